@@ -103,7 +103,7 @@ func cancelStages(s *Store, items []*cancelItem) []stage {
 		arg.Overdues = append(arg.Overdues, it.overdue)
 		arg.Actors = append(arg.Actors, it.actor())
 	}
-	arg.Modes, arg.Lim = s.eventModes(arg.Namespaces), queueLimit(len(items))
+	arg.Modes, arg.Lim = s.EventModes(arg.Namespaces), queueLimit(len(items))
 	return []stage{func(ctx context.Context, db DB) error {
 		rows, err := s.q.CancelProcesses(ctx, db, arg)
 		for _, r := range rows {

@@ -81,7 +81,7 @@ func deliverStages(s *Store, items []*deliverItem, out *outgoing) []stage {
 	for _, k := range targets {
 		b.keys.add(k)
 	}
-	b.modes = s.eventModes(b.keys.namespaces)
+	b.modes = s.EventModes(b.keys.namespaces)
 	return []stage{b.lockKeys, b.starts, s.tryLockStage(targets), b.notifies, b.cancels}
 }
 

@@ -36,7 +36,7 @@ func TestExpire(t *testing.T) {
 	b.exec("UPDATE processes SET attention_time = now() - interval '61 minutes', status_changed_time = now() - interval '61 minutes' WHERE process_id <> 'new' AND attention IS NOT NULL")
 	b.exec(`INSERT INTO processes (namespace, process_id, status, previous_status, attention, attention_time, status_changed_time)
 		SELECT CASE WHEN n <= 250 THEN 'shop' ELSE 'kept' END, 'c' || n, 'CANCELLED', 'RUNNING', 'CANCELLED', now() - interval '2 hours', now() - interval '2 hours' FROM generate_series(1, 260) n`)
-	must(t, 0, jobs.Retry(t.Context(), b.Store, key("again"), storage.Unique{}, false))
+	must(t, 0, jobs.Retry(t.Context(), b.Store, key("again"), jobs.Unique{}, false))
 	b.recount()
 	conn, err := pgx.Connect(t.Context(), b.dsn)
 	must(t, conn, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // sortsUnderLocks reports whether a plan sorts rows before it locks the first ones, so that it
@@ -87,18 +88,18 @@ func TestRoundsAreFoundByIndexes(t *testing.T) {
 func TestRoundsOfABatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	job := func(id, name, fairnessKey string) *storage.NewJob {
-		return &storage.NewJob{Key: key(id), Name: name, Timeout: time.Second, FairnessKey: &fairnessKey}
+	job := func(id, name, fairnessKey string) *jobs.NewJob {
+		return &jobs.NewJob{Key: key(id), Name: name, Timeout: time.Second, FairnessKey: &fairnessKey}
 	}
-	batch := []*storage.NewJob{job("s1", "slow", "s")} // no worker takes it
+	batch := []*jobs.NewJob{job("s1", "slow", "s")} // no worker takes it
 	for _, id := range []string{"a1", "a2", "a3", "b1", "a4", "b2"} {
 		batch = append(batch, job(id, "work", id[:1]))
 	}
-	_, err := b.EnqueueBatch(t.Context(), batch)
+	_, err := jobs.EnqueueBatch(t.Context(), b.Store, batch)
 	must(t, 0, err)
 	b.exec("DELETE FROM schedule WHERE process_id IN ('a1', 'a2', 'b1', 'b2')") // round 3 of work is the first one
-	for _, j := range []*storage.NewJob{job("b3", "work", "b"), job("b4", "work", "b"), job("c1", "other", "c"), job("a5", "other", "a")} {
-		_, err := b.Enqueue(j)
+	for _, j := range []*jobs.NewJob{job("b3", "work", "b"), job("b4", "work", "b"), job("c1", "other", "c"), job("a5", "other", "a")} {
+		_, err := jobs.Enqueue(b.Store, j)
 		must(t, 0, err)
 	}
 	equal(t, "rounds", ask[map[string]int64](b, "SELECT jsonb_object_agg(process_id, round) FROM schedule"),

@@ -123,7 +123,7 @@ func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {
 		EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts, EventTimestamps: a.EventTimestamps,
 		EventMetadatas: a.EventMetadatas, EventPayloads: a.EventPayloads,
 		JobNames: make([]string, len(b.items)), WorkerIds: b.arg.WorkerIds, Awaiteds: make([]bool, len(b.items)), Frees: make([]bool, len(b.items)),
-		Modes: b.store.eventModes(a.Namespaces),
+		Modes: b.store.EventModes(a.Namespaces),
 	}
 	for n, it := range b.items {
 		arg.Awaiteds[n], arg.Frees[n] = it.completion.notifiesRun(), it.completion.freesKeys()

@@ -154,10 +154,14 @@ func (s *Store) write(ctx context.Context, write func(*pgx.Conn) error) error {
 		return err
 	}
 	defer conn.Release()
-	if err := write(conn.Conn()); err != nil {
+	return s.writeOn(conn.Conn(), write)
+}
+
+func (s *Store) writeOn(conn *pgx.Conn, write func(*pgx.Conn) error) error {
+	if err := write(conn); err != nil {
 		return err
 	}
-	return s.replicated(conn.Conn())
+	return s.replicated(conn)
 }
 
 // confirmCommits returns when everything that was committed before is on the synchronous standby,

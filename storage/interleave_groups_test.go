@@ -23,7 +23,7 @@ func (b *bench) member(id string) {
 // group creates a job for several workers, without its members.
 func (b *bench) group(id string, count int) {
 	b.t.Helper()
-	b.enqueue(id, func(j *storage.NewJob) { j.Grouped, j.Options = true, []byte(`{"workers": {}}`) })
+	b.enqueue(id, func(j *jobs.NewJob) { j.Grouped, j.Options = true, []byte(`{"workers": {}}`) })
 	b.exec("INSERT INTO job_groups (namespace, process_id, count, max_failures) VALUES ($1, $2, $3, 0)", ns, id, count)
 }
 
@@ -132,7 +132,7 @@ func TestSeats(t *testing.T) {
 	var claims []*storage.Claim
 	for n := range 3 {
 		id := fmt.Sprint("m", n)
-		b.enqueue(id, func(j *storage.NewJob) { j.Name = "many" })
+		b.enqueue(id, func(j *jobs.NewJob) { j.Name = "many" })
 		b.seat("two", id)
 		l, err := leaseOf(b.Store, fmt.Sprint("w", n), "many", true)
 		if must(t, l, err) == nil {
@@ -167,7 +167,7 @@ func TestManyPollsOneGroup(t *testing.T) {
 		b.group(id, 3)
 		for n := range 3 {
 			member := fmt.Sprintf("%s-%d", id, n)
-			b.enqueue(member, func(j *storage.NewJob) { j.Name = id })
+			b.enqueue(member, func(j *jobs.NewJob) { j.Name = id })
 			b.seat(id, member)
 		}
 		got := func(workers ...string) (had []string) {
@@ -210,7 +210,7 @@ func TestPollReadsTheGroupAnew(t *testing.T) {
 	b := newBench(t)
 	b.group("g", 2)
 	for _, member := range []string{"g-1", "g-2"} {
-		b.enqueue(member, func(j *storage.NewJob) { j.Name = "work" })
+		b.enqueue(member, func(j *jobs.NewJob) { j.Name = "work" })
 		b.seat("g", member)
 	}
 	tx, err := b.db.Begin(t.Context())

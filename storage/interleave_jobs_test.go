@@ -16,13 +16,13 @@ import (
 )
 
 // enqueue creates a job whose name is its ID, so that a poll by that name finds no other job.
-func (b *bench) enqueue(id string, change ...func(*storage.NewJob)) storage.Enqueued {
+func (b *bench) enqueue(id string, change ...func(*jobs.NewJob)) jobs.Enqueued {
 	b.t.Helper()
-	j := &storage.NewJob{Key: key(id), Name: id, Args: []byte(`"args"`), Timeout: time.Hour}
+	j := &jobs.NewJob{Key: key(id), Name: id, Args: []byte(`"args"`), Timeout: time.Hour}
 	for _, f := range change {
 		f(j)
 	}
-	enqueued, err := b.Enqueue(j)
+	enqueued, err := jobs.Enqueue(b.Store, j)
 	return must(b.t, enqueued, err)
 }
 
@@ -266,11 +266,11 @@ func TestEnqueueMeetsEnqueue(t *testing.T) {
 		var all sync.WaitGroup
 		for n, s := range []*storage.Store{b.Store, other, b.Store, other} {
 			all.Go(func() {
-				e, err := s.Enqueue(&storage.NewJob{Key: key(fmt.Sprintf("j%d-%d", round, n)), Name: "work", Timeout: time.Hour, Unique: storage.Unique{Key: fmt.Sprint("k", round)}})
+				e, err := jobs.Enqueue(s, &jobs.NewJob{Key: key(fmt.Sprintf("j%d-%d", round, n)), Name: "work", Timeout: time.Hour, Unique: jobs.Unique{Key: fmt.Sprint("k", round)}})
 				if err != nil {
 					t.Error(err)
 				}
-				ids[n], made[n] = e.ProcessID, e.Outcome == storage.JobEnqueued
+				ids[n], made[n] = e.ProcessID, e.Outcome == jobs.JobEnqueued
 			})
 		}
 		all.Wait()
@@ -288,23 +288,23 @@ func TestRetryMeetsEnqueue(t *testing.T) {
 	other := open(t, b.dsn, storage.Config{}).WaitForLocks()
 	for round := range 50 {
 		id, unique := fmt.Sprint("j", round), fmt.Sprint("k", round)
-		b.enqueue(id, func(j *storage.NewJob) { j.Unique.Key = unique })
+		b.enqueue(id, func(j *jobs.NewJob) { j.Unique.Key = unique })
 		b.save(end(b.leased(id), storage.Failed, broken("no"), of(&jobs.End{})))
 		var retried, enqueued error
-		var e storage.Enqueued
+		var e jobs.Enqueued
 		var both sync.WaitGroup
 		both.Go(func() {
-			retried = jobs.Retry(context.Background(), b.Store, key(id), storage.Unique{Key: unique}, false)
+			retried = jobs.Retry(context.Background(), b.Store, key(id), jobs.Unique{Key: unique}, false)
 		})
 		both.Go(func() {
-			e, enqueued = other.Enqueue(&storage.NewJob{Key: key(id + "-twin"), Name: "work", Timeout: time.Hour, Unique: storage.Unique{Key: unique}})
+			e, enqueued = jobs.Enqueue(other, &jobs.NewJob{Key: key(id + "-twin"), Name: "work", Timeout: time.Hour, Unique: jobs.Unique{Key: unique}})
 		})
 		both.Wait()
 		var held *process.WrongStatusError
 		if enqueued != nil || retried != nil && !errors.As(retried, &held) {
 			t.Fatal(retried, enqueued)
 		}
-		if open := ask[int](b, "SELECT count(*)::int FROM processes WHERE status = 'INIT' AND process_id IN ($1, $1 || '-twin')", id); open != 1 || (retried == nil) != (e.Outcome == storage.JobDuplicate) {
+		if open := ask[int](b, "SELECT count(*)::int FROM processes WHERE status = 'INIT' AND process_id IN ($1, $1 || '-twin')", id); open != 1 || (retried == nil) != (e.Outcome == jobs.JobDuplicate) {
 			t.Fatalf("round %d: %d jobs have the key; retried: %v, enqueued: %+v", round, open, retried, e)
 		}
 	}
@@ -319,19 +319,19 @@ func TestRetryJob(t *testing.T) {
 	b.enqueue("j")
 	b.save(end(b.leased("j"), storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})))
 	equal(t, "the job", b.jobState("j"), "takeovers 0 failures 1 result none")
-	if err := jobs.Retry(t.Context(), b.Store, key("j"), storage.Unique{}, false); err != nil {
+	if err := jobs.Retry(t.Context(), b.Store, key("j"), jobs.Unique{}, false); err != nil {
 		t.Fatal(err)
 	}
 	b.is("j", "INIT e0: INIT ERROR, INIT waits for place#0")
 	equal(t, "the job", b.jobState("j"), "takeovers 0 failures 0 result none")
-	if err := jobs.Retry(t.Context(), b.Store, key("j"), storage.Unique{}, false); !errors.As(err, &wrong) {
+	if err := jobs.Retry(t.Context(), b.Store, key("j"), jobs.Unique{}, false); !errors.As(err, &wrong) {
 		t.Errorf("a second retry: %v", err)
 	}
 	b.save(end(b.leased("j"), storage.Completed, of(&jobs.End{Result: []byte("7"), Kept: true, TTL: time.Hour})))
-	if err := jobs.Retry(t.Context(), b.Store, key("j"), storage.Unique{}, false); !errors.As(err, &wrong) {
+	if err := jobs.Retry(t.Context(), b.Store, key("j"), jobs.Unique{}, false); !errors.As(err, &wrong) {
 		t.Errorf("a retry of a job that has succeeded: %v", err)
 	}
-	if err := jobs.Retry(t.Context(), b.Store, key("j"), storage.Unique{}, true); err != nil {
+	if err := jobs.Retry(t.Context(), b.Store, key("j"), jobs.Unique{}, true); err != nil {
 		t.Fatal(err)
 	}
 	b.is("j", "INIT e0: INIT ERROR, INIT FINISHED, INIT waits for place#0")

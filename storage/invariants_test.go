@@ -12,6 +12,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -142,20 +143,20 @@ func (b *bench) stock() {
 	b.claim("ending")
 	b.call("ending")
 	b.cancel("ending")
-	job, err := b.Enqueue(&storage.NewJob{Key: key("job"), Name: "work", Timeout: time.Second})
-	equal(b.t, "a job", must(b.t, job, err).Outcome, storage.JobEnqueued)
-	deadline, err := b.Enqueue(&storage.NewJob{Key: key("deadline"), Name: "work", Timeout: time.Second, Options: []byte(`{"startDeadline": "3600s"}`)})
-	equal(b.t, "a job with a start deadline", must(b.t, deadline, err).Outcome, storage.JobEnqueued)
-	fair, err := b.Enqueue(&storage.NewJob{Key: key("fair"), Name: "work", Timeout: time.Second, FairnessKey: new("a")})
-	equal(b.t, "a job with a fairness key", must(b.t, fair, err).Outcome, storage.JobEnqueued)
+	job, err := jobs.Enqueue(b.Store, &jobs.NewJob{Key: key("job"), Name: "work", Timeout: time.Second})
+	equal(b.t, "a job", must(b.t, job, err).Outcome, jobs.JobEnqueued)
+	deadline, err := jobs.Enqueue(b.Store, &jobs.NewJob{Key: key("deadline"), Name: "work", Timeout: time.Second, Options: []byte(`{"startDeadline": "3600s"}`)})
+	equal(b.t, "a job with a start deadline", must(b.t, deadline, err).Outcome, jobs.JobEnqueued)
+	fair, err := jobs.Enqueue(b.Store, &jobs.NewJob{Key: key("fair"), Name: "work", Timeout: time.Second, FairnessKey: new("a")})
+	equal(b.t, "a job with a fairness key", must(b.t, fair, err).Outcome, jobs.JobEnqueued)
 	for _, id := range []string{"limited", "inline"} {
-		limited, err := b.Enqueue(&storage.NewJob{Key: key(id), Name: "work", Timeout: time.Second, Constraints: storage.Constrained{Keys: map[string]string{"c": ""}}})
-		equal(b.t, "a job with a constraint", must(b.t, limited, err).Outcome, storage.JobEnqueued)
+		limited, err := jobs.Enqueue(b.Store, &jobs.NewJob{Key: key(id), Name: "work", Timeout: time.Second, Constraints: jobs.Constrained{Keys: map[string]string{"c": ""}}})
+		equal(b.t, "a job with a constraint", must(b.t, limited, err).Outcome, jobs.JobEnqueued)
 	}
 	b.exec("UPDATE schedule SET waits_for = 'place' WHERE process_id = 'limited'")
 	b.exec("INSERT INTO constraint_holds (namespace, process_id, line) VALUES ('shop', 'limited', 'c=')")
-	group, err := b.Enqueue(&storage.NewJob{Key: key("group"), Name: "work", Timeout: time.Second, Grouped: true, Options: []byte(`{"workers": {}}`)})
-	equal(b.t, "a job that several workers run", must(b.t, group, err).Outcome, storage.JobEnqueued)
+	group, err := jobs.Enqueue(b.Store, &jobs.NewJob{Key: key("group"), Name: "work", Timeout: time.Second, Grouped: true, Options: []byte(`{"workers": {}}`)})
+	equal(b.t, "a job that several workers run", must(b.t, group, err).Outcome, jobs.JobEnqueued)
 	b.exec("UPDATE schedule SET waits_for = 'members' WHERE process_id = 'group'")
 	b.exec("INSERT INTO job_groups (namespace, process_id, count, max_failures, takers) VALUES ('shop', 'group', 1, 0, '{w1}')")
 	b.exec("INSERT INTO job_places (namespace, process_id, job_id, worker_id) VALUES ('shop', '~job/group/1', 'group', 'w1')")

@@ -30,8 +30,8 @@ func (s *Store) eventModeOf(namespace string) EventMode {
 // EventModeOf returns the event mode of a namespace as statements take it.
 func (s *Store) EventModeOf(namespace string) int32 { return int32(s.eventModeOf(namespace)) }
 
-// eventModes returns the event modes of namespaces as statements take them.
-func (s *Store) eventModes(namespaces []string) []int32 {
+// EventModes returns the event modes of namespaces as statements take them.
+func (s *Store) EventModes(namespaces []string) []int32 {
 	modes := make([]int32, len(namespaces))
 	for n, ns := range namespaces {
 		if n > 0 && namespaces[n-1] == ns {
@@ -132,7 +132,7 @@ func (e *endJobs) stages(s *Store) []stage {
 	if len(e.arg.Namespaces) == 0 {
 		return nil
 	}
-	e.arg.Modes = s.eventModes(e.arg.Namespaces)
+	e.arg.Modes = s.EventModes(e.arg.Namespaces)
 	return []stage{func(ctx context.Context, db DB) error { return s.q.EndJobs(ctx, db, e.arg) }}
 }
 

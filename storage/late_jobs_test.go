@@ -12,10 +12,10 @@ import (
 )
 
 // startsWithin gives a job a start deadline of an hour after its run time.
-func startsWithin(j *storage.NewJob) { j.Options = []byte(`{"startDeadline": "3600s"}`) }
+func startsWithin(j *jobs.NewJob) { j.Options = []byte(`{"startDeadline": "3600s"}`) }
 
 // inAnHour is the run time of a job.
-func inAnHour(j *storage.NewJob) { j.Delay = time.Hour }
+func inAnHour(j *jobs.NewJob) { j.Delay = time.Hour }
 
 // delay lets all waiting tasks have waited for three hours.
 func (b *bench) delay() {
@@ -82,7 +82,7 @@ func TestClaimsSkipLateJobs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.enqueue("late", startsWithin)
-	b.enqueue("in time", func(j *storage.NewJob) { j.Options = []byte(`{"startDeadline": "86400s"}`) })
+	b.enqueue("in time", func(j *jobs.NewJob) { j.Options = []byte(`{"startDeadline": "86400s"}`) })
 	equal(t, "claimed before", b.claimable(), "[in time in time in time in time in time late late late late late]")
 	b.delay()
 	equal(t, "claimed after", b.claimable(), "[in time in time in time in time in time]")

@@ -106,7 +106,7 @@ type Lease struct {
 // their number by namespace.
 func (s *Store) ReleaseTimers(ctx context.Context, namespaces []string) (map[string]int, error) {
 	rows, err := s.q.ReleaseTimers(ctx, s.hot, dbsqlc.ReleaseTimersParams{
-		Namespaces: namespaces, Modes: s.eventModes(namespaces), Lim: maxFlushItems,
+		Namespaces: namespaces, Modes: s.EventModes(namespaces), Lim: maxFlushItems,
 	})
 	released := map[string]int{}
 	for _, namespace := range rows {

@@ -29,7 +29,7 @@ type Message struct {
 	Metadata         []byte    // only for a start: JSON object, or nil
 	StartTime        time.Time // only for a start: zero means now
 	NotifyParentArgs []byte    // only for a start: nil if the sender is not notified of the end
-	// Job contains the data of a job if the started process is one, see NewJob.Message. Otherwise
+	// Job contains the data of a job if the started process is one, see NewJob of package jobs. Otherwise
 	// it is nil.
 	Job    []byte
 	Plain  bool // only for a job: no unique or fairness key, constraint or run time, and one worker runs it

@@ -116,7 +116,7 @@ func removeStages(s *Store, items []*removeItem) []stage {
 		arg.Actors = append(arg.Actors, it.actor())
 		arg.OnlyEndeds = append(arg.OnlyEndeds, it.onlyEnded)
 	}
-	arg.Modes, arg.Lim = s.eventModes(arg.Namespaces), queueLimit(len(items))
+	arg.Modes, arg.Lim = s.EventModes(arg.Namespaces), queueLimit(len(items))
 	return []stage{
 		func(ctx context.Context, db DB) error {
 			ords, err := s.q.RemoveProcesses(ctx, db, arg)

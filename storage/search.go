@@ -46,7 +46,7 @@ func (s *Store) SearchCalls(ctx context.Context, limits []ClaimLimit) ([]Claim, 
 	p := paramsOf(limits)
 	rows, err := s.q.SearchCalls(ctx, s.hot, dbsqlc.SearchCallsParams{
 		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, Urgents: p.urgents,
-		Modes: s.eventModes(p.namespaces), Pauses: p.pauses, NodeID: s.nodeID.Load(),
+		Modes: s.EventModes(p.namespaces), Pauses: p.pauses, NodeID: s.nodeID.Load(),
 	})
 	return rows, mapped("search calls", err)
 }
@@ -81,7 +81,7 @@ func (s *Store) SearchTimers(ctx context.Context, limits []ClaimLimit) (claims [
 		func(ctx context.Context, db DB) error {
 			rows, err := s.q.SearchTimers(ctx, db, dbsqlc.SearchTimersParams{
 				Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns,
-				Modes: s.eventModes(p.namespaces), Pauses: p.pauses, NodeID: s.nodeID.Load(),
+				Modes: s.EventModes(p.namespaces), Pauses: p.pauses, NodeID: s.nodeID.Load(),
 			})
 			claims = claimsOf(rows)
 			return err

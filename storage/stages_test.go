@@ -11,6 +11,18 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
+// insertion stands for the Insertion of a kind.
+type insertion struct{ InsertItem }
+
+func (*insertion) Again() bool { return false }
+
+func (*insertion) Stages(s *Store, _ []Insertion) []func(context.Context, DB) error {
+	return []stage{func(ctx context.Context, db DB) error {
+		_, err := s.q.EnqueueJobs(ctx, db, dbsqlc.EnqueueJobsParams{})
+		return err
+	}}
+}
+
 // Every transaction that moves a task starts by locking its processes, or takes rows with SKIP
 // LOCKED. For flushes this is checked for every combination of operations, because all their
 // statements are built in one place.
@@ -29,7 +41,7 @@ func TestFirstStatementLocks(t *testing.T) {
 		&suspendItem{item: newItem(key, 0, true), resumes: true},
 		&cancelItem{item: newItem(key, 0, true)},
 		&initItem{item: newItem(key, 0, false), init: &Init{Call: Call{Key: key}}},
-		&enqueueItem{InsertItem: InsertItem{newItem(key, 0, false)}, job: &NewJob{Key: key, Unique: Unique{Key: "k"}}},
+		&insertion{InsertItem{newItem(key, 0, false)}},
 		&callItem{item: newItem(key, 0, false), call: &Call{Key: key}},
 		&repairItem{item: newItem(key, 0, false), call: &Call{Key: key}},
 		&simpleRepairItem{item: newItem(key, 0, false), call: &Call{Key: key}},

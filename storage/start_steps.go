@@ -50,7 +50,7 @@ func startStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 	if len(b.jobs) == 0 {
 		return nil
 	}
-	a.Modes = s.eventModes(a.Namespaces)
+	a.Modes = s.EventModes(a.Namespaces)
 	return []stage{b.run}
 }
 

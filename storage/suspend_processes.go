@@ -111,7 +111,7 @@ func commandStages[Row commandRow](s *Store, items []*suspendItem, run func(cont
 		arg.Reasons = append(arg.Reasons, it.reason)
 		arg.Actors = append(arg.Actors, it.actor())
 	}
-	arg.Modes, arg.Lim = s.eventModes(arg.Namespaces), queueLimit(len(items))
+	arg.Modes, arg.Lim = s.EventModes(arg.Namespaces), queueLimit(len(items))
 	return []stage{func(ctx context.Context, db DB) error {
 		rows, err := run(ctx, db, arg)
 		for _, row := range rows {

@@ -19,7 +19,22 @@ func (s *Store) Write(ctx context.Context, op string, write func(context.Context
 // that changes none if there are no keys. It is for rare commands. op is the name of the operation
 // in errors.
 func (s *Store) RunLocked(ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error) error {
-	return mapped(op, s.write(ctx, func(conn *pgx.Conn) error {
+	return mapped(op, s.write(ctx, s.afterLocks(ctx, keys, write)))
+}
+
+// InsertLocked is RunLocked with the settings of the hot path, for inserting many processes.
+func (s *Store) InsertLocked(ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error) error {
+	conn, err := s.hot.Acquire(ctx)
+	if err != nil {
+		return mapped(op, err)
+	}
+	defer conn.Release()
+	return mapped(op, s.writeOn(conn.Conn(), s.afterLocks(ctx, keys, write)))
+}
+
+// afterLocks returns a function that runs a transaction after locking processes.
+func (s *Store) afterLocks(ctx context.Context, keys []process.Key, write func(context.Context, DB) error) func(*pgx.Conn) error {
+	return func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if len(keys) > 0 {
 				if err := s.lockStage(keys)(ctx, tx); err != nil {
@@ -28,7 +43,7 @@ func (s *Store) RunLocked(ctx context.Context, op string, keys []process.Key, wr
 			}
 			return write(ctx, tx)
 		})
-	}))
+	}
 }
 
 // readOnly are the options of read-only transactions with one snapshot.

@@ -20,6 +20,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/crons"
+	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/wire"
 )
 
@@ -43,7 +44,7 @@ type Crons struct {
 
 // NewJob converts a request to the stored form of a job. path is the prefix of field names in its
 // errors.
-type NewJob func(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error)
+type NewJob func(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error)
 
 // EnqueueBy sets the constructor of the jobs of crons whose target is enqueue_job. Call it before
 // the engine runs. Without it, such crons are rejected.

@@ -20,6 +20,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/flows"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // Flows provides the operations on the runs of flows on one node and executes their tasks.
@@ -36,7 +37,7 @@ type Flows struct {
 
 // NewJob converts the request to enqueue a job to its stored form. It prefixes field names in
 // errors with path.
-type NewJob func(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error)
+type NewJob func(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error)
 
 // New returns the flows of an engine and its store. The caller adds their Kind to the engine.
 // Without a registerer, there are no metrics.

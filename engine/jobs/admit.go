@@ -349,7 +349,7 @@ func (a *admission) claimed(namespace string, r *rules, j *storage.Job) {
 	var lines []string
 	for name, key := range j.ConstraintKeys {
 		if rule := r.byName[name]; rule != nil && rule.RateCount > 0 {
-			lines = append(lines, storage.KeyOf(name, key))
+			lines = append(lines, jobs.KeyOf(name, key))
 		}
 	}
 	if len(lines) > 0 {
@@ -367,7 +367,7 @@ func (a *admission) stored(c *storage.Claim) {
 	if err != nil || j == nil {
 		return
 	}
-	lines := storage.Constrained{Keys: j.ConstraintKeys}.KeyNames()
+	lines := jobs.Constrained{Keys: j.ConstraintKeys}.KeyNames()
 	if len(lines) > 0 || j.ConstraintsVersion != j.ConstraintsNow {
 		a.notify(c.Namespace, false, append(lines, "")...)
 	}
@@ -382,7 +382,7 @@ func (a *admission) look(namespace string) {
 }
 
 // enqueued queues a look at the key queue of a new job.
-func (a *admission) enqueued(j *storage.NewJob) {
+func (a *admission) enqueued(j *jobs.NewJob) {
 	if len(j.Constraints.Keys) > 0 {
 		a.notify(j.Key.Namespace, false, j.Constraints.FirstKey())
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/wire"
 )
@@ -208,11 +207,11 @@ func variables(s jobs.Subject) map[string]any {
 }
 
 // constrained returns what a job needs under these rules. r may be nil.
-func (r *rules) constrained(s jobs.Subject) storage.Constrained {
+func (r *rules) constrained(s jobs.Subject) jobs.Constrained {
 	if r == nil {
-		return storage.Constrained{}
+		return jobs.Constrained{}
 	}
-	return storage.Constrained{Version: r.version, Keys: r.keys(s)}
+	return jobs.Constrained{Version: r.version, Keys: r.keys(s)}
 }
 
 // storedConstraint checks a constraint and converts it to its stored form.

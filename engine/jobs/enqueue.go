@@ -6,16 +6,16 @@ import (
 	"fmt"
 
 	"github.com/progressor-engine/progressor/process"
-	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // enqueueBy stores a job by a function, and wakes the pollers and workers that may run it.
 func (q *Jobs) enqueueBy(
-	ctx context.Context, j *storage.NewJob, store func(*storage.NewJob) (storage.Enqueued, error),
-) (storage.Enqueued, error) {
+	ctx context.Context, j *jobs.NewJob, store func(*jobs.NewJob) (jobs.Enqueued, error),
+) (jobs.Enqueued, error) {
 	_, leave, err := q.engine.Enter(ctx, j.Key.Namespace)
 	if err != nil {
-		return storage.Enqueued{}, err
+		return jobs.Enqueued{}, err
 	}
 	defer leave()
 	j.Context = q.engine.KeepTrace(ctx, j.Key.ProcessID)
@@ -24,40 +24,40 @@ func (q *Jobs) enqueueBy(
 		return done, err
 	}
 	switch done.Outcome {
-	case storage.JobExists:
+	case jobs.JobExists:
 		return done, fmt.Errorf("%s: %w", j.Key, process.ErrProcessExists)
-	case storage.JobMismatched:
+	case jobs.JobMismatched:
 		return done, fmt.Errorf("key %q: %w", j.IdempotencyKey, process.ErrIdempotencyMismatch)
 	}
-	q.wakeFor([]*storage.NewJob{j}, []storage.Enqueued{done})
+	q.wakeFor([]*jobs.NewJob{j}, []jobs.Enqueued{done})
 	return done, nil
 }
 
 // enqueueAll stores all jobs or none.
-func (q *Jobs) enqueueAll(ctx context.Context, jobs []*storage.NewJob) ([]storage.Enqueued, error) {
-	if len(jobs) == 0 {
+func (q *Jobs) enqueueAll(ctx context.Context, all []*jobs.NewJob) ([]jobs.Enqueued, error) {
+	if len(all) == 0 {
 		return nil, nil
 	}
-	_, leave, err := q.engine.Enter(ctx, jobs[0].Key.Namespace)
+	_, leave, err := q.engine.Enter(ctx, all[0].Key.Namespace)
 	var overloaded *process.OverloadError
 	if errors.As(err, &overloaded) || errors.Is(err, process.ErrDraining) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, ofItem(0, jobs[0], err)
+		return nil, ofItem(0, all[0], err)
 	}
 	defer leave()
-	for n, j := range jobs {
+	for n, j := range all {
 		if _, err := q.engine.NamespaceState(ctx, j.Key.Namespace); err != nil {
 			return nil, ofItem(n, j, err)
 		}
 		j.Context = q.engine.KeepTrace(ctx, j.Key.ProcessID)
 	}
-	done, err := q.store.EnqueueBatch(ctx, jobs)
-	var refused *storage.EnqueueRefusedError
+	done, err := jobs.EnqueueBatch(ctx, q.store, all)
+	var refused *jobs.EnqueueRefusedError
 	if errors.As(err, &refused) {
-		j := jobs[refused.Index]
-		if refused.Outcome == storage.JobMismatched {
+		j := all[refused.Index]
+		if refused.Outcome == jobs.JobMismatched {
 			return nil, ofItem(refused.Index, j, process.ErrIdempotencyMismatch)
 		}
 		return nil, ofItem(refused.Index, j, process.ErrProcessExists)
@@ -65,22 +65,22 @@ func (q *Jobs) enqueueAll(ctx context.Context, jobs []*storage.NewJob) ([]storag
 	if err != nil {
 		return nil, err
 	}
-	q.wakeFor(jobs, done)
+	q.wakeFor(all, done)
 	return done, nil
 }
 
-func ofItem(n int, j *storage.NewJob, err error) error {
+func ofItem(n int, j *jobs.NewJob, err error) error {
 	return &process.ItemError{Field: fmt.Sprintf("jobs[%d]", n), Key: j.Key, Err: err}
 }
 
 // wakeFor wakes the pollers and workers that may run the stored jobs. For jobs that wait for a key,
 // WakeForJobs is called later.
-func (q *Jobs) wakeFor(jobs []*storage.NewJob, done []storage.Enqueued) {
+func (q *Jobs) wakeFor(all []*jobs.NewJob, done []jobs.Enqueued) {
 	later, ready := map[string]bool{}, map[string]map[string]int{}
-	for n, j := range jobs {
+	for n, j := range all {
 		name := j.Key.Namespace
 		switch {
-		case done[n].Outcome != storage.JobEnqueued || len(j.Constraints.Keys) > 0:
+		case done[n].Outcome != jobs.JobEnqueued || len(j.Constraints.Keys) > 0:
 		case done[n].Later:
 			later[name] = true
 		default:

@@ -119,7 +119,7 @@ func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest, by .
 		return nil, err
 	}
 	q.enqueued(j)
-	resp := &progressorv1.EnqueueResponse{Enqueued: done.Outcome == storage.JobEnqueued, Replaced: replaced}
+	resp := &progressorv1.EnqueueResponse{Enqueued: done.Outcome == jobs.JobEnqueued, Replaced: replaced}
 	resp.Job, err = q.Get(ctx, process.Key{Namespace: j.Key.Namespace, ProcessID: done.ProcessID}, 0)
 	if errors.Is(err, process.ErrJobNotFound) { // idempotency and unique keys can outlive their job
 		resp.Removed, err = true, nil
@@ -139,7 +139,7 @@ func nameOf(by []process.Actor) string {
 // EnqueueBatch creates all of the jobs or none. The response contains only what the caller does not
 // know: IDs, names and states.
 func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchRequest, by ...process.Actor) (*progressorv1.EnqueueBatchResponse, error) {
-	all := make([]*storage.NewJob, len(r.GetJobs()))
+	all := make([]*jobs.NewJob, len(r.GetJobs()))
 	ids := map[process.Key]int{}
 	for n, e := range r.GetJobs() {
 		j, err := q.NewJob(fmt.Sprintf("jobs[%d].", n), e)
@@ -168,7 +168,7 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 	resp := &progressorv1.EnqueueBatchResponse{Jobs: make([]*progressorv1.EnqueueResponse, len(all))}
 	for n, d := range done {
 		job := &progressorv1.Job{Namespace: all[n].Key.Namespace, JobId: d.ProcessID, Name: all[n].Name}
-		enqueued := d.Outcome == storage.JobEnqueued
+		enqueued := d.Outcome == jobs.JobEnqueued
 		if enqueued {
 			job.State = progressorv1.JobState_JOB_STATE_AVAILABLE
 			if d.Later {
@@ -191,7 +191,7 @@ func checkTimes(path string, o *progressorv1.JobOptions) error {
 
 // checkTakers rejects a job for several workers in a namespace without workers. path is the prefix
 // of field names in errors.
-func (q *Jobs) checkTakers(ctx context.Context, path string, j *storage.NewJob) error {
+func (q *Jobs) checkTakers(ctx context.Context, path string, j *jobs.NewJob) error {
 	if !j.Grouped || q.engine.IsPulled(ctx, j.Key.Namespace) {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (q *Jobs) checkTakers(ctx context.Context, path string, j *storage.NewJob) 
 }
 
 // enqueued wakes admission and groups for new jobs that need them.
-func (q *Jobs) enqueued(all ...*storage.NewJob) {
+func (q *Jobs) enqueued(all ...*jobs.NewJob) {
 	grouped := false
 	for _, j := range all {
 		q.admission.enqueued(j)
@@ -213,7 +213,7 @@ func (q *Jobs) enqueued(all ...*storage.NewJob) {
 
 // NewJob converts a request to its stored form, with the keys that the job needs to run and its
 // fairness key. path is the prefix of field names in errors.
-func (q *Jobs) NewJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error) {
+func (q *Jobs) NewJob(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error) {
 	j, err := newJob(path, r)
 	if err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func maxArgs(jobID string) int {
 
 // newJob validates a request and converts it to its stored form. path is the prefix of field names
 // in errors.
-func newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error) {
+func newJob(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error) {
 	args, err := valueJSON(path+"args", r.GetArgs(), maxArgs(r.GetJobId()))
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error
 	if err := checkReplace(path, r.GetOptions().GetUnique()); err != nil {
 		return nil, err
 	}
-	j := &storage.NewJob{
+	j := &jobs.NewJob{
 		Key: process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}, Name: r.GetName(), Args: args, Metadata: o.metadata, Tags: o.tags,
 		Options: o.options, Timeout: o.timeout, Grouped: o.grouped, Priority: r.GetOptions().GetPriority(), IdempotencyKey: r.GetIdempotencyKey(),
 		RequestID: process.RequestID(r.GetNamespace(), r.GetJobId(), r.GetIdempotencyKey()),

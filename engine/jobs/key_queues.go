@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
@@ -171,7 +170,7 @@ func (p *placer) weigh(front []jobs.QueuedJob, done *outcome) (err error) {
 		if keys[n], err = p.keys(&front[n]); err != nil {
 			return err
 		}
-		others = append(others, storage.Constrained{Keys: keys[n]}.KeyNames()...)
+		others = append(others, jobs.Constrained{Keys: keys[n]}.KeyNames()...)
 	}
 	if err := p.read(others); err != nil {
 		return err
@@ -250,7 +249,7 @@ func (p *placer) keys(j *jobs.QueuedJob) (map[string]string, error) {
 // move gives a job all of its keys, or makes it wait for the first one that it lacks.
 func (p *placer) move(j *jobs.QueuedJob, keys map[string]string) (m jobs.Move, moved bool) {
 	m = jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, Evaluated: j.Stale, Keys: keys}
-	lines := storage.Constrained{Keys: keys}.KeyNames()
+	lines := jobs.Constrained{Keys: keys}.KeyNames()
 	if j.Stale {
 		p.unreserve(j.ProcessID) // its keys may have changed
 	}

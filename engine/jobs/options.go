@@ -17,7 +17,6 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/wire"
 )
@@ -81,16 +80,16 @@ func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 }
 
 // uniqueOf returns the unique key of a job with these options.
-func uniqueOf(o *progressorv1.JobOptions, name string, args []byte) storage.Unique {
+func uniqueOf(o *progressorv1.JobOptions, name string, args []byte) jobs.Unique {
 	u := o.GetUnique()
 	if u == nil {
-		return storage.Unique{}
+		return jobs.Unique{}
 	}
 	key := u.GetKey()
 	if key == "" {
 		key = fmt.Sprintf("%x", process.Fingerprint("unique", []byte(name), args))
 	}
-	return storage.Unique{
+	return jobs.Unique{
 		Key: key, TTL: u.GetTtl().AsDuration(), Waiting: u.GetScope() == progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING,
 		Replace: u.GetReplace(),
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
@@ -23,12 +22,12 @@ func checkReplace(path string, u *progressorv1.Unique) error {
 
 // storeJob stores a job. replaced reports whether another job with its unique key got its args and
 // its time instead.
-func (q *Jobs) storeJob(ctx context.Context, j *storage.NewJob) (done storage.Enqueued, replaced bool, err error) {
+func (q *Jobs) storeJob(ctx context.Context, j *jobs.NewJob) (done jobs.Enqueued, replaced bool, err error) {
 	if !j.Unique.Replace {
-		done, err = q.enqueueBy(ctx, j, q.store.Enqueue)
+		done, err = q.enqueueBy(ctx, j, func(j *jobs.NewJob) (jobs.Enqueued, error) { return jobs.Enqueue(q.store, j) })
 		return done, false, err
 	}
-	done, err = q.enqueueBy(ctx, j, func(j *storage.NewJob) (storage.Enqueued, error) {
+	done, err = q.enqueueBy(ctx, j, func(j *jobs.NewJob) (jobs.Enqueued, error) {
 		done, replaced, err = jobs.EnqueueReplacing(ctx, q.store, j)
 		return done, err
 	})

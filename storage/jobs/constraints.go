@@ -281,7 +281,7 @@ func (t *ConstraintTx) Front(f Front) ([]QueuedJob, error) {
 	keys := make([]string, len(f.Lines))
 	for n, line := range f.Lines {
 		if name, key, ok := strings.Cut(line, "="); ok && !f.Reserved {
-			keys[n] = storage.Constrained{Keys: map[string]string{name: key}}.JSON()
+			keys[n] = Constrained{Keys: map[string]string{name: key}}.JSON()
 		}
 	}
 	rows, err := t.q.TakeLines(t.ctx, t.db, dbsqlc.TakeLinesParams{Namespace: t.Namespace, Version: t.Version, Lines: f.Lines, Rooms: f.Rooms, Keys: keys, Lim: f.Limit, PausedNames: t.paused()})
@@ -320,7 +320,7 @@ func (t *ConstraintTx) Place(moves []Move) error {
 		a.WaitsFors = append(a.WaitsFors, string(m.WaitsFor))
 		a.Lines = append(a.Lines, m.Line)
 		a.Evaluateds = append(a.Evaluateds, m.Evaluated)
-		a.Keys = append(a.Keys, storage.Constrained{Keys: m.Keys}.JSON())
+		a.Keys = append(a.Keys, Constrained{Keys: m.Keys}.JSON())
 	}
 	if err := t.q.PlaceJobs(t.ctx, t.db, a); err != nil {
 		return err

@@ -22,8 +22,8 @@ var errHolderChanged = errors.New("another job has the unique key now")
 // EnqueueReplacing enqueues a job. If another job has its unique key and waits, that job gets the
 // args and the time of j instead. replaced reports whether it did.
 func EnqueueReplacing(
-	ctx context.Context, s *storage.Store, j *storage.NewJob,
-) (done storage.Enqueued, replaced bool, err error) {
+	ctx context.Context, s *storage.Store, j *NewJob,
+) (done Enqueued, replaced bool, err error) {
 	for range replaceTries {
 		done, replaced, err = enqueueReplacing(ctx, s, j)
 		if !errors.Is(err, errHolderChanged) {
@@ -35,8 +35,8 @@ func EnqueueReplacing(
 
 // enqueueReplacing locks the holder of the key before the key, as every transaction does.
 func enqueueReplacing(
-	ctx context.Context, s *storage.Store, j *storage.NewJob,
-) (done storage.Enqueued, replaced bool, err error) {
+	ctx context.Context, s *storage.Store, j *NewJob,
+) (done Enqueued, replaced bool, err error) {
 	var holder dbsqlc.ReadKeyHolderRow
 	err = s.ReadOne(ctx, "read unique key", func(ctx context.Context, db storage.DB) error {
 		holder, err = dbsqlc.New().ReadKeyHolder(ctx, db, dbsqlc.ReadKeyHolderParams{
@@ -53,9 +53,9 @@ func enqueueReplacing(
 	}
 	changed := false
 	err = s.RunLocked(ctx, "enqueue job", keys, func(ctx context.Context, db storage.DB) error {
-		done, err = s.EnqueueIn(ctx, db, j)
-		twin := done.Outcome == storage.JobExists && j.RequestID != uuid.Nil // the same request, on another node
-		if err != nil || done.Outcome != storage.JobDuplicate && !twin {
+		done, err = enqueueIn(ctx, s, db, j)
+		twin := done.Outcome == JobExists && j.RequestID != uuid.Nil // the same request, on another node
+		if err != nil || done.Outcome != JobDuplicate && !twin {
 			return err
 		}
 		if changed = twin || done.ProcessID != holder.ProcessID; changed {
@@ -72,7 +72,7 @@ func enqueueReplacing(
 
 // replace gives a job the args and the time of j, if it waits.
 func replace(
-	ctx context.Context, s *storage.Store, db storage.DB, key process.Key, j *storage.NewJob, now time.Time,
+	ctx context.Context, s *storage.Store, db storage.DB, key process.Key, j *NewJob, now time.Time,
 ) (bool, error) {
 	rows, err := dbsqlc.New().GetJobs(ctx, db, dbsqlc.GetJobsParams{
 		Ords: []int32{0}, Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID},

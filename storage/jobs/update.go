@@ -85,7 +85,7 @@ func (u *Update) write(ctx context.Context, db storage.DB, key process.Key, mode
 
 // Retry runs a job again that has ended without success, unless another job holds its unique key. A
 // job that waits for its next attempt runs now. by is the operator.
-func Retry(ctx context.Context, s *storage.Store, key process.Key, unique storage.Unique, clearSuccesses bool, by ...process.Actor) error {
+func Retry(ctx context.Context, s *storage.Store, key process.Key, unique Unique, clearSuccesses bool, by ...process.Actor) error {
 	actor := ""
 	if len(by) > 0 {
 		actor = by[0].Name

@@ -1,6 +1,10 @@
-package storage
+package jobs
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/progressor-engine/progressor/storage"
+)
 
 // messageJob is the part of a start message that makes the process a job. It is stored in
 // messages.job.
@@ -25,15 +29,15 @@ type messageJob struct {
 
 // Message returns a start message that enqueues the job. It has no idempotency key, because a
 // message is delivered once.
-func (j *NewJob) Message() (Message, error) {
+func (j *NewJob) Message() (storage.Message, error) {
 	job, err := json.Marshal(messageJob{
 		Name: j.Name, Priority: j.Priority, TimeoutUs: j.Timeout.Microseconds(), Tags: j.Tags, Options: j.Options,
 		UniqueKey: j.Unique.Key, UniqueTTLUs: j.Unique.TTL.Microseconds(), UniqueWaiting: j.Unique.Waiting,
 		ConstraintsVersion: j.Constraints.Version, ConstraintKeys: j.Constraints.Keys, Line: j.Constraints.FirstKey(),
 		FairnessKey: j.FairnessKey,
 	})
-	return Message{
-		Kind: MessageStart, Target: j.Key, Args: j.Args, Metadata: j.Metadata, StartTime: j.RunTime, Job: job,
+	return storage.Message{
+		Kind: storage.MessageStart, Target: j.Key, Args: j.Args, Metadata: j.Metadata, StartTime: j.RunTime, Job: job,
 		Plain: j.Unique.Key == "" && j.RunTime.IsZero() && j.Constraints.Version == 0 && j.FairnessKey == nil && !j.Grouped,
 	}, err
 }

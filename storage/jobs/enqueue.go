@@ -1,4 +1,4 @@
-package storage
+package jobs
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
@@ -44,7 +44,7 @@ type Unique struct {
 	Key     string        // "" if the job is not unique
 	TTL     time.Duration // how long the job holds the key after its end
 	Waiting bool          // only a job that has not run yet holds the key
-	Replace bool          // a second job gives a waiting one its args and its time: see jobs.EnqueueReplacing
+	Replace bool          // a second job gives a waiting one its args and its time: see EnqueueReplacing
 }
 
 // Enqueued is the result of enqueuing a job.
@@ -68,13 +68,13 @@ const (
 )
 
 type enqueueItem struct {
-	InsertItem
+	storage.InsertItem
 	job      *NewJob
 	enqueued Enqueued
 	reread   bool // it has already been retried to find its duplicate
 }
 
-// Again reports whether to retry the item: after an item with the same unique key, or, with an
+// Again implements storage.Insertion. It retries the item after an item with the same unique key, or, with an
 // idempotency key, to find a duplicate on another node whose transaction the statement could not
 // see.
 func (it *enqueueItem) Again() bool {
@@ -88,8 +88,8 @@ func (j *NewJob) bytes() int {
 }
 
 // Enqueue creates a job. It returns when the job is durable.
-func (s *Store) Enqueue(j *NewJob) (Enqueued, error) {
-	it := &enqueueItem{InsertItem: NewInsertItem(j.Key, j.bytes(), j.RequestID, j.RequestID != uuid.Nil || j.Chosen), job: j}
+func Enqueue(s *storage.Store, j *NewJob) (Enqueued, error) {
+	it := &enqueueItem{InsertItem: storage.NewInsertItem(j.Key, j.bytes(), j.RequestID, j.RequestID != uuid.Nil || j.Chosen), job: j}
 	err := s.Insert(it)
 	if it.Repeated() && j.Chosen && it.enqueued.Outcome == JobExists {
 		it.enqueued.Outcome = JobEnqueued // created by the first try, whose response was lost
@@ -144,32 +144,32 @@ func fairnessParam(key *string) string {
 }
 
 // keyStages creates and locks the unique keys, each with its own snapshot, see LockJobKeys.
-func (p *enqueueParams) keyStages(s *Store) []stage {
+func (p *enqueueParams) keyStages() []func(context.Context, storage.DB) error {
 	if len(p.keys.Namespaces) == 0 {
 		return nil
 	}
-	return []stage{
-		func(ctx context.Context, db DB) error { return s.q.EnsureJobKeys(ctx, db, p.keys) },
-		func(ctx context.Context, db DB) error {
-			return s.q.LockJobKeys(ctx, db, dbsqlc.LockJobKeysParams(p.keys))
+	return []func(context.Context, storage.DB) error{
+		func(ctx context.Context, db storage.DB) error { return dbsqlc.New().EnsureJobKeys(ctx, db, p.keys) },
+		func(ctx context.Context, db storage.DB) error {
+			return dbsqlc.New().LockJobKeys(ctx, db, dbsqlc.LockJobKeysParams(p.keys))
 		},
 	}
 }
 
-func (p *enqueueParams) run(ctx context.Context, s *Store, db DB, take func(ord int32, e Enqueued)) error {
-	p.jobs.Modes = s.eventModes(p.jobs.Namespaces)
-	rows, err := s.q.EnqueueJobs(ctx, db, p.jobs)
+func (p *enqueueParams) run(ctx context.Context, s *storage.Store, db storage.DB, take func(ord int32, e Enqueued)) error {
+	p.jobs.Modes = s.EventModes(p.jobs.Namespaces)
+	rows, err := dbsqlc.New().EnqueueJobs(ctx, db, p.jobs)
 	for _, r := range rows {
 		take(r.Ord, Enqueued{Outcome: EnqueueOutcome(r.Outcome), ProcessID: r.ProcessID, Later: r.Later})
 	}
 	return err
 }
 
-// EnqueueIn enqueues a job in a transaction that has locked its process, as RunLocked does.
-func (s *Store) EnqueueIn(ctx context.Context, db DB, j *NewJob) (done Enqueued, err error) {
+// enqueueIn enqueues a job in a transaction that has locked its process, as RunLocked does.
+func enqueueIn(ctx context.Context, s *storage.Store, db storage.DB, j *NewJob) (done Enqueued, err error) {
 	var p enqueueParams
 	p.add(j)
-	for _, lock := range p.keyStages(s) {
+	for _, lock := range p.keyStages() {
 		if err := lock(ctx, db); err != nil {
 			return done, err
 		}
@@ -177,13 +177,13 @@ func (s *Store) EnqueueIn(ctx context.Context, db DB, j *NewJob) (done Enqueued,
 	return done, p.run(ctx, s, db, func(_ int32, e Enqueued) { done = e })
 }
 
-// Stages implements Insertion.
-func (*enqueueItem) Stages(s *Store, all []Insertion) []func(context.Context, DB) error {
+// Stages implements storage.Insertion.
+func (*enqueueItem) Stages(s *storage.Store, all []storage.Insertion) []func(context.Context, storage.DB) error {
 	var p enqueueParams
 	for _, it := range all {
 		p.add(it.(*enqueueItem).job)
 	}
-	return append(p.keyStages(s), func(ctx context.Context, db DB) error {
+	return append(p.keyStages(), func(ctx context.Context, db storage.DB) error {
 		return p.run(ctx, s, db, func(ord int32, e Enqueued) { all[ord].(*enqueueItem).enqueued = e })
 	})
 }
@@ -203,21 +203,14 @@ const enqueueChunk = 1000
 // EnqueueBatch creates all jobs or none, in one transaction. An *EnqueueRefusedError identifies the
 // first job that was not accepted. Jobs whose unique key belongs to an earlier job of the batch get
 // the outcome JobDuplicate.
-func (s *Store) EnqueueBatch(ctx context.Context, jobs []*NewJob) ([]Enqueued, error) {
+func EnqueueBatch(ctx context.Context, s *storage.Store, jobs []*NewJob) ([]Enqueued, error) {
 	all := make([]Enqueued, len(jobs))
 	keys := make([]process.Key, len(jobs))
 	for n, j := range jobs {
 		keys[n] = j.Key
 	}
-	conn, err := s.hot.Acquire(ctx)
-	if err != nil {
-		return nil, mapped("enqueue batch", err)
-	}
-	defer conn.Release()
-	err = pgx.BeginFunc(ctx, conn.Conn(), func(tx pgx.Tx) error {
-		if err := s.lockStage(keys)(ctx, tx); err != nil {
-			return err
-		}
+	var refused *EnqueueRefusedError
+	err := s.InsertLocked(ctx, "enqueue batch", keys, func(ctx context.Context, tx storage.DB) error {
 		todo := make([]int, len(jobs))
 		for n := range todo {
 			todo[n] = n
@@ -226,8 +219,9 @@ func (s *Store) EnqueueBatch(ctx context.Context, jobs []*NewJob) ([]Enqueued, e
 			var again []int
 			for len(todo) > 0 {
 				n := min(len(todo), enqueueChunk)
-				more, err := s.enqueueChunk(ctx, tx, jobs, all, todo[:n])
+				more, err := enqueueSome(ctx, s, tx, jobs, all, todo[:n])
 				if err != nil {
+					errors.As(err, &refused)
 					return err
 				}
 				again, todo = append(again, more...), todo[n:]
@@ -236,23 +230,21 @@ func (s *Store) EnqueueBatch(ctx context.Context, jobs []*NewJob) ([]Enqueued, e
 		}
 		return nil
 	})
-	var refused *EnqueueRefusedError
-	if errors.As(err, &refused) {
+	if refused != nil {
 		return nil, refused
 	}
-	if err == nil {
-		err = s.replicated(conn.Conn())
-	}
-	return all, mapped("enqueue batch", err)
+	return all, err
 }
 
-// enqueueChunk enqueues some jobs of a batch and returns those that must be retried.
-func (s *Store) enqueueChunk(ctx context.Context, db DB, jobs []*NewJob, all []Enqueued, some []int) (again []int, err error) {
+// enqueueSome enqueues some jobs of a batch and returns those that must be retried.
+func enqueueSome(
+	ctx context.Context, s *storage.Store, db storage.DB, jobs []*NewJob, all []Enqueued, some []int,
+) (again []int, err error) {
 	var p enqueueParams
 	for _, n := range some {
 		p.add(jobs[n])
 	}
-	for _, st := range p.keyStages(s) {
+	for _, st := range p.keyStages() {
 		if err := st(ctx, db); err != nil {
 			return nil, err
 		}

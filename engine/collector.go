@@ -246,21 +246,21 @@ func (c *collector) forgetOfKinds(ctx context.Context) error {
 func (c *collector) expire(ctx context.Context) error {
 	e := c.engine
 	c.expiring = false
-	retention, events := map[string]storage.Retention{}, map[string]time.Duration{}
+	retention, longest := map[string]storage.Retention{}, map[string]time.Duration{}
 	for name, ns := range e.registry.all() {
 		if ns.retention != (storage.Retention{}) {
 			retention[name] = ns.retention
 		}
-		if longest := ns.retention.Longest(); longest > 0 {
-			events[name] = longest
+		if d := ns.retention.Longest(); d > 0 {
+			longest[name] = d
 		}
 	}
-	for began := time.Now(); time.Since(began) < c.expiry/2; {
-		if more, err := e.store.ForgetJobEvents(ctx, events); err != nil || !more {
-			if err != nil {
+	for _, k := range e.kinds {
+		for began, more := time.Now(), k.Expire != nil; more && time.Since(began) < c.expiry/2; {
+			var err error
+			if more, err = k.Expire(ctx, longest); err != nil {
 				return err
 			}
-			break
 		}
 	}
 	for began := time.Now(); time.Since(began) < c.expiry; {

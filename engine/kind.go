@@ -31,6 +31,9 @@ type Kind struct {
 	// Forget deletes one batch of rows whose retention is over from the tables of the kind. more
 	// reports that there are more. It may be nil.
 	Forget func(ctx context.Context) (more bool, err error)
+	// Expire deletes one batch of rows of the kind that are older than the longest retention of
+	// their namespace, by its name. more reports that there are more. It may be nil.
+	Expire func(ctx context.Context, longest map[string]time.Duration) (more bool, err error)
 	// Run does background work for the kind on every node until ctx is cancelled. It may be nil.
 	Run func(ctx context.Context) error
 	// Admit reports whether a claim may run. If it may not, the task is released. If Admit is nil,

@@ -29,6 +29,12 @@ type EarlyEffect interface {
 	Early()
 }
 
+// ModalEffect is an effect that is not stored in every event mode of its namespace.
+type ModalEffect interface {
+	Effect
+	StoredIn(mode EventMode) bool
+}
+
 // BoundEffect is an effect with the attempt whose result it belongs to.
 type BoundEffect struct {
 	Effect       Effect
@@ -108,14 +114,25 @@ func (b effectBatches) stages(s *Store) []stage {
 		for n := range all {
 			all[n].Mode = s.eventModeOf(all[n].Key.Namespace)
 		}
-		if batch.name == jobEventBatch {
-			if all = keptEvents(all); len(all) == 0 {
+		if _, modal := all[0].Effect.(ModalEffect); modal {
+			if all = storedEffects(all); len(all) == 0 {
 				continue
 			}
 		}
 		stages = append(stages, func(ctx context.Context, db DB) error { return all[0].Effect.Write(ctx, db, all) })
 	}
 	return stages
+}
+
+// storedEffects returns the effects of one type that the modes of their namespaces store.
+func storedEffects(all []BoundEffect) []BoundEffect {
+	stored := make([]BoundEffect, 0, len(all))
+	for _, r := range all {
+		if r.Effect.(ModalEffect).StoredIn(r.Mode) {
+			stored = append(stored, r)
+		}
+	}
+	return stored
 }
 
 // Bytes implements Effect.

@@ -16,7 +16,7 @@ import (
 )
 
 // stepEvents adds events to a result, as a run does.
-func stepEvents(events ...*storage.JobEvent) func(*storage.Completion) {
+func stepEvents(events ...*jobs.Event) func(*storage.Completion) {
 	return func(c *storage.Completion) {
 		for _, e := range events {
 			c.EffectsOnEnd = append(c.EffectsOnEnd, e)
@@ -37,11 +37,11 @@ func TestJobEventsRide(t *testing.T) {
 			metadata), '; ' ORDER BY event_id), '') FROM job_events`), want)
 	}
 	index := int32(0)
-	step := &storage.JobEvent{
+	step := &jobs.Event{
 		StepID: "pay", Index: &index, Type: "step_status_changed", From: "running", To: "succeeded", Message: "done", Metadata: []byte(`{"n": 1}`), Attempt: 2,
 		WorkerID: "w", Actor: "kim",
 	}
-	run := &storage.JobEvent{Type: "status_changed", From: "running", To: "succeeded", EndsJob: true}
+	run := &jobs.Event{Type: "status_changed", From: "running", To: "succeeded", EndsJob: true}
 	b.process("p")
 	late := end(b.claim("p"), storage.Finished, stepEvents(step, run))
 	late.FencingToken++
@@ -53,7 +53,7 @@ func TestJobEventsRide(t *testing.T) {
 	b.save(late)
 	const both = `p pay 0 step_status_changed running succeeded 2 w kim done {"n": 1}; p status_changed running succeeded 0`
 	written("of one that has finished", both)
-	b.save(end(b.claim("p"), storage.Retry, stepEvents(&storage.JobEvent{JobID: "other", Type: "attempt_failed"}), func(c *storage.Completion) {
+	b.save(end(b.claim("p"), storage.Retry, stepEvents(&jobs.Event{JobID: "other", Type: "attempt_failed"}), func(c *storage.Completion) {
 		c.RetryAfter = time.Hour
 	}))
 	written("of one that is made again", both+"; other attempt_failed 0")
@@ -131,7 +131,7 @@ func TestForgetJobEvents(t *testing.T) {
 	b := newBench(t)
 	b.exec(`INSERT INTO job_events (namespace, job_id, type, created_time) SELECT ns, 'j', 'x', now() - n * interval '1 hour'
 		FROM unnest(ARRAY['short', 'long', 'ever']) ns, generate_series(20, 1, -1) n`)
-	more, err := b.ForgetJobEvents(t.Context(), map[string]time.Duration{"short": 5*time.Hour + time.Minute, "long": 15*time.Hour + time.Minute})
+	more, err := jobs.ForgetEvents(t.Context(), b.Store, map[string]time.Duration{"short": 5*time.Hour + time.Minute, "long": 15*time.Hour + time.Minute})
 	equal(t, "more", must(t, more, err), false)
 	equal(t, "remaining events", ask[string](b, "SELECT string_agg(namespace || ' ' || n, ', ' ORDER BY n) FROM (SELECT namespace, count(*) AS n FROM job_events GROUP BY 1) x"),
 		"short 5, long 15, ever 20")
@@ -149,7 +149,7 @@ func TestWatchWaitsForWhatIsOnItsWay(t *testing.T) {
 	_, err = early.Exec(t.Context(), "SELECT pg_current_xact_id()")
 	must(t, 0, err)
 	b.exec(insert, "first")
-	watch := []jobs.EventWatch{{Namespace: "n", From: storage.EventPosition{XID: "0"}}}
+	watch := []jobs.EventWatch{{Namespace: "n", From: jobs.EventPosition{XID: "0"}}}
 	read := func() (types []string) {
 		found, _, err := jobs.ReadEvents(t.Context(), b.Store, watch)
 		for _, e := range must(t, found, err)[0] {
@@ -201,7 +201,7 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 	var types []string
 	for len(types) < 4 { // other databases of the server also have transactions
 		runtime.Gosched()
-		found, _, err := jobs.ReadEvents(t.Context(), b.Store, []jobs.EventWatch{{Namespace: "n", From: storage.EventPosition{XID: "0"}}})
+		found, _, err := jobs.ReadEvents(t.Context(), b.Store, []jobs.EventWatch{{Namespace: "n", From: jobs.EventPosition{XID: "0"}}})
 		types = nil
 		for _, e := range must(t, found, err)[0] {
 			types = append(types, e.Type)

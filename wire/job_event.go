@@ -5,12 +5,12 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // JobEvent returns an event of a job, a run or a step as clients see it. An event of the job of a
 // step names the step.
-func JobEvent(e *storage.JobEventRow) (*progressorv1.JobEvent, error) {
+func JobEvent(e *jobs.EventRow) (*progressorv1.JobEvent, error) {
 	metadata, err := Struct(e.Metadata)
 	m := &progressorv1.JobEvent{
 		EventId: e.EventID, Namespace: e.Namespace, JobId: e.JobID, StepId: e.StepID, Type: e.Type, From: e.FromStatus,

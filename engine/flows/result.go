@@ -13,6 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/flows"
+	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/wire"
 )
 
@@ -66,8 +67,8 @@ func (t *task) change() flows.Change {
 	return c
 }
 
-func (t *task) event(kind string, p place, from, to, message string) *storage.JobEvent {
-	e := &storage.JobEvent{
+func (t *task) event(kind string, p place, from, to, message string) *jobs.Event {
+	e := &jobs.Event{
 		JobID: t.runID, Type: kind, From: from, To: to, Message: wire.Plain(message), Attempt: t.state.Run.Attempt, Actor: t.by.Name,
 	}
 	if p.step != noIndex {

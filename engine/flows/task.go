@@ -18,6 +18,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/flows"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // state is the stored state of a run's process.
@@ -79,7 +80,7 @@ type changes struct {
 	answer        *answered
 	rows          map[place]*flows.StepChange
 	order         []place // the places in rows, in order
-	events        []*storage.JobEvent
+	events        []*jobs.Event
 	messages      []storage.Message
 	endsSuspended []string // IDs of steps whose suspended processes are to be ended
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/storage/search"
 	"github.com/progressor-engine/progressor/wire"
@@ -56,7 +55,7 @@ func (q *Jobs) WatchEvents(
 	if err != nil {
 		return err
 	}
-	var from storage.EventPosition
+	var from jobs.EventPosition
 	if r.GetCursor() == "" {
 		from, err = jobs.EventsFromNow(ctx, q.store)
 	} else {
@@ -73,7 +72,7 @@ func (q *Jobs) WatchEvents(
 		}
 	}
 	for {
-		var found []storage.JobEventRow
+		var found []jobs.EventRow
 		select {
 		case found = <-w.news:
 		case <-ctx.Done():
@@ -100,8 +99,8 @@ func (q *Jobs) WatchEvents(
 // eventWatcher is one client that watches the events of a namespace.
 type eventWatcher struct {
 	at    jobs.EventWatch
-	news  chan []storage.JobEventRow // buffered for the result of one query
-	ready bool                       // it has sent what it received
+	news  chan []jobs.EventRow // buffered for the result of one query
+	ready bool                 // it has sent what it received
 }
 
 // eventWatchers holds the clients of this node that watch job events. One query per second serves
@@ -121,7 +120,7 @@ func newEventWatchers(q *Jobs) *eventWatchers {
 }
 
 func (w *eventWatchers) register(at jobs.EventWatch) *eventWatcher {
-	wt := &eventWatcher{at: at, news: make(chan []storage.JobEventRow, 1), ready: true}
+	wt := &eventWatcher{at: at, news: make(chan []jobs.EventRow, 1), ready: true}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all[wt] = struct{}{}

@@ -48,7 +48,7 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 // Kind returns the kind of jobs for the engine.
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
-		Name: process.JobKind, Decide: decide, Forget: q.forget,
+		Name: process.JobKind, Decide: decide, Forget: q.forget, Expire: q.expire,
 		Run: q.run, Pause: q.pause, Wake: q.groups.wake, ObserveNamespaces: q.observeNamespaces, Admit: q.admit, Stored: q.stored, Explain: q.explain,
 		CheckNamespace: CheckFairnessKey, BeforeStarts: q.keyStarts,
 	}
@@ -91,6 +91,11 @@ func (q *Jobs) forget(ctx context.Context) (more bool, err error) {
 	}
 	workers, err := pull.ForgetWorkers(ctx, q.store)
 	return more || names || workers, err
+}
+
+// expire deletes events of jobs and runs that are past their retention.
+func (q *Jobs) expire(ctx context.Context, longest map[string]time.Duration) (more bool, err error) {
+	return jobs.ForgetEvents(ctx, q.store, longest)
 }
 
 // run assigns keys, decides groups, ends late jobs and reads watched events until ctx ends.

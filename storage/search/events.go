@@ -8,6 +8,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // eventText returns a text field of events. column is an expression over a row a of job_events.
@@ -44,11 +45,11 @@ var events = &table{
 func ParseEvents(text string) (Filter, error) { return parse(text, events) }
 
 // MatchesEvent reports whether an event matches a filter of ParseEvents.
-func (f Filter) MatchesEvent(e *storage.JobEventRow) bool {
+func (f Filter) MatchesEvent(e *jobs.EventRow) bool {
 	return f.root == nil || eventMatches(f.root, e)
 }
 
-func eventMatches(n node, e *storage.JobEventRow) bool {
+func eventMatches(n node, e *jobs.EventRow) bool {
 	switch n := n.(type) {
 	case allOf:
 		for _, part := range n {
@@ -99,7 +100,7 @@ func inTime(operator string, compared int) bool {
 	return compared >= 0
 }
 
-func eventField(name string, e *storage.JobEventRow) string {
+func eventField(name string, e *jobs.EventRow) string {
 	switch name {
 	case "job_id":
 		return e.JobID
@@ -147,7 +148,7 @@ type EventQuery struct {
 // EventPage is a page of events. It may have fewer events than requested, or none, and still have a
 // next page.
 type EventPage struct {
-	Events        []storage.JobEventRow
+	Events        []jobs.EventRow
 	NextPageToken string // "" if this is the last page
 }
 
@@ -162,9 +163,9 @@ func listEventsWithin(ctx context.Context, store *storage.Store, q EventQuery, w
 	if err != nil {
 		return EventPage{}, err
 	}
-	before := storage.LastEvent
+	before := jobs.LastEvent
 	if q.PageToken != "" {
-		if before, err = storage.ParseEventPosition("page_token", q.PageToken); err != nil {
+		if before, err = jobs.ParseEventPosition("page_token", q.PageToken); err != nil {
 			return EventPage{}, err
 		}
 	}
@@ -177,11 +178,11 @@ func listEventsWithin(ctx context.Context, store *storage.Store, q EventQuery, w
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {
 			return err
 		}
-		jobs, err := runJobs(ctx, tx, q.Namespace, filter)
+		ids, err := runJobs(ctx, tx, q.Namespace, filter)
 		if err != nil {
 			return err
 		}
-		rows, err = query[eventRow](ctx, tx, eventStatement(eventScan{q.Namespace, filter, jobs, before, window, size}))
+		rows, err = query[eventRow](ctx, tx, eventStatement(eventScan{q.Namespace, filter, ids, before, window, size}))
 		return err
 	})
 	if err != nil {
@@ -195,7 +196,7 @@ func listEventsWithin(ctx context.Context, store *storage.Store, q EventQuery, w
 			break
 		}
 		if r.Matches {
-			page.Events = append(page.Events, r.JobEventRow)
+			page.Events = append(page.Events, r.EventRow)
 		}
 		if before = r.Position(); r.N == int64(window) {
 			page.NextPageToken = before.String()
@@ -205,7 +206,7 @@ func listEventsWithin(ctx context.Context, store *storage.Store, q EventQuery, w
 }
 
 type eventRow struct {
-	storage.JobEventRow
+	jobs.EventRow
 	N       int64 // number of the row in the window
 	Matches bool
 }
@@ -230,12 +231,12 @@ func runJobs(ctx context.Context, tx pgx.Tx, namespace string, filter Filter) ([
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(jobs) == 0 || jobs[0] != process.FlowPrefix+run || len(jobs) > maxRunJobs+1 {
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(ids) == 0 || ids[0] != process.FlowPrefix+run || len(ids) > maxRunJobs+1 {
 		return nil, err
 	}
-	jobs[0] = run
-	return jobs, nil
+	ids[0] = run
+	return ids, nil
 }
 
 // eventScan selects the events that one statement reads.
@@ -243,7 +244,7 @@ type eventScan struct {
 	namespace    string
 	filter       Filter
 	jobs         []string // whose events are read; nil for all
-	before       storage.EventPosition
+	before       jobs.EventPosition
 	window, size int
 }
 
@@ -253,7 +254,7 @@ type eventScan struct {
 func eventStatement(scan eventScan) *statement {
 	namespace, filter, before, window, size := scan.namespace, scan.filter, scan.before, scan.window, scan.size
 	s := &statement{}
-	s.add(`SELECT ` + storage.JobEventColumns + `, a.n, a.matches
+	s.add(`SELECT ` + jobs.EventColumns + `, a.n, a.matches
   FROM (SELECT a.*, row_number() OVER () AS n, `)
 	s.filter(filter)
 	s.add(` AS matches FROM (`)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // became returns a database with n events of three jobs.
@@ -33,7 +34,7 @@ func became(t *testing.T, n int) *storage.Store {
 func TestListEvents(t *testing.T) {
 	t.Parallel()
 	store := became(t, 60)
-	read := func(filter string, size, window int) (list []storage.JobEventRow) {
+	read := func(filter string, size, window int) (list []jobs.EventRow) {
 		q := EventQuery{Namespace: "ns", Filter: filter, PageSize: size}
 		for {
 			page, err := listEventsWithin(t.Context(), store, q, window)
@@ -60,7 +61,7 @@ func TestListEvents(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", filter, err)
 		}
-		want := slices.DeleteFunc(slices.Clone(every), func(e storage.JobEventRow) bool { return !f.MatchesEvent(&e) })
+		want := slices.DeleteFunc(slices.Clone(every), func(e jobs.EventRow) bool { return !f.MatchesEvent(&e) })
 		for _, cut := range [][2]int{{0, 1000}, {3, 1000}, {5, 4}, {1, 1}} {
 			if got := read(filter, cut[0], cut[1]); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s, in pages of %d of windows of %d: %d events, want %d", filter, cut[0], cut[1], len(got), len(want))
@@ -95,7 +96,7 @@ func TestEventsOfJobAreFound(t *testing.T) {
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {
 			return err
 		}
-		s := eventStatement(eventScan{namespace: "ns", filter: filter, before: storage.LastEvent, window: 20000, size: 50})
+		s := eventStatement(eventScan{namespace: "ns", filter: filter, before: jobs.LastEvent, window: 20000, size: 50})
 		explained := strings.Join([]string{"EXPLAIN", s.text.String()}, " ")
 		rows, err := tx.Query(ctx, explained, append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
 		if err == nil {
@@ -113,9 +114,9 @@ func TestEventsOfJobAreFound(t *testing.T) {
 func TestListEventsOfRun(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)
-	jobs := []string{"r", "~job/r/a", "~job/r/a.undo", "~job/r/s.1~2", "~job/r/sub/a", "r/sub", "~job/~/r/a", "~job/rr/a", "other"}
+	ids := []string{"r", "~job/r/a", "~job/r/a.undo", "~job/r/s.1~2", "~job/r/sub/a", "r/sub", "~job/~/r/a", "~job/rr/a", "other"}
 	for k := range 45 {
-		job := jobs[k%len(jobs)]
+		job := ids[k%len(ids)]
 		if _, err := db.Exec(t.Context(), "INSERT INTO job_events (namespace, job_id, type) VALUES ('ns', $1, 'x')", job); err != nil {
 			t.Fatal(err)
 		}
@@ -138,15 +139,15 @@ func TestListEventsOfRun(t *testing.T) {
 	check := func() {
 		t.Helper()
 		for filter, want := range map[string][]string{
-			"run_id = r": jobs[:4], "run_id = r AND step_id = a": jobs[1:3], "run_id = r AND step_id = s": jobs[3:4], `run_id = "r/sub"`: jobs[4:6],
-			`run_id = "r*" AND step_id = a`: {"~job/r/a", "~job/r/a.undo", "~job/r/sub/a", "~job/rr/a"}, `run_id = r AND job_id = "~job/r/a"`: jobs[1:2],
+			"run_id = r": ids[:4], "run_id = r AND step_id = a": ids[1:3], "run_id = r AND step_id = s": ids[3:4], `run_id = "r/sub"`: ids[4:6],
+			`run_id = "r*" AND step_id = a`: {"~job/r/a", "~job/r/a.undo", "~job/r/sub/a", "~job/rr/a"}, `run_id = r AND job_id = "~job/r/a"`: ids[1:2],
 		} {
 			parsed, err := ParseEvents(filter)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, job := range jobs {
-				if got := parsed.MatchesEvent(&storage.JobEventRow{JobID: job}); got != slices.Contains(want, job) {
+			for _, job := range ids {
+				if got := parsed.MatchesEvent(&jobs.EventRow{JobID: job}); got != slices.Contains(want, job) {
 					t.Errorf("%s: an event of %s matches: %v", filter, job, got)
 				}
 			}

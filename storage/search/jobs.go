@@ -53,7 +53,7 @@ var (
 	fieldArgs     = documentField("args", "p.args")
 )
 
-var jobs = &table{
+var jobTable = &table{
 	fields: []*field{
 		fieldJobID, fieldJobState, fieldJobName, fieldPriority, fieldJobTags, fieldCreated, fieldMetadata, fieldArgs,
 	},
@@ -107,7 +107,7 @@ func jobOrder(text string, f Filter) (string, error) {
 }
 
 // ParseJobs parses a filter of ListJobs.
-func ParseJobs(text string) (Filter, error) { return parse(text, jobs) }
+func ParseJobs(text string) (Filter, error) { return parse(text, jobTable) }
 
 // JobQuery selects a page of a list of jobs.
 type JobQuery struct {
@@ -134,7 +134,7 @@ func ListJobs(ctx context.Context, store *storage.Store, q JobQuery) (JobPage, e
 }
 
 func listJobsWithin(ctx context.Context, store *storage.Store, q JobQuery, r reach) (JobPage, error) {
-	filter, err := parse(q.Filter, jobs)
+	filter, err := parse(q.Filter, jobTable)
 	if err != nil {
 		return JobPage{}, err
 	}

@@ -267,7 +267,7 @@ func TestJobPlans(t *testing.T) {
 			{"state = AVAILABLE", "schedule_job_rounds|schedule_rounds", byIDs(idsByState)}, {"state = RUNNING OR state = CANCEL_REQUESTED", "running_pkey", byIDs(idsByState)},
 			{"state = FAILED", "processes_attention", byListStatus}, {"job_id = j00001", "processes_pkey", byID}, {"", "jobs_pkey", byIDs(idsOfJobs)},
 		} {
-			f, err := parse(tt.filter, jobs)
+			f, err := parse(tt.filter, jobTable)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -297,7 +297,7 @@ func FuzzListJobs(f *testing.F) {
 	}
 	store, _ := stockJobs(f, 50)
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := parse(text, jobs); err != nil {
+		if _, err := parse(text, jobTable); err != nil {
 			return
 		}
 		q := JobQuery{Namespace: "ns", Filter: text, PageSize: 3}

@@ -47,7 +47,7 @@ func sameOutcome(c *storage.Completion, stands *storage.Answered) bool {
 	switch {
 	case stands.Finished == (len(c.Failure) > 0):
 		return false
-	case c.Job != nil && c.Job.Result != nil && stands.Result != nil && !bytes.Equal(c.Job.Result, stands.Result):
+	case c.Kept != nil && stands.Result != nil && !bytes.Equal(c.Kept, stands.Result):
 		return false
 	}
 	return bytes.Equal(c.Response, stands.Response) && equalJSON(wire.Failure, c.Failure, stands.Failure) && equalJSON(wire.Rejection, c.Rejection, stands.Rejection)

@@ -133,14 +133,16 @@ func (e *Engine) conclude(ns *namespace, c *storage.Claim, own *Attempt, respons
 //
 //go:noinline
 func (e *Engine) releaseDecision(c *storage.Claim, err error) *decision {
-	d := &decision{completion: releaseCompletion(c, e.kinds[c.Kind])}
+	end := End{Claim: c}
+	paused, unreached := errors.AsType[*pausedError](err)
+	if unreached {
+		end.Unreached = paused.cause
+	}
+	d := &decision{completion: releaseCompletion(end, e.kinds[c.Kind])}
 	d.completion.RetryAfter = pauseOf(err, c.RetryInterval)
-	if paused, ok := errors.AsType[*pausedError](err); ok {
+	if unreached {
 		d.completion.RetryAfter = paused.pause.For
 		d.completion.EffectsOnEnd = append(d.completion.EffectsOnEnd, paused.pause.Effect)
-		if d.completion.Job != nil {
-			d.completion.Job.Message = process.ReasonUnavailable + ": " + paused.cause
-		}
 		d.stored = append(d.stored, func() { e.timers.alarm(c.Namespace, paused.pause.For) })
 	}
 	return d

@@ -164,11 +164,12 @@ func cut(s string) string {
 
 // releaseCompletion returns the Completion of an attempt that was not made. Its task waits for
 // another node.
-func releaseCompletion(c *storage.Claim, kind Kind) storage.Completion {
-	completion := storage.Completion{TaskAttempt: taskAttempt(c)}
+func releaseCompletion(end End, kind Kind) storage.Completion {
+	completion := storage.Completion{TaskAttempt: taskAttempt(end.Claim)}
 	completion.Release(0)
 	if kind.Decide != nil {
-		kind.Decide(End{Claim: c, Released: true}, &completion)
+		end.Released = true
+		kind.Decide(end, &completion)
 	}
 	return completion
 }

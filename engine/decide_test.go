@@ -283,7 +283,7 @@ func TestDecideZombies(t *testing.T) {
 func TestGiveBack(t *testing.T) {
 	t.Parallel()
 	for _, taskType := range process.TaskTypes() {
-		c := releaseCompletion(claimOf(taskType, 3), Kind{})
+		c := releaseCompletion(End{Claim: claimOf(taskType, 3)}, Kind{})
 		if c.Outcome != storage.Retry || !c.Uncounted || c.RetryAfter != 0 || c.Failure != nil || c.Detail != "" || c.Promote || c.FencingToken != 70 || c.Attempt != 3 {
 			t.Errorf("%s: %+v", taskType, c)
 		}

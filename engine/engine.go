@@ -227,7 +227,7 @@ func (e *Engine) releaseAll() {
 	var group sync.WaitGroup
 	for _, c := range e.attempts.claims() {
 		group.Go(func() {
-			completion := releaseCompletion(c, e.kinds[c.Kind])
+			completion := releaseCompletion(End{Claim: c}, e.kinds[c.Kind])
 			_, err := e.store.SaveResult(&completion)
 			if err != nil && !errors.Is(err, process.ErrFenced) {
 				e.log.WarnContext(e.traces.of(c), "task not released: it becomes a zombie", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)

@@ -86,6 +86,7 @@ type End struct {
 	Zombie       process.ZombiePolicy          // if Lost: the zombie policy of the namespace
 	NeverBeat    bool                          // if Lost: the lease may never have reached the worker
 	Released     bool                          // the attempt was not made
+	Unreached    string                        // if Released: why the processor was not reached; "" if that is not the reason
 	Acknowledged bool                          // the worker stopped on a cancel directive
 	Random       float64                       // in [0, 1): the jitter of a wait
 }

@@ -116,10 +116,7 @@ func (e *Engine) ReleaseLease(l *storage.Lease, delay time.Duration) {
 	if !ok {
 		return
 	}
-	d := &decision{completion: releaseCompletion(&l.Claim, e.kinds[l.Claim.Kind])}
-	if d.completion.Job != nil {
-		d.completion.Job.WorkerID = l.WorkerID
-	}
+	d := &decision{completion: releaseCompletion(End{Claim: &l.Claim, WorkerID: l.WorkerID}, e.kinds[l.Claim.Kind])}
 	d.completion.RetryAfter = delay
 	err := e.endLease(ns, l, d) // it was logged, and the lease expires
 	if err == nil && delay > 0 {

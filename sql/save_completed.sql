@@ -13,7 +13,7 @@ WITH results AS MATERIALIZED (
              unnest(@fencing_tokens::bigint[]) AS fencing_token,
              unnest(@aux_states::bytea[]) AS aux_state, unnest(@metadatas::text[]) AS metadata,
              unnest(@event_counts::int[]) AS event_count, unnest(@responses::bytea[]) AS response,
-             unnest(@job_names::text[]) AS job_name, unnest(@worker_ids::text[]) AS worker_id,
+             unnest(@names::text[]) AS job_name, unnest(@worker_ids::text[]) AS worker_id,
              unnest(@modes::int[]) AS mode, unnest(@awaiteds::bool[]) AS awaited,
              unnest(@frees::bool[]) AS frees) AS item
    CROSS JOIN LATERAL (

@@ -19,7 +19,8 @@ type Completion struct {
 	Effects      []Effect
 	EffectsOnEnd []Effect
 	LowPriority  bool        // the messages may wait for more urgent ones, see OnMessages
-	Job          *JobEnd     // the end of an attempt of a job; nil for other processes
+	Record       Record      // nil if the kind does not record attempts
+	Kept         []byte      // JSON result that an effect stores; nil if none does
 	Run          process.Key // the run to notify if the job of its step is Completed; may be zero
 }
 

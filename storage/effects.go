@@ -35,6 +35,13 @@ type ModalEffect interface {
 	StoredIn(mode EventMode) bool
 }
 
+// Record is the effect by which a kind records the end of an attempt, for any outcome. Its statement
+// runs directly after the results. SaveCompleted records the ends that it stores under their names.
+type Record interface {
+	Effect
+	Name() string
+}
+
 // BoundEffect is an effect with the attempt whose result it belongs to.
 type BoundEffect struct {
 	Effect       Effect
@@ -80,7 +87,7 @@ type effectBatch struct {
 // effectBatches holds the effects of a flush, in the order of their statements.
 type effectBatches []effectBatch
 
-func (b *effectBatches) add(c *Completion, effects []Effect) {
+func (b *effectBatches) add(c *Completion, effects ...Effect) {
 	for _, e := range effects {
 		batch := b.of(e)
 		batch.all = append(batch.all, BoundEffect{Effect: e, Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken})

@@ -23,8 +23,8 @@ func (early) Early() {}
 func TestEffectBatches(t *testing.T) {
 	t.Parallel()
 	var batches effectBatches
-	batches.add(&Completion{TaskAttempt: TaskAttempt{TaskID: 1}}, []Effect{named("a"), named("b"), named("a")})
-	batches.add(&Completion{TaskAttempt: TaskAttempt{TaskID: 2}}, []Effect{early{"c"}, named("b"), early{"c"}})
+	batches.add(&Completion{TaskAttempt: TaskAttempt{TaskID: 1}}, named("a"), named("b"), named("a"))
+	batches.add(&Completion{TaskAttempt: TaskAttempt{TaskID: 2}}, early{"c"}, named("b"), early{"c"})
 	var names []string
 	var tasks [][]int64
 	for _, batch := range batches {

@@ -122,13 +122,13 @@ func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {
 		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds, EventIds: a.EventIds,
 		EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts, EventTimestamps: a.EventTimestamps,
 		EventMetadatas: a.EventMetadatas, EventPayloads: a.EventPayloads,
-		JobNames: make([]string, len(b.items)), WorkerIds: b.arg.WorkerIds, Awaiteds: make([]bool, len(b.items)), Frees: make([]bool, len(b.items)),
+		Names: make([]string, len(b.items)), WorkerIds: b.arg.WorkerIds, Awaiteds: make([]bool, len(b.items)), Frees: make([]bool, len(b.items)),
 		Modes: b.store.EventModes(a.Namespaces),
 	}
 	for n, it := range b.items {
 		arg.Awaiteds[n], arg.Frees[n] = it.completion.notifiesRun(), it.completion.freesKeys()
-		if job := it.completion.Job; job != nil {
-			arg.JobNames[n] = job.Name
+		if record := it.completion.Record; record != nil {
+			arg.Names[n] = record.Name()
 		}
 	}
 	rows, err := b.store.q.SaveCompleted(ctx, db, arg)

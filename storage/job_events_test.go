@@ -87,7 +87,7 @@ func TestEventsOfCancelWithRetry(t *testing.T) {
 			claim := b.leased("j")
 			b.cancelFor("j", 0)
 			retry := end(claim, storage.Retry, of(&jobs.End{}, jobs.EndIfCancelled{}), func(c *storage.Completion) {
-				c.RetryAfter, c.Job = time.Hour, &storage.JobEnd{Name: "j", Type: "attempt_failed"}
+				c.RetryAfter, c.Record = time.Hour, &jobs.AttemptRecord{JobName: "j", Attempt: c.Attempt, Type: "attempt_failed"}
 			})
 			if err := b.SaveAndCancel(retry, c.overdue); err != nil {
 				t.Fatal(err)

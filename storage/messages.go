@@ -121,14 +121,14 @@ func (r *outgoing) completed(c *Completion, quick bool) {
 		r.ended(c.Key, 0) // a job that was cancelled first has ended, see CancelRetried
 	}
 	if quick && c.Outcome == Completed && c.freesKeys() {
-		r.effects.add(c, others(c.EffectsOnEnd)) // SaveCompleted frees the keys
+		r.effects.add(c, others(c.EffectsOnEnd)...) // SaveCompleted frees the keys
 	} else {
-		r.effects.add(c, c.EffectsOnEnd)
+		r.effects.add(c, c.EffectsOnEnd...)
 	}
 	if !c.StoresChanges() {
 		return
 	}
-	r.effects.add(c, c.Effects)
+	r.effects.add(c, c.Effects...)
 	s := &r.send
 	for i := range c.Messages {
 		m := &c.Messages[i]

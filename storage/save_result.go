@@ -95,7 +95,7 @@ func saveStages(s *Store, items []*saveItem, quick bool) []stage {
 	if len(b.cancel.Namespaces) > 0 {
 		stages = append(stages, b.cancelScheduled)
 	}
-	return append(append(stages, b.leaseStages()...), b.jobs.stages(s)...)
+	return append(append(stages, b.leaseStages()...), b.records.stages(s)...)
 }
 
 func newSaveBatch(s *Store, items []*saveItem) *saveBatch {
@@ -130,7 +130,7 @@ type saveBatch struct {
 	restart dbsqlc.RestartHistoriesParams
 	cancel  dbsqlc.CancelScheduledParams
 	leases  dbsqlc.EndLeasesParams
-	jobs    endJobs
+	records effectBatches
 }
 
 func (b *saveBatch) add(ord int32, c *Completion) {
@@ -169,8 +169,8 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 		b.leases.ProcessIds = append(b.leases.ProcessIds, c.Key.ProcessID)
 		b.leases.FencingTokens = append(b.leases.FencingTokens, c.FencingToken)
 	}
-	if c.Job != nil {
-		b.jobs.add(c)
+	if c.Record != nil {
+		b.records.add(c, c.Record)
 	}
 	switch c.Outcome {
 	case Retry:
@@ -284,7 +284,7 @@ func (b *saveBatch) addRetry(c *Completion) {
 	r.AftersUs = append(r.AftersUs, c.RetryAfter.Microseconds())
 	r.Counteds = append(r.Counteds, !c.Uncounted)
 	r.Failures = append(r.Failures, string(c.Failure))
-	if len(c.Failure) > 0 && c.Job == nil && !c.Uncounted {
+	if len(c.Failure) > 0 && c.Record == nil && !c.Uncounted {
 		f := &b.failed
 		f.Namespaces = append(f.Namespaces, c.Key.Namespace)
 		f.ProcessIds = append(f.ProcessIds, c.Key.ProcessID)

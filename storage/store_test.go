@@ -12,6 +12,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -101,7 +102,7 @@ func end(c *storage.Claim, outcome storage.Outcome, change ...func(*storage.Comp
 		Continuation: storage.Continuation{Promote: true, StepTimeout: timeout},
 	}
 	if job, err := storage.JobOf(c.Job); err == nil && job != nil {
-		completion.Job = &storage.JobEnd{Name: job.Name, Type: string(outcome)}
+		completion.Record = &jobs.AttemptRecord{JobName: job.Name, Attempt: c.Attempt, Type: string(outcome)}
 	}
 	for _, f := range change {
 		f(completion)

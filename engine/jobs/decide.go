@@ -30,9 +30,13 @@ func decide(e engine.End, c *storage.Completion) {
 			}
 		}()
 	}
-	c.Job = &storage.JobEnd{Type: EventReleased, WorkerID: e.WorkerID}
+	record := &jobs.AttemptRecord{Attempt: c.Attempt, Type: EventReleased, WorkerID: e.WorkerID}
+	c.Record = record
 	if row != nil {
-		c.Job.Name = row.Name
+		record.JobName = row.Name
+	}
+	if e.Unreached != "" {
+		record.Message = process.ReasonUnavailable + ": " + e.Unreached
 	}
 	member := isMember(e.Claim)
 	if e.Released {
@@ -96,7 +100,7 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 		}
 	}
 	c.Complete()
-	c.Response, c.Job.Type = nil, EventSucceeded
+	c.Response, recordOf(c).Type = nil, EventSucceeded
 	if !isStep { // the task stores its worker; steps are read from the row of the job
 		end.WorkerID = ""
 	}
@@ -107,7 +111,7 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 		if text == nil {
 			text = []byte("null")
 		}
-		end.Kept, end.Result, end.TTL, c.Job.Result = true, text, resultTTL(options), text
+		end.Kept, end.Result, end.TTL, c.Kept = true, text, resultTTL(options), text
 	}
 }
 
@@ -188,18 +192,21 @@ const (
 
 // tell sets the event of a failed attempt, and its message.
 func tell(e engine.End, c *storage.Completion, failure *progressorv1.Failure) {
+	record := recordOf(c)
 	switch {
 	case e.Lost:
-		c.Job.Type = EventLeaseLost
+		record.Type = EventLeaseLost
 	case e.Acknowledged:
-		c.Job.Type = EventAcknowledged
+		record.Type = EventAcknowledged
 	case failure.GetReason() == process.ReasonTimeout:
-		c.Job.Type = EventTimeout
+		record.Type = EventTimeout
 	default:
-		c.Job.Type = EventFailed
+		record.Type = EventFailed
 	}
-	c.Job.Message = short(strings.TrimPrefix(failure.GetReason()+": "+failure.GetMessage(), ": "))
+	record.Message = short(strings.TrimPrefix(failure.GetReason()+": "+failure.GetMessage(), ": "))
 }
+
+func recordOf(c *storage.Completion) *jobs.AttemptRecord { return c.Record.(*jobs.AttemptRecord) }
 
 // failed ends a job for good. It returns the failure that the job keeps.
 func failed(c *storage.Completion, failure *progressorv1.Failure) []byte {

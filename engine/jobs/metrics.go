@@ -81,11 +81,12 @@ func (m *metrics) label(namespace, name string) string {
 
 // ended counts the stored end of an attempt.
 func (m *metrics) ended(c *storage.Claim, done *storage.Completion, now time.Time) {
-	if done.Job == nil || done.Job.Type == EventReleased {
+	record, isJob := done.Record.(*jobs.AttemptRecord)
+	if !isJob || record.Type == EventReleased {
 		return
 	}
-	label := m.label(c.Namespace, done.Job.Name)
-	if done.Job.Type == EventLeaseLost {
+	label := m.label(c.Namespace, record.JobName)
+	if record.Type == EventLeaseLost {
 		m.lost.WithLabelValues(c.Namespace, label).Inc()
 	}
 	if !c.RunningTime.IsZero() && !now.IsZero() {

@@ -139,7 +139,7 @@ type SaveCompletedParams struct {
 	Metadatas       []string
 	EventCounts     []int32
 	Responses       [][]byte
-	JobNames        []string
+	Names           []string
 	WorkerIds       []string
 	Modes           []int32
 	Awaiteds        []bool
@@ -175,7 +175,7 @@ func (q *Queries) SaveCompleted(ctx context.Context, db DBTX, arg SaveCompletedP
 		arg.Metadatas,
 		arg.EventCounts,
 		arg.Responses,
-		arg.JobNames,
+		arg.Names,
 		arg.WorkerIds,
 		arg.Modes,
 		arg.Awaiteds,

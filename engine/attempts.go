@@ -19,6 +19,7 @@ type attempts struct {
 	mu      sync.Mutex
 	byToken map[storage.AttemptRef]*running
 	byKey   map[process.Key]int
+	kinds   map[string]Kind
 }
 
 // running is one claim that this node runs.
@@ -31,8 +32,8 @@ type running struct {
 	fenced      bool   // already cancelled by cancelThese or cancelAll
 }
 
-func newAttempts() *attempts {
-	return &attempts{byToken: map[storage.AttemptRef]*running{}, byKey: map[process.Key]int{}}
+func newAttempts(kinds map[string]Kind) *attempts {
+	return &attempts{byToken: map[storage.AttemptRef]*running{}, byKey: map[process.Key]int{}, kinds: kinds}
 }
 
 func attemptOf(c *storage.Claim) storage.AttemptRef {
@@ -144,11 +145,11 @@ func (a *attempts) cancelOf(key process.Key, cause error) {
 	}
 }
 
-// cancelJob cancels the attempts of a job because a cancel was requested. Processes of other kinds
-// get a CANCEL task instead.
-func (a *attempts) cancelJob(key process.Key) {
+// cancelRequested cancels the attempts of a process whose cancel was requested, if its kind
+// CancelsAttempts.
+func (a *attempts) cancelRequested(key process.Key) {
 	for _, r := range a.of(key) {
-		if r.claim.Kind == process.JobKind {
+		if a.kinds[r.claim.Kind].CancelsAttempts {
 			r.cancel(errCancelRequested)
 		}
 	}
@@ -174,12 +175,12 @@ func (a *attempts) cancelNamespace(name string, cause error) {
 	}
 }
 
-// runsJobs reports whether this node runs a job.
-func (a *attempts) runsJobs() bool {
+// cancellable reports whether this node runs a process of a kind that CancelsAttempts.
+func (a *attempts) cancellable() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.byToken {
-		if r.claim.Kind == process.JobKind {
+		if a.kinds[r.claim.Kind].CancelsAttempts {
 			return true
 		}
 	}

@@ -40,7 +40,7 @@ func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressor
 		case !state.Busy:
 			e.calls.wake()
 		default:
-			e.attempts.cancelJob(p.Key)
+			e.attempts.cancelRequested(p.Key)
 		}
 		return nil
 	})
@@ -50,10 +50,11 @@ func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressor
 // stored.
 var errCancelled = errors.New("the process was cancelled")
 
-// errCancelRequested cancels the attempt of a job whose cancel was requested.
+// errCancelRequested cancels the attempt of a process whose cancel was requested, see
+// Kind.CancelsAttempts.
 var errCancelRequested = errors.New("the job was cancelled")
 
-// acknowledged returns the end of an attempt that stopped because its job was cancelled.
+// acknowledged returns the end of an attempt that stopped because of errCancelRequested.
 func acknowledged(end attemptEnd) attemptEnd {
 	none := ""
 	LeaseAnswer{Acknowledged: &none}.into(&end)
@@ -128,8 +129,10 @@ var errGraceOver = errors.New(process.GraceExpiredMessage)
 // period of a cancel, not the step timeout.
 func (e *Engine) timeoutOf(ctx context.Context, ns *namespace, c *storage.Claim) (timeout time.Duration, graceful bool) {
 	if c.TaskType != process.TaskCancel {
-		if job, err := storage.JobOf(c.Job); err == nil && job != nil {
-			return job.Timeout(), false
+		if describe := e.kinds[c.Kind].Describe; describe != nil {
+			if _, timeout, ok := describe(c); ok {
+				return timeout, false
+			}
 		}
 		return e.extended(ctx, ns, c), false
 	}

@@ -94,7 +94,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 			c.endNext = c.passes + 3 // a process is locked: each try costs its lane the lock timeout
 		}
 	}
-	errs = append(errs, c.cancelJobs(limit))
+	errs = append(errs, c.cancelRequested(limit))
 	switch {
 	case c.engine.expectsLostClaims():
 		errs = append(errs, c.adopt(limit, adoptDoubt), c.cancelLost(limit))

@@ -75,8 +75,9 @@ type lifecycle struct {
 // New registers the node and reads the namespaces. The caller must then call Run.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
+	kinds := map[string]Kind{}
 	e := &Engine{
-		cfg: cfg, log: cfg.Logger, store: cfg.Store, kinds: map[string]Kind{}, attempts: newAttempts(),
+		cfg: cfg, log: cfg.Logger, store: cfg.Store, kinds: kinds, attempts: newAttempts(kinds),
 		unknown: share{holder: "namespaces that it does not know"}, backlog: backlogResults{pending: cfg.Store.Pending},
 		workers:   noWorkers{},
 		liveness:  liveness{started: time.Now(), generations: make(chan struct{}, 1)},
@@ -84,7 +85,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e.nodeSlots, e.notices = &nodeSlots{max: cfg.MaxRunning}, newNotices(e)
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
-	e.runners, e.traces = warm.New(), newTraces(cfg.Traces)
+	e.runners, e.traces = warm.New(), newTraces(cfg.Traces, kinds)
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minuteStats = newWaiters(e), newWatchers(e), newMinuteStats(e.started)
 	e.peers = newPeers(e)

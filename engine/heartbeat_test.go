@@ -11,7 +11,7 @@ import (
 
 // cutOff returns an engine with one attempt whose last heartbeat is an hour old.
 func cutOff() (e *Engine, attempt context.Context) {
-	e = &Engine{cfg: Config{ZombieAfter: time.Second}, log: slog.New(slog.DiscardHandler), attempts: newAttempts()}
+	e = &Engine{cfg: Config{ZombieAfter: time.Second}, log: slog.New(slog.DiscardHandler), attempts: newAttempts(nil)}
 	e.started = time.Now().Add(-time.Hour)
 	e.metrics = newEngineMetrics(nil, e)
 	attempt, cancel := context.WithCancelCause(context.Background())

@@ -14,7 +14,7 @@ import (
 )
 
 // Kind describes processes of one kind, as stored in the column kind. The subpackages define kinds,
-// and the program adds them. This package has special rules only for crons and jobs.
+// and the program adds them.
 type Kind struct {
 	Name string
 	// Processor runs the tasks of these processes on every node. If it is nil, the processor of the
@@ -25,6 +25,12 @@ type Kind struct {
 	// Timeout returns how long an attempt of a timer may take, if that is longer than the step
 	// timeout of its namespace. It may be nil.
 	Timeout func(*storage.Claim) time.Duration
+	// Describe returns the name and the timeout that the process of a claim has. ok is false if it
+	// has none of its own. Describe may be nil.
+	Describe func(*storage.Claim) (name string, timeout time.Duration, ok bool)
+	// CancelsAttempts is set if the cancel of a process cancels the attempt that runs. Processes of
+	// other kinds get a CANCEL task.
+	CancelsAttempts bool
 	// Decide changes what is stored for the end of an attempt, after the rules for all processes
 	// were applied. It is pure. It may be nil.
 	Decide func(End, *storage.Completion)
@@ -62,6 +68,8 @@ type Kind struct {
 	// ObserveNamespaces is called once a second with the state of all namespaces. It must not
 	// block. It may be nil.
 	ObserveNamespaces func([]storage.NamespaceState)
+
+	nameKey string // attribute for the name in spans
 }
 
 // Pause is the wait of a task whose processor was not reached.
@@ -137,6 +145,7 @@ func (e *Engine) Add(kinds ...Kind) {
 		if k.Processor != nil {
 			k.Processor = processor.Guard(k.Processor, e.log)
 		}
+		k.nameKey = "progressor." + k.Name + "_name"
 		e.kinds[k.Name] = k
 	}
 }

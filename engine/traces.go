@@ -17,13 +17,16 @@ import (
 // traces creates a span for each attempt of a task whose request was traced, even if the task runs
 // on another node or much later. The span context of the request is stored in the context of the
 // task. A nil *traces means that tracing is off.
-type traces struct{ tracer trace.Tracer }
+type traces struct {
+	tracer trace.Tracer
+	kinds  map[string]Kind
+}
 
-func newTraces(p trace.TracerProvider) *traces {
+func newTraces(p trace.TracerProvider, kinds map[string]Kind) *traces {
 	if p == nil {
 		return nil
 	}
-	return &traces{p.Tracer(tracing.Scope)}
+	return &traces{p.Tracer(tracing.Scope), kinds}
 }
 
 // keep returns the context to store with a request: the one that the caller sent, or else the span
@@ -73,7 +76,7 @@ func (t *traces) begin(ctx context.Context, ns *namespace, c *storage.Claim, ask
 	if !a.parent.IsValid() && asked != nil {
 		a.parent = *asked
 	}
-	if ns.pushed && (c.Kind == "" || c.Kind == process.JobKind) { // other kinds have a Processor in this program
+	if k, known := t.kinds[c.Kind]; ns.pushed && (c.Kind == "" || known && k.Processor == nil) {
 		a.kind = trace.SpanKindClient
 	}
 	fires := process.StartsTraces(c.ProcessID) && c.TaskType == process.TaskTimeout // a timer has no request, so it starts a trace
@@ -96,9 +99,11 @@ func (t *traces) span(a tracedAttempt) trace.Span {
 		attribute.String("progressor.task_type", string(c.TaskType)), attribute.Int64("progressor.attempt", int64(c.Attempt)),
 	}
 	name := "task " + string(c.TaskType)
-	if job, err := storage.JobOf(c.Job); err == nil && job != nil {
-		name = "job " + job.Name
-		attributes = append(attributes, attribute.String("progressor.job_name", job.Name))
+	if k := t.kinds[c.Kind]; k.Describe != nil {
+		if own, _, ok := k.Describe(c); ok {
+			name = c.Kind + " " + own
+			attributes = append(attributes, attribute.String(k.nameKey, own))
+		}
 	}
 	if a.worker != "" {
 		attributes = append(attributes, attribute.String("progressor.worker_id", a.worker))
@@ -156,7 +161,7 @@ func (t *traces) lost(z *storage.Zombie, d *decision, now time.Time) {
 		return
 	}
 	c := &storage.Claim{
-		Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt, FencingToken: z.FencingToken, Job: z.Job,
+		Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt, FencingToken: z.FencingToken, Kind: z.Kind, Job: z.Job,
 	}
 	a := tracedAttempt{claim: c, parent: tracing.OfText(z.Context), kind: trace.SpanKindInternal, began: z.RunningTime, worker: z.WorkerID}
 	endSpan(t.span(a), d, now, nil)

@@ -133,14 +133,14 @@ func (c *collector) savingCount() int {
 	return len(c.saving)
 }
 
-// cancelJobs cancels the attempts of this node whose job was cancelled by a message or by a request
-// to another node.
-func (c *collector) cancelJobs(ctx context.Context) error {
+// cancelRequested cancels the attempts of this node whose cancel was requested by a message or by a
+// request to another node, see Kind.CancelsAttempts.
+func (c *collector) cancelRequested(ctx context.Context) error {
 	e := c.engine
-	if !e.attempts.runsJobs() {
+	if !e.attempts.cancellable() {
 		return nil
 	}
-	cancelled, err := e.store.CancelledJobs(ctx)
+	cancelled, err := e.store.CancelledAttempts(ctx)
 	for _, ref := range cancelled {
 		e.attempts.cancelAttempt(ref, errCancelRequested)
 	}

@@ -106,16 +106,17 @@ func (s *Store) MissingAttempts(ctx context.Context, refs []AttemptRef) ([]int32
 	return missing, mapped("find missing attempts", err)
 }
 
-// CancelledJobs returns at most 1,000 attempts on this node whose job was cancelled.
-func (s *Store) CancelledJobs(ctx context.Context) ([]AttemptRef, error) {
-	rows, err := s.q.CancelledJobs(ctx, s.kept, s.nodeID.Load())
+// CancelledAttempts returns at most 1,000 attempts on this node whose cancel was requested, see
+// engine.Kind.CancelsAttempts.
+func (s *Store) CancelledAttempts(ctx context.Context) ([]AttemptRef, error) {
+	rows, err := s.q.CancelledAttempts(ctx, s.kept, s.nodeID.Load())
 	refs := make([]AttemptRef, len(rows))
 	for n, r := range rows {
 		refs[n] = AttemptRef{
 			Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, FencingToken: r.FencingToken,
 		}
 	}
-	return refs, mapped("find cancelled jobs", err)
+	return refs, mapped("find cancelled attempts", err)
 }
 
 // errNotReplicated is the error of a commit that the synchronous standby may not have.

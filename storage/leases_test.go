@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // Parsed rows of jobs are cached by their text, if it is short. Every text returns its own job.
 func TestJobOf(t *testing.T) {
 	t.Parallel()
-	read := func(text string) *storage.Job {
-		j, err := storage.JobOf([]byte(text))
+	read := func(text string) *jobs.Job {
+		j, err := jobs.JobOf([]byte(text))
 		return must(t, j, err)
 	}
 	short := `{"name": "mail", "options": null, "failures": [1], "takeovers": 2}`
@@ -30,10 +30,10 @@ func TestJobOf(t *testing.T) {
 		equal(t, "name", read(fmt.Sprintf(`{"name": %q}`, name)).Name, name)
 	}
 	equal(t, "the name of the first", read(short).Name, "mail")
-	if j, err := storage.JobOf(nil); j != nil || err != nil {
+	if j, err := jobs.JobOf(nil); j != nil || err != nil {
 		t.Errorf("no job is %v, %v", j, err)
 	}
-	if _, err := storage.JobOf([]byte(`{"name": 1}`)); err == nil {
+	if _, err := jobs.JobOf([]byte(`{"name": 1}`)); err == nil {
 		t.Error("an invalid row is accepted")
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // plainJob returns the start of a job of a step.
@@ -28,7 +29,7 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	if next == nil {
 		t.Fatal("the first job does not run")
 	}
-	job, err := storage.JobOf(next.Job)
+	job, err := jobs.JobOf(next.Job)
 	equal(t, "the claim", []any{next.ProcessID, next.TaskType, next.Status, next.Kind, string(next.Args)}, []any{"a", process.TaskInit, process.StatusInit, "job", "child"})
 	equal(t, "its job", []any{must(t, job, err).Name, job.Timeout().String(), string(job.Options)}, []any{"work", "1m0s", `{"keepResult": true}`})
 	_, err = b.SaveResult(end(init, storage.Finished, says(plainJob("late")), startsOn))

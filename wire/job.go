@@ -17,6 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // ProgressJSON returns p as it is stored, without spaces, or nil if p is nil.
@@ -101,7 +102,7 @@ func failures(text []byte) ([]*progressorv1.Failure, error) {
 // attempts, or nil if the process is not a job.
 func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
 	c := &l.Claim
-	row, err := storage.JobOf(c.Job)
+	row, err := jobs.JobOf(c.Job)
 	if err != nil || row == nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
 }
 
 // Job returns a job as clients see it.
-func Job(r *storage.JobRow) (*progressorv1.Job, error) {
+func Job(r *jobs.Row) (*progressorv1.Job, error) {
 	m := &progressorv1.Job{
 		Namespace: r.Namespace, JobId: r.ProcessID, Name: r.Name, State: JobState(r), Attempt: r.Attempt,
 		WorkerId:    r.WorkerID,
@@ -173,7 +174,7 @@ func noWorkerRuns(runs []*progressorv1.WorkerRun) string {
 }
 
 // jobJSON sets the fields that are stored as JSON.
-func jobJSON(m *progressorv1.Job, r *storage.JobRow) (err error) {
+func jobJSON(m *progressorv1.Job, r *jobs.Row) (err error) {
 	if m.Args, err = Value(r.Args); err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ type workerRun struct {
 
 // workerRuns sets the worker runs of a job that several workers run. Once the job has ended, it
 // began with the first of them, and their results are in its result.
-func workerRuns(m *progressorv1.Job, row *storage.JobRow) error {
+func workerRuns(m *progressorv1.Job, row *jobs.Row) error {
 	if len(row.Runs) == 0 {
 		return nil
 	}
@@ -250,7 +251,7 @@ func workerRuns(m *progressorv1.Job, row *storage.JobRow) error {
 
 // JobState returns the state of a job. It follows from the status of its process and from the table
 // of its task.
-func JobState(r *storage.JobRow) progressorv1.JobState {
+func JobState(r *jobs.Row) progressorv1.JobState {
 	switch r.Status {
 	case process.StatusCompleted:
 		return progressorv1.JobState_JOB_STATE_SUCCEEDED
@@ -277,7 +278,7 @@ func JobState(r *storage.JobRow) progressorv1.JobState {
 }
 
 // blockedOn returns why a waiting job does not run. It is "" if the job only waits for its turn.
-func blockedOn(r *storage.JobRow) string {
+func blockedOn(r *jobs.Row) string {
 	if r.Place != "schedule" {
 		return ""
 	}
@@ -299,8 +300,8 @@ func blockedOn(r *storage.JobRow) string {
 
 // Unreached returns how often the processor of a waiting job was not reached, and why. It returns
 // "" if the job does not wait for its processor.
-func Unreached(r *storage.JobRow) string {
-	u, err := storage.UnreachedOf(r.Unreached)
+func Unreached(r *jobs.Row) string {
+	u, err := jobs.UnreachedOf(r.Unreached)
 	switch {
 	case err != nil || u.Attempt != r.Attempt+1:
 		return ""

@@ -14,6 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // Request returns the request that a processor receives for a claim.
@@ -43,7 +44,7 @@ func Request(
 			History: Events(history), Range: rng,
 		},
 	}
-	job, err := storage.JobOf(c.Job)
+	job, err := jobs.JobOf(c.Job)
 	if err != nil {
 		return nil, err
 	}

@@ -329,7 +329,7 @@ func (a *admission) admit(c *storage.Claim) bool {
 	if bytes.Contains(c.Job, noConstraints) {
 		return true
 	}
-	j, err := storage.JobOf(c.Job)
+	j, err := jobs.JobOf(c.Job)
 	if err != nil || j == nil {
 		return true // decide reports the error
 	}
@@ -345,7 +345,7 @@ var noConstraints = []byte(`"constraints_now" : null`)
 
 // claimed queues a look at the buckets from which a job that was claimed has taken a start. They
 // refill from now on.
-func (a *admission) claimed(namespace string, r *rules, j *storage.Job) {
+func (a *admission) claimed(namespace string, r *rules, j *jobs.Job) {
 	var lines []string
 	for name, key := range j.ConstraintKeys {
 		if rule := r.byName[name]; rule != nil && rule.RateCount > 0 {
@@ -363,7 +363,7 @@ func (a *admission) stored(c *storage.Claim) {
 	if a.known(c.Namespace) == nil {
 		return
 	}
-	j, err := storage.JobOf(c.Job)
+	j, err := jobs.JobOf(c.Job)
 	if err != nil || j == nil {
 		return
 	}

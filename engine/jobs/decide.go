@@ -69,13 +69,13 @@ func decide(e engine.End, c *storage.Completion) {
 	}
 }
 
-func read(c *storage.Claim) (*storage.Job, *progressorv1.JobOptions, error) {
-	row, err := storage.JobOf(c.Job)
+func read(c *storage.Claim) (*jobs.Job, *progressorv1.JobOptions, error) {
+	row, err := jobs.JobOf(c.Job)
 	if err != nil {
 		return nil, nil, err
 	}
 	if row == nil {
-		row = &storage.Job{}
+		row = &jobs.Job{}
 	}
 	options, err := wire.JobOptions(row.Options)
 	return row, options, err
@@ -131,7 +131,7 @@ func resultTTL(options *progressorv1.JobOptions) time.Duration {
 
 // fail decides between another attempt and the end of the job. An attempt whose worker was lost
 // uses a takeover if one is left, otherwise a retry.
-func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, options *progressorv1.JobOptions) {
+func fail(e engine.End, c *storage.Completion, end *jobs.End, row *jobs.Job, options *progressorv1.JobOptions) {
 	failure := e.Failure
 	if c.Rejection != nil {
 		failure = rejected(e.Response.GetRejection())

@@ -48,10 +48,19 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 // Kind returns the kind of jobs for the engine.
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
-		Name: process.JobKind, Decide: decide, Forget: q.forget, Expire: q.expire,
+		Name: process.JobKind, Describe: describe, CancelsAttempts: true, Decide: decide, Forget: q.forget, Expire: q.expire,
 		Run: q.run, Pause: q.pause, Wake: q.groups.wake, ObserveNamespaces: q.observeNamespaces, Admit: q.admit, Stored: q.stored, Explain: q.explain,
 		CheckNamespace: CheckFairnessKey, BeforeStarts: q.keyStarts,
 	}
+}
+
+// describe returns the name and the timeout of the job of a claim.
+func describe(c *storage.Claim) (name string, timeout time.Duration, ok bool) {
+	job, err := jobs.JobOf(c.Job)
+	if err != nil || job == nil {
+		return "", 0, false
+	}
+	return job.Name, job.Timeout(), true
 }
 
 // admit reports whether a claim may run, and counts it.

@@ -14,7 +14,7 @@ import (
 // policy of its namespace, until its timeout is over. It waits for the processor as it would for a
 // worker: without a slot, and no attempt is used up.
 func (q *Jobs) pause(ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string) (engine.Pause, bool, error) {
-	row, err := storage.JobOf(c.Job)
+	row, err := jobs.JobOf(c.Job)
 	if err != nil || row == nil {
 		return engine.Pause{}, false, err
 	}
@@ -22,7 +22,7 @@ func (q *Jobs) pause(ctx context.Context, c *storage.Claim, retry process.RetryP
 	if err != nil {
 		return engine.Pause{}, false, err
 	}
-	u := storage.Unreached{Attempt: c.Attempt, Tries: 1, Since: c.RunningTime, Cause: short(cause)}
+	u := jobs.Unreached{Attempt: c.Attempt, Tries: 1, Since: c.RunningTime, Cause: short(cause)}
 	if before.Attempt == c.Attempt {
 		u.Tries, u.Since = before.Tries+1, before.Since
 	}
@@ -31,5 +31,5 @@ func (q *Jobs) pause(ctx context.Context, c *storage.Claim, retry process.RetryP
 		return engine.Pause{}, false, nil
 	}
 	wait := min(retry.Interval(u.Tries, rand.Float64()), left)
-	return engine.Pause{For: wait, Effect: jobs.Unreached{Unreached: u}}, true, nil
+	return engine.Pause{For: wait, Effect: u}, true, nil
 }

@@ -247,7 +247,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "pushed-job-cancelled-late", breaks: "the processor of a job gets its cancel at once",
-		file: "engine/cancel.go", old: "			e.attempts.cancelJob(p.Key)\n", planted: "",
+		file: "engine/cancel.go", old: "			e.attempts.cancelRequested(p.Key)\n", planted: "",
 		packages: "./engine/jobs", run: "PushedJobIsCancelledAtOnce/request",
 	},
 	{

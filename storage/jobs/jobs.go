@@ -13,7 +13,7 @@ import (
 )
 
 // Row is a job with its current state.
-type Row = storage.JobRow
+type Row = dbsqlc.GetJobsRow
 
 // End is an effect that stores the end of an attempt in its job.
 type End struct {

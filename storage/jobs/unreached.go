@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
@@ -10,22 +11,39 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
+// Unreached is how a job has waited for its processor, which could not be reached. It is the effect
+// that stores this.
+type Unreached struct {
+	Attempt int32     `json:"attempt"` // that was not used up
+	Tries   int32     `json:"tries"`
+	Since   time.Time `json:"since"` // time of the first try
+	Cause   string    `json:"cause"` // error of the last try
+}
+
+// UnreachedOf reads an Unreached from its column. It returns the zero value if that is NULL.
+func UnreachedOf(text []byte) (u Unreached, err error) {
+	if len(text) == 0 {
+		return u, nil
+	}
+	if err := json.Unmarshal(text, &u); err != nil {
+		return u, fmt.Errorf("unreached of a job: %w", err)
+	}
+	return u, nil
+}
+
 // ReadUnreached returns how a job has waited for its processor, and the time of the database.
-func ReadUnreached(ctx context.Context, s *storage.Store, key process.Key) (u storage.Unreached, now time.Time, err error) {
+func ReadUnreached(ctx context.Context, s *storage.Store, key process.Key) (u Unreached, now time.Time, err error) {
 	err = s.ReadOne(ctx, "read unreached", func(ctx context.Context, db storage.DB) error {
 		r, err := dbsqlc.New().ReadUnreached(ctx, db, dbsqlc.ReadUnreachedParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
 		if err != nil {
 			return err
 		}
 		now = r.Now
-		u, err = storage.UnreachedOf(r.Unreached)
+		u, err = UnreachedOf(r.Unreached)
 		return err
 	})
 	return u, now, err
 }
-
-// Unreached is an effect that stores how a job waits for its processor.
-type Unreached struct{ storage.Unreached }
 
 // Bytes implements storage.Effect.
 func (u Unreached) Bytes() int { return 200 + len(u.Cause) }
@@ -38,7 +56,7 @@ func (Unreached) Write(ctx context.Context, db storage.DB, all []storage.BoundEf
 	var a dbsqlc.WriteUnreachedParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
-		text, err := json.Marshal(r.Effect.(Unreached).Unreached)
+		text, err := json.Marshal(r.Effect.(Unreached))
 		if err != nil {
 			return err
 		}

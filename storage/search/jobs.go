@@ -11,6 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // The conditions on jobs, of a row p of processes. Each reads one row by its key, so that only the
@@ -121,7 +122,7 @@ type JobQuery struct {
 // JobPage is a page of a list of jobs. It may have fewer jobs than requested, or none, and still
 // have a next page.
 type JobPage struct {
-	Jobs          []*storage.JobRow
+	Jobs          []*jobs.Row
 	NextPageToken string // "" if this is the last page
 }
 
@@ -212,7 +213,7 @@ type jobList struct {
 	taken  int64 // bytes of these jobs
 	ofArgs Filter
 	ids    []string // IDs of the jobs on the page
-	rows   []*storage.JobRow
+	rows   []*jobs.Row
 }
 
 // Rows are sifted in batches. If the filter reads args, which may have 1 MiB each, the first batch
@@ -294,7 +295,7 @@ func (l *jobList) fill(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	l.rows = make([]*storage.JobRow, len(rows))
+	l.rows = make([]*jobs.Row, len(rows))
 	slices.SortFunc(rows, func(a, b dbsqlc.GetJobsRow) int { return int(a.Ord - b.Ord) })
 	for n := range rows {
 		l.rows[n] = &rows[n]

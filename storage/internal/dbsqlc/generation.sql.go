@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const cancelledJobs = `-- name: CancelledJobs :many
+const cancelledAttempts = `-- name: CancelledAttempts :many
 SELECT r.namespace, r.process_id, r.fencing_token
   FROM processes p
   JOIN running r
@@ -29,23 +29,23 @@ SELECT r.namespace, r.process_id, r.fencing_token
  LIMIT 1000
 `
 
-type CancelledJobsRow struct {
+type CancelledAttemptsRow struct {
 	Namespace    string
 	ProcessID    string
 	FencingToken int64
 }
 
-// CancelledJobs returns at most 1,000 attempts of jobs on this node whose job has a cancel request.
+// CancelledAttempts returns at most 1,000 attempts of jobs on this node whose job has a cancel request.
 // Few jobs have one at a time, and an index finds each of them.
-func (q *Queries) CancelledJobs(ctx context.Context, db DBTX, nodeID int64) ([]CancelledJobsRow, error) {
-	rows, err := db.Query(ctx, cancelledJobs, nodeID)
+func (q *Queries) CancelledAttempts(ctx context.Context, db DBTX, nodeID int64) ([]CancelledAttemptsRow, error) {
+	rows, err := db.Query(ctx, cancelledAttempts, nodeID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []CancelledJobsRow
+	var items []CancelledAttemptsRow
 	for rows.Next() {
-		var i CancelledJobsRow
+		var i CancelledAttemptsRow
 		if err := rows.Scan(&i.Namespace, &i.ProcessID, &i.FencingToken); err != nil {
 			return nil, err
 		}

@@ -34,7 +34,7 @@ func (a LeaseAnswer) into(end *attemptEnd) {
 func (e *Engine) IsStored(a LeaseAnswer, ref storage.AttemptRef, stands *storage.Answered) bool {
 	end := attemptEnd{kind: e.kinds[stands.Kind], claim: &storage.Claim{
 		Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, TaskType: stands.TaskType, FencingToken: ref.FencingToken,
-		Kind: stands.Kind, Job: stands.Job,
+		Kind: stands.Kind, KindRow: stands.KindRow,
 	}}
 	a.into(&end)
 	return sameOutcome(&decide(end).completion, stands)

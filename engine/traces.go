@@ -161,7 +161,7 @@ func (t *traces) lost(z *storage.Zombie, d *decision, now time.Time) {
 		return
 	}
 	c := &storage.Claim{
-		Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt, FencingToken: z.FencingToken, Kind: z.Kind, Job: z.Job,
+		Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt, FencingToken: z.FencingToken, Kind: z.Kind, KindRow: z.KindRow,
 	}
 	a := tracedAttempt{claim: c, parent: tracing.OfText(z.Context), kind: trace.SpanKindInternal, began: z.RunningTime, worker: z.WorkerID}
 	endSpan(t.span(a), d, now, nil)

@@ -43,7 +43,8 @@ SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bo
 -- their contexts and jobs exceed max_bytes, including the one that exceeds it.
 -- name: CollectZombies :many
 SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type, bounded.attempt,
-       bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind, bounded.job::json AS job,
+       bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind,
+       bounded.job::json AS kind_row,
        bounded.worker_id::text AS worker_id, bounded.never_beat::bool AS never_beat,
        bounded.timed_out::bool AS timed_out, bounded.running_time, bounded.context
   FROM (
@@ -124,7 +125,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
            FROM jobs j
           WHERE p.kind = 'job'
             AND j.namespace = p.namespace
-            AND j.process_id = p.process_id)::json AS job
+            AND j.process_id = p.process_id)::json AS kind_row
   FROM (
     SELECT measured.namespace, measured.process_id, measured.fencing_token,
            sum(measured.bytes) OVER (ORDER BY measured.fencing_token ROWS UNBOUNDED PRECEDING)
@@ -182,7 +183,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
            FROM jobs j
           WHERE process.kind = 'job'
             AND j.namespace = process.namespace
-            AND j.process_id = process.process_id)::json AS job
+            AND j.process_id = process.process_id)::json AS kind_row
   FROM (
     SELECT DISTINCT item.namespace, item.process_id
       FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]))

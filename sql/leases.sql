@@ -22,7 +22,7 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
            FROM jobs j
           WHERE process.kind = 'job'
             AND j.namespace = process.namespace
-            AND j.process_id = process.process_id)::json AS job,
+            AND j.process_id = process.process_id)::json AS kind_row,
        l.salt, l.worker_id,
        (extract(epoch FROM l.lease_duration) * 1000000)::bigint AS lease_us,
        (extract(epoch FROM l.heartbeat_interval) * 1000000)::bigint AS beat_us,
@@ -186,7 +186,7 @@ SELECT ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
        coalesce(process.kind, '')::text AS kind,
        (CASE
           WHEN job.name IS NOT NULL THEN json_build_object('name', job.name, 'options', job.options)
-        END)::json AS job,
+        END)::json AS kind_row,
        (CASE
           WHEN ended_task.status = 'FINISHED'
                AND NOT EXISTS (

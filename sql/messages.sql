@@ -10,7 +10,7 @@ WITH input AS MATERIALIZED (
                     unnest(@target_process_ids::text[]), unnest(@args::bytea[]),
                     unnest(@contexts::bytea[]), unnest(@metadatas::text[]),
                     unnest(@start_times::timestamptz[]), unnest(@notify_parent_args::bytea[]),
-                    unnest(@reasons::text[]), unnest(@jobs::text[]),
+                    unnest(@reasons::text[]), unnest(@kind_rows::text[]),
                     unnest(@graces_us::bigint[])) WITH ORDINALITY
          AS item(namespace, process_id, task_id, fencing_token, kind, target_namespace,
                  target_process_id, args, context, metadata, start_time, notify_parent_args, reason,

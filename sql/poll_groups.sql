@@ -304,7 +304,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.previous_status::text, '')::text AS previous_status,
        r.status_changed_time, coalesce(r.detail, '')::text AS detail,
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job,
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS kind_row,
        r.salt::bytea AS salt, @worker_id::text AS worker_id, r.lease_us::bigint AS lease_us,
        r.beat_us::bigint AS beat_us, r.timeout_us::bigint AS timeout_us,
        r.progress::jsonb AS progress

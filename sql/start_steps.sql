@@ -16,11 +16,12 @@ WITH input AS MATERIALIZED (
     FROM (
       SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace,
              unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
-             unnest(@fencing_tokens::bigint[]) AS fencing_token, unnest(@job_ids::text[]) AS job_id,
-             unnest(@args::bytea[]) AS args, unnest(@contexts::bytea[]) AS context,
+             unnest(@fencing_tokens::bigint[]) AS fencing_token,
+             unnest(@target_ids::text[]) AS job_id, unnest(@args::bytea[]) AS args,
+             unnest(@contexts::bytea[]) AS context,
              unnest(@metadatas::text[]) AS metadata,
              unnest(@notify_parent_args::bytea[]) AS notify_parent_args,
-             unnest(@jobs::text[]) AS job_text, unnest(@captures::bool[]) AS capture,
+             unnest(@kind_rows::text[]) AS job_text, unnest(@captures::bool[]) AS capture,
              unnest(@step_timeouts_us::bigint[]) AS step_timeout_us,
              unnest(@modes::int[]) AS mode) AS item
    CROSS JOIN LATERAL (
@@ -134,5 +135,5 @@ SELECT started_steps.ord::int AS ord,
                                     'tags', started_steps.job->'tags',
                                     'options', started_steps.job->'options',
                                     'timeout_us', (started_steps.job->>'timeoutUs')::bigint)
-        END)::jsonb AS job
+        END)::jsonb AS kind_row
   FROM started_steps;

@@ -21,7 +21,7 @@ type Completion struct {
 	LowPriority  bool        // the messages may wait for more urgent ones, see OnMessages
 	Record       Record      // nil if the kind does not record attempts
 	Kept         []byte      // JSON result that an effect stores; nil if none does
-	Run          process.Key // the run to notify if the job of its step is Completed; may be zero
+	Run          process.Key // the run to notify if the result is Completed; may be zero
 }
 
 // TaskAttempt is an attempt of a task.
@@ -42,7 +42,7 @@ type TaskAttempt struct {
 type Continuation struct {
 	Promote     bool          // it continues with the next task of the process
 	GoesOn      bool          // it has a slot to continue with the task of the run, see EndSteps
-	StartsOn    bool          // it has a slot for a job that the result starts, see StartSteps
+	StartsOn    bool          // it has a slot for a process that the result starts, see StartSteps
 	StepTimeout time.Duration // step timeout of the next task
 }
 
@@ -113,10 +113,10 @@ func (c *Completion) applies() bool {
 	return c.Outcome == Finished || c.Outcome == Completed || c.Outcome == Cancelled
 }
 
-// notifiesRun reports whether EndSteps notifies a run of the end of this job.
+// notifiesRun reports whether EndSteps notifies a run of this end.
 func (c *Completion) notifiesRun() bool { return c.Outcome == Completed && c.Run != process.Key{} }
 
-// starts reports whether a message starts a job by StartSteps.
+// starts reports whether a message starts a process by StartSteps.
 func (c *Completion) starts(m *Message) bool {
 	return m.Plain && m.NotifyParentArgs != nil && m.Target.Namespace == c.Key.Namespace && c.applies()
 }

@@ -29,16 +29,17 @@ type Message struct {
 	Metadata         []byte    // only for a start: JSON object, or nil
 	StartTime        time.Time // only for a start: zero means now
 	NotifyParentArgs []byte    // only for a start: nil if the sender is not notified of the end
-	// Job contains the data of a job if the started process is one, see NewJob of package jobs. Otherwise
-	// it is nil.
-	Job    []byte
-	Plain  bool // only for a job: no unique or fairness key, constraint or run time, and one worker runs it
-	Reason string
-	Grace  *time.Duration // only for a cancel; nil means process.DefaultCancelGrace
+	// StartedKind and KindRow are the kind of a started process and the JSON with which its kind
+	// starts it. They are only set for kinds that need a row of their own.
+	StartedKind string
+	KindRow     []byte
+	Plain       bool // only with KindRow: it needs nothing but this row, so that StartSteps can start it
+	Reason      string
+	Grace       *time.Duration // only for a cancel; nil means process.DefaultCancelGrace
 }
 
 func (m *Message) bytes() int {
-	return 300 + len(m.Args) + len(m.Context) + len(m.Metadata) + len(m.NotifyParentArgs) + len(m.Job) + len(m.Reason)
+	return 300 + len(m.Args) + len(m.Context) + len(m.Metadata) + len(m.NotifyParentArgs) + len(m.KindRow) + len(m.Reason)
 }
 
 // OnMessages sets the function to call after a commit with the targets of messages that can be
@@ -154,7 +155,7 @@ func (r *outgoing) completed(c *Completion, quick bool) {
 		s.StartTimes = append(s.StartTimes, m.StartTime)
 		s.NotifyParentArgs = append(s.NotifyParentArgs, m.NotifyParentArgs)
 		s.Reasons = append(s.Reasons, m.Reason)
-		s.Jobs = append(s.Jobs, string(m.Job))
+		s.KindRows = append(s.KindRows, string(m.KindRow))
 		grace := int64(-1)
 		if m.Grace != nil {
 			grace = m.Grace.Microseconds()

@@ -7,17 +7,17 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// startSteps enqueues the jobs of steps that the results of a flush start.
+// startSteps starts the processes of the steps that the results of a flush start.
 type startSteps struct {
 	store    *Store
-	items    []*saveItem // one per job
-	jobs     []*Message
+	items    []*saveItem // one per message
+	messages []*Message
 	arg      dbsqlc.StartStepsParams
 	outgoing *outgoing
 }
 
-// startStepStages returns the statements that follow the ends of the tasks that start jobs. The
-// first job of a result may run at once.
+// startStepStages returns the statements that follow the ends of the tasks that start steps. The
+// first step of a result may run at once.
 func startStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 	b := &startSteps{store: s, outgoing: r}
 	a := &b.arg
@@ -30,24 +30,24 @@ func startStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 			if !c.starts(m) {
 				continue
 			}
-			a.Ords = append(a.Ords, int32(len(b.jobs)))
+			a.Ords = append(a.Ords, int32(len(b.messages)))
 			a.Namespaces = append(a.Namespaces, c.Key.Namespace)
 			a.ProcessIds = append(a.ProcessIds, c.Key.ProcessID)
 			a.TaskIds = append(a.TaskIds, c.TaskID)
 			a.FencingTokens = append(a.FencingTokens, c.FencingToken)
-			a.JobIds = append(a.JobIds, m.Target.ProcessID)
+			a.TargetIds = append(a.TargetIds, m.Target.ProcessID)
 			a.Args = append(a.Args, m.Args)
 			a.Contexts = append(a.Contexts, m.Context)
 			a.Metadatas = append(a.Metadatas, string(m.Metadata))
 			a.NotifyParentArgs = append(a.NotifyParentArgs, m.NotifyParentArgs)
-			a.Jobs = append(a.Jobs, string(m.Job))
+			a.KindRows = append(a.KindRows, string(m.KindRow))
 			a.Captures = append(a.Captures, captures)
 			a.StepTimeoutsUs = append(a.StepTimeoutsUs, c.StepTimeout.Microseconds())
-			b.items, b.jobs = append(b.items, it), append(b.jobs, m)
+			b.items, b.messages = append(b.items, it), append(b.messages, m)
 			captures = false
 		}
 	}
-	if len(b.jobs) == 0 {
+	if len(b.messages) == 0 {
 		return nil
 	}
 	a.Modes = s.EventModes(a.Namespaces)
@@ -58,13 +58,13 @@ func (b *startSteps) run(ctx context.Context, db DB) error {
 	rows, err := b.store.q.StartSteps(ctx, db, b.arg)
 	for i := range rows {
 		r := &rows[i]
-		it, m := b.items[r.Ord], b.jobs[r.Ord]
+		it, m := b.items[r.Ord], b.messages[r.Ord]
 		switch r.Outcome {
 		case "captured":
 			it.saved.Next = &Claim{
 				Namespace: m.Target.Namespace, ProcessID: m.Target.ProcessID, TaskID: r.TaskID, TaskType: process.TaskInit, Attempt: 1, Priority: r.Priority,
 				FencingToken: r.FencingToken, ScheduledTime: r.Now, RunningTime: r.Now, Args: m.Args, Context: m.Context, Status: process.StatusInit, StatusChangedTime: r.Now,
-				Metadata: m.Metadata, Kind: "job", CreatedTime: r.Now, Job: r.Job,
+				Metadata: m.Metadata, Kind: m.StartedKind, CreatedTime: r.Now, KindRow: r.KindRow,
 			}
 		case "place":
 			it.saved.Deferred = true

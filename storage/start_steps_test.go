@@ -11,7 +11,7 @@ import (
 // plainJob returns the start of a job of a step.
 func plainJob(id string) storage.Message {
 	return startOf(id, told(id), func(m *storage.Message) {
-		m.Plain, m.Job = true, []byte(`{"name": "work", "timeoutUs": 60000000, "options": {"keepResult": true}}`)
+		m.Plain, m.StartedKind, m.KindRow = true, process.JobKind, []byte(`{"name": "work", "timeoutUs": 60000000, "options": {"keepResult": true}}`)
 	})
 }
 
@@ -29,7 +29,7 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	if next == nil {
 		t.Fatal("the first job does not run")
 	}
-	job, err := jobs.JobOf(next.Job)
+	job, err := jobs.JobOf(next.KindRow)
 	equal(t, "the claim", []any{next.ProcessID, next.TaskType, next.Status, next.Kind, string(next.Args)}, []any{"a", process.TaskInit, process.StatusInit, "job", "child"})
 	equal(t, "its job", []any{must(t, job, err).Name, job.Timeout().String(), string(job.Options)}, []any{"work", "1m0s", `{"keepResult": true}`})
 	_, err = b.SaveResult(end(init, storage.Finished, says(plainJob("late")), startsOn))

@@ -102,7 +102,7 @@ func failures(text []byte) ([]*progressorv1.Failure, error) {
 // attempts, or nil if the process is not a job.
 func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
 	c := &l.Claim
-	row, err := jobs.JobOf(c.Job)
+	row, err := jobs.JobOf(c.KindRow)
 	if err != nil || row == nil {
 		return nil, err
 	}

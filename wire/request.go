@@ -44,7 +44,7 @@ func Request(
 			History: Events(history), Range: rng,
 		},
 	}
-	job, err := jobs.JobOf(c.Job)
+	job, err := jobs.JobOf(c.KindRow)
 	if err != nil {
 		return nil, err
 	}

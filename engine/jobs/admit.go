@@ -326,10 +326,10 @@ func (a *admission) sweep(ctx context.Context, namespace string) (more bool, err
 // admit reports whether a claimed job may run. It may not if its keys were found under another
 // version of the constraints than the version at its claim.
 func (a *admission) admit(c *storage.Claim) bool {
-	if bytes.Contains(c.Job, noConstraints) {
+	if bytes.Contains(c.KindRow, noConstraints) {
 		return true
 	}
-	j, err := jobs.JobOf(c.Job)
+	j, err := jobs.JobOf(c.KindRow)
 	if err != nil || j == nil {
 		return true // decide reports the error
 	}
@@ -363,7 +363,7 @@ func (a *admission) stored(c *storage.Claim) {
 	if a.known(c.Namespace) == nil {
 		return
 	}
-	j, err := jobs.JobOf(c.Job)
+	j, err := jobs.JobOf(c.KindRow)
 	if err != nil || j == nil {
 		return
 	}

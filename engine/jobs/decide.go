@@ -70,7 +70,7 @@ func decide(e engine.End, c *storage.Completion) {
 }
 
 func read(c *storage.Claim) (*jobs.Job, *progressorv1.JobOptions, error) {
-	row, err := jobs.JobOf(c.Job)
+	row, err := jobs.JobOf(c.KindRow)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -56,7 +56,7 @@ func (q *Jobs) Kind() engine.Kind {
 
 // describe returns the name and the timeout of the job of a claim.
 func describe(c *storage.Claim) (name string, timeout time.Duration, ok bool) {
-	job, err := jobs.JobOf(c.Job)
+	job, err := jobs.JobOf(c.KindRow)
 	if err != nil || job == nil {
 		return "", 0, false
 	}

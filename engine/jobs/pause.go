@@ -14,7 +14,7 @@ import (
 // policy of its namespace, until its timeout is over. It waits for the processor as it would for a
 // worker: without a slot, and no attempt is used up.
 func (q *Jobs) pause(ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string) (engine.Pause, bool, error) {
-	row, err := jobs.JobOf(c.Job)
+	row, err := jobs.JobOf(c.KindRow)
 	if err != nil || row == nil {
 		return engine.Pause{}, false, err
 	}

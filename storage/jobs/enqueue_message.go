@@ -3,6 +3,7 @@ package jobs
 import (
 	"encoding/json"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 )
 
@@ -37,7 +38,8 @@ func (j *NewJob) Message() (storage.Message, error) {
 		FairnessKey: j.FairnessKey,
 	})
 	return storage.Message{
-		Kind: storage.MessageStart, Target: j.Key, Args: j.Args, Metadata: j.Metadata, StartTime: j.RunTime, Job: job,
+		Kind: storage.MessageStart, Target: j.Key, Args: j.Args, Metadata: j.Metadata, StartTime: j.RunTime,
+		StartedKind: process.JobKind, KindRow: job,
 		Plain: j.Unique.Key == "" && j.RunTime.IsZero() && j.Constraints.Version == 0 && j.FairnessKey == nil && !j.Grouped,
 	}, err
 }

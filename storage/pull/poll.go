@@ -62,7 +62,7 @@ func leaseOf(r *dbsqlc.PollRow) storage.Lease {
 			FencingToken: r.FencingToken, ScheduledTime: r.ScheduledTime, RunningTime: r.RunningTime, RetryInterval: r.RetryInterval,
 			TimerName: r.TimerName, HistoryRange: r.HistoryRange, IdempotencyKey: r.IdempotencyKey, Args: r.Args, Context: r.Context,
 			Status: r.Status, PreviousStatus: r.PreviousStatus, StatusChangedTime: r.StatusChangedTime, Detail: r.Detail, CorruptedBy: r.CorruptedBy,
-			AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, FirstEventID: r.FirstEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, Job: r.Job,
+			AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, FirstEventID: r.FirstEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, KindRow: r.KindRow,
 		},
 		WorkerID: r.WorkerID, Salt: r.Salt, Duration: time.Duration(r.LeaseUs) * time.Microsecond, Heartbeat: time.Duration(r.BeatUs) * time.Microsecond, Timeout: time.Duration(r.TimeoutUs) * time.Microsecond,
 		Progress: r.Progress,

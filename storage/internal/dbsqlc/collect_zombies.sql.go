@@ -15,7 +15,8 @@ import (
 
 const collectZombies = `-- name: CollectZombies :many
 SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type, bounded.attempt,
-       bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind, bounded.job::json AS job,
+       bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind,
+       bounded.job::json AS kind_row,
        bounded.worker_id::text AS worker_id, bounded.never_beat::bool AS never_beat,
        bounded.timed_out::bool AS timed_out, bounded.running_time, bounded.context
   FROM (
@@ -90,7 +91,7 @@ type CollectZombiesRow struct {
 	FencingToken int64
 	NodeID       int64
 	Kind         string
-	Job          []byte
+	KindRow      []byte
 	WorkerID     string
 	NeverBeat    bool
 	TimedOut     bool
@@ -130,7 +131,7 @@ func (q *Queries) CollectZombies(ctx context.Context, db DBTX, arg CollectZombie
 			&i.FencingToken,
 			&i.NodeID,
 			&i.Kind,
-			&i.Job,
+			&i.KindRow,
 			&i.WorkerID,
 			&i.NeverBeat,
 			&i.TimedOut,
@@ -167,7 +168,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
            FROM jobs j
           WHERE p.kind = 'job'
             AND j.namespace = p.namespace
-            AND j.process_id = p.process_id)::json AS job
+            AND j.process_id = p.process_id)::json AS kind_row
   FROM (
     SELECT measured.namespace, measured.process_id, measured.fencing_token,
            sum(measured.bytes) OVER (ORDER BY measured.fencing_token ROWS UNBOUNDED PRECEDING)
@@ -238,7 +239,7 @@ type ListRunningRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	Job               []byte
+	KindRow           []byte
 }
 
 // ListRunning returns running rows of a node that are not in its memory, with the columns of
@@ -287,7 +288,7 @@ func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParam
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
-			&i.Job,
+			&i.KindRow,
 		); err != nil {
 			return nil, err
 		}
@@ -320,7 +321,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
            FROM jobs j
           WHERE process.kind = 'job'
             AND j.namespace = process.namespace
-            AND j.process_id = process.process_id)::json AS job
+            AND j.process_id = process.process_id)::json AS kind_row
   FROM (
     SELECT DISTINCT item.namespace, item.process_id
       FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
@@ -376,7 +377,7 @@ type ListRunningOfRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	Job               []byte
+	KindRow           []byte
 }
 
 // ListRunningOf returns the running rows of a node in certain processes, after a commit whose
@@ -418,7 +419,7 @@ func (q *Queries) ListRunningOf(ctx context.Context, db DBTX, arg ListRunningOfP
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
-			&i.Job,
+			&i.KindRow,
 		); err != nil {
 			return nil, err
 		}

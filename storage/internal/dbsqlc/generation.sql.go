@@ -35,8 +35,8 @@ type CancelledAttemptsRow struct {
 	FencingToken int64
 }
 
-// CancelledAttempts returns at most 1,000 attempts of jobs on this node whose job has a cancel request.
-// Few jobs have one at a time, and an index finds each of them.
+// CancelledAttempts returns at most 1,000 attempts of jobs on this node whose job has a cancel
+// request. Few jobs have one at a time, and an index finds each of them.
 func (q *Queries) CancelledAttempts(ctx context.Context, db DBTX, nodeID int64) ([]CancelledAttemptsRow, error) {
 	rows, err := db.Query(ctx, cancelledAttempts, nodeID)
 	if err != nil {

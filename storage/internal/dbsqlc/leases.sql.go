@@ -196,7 +196,7 @@ SELECT ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
        coalesce(process.kind, '')::text AS kind,
        (CASE
           WHEN job.name IS NOT NULL THEN json_build_object('name', job.name, 'options', job.options)
-        END)::json AS job,
+        END)::json AS kind_row,
        (CASE
           WHEN ended_task.status = 'FINISHED'
                AND NOT EXISTS (
@@ -247,7 +247,7 @@ type LeaseAnsweredRow struct {
 	Failure   json.RawMessage
 	Rejection json.RawMessage
 	Kind      string
-	Job       []byte
+	KindRow   []byte
 	Result    []byte
 }
 
@@ -265,7 +265,7 @@ func (q *Queries) LeaseAnswered(ctx context.Context, db DBTX, arg LeaseAnsweredP
 		&i.Failure,
 		&i.Rejection,
 		&i.Kind,
-		&i.Job,
+		&i.KindRow,
 		&i.Result,
 	)
 	return i, err
@@ -293,7 +293,7 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
            FROM jobs j
           WHERE process.kind = 'job'
             AND j.namespace = process.namespace
-            AND j.process_id = process.process_id)::json AS job,
+            AND j.process_id = process.process_id)::json AS kind_row,
        l.salt, l.worker_id,
        (extract(epoch FROM l.lease_duration) * 1000000)::bigint AS lease_us,
        (extract(epoch FROM l.heartbeat_interval) * 1000000)::bigint AS beat_us,
@@ -353,7 +353,7 @@ type ReadLeaseRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	Job               []byte
+	KindRow           []byte
 	Salt              []byte
 	WorkerID          string
 	LeaseUs           int64
@@ -400,7 +400,7 @@ func (q *Queries) ReadLease(ctx context.Context, db DBTX, arg ReadLeaseParams) (
 		&i.Kind,
 		&i.CreatedTime,
 		&i.Child,
-		&i.Job,
+		&i.KindRow,
 		&i.Salt,
 		&i.WorkerID,
 		&i.LeaseUs,

@@ -278,7 +278,7 @@ type SendMessagesParams struct {
 	StartTimes       []time.Time
 	NotifyParentArgs [][]byte
 	Reasons          []string
-	Jobs             []string
+	KindRows         []string
 	GracesUs         []int64
 }
 
@@ -305,7 +305,7 @@ func (q *Queries) SendMessages(ctx context.Context, db DBTX, arg SendMessagesPar
 		arg.StartTimes,
 		arg.NotifyParentArgs,
 		arg.Reasons,
-		arg.Jobs,
+		arg.KindRows,
 		arg.GracesUs,
 	)
 	if err != nil {

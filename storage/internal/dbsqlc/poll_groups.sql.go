@@ -307,7 +307,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.previous_status::text, '')::text AS previous_status,
        r.status_changed_time, coalesce(r.detail, '')::text AS detail,
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job,
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS kind_row,
        r.salt::bytea AS salt, $1::text AS worker_id, r.lease_us::bigint AS lease_us,
        r.beat_us::bigint AS beat_us, r.timeout_us::bigint AS timeout_us,
        r.progress::jsonb AS progress
@@ -356,7 +356,7 @@ type PollGroupsRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	Job               []byte
+	KindRow           []byte
 	Salt              []byte
 	WorkerID          string
 	LeaseUs           int64
@@ -426,7 +426,7 @@ func (q *Queries) PollGroups(ctx context.Context, db DBTX, arg PollGroupsParams)
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
-			&i.Job,
+			&i.KindRow,
 			&i.Salt,
 			&i.WorkerID,
 			&i.LeaseUs,

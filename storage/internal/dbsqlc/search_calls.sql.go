@@ -189,7 +189,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.previous_status::text, '')::text AS previous_status,
        r.status_changed_time, coalesce(r.detail, '')::text AS detail,
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS kind_row
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
 `
 
@@ -232,7 +232,7 @@ type SearchCallsRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	Job               []byte
+	KindRow           []byte
 }
 
 // SearchCalls claims tasks that wait for a slot, by priority, then round (see next_round), then
@@ -292,7 +292,7 @@ func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParam
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
-			&i.Job,
+			&i.KindRow,
 		); err != nil {
 			return nil, err
 		}

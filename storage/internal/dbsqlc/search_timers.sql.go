@@ -191,7 +191,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.previous_status::text, '')::text AS previous_status,
        r.status_changed_time, coalesce(r.detail, '')::text AS detail,
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS kind_row
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
 `
 
@@ -233,7 +233,7 @@ type SearchTimersRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	Job               []byte
+	KindRow           []byte
 }
 
 // SearchTimers claims due tasks, longest due first: timers, retries, delayed starts. It skips a
@@ -289,7 +289,7 @@ func (q *Queries) SearchTimers(ctx context.Context, db DBTX, arg SearchTimersPar
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
-			&i.Job,
+			&i.KindRow,
 		); err != nil {
 			return nil, err
 		}

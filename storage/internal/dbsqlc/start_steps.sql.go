@@ -22,8 +22,9 @@ WITH input AS MATERIALIZED (
     FROM (
       SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
              unnest($3::text[]) AS process_id, unnest($4::bigint[]) AS task_id,
-             unnest($5::bigint[]) AS fencing_token, unnest($6::text[]) AS job_id,
-             unnest($7::bytea[]) AS args, unnest($8::bytea[]) AS context,
+             unnest($5::bigint[]) AS fencing_token,
+             unnest($6::text[]) AS job_id, unnest($7::bytea[]) AS args,
+             unnest($8::bytea[]) AS context,
              unnest($9::text[]) AS metadata,
              unnest($10::bytea[]) AS notify_parent_args,
              unnest($11::text[]) AS job_text, unnest($12::bool[]) AS capture,
@@ -140,7 +141,7 @@ SELECT started_steps.ord::int AS ord,
                                     'tags', started_steps.job->'tags',
                                     'options', started_steps.job->'options',
                                     'timeout_us', (started_steps.job->>'timeoutUs')::bigint)
-        END)::jsonb AS job
+        END)::jsonb AS kind_row
   FROM started_steps
 `
 
@@ -150,12 +151,12 @@ type StartStepsParams struct {
 	ProcessIds       []string
 	TaskIds          []int64
 	FencingTokens    []int64
-	JobIds           []string
+	TargetIds        []string
 	Args             [][]byte
 	Contexts         [][]byte
 	Metadatas        []string
 	NotifyParentArgs [][]byte
-	Jobs             []string
+	KindRows         []string
 	Captures         []bool
 	StepTimeoutsUs   []int64
 	Modes            []int32
@@ -169,7 +170,7 @@ type StartStepsRow struct {
 	FencingToken int64
 	Now          time.Time
 	Priority     int32
-	Job          json.RawMessage
+	KindRow      json.RawMessage
 }
 
 // StartSteps enqueues the jobs of steps with the result of their run, like DeliverStarts from a
@@ -186,12 +187,12 @@ func (q *Queries) StartSteps(ctx context.Context, db DBTX, arg StartStepsParams)
 		arg.ProcessIds,
 		arg.TaskIds,
 		arg.FencingTokens,
-		arg.JobIds,
+		arg.TargetIds,
 		arg.Args,
 		arg.Contexts,
 		arg.Metadatas,
 		arg.NotifyParentArgs,
-		arg.Jobs,
+		arg.KindRows,
 		arg.Captures,
 		arg.StepTimeoutsUs,
 		arg.Modes,
@@ -211,7 +212,7 @@ func (q *Queries) StartSteps(ctx context.Context, db DBTX, arg StartStepsParams)
 			&i.FencingToken,
 			&i.Now,
 			&i.Priority,
-			&i.Job,
+			&i.KindRow,
 		); err != nil {
 			return nil, err
 		}

@@ -58,7 +58,7 @@ func TestLadderCatches(t *testing.T) {
 	for _, tt := range []struct {
 		name, from, imports, want string
 	}{
-		{"up", "storage", "engine", "level 2 imports level 4"},
+		{"up", "storage", "engine", "level 1 imports level 4"},
 		{"sideways", "engine/jobs", "engine/crons", "level 5 imports level 5"},
 		{"sideways between level 0", "cron", "process", "level 0 imports level 0"},
 		{"a kind in the engine", "engine", "engine/jobs", "level 4 imports level 5"},

@@ -416,7 +416,7 @@ var jobMutants = []mutant{
 		name: "group-row-unlocked", breaks: "two polls of one worker at the same moment get one place of a job",
 		file: pollGroups, old: "FOR NO KEY UPDATE OF s, p, g SKIP LOCKED",
 		planted:  "FOR NO KEY UPDATE OF s, p SKIP LOCKED",
-		packages: "./storage", run: "ManyPolls|GroupAnew",
+		packages: "./storage", run: "ManyPolls|CurrentGroup",
 	},
 	{
 		name: "group-leaver-keeps-out", breaks: "a worker that is lost may take a place again",

@@ -25,7 +25,7 @@ var cronMutants = []mutant{
 		name: "cron-row-of-fenced-result", breaks: "a result that is refused writes nothing into the ledger",
 		file: cronFires, old: "AND t.fencing_token = item.fencing_token\n" +
 			"        AND t.xmin = pg_current_xact_id()::xid", planted: "",
-		packages: "./storage ./engine/crons", run: "Fire|Effects|Fenced",
+		packages: "./storage ./engine/crons", run: "Fire|Effects",
 	},
 	{
 		name: "cron-next-from-now", breaks: "the next timer is counted from the last fire time, not from now",

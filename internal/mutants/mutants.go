@@ -76,7 +76,7 @@ var mutants = []mutant{
 		name: "no-fence", breaks: "a result is stored only under the token of the attempt that still holds the process",
 		file: saveResult, old: "AND r.task_id = item.task_id\n        AND r.fencing_token = item.fencing_token\n" +
 			"      LIMIT 1) attempt", planted: "AND r.task_id = item.task_id LIMIT 1) attempt",
-		packages: "./storage", run: "Token|Twin|Fence|Zombie",
+		packages: "./storage", run: "Token|Twin|Zombie",
 	},
 	{
 		name:   "trims-the-running-task",
@@ -167,7 +167,7 @@ var mutants = []mutant{
 		breaks: "the quick statement, too, stores a result only under the token that holds the process",
 		file:   saveFinished, old: "AND r.task_id = item.task_id\n        AND r.fencing_token = item.fencing_token\n" +
 			"      LIMIT 1) attempt", planted: "AND r.task_id = item.task_id LIMIT 1) attempt",
-		packages: "./storage", run: "Token|Twin|Fence|Zombie",
+		packages: "./storage", run: "Token|Twin|Zombie",
 	},
 	{
 		name: "quick-call-jumps-the-queue", breaks: "the quick statement takes no place of a call that waits",
@@ -376,7 +376,7 @@ var mutants = []mutant{
 		name: "late-result-speaks", breaks: "a result that is refused sends no message",
 		file: messages, old: "AND t.fencing_token = item.fencing_token\n        AND t.xmin = pg_current_xact_id()::xid",
 		planted:  "",
-		packages: "./storage", run: "Speak|Message|Child",
+		packages: "./storage", run: "Speak|Message",
 	},
 	{
 		name: "sql-json-unchecked", breaks: "JSON that comes from SQL is checked like JSON in requests",
@@ -393,7 +393,7 @@ var mutants = []mutant{
 		name: "message-kept", breaks: "the messages held for a suspended process are delivered when it continues",
 		file: messages, old: "AND o.process_id = released_processes.process_id\n           AND o.held::int = 1",
 		planted:  "AND o.process_id = released_processes.process_id\n           AND o.held::int = 2",
-		packages: "./storage", run: "Message|Command|Held|Child",
+		packages: "./storage", run: "Message|Held",
 	},
 	{
 		name: "message-overtakes", breaks: "messages of one process to another arrive in their order",
@@ -402,7 +402,7 @@ var mutants = []mutant{
 			"                deleted_messages.message_id) numbered),",
 		planted: "ORDER BY deleted_messages.namespace, deleted_messages.process_id,\n" +
 			"                deleted_messages.message_id DESC) numbered),",
-		packages: "./storage ./engine", run: "Message|Command|Order",
+		packages: "./storage ./engine", run: "Message|Order",
 	},
 	{
 		name: "init-twice", breaks: "one process for one id",

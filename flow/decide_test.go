@@ -225,6 +225,35 @@ func TestItemsThatWaitFail(t *testing.T) {
 	}
 }
 
+// TestEndOfAClosedStep checks that a wait that was cancelled keeps its status if it ends once more,
+// because its due time had come before it was cancelled.
+func TestEndOfAClosedStep(t *testing.T) {
+	p := newPlay(t, flow.PlanStep{Waits: flow.External}, flow.PlanStep{Waits: flow.External}, flow.PlanStep{})
+	p.start()
+	p.end(0, flow.NoIndex, flow.Failed)
+	p.want("fco", flow.ModeStopping)
+	d := p.decide(flow.Input{Kind: flow.InputEnd,
+		Outcome: flow.Outcome{Step: 1, Index: flow.NoIndex, Round: p.state.Round, Status: flow.Succeeded}})
+	if d.Known[0] || len(d.Effects) > 0 {
+		t.Errorf("the end of a closed step: known %t, effects %v", d.Known[0], d.Effects)
+	}
+	p.want("fco", flow.ModeStopping)
+}
+
+// TestDeadlineOfItems checks that the earliest deadline of the items of a step is kept, and the
+// newest deadline of a step.
+func TestDeadlineOfItems(t *testing.T) {
+	s, now := &flow.State{}, time.Unix(1e9, 0)
+	for index, after := range []time.Duration{3, 1, 2} {
+		s.SetDeadline(0, index, now.Add(after))
+		s.SetDeadline(0, flow.NoIndex, now.Add(after))
+	}
+	want := []flow.Deadline{{Step: 0, Index: 1, At: now.Add(1)}, {Step: 0, Index: flow.NoIndex, At: now.Add(2)}}
+	if !reflect.DeepEqual(s.Deadlines, want) {
+		t.Errorf("deadlines %v, want %v", s.Deadlines, want)
+	}
+}
+
 // TestCleanUpIsStopped checks that a timeout, and then a cancel, reach a step that cleans up and
 // began while the run stops.
 func TestCleanUpIsStopped(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/flow"
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -165,6 +166,31 @@ func TestBounds(t *testing.T) {
 		_, err := c.Input(&c.Steps[0], &flow.Scope{Payload: payload})
 		if (test.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", test.input, err, test.want)
+		}
+	}
+}
+
+// TestLargestValues checks that values of exactly the largest size fit, and many small ones.
+func TestLargestValues(t *testing.T) {
+	c := compile(t, linear(job("a", `, "input": "${payload}"`), job("b", `, "input": "${[payload][0]}"`)))
+	zeros := &structpb.ListValue{}
+	for range process.MaxPayloadBytes/2 - 1 { // "[0,0,…,0]"
+		zeros.Values = append(zeros.Values, structpb.NewNumberValue(0))
+	}
+	text := strings.Repeat("x", process.MaxPayloadBytes-len(`""`))
+	for _, test := range []struct {
+		payload *structpb.Value
+		fits    bool
+	}{
+		{structpb.NewStringValue(text), true},
+		{structpb.NewStringValue(text + "xx"), false},
+		{structpb.NewListValue(zeros), true},
+		{structpb.NewListValue(&structpb.ListValue{Values: append(zeros.Values, structpb.NewStringValue(text))}), false},
+	} {
+		for n := range c.Steps {
+			if _, err := c.Input(&c.Steps[n], &flow.Scope{Payload: test.payload}); (err == nil) != test.fits {
+				t.Errorf("step %d, %.20s…: %v, want it to fit: %t", n, test.payload, err, test.fits)
+			}
 		}
 	}
 }

@@ -29,15 +29,17 @@ const maxExact = 1<<53 - 1
 var null = structpb.NewNullValue()
 
 // conversion converts the results of expressions to JSON, using protobuf's mapping. It limits the
-// size of what it makes: a list can contain the payload 10,000 times at almost no cost in CEL.
+// size of what it makes: a list can contain the payload 10,000 times at almost no cost in CEL. Its
+// size is a lower bound of the JSON: it counts a number as one byte, and no escapes. So it rejects
+// only what exceeds the limit, and the exact size has to be checked where a value is stored.
 type conversion struct {
-	size, most int // in bytes, approximately
+	size, most int // in bytes
 }
 
 // value converts the result of an expression to JSON.
 func (c *conversion) value(result any) (*structpb.Value, error) {
 	if v, ok := result.(*structpb.Value); ok {
-		return v, c.grow(proto.Size(v))
+		return v, c.grow(minJSONSize(v))
 	}
 	return c.at(result.(ref.Val), 0)
 }
@@ -49,11 +51,32 @@ func (c *conversion) grow(n int) error {
 	return nil
 }
 
+// minJSONSize returns a lower bound of the size of v as JSON.
+func minJSONSize(v *structpb.Value) int {
+	switch kind := v.GetKind().(type) {
+	case *structpb.Value_StringValue:
+		return len(kind.StringValue) + len(`""`)
+	case *structpb.Value_ListValue:
+		size := len("[]") + max(0, len(kind.ListValue.GetValues())-1)
+		for _, item := range kind.ListValue.GetValues() {
+			size += minJSONSize(item)
+		}
+		return size
+	case *structpb.Value_StructValue:
+		size := len("{}") + max(0, len(kind.StructValue.GetFields())-1)
+		for name, field := range kind.StructValue.GetFields() {
+			size += len(name) + len(`"":`) + minJSONSize(field)
+		}
+		return size
+	}
+	return 1
+}
+
 func (c *conversion) at(v ref.Val, depth int) (*structpb.Value, error) {
 	if depth > process.MaxJSONDepth {
 		return nil, fmt.Errorf("is nested deeper than %d objects and lists", process.MaxJSONDepth)
 	}
-	if err := c.grow(8); err != nil {
+	if err := c.grow(1); err != nil {
 		return nil, err
 	}
 	switch v := v.(type) {

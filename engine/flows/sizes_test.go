@@ -8,6 +8,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -28,7 +29,7 @@ func TestLargeResults(t *testing.T) {
 	for _, inner := range []string{"job", "wait", "at_once"} {
 		n.put(t, "pull", fmt.Sprintf(`{"type": "around_%s", "steps": [{"step_id": "sub", "run": {"type": %q}}]}`, inner, inner))
 	}
-	for name, result := range map[string]string{"mib": text("x", mib-64), "html": text("<&>", 100_000)} {
+	for name, result := range map[string]string{"mib": text("x", mib-2), "html": text("<&>", 100_000)} {
 		for _, inner := range []string{"job", "wait", "at_once"} {
 			for _, around := range []bool{false, true} {
 				runID, templateType, ends := name+"-"+inner, inner, name+"-"+inner
@@ -50,9 +51,21 @@ func TestLargeResults(t *testing.T) {
 				}
 				r := n.ended(t, "pull", runID)
 				if got := r.GetResult().GetStringValue(); len(got) != len(result)-2 || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
-					t.Errorf("%s: %s with a result of %d bytes", runID, r.GetStatus(), len(got))
+					t.Errorf("%s: %s with a result of %d bytes, %.300s", runID, r.GetStatus(), len(got), r.GetFailure())
 				}
 			}
+		}
+	}
+	n.wantSmallResponses(t)
+}
+
+// wantSmallResponses checks that no task has a response that is larger than a payload.
+func (n *node) wantSmallResponses(t *testing.T) {
+	t.Helper()
+	large := fmt.Sprintf("SELECT count(*) FROM %%s WHERE octet_length(response) > %d", process.MaxPayloadBytes)
+	for _, table := range []string{"tasks", "answers"} {
+		if k := enginetest.Count(t, n.db, fmt.Sprintf(large, table)); k > 0 {
+			t.Errorf("%d large responses in %s", k, table)
 		}
 	}
 }

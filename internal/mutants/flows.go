@@ -87,10 +87,15 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "TestRemoveRun",
 	},
 	{
+		name: "flow-large-value-rejected", breaks: "a value of an expression may have the size that docs/limits.md says",
+		file: "flow/json.go", old: "c.grow(1)", planted: "c.grow(8)",
+		packages: "./flow", run: "LargestValues",
+	},
+	{
 		name:   "flow-item-due-forgotten",
 		breaks: "the earliest due time of the items of a step is the deadline of the step",
 		file:   "flow/state.go", old: "if index == NoIndex || at.Before(d.At) {", planted: "if index == NoIndex {",
-		packages: "./flow", run: "RandomGraphs",
+		packages: "./flow", run: "RandomGraphs|DeadlineOfItems",
 	},
 	{
 		name: "flow-clock-of-the-queue", breaks: "the timeout of a run counts from the start of its first step",
@@ -195,7 +200,7 @@ var flowMutants = []mutant{
 	{
 		name: "flow-late-and-cancelled", breaks: "a wait that was cancelled has no result of its timeout",
 		file: flowDecide, old: "case d.Status(o.Step) != Open ||", planted: "case d.Status(o.Step) == Pending ||",
-		packages: "./engine/flows", run: "CancelledWhenDue",
+		packages: "./flow", run: "EndOfAClosedStep",
 	},
 	{
 		name: "flow-overdue-goes-on", breaks: "what passes the timeout of its step is asked to end",

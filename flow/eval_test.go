@@ -178,6 +178,7 @@ func TestLargestValues(t *testing.T) {
 		zeros.Values = append(zeros.Values, structpb.NewNumberValue(0))
 	}
 	text := strings.Repeat("x", process.MaxPayloadBytes-len(`""`))
+	tooLong := &structpb.ListValue{Values: append(zeros.Values, structpb.NewStringValue(text))}
 	for _, test := range []struct {
 		payload *structpb.Value
 		fits    bool
@@ -185,7 +186,7 @@ func TestLargestValues(t *testing.T) {
 		{structpb.NewStringValue(text), true},
 		{structpb.NewStringValue(text + "xx"), false},
 		{structpb.NewListValue(zeros), true},
-		{structpb.NewListValue(&structpb.ListValue{Values: append(zeros.Values, structpb.NewStringValue(text))}), false},
+		{structpb.NewListValue(tooLong), false},
 	} {
 		for n := range c.Steps {
 			if _, err := c.Input(&c.Steps[n], &flow.Scope{Payload: test.payload}); (err == nil) != test.fits {

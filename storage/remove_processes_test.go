@@ -181,9 +181,8 @@ func TestRemoveBesideAnOldSnapshot(t *testing.T) {
 }
 
 // readBesideAnOldSnapshot creates a process with many tasks with a failed attempt each, and as many
-// steps if its ID is that of a run, calls
-// remove to delete them while a snapshot is open, and returns how many entries of an index were
-// read.
+// steps if its ID is that of a run. It calls remove to delete them while a snapshot is open, and
+// returns how many entries of an index were read.
 func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.Store) error) string {
 	t := b.t
 	t.Helper()
@@ -208,12 +207,16 @@ func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.S
 		return ask[int](b, "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = $1", index)
 	}
 	before := read()
+	const sessions = "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database()"
+	earlier := ask[[]int32](b, sessions)
 	other := open(t, b.dsn, storage.Config{})
 	if err := remove(other); err != nil {
 		t.Fatal(err)
 	}
-	other.Close() // its connections report their statistics when they end
-	b.until("the reads are reported", func() bool { return read()-before >= tasks })
+	other.Close()
+	b.until("its sessions end, and have reported what they read", func() bool {
+		return ask[int](b, "SELECT count(*) FROM unnest(("+sessions+")) pid WHERE pid <> ALL ($1)", earlier) == 0
+	})
 	if n := read() - before; n > 5*tasks {
 		return fmt.Sprintf("%d, for %d tasks", n, tasks)
 	}

@@ -87,8 +87,9 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "TestRemoveRun",
 	},
 	{
-		name: "flow-large-value-rejected", breaks: "a value of an expression may have the size that docs/limits.md says",
-		file: "flow/json.go", old: "c.grow(1)", planted: "c.grow(8)",
+		name:   "flow-large-value-rejected",
+		breaks: "a value of an expression may have the size that docs/limits.md says",
+		file:   "flow/json.go", old: "c.grow(1)", planted: "c.grow(8)",
 		packages: "./flow", run: "LargestValues",
 	},
 	{

@@ -230,7 +230,7 @@ var schedulingMutants = []mutant{
 	{
 		name:   "overload-stored",
 		breaks: "a request that gets no slot is not stored while the database is the bottleneck",
-		file:   "engine/usage.go", old: "return most", planted: "return true",
+		file:   "engine/usage.go", old: "return most", planted: "return most || true",
 		packages: "./engine", run: "Usage|OverloadOfTheDatabase",
 	},
 }

@@ -158,6 +158,18 @@ func TestCronFile(t *testing.T) {
 	// The output of get is an input of update. If nothing was changed, update returns the stored
 	// cron.
 	p.Stdin = p.OK(t, "cron", "get", "demo", "nightly", "-o", "json")
+	good := p.Stdin
+	p.Stdin = "spec: {expressions: ['@daily'], timezone: Mars}\ntarget: {start_process: {}}\n"
+	for _, args := range [][]string{
+		{"cron", "create", "demo", "x", "-f", "-"}, {"cron", "update", "demo", "nightly", "-f", "-"},
+	} {
+		// The error has the path in the file, not the flag.
+		r := p.Run(t, args...)
+		if r.Code != cli.ExitUsage || !strings.HasPrefix(r.Stderr, "progressor: spec.timezone: ") {
+			t.Errorf("%v: code %d, %s", args, r.Code, r.Stderr)
+		}
+	}
+	p.Stdin = good
 	p.OK(t, "cron", "update", "demo", "nightly", "-f", "-")
 	clitest.WantRequest(t, f.Last, &progressorv1.UpdateCronRequest{Cron: nightly()})
 

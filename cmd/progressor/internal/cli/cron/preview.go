@@ -104,7 +104,7 @@ func (c *cronPreviewCmd) schedule(a *cli.App) (*cron.Schedule, *progressorv1.Cro
 		}
 		schedule, err := scheduleOf(spec, time.Time{})
 		if err != nil {
-			return nil, nil, flagError(err)
+			return nil, nil, flagError(err, "")
 		}
 		return schedule, nil, nil
 	}

@@ -103,7 +103,7 @@ func (f *cronFieldFlags) apply(a *cli.App, c *progressorv1.Cron, expressions []s
 				"a target in --file"))
 	}
 	if err := CheckCron(c); err != nil {
-		return flagError(err)
+		return flagError(err, f.File)
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (c *cronCreateCmd) Run(a *cli.App) error {
 	return flagOf(cli.Ask(a, c.OutputFlag, c.Client().Cron.CreateCron, &progressorv1.CreateCronRequest{Cron: cr},
 		func(resp *progressorv1.CreateCronResponse) error {
 			return printCron(a, resp.GetCron())
-		}))
+		}), c.File)
 }
 
 type cronUpdateCmd struct {
@@ -199,7 +199,7 @@ func (c *cronUpdateCmd) Run(a *cli.App) error {
 	}
 	resp, err := c.Client().Cron.UpdateCron(ctx, &progressorv1.UpdateCronRequest{Cron: cr})
 	if err != nil {
-		return flagOf(err)
+		return flagOf(err, c.File)
 	}
 	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)

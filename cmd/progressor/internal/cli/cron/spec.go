@@ -70,13 +70,17 @@ var cronFlags = map[string]string{
 	"target.start_run.metadata": "--run-metadata",
 }
 
-// flagError replaces the field name in an error of CheckCron by the flag that sets it.
-func flagError(err error) error {
+// flagError replaces the field name in an error of CheckCron by the flag that sets it. If the cron
+// was read from a file, the error has the path in that file.
+func flagError(err error, file string) error {
 	var wrong *process.InvalidError
 	if !errors.As(err, &wrong) {
 		return cli.UsageError(err)
 	}
 	path := strings.TrimPrefix(wrong.Field, "cron.")
+	if file != "" {
+		return cli.UsageError(fmt.Errorf("%s: %s", path, wrong.Message))
+	}
 	field, index, indexed := strings.Cut(path, "[")
 	flag, known := cronFlags[field]
 	switch {
@@ -100,7 +104,7 @@ func flagError(err error) error {
 }
 
 // flagOf does the same for an error of the engine. Other errors do not change.
-func flagOf(err error) error {
+func flagOf(err error, file string) error {
 	d := client.Detail(err)
 	if d.GetReason() != progressorv1.ErrorDetail_REASON_INVALID || !strings.HasPrefix(d.GetField(), "cron.") {
 		return err
@@ -109,7 +113,8 @@ func flagOf(err error) error {
 	if connected, ok := errors.AsType[*connect.Error](err); ok {
 		text = connected.Message()
 	}
-	return flagError(&process.InvalidError{Field: d.GetField(), Message: strings.TrimPrefix(text, d.GetField()+": ")})
+	return flagError(&process.InvalidError{Field: d.GetField(), Message: strings.TrimPrefix(text, d.GetField()+": ")},
+		file)
 }
 
 // cronWords describes a spec in words, or returns its expressions if this program cannot parse

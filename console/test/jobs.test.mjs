@@ -145,6 +145,44 @@ spec("Constraints are made, seen at work, changed and deleted", async (page, go)
   await page.getByText("No constraints yet").waitFor();
 });
 
+spec("The jobs of one name are paused with a reason, shown as paused, and resumed", async (page, go) => {
+  await engine.post("JobService/Enqueue", { namespace: "mail", jobId: "fax-paused", name: "fax" });
+  await go("#/jobs?ns=mail");
+  const dialog = page.getByRole("dialog");
+  const paused = page.getByRole("region", { name: "paused names" });
+  await page.getByRole("row", { name: /fax-paused/ }).waitFor();
+  assert.equal(await paused.count(), 0);
+  await page.getByRole("button", { name: "Pause a name…" }).click();
+  assert.equal(await dialog.getByRole("button", { name: "Pause" }).isEnabled(), false);
+  await dialog.getByLabel("Name").fill("fax");
+  await dialog.getByLabel("Reason").fill("x".repeat(1025));
+  await dialog.getByRole("button", { name: "Pause" }).click();
+  await dialog.getByRole("alert").getByText("reason: must be at most 1024 bytes").waitFor();
+  await dialog.getByLabel("Reason").fill("the line is down");
+  await dialog.getByRole("button", { name: "Pause" }).click();
+  await page.getByText("fax is paused.").waitFor();
+  const row = paused.getByRole("row", { name: /fax/ });
+  await row.getByText("the line is down").waitFor();
+  await row.getByText("unknown", { exact: true }).waitFor(); // the engine does not know who sends requests
+  const [{ pausedTime }] = (await engine.post("JobService/ListPausedJobs", { namespace: "mail" })).paused;
+  const shown = await row.locator("time").getAttribute("datetime");
+  assert.equal(new Date(shown).getTime(), Math.floor(new Date(pausedTime).getTime()));
+  await page.route("**/ListPausedJobs", async (route) => {
+    const response = await route.fetch();
+    const json = await response.json();
+    for (const p of json.paused) p.actor = "ada";
+    await route.fulfill({ response, json });
+  });
+  await row.getByText("ada", { exact: true }).waitFor();
+  await page.unroute("**/ListPausedJobs");
+  assert.deepEqual(await poll("worker-a", { jobNames: ["fax"], wait: "0s" }), []);
+  await row.getByRole("button", { name: "Resume…" }).click();
+  await dialog.getByRole("button", { name: "Resume" }).click();
+  await page.getByText("fax is resumed.").waitFor();
+  await paused.waitFor({ state: "detached" });
+  assert.equal((await poll("worker-a", { jobNames: ["fax"] })).length, 1);
+});
+
 spec("A place that is held by a job which no worker has taken is not called running", async (page, go) => {
   await engine.post("JobService/PutConstraint", { constraint: { namespace: "mail", name: "one-fax", match: 'job.name == "fax"', maxRunning: 1 } });
   for (const jobId of ["fax-1", "fax-2"]) await engine.post("JobService/Enqueue", { namespace: "mail", jobId, name: "fax" });

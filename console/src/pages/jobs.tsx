@@ -16,6 +16,7 @@ import { Act, Bar, Button, Card, Commanded, Dialog, Empty, ErrorBox, Field, Fiel
 import { exactJSON, plainValue, valueOf } from "../value";
 import { CancelJob, RetryJob } from "./actions";
 import { Events } from "./events";
+import { PausedNames, PauseName } from "./pauses";
 
 const ordered = ["=", "!=", "<", "<=", ">", ">="];
 const size = 50;
@@ -110,6 +111,7 @@ export function Jobs({ ns }: { ns: string }) {
   const filter = useParam("filter");
   const after = useParam("after");
   const [making, setMaking] = useState(false);
+  const [pausing, setPausing] = useState(false);
   const stats = useRead(["queue", ns], (o) => jobs.getQueueStats({ namespace: ns }, o));
   const { data, error, isPending } = useRead(
     ["jobs", ns, filter, after],
@@ -121,7 +123,10 @@ export function Jobs({ ns }: { ns: string }) {
   );
   const rows = data?.rows ?? [];
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
-  useCommands(readOnly ? [] : [{ name: "Enqueue a job", group: "jobs", run: () => setMaking(true) }]);
+  const names = stats.data?.names.map((n) => n.name) ?? [];
+  useCommands(
+    readOnly ? [] : [{ name: "Enqueue a job", group: "jobs", run: () => setMaking(true) }, { name: "Pause the jobs of one name", group: "jobs", run: () => setPausing(true) }],
+  );
   return (
     <>
       <div className="head">
@@ -130,12 +135,14 @@ export function Jobs({ ns }: { ns: string }) {
           <a className="button quiet" href={href("constraints", { ns })}>
             Constraints
           </a>
+          <Act onClick={() => setPausing(true)}>Pause a name…</Act>
           <Act onClick={() => setMaking(true)}>Enqueue…</Act>
         </div>
       </div>
+      <PausedNames ns={ns} />
       <Stats ns={ns} filter={filter} />
       <div className="bararea">
-        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows, stats.data?.names.map((n) => n.name) ?? [])} wrong={wrong} placeholder="state = FAILED AND name = send_mail   ( / )" />
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows, names)} wrong={wrong} placeholder="state = FAILED AND name = send_mail   ( / )" />
       </div>
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}
@@ -167,7 +174,8 @@ export function Jobs({ ns }: { ns: string }) {
         </Card>
       )}
       <Pager after={after} next={data?.next ?? ""} />
-      {making && <Enqueue ns={ns} names={stats.data?.names.map((n) => n.name) ?? []} onClose={() => setMaking(false)} />}
+      {making && <Enqueue ns={ns} names={names} onClose={() => setMaking(false)} />}
+      {pausing && <PauseName ns={ns} names={names} onClose={() => setPausing(false)} />}
     </>
   );
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
@@ -19,8 +18,6 @@ const (
 	failoverChecks = 5
 	failoverRest   = time.Second
 )
-
-var errLost = errors.New("a failover of the database lost the attempt")
 
 func newFailovers(e *Engine) *failovers { return &failovers{e} }
 
@@ -59,26 +56,11 @@ func (f *failovers) begin(ctx context.Context) {
 	e.wakeAll()
 }
 
-// check notifies clients whose tasks were lost, and cancels attempts that no longer hold their
-// process.
+// check notifies clients whose tasks were lost. The collector cancels the attempts that were lost.
 func (f *failovers) check(ctx context.Context) error {
 	e := f.engine
 	limit, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
-	attempts := e.attempts.refs()
-	missing, err := e.store.MissingAttempts(limit, attempts)
-	if err != nil {
-		return err
-	}
-	over := make([]storage.AttemptRef, len(missing))
-	for n, at := range missing {
-		over[n] = attempts[at]
-	}
-	// Most of these attempts ended during the query. The results of those that still run would be
-	// rejected.
-	if n := e.attempts.cancelThese(over, errLost); n > 0 {
-		e.log.Warn("attempts cancelled: a database failover lost them", "attempts", n)
-	}
 	tasks := e.waiters.refs()
 	for len(tasks) > 0 {
 		batch := tasks[:min(len(tasks), maxPolled)]

@@ -147,8 +147,9 @@ func (c *collector) cancelRequested(ctx context.Context) error {
 	return err
 }
 
-// cancelLost cancels the attempts of this node that another attempt has replaced. After a gap
-// between heartbeats, a claim from before the gap may arrive late.
+// cancelLost cancels the attempts of this node that do not hold their process: another attempt has
+// replaced them, or a database failover lost them. After a gap between heartbeats, a claim from
+// before the gap may arrive late.
 func (c *collector) cancelLost(ctx context.Context) error {
 	e := c.engine
 	attempts := e.attempts.refs()
@@ -165,7 +166,7 @@ func (c *collector) cancelLost(ctx context.Context) error {
 	}
 	if n := e.attempts.cancelThese(lost, errNoHeartbeat); n > 0 {
 		e.metrics.fenced.Add(float64(n))
-		e.log.Warn("attempts cancelled: other attempts have replaced them", "attempts", n)
+		e.log.Warn("attempts cancelled: they do not hold their process", "attempts", n)
 	}
 	return nil
 }

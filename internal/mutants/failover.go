@@ -20,11 +20,6 @@ var failoverMutants = []mutant{
 		packages: "./engine", run: "TestFailoverThatLosesTheTail",
 	},
 	{
-		name: "lost-attempt-kept", breaks: "an attempt that a failover lost is cancelled",
-		file: "engine/failover.go", old: "over[n] = attempts[at]", planted: "_, _ = n, at",
-		packages: "./engine", run: "TestFailoverThatLosesTheTail",
-	},
-	{
 		name: "unreplicated-acknowledged", breaks: "a result is acknowledged when the synchronous standby has it",
 		file: "storage/recover.go", old: "err = l.confirmCommits(ctx)", planted: "err = ctx.Err()",
 		packages: "./storage", run: "TestResultIsOnTheStandby",

@@ -87,9 +87,9 @@ var livenessMutants = []mutant{
 		packages: "./engine", run: "TestGap",
 	},
 	{
-		name: "lost-attempts-run-on", breaks: "an attempt that another one has replaced is cancelled after a gap",
+		name: "lost-attempts-run-on", breaks: "an attempt that lost its process is cancelled after a gap or a failover",
 		file: "engine/zombies.go", old: "e.attempts.cancelThese(lost, errNoHeartbeat)", planted: "len(lost) * 0",
-		packages: "./engine", run: "TestLostAttempt",
+		packages: "./engine", run: "TestLostAttempt|TestFailoverThatLosesTheTail",
 	},
 	{
 		name: "heartbeat-shares-a-pool", breaks: "nothing takes the connection of the node's heartbeat",

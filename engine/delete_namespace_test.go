@@ -254,16 +254,30 @@ func TestDeleteNamespaceAfterCrash(t *testing.T) {
 	}
 }
 
-// Nothing is deleted while a live node may still accept requests.
+// Nothing is deleted while a live node may still accept requests. Clients that wait for a task get
+// an error before.
 func TestDeletionWaitsForNodes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, processor.Echo())
+	g := newGate()
+	defer g.release()
+	n := start(t, dsn, by{notifyTask: g.held(true)})
 	d := look(t, dsn)
 	n.put(t, &progressorv1.Namespace{Namespace: "gone"})
-	if _, err := n.Start(t.Context(), engine.StartParams{Key: process.Key{Namespace: "gone", ProcessID: "p"}}); err != nil {
+	p := process.Key{Namespace: "gone", ProcessID: "p"}
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: p}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := n.Call(t.Context(), engine.CallParams{Key: p, Accepted: true}); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "the attempt", g.entered)
+	waits := make(chan error, 1)
+	go func() {
+		_, err := n.Call(context.Background(), engine.CallParams{Key: p, Args: []byte("x"), Timeout: time.Minute})
+		waits <- err
+	}()
+	eventually(t, "the call waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE namespace = 'gone'") == 1 })
 	d.exec(t, "INSERT INTO nodes (address, version) VALUES ('old', 'old')")
 	n.deletes(t, &progressorv1.DeleteNamespaceRequest{Namespace: "gone", WithData: true})
 	left := func() *progressorv1.NamespaceDeletion {
@@ -272,6 +286,9 @@ func TestDeletionWaitsForNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		return ns.GetDeletion()
+	}
+	if te := taskError(t, receive(t, "the waiting call", waits)); !te.Cancelled {
+		t.Errorf("the waiting call: %v", te)
 	}
 	eventually(t, "this node knows", func() bool { return left().GetWaitingForNodes() == 1 })
 	pass(1500 * time.Millisecond)

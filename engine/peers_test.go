@@ -170,7 +170,7 @@ func TestBackwardClockStepStopsNothing(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	n := start(t, dsn, by{callTask: g.held(false), notifyTask: noted}, brief)
-	for _, id := range []string{"target", "stuck"} {
+	for _, id := range []string{"target", "heir", "stuck"} {
 		n.started(t, id)
 	}
 	n.calling("stuck", "x")
@@ -183,12 +183,16 @@ func TestBackwardClockStepStopsNothing(t *testing.T) {
 	for _, sql := range []string{
 		"UPDATE processes SET cancel_requested_time = cancel_requested_time + interval '1 hour', cancel_deadline = cancel_deadline + interval '1 hour' WHERE cancel_deadline IS NOT NULL",
 		"INSERT INTO messages (namespace, process_id, kind, created_time, args) VALUES ('ns', 'target', 'notify', now() + interval '1 hour', ' told')",
+		`INSERT INTO messages (namespace, process_id, kind, created_time, args, sender_namespace, sender_process_id, sender_task_id)
+			VALUES ('ns', 'heir', 'notify', now() + interval '1 hour', ' told', 'ns', 'target', 1)`,
 	} {
 		if tag, err := rows.Exec(t.Context(), sql); err != nil || tag.RowsAffected() != 1 {
 			t.Fatal(tag, err)
 		}
 	}
 	n.SetBack()
-	eventually(t, "the message is delivered", func() bool { return n.state(t, "target") == "start told" })
+	eventually(t, "the messages are delivered", func() bool {
+		return n.state(t, "target") == "start told" && n.state(t, "heir") == "start told"
+	})
 	eventually(t, "the grace is over", func() bool { return n.status(t, "stuck") == "CANCELLED" })
 }

@@ -15,7 +15,7 @@ var connectionMutants = []mutant{
 	{
 		name: "fault-breaks-process", breaks: "only errors of the data turn a result into a failure",
 		file: "storage/lane.go", old: "completionOf(op) != nil && !rejectsData(err):",
-		planted:  "completionOf(op) != nil && (held || passing):",
+		planted:  "completionOf(op) != nil && (timedOut(err) || transient):",
 		packages: "./storage", run: "ResultSurvives",
 	},
 	{

@@ -28,7 +28,7 @@ var namespaceMutants = []mutant{
 		file:     "engine/delete_namespace.go",
 		old:      "\t\t\te.waiters.cancelNamespace(name)\n",
 		planted:  "",
-		packages: "./engine", run: "TestDeleteNamespaceWithData",
+		packages: "./engine", run: "TestDeletionWaitsForNodes",
 	},
 	{
 		name: "deletes-keys-of-others", breaks: "only keys of the deleted namespace are deleted",

@@ -94,7 +94,10 @@ func DSN(t testing.TB, with ...Option) string {
 		t.Fatalf("storagetest: %v", err)
 	}
 	name := databaseName(t)
-	if err := execute(server.DSN(), "CREATE DATABASE "+name+" TEMPLATE "+templateName); err != nil {
+	// Measured: copying files takes 26 ms of CPU to create and drop a database, copying through WAL
+	// 36 ms.
+	create := "CREATE DATABASE " + name + " TEMPLATE " + templateName + " STRATEGY file_copy"
+	if err := shared.execute(create); err != nil {
 		t.Fatalf("storagetest: clone the template: %v", err)
 	}
 	dsn := server.DSNFor(name)
@@ -102,7 +105,7 @@ func DSN(t testing.TB, with ...Option) string {
 		if !chosen.withoutInvariants {
 			Invariants(t, dsn)
 		}
-		if err := execute(server.DSN(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+		if err := shared.execute("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
 			t.Errorf("storagetest: drop the test's database: %v", err)
 		}
 	})
@@ -226,6 +229,9 @@ type sharedServer struct {
 	server *pgembed.Server
 	home   *home
 	err    error // why there is no server; returned to every test
+
+	admin     sync.Mutex // one statement at a time uses adminConn
+	adminConn *pgx.Conn
 }
 
 var shared sharedServer
@@ -242,6 +248,23 @@ func (s *sharedServer) get() (*pgembed.Server, error) {
 	return s.server, s.err
 }
 
+// execute runs a statement on a connection that is kept for all tests.
+func (s *sharedServer) execute(sql string) error {
+	s.admin.Lock()
+	defer s.admin.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), stepWait)
+	defer cancel()
+	if s.adminConn == nil || s.adminConn.Ping(ctx) != nil {
+		conn, err := pgx.Connect(ctx, s.server.DSN())
+		if err != nil {
+			return err
+		}
+		s.adminConn = conn
+	}
+	_, err := s.adminConn.Exec(ctx, sql)
+	return err
+}
+
 func (s *sharedServer) stop() error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -250,6 +273,9 @@ func (s *sharedServer) stop() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stepWait)
 	defer cancel()
+	if s.adminConn != nil {
+		_ = s.adminConn.Close(ctx)
+	}
 	if err := s.server.Stop(ctx); err != nil {
 		return err
 	}

@@ -120,8 +120,13 @@ var jobSituations = []situation{
 // jobState returns the stored state of a job besides its process.
 func (b *bench) jobState(id string) string {
 	b.t.Helper()
-	return ask[string](b, `SELECT coalesce((SELECT 'takeovers ' || takeovers || ' failures ' || coalesce(jsonb_array_length(failures), 0) || ' result ' || coalesce(convert_from(result, 'UTF8'), 'none')
-		FROM jobs WHERE process_id = $1), 'no row') || coalesce((SELECT ' leased to ' || l.worker_id FROM leases l JOIN running r USING (namespace, process_id, fencing_token) WHERE l.process_id = $1), '')`, id)
+	return ask[string](b, `SELECT coalesce((
+		SELECT 'takeovers ' || takeovers || ' failures ' || coalesce(jsonb_array_length(failures), 0) ||
+		       ' result ' || coalesce(convert_from(result, 'UTF8'), 'none')
+		  FROM jobs WHERE namespace = 'shop' AND process_id = $1), 'no row') || coalesce((
+		SELECT ' leased to ' || l.worker_id
+		  FROM leases l JOIN running r USING (namespace, process_id, fencing_token)
+		 WHERE l.namespace = 'shop' AND l.process_id = $1), '')`, id)
 }
 
 // Two concurrent transactions of two nodes on one job have the same result as one after the other.

@@ -81,10 +81,10 @@ var stepSituations = []situation{
 func (b *bench) stepState(id string) string {
 	b.t.Helper()
 	return b.jobState(id) + " run " + b.state(runOf(id)) + ask[string](b, `SELECT ' told by ' || coalesce((SELECT string_agg(x.how, ', ') FROM (
-		SELECT 'a task' AS how FROM running WHERE process_id = $2 AND child IS NOT NULL
-		UNION ALL SELECT 'a waiting task' FROM schedule WHERE process_id = $2 AND child IS NOT NULL
-		UNION ALL SELECT 'a message' FROM messages WHERE process_id = $2 AND kind = 'child_end'
-		UNION ALL SELECT 'nobody yet' FROM parents WHERE process_id = $1) x), 'nobody')`, id, runOf(id))
+		SELECT 'a task' AS how FROM running WHERE namespace = 'shop' AND process_id = $2 AND child IS NOT NULL
+		UNION ALL SELECT 'a waiting task' FROM schedule WHERE namespace = 'shop' AND process_id = $2 AND child IS NOT NULL
+		UNION ALL SELECT 'a message' FROM messages WHERE namespace = 'shop' AND process_id = $2 AND kind = 'child_end'
+		UNION ALL SELECT 'nobody yet' FROM parents WHERE namespace = 'shop' AND process_id = $1) x), 'nobody')`, id, runOf(id))
 }
 
 // Two concurrent transactions of two nodes on the job of a step and its run, such as its end and a

@@ -243,7 +243,8 @@ func (b *bench) standing(id string) string {
 	if b.standings != nil {
 		own = b.standings(id) + " messages "
 	}
-	return own + ask[string](b, "SELECT coalesce(string_agg(kind || CASE WHEN held THEN ' held' ELSE '' END, ', ' ORDER BY message_id), 'none') FROM messages WHERE process_id = $1", id)
+	return own + ask[string](b, `SELECT coalesce(string_agg(kind || CASE WHEN held THEN ' held' ELSE '' END, ', '
+		ORDER BY message_id), 'none') FROM messages WHERE namespace = 'shop' AND process_id = $1`, id)
 }
 
 // together makes two transactions wait for the same process, in order. A lane waits for a lock for
@@ -255,7 +256,8 @@ func (b *bench) together(other *storage.Store, situation func(*bench, string) *s
 		id := fmt.Sprintf("%s-%d", name, try)
 		claim := b.posted(situation, id)
 		// for the job of a step, also its run
-		release := b.foreign("SELECT FROM processes WHERE process_id IN ($1, '~flow/' || $1) FOR UPDATE", id)
+		release := b.foreign(`SELECT FROM processes
+			WHERE namespace = 'shop' AND process_id IN ($1, '~flow/' || $1) FOR UPDATE`, id)
 		one := later(func() (string, error) { return first.run(b.Store, id, claim) })
 		waits := b.waits(1)
 		two := later(func() (string, error) { return second.run(other, id, claim) })

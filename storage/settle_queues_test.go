@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	largeQueue = 20_000
+	largeQueue = 7_000
 	// maxMoved is an upper bound of the rows that a statement may change.
 	maxMoved = 2_100
 )

@@ -236,13 +236,18 @@ func ask[T any](b *bench, sql string, args ...any) T {
 // tasks have the number of their attempts, ended ones their status.
 func (b *bench) state(id string) string {
 	b.t.Helper()
-	return ask[string](b, `SELECT coalesce((SELECT p.status || ' e' || p.last_event_id FROM processes p WHERE p.process_id = $1 AND p.removed_time IS NULL), 'none')
+	return ask[string](b, `SELECT coalesce((SELECT p.status || ' e' || p.last_event_id FROM processes p
+		 WHERE p.namespace = 'shop' AND p.process_id = $1 AND p.removed_time IS NULL), 'none')
 		|| coalesce(': ' || (SELECT string_agg(x.what, ', ' ORDER BY x.task_id) FROM (
-			SELECT task_id, task_type || coalesce(' ' || NULLIF(timer_name, ''), '') || ' runs#' || attempt AS what FROM running WHERE process_id = $1
+			SELECT task_id, task_type || coalesce(' ' || NULLIF(timer_name, ''), '') || ' runs#' || attempt AS what
+			  FROM running WHERE namespace = 'shop' AND process_id = $1
 			UNION ALL
-			SELECT task_id, task_type || coalesce(' ' || NULLIF(timer_name, ''), '') || ' waits for ' || waits_for || '#' || attempt FROM schedule WHERE process_id = $1
+			SELECT task_id, task_type || coalesce(' ' || NULLIF(timer_name, ''), '') || ' waits for ' || waits_for || '#' || attempt
+			  FROM schedule WHERE namespace = 'shop' AND process_id = $1
 			UNION ALL
-			SELECT task_id, task_type || coalesce(' ' || NULLIF(timer_name, ''), '') || ' ' || status || CASE WHEN cancelled_by IS NOT NULL THEN '!' ELSE '' END FROM tasks WHERE process_id = $1
+			SELECT task_id, task_type || coalesce(' ' || NULLIF(timer_name, ''), '') || ' ' || status ||
+			       CASE WHEN cancelled_by IS NOT NULL THEN '!' ELSE '' END
+			  FROM tasks WHERE namespace = 'shop' AND process_id = $1
 		) x), '')`, id)
 }
 

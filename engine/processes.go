@@ -94,7 +94,7 @@ func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int
 	if pageToken != "" {
 		var err error
 		if after, err = strconv.ParseInt(pageToken, 10, 64); err != nil || after < 0 {
-			return nil, &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+			return nil, process.InvalidPageToken()
 		}
 	}
 	if pageSize <= 0 {

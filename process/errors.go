@@ -90,6 +90,11 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
 
+// InvalidPageToken returns the error of a page token that no response contained.
+func InvalidPageToken() *InvalidError {
+	return &InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+}
+
 // The reasons of failures that the engine itself reports. A retry policy can list them in
 // non_retryable_errors.
 const (

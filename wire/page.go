@@ -15,9 +15,7 @@ func TokenAfter(name string) string { return base64.RawURLEncoding.EncodeToStrin
 func NameAfter(pageToken string) (string, error) {
 	name, err := base64.RawURLEncoding.Strict().DecodeString(pageToken)
 	if err != nil || !utf8.Valid(name) || slices.Contains(name, 0) {
-		return "", &process.InvalidError{
-			Field: "page_token", Message: "must be the next_page_token of a previous response",
-		}
+		return "", process.InvalidPageToken()
 	}
 	return string(name), nil
 }

@@ -166,8 +166,7 @@ func (b *Bulks) List(
 	}
 	at, inner, ok := strings.Cut(pageToken, ":") // the name of a namespace contains no colon
 	if pageToken != "" && (!ok || namespace != "" && at != namespace) {
-		return nil, "", &process.InvalidError{Field: "page_token",
-			Message: "must be the next_page_token of a previous response"}
+		return nil, "", process.InvalidPageToken()
 	}
 	size := search.DefaultPageSize
 	if pageSize > 0 {

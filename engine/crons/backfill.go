@@ -23,7 +23,8 @@ const (
 
 func (t *task) startBackfill(o *command) error {
 	if len(t.state.Backfills) >= maxBackfills {
-		return processor.Reject(rejectedFull, "at most %d backfills of a cron can run at a time (%d are running)", maxBackfills, len(t.state.Backfills))
+		return processor.Reject(rejectedFull, "at most %d backfills of a cron can run at a time (%d are running)",
+			maxBackfills, len(t.state.Backfills))
 	}
 	t.state.Backfills = append(t.state.Backfills, backfill{
 		From: o.From, To: o.To, Overlap: o.Overlap, Concurrency: o.Concurrency,
@@ -111,7 +112,9 @@ func (s *state) canBackfill() bool {
 }
 
 // decidedTimes returns the whole seconds in a range that have rows in the ledger.
-func (c *Crons) decidedTimes(ctx context.Context, namespace, cronID string, from, to time.Time) (map[int64]bool, error) {
+func (c *Crons) decidedTimes(
+	ctx context.Context, namespace, cronID string, from, to time.Time,
+) (map[int64]bool, error) {
 	times, err := crons.Times(ctx, c.store, namespace, cronID, from, to)
 	known := make(map[int64]bool, len(times))
 	for _, at := range times {

@@ -51,7 +51,8 @@ func TestBackfillInOrder(t *testing.T) {
 			rows = ended + ", " + rows
 		}
 		fires := n.awaits(t, "c", rows)
-		if want := january.Add(time.Duration(k) * time.Minute); !fires[k].GetFireTime().AsTime().Equal(want) || !fires[k].GetManual() {
+		want := january.Add(time.Duration(k) * time.Minute)
+		if !fires[k].GetFireTime().AsTime().Equal(want) || !fires[k].GetManual() {
 			t.Fatalf("run %d is %v, want %s", k, fires[k], want)
 		}
 		if left := n.get(t, "c").GetBackfills(); k < 9 && (len(left) != 1 || left[0].GetMaxConcurrency() != 1 ||
@@ -87,7 +88,9 @@ func TestBackfillConcurrencyAndStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.awaits(t, "c", "FIRED RUNNING 1, FIRED CANCELLED 1, "+repeated(3, "FIRED RUNNING 1"))
-	k, err := n.StopBackfills(t.Context(), &progressorv1.StopBackfillsRequest{Namespace: "ns", CronId: "c", Reason: "enough"}, kim)
+	k, err := n.StopBackfills(t.Context(), &progressorv1.StopBackfillsRequest{
+		Namespace: "ns", CronId: "c", Reason: "enough",
+	}, kim)
 	if err != nil || k != 1 {
 		t.Fatalf("%d backfills, %v", k, err)
 	}
@@ -96,7 +99,8 @@ func TestBackfillConcurrencyAndStop(t *testing.T) {
 	if left := n.get(t, "c"); len(left.GetBackfills()) > 0 || len(left.GetRunningProcessIds()) != 3 {
 		t.Errorf("after the stop: %v", left)
 	}
-	if k := n.count(t, "SELECT count(*) FROM audit WHERE method = 'StopBackfills' AND details->>'note' = 'enough'"); k != 1 {
+	if k := n.count(t, `SELECT count(*) FROM audit WHERE method = 'StopBackfills'
+		AND details->>'note' = 'enough'`); k != 1 {
 		t.Errorf("the audit log has %d commands", k)
 	}
 	wrong := backfillRequest("c", 3)
@@ -113,8 +117,10 @@ func TestBackfillAmongExistingRows(t *testing.T) {
 	c := starts("c", "* * * * *", "complete")
 	c.Paused = true
 	n.create(t, c)
-	if _, err := n.db.Exec(t.Context(), `INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, attempt, status, decided_time, ended_time)
-		SELECT 'ns', 'c', $1::timestamptz + k * interval '1 minute', 'MISSED', 0, 'SKIPPED', now(), now() FROM generate_series(1, 498) k`, january); err != nil {
+	if _, err := n.db.Exec(t.Context(),
+		`INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, attempt, status, decided_time, ended_time)
+		SELECT 'ns', 'c', $1::timestamptz + k * interval '1 minute', 'MISSED', 0, 'SKIPPED', now(), now()
+		FROM generate_series(1, 498) k`, january); err != nil {
 		t.Fatal(err)
 	}
 	r := backfillRequest("c", 500)

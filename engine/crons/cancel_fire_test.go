@@ -15,7 +15,9 @@ import (
 
 func (n *node) cancelFire(t testing.TB, id string, f *progressorv1.Fire) (*progressorv1.Fire, error) {
 	t.Helper()
-	return n.CancelFire(t.Context(), &progressorv1.CancelFireRequest{Namespace: "ns", CronId: id, FireTime: f.GetFireTime(), Reason: "wrong data"}, kim)
+	return n.CancelFire(t.Context(), &progressorv1.CancelFireRequest{
+		Namespace: "ns", CronId: id, FireTime: f.GetFireTime(), Reason: "wrong data",
+	}, kim)
 }
 
 // everyTarget returns a cron for each kind of target. Their runs do not end before the gate of n is
@@ -64,7 +66,9 @@ func TestCancelFire(t *testing.T) {
 			t.Errorf("%s: cancel of a fire that has ended: %v", c.GetCronId(), err)
 		}
 	}
-	if k := n.count(t, "SELECT count(*) FROM audit WHERE method = 'CancelFire' AND actor = 'kim' AND details->>'note' = 'wrong data'"); k != len(list) {
+	k := n.count(t, `SELECT count(*) FROM audit WHERE method = 'CancelFire' AND actor = 'kim'
+		AND details->>'note' = 'wrong data'`)
+	if k != len(list) {
 		t.Errorf("the audit log has %d of %d commands", k, len(list))
 	}
 }
@@ -80,7 +84,8 @@ func TestCancelFireThatWaits(t *testing.T) {
 	n.trigger(t, "c")
 	n.awaits(t, "c", "FIRED RUNNING 1, QUEUED SCHEDULED, QUEUED SCHEDULED")
 	got, err := n.cancelFire(t, "c", second)
-	if err != nil || got.GetStatus() != progressorv1.FireStatus_FIRE_STATUS_CANCELLED || got.GetDetail() == "" || got.GetEndedTime() == nil {
+	if err != nil || got.GetStatus() != progressorv1.FireStatus_FIRE_STATUS_CANCELLED || got.GetDetail() == "" ||
+		got.GetEndedTime() == nil {
 		t.Fatalf("%v, %v", got, err)
 	}
 	n.call(t, first.GetProcessId(), "complete")

@@ -25,7 +25,7 @@ type command struct {
 	Method     string             `json:"method"` // the method of the API
 	Actor      string             `json:"actor,omitempty"`
 	Source     string             `json:"source,omitempty"`
-	Cron       []byte             `json:"cron,omitempty"` // the encoded Cron message; only for CreateCron and UpdateCron
+	Cron       []byte             `json:"cron,omitempty"` // encoded Cron; only for CreateCron and UpdateCron
 	Etag       string             `json:"etag,omitempty"`
 	Paused     bool               `json:"paused,omitempty"` // only for CreateCron
 	Note       string             `json:"note,omitempty"`
@@ -151,7 +151,10 @@ func (t *task) create(o *command) error {
 	if err := proto.Unmarshal(o.Cron, definition); err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
-	t.state = &state{Version: stateVersion, Revision: 1, Created: t.now, Updated: t.now, Cron: cron.NewState(t.now), definition: definition}
+	t.state = &state{
+		Version: stateVersion, Revision: 1, Created: t.now, Updated: t.now, Cron: cron.NewState(t.now),
+		definition: definition,
+	}
 	var err error
 	if t.cron, err = t.state.compile(); err != nil {
 		return rejection(err)
@@ -181,9 +184,12 @@ func (t *task) update(o *command) error {
 	if err != nil {
 		return rejection(err)
 	}
-	moves := place(definition) != place(s.definition) || runID(definition, time.Time{}, 0) != runID(s.definition, time.Time{}, 0)
+	moves := place(definition) != place(s.definition) ||
+		runID(definition, time.Time{}, 0) != runID(s.definition, time.Time{}, 0)
 	if moves && len(s.Cron.Running)+len(s.Independent)+len(s.Replaced)+len(s.Unsent) > 0 {
-		return processor.Reject(rejectedStatus, "the kind and the namespace of its target cannot change while the cron has runs: pause it and wait for them")
+		return processor.Reject(rejectedStatus,
+			"the kind and the namespace of its target cannot change while the cron has runs: "+
+				"pause it and wait for them")
 	}
 	// The new definition sends the runs that this tick starts, so their rows must refer to runs of
 	// the new target.
@@ -219,7 +225,8 @@ func (t *task) cancelFire(fire time.Time) error {
 	case slices.ContainsFunc(s.Cron.Running, fire.Equal) || s.independentRun(fire) >= 0:
 		t.send(outgoing{Fire: fire, Rerun: rerun, Cancel: cancelCommand})
 	default:
-		return processor.Reject(rejectedStatus, "the fire of %s is neither running nor waiting", fire.UTC().Format(time.RFC3339Nano))
+		return processor.Reject(rejectedStatus, "the fire of %s is neither running nor waiting",
+			fire.UTC().Format(time.RFC3339Nano))
 	}
 	return nil
 }
@@ -232,7 +239,10 @@ func place(c *progressorv1.Cron) process.Key { return runKey(c, time.Time{}, 0) 
 func (t *task) remove() {
 	var cancels []outgoing
 	never := func(fire time.Time) {
-		t.row(crons.Fire{Fire: cron.Fire{Time: fire, Status: cron.Cancelled, Decision: cron.Queued, Count: 1}, Change: crons.Ended, Detail: "the cron was deleted"})
+		t.row(crons.Fire{
+			Fire: cron.Fire{Time: fire, Status: cron.Cancelled, Decision: cron.Queued, Count: 1}, Change: crons.Ended,
+			Detail: "the cron was deleted",
+		})
 	}
 	for _, w := range t.state.Cron.Queue {
 		never(w.Fire)

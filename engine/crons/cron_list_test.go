@@ -51,30 +51,37 @@ func TestCronList(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	c := starts("full", "0 3 * * *", "complete")
 	c.Spec = &progressorv1.CronSpec{
-		Expressions: []string{"0 3 * * *", "30 4 1 * *"}, Timezone: "Europe/Berlin", ExcludeExpressions: []string{"* * 24-26 12 *"},
-		StartTime: stamp(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)), EndTime: stamp(time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)),
-		Jitter: durationpb.New(1500 * time.Millisecond), MaxFires: 1 << 40,
+		Expressions: []string{"0 3 * * *", "30 4 1 * *"}, Timezone: "Europe/Berlin",
+		ExcludeExpressions: []string{"* * 24-26 12 *"},
+		StartTime:          stamp(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)),
+		EndTime:            stamp(time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)),
+		Jitter:             durationpb.New(1500 * time.Millisecond), MaxFires: 1 << 40,
 	}
 	c.Policy = &progressorv1.CronPolicy{
 		OverlapAction:     progressorv1.OverlapAction_OVERLAP_ACTION_BUFFER_ONE,
 		FailureAction:     progressorv1.FailureAction_FAILURE_ACTION_HALF_OPEN,
 		ConcurrencyPolicy: progressorv1.ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE,
 		MisfirePolicy:     progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED,
-		MaxConcurrency:    300, CatchupLimit: 7, CatchupWindow: durationpb.New(time.Hour), Timeout: durationpb.New(90 * time.Second),
+		MaxConcurrency:    300, CatchupLimit: 7, CatchupWindow: durationpb.New(time.Hour),
+		Timeout: durationpb.New(90 * time.Second),
 	}
 	c.Paused, c.PauseNote = true, "tags: <html>"
 	c.Target.GetStartProcess().Namespace = "ns"
 	n.create(t, c)
 	got := n.listed(t, "full")
-	if fmt.Sprintf("%s %s %s", got.Expressions, got.ExcludeExpressions, got.Timezone) != "[0 3 * * * 30 4 1 * *] [* * 24-26 12 *] Europe/Berlin" {
+	if fmt.Sprintf("%s %s %s", got.Expressions, got.ExcludeExpressions,
+		got.Timezone) != "[0 3 * * * 30 4 1 * *] [* * 24-26 12 *] Europe/Berlin" {
 		t.Errorf("spec: %+v", got)
 	}
-	if !got.StartTime.Equal(c.GetSpec().GetStartTime().AsTime()) || !got.EndTime.Equal(c.GetSpec().GetEndTime().AsTime()) ||
+	if !got.StartTime.Equal(c.GetSpec().GetStartTime().AsTime()) ||
+		!got.EndTime.Equal(c.GetSpec().GetEndTime().AsTime()) ||
 		*got.Jitter != 1500*time.Millisecond || got.MaxFires != 1<<40 {
 		t.Errorf("spec: %+v", got)
 	}
-	if fmt.Sprint(got.OverlapAction, got.FailureAction, got.ConcurrencyPolicy, got.Misfire) != "BUFFER_ONEHALF_OPENQUEUECATCH_UP_LIMITED" ||
-		got.MaxConcurrency != 300 || *got.CatchupLimit != 7 || *got.CatchupWindow != time.Hour || *got.Timeout != 90*time.Second {
+	if fmt.Sprint(got.OverlapAction, got.FailureAction, got.ConcurrencyPolicy,
+		got.Misfire) != "BUFFER_ONEHALF_OPENQUEUECATCH_UP_LIMITED" ||
+		got.MaxConcurrency != 300 || *got.CatchupLimit != 7 || *got.CatchupWindow != time.Hour ||
+		*got.Timeout != 90*time.Second {
 		t.Errorf("policy: %+v", got)
 	}
 	if !got.Paused || *got.PauseNote != "tags: <html>" || got.NextFireTime != nil || got.LastFireTime != nil {
@@ -85,23 +92,28 @@ func TestCronList(t *testing.T) {
 	}
 
 	n.create(t, starts("plain", never, "wait"))
-	if _, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: "plain"}, kim); err != nil {
+	_, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: "plain"}, kim)
+	if err != nil {
 		t.Fatal(err)
 	}
 	shown := n.get(t, "plain")
 	got = n.listed(t, "plain")
-	if fmt.Sprint(got.OverlapAction, got.FailureAction, got.ConcurrencyPolicy, got.Misfire, got.MaxConcurrency) != "ALLOWRUN_NEWSKIPFIRE_NOW1" ||
+	if fmt.Sprint(got.OverlapAction, got.FailureAction, got.ConcurrencyPolicy, got.Misfire,
+		got.MaxConcurrency) != "ALLOWRUN_NEWSKIPFIRE_NOW1" ||
 		got.Timezone != "UTC" || got.Timeout != nil || got.Paused || got.PauseNote != nil {
 		t.Errorf("defaults: %+v", got)
 	}
-	if !got.NextFireTime.Equal(shown.GetNextFireTimes()[0].AsTime()) || !got.LastFireTime.Equal(shown.GetLastFireTime().AsTime()) || got.Running != 1 {
+	if !got.NextFireTime.Equal(shown.GetNextFireTimes()[0].AsTime()) ||
+		!got.LastFireTime.Equal(shown.GetLastFireTime().AsTime()) || got.Running != 1 {
 		t.Errorf("next and last: %+v, want %v", got, shown)
 	}
 
 	for id, target := range map[string]*progressorv1.CronTarget{
 		"NOTIFY_PROCESS ns p1": {Target: &progressorv1.CronTarget_NotifyProcess{
 			NotifyProcess: &progressorv1.NotifyProcessTarget{Namespace: "ns", ProcessId: "p1"}}},
-		"ENQUEUE_JOB ns digest":       {Target: &progressorv1.CronTarget_EnqueueJob{EnqueueJob: &progressorv1.EnqueueJobTarget{Name: "digest"}}},
+		"ENQUEUE_JOB ns digest": {
+			Target: &progressorv1.CronTarget_EnqueueJob{EnqueueJob: &progressorv1.EnqueueJobTarget{Name: "digest"}},
+		},
 		"HTTP - http://127.0.0.1:1/x": {Target: &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{Url: "http://127.0.0.1:1/x"}}},
 	} {
 		c := starts(id, never, "")
@@ -124,16 +136,22 @@ func TestCronListReadsAnyState(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	n.create(t, starts("c", never, ""))
 	n.stop()
-	_, err := n.db.Exec(t.Context(), `UPDATE progressor.processes SET aux_state = convert_to('{"pause_note": "a\u0000", "updated": "2026-01-01T00:00:00Z"}' || chr(10), 'UTF8')
-		|| '\x1a030a0100' || substring(aux_state FROM position('\x0a'::bytea IN aux_state) + 1) WHERE process_id = '~cron/c'`)
+	_, err := n.db.Exec(t.Context(),
+		`UPDATE progressor.processes
+		SET aux_state = convert_to('{"pause_note": "a\u0000", "updated": "2026-01-01T00:00:00Z"}' || chr(10), 'UTF8')
+		|| '\x1a030a0100' || substring(aux_state FROM position('\x0a'::bytea IN aux_state) + 1)
+		WHERE process_id = '~cron/c'`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := n.listed(t, "c"); *got.PauseNote != "a\ufffd" || got.Expressions[0] != `\000` {
 		t.Errorf("zero characters: %+v", got)
 	}
-	for length := n.count(t, "SELECT octet_length(aux_state) FROM progressor.processes WHERE process_id = '~cron/c'"); ; length-- {
-		_, err := n.db.Exec(t.Context(), "UPDATE progressor.processes SET aux_state = substring(aux_state FROM 1 FOR $1) WHERE process_id = '~cron/c'", length)
+	for length := n.count(t, `SELECT octet_length(aux_state) FROM progressor.processes
+		WHERE process_id = '~cron/c'`); ; length-- {
+		_, err := n.db.Exec(t.Context(),
+			`UPDATE progressor.processes SET aux_state = substring(aux_state FROM 1 FOR $1)
+				WHERE process_id = '~cron/c'`, length)
 		if err != nil {
 			t.Fatal(err)
 		}

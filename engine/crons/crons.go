@@ -71,7 +71,10 @@ func (c *Crons) RunBy(flows Flows) { c.flows = flows }
 // New returns the crons of an engine and its store. The caller must add Kinds to the engine.
 // registerer may be nil.
 func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registerer) *Crons {
-	return &Crons{engine: e, store: store, metrics: newMetrics(registerer), http: newHTTPClient(), retention: crons.DefaultRetention}
+	return &Crons{
+		engine: e, store: store, metrics: newMetrics(registerer), http: newHTTPClient(),
+		retention: crons.DefaultRetention,
+	}
 }
 
 // KeepLedger sets the retention of the ledger and of the tasks of crons. Call it before the engine
@@ -119,7 +122,9 @@ func keyOf(namespace, cronID string) process.Key {
 }
 
 // Create creates a cron. It returns when the cron and its first timer are stored.
-func (c *Crons) Create(ctx context.Context, r *progressorv1.CreateCronRequest, by process.Actor) (*progressorv1.Cron, error) {
+func (c *Crons) Create(
+	ctx context.Context, r *progressorv1.CreateCronRequest, by process.Actor,
+) (*progressorv1.Cron, error) {
 	def := r.GetCron()
 	if err := c.check(ctx, def, time.Now()); err != nil {
 		return nil, err
@@ -134,7 +139,9 @@ func (c *Crons) Create(ctx context.Context, r *progressorv1.CreateCronRequest, b
 		return nil, err
 	}
 	key := keyOf(def.GetNamespace(), def.GetCronId())
-	_, err = c.engine.Start(ctx, engine.StartParams{Key: key, Kind: kind, Args: args, Metadata: metadata, Priority: priority, Internal: true})
+	_, err = c.engine.Start(ctx, engine.StartParams{
+		Key: key, Kind: kind, Args: args, Metadata: metadata, Priority: priority, Internal: true,
+	})
 	if errors.Is(err, process.ErrProcessExists) {
 		err = fmt.Errorf("%s: %w", key, process.ErrCronExists)
 	}
@@ -156,7 +163,8 @@ func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.
 		if c.newJob == nil {
 			return invalid("cron.target.enqueue_job", "this engine does not serve jobs")
 		}
-		if _, err := c.jobMessage(runKey(def, created, 0), target, runMetadata(def.GetCronId(), created, 1, target.GetOptions().GetMetadata())); err != nil {
+		if _, err := c.jobMessage(runKey(def, created, 0), target,
+			runMetadata(def.GetCronId(), created, 1, target.GetOptions().GetMetadata())); err != nil {
 			return err
 		}
 	}
@@ -178,7 +186,9 @@ func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.
 }
 
 // checkRun rejects a run that could not start at the next fire.
-func (c *Crons) checkRun(ctx context.Context, def *progressorv1.Cron, target *progressorv1.StartRunTarget, created time.Time) error {
+func (c *Crons) checkRun(
+	ctx context.Context, def *progressorv1.Cron, target *progressorv1.StartRunTarget, created time.Time,
+) error {
 	if c.flows == nil {
 		return invalid("cron.target.start_run", "this engine does not serve flows")
 	}
@@ -190,9 +200,13 @@ func (c *Crons) checkRun(ctx context.Context, def *progressorv1.Cron, target *pr
 	if !ok {
 		fire = time.Now().Truncate(time.Second)
 	}
-	err = c.flows.CheckStart(ctx, def.GetNamespace(), target, flow.Fire{CronID: def.GetCronId(), Time: fire.UTC(), Attempt: 1})
+	err = c.flows.CheckStart(ctx, def.GetNamespace(), target, flow.Fire{
+		CronID: def.GetCronId(), Time: fire.UTC(), Attempt: 1,
+	})
 	if wrong, ok := errors.AsType[*process.InvalidError](err); ok {
-		return &process.InvalidError{Field: "cron.target.start_run." + wrong.Field, Message: wrong.Message, TooLarge: wrong.TooLarge}
+		return &process.InvalidError{
+			Field: "cron.target.start_run." + wrong.Field, Message: wrong.Message, TooLarge: wrong.TooLarge,
+		}
 	}
 	return err
 }
@@ -211,13 +225,17 @@ func (o *command) args(def *progressorv1.Cron, by process.Actor) ([]byte, error)
 }
 
 // runCommand sends a command to a cron and returns its result once it is stored.
-func (c *Crons) runCommand(ctx context.Context, namespace, cronID string, o *command, def *progressorv1.Cron, by process.Actor) (answered, error) {
+func (c *Crons) runCommand(
+	ctx context.Context, namespace, cronID string, o *command, def *progressorv1.Cron, by process.Actor,
+) (answered, error) {
 	var a answered
 	args, err := o.args(def, by)
 	if err != nil {
 		return a, err
 	}
-	answer, err := c.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, cronID), Args: args, Priority: priority, Internal: true})
+	answer, err := c.engine.Call(ctx, engine.CallParams{
+		Key: keyOf(namespace, cronID), Args: args, Priority: priority, Internal: true,
+	})
 	if err != nil {
 		return a, refused(err)
 	}
@@ -279,7 +297,10 @@ func stateOf(p *progressorv1.Process) (*state, error) {
 		return nil, fmt.Errorf("%s is not a cron: %w", key, process.ErrCronNotFound)
 	}
 	if len(p.GetAuxState()) == 0 {
-		return nil, &process.WrongStatusError{Key: key, Status: wire.StatusOf(p.GetStatus()), Reason: "the cron is not created yet: its namespace is paused or busy"}
+		return nil, &process.WrongStatusError{
+			Key: key, Status: wire.StatusOf(p.GetStatus()),
+			Reason: "the cron is not created yet: its namespace is paused or busy",
+		}
 	}
 	s, err := decode(p.GetAuxState())
 	if err != nil {

@@ -30,7 +30,8 @@ func TestFires(t *testing.T) {
 	}
 	fires := n.awaits(t, "c", "FIRED SUCCESS 1, FIRED SUCCESS 1, FIRED SUCCESS 1")
 	for i, f := range fires {
-		if f.GetFireTime().AsTime().Nanosecond() != 0 || f.GetManual() || f.GetCount() != 1 || f.GetStartedTime() == nil || f.GetEndedTime() == nil {
+		if f.GetFireTime().AsTime().Nanosecond() != 0 || f.GetManual() || f.GetCount() != 1 ||
+			f.GetStartedTime() == nil || f.GetEndedTime() == nil {
 			t.Errorf("row %d: %v", i, f)
 		}
 		if i > 0 && f.GetFireTime().AsTime().Sub(fires[i-1].GetFireTime().AsTime()) != time.Second {
@@ -41,15 +42,19 @@ func TestFires(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := p.GetMetadata().AsMap()
-		if m["progressor.cron_id"] != "c" || m["progressor.fire_time"] != f.GetFireTime().AsTime().Format(time.RFC3339) || m["progressor.attempt"] != 1.0 {
+		if m["progressor.cron_id"] != "c" ||
+			m["progressor.fire_time"] != f.GetFireTime().AsTime().Format(time.RFC3339) ||
+			m["progressor.attempt"] != 1.0 {
 			t.Errorf("metadata of a run: %v", m)
 		}
 	}
 	got := n.get(t, "c")
-	if got.GetFiresByDecision()["fired"] != 3 || !got.GetLastFireTime().AsTime().Equal(fires[2].GetFireTime().AsTime()) || len(got.GetNextFireTimes()) != 0 {
+	if got.GetFiresByDecision()["fired"] != 3 ||
+		!got.GetLastFireTime().AsTime().Equal(fires[2].GetFireTime().AsTime()) || len(got.GetNextFireTimes()) != 0 {
 		t.Errorf("at the end: %v", got)
 	}
-	if k := n.count(t, "SELECT count(*) FROM audit WHERE method = 'CreateCron' AND actor = 'kim' AND subject = '~cron/c'"); k != 1 {
+	k := n.count(t, "SELECT count(*) FROM audit WHERE method = 'CreateCron' AND actor = 'kim' AND subject = '~cron/c'")
+	if k != 1 {
 		t.Errorf("the order is noted %d times", k)
 	}
 }
@@ -62,7 +67,9 @@ func TestOrders(t *testing.T) {
 	n.create(t, starts("c", never, "wait"))
 	trigger := func(action progressorv1.OverlapAction) *progressorv1.Fire {
 		t.Helper()
-		f, err := n.Trigger(ctx, &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: "c", OverlapAction: action}, kim)
+		f, err := n.Trigger(ctx, &progressorv1.TriggerCronRequest{
+			Namespace: "ns", CronId: "c", OverlapAction: action,
+		}, kim)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,10 +79,13 @@ func TestOrders(t *testing.T) {
 	if showFires([]*progressorv1.Fire{first}) != "FIRED RUNNING 1" || !first.GetManual() || first.GetProcessId() == "" {
 		t.Errorf("first: %v", first)
 	}
-	if f := trigger(0); showFires([]*progressorv1.Fire{f}) != "SKIPPED_CONCURRENCY SKIPPED" || f.GetEndedTime() == nil || f.GetReason() == "" {
+	if f := trigger(0); showFires([]*progressorv1.Fire{f}) != "SKIPPED_CONCURRENCY SKIPPED" ||
+		f.GetEndedTime() == nil || f.GetReason() == "" {
 		t.Errorf("second: %v", f)
 	}
-	if got := n.get(t, "c"); len(got.GetRunningProcessIds()) != 1 || got.GetRunningProcessIds()[0] != first.GetProcessId() || got.GetFiresByDecision()["skipped_concurrency"] != 1 {
+	got := n.get(t, "c")
+	if len(got.GetRunningProcessIds()) != 1 || got.GetRunningProcessIds()[0] != first.GetProcessId() ||
+		got.GetFiresByDecision()["skipped_concurrency"] != 1 {
 		t.Errorf("while it runs: %v", got)
 	}
 	trigger(progressorv1.OverlapAction_OVERLAP_ACTION_PARALLEL)
@@ -84,7 +94,8 @@ func TestOrders(t *testing.T) {
 	n.call(t, first.GetProcessId(), "complete")
 	n.awaits(t, "c", "FIRED SUCCESS 1, SKIPPED_CONCURRENCY SKIPPED, FIRED RUNNING 1, SKIPPED_OVERLAP SKIPPED")
 	trigger(progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV)
-	n.awaits(t, "c", "FIRED SUCCESS 1, SKIPPED_CONCURRENCY SKIPPED, FIRED CANCELLED 1, SKIPPED_OVERLAP SKIPPED, FIRED RUNNING 1")
+	n.awaits(t, "c", "FIRED SUCCESS 1, SKIPPED_CONCURRENCY SKIPPED, FIRED CANCELLED 1, SKIPPED_OVERLAP SKIPPED, "+
+		"FIRED RUNNING 1")
 }
 
 // An update with an etag needs the newest one. The new spec applies from then on.
@@ -95,18 +106,22 @@ func TestUpdate(t *testing.T) {
 	change := starts("c", "* * * * * *", "complete")
 	change.Etag, change.Spec.MaxFires, change.Policy.MaxConcurrency = made.GetEtag(), 2, 5
 	updated, err := n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: change}, kim)
-	if err != nil || updated.GetEtag() == made.GetEtag() || !updated.GetCreatedTime().AsTime().Equal(made.GetCreatedTime().AsTime()) {
+	if err != nil || updated.GetEtag() == made.GetEtag() ||
+		!updated.GetCreatedTime().AsTime().Equal(made.GetCreatedTime().AsTime()) {
 		t.Fatalf("%v, %v", updated, err)
 	}
-	if _, err = n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: change}, kim); !errors.Is(err, process.ErrStaleEtag) {
+	if _, err = n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: change}, kim); !errors.Is(err,
+		process.ErrStaleEtag) {
 		t.Errorf("an old etag: %v", err)
 	}
 	n.awaits(t, "c", "FIRED SUCCESS 1, FIRED SUCCESS 1")
 	missing := starts("d", never, "")
-	if _, err = n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: missing}, kim); !errors.Is(err, process.ErrCronNotFound) {
+	if _, err = n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: missing}, kim); !errors.Is(err,
+		process.ErrCronNotFound) {
 		t.Errorf("no such cron: %v", err)
 	}
-	if _, err = n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: change}, kim); !errors.Is(err, process.ErrCronExists) {
+	if _, err = n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: change}, kim); !errors.Is(err,
+		process.ErrCronExists) {
 		t.Errorf("it is there: %v", err)
 	}
 }
@@ -122,7 +137,8 @@ func TestUpdateOfTheTargetWithAFireDue(t *testing.T) {
 	c.Spec.StartTime = stamp(time.Now().Add(2 * time.Second))
 	c.Spec.EndTime = stamp(c.GetSpec().GetStartTime().AsTime().Add(time.Second))
 	n.create(t, c)
-	if _, err := n.db.Exec(t.Context(), "UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE process_id = '~cron/c'"); err != nil {
+	if _, err := n.db.Exec(t.Context(),
+		"UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE process_id = '~cron/c'"); err != nil {
 		t.Fatal(err) // the timer does not run
 	}
 	eventually(t, "the fire time passes", func() bool { return time.Now().After(c.GetSpec().GetEndTime().AsTime()) })
@@ -132,7 +148,8 @@ func TestUpdateOfTheTargetWithAFireDue(t *testing.T) {
 	}
 	n.awaits(t, "c", "FIRED SUCCESS 1")
 	if lost := n.count(t, `SELECT count(*) FROM cron_fires f WHERE f.process_id IS NOT NULL
-		AND NOT EXISTS (SELECT FROM processes p WHERE p.namespace = f.namespace AND p.process_id = f.process_id)`); lost != 0 {
+		AND NOT EXISTS (SELECT FROM processes p WHERE p.namespace = f.namespace
+		AND p.process_id = f.process_id)`); lost != 0 {
 		t.Errorf("%d rows name a process that never existed", lost)
 	}
 }
@@ -145,7 +162,8 @@ func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
 	c := starts("c", "* * * * * *", "complete")
 	c.Policy.MaxConcurrency = 100
 	n.create(t, c)
-	if _, err := n.db.Exec(t.Context(), "UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE process_id = '~cron/c'"); err != nil {
+	if _, err := n.db.Exec(t.Context(),
+		"UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE process_id = '~cron/c'"); err != nil {
 		t.Fatal(err) // the timer does not run
 	}
 	passes := time.Now().Truncate(time.Second).Add(3100 * time.Millisecond)
@@ -175,19 +193,25 @@ func TestPauseAndResume(t *testing.T) {
 		id := fmt.Sprintf("catch-up-%t", catchUp)
 		c := starts(id, "* * * * * *", "complete")
 		c.Policy.MaxConcurrency, c.Paused, c.PauseNote = 100, true, "not yet"
-		if made := n.create(t, c); !made.GetPaused() || made.GetPauseNote() != "not yet" || len(made.GetNextFireTimes()) != 10 {
+		made := n.create(t, c)
+		if !made.GetPaused() || made.GetPauseNote() != "not yet" || len(made.GetNextFireTimes()) != 10 {
 			t.Errorf("made: %v", made)
 		}
-		if _, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: id}, kim); err != nil {
+		if _, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{
+			Namespace: "ns", CronId: id,
+		}, kim); err != nil {
 			t.Fatal(err)
 		}
 		n.awaits(t, id, "FIRED SUCCESS 1")
 		passes := time.Now().Truncate(time.Second).Add(2100 * time.Millisecond)
 		eventually(t, "two fire times pass", func() bool { return time.Now().After(passes) })
-		if held, err := n.Get(t.Context(), "ns", id); err != nil || held.GetWaitingFires() < 2 || held.GetWaitingFires() > 60 {
+		if held, err := n.Get(t.Context(), "ns", id); err != nil || held.GetWaitingFires() < 2 ||
+			held.GetWaitingFires() > 60 {
 			t.Errorf("%d fire times wait, want 2 or a few more: %v", held.GetWaitingFires(), err)
 		}
-		r, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: id, CatchUp: catchUp}, kim)
+		r, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{
+			Namespace: "ns", CronId: id, CatchUp: catchUp,
+		}, kim)
 		if err != nil || r.GetPaused() || r.GetPauseNote() != "" || r.GetWaitingFires() != 0 {
 			t.Fatalf("%v, %v", r, err)
 		}
@@ -219,7 +243,9 @@ func TestDelete(t *testing.T) {
 	c.Policy.ConcurrencyPolicy = progressorv1.ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE
 	n.create(t, c)
 	for range 3 {
-		if _, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: "c"}, kim); err != nil {
+		if _, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{
+			Namespace: "ns", CronId: "c",
+		}, kim); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -240,7 +266,8 @@ func TestDelete(t *testing.T) {
 	if n.create(t, c); len(n.fires(t, "c")) != 0 {
 		t.Error("the new cron has a ledger")
 	}
-	if k := n.count(t, "SELECT count(*) FROM audit WHERE method IN ('CreateCron', 'TriggerCron', 'DeleteCron') AND source = '10.0.0.7:4711'"); k != 6 {
+	if k := n.count(t, `SELECT count(*) FROM audit WHERE method IN ('CreateCron', 'TriggerCron', 'DeleteCron')
+		AND source = '10.0.0.7:4711'`); k != 6 {
 		t.Errorf("%d orders are noted", k)
 	}
 }
@@ -262,7 +289,9 @@ func TestList(t *testing.T) {
 	list := func(filter string, size int32) (ids []string) {
 		t.Helper()
 		for token := ""; ; {
-			page, next, err := n.List(t.Context(), &progressorv1.ListCronsRequest{Namespace: "ns", Filter: filter, PageSize: size, PageToken: token})
+			page, next, err := n.List(t.Context(), &progressorv1.ListCronsRequest{
+				Namespace: "ns", Filter: filter, PageSize: size, PageToken: token,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,15 +304,18 @@ func TestList(t *testing.T) {
 		}
 	}
 	for filter, want := range map[string]string{
-		"": "[a-1 a-2 b-1]", `cron_id = "a-*"`: "[a-1 a-2]", `metadata.team = "b"`: "[b-1]", "cron_id != a-1 status = RUNNING": "[a-2 b-1]", `cron_id > "a-1"`: "[a-2 b-1]",
-		"paused = true": "[a-2]", "paused = false": "[a-1 b-1]", "paused != true cron_id = a-*": "[a-1]", "NOT paused = false": "[a-2]",
+		"": "[a-1 a-2 b-1]", `cron_id = "a-*"`: "[a-1 a-2]", `metadata.team = "b"`: "[b-1]",
+		"cron_id != a-1 status = RUNNING": "[a-2 b-1]", `cron_id > "a-1"`: "[a-2 b-1]",
+		"paused = true": "[a-2]", "paused = false": "[a-1 b-1]", "paused != true cron_id = a-*": "[a-1]",
+		"NOT paused = false": "[a-2]",
 	} {
 		if got := fmt.Sprint(list(filter, 2)); got != want {
 			t.Errorf("%s: %s, want %s", filter, got, want)
 		}
 	}
 	for filter, want := range map[string]string{
-		"process_id = x":    `there is no field "process_id": use cron_id, paused, status, created_time or metadata.KEY`,
+		"process_id = x": `there is no field "process_id": ` +
+			`use cron_id, paused, status, created_time or metadata.KEY`,
 		"target = http":     `there is no field "target"`,
 		"paused = yes":      `at character 10: paused is true or false, not "yes"`,
 		`paused = "true"`:   "at character 10: paused is true or false",
@@ -294,7 +326,9 @@ func TestList(t *testing.T) {
 		"paused":            "write = != < <= > >= or : after paused",
 	} {
 		var wrong *process.InvalidError
-		if _, _, err := n.List(t.Context(), &progressorv1.ListCronsRequest{Namespace: "ns", Filter: filter}); !errors.As(err, &wrong) || wrong.Field != "filter" || !strings.Contains(wrong.Message, want) {
+		if _, _, err := n.List(t.Context(), &progressorv1.ListCronsRequest{
+			Namespace: "ns", Filter: filter,
+		}); !errors.As(err, &wrong) || wrong.Field != "filter" || !strings.Contains(wrong.Message, want) {
 			t.Errorf("%s: %v, want %s", filter, err, want)
 		}
 	}
@@ -305,16 +339,20 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	for field, spoil := range map[string]func(*progressorv1.Cron){
-		"cron.spec.expressions[1]": func(c *progressorv1.Cron) { c.Spec.Expressions = append(c.Spec.Expressions, "61 * * * *") },
-		"cron.spec.timezone":       func(c *progressorv1.Cron) { c.Spec.Timezone = "Mars/Olympus" },
-		"cron.spec.end_time":       func(c *progressorv1.Cron) { c.Spec.EndTime = stamp(time.Now().Add(-time.Hour)) },
+		"cron.spec.expressions[1]": func(c *progressorv1.Cron) {
+			c.Spec.Expressions = append(c.Spec.Expressions, "61 * * * *")
+		},
+		"cron.spec.timezone": func(c *progressorv1.Cron) { c.Spec.Timezone = "Mars/Olympus" },
+		"cron.spec.end_time": func(c *progressorv1.Cron) { c.Spec.EndTime = stamp(time.Now().Add(-time.Hour)) },
 		"cron.policy.catchup_limit": func(c *progressorv1.Cron) {
 			c.Policy.MisfirePolicy = progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED
 		},
 		"cron.policy.queue_limit": func(c *progressorv1.Cron) { c.Policy.QueueLimit = 1_000_000 },
 		"cron.cron_id":            func(c *progressorv1.Cron) { c.CronId = "~x" },
 		"cron.target.start_run.type": func(c *progressorv1.Cron) {
-			c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartRun{StartRun: &progressorv1.StartRunTarget{}}}
+			c.Target = &progressorv1.CronTarget{
+				Target: &progressorv1.CronTarget_StartRun{StartRun: &progressorv1.StartRunTarget{}},
+			}
 		},
 		"cron.target.enqueue_job.namespace": func(c *progressorv1.Cron) {
 			c.Target = enqueues("", nil).Target
@@ -331,8 +369,10 @@ func TestRefused(t *testing.T) {
 		"cron.target.enqueue_job.options.timeout": func(c *progressorv1.Cron) {
 			c.Target = enqueues("", &progressorv1.JobOptions{Timeout: durationpb.New(366 * 24 * time.Hour)}).Target
 		},
-		"cron.target.start_process.namespace": func(c *progressorv1.Cron) { c.Target.GetStartProcess().Namespace = "nowhere" },
-		"cron.target":                         func(c *progressorv1.Cron) { c.Target.GetStartProcess().Args = make([]byte, 300<<10) },
+		"cron.target.start_process.namespace": func(c *progressorv1.Cron) {
+			c.Target.GetStartProcess().Namespace = "nowhere"
+		},
+		"cron.target": func(c *progressorv1.Cron) { c.Target.GetStartProcess().Args = make([]byte, 300<<10) },
 	} {
 		c := starts("c", never, "")
 		spoil(c)
@@ -364,22 +404,32 @@ func TestPreview(t *testing.T) {
 		}
 		return strings.Join(texts, ", ")
 	}
-	spec := &progressorv1.PreviewCronRequest_Spec{Spec: &progressorv1.CronSpec{Expressions: []string{"30 2 * * *"}, Timezone: "Europe/Berlin"}}
-	if got := ask(&progressorv1.PreviewCronRequest{Of: spec, FromTime: stamp(from), Limit: 2}); got != "29 01:00, 30 00:30" {
+	spec := &progressorv1.PreviewCronRequest_Spec{
+		Spec: &progressorv1.CronSpec{Expressions: []string{"30 2 * * *"}, Timezone: "Europe/Berlin"},
+	}
+	if got := ask(&progressorv1.PreviewCronRequest{
+		Of: spec, FromTime: stamp(from), Limit: 2,
+	}); got != "29 01:00, 30 00:30" {
 		t.Errorf("of a spec: %s", got)
 	}
-	if got := ask(&progressorv1.PreviewCronRequest{Of: spec, FromTime: stamp(from), ToTime: stamp(from.Add(24 * time.Hour))}); got != "29 01:00" {
+	if got := ask(&progressorv1.PreviewCronRequest{
+		Of: spec, FromTime: stamp(from), ToTime: stamp(from.Add(24 * time.Hour)),
+	}); got != "29 01:00" {
 		t.Errorf("up to a time: %s", got)
 	}
 	c := n.create(t, starts("c", "@daily", ""))
-	list, words, err := n.Preview(t.Context(), &progressorv1.PreviewCronRequest{Of: &progressorv1.PreviewCronRequest_Cron{Cron: &progressorv1.CronRef{Namespace: "ns", CronId: "c"}}})
+	list, words, err := n.Preview(t.Context(), &progressorv1.PreviewCronRequest{
+		Of: &progressorv1.PreviewCronRequest_Cron{Cron: &progressorv1.CronRef{Namespace: "ns", CronId: "c"}},
+	})
 	if err != nil || len(list) != 10 || !list[0].Equal(c.GetNextFireTimes()[0].AsTime()) {
 		t.Errorf("of a cron: %v, %v", list, err)
 	}
 	if !strings.Contains(words, "00:00") {
 		t.Errorf("in words: %s", words)
 	}
-	_, _, err = n.Preview(t.Context(), &progressorv1.PreviewCronRequest{Of: &progressorv1.PreviewCronRequest_Spec{Spec: &progressorv1.CronSpec{Expressions: []string{"x"}}}})
+	_, _, err = n.Preview(t.Context(), &progressorv1.PreviewCronRequest{
+		Of: &progressorv1.PreviewCronRequest_Spec{Spec: &progressorv1.CronSpec{Expressions: []string{"x"}}},
+	})
 	var wrong *process.InvalidError
 	if !errors.As(err, &wrong) || wrong.Field != "spec.expressions[0]" {
 		t.Errorf("a wrong spec: %v", err)

@@ -17,8 +17,8 @@ import (
 )
 
 // A namespace is deleted with data of every kind: crons with fires, runs, jobs with unique keys,
-// constraints, leases and several workers, messages and idempotency keys. What others wait for there
-// ends.
+// constraints, leases and several workers, messages and idempotency keys. What others wait for
+// there ends.
 func TestDeleteNamespaceOfEveryKind(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)
@@ -42,15 +42,24 @@ func TestDeleteNamespaceOfEveryKind(t *testing.T) {
 	_, err = n.Trigger(ctx, &progressorv1.TriggerCronRequest{Namespace: "pull", CronId: "own"}, kim)
 	done(err)
 	_, err = n.flows.PutTemplate(ctx, &progressorv1.PutTemplateRequest{Template: &progressorv1.Template{
-		Namespace: "pull", Type: "t", Steps: []*progressorv1.StepTemplate{{StepId: "a", Action: &progressorv1.StepTemplate_Wait{Wait: &progressorv1.WaitAction{}}}},
+		Namespace: "pull", Type: "t",
+		Steps: []*progressorv1.StepTemplate{
+			{StepId: "a", Action: &progressorv1.StepTemplate_Wait{Wait: &progressorv1.WaitAction{}}},
+		},
 	}})
 	done(err)
-	_, err = n.flows.Start(ctx, &progressorv1.StartRunRequest{Namespace: "pull", Type: "t", RunId: "r", IdempotencyKey: "k"}, kim)
+	_, err = n.flows.Start(ctx, &progressorv1.StartRunRequest{
+		Namespace: "pull", Type: "t", RunId: "r", IdempotencyKey: "k",
+	}, kim)
 	done(err)
-	_, err = n.jobs.PutConstraint(ctx, &progressorv1.Constraint{Namespace: "pull", Name: "c", Match: `job.name == "limited"`, MaxRunning: 1, Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(time.Hour)}})
+	_, err = n.jobs.PutConstraint(ctx, &progressorv1.Constraint{
+		Namespace: "pull", Name: "c", Match: `job.name == "limited"`, MaxRunning: 1,
+		Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(time.Hour)},
+	})
 	done(err)
 	for k := range 3 {
-		_, err = n.jobs.Enqueue(ctx, &progressorv1.EnqueueRequest{Namespace: "pull", JobId: fmt.Sprint("l", k), Name: "limited", IdempotencyKey: "k", Args: structpb.NewStringValue("x"),
+		_, err = n.jobs.Enqueue(ctx, &progressorv1.EnqueueRequest{Namespace: "pull", JobId: fmt.Sprint("l", k),
+			Name: "limited", IdempotencyKey: "k", Args: structpb.NewStringValue("x"),
 			Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: fmt.Sprint("u", k)}}})
 		done(err)
 	}
@@ -66,15 +75,18 @@ func TestDeleteNamespaceOfEveryKind(t *testing.T) {
 	})
 	_, err = n.DeleteNamespace(ctx, &progressorv1.DeleteNamespaceRequest{Namespace: "pull", WithData: true}, kim)
 	done(err)
-	if _, err := n.Poll(ctx, pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1}); !errors.Is(err, process.ErrNamespaceDeleting) {
+	if _, err := n.Poll(ctx, pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1}); !errors.Is(err,
+		process.ErrNamespaceDeleting) {
 		t.Errorf("a poll of a namespace that is being deleted: %v", err)
 	}
 	eventually(t, "it is gone", func() bool {
 		_, err := n.GetNamespace(context.Background(), "pull")
 		return errors.Is(err, process.ErrNamespaceNotFound)
 	})
-	rows, err := n.db.Query(ctx, `SELECT c.table_name::text FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
-		WHERE c.table_schema = 'progressor' AND c.column_name = 'namespace' AND t.table_type = 'BASE TABLE' AND c.table_name <> 'audit'`)
+	rows, err := n.db.Query(ctx, `SELECT c.table_name::text FROM information_schema.columns c
+		JOIN information_schema.tables t USING (table_schema, table_name)
+		WHERE c.table_schema = 'progressor' AND c.column_name = 'namespace' AND t.table_type = 'BASE TABLE'
+		  AND c.table_name <> 'audit'`)
 	done(err)
 	var tables []string
 	for rows.Next() {
@@ -88,6 +100,8 @@ func TestDeleteNamespaceOfEveryKind(t *testing.T) {
 		}
 	}
 	eventually(t, "the fire of the other cron has ended", func() bool {
-		return enginetest.Count(t, n.db, "SELECT count(*) FROM cron_fires WHERE namespace = 'ns' AND cron_id = 'waits' AND ended_time IS NOT NULL") == 1
+		return enginetest.Count(t, n.db,
+			`SELECT count(*) FROM cron_fires WHERE namespace = 'ns' AND cron_id = 'waits'
+				AND ended_time IS NOT NULL`) == 1
 	})
 }

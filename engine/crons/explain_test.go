@@ -33,12 +33,16 @@ func TestExplainCron(t *testing.T) {
 	n.create(t, starts("nightly", never, "complete"))
 	says("nightly", "Cron nightly waits for its next fire time.")
 	for _, note := range []string{"", "the bank is closed"} { // a second pause changes the note but not the time
-		if _, err := n.Pause(t.Context(), &progressorv1.PauseCronRequest{Namespace: "ns", CronId: "nightly", Note: note}, kim); err != nil {
+		if _, err := n.Pause(t.Context(), &progressorv1.PauseCronRequest{
+			Namespace: "ns", CronId: "nightly", Note: note,
+		}, kim); err != nil {
 			t.Fatal(err)
 		}
 	}
 	says("nightly", "Cron nightly is paused since 20", "by kim: the bank is closed.")
-	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: "nightly"}, kim); err != nil {
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{
+		Namespace: "ns", CronId: "nightly",
+	}, kim); err != nil {
 		t.Fatal(err)
 	}
 	says("nightly", "Cron nightly waits for its next fire time.")
@@ -46,5 +50,6 @@ func TestExplainCron(t *testing.T) {
 	fails := starts("fails", "* * * * * *", "fail")
 	fails.Policy.PauseAfterFailures = 1
 	n.create(t, fails)
-	says("fails", "Cron fails is paused since 20", "): paused after 1 failures in a row;", "progressor cron resume ns fails;")
+	says("fails", "Cron fails is paused since 20", "): paused after 1 failures in a row;",
+		"progressor cron resume ns fails;")
 }

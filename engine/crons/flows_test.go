@@ -76,12 +76,17 @@ func (n *node) waits(t testing.TB, runID string) (r *progressorv1.Run) {
 // complete answers the wait of a run, with a failure if reason is not empty.
 func (n *node) complete(t testing.TB, runID, reason string) {
 	t.Helper()
-	r := &progressorv1.CompleteStepRequest{Namespace: "ns", RunId: runID, StepId: "a", Outcome: &progressorv1.CompleteStepRequest_Result{}}
-	if err := n.db.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = $1 AND step_id = 'a'", runID).Scan(&r.Token); err != nil {
+	r := &progressorv1.CompleteStepRequest{
+		Namespace: "ns", RunId: runID, StepId: "a", Outcome: &progressorv1.CompleteStepRequest_Result{},
+	}
+	if err := n.db.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = $1 AND step_id = 'a'",
+		runID).Scan(&r.Token); err != nil {
 		t.Fatal(err)
 	}
 	if reason != "" {
-		r.Outcome = &progressorv1.CompleteStepRequest_Failure{Failure: &progressorv1.Failure{Reason: reason, Message: "as told"}}
+		r.Outcome = &progressorv1.CompleteStepRequest_Failure{
+			Failure: &progressorv1.Failure{Reason: reason, Message: "as told"},
+		}
 	}
 	if _, err := n.flows.Complete(context.Background(), r, kim); err != nil {
 		t.Fatal(err)
@@ -97,7 +102,10 @@ func sameTime(v any, at time.Time) bool {
 
 func (n *node) cancelRun(t testing.TB, runID string) {
 	t.Helper()
-	if _, err := n.flows.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "ns", RunId: runID, Reason: "not needed"}, kim); err != nil {
+	_, err := n.flows.Cancel(context.Background(), &progressorv1.CancelRunRequest{
+		Namespace: "ns", RunId: runID, Reason: "not needed",
+	}, kim)
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -117,13 +125,18 @@ func TestEndsOfFlows(t *testing.T) {
 		t.Errorf("the run is %s", f.GetProcessId())
 	}
 	r := n.waits(t, runOf(t, f))
-	if r.GetCronId() != "good" || !r.GetFireTime().AsTime().Equal(f.GetFireTime().AsTime()) || r.GetScope() != "cron" || r.GetScopeId() != "good" || r.GetTemplateVersion() != 1 {
+	if r.GetCronId() != "good" || !r.GetFireTime().AsTime().Equal(f.GetFireTime().AsTime()) || r.GetScope() != "cron" ||
+		r.GetScopeId() != "good" || r.GetTemplateVersion() != 1 {
 		t.Errorf("the run: %v", r)
 	}
-	if p := r.GetPayload().GetStructValue().AsMap(); p["id"] != "good" || !sameTime(p["at"], f.GetFireTime().AsTime()) || p["attempt"] != 1.0 || p["kept"] != "as it is" {
+	p := r.GetPayload().GetStructValue().AsMap()
+	if p["id"] != "good" || !sameTime(p["at"], f.GetFireTime().AsTime()) || p["attempt"] != 1.0 ||
+		p["kept"] != "as it is" {
 		t.Errorf("its payload: %v", p)
 	}
-	if m := r.GetMetadata().AsMap(); m["team"] != "mail" || m["progressor.cron_id"] != "good" || m["progressor.fire_time"] != fire || m["progressor.attempt"] != 1.0 {
+	m := r.GetMetadata().AsMap()
+	if m["team"] != "mail" || m["progressor.cron_id"] != "good" || m["progressor.fire_time"] != fire ||
+		m["progressor.attempt"] != 1.0 {
 		t.Errorf("its metadata: %v", m)
 	}
 	if got := n.get(t, "good").GetRunningProcessIds(); len(got) != 1 || got[0] != f.GetProcessId() {
@@ -142,7 +155,8 @@ func TestEndsOfFlows(t *testing.T) {
 	if f := n.awaits(t, "fails", "FIRED FAILED 1")[0]; f.GetDetail() != "as told" {
 		t.Errorf("failed: %v", f)
 	}
-	if _, err := n.flows.Retry(t.Context(), &progressorv1.RetryRunRequest{Namespace: "ns", RunId: run}, kim); err != nil {
+	_, err := n.flows.Retry(t.Context(), &progressorv1.RetryRunRequest{Namespace: "ns", RunId: run}, kim)
+	if err != nil {
 		t.Fatal(err)
 	}
 	n.waits(t, run)
@@ -183,7 +197,8 @@ func TestFlowsThatAreTooLate(t *testing.T) {
 	run := runOf(t, n.trigger(t, "policy"))
 	n.awaits(t, "policy", "FIRED TIMEOUT 1")
 	r, err := n.flows.Get(t.Context(), "ns", run, testTimeout)
-	if err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED || !strings.Contains(r.GetCancelReason(), "timeout of its cron") {
+	if err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED ||
+		!strings.Contains(r.GetCancelReason(), "timeout of its cron") {
 		t.Errorf("%v, %v", r, err)
 	}
 	n.awaits(t, "policy", "FIRED TIMEOUT 1")
@@ -199,17 +214,20 @@ func TestFlowsOfTheSameScope(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	n.putTemplate(t, asks(`"concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE", "repeatable": false,`))
 	c := runs(t, "scoped", "")
-	c.Policy.OverlapAction, c.Policy.FailureAction = progressorv1.OverlapAction_OVERLAP_ACTION_PARALLEL, progressorv1.FailureAction_FAILURE_ACTION_RETRY
+	c.Policy.OverlapAction, c.Policy.FailureAction = progressorv1.OverlapAction_OVERLAP_ACTION_PARALLEL,
+		progressorv1.FailureAction_FAILURE_ACTION_RETRY
 	n.create(t, c)
 	first := runOf(t, n.trigger(t, "scoped"))
 	n.waits(t, first)
 	n.trigger(t, "scoped")
 	refused := n.awaits(t, "scoped", "FIRED RUNNING 1, SKIPPED_CONCURRENCY SKIPPED")[1]
-	if !strings.Contains(refused.GetReason(), "run "+first+" of the same scope has not ended") || refused.GetProcessId() != "" || refused.StartedTime != nil || refused.EndedTime == nil {
+	if !strings.Contains(refused.GetReason(), "run "+first+" of the same scope has not ended") ||
+		refused.GetProcessId() != "" || refused.StartedTime != nil || refused.EndedTime == nil {
 		t.Errorf("refused: %v", refused)
 	}
 	got := n.get(t, "scoped")
-	if d := got.GetFiresByDecision(); d["fired"] != 1 || d["skipped_concurrency"] != 1 || len(got.GetRunningProcessIds()) != 1 {
+	d := got.GetFiresByDecision()
+	if d["fired"] != 1 || d["skipped_concurrency"] != 1 || len(got.GetRunningProcessIds()) != 1 {
 		t.Errorf("the cron: %v", got)
 	}
 	// The previous run is the first one, which fails, so the next one is attempt 2.
@@ -221,11 +239,13 @@ func TestFlowsOfTheSameScope(t *testing.T) {
 	n.awaits(t, "scoped", "FIRED FAILED 1, SKIPPED_CONCURRENCY SKIPPED, FIRED SUCCESS 2")
 	// It succeeded, and its template is not repeatable.
 	n.trigger(t, "scoped")
-	f := n.awaits(t, "scoped", "FIRED FAILED 1, SKIPPED_CONCURRENCY SKIPPED, FIRED SUCCESS 2, SKIPPED_CONCURRENCY SKIPPED")[3]
+	f := n.awaits(t, "scoped", "FIRED FAILED 1, SKIPPED_CONCURRENCY SKIPPED, FIRED SUCCESS 2, SKIPPED_CONCURRENCY "+
+		"SKIPPED")[3]
 	if !strings.Contains(f.GetReason(), "not repeatable") {
 		t.Errorf("done: %v", f)
 	}
-	if k := n.count(t, "SELECT count(*) FROM processes WHERE process_id LIKE '~flow/%' AND removed_time IS NULL"); k != 2 {
+	k := n.count(t, "SELECT count(*) FROM processes WHERE process_id LIKE '~flow/%' AND removed_time IS NULL")
+	if k != 2 {
 		t.Errorf("%d runs", k)
 	}
 }
@@ -242,7 +262,9 @@ func TestOverlapOfFlows(t *testing.T) {
 	n.waits(t, first)
 	second := runOf(t, n.trigger(t, "prev"))
 	n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED RUNNING 1")
-	if r, err := n.flows.Get(t.Context(), "ns", first, testTimeout); err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED || !strings.Contains(r.GetCancelReason(), "another run of its cron replaced it") {
+	r, err := n.flows.Get(t.Context(), "ns", first, testTimeout)
+	if err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED ||
+		!strings.Contains(r.GetCancelReason(), "another run of its cron replaced it") {
 		t.Errorf("%v, %v", r, err)
 	}
 	n.waits(t, second)
@@ -284,7 +306,8 @@ func TestQueuedFlowsOfTheSameScope(t *testing.T) {
 	}
 	n.complete(t, first, "")
 	n.awaits(t, "queue", "FIRED SUCCESS 1, SKIPPED_CONCURRENCY SKIPPED, SKIPPED_CONCURRENCY SKIPPED")
-	if d := n.get(t, "queue").GetFiresByDecision(); d["fired"] != 1 || d["queued"] != 0 || d["skipped_concurrency"] != 2 {
+	d := n.get(t, "queue").GetFiresByDecision()
+	if d["fired"] != 1 || d["queued"] != 0 || d["skipped_concurrency"] != 2 {
 		t.Errorf("decisions: %v", d)
 	}
 	n.complete(t, held, "")
@@ -336,11 +359,14 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 		eventually(t, "it has failed", func() bool { return len(n.get(t, "divides").GetRunningProcessIds()) == 0 })
 	}
 	n.trigger(t, "divides")
-	if f := n.awaits(t, "divides", "FIRED FAILED 1, FIRED FAILED 2, FIRED FAILED 3")[2]; !strings.HasPrefix(f.GetDetail(), "payload_template.part: ") || !strings.Contains(f.GetDetail(), "by zero") {
+	if f := n.awaits(t, "divides",
+		"FIRED FAILED 1, FIRED FAILED 2, FIRED FAILED 3")[2]; !strings.HasPrefix(f.GetDetail(),
+		"payload_template.part: ") || !strings.Contains(f.GetDetail(), "by zero") {
 		t.Errorf("divides: %v", f)
 	}
 	// A payload that is too large.
-	c = runs(t, "grows", `{"text": "${attempt > 1 ? [1, 2, 3, 4, 5, 6].map(i, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(j, '`+strings.Repeat("x", 15_000)+`')) : []}", "more": "`+
+	c = runs(t, "grows", `{"text": "${attempt > 1 ? [1, 2, 3, 4, 5, 6].map(i, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(j, '`+
+		strings.Repeat("x", 15_000)+`')) : []}", "more": "`+
 		strings.Repeat("x", 150_000)+`"}`)
 	c.Policy.FailureAction = progressorv1.FailureAction_FAILURE_ACTION_RETRY
 	n.create(t, c)
@@ -358,16 +384,21 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 func TestFlowsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.putTemplate(t, asks(`"payload_schema": {"type": "object", "required": ["day"], "properties": {"day": {"type": "string"}, "n": {"type": "number"}}},`))
+	n.putTemplate(t, asks(`"payload_schema": {"type": "object", "required": ["day"],
+		"properties": {"day": {"type": "string"}, "n": {"type": "number"}}},`))
 	n.putTemplate(t, `{"type": "alone", "schedulable": false, "steps": [{"step_id": "a", "wait": {}}]}`)
 	for _, tt := range []struct {
 		change      func(*progressorv1.Cron, *progressorv1.StartRunTarget)
 		field, says string
 	}{
-		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Type = "missing" }, "cron.target.start_run.type", "there is no template missing in namespace ns"},
-		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Version = 7 }, "cron.target.start_run.version", "there is no version 7 of template ask"},
-		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Type = "alone" }, "cron.target.start_run.type", "crons cannot start template"},
-		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.PayloadTemplate = nil }, "cron.target.start_run.payload_template", "object"},
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Type = "missing" },
+			"cron.target.start_run.type", "there is no template missing in namespace ns"},
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Version = 7 }, "cron.target.start_run.version",
+			"there is no version 7 of template ask"},
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Type = "alone" }, "cron.target.start_run.type",
+			"crons cannot start template"},
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.PayloadTemplate = nil },
+			"cron.target.start_run.payload_template", "object"},
 		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) {
 			r.PayloadTemplate.GetStructValue().Fields["n"] = structpb.NewStringValue("${fire_time}")
 		}, "cron.target.start_run.payload_template.n", "number"},
@@ -377,7 +408,8 @@ func TestFlowsThatAreRefused(t *testing.T) {
 		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) {
 			r.PayloadTemplate.GetStructValue().Fields["n"] = structpb.NewStringValue("${1 / (attempt - 1)}")
 		}, "cron.target.start_run.payload_template.n", "by zero"},
-		{func(c *progressorv1.Cron, _ *progressorv1.StartRunTarget) { c.CronId = strings.Repeat("c", 133) }, "cron.cron_id", "at most 132"},
+		{func(c *progressorv1.Cron, _ *progressorv1.StartRunTarget) { c.CronId = strings.Repeat("c", 133) },
+			"cron.cron_id", "at most 132"},
 		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) {
 			r.Metadata, _ = structpb.NewStruct(map[string]any{"x": strings.Repeat("x", process.MaxMetadataBytes-1000)})
 		}, "cron.target.start_run.metadata", "at most"},
@@ -407,7 +439,8 @@ func TestFlowsOnTwoNodes(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn)
 	two := start(t, dsn)
-	n.putTemplate(t, `{"type": "quick", "concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE", "steps": [{"step_id": "a", "delay": {"duration": "0.3s"}}]}`)
+	n.putTemplate(t, `{"type": "quick", "concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE",
+		"steps": [{"step_id": "a", "delay": {"duration": "0.3s"}}]}`)
 	for _, id := range []string{"one", "other"} {
 		c := runs(t, id, "")
 		c.Spec.Expressions, c.Spec.MaxFires = []string{"* * * * * *"}, 3
@@ -417,10 +450,12 @@ func TestFlowsOnTwoNodes(t *testing.T) {
 	eventually(t, "each has started three runs, and all have ended", func() bool {
 		return n.count(t, "SELECT count(*) FROM cron_fires WHERE decision = 'FIRED' AND status = 'SUCCESS'") == 6
 	})
-	if k := n.count(t, `SELECT count(*) FROM flow_runs a JOIN flow_runs b ON a.run_id < b.run_id AND a.created_time < b.finished_time AND b.created_time < a.finished_time`); k != 0 {
+	if k := n.count(t, `SELECT count(*) FROM flow_runs a JOIN flow_runs b ON a.run_id < b.run_id
+		AND a.created_time < b.finished_time AND b.created_time < a.finished_time`); k != 0 {
 		t.Errorf("%d pairs of runs overlapped", k)
 	}
-	if k := n.count(t, "SELECT count(*) FROM cron_fires WHERE NOT (decision = 'FIRED' AND status = 'SUCCESS' OR decision = 'SKIPPED_CONCURRENCY' AND status = 'SKIPPED')"); k != 0 {
+	if k := n.count(t, `SELECT count(*) FROM cron_fires WHERE NOT (decision = 'FIRED' AND status = 'SUCCESS'
+		OR decision = 'SKIPPED_CONCURRENCY' AND status = 'SKIPPED')`); k != 0 {
 		t.Errorf("%d other rows", k)
 	}
 	two.stop()

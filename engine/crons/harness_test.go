@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// testTimeout is how long a test waits for an event that normally happens soon. It is long because the
-// machine may be busy.
+// testTimeout is how long a test waits for an event that normally happens soon. It is long because
+// the machine may be busy.
 const testTimeout = time.Minute
 
 // eventually waits until cond returns true.
@@ -71,14 +71,18 @@ func start(t testing.TB, dsn string) *node {
 		c.RunBy(f)
 		return append(c.Kinds(), q.Kind(), f.Kind())
 	}, func(c *engine.Config) { c.ZombieAfter, c.Registerer = time.Second, registry })
-	return &node{n.Engine, n.Insight, n.Server, c, q, f, n.Put, n.Store, storagetest.Connect(t, dsn), registry, n.Stop, gate}
+	return &node{
+		n.Engine, n.Insight, n.Server, c, q, f, n.Put, n.Store, storagetest.Connect(t, dsn), registry, n.Stop, gate,
+	}
 }
 
 // obey runs a process according to its args. complete and fail end it, and timeout fails it with
 // the reason of a step timeout. hold keeps its slot until the gate is closed. Otherwise the process
 // runs until it is called with one of these args, or cancelled.
 func obey(gate <-chan struct{}) processor.Processor {
-	return processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return processor.Func(func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		switch string(r.GetArgs()) {
 		case "complete":
 			return processor.Result().Complete().Done()
@@ -103,7 +107,11 @@ func starts(id, expression, args string) *progressorv1.Cron {
 	return &progressorv1.Cron{
 		Namespace: "ns", CronId: id, Spec: &progressorv1.CronSpec{Expressions: []string{expression}},
 		Policy: &progressorv1.CronPolicy{},
-		Target: &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartProcess{StartProcess: &progressorv1.StartProcessTarget{Args: []byte(args)}}},
+		Target: &progressorv1.CronTarget{
+			Target: &progressorv1.CronTarget_StartProcess{
+				StartProcess: &progressorv1.StartProcessTarget{Args: []byte(args)},
+			},
+		},
 	}
 }
 
@@ -133,7 +141,9 @@ func (n *node) fires(t testing.TB, id string) []*progressorv1.Fire {
 	t.Helper()
 	var all []*progressorv1.Fire
 	for token := ""; ; {
-		page, next, err := n.ListFires(context.Background(), &progressorv1.ListFiresRequest{Namespace: "ns", CronId: id, PageSize: 7, PageToken: token})
+		page, next, err := n.ListFires(context.Background(), &progressorv1.ListFiresRequest{
+			Namespace: "ns", CronId: id, PageSize: 7, PageToken: token,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +160,8 @@ func (n *node) fires(t testing.TB, id string) []*progressorv1.Fire {
 func showFires(fires []*progressorv1.Fire) string {
 	var list []string
 	for _, f := range fires {
-		s := strings.TrimPrefix(f.GetDecision().String(), "DECISION_") + " " + strings.TrimPrefix(f.GetStatus().String(), "FIRE_STATUS_")
+		s := strings.TrimPrefix(f.GetDecision().String(), "DECISION_") + " " +
+			strings.TrimPrefix(f.GetStatus().String(), "FIRE_STATUS_")
 		if f.GetAttempt() > 0 {
 			s += fmt.Sprintf(" %d", f.GetAttempt())
 		}

@@ -53,7 +53,8 @@ func newHTTPClient() *http.Client {
 	dialer := &net.Dialer{Timeout: httpTimeout, ControlContext: remote.Control}
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, MaxIdleConns: 100, MaxIdleConnsPerHost: 10, IdleConnTimeout: 90 * time.Second,
+			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, MaxIdleConns: 100, MaxIdleConnsPerHost: 10,
+			IdleConnTimeout:     90 * time.Second,
 			TLSHandshakeTimeout: httpTimeout, MaxResponseHeaderBytes: maxAnswerBytes,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -61,7 +62,10 @@ func newHTTPClient() *http.Client {
 }
 
 // ownHeaders are the headers that a target cannot set: those of the engine and of the connection.
-var ownHeaders = []string{headerCronID, headerFireTime, headerAttempt, "Connection", "Content-Length", "Transfer-Encoding", "Upgrade", "Trailer", "Te"}
+var ownHeaders = []string{
+	headerCronID, headerFireTime, headerAttempt, "Connection", "Content-Length", "Transfer-Encoding", "Upgrade",
+	"Trailer", "Te",
+}
 
 // checkHTTP validates an HTTP target.
 func checkHTTP(t *progressorv1.HttpTarget) error {
@@ -100,12 +104,15 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 // token reports whether s is a token as defined by RFC 9110, section 5.6.2.
 func token(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+			!strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 	})
 }
 
 // request sends the request of a run. It returns nil if the run was asked to end meanwhile.
-func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *progressorv1.HttpTarget, deadline time.Time) (*outcome, error) {
+func (c *Crons) request(
+	ctx context.Context, run process.Key, w *work, target *progressorv1.HttpTarget, deadline time.Time,
+) (*outcome, error) {
 	limit := max(min(w.requestTimeout(), time.Until(deadline)-httpMargin), time.Millisecond)
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -172,7 +179,8 @@ var errNoAnswer = errors.New("the server closed the connection without an answer
 
 // ask sends the request and evaluates the response.
 func (c *Crons) ask(ctx context.Context, w *work, target *progressorv1.HttpTarget) (*outcome, error) {
-	request, err := http.NewRequestWithContext(ctx, cmp.Or(target.GetMethod(), http.MethodPost), target.GetUrl(), bytes.NewReader(target.GetBody()))
+	request, err := http.NewRequestWithContext(ctx, cmp.Or(target.GetMethod(), http.MethodPost), target.GetUrl(),
+		bytes.NewReader(target.GetBody()))
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +223,8 @@ func headerText(id string) string {
 	return id
 }
 
-// watchCancel closes cancelled and calls cancel when the run is asked to end. It returns when ctx ends.
+// watchCancel closes cancelled and calls cancel when the run is asked to end. It returns when ctx
+// ends.
 func (c *Crons) watchCancel(ctx context.Context, run process.Key, cancelled chan<- struct{}, cancel func()) {
 	look := time.NewTicker(cancelPoll)
 	defer look.Stop()

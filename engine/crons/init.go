@@ -13,12 +13,16 @@ import (
 
 // startedKey returns the key of the user's process that a run with RUN_END_INIT starts.
 func startedKey(run process.Key, w *work, target *progressorv1.StartProcessTarget) process.Key {
-	return process.Key{Namespace: cmp.Or(target.GetNamespace(), run.Namespace), ProcessID: attemptID(w.CronID, w.Fire, w.Rerun)}
+	return process.Key{
+		Namespace: cmp.Or(target.GetNamespace(), run.Namespace), ProcessID: attemptID(w.CronID, w.Fire, w.Rerun),
+	}
 }
 
 // start starts a process, once per run, and waits for the end of its INIT task. It returns nil if
 // the task has not ended.
-func (c *Crons) start(ctx context.Context, run process.Key, w *work, target *progressorv1.StartProcessTarget) (*outcome, error) {
+func (c *Crons) start(
+	ctx context.Context, run process.Key, w *work, target *progressorv1.StartProcessTarget,
+) (*outcome, error) {
 	metadata, err := wire.JSON(runMetadata(w.CronID, w.Fire, w.Attempt, target.GetMetadata()))
 	if err != nil {
 		return nil, err
@@ -32,13 +36,19 @@ func (c *Crons) start(ctx context.Context, run process.Key, w *work, target *pro
 
 // cancelStarted cancels the process that a run has started. The process is not a child of the run,
 // so nothing else cancels it. target is nil if there is no such process.
-func (c *Crons) cancelStarted(ctx context.Context, run process.Key, w *work, target *progressorv1.StartProcessTarget) error {
+func (c *Crons) cancelStarted(
+	ctx context.Context, run process.Key, w *work, target *progressorv1.StartProcessTarget,
+) error {
 	if target == nil {
 		return nil
 	}
-	_, err := c.engine.CancelProcess(ctx, engine.CancelParams{Key: startedKey(run, w, target), Reason: "its run was cancelled", Actor: process.Actor{Name: ProcessID(w.CronID)}})
+	_, err := c.engine.CancelProcess(ctx, engine.CancelParams{
+		Key: startedKey(run, w, target), Reason: "its run was cancelled",
+		Actor: process.Actor{Name: ProcessID(w.CronID)},
+	})
 	var status *process.WrongStatusError
-	if errors.Is(err, process.ErrProcessNotFound) || errors.Is(err, process.ErrNamespaceNotFound) || errors.Is(err, process.ErrNamespaceDeleting) || errors.As(err, &status) {
+	if errors.Is(err, process.ErrProcessNotFound) || errors.Is(err, process.ErrNamespaceNotFound) ||
+		errors.Is(err, process.ErrNamespaceDeleting) || errors.As(err, &status) {
 		return nil // it never existed, or has ended
 	}
 	return err

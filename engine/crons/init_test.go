@@ -34,11 +34,15 @@ func TestRunEndsWithInit(t *testing.T) {
 	if f.GetProcessId() != "lives/"+at {
 		t.Errorf("the ledger names %q", f.GetProcessId())
 	}
-	if k := n.count(t, `SELECT count(*) FROM processes WHERE namespace = 'other' AND process_id = $1 AND kind = '' AND status = 'RUNNING'
-		AND metadata->>'progressor.cron_id' = 'lives' AND metadata->>'progressor.fire_time' = $2 AND metadata->>'progressor.attempt' = '1'`, f.GetProcessId(), at); k != 1 {
+	if k := n.count(t, `SELECT count(*) FROM processes WHERE namespace = 'other' AND process_id = $1 AND kind = ''
+		AND status = 'RUNNING'
+		AND metadata->>'progressor.cron_id' = 'lives' AND metadata->>'progressor.fire_time' = $2
+		AND metadata->>'progressor.attempt' = '1'`, f.GetProcessId(), at); k != 1 {
 		t.Errorf("%d processes live on", k)
 	}
-	for args, want := range map[string]string{"complete": "FIRED SUCCESS 1", "fail": "FIRED FAILED 1", "timeout": "FIRED TIMEOUT 1"} {
+	for args, want := range map[string]string{
+		"complete": "FIRED SUCCESS 1", "fail": "FIRED FAILED 1", "timeout": "FIRED TIMEOUT 1",
+	} {
 		n.create(t, inits(args, args))
 		n.trigger(t, args)
 		n.awaits(t, args, want)
@@ -50,7 +54,9 @@ func TestRunEndsWithInit(t *testing.T) {
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("taken/2020-01-01T00:00:00Z")}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Backfill(t.Context(), &progressorv1.BackfillCronRequest{Namespace: "ns", CronId: "taken", FromTime: stamp(from), ToTime: stamp(from.Add(time.Second))}, kim); err != nil {
+	if _, err := n.Backfill(t.Context(), &progressorv1.BackfillCronRequest{
+		Namespace: "ns", CronId: "taken", FromTime: stamp(from), ToTime: stamp(from.Add(time.Second)),
+	}, kim); err != nil {
 		t.Fatal(err)
 	}
 	if f := n.awaits(t, "taken", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "exists") {
@@ -70,7 +76,8 @@ func TestRunEndsBeforeInit(t *testing.T) {
 	prev.Policy.OverlapAction = progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV
 	n.create(t, prev)
 	status := func(f *progressorv1.Fire, want string) bool {
-		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status::text = $2", f.GetProcessId(), want) == 1
+		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status::text = $2",
+			f.GetProcessId(), want) == 1
 	}
 	late, first := n.trigger(t, "slow"), n.trigger(t, "prev")
 	if ids := n.get(t, "prev").GetRunningProcessIds(); len(ids) != 1 || ids[0] != first.GetProcessId() {

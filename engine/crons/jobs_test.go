@@ -19,9 +19,10 @@ import (
 // enqueues returns a cron whose runs are jobs for the workers of namespace "pull".
 func enqueues(id string, o *progressorv1.JobOptions) *progressorv1.Cron {
 	c := starts(id, never, "")
-	c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_EnqueueJob{EnqueueJob: &progressorv1.EnqueueJobTarget{
+	job := &progressorv1.EnqueueJobTarget{
 		Namespace: "pull", Name: "work", Args: structpb.NewStringValue("args of " + id), Options: o,
-	}}}
+	}
+	c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_EnqueueJob{EnqueueJob: job}}
 	return c
 }
 
@@ -29,7 +30,12 @@ func enqueues(id string, o *progressorv1.JobOptions) *progressorv1.Cron {
 func startPull(t *testing.T) *node {
 	t.Helper()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
+	n.put(t, &progressorv1.Namespace{
+		Namespace: "pull",
+		Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+		},
+	})
 	return n
 }
 
@@ -38,7 +44,9 @@ func pulled(id string) process.Key { return process.Key{Namespace: "pull", Proce
 // take leases the job of a run.
 func (n *node) take(t testing.TB, run string) *progressorv1.Lease {
 	t.Helper()
-	leases, err := n.Poll(t.Context(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1, Wait: testTimeout})
+	leases, err := n.Poll(t.Context(), pull.PollParams{
+		Namespaces: []string{"pull"}, WorkerID: "w", Max: 1, Wait: testTimeout,
+	})
 	if err != nil || len(leases) != 1 || leases[0].GetJob().GetJobId() != run {
 		t.Fatalf("%v, %v; want %s", leases, err, run)
 	}
@@ -62,7 +70,9 @@ func TestEndsOfJobs(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)
 	metadata, _ := structpb.NewStruct(map[string]any{"team": "mail"})
-	n.create(t, enqueues("good", &progressorv1.JobOptions{Priority: 3, MaxRetry: 2, Tags: []string{"x"}, KeepResult: true, Metadata: metadata}))
+	n.create(t, enqueues("good", &progressorv1.JobOptions{
+		Priority: 3, MaxRetry: 2, Tags: []string{"x"}, KeepResult: true, Metadata: metadata,
+	}))
 	f := n.trigger(t, "good")
 	run := f.GetProcessId()
 	if run != "good/"+f.GetFireTime().AsTime().Format(time.RFC3339Nano) {
@@ -70,19 +80,26 @@ func TestEndsOfJobs(t *testing.T) {
 	}
 	l := n.take(t, run)
 	job := l.GetJob()
-	if got := job.GetOptions(); job.GetArgs().GetStringValue() != "args of good" || job.GetName() != "work" || got.GetPriority() != 3 || got.GetMaxRetry() != 2 || len(got.GetTags()) != 1 ||
-		got.GetMetadata().AsMap()["team"] != "mail" || got.GetMetadata().AsMap()["progressor.cron_id"] != "good" || got.GetMetadata().AsMap()["progressor.attempt"] != 1.0 {
+	got := job.GetOptions()
+	if job.GetArgs().GetStringValue() != "args of good" || job.GetName() != "work" || got.GetPriority() != 3 ||
+		got.GetMaxRetry() != 2 || len(got.GetTags()) != 1 ||
+		got.GetMetadata().AsMap()["team"] != "mail" || got.GetMetadata().AsMap()["progressor.cron_id"] != "good" ||
+		got.GetMetadata().AsMap()["progressor.attempt"] != 1.0 {
 		t.Errorf("the job: %v", job)
 	}
 	n.awaits(t, "good", "FIRED RUNNING 1")
 	n.answer(t, l, nil)
 	n.awaits(t, "good", "FIRED SUCCESS 1")
-	if job, err := n.jobs.Get(t.Context(), pulled(run), 0); err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_SUCCEEDED {
+	if job, err := n.jobs.Get(t.Context(), pulled(run), 0); err != nil ||
+		job.GetState() != progressorv1.JobState_JOB_STATE_SUCCEEDED {
 		t.Errorf("%v, %v", job, err)
 	}
 	for id, want := range map[string]struct {
 		reason, ledger, detail string
-	}{"fail": {"broken", "FIRED FAILED 1", "as told"}, "timeout": {process.ReasonTimeout, "FIRED TIMEOUT 1", "as told"}} {
+	}{
+		"fail":    {"broken", "FIRED FAILED 1", "as told"},
+		"timeout": {process.ReasonTimeout, "FIRED TIMEOUT 1", "as told"},
+	} {
 		n.create(t, enqueues(id, nil))
 		run := n.trigger(t, id).GetProcessId()
 		n.answer(t, n.take(t, run), &progressorv1.Failure{Reason: want.reason, Message: "as told"})
@@ -93,7 +110,8 @@ func TestEndsOfJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.answer(t, n.take(t, run), nil)
-		if job, err := n.jobs.Get(t.Context(), pulled(run), testTimeout); err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_SUCCEEDED {
+		if job, err := n.jobs.Get(t.Context(), pulled(run), testTimeout); err != nil ||
+			job.GetState() != progressorv1.JobState_JOB_STATE_SUCCEEDED {
 			t.Errorf("%v, %v", job, err)
 		}
 	}
@@ -128,7 +146,8 @@ func TestStartDeadlineOfAJob(t *testing.T) {
 		t.Errorf("detail %q", f.GetDetail())
 	}
 	job, err := n.jobs.Get(t.Context(), pulled(run), 0)
-	if err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_FAILED || len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonStartDeadline {
+	if err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_FAILED || len(job.GetFailures()) != 1 ||
+		job.GetFailures()[0].GetReason() != process.ReasonStartDeadline {
 		t.Errorf("%v, %v", job, err)
 	}
 }
@@ -142,15 +161,21 @@ func TestTimeoutOfAJob(t *testing.T) {
 	run := n.trigger(t, "silent").GetProcessId()
 	l := n.take(t, run)
 	n.awaits(t, "silent", "FIRED RUNNING 1")
-	if _, err := n.db.Exec(t.Context(), "UPDATE running SET deadline = now() - interval '1 millisecond' WHERE process_id = $1", run); err != nil {
+	if _, err := n.db.Exec(t.Context(),
+		"UPDATE running SET deadline = now() - interval '1 millisecond' WHERE process_id = $1", run); err != nil {
 		t.Fatal(err)
 	}
 	n.awaits(t, "silent", "FIRED TIMEOUT 1")
 	job, err := n.jobs.Get(t.Context(), pulled(run), 0)
-	if err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_FAILED || len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonTimeout {
+	if err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_FAILED || len(job.GetFailures()) != 1 ||
+		job.GetFailures()[0].GetReason() != process.ReasonTimeout {
 		t.Errorf("%v, %v", job, err)
 	}
-	answer := engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}}}}
+	answer := engine.LeaseAnswer{
+		Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}},
+		},
+	}
 	if err := n.CompleteLease(t.Context(), l.GetLeaseToken(), answer); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("an answer after the timeout: %v", err)
 	}
@@ -160,7 +185,9 @@ func TestTimeoutOfAJob(t *testing.T) {
 // awaitsJob waits until a job exists.
 func (n *node) awaitsJob(t testing.TB, run string) {
 	t.Helper()
-	eventually(t, run+" is enqueued", func() bool { return n.count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", run) == 1 })
+	eventually(t, run+" is enqueued", func() bool {
+		return n.count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", run) == 1
+	})
 }
 
 // The first of two runs is still running. With SKIP the second one is not created. With CANCEL_PREV
@@ -177,7 +204,9 @@ func TestOverlapOfJobs(t *testing.T) {
 
 	again := func(id string) *progressorv1.Fire {
 		t.Helper()
-		f, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: id, OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV}, kim)
+		f, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{
+			Namespace: "ns", CronId: id, OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV,
+		}, kim)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,8 +217,11 @@ func TestOverlapOfJobs(t *testing.T) {
 	l = n.take(t, first)
 	second := again("prev").GetProcessId()
 	eventually(t, "the worker gets the cancel", func() bool {
-		d, err := n.BeatLeases(t.Context(), &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}}})
-		return err == nil && d[0].GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL && strings.Contains(d[0].GetCancelReason(), "run")
+		d, err := n.BeatLeases(t.Context(), &progressorv1.HeartbeatRequest{
+			WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}},
+		})
+		return err == nil && d[0].GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL &&
+			strings.Contains(d[0].GetCancelReason(), "run")
 	})
 	why := "at the checkpoint"
 	if err := n.CompleteLease(t.Context(), l.GetLeaseToken(), engine.LeaseAnswer{Acknowledged: &why}); err != nil {
@@ -225,7 +257,8 @@ func TestJobsThatDoNotRun(t *testing.T) {
 	n.awaitsJob(t, run)
 	n.create(t, enqueues("twin", &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "k"}}))
 	n.trigger(t, "twin")
-	if f := n.awaits(t, "twin", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "job "+run+" holds its unique key") {
+	f := n.awaits(t, "twin", "FIRED FAILED 1")[0]
+	if !strings.Contains(f.GetDetail(), "job "+run+" holds its unique key") {
 		t.Errorf("twin: %v", f)
 	}
 	n.answer(t, n.take(t, run), nil)

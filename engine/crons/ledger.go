@@ -21,7 +21,7 @@ func (c *Crons) ListFires(ctx context.Context, r *progressorv1.ListFiresRequest)
 	if token := r.GetPageToken(); token != "" {
 		at, err := strconv.ParseInt(token, 36, 64)
 		if err != nil {
-			return nil, "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+			return nil, "", process.InvalidPageToken()
 		}
 		before = time.UnixMicro(at)
 	}

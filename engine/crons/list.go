@@ -25,8 +25,9 @@ func (c *Crons) List(ctx context.Context, r *progressorv1.ListCronsRequest) ([]*
 		return nil, "", err
 	}
 	page, err := search.List(ctx, c.store, search.Query{
-		Namespace: r.GetNamespace(), Filter: filter, OrderBy: search.OrderID, PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
-		Bytes: listBytes,
+		Namespace: r.GetNamespace(), Filter: filter, OrderBy: search.OrderID, PageSize: int(r.GetPageSize()),
+		PageToken: r.GetPageToken(),
+		Bytes:     listBytes,
 	})
 	if err != nil {
 		return nil, "", err

@@ -25,31 +25,42 @@ type metrics struct {
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"namespace"}, labels...))
+		return prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: name, Help: help,
+		}, append([]string{"namespace"}, labels...))
 	}
 	m := &metrics{
-		runs:        counter("progressor_cron_runs_total", "Fire times of crons by outcome: success, failed, timeout, cancelled, skipped.", "status"),
-		overlap:     counter("progressor_cron_task_overlap_skipped_total", "Fire times of crons that were skipped because the previous run was still running."),
-		retries:     counter("progressor_cron_task_failure_retry_total", "Runs of crons that repeat a failed run."),
-		timeouts:    counter("progressor_cron_task_timeout_total", "Runs of crons that exceeded their timeout."),
-		concurrency: counter("progressor_cron_concurrency_skipped_total", "Fire times of crons that were skipped because max_concurrency was reached."),
-		fires:       counter("progressor_cron_fires_total", "Fire times of crons by decision.", "decision"),
-		misfires:    counter("progressor_cron_misfires_total", "Fire times of crons that were dropped by the misfire policy, the catch-up window or a pause."),
+		runs: counter("progressor_cron_runs_total",
+			"Fire times of crons by outcome: success, failed, timeout, cancelled, skipped.", "status"),
+		overlap: counter("progressor_cron_task_overlap_skipped_total",
+			"Fire times of crons that were skipped because the previous run was still running."),
+		retries:  counter("progressor_cron_task_failure_retry_total", "Runs of crons that repeat a failed run."),
+		timeouts: counter("progressor_cron_task_timeout_total", "Runs of crons that exceeded their timeout."),
+		concurrency: counter("progressor_cron_concurrency_skipped_total",
+			"Fire times of crons that were skipped because max_concurrency was reached."),
+		fires: counter("progressor_cron_fires_total", "Fire times of crons by decision.", "decision"),
+		misfires: counter("progressor_cron_misfires_total",
+			"Fire times of crons that were dropped by the misfire policy, the catch-up window or a pause."),
 		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "progressor_cron_lateness_seconds", Help: "Time from a fire time of a cron until its decision, in seconds, without fire times that were caught up.",
+			Name: "progressor_cron_lateness_seconds",
+			Help: "Time from a fire time of a cron until its decision, in seconds, without fire times that were " +
+				"caught up.",
 			Buckets: []float64{0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5, 60, 600, 3600},
 		}, []string{"namespace"}),
 		failures: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "progressor_cron_failures_in_a_row",
-			Help:    "Number of consecutive failures of the cron, for each run that failed, timed out or was cancelled.",
+			Name: "progressor_cron_failures_in_a_row",
+			Help: "Number of consecutive failures of the cron, for each run that failed, timed out or was " +
+				"cancelled.",
 			Buckets: []float64{1, 2, 3, 5, 10, 20, 50, 100},
 		}, []string{"namespace"}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "progressor_cron_http_duration_seconds", Help: "Duration of HTTP requests of crons, by the outcome of the run, in seconds.",
+			Name:    "progressor_cron_http_duration_seconds",
+			Help:    "Duration of HTTP requests of crons, by the outcome of the run, in seconds.",
 			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"namespace", "status"}),
 	}
-	storage.Register(registerer, m.runs, m.overlap, m.retries, m.timeouts, m.concurrency, m.fires, m.misfires, m.lateness, m.failures, m.requests)
+	storage.Register(registerer, m.runs, m.overlap, m.retries, m.timeouts, m.concurrency, m.fires, m.misfires,
+		m.lateness, m.failures, m.requests)
 	return m
 }
 

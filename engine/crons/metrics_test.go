@@ -69,7 +69,9 @@ func TestMetrics(t *testing.T) {
 	}
 	trigger := func(id string, action progressorv1.OverlapAction) {
 		t.Helper()
-		if _, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: id, OverlapAction: action}, kim); err != nil {
+		if _, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{
+			Namespace: "ns", CronId: id, OverlapAction: action,
+		}, kim); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,18 +79,24 @@ func TestMetrics(t *testing.T) {
 	on.Spec.MaxFires = 1
 	n.create(t, on)
 	n.awaits(t, "on", "FIRED SUCCESS 1")
-	moved("a fire", map[string]float64{"fires_total{decision=fired}": 1, "runs_total{status=success}": 1, "lateness_seconds count": 1})
+	moved("a fire", map[string]float64{
+		"fires_total{decision=fired}": 1, "runs_total{status=success}": 1, "lateness_seconds count": 1,
+	})
 
 	bad := starts("bad", never, "fail")
 	bad.Policy.FailureAction = progressorv1.FailureAction_FAILURE_ACTION_RETRY
 	n.create(t, bad)
 	trigger("bad", 0)
 	n.awaits(t, "bad", "FIRED FAILED 1")
-	moved("a failure", map[string]float64{"fires_total{decision=fired}": 1, "runs_total{status=failed}": 1, "failures_in_a_row count": 1, "failures_in_a_row sum": 1})
+	moved("a failure", map[string]float64{
+		"fires_total{decision=fired}": 1, "runs_total{status=failed}": 1, "failures_in_a_row count": 1,
+		"failures_in_a_row sum": 1,
+	})
 	trigger("bad", 0)
 	n.awaits(t, "bad", "FIRED FAILED 1, FIRED FAILED 2")
 	moved("a retry", map[string]float64{
-		"fires_total{decision=fired}": 1, "runs_total{status=failed}": 1, "task_failure_retry_total": 1, "failures_in_a_row count": 1, "failures_in_a_row sum": 2,
+		"fires_total{decision=fired}": 1, "runs_total{status=failed}": 1, "task_failure_retry_total": 1,
+		"failures_in_a_row count": 1, "failures_in_a_row sum": 2,
 	})
 
 	late := starts("late", never, "wait")
@@ -97,55 +105,78 @@ func TestMetrics(t *testing.T) {
 	trigger("late", 0)
 	n.awaits(t, "late", "FIRED TIMEOUT 1")
 	moved("a timeout", map[string]float64{
-		"fires_total{decision=fired}": 1, "runs_total{status=timeout}": 1, "task_timeout_total": 1, "failures_in_a_row count": 1, "failures_in_a_row sum": 1,
+		"fires_total{decision=fired}": 1, "runs_total{status=timeout}": 1, "task_timeout_total": 1,
+		"failures_in_a_row count": 1, "failures_in_a_row sum": 1,
 	})
 
 	n.create(t, starts("busy", never, "wait"))
 	trigger("busy", 0)
 	trigger("busy", 0)
 	moved("no place", map[string]float64{
-		"fires_total{decision=fired}": 1, "fires_total{decision=skipped_concurrency}": 1, "runs_total{status=skipped}": 1, "concurrency_skipped_total": 1,
+		"fires_total{decision=fired}": 1, "fires_total{decision=skipped_concurrency}": 1,
+		"runs_total{status=skipped}": 1, "concurrency_skipped_total": 1,
 	})
 	trigger("busy", progressorv1.OverlapAction_OVERLAP_ACTION_SKIP)
-	moved("an overlap", map[string]float64{"fires_total{decision=skipped_overlap}": 1, "runs_total{status=skipped}": 1, "task_overlap_skipped_total": 1})
+	moved("an overlap", map[string]float64{
+		"fires_total{decision=skipped_overlap}": 1, "runs_total{status=skipped}": 1, "task_overlap_skipped_total": 1,
+	})
 	trigger("busy", progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV)
 	n.awaits(t, "busy", "FIRED CANCELLED 1, SKIPPED_CONCURRENCY SKIPPED, SKIPPED_OVERLAP SKIPPED, FIRED RUNNING 1")
-	moved("a run that is replaced: no failure", map[string]float64{"fires_total{decision=fired}": 1, "runs_total{status=cancelled}": 1})
+	moved("a run that is replaced: no failure", map[string]float64{
+		"fires_total{decision=fired}": 1, "runs_total{status=cancelled}": 1,
+	})
 
 	n.create(t, target("good", server.URL+"/good"))
 	trigger("good", 0)
 	n.awaits(t, "good", "FIRED SUCCESS 1")
-	moved("a request", map[string]float64{"fires_total{decision=fired}": 1, "runs_total{status=success}": 1, "http_duration_seconds{status=success} count": 1})
+	moved("a request", map[string]float64{
+		"fires_total{decision=fired}": 1, "runs_total{status=success}": 1,
+		"http_duration_seconds{status=success} count": 1,
+	})
 	n.create(t, target("broken", server.URL+"/broken"))
 	trigger("broken", 0)
 	n.awaits(t, "broken", "FIRED FAILED 1")
 	moved("a request that fails", map[string]float64{
-		"fires_total{decision=fired}": 1, "runs_total{status=failed}": 1, "http_duration_seconds{status=failed} count": 1, "failures_in_a_row count": 1, "failures_in_a_row sum": 1,
+		"fires_total{decision=fired}": 1, "runs_total{status=failed}": 1,
+		"http_duration_seconds{status=failed} count": 1, "failures_in_a_row count": 1, "failures_in_a_row sum": 1,
 	})
 
 	madeUp := starts("made-up", "* * * * * *", "complete")
-	madeUp.Paused, madeUp.Spec.EndTime, madeUp.Policy.MaxConcurrency = true, stamp(time.Now().Add(2500*time.Millisecond)), 100
+	madeUp.Paused, madeUp.Spec.EndTime, madeUp.Policy.MaxConcurrency = true,
+		stamp(time.Now().Add(2500*time.Millisecond)), 100
 	n.create(t, madeUp)
-	eventually(t, "all fire times have passed", func() bool { return time.Now().After(madeUp.GetSpec().GetEndTime().AsTime()) })
-	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: "made-up", CatchUp: true}, kim); err != nil {
+	eventually(t, "all fire times have passed", func() bool {
+		return time.Now().After(madeUp.GetSpec().GetEndTime().AsTime())
+	})
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{
+		Namespace: "ns", CronId: "made-up", CatchUp: true,
+	}, kim); err != nil {
 		t.Fatal(err)
 	}
 	fired := float64(n.count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = 'made-up' AND decision = 'FIRED'"))
 	if fired < 2 {
 		t.Errorf("%v fire times were made up", fired)
 	}
-	moved("what was made up is not late", map[string]float64{"fires_total{decision=fired}": fired, "runs_total{status=success}": fired})
+	moved("what was made up is not late", map[string]float64{
+		"fires_total{decision=fired}": fired, "runs_total{status=success}": fired,
+	})
 
 	held := starts("held", "* * * * * *", "complete")
 	held.Paused, held.Spec.EndTime = true, stamp(time.Now().Add(2500*time.Millisecond))
 	n.create(t, held)
-	eventually(t, "all fire times have passed", func() bool { return time.Now().After(held.GetSpec().GetEndTime().AsTime()) })
-	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: "held"}, kim); err != nil {
+	eventually(t, "all fire times have passed", func() bool {
+		return time.Now().After(held.GetSpec().GetEndTime().AsTime())
+	})
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{
+		Namespace: "ns", CronId: "held",
+	}, kim); err != nil {
 		t.Fatal(err)
 	}
 	missed := float64(n.count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = 'held' AND decision = 'MISSED'"))
 	if missed < 2 {
 		t.Errorf("%v fire times were missed", missed)
 	}
-	moved("what was missed", map[string]float64{"fires_total{decision=missed}": missed, "runs_total{status=skipped}": missed, "misfires_total": missed})
+	moved("what was missed", map[string]float64{
+		"fires_total{decision=missed}": missed, "runs_total{status=skipped}": missed, "misfires_total": missed,
+	})
 }

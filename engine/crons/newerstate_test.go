@@ -16,7 +16,8 @@ func TestStateOfNewerVersion(t *testing.T) {
 	replace := func(old, replacement string) {
 		t.Helper()
 		_, err := n.db.Exec(t.Context(), `UPDATE processes SET aux_state = decode(replace(encode(aux_state, 'hex'),
-			encode(convert_to($1, 'UTF8'), 'hex'), encode(convert_to($2, 'UTF8'), 'hex')), 'hex') WHERE process_id = '~cron/c'`, old, replacement)
+			encode(convert_to($1, 'UTF8'), 'hex'), encode(convert_to($2, 'UTF8'), 'hex')), 'hex')
+			WHERE process_id = '~cron/c'`, old, replacement)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +32,8 @@ func TestStateOfNewerVersion(t *testing.T) {
 			triggered <- err
 		}()
 		eventually(t, "the command fails", func() bool {
-			return n.count(t, "SELECT count(*) FROM failed_attempts WHERE process_id = '~cron/c' AND reason = 'newer_state'") > 0
+			return n.count(t, `SELECT count(*) FROM failed_attempts WHERE process_id = '~cron/c'
+				AND reason = 'newer_state'`) > 0
 		})
 		replace(novel, `{"v":1,`)
 		if err := <-triggered; err != nil {

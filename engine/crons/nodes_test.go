@@ -22,7 +22,8 @@ func (n *node) once(t testing.TB, id string) {
 		}
 	}
 	runs := n.count(t, "SELECT count(*) FROM processes WHERE kind = '' AND metadata->>'progressor.cron_id' = $1", id)
-	if fired := n.count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = $1 AND decision = 'FIRED' AND attempt = 1", id); runs != fired {
+	fired := n.count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = $1 AND decision = 'FIRED' AND attempt = 1", id)
+	if runs != fired {
 		t.Errorf("%d fires and %d runs", fired, runs)
 	}
 }
@@ -72,7 +73,9 @@ func TestNodeDies(t *testing.T) {
 	if _, err := b.Pause(t.Context(), &progressorv1.PauseCronRequest{Namespace: "ns", CronId: "c"}, kim); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "what runs has ended", func() bool { return b.count(t, "SELECT count(*) FROM cron_fires WHERE status = 'RUNNING'") == 0 })
+	eventually(t, "what runs has ended", func() bool {
+		return b.count(t, "SELECT count(*) FROM cron_fires WHERE status = 'RUNNING'") == 0
+	})
 	b.once(t, "c")
 }
 
@@ -81,19 +84,23 @@ func TestFiresWhileAllIsBusy(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.create(t, everySecond("c"))
-	_, err := n.PutNamespace(t.Context(), &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1, Processor: &progressorv1.ProcessorConfig{
-		Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}},
-	}})
+	_, err := n.PutNamespace(t.Context(), &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1,
+		Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"holds", "waits"} {
-		if _, err := n.Start(t.Context(), engine.StartParams{Key: key(id), Args: []byte("hold"), Accepted: true}); err != nil {
+		if _, err := n.Start(t.Context(), engine.StartParams{
+			Key: key(id), Args: []byte("hold"), Accepted: true,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(t, "the place is held", func() bool {
-		return n.count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") >= 1 // 2 if a scan had begun with the old number of slots
+		// 2 if a scan had begun with the old number of slots
+		return n.count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") >= 1
 	})
 	before := n.count(t, "SELECT count(*) FROM cron_fires")
 	eventually(t, "it fires", func() bool { return n.count(t, "SELECT count(*) FROM cron_fires") >= before+2 })
@@ -128,7 +135,9 @@ func TestForget(t *testing.T) {
 	if rows := n.count(t, "SELECT count(*) FROM cron_fires"); rows != 1 {
 		t.Errorf("%d rows are left", rows)
 	}
-	if tasks, others := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = '~cron/c'"), n.count(t, "SELECT count(*) FROM tasks WHERE process_id = '~cron/d'"); tasks != 0 || others == 0 {
+	tasks, others := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = '~cron/c'"),
+		n.count(t, "SELECT count(*) FROM tasks WHERE process_id = '~cron/d'")
+	if tasks != 0 || others == 0 {
 		t.Errorf("%d old tasks are left, and %d young ones", tasks, others)
 	}
 	n.trigger(t, "c")
@@ -155,7 +164,8 @@ func TestMisfires(t *testing.T) {
 		"now":    func(p *progressorv1.CronPolicy) { p.MaxConcurrency = 100 },
 		"single": func(*progressorv1.CronPolicy) {},
 		"limited": func(p *progressorv1.CronPolicy) {
-			p.MaxConcurrency, p.MisfirePolicy, p.CatchupLimit = 100, progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED, 2
+			p.MaxConcurrency, p.MisfirePolicy, p.CatchupLimit = 100,
+				progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED, 2
 		},
 		"skip": func(p *progressorv1.CronPolicy) {
 			p.MaxConcurrency, p.MisfirePolicy = 100, progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP
@@ -177,8 +187,11 @@ func TestMisfires(t *testing.T) {
 		var missed, fired, skipped int
 		eventually(t, "the first look is stored", func() bool {
 			// The step that decided the most fire times. Later steps decide one or two.
-			return b.db.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE decision = 'MISSED'), count(*) FILTER (WHERE decision = 'FIRED'), count(*) FILTER (WHERE decision = 'SKIPPED_CONCURRENCY')
-				FROM cron_fires WHERE cron_id = $1 GROUP BY decided_time HAVING count(*) >= 4 ORDER BY count(*) DESC LIMIT 1`, id).Scan(&missed, &fired, &skipped) == nil
+			return b.db.QueryRow(t.Context(),
+				`SELECT count(*) FILTER (WHERE decision = 'MISSED'), count(*) FILTER
+				(WHERE decision = 'FIRED'), count(*) FILTER (WHERE decision = 'SKIPPED_CONCURRENCY')
+				FROM cron_fires WHERE cron_id = $1 GROUP BY decided_time HAVING count(*) >= 4 ORDER BY count(*) DESC
+				  LIMIT 1`, id).Scan(&missed, &fired, &skipped) == nil
 		})
 		ok := false
 		switch id {
@@ -208,7 +221,8 @@ func TestResumeOfABrokenCron(t *testing.T) {
 	n.create(t, c)
 	spoil := func(from, to string) {
 		t.Helper()
-		_, err := n.db.Exec(t.Context(), `UPDATE processes SET aux_state = convert_to($1, 'UTF8') || substring(aux_state FROM length($2) + 1)
+		_, err := n.db.Exec(t.Context(),
+			`UPDATE processes SET aux_state = convert_to($1, 'UTF8') || substring(aux_state FROM length($2) + 1)
 			WHERE process_id = '~cron/c' AND starts_with(encode(aux_state, 'escape'), $2)`, to, from)
 		if err != nil {
 			t.Fatal(err)

@@ -18,9 +18,13 @@ const taskWait = 5 * time.Second
 
 // notify sends a NOTIFY task to a process, once per run, and waits for its end. It returns nil if
 // the task has not ended.
-func (c *Crons) notify(ctx context.Context, run process.Key, target *progressorv1.NotifyProcessTarget) (*outcome, error) {
+func (c *Crons) notify(
+	ctx context.Context, run process.Key, target *progressorv1.NotifyProcessTarget,
+) (*outcome, error) {
 	key := process.Key{Namespace: cmp.Or(target.GetNamespace(), run.Namespace), ProcessID: target.GetProcessId()}
-	answer, err := c.engine.Call(ctx, engine.CallParams{Key: key, Args: target.GetArgs(), IdempotencyKey: run.ProcessID, Accepted: true})
+	answer, err := c.engine.Call(ctx, engine.CallParams{
+		Key: key, Args: target.GetArgs(), IdempotencyKey: run.ProcessID, Accepted: true,
+	})
 	return c.taskEnd(ctx, run, key, answer, err)
 }
 
@@ -46,7 +50,9 @@ func (c *Crons) taskEnd(ctx context.Context, run, key process.Key, answer engine
 	switch {
 	case asked && err != nil:
 		return nil, nil //nolint:nilnil // the CANCEL task is next
-	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrProcessExists), errors.Is(err, process.ErrTaskNotFound), errors.Is(err, process.ErrNamespaceNotFound), errors.Is(err, process.ErrNamespaceDeleting), errors.As(err, &status):
+	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrProcessExists),
+		errors.Is(err, process.ErrTaskNotFound), errors.Is(err, process.ErrNamespaceNotFound),
+		errors.Is(err, process.ErrNamespaceDeleting), errors.As(err, &status):
 		o = failed("%s", err)
 	case err != nil:
 		return nil, err

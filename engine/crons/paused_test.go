@@ -36,32 +36,42 @@ func TestPausedNamespace(t *testing.T) {
 	eventually(t, "a fire time passes", func() bool { return time.Now().After(passes) })
 	change := starts("made", "* * * * * *", "wait")
 	change.Etag = "0"
-	if _, err := n.Update(ctx, &progressorv1.UpdateCronRequest{Cron: change}, kim); !errors.Is(err, process.ErrStaleEtag) {
+	if _, err := n.Update(ctx, &progressorv1.UpdateCronRequest{Cron: change}, kim); !errors.Is(err,
+		process.ErrStaleEtag) {
 		t.Errorf("an old etag: %v", err)
 	}
 	change.Etag = made.GetEtag()
-	if c, err := n.Update(ctx, &progressorv1.UpdateCronRequest{Cron: change}, kim); err != nil || c.GetEtag() == made.GetEtag() {
+	if c, err := n.Update(ctx, &progressorv1.UpdateCronRequest{Cron: change}, kim); err != nil ||
+		c.GetEtag() == made.GetEtag() {
 		t.Errorf("update: %v, %v", c, err)
 	}
 	for range 2 { // the resume of a cron decides nothing, either
-		if c, err := n.Pause(ctx, &progressorv1.PauseCronRequest{Namespace: "ns", CronId: "held"}, kim); err != nil || !c.GetPaused() {
+		if c, err := n.Pause(ctx, &progressorv1.PauseCronRequest{
+			Namespace: "ns", CronId: "held",
+		}, kim); err != nil || !c.GetPaused() {
 			t.Errorf("pause: %v, %v", c, err)
 		}
-		if c, err := n.Resume(ctx, &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: "held"}, kim); err != nil || c.GetPaused() {
+		if c, err := n.Resume(ctx, &progressorv1.ResumeCronRequest{
+			Namespace: "ns", CronId: "held",
+		}, kim); err != nil || c.GetPaused() {
 			t.Errorf("resume: %v, %v", c, err)
 		}
 	}
 	if _, err := n.Pause(ctx, &progressorv1.PauseCronRequest{Namespace: "ns", CronId: "held"}, kim); err != nil {
 		t.Error(err)
 	}
-	if _, err := n.Trigger(ctx, &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: "made"}, kim); !errors.Is(err, process.ErrNamespacePaused) {
+	if _, err := n.Trigger(ctx, &progressorv1.TriggerCronRequest{
+		Namespace: "ns", CronId: "made",
+	}, kim); !errors.Is(err, process.ErrNamespacePaused) {
 		t.Errorf("trigger: %v", err)
 	}
 	if err := n.Delete(ctx, &progressorv1.DeleteCronRequest{Namespace: "ns", CronId: "gone"}, kim); err != nil {
 		t.Error(err)
 	}
 	from := time.Now().Add(-time.Hour).Truncate(time.Second)
-	if k, err := n.Backfill(ctx, &progressorv1.BackfillCronRequest{Namespace: "ns", CronId: "held", FromTime: stamp(from), ToTime: stamp(from.Add(3 * time.Second))}, kim); err != nil || k != 3 {
+	if k, err := n.Backfill(ctx, &progressorv1.BackfillCronRequest{
+		Namespace: "ns", CronId: "held", FromTime: stamp(from), ToTime: stamp(from.Add(3 * time.Second)),
+	}, kim); err != nil || k != 3 {
 		t.Errorf("backfill: %d, %v", k, err)
 	}
 	if now := n.count(t, "SELECT count(*) FROM cron_fires"); now != rows {
@@ -72,14 +82,18 @@ func TestPausedNamespace(t *testing.T) {
 	}
 	n.awaits(t, "held", "FIRED SUCCESS 1, FIRED SUCCESS 1, FIRED SUCCESS 1") // one after the other
 	eventually(t, "the changed one fires, as it was changed", func() bool {
-		return n.count(t, "SELECT count(*) FROM processes WHERE starts_with(process_id, 'made/') AND status = 'RUNNING'") == 1
+		return n.count(t, `SELECT count(*) FROM processes WHERE starts_with(process_id, 'made/')
+			AND status = 'RUNNING'`) == 1
 	})
 	missed := func() int {
-		return n.count(t, `SELECT count(*) FROM generate_series((SELECT min(fire_time) FROM cron_fires WHERE cron_id = 'before'),
-			(SELECT max(fire_time) FROM cron_fires WHERE cron_id = 'before'), interval '1 s') s WHERE NOT EXISTS (SELECT 1 FROM cron_fires f WHERE f.cron_id = 'before' AND f.fire_time = s)`)
+		return n.count(t, `SELECT count(*) FROM generate_series((SELECT min(fire_time) FROM cron_fires
+			WHERE cron_id = 'before'),
+			(SELECT max(fire_time) FROM cron_fires WHERE cron_id = 'before'), interval '1 s') s
+			WHERE NOT EXISTS (SELECT 1 FROM cron_fires f WHERE f.cron_id = 'before' AND f.fire_time = s)`)
 	}
 	eventually(t, "what passed is decided", func() bool {
-		return n.count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = 'before' AND fire_time > now() - interval '3 s'") > 0
+		return n.count(t, `SELECT count(*) FROM cron_fires WHERE cron_id = 'before'
+			AND fire_time > now() - interval '3 s'`) > 0
 	})
 	if k := missed(); k != 0 {
 		t.Errorf("%d fire times are lost", k)
@@ -94,7 +108,9 @@ func TestRunInAPausedNamespace(t *testing.T) {
 	if _, err := n.SetNamespacePaused(t.Context(), "other", true); err != nil {
 		t.Fatal(err)
 	}
-	for id, end := range map[string]progressorv1.StartProcessTarget_RunEnd{"process": 0, "init": progressorv1.StartProcessTarget_RUN_END_INIT} {
+	for id, end := range map[string]progressorv1.StartProcessTarget_RunEnd{
+		"process": 0, "init": progressorv1.StartProcessTarget_RUN_END_INIT,
+	} {
 		c := starts(id, never, "complete")
 		c.Target.GetStartProcess().Namespace, c.Target.GetStartProcess().RunEnd = "other", end
 		n.create(t, c)

@@ -15,7 +15,9 @@ import (
 )
 
 // Update replaces the spec, policy, target and metadata of a cron. It does not pause or resume it.
-func (c *Crons) Update(ctx context.Context, r *progressorv1.UpdateCronRequest, by process.Actor) (*progressorv1.Cron, error) {
+func (c *Crons) Update(
+	ctx context.Context, r *progressorv1.UpdateCronRequest, by process.Actor,
+) (*progressorv1.Cron, error) {
 	def := r.GetCron()
 	now, err := c.read(ctx, def.GetNamespace(), def.GetCronId())
 	if err != nil {
@@ -24,11 +26,15 @@ func (c *Crons) Update(ctx context.Context, r *progressorv1.UpdateCronRequest, b
 	if err := c.check(ctx, def, now.Created); err != nil {
 		return nil, err
 	}
-	return c.changed(ctx, def.GetNamespace(), def.GetCronId(), &command{Method: methodUpdate, Etag: def.GetEtag()}, def, by)
+	return c.changed(ctx, def.GetNamespace(), def.GetCronId(), &command{
+		Method: methodUpdate, Etag: def.GetEtag(),
+	}, def, by)
 }
 
 // changed runs a command and returns the changed cron.
-func (c *Crons) changed(ctx context.Context, namespace, cronID string, o *command, def *progressorv1.Cron, by process.Actor) (*progressorv1.Cron, error) {
+func (c *Crons) changed(
+	ctx context.Context, namespace, cronID string, o *command, def *progressorv1.Cron, by process.Actor,
+) (*progressorv1.Cron, error) {
 	if _, err := c.runCommand(ctx, namespace, cronID, o, def, by); err != nil {
 		return nil, err
 	}
@@ -36,14 +42,18 @@ func (c *Crons) changed(ctx context.Context, namespace, cronID string, o *comman
 }
 
 // Pause stops a cron from firing until Resume.
-func (c *Crons) Pause(ctx context.Context, r *progressorv1.PauseCronRequest, by process.Actor) (*progressorv1.Cron, error) {
+func (c *Crons) Pause(
+	ctx context.Context, r *progressorv1.PauseCronRequest, by process.Actor,
+) (*progressorv1.Cron, error) {
 	return c.changed(ctx, r.GetNamespace(), r.GetCronId(), &command{Method: methodPause, Note: r.GetNote()}, nil, by)
 }
 
 // Resume ends a pause. The fire times of the pause are MISSED, or decided by the misfire policy if
 // catch_up is set. Resume also repairs a cron whose process is broken by an engine fault that
 // lasted for a day. The misfire policy then decides what came due meanwhile.
-func (c *Crons) Resume(ctx context.Context, r *progressorv1.ResumeCronRequest, by process.Actor) (*progressorv1.Cron, error) {
+func (c *Crons) Resume(
+	ctx context.Context, r *progressorv1.ResumeCronRequest, by process.Actor,
+) (*progressorv1.Cron, error) {
 	o := &command{Method: methodResume, Note: r.GetNote(), SkipMissed: !r.GetCatchUp()}
 	key := keyOf(r.GetNamespace(), r.GetCronId())
 	p, err := c.engine.GetProcess(ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
@@ -57,7 +67,9 @@ func (c *Crons) Resume(ctx context.Context, r *progressorv1.ResumeCronRequest, b
 }
 
 // Trigger starts a run now if the overlap action and the concurrency policy allow it.
-func (c *Crons) Trigger(ctx context.Context, r *progressorv1.TriggerCronRequest, by process.Actor) (*progressorv1.Fire, error) {
+func (c *Crons) Trigger(
+	ctx context.Context, r *progressorv1.TriggerCronRequest, by process.Actor,
+) (*progressorv1.Fire, error) {
 	o := &command{Method: methodTrigger, Overlap: cron.OverlapAction(r.GetOverlapAction())}
 	a, err := c.runCommand(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
 	if err != nil {
@@ -68,7 +80,9 @@ func (c *Crons) Trigger(ctx context.Context, r *progressorv1.TriggerCronRequest,
 
 // CancelFire removes a waiting fire from the queue, or cancels the run of a fire. It returns the
 // row of the fire, which is RUNNING until the run has ended.
-func (c *Crons) CancelFire(ctx context.Context, r *progressorv1.CancelFireRequest, by process.Actor) (*progressorv1.Fire, error) {
+func (c *Crons) CancelFire(
+	ctx context.Context, r *progressorv1.CancelFireRequest, by process.Actor,
+) (*progressorv1.Fire, error) {
 	fire, err := c.existingFire(ctx, r.GetNamespace(), r.GetCronId(), r.GetFireTime())
 	if err != nil {
 		return nil, err
@@ -80,8 +94,11 @@ func (c *Crons) CancelFire(ctx context.Context, r *progressorv1.CancelFireReques
 	return c.fire(ctx, r.GetNamespace(), r.GetCronId(), fire)
 }
 
-// RerunFire starts a run for a fire that was skipped or whose run failed. It returns the row of the fire.
-func (c *Crons) RerunFire(ctx context.Context, r *progressorv1.RerunFireRequest, by process.Actor) (*progressorv1.Fire, error) {
+// RerunFire starts a run for a fire that was skipped or whose run failed. It returns the row of the
+// fire.
+func (c *Crons) RerunFire(
+	ctx context.Context, r *progressorv1.RerunFireRequest, by process.Actor,
+) (*progressorv1.Fire, error) {
 	fire, err := c.existingFire(ctx, r.GetNamespace(), r.GetCronId(), r.GetFireTime())
 	if err != nil {
 		return nil, err
@@ -104,7 +121,9 @@ func (c *Crons) fire(ctx context.Context, namespace, cronID string, fire time.Ti
 
 // existingFire returns the fire time of a request, which may lack the microseconds of the fire of a
 // trigger. It returns an error if the cron has no row for it.
-func (c *Crons) existingFire(ctx context.Context, namespace, cronID string, at *timestamppb.Timestamp) (time.Time, error) {
+func (c *Crons) existingFire(
+	ctx context.Context, namespace, cronID string, at *timestamppb.Timestamp,
+) (time.Time, error) {
 	fire := timeOf(at)
 	if fire.IsZero() {
 		return fire, invalid("fire_time", "is required")
@@ -116,7 +135,8 @@ func (c *Crons) existingFire(ctx context.Context, namespace, cronID string, at *
 	row, err := crons.Get(ctx, c.store, namespace, cronID, fire)
 	if errors.Is(err, process.ErrTaskNotFound) {
 		var times []time.Time
-		if times, err = crons.Times(ctx, c.store, namespace, cronID, fire, fire.Add(time.Millisecond)); len(times) == 1 {
+		if times, err = crons.Times(ctx, c.store, namespace, cronID, fire,
+			fire.Add(time.Millisecond)); len(times) == 1 {
 			row, err = crons.Get(ctx, c.store, namespace, cronID, times[0])
 		}
 	}
@@ -204,7 +224,9 @@ func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronReques
 
 // StopBackfills drops the remaining fire times of all backfills of a cron, and returns the number
 // of backfills. Their runs continue.
-func (c *Crons) StopBackfills(ctx context.Context, r *progressorv1.StopBackfillsRequest, by process.Actor) (int32, error) {
+func (c *Crons) StopBackfills(
+	ctx context.Context, r *progressorv1.StopBackfillsRequest, by process.Actor,
+) (int32, error) {
 	o := &command{Method: methodStop, Note: r.GetReason()}
 	a, err := c.runCommand(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
 	return a.Backfills, err
@@ -217,7 +239,9 @@ const (
 )
 
 // Preview returns fire times and a description of a cron, or of a spec that is not stored.
-func (c *Crons) Preview(ctx context.Context, r *progressorv1.PreviewCronRequest) (fires []time.Time, words string, err error) {
+func (c *Crons) Preview(
+	ctx context.Context, r *progressorv1.PreviewCronRequest,
+) (fires []time.Time, words string, err error) {
 	now := time.Now()
 	var schedule *cron.Schedule
 	if ref := r.GetCron(); ref != nil {

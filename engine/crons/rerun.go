@@ -30,7 +30,8 @@ func (t *task) rerunFire(ctx context.Context, fire time.Time) error {
 		}
 	}
 	if reruns >= maxReruns {
-		return processor.Reject(rejectedFull, "at most %d reruns of a cron can run at a time (%d are running)", maxReruns, reruns)
+		return processor.Reject(rejectedFull, "at most %d reruns of a cron can run at a time (%d are running)",
+			maxReruns, reruns)
 	}
 	row, err := crons.Get(ctx, t.crons.store, namespaceName(t), s.definition.GetCronId(), fire)
 	if err != nil {
@@ -43,14 +44,17 @@ func (t *task) rerunFire(ctx context.Context, fire time.Time) error {
 	case row.Status == "SUCCESS":
 		return processor.Reject(rejectedStatus, "the fire of %s has succeeded: trigger the cron instead", at)
 	case row.Count > 1:
-		return processor.Reject(rejectedStatus, "the ledger row of %s covers %d fire times: backfill that period instead", at, row.Count)
+		return processor.Reject(rejectedStatus,
+			"the ledger row of %s covers %d fire times: backfill that period instead", at, row.Count)
 	}
 	run := outgoing{Fire: fire, Attempt: row.Attempt + 1}
 	if row.Attempt > 0 {
 		before, run.Rerun = strings.ToLower(row.Status), run.Attempt
 	}
-	if s.definition.GetTarget().GetStartRun() != nil && len(attemptID(s.definition.GetCronId(), fire, run.Rerun)) > maxFlowRunID {
-		return processor.Reject(rejectedStatus, "the ID of the run would have more than %d bytes: the ID of the cron is too long", maxFlowRunID)
+	if s.definition.GetTarget().GetStartRun() != nil &&
+		len(attemptID(s.definition.GetCronId(), fire, run.Rerun)) > maxFlowRunID {
+		return processor.Reject(rejectedStatus,
+			"the ID of the run would have more than %d bytes: the ID of the cron is too long", maxFlowRunID)
 	}
 	reason := "rerun; the fire was " + before
 	if row.Reason != "" && row.Attempt == 0 {

@@ -51,7 +51,8 @@ func TestRerunFire(t *testing.T) {
 		}
 		n.awaits(t, id, "FIRED CANCELLED 1")
 		again := n.mustRerun(t, id, f)
-		if again.GetProcessId() != f.GetProcessId()+"/2" || again.GetAttempt() != 2 || !strings.Contains(again.GetReason(), f.GetProcessId()) ||
+		if again.GetProcessId() != f.GetProcessId()+"/2" || again.GetAttempt() != 2 ||
+			!strings.Contains(again.GetReason(), f.GetProcessId()) ||
 			again.GetEndedTime() != nil || again.GetDetail() != "" {
 			t.Errorf("%s: %v", id, again)
 		}
@@ -66,7 +67,9 @@ func TestRerunFire(t *testing.T) {
 			t.Errorf("%s: %v still run", id, got)
 		}
 	}
-	if k := n.count(t, "SELECT count(*) FROM audit WHERE method = 'RerunFire' AND actor = 'kim' AND details->>'note' = 'disk is free'"); k != len(list) {
+	k := n.count(t, `SELECT count(*) FROM audit WHERE method = 'RerunFire' AND actor = 'kim'
+		AND details->>'note' = 'disk is free'`)
+	if k != len(list) {
 		t.Errorf("the audit log has %d of %d commands", k, len(list))
 	}
 }
@@ -79,7 +82,8 @@ func TestRerunOfASkippedFire(t *testing.T) {
 	first, second := n.trigger(t, "c"), n.trigger(t, "c")
 	n.awaits(t, "c", "FIRED RUNNING 1, SKIPPED_CONCURRENCY SKIPPED")
 	again := n.mustRerun(t, "c", second)
-	if !strings.Contains(again.GetReason(), "skipped_concurrency: 1 of 1") || strings.HasSuffix(again.GetProcessId(), "/1") {
+	if !strings.Contains(again.GetReason(), "skipped_concurrency: 1 of 1") ||
+		strings.HasSuffix(again.GetProcessId(), "/1") {
 		t.Errorf("%v", again)
 	}
 	n.awaits(t, "c", "FIRED RUNNING 1, FIRED RUNNING 1")
@@ -124,9 +128,11 @@ func TestRerunOfAMissedFire(t *testing.T) {
 	n.mustRerun(t, "c", missed)
 	eventually(t, "it has succeeded", func() bool {
 		f := n.fires(t, "c")[0]
-		return f.GetStatus() == progressorv1.FireStatus_FIRE_STATUS_SUCCESS && f.GetAttempt() == 1 && strings.Contains(f.GetReason(), "missed: paused")
+		return f.GetStatus() == progressorv1.FireStatus_FIRE_STATUS_SUCCESS && f.GetAttempt() == 1 &&
+			strings.Contains(f.GetReason(), "missed: paused")
 	})
-	if _, err := n.db.Exec(ctx, `INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, attempt, status, decided_time, ended_time, count)
+	if _, err := n.db.Exec(ctx, `INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, attempt, status,
+		decided_time, ended_time, count)
 		VALUES ('ns', 'c', '2020-01-01', 'MISSED', 0, 'SKIPPED', now(), now(), 7)`); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +158,8 @@ func TestLateEndBeforeARerun(t *testing.T) {
 	again := n.mustRerun(t, "c", f)
 	close(n.gate)
 	eventually(t, "the cron was notified of the first end", func() bool {
-		return n.count(t, "SELECT count(*) FROM tasks WHERE process_id = '~cron/c' AND task_type = 'NOTIFY' AND finished_time IS NOT NULL") == 1
+		return n.count(t, `SELECT count(*) FROM tasks WHERE process_id = '~cron/c' AND task_type = 'NOTIFY'
+			AND finished_time IS NOT NULL`) == 1
 	})
 	n.awaits(t, "c", "FIRED RUNNING 2")
 	n.call(t, again.GetProcessId(), "complete")

@@ -37,7 +37,8 @@ func fireID(cronID string, fire time.Time) string {
 	return cronID + "/" + fire.UTC().Format(time.RFC3339Nano)
 }
 
-// attemptID returns the ID of a run. rerun is the attempt if an earlier attempt of the same fire had a run, else 0.
+// attemptID returns the ID of a run. rerun is the attempt if an earlier attempt of the same fire
+// had a run, else 0.
 func attemptID(cronID string, fire time.Time, rerun int32) string {
 	if rerun == 0 {
 		return fireID(cronID, fire)
@@ -79,12 +80,15 @@ func (t *task) startOf(key process.Key, e outgoing) (storage.Message, error) {
 	c, metadata := t.state.definition, (*structpb.Struct)(nil)
 	tell, err := json.Marshal(runEndArgs{Fire: e.Fire, Rerun: e.Rerun})
 	if target := c.GetTarget().GetEnqueueJob(); target != nil && err == nil {
-		m, err = t.crons.jobMessage(key, target, runMetadata(c.GetCronId(), e.Fire, e.Attempt, target.GetOptions().GetMetadata()))
+		m, err = t.crons.jobMessage(key, target,
+			runMetadata(c.GetCronId(), e.Fire, e.Attempt, target.GetOptions().GetMetadata()))
 		m.NotifyParentArgs = tell
 		return m, err
 	}
 	if target := c.GetTarget().GetStartRun(); target != nil && err == nil {
-		if m, err = t.crons.flows.StartMessage(key, target, flow.Fire{CronID: c.GetCronId(), Time: e.Fire.UTC(), Attempt: e.Attempt}); err != nil {
+		if m, err = t.crons.flows.StartMessage(key, target, flow.Fire{
+			CronID: c.GetCronId(), Time: e.Fire.UTC(), Attempt: e.Attempt,
+		}); err != nil {
 			return m, err
 		}
 		m.NotifyParentArgs = tell
@@ -111,12 +115,15 @@ func (t *task) startOf(key process.Key, e outgoing) (storage.Message, error) {
 }
 
 // jobMessage returns the message that enqueues the job of a run.
-func (c *Crons) jobMessage(key process.Key, target *progressorv1.EnqueueJobTarget, metadata *structpb.Struct) (storage.Message, error) {
+func (c *Crons) jobMessage(
+	key process.Key, target *progressorv1.EnqueueJobTarget, metadata *structpb.Struct,
+) (storage.Message, error) {
 	options := &progressorv1.JobOptions{}
 	proto.Merge(options, target.GetOptions())
 	options.Metadata = metadata
 	job, err := c.newJob("cron.target.enqueue_job.", &progressorv1.EnqueueRequest{
-		Namespace: key.Namespace, JobId: key.ProcessID, Name: target.GetName(), Args: target.GetArgs(), Options: options,
+		Namespace: key.Namespace, JobId: key.ProcessID, Name: target.GetName(), Args: target.GetArgs(),
+		Options: options,
 	})
 	if err != nil {
 		return storage.Message{}, err

@@ -89,7 +89,8 @@ func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) 
 		return processor.Result().AuxState(r.GetArgs()).SetTimerAfter(0).Done()
 	case progressorv1.TaskType_TASK_TYPE_CANCEL, progressorv1.TaskType_TASK_TYPE_TIMEOUT:
 	default:
-		return nil, processor.Fail(processor.ReasonNotHandled, "a run does not accept tasks of type %s", r.GetType()).NonRetryable()
+		return nil, processor.Fail(processor.ReasonNotHandled, "a run does not accept tasks of type %s",
+			r.GetType()).NonRetryable()
 	}
 	var w work
 	target := &progressorv1.CronTarget{}

@@ -33,7 +33,9 @@ func (n *node) trigger(t testing.TB, id string) *progressorv1.Fire {
 func TestEndsOfRuns(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	for args, want := range map[string]string{"complete": "FIRED SUCCESS 1", "fail": "FIRED FAILED 1", "timeout": "FIRED TIMEOUT 1"} {
+	for args, want := range map[string]string{
+		"complete": "FIRED SUCCESS 1", "fail": "FIRED FAILED 1", "timeout": "FIRED TIMEOUT 1",
+	} {
 		n.create(t, starts(args, never, args))
 		n.trigger(t, args)
 		f := n.awaits(t, args, want)[0]
@@ -58,10 +60,13 @@ func TestEndsOfRuns(t *testing.T) {
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("taken/2020-01-01T00:00:00Z")}); err != nil {
 		t.Fatal(err)
 	}
-	if k, err := n.Backfill(t.Context(), &progressorv1.BackfillCronRequest{Namespace: "ns", CronId: "taken", FromTime: stamp(from), ToTime: stamp(from.Add(time.Second))}, kim); err != nil || k != 1 {
+	if k, err := n.Backfill(t.Context(), &progressorv1.BackfillCronRequest{
+		Namespace: "ns", CronId: "taken", FromTime: stamp(from), ToTime: stamp(from.Add(time.Second)),
+	}, kim); err != nil || k != 1 {
 		t.Fatalf("%d, %v", k, err)
 	}
-	if f := n.awaits(t, "taken", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "exists already") || !f.GetManual() {
+	if f := n.awaits(t, "taken", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "exists already") ||
+		!f.GetManual() {
 		t.Errorf("taken: %v", f)
 	}
 }
@@ -72,7 +77,8 @@ func TestTimeoutAndRetry(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	c := starts("c", never, "wait")
-	c.Policy.Timeout, c.Policy.FailureAction = durationpb.New(200*time.Millisecond), progressorv1.FailureAction_FAILURE_ACTION_RETRY
+	c.Policy.Timeout, c.Policy.FailureAction = durationpb.New(200*time.Millisecond),
+		progressorv1.FailureAction_FAILURE_ACTION_RETRY
 	n.create(t, c)
 	run := n.trigger(t, "c").GetProcessId()
 	f := n.awaits(t, "c", "FIRED TIMEOUT 1")[0]
@@ -88,7 +94,8 @@ func TestTimeoutAndRetry(t *testing.T) {
 	}
 	n.awaits(t, "c", "FIRED TIMEOUT 1, FIRED TIMEOUT 2")
 	for name, want := range map[string]float64{
-		"progressor_cron_runs_total": 2, "progressor_cron_task_timeout_total": 2, "progressor_cron_task_failure_retry_total": 1, "progressor_cron_fires_total": 2,
+		"progressor_cron_runs_total": 2, "progressor_cron_task_timeout_total": 2,
+		"progressor_cron_task_failure_retry_total": 1, "progressor_cron_fires_total": 2,
 	} {
 		eventually(t, fmt.Sprintf("%s is %v", name, want), func() bool { return n.metric(t, name) == want })
 	}
@@ -125,7 +132,8 @@ func TestQueue(t *testing.T) {
 	n.call(t, fires[0].GetProcessId(), "complete")
 	fires = n.awaits(t, "c", "FIRED SUCCESS 1, QUEUED RUNNING 1, DROPPED SKIPPED")
 	eventually(t, "the one that waited runs", func() bool {
-		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'", fires[1].GetProcessId()) == 1
+		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'",
+			fires[1].GetProcessId()) == 1
 	})
 	n.call(t, fires[1].GetProcessId(), "complete")
 	n.awaits(t, "c", "FIRED SUCCESS 1, QUEUED SUCCESS 1, DROPPED SKIPPED")
@@ -142,7 +150,8 @@ func TestBackfill(t *testing.T) {
 	ask := func(minutes int) int32 {
 		t.Helper()
 		k, err := n.Backfill(t.Context(), &progressorv1.BackfillCronRequest{
-			Namespace: "ns", CronId: "c", FromTime: stamp(from), ToTime: stamp(from.Add(time.Duration(minutes) * time.Minute)),
+			Namespace: "ns", CronId: "c", FromTime: stamp(from),
+			ToTime:        stamp(from.Add(time.Duration(minutes) * time.Minute)),
 			OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_PARALLEL,
 		}, kim)
 		if err != nil {
@@ -152,7 +161,8 @@ func TestBackfill(t *testing.T) {
 	}
 	decided := func(want int) func() bool {
 		return func() bool {
-			return n.count(t, "SELECT count(*) FROM cron_fires WHERE fire_time < '2026-06-01' AND manual AND status = 'SUCCESS'") == want
+			return n.count(t, `SELECT count(*) FROM cron_fires WHERE fire_time < '2026-06-01' AND manual
+				AND status = 'SUCCESS'`) == want
 		}
 	}
 	if k := ask(10); k != 10 {
@@ -210,13 +220,18 @@ func TestHTTP(t *testing.T) {
 	defer server.Close()
 	defer close(release)
 	n := start(t, storagetest.DSN(t))
-	for path, want := range map[string]string{"good": "FIRED SUCCESS 1", "broken": "FIRED FAILED 1", "moved": "FIRED FAILED 1"} {
+	for path, want := range map[string]string{
+		"good": "FIRED SUCCESS 1", "broken": "FIRED FAILED 1", "moved": "FIRED FAILED 1",
+	} {
 		n.create(t, target(path, server.URL+"/"+path))
 		f := n.trigger(t, path)
 		row := n.awaits(t, path, want)[0]
 		r := <-requests
-		if r.method != "POST" || r.path != "/"+path || r.body != "hello" || r.header.Get("Authorization") != "Bearer x" ||
-			r.header.Get("Progressor-Cron-Id") != path || r.header.Get("Progressor-Fire-Time") != f.GetFireTime().AsTime().Format(time.RFC3339Nano) || r.header.Get("Progressor-Attempt") != "1" {
+		if r.method != "POST" || r.path != "/"+path || r.body != "hello" ||
+			r.header.Get("Authorization") != "Bearer x" ||
+			r.header.Get("Progressor-Cron-Id") != path ||
+			r.header.Get("Progressor-Fire-Time") != f.GetFireTime().AsTime().Format(time.RFC3339Nano) ||
+			r.header.Get("Progressor-Attempt") != "1" {
 			t.Errorf("%s was asked %v", path, r)
 		}
 		if !strings.HasPrefix(row.GetDetail(), "HTTP ") || row.GetProcessId() != "~run/"+row.GetFireId() {
@@ -240,7 +255,10 @@ func TestHTTP(t *testing.T) {
 	n.create(t, target("prev", server.URL+"/hangs"))
 	n.trigger(t, "prev")
 	<-requests
-	if _, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: "prev", OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV}, kim); err != nil {
+	_, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{
+		Namespace: "ns", CronId: "prev", OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV,
+	}, kim)
+	if err != nil {
 		t.Fatal(err)
 	}
 	row := n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED RUNNING 1")[0]
@@ -259,7 +277,8 @@ func TestHTTPAddresses(t *testing.T) {
 	} {
 		_, err := n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: target("c", url)}, kim)
 		var wrong *process.InvalidError
-		if !errors.As(err, &wrong) || wrong.Field != "cron.target.http."+field || strings.Contains(err.Error(), "secret") {
+		if !errors.As(err, &wrong) || wrong.Field != "cron.target.http."+field ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -273,11 +292,14 @@ func TestHTTPAddresses(t *testing.T) {
 	if f := n.awaits(t, "closed", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "refused") {
 		t.Errorf("no server listens: %v", f)
 	}
-	mute := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	mute := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
 	defer mute.Close()
 	n.create(t, target("mute", mute.URL))
 	n.trigger(t, "mute")
-	if f := n.awaits(t, "mute", "FIRED FAILED 1")[0]; f.GetDetail() != "the server closed the connection without an answer" && !strings.Contains(f.GetReason(), "the server closed the connection without an answer") {
+	if f := n.awaits(t, "mute", "FIRED FAILED 1")[0]; f.GetDetail() != "the server closed the connection without an "+
+		"answer" && !strings.Contains(f.GetReason(), "the server closed the connection without an answer") {
 		t.Errorf("no answer: %v", f)
 	}
 }
@@ -309,11 +331,14 @@ func TestRequestsOutlastTheStepTimeout(t *testing.T) {
 	n.trigger(t, "default")
 	n.trigger(t, "timed")
 	eventually(t, "both deadlines are later than the step timeout", func() bool {
-		return n.count(t, "SELECT count(*) FROM running WHERE process_id LIKE '~run/%' AND deadline - running_time > interval '10 seconds'") == 2
+		return n.count(t, `SELECT count(*) FROM running WHERE process_id LIKE '~run/%'
+			AND deadline - running_time > interval '10 seconds'`) == 2
 	})
 	n.awaits(t, "default", "FIRED SUCCESS 1")
 	n.awaits(t, "timed", "FIRED SUCCESS 1")
-	if k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id LIKE '~run/%' AND task_type = 'TIMEOUT' AND attempt > 1"); k != 0 {
+	k := n.count(t, `SELECT count(*) FROM tasks WHERE process_id LIKE '~run/%' AND task_type = 'TIMEOUT'
+		AND attempt > 1`)
+	if k != 0 {
 		t.Errorf("%d requests were repeated", k)
 	}
 }
@@ -342,7 +367,8 @@ func TestCutResponses(t *testing.T) {
 	defer server.Close()
 	defer close(closing)
 	for path, want := range map[string][2]string{
-		"cut":   {"FIRED FAILED 1", "HTTP 200 OK, but the response was truncated after 10 bytes: the server closed the connection"},
+		"cut": {"FIRED FAILED 1",
+			"HTTP 200 OK, but the response was truncated after 10 bytes: the server closed the connection"},
 		"error": {"FIRED FAILED 1", "HTTP 502 Bad Gateway"},
 		"stall": {"FIRED TIMEOUT 1", "HTTP 200 OK, but the response did not end within 10s: 10 bytes were read"},
 	} {
@@ -360,7 +386,11 @@ func TestNotify(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	notifies := func(id, processID, args string) {
 		c := starts(id, never, "")
-		c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_NotifyProcess{NotifyProcess: &progressorv1.NotifyProcessTarget{ProcessId: processID, Args: []byte(args)}}}
+		c.Target = &progressorv1.CronTarget{
+			Target: &progressorv1.CronTarget_NotifyProcess{
+				NotifyProcess: &progressorv1.NotifyProcessTarget{ProcessId: processID, Args: []byte(args)},
+			},
+		}
 		n.create(t, c)
 		n.trigger(t, id)
 	}
@@ -369,7 +399,8 @@ func TestNotify(t *testing.T) {
 	}
 	notifies("good", "p", "hello")
 	n.awaits(t, "good", "FIRED SUCCESS 1")
-	if k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = 'p' AND task_type = 'NOTIFY' AND args = 'hello'"); k != 1 {
+	k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = 'p' AND task_type = 'NOTIFY' AND args = 'hello'")
+	if k != 1 {
 		t.Errorf("%d notifications", k)
 	}
 	notifies("missing", "nobody", "hello")

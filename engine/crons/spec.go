@@ -27,7 +27,8 @@ const (
 // specOf converts a spec. created is when the cron was created.
 func specOf(s *progressorv1.CronSpec, created time.Time) cron.Spec {
 	spec := cron.Spec{
-		Expressions: s.GetExpressions(), Timezone: s.GetTimezone(), Start: timeOf(s.GetStartTime()), End: timeOf(s.GetEndTime()), Created: created,
+		Expressions: s.GetExpressions(), Timezone: s.GetTimezone(), Start: timeOf(s.GetStartTime()),
+		End: timeOf(s.GetEndTime()), Created: created,
 		Jitter: s.GetJitter().AsDuration(), Exclude: s.GetExcludeExpressions(), MaxFires: s.GetMaxFires(),
 	}
 	spec.Daylight.Gap = cron.Gap(s.GetDaylightSaving().GetGap())
@@ -40,11 +41,17 @@ func policyOf(p *progressorv1.CronPolicy) cron.Policy {
 	b := p.GetRetryBackoff()
 	policy := cron.Policy{
 		Overlap: cron.OverlapAction(p.GetOverlapAction()), Failure: cron.FailureAction(p.GetFailureAction()),
-		Concurrency: cron.ConcurrencyPolicy(p.GetConcurrencyPolicy()), MaxConcurrency: p.GetMaxConcurrency(), QueueLimit: p.GetQueueLimit(),
-		Misfire: cron.MisfirePolicy(p.GetMisfirePolicy()), CatchUpLimit: p.GetCatchupLimit(), CatchUpWindow: p.GetCatchupWindow().AsDuration(),
-		RetryBackoff: cron.Backoff{Initial: b.GetInitial().AsDuration(), Factor: b.GetFactor(), Max: b.GetMax().AsDuration(), Jitter: b.GetJitter()},
-		MaxAttempts:  p.GetMaxAttempts(), PauseAfterFailures: p.GetPauseAfterFailures(), MisfireThreshold: p.GetMisfireThreshold().AsDuration(),
-		MaxOverlap: p.GetMaxOverlap(),
+		Concurrency: cron.ConcurrencyPolicy(p.GetConcurrencyPolicy()), MaxConcurrency: p.GetMaxConcurrency(),
+		QueueLimit: p.GetQueueLimit(),
+		Misfire:    cron.MisfirePolicy(p.GetMisfirePolicy()), CatchUpLimit: p.GetCatchupLimit(),
+		CatchUpWindow: p.GetCatchupWindow().AsDuration(),
+		RetryBackoff: cron.Backoff{
+			Initial: b.GetInitial().AsDuration(), Factor: b.GetFactor(), Max: b.GetMax().AsDuration(),
+			Jitter: b.GetJitter(),
+		},
+		MaxAttempts: p.GetMaxAttempts(), PauseAfterFailures: p.GetPauseAfterFailures(),
+		MisfireThreshold: p.GetMisfireThreshold().AsDuration(),
+		MaxOverlap:       p.GetMaxOverlap(),
 	}
 	for _, step := range b.GetSteps() {
 		policy.RetryBackoff.Steps = append(policy.RetryBackoff.Steps, step.AsDuration())
@@ -69,7 +76,8 @@ func compile(c *progressorv1.Cron, created time.Time, prefix string) (cron.Cron,
 		err = policy.Validate()
 	}
 	return cron.Cron{
-		Key: c.GetNamespace() + "/" + c.GetCronId(), Schedule: schedule, Policy: policy, Refusable: c.GetTarget().GetStartRun() != nil,
+		Key: c.GetNamespace() + "/" + c.GetCronId(), Schedule: schedule, Policy: policy,
+		Refusable: c.GetTarget().GetStartRun() != nil,
 	}, invalidOf(err, prefix)
 }
 
@@ -96,7 +104,8 @@ func Check(c *progressorv1.Cron, created time.Time) error {
 		field string
 		value int32
 	}{
-		{"max_concurrency", c.GetPolicy().GetMaxConcurrency()}, {"queue_limit", c.GetPolicy().GetQueueLimit()}, {"max_overlap", c.GetPolicy().GetMaxOverlap()},
+		{"max_concurrency", c.GetPolicy().GetMaxConcurrency()}, {"queue_limit", c.GetPolicy().GetQueueLimit()},
+		{"max_overlap", c.GetPolicy().GetMaxOverlap()},
 	} {
 		if n.value > maxRuns {
 			return invalid("cron.policy."+n.field, "must be at most %d (got %d)", maxRuns, n.value)
@@ -106,17 +115,27 @@ func Check(c *progressorv1.Cron, created time.Time) error {
 		return err
 	}
 	if c.GetTarget().GetStartRun() != nil && len(c.GetCronId()) > maxFlowCronID {
-		return invalid("cron.cron_id", "must have at most %d bytes (got %d) if the target is start_run, because the IDs of its runs contain it", maxFlowCronID, len(c.GetCronId()))
+		return invalid("cron.cron_id",
+			"must have at most %d bytes (got %d) if the target is start_run, because the IDs of its runs contain it",
+			maxFlowCronID, len(c.GetCronId()))
 	}
 	metadata, err := wire.JSON(c.GetMetadata())
 	if err != nil {
 		return invalid("cron.metadata", "%s", err)
 	}
 	if len(metadata) > process.MaxMetadataBytes {
-		return &process.InvalidError{Field: "cron.metadata", Message: fmt.Sprintf("must have at most %d bytes (got %d)", process.MaxMetadataBytes, len(metadata)), TooLarge: true}
+		return &process.InvalidError{
+			Field:    "cron.metadata",
+			Message:  fmt.Sprintf("must have at most %d bytes (got %d)", process.MaxMetadataBytes, len(metadata)),
+			TooLarge: true,
+		}
 	}
 	if size := proto.Size(definition(c)); size > maxDefinitionBytes {
-		return &process.InvalidError{Field: "cron.target", Message: fmt.Sprintf("the cron must have at most %d bytes with its target's args (got %d)", maxDefinitionBytes, size), TooLarge: true}
+		return &process.InvalidError{
+			Field: "cron.target",
+			Message: fmt.Sprintf("the cron must have at most %d bytes with its target's args (got %d)",
+				maxDefinitionBytes, size), TooLarge: true,
+		}
 	}
 	return nil
 }
@@ -132,7 +151,11 @@ func checkTarget(t *progressorv1.CronTarget) error {
 			return invalid("cron.target.start_process.metadata", "%s", err)
 		}
 		if len(metadata) > maxRunMetadata {
-			return &process.InvalidError{Field: "cron.target.start_process.metadata", Message: fmt.Sprintf("must have at most %d bytes (got %d)", maxRunMetadata, len(metadata)), TooLarge: true}
+			return &process.InvalidError{
+				Field:    "cron.target.start_process.metadata",
+				Message:  fmt.Sprintf("must have at most %d bytes (got %d)", maxRunMetadata, len(metadata)),
+				TooLarge: true,
+			}
 		}
 		return nil
 	case *progressorv1.CronTarget_EnqueueJob:
@@ -141,7 +164,8 @@ func checkTarget(t *progressorv1.CronTarget) error {
 		return checkStartRun(target.StartRun)
 	case *progressorv1.CronTarget_NotifyProcess:
 		if process.Own(target.NotifyProcess.GetProcessId()) {
-			return invalid("cron.target.notify_process.process_id", `must not begin with "~": such IDs are reserved for the engine`)
+			return invalid("cron.target.notify_process.process_id",
+				`must not begin with "~": such IDs are reserved for the engine`)
 		}
 		return nil
 	case *progressorv1.CronTarget_Http:
@@ -171,7 +195,10 @@ func checkStartRun(t *progressorv1.StartRunTarget) error {
 		return invalid(field+"metadata", "%s", err)
 	}
 	if len(metadata) > maxRunMetadata {
-		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("must have at most %d bytes (got %d)", maxRunMetadata, len(metadata)), TooLarge: true}
+		return &process.InvalidError{
+			Field:   field + "metadata",
+			Message: fmt.Sprintf("must have at most %d bytes (got %d)", maxRunMetadata, len(metadata)), TooLarge: true,
+		}
 	}
 	return nil
 }
@@ -185,7 +212,10 @@ func checkJob(o *progressorv1.JobOptions) error {
 	case err != nil:
 		return invalid(field+"metadata", "%s", err)
 	case len(metadata) > maxRunMetadata:
-		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("must have at most %d bytes (got %d)", maxRunMetadata, len(metadata)), TooLarge: true}
+		return &process.InvalidError{
+			Field:   field + "metadata",
+			Message: fmt.Sprintf("must have at most %d bytes (got %d)", maxRunMetadata, len(metadata)), TooLarge: true,
+		}
 	case o.GetRunTime() != nil:
 		return invalid(field+"run_time", "must not be set: the cron decides when its jobs run")
 	case o.GetUnique().GetReplace():
@@ -211,7 +241,8 @@ func namespaceOf(t *progressorv1.CronTarget) (namespace, field string) {
 // definition returns the part of a cron that clients set, without what the engine derives.
 func definition(c *progressorv1.Cron) *progressorv1.Cron {
 	return &progressorv1.Cron{
-		Namespace: c.GetNamespace(), CronId: c.GetCronId(), Spec: c.GetSpec(), Policy: c.GetPolicy(), Target: c.GetTarget(), Metadata: c.GetMetadata(),
+		Namespace: c.GetNamespace(), CronId: c.GetCronId(), Spec: c.GetSpec(), Policy: c.GetPolicy(),
+		Target: c.GetTarget(), Metadata: c.GetMetadata(),
 	}
 }
 

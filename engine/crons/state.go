@@ -169,7 +169,8 @@ func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
 		return nil, err
 	}
 	m := proto.CloneOf(s.definition)
-	m.Paused, m.PauseNote, m.CreatedTime, m.UpdatedTime, m.LastFireTime = s.Cron.Paused, s.PauseNote, stamp(s.Created), stamp(s.Updated), stamp(s.LastFire)
+	m.Paused, m.PauseNote, m.CreatedTime, m.UpdatedTime, m.LastFireTime = s.Cron.Paused, s.PauseNote, stamp(s.Created),
+		stamp(s.Updated), stamp(s.LastFire)
 	m.FiresByDecision, m.Etag = s.Decisions, s.etag()
 	ahead := s.Cron
 	if ahead.Decided.Before(now) {
@@ -211,8 +212,10 @@ func explained(_ context.Context, p *progressorv1.Process, e *explain.State) err
 	}
 	now, limit := &s.Cron, s.definition.GetSpec().GetMaxFires()
 	said := &explain.Cron{
-		ID: s.definition.GetCronId(), Paused: now.Paused, PausedBy: s.PausedBy, Note: s.PauseNote, Since: s.PauseTime, Queued: len(now.Queue), RunsIn: place(s.definition).Namespace,
-		MaxRuns: max(c.Policy.MaxConcurrency, cron.DefaultMaxConcurrency), Failures: now.Failures, TrialFrom: c.TrialFrom(*now), Spent: limit > 0 && now.Runs >= limit,
+		ID: s.definition.GetCronId(), Paused: now.Paused, PausedBy: s.PausedBy, Note: s.PauseNote, Since: s.PauseTime,
+		Queued: len(now.Queue), RunsIn: place(s.definition).Namespace,
+		MaxRuns: max(c.Policy.MaxConcurrency, cron.DefaultMaxConcurrency), Failures: now.Failures,
+		TrialFrom: c.TrialFrom(*now), Spent: limit > 0 && now.Runs >= limit,
 	}
 	if now.Paused {
 		said.Missed = c.Waiting(*now, e.Now, maxWaiting)

@@ -36,7 +36,10 @@ type task struct {
 // process runs a task of a cron.
 func (c *Crons) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	a := engine.AttemptOf(ctx)
-	t := &task{crons: c, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond), byFire: map[int64]*crons.Fire{}}
+	t := &task{
+		crons: c, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond),
+		byFire: map[int64]*crons.Fire{},
+	}
 	var err error
 	if r.GetType() != progressorv1.TaskType_TASK_TYPE_INIT {
 		if err = t.read(); engine.IsNewerState(err) {
@@ -56,7 +59,8 @@ func (c *Crons) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 	case progressorv1.TaskType_TASK_TYPE_CANCEL:
 		return processor.Result().Done()
 	default:
-		err = processor.Fail(processor.ReasonNotHandled, "a cron does not accept tasks of type %s", r.GetType()).NonRetryable()
+		err = processor.Fail(processor.ReasonNotHandled, "a cron does not accept tasks of type %s",
+			r.GetType()).NonRetryable()
 	}
 	if err != nil {
 		return nil, err
@@ -148,7 +152,10 @@ func (t *task) end(fire time.Time, rerun int32, status cron.Status, detail strin
 // endRow records the end of a run, or of a waiting fire, in the ledger.
 func (t *task) endRow(fire time.Time, status cron.Status, detail string) {
 	t.state.Deadlines = slices.DeleteFunc(t.state.Deadlines, func(d deadline) bool { return d.Fire.Equal(fire) })
-	t.row(crons.Fire{Fire: cron.Fire{Time: fire, Status: status, Decision: cron.Fired, Count: 1}, Change: crons.Ended, Detail: cut(detail)})
+	t.row(crons.Fire{
+		Fire: cron.Fire{Time: fire, Status: status, Decision: cron.Fired, Count: 1}, Change: crons.Ended,
+		Detail: cut(detail),
+	})
 	t.crons.metrics.ended(t, status)
 }
 
@@ -181,7 +188,12 @@ func (t *task) refuseRow(fire time.Time, rerun int32, was cron.Decision, reason 
 	s.Decisions[was.String()]--
 	s.Decisions[cron.SkippedConcurrency.String()]++
 	s.Deadlines = slices.DeleteFunc(s.Deadlines, func(d deadline) bool { return d.Fire.Equal(fire) })
-	t.row(crons.Fire{Fire: cron.Fire{Time: fire, Status: cron.Skipped, Decision: cron.SkippedConcurrency, Attempt: rerun, Reason: cut(reason), Count: 1}, Change: crons.Refused})
+	t.row(crons.Fire{
+		Fire: cron.Fire{
+			Time: fire, Status: cron.Skipped, Decision: cron.SkippedConcurrency, Attempt: rerun, Reason: cut(reason),
+			Count: 1,
+		}, Change: crons.Refused,
+	})
 	t.crons.metrics.refused(t)
 }
 
@@ -190,7 +202,9 @@ func (t *task) follow(step cron.Step) {
 	s := t.state
 	for _, start := range step.Starts {
 		t.row(crons.Fire{
-			Fire:   cron.Fire{Time: start.Fire, Status: cron.Running, Decision: cron.Queued, Attempt: start.Attempt, Count: 1},
+			Fire: cron.Fire{
+				Time: start.Fire, Status: cron.Running, Decision: cron.Queued, Attempt: start.Attempt, Count: 1,
+			},
 			Change: crons.Started, RunID: runID(s.definition, start.Fire, 0),
 		})
 		t.start(outgoing{Fire: start.Fire, Attempt: start.Attempt})

@@ -29,13 +29,16 @@ func TestTraceOfAFire(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	var c *crons.Crons
-	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), func(e *engine.Engine, store *storage.Store) []engine.Kind {
-		c = crons.New(e, store, nil)
-		return c.Kinds()
-	}, func(c *engine.Config) { c.Traces = s })
+	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(),
+		func(e *engine.Engine, store *storage.Store) []engine.Kind {
+			c = crons.New(e, store, nil)
+			return c.Kinds()
+		}, func(c *engine.Config) { c.Traces = s })
 	made := &node{Engine: n.Engine, Server: n.Server, Crons: c}
 	making, creator := s.Begin(context.Background(), "creator")
-	if _, err := c.Create(making, &progressorv1.CreateCronRequest{Cron: starts("process", "* * * * * *", "complete")}, kim); err != nil {
+	if _, err := c.Create(making, &progressorv1.CreateCronRequest{
+		Cron: starts("process", "* * * * * *", "complete"),
+	}, kim); err != nil {
 		t.Fatal(err)
 	}
 	fire := s.Await(t, testTimeout, "task TIMEOUT", 1)[0]
@@ -45,7 +48,8 @@ func TestTraceOfAFire(t *testing.T) {
 	enginetest.Eventually(t, testTimeout, "a run in the trace of a fire", func() bool {
 		for _, run := range s.Named("task INIT") {
 			for _, fire := range s.Named("task TIMEOUT") {
-				if run.Parent().SpanID() == fire.SpanContext().SpanID() && run.SpanContext().TraceID() == fire.SpanContext().TraceID() {
+				if run.Parent().SpanID() == fire.SpanContext().SpanID() &&
+					run.SpanContext().TraceID() == fire.SpanContext().TraceID() {
 					return true
 				}
 			}
@@ -53,14 +57,20 @@ func TestTraceOfAFire(t *testing.T) {
 		return false
 	})
 	made.create(t, &progressorv1.Cron{
-		Namespace: "ns", CronId: "http", Spec: &progressorv1.CronSpec{Expressions: []string{never}}, Policy: &progressorv1.CronPolicy{},
-		Target: &progressorv1.CronTarget{Target: &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{Url: server.URL}}},
+		Namespace: "ns", CronId: "http", Spec: &progressorv1.CronSpec{Expressions: []string{never}},
+		Policy: &progressorv1.CronPolicy{},
+		Target: &progressorv1.CronTarget{
+			Target: &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{Url: server.URL}},
+		},
 	})
 	ordering, operator := s.Begin(context.Background(), "operator")
-	if _, err := c.Trigger(ordering, &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: "http"}, kim); err != nil {
+	if _, err := c.Trigger(ordering, &progressorv1.TriggerCronRequest{
+		Namespace: "ns", CronId: "http",
+	}, kim); err != nil {
 		t.Fatal(err)
 	}
-	if sc := <-asked; sc.TraceID() != operator.SpanContext().TraceID() || sc.SpanID() == operator.SpanContext().SpanID() {
+	sc := <-asked
+	if sc.TraceID() != operator.SpanContext().TraceID() || sc.SpanID() == operator.SpanContext().SpanID() {
 		t.Errorf("the request is in the trace %s, not in %s", sc.TraceID(), operator.SpanContext().TraceID())
 	}
 }

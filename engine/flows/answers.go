@@ -15,7 +15,9 @@ import (
 
 // Complete answers a wait. If the same answer is repeated, it returns the run, even after the end
 // of the run.
-func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepRequest, by process.Actor) (*progressorv1.Run, error) {
+func (f *Flows) Complete(
+	ctx context.Context, r *progressorv1.CompleteStepRequest, by process.Actor,
+) (*progressorv1.Run, error) {
 	o := &command{Method: methodComplete, stepFields: stepFields{
 		StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Worker: r.GetWorkerId(),
 	}}
@@ -89,7 +91,9 @@ func sameOutcome(row *flows.Wait, o *command) (bool, error) {
 }
 
 // Report stores progress of a wait.
-func (f *Flows) Report(ctx context.Context, r *progressorv1.ReportStepRequest, by process.Actor) (*progressorv1.LeaseDirective, error) {
+func (f *Flows) Report(
+	ctx context.Context, r *progressorv1.ReportStepRequest, by process.Actor,
+) (*progressorv1.LeaseDirective, error) {
 	o := &command{Method: methodReport, stepFields: stepFields{
 		StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Due: r.GetDue().AsDuration(),
 	}}
@@ -98,7 +102,9 @@ func (f *Flows) Report(ctx context.Context, r *progressorv1.ReportStepRequest, b
 		return nil, err
 	}
 	a, err := f.runCommand(ctx, r.GetNamespace(), r.GetRunId(), o, by)
-	return &progressorv1.LeaseDirective{LeaseToken: r.GetToken(), Directive: progressorv1.LeaseDirective_Directive(a.Directive), CancelReason: a.Reason}, err
+	return &progressorv1.LeaseDirective{
+		LeaseToken: r.GetToken(), Directive: progressorv1.LeaseDirective_Directive(a.Directive), CancelReason: a.Reason,
+	}, err
 }
 
 // failureJSON returns the failure of a wait in its stored form. Its limit is that of the failure of
@@ -106,7 +112,8 @@ func (f *Flows) Report(ctx context.Context, r *progressorv1.ReportStepRequest, b
 func failureJSON(failure *progressorv1.Failure) ([]byte, error) {
 	if size := proto.Size(failure); size > process.MaxPayloadBytes {
 		return nil, &process.InvalidError{
-			Field: "failure", TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes (got %d)", process.MaxPayloadBytes, size),
+			Field: "failure", TooLarge: true,
+			Message: fmt.Sprintf("must have at most %d bytes (got %d)", process.MaxPayloadBytes, size),
 		}
 	}
 	return wire.FailureJSON(failure)
@@ -120,7 +127,8 @@ func progressJSON(progress *progressorv1.Progress) ([]byte, error) {
 	}
 	if len(text) > process.MaxProgressBytes {
 		return nil, &process.InvalidError{
-			Field: "progress", TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxProgressBytes, len(text)),
+			Field: "progress", TooLarge: true,
+			Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxProgressBytes, len(text)),
 		}
 	}
 	return text, nil

@@ -66,14 +66,18 @@ func TestGetRunIsBoundedInBytes(t *testing.T) {
 	n.run(t, "pull", "waits", "r", "")
 	n.fill(t, `INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, result, failure, progress)
 		SELECT 'pull', 'r', 's' || to_char(k, 'FM00'), -1, k, 'succeeded', to_jsonb(repeat('x', 1 << 19)),
-		       jsonb_build_object('reason', 'why', 'message', repeat('y', 1 << 18)), jsonb_build_object('percent', 40, 'summary', repeat('z', 1 << 18))
+		       jsonb_build_object('reason', 'why', 'message', repeat('y', 1 << 18)), jsonb_build_object('percent', 40,
+		         'summary', repeat('z', 1 << 18))
 		  FROM generate_series(0, 11) k
 		ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE
-		   SET result = excluded.result, failure = excluded.failure, progress = excluded.progress, status = 'succeeded'`)
+		   SET result = excluded.result, failure = excluded.failure, progress = excluded.progress,
+		     status = 'succeeded'`)
 	show := func(r *progressorv1.Run) (text string) {
 		for _, s := range r.GetSteps() {
-			text += fmt.Sprintf("%s %t %d %s %d %.0f %d, ", s.GetStepId(), s.GetValuesOmitted(), len(s.GetResult().GetStringValue()),
-				s.GetFailure().GetReason(), len(s.GetFailure().GetMessage()), s.GetProgress().GetPercent(), len(s.GetProgress().GetSummary()))
+			text += fmt.Sprintf("%s %t %d %s %d %.0f %d, ", s.GetStepId(), s.GetValuesOmitted(),
+				len(s.GetResult().GetStringValue()),
+				s.GetFailure().GetReason(), len(s.GetFailure().GetMessage()), s.GetProgress().GetPercent(),
+				len(s.GetProgress().GetSummary()))
 		}
 		return text
 	}
@@ -90,7 +94,9 @@ func TestGetRunIsBoundedInBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, show(r), want)
-	list, _, err := n.ListSteps(t.Context(), &progressorv1.ListStepsRequest{Namespace: "pull", RunId: "r", StepId: "s11"})
+	list, _, err := n.ListSteps(t.Context(), &progressorv1.ListStepsRequest{
+		Namespace: "pull", RunId: "r", StepId: "s11",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,9 +134,11 @@ func TestListRunsShortensSummaries(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "waits", "steps": [{"step_id": "a", "wait": {}}]}`)
 	n.run(t, "pull", "waits", "r", "")
-	n.fill(t, `UPDATE flow_steps SET progress = jsonb_build_object('percent', 50, 'summary', repeat('x', 60000), 'details', jsonb_build_object('k', 'v'))`)
+	n.fill(t, `UPDATE flow_steps SET progress = jsonb_build_object('percent', 50, 'summary', repeat('x', 60000),
+		'details', jsonb_build_object('k', 'v'))`)
 	list, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull"})
-	if err != nil || len(list) != 1 || list[0].GetProgress().GetPercent() != 50 || len(list[0].GetProgress().GetSummary()) != 1000 {
+	if err != nil || len(list) != 1 || list[0].GetProgress().GetPercent() != 50 ||
+		len(list[0].GetProgress().GetSummary()) != 1000 {
 		t.Errorf("%d runs, progress %.100v, %v", len(list), list[0].GetProgress(), err)
 	}
 }

@@ -20,14 +20,17 @@ import (
 )
 
 // demo is the worked example of the documentation.
-const demo = `{"type": "demo_long_task", "concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE", "dedupe_keys": ["scope_id", "target"],
+const demo = `{"type": "demo_long_task", "concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE",
+	"dedupe_keys": ["scope_id", "target"],
 	"cancel_policy": {"grace": "30s"}, "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["0.01s"]}}, "steps": [
 	{"step_id": "prepare", "job": {}, "timeout": "60s"}, {"step_id": "execute", "job": {}, "timeout": "300s"},
 	{"step_id": "finalize", "job": {}, "timeout": "30s", "cancelable": false}]}`
 
 func (n *node) cancel(t testing.TB, namespace, runID string) *progressorv1.Run {
 	t.Helper()
-	r, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: namespace, RunId: runID, Reason: "not needed"}, kim)
+	r, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{
+		Namespace: namespace, RunId: runID, Reason: "not needed",
+	}, kim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,24 +61,32 @@ func TestWorkedExample(t *testing.T) {
 	// Cancel during execute: CANCEL_REQUESTED, then CANCELLED by the acknowledgement.
 	begin("execute")
 	l := n.lease(t, "execute")
-	same(t, runSummary(n.cancel(t, "pull", "execute")), "CANCEL_REQUESTED: prepare SUCCEEDED execute RUNNING finalize CANCELLED")
-	same(t, runSummary(n.cancel(t, "pull", "execute")), "CANCEL_REQUESTED: prepare SUCCEEDED execute RUNNING finalize CANCELLED")
+	same(t, runSummary(n.cancel(t, "pull", "execute")),
+		"CANCEL_REQUESTED: prepare SUCCEEDED execute RUNNING finalize CANCELLED")
+	same(t, runSummary(n.cancel(t, "pull", "execute")),
+		"CANCEL_REQUESTED: prepare SUCCEEDED execute RUNNING finalize CANCELLED")
 	n.acknowledge(t, l)
-	same(t, runSummary(n.ended(t, "pull", "execute")), "CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED")
+	same(t, runSummary(n.ended(t, "pull", "execute")),
+		"CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED")
 
 	// Cancel during finalize: the step ends, and the run has succeeded.
 	begin("finalize")
 	n.answer(t, n.lease(t, "execute"), "", "")
 	l = n.lease(t, "finalize")
-	same(t, runSummary(n.cancel(t, "pull", "finalize")), "CANCEL_REQUESTED: prepare SUCCEEDED execute SUCCEEDED finalize RUNNING")
+	same(t, runSummary(n.cancel(t, "pull", "finalize")),
+		"CANCEL_REQUESTED: prepare SUCCEEDED execute SUCCEEDED finalize RUNNING")
 	n.answer(t, l, `"done"`, "")
-	same(t, runSummary(n.ended(t, "pull", "finalize")), "SUCCEEDED: prepare SUCCEEDED execute SUCCEEDED finalize SUCCEEDED")
+	same(t, runSummary(n.ended(t, "pull", "finalize")),
+		"SUCCEEDED: prepare SUCCEEDED execute SUCCEEDED finalize SUCCEEDED")
 
 	// Cancel while QUEUED: CANCELLED at once, and no worker gets it.
 	n.run(t, "pull", "demo_long_task", "queued", `{"target": "queued"}`)
 	n.until(t, "pull", "queued", "QUEUED")
-	same(t, runSummary(n.cancel(t, "pull", "queued")), "CANCELLED: prepare CANCELLED execute CANCELLED finalize CANCELLED")
-	if l, err := n.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1}); err != nil || len(l) != 0 {
+	same(t, runSummary(n.cancel(t, "pull", "queued")),
+		"CANCELLED: prepare CANCELLED execute CANCELLED finalize CANCELLED")
+	if l, err := n.Poll(context.Background(), pull.PollParams{
+		Namespaces: []string{"pull"}, WorkerID: "w", Max: 1,
+	}); err != nil || len(l) != 0 {
 		t.Fatalf("a worker gets %v, %v", l, err)
 	}
 
@@ -86,13 +97,18 @@ func TestWorkedExample(t *testing.T) {
 	n.lease(t, "execute")
 	n.cancel(t, "pull", "deaf")
 	same(t, runSummary(n.ended(t, "pull", "deaf")), "CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED")
-	if k := enginetest.Count(t, n.db, "SELECT count(*) FROM job_events WHERE type = 'cancel_grace_expired' AND job_id IN ('deaf', '~job/deaf/execute')"); k != 2 {
+	k := enginetest.Count(t, n.db,
+		`SELECT count(*) FROM job_events WHERE type = 'cancel_grace_expired' AND job_id IN
+			('deaf', '~job/deaf/execute')`)
+	if k != 2 {
 		t.Fatalf("%d events cancel_grace_expired", k)
 	}
 
 	// A second run with the same scope and target.
 	n.run(t, "pull", "demo_long_task", "first", `{"target": "same"}`)
-	_, err := n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: "pull", Type: "demo_long_task", RunId: "second", Payload: value(t, `{"target": "same"}`)}, kim)
+	_, err := n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{
+		Namespace: "pull", Type: "demo_long_task", RunId: "second", Payload: value(t, `{"target": "same"}`),
+	}, kim)
 	var scope *flows.ScopeError
 	if !errors.As(err, &scope) || scope.RunID != "first" {
 		t.Fatalf("the second run: %v", err)
@@ -103,7 +119,8 @@ func TestWorkedExample(t *testing.T) {
 func TestCancelWhilePending(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "later", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["3600s"]}}, "steps": [{"step_id": "a", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "later", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["3600s"]}},
+		"steps": [{"step_id": "a", "job": {}}]}`)
 	resp, err := n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{
 		Namespace: "pull", Type: "later", RunId: "later", RunTime: timestamppb.New(time.Now().Add(time.Hour)),
 	}, kim)
@@ -123,7 +140,8 @@ func TestCancelWhilePending(t *testing.T) {
 func TestRunExpires(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "short", "timeout": "0.2s", "steps": [{"step_id": "ask", "wait": {}}, {"step_id": "b", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "short", "timeout": "0.2s", "steps": [{"step_id": "ask", "wait": {}},
+		{"step_id": "b", "job": {}}]}`)
 	n.run(t, "pull", "short", "e1", "")
 	r := n.ended(t, "pull", "e1")
 	same(t, runSummary(r), "EXPIRED: ask CANCELLED b CANCELLED")
@@ -135,7 +153,8 @@ func TestRunExpires(t *testing.T) {
 func TestNotCancellable(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "stubborn", "cancel_policy": {"supported": false}, "steps": [{"step_id": "a", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "stubborn", "cancel_policy": {"supported": false},
+		"steps": [{"step_id": "a", "job": {}}]}`)
 	n.run(t, "pull", "stubborn", "x", "")
 	refused := func() {
 		t.Helper()
@@ -178,7 +197,8 @@ func TestCancelPolicyOfProcesses(t *testing.T) {
 		n.run(t, "ns", id, id, "")
 		n.until(t, "ns", id, "RUNNING: p RUNNING")
 		enginetest.Eventually(t, testTimeout, "the process is idle", func() bool {
-			return enginetest.Count(t, n.db, "SELECT count(*) FROM processes WHERE process_id = '"+id+"/p' AND status = 'RUNNING'") == 1
+			return enginetest.Count(t, n.db,
+				"SELECT count(*) FROM processes WHERE process_id = '"+id+"/p' AND status = 'RUNNING'") == 1
 		})
 		n.cancel(t, "ns", id)
 		same(t, runSummary(n.ended(t, "ns", id)), "CANCELLED: p CANCELLED")
@@ -216,7 +236,9 @@ func TestStopOfSuspendedProcess(t *testing.T) {
 	n.run(t, "ns", "items", "items", "")
 	suspend("items/p.0")
 	enginetest.Eventually(t, testTimeout, "the other item fails", func() bool {
-		_, err := n.Call(context.Background(), engine.CallParams{Key: process.Key{Namespace: "ns", ProcessID: "items/p.1"}})
+		_, err := n.Call(context.Background(), engine.CallParams{
+			Key: process.Key{Namespace: "ns", ProcessID: "items/p.1"},
+		})
 		var failed *engine.TaskError
 		return errors.As(err, &failed)
 	})

@@ -195,7 +195,8 @@ func (t *task) move() (moved bool, err error) {
 		}
 		return all
 	}
-	old.Steps, old.Each, old.Done, old.Undone, old.Left, old.Broken = string(letters), each, kept(old.Done), kept(old.Undone), kept(old.Left), nil
+	old.Steps, old.Each, old.Done, old.Undone, old.Left, old.Broken = string(letters), each, kept(old.Done),
+		kept(old.Undone), kept(old.Left), nil
 	t.template, t.state.Version, t.state.Stored = newest, newest.Source.GetVersion(), newest.stored
 	return true, nil
 }
@@ -204,7 +205,8 @@ func (t *task) move() (moved bool, err error) {
 func (t *task) find(o *command) (place, error) {
 	step, ok := t.template.Index(o.StepID)
 	if !ok {
-		return place{}, processor.Reject(rejectedStep, "step %q of template %s, version %d", o.StepID, t.state.Type, t.state.Version)
+		return place{}, processor.Reject(rejectedStep, "step %q of template %s, version %d", o.StepID, t.state.Type,
+			t.state.Version)
 	}
 	p := place{step, o.Index}
 	if o.Index == noIndex {
@@ -228,7 +230,8 @@ func (t *task) skip(o *command) error {
 	case s.Mode == flow.ModeEnded, s.Mode == flow.ModeCompensating:
 		return processor.Reject(rejectedStatus, "it is %s: its steps can no longer be skipped", word(t.status()))
 	case l != flow.Pending && l != flow.Open:
-		return processor.Reject(rejectedStatus, "step %s is %s: only a step that has not ended can be skipped", o.StepID, statusOf(l))
+		return processor.Reject(rejectedStatus, "step %s is %s: only a step that has not ended can be skipped",
+			o.StepID, statusOf(l))
 	}
 	if p.index != noIndex {
 		if err := t.load(flow.Need{Kind: flow.NeedItems, Step: p.step}); err != nil {
@@ -257,9 +260,11 @@ func (t *task) wait(o *command) (place, error) {
 	}
 	switch {
 	case step.ForEach() && p.index == noIndex:
-		return p, processor.Reject(rejectedInvalid, "is required: step %s has for_each", o.StepID).WithDetails([]byte("index"))
+		return p, processor.Reject(rejectedInvalid, "is required: step %s has for_each",
+			o.StepID).WithDetails([]byte("index"))
 	case !step.ForEach() && p.index != noIndex:
-		return p, processor.Reject(rejectedInvalid, "must not be set: step %s has no for_each", o.StepID).WithDetails([]byte("index"))
+		return p, processor.Reject(rejectedInvalid, "must not be set: step %s has no for_each",
+			o.StepID).WithDetails([]byte("index"))
 	}
 	row, found, err := flows.GetWait(t.ctx, t.flows.store, t.key.Namespace, t.runID, o.StepID, int32(p.index))
 	switch {
@@ -268,7 +273,8 @@ func (t *task) wait(o *command) (place, error) {
 	case !found || row.Status != flows.StepRunning || t.state.Run.StatusOf(p.step) != flow.Open:
 		return p, processor.Reject(rejectedStatus, "step %s is not waiting", o.StepID)
 	case o.Token == "" && step.Source.GetWait().GetKind() != progressorv1.WaitAction_KIND_HUMAN:
-		return p, processor.Reject(rejectedInvalid, "is required: step %s waits for an external answer", o.StepID).WithDetails([]byte("token"))
+		return p, processor.Reject(rejectedInvalid, "is required: step %s waits for an external answer",
+			o.StepID).WithDetails([]byte("token"))
 	case o.Token != row.Token && o.Token != "":
 		if subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) != 1 {
 			return p, processor.Reject(rejectedStatus, "the token belongs to an earlier attempt or to another wait")
@@ -285,7 +291,8 @@ func (t *task) complete(o *command) error {
 		return err
 	}
 	if t.state.Run.Cause == flow.ByCancel && o.Outcome != stepCancelled {
-		return processor.Reject(rejectedStatus, "the run was cancelled: the only outcome that it still accepts is cancelled")
+		return processor.Reject(rejectedStatus,
+			"the run was cancelled: the only outcome that it still accepts is cancelled")
 	}
 	e := &flow.End{Worker: wire.Plain(o.Worker)}
 	outcome := flow.Outcome{Step: p.step, Index: p.index, Round: t.state.Run.Round, End: e}

@@ -57,7 +57,9 @@ func (c *targets) get(t *progressorv1.StartRunTarget) (*flow.Target, error) {
 // CheckStart returns an error if a cron could not start a run at a fire, with the current template
 // and the payload of that fire. It accepts a disabled template, which may be enabled before the
 // fire. Its errors are *process.InvalidError with paths relative to the target.
-func (f *Flows) CheckStart(ctx context.Context, namespace string, target *progressorv1.StartRunTarget, fire flow.Fire) error {
+func (f *Flows) CheckStart(
+	ctx context.Context, namespace string, target *progressorv1.StartRunTarget, fire flow.Fire,
+) error {
 	compiled, err := f.targets.get(target)
 	if err != nil {
 		return err
@@ -69,7 +71,11 @@ func (f *Flows) CheckStart(ctx context.Context, namespace string, target *progre
 		if target.GetVersion() != 0 {
 			field = "version"
 		}
-		return &process.InvalidError{Field: field, Message: noTemplate(target.GetType(), target.GetVersion()) + " in namespace " + namespace + ": put it first"}
+		return &process.InvalidError{
+			Field: field,
+			Message: noTemplate(target.GetType(), target.GetVersion()) + " in namespace " + namespace +
+				": put it first",
+		}
 	case err != nil:
 		return err
 	case !t.Schedulable():
@@ -107,7 +113,9 @@ func notSchedulable(templateType string) string {
 
 // StartMessage returns the message that starts the run of a fire. If the payload cannot be
 // computed, the run is rejected with that error, which becomes the result of the fire.
-func (f *Flows) StartMessage(key process.Key, target *progressorv1.StartRunTarget, fire flow.Fire) (storage.Message, error) {
+func (f *Flows) StartMessage(
+	key process.Key, target *progressorv1.StartRunTarget, fire flow.Fire,
+) (storage.Message, error) {
 	o := &command{Method: methodStart, Actor: process.CronPrefix + fire.CronID, startFields: startFields{
 		Type: target.GetType(), Version: target.GetVersion(), Scope: target.GetScope(), ScopeID: target.GetScopeId(),
 		CronID: fire.CronID, FireTime: fire.Time,

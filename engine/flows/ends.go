@@ -90,7 +90,8 @@ func (t *task) childrenEnded(children []childEnd) error {
 func (t *task) outcome(child *childEnd) (flow.Outcome, error) {
 	var from origin
 	if err := json.Unmarshal(child.args, &from); err != nil || from.Step < 0 || from.Step >= len(t.template.Steps) {
-		return flow.Outcome{}, processor.Reject(processor.ReasonBadArgs, "a run accepts messages only from its own steps")
+		return flow.Outcome{}, processor.Reject(processor.ReasonBadArgs,
+			"a run accepts messages only from its own steps")
 	}
 	p := place{from.Step, from.Index}
 	o := flow.Outcome{Step: p.step, Index: p.index, Round: from.Round, Undo: from.Undo}
@@ -170,10 +171,11 @@ func failureOf(end *flow.End) *progressorv1.Failure {
 func (t *task) runEnd(child *progressorv1.ChildEnd) (*flow.End, flow.StepStatus, error) {
 	var o answered
 	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {
-		return failed(reasonRun, "the run returned no outcome"), flow.Failed, nil //nolint:nilerr // the failure reports it
+		return failed(reasonRun, "the run returned no outcome"), flow.Failed, nil //nolint:nilerr // in the failure
 	}
 	if o.InRow {
-		row, err := flows.Get(t.ctx, t.flows.store, child.GetNamespace(), child.GetProcessId()[len(process.FlowPrefix):])
+		row, err := flows.Get(t.ctx, t.flows.store, child.GetNamespace(),
+			child.GetProcessId()[len(process.FlowPrefix):])
 		switch {
 		case errors.Is(err, process.ErrRunNotFound):
 			return failed(reasonRun, "its run was removed before its result was read"), flow.Failed, nil
@@ -212,7 +214,9 @@ func resultOf(response []byte) []byte {
 }
 
 // childFailure reads the failure of a job or a process that is in ERROR.
-func (t *task) childFailure(child *progressorv1.ChildEnd, action flow.Action) (failure *progressorv1.Failure, err error) {
+func (t *task) childFailure(
+	child *progressorv1.ChildEnd, action flow.Action,
+) (failure *progressorv1.Failure, err error) {
 	key := keyOfChild(child)
 	if action == flow.ActionJob {
 		rows, err := jobs.Get(t.ctx, t.flows.store, key)
@@ -229,7 +233,9 @@ func (t *task) childFailure(child *progressorv1.ChildEnd, action flow.Action) (f
 		p, err := t.flows.engine.GetProcess(t.ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
 		if err == nil && p.GetCorruptedBy() != 0 {
 			var task *progressorv1.Task
-			if task, err = t.flows.engine.AwaitTask(t.ctx, engine.AwaitParams{Key: key, TaskID: p.GetCorruptedBy()}); err == nil {
+			if task, err = t.flows.engine.AwaitTask(t.ctx, engine.AwaitParams{
+				Key: key, TaskID: p.GetCorruptedBy(),
+			}); err == nil {
 				failure = task.GetFailure()
 			}
 		}

@@ -25,7 +25,9 @@ func TestFailedRunsAreErrors(t *testing.T) {
 		n.ended(t, "ns", runID)
 	}
 	n.run(t, "ns", "waits", "w1", "")
-	if _, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "ns", RunId: "w1"}, kim); err != nil {
+	if _, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{
+		Namespace: "ns", RunId: "w1",
+	}, kim); err != nil {
 		t.Fatal(err)
 	}
 	groups, _, err := n.ListErrors(context.Background(), "ns", 0, "")
@@ -35,7 +37,9 @@ func TestFailedRunsAreErrors(t *testing.T) {
 	list := func() string {
 		var got []string
 		for _, g := range groups {
-			runs, _, err := n.ListRuns(context.Background(), &progressorv1.ListRunsRequest{Namespace: "ns", Filter: g.GetFilter()})
+			runs, _, err := n.ListRuns(context.Background(), &progressorv1.ListRunsRequest{
+				Namespace: "ns", Filter: g.GetFilter(),
+			})
 			if err != nil {
 				t.Fatalf("%s: %v", g.GetFilter(), err)
 			}
@@ -43,7 +47,8 @@ func TestFailedRunsAreErrors(t *testing.T) {
 		}
 		return strings.Join(got, ", ")
 	}
-	if got := list(); !strings.HasPrefix(got, "2 expression 2 true, ") || !strings.Contains(got, "1 timeout 1 true") || !strings.Contains(got, "1 broken 1 true") || len(groups) != 3 {
+	if got := list(); !strings.HasPrefix(got, "2 expression 2 true, ") || !strings.Contains(got, "1 timeout 1 true") ||
+		!strings.Contains(got, "1 broken 1 true") || len(groups) != 3 {
 		t.Fatal(got)
 	}
 	if groups, _, err = n.ListErrors(context.Background(), "pull", 0, ""); err != nil || len(groups) != 0 {

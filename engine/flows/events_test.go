@@ -19,7 +19,9 @@ func eventText(e *progressorv1.JobEvent) string {
 // runEvents returns the events that the filter run_id finds, oldest first, without the enqueues.
 func (n *node) runEvents(t *testing.T, runID string) (list []string) {
 	t.Helper()
-	q := &progressorv1.ListJobEventsRequest{Namespace: "pull", Filter: `type != enqueued AND run_id = "` + runID + `"`, PageSize: 3}
+	q := &progressorv1.ListJobEventsRequest{
+		Namespace: "pull", Filter: `type != enqueued AND run_id = "` + runID + `"`, PageSize: 3,
+	}
 	for {
 		page, next, err := n.jobs.ListEvents(t.Context(), q)
 		if err != nil {
@@ -40,7 +42,8 @@ func (n *node) runEvents(t *testing.T, runID string) (list []string) {
 func TestEventsOfRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "all", "steps": [{"step_id": "a", "job": {}}, {"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}},
+	n.put(t, "pull", `{"type": "all", "steps": [{"step_id": "a", "job": {}},
+		{"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}},
 		{"step_id": "pause", "delay": {"duration": "0.01s"}}, {"step_id": "z", "job": {"options": {"max_retry": 0}}}]}`)
 	n.run(t, "pull", "all", "r", "")
 	n.run(t, "pull", "all", "r2", "")
@@ -68,7 +71,9 @@ func TestEventsOfRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var watched []string
-	request := &progressorv1.WatchJobEventsRequest{Namespace: "pull", Filter: `type != enqueued AND run_id = r`, Cursor: "0.0"}
+	request := &progressorv1.WatchJobEventsRequest{
+		Namespace: "pull", Filter: `type != enqueued AND run_id = r`, Cursor: "0.0",
+	}
 	err := n.jobs.WatchEvents(ctx, request, func(r *progressorv1.WatchJobEventsResponse) error {
 		if watched = append(watched, eventText(r.GetEvent())); len(watched) == len(want) {
 			stop()

@@ -15,7 +15,8 @@ func TestExplainRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "ask", "dedupe_keys": ["scope_id", "scope"], "steps": [
-		{"step_id": "sign", "wait": {"kind": "KIND_HUMAN", "title": "Sign it", "assignees": ["sales", "kim"], "due": "3600s"}}, {"step_id": "ship", "job": {}}]}`)
+		{"step_id": "sign", "wait": {"kind": "KIND_HUMAN", "title": "Sign it", "assignees": ["sales", "kim"],
+		"due": "3600s"}}, {"step_id": "ship", "job": {}}]}`)
 	says := func(id string, want ...string) {
 		t.Helper()
 		m, err := n.ExplainProcess(context.Background(), process.Key{Namespace: "pull", ProcessID: id})
@@ -30,7 +31,8 @@ func TestExplainRun(t *testing.T) {
 		}
 	}
 	n.run(t, "pull", "ask", "r1", "")
-	says("~flow/r1", `Step sign waits for sales, kim, "Sign it", until 20`, "progressor run complete pull r1 sign --result … answers it.")
+	says("~flow/r1", `Step sign waits for sales, kim, "Sign it", until 20`,
+		"progressor run complete pull r1 sign --result … answers it.")
 	if _, err := n.complete("r1", "sign", "", result(nil)); err != nil {
 		t.Fatal(err)
 	}

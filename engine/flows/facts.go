@@ -23,7 +23,8 @@ type facts struct {
 
 func newFacts() facts {
 	return facts{
-		values: map[int]flow.Ended{}, items: map[int][]flow.Item{}, results: map[int]map[int][]byte{}, decoded: map[*flow.End]flow.Ended{},
+		values: map[int]flow.Ended{}, items: map[int][]flow.Item{}, results: map[int]map[int][]byte{},
+		decoded: map[*flow.End]flow.Ended{},
 	}
 }
 

@@ -20,7 +20,8 @@ type failedJob struct {
 
 // isFailedJob reports whether a job of a step has failed, which is not a compensation.
 func (t *task) isFailedJob(child *childEnd, o *flow.Outcome) bool {
-	return child.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR && !o.Undo && t.template.Steps[o.Step].Action == flow.ActionJob
+	return child.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR && !o.Undo &&
+		t.template.Steps[o.Step].Action == flow.ActionJob
 }
 
 // cancelLateJob asks a failed job to end whose end came too late for its step.
@@ -48,7 +49,8 @@ func (t *task) cancelFailedJobs(now flows.Status) error {
 	for n := range t.decision.Effects {
 		if e := &t.decision.Effects[n]; e.Kind == flow.EffectReset && e.Index == noIndex {
 			again[e.Step] = true
-			reads = reads || flow.StepStatus(t.before.steps[e.Step]) == flow.Failed || t.template.Steps[e.Step].ForEach()
+			reads = reads || flow.StepStatus(t.before.steps[e.Step]) == flow.Failed ||
+				t.template.Steps[e.Step].ForEach()
 		}
 	}
 	ended := (now == flows.Succeeded || now == flows.Cancelled) && t.before.row.Status != now

@@ -13,7 +13,9 @@ import (
 // jobsIn returns the IDs of the jobs with a status, in order.
 func (n *node) jobsIn(t testing.TB, status string) (list string) {
 	t.Helper()
-	err := n.db.QueryRow(context.Background(), "SELECT coalesce(string_agg(process_id, ' ' ORDER BY process_id), '') FROM processes WHERE kind = 'job' AND status = $1::process_status", status).Scan(&list)
+	err := n.db.QueryRow(context.Background(),
+		`SELECT coalesce(string_agg(process_id, ' ' ORDER BY process_id), '') FROM processes WHERE kind = 'job'
+			AND status = $1::process_status`, status).Scan(&list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,9 +24,10 @@ func (n *node) jobsIn(t testing.TB, status string) (list string) {
 
 func (n *node) letGo(t testing.TB, inError, cancelled string) {
 	t.Helper()
-	enginetest.Eventually(t, testTimeout, fmt.Sprintf("%q are in ERROR and %q are CANCELLED", inError, cancelled), func() bool {
-		return n.jobsIn(t, "ERROR") == inError && n.jobsIn(t, "CANCELLED") == cancelled
-	})
+	enginetest.Eventually(t, testTimeout, fmt.Sprintf("%q are in ERROR and %q are CANCELLED", inError, cancelled),
+		func() bool {
+			return n.jobsIn(t, "ERROR") == inError && n.jobsIn(t, "CANCELLED") == cancelled
+		})
 }
 
 // TestFailedJobsOfStepsThatAreDoneAgain checks that no job stays in ERROR that no operator can act
@@ -32,15 +35,18 @@ func (n *node) letGo(t testing.TB, inError, cancelled string) {
 func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "again", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["0.001s"]}}, "steps": [
-		{"step_id": "ship", "job": {}}, {"step_id": "each", "job": {}, "for_each": {"items": "payload", "max_failures": 1}}]}`)
+	n.put(t, "pull", `{"type": "again", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["0.001s"]}},
+		"steps": [
+		{"step_id": "ship", "job": {}},
+		{"step_id": "each", "job": {}, "for_each": {"items": "payload", "max_failures": 1}}]}`)
 	n.run(t, "pull", "again", "r1", `["a", "b"]`)
 	n.answer(t, n.lease(t, "ship"), "", "broken")
 	n.answer(t, n.lease(t, "ship"), "", "broken")
 	n.ended(t, "pull", "r1")
 	n.letGo(t, "~job/r1/ship~2", "~job/r1/ship")
 
-	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim); err != nil {
+	_, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim)
+	if err != nil {
 		t.Fatal(err)
 	}
 	n.letGo(t, "", "~job/r1/ship ~job/r1/ship~2")
@@ -61,7 +67,8 @@ func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
 func TestFailedJobsThatAreIgnored(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "ignores", "steps": [{"step_id": "a", "job": {}, "ignore_failure": true}, {"step_id": "b", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "ignores", "steps": [{"step_id": "a", "job": {}, "ignore_failure": true},
+		{"step_id": "b", "job": {}}]}`)
 	n.run(t, "pull", "ignores", "r1", "")
 	n.answer(t, n.lease(t, "a"), "", "broken")
 	n.letGo(t, "", "~job/r1/a")
@@ -69,7 +76,10 @@ func TestFailedJobsThatAreIgnored(t *testing.T) {
 	// The end of a job is ignored if its step was skipped by an operator meanwhile.
 	n.run(t, "pull", "ignores", "r2", "")
 	l := n.lease(t, "a")
-	if _, err := n.Skip(context.Background(), &progressorv1.SkipStepRequest{Namespace: "pull", RunId: "r2", StepId: "a"}, kim); err != nil {
+	_, err := n.Skip(context.Background(), &progressorv1.SkipStepRequest{
+		Namespace: "pull", RunId: "r2", StepId: "a",
+	}, kim)
+	if err != nil {
 		t.Fatal(err)
 	}
 	n.answer(t, l, "", "broken")

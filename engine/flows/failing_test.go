@@ -17,7 +17,8 @@ func TestFailingRunIsReported(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "join", "step_order": "STEP_ORDER_GRAPH", "steps": [
-		{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}, {"step_id": "c", "job": {}, "depends_on": ["a", "b"], "input": "${steps.a.result}"}]}`)
+		{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}},
+		{"step_id": "c", "job": {}, "depends_on": ["a", "b"], "input": "${steps.a.result}"}]}`)
 	n.run(t, "pull", "join", "r", "")
 	a, b := n.lease(t, "a"), n.lease(t, "b")
 	n.answer(t, a, `"of a"`, "")
@@ -51,7 +52,8 @@ func TestFailingRunIsReported(t *testing.T) {
 		return list
 	}
 	same(t, report(), "")
-	if _, err := n.db.Exec(t.Context(), "UPDATE failed_attempts SET failed_time = failed_time - interval '1 minute'"); err != nil {
+	if _, err := n.db.Exec(t.Context(),
+		"UPDATE failed_attempts SET failed_time = failed_time - interval '1 minute'"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, report(), "pull ~flow/r NOTIFY ")

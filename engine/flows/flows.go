@@ -7,12 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
@@ -82,7 +79,8 @@ type startFields struct {
 	Parent   string          `json:"parent,omitempty"`
 	RepeatOf string          `json:"repeat_of,omitempty"`
 	Invalid  string          `json:"invalid,omitempty"` // why a cron could not compute the payload
-	Request  uint64          `json:"request,omitempty"` // random, if there is an idempotency key; distinguishes its answer from earlier ones
+	// Request is random if there is an idempotency key. It identifies the answer to this request.
+	Request uint64 `json:"request,omitempty"`
 }
 
 // stepFields are the fields of SkipStep, CompleteStep and ReportStep.
@@ -113,14 +111,16 @@ const (
 
 // answered is the response of a run to a command.
 type answered struct {
-	Outcome   string    `json:"outcome,omitempty"` // only for StartRun: started, exists, done, invalid, not_found or disabled
-	Holder    string    `json:"holder,omitempty"`  // the existing run
-	Message   string    `json:"message,omitempty"`
-	Fresh     *freshRun `json:"fresh,omitempty"`     // only for StartRun; nil if the run has to be read
-	Request   uint64    `json:"request,omitempty"`   // only for StartRun: the number of the request that started the run
-	Refused   string    `json:"refused,omitempty"`   // why a RetryRun did nothing
-	Directive int32     `json:"directive,omitempty"` // only for ReportStep
-	Reason    string    `json:"reason,omitempty"`
+	// Outcome is only for StartRun: started, exists, done, invalid, not_found or disabled.
+	Outcome string    `json:"outcome,omitempty"`
+	Holder  string    `json:"holder,omitempty"` // the existing run
+	Message string    `json:"message,omitempty"`
+	Fresh   *freshRun `json:"fresh,omitempty"` // only for StartRun; nil if the run has to be read
+	// Request is only for StartRun: the number of the request that started the run.
+	Request   uint64 `json:"request,omitempty"`
+	Refused   string `json:"refused,omitempty"`   // why a RetryRun did nothing
+	Directive int32  `json:"directive,omitempty"` // only for ReportStep
+	Reason    string `json:"reason,omitempty"`
 
 	// The following fields tell the parent or the cron how a run ended. They are set by its last
 	// task.
@@ -193,14 +193,18 @@ type TemplateError struct{ Message string }
 func (e *TemplateError) Error() string { return e.Message }
 
 // runCommand sends a command to a run and returns its result once it is stored.
-func (f *Flows) runCommand(ctx context.Context, namespace, runID string, o *command, by process.Actor) (answered, error) {
+func (f *Flows) runCommand(
+	ctx context.Context, namespace, runID string, o *command, by process.Actor,
+) (answered, error) {
 	var a answered
 	o.Actor, o.Source = by.Name, by.Source
 	args, err := encode(o)
 	if err != nil {
 		return a, err
 	}
-	answer, err := f.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, runID), Args: args, Priority: priority, Internal: true})
+	answer, err := f.engine.Call(ctx, engine.CallParams{
+		Key: keyOf(namespace, runID), Args: args, Priority: priority, Internal: true,
+	})
 	if err != nil {
 		return a, refused(runID, err)
 	}
@@ -243,168 +247,18 @@ func refused(runID string, err error) error {
 	return err
 }
 
-// Start stores a run, or returns the existing one.
-func (f *Flows) Start(ctx context.Context, r *progressorv1.StartRunRequest, by process.Actor) (*progressorv1.StartRunResponse, error) {
-	return f.start(ctx, r, "", by)
-}
-
-func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repeatOf string, by process.Actor) (*progressorv1.StartRunResponse, error) {
-	t, err := f.mayStart(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	payload, err := resultJSON("payload", r.GetPayload())
-	if err != nil {
-		return nil, err
-	}
-	metadata, err := metadataJSON(r.GetMetadata())
-	if err != nil {
-		return nil, err
-	}
-	if len(r.GetRunId()) > maxRunID {
-		return nil, &process.InvalidError{Field: "run_id", Message: fmt.Sprintf("must have at most %d bytes (got %d)", maxRunID, len(r.GetRunId()))}
-	}
-	o := &command{Method: methodStart, Actor: by.Name, Source: by.Source, startFields: startFields{
-		Type: r.GetType(), Version: t.Source.GetVersion(), Scope: r.GetScope(), ScopeID: r.GetScopeId(),
-		Payload: payload, RepeatOf: repeatOf,
-	}}
-	if r.GetRunTime() != nil {
-		o.RunTime = r.GetRunTime().AsTime()
-	}
-	if r.GetIdempotencyKey() != "" {
-		o.Request = rand.Uint64()
-	}
-	if r.GetValidateOnly() {
-		return f.dryRunResponse(ctx, r, t, o)
-	}
-	runID, err := runIDOf(r)
-	if err != nil {
-		return nil, err
-	}
-	args, err := encode(o)
-	if err != nil {
-		return nil, err
-	}
-	asked, err := o.requestIdentity(r)
-	if err != nil {
-		return nil, err
-	}
-	key := keyOf(r.GetNamespace(), runID)
-	defer f.starting.put(key, t)()
-	answer, err := f.engine.Start(ctx, engine.StartParams{
-		Key: key, Kind: flows.Kind, Args: args, Metadata: metadata, IdempotencyKey: r.GetIdempotencyKey(), Priority: priority, Internal: true,
-		Asked: asked,
-	})
-	if errors.Is(err, process.ErrProcessExists) {
-		return nil, fmt.Errorf("run %s/%s: %w", r.GetNamespace(), runID, process.ErrRunExists)
-	}
-	if err != nil {
-		return nil, refused(runID, err)
-	}
-	var a answered
-	if err := json.Unmarshal(answer.Response, &a); err != nil {
-		return nil, fmt.Errorf("answer of run %s: %w", runID, err)
-	}
-	isFresh := a.Outcome == outcomeStarted && a.Fresh != nil && a.Fresh.Version == o.Version
-	if isFresh && a.Request == o.Request {
-		return &progressorv1.StartRunResponse{Run: fresh(r, o, runID, t, &a), Started: true}, nil
-	}
-	said, err := f.startResponse(ctx, r.GetNamespace(), runID, t, &a)
-	if isFresh && errors.Is(err, process.ErrRunNotFound) { // it was started and already removed: return what the start reported
-		return &progressorv1.StartRunResponse{Run: fresh(r, o, runID, t, &a), Started: true}, nil
-	}
-	return said, err
-}
-
-// requestIdentity returns the part of a request that is the same if the client repeats it. The
-// connection and the newest version may differ then. It returns nil if the request has no
-// idempotency key.
-func (o *command) requestIdentity(r *progressorv1.StartRunRequest) ([]byte, error) {
-	if r.GetIdempotencyKey() == "" {
-		return nil, nil
-	}
-	same := *o
-	same.Actor, same.Source, same.Version, same.Request = "", "", r.GetVersion(), 0
-	return json.Marshal(&same)
-}
-
-// fresh builds a run that has just been stored, so that it need not be read. Its open steps, if
-// any, are jobs that no worker has taken.
-func fresh(r *progressorv1.StartRunRequest, o *command, runID string, t *template, a *answered) *progressorv1.Run {
-	run := &progressorv1.Run{
-		Namespace: r.GetNamespace(), RunId: runID, TemplateType: o.Type, TemplateVersion: o.Version, Scope: o.Scope, ScopeId: o.ScopeID, Payload: r.GetPayload(),
-		Metadata: r.GetMetadata(), RepeatOfRunId: o.RepeatOf, MaxAttempts: t.MaxAttempts(), RunTime: r.GetRunTime(), BlockedOn: a.Fresh.BlockedOn,
-		Status: progressorv1.RunStatus_RUN_STATUS_QUEUED, CreatedTime: timestamppb.New(a.Fresh.Time), UpdatedTime: timestamppb.New(a.Fresh.Time),
-		Phase: t.Steps[0].ID, Progress: &progressorv1.Progress{},
-	}
-	if a.Fresh.Attempt == 0 {
-		run.Status = progressorv1.RunStatus_RUN_STATUS_PENDING
-	}
-	for i := range t.Steps {
-		run.Steps = append(run.Steps, &progressorv1.Step{StepId: t.Steps[i].ID, Name: t.Steps[i].Source.GetName(), Status: progressorv1.StepStatus_STEP_STATUS_PENDING})
-	}
-	for _, step := range a.Fresh.Begun {
-		s := run.GetSteps()[step]
-		s.Reason, s.ProcessId = waitsForWorker, process.StepPrefix+runID+"/"+s.GetStepId()
-	}
-	return run
-}
-
-// startResponse returns the response to a StartRun.
-func (f *Flows) startResponse(ctx context.Context, namespace, runID string, t *template, a *answered) (*progressorv1.StartRunResponse, error) {
-	switch a.Outcome {
-	case outcomeStarted:
-	case outcomeExists:
-		if t.Concurrency() == progressorv1.ScopePolicy_SCOPE_POLICY_REJECT_SAME_SCOPE {
-			return nil, &ScopeError{namespace, a.Holder}
-		}
-		runID = a.Holder
-	case outcomeDone:
-		runID = a.Holder
-	default:
-		return nil, &TemplateError{a.Message}
-	}
-	run, err := f.Get(ctx, namespace, runID, 0)
-	return &progressorv1.StartRunResponse{Run: run, Started: a.Outcome == outcomeStarted}, err
-}
-
-// dryRunResponse returns the response of a StartRun without storing anything.
-func (f *Flows) dryRunResponse(ctx context.Context, r *progressorv1.StartRunRequest, t *template, o *command) (*progressorv1.StartRunResponse, error) {
-	key := t.DedupeKey(r.GetScope(), r.GetScopeId(), r.GetPayload())
-	holder, err := flows.Peek(ctx, f.store, t.scope(r.GetNamespace(), key, r.GetRunId()))
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case holder.Done != "":
-		return f.startResponse(ctx, r.GetNamespace(), "", t, &answered{Outcome: outcomeDone, Holder: holder.Done})
-	case holder.RunID != "" && t.rejectsDuplicates():
-		return f.startResponse(ctx, r.GetNamespace(), "", t, &answered{Outcome: outcomeExists, Holder: holder.RunID})
-	}
-	return &progressorv1.StartRunResponse{Run: &progressorv1.Run{
-		Namespace: r.GetNamespace(), RunId: r.GetRunId(), TemplateType: t.Source.GetType(), TemplateVersion: o.Version, Scope: o.Scope, ScopeId: o.ScopeID,
-		Status: progressorv1.RunStatus_RUN_STATUS_PENDING, Payload: r.GetPayload(), Metadata: r.GetMetadata(), MaxAttempts: t.MaxAttempts(), RunTime: r.GetRunTime(),
-	}}, nil
-}
-
 // maxRunID limits the length of run IDs. The IDs of the steps' processes contain it, and the ID of
 // a process has at most 256 bytes.
 const maxRunID = 160
 
-func runIDOf(r *progressorv1.StartRunRequest) (string, error) {
-	switch {
-	case r.GetRunId() != "":
-		return r.GetRunId(), nil
-	case r.GetIdempotencyKey() != "":
-		return process.DerivedProcessID(process.RequestID(r.GetNamespace(), process.FlowPrefix+r.GetType(), r.GetIdempotencyKey())), nil
-	}
-	id, err := uuid.NewV7()
-	return id.String(), err
-}
-
 // Skip skips a step for an operator.
-func (f *Flows) Skip(ctx context.Context, r *progressorv1.SkipStepRequest, by process.Actor) (*progressorv1.Run, error) {
-	o := &command{Method: methodSkip, Reason: r.GetReason(), stepFields: stepFields{StepID: r.GetStepId(), Index: indexOf(r.Index)}}
+func (f *Flows) Skip(
+	ctx context.Context, r *progressorv1.SkipStepRequest, by process.Actor,
+) (*progressorv1.Run, error) {
+	o := &command{
+		Method: methodSkip, Reason: r.GetReason(),
+		stepFields: stepFields{StepID: r.GetStepId(), Index: indexOf(r.Index)},
+	}
 	var err error
 	if o.Result, err = resultJSON("result", r.GetResult()); err != nil {
 		return nil, err
@@ -413,7 +267,9 @@ func (f *Flows) Skip(ctx context.Context, r *progressorv1.SkipStepRequest, by pr
 }
 
 // Retry restarts a run that has ended and did not succeed.
-func (f *Flows) Retry(ctx context.Context, r *progressorv1.RetryRunRequest, by process.Actor) (*progressorv1.Run, error) {
+func (f *Flows) Retry(
+	ctx context.Context, r *progressorv1.RetryRunRequest, by process.Actor,
+) (*progressorv1.Run, error) {
 	row, err := flows.Get(ctx, f.store, r.GetNamespace(), r.GetRunId())
 	if err != nil {
 		return nil, f.missing(ctx, r.GetNamespace(), r.GetRunId(), err)
@@ -421,14 +277,22 @@ func (f *Flows) Retry(ctx context.Context, r *progressorv1.RetryRunRequest, by p
 	if reopened, err := flows.Reopen(ctx, f.store, r.GetNamespace(), r.GetRunId()); err != nil {
 		return nil, err
 	} else if !reopened {
-		return nil, &StatusError{Run: r.GetRunId(), Message: fmt.Sprintf("it is %s: only a run that is failed, cancelled or expired can be retried", word(row.Status))}
+		return nil, &StatusError{
+			Run: r.GetRunId(),
+			Message: fmt.Sprintf("it is %s: only a run that is failed, cancelled or expired can be retried",
+				word(row.Status)),
+		}
 	}
 	f.engine.WakePollers()
-	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), &command{Method: methodRetry, Newest: r.GetNewestVersion()}, by)
+	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), &command{
+		Method: methodRetry, Newest: r.GetNewestVersion(),
+	}, by)
 }
 
 // Repeat starts a new run with the payload of an old one.
-func (f *Flows) Repeat(ctx context.Context, r *progressorv1.RepeatRunRequest, by process.Actor) (*progressorv1.Run, error) {
+func (f *Flows) Repeat(
+	ctx context.Context, r *progressorv1.RepeatRunRequest, by process.Actor,
+) (*progressorv1.Run, error) {
 	old, err := f.Get(ctx, r.GetNamespace(), r.GetRunId(), 0)
 	if err != nil {
 		return nil, err
@@ -438,17 +302,22 @@ func (f *Flows) Repeat(ctx context.Context, r *progressorv1.RepeatRunRequest, by
 		return nil, err
 	}
 	if !t.Repeatable() {
-		return nil, &TemplateError{fmt.Sprintf("template %s is not repeatable: set its field repeatable to true", old.GetTemplateType())}
+		return nil, &TemplateError{
+			fmt.Sprintf("template %s is not repeatable: set its field repeatable to true", old.GetTemplateType()),
+		}
 	}
 	resp, err := f.start(ctx, &progressorv1.StartRunRequest{
-		Namespace: r.GetNamespace(), Type: old.GetTemplateType(), Scope: old.GetScope(), ScopeId: old.GetScopeId(), Payload: old.GetPayload(),
+		Namespace: r.GetNamespace(), Type: old.GetTemplateType(), Scope: old.GetScope(), ScopeId: old.GetScopeId(),
+		Payload:        old.GetPayload(),
 		IdempotencyKey: r.GetIdempotencyKey(), Metadata: old.GetMetadata(),
 	}, r.GetRunId(), by)
 	return resp.GetRun(), err
 }
 
 // changed executes a command and returns the run as it is afterwards.
-func (f *Flows) changed(ctx context.Context, namespace, runID string, o *command, by process.Actor) (*progressorv1.Run, error) {
+func (f *Flows) changed(
+	ctx context.Context, namespace, runID string, o *command, by process.Actor,
+) (*progressorv1.Run, error) {
 	if _, err := f.runCommand(ctx, namespace, runID, o, by); err != nil {
 		return nil, err
 	}

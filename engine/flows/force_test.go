@@ -11,7 +11,9 @@ import (
 
 func (n *node) force(t testing.TB, runID string) *progressorv1.Run {
 	t.Helper()
-	r, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "pull", RunId: runID, Reason: "stuck", Force: true}, kim)
+	r, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{
+		Namespace: "pull", RunId: runID, Reason: "stuck", Force: true,
+	}, kim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +27,8 @@ func TestForceCancel(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "undo", "cancel_policy": {"supported": false}, "steps": [
-		{"step_id": "a", "job": {}, "compensation": {"name": "undo_a"}}, {"step_id": "b", "job": {}, "compensation": {"name": "undo_b"}},
+		{"step_id": "a", "job": {}, "compensation": {"name": "undo_a"}},
+		{"step_id": "b", "job": {}, "compensation": {"name": "undo_b"}},
 		{"step_id": "c", "job": {}, "cancelable": false}]}`)
 	n.run(t, "pull", "undo", "r1", "")
 	for _, step := range []string{"a", "b"} {
@@ -34,18 +37,22 @@ func TestForceCancel(t *testing.T) {
 	n.answer(t, n.lease(t, "c"), "", "broken")
 	n.until(t, "pull", "r1", "COMPENSATING")
 	r := n.force(t, "r1")
-	same(t, runSummary(r)+" "+r.GetFailure().GetReason(), "FAILED: a SUCCEEDED b SUCCEEDED undo CANCELLED c FAILED broken")
+	same(t, runSummary(r)+" "+r.GetFailure().GetReason(),
+		"FAILED: a SUCCEEDED b SUCCEEDED undo CANCELLED c FAILED broken")
 	n.letGo(t, "~job/r1/c", "~job/r1/b.undo")
 
-	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim); err != nil {
+	_, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim)
+	if err != nil {
 		t.Fatal(err)
 	}
 	n.answer(t, n.lease(t, "c"), "", "broken")
 	n.answer(t, n.lease(t, "undo_b"), "", "")
 	n.answer(t, n.lease(t, "undo_a"), "", "")
-	same(t, runSummary(n.ended(t, "pull", "r1")), "FAILED: a SUCCEEDED undo SUCCEEDED b SUCCEEDED undo SUCCEEDED c FAILED 2")
+	same(t, runSummary(n.ended(t, "pull", "r1")),
+		"FAILED: a SUCCEEDED undo SUCCEEDED b SUCCEEDED undo SUCCEEDED c FAILED 2")
 
-	n.put(t, "pull", `{"type": "deaf", "cancel_policy": {"supported": false}, "steps": [{"step_id": "d", "job": {}, "cancelable": false}]}`)
+	n.put(t, "pull", `{"type": "deaf", "cancel_policy": {"supported": false},
+		"steps": [{"step_id": "d", "job": {}, "cancelable": false}]}`)
 	for _, runID := range []string{"r2", "r3"} {
 		n.run(t, "pull", "deaf", runID, "")
 		n.lease(t, "d")
@@ -60,7 +67,8 @@ func TestForceCancel(t *testing.T) {
 func (n *node) breaks(t testing.TB, runID string) {
 	t.Helper()
 	for _, sql := range []string{
-		`UPDATE processes SET status = 'ERROR', attention = 'ERROR', attention_time = statement_timestamp(), corrupted_by = 1,
+		`UPDATE processes SET status = 'ERROR', attention = 'ERROR', attention_time = statement_timestamp(),
+			corrupted_by = 1,
 			detail = 'broken' WHERE process_id = '~flow/` + runID + `'`,
 		`INSERT INTO status_counts (namespace, status, n) VALUES ('pull', 'RUNNING', -1), ('pull', 'ERROR', 1)
 			ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n`,
@@ -71,14 +79,15 @@ func (n *node) breaks(t testing.TB, runID string) {
 	}
 }
 
-// TestTimeoutOfCompensation checks that a compensation is bounded by the timeout of its own options,
-// not by those of its step and its run.
+// TestTimeoutOfCompensation checks that a compensation is bounded by the timeout of its own
+// options, not by those of its step and its run.
 func TestTimeoutOfCompensation(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "undo", "steps": [
 		{"step_id": "a", "timeout": "3600s", "job": {}, "compensation": {"name": "undo_a"}},
-		{"step_id": "b", "timeout": "3600s", "job": {}, "compensation": {"name": "undo_b", "options": {"timeout": "0.5s", "max_retry": 0, "max_takeovers": 0}}},
+		{"step_id": "b", "timeout": "3600s", "job": {}, "compensation": {"name": "undo_b",
+		"options": {"timeout": "0.5s", "max_retry": 0, "max_takeovers": 0}}},
 		{"step_id": "c", "job": {}}]}`)
 	n.run(t, "pull", "undo", "r", "")
 	n.answer(t, n.lease(t, "a"), "", "")

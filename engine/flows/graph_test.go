@@ -22,16 +22,20 @@ func TestGraph(t *testing.T) {
 	n.put(t, "ns", `{"type": "graph", "step_order": "STEP_ORDER_GRAPH", "result": "${steps.join.result}", "steps": [
 		{"step_id": "split", "job": {}},
 		{"step_id": "never", "job": {}, "depends_on": ["split"], "condition": "payload.n > 5.0"},
-		{"step_id": "each", "job": {}, "depends_on": ["split"], "for_each": {"items": "payload.items", "max_running": 2}, "input": "${item}/${index}"},
+		{"step_id": "each", "job": {}, "depends_on": ["split"], "for_each": {"items": "payload.items",
+		"max_running": 2}, "input": "${item}/${index}"},
 		{"step_id": "none", "job": {}, "depends_on": ["split"], "for_each": {"items": "[]"}},
 		{"step_id": "proc", "process": {}, "depends_on": ["split"]},
 		{"step_id": "pause", "delay": {"duration": "0.01s"}, "depends_on": ["split"]},
 		{"step_id": "sub", "run": {"type": "inner", "payload": "${payload.n}"}, "depends_on": ["pause"]},
-		{"step_id": "join", "job": {}, "depends_on": ["never", "each", "none", "proc", "sub"], "input": "${steps.each.result}"}]}`)
+		{"step_id": "join", "job": {}, "depends_on": ["never", "each", "none", "proc", "sub"],
+		"input": "${steps.each.result}"}]}`)
 	n.run(t, "ns", "graph", "g1", `{"n": 1, "items": ["a", "b", "c"]}`)
 	r := n.ended(t, "ns", "g1")
-	same(t, runSummary(r), "SUCCEEDED: split SUCCEEDED never SKIPPED each SUCCEEDED none SUCCEEDED proc SUCCEEDED pause SUCCEEDED sub SUCCEEDED join SUCCEEDED")
-	same(t, strings.ReplaceAll(r.GetResult().GetStringValue(), " ", ""), `join["each\"a/0\"","each\"b/1\"","each\"c/2\""]`)
+	same(t, runSummary(r), "SUCCEEDED: split SUCCEEDED never SKIPPED each SUCCEEDED none SUCCEEDED proc SUCCEEDED "+
+		"pause SUCCEEDED sub SUCCEEDED join SUCCEEDED")
+	same(t, strings.ReplaceAll(r.GetResult().GetStringValue(), " ", ""),
+		`join["each\"a/0\"","each\"b/1\"","each\"c/2\""]`)
 	same(t, r.GetSteps()[1].GetReason(), "its condition is false")
 	same(t, fmt.Sprint(r.GetSteps()[2].GetItemsByStatus()), "map[succeeded:3]")
 	same(t, r.GetSteps()[4].GetResult().GetStructValue().GetFields()["process"].GetStringValue(), "g1/proc")
@@ -51,7 +55,8 @@ func TestGraph(t *testing.T) {
 func TestItemsGiveTheNextStepTheirResults(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "ns", `{"type": "each", "steps": [{"step_id": "each", "job": {}, "for_each": {"items": "payload"}}, {"step_id": "sum", "job": {}, "input": "${steps.each.result}"}]}`)
+	n.put(t, "ns", `{"type": "each", "steps": [{"step_id": "each", "job": {}, "for_each": {"items": "payload"}},
+		{"step_id": "sum", "job": {}, "input": "${steps.each.result}"}]}`)
 	n.run(t, "ns", "each", "e1", `["a", "b"]`)
 	r := n.ended(t, "ns", "e1")
 	same(t, strings.ReplaceAll(r.GetResult().GetStringValue(), " ", ""), `sum["each\"a\"","each\"b\""]`)
@@ -74,20 +79,25 @@ func TestFailureAndCompensation(t *testing.T) {
 	n.answer(t, n.lease(t, "pay"), `"paid"`, "")
 	side := n.lease(t, "side")
 	n.answer(t, n.lease(t, "ship"), "", "lost_at_sea")
-	n.until(t, "pull", "s1", "RUNNING: book SUCCEEDED pay SUCCEEDED side RUNNING ship FAILED thank CANCELLED clean PENDING")
+	n.until(t, "pull", "s1", "RUNNING: book SUCCEEDED pay SUCCEEDED side RUNNING ship FAILED thank CANCELLED clean "+
+		"PENDING")
 	n.acknowledge(t, side)
 	n.answer(t, n.lease(t, "clean"), "", "")
 	refund := n.lease(t, "refund")
 	same(t, refund.GetJob().GetArgs().GetStructValue().GetFields()["result"].GetStringValue(), "paid")
-	same(t, runSummary(n.until(t, "pull", "s1", "COMPENSATING")), "COMPENSATING: book SUCCEEDED pay SUCCEEDED undo RUNNING side CANCELLED ship FAILED thank CANCELLED clean SUCCEEDED")
+	same(t, runSummary(n.until(t, "pull", "s1", "COMPENSATING")),
+		"COMPENSATING: book SUCCEEDED pay SUCCEEDED undo RUNNING side CANCELLED ship FAILED thank CANCELLED clean "+
+			"SUCCEEDED")
 	n.answer(t, refund, "", "broke")
 	n.answer(t, n.lease(t, "unbook"), "", "")
 	r := n.ended(t, "pull", "s1")
-	same(t, runSummary(r), "FAILED: book SUCCEEDED undo SUCCEEDED pay SUCCEEDED undo FAILED side CANCELLED ship FAILED thank CANCELLED clean SUCCEEDED")
+	same(t, runSummary(r), "FAILED: book SUCCEEDED undo SUCCEEDED pay SUCCEEDED undo FAILED side CANCELLED ship "+
+		"FAILED thank CANCELLED clean SUCCEEDED")
 	same(t, r.GetFailure().GetReason(), "lost_at_sea")
 
 	// Retry: steps that were undone run again, and a step that could not be undone does not.
-	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "s1"}, kim); err != nil {
+	_, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "s1"}, kim)
+	if err != nil {
 		t.Fatal(err)
 	}
 	n.answer(t, n.lease(t, "book"), `"seat 8"`, "")
@@ -95,7 +105,8 @@ func TestFailureAndCompensation(t *testing.T) {
 	n.answer(t, n.lease(t, "side"), "", "")
 	n.answer(t, n.lease(t, "thank"), `"bye"`, "")
 	r = n.ended(t, "pull", "s1")
-	same(t, runSummary(r), "SUCCEEDED: book SUCCEEDED 2 pay SUCCEEDED undo FAILED side SUCCEEDED 2 ship SUCCEEDED 2 thank SUCCEEDED clean SUCCEEDED")
+	same(t, runSummary(r), "SUCCEEDED: book SUCCEEDED 2 pay SUCCEEDED undo FAILED side SUCCEEDED 2 ship SUCCEEDED 2 "+
+		"thank SUCCEEDED clean SUCCEEDED")
 }
 
 // TestUndoneAsItSucceeds checks that a step that succeeds after it was asked to stop is undone in
@@ -169,7 +180,9 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 		t.Fatalf("progress %v of a run of whose three steps one is done", got)
 	}
 
-	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "s1"}, kim); err != nil {
+	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{
+		Namespace: "pull", RunId: "s1",
+	}, kim); err != nil {
 		t.Fatal(err)
 	}
 	n.answer(t, n.lease(t, "charge"), `"receipt 3"`, "")
@@ -187,8 +200,10 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 func TestItemsFail(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "items", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["0.001s"]}}, "steps": [
-		{"step_id": "each", "job": {}, "for_each": {"items": "payload", "max_failures": 1}}, {"step_id": "after", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "items", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["0.001s"]}},
+		"steps": [
+		{"step_id": "each", "job": {}, "for_each": {"items": "payload", "max_failures": 1}},
+		{"step_id": "after", "job": {}}]}`)
 	n.run(t, "pull", "items", "i1", `["a", "b", "c", "d"]`)
 	byItem := map[string]*progressorv1.Lease{}
 	for range 4 {
@@ -224,7 +239,8 @@ func TestItemsFail(t *testing.T) {
 func TestExpressionFails(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "ns", `{"type": "bad", "steps": [{"step_id": "a", "job": {}, "input": {"x": "${payload.missing.field}"}}]}`)
+	n.put(t, "ns", `{"type": "bad",
+		"steps": [{"step_id": "a", "job": {}, "input": {"x": "${payload.missing.field}"}}]}`)
 	n.run(t, "ns", "bad", "b1", `{"n": 1}`)
 	r := n.ended(t, "ns", "b1")
 	same(t, runSummary(r), "FAILED: a FAILED")
@@ -239,7 +255,8 @@ func TestNestedRunFails(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "only", "job": {}}]}`)
-	n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "sub", "run": {"type": "inner"}, "ignore_failure": true}, {"step_id": "gone", "run": {"type": "nothing"}}]}`)
+	n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "sub", "run": {"type": "inner"}, "ignore_failure": true},
+		{"step_id": "gone", "run": {"type": "nothing"}}]}`)
 	n.run(t, "ns", "outer", "o1", `{"fail": {"only": "no luck"}}`)
 	r := n.ended(t, "ns", "o1")
 	same(t, runSummary(r), "FAILED: sub FAILED gone FAILED")
@@ -253,7 +270,8 @@ func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	n, ctx := start(t, storagetest.DSN(t)), context.Background()
 	n.put(t, "pull", `{"type": "join", "step_order": "STEP_ORDER_GRAPH", "steps": [
-		{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}, {"step_id": "c", "job": {}, "depends_on": ["a", "b"], "input": "${steps.a.result}"}]}`)
+		{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}},
+		{"step_id": "c", "job": {}, "depends_on": ["a", "b"], "input": "${steps.a.result}"}]}`)
 	n.run(t, "pull", "join", "j1", "")
 	a, b := n.lease(t, "a"), n.lease(t, "b")
 	n.answer(t, a, `"of a"`, "")
@@ -270,7 +288,8 @@ func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
 	enginetest.Eventually(t, testTimeout, "the reader of steps is cut off", func() bool {
 		var cut int // in its own transaction: a transaction sees pg_stat_activity as of its first read
 		if err := n.db.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ReadSteps%'`).Scan(&cut); err != nil {
+			WHERE datname = current_database() AND wait_event_type = 'Lock'
+			  AND query LIKE '%ReadSteps%'`).Scan(&cut); err != nil {
 			t.Fatal(err)
 		}
 		return cut > 0
@@ -310,15 +329,22 @@ func TestNothingOfThatName(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "line", "steps": [{"step_id": "a", "wait": {}}, {"step_id": "b", "job": {}}]}`)
 	n.run(t, "pull", "line", "l1", "")
-	_, _, err := n.ListSteps(context.Background(), &progressorv1.ListStepsRequest{Namespace: "pull", RunId: "l1", StepId: "nope"})
+	_, _, err := n.ListSteps(context.Background(), &progressorv1.ListStepsRequest{
+		Namespace: "pull", RunId: "l1", StepId: "nope",
+	})
 	if !errors.Is(err, process.ErrStepNotFound) {
 		t.Fatalf("a step that there is not: %v", err)
 	}
-	if list, _, err := n.ListSteps(context.Background(), &progressorv1.ListStepsRequest{Namespace: "pull", RunId: "l1", StepId: "b"}); err != nil || len(list) != 0 {
+	if list, _, err := n.ListSteps(context.Background(), &progressorv1.ListStepsRequest{
+		Namespace: "pull", RunId: "l1", StepId: "b",
+	}); err != nil || len(list) != 0 {
 		t.Fatalf("a step that has not begun: %v, %v", list, err)
 	}
-	_, err = n.GetTemplate(context.Background(), &progressorv1.GetTemplateRequest{Namespace: "pull", Type: "line", Version: 9})
-	if !errors.Is(err, process.ErrTemplateNotFound) || !strings.Contains(err.Error(), "version 9 of template pull/line, the newest of which is 1") {
+	_, err = n.GetTemplate(context.Background(), &progressorv1.GetTemplateRequest{
+		Namespace: "pull", Type: "line", Version: 9,
+	})
+	if !errors.Is(err, process.ErrTemplateNotFound) ||
+		!strings.Contains(err.Error(), "version 9 of template pull/line, the newest of which is 1") {
 		t.Fatalf("a version that there is not: %v", err)
 	}
 }

@@ -65,7 +65,12 @@ func startWith(t testing.TB, dsn string, p processor.Processor) *node {
 		f = flows.New(e, store, q.NewJob, registry)
 		return []engine.Kind{q.Kind(), f.Kind()}
 	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
-	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
+	n.Put(t, &progressorv1.Namespace{
+		Namespace: "pull",
+		Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+		},
+	})
 	return &node{n.Engine, n.Insight, n.Server, f, q, storagetest.Connect(t, dsn), registry, n.Store, n.Stop}
 }
 
@@ -80,7 +85,9 @@ func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Proc
 		return nil, processor.Fail("broken", "%s", why).NonRetryable()
 	}
 	if r.GetJobName() == "" {
-		return processor.Result().JSONResponse(map[string]string{"process": r.GetProcess().GetProcessId()}).Complete().Done()
+		return processor.Result().JSONResponse(map[string]string{
+			"process": r.GetProcess().GetProcessId(),
+		}).Complete().Done()
 	}
 	return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
 		JobResult: structpb.NewStringValue(r.GetJobName() + " " + string(r.GetArgs())),
@@ -105,7 +112,9 @@ func (n *node) put(t testing.TB, namespace, text string) *progressorv1.Template 
 // run starts a run of a template with a payload given as JSON.
 func (n *node) run(t testing.TB, namespace, templateType, runID, payload string) *progressorv1.Run {
 	t.Helper()
-	r, err := n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: namespace, Type: templateType, RunId: runID, Payload: value(t, payload)}, kim)
+	r, err := n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{
+		Namespace: namespace, Type: templateType, RunId: runID, Payload: value(t, payload),
+	}, kim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +185,9 @@ func same(t testing.TB, got, want string) {
 // lease polls for one job of namespace "pull".
 func (n *node) lease(t testing.TB, names ...string) *progressorv1.Lease {
 	t.Helper()
-	leases, err := n.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", JobNames: names, Max: 1, Wait: testTimeout})
+	leases, err := n.Poll(context.Background(), pull.PollParams{
+		Namespaces: []string{"pull"}, WorkerID: "w", JobNames: names, Max: 1, Wait: testTimeout,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,9 +200,13 @@ func (n *node) lease(t testing.TB, names ...string) *progressorv1.Lease {
 // answer ends a lease. It fails the job if there is a reason.
 func (n *node) answer(t testing.TB, l *progressorv1.Lease, result, reason string) {
 	t.Helper()
-	resp := &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{JobResult: value(t, result)}}}
+	resp := &progressorv1.ProcessResponse{
+		Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{JobResult: value(t, result)}},
+	}
 	if reason != "" {
-		resp.Outcome = &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: reason, Message: "as told"}}
+		resp.Outcome = &progressorv1.ProcessResponse_Failure{
+			Failure: &progressorv1.Failure{Reason: reason, Message: "as told"},
+		}
 	}
 	if err := n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: resp}); err != nil {
 		t.Fatal(err)
@@ -204,13 +219,16 @@ func seconds(n int64) *durationpb.Duration { return durationpb.New(time.Duration
 func (n *node) acknowledge(t testing.TB, l *progressorv1.Lease) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, "the worker gets the cancel", func() bool {
-		d, err := n.BeatLeases(context.Background(), &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}}})
+		d, err := n.BeatLeases(context.Background(), &progressorv1.HeartbeatRequest{
+			WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return d[0].GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
 	})
-	if err := n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Acknowledged: new(string)}); err != nil {
+	if err := n.CompleteLease(context.Background(), l.GetLeaseToken(),
+		engine.LeaseAnswer{Acknowledged: new(string)}); err != nil {
 		t.Fatal(err)
 	}
 }

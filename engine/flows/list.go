@@ -20,13 +20,15 @@ import (
 )
 
 // ListTemplates returns the newest version of each template of a namespace, ordered by type.
-func (f *Flows) ListTemplates(ctx context.Context, r *progressorv1.ListTemplatesRequest) (list []*progressorv1.Template, next string, err error) {
+func (f *Flows) ListTemplates(
+	ctx context.Context, r *progressorv1.ListTemplatesRequest,
+) (list []*progressorv1.Template, next string, err error) {
 	if err := f.engine.CheckNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}
 	after, err := base64.RawURLEncoding.Strict().DecodeString(r.GetPageToken())
 	if err != nil || !utf8.Valid(after) || slices.Contains(after, 0) {
-		return nil, "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+		return nil, "", process.InvalidPageToken()
 	}
 	limit := defaultPage
 	if r.GetPageSize() > 0 {
@@ -54,12 +56,15 @@ func (f *Flows) ListTemplates(ctx context.Context, r *progressorv1.ListTemplates
 
 // ListRuns returns the runs of a namespace that match a filter (see storage/search), without their
 // steps. A page may have fewer runs than requested, or none, and still have a next page.
-func (f *Flows) ListRuns(ctx context.Context, r *progressorv1.ListRunsRequest) (list []*progressorv1.Run, next string, err error) {
+func (f *Flows) ListRuns(
+	ctx context.Context, r *progressorv1.ListRunsRequest,
+) (list []*progressorv1.Run, next string, err error) {
 	if err := f.engine.CheckNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}
 	page, err := search.ListRuns(ctx, f.store, search.RunQuery{
-		Namespace: r.GetNamespace(), Filter: r.GetFilter(), OrderBy: r.GetOrderBy(), PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
+		Namespace: r.GetNamespace(), Filter: r.GetFilter(), OrderBy: r.GetOrderBy(), PageSize: int(r.GetPageSize()),
+		PageToken: r.GetPageToken(),
 	})
 	if err != nil {
 		return nil, "", err
@@ -82,7 +87,9 @@ func (f *Flows) ListRuns(ctx context.Context, r *progressorv1.ListRunsRequest) (
 
 // listed converts a row of a list to a run, as Get returns it but without its steps. known caches
 // the templates of the previous runs. A nil template was deleted.
-func (f *Flows) listed(ctx context.Context, row *search.Run, statuses []*search.RunStep, known map[templateKey]*template) (*progressorv1.Run, error) {
+func (f *Flows) listed(
+	ctx context.Context, row *search.Run, statuses []*search.RunStep, known map[templateKey]*template,
+) (*progressorv1.Run, error) {
 	r := flows.Run(*row)
 	run, err := runOf(&r)
 	if err != nil {
@@ -111,7 +118,8 @@ func (f *Flows) listed(ctx context.Context, row *search.Run, statuses []*search.
 			continue
 		}
 		m := steps[i].Step
-		m.Status, m.WorkerId, m.RunningTime = stepStatuses[s.Status], s.WorkerID, startOf(s.RunningTime, s.HeldTime, s.Queued)
+		m.Status, m.WorkerId, m.RunningTime = stepStatuses[s.Status], s.WorkerID,
+			startOf(s.RunningTime, s.HeldTime, s.Queued)
 		steps[i].queued, steps[i].tried = s.Queued, s.Tried
 		if s.Queued {
 			m.Status = progressorv1.StepStatus_STEP_STATUS_PENDING
@@ -132,7 +140,11 @@ func newSteps(t *template) []step {
 	all := make([]step, len(t.Steps))
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		all[i] = step{Step: &progressorv1.Step{StepId: s.ID, Name: s.Source.GetName(), Status: progressorv1.StepStatus_STEP_STATUS_PENDING}, action: s.Action}
+		all[i] = step{
+			Step: &progressorv1.Step{
+				StepId: s.ID, Name: s.Source.GetName(), Status: progressorv1.StepStatus_STEP_STATUS_PENDING,
+			}, action: s.Action,
+		}
 	}
 	return all
 }
@@ -174,7 +186,9 @@ func keptOf(row *flows.Run) (*kept, error) {
 }
 
 // ListOpenWaits returns the open waits of a namespace, ordered by due time.
-func (f *Flows) ListOpenWaits(ctx context.Context, r *progressorv1.ListOpenWaitsRequest) (list []*progressorv1.OpenWait, next string, err error) {
+func (f *Flows) ListOpenWaits(
+	ctx context.Context, r *progressorv1.ListOpenWaitsRequest,
+) (list []*progressorv1.OpenWait, next string, err error) {
 	if err := f.engine.CheckNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}
@@ -200,8 +214,10 @@ func waitOfRow(namespace string, row *search.Wait) (m *progressorv1.OpenWait, er
 		return nil, fmt.Errorf("wait %s/%s/%s: %w", namespace, row.RunID, row.StepID, err)
 	}
 	m = &progressorv1.OpenWait{
-		Namespace: namespace, RunId: row.RunID, StepId: row.StepID, Kind: progressorv1.WaitAction_KIND_EXTERNAL, Title: w.Title, Assignees: w.Assignees,
-		Token: row.Token, CreatedTime: stamp(row.RunningTime), DueTime: stamp(row.DueTime), CancelRequested: row.CancelRequested,
+		Namespace: namespace, RunId: row.RunID, StepId: row.StepID, Kind: progressorv1.WaitAction_KIND_EXTERNAL,
+		Title: w.Title, Assignees: w.Assignees,
+		Token: row.Token, CreatedTime: stamp(row.RunningTime), DueTime: stamp(row.DueTime),
+		CancelRequested: row.CancelRequested,
 	}
 	if w.Kind == "HUMAN" {
 		m.Kind = progressorv1.WaitAction_KIND_HUMAN

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -25,18 +24,29 @@ func manyStatuses(t *testing.T, n *node) map[string]string {
 	t.Helper()
 	ctx := context.Background()
 	n.put(t, "pull", `{"type": "one", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}]}`)
-	n.put(t, "pull", `{"type": "two", "cancel_policy": {"grace": "3600s"}, "steps": [{"step_id": "a", "job": {"name": "two"}}, {"step_id": "b", "job": {}}]}`)
-	n.put(t, "pull", `{"type": "ask", "steps": [{"step_id": "a", "wait": {"title": "continue, ${payload.who}?", "due": "3600s"}}, {"step_id": "b", "job": {}}]}`)
-	n.put(t, "pull", `{"type": "askall", "steps": [{"step_id": "a", "for_each": {"items": "payload.all"}, "wait": {"kind": "KIND_HUMAN", "title": "${item}", "assignees": ["kim", "${item}"],
+	n.put(t, "pull", `{"type": "two", "cancel_policy": {"grace": "3600s"},
+		"steps": [{"step_id": "a", "job": {"name": "two"}}, {"step_id": "b", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "ask", "steps": [{"step_id": "a", "wait": {"title": "continue, ${payload.who}?",
+		"due": "3600s"}}, {"step_id": "b", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "askall", "steps": [{"step_id": "a", "for_each": {"items": "payload.all"},
+		"wait": {"kind": "KIND_HUMAN", "title": "${item}", "assignees": ["kim", "${item}"],
 		"result_schema": {"type": "boolean"}}}]}`)
-	n.put(t, "pull", `{"type": "both", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "a", "wait": {"due": "60s"}}, {"step_id": "b", "job": {}}]}`)
-	n.put(t, "pull", `{"type": "each", "steps": [{"step_id": "a", "for_each": {"items": "payload.all", "max_running": 1}, "job": {"name": "item"}}]}`)
-	n.put(t, "pull", `{"type": "rest", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["3600s"]}}, "steps": [{"step_id": "a", "job": {"name": "rest"}}, {"step_id": "b", "job": {}}]}`)
-	n.put(t, "pull", `{"type": "undo", "steps": [{"step_id": "a", "job": {"name": "do"}, "compensation": {"name": "undo"}}, {"step_id": "b", "job": {"name": "break"}}]}`)
-	n.put(t, "pull", `{"type": "delay", "steps": [{"step_id": "a", "delay": {"duration": "3600s"}}, {"step_id": "b", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "both", "step_order": "STEP_ORDER_GRAPH",
+		"steps": [{"step_id": "a", "wait": {"due": "60s"}}, {"step_id": "b", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "each",
+		"steps": [{"step_id": "a", "for_each": {"items": "payload.all", "max_running": 1}, "job": {"name": "item"}}]}`)
+	n.put(t, "pull", `{"type": "rest", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["3600s"]}},
+		"steps": [{"step_id": "a", "job": {"name": "rest"}}, {"step_id": "b", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "undo",
+		"steps": [{"step_id": "a", "job": {"name": "do"}, "compensation": {"name": "undo"}},
+		{"step_id": "b", "job": {"name": "break"}}]}`)
+	n.put(t, "pull", `{"type": "delay", "steps": [{"step_id": "a", "delay": {"duration": "3600s"}},
+		{"step_id": "b", "job": {}}]}`)
 	n.put(t, "pull", `{"type": "outer", "steps": [{"step_id": "a", "run": {"type": "one"}}]}`)
-	n.put(t, "pull", `{"type": "short", "timeout": "0.001s", "steps": [{"step_id": "a", "delay": {"duration": "60s"}}, {"step_id": "b", "delay": {"duration": "60s"}}]}`)
-	n.put(t, "ns", `{"type": "pushed", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}, "condition": "has(payload.b)"}]}`)
+	n.put(t, "pull", `{"type": "short", "timeout": "0.001s", "steps": [{"step_id": "a", "delay": {"duration": "60s"}},
+		{"step_id": "b", "delay": {"duration": "60s"}}]}`)
+	n.put(t, "ns", `{"type": "pushed", "steps": [{"step_id": "a", "job": {}},
+		{"step_id": "b", "job": {}, "condition": "has(payload.b)"}]}`)
 
 	if _, err := n.Flows.Start(ctx, &progressorv1.StartRunRequest{
 		Namespace: "pull", Type: "one", RunId: "later", RunTime: timestamppb.New(time.Now().Add(time.Hour)),
@@ -67,7 +77,9 @@ func manyStatuses(t *testing.T, n *node) map[string]string {
 	n.run(t, "pull", "one", "stopped", "")
 	n.run(t, "pull", "short", "late", "")
 	for _, id := range []string{"stops", "stopped"} {
-		if _, err := n.Cancel(ctx, &progressorv1.CancelRunRequest{Namespace: "pull", RunId: id, Reason: "enough"}, kim); err != nil {
+		if _, err := n.Cancel(ctx, &progressorv1.CancelRunRequest{
+			Namespace: "pull", RunId: id, Reason: "enough",
+		}, kim); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,8 +87,10 @@ func manyStatuses(t *testing.T, n *node) map[string]string {
 	n.run(t, "ns", "pushed", "half", `{"a": "x"}`)
 	n.run(t, "ns", "pushed", "bad", `{"fail": {"a": "why"}}`)
 	want := map[string]string{
-		"later": "PENDING", "rests": "PENDING", "runs": "RUNNING", "stops": "CANCEL_REQUESTED", "stopped": "CANCELLED", "asks": "WAITING_WORKER", "x/y/0": "WAITING_WORKER",
-		"asksall": "WAITING_WORKER", "both": "QUEUED", "each": "RUNNING", "delays": "RUNNING", "outer": "RUNNING", "outer/a": "QUEUED", "late": "EXPIRED",
+		"later": "PENDING", "rests": "PENDING", "runs": "RUNNING", "stops": "CANCEL_REQUESTED", "stopped": "CANCELLED",
+		"asks": "WAITING_WORKER", "x/y/0": "WAITING_WORKER",
+		"asksall": "WAITING_WORKER", "both": "QUEUED", "each": "RUNNING", "delays": "RUNNING", "outer": "RUNNING",
+		"outer/a": "QUEUED", "late": "EXPIRED",
 		"undone": "FAILED", "undoing": "COMPENSATING",
 		"done": "SUCCEEDED", "half": "SUCCEEDED", "bad": "FAILED",
 	}
@@ -132,7 +146,8 @@ func TestListRunsAsGetRun(t *testing.T) {
 		list := n.list(t, namespaceOf(id), "created_time = "+get.GetCreatedTime().AsTime().Format(time.RFC3339Nano), "")
 		at := slices.IndexFunc(list, func(r *progressorv1.Run) bool { return r.GetRunId() == id })
 		if at < 0 || !proto.Equal(list[at], get) {
-			t.Errorf("%s: the list says\n%s\nand GetRun\n%s", id, prototext.Format(list[max(at, 0)]), prototext.Format(get))
+			t.Errorf("%s: the list says\n%s\nand GetRun\n%s", id, prototext.Format(list[max(at, 0)]),
+				prototext.Format(get))
 			continue
 		}
 		if got := strings.TrimPrefix(get.GetStatus().String(), "RUN_STATUS_"); got != status {
@@ -148,13 +163,18 @@ func TestListRunsAsGetRun(t *testing.T) {
 			t.Errorf("%s: run_list says %s at %q, %v; GetRun %s at %q", id, viewed, phase, err, status, get.GetPhase())
 		}
 		if attempt != get.GetAttempt() || !sameTime(began, get.GetRunningTime()) {
-			t.Errorf("%s: run_list says attempt %d since %v; GetRun %d since %v", id, attempt, began, get.GetAttempt(), get.GetRunningTime())
+			t.Errorf("%s: run_list says attempt %d since %v; GetRun %d since %v", id, attempt, began, get.GetAttempt(),
+				get.GetRunningTime())
 		}
 		if namespaceOf(id) == "pull" {
-			byStatus[status], byPhase[get.GetPhase()] = append(byStatus[status], id), append(byPhase[get.GetPhase()], id)
+			byStatus[status], byPhase[get.GetPhase()] = append(byStatus[status], id),
+				append(byPhase[get.GetPhase()], id)
 		}
 	}
-	for _, status := range []string{"PENDING", "QUEUED", "RUNNING", "WAITING_WORKER", "CANCEL_REQUESTED", "COMPENSATING", "SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"} {
+	for _, status := range []string{
+		"PENDING", "QUEUED", "RUNNING", "WAITING_WORKER", "CANCEL_REQUESTED", "COMPENSATING", "SUCCEEDED", "FAILED",
+		"CANCELLED", "EXPIRED",
+	} {
 		n.finds(t, "status = "+status, byStatus[status])
 		n.finds(t, "status = run_status_"+strings.ToLower(status)+" AND template_type = \"*\"", byStatus[status])
 		rest := slices.Concat(values(byStatus, status)...)
@@ -233,7 +253,9 @@ func TestListRunsWhileRunsStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull", OrderBy: "created_time", PageToken: next})
+	_, _, err = n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{
+		Namespace: "pull", OrderBy: "created_time", PageToken: next,
+	})
 	refusedField(t, err, "page_token", "belongs to another list")
 }
 
@@ -266,9 +288,12 @@ func TestListRunsByFields(t *testing.T) {
 		}
 	}
 	for filter, want := range map[string]string{
-		"template_type = other": "r2 r3", "template_type = o*": "r0 r1 r2 r3", "scope = user": "r0 r1", `scope_id = "42"`: "r0 r2", "scope_id = 4*": "r0 r1 r2", "NOT scope_id:4": "",
-		`scope = user scope_id = "42"`: "r0", `scope_id = ""`: "r3", "cron_id = nightly": "", "cron_id != nightly": "r0 r1 r2 r3",
-		"payload.target = x": "r0", "payload.n > 8": "r1", "payload.n:*": "r0 r1", "metadata.team = t1": "r1", "metadata.all:a": "r0 r1", "NOT metadata.all:b0": "r1 r2 r3",
+		"template_type = other": "r2 r3", "template_type = o*": "r0 r1 r2 r3", "scope = user": "r0 r1",
+		`scope_id = "42"`: "r0 r2", "scope_id = 4*": "r0 r1 r2", "NOT scope_id:4": "",
+		`scope = user scope_id = "42"`: "r0", `scope_id = ""`: "r3", "cron_id = nightly": "",
+		"cron_id != nightly": "r0 r1 r2 r3",
+		"payload.target = x": "r0", "payload.n > 8": "r1", "payload.n:*": "r0 r1", "metadata.team = t1": "r1",
+		"metadata.all:a": "r0 r1", "NOT metadata.all:b0": "r1 r2 r3",
 		"metadata.team = t0 OR metadata.team = t1": "r0 r1", `metadata.team = t0 AND scope_id = "43"`: "",
 	} {
 		if strings.HasPrefix(filter, "NOT scope_id:") {
@@ -279,8 +304,10 @@ func TestListRunsByFields(t *testing.T) {
 		n.finds(t, filter, strings.Fields(want))
 	}
 	for filter, says := range map[string]string{
-		"state = FAILED": `there is no field "state": use run_id, status, template_type, scope, scope_id, phase, cron_id, created_time, payload.KEY or metadata.KEY`,
-		"status = ERROR": `"ERROR" is not a status: use one of PENDING, QUEUED,`, "created_time > yesterday": "is not a time", "payload = 5": "write payload.KEY",
+		"state = FAILED": `there is no field "state": use run_id, status, template_type, scope, scope_id, phase, ` +
+			`cron_id, created_time, payload.KEY or metadata.KEY`,
+		"status = ERROR":           `"ERROR" is not a status: use one of PENDING, QUEUED,`,
+		"created_time > yesterday": "is not a time", "payload = 5": "write payload.KEY",
 		"scope.a = 5": "only payload or metadata has",
 	} {
 		_, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull", Filter: filter})
@@ -288,7 +315,8 @@ func TestListRunsByFields(t *testing.T) {
 	}
 	_, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull", OrderBy: "phase"})
 	refusedField(t, err, "order_by", "must be created_time desc")
-	if _, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "none"}); !errors.Is(err, process.ErrNamespaceNotFound) {
+	if _, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "none"}); !errors.Is(err,
+		process.ErrNamespaceNotFound) {
 		t.Error(err)
 	}
 }
@@ -322,94 +350,57 @@ func TestListOpenWaits(t *testing.T) {
 	}
 	same(t, list(""), "both:a asks:a x/y/0:a asksall:a.0 asksall:a.1")
 	for filter, want := range map[string]string{
-		"kind = HUMAN": "asksall:a.0 asksall:a.1", "kind != KIND_HUMAN": "both:a asks:a x/y/0:a", "assignees:ann": "asksall:a.0", "assignees:kim": "asksall:a.0 asksall:a.1",
-		"assignees:*": "asksall:a.0 asksall:a.1", "template_type = ask": "asks:a x/y/0:a", `run_id = "x/y/0"`: "x/y/0:a", "run_id = ask*": "asks:a asksall:a.0 asksall:a.1",
-		"NOT due_time:*": "asksall:a.0 asksall:a.1", "due_time > " + time.Now().Add(10*time.Minute).Format(time.RFC3339): "asks:a x/y/0:a",
-		"due_time < " + time.Now().Add(10*time.Minute).Format(time.RFC3339): "both:a", "due_time < 1999-01-01T00:00:00Z OR assignees:bob": "asksall:a.1",
+		"kind = HUMAN": "asksall:a.0 asksall:a.1", "kind != KIND_HUMAN": "both:a asks:a x/y/0:a",
+		"assignees:ann": "asksall:a.0", "assignees:kim": "asksall:a.0 asksall:a.1",
+		"assignees:*": "asksall:a.0 asksall:a.1", "template_type = ask": "asks:a x/y/0:a",
+		`run_id = "x/y/0"`: "x/y/0:a", "run_id = ask*": "asks:a asksall:a.0 asksall:a.1",
+		"NOT due_time:*": "asksall:a.0 asksall:a.1",
+		"due_time > " + time.Now().Add(10*time.Minute).Format(time.RFC3339): "asks:a x/y/0:a",
+		"due_time < " + time.Now().Add(10*time.Minute).Format(time.RFC3339): "both:a",
+		"due_time < 1999-01-01T00:00:00Z OR assignees:bob":                  "asksall:a.1",
 	} {
 		same(t, filter+": "+list(filter), filter+": "+want)
 	}
-	_, _, err := n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull", Filter: "kind = robot"})
+	_, _, err := n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{
+		Namespace: "pull", Filter: "kind = robot",
+	})
 	refusedField(t, err, "filter", `"robot" is not a kind: use one of EXTERNAL, HUMAN`)
-	_, _, err = n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull", Filter: "step_id = a"})
-	refusedField(t, err, "filter", `there is no field "step_id": use kind, assignees, template_type, due_time or run_id`)
-	page, _, err := n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull", Filter: "run_id = asksall OR run_id = asks"})
+	_, _, err = n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{
+		Namespace: "pull", Filter: "step_id = a",
+	})
+	refusedField(t, err, "filter",
+		`there is no field "step_id": use kind, assignees, template_type, due_time or run_id`)
+	page, _, err := n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{
+		Namespace: "pull", Filter: "run_id = asksall OR run_id = asks",
+	})
 	if err != nil || len(page) != 3 {
 		t.Fatalf("%d waits, %v", len(page), err)
 	}
-	if w := page[0]; w.GetTitle() != "continue, kim?" || w.GetToken() == "" || w.GetDueTime() == nil || w.GetInput().GetStructValue().GetFields()["who"].GetStringValue() != "kim" {
+	if w := page[0]; w.GetTitle() != "continue, kim?" || w.GetToken() == "" || w.GetDueTime() == nil ||
+		w.GetInput().GetStructValue().GetFields()["who"].GetStringValue() != "kim" {
 		t.Errorf("%v", w)
 	}
-	if w := page[1]; w.GetTitle() != "ann" || len(w.GetAssignees()) != 2 || w.GetResultSchema() == nil || w.GetInput().GetStringValue() != "ann" || w.GetCreatedTime() == nil {
+	if w := page[1]; w.GetTitle() != "ann" || len(w.GetAssignees()) != 2 || w.GetResultSchema() == nil ||
+		w.GetInput().GetStringValue() != "ann" || w.GetCreatedTime() == nil {
 		t.Errorf("%v", w)
 	}
 	if _, err := n.Complete(t.Context(), &progressorv1.CompleteStepRequest{
-		Namespace: "pull", RunId: "asks", StepId: "a", Token: page[0].GetToken(), Outcome: &progressorv1.CompleteStepRequest_Result{},
+		Namespace: "pull", RunId: "asks", StepId: "a", Token: page[0].GetToken(),
+		Outcome: &progressorv1.CompleteStepRequest_Result{},
 	}, kim); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Cancel(t.Context(), &progressorv1.CancelRunRequest{Namespace: "pull", RunId: "x/y/0"}, kim); err != nil {
+	if _, err := n.Cancel(t.Context(), &progressorv1.CancelRunRequest{
+		Namespace: "pull", RunId: "x/y/0",
+	}, kim); err != nil {
 		t.Fatal(err)
 	}
 	same(t, list("template_type = ask"), "x/y/0:a")
-	page, _, err = n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull", Filter: "template_type = ask"})
+	page, _, err = n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{
+		Namespace: "pull", Filter: "template_type = ask",
+	})
 	if err != nil || len(page) != 1 || !page[0].GetCancelRequested() {
 		t.Errorf("%v, %v", page, err)
-	}
-}
-
-// TestListTemplates checks that templates are ordered by type, page by page.
-func TestListTemplates(t *testing.T) {
-	t.Parallel()
-	n := start(t, storagetest.DSN(t))
-	for _, name := range []string{"b", "a", "c", "a"} {
-		n.put(t, "ns", fmt.Sprintf(`{"type": %q, "description": %q, "steps": [{"step_id": "s", "job": {}}]}`, name, time.Now()))
-	}
-	got := ""
-	for q := (&progressorv1.ListTemplatesRequest{Namespace: "ns", PageSize: 2}); ; {
-		page, next, err := n.ListTemplates(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range page {
-			got += fmt.Sprintf("%s %d, ", m.GetType(), m.GetVersion())
-		}
-		if q.PageToken = next; next == "" {
-			break
-		}
-	}
-	same(t, got, "a 2, b 1, c 1, ")
-	_, _, err := n.ListTemplates(t.Context(), &progressorv1.ListTemplatesRequest{Namespace: "ns", PageToken: "%"})
-	refusedField(t, err, "page_token", "must be the next_page_token")
-}
-
-// TestRunsOfDeletedTemplates checks that a run that has ended is shown without its template if that
-// was deleted or put again.
-func TestRunsOfDeletedTemplates(t *testing.T) {
-	t.Parallel()
-	n := start(t, storagetest.DSN(t))
-	n.put(t, "ns", `{"type": "gone", "steps": [{"step_id": "a", "job": {}}]}`)
-	n.run(t, "ns", "gone", "r", "")
-	n.ended(t, "ns", "r")
-	if err := n.DeleteTemplate(t.Context(), "ns", "gone"); err != nil {
-		t.Fatal(err)
-	}
-	for _, again := range []bool{false, true} {
-		if again {
-			n.put(t, "ns", `{"type": "gone", "steps": [{"step_id": "x", "job": {}}, {"step_id": "y", "job": {}}]}`)
-		}
-		other := start(t, n.db.Config().ConnString()) // it has not read any template
-		for _, node := range []*node{n, other} {
-			r, err := node.Get(t.Context(), "ns", "r", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			same(t, runSummary(r), "SUCCEEDED: a SUCCEEDED")
-			list := node.list(t, "ns", "", "")
-			if len(list) != 1 || list[0].GetProgress().GetPercent() != 100 || list[0].GetStatus() != r.GetStatus() {
-				t.Errorf("%v", list)
-			}
-		}
 	}
 }
 
@@ -425,7 +416,9 @@ func TestStepList(t *testing.T) {
 		"both":    "a RUNNING  an answer, b PENDING  a worker",
 		"later":   "a PENDING  , b PENDING  ",
 	} {
-		rows, err := n.db.Query(t.Context(), `SELECT step_id || coalesce('.' || index, '') || ' ' || status || ' ' || coalesce(worker_id, '') || ' ' || coalesce(reason, '')
+		rows, err := n.db.Query(t.Context(),
+			`SELECT step_id || coalesce('.' || index, '') || ' ' || status || ' ' || coalesce(worker_id,
+			'') || ' ' || coalesce(reason, '')
 			FROM step_list WHERE namespace = 'pull' AND run_id = $1 ORDER BY ord, index NULLS FIRST`, runID)
 		if err != nil {
 			t.Fatal(err)
@@ -443,8 +436,10 @@ func TestStepList(t *testing.T) {
 func TestItemsResultsReachTheNextStep(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "ns", `{"type": "each", "steps": [{"step_id": "a", "for_each": {"items": "payload"}, "input": "${item}", "job": {}},
-		{"step_id": "b", "input": "${steps.a.result}", "condition": "size(steps.a.result) == size(payload)", "process": {}}, {"step_id": "c", "input": "${size(steps.a.result)}", "job": {}}]}`)
+	n.put(t, "ns", `{"type": "each", "steps": [{"step_id": "a", "for_each": {"items": "payload"}, "input": "${item}",
+		"job": {}},
+		{"step_id": "b", "input": "${steps.a.result}", "condition": "size(steps.a.result) == size(payload)",
+		"process": {}}, {"step_id": "c", "input": "${size(steps.a.result)}", "job": {}}]}`)
 	n.run(t, "ns", "each", "r", `[1, 2, 3]`)
 	r := n.ended(t, "ns", "r")
 	same(t, runSummary(r), "SUCCEEDED: a SUCCEEDED b SUCCEEDED c SUCCEEDED")
@@ -452,40 +447,4 @@ func TestItemsResultsReachTheNextStep(t *testing.T) {
 		t.Errorf("%v", r.GetSteps()[1].GetInput())
 	}
 	same(t, r.GetResult().GetStringValue(), "c 3")
-}
-
-// TestTemplatesAreNoted checks that the audit records who changed what a template allows to start,
-// and records no request that changes nothing.
-func TestTemplatesAreNoted(t *testing.T) {
-	t.Parallel()
-	n := start(t, storagetest.DSN(t))
-	put := func(steps string) {
-		t.Helper()
-		m := &progressorv1.Template{}
-		if err := protojson.Unmarshal([]byte(`{"namespace": "ns", "type": "x", "steps": [`+steps+`]}`), m); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := n.PutTemplate(t.Context(), &progressorv1.PutTemplateRequest{Template: m}, kim); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const a, b = `{"step_id": "a", "job": {}}`, `{"step_id": "b", "job": {}}`
-	put(a)
-	put(a)
-	put(a + "," + b)
-	for _, on := range []bool{false, true} {
-		if _, err := n.EnableTemplate(t.Context(), "ns", "x", on, kim); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, want := range []error{nil, process.ErrTemplateNotFound} {
-		if err := n.DeleteTemplate(t.Context(), "ns", "x", kim); !errors.Is(err, want) {
-			t.Fatalf("%v, want %v", err, want)
-		}
-	}
-	var noted string
-	if err := n.db.QueryRow(t.Context(), "SELECT string_agg(method, ' ' ORDER BY audit_id) FROM audit WHERE actor = 'kim' AND namespace = 'ns' AND subject = 'x'").Scan(&noted); err != nil {
-		t.Fatal(err)
-	}
-	same(t, noted, "PutTemplate PutTemplate DisableTemplate EnableTemplate DeleteTemplate")
 }

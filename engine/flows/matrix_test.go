@@ -35,7 +35,10 @@ type scene struct {
 
 // The verbs of runs, and those of steps.
 var (
-	runVerbs  = []string{"start", "start again", "start with its key", "start in its scope", "cancel", "retry", "retry newest", "repeat", "remove"}
+	runVerbs = []string{
+		"start", "start again", "start with its key", "start in its scope", "cancel", "retry", "retry newest", "repeat",
+		"remove",
+	}
 	stepVerbs = []string{"skip", "complete", "fail", "acknowledge", "report"}
 )
 
@@ -68,25 +71,37 @@ func (s *scene) do(ctx context.Context, verb string) (err error) {
 		return start(func(r *progressorv1.StartRunRequest) { r.ScopeId += " of somebody else" })
 	case "start in its scope":
 		s.starts++
-		return start(func(r *progressorv1.StartRunRequest) { r.RunId, r.IdempotencyKey = fmt.Sprint(id, "-", s.starts), "" })
+		return start(func(r *progressorv1.StartRunRequest) {
+			r.RunId, r.IdempotencyKey = fmt.Sprint(id, "-", s.starts), ""
+		})
 	case "cancel":
 		_, err = n.Cancel(ctx, &progressorv1.CancelRunRequest{Namespace: "pull", RunId: id, Reason: "enough"}, kim)
 	case "retry", "retry newest":
-		_, err = n.Retry(ctx, &progressorv1.RetryRunRequest{Namespace: "pull", RunId: id, NewestVersion: verb == "retry newest"}, kim)
+		_, err = n.Retry(ctx, &progressorv1.RetryRunRequest{
+			Namespace: "pull", RunId: id, NewestVersion: verb == "retry newest",
+		}, kim)
 	case "repeat":
 		s.another, err = n.Repeat(ctx, &progressorv1.RepeatRunRequest{Namespace: "pull", RunId: id}, kim)
 	case "remove":
 		err = n.RemoveProcess(ctx, process.Key{Namespace: "pull", ProcessID: "~flow/" + id}, kim)
 	case "skip":
-		_, err = n.Skip(ctx, &progressorv1.SkipStepRequest{Namespace: "pull", RunId: id, StepId: step, Index: s.index, Reason: "by hand"}, kim)
+		_, err = n.Skip(ctx, &progressorv1.SkipStepRequest{
+			Namespace: "pull", RunId: id, StepId: step, Index: s.index, Reason: "by hand",
+		}, kim)
 	case "complete":
 		return complete(result(nil))
 	case "fail":
-		return complete(&progressorv1.CompleteStepRequest{Outcome: &progressorv1.CompleteStepRequest_Failure{Failure: &progressorv1.Failure{Reason: "broken"}}})
+		return complete(&progressorv1.CompleteStepRequest{
+			Outcome: &progressorv1.CompleteStepRequest_Failure{Failure: &progressorv1.Failure{Reason: "broken"}},
+		})
 	case "acknowledge":
-		return complete(&progressorv1.CompleteStepRequest{Outcome: &progressorv1.CompleteStepRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}}})
+		return complete(&progressorv1.CompleteStepRequest{
+			Outcome: &progressorv1.CompleteStepRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}},
+		})
 	case "report":
-		_, err = n.Report(ctx, &progressorv1.ReportStepRequest{Namespace: "pull", RunId: id, StepId: step, Index: s.index, Token: s.token}, kim)
+		_, err = n.Report(ctx, &progressorv1.ReportStepRequest{
+			Namespace: "pull", RunId: id, StepId: step, Index: s.index, Token: s.token,
+		}, kim)
 	}
 	return err
 }

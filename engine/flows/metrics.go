@@ -14,7 +14,9 @@ type metrics struct {
 
 func newMetrics(registerers []prometheus.Registerer) *metrics {
 	m := &metrics{runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "progressor_flow_runs_total", Help: "Runs of flows that have ended, by status: succeeded, failed, cancelled, expired. A run that is retried counts again when it ends.",
+		Name: "progressor_flow_runs_total",
+		Help: "Runs of flows that have ended, by status: succeeded, failed, cancelled, expired. A run that is " +
+			"retried counts again when it ends.",
 	}, []string{"namespace", "status"})}
 	for _, registerer := range registerers {
 		storage.Register(registerer, m.runs)

@@ -22,7 +22,8 @@ func (n *node) counted(t *testing.T) string {
 	var list []string
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			list = append(list, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetLabel()[1].GetValue(), " ", m.GetCounter().GetValue()))
+			list = append(list, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetLabel()[1].GetValue(), " ",
+				m.GetCounter().GetValue()))
 		}
 	}
 	return strings.Join(list, ", ")
@@ -33,9 +34,11 @@ func (n *node) counted(t *testing.T) string {
 func TestEndsAreCounted(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "ns", `{"type": "one", "payload_schema": {"type": "object"}, "steps": [{"step_id": "a", "job": {"name": "a"}, "input": "${payload}"}]}`)
+	n.put(t, "ns", `{"type": "one", "payload_schema": {"type": "object"},
+		"steps": [{"step_id": "a", "job": {"name": "a"}, "input": "${payload}"}]}`)
 	n.put(t, "ns", `{"type": "rest", "steps": [{"step_id": "a", "delay": {"duration": "3600s"}}]}`)
-	_, err := n.Flows.Start(t.Context(), &progressorv1.StartRunRequest{Namespace: "ns", Type: "one", Payload: value(t, `[]`)}, process.Actor{})
+	_, err := n.Flows.Start(t.Context(),
+		&progressorv1.StartRunRequest{Namespace: "ns", Type: "one", Payload: value(t, `[]`)}, process.Actor{})
 	if wrong, ok := errors.AsType[*process.InvalidError](err); !ok || !wrong.Schema || wrong.Field != "payload" {
 		t.Errorf("a payload that breaks its schema: %v", err)
 	}
@@ -43,14 +46,18 @@ func TestEndsAreCounted(t *testing.T) {
 	n.ended(t, "ns", "r1")
 	n.run(t, "ns", "one", "r2", `{"fail": {"a": "no"}}`)
 	n.ended(t, "ns", "r2")
-	if _, err := n.Retry(t.Context(), &progressorv1.RetryRunRequest{Namespace: "ns", RunId: "r2"}, process.Actor{}); err != nil {
+	if _, err := n.Retry(t.Context(), &progressorv1.RetryRunRequest{Namespace: "ns", RunId: "r2"},
+		process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	n.ended(t, "ns", "r2")
 	n.run(t, "ns", "rest", "r3", "")
-	if _, err := n.Cancel(t.Context(), &progressorv1.CancelRunRequest{Namespace: "ns", RunId: "r3"}, process.Actor{}); err != nil {
+	if _, err := n.Cancel(t.Context(), &progressorv1.CancelRunRequest{Namespace: "ns", RunId: "r3"},
+		process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	n.ended(t, "ns", "r3")
-	enginetest.Eventually(t, testTimeout, "they are counted", func() bool { return n.counted(t) == "ns cancelled 1, ns failed 2, ns succeeded 1" })
+	enginetest.Eventually(t, testTimeout, "they are counted", func() bool {
+		return n.counted(t) == "ns cancelled 1, ns failed 2, ns succeeded 1"
+	})
 }

@@ -184,11 +184,12 @@ func (m *model) answerLease(r *rand.Rand, l *progressorv1.Lease, calm bool) {
 		return
 	}
 	if !calm && r.IntN(5) == 0 {
-		m.store(l, engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
-			Failure: &progressorv1.Failure{
-				Reason: "broken", Message: strings.Repeat("<", min(modelSize(r), 1<<20)), NonRetryable: r.IntN(2) == 0,
-			},
-		}}}, "")
+		failure := &progressorv1.Failure{
+			Reason: "broken", Message: strings.Repeat("<", min(modelSize(r), 1<<20)), NonRetryable: r.IntN(2) == 0,
+		}
+		m.store(l, engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Failure{Failure: failure},
+		}}, "")
 		return
 	}
 	size := modelSize(r)
@@ -201,7 +202,9 @@ func (m *model) answerLease(r *rand.Rand, l *progressorv1.Lease, calm bool) {
 		result = digest(text)
 	}
 	m.store(l, engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
-		Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{JobResult: structpb.NewStringValue(text)}},
+		Outcome: &progressorv1.ProcessResponse_Result{
+			Result: &progressorv1.Result{JobResult: structpb.NewStringValue(text)},
+		},
 	}}, result)
 }
 
@@ -341,7 +344,8 @@ func (m *model) end() {
 	over := time.Now().Add(testTimeout)
 	open := func() (open []*modelRun) {
 		for _, r := range m.runs {
-			if run, err := m.node.Get(context.Background(), "pull", r.id, 0); err != nil || run.GetFinishedTime() == nil {
+			if run, err := m.node.Get(context.Background(), "pull", r.id, 0); err != nil ||
+				run.GetFinishedTime() == nil {
 				open = append(open, r)
 			}
 		}

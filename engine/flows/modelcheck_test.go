@@ -103,7 +103,8 @@ func (m *model) check(r *modelRun) {
 			m.fail(r, "the run succeeded, and step %s failed", s.step)
 		}
 		undoes := !succeeded && !r.forced && t.GetCompensation() != nil
-		if undoes && s.undo == "" && (s.status == "succeeded" || s.status != "skipped" && someSucceeded(steps, s.step)) {
+		if undoes && s.undo == "" && (s.status == "succeeded" ||
+			s.status != "skipped" && someSucceeded(steps, s.step)) {
 			m.fail(r, "step %s is %s and was not undone", s.step, s.status)
 		}
 	}

@@ -18,7 +18,8 @@ func TestStateOfNewerVersion(t *testing.T) {
 	change := func(runID, state string) {
 		t.Helper()
 		_, err := n.db.Exec(t.Context(), `UPDATE processes SET aux_state = convert_to((`+state+`)::text, 'UTF8')
-			FROM (SELECT convert_from(p.aux_state, 'UTF8')::jsonb AS old FROM processes p WHERE p.process_id = $1) stored
+			FROM (SELECT convert_from(p.aux_state, 'UTF8')::jsonb AS old FROM processes p
+			WHERE p.process_id = $1) stored
 			WHERE process_id = $1`, "~flow/"+runID)
 		if err != nil {
 			t.Fatal(err)
@@ -34,13 +35,16 @@ func TestStateOfNewerVersion(t *testing.T) {
 		change(runID, novel.plant)
 		n.answer(t, l, "1", "")
 		enginetest.Eventually(t, testTimeout, "the task of the run fails", func() bool {
-			return enginetest.Count(t, n.db, "SELECT count(*) FROM failed_attempts WHERE process_id = $1 AND reason = 'newer_state'", "~flow/"+runID) > 0
+			return enginetest.Count(t, n.db,
+				"SELECT count(*) FROM failed_attempts WHERE process_id = $1 AND reason = 'newer_state'",
+				"~flow/"+runID) > 0
 		})
 		m, err := n.ExplainProcess(t.Context(), process.Key{Namespace: "pull", ProcessID: "~flow/" + runID})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := m.GetWaitsForDetail(); !strings.Contains(got, "newer_state: ") || !strings.Contains(got, novel.field+" of it") {
+		got := m.GetWaitsForDetail()
+		if !strings.Contains(got, "newer_state: ") || !strings.Contains(got, novel.field+" of it") {
 			t.Errorf("%s: %s", runID, got)
 		}
 		if r, err := n.Get(t.Context(), "pull", runID, 0); err != nil || r.GetFinishedTime() != nil {

@@ -55,7 +55,10 @@ func (t *task) status() flows.Status {
 // change returns the fields of the run's row that follow from its state.
 func (t *task) change() flows.Change {
 	s := t.state.Run
-	c := flows.Change{RunID: t.runID, TemplateVersion: t.state.Version, Status: t.status(), Attempt: s.Attempt, Cancels: t.state.Cancel != "" || s.Cause == flow.ByCancel}
+	c := flows.Change{
+		RunID: t.runID, TemplateVersion: t.state.Version, Status: t.status(), Attempt: s.Attempt,
+		Cancels: t.state.Cancel != "" || s.Cause == flow.ByCancel,
+	}
 	switch {
 	case t.state.Blocked != "":
 		c.BlockedOn = "scope: " + t.state.Blocked
@@ -69,7 +72,8 @@ func (t *task) change() flows.Change {
 
 func (t *task) event(kind string, p place, from, to, message string) *jobs.Event {
 	e := &jobs.Event{
-		JobID: t.runID, Type: kind, From: from, To: to, Message: wire.Plain(message), Attempt: t.state.Run.Attempt, Actor: t.by.Name,
+		JobID: t.runID, Type: kind, From: from, To: to, Message: wire.Plain(message), Attempt: t.state.Run.Attempt,
+		Actor: t.by.Name,
 	}
 	if p.step != noIndex {
 		e.StepID = t.template.Steps[p.step].ID
@@ -86,7 +90,10 @@ func (t *task) event(kind string, p place, from, to, message string) *jobs.Event
 func (t *task) row(p place) *flows.StepChange {
 	row, ok := t.rows[p]
 	if !ok {
-		row = &flows.StepChange{RunID: t.runID, StepID: t.template.Steps[p.step].ID, Index: int32(p.index), Ord: int32(p.step), Status: flows.StepPending}
+		row = &flows.StepChange{
+			RunID: t.runID, StepID: t.template.Steps[p.step].ID, Index: int32(p.index), Ord: int32(p.step),
+			Status: flows.StepPending,
+		}
 		t.rows[p] = row
 		t.order = append(t.order, p)
 	}
@@ -132,7 +139,10 @@ func (t *task) apply(e *flow.Effect) error {
 		t.event(eventCompensated, p, string(flows.StepRunning), string(statusOf(e.Status)), shorten(e.Reason))
 	case flow.EffectReset:
 		row := t.row(p)
-		*row = flows.StepChange{RunID: row.RunID, StepID: row.StepID, Index: row.Index, Ord: row.Ord, Status: flows.StepPending, Begins: row.Begins, Untaken: row.Untaken, ProcessID: row.ProcessID}
+		*row = flows.StepChange{
+			RunID: row.RunID, StepID: row.StepID, Index: row.Index, Ord: row.Ord, Status: flows.StepPending,
+			Begins: row.Begins, Untaken: row.Untaken, ProcessID: row.ProcessID,
+		}
 	case flow.EffectDropItems:
 		t.attempt.AddEffects(&flows.DropItems{RunID: t.runID, StepID: t.template.Steps[e.Step].ID, Kept: e.Kept})
 	case flow.EffectEndSuspended:
@@ -181,7 +191,8 @@ func (t *task) ended(p place, e *flow.Effect) error {
 		row.Reason = why
 	}
 	if end := e.End; end != nil {
-		row.Result, row.WorkerID, row.Reason = end.Result, cmp.Or(row.WorkerID, end.Worker), cmp.Or(end.Reason, row.Reason)
+		row.Result, row.WorkerID, row.Reason = end.Result, cmp.Or(row.WorkerID, end.Worker),
+			cmp.Or(end.Reason, row.Reason)
 		if failure := failureOf(end); failure != nil {
 			row.Failure, _ = wire.FailureJSON(failure) // cannot fail: the failure was cleaned or has plain strings
 		}
@@ -229,7 +240,9 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 		if now.Status == flows.Cancelled {
 			t.answer.Reason = t.state.Cancel
 		}
-	} else if at := s.Run.Timer(t.now); !at.Equal(s.Timer) && (s.Timer.IsZero() || at.IsZero() || at.After(t.now) || s.Timer.After(t.now)) { // a timer that is due is not set again
+		// a timer that is due is not set again
+	} else if at := s.Run.Timer(t.now); !at.Equal(s.Timer) &&
+		(s.Timer.IsZero() || at.IsZero() || at.After(t.now) || s.Timer.After(t.now)) {
 		s.Timer = at
 		if at.IsZero() {
 			result.UnsetTimers()
@@ -282,7 +295,8 @@ func (t *task) fresh(now *flows.Change) *freshRun {
 	}
 	r := &freshRun{Time: t.now, Version: t.state.Version, Attempt: now.Attempt, BlockedOn: now.BlockedOn}
 	for _, p := range t.order {
-		if p.index != noIndex || t.rows[p].Status != flows.StepRunning || t.template.Steps[p.step].Action != flow.ActionJob || t.template.Steps[p.step].ForEach() {
+		if p.index != noIndex || t.rows[p].Status != flows.StepRunning ||
+			t.template.Steps[p.step].Action != flow.ActionJob || t.template.Steps[p.step].ForEach() {
 			return nil
 		}
 		r.Begun = append(r.Begun, p.step)
@@ -304,7 +318,9 @@ func (t *task) finish(now *flows.Change) error {
 	case s.BadResult != "" && s.Cause == flow.ByFailure:
 		now.Failure, _ = wire.FailureJSON(failed(reasonExpression, s.BadResult).Failure) // cannot fail: plain strings
 	case s.Cause == flow.ByTime:
-		now.Failure, _ = wire.FailureJSON(&progressorv1.Failure{Reason: process.ReasonTimeout, Message: t.passedTimeout()})
+		now.Failure, _ = wire.FailureJSON(&progressorv1.Failure{
+			Reason: process.ReasonTimeout, Message: t.passedTimeout(),
+		})
 	case s.Broken != nil && s.Cause == flow.ByFailure:
 		failure, err := t.runFailure(*s.Broken)
 		if err != nil {
@@ -326,7 +342,8 @@ func (t *task) runFailure(step int) (*progressorv1.Failure, error) {
 	}
 	id := t.template.Steps[step].ID
 	if t.template.Steps[step].ForEach() {
-		message := "items of step " + id + " failed" // without numbers if the items are to run again, because the counts were reset
+		// without numbers if the items are to run again, because the counts were reset
+		message := "items of step " + id + " failed"
 		if each := t.state.Run.Each[step]; each != nil && each.Redo == nil {
 			message = fmt.Sprintf("%d of %d items of step %s failed", each.Failed, each.Count, id)
 			if each.Count == 1 {

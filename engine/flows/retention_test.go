@@ -22,7 +22,8 @@ func TestRunsLeaveWhole(t *testing.T) {
 	ctx := context.Background()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "ns", `{"type": "whole", "steps": [
-		{"step_id": "each", "job": {}, "for_each": {"items": "payload"}}, {"step_id": "other", "job": {"namespace": "pull"}}, {"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}}]}`)
+		{"step_id": "each", "job": {}, "for_each": {"items": "payload"}},
+		{"step_id": "other", "job": {"namespace": "pull"}}, {"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}}]}`)
 	items := `[0`
 	for i := 1; i < 130; i++ { // more than one batch of removals
 		items += fmt.Sprintf(",%d", i)
@@ -42,7 +43,8 @@ func TestRunsLeaveWhole(t *testing.T) {
 	}
 	old := func() {
 		t.Helper()
-		if _, err := n.db.Exec(ctx, `UPDATE processes SET attention_time = attention_time - interval '1 day', status_changed_time = status_changed_time - interval '1 day',
+		if _, err := n.db.Exec(ctx, `UPDATE processes SET attention_time = attention_time - interval '1 day',
+			status_changed_time = status_changed_time - interval '1 day',
 			created_time = created_time - interval '1 day' WHERE attention IS NOT NULL`); err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +76,8 @@ func TestRunsLeaveWhole(t *testing.T) {
 	}
 	n.ended(t, "ns", "r")
 	old()
-	if runs, steps, jobs, processes := count("flow_runs"), count("flow_steps"), count("jobs"), count("processes"); runs != 1 || steps != 4 || jobs != 2 || processes != 3 {
+	if runs, steps, jobs, processes := count("flow_runs"), count("flow_steps"), count("jobs"),
+		count("processes"); runs != 1 || steps != 4 || jobs != 2 || processes != 3 {
 		t.Fatalf("%d runs, %d steps, %d jobs and %d processes are left", runs, steps, jobs, processes)
 	}
 }
@@ -86,7 +89,8 @@ func TestRemoveRun(t *testing.T) {
 	ctx := context.Background()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "ns", `{"type": "whole", "steps": [
-		{"step_id": "each", "job": {}, "for_each": {"items": "payload"}}, {"step_id": "other", "job": {"namespace": "pull"}}]}`)
+		{"step_id": "each", "job": {}, "for_each": {"items": "payload"}},
+		{"step_id": "other", "job": {"namespace": "pull"}}]}`)
 	n.run(t, "ns", "whole", "r", "[0, 1, 2]")
 	n.run(t, "ns", "whole", "r/2", "[0]")
 	l := n.lease(t)
@@ -97,7 +101,8 @@ func TestRemoveRun(t *testing.T) {
 	if l.GetJob().GetJobId() == "~job/r/2/other" {
 		unended, removed = removed, unended
 	}
-	if err := n.Remove(ctx, "ns", unended, kim); !errors.As(err, &status) || !strings.Contains(status.Message, "CancelRun") {
+	if err := n.Remove(ctx, "ns", unended, kim); !errors.As(err, &status) ||
+		!strings.Contains(status.Message, "CancelRun") {
 		t.Fatalf("a run that has not ended: %v", err)
 	}
 	n.ended(t, "ns", removed)
@@ -109,7 +114,8 @@ func TestRemoveRun(t *testing.T) {
 		t.Fatalf("a run that was removed: %v", err)
 	}
 	items := map[string]int{"r": 3, "r/2": 1}
-	same(t, fmt.Sprint("jobs: ", enginetest.Count(t, n.db, "SELECT count(*) FROM jobs")), fmt.Sprint("jobs: ", jobs-items[removed]-1))
+	same(t, fmt.Sprint("jobs: ", enginetest.Count(t, n.db, "SELECT count(*) FROM jobs")),
+		fmt.Sprint("jobs: ", jobs-items[removed]-1))
 	for _, table := range []string{"flow_runs", "flow_steps"} {
 		if k := enginetest.Count(t, n.db, "SELECT count(*) FROM "+table+" WHERE run_id = '"+removed+"'"); k != 0 {
 			t.Errorf("%d rows in %s", k, table)
@@ -126,7 +132,8 @@ func TestRemoveRun(t *testing.T) {
 // audited returns the commands in audit.
 func (n *node) audited(t *testing.T) (commands string) {
 	t.Helper()
-	row := n.db.QueryRow(context.Background(), `SELECT coalesce(string_agg(concat_ws(' ', actor, method, subject), ', ' ORDER BY audit_id), '')
+	row := n.db.QueryRow(context.Background(),
+		`SELECT coalesce(string_agg(concat_ws(' ', actor, method, subject), ', ' ORDER BY audit_id), '')
 		FROM audit WHERE method LIKE '%Run'`)
 	if err := row.Scan(&commands); err != nil {
 		t.Fatal(err)

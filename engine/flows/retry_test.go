@@ -42,7 +42,8 @@ func TestSecondRetry(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "twice", "steps": [
-		{"step_id": "each", "job": {}, "for_each": {"items": "payload", "max_running": 1}, "compensation": {"name": "undo"}},
+		{"step_id": "each", "job": {}, "for_each": {"items": "payload", "max_running": 1},
+		"compensation": {"name": "undo"}},
 		{"step_id": "last", "job": {}}]}`)
 	n.run(t, "pull", "twice", "r", `["a", "b", "c", "d"]`)
 	for _, item := range []string{"a", "b", "c", "d"} {
@@ -56,7 +57,8 @@ func TestSecondRetry(t *testing.T) {
 	n.do(t, "each", "a", "")
 	n.do(t, "each", "b", "")
 	l := n.lease(t, "each")
-	items := n.ask(t, "SELECT string_agg(index || ' ' || status, ', ' ORDER BY index) FROM step_list WHERE run_id = 'r' AND index >= 0")
+	items := n.ask(t, `SELECT string_agg(index || ' ' || status, ', ' ORDER BY index) FROM step_list WHERE run_id = 'r'
+		AND index >= 0`)
 	same(t, items, "0 SUCCEEDED, 1 SUCCEEDED, 2 RUNNING")
 	n.answer(t, l, "", "bad")
 	n.answer(t, n.lease(t, "undo"), "", "cannot") // so what succeeded stays done
@@ -99,8 +101,11 @@ func TestAnswerWaitsBehindTheEnd(t *testing.T) {
 		})
 		enginetest.Eventually(t, testTimeout, awaited, func() bool { return n.ask(t, query) == "true" })
 	}
-	answer("the first answer is run and reads the steps", `SELECT (count(*) > 0)::text FROM pg_locks WHERE NOT granted AND relation = 'flow_steps'::regclass`)
-	answer("the second answer is stored", `SELECT (count(*) > 0)::text FROM schedule WHERE process_id = '~flow/r' AND waits_for = 'process' AND task_type = 'CALL'`)
+	answer("the first answer is run and reads the steps",
+		`SELECT (count(*) > 0)::text FROM pg_locks WHERE NOT granted AND relation = 'flow_steps'::regclass`)
+	answer("the second answer is stored",
+		`SELECT (count(*) > 0)::text FROM schedule WHERE process_id = '~flow/r' AND waits_for = 'process'
+			AND task_type = 'CALL'`)
 	if err := lock.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -112,11 +117,13 @@ func TestAnswerWaitsBehindTheEnd(t *testing.T) {
 func TestWaitsOfItemsFail(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "asks", "steps": [{"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}, "for_each": {"items": "payload"}}]}`)
+	n.put(t, "pull", `{"type": "asks", "steps": [{"step_id": "ask", "wait": {"kind": "KIND_HUMAN"},
+		"for_each": {"items": "payload"}}]}`)
 	n.run(t, "pull", "asks", "r", `["a", "b", "c"]`)
 	index := int32(1)
 	if _, err := n.Complete(context.Background(), &progressorv1.CompleteStepRequest{
-		Namespace: "pull", RunId: "r", StepId: "ask", Index: &index, Outcome: &progressorv1.CompleteStepRequest_Failure{Failure: &progressorv1.Failure{Reason: "no"}},
+		Namespace: "pull", RunId: "r", StepId: "ask", Index: &index,
+		Outcome: &progressorv1.CompleteStepRequest_Failure{Failure: &progressorv1.Failure{Reason: "no"}},
 	}, kim); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +132,8 @@ func TestWaitsOfItemsFail(t *testing.T) {
 	if err != nil || len(waits) != 0 {
 		t.Fatalf("waits of a run that has ended are open: %v, %v", waits, err)
 	}
-	reasons := n.ask(t, "SELECT string_agg(DISTINCT reason, ', ') FROM flow_steps WHERE run_id = 'r' AND status = 'cancelled'")
+	reasons := n.ask(t, `SELECT string_agg(DISTINCT reason, ', ') FROM flow_steps WHERE run_id = 'r'
+		AND status = 'cancelled'`)
 	same(t, reasons, "too many items of its step failed")
 }
 
@@ -133,7 +141,8 @@ func TestWaitsOfItemsFail(t *testing.T) {
 func TestCleanUpIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "clean", "timeout": "3600s", "steps": [{"step_id": "a", "job": {}}, {"step_id": "clean", "join_rule": "JOIN_RULE_ALL_ENDED", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "clean", "timeout": "3600s", "steps": [{"step_id": "a", "job": {}},
+		{"step_id": "clean", "join_rule": "JOIN_RULE_ALL_ENDED", "job": {}}]}`)
 	n.run(t, "pull", "clean", "r", "")
 	n.answer(t, n.lease(t, "a"), "", "broken")
 	clean := n.lease(t, "clean")
@@ -148,7 +157,8 @@ func TestRetryWithAnotherList(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	put := func(field string) {
-		n.put(t, "pull", `{"type": "lists", "steps": [{"step_id": "each", "job": {}, "for_each": {"items": "payload.`+field+`", "max_running": 1}}]}`)
+		n.put(t, "pull", `{"type": "lists", "steps": [{"step_id": "each", "job": {}, "for_each": {"items": "payload.`+
+			field+`", "max_running": 1}}]}`)
 	}
 	put("old")
 	n.run(t, "pull", "lists", "r", `{"old": ["a", "b", "c", "d"], "new": ["b", "a", "x", "c"]}`)
@@ -192,7 +202,8 @@ func TestCancelledWhenDue(t *testing.T) {
 func TestBadResult(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "bad", "steps": [{"step_id": "a", "job": {}, "compensation": {"name": "undo"}}], "result": "${steps.a.result.missing}"}`)
+	n.put(t, "pull", `{"type": "bad", "steps": [{"step_id": "a", "job": {}, "compensation": {"name": "undo"}}],
+		"result": "${steps.a.result.missing}"}`)
 	n.run(t, "pull", "bad", "r", "")
 	n.answer(t, n.lease(t, "a"), `{"x": 1}`, "")
 	n.answer(t, n.lease(t, "undo"), "", "")
@@ -212,27 +223,36 @@ func TestStepTimeouts(t *testing.T) {
 	n.put(t, "pull", `{"type": "inner", "steps": [{"step_id": "ask", "wait": {}}]}`)
 	n.put(t, "pull", `{"type": "outer", "step_order": "STEP_ORDER_GRAPH", "steps": [
 		{"step_id": "one", "timeout": "0.2s", "ignore_failure": true, "run": {"type": "inner"}},
-		{"step_id": "each", "timeout": "0.2s", "for_each": {"items": "[1, 2]", "max_failures": 2}, "run": {"type": "inner"}},
+		{"step_id": "each", "timeout": "0.2s", "for_each": {"items": "[1, 2]", "max_failures": 2},
+		"run": {"type": "inner"}},
 		{"step_id": "process", "timeout": "0.2s", "ignore_failure": true, "process": {}}]}`)
 	n.run(t, "pull", "outer", "r", "")
 	r := n.ended(t, "pull", "r")
 	same(t, runSummary(r), "SUCCEEDED: one FAILED each SUCCEEDED process FAILED")
 	for _, step := range []int{0, 2} {
-		if f := r.GetSteps()[step].GetFailure(); f.GetReason() != "timeout" || f.GetMessage() != "it did not end within 200ms" {
+		f := r.GetSteps()[step].GetFailure()
+		if f.GetReason() != "timeout" || f.GetMessage() != "it did not end within 200ms" {
 			t.Errorf("failure %v", f)
 		}
 	}
 	for _, id := range []string{"r/one", "r/each.0", "r/each.1"} {
 		n.ended(t, "pull", id)
 	}
-	same(t, n.ask(t, "SELECT string_agg(DISTINCT cancel_reason, ', ') FROM flow_runs WHERE run_id LIKE 'r/%'"), "the timeout of its step expired")
+	same(t, n.ask(t, "SELECT string_agg(DISTINCT cancel_reason, ', ') FROM flow_runs WHERE run_id LIKE 'r/%'"),
+		"the timeout of its step expired")
 
 	for action, want := range map[string]string{"wait": "set wait.due", "delay": "ends at its time"} {
-		m := &progressorv1.StepTemplate{StepId: "a", Timeout: seconds(1), Action: &progressorv1.StepTemplate_Wait{Wait: &progressorv1.WaitAction{}}}
-		if action == "delay" {
-			m.Action = &progressorv1.StepTemplate_Delay{Delay: &progressorv1.DelayAction{Until: &progressorv1.DelayAction_Duration{Duration: seconds(2)}}}
+		m := &progressorv1.StepTemplate{
+			StepId: "a", Timeout: seconds(1), Action: &progressorv1.StepTemplate_Wait{Wait: &progressorv1.WaitAction{}},
 		}
-		_, err := n.PutTemplate(t.Context(), &progressorv1.PutTemplateRequest{Template: &progressorv1.Template{Namespace: "pull", Type: "no", Steps: []*progressorv1.StepTemplate{m}}})
+		if action == "delay" {
+			m.Action = &progressorv1.StepTemplate_Delay{
+				Delay: &progressorv1.DelayAction{Until: &progressorv1.DelayAction_Duration{Duration: seconds(2)}},
+			}
+		}
+		_, err := n.PutTemplate(t.Context(), &progressorv1.PutTemplateRequest{
+			Template: &progressorv1.Template{Namespace: "pull", Type: "no", Steps: []*progressorv1.StepTemplate{m}},
+		})
 		refusedField(t, err, "template.steps[0].timeout", want)
 	}
 }
@@ -242,7 +262,8 @@ func TestStepTimeouts(t *testing.T) {
 func TestPartOfItemsIsUndone(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "part", "steps": [{"step_id": "list", "for_each": {"items": "[1, 2, 3]"}, "job": {}, "compensation": {"name": "undo"}}]}`)
+	n.put(t, "pull", `{"type": "part", "steps": [{"step_id": "list", "for_each": {"items": "[1, 2, 3]"}, "job": {},
+		"compensation": {"name": "undo"}}]}`)
 	n.run(t, "pull", "part", "r1", "")
 	leases := map[string]*progressorv1.Lease{}
 	for range 3 {
@@ -257,14 +278,16 @@ func TestPartOfItemsIsUndone(t *testing.T) {
 	n.answer(t, undo, "", "")
 	same(t, runSummary(n.ended(t, "pull", "r1")), "FAILED: list FAILED undo SUCCEEDED")
 
-	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim); err != nil {
+	_, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
 		n.answer(t, n.lease(t, "list"), `"again"`, "")
 	}
 	r := n.ended(t, "pull", "r1")
-	same(t, runSummary(r)+" "+r.GetResult().String(), `SUCCEEDED: list SUCCEEDED 2 `+value(t, `["again","again","again"]`).String())
+	same(t, runSummary(r)+" "+r.GetResult().String(),
+		`SUCCEEDED: list SUCCEEDED 2 `+value(t, `["again","again","again"]`).String())
 }
 
 // TestPartOfItemsIsUndoneAfterBackoff checks that items that succeeded in the previous attempt are
@@ -273,7 +296,8 @@ func TestPartOfItemsIsUndoneAfterBackoff(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "part", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["600s"]}},
-		"steps": [{"step_id": "list", "for_each": {"items": "[1, 2]", "max_running": 1}, "job": {}, "compensation": {"name": "undo"}}]}`)
+		"steps": [{"step_id": "list", "for_each": {"items": "[1, 2]", "max_running": 1}, "job": {},
+		"compensation": {"name": "undo"}}]}`)
 	n.run(t, "pull", "part", "r1", "")
 	n.answer(t, n.lease(t, "list"), `"one"`, "")
 	n.answer(t, n.lease(t, "list"), "", "broken")

@@ -252,7 +252,9 @@ func (r rules) Undo(d *flow.Decision, step int) (any, error) {
 			return nil, err
 		}
 	}
-	args := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"input": input, "result": orNull(result)}})
+	args := structpb.NewStructValue(&structpb.Struct{
+		Fields: map[string]*structpb.Value{"input": input, "result": orNull(result)},
+	})
 	from := origin{Step: step, Index: noIndex, Round: d.State.Round, Undo: true}
 	m, err := r.job(s, s.Source.GetCompensation(), from, args)
 	return &work{message: m}, err
@@ -319,7 +321,9 @@ func (t *task) origin(p place, undo bool) origin {
 
 // job returns the message that enqueues the job of a step or of its compensation. Its cancel has
 // the grace period of the template.
-func (r rules) job(s *flow.Step, action *progressorv1.JobAction, from origin, args *structpb.Value) (*storage.Message, error) {
+func (r rules) job(
+	s *flow.Step, action *progressorv1.JobAction, from origin, args *structpb.Value,
+) (*storage.Message, error) {
 	options := proto.CloneOf(action.GetOptions())
 	if options == nil {
 		options = &progressorv1.JobOptions{}
@@ -331,7 +335,8 @@ func (r rules) job(s *flow.Step, action *progressorv1.JobAction, from origin, ar
 		options.CancelGrace = durationpb.New(r.template.Grace())
 	}
 	j, err := r.flows.newJob(fmt.Sprintf("steps[%d].job.", from.Step), &progressorv1.EnqueueRequest{
-		Namespace: cmp.Or(action.GetNamespace(), r.key.Namespace), JobId: process.StepPrefix + r.workID(from), Name: cmp.Or(action.GetName(), s.ID), Args: args, Options: options,
+		Namespace: cmp.Or(action.GetNamespace(), r.key.Namespace), JobId: process.StepPrefix + r.workID(from),
+		Name: cmp.Or(action.GetName(), s.ID), Args: args, Options: options,
 	})
 	if err != nil {
 		return nil, err
@@ -372,7 +377,9 @@ func (r rules) start(s *flow.Step, from origin, input *structpb.Value) (*storage
 		metadata = r.defaultMetadata(s.ID)
 	}
 	return &storage.Message{
-		Kind: storage.MessageStart, Target: process.Key{Namespace: cmp.Or(action.GetNamespace(), r.key.Namespace), ProcessID: r.workID(from)}, Args: args, Metadata: metadata,
+		Kind:   storage.MessageStart,
+		Target: process.Key{Namespace: cmp.Or(action.GetNamespace(), r.key.Namespace), ProcessID: r.workID(from)},
+		Args:   args, Metadata: metadata,
 		NotifyParentArgs: from.json(),
 	}, nil
 }
@@ -389,7 +396,8 @@ func (r rules) run(s *flow.Step, from origin, scope *flow.Scope) (*storage.Messa
 	}
 	id := r.workID(from)
 	if len(id) > maxRunID {
-		return nil, fmt.Errorf("the ID of its run, %s, must have at most %d bytes (got %d): start the outer run with a shorter ID", id, maxRunID, len(id))
+		return nil, fmt.Errorf("the ID of its run, %s, must have at most %d bytes (got %d): start the outer run with "+
+			"a shorter ID", id, maxRunID, len(id))
 	}
 	args, err := encode(&command{Method: methodStart, startFields: startFields{
 		Type: s.Source.GetRun().GetType(), Version: s.Source.GetRun().GetVersion(), Payload: text, Parent: r.runID,
@@ -397,7 +405,9 @@ func (r rules) run(s *flow.Step, from origin, scope *flow.Scope) (*storage.Messa
 	if err != nil {
 		return nil, err
 	}
-	return &storage.Message{Kind: storage.MessageStart, Target: keyOf(r.key.Namespace, id), Args: args, NotifyParentArgs: from.json()}, nil
+	return &storage.Message{
+		Kind: storage.MessageStart, Target: keyOf(r.key.Namespace, id), Args: args, NotifyParentArgs: from.json(),
+	}, nil
 }
 
 // open begins a wait.

@@ -15,11 +15,14 @@ import (
 
 func (n *node) putScoped(t testing.TB, policy string, more string) {
 	t.Helper()
-	n.put(t, "pull", `{"type": "scoped", "concurrency_policy": "SCOPE_POLICY_`+policy+`", `+more+` "steps": [{"step_id": "a", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "scoped", "concurrency_policy": "SCOPE_POLICY_`+policy+`", `+more+
+		` "steps": [{"step_id": "a", "job": {}}]}`)
 }
 
 func (n *node) startIn(runID, scopeID string) (*progressorv1.StartRunResponse, error) {
-	return n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: "pull", Type: "scoped", RunId: runID, Scope: "user", ScopeId: scopeID}, kim)
+	return n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{
+		Namespace: "pull", Type: "scoped", RunId: runID, Scope: "user", ScopeId: scopeID,
+	}, kim)
 }
 
 // started starts a run, which has to succeed.
@@ -68,7 +71,8 @@ func TestScopeQueuesOnce(t *testing.T) {
 	for _, id := range []string{"o3", "o4"} {
 		r := n.ended(t, "pull", id)
 		same(t, runSummary(r), "CANCELLED: a CANCELLED")
-		same(t, r.GetSteps()[0].GetReason(), "the run was cancelled: run o2 of the same scope has succeeded, and its template is not repeatable")
+		same(t, r.GetSteps()[0].GetReason(),
+			"the run was cancelled: run o2 of the same scope has succeeded, and its template is not repeatable")
 	}
 	again, err := n.startIn("o5", "7")
 	if err != nil || again.GetStarted() || again.GetRun().GetRunId() != "o2" {
@@ -118,7 +122,9 @@ func TestNotRepeatable(t *testing.T) {
 		t.Fatalf("%v, %v", r, err)
 	}
 	var template *flows.TemplateError
-	if _, err := n.Repeat(context.Background(), &progressorv1.RepeatRunRequest{Namespace: "pull", RunId: "succeeds"}, kim); !errors.As(err, &template) {
+	if _, err := n.Repeat(context.Background(), &progressorv1.RepeatRunRequest{
+		Namespace: "pull", RunId: "succeeds",
+	}, kim); !errors.As(err, &template) {
 		t.Fatalf("repeat: %v", err)
 	}
 }
@@ -186,7 +192,9 @@ func TestRetryWithTheNewestVersion(t *testing.T) {
 	n.answer(t, n.lease(t, "b"), "", "broken")
 	n.ended(t, "pull", "r1")
 	retry := func() (*progressorv1.Run, error) {
-		return n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1", NewestVersion: true}, kim)
+		return n.Retry(context.Background(), &progressorv1.RetryRunRequest{
+			Namespace: "pull", RunId: "r1", NewestVersion: true,
+		}, kim)
 	}
 	n.put(t, "pull", `{"type": "v", "steps": [{"step_id": "b", "job": {}}]}`)
 	var status *flows.StatusError
@@ -194,7 +202,8 @@ func TestRetryWithTheNewestVersion(t *testing.T) {
 		t.Fatalf("a step that succeeded is gone: %v", err)
 	}
 	n.until(t, "pull", "r1", "FAILED: a SUCCEEDED b FAILED")
-	n.put(t, "pull", `{"type": "v", "steps": [{"step_id": "a", "job": {}}, {"step_id": "new", "job": {}}, {"step_id": "b", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "v", "steps": [{"step_id": "a", "job": {}}, {"step_id": "new", "job": {}},
+		{"step_id": "b", "job": {}}]}`)
 	r, err := retry()
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +221,10 @@ func TestStartIsAskedAgain(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	n.putScoped(t, "ALLOW", "")
 	ask := func(source, payload string) (*progressorv1.StartRunResponse, error) {
-		return n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: "pull", Type: "scoped", IdempotencyKey: "k", Payload: value(t, payload)}, process.Actor{Source: source})
+		return n.Flows.Start(context.Background(),
+			&progressorv1.StartRunRequest{
+				Namespace: "pull", Type: "scoped", IdempotencyKey: "k", Payload: value(t, payload),
+			}, process.Actor{Source: source})
 	}
 	first, err := ask("10.0.0.7:1", `{"b": 1, "a": 2}`)
 	if err != nil {
@@ -229,7 +241,8 @@ func TestStartIsAskedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, fmt.Sprint(again.GetStarted(), again.GetRun().GetRunId(), again.GetRun().GetTemplateVersion()), fmt.Sprint(true, first.GetRun().GetRunId(), 1))
+	same(t, fmt.Sprint(again.GetStarted(), again.GetRun().GetRunId(), again.GetRun().GetTemplateVersion()),
+		fmt.Sprint(true, first.GetRun().GetRunId(), 1))
 	if _, err := ask("10.0.0.7:1", `{"b": 3}`); !errors.Is(err, process.ErrIdempotencyMismatch) {
 		t.Fatalf("another payload: %v", err)
 	}
@@ -240,7 +253,8 @@ func TestStartIsAskedAgain(t *testing.T) {
 func TestWhySteps(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "why", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}, "depends_on": ["a"]},
+	n.put(t, "pull", `{"type": "why", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "a", "job": {}},
+		{"step_id": "b", "job": {}, "depends_on": ["a"]},
 		{"step_id": "person", "wait": {"kind": "KIND_HUMAN"}}]}`)
 	reasons := func(r *progressorv1.Run) (all string) {
 		for _, s := range r.GetSteps() {
@@ -254,9 +268,13 @@ func TestWhySteps(t *testing.T) {
 	n.run(t, "pull", "why", "stopped", "")
 	n.answer(t, n.lease(t, "a"), "", "")
 	n.cancel(t, "pull", "stopped")
-	same(t, reasons(n.ended(t, "pull", "stopped")), "|the run was cancelled: not needed|the run was cancelled: not needed|")
+	same(t, reasons(n.ended(t, "pull", "stopped")),
+		"|the run was cancelled: not needed|the run was cancelled: not needed|")
 	var from string
-	if err := n.db.QueryRow(context.Background(), `SELECT string_agg(from_status, ' ' ORDER BY step_id) FROM job_events WHERE job_id = 'failed' AND to_status = 'cancelled'`).Scan(&from); err != nil {
+	err := n.db.QueryRow(context.Background(),
+		`SELECT string_agg(from_status, ' ' ORDER BY step_id) FROM job_events WHERE job_id = 'failed'
+			AND to_status = 'cancelled'`).Scan(&from)
+	if err != nil {
 		t.Fatal(err)
 	}
 	same(t, from, "pending running")

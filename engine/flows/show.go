@@ -23,7 +23,8 @@ func (f *Flows) Get(ctx context.Context, namespace, runID string, wait time.Dura
 	if wait > 0 {
 		limited, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		err := f.engine.WatchProcess(limited, keyOf(namespace, runID), 0, func(*progressorv1.WatchProcessResponse) error { return nil })
+		err := f.engine.WatchProcess(limited, keyOf(namespace, runID), 0,
+			func(*progressorv1.WatchProcessResponse) error { return nil })
 		if err != nil && limited.Err() == nil && !errors.Is(err, process.ErrProcessNotFound) {
 			return nil, err
 		}
@@ -108,15 +109,21 @@ func (f *Flows) missing(ctx context.Context, namespace, runID string, err error)
 
 var runStatuses = map[flows.Status]progressorv1.RunStatus{
 	flows.Pending: progressorv1.RunStatus_RUN_STATUS_PENDING, flows.Active: progressorv1.RunStatus_RUN_STATUS_QUEUED,
-	flows.CancelRequested: progressorv1.RunStatus_RUN_STATUS_CANCEL_REQUESTED, flows.Compensating: progressorv1.RunStatus_RUN_STATUS_COMPENSATING,
-	flows.Succeeded: progressorv1.RunStatus_RUN_STATUS_SUCCEEDED, flows.Failed: progressorv1.RunStatus_RUN_STATUS_FAILED,
-	flows.Cancelled: progressorv1.RunStatus_RUN_STATUS_CANCELLED, flows.Expired: progressorv1.RunStatus_RUN_STATUS_EXPIRED,
+	flows.CancelRequested: progressorv1.RunStatus_RUN_STATUS_CANCEL_REQUESTED,
+	flows.Compensating:    progressorv1.RunStatus_RUN_STATUS_COMPENSATING,
+	flows.Succeeded:       progressorv1.RunStatus_RUN_STATUS_SUCCEEDED,
+	flows.Failed:          progressorv1.RunStatus_RUN_STATUS_FAILED,
+	flows.Cancelled:       progressorv1.RunStatus_RUN_STATUS_CANCELLED,
+	flows.Expired:         progressorv1.RunStatus_RUN_STATUS_EXPIRED,
 }
 
 var stepStatuses = map[flows.StepStatus]progressorv1.StepStatus{
-	flows.StepPending: progressorv1.StepStatus_STEP_STATUS_PENDING, flows.StepRunning: progressorv1.StepStatus_STEP_STATUS_RUNNING,
-	flows.StepSucceeded: progressorv1.StepStatus_STEP_STATUS_SUCCEEDED, flows.StepFailed: progressorv1.StepStatus_STEP_STATUS_FAILED,
-	flows.StepSkipped: progressorv1.StepStatus_STEP_STATUS_SKIPPED, flows.StepCancelled: progressorv1.StepStatus_STEP_STATUS_CANCELLED,
+	flows.StepPending:   progressorv1.StepStatus_STEP_STATUS_PENDING,
+	flows.StepRunning:   progressorv1.StepStatus_STEP_STATUS_RUNNING,
+	flows.StepSucceeded: progressorv1.StepStatus_STEP_STATUS_SUCCEEDED,
+	flows.StepFailed:    progressorv1.StepStatus_STEP_STATUS_FAILED,
+	flows.StepSkipped:   progressorv1.StepStatus_STEP_STATUS_SKIPPED,
+	flows.StepCancelled: progressorv1.StepStatus_STEP_STATUS_CANCELLED,
 }
 
 func stamp(t *time.Time) *timestamppb.Timestamp {
@@ -129,10 +136,14 @@ func stamp(t *time.Time) *timestamppb.Timestamp {
 // runOf converts a row to a run. The fields that depend on its steps are set by summarize.
 func runOf(row *flows.Run) (m *progressorv1.Run, err error) {
 	m = &progressorv1.Run{
-		Namespace: row.Namespace, RunId: row.RunID, TemplateType: row.TemplateType, TemplateVersion: row.TemplateVersion, Scope: row.Scope, ScopeId: row.ScopeID,
-		Status: runStatuses[row.Status], Attempt: row.Attempt, CancelReason: row.CancelReason, BlockedOn: row.BlockedOn, CronId: row.CronID, ParentRunId: row.ParentRunID,
-		RepeatOfRunId: row.RepeatOfRunID, CreatedTime: timestamppb.New(row.CreatedTime), UpdatedTime: timestamppb.New(row.UpdatedTime), RunTime: stamp(row.RunTime),
-		RunningTime: stamp(row.RunningTime), FinishedTime: stamp(row.FinishedTime), CancelRequestedTime: stamp(row.CancelRequestedTime), FireTime: stamp(row.FireTime),
+		Namespace: row.Namespace, RunId: row.RunID, TemplateType: row.TemplateType,
+		TemplateVersion: row.TemplateVersion, Scope: row.Scope, ScopeId: row.ScopeID,
+		Status: runStatuses[row.Status], Attempt: row.Attempt, CancelReason: row.CancelReason, BlockedOn: row.BlockedOn,
+		CronId: row.CronID, ParentRunId: row.ParentRunID,
+		RepeatOfRunId: row.RepeatOfRunID, CreatedTime: timestamppb.New(row.CreatedTime),
+		UpdatedTime: timestamppb.New(row.UpdatedTime), RunTime: stamp(row.RunTime),
+		RunningTime: stamp(row.RunningTime), FinishedTime: stamp(row.FinishedTime),
+		CancelRequestedTime: stamp(row.CancelRequestedTime), FireTime: stamp(row.FireTime),
 	}
 	if m.Payload, err = wire.Value(row.Payload); err != nil {
 		return nil, err
@@ -156,7 +167,9 @@ type step struct {
 }
 
 // steps reads the steps of a run, in the order of the template. Steps without a row have not begun.
-func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template, items map[int]*flow.Each) ([]step, error) {
+func (f *Flows) steps(
+	ctx context.Context, namespace, runID string, t *template, items map[int]*flow.Each,
+) ([]step, error) {
 	rows, _, err := flows.Steps(ctx, f.store, allSteps(namespace, runID, len(t.Steps)+1))
 	if err != nil {
 		return nil, err
@@ -207,8 +220,10 @@ func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template,
 // stepOf converts a row to a step or an item.
 func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 	m = &progressorv1.Step{
-		StepId: row.StepID, Status: stepStatuses[row.Status], Attempt: row.Attempt, ProcessId: row.ProcessID, WorkerId: row.WorkerID, Reason: row.Reason,
-		ValuesOmitted: row.ValuesOmitted, RunningTime: startOf(row.RunningTime, row.HeldTime, queued(row)), FinishedTime: stamp(row.FinishedTime),
+		StepId: row.StepID, Status: stepStatuses[row.Status], Attempt: row.Attempt, ProcessId: row.ProcessID,
+		WorkerId: row.WorkerID, Reason: row.Reason,
+		ValuesOmitted: row.ValuesOmitted, RunningTime: startOf(row.RunningTime, row.HeldTime, queued(row)),
+		FinishedTime: stamp(row.FinishedTime),
 	}
 	if row.LeaseExpiresTime.Unix() > 0 {
 		m.LeaseExpiresTime = timestamppb.New(row.LeaseExpiresTime)
@@ -321,7 +336,9 @@ func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*
 		// The summary of a step is shown for the run while the step runs, and after the run has
 		// ended.
 		tells := s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING || run.GetFinishedTime() != nil
-		if p := s.GetProgress(); tells && p.GetSummary() != "" && (newest == nil || s.GetRunningTime().AsTime().After(newest.GetRunningTime().AsTime())) {
+		p := s.GetProgress()
+		if tells && p.GetSummary() != "" &&
+			(newest == nil || s.GetRunningTime().AsTime().After(newest.GetRunningTime().AsTime())) {
 			newest = s.Step
 		}
 	}
@@ -336,7 +353,9 @@ func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*
 			run.Status = progressorv1.RunStatus_RUN_STATUS_WAITING_WORKER
 		}
 	}
-	run.Progress = &progressorv1.Progress{Percent: math.Floor(100 * done / max(weight, 1)), Summary: newest.GetProgress().GetSummary()}
+	run.Progress = &progressorv1.Progress{
+		Percent: math.Floor(100 * done / max(weight, 1)), Summary: newest.GetProgress().GetSummary(),
+	}
 	summarizeStart(run, steps)
 }
 
@@ -350,7 +369,8 @@ func summarizeStart(run *progressorv1.Run, steps []step) {
 	for i := range steps {
 		s := &steps[i]
 		begun = begun || s.GetRunningTime() != nil || s.tried
-		if at := s.GetRunningTime(); at != nil && (run.RunningTime == nil || at.AsTime().Before(run.RunningTime.AsTime())) {
+		at := s.GetRunningTime()
+		if at != nil && (run.RunningTime == nil || at.AsTime().Before(run.RunningTime.AsTime())) {
 			run.RunningTime = at
 		}
 	}
@@ -374,14 +394,19 @@ const (
 )
 
 // ListSteps returns the steps of a run that have begun or ended, and their items, in order.
-func (f *Flows) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest) (list []*progressorv1.Step, next string, err error) {
-	q := flows.StepsQuery{Namespace: r.GetNamespace(), RunID: r.GetRunId(), StepID: r.GetStepId(), AfterOrd: -1, Limit: defaultPage, MaxBytes: storage.ListBytes}
+func (f *Flows) ListSteps(
+	ctx context.Context, r *progressorv1.ListStepsRequest,
+) (list []*progressorv1.Step, next string, err error) {
+	q := flows.StepsQuery{
+		Namespace: r.GetNamespace(), RunID: r.GetRunId(), StepID: r.GetStepId(), AfterOrd: -1, Limit: defaultPage,
+		MaxBytes: storage.ListBytes,
+	}
 	if r.GetPageSize() > 0 {
 		q.Limit = min(int(r.GetPageSize()), maxPage)
 	}
 	if token := r.GetPageToken(); token != "" {
 		if _, err := fmt.Sscanf(token, "%d.%d", &q.AfterOrd, &q.After); err != nil {
-			return nil, "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+			return nil, "", process.InvalidPageToken()
 		}
 	}
 	row, err := flows.Get(ctx, f.store, q.Namespace, q.RunID)
@@ -418,7 +443,8 @@ func (f *Flows) knowsStep(ctx context.Context, row *flows.Run, stepID string) er
 		return err
 	}
 	if _, ok := t.Index(stepID); !ok {
-		return fmt.Errorf("step %q of template %s, version %d: %w", stepID, row.TemplateType, row.TemplateVersion, process.ErrStepNotFound)
+		return fmt.Errorf("step %q of template %s, version %d: %w", stepID, row.TemplateType, row.TemplateVersion,
+			process.ErrStepNotFound)
 	}
 	return nil
 }

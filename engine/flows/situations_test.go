@@ -57,7 +57,8 @@ var situations = map[string]func(testing.TB, *scene){
 		s.verb(t, "cancel", "CANCEL_REQUESTED")
 	},
 	"COMPENSATING": func(t testing.TB, s *scene) {
-		s.begin(t, "QUEUED", rejects, strings.Replace(jobA, `"a",`, `"a", "compensation": {"name": "ID-undo"},`, 1), jobB)
+		s.begin(t, "QUEUED", rejects, strings.Replace(jobA, `"a",`, `"a", "compensation": {"name": "ID-undo"},`, 1),
+			jobB)
 		s.n.answer(t, s.lease(t, "a"), "", "")
 		s.n.answer(t, s.lease(t, "b"), "", "broken")
 		s.until(t, "COMPENSATING")
@@ -190,11 +191,13 @@ func (s *scene) begin(t testing.TB, want, more string, steps ...string) {
 	if !strings.Contains(more, "cancel_policy") {
 		more += `"cancel_policy": {"grace": "3600s"},`
 	}
-	s.n.put(t, "pull", strings.ReplaceAll(`{"type": "ID", "dedupe_keys": ["scope_id"], `+more+` "steps": [`+strings.Join(steps, ", ")+`]}`, "ID", s.id))
+	s.n.put(t, "pull", strings.ReplaceAll(`{"type": "ID", "dedupe_keys": ["scope_id"], `+more+` "steps": [`+
+		strings.Join(steps, ", ")+`]}`, "ID", s.id))
 	if s.request == nil {
 		s.request = &progressorv1.StartRunRequest{}
 	}
-	s.request.Namespace, s.request.Type, s.request.RunId, s.request.ScopeId, s.request.IdempotencyKey = "pull", s.id, s.id, s.id, "key of "+s.id
+	s.request.Namespace, s.request.Type, s.request.RunId, s.request.ScopeId, s.request.IdempotencyKey = "pull", s.id,
+		s.id, s.id, "key of "+s.id
 	if _, err := s.n.Flows.Start(context.Background(), s.request, kim); err != nil {
 		t.Fatal(err)
 	}
@@ -249,8 +252,12 @@ func (s *scene) behind(t testing.TB) {
 	t.Helper()
 	other := s.id + "-before"
 	const queues = `"concurrency_policy": "SCOPE_POLICY_QUEUE_SAME_SCOPE",`
-	s.n.put(t, "pull", strings.ReplaceAll(`{"type": "ID", "dedupe_keys": ["scope_id"], `+queues+` "steps": [`+jobA+`, `+jobB+`]}`, "ID", s.id))
-	if _, err := s.n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: "pull", Type: s.id, RunId: other, ScopeId: s.id}, kim); err != nil {
+	s.n.put(t, "pull", strings.ReplaceAll(`{"type": "ID", "dedupe_keys": ["scope_id"], `+queues+` "steps": [`+jobA+`, `+
+		jobB+`]}`, "ID", s.id))
+	_, err := s.n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{
+		Namespace: "pull", Type: s.id, RunId: other, ScopeId: s.id,
+	}, kim)
+	if err != nil {
 		t.Fatal(err)
 	}
 	s.begin(t, "PENDING", queues, jobA, jobB)
@@ -266,14 +273,17 @@ func (s *scene) waiting(t testing.TB, more, step string) {
 // items lets the first step wait for two of three items.
 func (s *scene) items(t testing.TB) {
 	t.Helper()
-	s.begin(t, "WAITING_WORKER", rejects, `{"step_id": "a", "wait": {}, "for_each": {"items": "[1, 2, 3]", "max_running": 2}}`, jobB)
+	s.begin(t, "WAITING_WORKER", rejects,
+		`{"step_id": "a", "wait": {}, "for_each": {"items": "[1, 2, 3]", "max_running": 2}}`, jobB)
 }
 
 // item selects an item that waits.
 func (s *scene) item(t testing.TB, index int32) {
 	t.Helper()
 	s.index = &index
-	if err := s.n.db.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = $1 AND index = $2", s.id, index).Scan(&s.token); err != nil {
+	err := s.n.db.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = $1 AND index = $2", s.id,
+		index).Scan(&s.token)
+	if err != nil {
 		t.Fatal(err)
 	}
 }

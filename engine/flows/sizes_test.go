@@ -24,9 +24,11 @@ func TestLargeResults(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "job", "steps": [{"step_id": "a", "job": {}}]}`)
 	n.put(t, "pull", `{"type": "wait", "steps": [{"step_id": "a", "wait": {"kind": "KIND_HUMAN"}}]}`)
-	n.put(t, "pull", `{"type": "at_once", "steps": [{"step_id": "a", "condition": "false", "job": {}}], "result": "${payload}"}`)
+	n.put(t, "pull", `{"type": "at_once", "steps": [{"step_id": "a", "condition": "false", "job": {}}],
+		"result": "${payload}"}`)
 	for _, inner := range []string{"job", "wait", "at_once"} {
-		n.put(t, "pull", fmt.Sprintf(`{"type": "around_%s", "steps": [{"step_id": "sub", "run": {"type": %q}}]}`, inner, inner))
+		n.put(t, "pull", fmt.Sprintf(`{"type": "around_%s", "steps": [{"step_id": "sub", "run": {"type": %q}}]}`, inner,
+			inner))
 	}
 	for name, result := range map[string]string{"mib": text("x", mib-2), "html": text("<&>", 100_000)} {
 		for _, inner := range []string{"job", "wait", "at_once"} {
@@ -49,7 +51,8 @@ func TestLargeResults(t *testing.T) {
 					})
 				}
 				r := n.ended(t, "pull", runID)
-				if got := r.GetResult().GetStringValue(); len(got) != len(result)-2 || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
+				got := r.GetResult().GetStringValue()
+				if len(got) != len(result)-2 || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
 					t.Errorf("%s: %s with a result of %d bytes, %.300s", runID, r.GetStatus(), len(got), r.GetFailure())
 				}
 			}
@@ -81,9 +84,12 @@ func TestLargeFailures(t *testing.T) {
 	for _, templateType := range []string{"job", "around"} {
 		n.run(t, "pull", templateType, templateType, "")
 		l := n.lease(t, "a")
-		if err := n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
-			Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: "broken", Message: message}},
-		}}); err != nil {
+		if err := n.CompleteLease(context.Background(), l.GetLeaseToken(),
+			engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+				Outcome: &progressorv1.ProcessResponse_Failure{
+					Failure: &progressorv1.Failure{Reason: "broken", Message: message},
+				},
+			}}); err != nil {
 			t.Fatal(err)
 		}
 		r := n.ended(t, "pull", templateType)
@@ -120,14 +126,16 @@ func TestLargeItems(t *testing.T) {
 func TestLargeCompensation(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "undo", "steps": [{"step_id": "a", "job": {}, "compensation": {"name": "undo"}}, {"step_id": "b", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "undo", "steps": [{"step_id": "a", "job": {}, "compensation": {"name": "undo"}},
+		{"step_id": "b", "job": {}}]}`)
 	n.run(t, "pull", "undo", "u", text("i", mib-2))
 	n.answer(t, n.lease(t, "a"), text("r", mib-2), "")
 	n.answer(t, n.lease(t, "b"), "", "broken")
 	l := n.lease(t, "undo")
 	args := l.GetRequest().GetJobArgs().GetStructValue().GetFields()
 	if len(args["input"].GetStringValue()) != mib-2 || len(args["result"].GetStringValue()) != mib-2 {
-		t.Errorf("the compensation gets %d and %d bytes", len(args["input"].GetStringValue()), len(args["result"].GetStringValue()))
+		t.Errorf("the compensation gets %d and %d bytes", len(args["input"].GetStringValue()),
+			len(args["result"].GetStringValue()))
 	}
 	n.answer(t, l, "", "")
 	same(t, runSummary(n.ended(t, "pull", "u")), "FAILED: a SUCCEEDED undo SUCCEEDED b FAILED")
@@ -138,7 +146,8 @@ func TestCompensationWithoutInput(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "undo", "steps": [
-		{"step_id": "a", "job": {}, "input": "${run.attempt == 1 ? [1][0] : [1][int(payload)]}", "compensation": {"name": "undo"}},
+		{"step_id": "a", "job": {}, "input": "${run.attempt == 1 ? [1][0] : [1][int(payload)]}",
+		"compensation": {"name": "undo"}},
 		{"step_id": "b", "job": {}}], "retry_policy": {"max_attempts": 2}}`)
 	n.run(t, "pull", "undo", "u", "7")
 	n.answer(t, n.lease(t, "a"), "", "")
@@ -146,7 +155,8 @@ func TestCompensationWithoutInput(t *testing.T) {
 	n.answer(t, n.lease(t, "b"), "", "broken")
 	same(t, runSummary(n.ended(t, "pull", "u")), "FAILED: a SUCCEEDED undo FAILED b FAILED 2")
 	if k := enginetest.Count(t, n.db, `SELECT count(*) FROM job_events
-		WHERE type = 'compensation_changed' AND to_status = 'failed' AND message LIKE '%index out of bounds%'`); k != 1 {
+		WHERE type = 'compensation_changed' AND to_status = 'failed'
+		  AND message LIKE '%index out of bounds%'`); k != 1 {
 		t.Errorf("%d events say why", k)
 	}
 }
@@ -164,7 +174,8 @@ func TestManyDelays(t *testing.T) {
 	var largest int
 	enginetest.Eventually(t, 5*testTimeout, "the run ends", func() bool {
 		var size int
-		row := n.db.QueryRow(context.Background(), `SELECT octet_length(aux_state) FROM processes WHERE process_id = '~flow/many'`)
+		row := n.db.QueryRow(context.Background(),
+			`SELECT octet_length(aux_state) FROM processes WHERE process_id = '~flow/many'`)
 		if err := row.Scan(&size); err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +183,8 @@ func TestManyDelays(t *testing.T) {
 		return enginetest.Count(t, n.db, "SELECT count(*) FROM flow_runs WHERE finished_time IS NOT NULL") == 1
 	})
 	same(t, runSummary(n.ended(t, "pull", "many")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED")
-	if k := enginetest.Count(t, n.db, "SELECT count(*) FROM flow_steps WHERE index >= 0 AND status = 'succeeded'"); k != 20_000 {
+	k := enginetest.Count(t, n.db, "SELECT count(*) FROM flow_steps WHERE index >= 0 AND status = 'succeeded'")
+	if k != 20_000 {
 		t.Errorf("%d items succeeded, want 20000", k)
 	}
 	if largest > 4096 {

@@ -19,7 +19,8 @@ import (
 // stepEvents returns the events of the steps of a run that match a condition, in order.
 func (n *node) stepEvents(t *testing.T, runID, condition string) (events string) {
 	t.Helper()
-	row := n.db.QueryRow(context.Background(), `SELECT coalesce(string_agg(concat_ws(' ', step_id, type, to_status, worker_id), ', ' ORDER BY event_id), '')
+	row := n.db.QueryRow(context.Background(),
+		`SELECT coalesce(string_agg(concat_ws(' ', step_id, type, to_status, worker_id), ', ' ORDER BY event_id), '')
 		FROM job_events WHERE job_id = $1 AND step_id IS NOT NULL AND `+condition, runID)
 	if err := row.Scan(&events); err != nil {
 		t.Fatal(err)
@@ -41,7 +42,8 @@ func TestStepNamesItsWorker(t *testing.T) {
 		n.run(t, "pull", "one", runID, "")
 		l := n.lease(t)
 		var leased time.Time
-		row := n.db.QueryRow(context.Background(), "SELECT running_time FROM running WHERE process_id = $1", "~job/"+runID+"/a")
+		row := n.db.QueryRow(context.Background(), "SELECT running_time FROM running WHERE process_id = $1",
+			"~job/"+runID+"/a")
 		if err := row.Scan(&leased); err != nil {
 			t.Fatal(err)
 		}
@@ -62,10 +64,12 @@ func TestStepNamesItsWorker(t *testing.T) {
 func TestTimeoutCountsFromFirstStep(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "short", "timeout": "0.2s", "cancel_policy": {"grace": "0s"}, "steps": [{"step_id": "a", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "short", "timeout": "0.2s", "cancel_policy": {"grace": "0s"},
+		"steps": [{"step_id": "a", "job": {}}]}`)
 	n.run(t, "pull", "short", "short", "")
 	enginetest.Eventually(t, testTimeout, "the run looks at its clock twice", func() bool {
-		return enginetest.Count(t, n.db, "SELECT count(*) FROM tasks WHERE process_id = '~flow/short' AND task_type = 'TIMEOUT'") >= 2
+		return enginetest.Count(t, n.db,
+			"SELECT count(*) FROM tasks WHERE process_id = '~flow/short' AND task_type = 'TIMEOUT'") >= 2
 	})
 	same(t, runSummary(n.until(t, "pull", "short", "QUEUED")), "QUEUED: a PENDING")
 	n.lease(t)
@@ -110,7 +114,8 @@ func began(r *progressorv1.Run) string {
 // viewedSteps returns the same of the steps from step_list.
 func (n *node) viewedSteps(t *testing.T, runID string) string {
 	t.Helper()
-	rows, err := n.db.Query(t.Context(), `SELECT step_id || ' ' || attempt || CASE WHEN running_time IS NULL THEN ' -' ELSE ' +' END
+	rows, err := n.db.Query(t.Context(),
+		`SELECT step_id || ' ' || attempt || CASE WHEN running_time IS NULL THEN ' -' ELSE ' +' END
 		FROM step_list WHERE namespace = 'pull' AND run_id = $1 ORDER BY ord`, runID)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +151,8 @@ func TestRunStartsWithItsFirstWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "two", "steps": [
-		{"step_id": "a", "job": {"options": {"max_retry": 1, "backoff": {"steps": ["3600s"]}}}}, {"step_id": "b", "job": {}}]}`)
+		{"step_id": "a", "job": {"options": {"max_retry": 1, "backoff": {"steps": ["3600s"]}}}},
+		{"step_id": "b", "job": {}}]}`)
 	looks := func(want string) *progressorv1.Run {
 		t.Helper()
 		r, err := n.Get(t.Context(), "pull", "r", 0)
@@ -163,12 +169,16 @@ func TestRunStartsWithItsFirstWorker(t *testing.T) {
 	l := n.lease(t)
 	first := n.leasedTime(t, "~job/r/a")
 	r := looks("1 +, a 1 +, b 0 -")
-	if a := r.GetSteps()[0]; !r.GetRunningTime().AsTime().Equal(first) || !a.GetRunningTime().AsTime().Equal(first) || a.GetWorkerId() != "w" {
+	a := r.GetSteps()[0]
+	if !r.GetRunningTime().AsTime().Equal(first) || !a.GetRunningTime().AsTime().Equal(first) ||
+		a.GetWorkerId() != "w" {
 		t.Errorf("the worker took the job at %v; the run says %v, its step %v", first, r.GetRunningTime(), a)
 	}
 	n.answer(t, l, "", "broken")
 	looks("1 -, a 1 -, b 0 -") // the job waits for its next attempt
-	if _, err := n.jobs.Retry(t.Context(), process.Key{Namespace: "pull", ProcessID: "~job/r/a"}, false, kim); err != nil {
+	if _, err := n.jobs.Retry(t.Context(), process.Key{
+		Namespace: "pull", ProcessID: "~job/r/a",
+	}, false, kim); err != nil {
 		t.Fatal(err)
 	}
 	l = n.lease(t)
@@ -196,8 +206,11 @@ func TestStepWithoutAttempt(t *testing.T) {
 	n.run(t, "pull", "one", "cancelled", "")
 	n.cancel(t, "pull", "cancelled")
 	same(t, began(n.ended(t, "pull", "cancelled")), "1 -, a 0 -")
-	same(t, n.stepEvents(t, "cancelled", "to_status = 'cancelled' AND from_status = 'pending'"), "a step_status_changed cancelled")
-	if _, err := n.Retry(t.Context(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "cancelled"}, kim); err != nil {
+	same(t, n.stepEvents(t, "cancelled", "to_status = 'cancelled' AND from_status = 'pending'"),
+		"a step_status_changed cancelled")
+	if _, err := n.Retry(t.Context(), &progressorv1.RetryRunRequest{
+		Namespace: "pull", RunId: "cancelled",
+	}, kim); err != nil {
 		t.Fatal(err)
 	}
 	n.answer(t, n.lease(t), "1", "")
@@ -206,7 +219,9 @@ func TestStepWithoutAttempt(t *testing.T) {
 	n.run(t, "pull", "one", "skipped", "")
 	n.lease(t)
 	leased := n.leasedTime(t, "~job/skipped/a")
-	if _, err := n.Skip(t.Context(), &progressorv1.SkipStepRequest{Namespace: "pull", RunId: "skipped", StepId: "a"}, kim); err != nil {
+	if _, err := n.Skip(t.Context(), &progressorv1.SkipStepRequest{
+		Namespace: "pull", RunId: "skipped", StepId: "a",
+	}, kim); err != nil {
 		t.Fatal(err)
 	}
 	r := n.ended(t, "pull", "skipped")
@@ -221,7 +236,8 @@ func TestStepWithoutAttempt(t *testing.T) {
 func TestStepsUpdateTheirRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "three", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}, {"step_id": "c", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "three", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}},
+		{"step_id": "c", "job": {}}]}`)
 	n.run(t, "pull", "three", "r", "")
 	updated := func() time.Time {
 		t.Helper()

@@ -18,7 +18,8 @@ func TestStepJobIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "jobs", "steps": [{"step_id": "a", "job": {}, "compensation": {"name": "undo"}},
-		{"step_id": "list", "ignore_failure": true, "for_each": {"items": "[1, 2]"}, "job": {}}, {"step_id": "b", "job": {}}]}`)
+		{"step_id": "list", "ignore_failure": true, "for_each": {"items": "[1, 2]"}, "job": {}},
+		{"step_id": "b", "job": {}}]}`)
 	n.run(t, "pull", "jobs", "r1", "")
 	cancel := func(name string) {
 		t.Helper()
@@ -32,33 +33,37 @@ func TestStepJobIsCancelled(t *testing.T) {
 	l := n.lease(t, "list")
 	n.answer(t, l, "1", "")
 	cancel("list.1")
-	same(t, runSummary(n.until(t, "pull", "r1", "QUEUED: a SUCCEEDED list FAILED b PENDING")), "QUEUED: a SUCCEEDED list FAILED b PENDING")
+	same(t, runSummary(n.until(t, "pull", "r1", "QUEUED: a SUCCEEDED list FAILED b PENDING")),
+		"QUEUED: a SUCCEEDED list FAILED b PENDING")
 	cancel("b")
 	n.until(t, "pull", "r1", "COMPENSATING")
 	cancel("a.undo")
 	r := n.ended(t, "pull", "r1")
-	same(t, runSummary(r)+": "+r.GetFailure().GetMessage(), "FAILED: a SUCCEEDED undo CANCELLED list FAILED b FAILED: step b was cancelled")
+	same(t, runSummary(r)+": "+r.GetFailure().GetMessage(),
+		"FAILED: a SUCCEEDED undo CANCELLED list FAILED b FAILED: step b was cancelled")
 }
 
 // TestStepJobIsLate checks that a step fails whose job no worker takes by its start deadline.
 func TestStepJobIsLate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "jobs", "steps": [{"step_id": "a", "job": {"options": {"start_deadline": "0.01s", "max_retry": 3}}}]}`)
+	n.put(t, "pull", `{"type": "jobs",
+		"steps": [{"step_id": "a", "job": {"options": {"start_deadline": "0.01s", "max_retry": 3}}}]}`)
 	n.run(t, "pull", "jobs", "r1", "")
 	r := n.ended(t, "pull", "r1")
 	same(t, runSummary(r)+": "+r.GetFailure().GetReason(), "FAILED: a FAILED: start_deadline")
 }
 
-// TestStepOfAPausedName checks that a step whose job has a paused name waits, also if its node has a
-// slot for it.
+// TestStepOfAPausedName checks that a step whose job has a paused name waits, also if its node has
+// a slot for it.
 func TestStepOfAPausedName(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	if _, err := n.jobs.PauseName(t.Context(), "ns", "second", "not now"); err != nil {
 		t.Fatal(err)
 	}
-	n.put(t, "ns", `{"type": "jobs", "steps": [{"step_id": "a", "job": {"name": "first"}}, {"step_id": "b", "job": {"name": "second"}}]}`)
+	n.put(t, "ns", `{"type": "jobs", "steps": [{"step_id": "a", "job": {"name": "first"}},
+		{"step_id": "b", "job": {"name": "second"}}]}`)
 	n.run(t, "ns", "jobs", "r1", "")
 	n.until(t, "ns", "r1", "QUEUED: a SUCCEEDED b PENDING")
 	n.run(t, "ns", "jobs", "r2", "")
@@ -95,7 +100,9 @@ func TestStepJobHasAFairnessKey(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	if _, err := n.PutNamespace(t.Context(), &progressorv1.Namespace{
 		Namespace: "pull", FairnessKey: "job.name",
-		Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}},
+		Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+		},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +112,9 @@ func TestStepJobHasAFairnessKey(t *testing.T) {
 		var key string
 		var round int64
 		enginetest.Eventually(t, testTimeout, "the job of "+step+" waits", func() bool {
-			err := n.db.QueryRow(t.Context(), "SELECT coalesce(fairness_key, ''), round FROM schedule WHERE process_id = $1", "~job/r1/"+step).Scan(&key, &round)
+			err := n.db.QueryRow(t.Context(),
+				"SELECT coalesce(fairness_key, ''), round FROM schedule WHERE process_id = $1",
+				"~job/r1/"+step).Scan(&key, &round)
 			return err == nil
 		})
 		if key != step || round != 1 {
@@ -121,17 +130,22 @@ func TestStepJobHasAFairnessKey(t *testing.T) {
 func TestStepOfNamedWorkers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "jobs", "steps": [{"step_id": "a", "job": {"options": {"workers": {"worker_ids": ["w", "x"]}}}}, {"step_id": "b", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "jobs",
+		"steps": [{"step_id": "a", "job": {"options": {"workers": {"worker_ids": ["w", "x"]}}}},
+		{"step_id": "b", "job": {}}]}`)
 	n.run(t, "pull", "jobs", "r1", "")
 	shown := func(run, step string) *progressorv1.Run {
 		t.Helper()
 		r := n.until(t, "pull", "r1", run+": a "+step)
-		list, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull", Filter: "status = " + run})
+		list, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{
+			Namespace: "pull", Filter: "status = " + run,
+		})
 		if err != nil || len(list) != 1 || list[0].GetStatus() != r.GetStatus() || list[0].GetPhase() != "a" {
 			t.Errorf("the list of %s runs has %v, %v", run, list, err)
 		}
 		const views = `SELECT count(*) FROM run_list r JOIN step_list s USING (namespace, run_id)
-			WHERE r.status = $1 AND s.step_id = 'a' AND s.status = $2 AND (s.running_time IS NULL) = (s.status = 'PENDING')`
+			WHERE r.status = $1 AND s.step_id = 'a' AND s.status = $2 AND (s.running_time IS NULL) =
+			  (s.status = 'PENDING')`
 		if k := enginetest.Count(t, n.db, views, run, step); k != 1 {
 			t.Errorf("the views do not show %s, %s", run, step)
 		}

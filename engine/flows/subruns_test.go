@@ -35,7 +35,8 @@ func TestInputsAsLongAsTheyMayBe(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "a", "delay": {"duration": "0s"}}]}`)
-	n.put(t, "ns", `{"type": "outer", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "sub", "run": {"type": "inner"}}, {"step_id": "p", "process": {}}]}`)
+	n.put(t, "ns", `{"type": "outer", "step_order": "STEP_ORDER_GRAPH",
+		"steps": [{"step_id": "sub", "run": {"type": "inner"}}, {"step_id": "p", "process": {}}]}`)
 	// The stored JSON contains additional spaces.
 	payload := `{"a":"` + strings.Repeat("x", 1<<20-40) + `","b":[1,2,3]}`
 	n.run(t, "ns", "outer", "long", payload)

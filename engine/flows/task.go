@@ -105,7 +105,8 @@ func (f *Flows) decide(ctx context.Context, r *progressorv1.ProcessRequest) (*pr
 	a := engine.AttemptOf(ctx)
 	key := process.Key{Namespace: r.GetProcess().GetNamespace(), ProcessID: r.GetProcess().GetProcessId()}
 	t := &task{
-		flows: f, ctx: ctx, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond), key: key, runID: key.ProcessID[len(process.FlowPrefix):],
+		flows: f, ctx: ctx, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond), key: key,
+		runID: key.ProcessID[len(process.FlowPrefix):],
 		facts: newFacts(), attempts: map[place]attemptFacts{}, changes: changes{rows: map[place]*flows.StepChange{}},
 	}
 	if r.GetType() == progressorv1.TaskType_TASK_TYPE_INIT {
@@ -135,7 +136,8 @@ func (t *task) handle(r *progressorv1.ProcessRequest) (*progressorv1.ProcessResp
 		t.state.Cancel, t.cancels = string(r.GetArgs()), true
 		err = t.decide(flow.Input{Kind: flow.InputAbort})
 	default:
-		err = processor.Fail(processor.ReasonNotHandled, "a run does not accept tasks of type %s", r.GetType()).NonRetryable()
+		err = processor.Fail(processor.ReasonNotHandled, "a run does not accept tasks of type %s",
+			r.GetType()).NonRetryable()
 	}
 	if err != nil {
 		return nil, err
@@ -209,7 +211,8 @@ func (t *task) create() error {
 	}
 	t.facts.payload = orNull(payload)
 	t.state = &state{
-		Type: o.Type, Version: t.template.Source.GetVersion(), Stored: t.template.stored, Created: t.now, Scope: o.Scope, ScopeID: o.ScopeID, Payload: o.Payload,
+		Type: o.Type, Version: t.template.Source.GetVersion(), Stored: t.template.stored, Created: t.now,
+		Scope: o.Scope, ScopeID: o.ScopeID, Payload: o.Payload,
 		Run: flow.NewState(t.template.plan),
 	}
 	if asked := t.request.GetContext(); tracing.OfText(asked).IsValid() {
@@ -266,7 +269,8 @@ func (t *task) enter(payload *structpb.Value) (started bool, err error) {
 	case err != nil:
 		return false, err
 	case holder.Done != "":
-		t.reject(outcomeDone, holder.Done, "run %s of the same scope has succeeded, and its template is not repeatable", holder.Done)
+		t.reject(outcomeDone, holder.Done, "run %s of the same scope has succeeded, and its template is not repeatable",
+			holder.Done)
 		return false, nil
 	case holder.RunID != "" && t.template.rejectsDuplicates():
 		t.reject(outcomeExists, holder.RunID, "run %s of the same scope has not ended", holder.RunID)
@@ -278,7 +282,9 @@ func (t *task) enter(payload *structpb.Value) (started bool, err error) {
 	if holder.RunID != "" {
 		t.state.Blocked = holder.RunID
 		if t.template.Concurrency() == progressorv1.ScopePolicy_SCOPE_POLICY_CANCEL_SAME_SCOPE {
-			t.sendCommand(holder.RunID, &command{Method: methodCancel, Reason: "run " + t.runID + " of the same scope replaces it"})
+			t.sendCommand(holder.RunID, &command{
+				Method: methodCancel, Reason: "run " + t.runID + " of the same scope replaces it",
+			})
 		}
 	}
 	return true, nil
@@ -352,7 +358,8 @@ const maxDueItems = 500
 func (t *task) dueItems(step int) (ends []flow.Input, err error) {
 	source := t.template.Steps[step].Source
 	items, err := flows.DueItems(
-		t.ctx, t.flows.store, t.key.Namespace, t.runID, source.GetStepId(), source.GetTimeout().AsDuration(), maxDueItems+1)
+		t.ctx, t.flows.store, t.key.Namespace, t.runID, source.GetStepId(), source.GetTimeout().AsDuration(),
+		maxDueItems+1)
 	if err != nil {
 		return nil, unread(err)
 	}
@@ -376,7 +383,8 @@ func (t *task) dueEnd(p place) flow.Input {
 		o.Status, o.End = overdue(s.Source.GetWait())
 	case flow.ActionProcess, flow.ActionRun:
 		o.Status, o.Overdue = flow.Failed, true
-		o.End = failed(process.ReasonTimeout, "it did not end within "+durations.Exact(s.Source.GetTimeout().AsDuration()))
+		o.End = failed(process.ReasonTimeout,
+			"it did not end within "+durations.Exact(s.Source.GetTimeout().AsDuration()))
 	case flow.ActionJob, flow.ActionDelay:
 	}
 	return flow.Input{Kind: flow.InputEnd, Outcome: o}
@@ -391,7 +399,8 @@ func overdue(w *progressorv1.WaitAction) (flow.StepStatus, *flow.End) {
 		text, _ := resultJSON("due_result", w.GetDueResult()) // cannot fail: it was checked with the template
 		return flow.Succeeded, &flow.End{Result: text}
 	}
-	return flow.Failed, failed(process.ReasonTimeout, "no answer arrived within "+durations.Exact(w.GetDue().AsDuration()))
+	return flow.Failed, failed(process.ReasonTimeout,
+		"no answer arrived within "+durations.Exact(w.GetDue().AsDuration()))
 }
 
 func (t *task) passedTimeout() string {

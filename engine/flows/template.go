@@ -88,7 +88,8 @@ func (f *Flows) template(ctx context.Context, namespace, templateType string, ve
 	source.Version = row.Version
 	compiled, problems := flow.Compile(source)
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("template %s/%s, version %d: %w", namespace, templateType, row.Version, invalid(problems))
+		return nil, fmt.Errorf("template %s/%s, version %d: %w", namespace, templateType, row.Version,
+			invalid(problems))
 	}
 	t := &template{Template: compiled, stored: key.stored, enabled: row.Enabled}
 	t.plan = compiled.Plan(func(attempt int32) time.Duration {
@@ -107,15 +108,18 @@ func (f *Flows) template(ctx context.Context, namespace, templateType string, ve
 func (t *template) scope(namespace, key, runID string) flows.Scope {
 	p := t.Concurrency()
 	return flows.Scope{
-		Namespace: namespace, TemplateType: t.Source.GetType(), DedupeKey: key, RunID: runID, Once: !t.Repeatable(), Alone: p != progressorv1.ScopePolicy_SCOPE_POLICY_ALLOW,
-		Queues: p == progressorv1.ScopePolicy_SCOPE_POLICY_QUEUE_SAME_SCOPE || p == progressorv1.ScopePolicy_SCOPE_POLICY_CANCEL_SAME_SCOPE,
+		Namespace: namespace, TemplateType: t.Source.GetType(), DedupeKey: key, RunID: runID, Once: !t.Repeatable(),
+		Alone: p != progressorv1.ScopePolicy_SCOPE_POLICY_ALLOW,
+		Queues: p == progressorv1.ScopePolicy_SCOPE_POLICY_QUEUE_SAME_SCOPE ||
+			p == progressorv1.ScopePolicy_SCOPE_POLICY_CANCEL_SAME_SCOPE,
 	}
 }
 
 // rejectsDuplicates reports whether a run is rejected while another run holds its dedupe key.
 func (t *template) rejectsDuplicates() bool {
 	p := t.Concurrency()
-	return p == progressorv1.ScopePolicy_SCOPE_POLICY_REJECT_SAME_SCOPE || p == progressorv1.ScopePolicy_SCOPE_POLICY_RETURN_SAME_SCOPE
+	return p == progressorv1.ScopePolicy_SCOPE_POLICY_REJECT_SAME_SCOPE ||
+		p == progressorv1.ScopePolicy_SCOPE_POLICY_RETURN_SAME_SCOPE
 }
 
 // invalid converts problems to the error of a request. The field is that of the first problem.
@@ -137,7 +141,9 @@ func invalidBy(problems []flow.Problem) *process.InvalidError {
 }
 
 // PutTemplate stores the next version of a template, or only checks it.
-func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequest, by ...process.Actor) (*progressorv1.PutTemplateResponse, error) {
+func (f *Flows) PutTemplate(
+	ctx context.Context, r *progressorv1.PutTemplateRequest, by ...process.Actor,
+) (*progressorv1.PutTemplateResponse, error) {
 	t := proto.CloneOf(r.GetTemplate())
 	if err := f.engine.CheckNamespace(ctx, t.GetNamespace()); err != nil {
 		return nil, err
@@ -165,11 +171,12 @@ func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequ
 	if r.ExpectedVersion != nil {
 		expected = r.GetExpectedVersion()
 	}
-	created, err := flows.Put(ctx, f.store, t.GetNamespace(), t.GetType(), text, enabled, expected, by, func(row flows.Template) (bool, error) {
-		newest := &progressorv1.Template{}
-		err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Definition, newest)
-		return err == nil && flow.Same(newest, t), nil
-	})
+	created, err := flows.Put(ctx, f.store, t.GetNamespace(), t.GetType(), text, enabled, expected, by,
+		func(row flows.Template) (bool, error) {
+			newest := &progressorv1.Template{}
+			err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Definition, newest)
+			return err == nil && flow.Same(newest, t), nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -185,23 +192,29 @@ func definitionJSON(t *progressorv1.Template) ([]byte, error) {
 	}
 	if len(text) > process.MaxTemplateBytes {
 		return nil, &process.InvalidError{
-			Field: "template", TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxTemplateBytes, len(text)),
+			Field: "template", TooLarge: true,
+			Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxTemplateBytes, len(text)),
 		}
 	}
 	return text, nil
 }
 
 // GetTemplate returns a version of a template.
-func (f *Flows) GetTemplate(ctx context.Context, r *progressorv1.GetTemplateRequest) (*progressorv1.GetTemplateResponse, error) {
+func (f *Flows) GetTemplate(
+	ctx context.Context, r *progressorv1.GetTemplateRequest,
+) (*progressorv1.GetTemplateResponse, error) {
 	row, err := flows.GetTemplate(ctx, f.store, r.GetNamespace(), r.GetType(), r.GetVersion())
 	if err != nil {
-		if newest, other := flows.GetTemplate(ctx, f.store, r.GetNamespace(), r.GetType(), 0); r.GetVersion() != 0 && other == nil && errors.Is(err, process.ErrTemplateNotFound) {
-			return nil, fmt.Errorf("version %d of template %s/%s, the newest of which is %d: %w", r.GetVersion(), r.GetNamespace(), r.GetType(), newest.Version, err)
+		newest, other := flows.GetTemplate(ctx, f.store, r.GetNamespace(), r.GetType(), 0)
+		if r.GetVersion() != 0 && other == nil && errors.Is(err, process.ErrTemplateNotFound) {
+			return nil, fmt.Errorf("version %d of template %s/%s, the newest of which is %d: %w", r.GetVersion(),
+				r.GetNamespace(), r.GetType(), newest.Version, err)
 		}
 		return nil, f.missingTemplate(ctx, r.GetNamespace(), r.GetType(), err)
 	}
 	m, err := templateOf(flows.Listed{
-		TemplateType: r.GetType(), Version: row.Version, Definition: row.Definition, UpdatedTime: row.UpdatedTime, CreatedTime: row.CreatedTime, Enabled: row.Enabled,
+		TemplateType: r.GetType(), Version: row.Version, Definition: row.Definition, UpdatedTime: row.UpdatedTime,
+		CreatedTime: row.CreatedTime, Enabled: row.Enabled,
 	})
 	if err != nil {
 		return nil, err
@@ -221,7 +234,9 @@ func templateOf(row flows.Listed) (*progressorv1.Template, error) {
 }
 
 // EnableTemplate enables or disables starting new runs of a template.
-func (f *Flows) EnableTemplate(ctx context.Context, namespace, templateType string, enabled bool, by ...process.Actor) (*progressorv1.Template, error) {
+func (f *Flows) EnableTemplate(
+	ctx context.Context, namespace, templateType string, enabled bool, by ...process.Actor,
+) (*progressorv1.Template, error) {
 	if err := flows.Enable(ctx, f.store, namespace, templateType, enabled, by); err != nil {
 		return nil, f.missingTemplate(ctx, namespace, templateType, err)
 	}
@@ -236,7 +251,9 @@ func (f *Flows) DeleteTemplate(ctx context.Context, namespace, templateType stri
 		return f.missingTemplate(ctx, namespace, templateType, err)
 	}
 	if open != "" {
-		return &TemplateError{fmt.Sprintf("run %s of template %s has not ended: cancel it, or wait for it", open, templateType)}
+		return &TemplateError{
+			fmt.Sprintf("run %s of template %s has not ended: cancel it, or wait for it", open, templateType),
+		}
 	}
 	return nil
 }
@@ -255,7 +272,10 @@ func resultJSON(field string, v *structpb.Value) ([]byte, error) {
 		return nil, &process.InvalidError{Field: field, Message: err.Error()}
 	}
 	if len(text) > process.MaxPayloadBytes {
-		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxPayloadBytes, len(text))}
+		return nil, &process.InvalidError{
+			Field: field, TooLarge: true,
+			Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxPayloadBytes, len(text)),
+		}
 	}
 	return text, nil
 }
@@ -268,7 +288,8 @@ func metadataJSON(m *structpb.Struct) ([]byte, error) {
 	}
 	if len(text) > process.MaxMetadataBytes {
 		return nil, &process.InvalidError{
-			Field: "metadata", TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxMetadataBytes, len(text)),
+			Field: "metadata", TooLarge: true,
+			Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxMetadataBytes, len(text)),
 		}
 	}
 	return text, nil

@@ -20,16 +20,19 @@ func TestTraceOfARun(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), enginetest.NewSpans(1)
 	var f *flows.Flows
-	n := &node{Engine: enginetest.Start(t, dsn, processor.Func(obey), func(e *engine.Engine, store *storage.Store) []engine.Kind {
-		q := jobs.New(e, store)
-		f = flows.New(e, store, q.NewJob)
-		return []engine.Kind{q.Kind(), f.Kind()}
-	}, func(c *engine.Config) { c.Traces = s }).Engine}
+	n := &node{Engine: enginetest.Start(t, dsn, processor.Func(obey),
+		func(e *engine.Engine, store *storage.Store) []engine.Kind {
+			q := jobs.New(e, store)
+			f = flows.New(e, store, q.NewJob)
+			return []engine.Kind{q.Kind(), f.Kind()}
+		}, func(c *engine.Config) { c.Traces = s }).Engine}
 	n.Flows = f
 	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "deep", "job": {}}]}`)
-	n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "first", "job": {}}, {"step_id": "second", "job": {}}, {"step_id": "child", "process": {}}, {"step_id": "sub", "run": {"type": "inner"}}]}`)
+	n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "first", "job": {}}, {"step_id": "second", "job": {}},
+		{"step_id": "child", "process": {}}, {"step_id": "sub", "run": {"type": "inner"}}]}`)
 	ctx, asking := s.Begin(context.Background(), "client")
-	if _, err := n.Flows.Start(ctx, &progressorv1.StartRunRequest{Namespace: "ns", Type: "outer", RunId: "r"}, kim); err != nil {
+	_, err := n.Flows.Start(ctx, &progressorv1.StartRunRequest{Namespace: "ns", Type: "outer", RunId: "r"}, kim)
+	if err != nil {
 		t.Fatal(err)
 	}
 	n.ended(t, "ns", "r")

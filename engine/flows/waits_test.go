@@ -17,7 +17,9 @@ import (
 // token returns the token of a wait, as ListOpenWaits shows it.
 func (n *node) token(t testing.TB, runID, stepID string) (token string) {
 	t.Helper()
-	err := n.db.QueryRow(context.Background(), "SELECT coalesce(token, '') FROM flow_steps WHERE run_id = $1 AND step_id = $2 AND index = -1", runID, stepID).Scan(&token)
+	err := n.db.QueryRow(context.Background(),
+		"SELECT coalesce(token, '') FROM flow_steps WHERE run_id = $1 AND step_id = $2 AND index = -1", runID,
+		stepID).Scan(&token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +46,8 @@ func TestExternalWait(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "ask", "steps": [
-		{"step_id": "outside", "wait": {"title": "for ${payload.who}", "result_schema": {"type": "object", "required": ["ok"]}}, "input": "${payload.who}"},
+		{"step_id": "outside", "wait": {"title": "for ${payload.who}", "result_schema": {"type": "object",
+		"required": ["ok"]}}, "input": "${payload.who}"},
 		{"step_id": "sign", "wait": {"kind": "KIND_HUMAN", "assignees": ["kim"]}}]}`)
 	n.run(t, "pull", "ask", "w1", `{"who": "ada"}`)
 	same(t, runSummary(n.until(t, "pull", "w1", "WAITING_WORKER")), "WAITING_WORKER: outside RUNNING sign PENDING")
@@ -58,11 +61,13 @@ func TestExternalWait(t *testing.T) {
 	if _, err := n.complete("w1", "sign", "", result(nil)); !errors.As(err, &status) {
 		t.Fatalf("a wait that is not open: %v", err)
 	}
-	if _, err := n.complete("w1", "outside", token, result(value(t, `{"no": true}`))); !errors.As(err, &wrong) || wrong.Field != "result.ok" {
+	if _, err := n.complete("w1", "outside", token, result(value(t, `{"no": true}`))); !errors.As(err, &wrong) ||
+		wrong.Field != "result.ok" {
 		t.Fatalf("a result that breaks the schema: %v", err)
 	}
 	d, err := n.Report(context.Background(), &progressorv1.ReportStepRequest{
-		Namespace: "pull", RunId: "w1", StepId: "outside", Token: token, Progress: &progressorv1.Progress{Percent: 50, Summary: "half"}, Due: seconds(3600),
+		Namespace: "pull", RunId: "w1", StepId: "outside", Token: token,
+		Progress: &progressorv1.Progress{Percent: 50, Summary: "half"}, Due: seconds(3600),
 	}, kim)
 	if err != nil || d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
 		t.Fatalf("report: %v, %v", d, err)
@@ -74,7 +79,8 @@ func TestExternalWait(t *testing.T) {
 	if _, err := n.complete("w1", "outside", "", result(nil)); !errors.As(err, &wrong) || wrong.Field != "token" {
 		t.Fatalf("no token: %v", err)
 	}
-	if r, err = n.complete("w1", "outside", token, result(value(t, `{"ok": true}`))); err != nil || r.GetProgress().GetSummary() != "" {
+	if r, err = n.complete("w1", "outside", token, result(value(t, `{"ok": true}`))); err != nil ||
+		r.GetProgress().GetSummary() != "" {
 		t.Fatalf("%v; what the step has told is not told of the next one: %v", err, r.GetProgress())
 	}
 	if _, err := n.complete("w1", "outside", token, result(value(t, `{"ok": 1}`))); !errors.As(err, &status) ||
@@ -85,7 +91,8 @@ func TestExternalWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = n.ended(t, "pull", "w1")
-	same(t, runSummary(r)+" "+r.GetResult().GetStringValue()+" "+r.GetSteps()[0].GetWorkerId(), "SUCCEEDED: outside SUCCEEDED sign SUCCEEDED kim outside")
+	same(t, runSummary(r)+" "+r.GetResult().GetStringValue()+" "+r.GetSteps()[0].GetWorkerId(),
+		"SUCCEEDED: outside SUCCEEDED sign SUCCEEDED kim outside")
 }
 
 // TestAnswerIsRepeated checks that the same answer again returns the run, before and after its end.
@@ -93,24 +100,33 @@ func TestExternalWait(t *testing.T) {
 func TestAnswerIsRepeated(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "repeat", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "list", "for_each": {"items": "[1, 2]", "max_failures": 2}, "wait": {}},
-		{"step_id": "a", "wait": {}}, {"step_id": "b", "ignore_failure": true, "wait": {"kind": "KIND_HUMAN"}}, {"step_id": "last", "wait": {"kind": "KIND_HUMAN"}}]}`)
+	n.put(t, "pull", `{"type": "repeat", "step_order": "STEP_ORDER_GRAPH",
+		"steps": [{"step_id": "list", "for_each": {"items": "[1, 2]", "max_failures": 2}, "wait": {}},
+		{"step_id": "a", "wait": {}}, {"step_id": "b", "ignore_failure": true, "wait": {"kind": "KIND_HUMAN"}},
+		{"step_id": "last", "wait": {"kind": "KIND_HUMAN"}}]}`)
 	n.run(t, "pull", "repeat", "r1", "")
 	failure := func(reason string) *progressorv1.CompleteStepRequest {
-		return &progressorv1.CompleteStepRequest{Outcome: &progressorv1.CompleteStepRequest_Failure{Failure: &progressorv1.Failure{Reason: reason, Message: "no <b>"}}}
+		return &progressorv1.CompleteStepRequest{
+			Outcome: &progressorv1.CompleteStepRequest_Failure{
+				Failure: &progressorv1.Failure{Reason: reason, Message: "no <b>"},
+			},
+		}
 	}
 	item := func(index int32, r *progressorv1.CompleteStepRequest) *progressorv1.CompleteStepRequest {
 		r.Index = &index
 		return r
 	}
 	token, itemToken := n.token(t, "r1", "a"), ""
-	if err := n.db.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = 'r1' AND step_id = 'list' AND index = 1").Scan(&itemToken); err != nil {
+	if err := n.db.QueryRow(context.Background(),
+		`SELECT token FROM flow_steps WHERE run_id = 'r1' AND step_id = 'list'
+			AND index = 1`).Scan(&itemToken); err != nil {
 		t.Fatal(err)
 	}
 	answers := func() {
 		t.Helper()
 		for n, err := range []error{
-			errOf(n.complete("r1", "a", token, result(value(t, `{"n": 100, "text": "<b>"}`)))), errOf(n.complete("r1", "b", "", failure("no"))),
+			errOf(n.complete("r1", "a", token, result(value(t, `{"n": 100, "text": "<b>"}`)))),
+			errOf(n.complete("r1", "b", "", failure("no"))),
 			errOf(n.complete("r1", "list", itemToken, item(1, failure("item")))),
 		} {
 			if err != nil {
@@ -124,7 +140,9 @@ func TestAnswerIsRepeated(t *testing.T) {
 		t.Error("the answer of another item was accepted")
 	}
 	itemToken0 := ""
-	if err := n.db.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = 'r1' AND step_id = 'list' AND index = 0").Scan(&itemToken0); err != nil {
+	if err := n.db.QueryRow(context.Background(),
+		`SELECT token FROM flow_steps WHERE run_id = 'r1' AND step_id = 'list'
+			AND index = 0`).Scan(&itemToken0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.complete("r1", "list", itemToken0, item(0, result(nil))); err != nil {
@@ -135,11 +153,13 @@ func TestAnswerIsRepeated(t *testing.T) {
 	}
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: list SUCCEEDED a SUCCEEDED b FAILED last SUCCEEDED")
 	answers()
-	if r, err := n.complete("r1", "last", "", result(nil)); err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
+	if r, err := n.complete("r1", "last", "", result(nil)); err != nil ||
+		r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
 		t.Errorf("the last answer again: %v, %v", r.GetStatus(), err)
 	}
 	for _, other := range []error{
-		errOf(n.complete("r1", "a", token, result(value(t, `{"n": 101, "text": "<b>"}`)))), errOf(n.complete("r1", "a", token, failure("no"))),
+		errOf(n.complete("r1", "a", token, result(value(t, `{"n": 101, "text": "<b>"}`)))),
+		errOf(n.complete("r1", "a", token, failure("no"))),
 		errOf(n.complete("r1", "b", "", failure("other"))), errOf(n.complete("r1", "last", "", result(value(t, `1`)))),
 	} {
 		if other == nil || !strings.Contains(other.Error(), "it has already ended with another outcome") {
@@ -155,19 +175,25 @@ func errOf(_ *progressorv1.Run, err error) error { return err }
 func TestWaitIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "two", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "outside", "wait": {}}, {"step_id": "person", "wait": {"kind": "KIND_HUMAN"}}]}`)
+	n.put(t, "pull", `{"type": "two", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "outside", "wait": {}},
+		{"step_id": "person", "wait": {"kind": "KIND_HUMAN"}}]}`)
 	n.run(t, "pull", "two", "c1", "")
 	token := n.token(t, "c1", "outside")
 	same(t, runSummary(n.cancel(t, "pull", "c1")), "CANCEL_REQUESTED: outside RUNNING person CANCELLED")
-	d, err := n.Report(context.Background(), &progressorv1.ReportStepRequest{Namespace: "pull", RunId: "c1", StepId: "outside", Token: token}, kim)
-	if err != nil || d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL || d.GetCancelReason() != "not needed" {
+	d, err := n.Report(context.Background(), &progressorv1.ReportStepRequest{
+		Namespace: "pull", RunId: "c1", StepId: "outside", Token: token,
+	}, kim)
+	if err != nil || d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL ||
+		d.GetCancelReason() != "not needed" {
 		t.Fatalf("report: %v, %v", d, err)
 	}
 	var status *flows.StatusError
 	if _, err := n.complete("c1", "outside", token, result(nil)); !errors.As(err, &status) {
 		t.Fatalf("a result after the cancel: %v", err)
 	}
-	r, err := n.complete("c1", "outside", token, &progressorv1.CompleteStepRequest{Outcome: &progressorv1.CompleteStepRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}}})
+	r, err := n.complete("c1", "outside", token, &progressorv1.CompleteStepRequest{
+		Outcome: &progressorv1.CompleteStepRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,12 +205,16 @@ func TestWaitIsCancelled(t *testing.T) {
 func TestWaitIgnoresCancel(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "deaf", "cancel_policy": {"grace": "0.1s"}, "steps": [{"step_id": "outside", "wait": {}}]}`)
+	n.put(t, "pull", `{"type": "deaf", "cancel_policy": {"grace": "0.1s"},
+		"steps": [{"step_id": "outside", "wait": {}}]}`)
 	n.run(t, "pull", "deaf", "d1", "")
 	n.cancel(t, "pull", "d1")
 	same(t, runSummary(n.ended(t, "pull", "d1")), "CANCELLED: outside CANCELLED")
 	var events int
-	if err := n.db.QueryRow(context.Background(), "SELECT count(*) FROM job_events WHERE job_id = 'd1' AND step_id = 'outside' AND type = 'cancel_grace_expired'").Scan(&events); err != nil || events != 1 {
+	err := n.db.QueryRow(context.Background(),
+		`SELECT count(*) FROM job_events WHERE job_id = 'd1' AND step_id = 'outside'
+			AND type = 'cancel_grace_expired'`).Scan(&events)
+	if err != nil || events != 1 {
 		t.Fatalf("%d events cancel_grace_expired, %v", events, err)
 	}
 }
@@ -207,11 +237,14 @@ func TestWaitIsOverdue(t *testing.T) {
 func TestSkip(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "pull", `{"type": "skip", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}, {"step_id": "c", "job": {}, "input": "${steps.a.result}"}]}`)
+	n.put(t, "pull", `{"type": "skip", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}},
+		{"step_id": "c", "job": {}, "input": "${steps.a.result}"}]}`)
 	n.run(t, "pull", "skip", "k1", "")
 	l := n.lease(t, "a")
 	skip := func(step string) (*progressorv1.Run, error) {
-		return n.Skip(context.Background(), &progressorv1.SkipStepRequest{Namespace: "pull", RunId: "k1", StepId: step, Result: value(t, `"by hand"`), Reason: "known"}, kim)
+		return n.Skip(context.Background(), &progressorv1.SkipStepRequest{
+			Namespace: "pull", RunId: "k1", StepId: step, Result: value(t, `"by hand"`), Reason: "known",
+		}, kim)
 	}
 	if _, err := skip("b"); err != nil {
 		t.Fatal(err)

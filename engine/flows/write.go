@@ -74,7 +74,8 @@ func (t *task) write(now *flows.Change) {
 	case t.created != nil:
 		t.created.Change = *now
 		a.AddEffects(t.created)
-	case now.Status != t.before.row.Status || now.BlockedOn != t.before.row.BlockedOn || now.Attempt != t.before.row.Attempt || t.cancels ||
+	case now.Status != t.before.row.Status || now.BlockedOn != t.before.row.BlockedOn ||
+		now.Attempt != t.before.row.Attempt || t.cancels ||
 		now.TemplateVersion != t.before.row.TemplateVersion || t.showsChange():
 		a.AddEffects(now)
 	}

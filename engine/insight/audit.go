@@ -11,7 +11,9 @@ import (
 // ListAudit lists audit entries that match a filter (see storage/search), newest first. If the
 // namespace is "", it lists all entries, including those of nodes. A page may have fewer entries
 // than requested, or none, and still have a next page.
-func (i *Insight) ListAudit(ctx context.Context, r *progressorv1.ListAuditRequest) ([]*progressorv1.AuditEntry, string, error) {
+func (i *Insight) ListAudit(
+	ctx context.Context, r *progressorv1.ListAuditRequest,
+) ([]*progressorv1.AuditEntry, string, error) {
 	_, leave, err := i.engine.Enter(ctx, r.GetNamespace())
 	if err != nil {
 		return nil, "", err

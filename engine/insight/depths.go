@@ -25,9 +25,11 @@ type depthsCollector struct {
 
 var (
 	depthWaiting = prometheus.NewDesc("progressor_runnable_tasks",
-		"Tasks in the database that could run now but are waiting, counted up to 10,000. All nodes report the same value.", []string{"namespace"}, nil)
+		"Tasks in the database that could run now but are waiting, counted up to 10,000. All nodes report the same "+
+			"value.", []string{"namespace"}, nil)
 	depthOldest = prometheus.NewDesc("progressor_oldest_runnable_task_age_seconds",
-		"How long the oldest task that could run now has waited, in seconds. All nodes report the same value.", []string{"namespace"}, nil)
+		"How long the oldest task that could run now has waited, in seconds. All nodes report the same value.",
+		[]string{"namespace"}, nil)
 )
 
 // Describe implements prometheus.Collector.

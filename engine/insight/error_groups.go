@@ -31,7 +31,8 @@ const (
 // errorParts matches the parts of a message that differ from process to process: quoted text, and
 // words with a digit together with the words joined to them (7f3c-12, A-9, 10.0.0.1:5432,
 // /orders/17).
-var errorParts = regexp.MustCompile(`"[^"]*"|'[^']*'|(?:[\pL\pN_]*[-.:/@])*[\pL\pN_]*\pN[\pL\pN_]*(?:[-.:/@][\pL\pN_]+)*`)
+var errorParts = regexp.MustCompile(`"[^"]*"|'[^']*'|` +
+	`(?:[\pL\pN_]*[-.:/@])*[\pL\pN_]*\pN[\pL\pN_]*(?:[-.:/@][\pL\pN_]+)*`)
 
 // fingerprint returns the same value for errors with the same reason and message, ignoring numbers
 // and IDs.
@@ -83,7 +84,8 @@ func groupErrors(broken []insight.Broken) []*progressorv1.ErrorGroup {
 		g := byKey[key]
 		if g == nil {
 			g = &errorGroup{common: b.Detail, whole: !b.Cut, message: &progressorv1.ErrorGroup{
-				Namespace: key.namespace, Fingerprint: key.fingerprint, Reason: b.Reason, Message: b.Detail, LastTime: timestamppb.New(b.ErrorTime),
+				Namespace: key.namespace, Fingerprint: key.fingerprint, Reason: b.Reason, Message: b.Detail,
+				LastTime: timestamppb.New(b.ErrorTime),
 			}}
 			byKey[key] = g
 			groups = append(groups, g)
@@ -120,7 +122,8 @@ func groupRuns(runs []insight.FailedRun) (list []*progressorv1.ErrorGroup) {
 		key := groupKey{r.Namespace, fingerprint("run "+r.Reason, r.Detail)}
 		if byKey[key] == nil {
 			byKey[key] = &progressorv1.ErrorGroup{
-				Namespace: key.namespace, Fingerprint: key.fingerprint, Reason: r.Reason, Message: r.Detail, LastTime: timestamppb.New(r.FinishedTime), Runs: true,
+				Namespace: key.namespace, Fingerprint: key.fingerprint, Reason: r.Reason, Message: r.Detail,
+				LastTime: timestamppb.New(r.FinishedTime), Runs: true,
 			}
 			all[key] = &kinds{}
 			list = append(list, byKey[key])
@@ -159,12 +162,15 @@ func rankOf(g *progressorv1.ErrorGroup) errorsToken {
 
 // compare orders groups by size, largest first.
 func (t errorsToken) compare(other errorsToken) int {
-	return cmp.Or(cmp.Compare(other.Count, t.Count), strings.Compare(t.Namespace, other.Namespace), strings.Compare(t.Fingerprint, other.Fingerprint))
+	return cmp.Or(cmp.Compare(other.Count, t.Count), strings.Compare(t.Namespace, other.Namespace),
+		strings.Compare(t.Fingerprint, other.Fingerprint))
 }
 
 // ListErrors groups processes in ERROR and failed runs of flows by their errors. If the namespace
 // is "", it covers all namespaces. The page size is 100 by default and at most 1,000 groups.
-func (i *Insight) ListErrors(ctx context.Context, namespace string, pageSize int, pageToken string) ([]*progressorv1.ErrorGroup, string, error) {
+func (i *Insight) ListErrors(
+	ctx context.Context, namespace string, pageSize int, pageToken string,
+) ([]*progressorv1.ErrorGroup, string, error) {
 	names, leave, err := i.engine.Enter(ctx, namespace)
 	if err != nil {
 		return nil, "", err
@@ -179,7 +185,9 @@ func (i *Insight) ListErrors(ctx context.Context, namespace string, pageSize int
 		return nil, "", err
 	}
 	// A failed job of a step is reported by its run, because only the run can be retried.
-	broken = slices.DeleteFunc(broken, func(b insight.Broken) bool { return strings.HasPrefix(b.ProcessID, process.StepPrefix) })
+	broken = slices.DeleteFunc(broken, func(b insight.Broken) bool {
+		return strings.HasPrefix(b.ProcessID, process.StepPrefix)
+	})
 	groups := append(groupErrors(broken), groupRuns(runs)...)
 	sortGroups(groups)
 	if pageToken != "" {
@@ -189,7 +197,7 @@ func (i *Insight) ListErrors(ctx context.Context, namespace string, pageSize int
 			err = json.Unmarshal(raw, &after)
 		}
 		if err != nil || after.Count < 1 {
-			return nil, "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+			return nil, "", process.InvalidPageToken()
 		}
 		first := slices.IndexFunc(groups, func(g *progressorv1.ErrorGroup) bool { return after.compare(rankOf(g)) < 0 })
 		if first < 0 {

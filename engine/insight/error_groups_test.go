@@ -11,7 +11,8 @@ import (
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	same := [][]string{
-		{"order A-9: the goods broke", "order B-1234: the goods broke", "order 7: the goods broke", "order ab_7f: the goods broke"},
+		{"order A-9: the goods broke", "order B-1234: the goods broke", "order 7: the goods broke",
+			"order ab_7f: the goods broke"},
 		{"dial tcp 10.0.0.1:5432: connect: refused", "dial tcp 10.77.0.12:80: connect: refused"},
 		{"id 3f2b8c1a-0d4e-4f6a-9b1c-2d3e4f5a6b7c gone", "id 00000000-0000-4000-8000-000000000001 gone"},
 		{`no "tea" left`, `no "broken cake" left`, `no "" left`}, {"GET /orders/17 failed", "GET /orders/18 failed"},
@@ -44,8 +45,13 @@ func TestGroupErrors(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	var broken []insight.Broken
-	for n, detail := range []string{"order 1: gone", "öä 1", "öü 2", `say "hi*\"`, "order 27: gone", "7 is odd", "order 3: gone", "8 is odd", `say "hi*\"`, ""} {
-		broken = append(broken, insight.Broken{Detail: detail, Reason: "r", ErrorTime: noon.Add(-time.Duration(n) * time.Minute)})
+	for n, detail := range []string{
+		"order 1: gone", "öä 1", "öü 2", `say "hi*\"`, "order 27: gone", "7 is odd", "order 3: gone", "8 is odd",
+		`say "hi*\"`, "",
+	} {
+		broken = append(broken, insight.Broken{
+			Detail: detail, Reason: "r", ErrorTime: noon.Add(-time.Duration(n) * time.Minute),
+		})
 	}
 	broken = append(broken, insight.Broken{Detail: "a long story", Cut: true, Reason: "r", ErrorTime: noon})
 	groups := groupErrors(broken)
@@ -69,16 +75,21 @@ func TestGroupErrors(t *testing.T) {
 		}
 	}
 	g := groups[0]
-	if g.GetMessage() != "order 1: gone" || !g.GetLastTime().AsTime().Equal(noon) || !g.GetFirstTime().AsTime().Equal(noon.Add(-6*time.Minute)) {
+	if g.GetMessage() != "order 1: gone" || !g.GetLastTime().AsTime().Equal(noon) ||
+		!g.GetFirstTime().AsTime().Equal(noon.Add(-6*time.Minute)) {
 		t.Errorf("the first group is %v", g)
 	}
-	split := groupErrors([]insight.Broken{{Namespace: "b", Detail: "x 1"}, {Namespace: "a", Detail: "x 2"}, {Namespace: "b", Detail: "x 3"}})
-	if len(split) != 2 || split[0].GetNamespace() != "b" || split[0].GetCount() != 2 || split[1].GetNamespace() != "a" || split[1].GetFilter() != `status = ERROR AND detail = "x 2"` {
+	split := groupErrors([]insight.Broken{
+		{Namespace: "b", Detail: "x 1"}, {Namespace: "a", Detail: "x 2"}, {Namespace: "b", Detail: "x 3"},
+	})
+	if len(split) != 2 || split[0].GetNamespace() != "b" || split[0].GetCount() != 2 ||
+		split[1].GetNamespace() != "a" || split[1].GetFilter() != `status = ERROR AND detail = "x 2"` {
 		t.Errorf("one failure in two namespaces: %v", split)
 	}
 	half := groupErrors([]insight.Broken{{Detail: "xä 1"}, {Detail: "xü 1"}, {Detail: "xä 2"}})
 	for _, g := range half {
-		if g.GetFilter() != `status = ERROR AND detail = "xä *"` && g.GetFilter() != `status = ERROR AND detail = "xü 1"` {
+		if g.GetFilter() != `status = ERROR AND detail = "xä *"` &&
+			g.GetFilter() != `status = ERROR AND detail = "xü 1"` {
 			t.Errorf("%v", g)
 		}
 	}

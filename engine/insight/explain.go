@@ -43,7 +43,8 @@ func (i *Insight) ExplainProcess(ctx context.Context, key process.Key) (*progres
 	}
 	said := explain.Explain(*state)
 	response := &progressorv1.ExplainProcessResponse{
-		Process: p, TimeByWhat: map[string]*durationpb.Duration{}, WaitsFor: wire.WaitsFor(said.WaitsFor), WaitsForDetail: said.Detail, Next: said.Next, Unblock: said.Unblock,
+		Process: p, TimeByWhat: map[string]*durationpb.Duration{}, WaitsFor: wire.WaitsFor(said.WaitsFor),
+		WaitsForDetail: said.Detail, Next: said.Next, Unblock: said.Unblock,
 	}
 	for _, s := range said.Spans {
 		span := &progressorv1.Span{What: s.What, TaskId: s.TaskID, FromTime: timestamppb.New(s.From), Detail: s.Detail}

@@ -22,7 +22,8 @@ const (
 )
 
 var failingProcesses = prometheus.NewDesc("progressor_failing_internal_processes",
-	"Processes of an internal kind (flow, cron, run of a cron, bulk) whose own task has failed for more than a minute and is "+
+	"Processes of an internal kind (flow, cron, run of a cron, bulk) whose own task has failed for more than a "+
+		"minute and is "+
 		"retried, counted up to 1,000 in total. All nodes report the same value.", []string{"kind"}, nil)
 
 // failingCollector counts processes of internal kinds whose tasks fail. It reads the database when

@@ -32,7 +32,8 @@ var (
 	growthMessages = prometheus.NewDesc("progressor_undelivered_messages",
 		"Undelivered messages, counted up to 10,000.", nil, nil)
 	growthBacklogs = prometheus.NewDesc("progressor_queue_backlogs",
-		"Processes whose task queue was too large to update in the transaction that changed their status, counted up to 10,000.", nil, nil)
+		"Processes whose task queue was too large to update in the transaction that changed their status, counted up "+
+			"to 10,000.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -136,7 +136,8 @@ func (i *Insight) obstacles(
 	switch {
 	case ns.Unservable != nil:
 		here.Kind, here.Detail = progressorv1.HealthProblem_KIND_UNSERVABLE, cut(ns.Unservable.Error())
-		here.Next = "change the processor (progressor namespace get " + h.GetNamespace() + "), or start a program that has it"
+		here.Next = "change the processor (progressor namespace get " + h.GetNamespace() +
+			"), or start a program that has it"
 	case unreachable != nil && !errors.Is(unreachable, errNotTried):
 		here.Detail = cut(unreachable.Error())
 		here.Next = "start the processor, or correct its URL: progressor namespace get " + h.GetNamespace()

@@ -47,7 +47,8 @@ func (i *Insight) GetOverview(ctx context.Context, namespace string) (*progresso
 	overview := &progressorv1.GetOverviewResponse{
 		CountByStatus: namedCounts(nil), TasksPerSecond: load.TasksPerSecond, Nodes: nodes,
 		WaitingByWhat: map[string]int64{
-			"time": waiting.Time, "place": waiting.Place, "process": waiting.Process, "operator": waiting.Operator, "constraint": waiting.Bound,
+			"time": waiting.Time, "place": waiting.Place, "process": waiting.Process, "operator": waiting.Operator,
+			"constraint": waiting.Bound,
 		},
 		TimerLatenessP99: known(load.TimerLatenessP99), Samples: i.samples.all(),
 	}

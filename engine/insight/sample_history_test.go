@@ -23,7 +23,8 @@ func TestTrendKeepsAnHour(t *testing.T) {
 		t.Errorf("the returned slice has %d samples from %s on", len(before), before[0].GetTime().AsTime())
 	}
 	all := tr.all()
-	if len(all) != maxSamples || all[0].GetTime().GetSeconds() != 2 || all[maxSamples-1].GetTime().GetSeconds() != maxSamples+1 {
+	if len(all) != maxSamples || all[0].GetTime().GetSeconds() != 2 ||
+		all[maxSamples-1].GetTime().GetSeconds() != maxSamples+1 {
 		t.Errorf("%d samples from %s on", len(all), all[0].GetTime().AsTime())
 	}
 }

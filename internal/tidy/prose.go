@@ -41,8 +41,9 @@ var columnsExempt = []string{
 // columnsChecked contains the paths below columnsExempt whose files are wrapped. Their columns are
 // checked.
 var columnsChecked = []string{
-	"engine/bulk/", "engine/enginetest/", "engine/rpc/", "storage/crons/",
-	"storage/flows/", "storage/storagetest/",
+	"engine/bulk/", "engine/crons/", "engine/enginetest/", "engine/flows/", "engine/insight/",
+	"engine/rpc/", "storage/crons/", "storage/flows/", "storage/insight/", "storage/search/",
+	"storage/storagetest/",
 }
 
 var proseExtensions = map[string]bool{

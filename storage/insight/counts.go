@@ -25,7 +25,9 @@ func CountProcesses(ctx context.Context, s *storage.Store, namespace string) (ma
 
 // CountNamespaces returns the number of processes in each status for each of the namespaces, like
 // CountProcesses.
-func CountNamespaces(ctx context.Context, s *storage.Store, namespaces []string) (map[string]map[process.Status]int64, error) {
+func CountNamespaces(
+	ctx context.Context, s *storage.Store, namespaces []string,
+) (map[string]map[process.Status]int64, error) {
 	rows, err := read(ctx, s, "count processes of namespaces", dbsqlc.New().CountNamespaces, namespaces)
 	if err != nil {
 		return nil, err

@@ -34,14 +34,20 @@ type Explained struct {
 // ReadExplained reads a process and its tasks. It returns process.ErrProcessNotFound if there is
 // none. A node without a heartbeat for zombieAfter is dead, and policy is the zombie policy of the
 // namespace.
-func ReadExplained(ctx context.Context, s *storage.Store, key process.Key, zombieAfter time.Duration, policy process.ZombiePolicy) (Explained, error) {
+func ReadExplained(
+	ctx context.Context, s *storage.Store, key process.Key, zombieAfter time.Duration, policy process.ZombiePolicy,
+) (Explained, error) {
 	var e Explained
 	err := s.Read(ctx, "explain "+key.String(), func(ctx context.Context, tx pgx.Tx) (err error) {
 		e = Explained{}
-		if e.Process, err = dbsqlc.New().GetProcess(ctx, tx, dbsqlc.GetProcessParams{Namespace: key.Namespace, ProcessID: key.ProcessID}); err != nil {
+		if e.Process, err = dbsqlc.New().GetProcess(ctx, tx, dbsqlc.GetProcessParams{
+			Namespace: key.Namespace, ProcessID: key.ProcessID,
+		}); err != nil {
 			return err
 		}
-		if e.Timers, err = dbsqlc.New().GetTimers(ctx, tx, dbsqlc.GetTimersParams{Namespace: key.Namespace, ProcessID: key.ProcessID}); err != nil {
+		if e.Timers, err = dbsqlc.New().GetTimers(ctx, tx, dbsqlc.GetTimersParams{
+			Namespace: key.Namespace, ProcessID: key.ProcessID,
+		}); err != nil {
 			return err
 		}
 		if e.Process.Kind == process.JobKind {
@@ -63,7 +69,8 @@ func ReadExplained(ctx context.Context, s *storage.Store, key process.Key, zombi
 		return e, err
 	}
 	p := &e.Process
-	e.State.Process.Key, e.State.Process.Status, e.State.Process.CreatedTime, e.State.Process.StatusChanged = key, p.Status, p.CreatedTime, p.StatusChangedTime
+	e.State.Process.Key, e.State.Process.Status, e.State.Process.CreatedTime, e.State.Process.StatusChanged = key,
+		p.Status, p.CreatedTime, p.StatusChangedTime
 	if p.CancelReason != nil {
 		e.State.Process.Cancel.Reason = *p.CancelReason
 	}
@@ -77,12 +84,15 @@ func ReadExplained(ctx context.Context, s *storage.Store, key process.Key, zombi
 }
 
 func readJob(ctx context.Context, tx pgx.Tx, key process.Key, policy process.ZombiePolicy) (*explain.Job, error) {
-	r, err := dbsqlc.New().ExplainJob(ctx, tx, dbsqlc.ExplainJobParams{Namespace: key.Namespace, ProcessID: key.ProcessID, ZombieError: policy == process.ZombieError})
+	r, err := dbsqlc.New().ExplainJob(ctx, tx, dbsqlc.ExplainJobParams{
+		Namespace: key.Namespace, ProcessID: key.ProcessID, ZombieError: policy == process.ZombieError,
+	})
 	if err != nil {
 		return nil, err
 	}
 	j := &explain.Job{
-		Name: r.Name, MaxRetry: r.MaxRetry, Failed: r.Failed, Takeovers: r.Takeovers, MaxTakeovers: r.MaxTakeovers, RunStatus: r.RunStatus,
+		Name: r.Name, MaxRetry: r.MaxRetry, Failed: r.Failed, Takeovers: r.Takeovers, MaxTakeovers: r.MaxTakeovers,
+		RunStatus: r.RunStatus,
 	}
 	return j, nil
 }
@@ -95,13 +105,20 @@ func readRun(ctx context.Context, tx pgx.Tx, key process.Key) (*explain.Run, err
 	} else if err != nil {
 		return nil, err
 	}
-	r := &explain.Run{Status: string(row.Status), Attempt: row.Attempt, BlockedOn: row.BlockedOn, CancelReason: row.CancelReason, Failure: row.Failure}
-	steps, err := dbsqlc.New().ExplainSteps(ctx, tx, dbsqlc.ExplainStepsParams{Namespace: key.Namespace, RunID: runID, Lim: explain.OpenSteps + 1})
+	r := &explain.Run{
+		Status: string(row.Status), Attempt: row.Attempt, BlockedOn: row.BlockedOn, CancelReason: row.CancelReason,
+		Failure: row.Failure,
+	}
+	steps, err := dbsqlc.New().ExplainSteps(ctx, tx, dbsqlc.ExplainStepsParams{
+		Namespace: key.Namespace, RunID: runID, Lim: explain.OpenSteps + 1,
+	})
 	for _, f := range steps {
 		p := explain.Step{
-			ID: f.StepID, Index: f.Index, Undoing: f.Undoing, Wait: f.Wait, Title: f.Title, Assignees: f.Assignees, Status: process.Status(f.Status),
+			ID: f.StepID, Index: f.Index, Undoing: f.Undoing, Wait: f.Wait, Title: f.Title, Assignees: f.Assignees,
+			Status:   process.Status(f.Status),
 			Process:  process.Key{Namespace: f.ProcessNamespace, ProcessID: f.ProcessID},
-			WaitsFor: process.WaitsFor(f.WaitsFor), Scheduled: f.ScheduledTime, Attempt: f.Attempt, Failure: f.Failure, WorkerID: f.WorkerID,
+			WaitsFor: process.WaitsFor(f.WaitsFor), Scheduled: f.ScheduledTime, Attempt: f.Attempt, Failure: f.Failure,
+			WorkerID: f.WorkerID,
 		}
 		if f.DueTime != nil {
 			p.Due = *f.DueTime
@@ -115,7 +132,10 @@ func readRun(ctx context.Context, tx pgx.Tx, key process.Key) (*explain.Run, err
 }
 
 func readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time.Duration, state *explain.State) error {
-	nodes, err := dbsqlc.New().ExplainNodes(ctx, tx, dbsqlc.ExplainNodesParams{Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: explain.RunningLimit, ZombieAfterUs: zombieAfter.Microseconds()})
+	nodes, err := dbsqlc.New().ExplainNodes(ctx, tx, dbsqlc.ExplainNodesParams{
+		Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: explain.RunningLimit,
+		ZombieAfterUs: zombieAfter.Microseconds(),
+	})
 	if err != nil {
 		return err
 	}
@@ -123,14 +143,19 @@ func readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time
 	if !nodes.CancelDeadline.Equal(never) {
 		state.Process.Cancel.Deadline = nodes.CancelDeadline
 	}
-	state.Namespace = explain.Namespace{Running: int(nodes.Running), Nodes: int(nodes.Nodes), Takers: int(nodes.Takers), ZombieAfter: zombieAfter}
-	ended, err := dbsqlc.New().ExplainEnded(ctx, tx, dbsqlc.ExplainEndedParams{Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: ExplainTasks})
+	state.Namespace = explain.Namespace{
+		Running: int(nodes.Running), Nodes: int(nodes.Nodes), Takers: int(nodes.Takers), ZombieAfter: zombieAfter,
+	}
+	ended, err := dbsqlc.New().ExplainEnded(ctx, tx, dbsqlc.ExplainEndedParams{
+		Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: ExplainTasks,
+	})
 	if err != nil {
 		return err
 	}
 	for _, r := range ended {
 		t := explain.Task{
-			ID: r.TaskID, Type: r.TaskType, Status: r.Status, Attempt: r.Attempt, Scheduled: r.ScheduledTime, Finished: r.FinishedTime,
+			ID: r.TaskID, Type: r.TaskType, Status: r.Status, Attempt: r.Attempt, Scheduled: r.ScheduledTime,
+			Finished:      r.FinishedTime,
 			RetryInterval: r.RetryInterval, TimerName: r.TimerName, Reason: r.Reason, Message: r.Message,
 		}
 		if !r.RunningTime.Equal(never) {
@@ -139,24 +164,40 @@ func readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time
 		state.Ended = append(state.Ended, t)
 	}
 	state.Truncated = len(ended) == ExplainTasks
-	waiting, err := dbsqlc.New().ExplainWaiting(ctx, tx, dbsqlc.ExplainWaitingParams{Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: ExplainTasks})
+	waiting, err := dbsqlc.New().ExplainWaiting(ctx, tx, dbsqlc.ExplainWaitingParams{
+		Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: ExplainTasks,
+	})
 	if err != nil {
 		return err
 	}
 	for _, r := range waiting {
 		state.Waiting = append(state.Waiting, explain.Task{
-			ID: r.TaskID, Type: r.TaskType, Status: process.TaskStatusWaiting, WaitsFor: r.WaitsFor, Attempt: r.Attempt, Scheduled: r.ScheduledTime,
+			ID: r.TaskID, Type: r.TaskType, Status: process.TaskStatusWaiting, WaitsFor: r.WaitsFor, Attempt: r.Attempt,
+			Scheduled:     r.ScheduledTime,
 			RetryInterval: r.RetryInterval, TimerName: r.TimerName, Reason: r.Reason, Message: r.Message,
 		})
 	}
-	running, err := dbsqlc.New().ExplainRunning(ctx, tx, dbsqlc.ExplainRunningParams{Namespace: key.Namespace, ProcessID: key.ProcessID, ZombieAfterUs: zombieAfter.Microseconds()})
+	if err := readRunning(ctx, tx, key, zombieAfter, state); err != nil {
+		return err
+	}
+	return readFailedAttempts(ctx, tx, key, state)
+}
+
+// readRunning reads the running task of a process.
+func readRunning(
+	ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time.Duration, state *explain.State,
+) error {
+	running, err := dbsqlc.New().ExplainRunning(ctx, tx, dbsqlc.ExplainRunningParams{
+		Namespace: key.Namespace, ProcessID: key.ProcessID, ZombieAfterUs: zombieAfter.Microseconds(),
+	})
 	if err != nil {
 		return err
 	}
 	for _, r := range running {
 		state.Running = &explain.Running{
 			Task: explain.Task{
-				ID: r.TaskID, Type: r.TaskType, Status: process.TaskStatusRunning, Attempt: r.Attempt, Scheduled: r.ScheduledTime, Running: r.RunningTime,
+				ID: r.TaskID, Type: r.TaskType, Status: process.TaskStatusRunning, Attempt: r.Attempt,
+				Scheduled: r.ScheduledTime, Running: r.RunningTime,
 				RetryInterval: r.RetryInterval, TimerName: r.TimerName,
 			},
 			NodeID: r.NodeID, Address: r.Address, Alive: r.Alive, Draining: r.Draining, Deadline: r.Deadline,
@@ -171,7 +212,7 @@ func readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time
 			}
 		}
 	}
-	return readFailedAttempts(ctx, tx, key, state)
+	return nil
 }
 
 // readFailedAttempts adds the failed attempts to the tasks of a process.

@@ -27,8 +27,9 @@ func ReadGrowth(ctx context.Context, s *storage.Store, retention time.Duration, 
 		return Growth{}, err
 	}
 	g := Growth{
-		KeyOverdue: time.Duration(r.KeyOverdueUs) * time.Microsecond, MessageAge: time.Duration(r.MessageAgeUs) * time.Microsecond,
-		Messages: r.Messages, Backlogs: r.Backlogs,
+		KeyOverdue: time.Duration(r.KeyOverdueUs) * time.Microsecond,
+		MessageAge: time.Duration(r.MessageAgeUs) * time.Microsecond,
+		Messages:   r.Messages, Backlogs: r.Backlogs,
 	}
 	// sqlc does not know the system catalogs.
 	err = s.ReadOne(ctx, "read the age of the database", func(ctx context.Context, db storage.DB) error {

@@ -50,7 +50,9 @@ func QueueDepths(ctx context.Context, s *storage.Store, namespaces []string, lim
 	})
 	depths := make([]Depth, len(rows))
 	for n, r := range rows {
-		depths[n] = Depth{Namespace: r.Namespace, Waiting: r.Waiting, Oldest: time.Duration(r.OldestUs) * time.Microsecond}
+		depths[n] = Depth{
+			Namespace: r.Namespace, Waiting: r.Waiting, Oldest: time.Duration(r.OldestUs) * time.Microsecond,
+		}
 	}
 	return depths, err
 }

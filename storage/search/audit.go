@@ -14,9 +14,18 @@ import (
 // audits describes audit entries, rows a of audit.
 var audits = &table{
 	fields: []*field{
-		{name: "actor", compare: map[string]string{equals: "a.actor = $?::text"}, prefix: "starts_with(a.actor, $?::text)"},
-		{name: "method", compare: map[string]string{equals: "a.method = $?::text"}, prefix: "starts_with(a.method, $?::text)"},
-		{name: "subject", compare: map[string]string{equals: "a.subject = $?::text"}, prefix: "starts_with(a.subject, $?::text)"},
+		{
+			name: "actor", compare: map[string]string{equals: "a.actor = $?::text"},
+			prefix: "starts_with(a.actor, $?::text)",
+		},
+		{
+			name: "method", compare: map[string]string{equals: "a.method = $?::text"},
+			prefix: "starts_with(a.method, $?::text)",
+		},
+		{
+			name: "subject", compare: map[string]string{equals: "a.subject = $?::text"},
+			prefix: "starts_with(a.subject, $?::text)",
+		},
 		{name: "time", values: isTime, compare: inOrder("a.time", "$?::timestamptz")},
 	},
 	example: "method = RemoveProcess", text: "subject = ",
@@ -52,7 +61,7 @@ func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, wi
 	before := int64(math.MaxInt64)
 	if q.PageToken != "" {
 		if before, err = strconv.ParseInt(q.PageToken, 10, 64); err != nil || before < 1 {
-			return AuditPage{}, &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+			return AuditPage{}, process.InvalidPageToken()
 		}
 	}
 	size := DefaultPageSize

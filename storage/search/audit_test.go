@@ -21,8 +21,10 @@ func noted(t *testing.T, n int) (*storage.Store, *pgxpool.Pool) {
 	store, db := stock(t, 0)
 	_, err := db.Exec(t.Context(), `
 		INSERT INTO audit (time, actor, source, method, namespace, subject, details)
-		SELECT '2026-11-01'::timestamptz + n * interval '1 hour', CASE n % 3 WHEN 0 THEN '' WHEN 1 THEN 'ada' ELSE 'a*a' END, '10.0.0.1',
-		       CASE n % 2 WHEN 0 THEN 'RemoveProcess' ELSE 'PutNamespace' END, CASE n % 5 WHEN 0 THEN '' ELSE 'ns' END, 'order-' || n,
+		SELECT '2026-11-01'::timestamptz + n * interval '1 hour', CASE n % 3 WHEN 0 THEN '' WHEN 1 THEN 'ada'
+		  ELSE 'a*a' END, '10.0.0.1',
+		       CASE n % 2 WHEN 0 THEN 'RemoveProcess' ELSE 'PutNamespace' END, CASE n % 5
+		         WHEN 0 THEN '' ELSE 'ns' END, 'order-' || n,
 		       CASE n % 2 WHEN 0 THEN '{"reason": "no more"}'::jsonb END
 		  FROM generate_series(1, $1::int) n ORDER BY n`, n)
 	if err != nil {
@@ -59,7 +61,9 @@ func TestListAudit(t *testing.T) {
 		"actor = ada OR actor = 'a\\*a'":                func(n int64) bool { return n%3 != 0 },
 		`actor != ""`:                                   func(n int64) bool { return n%3 != 0 },
 		"actor = a*":                                    func(n int64) bool { return n%3 != 0 },
-		`time >= "2026-11-01T20:00:00Z" time < 2026-11-01T22:00:00Z`:              func(n int64) bool { return n == 20 || n == 21 },
+		`time >= "2026-11-01T20:00:00Z" time < 2026-11-01T22:00:00Z`: func(n int64) bool {
+			return n == 20 || n == 21
+		},
 		`-(time != "2026-11-01T07:00:00Z" AND subject != "order-9") actor = ada*`: func(n int64) bool { return n == 7 },
 		"subject = nothing": func(int64) bool { return false },
 	} {
@@ -71,7 +75,9 @@ func TestListAudit(t *testing.T) {
 				}
 			}
 			for _, size := range []struct{ page, window int }{{0, 1000}, {1, 1000}, {4, 5}, {100, 1}, {2, 2}} {
-				got, pages := all(t, store, AuditQuery{Namespace: namespace, Filter: filter, PageSize: size.page}, size.window, storage.ListBytes)
+				got, pages := all(t, store, AuditQuery{
+					Namespace: namespace, Filter: filter, PageSize: size.page,
+				}, size.window, storage.ListBytes)
 				if !slices.Equal(got, ids) {
 					t.Errorf("%s in %q by %+v:\n%v, want\n%v", filter, namespace, size, got, ids)
 				}
@@ -85,7 +91,8 @@ func TestListAudit(t *testing.T) {
 	if err != nil || len(page.Entries) != 1 || page.NextPageToken != "30" {
 		t.Fatalf("%+v, %v", page, err)
 	}
-	if got := fmt.Sprintf("%+v", page.Entries[0].Time.UTC().Format("15:04")) + " " + string(page.Entries[0].Details); got != `06:00 {"reason": "no more"}` {
+	if got := fmt.Sprintf("%+v", page.Entries[0].Time.UTC().Format("15:04")) + " " +
+		string(page.Entries[0].Details); got != `06:00 {"reason": "no more"}` {
 		t.Error(got)
 	}
 }
@@ -111,7 +118,8 @@ func TestListAuditRefuses(t *testing.T) {
 		"actor = ada or x = 5": "write OR in capitals",
 	} {
 		_, err := ListAudit(t.Context(), store, AuditQuery{Filter: filter})
-		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "filter" || !strings.Contains(invalid.Message, want) {
+		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "filter" ||
+			!strings.Contains(invalid.Message, want) {
 			t.Errorf("%s: got %v, want %s", filter, err, want)
 		}
 	}
@@ -140,8 +148,10 @@ func TestListAuditPlans(t *testing.T) {
 				if _, err := tx.Exec(ctx, scanSettings); err != nil {
 					return err
 				}
-				plan, err := planned(ctx, tx, auditStatement(namespace, filter, 29_000, usual.scanned, 10, storage.ListBytes))
-				if !strings.Contains(plan, index) || strings.Contains(plan, "Sort") || strings.Contains(plan, "Seq Scan") {
+				plan, err := planned(ctx, tx, auditStatement(namespace, filter, 29_000, usual.scanned, 10,
+					storage.ListBytes))
+				if !strings.Contains(plan, index) || strings.Contains(plan, "Sort") ||
+					strings.Contains(plan, "Seq Scan") {
 					t.Errorf("%s, of %q:\n%s", when, namespace, plan)
 				}
 				return err
@@ -156,7 +166,8 @@ func TestListAuditPlans(t *testing.T) {
 	}
 }
 
-// A page ends with the entry whose details exceed the limit in bytes. The next page begins after it.
+// A page ends with the entry whose details exceed the limit in bytes. The next page begins after
+// it.
 func TestListAuditIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	store, _ := noted(t, 30)

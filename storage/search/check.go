@@ -15,7 +15,8 @@ import (
 func (p *parser) check(r restriction) (node, error) {
 	f := p.table.field(r.name)
 	if f == nil {
-		return nil, p.wrong(r.at, "there is no field %q: use %s", clip(r.name), p.table.names(func(*field) bool { return true }))
+		return nil, p.wrong(r.at, "there is no field %q: use %s", clip(r.name),
+			p.table.names(func(*field) bool { return true }))
 	}
 	if f.doc == nil && len(r.path) > 0 {
 		hint := ""
@@ -89,8 +90,10 @@ func (p *parser) timeValue(r restriction) (value, error) {
 		return p.anything(r)
 	}
 	t, err := time.Parse(time.RFC3339Nano, strings.ToUpper(r.literal.text))
-	if t = t.UTC().Truncate(time.Microsecond); err != nil || r.literal.stars > 0 || t.Year() < firstYear || t.Year() > lastYear {
-		return value{}, p.wrong(r.literal.at, `%q is not a time: %s takes RFC 3339 times from %d to %d, as in "2026-11-01T00:00:00Z"`,
+	if t = t.UTC().Truncate(time.Microsecond); err != nil || r.literal.stars > 0 || t.Year() < firstYear ||
+		t.Year() > lastYear {
+		return value{}, p.wrong(r.literal.at,
+			`%q is not a time: %s takes RFC 3339 times from %d to %d, as in "2026-11-01T00:00:00Z"`,
 			clip(r.literal.text), r.name, firstYear, lastYear)
 	}
 	return value{kind: isTime, time: t}, nil
@@ -135,8 +138,9 @@ func (p *parser) textValue(r restriction, f *field) (value, error) {
 	case l.stars == 1 && l.prefix && f.prefix != "" && (r.operator == equals || r.operator == differs):
 		return value{kind: isPrefix, text: l.text}, nil
 	}
-	return value{}, p.wrong(l.at, `* is a wildcard only at the end of a value after = or != of %s; "\*" is the character`,
-		p.table.names(func(f *field) bool { return f.prefix != "" }))
+	names := p.table.names(func(f *field) bool { return f.prefix != "" })
+	return value{}, p.wrong(l.at,
+		`* is a wildcard only at the end of a value after = or != of %s; "\*" is the character`, names)
 }
 
 // jsonNumber matches a number in JSON syntax. 007 is a text.
@@ -155,7 +159,8 @@ func (p *parser) checkDocument(r restriction, c *comparison) error {
 		c.value = value{kind: isAnything}
 		return nil
 	case l.stars > 0:
-		return p.wrong(l.at, `%s is compared in full: "\*" is the character *, and %s.KEY:* checks whether the key exists`, r.name, r.name)
+		return p.wrong(l.at,
+			`%s is compared in full: "\*" is the character *, and %[1]s.KEY:* checks whether the key exists`, r.name)
 	case len(r.path) == 0 && l.text == "":
 		return p.wrong(l.at, "write a key, as in %s:tenant", r.name)
 	case len(r.path) == 0:
@@ -169,7 +174,8 @@ func (p *parser) checkDocument(r restriction, c *comparison) error {
 		return nil
 	case !l.quoted && jsonNumber.MatchString(l.text):
 		f, err := strconv.ParseFloat(l.text, 64)
-		if err != nil || len(l.text) > maxNumber || math.Abs(f) > 1e300 || (f != 0 && math.Abs(f) < 1e-300) || (f == 0 && strings.Trim(l.text, "-0.") != "") {
+		if err != nil || len(l.text) > maxNumber || math.Abs(f) > 1e300 || (f != 0 && math.Abs(f) < 1e-300) ||
+			(f == 0 && strings.Trim(l.text, "-0.") != "") {
 			return p.wrong(l.at, "the number %q is too long, too large or too small", clip(l.text))
 		}
 		c.value = value{kind: isNumber, text: l.text}

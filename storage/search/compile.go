@@ -119,7 +119,8 @@ func (f Filter) conjuncts() []node {
 func listStatus(n node) []string {
 	switch n := n.(type) {
 	case *comparison:
-		if n.field == fieldStatus && n.operator == equals && n.value.status != process.StatusInit && n.value.status != process.StatusRunning {
+		if n.field == fieldStatus && n.operator == equals && n.value.status != process.StatusInit &&
+			n.value.status != process.StatusRunning {
 			return []string{string(n.value.status)}
 		}
 	case anyOf:
@@ -152,7 +153,8 @@ func (f Filter) listStatus() string {
 func contained(s *statement, n node) bool {
 	switch n := n.(type) {
 	case *comparison:
-		if n.field.name != fieldMetadata.name || n.value.kind == isAnything || (n.operator != equals && n.operator != has) {
+		if n.field.name != fieldMetadata.name || n.value.kind == isAnything ||
+			(n.operator != equals && n.operator != has) {
 			return false
 		}
 		if s == nil {

@@ -5,12 +5,16 @@ import "github.com/progressor-engine/progressor/process"
 // pausedCron is true if a cron is paused according to the first line of its state, which is JSON.
 // Text values cannot contain the pattern, because their quotes would be escaped. It never fails,
 // regardless of the state of a process.
-const pausedCron = `coalesce(position('"paused":true'::bytea IN substring(p.aux_state FROM 1 FOR position('\x0a'::bytea IN p.aux_state))) > 0, false)`
+const pausedCron = `coalesce(position('"paused":true'::bytea IN substring(p.aux_state
+	FROM 1 FOR position('\x0a'::bytea IN p.aux_state))) > 0, false)`
 
 // crons describes crons, which are processes: rows p of processes.
 var crons = &table{
 	fields: []*field{
-		{name: "cron_id", compare: inOrder("p.process_id", "'"+process.CronPrefix+"' || $?::text"), prefix: "starts_with(p.process_id, '" + process.CronPrefix + "' || $?::text)"},
+		{
+			name: "cron_id", compare: inOrder("p.process_id", "'"+process.CronPrefix+"' || $?::text"),
+			prefix: "starts_with(p.process_id, '" + process.CronPrefix + "' || $?::text)",
+		},
 		{name: "paused", values: isTruth, compare: map[string]string{equals: pausedCron + " = $?::bool"}},
 		fieldStatus, fieldCreated, fieldMetadata,
 	},
@@ -18,7 +22,9 @@ var crons = &table{
 }
 
 // onlyCrons matches only crons.
-var onlyCrons = Filter{&comparison{field: fieldProcessID, operator: equals, value: value{kind: isPrefix, text: process.CronPrefix}}}
+var onlyCrons = Filter{
+	&comparison{field: fieldProcessID, operator: equals, value: value{kind: isPrefix, text: process.CronPrefix}},
+}
 
 // ParseCrons parses a filter of crons, over cron_id, paused, status, created_time and metadata. It
 // matches only crons, and is fast in the order OrderID.

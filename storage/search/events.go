@@ -14,7 +14,10 @@ import (
 // eventText returns a text field of events. column is an expression over a row a of job_events.
 func eventText(name, column string) *field {
 	of := "coalesce(" + column + ", '')"
-	return &field{name: name, compare: map[string]string{equals: of + " = $?::text"}, prefix: "starts_with(" + of + ", $?::text)", there: "(" + column + ") IS NOT NULL"}
+	return &field{
+		name: name, compare: map[string]string{equals: of + " = $?::text"}, prefix: "starts_with(" + of + ", $?::text)",
+		there: "(" + column + ") IS NOT NULL",
+	}
 }
 
 // Events of the jobs of steps, as process.ParseStepJob parses their IDs.
@@ -28,13 +31,17 @@ const (
 var (
 	fieldEventRun = eventText("run_id", runOfJob)
 	// see check
-	fieldEventJob  = &field{name: "job_id", compare: map[string]string{equals: "a.job_id = $?::text"}, prefix: "starts_with(a.job_id, $?::text)"}
+	fieldEventJob = &field{
+		name: "job_id", compare: map[string]string{equals: "a.job_id = $?::text"},
+		prefix: "starts_with(a.job_id, $?::text)",
+	}
 	fieldEventTime = &field{name: "created_time", values: isTime, compare: inOrder("a.created_time", "$?::timestamptz")}
 )
 
 var events = &table{
 	fields: []*field{
-		fieldEventJob, fieldEventRun, eventText("step_id", stepOfJob), eventText("type", "a.type"), eventText("from", "a.from_status"), eventText("to", "a.to_status"),
+		fieldEventJob, fieldEventRun, eventText("step_id", stepOfJob), eventText("type", "a.type"),
+		eventText("from", "a.from_status"), eventText("to", "a.to_status"),
 		eventText("actor", "a.actor"), eventText("worker_id", "a.worker_id"), fieldEventTime,
 	},
 	example: "to = failed", text: "job_id = ",
@@ -224,8 +231,10 @@ func runJobs(ctx context.Context, tx pgx.Tx, namespace string, filter Filter) ([
 	}
 	s := &statement{}
 	s.add(`SELECT p.process_id FROM processes p WHERE p.namespace = $?::text AND p.process_id = '~flow/' || $?::text
- UNION ALL (SELECT p.process_id FROM processes p WHERE p.namespace = $?::text AND p.process_id > '~job/' || $?::text || '/'
-   AND p.process_id < '~job/' || $?::text || '0' AND strpos(substr(p.process_id, length($?::text) + 7), '/') = 0 LIMIT $?::bigint)`,
+ UNION ALL (SELECT p.process_id FROM processes p WHERE p.namespace = $?::text
+   AND p.process_id > '~job/' || $?::text || '/'
+   AND p.process_id < '~job/' || $?::text || '0' AND strpos(substr(p.process_id, length($?::text) + 7), '/') = 0
+   LIMIT $?::bigint)`,
 		namespace, run, namespace, run, run, run, maxRunJobs+1)
 	rows, err := tx.Query(ctx, s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
 	if err != nil {
@@ -259,15 +268,18 @@ func eventStatement(scan eventScan) *statement {
 	s.filter(filter)
 	s.add(` AS matches FROM (`)
 	if job := filter.only(fieldEventJob); job != "" {
-		s.add(`SELECT * FROM job_events a WHERE hashtext(a.job_id) = hashtext($?::text) AND a.namespace COLLATE "POSIX" = $?::text
+		s.add(`SELECT * FROM job_events a WHERE hashtext(a.job_id) = hashtext($?::text)
+   AND a.namespace COLLATE "POSIX" = $?::text
    AND a.job_id = $?::text AND a.event_id < $?::bigint ORDER BY a.event_id DESC`, job, namespace, job, before.EventID)
 	} else if scan.jobs != nil {
 		s.add(`SELECT a.* FROM unnest($?::text[]) AS job(id) CROSS JOIN LATERAL (
   SELECT * FROM job_events e WHERE hashtext(e.job_id) = hashtext(job.id) AND e.namespace COLLATE "POSIX" = $?::text
      AND e.job_id = job.id AND (e.xid, e.event_id) < ($?::text::xid8, $?::bigint)
-   ORDER BY e.event_id DESC LIMIT $?::bigint) a ORDER BY a.xid DESC, a.event_id DESC`, scan.jobs, namespace, before.XID, before.EventID, window)
+   ORDER BY e.event_id DESC LIMIT $?::bigint) a ORDER BY a.xid DESC, a.event_id DESC`, scan.jobs, namespace, before.XID,
+			before.EventID, window)
 	} else {
-		s.add(`SELECT * FROM job_events a WHERE a.namespace = $?::text AND (a.xid, a.event_id) < ($?::text::xid8, $?::bigint)
+		s.add(`SELECT * FROM job_events a WHERE a.namespace = $?::text
+   AND (a.xid, a.event_id) < ($?::text::xid8, $?::bigint)
    ORDER BY a.xid DESC, a.event_id DESC`, namespace, before.XID, before.EventID)
 	}
 	s.add(` LIMIT $?::bigint) a) a`, window)

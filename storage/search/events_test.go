@@ -19,9 +19,12 @@ func became(t *testing.T, n int) *storage.Store {
 	store, db := stock(t, 0)
 	for k := range n {
 		if _, err := db.Exec(t.Context(), `
-			INSERT INTO job_events (namespace, job_id, step_id, type, from_status, to_status, created_time, worker_id, actor)
-			VALUES (CASE $1::int % 7 WHEN 6 THEN 'other' ELSE 'ns' END, 'j' || $1 % 3, CASE WHEN $1 % 4 = 0 THEN 'pay' END, CASE $1 % 2 WHEN 0 THEN 'started' ELSE 'attempt_failed' END,
-			        CASE WHEN $1 % 5 > 0 THEN 'running' END, CASE $1 % 5 WHEN 1 THEN 'failed' WHEN 2 THEN 'retryable' END, '2026-11-01'::timestamptz + $1 * interval '1 hour',
+			INSERT INTO job_events (namespace, job_id, step_id, type, from_status, to_status, created_time, worker_id,
+			  actor)
+			VALUES (CASE $1::int % 7 WHEN 6 THEN 'other' ELSE 'ns' END, 'j' || $1 % 3, CASE WHEN $1 % 4 = 0
+			  THEN 'pay' END, CASE $1 % 2 WHEN 0 THEN 'started' ELSE 'attempt_failed' END,
+			        CASE WHEN $1 % 5 > 0 THEN 'running' END, CASE $1 % 5 WHEN 1 THEN 'failed'
+			          WHEN 2 THEN 'retryable' END, '2026-11-01'::timestamptz + $1 * interval '1 hour',
 			        CASE WHEN $1 % 2 = 0 THEN 'w' || $1 % 3 END, CASE WHEN $1 % 3 = 0 THEN 'kim' END)`, k); err != nil {
 			t.Fatal(err)
 		}
@@ -53,9 +56,12 @@ func TestListEvents(t *testing.T) {
 	}
 	found := 0
 	for _, filter := range []string{
-		"job_id = j1", `job_id = "j*"`, "job_id != j1", "step_id = pay", "step_id:*", "NOT step_id:*", `to = failed OR to = retryable`, `from = "" AND type = started`,
-		"type != started", "worker_id = w2", `actor = "k*" AND job_id = j0`, "actor = kim AND job_id = j0 AND to = failed", `created_time > "2026-11-02T05:00:00Z"`,
-		`created_time <= "2026-11-02T05:00:00Z" AND created_time != "2026-11-02T05:00:00Z"`, `created_time = "2026-11-02T05:00:00Z"`, "job_id = j1 AND job_id = j2",
+		"job_id = j1", `job_id = "j*"`, "job_id != j1", "step_id = pay", "step_id:*", "NOT step_id:*",
+		`to = failed OR to = retryable`, `from = "" AND type = started`,
+		"type != started", "worker_id = w2", `actor = "k*" AND job_id = j0`,
+		"actor = kim AND job_id = j0 AND to = failed", `created_time > "2026-11-02T05:00:00Z"`,
+		`created_time <= "2026-11-02T05:00:00Z" AND created_time != "2026-11-02T05:00:00Z"`,
+		`created_time = "2026-11-02T05:00:00Z"`, "job_id = j1 AND job_id = j2",
 	} {
 		f, err := ParseEvents(filter)
 		if err != nil {
@@ -64,7 +70,8 @@ func TestListEvents(t *testing.T) {
 		want := slices.DeleteFunc(slices.Clone(every), func(e jobs.EventRow) bool { return !f.MatchesEvent(&e) })
 		for _, cut := range [][2]int{{0, 1000}, {3, 1000}, {5, 4}, {1, 1}} {
 			if got := read(filter, cut[0], cut[1]); fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("%s, in pages of %d of windows of %d: %d events, want %d", filter, cut[0], cut[1], len(got), len(want))
+				t.Errorf("%s, in pages of %d of windows of %d: %d events, want %d", filter, cut[0], cut[1], len(got),
+					len(want))
 			}
 		}
 		found += len(want)
@@ -72,7 +79,10 @@ func TestListEvents(t *testing.T) {
 	if found < 100 {
 		t.Errorf("%d events were found in total: the test has checked too little", found)
 	}
-	for _, q := range []EventQuery{{Filter: "name = x"}, {Filter: "to > failed"}, {PageToken: "x"}, {PageToken: "1.-1"}, {PageToken: "01.1"}, {PageToken: "99999999999999999999.1"}} {
+	for _, q := range []EventQuery{
+		{Filter: "name = x"}, {Filter: "to > failed"}, {PageToken: "x"}, {PageToken: "1.-1"}, {PageToken: "01.1"},
+		{PageToken: "99999999999999999999.1"},
+	} {
 		q.Namespace = "ns"
 		if _, err := ListEvents(t.Context(), store, q); err == nil {
 			t.Errorf("%+v is accepted", q)
@@ -84,7 +94,9 @@ func TestListEvents(t *testing.T) {
 func TestEventsOfJobAreFound(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)
-	if _, err := db.Exec(t.Context(), "INSERT INTO job_events (namespace, job_id, type) SELECT 'ns', 'j' || n % 10000, 'x' FROM generate_series(1, 50000) n"); err != nil {
+	if _, err := db.Exec(t.Context(),
+		`INSERT INTO job_events (namespace, job_id, type) SELECT 'ns', 'j' || n % 10000, 'x'
+			FROM generate_series(1, 50000) n`); err != nil {
 		t.Fatal(err)
 	}
 	filter, err := ParseEvents("job_id = j77")
@@ -104,7 +116,8 @@ func TestEventsOfJobAreFound(t *testing.T) {
 		}
 		return err
 	})
-	if text := strings.Join(plan, "\n"); err != nil || !strings.Contains(text, "job_events_job_hash") || strings.Contains(text, "Seq Scan") {
+	if text := strings.Join(plan, "\n"); err != nil || !strings.Contains(text, "job_events_job_hash") ||
+		strings.Contains(text, "Seq Scan") {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
@@ -114,10 +127,13 @@ func TestEventsOfJobAreFound(t *testing.T) {
 func TestListEventsOfRun(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)
-	ids := []string{"r", "~job/r/a", "~job/r/a.undo", "~job/r/s.1~2", "~job/r/sub/a", "r/sub", "~job/~/r/a", "~job/rr/a", "other"}
+	ids := []string{
+		"r", "~job/r/a", "~job/r/a.undo", "~job/r/s.1~2", "~job/r/sub/a", "r/sub", "~job/~/r/a", "~job/rr/a", "other",
+	}
 	for k := range 45 {
 		job := ids[k%len(ids)]
-		if _, err := db.Exec(t.Context(), "INSERT INTO job_events (namespace, job_id, type) VALUES ('ns', $1, 'x')", job); err != nil {
+		if _, err := db.Exec(t.Context(), "INSERT INTO job_events (namespace, job_id, type) VALUES ('ns', $1, 'x')",
+			job); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,8 +155,10 @@ func TestListEventsOfRun(t *testing.T) {
 	check := func() {
 		t.Helper()
 		for filter, want := range map[string][]string{
-			"run_id = r": ids[:4], "run_id = r AND step_id = a": ids[1:3], "run_id = r AND step_id = s": ids[3:4], `run_id = "r/sub"`: ids[4:6],
-			`run_id = "r*" AND step_id = a`: {"~job/r/a", "~job/r/a.undo", "~job/r/sub/a", "~job/rr/a"}, `run_id = r AND job_id = "~job/r/a"`: ids[1:2],
+			"run_id = r": ids[:4], "run_id = r AND step_id = a": ids[1:3], "run_id = r AND step_id = s": ids[3:4],
+			`run_id = "r/sub"`:                   ids[4:6],
+			`run_id = "r*" AND step_id = a`:      {"~job/r/a", "~job/r/a.undo", "~job/r/sub/a", "~job/rr/a"},
+			`run_id = r AND job_id = "~job/r/a"`: ids[1:2],
 		} {
 			parsed, err := ParseEvents(filter)
 			if err != nil {
@@ -165,8 +183,10 @@ func TestListEventsOfRun(t *testing.T) {
 		}
 	}
 	check()
-	if _, err := db.Exec(t.Context(), `INSERT INTO processes (namespace, process_id, kind, status) VALUES ('ns', '~flow/r', 'flow', 'RUNNING'),
-		('ns', '~job/r/a', 'job', 'RUNNING'), ('ns', '~job/r/a.undo', 'job', 'RUNNING'), ('ns', '~job/r/s.1~2', 'job', 'RUNNING')`); err != nil {
+	if _, err := db.Exec(t.Context(),
+		`INSERT INTO processes (namespace, process_id, kind, status) VALUES ('ns', '~flow/r', 'flow', 'RUNNING'),
+		('ns', '~job/r/a', 'job', 'RUNNING'), ('ns', '~job/r/a.undo', 'job', 'RUNNING'), ('ns', '~job/r/s.1~2', 'job',
+		  'RUNNING')`); err != nil {
 		t.Fatal(err)
 	}
 	check()

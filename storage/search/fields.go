@@ -44,10 +44,13 @@ type document struct {
 func documentOf(column string) *document {
 	of := func(condition string) string { return strings.ReplaceAll(condition, "COLUMN", column) }
 	return &document{
-		there: of("(COLUMN #> $?::text[]) IS NOT NULL"), contains: of("COLUMN @> $?::jsonb"), containsOrNot: of("coalesce(COLUMN @> $?::jsonb, false)"),
+		there: of("(COLUMN #> $?::text[]) IS NOT NULL"), contains: of("COLUMN @> $?::jsonb"),
+		containsOrNot:  of("coalesce(COLUMN @> $?::jsonb, false)"),
 		containsEither: of("coalesce(COLUMN @> $?::jsonb OR COLUMN @> $?::jsonb, false)"),
-		numbers:        inOrder(of("CASE WHEN jsonb_typeof(COLUMN #> $?::text[]) = 'number' THEN (COLUMN #> $?::text[])::numeric "), " $?::text::numeric ELSE false END"),
-		texts:          inOrder(of("CASE WHEN jsonb_typeof(COLUMN #> $?::text[]) = 'string' THEN (COLUMN #>> $?::text[]) COLLATE \"C\" "), " $?::text ELSE false END"),
+		numbers: inOrder(of(`CASE WHEN jsonb_typeof(COLUMN #> $?::text[]) = 'number' THEN
+			(COLUMN #> $?::text[])::numeric `), " $?::text::numeric ELSE false END"),
+		texts: inOrder(of("CASE WHEN jsonb_typeof(COLUMN #> $?::text[]) = 'string' THEN (COLUMN #>> $?::text[]) "+
+			"COLLATE \"C\" "), " $?::text ELSE false END"),
 	}
 }
 
@@ -59,25 +62,37 @@ func documentField(name, column string) *field {
 
 // The fields of processes, of a row p.
 var (
-	fieldStatus    = &field{name: "status", values: isStatus, compare: map[string]string{equals: "p.status = $?::text::process_status"}}
-	fieldProcessID = &field{name: "process_id", compare: inOrder("p.process_id", "$?::text"), prefix: "starts_with(p.process_id, $?::text)"}
-	fieldKind      = &field{name: "kind", compare: map[string]string{equals: "p.kind = $?::text"}}
-	fieldCreated   = &field{name: "created_time", values: isTime, compare: inOrder("p.created_time", "$?::timestamptz")}
+	fieldStatus = &field{
+		name: "status", values: isStatus, compare: map[string]string{equals: "p.status = $?::text::process_status"},
+	}
+	fieldProcessID = &field{
+		name: "process_id", compare: inOrder("p.process_id", "$?::text"), prefix: "starts_with(p.process_id, $?::text)",
+	}
+	fieldKind    = &field{name: "kind", compare: map[string]string{equals: "p.kind = $?::text"}}
+	fieldCreated = &field{name: "created_time", values: isTime, compare: inOrder("p.created_time", "$?::timestamptz")}
 	// If attention_time is set, it equals status_changed_time, see bounds.
-	fieldStatusChanged = &field{name: "status_changed_time", values: isTime, compare: inOrder("p.status_changed_time", "$?::timestamptz")}
-	fieldDetail        = &field{
-		name:    "detail",
-		compare: map[string]string{equals: "coalesce(p.detail = $?::text, false)", has: "coalesce(strpos(p.detail, $?::text) > 0, false)"},
-		prefix:  "coalesce(starts_with(p.detail, $?::text), false)", there: "p.detail IS NOT NULL",
+	fieldStatusChanged = &field{
+		name: "status_changed_time", values: isTime, compare: inOrder("p.status_changed_time", "$?::timestamptz"),
+	}
+	fieldDetail = &field{
+		name: "detail",
+		compare: map[string]string{
+			equals: "coalesce(p.detail = $?::text, false)", has: "coalesce(strpos(p.detail, $?::text) > 0, false)",
+		},
+		prefix: "coalesce(starts_with(p.detail, $?::text), false)", there: "p.detail IS NOT NULL",
 	}
 	fieldCorruptedBy = &field{
-		name: "corrupted_by", values: isInteger, compare: inOrder("coalesce(p.corrupted_by", "$?::bigint, false)"), there: "p.corrupted_by IS NOT NULL",
+		name: "corrupted_by", values: isInteger, compare: inOrder("coalesce(p.corrupted_by", "$?::bigint, false)"),
+		there: "p.corrupted_by IS NOT NULL",
 	}
 	fieldMetadata = documentField("metadata", "p.metadata")
 )
 
 var processes = &table{
-	fields:  []*field{fieldStatus, fieldProcessID, fieldKind, fieldCreated, fieldStatusChanged, fieldDetail, fieldCorruptedBy, fieldMetadata},
+	fields: []*field{
+		fieldStatus, fieldProcessID, fieldKind, fieldCreated, fieldStatusChanged, fieldDetail, fieldCorruptedBy,
+		fieldMetadata,
+	},
 	example: "status = ERROR", text: "detail:",
 }
 
@@ -126,7 +141,8 @@ func (t *table) names(which func(*field) bool) string {
 
 // operators returns the operators that a field takes.
 func (f *field) operators() []string {
-	return slices.DeleteFunc([]string{equals, differs, less, lessEqual, more, moreEqual, has}, func(operator string) bool {
-		return f.compare[operator] == "" && operator != differs && (operator != has || f.there == "")
-	})
+	return slices.DeleteFunc([]string{equals, differs, less, lessEqual, more, moreEqual, has},
+		func(operator string) bool {
+			return f.compare[operator] == "" && operator != differs && (operator != has || f.there == "")
+		})
 }

@@ -15,7 +15,9 @@ type idsOf func(q Query) (ids string, args []any)
 // applies to all lists of jobs. jobIDs are the queries that they read first, in the same order.
 var (
 	jobIDs     = []idsOf{nil, idsByName, idsByState, idsByTag, idsByListStatus, nil, idsOfJobs}
-	jobIndexes = []func(s *statement, q Query) bool{byID, byIDs(idsByName), byIDs(idsByState), byIDs(idsByTag), byListStatus, byMetadata, byIDs(idsOfJobs)}
+	jobIndexes = []func(s *statement, q Query) bool{
+		byID, byIDs(idsByName), byIDs(idsByState), byIDs(idsByTag), byListStatus, byMetadata, byIDs(idsOfJobs),
+	}
 )
 
 func (q Query) indexes() []func(s *statement, q Query) bool {
@@ -61,23 +63,32 @@ func (l *list) crowded(ctx context.Context, tx pgx.Tx, n int) (bool, error) {
 }
 
 const (
-	ofName = `SELECT j.process_id FROM jobs j WHERE j.namespace COLLATE "POSIX" = $?::text AND j.name COLLATE "POSIX" = $?::text`
+	ofName = `SELECT j.process_id FROM jobs j WHERE j.namespace COLLATE "POSIX" = $?::text
+		AND j.name COLLATE "POSIX" = $?::text`
 	ofTag  = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text AND j.tags @> jsonb_build_array($?::text)`
 	ofJobs = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text`
-	ofTime = `SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'time' AND s.job_name IS NOT NULL`
+	ofTime = `SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'time'
+		AND s.job_name IS NOT NULL`
 	// RUNNING jobs are running tasks and jobs of several workers. A cancel may have been requested
 	// of one that no worker runs.
 	ofRun = `SELECT u.process_id FROM (
  (SELECT r.process_id FROM running r WHERE r.namespace = $?::text AND r.task_type = 'INIT' LIMIT 10000)
- UNION ALL (SELECT g.process_id FROM job_groups g WHERE g.namespace = $?::text AND g.running_time IS NOT NULL LIMIT 10000)
- UNION ALL (SELECT c.process_id FROM processes c WHERE c.namespace = $?::text AND c.cancel_deadline IS NOT NULL AND c.removed_time IS NULL LIMIT 10000)) u`
+ UNION ALL (SELECT g.process_id FROM job_groups g WHERE g.namespace = $?::text AND g.running_time IS NOT NULL
+   LIMIT 10000)
+ UNION ALL (SELECT c.process_id FROM processes c WHERE c.namespace = $?::text AND c.cancel_deadline IS NOT NULL
+   AND c.removed_time IS NULL LIMIT 10000)) u`
 	// AVAILABLE jobs wait for a worker, a constraint, an operator or the workers of their members.
 	ofLines = `SELECT u.process_id FROM (
- (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'place' AND s.job_name IS NOT NULL LIMIT 10000)
- UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'constraint' LIMIT 10000)
- UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'members' LIMIT 10000)
- UNION ALL (SELECT o.process_id FROM processes o WHERE o.namespace COLLATE "POSIX" = $?::text AND o.attention = 'SUSPENDED' LIMIT 10000)) u`
-	ofEnds = `SELECT o.process_id FROM processes o WHERE o.namespace COLLATE "POSIX" = $?::text AND o.attention = ANY ($?::text[]::process_status[])`
+ (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'place'
+   AND s.job_name IS NOT NULL LIMIT 10000)
+ UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text
+   AND s.waits_for = 'constraint' LIMIT 10000)
+ UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'members'
+   LIMIT 10000)
+ UNION ALL (SELECT o.process_id FROM processes o WHERE o.namespace COLLATE "POSIX" = $?::text
+   AND o.attention = 'SUSPENDED' LIMIT 10000)) u`
+	ofEnds = `SELECT o.process_id FROM processes o WHERE o.namespace COLLATE "POSIX" = $?::text
+		AND o.attention = ANY ($?::text[]::process_status[])`
 )
 
 func idsByName(q Query) (string, []any) { return q.idsOfText(fieldJobName, equals, ofName) }
@@ -108,7 +119,9 @@ func idsByState(q Query) (string, []any) {
 	for _, n := range q.Filter.conjuncts() {
 		states := statesOf(n)
 		in := func(all ...string) bool {
-			return len(states) > 0 && !slices.ContainsFunc(states, func(state string) bool { return !slices.Contains(all, state) })
+			return len(states) > 0 && !slices.ContainsFunc(states, func(state string) bool {
+				return !slices.Contains(all, state)
+			})
 		}
 		switch {
 		case in("RUNNING", "CANCEL_REQUESTED"):

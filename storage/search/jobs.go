@@ -25,14 +25,19 @@ const (
   (SELECT CASE WHEN p.cancel_deadline IS NULL THEN 'RUNNING' ELSE 'CANCEL_REQUESTED' END FROM running r
     WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'INIT' LIMIT 1),
   (SELECT CASE WHEN s.taker = '~' AND s.attempt > 0 AND p.cancel_deadline IS NOT NULL THEN 'CANCEL_REQUESTED'
-       WHEN (SELECT g.running_time FROM job_groups g WHERE s.taker = '~' AND g.namespace = s.namespace AND g.process_id = s.process_id) IS NOT NULL THEN 'RUNNING'
-       WHEN s.waits_for <> 'time' THEN 'AVAILABLE' WHEN s.attempt > 0 THEN 'RETRYABLE' ELSE 'SCHEDULED' END FROM schedule s
-    WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'INIT' LIMIT 1), 'AVAILABLE') = $?::text)`
+       WHEN (SELECT g.running_time FROM job_groups g WHERE s.taker = '~' AND g.namespace = s.namespace
+         AND g.process_id = s.process_id) IS NOT NULL THEN 'RUNNING'
+       WHEN s.waits_for <> 'time' THEN 'AVAILABLE' WHEN s.attempt > 0 THEN 'RETRYABLE' ELSE 'SCHEDULED' END
+       FROM schedule s
+    WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'INIT'
+      LIMIT 1), 'AVAILABLE') = $?::text)`
 
 	// ofTask is a column of the INIT task of a job, in whichever table it is.
 	ofTask = `coalesce(
-  (SELECT r.COLUMN FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'INIT' LIMIT 1),
-  (SELECT s.COLUMN FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'INIT' LIMIT 1),
+  (SELECT r.COLUMN FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id
+    AND r.task_type = 'INIT' LIMIT 1),
+  (SELECT s.COLUMN FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id
+    AND s.task_type = 'INIT' LIMIT 1),
   (SELECT t.COLUMN FROM tasks t WHERE t.namespace = p.namespace AND t.process_id = p.process_id AND t.task_type = 'INIT'
     ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 1))`
 )
@@ -43,15 +48,22 @@ var (
 	fieldJobID    = &field{name: "job_id", compare: fieldProcessID.compare, prefix: fieldProcessID.prefix}
 	fieldJobState = &field{name: "state", values: isState, compare: map[string]string{equals: jobState}}
 	fieldJobName  = &field{
-		name: "name", compare: map[string]string{equals: "coalesce((SELECT j.name = $?::text FROM jobs" + ofJob + ", false)"},
-		prefix: "coalesce((SELECT starts_with(j.name, $?::text) FROM jobs" + ofJob + ", false)",
+		name:    "name",
+		compare: map[string]string{equals: "coalesce((SELECT j.name = $?::text FROM jobs" + ofJob + ", false)"},
+		prefix:  "coalesce((SELECT starts_with(j.name, $?::text) FROM jobs" + ofJob + ", false)",
 	}
 	fieldJobTags = &field{
-		name: "tags", compare: map[string]string{has: "coalesce((SELECT j.tags @> jsonb_build_array($?::text) FROM jobs" + ofJob + ", false)"},
+		name: "tags",
+		compare: map[string]string{
+			has: "coalesce((SELECT j.tags @> jsonb_build_array($?::text) FROM jobs" + ofJob + ", false)",
+		},
 		there: "coalesce((SELECT j.tags IS NOT NULL FROM jobs" + ofJob + ", false)",
 	}
-	fieldPriority = &field{name: "priority", values: isInteger, compare: inOrder("(coalesce("+strings.ReplaceAll(ofTask, "COLUMN", "priority")+", 0)", "$?::bigint)")}
-	fieldArgs     = documentField("args", "p.args")
+	fieldPriority = &field{
+		name: "priority", values: isInteger,
+		compare: inOrder("(coalesce("+strings.ReplaceAll(ofTask, "COLUMN", "priority")+", 0)", "$?::bigint)"),
+	}
+	fieldArgs = documentField("args", "p.args")
 )
 
 var jobTable = &table{
@@ -62,9 +74,13 @@ var jobTable = &table{
 }
 
 // ended maps the final states of a job to the statuses of its process.
-var ended = map[string]process.Status{"SUCCEEDED": process.StatusCompleted, "FAILED": process.StatusError, "CANCELLED": process.StatusCancelled}
+var ended = map[string]process.Status{
+	"SUCCEEDED": process.StatusCompleted, "FAILED": process.StatusError, "CANCELLED": process.StatusCancelled,
+}
 
-var jobStates = []string{"SCHEDULED", "AVAILABLE", "RUNNING", "RETRYABLE", "CANCEL_REQUESTED", "SUCCEEDED", "FAILED", "CANCELLED"}
+var jobStates = []string{
+	"SCHEDULED", "AVAILABLE", "RUNNING", "RETRYABLE", "CANCEL_REQUESTED", "SUCCEEDED", "FAILED", "CANCELLED",
+}
 
 // state checks a comparison with a state. If a process status corresponds to the state, it compares
 // that.
@@ -82,11 +98,14 @@ func (p *parser) state(r restriction) (node, error) {
 }
 
 // onlyJobs matches only jobs.
-var onlyJobs = Filter{&comparison{field: fieldKind, operator: equals, value: value{kind: isText, text: process.JobKind}}}
+var onlyJobs = Filter{
+	&comparison{field: fieldKind, operator: equals, value: value{kind: isText, text: process.JobKind}},
+}
 
 // The orders of a list of jobs by their names in the API.
 var jobOrders = map[string]string{
-	"": OrderCreated, OrderCreated: OrderCreated, OrderOldest: OrderOldest, "job_id": OrderID, "job_id desc": OrderIDDescending,
+	"": OrderCreated, OrderCreated: OrderCreated, OrderOldest: OrderOldest, "job_id": OrderID,
+	"job_id desc":        OrderIDDescending,
 	"finished_time desc": OrderStatusChanged,
 }
 
@@ -98,11 +117,13 @@ func jobOrder(text string, f Filter) (string, error) {
 	order, known := jobOrders[strings.Join(words, " ")]
 	switch {
 	case !known:
-		return "", &process.InvalidError{Field: "order_by", Message: "must be created_time desc, created_time, job_id, job_id desc or, with a filter such as " +
-			"state = FAILED, finished_time desc"}
+		return "", &process.InvalidError{Field: "order_by",
+			Message: "must be created_time desc, created_time, job_id, job_id desc or, with a filter such as " +
+				"state = FAILED, finished_time desc"}
 	case order == OrderStatusChanged && f.listStatus() == "":
-		return "", &process.InvalidError{Field: "order_by", Message: "finished_time desc needs a filter on one of the states SUCCEEDED, FAILED and CANCELLED, as in " +
-			"state = FAILED"}
+		return "", &process.InvalidError{Field: "order_by",
+			Message: "finished_time desc needs a filter on one of the states SUCCEEDED, FAILED and CANCELLED, as in " +
+				"state = FAILED"}
 	}
 	return order, nil
 }
@@ -127,7 +148,9 @@ type JobPage struct {
 }
 
 // usualJobs is smaller than usual, because the conditions of jobs read rows of other tables.
-var usualJobs = reach{first: 1_000, scanned: 20_000, candidates: 2_000, bytes: storage.ListBytes, time: 15 * time.Millisecond}
+var usualJobs = reach{
+	first: 1_000, scanned: 20_000, candidates: 2_000, bytes: storage.ListBytes, time: 15 * time.Millisecond,
+}
 
 // ListJobs returns a page. It reads the processes that match in one snapshot, and then their jobs.
 func ListJobs(ctx context.Context, store *storage.Store, q JobQuery) (JobPage, error) {
@@ -146,7 +169,10 @@ func listJobsWithin(ctx context.Context, store *storage.Store, q JobQuery, r rea
 	}
 	quick, ofArgs := filter.apart(fieldArgs)
 	l := &jobList{
-		list:   list{query: Query{Namespace: q.Namespace, Filter: quick, jobs: true}, order: orders[name], reach: r, size: DefaultPageSize, lean: true},
+		list: list{
+			query: Query{Namespace: q.Namespace, Filter: quick, jobs: true}, order: orders[name], reach: r,
+			size: DefaultPageSize, lean: true,
+		},
 		ofArgs: ofArgs,
 	}
 	if q.PageSize > 0 {
@@ -312,16 +338,21 @@ type sifted struct {
 // siftStatement reads no args unless a condition names them. Their size is stored in the rows.
 const (
 	siftJobs = `SELECT `
-	siftSize = ` AS matches, (coalesce(p.arg_bytes, 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(j.failures::text), 0)
-       + coalesce(octet_length(j.options::text), 0) + coalesce(octet_length(j.progress::text), 0) + coalesce(octet_length(j.result), 0)
-       + CASE WHEN j.options ? 'workers' THEN coalesce((SELECT sum(coalesce(octet_length(l.result), 0) + coalesce(octet_length(l.failure::text), 0))
-           FROM job_places l WHERE l.namespace = p.namespace AND l.job_id = p.process_id), 0) ELSE 0 END)::bigint AS size
+	siftSize = ` AS matches, (coalesce(p.arg_bytes, 0) + coalesce(octet_length(p.metadata::text), 0)
+       + coalesce(octet_length(j.failures::text), 0)
+       + coalesce(octet_length(j.options::text), 0) + coalesce(octet_length(j.progress::text), 0)
+         + coalesce(octet_length(j.result), 0)
+       + CASE WHEN j.options ? 'workers'
+         THEN coalesce((SELECT sum(coalesce(octet_length(l.result), 0) + coalesce(octet_length(l.failure::text), 0))
+           FROM job_places l WHERE l.namespace = p.namespace AND l.job_id = p.process_id), 0)
+             ELSE 0 END)::bigint AS size
   FROM (SELECT p.*, k.ord, octet_length(p.raw) AS arg_bytes`
 	siftArgs = `, convert_from(p.raw, 'UTF8')::jsonb AS args`
 	siftFrom = ` FROM unnest($?::text[]) WITH ORDINALITY AS k(id, ord)
         CROSS JOIN LATERAL (SELECT p.*, `
 	siftRows = ` AS raw FROM processes p WHERE p.namespace = $?::text AND p.process_id = k.id LIMIT 1) p OFFSET 0) p
-  LEFT JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = p.namespace AND j.process_id = p.process_id LIMIT 1) j ON true
+  LEFT JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = p.namespace AND j.process_id = p.process_id
+    LIMIT 1) j ON true
  ORDER BY p.ord`
 )
 

@@ -31,23 +31,34 @@ func stockJobs(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	t.Cleanup(store.Close)
 	db := storagetest.Connect(t, dsn)
 	for _, statement := range []string{
-		`CREATE UNLOGGED TABLE planted AS SELECT n, 'j' || lpad(n::text, 7, '0') AS id, '2026-11-01'::timestamptz + n / 3 * interval '1 minute' AS at, n % 8 AS state,
-		        CASE n % 8 WHEN 5 THEN 'COMPLETED' WHEN 6 THEN 'ERROR' WHEN 7 THEN 'CANCELLED' ELSE 'INIT' END::process_status AS status,
-		        convert_to(CASE n % 5 WHEN 0 THEN '"text"' WHEN 1 THEN '{"region": "eu", "n": ' || n % 10 || '}' WHEN 2 THEN '{"region": "us"}' WHEN 3 THEN '[1]' END, 'UTF8') AS args
+		`CREATE UNLOGGED TABLE planted AS SELECT n, 'j' || lpad(n::text, 7, '0') AS id, '2026-11-01'::timestamptz
+		        + n / 3 * interval '1 minute' AS at, n % 8 AS state,
+		        CASE n % 8 WHEN 5 THEN 'COMPLETED' WHEN 6 THEN 'ERROR' WHEN 7 THEN 'CANCELLED'
+		          ELSE 'INIT' END::process_status AS status,
+		        convert_to(CASE n % 5 WHEN 0 THEN '"text"' WHEN 1 THEN '{"region": "eu", "n": ' || n % 10 || '}'
+		          WHEN 2 THEN '{"region": "us"}' WHEN 3 THEN '[1]' END, 'UTF8') AS args
 		   FROM generate_series(1, $1::int) n`,
-		`INSERT INTO processes (namespace, process_id, status, status_changed_time, attention, attention_time, corrupted_by, kind, created_time, metadata,
+		`INSERT INTO processes (namespace, process_id, status, status_changed_time, attention, attention_time,
+		                        corrupted_by, kind, created_time, metadata,
 		                        cancel_requested_time, cancel_deadline)
-		 SELECT 'ns', id, status, at, CASE WHEN status <> 'INIT' THEN status END, CASE WHEN status <> 'INIT' THEN at END, CASE status WHEN 'ERROR' THEN 1 END,
-		        'job', at, CASE WHEN n % 3 = 0 THEN jsonb_build_object('tenant', 't' || n % 4) END, CASE WHEN state = 4 THEN at END, CASE WHEN state = 4 THEN at END FROM planted`,
+		 SELECT 'ns', id, status, at, CASE WHEN status <> 'INIT' THEN status END, CASE WHEN status <> 'INIT'
+		   THEN at END, CASE status WHEN 'ERROR' THEN 1 END,
+		        'job', at, CASE WHEN n % 3 = 0 THEN jsonb_build_object('tenant', 't' || n % 4) END, CASE
+		          WHEN state = 4 THEN at END, CASE WHEN state = 4 THEN at END FROM planted`,
 		`INSERT INTO processes (namespace, process_id, created_time) SELECT 'ns', 'p' || id, at FROM planted`,
-		`INSERT INTO jobs (namespace, process_id, name, timeout, tags) SELECT 'ns', id, CASE WHEN n % 50 = 0 THEN 'rare' ELSE 'mail' || n % 3 END, '30 s',
+		`INSERT INTO jobs (namespace, process_id, name, timeout, tags) SELECT 'ns', id, CASE WHEN n % 50 = 0 THEN 'rare'
+		        ELSE 'mail' || n % 3 END, '30 s',
 		        CASE WHEN n % 40 = 0 THEN '["urgent", "x"]' WHEN n % 2 = 0 THEN '["x"]' END::jsonb FROM planted`,
-		`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, attempt, scheduled_time, args, job_name)
-		 SELECT 'ns', id, n + 1000000, 'INIT', CASE WHEN state = 1 THEN 'place' ELSE 'time' END::waits_for, n % 4, CASE WHEN state = 3 THEN 1 ELSE 0 END, at, args, 'any'
+		`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, attempt, scheduled_time,
+		 args, job_name)
+		 SELECT 'ns', id, n + 1000000, 'INIT', CASE WHEN state = 1 THEN 'place' ELSE 'time' END::waits_for, n % 4, CASE
+		   WHEN state = 3 THEN 1 ELSE 0 END, at, args, 'any'
 		   FROM planted WHERE state IN (0, 1, 3)`,
-		`INSERT INTO running (namespace, process_id, task_id, task_type, priority, attempt, fencing_token, node_id, deadline, scheduled_time, running_time, args)
+		`INSERT INTO running (namespace, process_id, task_id, task_type, priority, attempt, fencing_token, node_id,
+		 deadline, scheduled_time, running_time, args)
 		 SELECT 'ns', id, n + 1000000, 'INIT', n % 4, 1, n, 1, now(), at, at, args FROM planted WHERE state IN (2, 4)`,
-		`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, scheduled_time, finished_time, args)
+		`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, scheduled_time,
+		 finished_time, args)
 		 SELECT 'ns', id, n, 'INIT', 'FINISHED', 1, n % 4, at, at, args FROM planted WHERE state > 4`,
 		`ANALYZE`,
 	} {
@@ -75,7 +86,9 @@ type planted struct {
 func plantedJob(n int) planted {
 	p := planted{n: n, id: fmt.Sprintf("j%07d", n), priority: n % 4, name: fmt.Sprintf("mail%d", n%3),
 		created: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(n/3) * time.Minute)}
-	p.state = []string{"SCHEDULED", "AVAILABLE", "RUNNING", "RETRYABLE", "CANCEL_REQUESTED", "SUCCEEDED", "FAILED", "CANCELLED"}[n%8]
+	p.state = []string{
+		"SCHEDULED", "AVAILABLE", "RUNNING", "RETRYABLE", "CANCEL_REQUESTED", "SUCCEEDED", "FAILED", "CANCELLED",
+	}[n%8]
 	if n%50 == 0 {
 		p.name = "rare"
 	}
@@ -113,27 +126,36 @@ func TestListJobs(t *testing.T) {
 	store, _ := stockJobs(t, count)
 	tagged := func(p planted, tag string) bool { return slices.Contains(p.tags, tag) }
 	for filter, holds := range map[string]func(planted) bool{
-		"":                                      func(planted) bool { return true },
-		"state = SCHEDULED":                     func(p planted) bool { return p.state == "SCHEDULED" },
-		"state = available":                     func(p planted) bool { return p.state == "AVAILABLE" },
-		"state = JOB_STATE_RUNNING":             func(p planted) bool { return p.state == "RUNNING" },
-		"state = RETRYABLE OR state = RUNNING":  func(p planted) bool { return p.state == "RETRYABLE" || p.state == "RUNNING" },
-		"state = CANCEL_REQUESTED":              func(p planted) bool { return p.state == "CANCEL_REQUESTED" },
-		"state = FAILED":                        func(p planted) bool { return p.state == "FAILED" },
-		"state != SUCCEEDED NOT state = FAILED": func(p planted) bool { return p.state != "SUCCEEDED" && p.state != "FAILED" },
-		"state != RUNNING":                      func(p planted) bool { return p.state != "RUNNING" },
-		"name = rare":                           func(p planted) bool { return p.name == "rare" },
-		"name = mail* state = SUCCEEDED":        func(p planted) bool { return p.name != "rare" && p.state == "SUCCEEDED" },
-		"priority < 2 AND priority >= 1":        func(p planted) bool { return p.priority == 1 },
-		"tags:urgent":                           func(p planted) bool { return tagged(p, "urgent") },
-		"NOT tags:*":                            func(p planted) bool { return len(p.tags) == 0 },
-		`tags:x state = RUNNING metadata.tenant = "t2"`: func(p planted) bool { return tagged(p, "x") && p.state == "RUNNING" && p.tenant == "t2" },
-		`created_time >= "2026-11-01T01:00:00Z"`:        func(p planted) bool { return p.created.Hour() >= 1 },
-		"args.region = eu":                              func(p planted) bool { return p.arg("region") == "eu" },
-		"args.n > 5 state = FAILED":                     func(p planted) bool { n, ok := p.arg("n").(float64); return ok && n > 5 && p.state == "FAILED" },
-		"args.region = us OR name = rare":               func(p planted) bool { return p.arg("region") == "us" || p.name == "rare" },
-		"NOT args.region:* AND tags:x":                  func(p planted) bool { return p.arg("region") == nil && tagged(p, "x") },
-		"job_id = j000001*":                             func(p planted) bool { return p.n/10 == 1 },
+		"":                          func(planted) bool { return true },
+		"state = SCHEDULED":         func(p planted) bool { return p.state == "SCHEDULED" },
+		"state = available":         func(p planted) bool { return p.state == "AVAILABLE" },
+		"state = JOB_STATE_RUNNING": func(p planted) bool { return p.state == "RUNNING" },
+		"state = RETRYABLE OR state = RUNNING": func(p planted) bool {
+			return p.state == "RETRYABLE" || p.state == "RUNNING"
+		},
+		"state = CANCEL_REQUESTED": func(p planted) bool { return p.state == "CANCEL_REQUESTED" },
+		"state = FAILED":           func(p planted) bool { return p.state == "FAILED" },
+		"state != SUCCEEDED NOT state = FAILED": func(p planted) bool {
+			return p.state != "SUCCEEDED" && p.state != "FAILED"
+		},
+		"state != RUNNING":               func(p planted) bool { return p.state != "RUNNING" },
+		"name = rare":                    func(p planted) bool { return p.name == "rare" },
+		"name = mail* state = SUCCEEDED": func(p planted) bool { return p.name != "rare" && p.state == "SUCCEEDED" },
+		"priority < 2 AND priority >= 1": func(p planted) bool { return p.priority == 1 },
+		"tags:urgent":                    func(p planted) bool { return tagged(p, "urgent") },
+		"NOT tags:*":                     func(p planted) bool { return len(p.tags) == 0 },
+		`tags:x state = RUNNING metadata.tenant = "t2"`: func(p planted) bool {
+			return tagged(p, "x") && p.state == "RUNNING" && p.tenant == "t2"
+		},
+		`created_time >= "2026-11-01T01:00:00Z"`: func(p planted) bool { return p.created.Hour() >= 1 },
+		"args.region = eu":                       func(p planted) bool { return p.arg("region") == "eu" },
+		"args.n > 5 state = FAILED": func(p planted) bool {
+			n, ok := p.arg("n").(float64)
+			return ok && n > 5 && p.state == "FAILED"
+		},
+		"args.region = us OR name = rare": func(p planted) bool { return p.arg("region") == "us" || p.name == "rare" },
+		"NOT args.region:* AND tags:x":    func(p planted) bool { return p.arg("region") == nil && tagged(p, "x") },
+		"job_id = j000001*":               func(p planted) bool { return p.n/10 == 1 },
 	} {
 		for _, orderBy := range []string{"", "created_time", "job_id", "job_id desc"} {
 			for _, r := range []reach{usualJobs, {first: 7, scanned: 40, candidates: 9, bytes: 5000}} {
@@ -185,7 +207,9 @@ func TestListJobs(t *testing.T) {
 func TestJobsByFinishedTime(t *testing.T) {
 	t.Parallel()
 	store, _ := stockJobs(t, 100)
-	page, err := ListJobs(t.Context(), store, JobQuery{Namespace: "ns", Filter: "state = FAILED", OrderBy: "finished_time desc"})
+	page, err := ListJobs(t.Context(), store, JobQuery{
+		Namespace: "ns", Filter: "state = FAILED", OrderBy: "finished_time desc",
+	})
 	if err != nil || len(page.Jobs) != 12 || page.Jobs[0].ProcessID != "j0000094" {
 		t.Errorf("%d jobs, %v", len(page.Jobs), err)
 	}
@@ -203,13 +227,16 @@ func TestListJobsRefuses(t *testing.T) {
 		field string
 		says  string
 	}{
-		{JobQuery{Filter: "status = ERROR"}, "filter", `there is no field "status": use job_id, state, name, priority, tags, created_time, metadata.KEY or args.KEY`},
+		{JobQuery{Filter: "status = ERROR"}, "filter",
+			`there is no field "status": use job_id, state, name, priority, tags, created_time, ` +
+				`metadata.KEY or args.KEY`},
 		{JobQuery{Filter: "state = QUEUED"}, "filter", `"QUEUED" is not a state: use one of SCHEDULED, AVAILABLE,`},
 		{JobQuery{Filter: "priority = high"}, "filter", `"high" is not a whole number`},
 		{JobQuery{Filter: "tags = x"}, "filter", "tags takes != :"},
 		{JobQuery{Filter: "args = 5"}, "filter", "write args.KEY = VALUE"},
 		{JobQuery{OrderBy: "priority"}, "order_by", "must be created_time desc"},
-		{JobQuery{OrderBy: "finished_time desc", Filter: "state = RUNNING"}, "order_by", "needs a filter on one of the states"},
+		{JobQuery{OrderBy: "finished_time desc", Filter: "state = RUNNING"}, "order_by",
+			"needs a filter on one of the states"},
 		{JobQuery{PageToken: "x"}, "page_token", "next_page_token"},
 	} {
 		c.q.Namespace = "ns"
@@ -248,14 +275,16 @@ func TestListJobsOfDeepArgs(t *testing.T) {
 	}
 }
 
-// Whatever the statistics are, jobs are found by the intended indexes. If all waiting tasks are jobs,
-// two indexes are equally good for them.
+// Whatever the statistics are, jobs are found by the intended indexes. If all waiting tasks are
+// jobs, two indexes are equally good for them.
 func TestJobPlans(t *testing.T) {
 	t.Parallel()
 	store, db := stockJobs(t, 5000)
 	for _, analyzed := range []bool{true, false} {
 		if !analyzed {
-			if _, err := db.Exec(t.Context(), "DELETE FROM pg_statistic WHERE starelid IN ('jobs'::regclass, 'schedule'::regclass, 'running'::regclass)"); err != nil {
+			if _, err := db.Exec(t.Context(),
+				`DELETE FROM pg_statistic WHERE starelid IN
+					('jobs'::regclass, 'schedule'::regclass, 'running'::regclass)`); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -263,9 +292,12 @@ func TestJobPlans(t *testing.T) {
 			filter, by string
 			index      func(*statement, Query) bool
 		}{
-			{"name = rare", "jobs_name", byIDs(idsByName)}, {"tags:urgent", "jobs_tags", byIDs(idsByTag)}, {"state = SCHEDULED", "schedule_job_times", byIDs(idsByState)},
-			{"state = AVAILABLE", "schedule_job_rounds|schedule_rounds", byIDs(idsByState)}, {"state = RUNNING OR state = CANCEL_REQUESTED", "running_pkey", byIDs(idsByState)},
-			{"state = FAILED", "processes_attention", byListStatus}, {"job_id = j00001", "processes_pkey", byID}, {"", "jobs_pkey", byIDs(idsOfJobs)},
+			{"name = rare", "jobs_name", byIDs(idsByName)}, {"tags:urgent", "jobs_tags", byIDs(idsByTag)},
+			{"state = SCHEDULED", "schedule_job_times", byIDs(idsByState)},
+			{"state = AVAILABLE", "schedule_job_rounds|schedule_rounds", byIDs(idsByState)},
+			{"state = RUNNING OR state = CANCEL_REQUESTED", "running_pkey", byIDs(idsByState)},
+			{"state = FAILED", "processes_attention", byListStatus}, {"job_id = j00001", "processes_pkey", byID},
+			{"", "jobs_pkey", byIDs(idsOfJobs)},
 		} {
 			f, err := parse(tt.filter, jobTable)
 			if err != nil {
@@ -276,8 +308,11 @@ func TestJobPlans(t *testing.T) {
 				if _, err := tx.Exec(ctx, scanSettings+"; "+candidateSettings); err != nil {
 					return err
 				}
-				plan, err := planned(ctx, tx, candidateStatement(leanColumns, q, o, o.begin(), tt.index, DefaultPageSize, usual))
-				read := slices.ContainsFunc(strings.Split(tt.by, "|"), func(index string) bool { return strings.Contains(plan, index) })
+				plan, err := planned(ctx, tx, candidateStatement(leanColumns, q, o, o.begin(), tt.index,
+					DefaultPageSize, usual))
+				read := slices.ContainsFunc(strings.Split(tt.by, "|"), func(index string) bool {
+					return strings.Contains(plan, index)
+				})
 				if !read || strings.Contains(plan, "Seq Scan") {
 					t.Errorf("analyzed %v: %q is not read by %s:\n%s", analyzed, tt.filter, tt.by, plan)
 				}
@@ -292,7 +327,8 @@ func TestJobPlans(t *testing.T) {
 
 // FuzzListJobs runs every valid filter of jobs in PostgreSQL.
 func FuzzListJobs(f *testing.F) {
-	for _, seed := range append(seeds, "state = RUNNING OR NOT name = a*", `tags:x priority > 3 args.a."b c" = 5`, "NOT (args:k OR state = FAILED) job_id < z", "args:*") {
+	for _, seed := range append(seeds, "state = RUNNING OR NOT name = a*", `tags:x priority > 3 args.a."b c" = 5`,
+		"NOT (args:k OR state = FAILED) job_id < z", "args:*") {
 		f.Add(seed)
 	}
 	store, _ := stockJobs(f, 50)
@@ -301,7 +337,9 @@ func FuzzListJobs(f *testing.F) {
 			return
 		}
 		q := JobQuery{Namespace: "ns", Filter: text, PageSize: 3}
-		if _, err := listJobsWithin(t.Context(), store, q, reach{first: 2, scanned: 50, candidates: 5, bytes: usual.bytes}); err != nil {
+		if _, err := listJobsWithin(t.Context(), store, q, reach{
+			first: 2, scanned: 50, candidates: 5, bytes: usual.bytes,
+		}); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
 	})

@@ -25,7 +25,9 @@ type reach struct {
 	time time.Duration
 }
 
-var usual = reach{first: 2_000, scanned: 20_000, candidates: 5_000, bytes: storage.ListBytes, time: 20 * time.Millisecond}
+var usual = reach{
+	first: 2_000, scanned: 20_000, candidates: 5_000, bytes: storage.ListBytes, time: 20 * time.Millisecond,
+}
 
 // The page sizes.
 const (
@@ -116,7 +118,8 @@ type row struct {
 // smaller, a plan might read a whole namespace or status and sort it. Lists are too short for JIT
 // compilation.
 const (
-	scanSettings      = "SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off; SET LOCAL statement_timeout = 10000"
+	scanSettings = "SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET " +
+		"LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off; SET LOCAL statement_timeout = 10000"
 	candidateSettings = "SET LOCAL enable_bitmapscan = on; SET LOCAL enable_sort = on"
 )
 
@@ -194,7 +197,8 @@ func (l *list) goesOn() bool { return l.more && len(l.found) < l.size && l.bytes
 func (l *list) scan(ctx context.Context, tx pgx.Tx, window int) error {
 	room := l.size - len(l.found)
 	began := time.Now()
-	rows, err := query[row](ctx, tx, scanStatement(l.columns(), l.query, l.order, l.last, window, room, l.reach.bytes-l.bytes))
+	rows, err := query[row](ctx, tx,
+		scanStatement(l.columns(), l.query, l.order, l.last, window, room, l.reach.bytes-l.bytes))
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package search
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,17 +32,23 @@ func stock(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	t.Cleanup(store.Close)
 	db := storagetest.Connect(t, dsn)
 	_, err = db.Exec(t.Context(), `
-		INSERT INTO processes (namespace, process_id, status, status_changed_time, attention, attention_time, detail, corrupted_by, kind, created_time,
+		INSERT INTO processes (namespace, process_id, status, status_changed_time, attention, attention_time, detail,
+		  corrupted_by, kind, created_time,
 		                       removed_time, aux_state, metadata)
-		SELECT CASE n % 10 WHEN 0 THEN 'other' ELSE 'ns' END, CASE n % 3 WHEN 0 THEN 'order-' WHEN 1 THEN 'Öl-' ELSE 'a*b' END || n, s, t,
+		SELECT CASE n % 10 WHEN 0 THEN 'other' ELSE 'ns' END, CASE n % 3 WHEN 0 THEN 'order-' WHEN 1 THEN 'Öl-'
+		  ELSE 'a*b' END || n, s, t,
 		       CASE WHEN s NOT IN ('INIT', 'RUNNING') THEN s END, CASE WHEN s NOT IN ('INIT', 'RUNNING') THEN t END,
-		       CASE s WHEN 'ERROR' THEN CASE n % 4 WHEN 0 THEN 'no "book"' WHEN 1 THEN 'zombie detected' WHEN 2 THEN 'a*b' END END,
-		       CASE s WHEN 'ERROR' THEN n END, CASE n % 5 WHEN 0 THEN 'job' ELSE '' END, '2026-11-01'::timestamptz + n / 3 * interval '1 hour',
+		       CASE s WHEN 'ERROR' THEN CASE n % 4 WHEN 0 THEN 'no "book"' WHEN 1 THEN 'zombie detected'
+		         WHEN 2 THEN 'a*b' END END,
+		       CASE s WHEN 'ERROR' THEN n END, CASE n % 5 WHEN 0 THEN 'job'
+		         ELSE '' END, '2026-11-01'::timestamptz + n / 3 * interval '1 hour',
 		       CASE WHEN n % 17 = 0 THEN now() END, convert_to(repeat('x', n % 50), 'UTF8'),
-		       CASE WHEN n % 7 <> 0 THEN jsonb_build_object('tenant', 't' || n % 11, 'n', n % 13 - 6, 'half', n / 2.0, 'vip', n % 2 = 0,
+		       CASE WHEN n % 7 <> 0 THEN jsonb_build_object('tenant', 't' || n % 11, 'n', n % 13 - 6, 'half', n / 2.0,
+		         'vip', n % 2 = 0,
 		         'tags', to_jsonb(ARRAY['x' || n % 4, 'y']), 'a b', jsonb_build_object('c.d', n % 6), 'mixed',
 		         CASE n % 3 WHEN 0 THEN to_jsonb(n) WHEN 1 THEN to_jsonb('s' || n) ELSE 'null'::jsonb END) END
-		  FROM (SELECT n, (enum_range(NULL::process_status))[n % 6 + 1] AS s, '2026-11-10'::timestamptz + (n * 7919 % 100) * interval '1 minute' AS t
+		  FROM (SELECT n, (enum_range(NULL::process_status))[n % 6 + 1] AS s, '2026-11-10'::timestamptz +
+		    (n * 7919 % 100) * interval '1 minute' AS t
 		          FROM generate_series(1, $1::int) n) x`, n)
 	if err != nil {
 		t.Fatal(err)
@@ -164,12 +169,18 @@ func arbitrary(r *rand.Rand, depth int) string {
 	eq := pick("=", "!=")
 	return pick(
 		"status "+eq+" "+pick("INIT", "RUNNING", "ERROR", "SUSPENDED", "COMPLETED", "CANCELLED"),
-		"process_id "+op+` "`+pick("order-30", "Öl-31", `a\*b32`, "")+`"`, "process_id "+eq+" "+pick("order-1*", `"a\**"`, "Öl*", "*"),
+		"process_id "+op+` "`+pick("order-30", "Öl-31", `a\*b32`, "")+`"`,
+		"process_id "+eq+" "+pick("order-1*", `"a\**"`, "Öl*", "*"),
 		`kind `+eq+pick(`""`, "job"), "created_time "+op+pick("2026-11-01T05:00:00Z", "2026-11-01T12:30:00+02:00"),
-		`status_changed_time `+op+` "2026-11-10T00:30:00Z"`, "detail "+eq+pick(`"zombie*"`, `"a\*b"`, `"no \"book\""`), "detail:"+pick("*", "book", `"\""`),
-		"corrupted_by "+op+" 33", "corrupted_by:*", "metadata.tenant"+pick("=", ":", "<", "!=")+"t"+pick("1", "5", "10"), "metadata.n "+op+pick("0", "-2", "1.5", "6.0"),
-		"metadata.half"+op+"10.5", "metadata.vip"+pick("=", "!=", ":")+pick("true", "false"), "metadata.tags:"+pick("x1", "y", "z", "*"),
-		`metadata."a b"."c.d" `+op+" 3", "metadata.mixed"+op+pick("20", "s20"), "metadata:"+pick("tenant", "none", "*"), "metadata.tags"+eq+"y",
+		`status_changed_time `+op+` "2026-11-10T00:30:00Z"`, "detail "+eq+pick(`"zombie*"`, `"a\*b"`, `"no \"book\""`),
+		"detail:"+pick("*", "book", `"\""`),
+		"corrupted_by "+op+" 33", "corrupted_by:*",
+		"metadata.tenant"+pick("=", ":", "<", "!=")+"t"+pick("1", "5", "10"),
+		"metadata.n "+op+pick("0", "-2", "1.5", "6.0"),
+		"metadata.half"+op+"10.5", "metadata.vip"+pick("=", "!=", ":")+pick("true", "false"),
+		"metadata.tags:"+pick("x1", "y", "z", "*"),
+		`metadata."a b"."c.d" `+op+" 3", "metadata.mixed"+op+pick("20", "s20"), "metadata:"+pick("tenant", "none", "*"),
+		"metadata.tags"+eq+"y",
 		"metadata.tenant.x"+eq+"1")
 }
 
@@ -214,8 +225,11 @@ func TestListsAgree(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 200)
 	// Errors are returned by CollectRows.
-	found, _ := db.Query(t.Context(), `SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by,
-		last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, first_event_id, history_restarted_time FROM processes`)
+	found, _ := db.Query(t.Context(),
+		`SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail,
+		corrupted_by,
+		last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason,
+		  first_event_id, history_restarted_time FROM processes`)
 	rows, err := pgx.CollectRows(found, pgx.RowToStructByName[storage.Process])
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +298,8 @@ func TestPageTokens(t *testing.T) {
 	if err != nil || len(first.Processes) != 10 {
 		t.Fatal(len(first.Processes), err)
 	}
-	if _, err := db.Exec(t.Context(), "INSERT INTO processes (namespace, process_id) VALUES ('ns', 'new')"); err != nil {
+	if _, err := db.Exec(t.Context(),
+		"INSERT INTO processes (namespace, process_id) VALUES ('ns', 'new')"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.Exec(t.Context(), "DELETE FROM processes WHERE process_id = $1", whole[9]); err != nil {
@@ -300,7 +315,8 @@ func TestPageTokens(t *testing.T) {
 		t.Errorf("the same filter in other words: %v", err)
 	}
 	for name, change := range map[string]func(*Query){
-		"namespace": func(q *Query) { q.Namespace = "other" }, "filter": func(q *Query) { q.Filter = parsed("kind = job") },
+		"namespace": func(q *Query) { q.Namespace = "other" },
+		"filter":    func(q *Query) { q.Filter = parsed("kind = job") },
 		"no filter": func(q *Query) { q.Filter = Filter{} }, "order": func(q *Query) { q.OrderBy = OrderOldest },
 		"text": func(q *Query) { q.PageToken = "x" }, "length": func(q *Query) { q.PageToken = q.PageToken[:8] },
 	} {
@@ -316,7 +332,8 @@ func TestPageTokens(t *testing.T) {
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"": OrderCreated, "created_time": OrderOldest, "created_time asc": OrderOldest, " Created_Time  DESC ": OrderCreated, "process_id": OrderID,
+		"": OrderCreated, "created_time": OrderOldest, "created_time asc": OrderOldest,
+		" Created_Time  DESC ": OrderCreated, "process_id": OrderID,
 		"process_id desc": OrderIDDescending, "status_changed_time desc": OrderStatusChanged,
 	} {
 		f, err := Parse("kind = a AND status = ERROR")
@@ -325,164 +342,27 @@ func TestOrders(t *testing.T) {
 		}
 	}
 	for text, filters := range map[string][]string{
-		"status_changed_time desc": {"", "status = RUNNING", "status = ERROR OR status = SUSPENDED", "status != INIT", "NOT status = ERROR", "status = ERROR OR kind = a"},
-		"status_changed_time":      {"status = ERROR"}, "size": {""}, "created_time desc, process_id": {""},
+		"status_changed_time desc": {"", "status = RUNNING", "status = ERROR OR status = SUSPENDED", "status != INIT",
+			"NOT status = ERROR", "status = ERROR OR kind = a"},
+		"status_changed_time": {"status = ERROR"}, "size": {""}, "created_time desc, process_id": {""},
 	} {
 		for _, filter := range filters {
 			f, err := Parse(filter)
 			_, err2 := orderOf(text, f)
-			if invalid, ok := errors.AsType[*process.InvalidError](err2); err != nil || !ok || invalid.Field != "order_by" {
+			invalid, ok := errors.AsType[*process.InvalidError](err2)
+			if err != nil || !ok || invalid.Field != "order_by" {
 				t.Errorf("%q with %q: got %v", text, filter, err2)
 			}
 		}
 	}
 }
 
-// planned returns the plan of a statement.
-func planned(ctx context.Context, tx pgx.Tx, s *statement) (string, error) {
-	e := &statement{}
-	e.add("EXPLAIN ")
-	e.add(s.text.String())
-	rows, err := tx.Query(ctx, e.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
-	if err != nil {
-		return "", err
-	}
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return strings.Join(lines, "\n"), err
-}
-
-// explain returns the plans of the statements of a page, by the name of the index function.
-func explain(t *testing.T, store *storage.Store, q Query, order string) map[string]string {
-	t.Helper()
-	plans := map[string]string{}
-	o := orders[order]
-	err := store.Read(t.Context(), "explain", func(ctx context.Context, tx pgx.Tx) (err error) {
-		if _, err := tx.Exec(ctx, scanSettings); err != nil {
-			return err
-		}
-		if plans["scan"], err = planned(ctx, tx, scanStatement(columns, q, o, o.begin(), usual.first, DefaultPageSize, usual.bytes)); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, candidateSettings); err != nil {
-			return err
-		}
-		for n, name := range []string{"by id", "by attention", "by metadata"} {
-			if s := candidateStatement(columns, q, o, o.begin(), indexes[n], DefaultPageSize, usual); s != nil {
-				if plans[name], err = planned(ctx, tx, s); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatalf("%s by %s: %v", q.Filter, order, err)
-	}
-	return plans
-}
-
-// Whatever the statistics are, pages are read by the intended indexes, and no more is sorted than a
-// page and its candidates.
-func TestPlans(t *testing.T) {
-	t.Parallel()
-	store, db := stock(t, 0)
-	look := func(when string) {
-		for _, tt := range []struct{ filter, order, read, index string }{
-			{"", OrderCreated, "scan", "processes_created"}, {"", OrderOldest, "scan", "processes_created"},
-			{"metadata.n = 3", OrderCreated, "scan", "processes_created"}, {"status = ERROR", OrderID, "scan", "processes_pkey"},
-			{"", OrderIDDescending, "scan", "processes_pkey"}, {"status = ERROR", OrderStatusChanged, "scan", "processes_attention "},
-			{"status = ERROR", OrderCreated, "scan", "processes_attention_created "}, {"status = ERROR AND kind = job", OrderOldest, "scan", "processes_attention_created "},
-			{"process_id = order-1*", OrderCreated, "by id", "processes_pkey"}, {"process_id = order-1", OrderOldest, "by id", "processes_pkey"},
-			{"status = ERROR", OrderCreated, "by attention", "processes_attention"},
-			{"status = COMPLETED OR status = CANCELLED", OrderID, "by attention", "processes_attention"},
-			{"metadata.tenant = t1", OrderCreated, "by metadata", "processes_metadata"}, {"metadata.tags:x1 kind = job", OrderID, "by metadata", "processes_metadata"},
-			{"metadata.n = 1 OR metadata.n = 2", OrderCreated, "by metadata", "processes_metadata"},
-		} {
-			f, err := Parse(tt.filter)
-			if err != nil {
-				t.Fatal(err)
-			}
-			plan := explain(t, store, Query{Namespace: "ns", Filter: f}, tt.order)[tt.read]
-			if !strings.Contains(plan, tt.index) || strings.Contains(plan, "Seq Scan") || (tt.read == "scan" && strings.Count(plan, "Sort Key") > 1) {
-				t.Errorf("%s: %q by %s, %s, is not read by %s:\n%s", when, tt.filter, tt.order, tt.read, tt.index, plan)
-			}
-		}
-	}
-	look("empty")
-	if _, err := db.Exec(t.Context(), `INSERT INTO processes (namespace, process_id, status, corrupted_by, attention, attention_time, metadata)
-		SELECT 'ns', 'order-' || n, s, 0, NULLIF(s, 'RUNNING'), CASE s WHEN 'ERROR' THEN now() END, jsonb_build_object('tenant', 't' || n % 100)
-		  FROM (SELECT n, CASE n % 50 WHEN 0 THEN 'ERROR' ELSE 'RUNNING' END::process_status AS s FROM generate_series(1, 30000) n) x`); err != nil {
-		t.Fatal(err)
-	}
-	look("full")
-	if _, err := db.Exec(t.Context(), "ANALYZE processes"); err != nil {
-		t.Fatal(err)
-	}
-	look("analyzed")
-}
-
-// A list starts at one key, the later one of the previous page and the bound of the filter. With
-// two conditions, the index would use one and read everything between them.
-func TestWhereListsBegin(t *testing.T) {
-	t.Parallel()
-	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
-	const between = `created_time > "2026-11-10T00:00:00Z" AND created_time <= "2026-11-20T00:00:00Z"`
-	for _, tt := range []struct {
-		filter, order string
-		from, want    position
-		bounds        string
-	}{
-		{between, OrderCreated, position{day(30), "x"}, position{day(20).Add(time.Microsecond), ""}, " AND p.created_time > $1::timestamptz"},
-		{between, OrderCreated, position{day(20), "x"}, position{day(20), "x"}, " AND p.created_time > $1::timestamptz"},
-		{between, OrderOldest, position{}, position{day(10).Add(time.Microsecond), ""}, " AND p.created_time <= $1::timestamptz"},
-		{between, OrderOldest, position{day(12), "x"}, position{day(12), "x"}, " AND p.created_time <= $1::timestamptz"},
-		{`created_time < "2026-11-20T00:00:00Z"`, OrderCreated, position{day(30), ""}, position{day(20), ""}, ""},
-		{`created_time >= "2026-11-20T00:00:00Z"`, OrderOldest, position{}, position{day(20), ""}, ""},
-		{`created_time = "2026-11-20T00:00:00Z"`, OrderOldest, position{}, position{day(20), ""}, " AND p.created_time = $1::timestamptz"},
-		{`created_time != "2026-11-20T00:00:00Z"`, OrderOldest, position{}, position{}, ""},
-		{`status = ERROR AND status_changed_time < "2026-11-20T00:00:00Z"`, OrderStatusChanged, position{day(30), ""}, position{day(20), ""}, ""},
-		{between, OrderID, position{id: "x"}, position{id: "x"}, ""},
-	} {
-		f, err := Parse(tt.filter)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &statement{}
-		orders[tt.order].bounds(s, f)
-		if got := orders[tt.order].start(f, tt.from); got != tt.want || s.text.String() != tt.bounds {
-			t.Errorf("%s by %s from %v: got %v and %q, want %v and %q", tt.filter, tt.order, tt.from, got, s.text.String(), tt.want, tt.bounds)
-		}
-	}
-}
-
-// FuzzExplain plans and runs every valid filter in PostgreSQL.
-func FuzzExplain(f *testing.F) {
-	for _, seed := range seeds {
-		f.Add(seed)
-	}
-	store, _ := stock(f, 100)
-	f.Fuzz(func(t *testing.T, text string) {
-		filter, err := Parse(text)
-		if err != nil {
-			return
-		}
-		q := Query{Namespace: "ns", Filter: filter}
-		for order := range orders {
-			if order != OrderStatusChanged || filter.listStatus() != "" {
-				explain(t, store, q, order)
-			}
-		}
-		q.PageSize = 3
-		if _, err := listWithin(t.Context(), store, q, reach{first: 2, scanned: 50, candidates: 5, bytes: usual.bytes}); err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
-	})
-}
-
 // Prefixes end at the right place.
 func TestSuccessor(t *testing.T) {
 	t.Parallel()
-	for prefix, want := range map[string]string{"a": "b", "az": "a{", "\uD7FF": "\uE000", "a\U0010FFFF": "b", "\U0010FFFF": "", "": ""} {
+	for prefix, want := range map[string]string{
+		"a": "b", "az": "a{", "\uD7FF": "\uE000", "a\U0010FFFF": "b", "\U0010FFFF": "", "": "",
+	} {
 		if got := successor(prefix); got != want {
 			t.Errorf("%q: got %q, want %q", prefix, got, want)
 		}

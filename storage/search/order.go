@@ -56,13 +56,15 @@ var orders = map[string]*order{
 	},
 	OrderID: {
 		from: ofNamespace, at: postgresEpoch, field: fieldProcessID, column: `p.process_id`, upwards: true,
-		behind: `($?::timestamptz IS NOT NULL AND p.process_id > $?::text)`, after: `($?::timestamptz IS NOT NULL AND p.list_id > $?::text)`,
-		by: `p.process_id`, listed: `p.list_id`,
+		behind: `($?::timestamptz IS NOT NULL AND p.process_id > $?::text)`,
+		after:  `($?::timestamptz IS NOT NULL AND p.list_id > $?::text)`,
+		by:     `p.process_id`, listed: `p.list_id`,
 	},
 	OrderIDDescending: {
 		from: ofNamespace, at: postgresEpoch, field: fieldProcessID, column: `p.process_id`,
-		behind: `($?::timestamptz IS NOT NULL AND p.process_id < $?::text)`, after: `($?::timestamptz IS NOT NULL AND p.list_id < $?::text)`,
-		by: `p.process_id DESC`, listed: `p.list_id DESC`,
+		behind: `($?::timestamptz IS NOT NULL AND p.process_id < $?::text)`,
+		after:  `($?::timestamptz IS NOT NULL AND p.list_id < $?::text)`,
+		by:     `p.process_id DESC`, listed: `p.list_id DESC`,
 	},
 	OrderStatusChanged: {
 		from: ofListStatus, at: `p.attention_time`, field: fieldStatusChanged, column: `p.attention_time`,
@@ -82,11 +84,13 @@ func orderOf(text string, f Filter) (string, error) {
 	case name == "":
 		return OrderCreated, nil
 	case name == OrderStatusChanged && f.listStatus() == "":
-		return "", &process.InvalidError{Field: "order_by", Message: "status_changed_time desc needs a filter on one status that is neither INIT nor RUNNING, as in " +
-			"status = ERROR"}
+		return "", &process.InvalidError{Field: "order_by",
+			Message: "status_changed_time desc needs a filter on one status that is neither INIT nor RUNNING, as in " +
+				"status = ERROR"}
 	case orders[name] == nil:
-		return "", &process.InvalidError{Field: "order_by", Message: "want " + OrderCreated + ", " + OrderOldest + ", " + OrderID + ", " +
-			OrderIDDescending + " or, with a filter such as status = ERROR, " + OrderStatusChanged}
+		return "", &process.InvalidError{Field: "order_by",
+			Message: "want " + OrderCreated + ", " + OrderOldest + ", " + OrderID + ", " +
+				OrderIDDescending + " or, with a filter such as status = ERROR, " + OrderStatusChanged}
 	}
 	return name, nil
 }
@@ -167,7 +171,8 @@ func (o *order) bounds(s *statement, f Filter) {
 }
 
 var boundTypes = map[*field]string{
-	fieldCreated: " $?::timestamptz", fieldRunCreated: " $?::timestamptz", fieldDue: " $?::timestamptz", fieldStatusChanged: " $?::timestamptz", fieldProcessID: " $?::text",
+	fieldCreated: " $?::timestamptz", fieldRunCreated: " $?::timestamptz", fieldDue: " $?::timestamptz",
+	fieldStatusChanged: " $?::timestamptz", fieldProcessID: " $?::text",
 }
 
 func (o *order) prefix(s *statement, prefix string) {

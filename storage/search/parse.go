@@ -27,8 +27,8 @@ var operators = []string{differs, lessEqual, moreEqual, equals, less, more, has}
 // filter. Their message contains the position and the expected input.
 //
 //	expression  = sequence {"AND" sequence}
-//	sequence    = factor {factor}                        // as if AND stood between them
-//	factor      = term {"OR" term}                       // OR binds closer than AND, as in AIP-160
+//	sequence    = factor {factor}          // an AND is implied between them
+//	factor      = term {"OR" term}         // OR binds closer than AND, as in AIP-160
 //	term        = ["NOT" | "-"] ("(" expression ")" | restriction)
 //	restriction = field operator value
 func Parse(text string) (Filter, error) { return parse(text, processes) }
@@ -119,7 +119,9 @@ func (p *parser) keyword(word string) bool {
 // character; dots and stars belong to it.
 func (p *parser) word(at int) string {
 	rest := p.text[at:]
-	end := strings.IndexFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`()=!<>:,"'`, r) })
+	end := strings.IndexFunc(rest, func(r rune) bool {
+		return unicode.IsSpace(r) || strings.ContainsRune(`()=!<>:,"'`, r)
+	})
 	if end < 0 {
 		return rest
 	}
@@ -133,7 +135,8 @@ func (p *parser) unexpected() error {
 	case rest[0] == ')':
 		return p.wrong(p.at, "this ) has no matching (")
 	case rest[0] == '"' || rest[0] == '\'':
-		return p.wrong(p.at, "a text alone is not a filter: compare a field with it, as in %s%s", p.table.text, clip(rest))
+		return p.wrong(p.at, "a text alone is not a filter: compare a field with it, as in %s%s", p.table.text,
+			clip(rest))
 	default:
 		return p.wrong(p.at, "%q is not expected here: write a comparison, such as %s", clip(rest), p.table.example)
 	}
@@ -272,7 +275,8 @@ func (p *parser) noOperator(began int, name string) error {
 		return p.wrong(began, "functions such as %q are not supported", name)
 	}
 	if p.table.field(name) == nil {
-		return p.wrong(began, "a word alone is not a filter: compare a field with it, as in %s%q", p.table.text, clip(name))
+		return p.wrong(began, "a word alone is not a filter: compare a field with it, as in %s%q", p.table.text,
+			clip(name))
 	}
 	return p.wrong(p.at, "write = != < <= > >= or : after %s", name)
 }
@@ -318,7 +322,8 @@ func (p *parser) field() (name string, path []string, err error) {
 			p.at += len(key)
 		}
 		if key == "" {
-			return "", nil, p.wrong(at, "write a key after the dot, in quotes if it contains other characters than letters, digits, _ and -")
+			return "", nil, p.wrong(at, "write a key after the dot, in quotes if it contains other characters than "+
+				"letters, digits, _ and -")
 		}
 		if path = append(path, key); len(path) > maxSegments {
 			return "", nil, p.wrong(at, "a path has at most %d keys", maxSegments)
@@ -336,7 +341,7 @@ type literal struct {
 	prefix bool // the last one is at the end
 }
 
-var timestamp = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})`)
+var timestamp = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})`)
 
 func (p *parser) literal() (literal, error) {
 	rest := p.rest()

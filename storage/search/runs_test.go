@@ -32,26 +32,41 @@ func stockRuns(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	t.Cleanup(store.Close)
 	db := storagetest.Connect(t, dsn)
 	for _, statement := range []string{
-		`CREATE UNLOGGED TABLE planted AS SELECT n, 'r' || lpad(n::text, 7, '0') AS id, '2026-11-01'::timestamptz + n / 3 * interval '1 minute' AS at,
-		        CASE WHEN n % 1000 < 940 THEN 'succeeded' WHEN n % 1000 < 960 THEN 'failed' WHEN n % 1000 < 970 THEN 'cancelled' WHEN n % 1000 < 980 THEN 'expired'
-		             WHEN n % 1000 < 984 THEN 'pending' WHEN n % 1000 < 996 THEN 'active' WHEN n % 1000 < 998 THEN 'cancel_requested' ELSE 'compensating' END::flow_status AS status
+		`CREATE UNLOGGED TABLE planted AS SELECT n, 'r' || lpad(n::text, 7, '0') AS id, '2026-11-01'::timestamptz
+		        + n / 3 * interval '1 minute' AS at,
+		        CASE WHEN n % 1000 < 940 THEN 'succeeded' WHEN n % 1000 < 960 THEN 'failed' WHEN n % 1000 < 970
+		          THEN 'cancelled' WHEN n % 1000 < 980 THEN 'expired'
+		             WHEN n % 1000 < 984 THEN 'pending' WHEN n % 1000 < 996 THEN 'active' WHEN n % 1000 < 998
+		               THEN 'cancel_requested' ELSE 'compensating' END::flow_status AS status
 		   FROM generate_series(1, $1::int) n`,
 		`INSERT INTO processes (namespace, process_id, status, kind, created_time, metadata, aux_state)
-		 SELECT 'ns', '~flow/' || id, 'RUNNING', 'flow', at, CASE WHEN n % 3 = 0 THEN jsonb_build_object('tenant', 't' || n % 1000) END, convert_to('{"run": {}}', 'UTF8') FROM planted`,
-		`INSERT INTO flow_types (namespace, template_type, version) SELECT 'ns', x, 1 FROM unnest(ARRAY['usual', 'rare']) x`,
+		 SELECT 'ns', '~flow/' || id, 'RUNNING', 'flow', at, CASE
+		   WHEN n % 3 = 0 THEN jsonb_build_object('tenant', 't' || n % 1000) END, convert_to('{"run": {}}', 'UTF8')
+		   FROM planted`,
+		`INSERT INTO flow_types (namespace, template_type, version) SELECT 'ns', x, 1
+			FROM unnest(ARRAY['usual', 'rare']) x`,
 		`INSERT INTO flow_templates (namespace, template_type, version, definition)
-		 SELECT 'ns', x, 1, '{"steps": [{"stepId": "a", "job": {}}, {"stepId": "b", "job": {}}, {"stepId": "c", "wait": {}}]}' FROM unnest(ARRAY['usual', 'rare']) x`,
-		`INSERT INTO flow_runs (namespace, run_id, template_type, template_version, status, attempt, created_time, updated_time, running_time, finished_time, scope, scope_id, cron_id, payload)
-		 SELECT 'ns', id, CASE WHEN n % 500 = 0 THEN 'rare' ELSE 'usual' END, 1, status, 1, at, at + n * 7919 % 1000 * interval '1 minute', at,
-		        CASE WHEN status IN ('succeeded', 'failed', 'cancelled', 'expired') THEN at END, CASE WHEN n % 4 = 0 THEN 'user' ELSE '' END, CASE WHEN n % 4 = 0 THEN 'u' || n % 2000 ELSE '' END,
-		        CASE WHEN n % 100 = 0 THEN 'cron' || n % 300 END, jsonb_build_object('target', 'x' || n % 5000, 'n', n % 10, 'note', repeat('lorem ', 20)) FROM planted`,
+		 SELECT 'ns', x, 1, '{"steps": [{"stepId": "a", "job": {}}, {"stepId": "b", "job": {}},
+		 {"stepId": "c", "wait": {}}]}' FROM unnest(ARRAY['usual', 'rare']) x`,
+		`INSERT INTO flow_runs (namespace, run_id, template_type, template_version, status, attempt, created_time,
+		 updated_time, running_time, finished_time, scope, scope_id, cron_id, payload)
+		 SELECT 'ns', id, CASE WHEN n % 500 = 0 THEN 'rare'
+		   ELSE 'usual' END, 1, status, 1, at, at + n * 7919 % 1000 * interval '1 minute', at,
+		        CASE WHEN status IN ('succeeded', 'failed', 'cancelled', 'expired') THEN at END, CASE
+		          WHEN n % 4 = 0 THEN 'user' ELSE '' END, CASE WHEN n % 4 = 0 THEN 'u' || n % 2000 ELSE '' END,
+		        CASE WHEN n % 100 = 0 THEN 'cron' || n % 300 END, jsonb_build_object('target', 'x' || n % 5000, 'n',
+		          n % 10, 'note', repeat('lorem ', 20)) FROM planted`,
 		`INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, attempt, process_id, wait, token)
-		 SELECT 'ns', id, step, -1, ord, CASE WHEN status IN ('active', 'cancel_requested') AND ord = n % 3 THEN 'running' ELSE 'succeeded' END::step_status, 1,
-		        CASE WHEN ord < 2 THEN '~job/' || id || '/' || step END, CASE WHEN ord = 2 THEN '{"kind": "HUMAN"}'::jsonb END, CASE WHEN ord = 2 AND status = 'active' THEN 't' END
+		 SELECT 'ns', id, step, -1, ord, CASE WHEN status IN ('active', 'cancel_requested') AND ord = n % 3
+		   THEN 'running' ELSE 'succeeded' END::step_status, 1,
+		        CASE WHEN ord < 2 THEN '~job/' || id || '/' || step END, CASE
+		          WHEN ord = 2 THEN '{"kind": "HUMAN"}'::jsonb END, CASE WHEN ord = 2 AND status = 'active' THEN 't' END
 		   FROM planted CROSS JOIN (VALUES ('a', 0), ('b', 1), ('c', 2)) AS x(step, ord)
 		  WHERE status <> 'pending' AND (status NOT IN ('active', 'cancel_requested') OR ord <= n % 3)`,
-		`INSERT INTO running (namespace, process_id, task_id, task_type, priority, attempt, fencing_token, node_id, deadline, scheduled_time, running_time)
-		 SELECT 'ns', '~job/' || id || '/b', n + 1000000, 'INIT', 0, 1, n, 1, now(), at, at FROM planted WHERE status = 'active' AND n % 3 = 1`,
+		`INSERT INTO running (namespace, process_id, task_id, task_type, priority, attempt, fencing_token, node_id,
+		 deadline, scheduled_time, running_time)
+		 SELECT 'ns', '~job/' || id || '/b', n + 1000000, 'INIT', 0, 1, n, 1, now(), at, at FROM planted
+		 WHERE status = 'active' AND n % 3 = 1`,
 	} {
 		var args []any
 		if strings.Contains(statement, "$1") {
@@ -75,7 +90,10 @@ type plantedRun struct {
 }
 
 func plantedRunOf(n int) plantedRun {
-	r := plantedRun{n: n, id: fmt.Sprintf("r%07d", n), kind: "usual", created: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(n/3) * time.Minute)}
+	r := plantedRun{
+		n: n, id: fmt.Sprintf("r%07d", n), kind: "usual",
+		created: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(n/3) * time.Minute),
+	}
 	r.updated = r.created.Add(time.Duration(n*7919%1000) * time.Minute)
 	steps := []string{"a", "b", "c"}
 	switch k := n % 1000; {
@@ -116,7 +134,8 @@ func TestListRuns(t *testing.T) {
 	t.Parallel()
 	const count = 1100
 	store, db := stockRuns(t, count)
-	if _, err := db.Exec(t.Context(), "UPDATE processes SET removed_time = now() WHERE process_id = '~flow/r0000500'"); err != nil {
+	if _, err := db.Exec(t.Context(),
+		"UPDATE processes SET removed_time = now() WHERE process_id = '~flow/r0000500'"); err != nil {
 		t.Fatal(err)
 	}
 	tried := 0
@@ -125,20 +144,32 @@ func TestListRuns(t *testing.T) {
 		"status = FAILED":    func(r plantedRun) bool { return r.status == "FAILED" },
 		"status = QUEUED":    func(r plantedRun) bool { return r.status == "QUEUED" },
 		"status = SUCCEEDED": func(r plantedRun) bool { return r.status == "SUCCEEDED" },
-		"status = RUNNING OR status = COMPENSATING":           func(r plantedRun) bool { return r.status == "RUNNING" || r.status == "COMPENSATING" },
-		"status = EXPIRED OR status = PENDING":                func(r plantedRun) bool { return r.status == "EXPIRED" || r.status == "PENDING" },
-		"NOT (status = SUCCEEDED OR status = waiting_worker)": func(r plantedRun) bool { return r.status != "SUCCEEDED" && r.status != "WAITING_WORKER" },
-		"phase = b":                           func(r plantedRun) bool { return r.phase == "b" },
-		"template_type = rare":                func(r plantedRun) bool { return r.kind == "rare" },
-		"scope_id = u4":                       func(r plantedRun) bool { return r.scopeID == "u4" },
-		"scope_id = u4* AND status != FAILED": func(r plantedRun) bool { return strings.HasPrefix(r.scopeID, "u4") && r.status != "FAILED" },
-		"cron_id = cron100":                   func(r plantedRun) bool { return r.cron == "cron100" },
-		"metadata.tenant = t9":                func(r plantedRun) bool { return r.tenant == "t9" },
-		"metadata.tenant = t9 OR metadata.tenant = t12 status = SUCCEEDED":             func(r plantedRun) bool { return r.tenant == "t9" || r.tenant == "t12" },
-		"metadata:tenant AND payload.n = 5":                                            func(r plantedRun) bool { return r.tenant != "" && r.n%10 == 5 },
-		"payload.target = x7":                                                          func(r plantedRun) bool { return r.n == 7 },
-		"payload.n > 8 scope = user":                                                   func(r plantedRun) bool { return false },
-		"created_time >= 2026-11-01T06:00:00Z AND created_time < 2026-11-01T06:02:00Z": func(r plantedRun) bool { return r.n/3 == 360 || r.n/3 == 361 },
+		"status = RUNNING OR status = COMPENSATING": func(r plantedRun) bool {
+			return r.status == "RUNNING" || r.status == "COMPENSATING"
+		},
+		"status = EXPIRED OR status = PENDING": func(r plantedRun) bool {
+			return r.status == "EXPIRED" || r.status == "PENDING"
+		},
+		"NOT (status = SUCCEEDED OR status = waiting_worker)": func(r plantedRun) bool {
+			return r.status != "SUCCEEDED" && r.status != "WAITING_WORKER"
+		},
+		"phase = b":            func(r plantedRun) bool { return r.phase == "b" },
+		"template_type = rare": func(r plantedRun) bool { return r.kind == "rare" },
+		"scope_id = u4":        func(r plantedRun) bool { return r.scopeID == "u4" },
+		"scope_id = u4* AND status != FAILED": func(r plantedRun) bool {
+			return strings.HasPrefix(r.scopeID, "u4") && r.status != "FAILED"
+		},
+		"cron_id = cron100":    func(r plantedRun) bool { return r.cron == "cron100" },
+		"metadata.tenant = t9": func(r plantedRun) bool { return r.tenant == "t9" },
+		"metadata.tenant = t9 OR metadata.tenant = t12 status = SUCCEEDED": func(r plantedRun) bool {
+			return r.tenant == "t9" || r.tenant == "t12"
+		},
+		"metadata:tenant AND payload.n = 5": func(r plantedRun) bool { return r.tenant != "" && r.n%10 == 5 },
+		"payload.target = x7":               func(r plantedRun) bool { return r.n == 7 },
+		"payload.n > 8 scope = user":        func(r plantedRun) bool { return false },
+		"created_time >= 2026-11-01T06:00:00Z AND created_time < 2026-11-01T06:02:00Z": func(r plantedRun) bool {
+			return r.n/3 == 360 || r.n/3 == 361
+		},
 	} {
 		for _, orderBy := range []string{"", "created_time", "updated_time", "updated_time desc"} {
 			for _, r := range []reach{runReach, {first: 7, scanned: 40, candidates: 9, bytes: 2000}} {
@@ -176,7 +207,8 @@ func TestListRuns(t *testing.T) {
 					}
 				}
 				if !slices.EqualFunc(got, want, func(id string, p plantedRun) bool { return id == p.id }) {
-					t.Errorf("%q by %q: %d runs, want %d: %v", filter, orderBy, len(got), len(want), got[:min(5, len(got))])
+					t.Errorf("%q by %q: %d runs, want %d: %v", filter, orderBy, len(got), len(want),
+						got[:min(5, len(got))])
 				}
 				tried += len(want)
 			}
@@ -193,15 +225,22 @@ func TestRunPlans(t *testing.T) {
 	store, db := stockRuns(t, 3000)
 	for _, analyzed := range []bool{true, false} {
 		if !analyzed {
-			if _, err := db.Exec(t.Context(), "DELETE FROM pg_statistic WHERE starelid IN ('flow_runs'::regclass, 'flow_steps'::regclass)"); err != nil {
+			if _, err := db.Exec(t.Context(),
+				`DELETE FROM pg_statistic WHERE starelid IN
+					('flow_runs'::regclass, 'flow_steps'::regclass)`); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, tt := range []struct{ filter, orderBy, by string }{
-			{"", OrderCreated, "flow_runs_created"}, {"status = SUCCEEDED", OrderOldest, "flow_runs_created"}, {"", "updated_time", "flow_runs_updated"},
-			{"status = FAILED", OrderCreated, "flow_runs_unsuccessful"}, {"status = FAILED OR status = EXPIRED", OrderCreated, "flow_runs_unsuccessful"},
-			{"status = RUNNING", OrderOldest, "flow_runs_unfinished"}, {"phase = a", OrderCreated, "flow_runs_unfinished"}, {"template_type = rare", OrderCreated, "flow_runs_type"},
-			{"scope_id = u4 AND template_type = usual", OrderCreated, "flow_runs_scope"}, {"cron_id = cron0", OrderOldest, "flow_runs_cron"},
+			{"", OrderCreated, "flow_runs_created"}, {"status = SUCCEEDED", OrderOldest, "flow_runs_created"},
+			{"", "updated_time", "flow_runs_updated"},
+			{"status = FAILED", OrderCreated, "flow_runs_unsuccessful"},
+			{"status = FAILED OR status = EXPIRED", OrderCreated, "flow_runs_unsuccessful"},
+			{"status = RUNNING", OrderOldest, "flow_runs_unfinished"},
+			{"phase = a", OrderCreated, "flow_runs_unfinished"},
+			{"template_type = rare", OrderCreated, "flow_runs_type"},
+			{"scope_id = u4 AND template_type = usual", OrderCreated, "flow_runs_scope"},
+			{"cron_id = cron0", OrderOldest, "flow_runs_cron"},
 		} {
 			f, err := parse(tt.filter, runs)
 			if err != nil {
@@ -209,7 +248,8 @@ func TestRunPlans(t *testing.T) {
 			}
 			o := runOrders[tt.orderBy]
 			l := &runList{namespace: "ns", filter: f, order: o}
-			planContains(t, store, fmt.Sprintf("%q, analyzed %v", tt.filter, analyzed), l.statement(o.begin(), 500, 100), tt.by)
+			planContains(t, store, fmt.Sprintf("%q, analyzed %v", tt.filter, analyzed),
+				l.statement(o.begin(), 500, 100), tt.by)
 		}
 		f, err := parse("assignees:kim", waits)
 		if err != nil {
@@ -240,7 +280,8 @@ func planContains(t *testing.T, store *storage.Store, of string, s *statement, i
 func TestListRunsOfManyBytes(t *testing.T) {
 	t.Parallel()
 	store, db := stockRuns(t, 60)
-	if _, err := db.Exec(t.Context(), `UPDATE flow_runs SET payload = jsonb_build_object('text', repeat('x', 400000))`); err != nil {
+	if _, err := db.Exec(t.Context(),
+		`UPDATE flow_runs SET payload = jsonb_build_object('text', repeat('x', 400000))`); err != nil {
 		t.Fatal(err)
 	}
 	found, pages := 0, 0
@@ -275,7 +316,8 @@ func TestListWaitsRefusesTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, q := range []WaitQuery{
-		{PageToken: page.NextPageToken, Filter: "kind = HUMAN"}, {PageToken: "x"}, {PageToken: token(Query{Namespace: "ns", Filter: filter}, "waits", position{never, "no step"})},
+		{PageToken: page.NextPageToken, Filter: "kind = HUMAN"}, {PageToken: "x"},
+		{PageToken: token(Query{Namespace: "ns", Filter: filter}, "waits", position{never, "no step"})},
 	} {
 		q.Namespace = "ns"
 		_, err := ListWaits(t.Context(), store, q)
@@ -287,19 +329,24 @@ func TestListWaitsRefusesTokens(t *testing.T) {
 
 // FuzzListRuns runs every valid filter of runs and waits in PostgreSQL.
 func FuzzListRuns(f *testing.F) {
-	for _, seed := range append(seeds, "status = RUNNING OR NOT scope = a*", `phase != "a" payload.a."b c" = 5`, "NOT (payload:k OR status = FAILED) cron_id = z*", "metadata.n > 5", "assignees:x OR due_time:*") {
+	for _, seed := range append(seeds, "status = RUNNING OR NOT scope = a*", `phase != "a" payload.a."b c" = 5`,
+		"NOT (payload:k OR status = FAILED) cron_id = z*", "metadata.n > 5", "assignees:x OR due_time:*") {
 		f.Add(seed)
 	}
 	store, _ := stockRuns(f, 50)
 	f.Fuzz(func(t *testing.T, text string) {
 		r := reach{first: 2, scanned: 50, candidates: 5, bytes: usual.bytes}
 		if _, err := parse(text, runs); err == nil {
-			if _, err := listRunsWithin(t.Context(), store, RunQuery{Namespace: "ns", Filter: text, PageSize: 3}, r); err != nil {
+			if _, err := listRunsWithin(t.Context(), store, RunQuery{
+				Namespace: "ns", Filter: text, PageSize: 3,
+			}, r); err != nil {
 				t.Fatalf("%q: %v", text, err)
 			}
 		}
 		if _, err := parse(text, waits); err == nil {
-			if _, err := listWaitsWithin(t.Context(), store, WaitQuery{Namespace: "ns", Filter: text, PageSize: 3}, r); err != nil {
+			if _, err := listWaitsWithin(t.Context(), store, WaitQuery{
+				Namespace: "ns", Filter: text, PageSize: 3,
+			}, r); err != nil {
 				t.Fatalf("%q: %v", text, err)
 			}
 		}
@@ -315,8 +362,10 @@ func BenchmarkListRuns(b *testing.B) {
 	}
 	store, _ := stockRuns(b, count)
 	for _, filter := range []string{
-		"", "status = FAILED", "status = RUNNING", "status = SUCCEEDED", "scope_id = u4", "template_type = rare", "cron_id = cron0", "phase = b", "metadata.tenant = t9",
-		"payload.target = x7", "payload.n = 5 AND scope = user", "created_time > 2026-11-10T00:00:00Z AND created_time < 2026-11-10T01:00:00Z",
+		"", "status = FAILED", "status = RUNNING", "status = SUCCEEDED", "scope_id = u4", "template_type = rare",
+		"cron_id = cron0", "phase = b", "metadata.tenant = t9",
+		"payload.target = x7", "payload.n = 5 AND scope = user",
+		"created_time > 2026-11-10T00:00:00Z AND created_time < 2026-11-10T01:00:00Z",
 	} {
 		for _, orderBy := range []string{"", "updated_time"} {
 			b.Run(filter+" by "+orderBy, func(b *testing.B) {

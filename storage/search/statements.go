@@ -4,12 +4,15 @@ package search
 // bytes exceed the limit (including the one that exceeds it); their sizes; those that match or end
 // the window; whether they match; the window, which is the only layer that reads the table.
 const (
-	columns = `SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by,
+	columns = `SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention,
+       p.attention_time, p.detail, p.corrupted_by,
        p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata,
-       p.cancel_requested_time, p.cancel_reason, p.first_event_id, p.history_restarted_time, p.n, p.matches, p.total::bigint AS total
+       p.cancel_requested_time, p.cancel_reason, p.first_event_id, p.history_restarted_time, p.n, p.matches,
+         p.total::bigint AS total
   FROM (SELECT p.*, sum(p.size) OVER (ORDER BY p.place ROWS UNBOUNDED PRECEDING) AS total
   FROM (SELECT p.*, row_number() OVER () AS place, CASE WHEN p.matches
-         THEN coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) ELSE 0 END AS size
+         THEN coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0)
+           + coalesce(octet_length(p.detail), 0) ELSE 0 END AS size
   FROM (SELECT p.*
   FROM (SELECT p.*, (p.removed_time IS NULL AND `
 	// The same layers for a walk, which needs only the position. Its rows count no bytes.
@@ -121,7 +124,9 @@ func byMetadata(s *statement, q Query) bool {
 
 // candidateStatement reads the first rows that an index returns, and sorts those that match in the
 // order of the list. It returns nil if the filter has no condition for the index.
-func candidateStatement(columns string, q Query, o *order, from position, index func(*statement, Query) bool, room int, r reach) *statement {
+func candidateStatement(
+	columns string, q Query, o *order, from position, index func(*statement, Query) bool, room int, r reach,
+) *statement {
 	s := &statement{}
 	s.add(columns)
 	s.filter(q.Filter)

@@ -41,15 +41,20 @@ func positionOf(text string, q Query, order string) (position, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	// The decoder ignores line breaks.
 	if err != nil || len(raw) < headBytes || raw[0] != tokenVersion || strings.ContainsAny(text, "\r\n") {
-		return position{}, &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+		return position{}, process.InvalidPageToken()
 	}
 	if string(raw[1:1+signBytes]) != string(sign(q, order)) {
-		return position{}, &process.InvalidError{Field: "page_token", Message: "belongs to another list: namespace, filter and order_by must not change between pages"}
+		return position{}, &process.InvalidError{
+			Field:   "page_token",
+			Message: "belongs to another list: namespace, filter and order_by must not change between pages",
+		}
 	}
 	micros := int64(binary.BigEndian.Uint64(raw[1+signBytes : headBytes]))
 	p := position{at: time.UnixMicro(micros).UTC(), id: string(raw[headBytes:])}
-	if year := p.at.Year(); year < 1 || year > lastYear || !utf8.ValidString(p.id) || strings.ContainsRune(p.id, 0) || len(p.id) > process.MaxProcessIDBytes {
-		return position{}, &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+	year := p.at.Year()
+	if year < 1 || year > lastYear || !utf8.ValidString(p.id) || strings.ContainsRune(p.id, 0) ||
+		len(p.id) > process.MaxProcessIDBytes {
+		return position{}, process.InvalidPageToken()
 	}
 	return p, nil
 }

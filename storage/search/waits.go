@@ -17,9 +17,12 @@ import (
 // The fields of open waits, of a row f of flow_steps.
 var (
 	fieldDue = &field{
-		name: "due_time", values: isTime, compare: inOrder("(f.due_time IS NOT NULL AND f.due_time", "$?::timestamptz)"), there: "f.due_time IS NOT NULL",
+		name: "due_time", values: isTime,
+		compare: inOrder("(f.due_time IS NOT NULL AND f.due_time", "$?::timestamptz)"), there: "f.due_time IS NOT NULL",
 	}
-	fieldWaitRun = &field{name: "run_id", compare: inOrder("f.run_id", "$?::text"), prefix: "starts_with(f.run_id, $?::text)"}
+	fieldWaitRun = &field{
+		name: "run_id", compare: inOrder("f.run_id", "$?::text"), prefix: "starts_with(f.run_id, $?::text)",
+	}
 )
 
 const ofWaitRun = ` FROM flow_runs r WHERE r.namespace = f.namespace AND r.run_id = f.run_id LIMIT 1), false)`
@@ -30,10 +33,14 @@ var waits = &table{
 			name: "kind", values: isChoice, choices: &choices{names: []string{"EXTERNAL", "HUMAN"}, prefix: "KIND_"},
 			compare: map[string]string{equals: "coalesce(f.wait->>'kind' = $?::text, false)"},
 		},
-		{name: "assignees", compare: map[string]string{has: "coalesce(f.wait->'assignees' ? $?::text, false)"}, there: "coalesce(f.wait->'assignees' IS NOT NULL, false)"},
 		{
-			name: "template_type", compare: map[string]string{equals: "coalesce((SELECT r.template_type = $?::text" + ofWaitRun},
-			prefix: "coalesce((SELECT starts_with(r.template_type, $?::text)" + ofWaitRun,
+			name: "assignees", compare: map[string]string{has: "coalesce(f.wait->'assignees' ? $?::text, false)"},
+			there: "coalesce(f.wait->'assignees' IS NOT NULL, false)",
+		},
+		{
+			name:    "template_type",
+			compare: map[string]string{equals: "coalesce((SELECT r.template_type = $?::text" + ofWaitRun},
+			prefix:  "coalesce((SELECT starts_with(r.template_type, $?::text)" + ofWaitRun,
 		},
 		fieldDue, fieldWaitRun,
 	},
@@ -83,7 +90,7 @@ func listWaitsWithin(ctx context.Context, store *storage.Store, q WaitQuery, r r
 			return page, err
 		}
 		if _, _, _, ok := waitKey(from); !ok {
-			return page, &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+			return page, process.InvalidPageToken()
 		}
 	}
 	from = waitOrder.start(filter, from)
@@ -127,10 +134,12 @@ func ofOneRun(f Filter) bool {
 func waitStatement(namespace string, filter Filter, from position, window, room int) *statement {
 	const by = `coalesce(f.due_time, 'infinity'), f.run_id, f.step_id, f.index`
 	s := &statement{}
-	s.add(`SELECT f.run_id || '/' || f.step_id || '/' || f.index AS id, coalesce(f.due_time, $?::timestamptz) AS at, f.n, f.matches
+	s.add(`SELECT f.run_id || '/' || f.step_id || '/' || f.index AS id, coalesce(f.due_time, $?::timestamptz) AS at,
+  f.n, f.matches
   FROM (SELECT f.*, row_number() OVER (ORDER BY `+by+`) AS n, (`, never)
 	s.filter(filter)
-	s.add(`) AS matches FROM (SELECT * FROM flow_steps f WHERE f.namespace = $?::text AND f.token IS NOT NULL`, namespace)
+	s.add(`) AS matches FROM (SELECT * FROM flow_steps f WHERE f.namespace = $?::text AND f.token IS NOT NULL`,
+		namespace)
 	due, runID, stepID, index := "infinity", "", "", 0
 	if from.at.Before(never) {
 		due = from.at.Format(time.RFC3339Nano)
@@ -138,7 +147,7 @@ func waitStatement(namespace string, filter Filter, from position, window, room 
 	if run, step, item, ok := waitKey(from); ok {
 		runID, stepID, index = run, step, item
 	}
-	s.add(` AND (coalesce(f.due_time, 'infinity'), f.run_id, f.step_id, f.index) > ($?::text::timestamptz, $?::text, $?::text, $?::int)`, due, runID, stepID, index)
+	s.add(` AND (`+by+`) > ($?::text::timestamptz, $?::text, $?::text, $?::int)`, due, runID, stepID, index)
 	waitOrder.bounds(s, filter)
 	for _, n := range filter.conjuncts() {
 		if run, ok := textOf(fieldWaitRun)(n); ok {
@@ -175,7 +184,8 @@ func readWaits(ctx context.Context, tx pgx.Tx, namespace string, w *windowed) (w
 		a := dbsqlc.ReadWaitsParams{Namespace: namespace}
 		for _, p := range found[:n] {
 			runID, stepID, index, _ := waitKey(p)
-			a.RunIds, a.StepIds, a.Indexes = append(a.RunIds, runID), append(a.StepIds, stepID), append(a.Indexes, int32(index))
+			a.RunIds, a.StepIds, a.Indexes = append(a.RunIds, runID), append(a.StepIds, stepID),
+				append(a.Indexes, int32(index))
 		}
 		rows, err := dbsqlc.New().ReadWaits(ctx, tx, a)
 		if err != nil {

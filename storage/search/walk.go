@@ -27,9 +27,12 @@ type Step struct {
 // may have changed since. Changes behind the walk shift nothing. One call may return fewer
 // processes than requested, or none, and still report more; the walk then continues at next. It
 // reads no states, and metadata only if the filter names it.
-func Walk(ctx context.Context, store *storage.Store, namespace string, filter Filter, from Cursor, limit int) (found []Step, next Cursor, more bool, err error) {
+func Walk(
+	ctx context.Context, store *storage.Store, namespace string, filter Filter, from Cursor, limit int,
+) (found []Step, next Cursor, more bool, err error) {
 	l := &list{
-		query: Query{Namespace: namespace, Filter: filter}, order: orders[OrderOldest], reach: usual, size: min(limit, MaxPageSize),
+		query: Query{Namespace: namespace, Filter: filter}, order: orders[OrderOldest], reach: usual,
+		size: min(limit, MaxPageSize),
 		lean: true,
 	}
 	l.last = l.order.start(filter, position{from.CreatedTime, from.ProcessID})

@@ -14,14 +14,19 @@ import (
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 3_000)
-	for _, text := range []string{"", "status = ERROR", "kind != job AND NOT process_id = 'a*'", "metadata.tenant = t1", `process_id = "order-*"`, `created_time > "2026-11-20T00:00:00Z"`} {
+	for _, text := range []string{
+		"", "status = ERROR", "kind != job AND NOT process_id = 'a*'", "metadata.tenant = t1", `process_id = "order-*"`,
+		`created_time > "2026-11-20T00:00:00Z"`,
+	} {
 		f, err := Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var want []string
 		for token := ""; ; {
-			page, err := List(t.Context(), store, Query{Namespace: "ns", Filter: f, OrderBy: OrderOldest, PageToken: token, PageSize: 1000})
+			page, err := List(t.Context(), store, Query{
+				Namespace: "ns", Filter: f, OrderBy: OrderOldest, PageToken: token, PageSize: 1000,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -37,7 +42,8 @@ func TestWalk(t *testing.T) {
 			met := 0
 			for more := true; more; {
 				var found []Step
-				if found, at, more, err = Walk(t.Context(), store, "ns", f, at, limit); err != nil || len(found) > limit {
+				if found, at, more, err = Walk(t.Context(), store, "ns", f, at, limit); err != nil ||
+					len(found) > limit {
 					t.Fatalf("%d found, %v", len(found), err)
 				}
 				for _, s := range found {
@@ -60,7 +66,9 @@ func TestWalk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Exec(t.Context(), "UPDATE processes SET removed_time = now() WHERE process_id = ANY ($1)", []string{found[3].ProcessID, at.ProcessID}); err != nil {
+	if _, err := db.Exec(t.Context(), "UPDATE processes SET removed_time = now() WHERE process_id = ANY ($1)", []string{
+		found[3].ProcessID, at.ProcessID,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if again, _, _, err := Walk(t.Context(), store, "ns", Filter{}, at, 1); err != nil || again[0] != next[0] {
@@ -77,7 +85,9 @@ func TestOnly(t *testing.T) {
 		t.Fatalf("%v, %v", found, err)
 	}
 	one := found[len(found)-1]
-	for text, want := range map[string]int{"": 1, "status = ERROR": 1, "status = COMPLETED": 0, "created_time > 2999-01-01T00:00:00Z": 0} {
+	for text, want := range map[string]int{
+		"": 1, "status = ERROR": 1, "status = COMPLETED": 0, "created_time > 2999-01-01T00:00:00Z": 0,
+	} {
 		got, _, more, err := Walk(t.Context(), store, "ns", must(t, text).Only(one.Cursor), Cursor{}, 1)
 		if err != nil || len(got) != want || want == 1 && got[0] != one {
 			t.Errorf("%q: %v, %v, %v", text, got, more, err)
@@ -89,9 +99,11 @@ func TestOnly(t *testing.T) {
 		}
 		q := Query{Namespace: "ns", Filter: must(t, "status = RUNNING").Only(one.Cursor)}
 		order := orders[OrderOldest]
-		plan, err := planned(ctx, tx, scanStatement(leanColumns, q, order, order.start(q.Filter, position{}), usual.first, 1, usual.bytes))
+		plan, err := planned(ctx, tx, scanStatement(leanColumns, q, order, order.start(q.Filter, position{}),
+			usual.first, 1, usual.bytes))
 		_, condition, _ := strings.Cut(plan, "Index Cond:")
-		if condition, _, _ = strings.Cut(condition, "\n"); !strings.Contains(condition, "(created_time = ") || strings.Contains(plan, "Seq Scan") {
+		if condition, _, _ = strings.Cut(condition, "\n"); !strings.Contains(condition, "(created_time = ") ||
+			strings.Contains(plan, "Seq Scan") {
 			t.Errorf("the plan:\n%s", plan)
 		}
 		return err
@@ -100,13 +112,16 @@ func TestOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	another := Cursor{one.CreatedTime.Add(-time.Second), one.ProcessID} // removed, and started again since
-	if got, _, _, err := Walk(t.Context(), store, "ns", Filter{}.Only(another), Cursor{}, 1); err != nil || len(got) != 0 {
+	if got, _, _, err := Walk(t.Context(), store, "ns", Filter{}.Only(another), Cursor{}, 1); err != nil ||
+		len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := db.Exec(t.Context(), "UPDATE processes SET removed_time = now() WHERE process_id = $1", one.ProcessID); err != nil {
+	if _, err := db.Exec(t.Context(), "UPDATE processes SET removed_time = now() WHERE process_id = $1",
+		one.ProcessID); err != nil {
 		t.Fatal(err)
 	}
-	if got, _, _, err := Walk(t.Context(), store, "ns", Filter{}.Only(one.Cursor), Cursor{}, 1); err != nil || len(got) != 0 {
+	if got, _, _, err := Walk(t.Context(), store, "ns", Filter{}.Only(one.Cursor), Cursor{}, 1); err != nil ||
+		len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}
 }
@@ -139,7 +154,8 @@ func TestAnd(t *testing.T) {
 	t.Parallel()
 	for _, tt := range [][3]string{
 		{"", "", ""}, {"status = ERROR", "", "status = ERROR"}, {"", "kind = a", "kind = a"},
-		{"status = ERROR OR status = INIT", "kind = a AND NOT kind = b", "(status = ERROR OR status = INIT) AND kind = a AND NOT kind = b"},
+		{"status = ERROR OR status = INIT", "kind = a AND NOT kind = b",
+			"(status = ERROR OR status = INIT) AND kind = a AND NOT kind = b"},
 	} {
 		f, g, want := must(t, tt[0]), must(t, tt[1]), must(t, tt[2])
 		if got := f.And(g); got.String() != want.String() {

@@ -44,7 +44,9 @@ func (w *windowed) ids() []string {
 }
 
 // scan reads one window.
-func (w *windowed) scan(ctx context.Context, tx pgx.Tx, window int, statement func(from position, window, room int) *statement) error {
+func (w *windowed) scan(
+	ctx context.Context, tx pgx.Tx, window int, statement func(from position, window, room int) *statement,
+) error {
 	began, room := time.Now(), w.size-len(w.found)
 	rows, err := query[key](ctx, tx, statement(w.last, window, room))
 	if err != nil {
@@ -69,7 +71,9 @@ func (w *windowed) scan(ctx context.Context, tx pgx.Tx, window int, statement fu
 
 // scanOn continues up to the reach of a page, in windows that are likely to end in time. Each is at
 // most four times as large as all that was read before, because later rows may cost more.
-func (w *windowed) scanOn(ctx context.Context, tx pgx.Tx, statement func(from position, window, room int) *statement) error {
+func (w *windowed) scanOn(
+	ctx context.Context, tx pgx.Tx, statement func(from position, window, room int) *statement,
+) error {
 	for left := w.reach.scanned - w.rows; left > 0 && w.goesOn(); {
 		window := left
 		if w.reach.time > 0 {

@@ -26,7 +26,7 @@ UPDATE processes SET status = 'COMPLETED', previous_status = 'RUNNING', status_c
 // these.
 func (r *runner) retention(ctx context.Context, v variant) error {
 	before, meanwhile := v.row(subjectEngine), v.row(subjectEngine)
-	before.Note = fmt.Sprintf("among %d processes at their end", r.command.Ended)
+	before.Note = fmt.Sprintf("among %d ended processes", r.command.Ended)
 	err := r.onEngine(ctx, v.history, processor.BenchNoop(), meanwhile,
 		func(d *scratch, s *site) (acknowledged, error) {
 			o := &operations{site: s, variant: v, payload: newPayload(ctx), processes: uint64(r.command.Processes)}
@@ -46,7 +46,7 @@ func (r *runner) retention(ctx context.Context, v variant) error {
 				if err := r.settle(ctx, d.analyze); err != nil {
 					return nil, err
 				}
-				if err := r.callsBeside(ctx, d, o, row, row == meanwhile); err != nil {
+				if err := r.callsDuringRemoval(ctx, d, o, row, row == meanwhile); err != nil {
 					return nil, err
 				}
 			}
@@ -62,8 +62,9 @@ func (r *runner) retention(ctx context.Context, v variant) error {
 	return nil
 }
 
-// callsBeside measures calls and, if remove is set, how many processes are removed meanwhile.
-func (r *runner) callsBeside(ctx context.Context, d *scratch, o *operations, row *Row, remove bool) error {
+// callsDuringRemoval measures calls. If remove is true, it also counts the processes that the
+// engine removes meanwhile.
+func (r *runner) callsDuringRemoval(ctx context.Context, d *scratch, o *operations, row *Row, remove bool) error {
 	if remove {
 		ns := builtinNamespace(namespaceName, o.variant.history)
 		ns.Retention = durationpb.New(endedRetention)
@@ -87,8 +88,8 @@ func (r *runner) callsBeside(ctx context.Context, d *scratch, o *operations, row
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	var left int
 	if err := conn.QueryRow(ctx, countEnded).Scan(&left); err != nil {
-		return fmt.Errorf("count the processes at their end: %w", err)
+		return fmt.Errorf("count the ended processes: %w", err)
 	}
-	row.Note = fmt.Sprintf("%d of %d removed, since the load began", r.command.Ended-left, r.command.Ended)
+	row.Note = fmt.Sprintf("%d of %d removed since the load began", r.command.Ended-left, r.command.Ended)
 	return nil
 }

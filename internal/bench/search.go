@@ -127,7 +127,7 @@ func (r *runner) pages(ctx context.Context, s *site, request *progressorv1.ListP
 	if request.GetOrderBy() != "" {
 		row.Note += " by " + request.GetOrderBy()
 	}
-	row.Note += fmt.Sprintf(", %.1f found a page, longest %.1f ms", float64(found)/float64(latencies.n),
+	row.Note += fmt.Sprintf(", %.1f found per page, longest %.1f ms", float64(found)/float64(latencies.n),
 		millis(longest))
 	return nil
 }

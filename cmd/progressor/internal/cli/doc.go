@@ -3,5 +3,5 @@
 // each; clitest runs them in tests.
 //
 // It may import output, protoyaml and configfile, and no package with commands. Start with Main.Run
-// in app.go. clientflags.go has what every client command uses, errors.go the exit codes.
+// in app.go. clientflags.go contains the flags of every client command, errors.go the exit codes.
 package cli

@@ -21,11 +21,12 @@ type Change struct {
 	lost atomic.Bool // a try was sent and got no response
 }
 
-type changeOf struct{} // key of the change in the context of its tries
+type changeOf struct{} // context key of the Change of a request
 
-// NewChange tracks the tries of a request with this key. needsKey: if the key is empty, generate it
-// here rather than in the client, because the error after a lost response shows it. Requests that
-// are idempotent by their ID, or that change nothing, need no key.
+// NewChange tracks the tries of a request with this key. If the key is empty and needsKey is true,
+// NewChange generates a key. The client could generate it, too, but then the error after a lost
+// response could not show it. Requests that are idempotent by their ID, or that change nothing,
+// need no key.
 func NewChange(ctx context.Context, key string, needsKey bool) (context.Context, *Change) {
 	c := &Change{Key: key}
 	if key == "" && needsKey {
@@ -45,8 +46,8 @@ func followTries(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// MaybeStored reports whether a failed try may have been stored. It was not if the engine returned
-// an error other than a lost database, or if there was no connection.
+// MaybeStored reports whether the request of a failed try may have been stored. It was not stored
+// if the engine returned an error other than UNAVAILABLE, or if no connection was opened.
 func MaybeStored(err error) bool {
 	if d := client.Detail(err); d != nil {
 		return d.GetReason() == progressorv1.ErrorDetail_REASON_UNAVAILABLE
@@ -54,27 +55,27 @@ func MaybeStored(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return false
 	}
-	return noWord(err)
+	return isNetworkError(err)
 }
 
-// noWord reports whether an error is from the network rather than the engine.
-func noWord(err error) bool {
+// isNetworkError reports whether an error is from the network and not from the engine.
+func isNetworkError(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable, connect.CodeCanceled, connect.CodeDeadlineExceeded:
 		return client.Reason(err) != progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT
 	case connect.CodeResourceExhausted:
-		// From this try, not from an earlier one.
+		// The engine reports OVERLOADED for this try. An earlier try may have been stored.
 		return client.Reason(err) == progressorv1.ErrorDetail_REASON_OVERLOADED
 	default:
 		return false
 	}
 }
 
-// Explain adds to an error that the request may have been stored after a lost response, and how to
-// find out: with the command look, if not "", or by repeating the request.
+// Explain adds to an error after a lost response that the request may have been stored, and how to
+// find out: with the command look, unless it is empty, or by repeating the request.
 func (c *Change) Explain(err error, look string) error {
 	connected, ok := errors.AsType[*connect.Error](err)
-	if !ok || !c.lost.Load() || !noWord(err) {
+	if !ok || !c.lost.Load() || !isNetworkError(err) {
 		return err
 	}
 	again := ""
@@ -88,8 +89,8 @@ func (c *Change) Explain(err error, look string) error {
 		Message: connected.Message() + "; a response was lost: the request may have been accepted", Next: look + again}
 }
 
-// Awaiting returns the command that waits for the task of a change; "" if the engine chose the
-// process ID, which is then unknown.
+// Awaiting returns the command that waits for the task of a change. It returns "" if the process ID
+// is unknown because the engine chose it.
 func (c *Change) Awaiting(ns, id string) string {
 	if id == "" {
 		return ""
@@ -98,7 +99,7 @@ func (c *Change) Awaiting(ns, id string) string {
 		output.ShellWord(c.Key))
 }
 
-// Named returns a command that shows an object; "" without an ID.
+// Named returns a command that shows an object, or "" if the ID is empty.
 func Named(command, ns, id string) string {
 	if id == "" {
 		return ""

@@ -105,7 +105,7 @@ func (f *Queue) GetQueueStats(
 	})
 }
 
-// becameOf are the events that Queue knows.
+// becameOf contains the events that Queue returns.
 var becameOf = []*progressorv1.JobEvent{
 	{EventId: 2, JobId: "m-1", Type: "lease_lost", From: "running", To: "available", Attempt: 1, WorkerId: "host-1",
 		Message: "silent"},

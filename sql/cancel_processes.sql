@@ -1,16 +1,17 @@
--- CancelProcesses asks processes in INIT and RUNNING to end. A CANCEL task is next, or behind the
--- running task, and its grace period of grace_us begins now. Processes in ERROR and SUSPENDED are
--- CANCELLED at once. overdue: the engine (not a client) cancels the process if the grace period of
--- an earlier request has passed. If a process ends here, its attempt is fenced off and all its
--- running and waiting tasks are CANCELLED, except that a CANCEL task after its grace period ends in
--- ERROR. It runs after LockProcesses.
+-- CancelProcesses requests the end of processes in INIT and RUNNING. Each gets a CANCEL task that
+-- runs next, or after the running task. Its grace period of grace_us begins now. Processes in ERROR
+-- and SUSPENDED become CANCELLED at once. If overdue is true, the engine (not a client) cancels
+-- processes whose grace period of an earlier request has passed. If a process ends here, its
+-- attempt is fenced off, and all its running and waiting tasks become CANCELLED. A CANCEL task
+-- after its grace period ends in ERROR instead. CancelProcesses runs after LockProcesses.
 --
--- A job gets no CANCEL task: a waiting job is CANCELLED at once, a running job is told by the next
--- heartbeat of its worker, and a job of several workers ends when its members have ended.
+-- A job gets no CANCEL task. A waiting job becomes CANCELLED at once. The worker of a running job
+-- receives the cancel with its next heartbeat. A job of several workers ends when its members have
+-- ended.
 --
 -- At most lim waiting tasks of a process end here, including its CANCEL task. If there may be more,
--- the process is listed in queue_backlogs and SettleQueues ends the others. outcome: requested,
--- same (a cancel is in progress), cancelled, not_found, status.
+-- the process is added to queue_backlogs, and SettleQueues ends the others. outcome is requested,
+-- same (a cancel is in progress), cancelled, not_found or status.
 -- name: CancelProcesses :many
 WITH input AS MATERIALIZED (
   SELECT item_state.*,
@@ -201,7 +202,7 @@ inserted_cancels AS (
    WHERE asks
      AND n = 1
      AND NOT job),
--- A group cancels its members first.
+-- A group first cancels its members.
 woken_groups AS (
   UPDATE schedule s
      SET waits_for = 'place'
@@ -337,7 +338,7 @@ SELECT namespace, process_id
    AND removed_time IS NULL
  ORDER BY cancel_deadline LIMIT @lim::int;
 
--- CancelGrace returns the rest of the grace period of a cancel in progress (µs).
+-- CancelGrace returns the remaining grace period (in µs) of a cancel in progress.
 -- name: CancelGrace :one
 SELECT (extract(epoch FROM cancel_deadline - statement_timestamp()) * 1000000)::bigint AS left_us
   FROM processes

@@ -1,6 +1,6 @@
--- CountConstraints returns for each constraint, in the order of ReadConstraints, the running jobs
--- with a key, the jobs with a key that are not claimed yet, the jobs that wait for a key, and when
--- the next of these may start.
+-- CountConstraints returns for each constraint, in the order of ReadConstraints: the running jobs
+-- with a key, the jobs with a key that are not claimed yet, the jobs that wait for a key, and the
+-- time when the next of these may start.
 -- name: CountConstraints :many
 SELECT counts.running::bigint AS running, counts.held::bigint AS held,
        (
@@ -31,9 +31,9 @@ SELECT counts.running::bigint AS running, counts.held::bigint AS held,
  WHERE c.namespace = @namespace
  ORDER BY c.name;
 
--- PlaceInLine returns how many jobs are before a job in its line (at most lim), how many have the
--- key (the first three of them), how many of those are not claimed yet, when the next may start,
--- and the job for which the key is kept.
+-- PlaceInLine returns how many jobs are before a job in its key queue (at most lim), how many jobs
+-- have the key (with the first three of them), how many of those are not claimed yet, when the next
+-- job may start, and the job for which the key is reserved.
 -- name: PlaceInLine :one
 SELECT (
   SELECT count(*) FROM (

@@ -1,6 +1,6 @@
--- SweepHolds frees keys whose job has left in another way. It runs under LockConstraints, so no
--- keys are given in the meantime. It checks at most lim keys after a given one, and returns their
--- number, the last one, and the lines of the freed ones.
+-- SweepHolds frees keys whose job has ended or left in another way. It runs under LockConstraints,
+-- so no keys are assigned in the meantime. It checks at most lim keys after a given one. It returns
+-- how many it checked, the last one, and the queues of the freed keys.
 -- name: SweepHolds :one
 WITH checked_holds AS MATERIALIZED (
   SELECT h.namespace, h.process_id, h.line
@@ -58,8 +58,8 @@ DELETE FROM constraint_holds h USING returned
    AND h.process_id = returned.process_id
 RETURNING h.line::text AS line;
 
--- SpanOfJobs returns the next waiting processes in the order of their ids: a part of the evaluation
--- after a change of constraints.
+-- SpanOfJobs returns the next waiting processes in the order of their IDs, for one step of the
+-- evaluation after a change of constraints.
 -- name: SpanOfJobs :many
 SELECT job_task.process_id::text AS process_id, job_task.stale::bool AS stale
   FROM (
@@ -120,8 +120,8 @@ UPDATE constraint_sets
    SET cursor = '', began_time = clock_timestamp()
  WHERE namespace = @namespace;
 
--- RunningUnheld returns running jobs that were claimed before a constraint was put: they count from
--- now on.
+-- RunningUnheld returns running jobs that were claimed before a constraint was created. They count
+-- from now on.
 -- name: RunningUnheld :many
 SELECT r.process_id, r.priority, job.name, r.args, process.metadata, job.tags
   FROM running r

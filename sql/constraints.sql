@@ -1,7 +1,8 @@
--- LockConstraints is the first statement of every transaction that gives keys to jobs or changes
--- constraints. Only one such transaction per namespace runs at a time, on all nodes. Therefore
--- counts can only decrease while it runs: ends of jobs free keys without the lock. next_us: time
--- until the next job is due, or until the next start of a key; -1 if no job waits for either.
+-- LockConstraints is the first statement of every transaction that assigns keys to jobs or changes
+-- constraints. Only one such transaction runs per namespace at a time, on all nodes. While it runs,
+-- the counts of held keys can only decrease, because the ends of jobs free keys without this lock.
+-- next_us is the time until the next job is due or the next start of a key is allowed, and -1 if no
+-- job waits for either.
 -- name: LockConstraints :one
 SELECT c.version, c.changed_time, c.swept_time, c.cursor, statement_timestamp()::timestamptz AS now,
        coalesce(greatest(extract(epoch FROM least((
@@ -47,7 +48,7 @@ DELETE FROM constraints
  WHERE namespace = @namespace
    AND name = @name;
 
--- DueInLine lets due jobs that need keys wait for their key.
+-- DueInLine moves due jobs that need keys into their key queues.
 -- name: DueInLine :many
 WITH due_tasks AS MATERIALIZED (
   SELECT s.namespace, s.process_id, s.task_id
@@ -93,15 +94,15 @@ inserted_job_events AS (
     FROM updated_schedule WHERE @mode::int = 2)
 SELECT updated_schedule.line::text AS line FROM updated_schedule;
 
--- DueBuckets returns keys that permit another start, longest due first.
+-- DueBuckets returns keys that allow another start, longest due first.
 -- name: DueBuckets :many
 SELECT line FROM constraint_buckets
  WHERE namespace = @namespace
    AND next_time <= statement_timestamp()
  ORDER BY next_time LIMIT @lim::int;
 
--- NextInLine returns the time until the next job is due, or until the next start of a key (µs); -1
--- if no job waits for either.
+-- NextInLine returns the time (in µs) until the next job is due or the next start of a key is
+-- allowed, and -1 if no job waits for either.
 -- name: NextInLine :one
 SELECT (CASE
           WHEN next_time.at IS NULL THEN -1
@@ -120,9 +121,10 @@ SELECT (CASE
                       AND b.next_time IS NOT NULL
                     ORDER BY b.next_time LIMIT 1)) AS at) next_time;
 
--- ReadLines returns the use of keys, their buckets and their reservations. unstarted: holders that
--- have not been claimed yet, counted if the key has a rate. reserved_by: the job for which a key is
--- kept, with its position in lines; '' if there is none that waits for a key.
+-- ReadLines returns how many jobs hold each key, with the buckets and reservations of the keys.
+-- unstarted is the number of holders that have not been claimed yet; it is counted only for a key
+-- with a rate. reserved_by is the job for which a key is reserved, with its position in lines, or
+-- empty if no waiting job has reserved the key.
 -- name: ReadLines :many
 SELECT item.line::text AS line,
        (
@@ -171,15 +173,16 @@ SELECT item.line::text AS line,
        AND b.line = item.line
      LIMIT 1) bucket ON true;
 
--- TakeLines takes the first rows of keys, up to the room of each, by priority, then round, then
--- age. It skips locked rows. The lock of the row is sufficient, and processes is not read, because
--- a change of a job's status also changes or deletes its row in schedule. The data for constraints
--- is read only for jobs that must be evaluated again.
+-- TakeLines takes the first jobs of key queues, up to the room of each key, by priority, then
+-- round, then age. It skips locked rows. It does not read processes: the lock of the row in
+-- schedule is sufficient, because every change of a job's status also changes or deletes this row.
+-- The data for constraints is read only for jobs that must be evaluated again.
 --
--- keys: the keys of a job that needs only the key of its line, as in jobs.constraint_keys; '' for
--- line ''. If all rows are such jobs, there is room for each, and all get their key and a slot here
--- (given). Otherwise none does, and PlaceJobs and HoldKeys follow. Like a claim, it searches the
--- rows by key, because a row that was changed after the snapshot has another ctid.
+-- keys contains the key of a job that needs no other key, as in jobs.constraint_keys, and is empty
+-- for the queue "" (jobs that must be evaluated). If all rows are such jobs, there is room for each
+-- of them: all get their key and a slot here (given). Otherwise no job gets a key here, and
+-- PlaceJobs and HoldKeys follow. Like a claim, it searches the rows by key, because a row that was
+-- changed after the snapshot has another ctid.
 -- name: TakeLines :many
 WITH taken AS MATERIALIZED (
   SELECT candidate.*, job.constraint_keys, job.tags,
@@ -244,8 +247,9 @@ SELECT taken.line::text AS line, taken.process_id, taken.task_id, taken.priority
        AND p.process_id = taken.process_id
      LIMIT 1) process ON true;
 
--- PlaceJobs moves jobs that TakeLines or StaleJobs has taken: they can run, or wait for the key
--- that they lack. line '': no key is needed. evaluated: keys replace those of the job.
+-- PlaceJobs moves jobs that TakeLines or StaleJobs has taken. A job can run if line is empty.
+-- Otherwise it waits for the key that it lacks. If evaluated is true, keys replace the keys of the
+-- job.
 -- name: PlaceJobs :exec
 WITH input AS MATERIALIZED (
   SELECT item.*
@@ -275,7 +279,7 @@ UPDATE schedule s
    AND s.process_id = input.process_id
    AND s.task_id = input.task_id;
 
--- HoldKeys stores which jobs have which keys.
+-- HoldKeys stores which job holds which key.
 -- name: HoldKeys :exec
 INSERT INTO constraint_holds (namespace, process_id, line)
 SELECT @namespace::text, item.process_id, item.line
@@ -289,8 +293,8 @@ DELETE FROM constraint_reservations r USING unnest(@process_ids::text[]) AS item
    AND r.process_id = item.process_id
 RETURNING r.line;
 
--- ReserveKeys keeps keys for jobs. It runs after DropReservations. It replaces reservations without
--- effect.
+-- ReserveKeys reserves keys for jobs. It runs after DropReservations and replaces reservations that
+-- have no effect.
 -- name: ReserveKeys :exec
 INSERT INTO constraint_reservations (namespace, process_id, line)
 SELECT @namespace::text, item.process_id, item.line
@@ -298,7 +302,8 @@ SELECT @namespace::text, item.process_id, item.line
 ON CONFLICT (namespace, line) DO UPDATE SET
        process_id = excluded.process_id, reserved_time = excluded.reserved_time;
 
--- ForgetReservations deletes reservations of jobs that wait for no key, or whose name is paused.
+-- ForgetReservations deletes the reservations of jobs that do not wait for a key, or whose name is
+-- paused.
 -- name: ForgetReservations :exec
 DELETE FROM constraint_reservations r
  WHERE r.namespace = @namespace
@@ -309,8 +314,8 @@ DELETE FROM constraint_reservations r
         AND s.job_name <> ALL (@paused_names::text[])
         AND s.waits_for::text = 'constraint');
 
--- WriteBuckets stores buckets. full_us: time until a bucket is full; next_us: time until it permits
--- a start; 0: now.
+-- WriteBuckets stores buckets. full_us is the time until a bucket is full. next_us is the time
+-- until it allows a start, and 0 if it allows one now.
 -- name: WriteBuckets :exec
 INSERT INTO constraint_buckets (namespace, line, tokens, unstarted, refilled_time, full_time,
                                 next_time)
@@ -360,9 +365,9 @@ DELETE FROM constraint_holds h USING input
  WHERE h.namespace = ANY (ARRAY[input.namespace])
    AND h.process_id = input.process_id;
 
--- RequeueForKeys frees the keys of a job that will run again: it waits for its key, and is
--- evaluated again if constraints have changed. It runs after SaveResult and selects its items like
--- WriteJobs.
+-- RequeueForKeys frees the keys of jobs that will run again. Such a job waits for its key, and is
+-- evaluated again if the constraints have changed. It runs after SaveResult and selects its items
+-- like WriteJobs.
 -- name: RequeueForKeys :exec
 WITH input AS MATERIALIZED (
   SELECT item.*
@@ -397,8 +402,8 @@ DELETE FROM constraint_holds h USING input
  WHERE h.namespace = ANY (ARRAY[input.namespace])
    AND h.process_id = input.process_id;
 
--- FreeEnded frees the keys of jobs that were cancelled, suspended or removed: those that neither
--- run nor wait for a slot.
+-- FreeEnded frees the keys of jobs that were cancelled, suspended or removed. It selects jobs that
+-- neither run nor wait for a slot.
 -- name: FreeEnded :exec
 DELETE FROM constraint_holds h
  USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]))
@@ -415,8 +420,8 @@ DELETE FROM constraint_holds h
         AND s.process_id = h.process_id
         AND s.waits_for::text = 'place');
 
--- ListLines returns the lines with waiting jobs after a given line, in order. It reads one index
--- entry per line, independent of the number of waiting jobs.
+-- ListLines returns the key queues that contain jobs, in order, after a given one. It reads one
+-- index entry per queue, regardless of the number of waiting jobs.
 -- name: ListLines :many
 WITH RECURSIVE lines AS (
   (

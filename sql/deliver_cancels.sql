@@ -1,11 +1,13 @@
--- DeliverCancels takes the cancels that are first for their targets, and asks these to end, like
--- CancelProcesses. It runs after DeliverNotifies, which holds messages to processes in SUSPENDED or
--- ERROR. A job gets no CANCEL task: a waiting job, suspended or not, is CANCELLED here, and its
--- parent is notified; a running job is told by the next heartbeat of its worker, and has its own
--- grace period. The FAILED job of a step is CANCELLED, too: only its run can request this, and no
--- longer needs it. outcome: delivered (also if a cancel is in progress), not_found, ended. more:
--- there may be more messages, or other kinds. overdue: the grace is 0, and EndOverdueCancel ends
--- the process at once: no node takes its CANCEL task.
+-- DeliverCancels takes the cancels that are first for their targets and requests the end of the
+-- targets, like CancelProcesses. It runs after DeliverNotifies, which holds messages to processes
+-- in SUSPENDED or ERROR. A job gets no CANCEL task. A waiting job, suspended or not, becomes
+-- CANCELLED here, and its parent is notified. The worker of a running job receives the cancel with
+-- its next heartbeat, and the job has its own grace period. The FAILED job of a step becomes
+-- CANCELLED, too: only its run can request this, and no longer needs it.
+--
+-- outcome is delivered (also if a cancel is in progress), not_found or ended. more is true if there
+-- may be more messages, or messages of other kinds. overdue is true if the grace period is 0. Then
+-- EndOverdueCancel ends the process at once, and no node takes its CANCEL task.
 -- name: DeliverCancels :many
 WITH taken_messages AS MATERIALIZED (
   SELECT item.namespace, item.process_id, item.mode, marked.message_id, marked.more
@@ -193,7 +195,7 @@ inserted_cancels AS (
     FROM decided
    WHERE asks
      AND NOT is_job),
--- A group cancels its members first.
+-- A group first cancels its members.
 woken_groups AS (
   UPDATE schedule s
      SET waits_for = 'place'

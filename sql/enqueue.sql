@@ -20,17 +20,17 @@ SELECT 1 FROM (
  ORDER BY wanted.namespace, wanted.unique_key FOR UPDATE OF j;
 
 -- EnqueueJobs creates jobs: processes of kind job with their INIT tasks, which wait for a time or a
--- slot. The items of a statement have different processes. If several have the same unique key, the
--- first one gets it, and the others must be sent again. A unique key is taken by a job that has not
--- ended, or that ended less than its TTL ago, even if retention has removed it (held_until); with
--- unique_waiting, only by a job that has not started.
+-- slot. The items of a statement have different processes. If several items have the same unique
+-- key, the first one gets it, and the others must be sent again. A job holds its unique key until
+-- it has ended and its TTL has passed, even if retention removes it (held_until). With
+-- unique_waiting, it holds the key only until it starts.
 --
 -- A job that needs keys of constraints waits for the first of them. It was evaluated under
--- constraints_version; if the constraints have changed, it waits to be evaluated again.
--- fairness_key is = and the key, or empty if the namespace has none. The request of a twin is
--- stored without a task: it has no task of its own, and that of the other job may be deleted before
--- the key. outcome: enqueued, twin (another job has the unique key; process_id is that job), again,
--- replayed, mismatch, exists.
+-- constraints_version. If the constraints have changed, it waits to be evaluated again.
+-- fairness_key is "=" and the key, or empty if the namespace has none. If another job holds the
+-- unique key, the request is stored without a task: it has no task of its own, and the task of the
+-- other job may be deleted before the key. outcome is enqueued, twin (another job has the unique
+-- key; process_id is that job), again, replayed, mismatch or exists.
 -- name: EnqueueJobs :many
 WITH input AS MATERIALIZED (
   SELECT item.*, request.process_id AS twin_process_id, request.task_id AS twin_task_id,
@@ -214,7 +214,7 @@ SELECT decided.ord::int AS ord,
        (decided.run_time > statement_timestamp())::bool AS later
   FROM decided;
 
--- ReadKeyHolder returns the job that has a unique key, and the time of the database.
+-- ReadKeyHolder returns the job that has a unique key, and the current time of the database.
 -- name: ReadKeyHolder :one
 SELECT coalesce((
          SELECT k.process_id FROM job_keys k

@@ -1,5 +1,5 @@
 -- FindStanding returns work that is stuck although nothing prevents it, in namespaces that are not
--- paused, and not of paused job names. When all work is done, there is none.
+-- paused, without jobs of paused names. It returns nothing if all work is done.
 -- name: FindStanding :many
 WITH awake AS MATERIALIZED (
   SELECT p.namespace, p.process_id, p.status, p.cancel_deadline

@@ -1,5 +1,6 @@
 -- InsertRuns stores runs with the first results of their processes. It runs after SaveResult and
--- applies only to items whose task end this transaction has written: a fenced item writes nothing.
+-- ignores an item if this transaction has not written the end of its task. So a fenced item writes
+-- nothing.
 -- name: InsertRuns :exec
 INSERT INTO flow_runs (namespace, run_id, template_type, template_version, status, attempt,
                        running_time, finished_time, blocked_on, run_time, fire_time, scope,
@@ -43,8 +44,8 @@ SELECT item.namespace, item.run_id, item.template_type, item.template_version,
     LIMIT 1) ended
 ON CONFLICT DO NOTHING;
 
--- UpdateRuns writes changes of runs. It runs after SaveResult and selects its items like
--- InsertRuns. template_version 0: unchanged.
+-- UpdateRuns stores changes of runs. It runs after SaveResult and selects its items like
+-- InsertRuns. If template_version is 0, the version does not change.
 -- name: UpdateRuns :exec
 WITH input AS MATERIALIZED (
   SELECT item.* FROM (
@@ -88,10 +89,10 @@ UPDATE flow_runs r
  WHERE r.namespace = ANY (ARRAY[input.namespace])
    AND r.run_id = input.run_id;
 
--- DropItems deletes the rows of the items of steps that start again, which belong to an earlier
--- round. Kept items stay, and move to a new index if it has changed. It runs before WriteSteps and
--- selects its tasks like InsertRuns. All rows are deleted before the insert, because the insert
--- sorts its input.
+-- DropItems deletes the rows of items of steps that start again: they belong to an earlier round.
+-- Kept items stay, and move to a new index if it has changed. It runs before WriteSteps and selects
+-- its tasks like InsertRuns. All rows are deleted before the insert, because the insert sorts its
+-- input.
 -- name: DropItems :exec
 WITH kept AS MATERIALIZED (
   SELECT unnest(@kept_namespaces::text[]) AS namespace, unnest(@kept_run_ids::text[]) AS run_id,
@@ -158,7 +159,7 @@ SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.a
  WHERE r.namespace = @namespace
    AND r.run_id = @run_id;
 
--- GetWait returns a wait, to check a response. An ended wait has a result or a failure.
+-- GetWait returns a wait, to check a response to it. An ended wait has a result or a failure.
 -- name: GetWait :one
 SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time, f.result, f.failure, f.wait
   FROM flow_steps f
@@ -167,9 +168,9 @@ SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time, f.result, f.f
    AND f.step_id = @step_id
    AND f.index = @index;
 
--- ReopenRuns reopens ended runs that did not succeed: the process becomes RUNNING for the following
--- command; if that never arrives, its timer ends it again. It runs after LockProcesses and returns
--- the reopened runs.
+-- ReopenRuns reopens ended runs that did not succeed, and returns them. The process becomes RUNNING
+-- for the command that follows. If the command does not arrive, the timer of the process ends it
+-- again. ReopenRuns runs after LockProcesses.
 -- name: ReopenRuns :many
 WITH input AS MATERIALIZED (
   SELECT p.namespace, p.process_id, p.status
@@ -231,9 +232,9 @@ SELECT run.namespace, run.run_id, run.template_type, run.template_version, run.s
     LIMIT 1) process
  ORDER BY item.n;
 
--- ReadStatuses returns the statuses of the steps of runs, without items, with their jobs. Of their
--- progress it returns the percent and the first 1,000 characters of the summary. For held_time and
--- tried see ListSteps.
+-- ReadStatuses returns the statuses of the steps of runs, without items, with their jobs. From the
+-- progress of a step, it returns the percent and the first 1,000 characters of the summary.
+-- ListSteps describes held_time and tried.
 -- name: ReadStatuses :many
 SELECT step.run_id, step.step_id, step.status, step.running_time,
        coalesce(lease.worker_id, step.worker_id, job.worker_id, '')::text AS worker_id,

@@ -1,9 +1,9 @@
--- WriteSteps writes changes of the steps of runs. It runs after SaveResult and selects its items
--- like InsertRuns, each attempt once, because a run has several steps. A result contains at most
--- one row per step or item. begins: it starts, once more. A job has no running_time before its end,
--- because no worker has taken it when it begins; untaken: it ended without one. A compensated step
--- keeps how it ended; one that succeeds in the round in which its compensation starts is not yet
--- stored as ended.
+-- WriteSteps stores changes of the steps of runs. It runs after SaveResult and selects its items
+-- like InsertRuns. It searches each attempt once, because a run has several steps. A result
+-- contains at most one row per step or item. If begins is true, the step starts, possibly again. A
+-- job has no running_time before its end, because no worker has taken it when it begins. untaken is
+-- true if it ended without a worker. A compensated step keeps the status with which it ended. A
+-- step that succeeds in the round in which its compensation starts is not yet stored as ended.
 -- name: WriteSteps :exec
 WITH accepted AS MATERIALIZED (
   SELECT item.ord FROM (
@@ -131,11 +131,12 @@ UPDATE flow_steps f
    AND f.index = item.index
    AND (f.token IS NOT NULL)::int = 1;
 
--- ListSteps returns steps of a run in order, with their jobs. held: the job runs, since held_time;
--- tried: an attempt of it has ended. step_id '': all; only_steps: no items. It returns steps until
--- their values (input, result, failure, progress) exceed max_bytes, including the one that exceeds
--- it. all_steps: it returns the steps after that, too, without input and result, with a short
--- failure and only the percent of the progress.
+-- ListSteps returns steps of a run in order, with their jobs. held is true if the job runs, since
+-- held_time. tried is true if an attempt of it has ended. If step_id is empty, it returns all
+-- steps; if only_steps is true, no items. It returns steps until their values (input, result,
+-- failure, progress) exceed max_bytes, including the one that exceeds it. If all_steps is true, it
+-- also returns the steps after that, without input and result, with a short failure and only the
+-- percent of the progress.
 -- name: ListSteps :many
 SELECT step.step_id, step.index, step.ord, step.status,
        coalesce(step.compensation_status::text, '')::text AS compensation_status,
@@ -223,7 +224,7 @@ SELECT f.step_id, f.status, count(*) AS n
    AND f.index >= 0
  GROUP BY f.step_id, f.status ORDER BY 1, 2;
 
--- ReadSteps returns the data of steps for expressions.
+-- ReadSteps returns the values of steps for expressions.
 -- name: ReadSteps :many
 SELECT f.step_id, f.status, f.result, f.failure
   FROM flow_steps f
@@ -232,7 +233,7 @@ SELECT f.step_id, f.status, f.result, f.failure
    AND f.step_id = ANY (@step_ids::text[])
    AND f.index = -1;
 
--- ReadItems returns the items of a step; results: with their results.
+-- ReadItems returns the items of a step, with their results if results is true.
 -- name: ReadItems :many
 SELECT f.index, f.status, f.item_hash,
        coalesce(CASE WHEN @results::bool THEN f.result END, 'null')::jsonb AS result
@@ -295,8 +296,9 @@ SELECT outcome.type::text AS type, coalesce(outcome.worker_id, '')::text AS work
       LIMIT 1)) outcome
  LIMIT 1;
 
--- ReadFirstStart returns when the first step of a run began at or after since. A job begins when a
--- worker takes it. One that waits after a failed attempt has begun, at since or later.
+-- ReadFirstStart returns when the first step of a run began, at or after the time since. A job
+-- begins when a worker takes it. A job that waits after a failed attempt has begun, at or after
+-- since.
 -- name: ReadFirstStart :one
 SELECT coalesce(min(step.start_time), 'epoch')::timestamptz AS first
   FROM (
@@ -322,9 +324,9 @@ SELECT coalesce(min(step.start_time), 'epoch')::timestamptz AS first
        AND f.run_id = @run_id) step
  WHERE step.start_time >= @since::timestamptz;
 
--- ReadDueItems returns the open items of a step with the times at which they are due, the earliest
--- first, at most lim: waits and delays at due_time, processes and runs timeout_us after they began.
--- timeout_us 0: none.
+-- ReadDueItems returns at most lim open items of a step with the times at which they are due,
+-- earliest first. Waits and delays are due at due_time; processes and runs are due timeout_us after
+-- they began. If timeout_us is 0, processes and runs have no timeout.
 -- name: ReadDueItems :many
 SELECT item.index, item.due::timestamptz AS due
   FROM (
@@ -341,8 +343,8 @@ SELECT item.index, item.due::timestamptz AS due
  WHERE item.due IS NOT NULL
  ORDER BY item.due, item.index LIMIT @lim::int;
 
--- ReadRunJobs returns the jobs of a run, at most lim of those in its namespace, which have its id
--- in theirs, and at most lim of its steps' jobs in other namespaces.
+-- ReadRunJobs returns the jobs of a run: at most lim jobs in the namespace of the run, whose IDs
+-- contain the ID of the run, and at most lim jobs of its steps in other namespaces.
 -- name: ReadRunJobs :many
 (
   SELECT p.namespace, p.process_id
@@ -367,8 +369,7 @@ UNION ALL (
           AND p.removed_time IS NULL)
    LIMIT @lim::int);
 
--- ReadSuspended returns the processes of open steps, and of their items, that are SUSPENDED, at
--- most lim.
+-- ReadSuspended returns at most lim SUSPENDED processes of open steps and their items.
 -- name: ReadSuspended :many
 SELECT coalesce(f.process_namespace, f.namespace)::text AS namespace,
        f.process_id::text AS process_id

@@ -1,5 +1,6 @@
 -- TakeGroups takes jobs of several workers that need a decision: new ones, those with an ended
--- member, and those with a cancel request. They wait for a slot, which only the engine gives them.
+-- member, and those with a cancel request. They wait for a slot, which they get only from the
+-- engine.
 -- name: TakeGroups :many
 SELECT s.namespace, s.process_id, (p.cancel_deadline IS NOT NULL)::bool AS cancelling,
        coalesce(p.cancel_reason, '')::text AS cancel_reason, job.options
@@ -65,7 +66,7 @@ SELECT place.namespace, place.process_id, place.job_id,
    OFFSET 0) place
  ORDER BY place.namespace, place.job_id, octet_length(place.process_id), place.process_id;
 
--- DropPlaces deletes places whose member has ended in a way that does not count.
+-- DropPlaces deletes the places of members whose end does not count.
 -- name: DropPlaces :exec
 DELETE FROM job_places l
  USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]))
@@ -84,8 +85,8 @@ UPDATE job_groups g
    AND g.process_id = item.process_id;
 
 -- OpenPlaces creates places of a job and starts a member in each, with a message that has the args
--- and options of the job. worker_id '': the place is for any worker that the group allows. Numbers
--- of members are not reused. The results of members of a step belong to its run.
+-- and options of the job. If worker_id is empty, the place is for any worker that the group allows.
+-- Numbers of members are not reused. The results of the members of a step belong to its run.
 -- name: OpenPlaces :many
 WITH input AS MATERIALIZED (
   SELECT item.namespace, item.job_id, item.worker_id,
@@ -140,9 +141,14 @@ SELECT input.namespace, input.process_id, 'start', input.namespace, input.job_id
     LIMIT 1) job
 RETURNING namespace, process_id;
 
--- RestGroups lets groups wait for the end of a member, and stores whether they run: a worker has a
--- member that has not ended, or a member has succeeded. PollGroups starts groups, too. It runs
--- after PutGroups, which has locked them. mode: which events the namespace keeps.
+-- RestGroups lets groups wait for the end of a member, and stores whether they run. A group runs if
+-- a worker has a member that has not ended, or if a member has succeeded. PollGroups also starts
+-- groups. RestGroups runs after PutGroups, which has locked them. mode defines which events the
+-- namespace keeps.
+-- RestGroups lets groups wait for the end of a member, and stores whether they run. A group runs if
+-- a worker has a member that has not ended, or if a member has succeeded. PollGroups also starts
+-- groups. RestGroups runs after PutGroups, which has locked them. mode defines which events the
+-- namespace keeps.
 -- name: RestGroups :exec
 WITH input AS MATERIALIZED (
   SELECT item.*, waiting.task_id, process.cancelling,
@@ -199,11 +205,12 @@ UPDATE schedule s
    AND s.process_id = input.process_id
    AND s.task_id = input.task_id;
 
--- EndGroups ends jobs of several workers. outcome: succeeded, failed, cancelled. kept: the job
--- keeps the results of its members for ttl_us, as an object by worker. Results beyond 8 MiB
--- (process.MaxGroupResultBytes) are omitted. For a step, they are the response of its task, which
--- its run gets. The job keeps the newest 19 failures of workers. A failure that is not the one of a
--- worker is added to them. It runs after TakeGroups.
+-- EndGroups ends jobs of several workers. outcome is succeeded, failed or cancelled. If kept is
+-- true, the job keeps the results of its members for ttl_us, as an object with a field for each
+-- worker. Results beyond 8 MiB (process.MaxGroupResultBytes) are omitted. The results of a step are
+-- also the response of its task, which its run receives. The job keeps the newest 19 failures of
+-- workers. If failure is not the failure of a worker, it is added to them. EndGroups runs after
+-- TakeGroups.
 -- name: EndGroups :many
 WITH input AS MATERIALIZED (
   SELECT item.*, waiting.task_id, waiting.priority, waiting.scheduled_time, waiting.idempotency_key,
@@ -377,8 +384,7 @@ inserted_tasks AS (
 SELECT input.namespace::text AS namespace, input.process_id::text AS process_id, input.task_id
   FROM input;
 
--- FindMemberWorkers returns which waiting workers could take a place of a group: the number of
--- each.
+-- FindMemberWorkers returns the numbers of the waiting workers that could take a place of a group.
 -- name: FindMemberWorkers :many
 SELECT target.ord::int AS ord
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[]),

@@ -1,7 +1,7 @@
--- WriteJobEvents writes the events of results. It runs after SaveResult and RemoveProcesses and
--- applies only to items whose task row this transaction has written, like WriteJobs: a fenced item
--- writes nothing. Each attempt is searched once, because a run has several events. They are stored
--- in the order of the arrays, which nothing below changes.
+-- WriteJobEvents stores the events of results. It runs after SaveResult and RemoveProcesses and
+-- selects its items like WriteJobs, so a fenced item writes nothing. It searches each attempt once,
+-- because a run has several events. It stores them in the order of the arrays, which nothing below
+-- changes.
 -- name: WriteJobEvents :exec
 WITH accepted AS MATERIALIZED (
   SELECT item.ord FROM (
@@ -50,9 +50,9 @@ SELECT item.namespace,
 
 -- EndJobs stores events and counts for ended attempts of jobs, except those that SaveCompleted has
 -- ended. It runs directly after SaveResult, before other statements move the jobs, and selects its
--- items like WriteJobs. For an attempt that would be retried although a cancel was requested, it
--- stores only the end of the attempt; CancelRetried stores the end of the job. name '': it is read
--- from the row.
+-- items like WriteJobs. If an attempt would be retried although a cancel was requested, EndJobs
+-- stores only the end of the attempt, and CancelRetried stores the end of the job. If a name is
+-- empty, it is read from the row.
 -- name: EndJobs :exec
 WITH input AS MATERIALIZED (
   SELECT item.namespace, item.process_id, item.attempt, item.worker_id, item.type, item.message,
@@ -122,8 +122,8 @@ SELECT input.namespace, input.name, change.state, sum(change.n)
  ORDER BY input.namespace, input.name, change.state
 ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n;
 
--- WatchJobEvents returns the events after positions in the order of a watch, at most lim for each,
--- up to the oldest running transaction.
+-- WatchJobEvents returns events after given positions, in the order of a watch: at most lim for
+-- each position, and only events before the oldest running transaction.
 -- name: WatchJobEvents :many
 SELECT item.ord::int AS ord, event.namespace, event.xid::text AS xid, event.event_id, event.job_id,
        coalesce(event.step_id, '')::text AS step_id, coalesce(event.index, -1)::int AS index,
@@ -146,13 +146,13 @@ SELECT item.ord::int AS ord, event.namespace, event.xid::text AS xid, event.even
 -- name: EventsFromNow :one
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid;
 
--- IsAhead reports whether this cluster has not yet reached a position: it is from another cluster,
--- or from a time that a restore has undone.
+-- IsAhead reports whether this cluster has not yet reached a position. Such a position is from
+-- another cluster, or from a time that a restore has undone.
 -- name: IsAhead :one
 SELECT (position.xid::xid8 > pg_snapshot_xmax(pg_current_snapshot()))::bool AS ahead
   FROM (SELECT @xid::text AS xid) position;
 
--- ForgetJobEvents deletes events that a namespace no longer keeps, oldest first, lim at a time.
+-- ForgetJobEvents deletes at most lim events that a namespace no longer keeps, oldest first.
 -- name: ForgetJobEvents :execrows
 DELETE FROM job_events e
  USING (
@@ -198,9 +198,9 @@ DELETE FROM job_counts c
    AND c.lane = item.lane
    AND c.state = item.state;
 
--- ReadJobCounts returns the number of jobs of namespaces by name and state. running and
--- cancel_requested are counted from the rows; these jobs count as available, too. (Engines of
--- earlier versions also stored them.) Members of jobs of several workers are counted nowhere.
+-- ReadJobCounts returns the number of jobs of namespaces by name and state. It counts running and
+-- cancel_requested from the rows. These jobs also count as available. (Engines of earlier versions
+-- stored these counts, too.) Members of jobs of several workers are not counted.
 -- name: ReadJobCounts :many
 SELECT c.namespace, c.name, c.state::text AS state, sum(c.n)::bigint AS n
   FROM job_counts c
@@ -261,9 +261,9 @@ SELECT g.namespace, waiting.job_name::text, 'running', count(*)
    AND g.namespace = ANY (@namespaces::text[])
  GROUP BY 1, 2;
 
--- OldestAvailable returns how long (µs) the oldest job of each namespace and name has been
--- available: among the first lim of each priority and of each key of a constraint. Each of them
--- costs one index probe; there are at most most of them.
+-- OldestAvailable returns how long (in µs) the oldest job of each namespace and name has been
+-- available. It reads the first lim jobs of each priority and of each key of a constraint. Each job
+-- costs one index probe, and most limits their number.
 -- name: OldestAvailable :many
 WITH RECURSIVE priorities AS (
   SELECT item.namespace::text AS namespace, first_task.job_name, first_task.priority, 1 AS n

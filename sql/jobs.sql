@@ -1,8 +1,8 @@
--- WriteJobs writes the ends of attempts to their jobs. It runs after SaveResult and applies only to
--- items whose task row this transaction has written: in tasks if it has ended, in schedule if it
--- will be retried. A fenced item writes nothing. kept: the result is stored for ttl_us. A job keeps
--- its newest 20 failures (process.MaxJobFailures). The oldest of them contains the number of
--- earlier ones, and how many of those were takeovers.
+-- WriteJobs stores the ends of attempts in their jobs. It runs after SaveResult and ignores an item
+-- if this transaction has not written its task row: in tasks if the task has ended, in schedule if
+-- it will be retried. So a fenced item writes nothing. The result is stored for ttl_us if kept is
+-- true. A job keeps its newest 20 failures (process.MaxJobFailures). The oldest of them contains
+-- the number of earlier failures, and how many of those were takeovers.
 -- name: WriteJobs :exec
 WITH input AS MATERIALIZED (
   SELECT item.*
@@ -73,9 +73,10 @@ UPDATE jobs j
  WHERE j.namespace = ANY (ARRAY[input.namespace])
    AND j.process_id = input.process_id;
 
--- GetJobs returns jobs with their states: the INIT task is the newest one, in any table. Of the
--- members of a job of several workers, results beyond 8 MiB are omitted, and failures beyond 2 MiB,
--- and those of members that wait, are cut to their reason and message.
+-- GetJobs returns jobs with their states. The INIT task of a job is the newest one in schedule,
+-- running and tasks. For the members of a job of several workers, results beyond 8 MiB in total are
+-- omitted. Failures beyond 2 MiB in total, and large failures of waiting members, are cut to their
+-- reason and message.
 -- name: GetJobs :many
 SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.created_time,
        p.status_changed_time, p.cancel_requested_time,
@@ -215,15 +216,15 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
            AND r.process_id = member.process_id
          LIMIT 1) attempt ON true) members ON true;
 
--- ReadUnreached returns how a job has waited for its processor.
+-- ReadUnreached returns how often and since when the processor of a job could not be reached.
 -- name: ReadUnreached :one
 SELECT j.unreached, statement_timestamp()::timestamptz AS now
   FROM jobs j
  WHERE j.namespace = @namespace
    AND j.process_id = @process_id;
 
--- WriteUnreached stores how jobs wait for their processors. It runs after SaveResult and selects
--- its items like WriteJobs.
+-- WriteUnreached stores how often and since when the processors of jobs could not be reached. It
+-- runs after SaveResult and selects its items like WriteJobs.
 -- name: WriteUnreached :exec
 UPDATE jobs j
    SET unreached = input.unreached::jsonb, updated_time = statement_timestamp()
@@ -244,7 +245,7 @@ UPDATE jobs j
  WHERE j.namespace = ANY (ARRAY[input.namespace])
    AND j.process_id = input.process_id;
 
--- FetchResult returns a kept result and deletes it, so a second call returns nothing.
+-- FetchResult returns a kept result and deletes it, so that a second call returns nothing.
 -- name: FetchResult :one
 UPDATE jobs j
    SET result = NULL, updated_time = statement_timestamp()
@@ -273,7 +274,7 @@ UPDATE jobs j
  WHERE j.namespace = expired.namespace
    AND j.process_id = expired.process_id;
 
--- ForgetJobKeys deletes unique keys whose job is gone and that it does not hold any more.
+-- ForgetJobKeys deletes unique keys that are no longer held and whose job was removed.
 -- name: ForgetJobKeys :execrows
 DELETE FROM job_keys k
  WHERE (k.namespace, k.unique_key) IN (

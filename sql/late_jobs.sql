@@ -1,4 +1,4 @@
--- FindLateJobs locks jobs whose start deadline has passed before an attempt has begun, the latest
+-- FindLateJobs locks jobs whose start deadline has passed before an attempt has begun, latest
 -- first. Every claim skips them, so they only wait for their end. Locked rows are left to the next
 -- call.
 -- name: FindLateJobs :many
@@ -12,8 +12,8 @@ SELECT s.namespace, s.process_id, s.job_name::text AS name, s.scheduled_time,
    AND p.status IN ('INIT', 'SUSPENDED')
  ORDER BY s.start_deadline LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED;
 
--- EndLateJobs ends jobs without an attempt as FAILED. It runs after FindLateJobs. The failure has
--- the attempt 0. mode defines which events the namespace keeps.
+-- EndLateJobs ends jobs without an attempt as FAILED. It runs after FindLateJobs. The attempt of
+-- the failure is 0. mode defines which events the namespace keeps.
 -- name: EndLateJobs :many
 WITH input AS MATERIALIZED (
   SELECT item.*, waiting.task_id, waiting.priority, waiting.own_priority, waiting.scheduled_time,

@@ -47,8 +47,8 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
    AND l.salt = @salt;
 
 -- BeatLeases extends valid leases of a worker, stores the progress of jobs, and returns the state
--- of each. If lease_us is 0, the duration of the lease does not change. The interval is at most
--- half of the lease. A missing item means that the lease is lost.
+-- of each lease. If lease_us is 0, the duration of the lease does not change. The interval is at
+-- most half of the lease. If an item is missing in the result, its lease is lost.
 -- name: BeatLeases :many
 WITH input AS MATERIALIZED (
   SELECT item.ord, l.namespace, l.process_id, l.fencing_token, item.progress, durations.lease_us,
@@ -113,8 +113,8 @@ SELECT input.ord::int AS ord, input.cancelling::bool AS cancelling,
   JOIN updated_leases ON updated_leases.ord = input.ord;
 
 -- UpdateLeases changes the duration of the leases of a running job: its own, or those of its
--- members. It takes effect with the next heartbeat. It locks them in the order of BeatLeases,
--- before UpdateJob changes rows that heartbeats change after them.
+-- members. The new duration takes effect with the next heartbeat. It locks the leases in the order
+-- of BeatLeases, before UpdateJob changes rows that heartbeats change after them.
 -- name: UpdateLeases :exec
 WITH input AS (
   SELECT @namespace::text AS namespace, @process_id::text AS process_id,
@@ -176,10 +176,10 @@ DELETE FROM leases l
         AND r.process_id = l.process_id
         AND r.fencing_token = l.fencing_token);
 
--- LeaseAnswered returns the stored result of an attempt that has ended one of the newest tasks of
--- its process, or after whose failure the task waits for a retry. It is compared with a response
--- that may be a duplicate. A released attempt has no failure. For a succeeded job it returns the
--- result while that is kept, which jobs has only for the newest task.
+-- LeaseAnswered returns the stored result of an attempt if the attempt has ended one of the newest
+-- tasks of its process, or if the task waits for a retry after it. It is compared with a response
+-- that may be a duplicate. A released attempt has no failure. For a succeeded job, it returns the
+-- result while it is kept, which is only stored for the newest task.
 -- name: LeaseAnswered :one
 SELECT ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
        ended_task.response, ended_task.failure, ended_task.rejection,

@@ -1,4 +1,4 @@
--- PutNamespace returns no row if the namespace is being deleted.
+-- PutNamespace creates or changes a namespace. It returns no row if the namespace is being deleted.
 -- name: PutNamespace :one
 INSERT INTO namespaces (namespace, config)
 VALUES (@namespace, @config)
@@ -6,7 +6,8 @@ ON CONFLICT (namespace) DO UPDATE SET config = excluded.config, updated_time = c
  WHERE namespaces.deletion_requested_time IS NULL
 RETURNING *;
 
--- SetNamespacePaused returns no row if the namespace does not exist or is being deleted.
+-- SetNamespacePaused pauses or resumes a namespace. It returns no row if the namespace does not
+-- exist or is being deleted.
 -- name: SetNamespacePaused :one
 UPDATE namespaces
    SET paused = @paused, updated_time = clock_timestamp()
@@ -14,8 +15,9 @@ UPDATE namespaces
    AND deletion_requested_time IS NULL
 RETURNING *;
 
--- RequestDeletion marks a namespace for deletion. It returns no row if that changes nothing. With
--- its data, it is also paused, so that older engines, which do not know the mark, claim no tasks.
+-- RequestDeletion marks a namespace for deletion. It returns no row if that changes nothing. If its
+-- data is to be deleted, too, the namespace is also paused, so that older engines, which ignore the
+-- mark, claim no tasks.
 -- name: RequestDeletion :one
 UPDATE namespaces
    SET deletion_requested_time = coalesce(deletion_requested_time, statement_timestamp()),
@@ -34,21 +36,21 @@ UPDATE namespaces
    AND deletion_requested_time IS NOT NULL
    AND NOT deletes_data;
 
--- DeleteNamespace deletes the row of a namespace, if its deletion was requested at that time.
+-- DeleteNamespace deletes the row of a namespace if its deletion was requested at the given time.
 -- name: DeleteNamespace :execrows
 DELETE FROM namespaces
  WHERE namespace = @namespace
    AND deletion_requested_time = @requested_time::timestamptz;
 
--- AcknowledgeDeletions records for which deletions the node accepts no requests, by the time at
--- which they were requested.
+-- AcknowledgeDeletions stores for which deletions the node accepts no more requests. A deletion is
+-- identified by the time of its request.
 -- name: AcknowledgeDeletions :exec
 UPDATE nodes
    SET known_deletions = @times::timestamptz[]
  WHERE node_id = @node_id;
 
 -- CountUnawareNodes returns the number of live nodes that may still accept requests for a namespace
--- whose deletion was requested at a time.
+-- whose deletion was requested at the given time.
 -- name: CountUnawareNodes :one
 SELECT count(*)::int AS n
   FROM nodes n
@@ -92,13 +94,17 @@ SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time,
 
 -- ReadNamespaceStates returns what every node reads once per second: the settings of all
 -- namespaces, and whether other nodes have changed them or left tasks there. It is a single
--- statement, so that an idle engine sends few.
+-- ReadNamespaceStates returns the state that every node reads once per second: the settings of all
+-- namespaces, and whether other nodes have changed them or added tasks. It is a single statement,
+-- ReadNamespaceStates returns the state that every node reads once per second: the settings of all
+-- namespaces, and whether other nodes have changed them or added tasks. It is a single statement,
+-- so that an idle engine sends few statements.
 --
--- constraints_version: 0 if there have never been constraints. groups_due: jobs of several workers
--- need a decision (see TakeGroups). grouped: such jobs wait for their members. overdue, equal in
--- all rows: a cancel is past its grace period. late, equal in all rows: a job is past its start
--- deadline. paused_names: job names that are paused, sorted. (EXISTS could be planned as a hash of
--- all such rows.)
+-- constraints_version is 0 if there have never been constraints. groups_due is true if jobs of
+-- several workers need a decision (see TakeGroups), and grouped is true if such jobs wait for their
+-- members. overdue and late are equal in all rows: a cancel is past its grace period, and a job is
+-- past its start deadline. paused_names contains the paused job names, sorted. (EXISTS could be
+-- planned as a hash of all such rows.)
 -- name: ReadNamespaceStates :many
 SELECT n.namespace, n.config, n.paused, n.deletion_requested_time, n.deletes_data,
        coalesce(c.version, 0)::bigint AS constraints_version,

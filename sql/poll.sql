@@ -1,10 +1,12 @@
--- Poll leases tasks that wait for a slot to a worker, by priority, then round (see next_round),
--- then age, at most lim in all. It takes jobs of the given names or, if job_name is empty, all
--- tasks that the engine does not run itself; with jobs_only, only jobs. pauses: the namespace has
--- paused job names, which it skips; a poll by a paused name is not sent. The locked rows carry the
--- whole condition, as in SearchCalls. A worker must send at least two heartbeats per lease, and one
--- within half of the timeout. A lease that was never renewed expires after two intervals: its
--- response may have been lost. Poll does not see places of groups: see PollGroups.
+-- Poll leases tasks that wait for a slot to a worker: at most lim in all, by priority, then round
+-- (see next_round), then age. It takes jobs of the given names. If job_name is empty, it takes all
+-- tasks that the engine does not run itself, or only jobs if jobs_only is true. It skips jobs of
+-- paused names if pauses is true. A poll by a paused name is not sent. The condition is repeated
+-- for the locked rows, as in SearchCalls.
+--
+-- A worker must send at least two heartbeats per lease, and one within half of the timeout. A lease
+-- that was never renewed expires after two intervals, because the response to the poll may have
+-- been lost. Poll ignores places of groups: see PollGroups.
 -- name: Poll :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*, nextval('fencing_tokens') AS fencing_token, target.mode,
@@ -173,8 +175,10 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        r.progress::jsonb AS progress
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;
 
--- CountPollable returns, for each pair of namespace and job name (empty: any), the number of tasks
--- that a Poll would find, at most lim.
+-- CountPollable returns the number of tasks that a Poll would find, at most lim, for each pair of
+-- namespace and job name. An empty name means any job.
+-- CountPollable returns the number of tasks that a Poll would find, at most lim, for each pair of
+-- namespace and job name. An empty name means any job.
 -- name: CountPollable :many
 SELECT target.ord::int AS ord, count(*)::int AS n
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[]),
@@ -210,8 +214,8 @@ SELECT target.ord::int AS ord, count(*)::int AS n
       LIMIT @lim::int) named_job) waiting
  GROUP BY target.ord;
 
--- ReleaseTimers lets due tasks wait for a worker in pull namespaces, longest due first. It skips
--- what SearchTimers skips.
+-- ReleaseTimers makes due tasks available to workers in pull namespaces, longest due first. It
+-- skips the tasks that SearchTimers skips.
 -- name: ReleaseTimers :many
 WITH due_timers AS MATERIALIZED (
   SELECT due_timer.namespace, due_timer.process_id, due_timer.task_id, target.mode

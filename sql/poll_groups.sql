@@ -1,14 +1,14 @@
 -- PollGroups is Poll for namespaces in which members of groups wait. It is a separate statement
 -- because its additional CTEs make a poll of a hundred jobs 10% slower, and most namespaces have no
--- groups. A member's place goes to the worker that already has it, or to an
--- allowed worker without a place. The row of the group is locked with it, so that of two polls of a
--- worker, the second one sees what the first one has taken, or skips the group. Within a priority,
--- places of this worker, and of groups that name it, are first.
+-- groups. The place of a member goes to the worker that already has it, or to an allowed worker
+-- without a place. PollGroups locks the row of the group, too. So the second of two polls of a
+-- worker sees what the first one has taken, or skips the group. Within a priority, places of this
+-- worker, and of groups that name it, are first.
 --
--- The first member that a worker takes starts the group. So a poll locks the groups of its members:
--- a group that runs is shared with other polls, and RestGroups waits for them. A group that a poll
--- starts is locked together with its process, which excludes a cancel or an end. No poll waits for
--- a lock; it leaves these members to the next poll.
+-- The first member that a worker takes starts the group. Therefore a poll locks the groups of its
+-- members. Polls share the lock of a group that runs, and RestGroups waits for them. A poll that
+-- starts a group also locks its process, which prevents a cancel or an end. No poll waits for a
+-- lock: it leaves these members to the next poll.
 -- name: PollGroups :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*, nextval('fencing_tokens') AS fencing_token, target.mode,

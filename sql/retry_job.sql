@@ -1,5 +1,5 @@
--- CancelRetried sets jobs to CANCELLED whose attempt would be retried, or was released, although
--- their cancel was requested. It runs after SaveResult and selects its items like WriteJobs.
+-- CancelRetried ends jobs as CANCELLED if their attempt would be retried, or was released, although
+-- a cancel was requested. It runs after SaveResult and selects its items like WriteJobs.
 -- name: CancelRetried :exec
 WITH input AS MATERIALIZED (
   SELECT waiting.*, item.mode,
@@ -76,10 +76,10 @@ SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority
        context, failure
   FROM input;
 
--- RetryJob runs a FAILED or CANCELLED job again, and with clear_successes a SUCCEEDED one, as a new
--- INIT task with the args of the last one and all attempts. A unique job takes its key again,
--- unless another job has it (see EnqueueJobs). It runs after LockProcesses and LockJobKeys.
--- outcome: changed, not_found (no job), status, held (by another job: holder).
+-- RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one. It
+-- creates a new INIT task with the args of the last one and all attempts. A unique job takes its
+-- key again, unless another job has it (see EnqueueJobs). It runs after LockProcesses and
+-- LockJobKeys. outcome is changed, not_found (no job), status or held (holder has the key).
 -- name: RetryJob :one
 WITH checked AS MATERIALIZED (
   SELECT item.*, p.status, coalesce(p.kind = 'job', false) AS job, task.args, task.priority,

@@ -1,12 +1,14 @@
 -- SearchCalls claims tasks that wait for a slot, by priority, then round (see next_round), then
--- age. The locked rows carry the whole condition: a row that was changed or is locked is skipped
--- without waiting. own: take only tasks that the engine itself runs in this namespace; workers take
--- the others. urgent: of those, only crons. pauses: the namespace has paused job names, which it
--- skips. Claimed rows are deleted by key: a row that was changed after the snapshot of the
--- statement is locked and read in its current version, but a search by the old ctid would not find
--- it, and the task would be in both tables. (From claimed on, SearchTimers, SearchCronTimers, Poll
--- and PollGroups are nearly equal. They are separate, because each is a statement with a search by
--- one index, and SQL text cannot be shared.)
+-- age. The condition is repeated for the locked rows, so that a row that was changed or is locked
+-- is skipped without waiting. If own is true, it takes only tasks that the engine itself runs in
+-- this namespace, and workers take the others. If urgent is true, it takes only crons of those. It
+-- skips jobs of paused names if pauses is true.
+--
+-- Claimed rows are deleted by key. A row that was changed after the snapshot of the statement is
+-- locked and read in its current version, but a search by the old ctid would not find it, and the
+-- task would be in both tables. (From claimed on, SearchTimers, SearchCronTimers, Poll and
+-- PollGroups are nearly equal. They are separate, because each is a statement with a search by one
+-- index, and SQL text cannot be shared.)
 -- name: SearchCalls :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*,
@@ -147,8 +149,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS kind_row
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;
 
--- HasSkippedCalls reports whether a task still waits for a slot that SearchCalls would take: one
--- that it skipped because its process was locked.
+-- HasSkippedCalls reports whether a task that SearchCalls would take still waits for a slot,
+-- because it was skipped while its process was locked.
 -- name: HasSkippedCalls :one
 SELECT EXISTS (
   SELECT 1 FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@pauses::bool[]))

@@ -1,9 +1,9 @@
--- SuspendProcesses suspends processes in INIT and RUNNING. A running task finishes and its result
--- is stored. Waiting tasks wait for the operator, including timers, because every scan would read
--- and skip a due timer that may not run. It runs after LockProcesses and changes at most lim rows
--- of each process. If there may be more, the process is listed in queue_backlogs and SettleQueues
--- changes the others; they do not run, because every claim checks the status. outcome: changed,
--- same (already suspended), not_found, status.
+-- SuspendProcesses suspends processes in INIT and RUNNING. A running task finishes, and its result
+-- is stored. Waiting tasks wait for the operator. This includes timers, because every scan would
+-- read and skip a due timer that may not run. SuspendProcesses runs after LockProcesses and changes
+-- at most lim rows of each process. If there may be more, the process is added to queue_backlogs,
+-- and SettleQueues changes the others. These do not run, because every claim checks the status.
+-- outcome is changed, same (already suspended), not_found or status.
 -- name: SuspendProcesses :many
 WITH input AS MATERIALIZED (
   SELECT item.*, p.status, waiting.job_name, waiting.state
@@ -105,11 +105,11 @@ SELECT input.ord::int AS ord, coalesce(input.status, 'INIT')::process_status AS 
   FROM input;
 
 -- ResumeProcesses returns suspended processes to their previous status. Timers, retries and delayed
--- starts wait for their time again, the oldest of the other tasks for a slot, unless one runs, and
--- the rest behind it. It runs after LockProcesses. A process with at least lim rows to change stays
--- SUSPENDED: ResumeTasks changes them first. After that, it reads only the tasks that came later
--- and the one that was running then, because a retry keeps its task_id. outcome: changed, same (not
--- suspended), unsettled, not_found, status.
+-- starts wait for their time again. Of the other tasks, the oldest one waits for a slot unless a
+-- task runs, and the rest wait behind it. It runs after LockProcesses. A process with at least lim
+-- rows to change stays SUSPENDED: ResumeTasks changes them first. After that, ResumeProcesses reads
+-- only the tasks that were added later and the one that was running then, because a retry keeps its
+-- task_id. outcome is changed, same (not suspended), unsettled, not_found or status.
 -- name: ResumeProcesses :many
 WITH input AS MATERIALIZED (
   SELECT item.*, p.status, p.previous_status,

@@ -1,5 +1,5 @@
--- RecordWorkers stores when a node has last seen workers, in the order of their keys, so that two
--- nodes do not deadlock. It skips namespaces that are deleted or being deleted.
+-- RecordWorkers stores when a node last saw workers. It writes them in the order of their keys, so
+-- that two nodes do not deadlock. It skips namespaces that are deleted or being deleted.
 -- name: RecordWorkers :exec
 INSERT INTO workers (namespace, worker_id, last_seen_time)
 SELECT item.namespace, item.worker_id, statement_timestamp()
@@ -11,8 +11,8 @@ SELECT item.namespace, item.worker_id, statement_timestamp()
  ORDER BY item.namespace, item.worker_id
 ON CONFLICT (namespace, worker_id) DO UPDATE SET last_seen_time = excluded.last_seen_time;
 
--- ListStoppingWorkers returns workers with a stop command, and the rest of their grace period.
--- After lost_time, the tasks of a worker go to others; lost_time is 'epoch' if it keeps them.
+-- ListStoppingWorkers returns workers with a stop command and their remaining grace period. After
+-- lost_time, the tasks of a worker go to others. lost_time is 'epoch' if the worker keeps them.
 -- name: ListStoppingWorkers :many
 SELECT w.worker_id, max(w.directive)::text AS directive,
        coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
@@ -21,8 +21,8 @@ SELECT w.worker_id, max(w.directive)::text AS directive,
   FROM workers w WHERE w.directive IS NOT NULL
  GROUP BY w.worker_id;
 
--- SetWorkerCommand stores a command to a worker of a namespace, for all its namespaces. directive
--- '': continue. The rows are locked in the order of RecordWorkers.
+-- SetWorkerCommand stores a command for a worker of a namespace, in all namespaces of the worker.
+-- An empty directive means continue. It locks the rows in the order of RecordWorkers.
 -- name: SetWorkerCommand :execrows
 UPDATE workers w
    SET directive = NULLIF(@directive::text, ''), reason = NULLIF(@reason::text, ''),
@@ -41,10 +41,13 @@ UPDATE workers w
       WHERE x.namespace = @namespace
         AND x.worker_id = @worker_id);
 
--- ListWorkers lists the workers of a namespace by id (exactly: only that one), each with its first
--- 1,000 namespaces. It returns workers until their namespaces exceed max_bytes, including the one
--- that exceeds it. If a worker was first seen in another namespace after a command, max finds the
--- command.
+-- ListWorkers lists the workers of a namespace by ID, each with its first 1,000 namespaces. If
+-- exactly is true, it returns only the worker with this ID. It returns workers until their
+-- namespaces exceed max_bytes, including the one that exceeds it. If a worker was first seen in
+-- ListWorkers lists the workers of a namespace by ID, each with its first 1,000 namespaces. If
+-- exactly is true, it returns only the worker with this ID. It returns workers until their
+-- namespaces exceed max_bytes, including the one that exceeds it. If a worker was first seen in
+-- another namespace after a command, max finds the command.
 -- name: ListWorkers :many
 SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
        listed.last_seen_time::timestamptz AS last_seen_time,
@@ -81,7 +84,7 @@ SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
  WHERE listed.bytes_before <= @max_bytes::bigint
  ORDER BY listed.worker_id;
 
--- LeasesOf returns leases of workers, at most lim.
+-- LeasesOf returns at most lim leases of workers.
 -- name: LeasesOf :many
 SELECT l.namespace, l.process_id, l.fencing_token, l.salt
   FROM leases l
@@ -93,7 +96,7 @@ SELECT l.namespace, l.process_id, l.fencing_token, l.salt
         AND r.fencing_token = l.fencing_token)
  LIMIT @lim::int;
 
--- ForgetWorkers deletes workers that were not seen for a period, lim at a time.
+-- ForgetWorkers deletes at most lim workers that were not seen for a period.
 -- name: ForgetWorkers :execrows
 DELETE FROM workers w
  WHERE (w.namespace, w.worker_id) IN (
@@ -104,7 +107,7 @@ DELETE FROM workers w
     LIMIT @lim::int FOR UPDATE SKIP LOCKED);
 
 -- CountWorkers returns the number of workers of each namespace that were seen within a period. The
--- table contains those of one day.
+-- table contains the workers of one day.
 -- name: CountWorkers :many
 SELECT w.namespace, count(*) AS n
   FROM workers w

@@ -25,7 +25,7 @@ type CancelGraceParams struct {
 	ProcessID string
 }
 
-// CancelGrace returns the rest of the grace period of a cancel in progress (µs).
+// CancelGrace returns the remaining grace period (in µs) of a cancel in progress.
 func (q *Queries) CancelGrace(ctx context.Context, db DBTX, arg CancelGraceParams) (int64, error) {
 	row := db.QueryRow(ctx, cancelGrace, arg.Namespace, arg.ProcessID)
 	var left_us int64
@@ -364,24 +364,25 @@ type CancelProcessesRow struct {
 	Outcome string
 }
 
-// CancelProcesses asks processes in INIT and RUNNING to end. A CANCEL task is next, or behind the
-// running task, and its grace period of grace_us begins now. Processes in ERROR and SUSPENDED are
-// CANCELLED at once. overdue: the engine (not a client) cancels the process if the grace period of
-// an earlier request has passed. If a process ends here, its attempt is fenced off and all its
-// running and waiting tasks are CANCELLED, except that a CANCEL task after its grace period ends in
-// ERROR. It runs after LockProcesses.
+// CancelProcesses requests the end of processes in INIT and RUNNING. Each gets a CANCEL task that
+// runs next, or after the running task. Its grace period of grace_us begins now. Processes in ERROR
+// and SUSPENDED become CANCELLED at once. If overdue is true, the engine (not a client) cancels
+// processes whose grace period of an earlier request has passed. If a process ends here, its
+// attempt is fenced off, and all its running and waiting tasks become CANCELLED. A CANCEL task
+// after its grace period ends in ERROR instead. CancelProcesses runs after LockProcesses.
 //
-// A job gets no CANCEL task: a waiting job is CANCELLED at once, a running job is told by the next
-// heartbeat of its worker, and a job of several workers ends when its members have ended.
+// A job gets no CANCEL task. A waiting job becomes CANCELLED at once. The worker of a running job
+// receives the cancel with its next heartbeat. A job of several workers ends when its members have
+// ended.
 //
 // At most lim waiting tasks of a process end here, including its CANCEL task. If there may be more,
-// the process is listed in queue_backlogs and SettleQueues ends the others. outcome: requested,
-// same (a cancel is in progress), cancelled, not_found, status.
+// the process is added to queue_backlogs, and SettleQueues ends the others. outcome is requested,
+// same (a cancel is in progress), cancelled, not_found or status.
 // A retry that this transaction has stored may have changed the state of a job with a cancel
 // request. No event reports that retry, because CancelRetried ends such a job.
 // In a process with a cancel request, only the CANCEL task waits for a slot, or the INIT task
 // before it. (waits_for::text: see SaveResult.)
-// A group cancels its members first.
+// A group first cancels its members.
 // The deletes search by key: the statements of constraints change waiting jobs without the lock of
 // their process, and a changed row has another ctid.
 // expired is a hashed subplan, not a join: see EnqueueJobs.

@@ -144,8 +144,8 @@ type RunningUnheldRow struct {
 	Tags      json.RawMessage
 }
 
-// RunningUnheld returns running jobs that were claimed before a constraint was put: they count from
-// now on.
+// RunningUnheld returns running jobs that were claimed before a constraint was created. They count
+// from now on.
 func (q *Queries) RunningUnheld(ctx context.Context, db DBTX, arg RunningUnheldParams) ([]RunningUnheldRow, error) {
 	rows, err := db.Query(ctx, runningUnheld, arg.Namespace, arg.Version)
 	if err != nil {
@@ -202,8 +202,8 @@ type SpanOfJobsRow struct {
 	Stale     bool
 }
 
-// SpanOfJobs returns the next waiting processes in the order of their ids: a part of the evaluation
-// after a change of constraints.
+// SpanOfJobs returns the next waiting processes in the order of their IDs, for one step of the
+// evaluation after a change of constraints.
 func (q *Queries) SpanOfJobs(ctx context.Context, db DBTX, arg SpanOfJobsParams) ([]SpanOfJobsRow, error) {
 	rows, err := db.Query(ctx, spanOfJobs,
 		arg.Version,
@@ -348,9 +348,9 @@ type SweepHoldsRow struct {
 	Freed       []string
 }
 
-// SweepHolds frees keys whose job has left in another way. It runs under LockConstraints, so no
-// keys are given in the meantime. It checks at most lim keys after a given one, and returns their
-// number, the last one, and the lines of the freed ones.
+// SweepHolds frees keys whose job has ended or left in another way. It runs under LockConstraints,
+// so no keys are assigned in the meantime. It checks at most lim keys after a given one. It returns
+// how many it checked, the last one, and the queues of the freed keys.
 func (q *Queries) SweepHolds(ctx context.Context, db DBTX, arg SweepHoldsParams) (SweepHoldsRow, error) {
 	row := db.QueryRow(ctx, sweepHolds,
 		arg.Namespace,

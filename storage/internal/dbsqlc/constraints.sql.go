@@ -89,7 +89,7 @@ type DueBucketsParams struct {
 	Lim       int32
 }
 
-// DueBuckets returns keys that permit another start, longest due first.
+// DueBuckets returns keys that allow another start, longest due first.
 func (q *Queries) DueBuckets(ctx context.Context, db DBTX, arg DueBucketsParams) ([]string, error) {
 	rows, err := db.Query(ctx, dueBuckets, arg.Namespace, arg.Lim)
 	if err != nil {
@@ -162,7 +162,7 @@ type DueInLineParams struct {
 	Mode      int32
 }
 
-// DueInLine lets due jobs that need keys wait for their key.
+// DueInLine moves due jobs that need keys into their key queues.
 func (q *Queries) DueInLine(ctx context.Context, db DBTX, arg DueInLineParams) ([]string, error) {
 	rows, err := db.Query(ctx, dueInLine, arg.Namespace, arg.Lim, arg.Mode)
 	if err != nil {
@@ -217,7 +217,8 @@ type ForgetReservationsParams struct {
 	PausedNames []string
 }
 
-// ForgetReservations deletes reservations of jobs that wait for no key, or whose name is paused.
+// ForgetReservations deletes the reservations of jobs that do not wait for a key, or whose name is
+// paused.
 func (q *Queries) ForgetReservations(ctx context.Context, db DBTX, arg ForgetReservationsParams) error {
 	_, err := db.Exec(ctx, forgetReservations, arg.Namespace, arg.PausedNames)
 	return err
@@ -245,8 +246,8 @@ type FreeEndedParams struct {
 	ProcessIds []string
 }
 
-// FreeEnded frees the keys of jobs that were cancelled, suspended or removed: those that neither
-// run nor wait for a slot.
+// FreeEnded frees the keys of jobs that were cancelled, suspended or removed. It selects jobs that
+// neither run nor wait for a slot.
 func (q *Queries) FreeEnded(ctx context.Context, db DBTX, arg FreeEndedParams) error {
 	_, err := db.Exec(ctx, freeEnded, arg.Namespaces, arg.ProcessIds)
 	return err
@@ -303,7 +304,7 @@ type HoldKeysParams struct {
 	Lines      []string
 }
 
-// HoldKeys stores which jobs have which keys.
+// HoldKeys stores which job holds which key.
 func (q *Queries) HoldKeys(ctx context.Context, db DBTX, arg HoldKeysParams) error {
 	_, err := db.Exec(ctx, holdKeys, arg.Namespace, arg.ProcessIds, arg.Lines)
 	return err
@@ -338,8 +339,8 @@ type ListLinesParams struct {
 	Lim       int32
 }
 
-// ListLines returns the lines with waiting jobs after a given line, in order. It reads one index
-// entry per line, independent of the number of waiting jobs.
+// ListLines returns the key queues that contain jobs, in order, after a given one. It reads one
+// index entry per queue, regardless of the number of waiting jobs.
 func (q *Queries) ListLines(ctx context.Context, db DBTX, arg ListLinesParams) ([]string, error) {
 	rows, err := db.Query(ctx, listLines, arg.Namespace, arg.FromLine, arg.Lim)
 	if err != nil {
@@ -388,10 +389,11 @@ type LockConstraintsRow struct {
 	NextUs      int64
 }
 
-// LockConstraints is the first statement of every transaction that gives keys to jobs or changes
-// constraints. Only one such transaction per namespace runs at a time, on all nodes. Therefore
-// counts can only decrease while it runs: ends of jobs free keys without the lock. next_us: time
-// until the next job is due, or until the next start of a key; -1 if no job waits for either.
+// LockConstraints is the first statement of every transaction that assigns keys to jobs or changes
+// constraints. Only one such transaction runs per namespace at a time, on all nodes. While it runs,
+// the counts of held keys can only decrease, because the ends of jobs free keys without this lock.
+// next_us is the time until the next job is due or the next start of a key is allowed, and -1 if no
+// job waits for either.
 func (q *Queries) LockConstraints(ctx context.Context, db DBTX, namespace string) (LockConstraintsRow, error) {
 	row := db.QueryRow(ctx, lockConstraints, namespace)
 	var i LockConstraintsRow
@@ -425,8 +427,8 @@ SELECT (CASE
                     ORDER BY b.next_time LIMIT 1)) AS at) next_time
 `
 
-// NextInLine returns the time until the next job is due, or until the next start of a key (µs); -1
-// if no job waits for either.
+// NextInLine returns the time (in µs) until the next job is due or the next start of a key is
+// allowed, and -1 if no job waits for either.
 func (q *Queries) NextInLine(ctx context.Context, db DBTX, namespace string) (int64, error) {
 	row := db.QueryRow(ctx, nextInLine, namespace)
 	var delay_us int64
@@ -475,8 +477,9 @@ type PlaceJobsParams struct {
 	Version    int64
 }
 
-// PlaceJobs moves jobs that TakeLines or StaleJobs has taken: they can run, or wait for the key
-// that they lack. line ”: no key is needed. evaluated: keys replace those of the job.
+// PlaceJobs moves jobs that TakeLines or StaleJobs has taken. A job can run if line is empty.
+// Otherwise it waits for the key that it lacks. If evaluated is true, keys replace the keys of the
+// job.
 func (q *Queries) PlaceJobs(ctx context.Context, db DBTX, arg PlaceJobsParams) error {
 	_, err := db.Exec(ctx, placeJobs,
 		arg.Namespaces,
@@ -639,9 +642,10 @@ type ReadLinesRow struct {
 	ReservedTaskID   int64
 }
 
-// ReadLines returns the use of keys, their buckets and their reservations. unstarted: holders that
-// have not been claimed yet, counted if the key has a rate. reserved_by: the job for which a key is
-// kept, with its position in lines; ” if there is none that waits for a key.
+// ReadLines returns how many jobs hold each key, with the buckets and reservations of the keys.
+// unstarted is the number of holders that have not been claimed yet; it is counted only for a key
+// with a rate. reserved_by is the job for which a key is reserved, with its position in lines, or
+// empty if no waiting job has reserved the key.
 func (q *Queries) ReadLines(ctx context.Context, db DBTX, arg ReadLinesParams) ([]ReadLinesRow, error) {
 	rows, err := db.Query(ctx, readLines, arg.Namespace, arg.Lines, arg.Rateds)
 	if err != nil {
@@ -716,9 +720,9 @@ type RequeueForKeysParams struct {
 	FencingTokens []int64
 }
 
-// RequeueForKeys frees the keys of a job that will run again: it waits for its key, and is
-// evaluated again if constraints have changed. It runs after SaveResult and selects its items like
-// WriteJobs.
+// RequeueForKeys frees the keys of jobs that will run again. Such a job waits for its key, and is
+// evaluated again if the constraints have changed. It runs after SaveResult and selects its items
+// like WriteJobs.
 func (q *Queries) RequeueForKeys(ctx context.Context, db DBTX, arg RequeueForKeysParams) error {
 	_, err := db.Exec(ctx, requeueForKeys,
 		arg.Namespaces,
@@ -743,8 +747,8 @@ type ReserveKeysParams struct {
 	Lines      []string
 }
 
-// ReserveKeys keeps keys for jobs. It runs after DropReservations. It replaces reservations without
-// effect.
+// ReserveKeys reserves keys for jobs. It runs after DropReservations and replaces reservations that
+// have no effect.
 func (q *Queries) ReserveKeys(ctx context.Context, db DBTX, arg ReserveKeysParams) error {
 	_, err := db.Exec(ctx, reserveKeys, arg.Namespace, arg.ProcessIds, arg.Lines)
 	return err
@@ -840,15 +844,16 @@ type TakeLinesRow struct {
 	Tags           json.RawMessage
 }
 
-// TakeLines takes the first rows of keys, up to the room of each, by priority, then round, then
-// age. It skips locked rows. The lock of the row is sufficient, and processes is not read, because
-// a change of a job's status also changes or deletes its row in schedule. The data for constraints
-// is read only for jobs that must be evaluated again.
+// TakeLines takes the first jobs of key queues, up to the room of each key, by priority, then
+// round, then age. It skips locked rows. It does not read processes: the lock of the row in
+// schedule is sufficient, because every change of a job's status also changes or deletes this row.
+// The data for constraints is read only for jobs that must be evaluated again.
 //
-// keys: the keys of a job that needs only the key of its line, as in jobs.constraint_keys; ” for
-// line ”. If all rows are such jobs, there is room for each, and all get their key and a slot here
-// (given). Otherwise none does, and PlaceJobs and HoldKeys follow. Like a claim, it searches the
-// rows by key, because a row that was changed after the snapshot has another ctid.
+// keys contains the key of a job that needs no other key, as in jobs.constraint_keys, and is empty
+// for the queue "" (jobs that must be evaluated). If all rows are such jobs, there is room for each
+// of them: all get their key and a slot here (given). Otherwise no job gets a key here, and
+// PlaceJobs and HoldKeys follow. Like a claim, it searches the rows by key, because a row that was
+// changed after the snapshot has another ctid.
 func (q *Queries) TakeLines(ctx context.Context, db DBTX, arg TakeLinesParams) ([]TakeLinesRow, error) {
 	rows, err := db.Query(ctx, takeLines,
 		arg.Version,
@@ -918,8 +923,8 @@ type WriteBucketsParams struct {
 	NextsUs       []int64
 }
 
-// WriteBuckets stores buckets. full_us: time until a bucket is full; next_us: time until it permits
-// a start; 0: now.
+// WriteBuckets stores buckets. full_us is the time until a bucket is full. next_us is the time
+// until it allows a start, and 0 if it allows one now.
 func (q *Queries) WriteBuckets(ctx context.Context, db DBTX, arg WriteBucketsParams) error {
 	_, err := db.Exec(ctx, writeBuckets,
 		arg.Namespace,

@@ -257,17 +257,17 @@ type DeliverStartsRow struct {
 	More      bool
 }
 
-// DeliverStarts takes the starts that are first for their targets and creates the processes; an
-// existing process does not change. A process that is being removed still has its id: its start
-// waits until it is gone. (The condition on removed_time prevents the use of the index of removed
-// processes.) The kind of the engine's own processes follows from their id. If nothing was started,
-// a sender of the engine itself that waits for the end is notified, because it would wait forever.
+// DeliverStarts takes the starts that are first for their targets and creates the processes. An
+// existing process does not change. If a process with the ID is being removed, the start waits
+// until it is gone. (The condition on removed_time prevents the use of the index of removed
+// processes.) The kind of an internal process follows from its ID. If nothing was started, an
+// internal sender that waits for the end is notified, because it would wait forever.
 //
-// A start of a job enqueues it, with its unique key, if any: see EnqueueJobs. Of two messages with
-// the same key for different processes, only the first one is taken here. If the keys of its
-// constraints are unknown, or of another version, the job waits to be evaluated. outcome:
-// delivered, exists (also: another job has the unique key), not_found (the namespace does not
-// exist, or is being deleted). more: there may be more messages.
+// The start of a job enqueues it, with its unique key if it has one: see EnqueueJobs. If two
+// messages have the same key for different processes, only the first one is taken here. If the keys
+// of its constraints are unknown or of another version, the job waits to be evaluated. outcome is
+// delivered, exists (also if another job has the unique key) or not_found (the namespace does not
+// exist, or is being deleted). more is true if there may be more messages.
 func (q *Queries) DeliverStarts(ctx context.Context, db DBTX, arg DeliverStartsParams) ([]DeliverStartsRow, error) {
 	rows, err := db.Query(ctx, deliverStarts,
 		arg.Lim,

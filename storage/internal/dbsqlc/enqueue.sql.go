@@ -231,17 +231,17 @@ type EnqueueJobsRow struct {
 }
 
 // EnqueueJobs creates jobs: processes of kind job with their INIT tasks, which wait for a time or a
-// slot. The items of a statement have different processes. If several have the same unique key, the
-// first one gets it, and the others must be sent again. A unique key is taken by a job that has not
-// ended, or that ended less than its TTL ago, even if retention has removed it (held_until); with
-// unique_waiting, only by a job that has not started.
+// slot. The items of a statement have different processes. If several items have the same unique
+// key, the first one gets it, and the others must be sent again. A job holds its unique key until
+// it has ended and its TTL has passed, even if retention removes it (held_until). With
+// unique_waiting, it holds the key only until it starts.
 //
 // A job that needs keys of constraints waits for the first of them. It was evaluated under
-// constraints_version; if the constraints have changed, it waits to be evaluated again.
-// fairness_key is = and the key, or empty if the namespace has none. The request of a twin is
-// stored without a task: it has no task of its own, and that of the other job may be deleted before
-// the key. outcome: enqueued, twin (another job has the unique key; process_id is that job), again,
-// replayed, mismatch, exists.
+// constraints_version. If the constraints have changed, it waits to be evaluated again.
+// fairness_key is "=" and the key, or empty if the namespace has none. If another job holds the
+// unique key, the request is stored without a task: it has no task of its own, and the task of the
+// other job may be deleted before the key. outcome is enqueued, twin (another job has the unique
+// key; process_id is that job), again, replayed, mismatch or exists.
 // The row comparison is a hashed subplan. A join of two CTEs would be a nested loop with quadratic
 // cost.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) ([]EnqueueJobsRow, error) {
@@ -357,7 +357,7 @@ type ReadKeyHolderRow struct {
 	Now       time.Time
 }
 
-// ReadKeyHolder returns the job that has a unique key, and the time of the database.
+// ReadKeyHolder returns the job that has a unique key, and the current time of the database.
 func (q *Queries) ReadKeyHolder(ctx context.Context, db DBTX, arg ReadKeyHolderParams) (ReadKeyHolderRow, error) {
 	row := db.QueryRow(ctx, readKeyHolder, arg.Namespace, arg.UniqueKey)
 	var i ReadKeyHolderRow

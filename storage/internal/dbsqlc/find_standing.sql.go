@@ -232,7 +232,7 @@ type FindStandingRow struct {
 }
 
 // FindStanding returns work that is stuck although nothing prevents it, in namespaces that are not
-// paused, and not of paused job names. When all work is done, there is none.
+// paused, without jobs of paused names. It returns nothing if all work is done.
 func (q *Queries) FindStanding(ctx context.Context, db DBTX, arg FindStandingParams) ([]FindStandingRow, error) {
 	rows, err := db.Query(ctx, findStanding, arg.Lim, arg.LateUs, arg.ZombieAfterUs)
 	if err != nil {

@@ -75,10 +75,10 @@ type DropItemsParams struct {
 	StepIds        []string
 }
 
-// DropItems deletes the rows of the items of steps that start again, which belong to an earlier
-// round. Kept items stay, and move to a new index if it has changed. It runs before WriteSteps and
-// selects its tasks like InsertRuns. All rows are deleted before the insert, because the insert
-// sorts its input.
+// DropItems deletes the rows of items of steps that start again: they belong to an earlier round.
+// Kept items stay, and move to a new index if it has changed. It runs before WriteSteps and selects
+// its tasks like InsertRuns. All rows are deleted before the insert, because the insert sorts its
+// input.
 func (q *Queries) DropItems(ctx context.Context, db DBTX, arg DropItemsParams) error {
 	_, err := db.Exec(ctx, dropItems,
 		arg.KeptNamespaces,
@@ -211,7 +211,7 @@ type GetWaitRow struct {
 	Wait    json.RawMessage
 }
 
-// GetWait returns a wait, to check a response. An ended wait has a result or a failure.
+// GetWait returns a wait, to check a response to it. An ended wait has a result or a failure.
 func (q *Queries) GetWait(ctx context.Context, db DBTX, arg GetWaitParams) (GetWaitRow, error) {
 	row := db.QueryRow(ctx, getWait,
 		arg.Namespace,
@@ -301,7 +301,8 @@ type InsertRunsParams struct {
 }
 
 // InsertRuns stores runs with the first results of their processes. It runs after SaveResult and
-// applies only to items whose task end this transaction has written: a fenced item writes nothing.
+// ignores an item if this transaction has not written the end of its task. So a fenced item writes
+// nothing.
 func (q *Queries) InsertRuns(ctx context.Context, db DBTX, arg InsertRunsParams) error {
 	_, err := db.Exec(ctx, insertRuns,
 		arg.Namespaces,
@@ -507,9 +508,9 @@ type ReadStatusesRow struct {
 	Tried            bool
 }
 
-// ReadStatuses returns the statuses of the steps of runs, without items, with their jobs. Of their
-// progress it returns the percent and the first 1,000 characters of the summary. For held_time and
-// tried see ListSteps.
+// ReadStatuses returns the statuses of the steps of runs, without items, with their jobs. From the
+// progress of a step, it returns the percent and the first 1,000 characters of the summary.
+// ListSteps describes held_time and tried.
 func (q *Queries) ReadStatuses(ctx context.Context, db DBTX, arg ReadStatusesParams) ([]ReadStatusesRow, error) {
 	rows, err := db.Query(ctx, readStatuses, arg.RunIds, arg.Namespace)
 	if err != nil {
@@ -666,9 +667,9 @@ type ReopenRunsRow struct {
 	ProcessID string
 }
 
-// ReopenRuns reopens ended runs that did not succeed: the process becomes RUNNING for the following
-// command; if that never arrives, its timer ends it again. It runs after LockProcesses and returns
-// the reopened runs.
+// ReopenRuns reopens ended runs that did not succeed, and returns them. The process becomes RUNNING
+// for the command that follows. If the command does not arrive, the timer of the process ends it
+// again. ReopenRuns runs after LockProcesses.
 func (q *Queries) ReopenRuns(ctx context.Context, db DBTX, arg ReopenRunsParams) ([]ReopenRunsRow, error) {
 	rows, err := db.Query(ctx, reopenRuns, arg.Namespace, arg.ProcessID)
 	if err != nil {
@@ -750,8 +751,8 @@ type UpdateRunsParams struct {
 	Failures         []string
 }
 
-// UpdateRuns writes changes of runs. It runs after SaveResult and selects its items like
-// InsertRuns. template_version 0: unchanged.
+// UpdateRuns stores changes of runs. It runs after SaveResult and selects its items like
+// InsertRuns. If template_version is 0, the version does not change.
 func (q *Queries) UpdateRuns(ctx context.Context, db DBTX, arg UpdateRunsParams) error {
 	_, err := db.Exec(ctx, updateRuns,
 		arg.Namespaces,

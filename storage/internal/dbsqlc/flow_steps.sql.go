@@ -170,11 +170,12 @@ type ListStepsRow struct {
 	Tried              bool
 }
 
-// ListSteps returns steps of a run in order, with their jobs. held: the job runs, since held_time;
-// tried: an attempt of it has ended. step_id ”: all; only_steps: no items. It returns steps until
-// their values (input, result, failure, progress) exceed max_bytes, including the one that exceeds
-// it. all_steps: it returns the steps after that, too, without input and result, with a short
-// failure and only the percent of the progress.
+// ListSteps returns steps of a run in order, with their jobs. held is true if the job runs, since
+// held_time. tried is true if an attempt of it has ended. If step_id is empty, it returns all
+// steps; if only_steps is true, no items. It returns steps until their values (input, result,
+// failure, progress) exceed max_bytes, including the one that exceeds it. If all_steps is true, it
+// also returns the steps after that, without input and result, with a short failure and only the
+// percent of the progress.
 func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) ([]ListStepsRow, error) {
 	rows, err := db.Query(ctx, listSteps,
 		arg.MaxBytes,
@@ -299,9 +300,9 @@ type ReadDueItemsRow struct {
 	Due   time.Time
 }
 
-// ReadDueItems returns the open items of a step with the times at which they are due, the earliest
-// first, at most lim: waits and delays at due_time, processes and runs timeout_us after they began.
-// timeout_us 0: none.
+// ReadDueItems returns at most lim open items of a step with the times at which they are due,
+// earliest first. Waits and delays are due at due_time; processes and runs are due timeout_us after
+// they began. If timeout_us is 0, processes and runs have no timeout.
 func (q *Queries) ReadDueItems(ctx context.Context, db DBTX, arg ReadDueItemsParams) ([]ReadDueItemsRow, error) {
 	rows, err := db.Query(ctx, readDueItems,
 		arg.TimeoutUs,
@@ -442,8 +443,9 @@ type ReadFirstStartParams struct {
 	RunID     string
 }
 
-// ReadFirstStart returns when the first step of a run began at or after since. A job begins when a
-// worker takes it. One that waits after a failed attempt has begun, at since or later.
+// ReadFirstStart returns when the first step of a run began, at or after the time since. A job
+// begins when a worker takes it. A job that waits after a failed attempt has begun, at or after
+// since.
 func (q *Queries) ReadFirstStart(ctx context.Context, db DBTX, arg ReadFirstStartParams) (time.Time, error) {
 	row := db.QueryRow(ctx, readFirstStart, arg.Since, arg.Namespace, arg.RunID)
 	var first time.Time
@@ -476,7 +478,7 @@ type ReadItemsRow struct {
 	Result   json.RawMessage
 }
 
-// ReadItems returns the items of a step; results: with their results.
+// ReadItems returns the items of a step, with their results if results is true.
 func (q *Queries) ReadItems(ctx context.Context, db DBTX, arg ReadItemsParams) ([]ReadItemsRow, error) {
 	rows, err := db.Query(ctx, readItems,
 		arg.Results,
@@ -543,8 +545,8 @@ type ReadRunJobsRow struct {
 	ProcessID string
 }
 
-// ReadRunJobs returns the jobs of a run, at most lim of those in its namespace, which have its id
-// in theirs, and at most lim of its steps' jobs in other namespaces.
+// ReadRunJobs returns the jobs of a run: at most lim jobs in the namespace of the run, whose IDs
+// contain the ID of the run, and at most lim jobs of its steps in other namespaces.
 func (q *Queries) ReadRunJobs(ctx context.Context, db DBTX, arg ReadRunJobsParams) ([]ReadRunJobsRow, error) {
 	rows, err := db.Query(ctx, readRunJobs, arg.Namespace, arg.RunID, arg.Lim)
 	if err != nil {
@@ -587,7 +589,7 @@ type ReadStepsRow struct {
 	Failure json.RawMessage
 }
 
-// ReadSteps returns the data of steps for expressions.
+// ReadSteps returns the values of steps for expressions.
 func (q *Queries) ReadSteps(ctx context.Context, db DBTX, arg ReadStepsParams) ([]ReadStepsRow, error) {
 	rows, err := db.Query(ctx, readSteps, arg.Namespace, arg.RunID, arg.StepIds)
 	if err != nil {
@@ -643,8 +645,7 @@ type ReadSuspendedRow struct {
 	ProcessID string
 }
 
-// ReadSuspended returns the processes of open steps, and of their items, that are SUSPENDED, at
-// most lim.
+// ReadSuspended returns at most lim SUSPENDED processes of open steps and their items.
 func (q *Queries) ReadSuspended(ctx context.Context, db DBTX, arg ReadSuspendedParams) ([]ReadSuspendedRow, error) {
 	rows, err := db.Query(ctx, readSuspended,
 		arg.Namespace,
@@ -856,12 +857,12 @@ type WriteStepsParams struct {
 	FencingTokens        []int64
 }
 
-// WriteSteps writes changes of the steps of runs. It runs after SaveResult and selects its items
-// like InsertRuns, each attempt once, because a run has several steps. A result contains at most
-// one row per step or item. begins: it starts, once more. A job has no running_time before its end,
-// because no worker has taken it when it begins; untaken: it ended without one. A compensated step
-// keeps how it ended; one that succeeds in the round in which its compensation starts is not yet
-// stored as ended.
+// WriteSteps stores changes of the steps of runs. It runs after SaveResult and selects its items
+// like InsertRuns. It searches each attempt once, because a run has several steps. A result
+// contains at most one row per step or item. If begins is true, the step starts, possibly again. A
+// job has no running_time before its end, because no worker has taken it when it begins. untaken is
+// true if it ended without a worker. A compensated step keeps the status with which it ended. A
+// step that succeeds in the round in which its compensation starts is not yet stored as ended.
 func (q *Queries) WriteSteps(ctx context.Context, db DBTX, arg WriteStepsParams) error {
 	_, err := db.Exec(ctx, writeSteps,
 		arg.AttemptOrds,

@@ -23,7 +23,7 @@ type DropPlacesParams struct {
 	ProcessIds []string
 }
 
-// DropPlaces deletes places whose member has ended in a way that does not count.
+// DropPlaces deletes the places of members whose end does not count.
 func (q *Queries) DropPlaces(ctx context.Context, db DBTX, arg DropPlacesParams) error {
 	_, err := db.Exec(ctx, dropPlaces, arg.Namespaces, arg.ProcessIds)
 	return err
@@ -220,11 +220,12 @@ type EndGroupsRow struct {
 	TaskID    int64
 }
 
-// EndGroups ends jobs of several workers. outcome: succeeded, failed, cancelled. kept: the job
-// keeps the results of its members for ttl_us, as an object by worker. Results beyond 8 MiB
-// (process.MaxGroupResultBytes) are omitted. For a step, they are the response of its task, which
-// its run gets. The job keeps the newest 19 failures of workers. A failure that is not the one of a
-// worker is added to them. It runs after TakeGroups.
+// EndGroups ends jobs of several workers. outcome is succeeded, failed or cancelled. If kept is
+// true, the job keeps the results of its members for ttl_us, as an object with a field for each
+// worker. Results beyond 8 MiB (process.MaxGroupResultBytes) are omitted. The results of a step are
+// also the response of its task, which its run receives. The job keeps the newest 19 failures of
+// workers. If failure is not the failure of a worker, it is added to them. EndGroups runs after
+// TakeGroups.
 func (q *Queries) EndGroups(ctx context.Context, db DBTX, arg EndGroupsParams) ([]EndGroupsRow, error) {
 	rows, err := db.Query(ctx, endGroups,
 		arg.Namespaces,
@@ -301,8 +302,7 @@ type FindMemberWorkersParams struct {
 	Pauses     []bool
 }
 
-// FindMemberWorkers returns which waiting workers could take a place of a group: the number of
-// each.
+// FindMemberWorkers returns the numbers of the waiting workers that could take a place of a group.
 func (q *Queries) FindMemberWorkers(ctx context.Context, db DBTX, arg FindMemberWorkersParams) ([]int32, error) {
 	rows, err := db.Query(ctx, findMemberWorkers,
 		arg.Ords,
@@ -396,8 +396,8 @@ type OpenPlacesRow struct {
 }
 
 // OpenPlaces creates places of a job and starts a member in each, with a message that has the args
-// and options of the job. worker_id ”: the place is for any worker that the group allows. Numbers
-// of members are not reused. The results of members of a step belong to its run.
+// and options of the job. If worker_id is empty, the place is for any worker that the group allows.
+// Numbers of members are not reused. The results of the members of a step belong to its run.
 func (q *Queries) OpenPlaces(ctx context.Context, db DBTX, arg OpenPlacesParams) ([]OpenPlacesRow, error) {
 	rows, err := db.Query(ctx, openPlaces, arg.Namespaces, arg.JobIds, arg.WorkerIds)
 	if err != nil {
@@ -575,9 +575,14 @@ type RestGroupsParams struct {
 	Modes      []int32
 }
 
-// RestGroups lets groups wait for the end of a member, and stores whether they run: a worker has a
-// member that has not ended, or a member has succeeded. PollGroups starts groups, too. It runs
-// after PutGroups, which has locked them. mode: which events the namespace keeps.
+// RestGroups lets groups wait for the end of a member, and stores whether they run. A group runs if
+// a worker has a member that has not ended, or if a member has succeeded. PollGroups also starts
+// groups. RestGroups runs after PutGroups, which has locked them. mode defines which events the
+// namespace keeps.
+// RestGroups lets groups wait for the end of a member, and stores whether they run. A group runs if
+// a worker has a member that has not ended, or if a member has succeeded. PollGroups also starts
+// groups. RestGroups runs after PutGroups, which has locked them. mode defines which events the
+// namespace keeps.
 func (q *Queries) RestGroups(ctx context.Context, db DBTX, arg RestGroupsParams) error {
 	_, err := db.Exec(ctx, restGroups, arg.Namespaces, arg.ProcessIds, arg.Modes)
 	return err
@@ -632,7 +637,8 @@ type TakeGroupsRow struct {
 }
 
 // TakeGroups takes jobs of several workers that need a decision: new ones, those with an ended
-// member, and those with a cancel request. They wait for a slot, which only the engine gives them.
+// member, and those with a cancel request. They wait for a slot, which they get only from the
+// engine.
 func (q *Queries) TakeGroups(ctx context.Context, db DBTX, lim int32) ([]TakeGroupsRow, error) {
 	rows, err := db.Query(ctx, takeGroups, lim)
 	if err != nil {

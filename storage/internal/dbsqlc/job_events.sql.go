@@ -158,9 +158,9 @@ type EndJobsParams struct {
 
 // EndJobs stores events and counts for ended attempts of jobs, except those that SaveCompleted has
 // ended. It runs directly after SaveResult, before other statements move the jobs, and selects its
-// items like WriteJobs. For an attempt that would be retried although a cancel was requested, it
-// stores only the end of the attempt; CancelRetried stores the end of the job. name ”: it is read
-// from the row.
+// items like WriteJobs. If an attempt would be retried although a cancel was requested, EndJobs
+// stores only the end of the attempt, and CancelRetried stores the end of the job. If a name is
+// empty, it is read from the row.
 func (q *Queries) EndJobs(ctx context.Context, db DBTX, arg EndJobsParams) error {
 	_, err := db.Exec(ctx, endJobs,
 		arg.Namespaces,
@@ -214,7 +214,7 @@ type ForgetJobEventsParams struct {
 	Lim          int32
 }
 
-// ForgetJobEvents deletes events that a namespace no longer keeps, oldest first, lim at a time.
+// ForgetJobEvents deletes at most lim events that a namespace no longer keeps, oldest first.
 func (q *Queries) ForgetJobEvents(ctx context.Context, db DBTX, arg ForgetJobEventsParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetJobEvents, arg.Namespaces, arg.RetentionsUs, arg.Lim)
 	if err != nil {
@@ -228,8 +228,8 @@ SELECT (position.xid::xid8 > pg_snapshot_xmax(pg_current_snapshot()))::bool AS a
   FROM (SELECT $1::text AS xid) position
 `
 
-// IsAhead reports whether this cluster has not yet reached a position: it is from another cluster,
-// or from a time that a restore has undone.
+// IsAhead reports whether this cluster has not yet reached a position. Such a position is from
+// another cluster, or from a time that a restore has undone.
 func (q *Queries) IsAhead(ctx context.Context, db DBTX, xid string) (bool, error) {
 	row := db.QueryRow(ctx, isAhead, xid)
 	var ahead bool
@@ -359,9 +359,9 @@ type OldestAvailableRow struct {
 	AgeUs     int64
 }
 
-// OldestAvailable returns how long (µs) the oldest job of each namespace and name has been
-// available: among the first lim of each priority and of each key of a constraint. Each of them
-// costs one index probe; there are at most most of them.
+// OldestAvailable returns how long (in µs) the oldest job of each namespace and name has been
+// available. It reads the first lim jobs of each priority and of each key of a constraint. Each job
+// costs one index probe, and most limits their number.
 func (q *Queries) OldestAvailable(ctx context.Context, db DBTX, arg OldestAvailableParams) ([]OldestAvailableRow, error) {
 	rows, err := db.Query(ctx, oldestAvailable, arg.Lim, arg.Namespaces, arg.Most)
 	if err != nil {
@@ -450,9 +450,9 @@ type ReadJobCountsRow struct {
 	N         int64
 }
 
-// ReadJobCounts returns the number of jobs of namespaces by name and state. running and
-// cancel_requested are counted from the rows; these jobs count as available, too. (Engines of
-// earlier versions also stored them.) Members of jobs of several workers are counted nowhere.
+// ReadJobCounts returns the number of jobs of namespaces by name and state. It counts running and
+// cancel_requested from the rows. These jobs also count as available. (Engines of earlier versions
+// stored these counts, too.) Members of jobs of several workers are not counted.
 func (q *Queries) ReadJobCounts(ctx context.Context, db DBTX, namespaces []string) ([]ReadJobCountsRow, error) {
 	rows, err := db.Query(ctx, readJobCounts, namespaces)
 	if err != nil {
@@ -524,8 +524,8 @@ type WatchJobEventsRow struct {
 	Metadata    json.RawMessage
 }
 
-// WatchJobEvents returns the events after positions in the order of a watch, at most lim for each,
-// up to the oldest running transaction.
+// WatchJobEvents returns events after given positions, in the order of a watch: at most lim for
+// each position, and only events before the oldest running transaction.
 func (q *Queries) WatchJobEvents(ctx context.Context, db DBTX, arg WatchJobEventsParams) ([]WatchJobEventsRow, error) {
 	rows, err := db.Query(ctx, watchJobEvents,
 		arg.Ords,
@@ -637,10 +637,10 @@ type WriteJobEventsParams struct {
 	FencingTokens   []int64
 }
 
-// WriteJobEvents writes the events of results. It runs after SaveResult and RemoveProcesses and
-// applies only to items whose task row this transaction has written, like WriteJobs: a fenced item
-// writes nothing. Each attempt is searched once, because a run has several events. They are stored
-// in the order of the arrays, which nothing below changes.
+// WriteJobEvents stores the events of results. It runs after SaveResult and RemoveProcesses and
+// selects its items like WriteJobs, so a fenced item writes nothing. It searches each attempt once,
+// because a run has several events. It stores them in the order of the arrays, which nothing below
+// changes.
 func (q *Queries) WriteJobEvents(ctx context.Context, db DBTX, arg WriteJobEventsParams) error {
 	_, err := db.Exec(ctx, writeJobEvents,
 		arg.Ords,

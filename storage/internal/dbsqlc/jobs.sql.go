@@ -34,7 +34,7 @@ type FetchResultParams struct {
 	ProcessID string
 }
 
-// FetchResult returns a kept result and deletes it, so a second call returns nothing.
+// FetchResult returns a kept result and deletes it, so that a second call returns nothing.
 func (q *Queries) FetchResult(ctx context.Context, db DBTX, arg FetchResultParams) ([]byte, error) {
 	row := db.QueryRow(ctx, fetchResult, arg.Namespace, arg.ProcessID)
 	var result []byte
@@ -56,7 +56,7 @@ DELETE FROM job_keys k
     ORDER BY x.namespace, x.unique_key LIMIT $1::int FOR UPDATE SKIP LOCKED)
 `
 
-// ForgetJobKeys deletes unique keys whose job is gone and that it does not hold any more.
+// ForgetJobKeys deletes unique keys that are no longer held and whose job was removed.
 func (q *Queries) ForgetJobKeys(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	result, err := db.Exec(ctx, forgetJobKeys, lim)
 	if err != nil {
@@ -273,9 +273,10 @@ type GetJobsRow struct {
 	Args                []byte
 }
 
-// GetJobs returns jobs with their states: the INIT task is the newest one, in any table. Of the
-// members of a job of several workers, results beyond 8 MiB are omitted, and failures beyond 2 MiB,
-// and those of members that wait, are cut to their reason and message.
+// GetJobs returns jobs with their states. The INIT task of a job is the newest one in schedule,
+// running and tasks. For the members of a job of several workers, results beyond 8 MiB in total are
+// omitted. Failures beyond 2 MiB in total, and large failures of waiting members, are cut to their
+// reason and message.
 func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]GetJobsRow, error) {
 	rows, err := db.Query(ctx, getJobs, arg.Ords, arg.Namespaces, arg.ProcessIds)
 	if err != nil {
@@ -351,7 +352,7 @@ type ReadUnreachedRow struct {
 	Now       time.Time
 }
 
-// ReadUnreached returns how a job has waited for its processor.
+// ReadUnreached returns how often and since when the processor of a job could not be reached.
 func (q *Queries) ReadUnreached(ctx context.Context, db DBTX, arg ReadUnreachedParams) (ReadUnreachedRow, error) {
 	row := db.QueryRow(ctx, readUnreached, arg.Namespace, arg.ProcessID)
 	var i ReadUnreachedRow
@@ -444,11 +445,11 @@ type WriteJobsParams struct {
 	TtlsUs        []int64
 }
 
-// WriteJobs writes the ends of attempts to their jobs. It runs after SaveResult and applies only to
-// items whose task row this transaction has written: in tasks if it has ended, in schedule if it
-// will be retried. A fenced item writes nothing. kept: the result is stored for ttl_us. A job keeps
-// its newest 20 failures (process.MaxJobFailures). The oldest of them contains the number of
-// earlier ones, and how many of those were takeovers.
+// WriteJobs stores the ends of attempts in their jobs. It runs after SaveResult and ignores an item
+// if this transaction has not written its task row: in tasks if the task has ended, in schedule if
+// it will be retried. So a fenced item writes nothing. The result is stored for ttl_us if kept is
+// true. A job keeps its newest 20 failures (process.MaxJobFailures). The oldest of them contains
+// the number of earlier failures, and how many of those were takeovers.
 func (q *Queries) WriteJobs(ctx context.Context, db DBTX, arg WriteJobsParams) error {
 	_, err := db.Exec(ctx, writeJobs,
 		arg.Namespaces,
@@ -495,8 +496,8 @@ type WriteUnreachedParams struct {
 	Unreacheds    []string
 }
 
-// WriteUnreached stores how jobs wait for their processors. It runs after SaveResult and selects
-// its items like WriteJobs.
+// WriteUnreached stores how often and since when the processors of jobs could not be reached. It
+// runs after SaveResult and selects its items like WriteJobs.
 func (q *Queries) WriteUnreached(ctx context.Context, db DBTX, arg WriteUnreachedParams) error {
 	_, err := db.Exec(ctx, writeUnreached,
 		arg.Namespaces,

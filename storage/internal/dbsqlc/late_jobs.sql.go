@@ -94,8 +94,8 @@ type EndLateJobsRow struct {
 	TaskID    int64
 }
 
-// EndLateJobs ends jobs without an attempt as FAILED. It runs after FindLateJobs. The failure has
-// the attempt 0. mode defines which events the namespace keeps.
+// EndLateJobs ends jobs without an attempt as FAILED. It runs after FindLateJobs. The attempt of
+// the failure is 0. mode defines which events the namespace keeps.
 func (q *Queries) EndLateJobs(ctx context.Context, db DBTX, arg EndLateJobsParams) ([]EndLateJobsRow, error) {
 	rows, err := db.Query(ctx, endLateJobs,
 		arg.Namespaces,
@@ -142,7 +142,7 @@ type FindLateJobsRow struct {
 	StartDeadline time.Time
 }
 
-// FindLateJobs locks jobs whose start deadline has passed before an attempt has begun, the latest
+// FindLateJobs locks jobs whose start deadline has passed before an attempt has begun, latest
 // first. Every claim skips them, so they only wait for their end. Locked rows are left to the next
 // call.
 func (q *Queries) FindLateJobs(ctx context.Context, db DBTX, lim int32) ([]FindLateJobsRow, error) {

@@ -97,8 +97,8 @@ type BeatLeasesRow struct {
 }
 
 // BeatLeases extends valid leases of a worker, stores the progress of jobs, and returns the state
-// of each. If lease_us is 0, the duration of the lease does not change. The interval is at most
-// half of the lease. A missing item means that the lease is lost.
+// of each lease. If lease_us is 0, the duration of the lease does not change. The interval is at
+// most half of the lease. If an item is missing in the result, its lease is lost.
 func (q *Queries) BeatLeases(ctx context.Context, db DBTX, arg BeatLeasesParams) ([]BeatLeasesRow, error) {
 	rows, err := db.Query(ctx, beatLeases,
 		arg.Ords,
@@ -251,10 +251,10 @@ type LeaseAnsweredRow struct {
 	Result    []byte
 }
 
-// LeaseAnswered returns the stored result of an attempt that has ended one of the newest tasks of
-// its process, or after whose failure the task waits for a retry. It is compared with a response
-// that may be a duplicate. A released attempt has no failure. For a succeeded job it returns the
-// result while that is kept, which jobs has only for the newest task.
+// LeaseAnswered returns the stored result of an attempt if the attempt has ended one of the newest
+// tasks of its process, or if the task waits for a retry after it. It is compared with a response
+// that may be a duplicate. A released attempt has no failure. For a succeeded job, it returns the
+// result while it is kept, which is only stored for the newest task.
 func (q *Queries) LeaseAnswered(ctx context.Context, db DBTX, arg LeaseAnsweredParams) (LeaseAnsweredRow, error) {
 	row := db.QueryRow(ctx, leaseAnswered, arg.Namespace, arg.ProcessID, arg.FencingToken)
 	var i LeaseAnsweredRow
@@ -445,8 +445,8 @@ type UpdateLeasesParams struct {
 }
 
 // UpdateLeases changes the duration of the leases of a running job: its own, or those of its
-// members. It takes effect with the next heartbeat. It locks them in the order of BeatLeases,
-// before UpdateJob changes rows that heartbeats change after them.
+// members. The new duration takes effect with the next heartbeat. It locks the leases in the order
+// of BeatLeases, before UpdateJob changes rows that heartbeats change after them.
 func (q *Queries) UpdateLeases(ctx context.Context, db DBTX, arg UpdateLeasesParams) error {
 	_, err := db.Exec(ctx, updateLeases, arg.Namespace, arg.ProcessID, arg.LeaseUs)
 	return err

@@ -22,8 +22,8 @@ type AcknowledgeDeletionsParams struct {
 	NodeID int64
 }
 
-// AcknowledgeDeletions records for which deletions the node accepts no requests, by the time at
-// which they were requested.
+// AcknowledgeDeletions stores for which deletions the node accepts no more requests. A deletion is
+// identified by the time of its request.
 func (q *Queries) AcknowledgeDeletions(ctx context.Context, db DBTX, arg AcknowledgeDeletionsParams) error {
 	_, err := db.Exec(ctx, acknowledgeDeletions, arg.Times, arg.NodeID)
 	return err
@@ -54,7 +54,7 @@ SELECT count(*)::int AS n
 `
 
 // CountUnawareNodes returns the number of live nodes that may still accept requests for a namespace
-// whose deletion was requested at a time.
+// whose deletion was requested at the given time.
 func (q *Queries) CountUnawareNodes(ctx context.Context, db DBTX, requestedTime time.Time) (int32, error) {
 	row := db.QueryRow(ctx, countUnawareNodes, requestedTime)
 	var n int32
@@ -73,7 +73,7 @@ type DeleteNamespaceParams struct {
 	RequestedTime time.Time
 }
 
-// DeleteNamespace deletes the row of a namespace, if its deletion was requested at that time.
+// DeleteNamespace deletes the row of a namespace if its deletion was requested at the given time.
 func (q *Queries) DeleteNamespace(ctx context.Context, db DBTX, arg DeleteNamespaceParams) (int64, error) {
 	result, err := db.Exec(ctx, deleteNamespace, arg.Namespace, arg.RequestedTime)
 	if err != nil {
@@ -234,7 +234,7 @@ type PutNamespaceParams struct {
 	Config    json.RawMessage
 }
 
-// PutNamespace returns no row if the namespace is being deleted.
+// PutNamespace creates or changes a namespace. It returns no row if the namespace is being deleted.
 func (q *Queries) PutNamespace(ctx context.Context, db DBTX, arg PutNamespaceParams) (Namespace, error) {
 	row := db.QueryRow(ctx, putNamespace, arg.Namespace, arg.Config)
 	var i Namespace
@@ -301,13 +301,17 @@ type ReadNamespaceStatesRow struct {
 
 // ReadNamespaceStates returns what every node reads once per second: the settings of all
 // namespaces, and whether other nodes have changed them or left tasks there. It is a single
-// statement, so that an idle engine sends few.
+// ReadNamespaceStates returns the state that every node reads once per second: the settings of all
+// namespaces, and whether other nodes have changed them or added tasks. It is a single statement,
+// ReadNamespaceStates returns the state that every node reads once per second: the settings of all
+// namespaces, and whether other nodes have changed them or added tasks. It is a single statement,
+// so that an idle engine sends few statements.
 //
-// constraints_version: 0 if there have never been constraints. groups_due: jobs of several workers
-// need a decision (see TakeGroups). grouped: such jobs wait for their members. overdue, equal in
-// all rows: a cancel is past its grace period. late, equal in all rows: a job is past its start
-// deadline. paused_names: job names that are paused, sorted. (EXISTS could be planned as a hash of
-// all such rows.)
+// constraints_version is 0 if there have never been constraints. groups_due is true if jobs of
+// several workers need a decision (see TakeGroups), and grouped is true if such jobs wait for their
+// members. overdue and late are equal in all rows: a cancel is past its grace period, and a job is
+// past its start deadline. paused_names contains the paused job names, sorted. (EXISTS could be
+// planned as a hash of all such rows.)
 func (q *Queries) ReadNamespaceStates(ctx context.Context, db DBTX) ([]ReadNamespaceStatesRow, error) {
 	rows, err := db.Query(ctx, readNamespaceStates)
 	if err != nil {
@@ -356,8 +360,9 @@ type RequestDeletionParams struct {
 	Namespace string
 }
 
-// RequestDeletion marks a namespace for deletion. It returns no row if that changes nothing. With
-// its data, it is also paused, so that older engines, which do not know the mark, claim no tasks.
+// RequestDeletion marks a namespace for deletion. It returns no row if that changes nothing. If its
+// data is to be deleted, too, the namespace is also paused, so that older engines, which ignore the
+// mark, claim no tasks.
 func (q *Queries) RequestDeletion(ctx context.Context, db DBTX, arg RequestDeletionParams) (Namespace, error) {
 	row := db.QueryRow(ctx, requestDeletion, arg.WithData, arg.Namespace)
 	var i Namespace
@@ -386,7 +391,8 @@ type SetNamespacePausedParams struct {
 	Namespace string
 }
 
-// SetNamespacePaused returns no row if the namespace does not exist or is being deleted.
+// SetNamespacePaused pauses or resumes a namespace. It returns no row if the namespace does not
+// exist or is being deleted.
 func (q *Queries) SetNamespacePaused(ctx context.Context, db DBTX, arg SetNamespacePausedParams) (Namespace, error) {
 	row := db.QueryRow(ctx, setNamespacePaused, arg.Paused, arg.Namespace)
 	var i Namespace

@@ -63,8 +63,10 @@ type CountPollableRow struct {
 	N   int32
 }
 
-// CountPollable returns, for each pair of namespace and job name (empty: any), the number of tasks
-// that a Poll would find, at most lim.
+// CountPollable returns the number of tasks that a Poll would find, at most lim, for each pair of
+// namespace and job name. An empty name means any job.
+// CountPollable returns the number of tasks that a Poll would find, at most lim, for each pair of
+// namespace and job name. An empty name means any job.
 func (q *Queries) CountPollable(ctx context.Context, db DBTX, arg CountPollableParams) ([]CountPollableRow, error) {
 	rows, err := db.Query(ctx, countPollable,
 		arg.Ords,
@@ -311,13 +313,15 @@ type PollRow struct {
 	Progress          json.RawMessage
 }
 
-// Poll leases tasks that wait for a slot to a worker, by priority, then round (see next_round),
-// then age, at most lim in all. It takes jobs of the given names or, if job_name is empty, all
-// tasks that the engine does not run itself; with jobs_only, only jobs. pauses: the namespace has
-// paused job names, which it skips; a poll by a paused name is not sent. The locked rows carry the
-// whole condition, as in SearchCalls. A worker must send at least two heartbeats per lease, and one
-// within half of the timeout. A lease that was never renewed expires after two intervals: its
-// response may have been lost. Poll does not see places of groups: see PollGroups.
+// Poll leases tasks that wait for a slot to a worker: at most lim in all, by priority, then round
+// (see next_round), then age. It takes jobs of the given names. If job_name is empty, it takes all
+// tasks that the engine does not run itself, or only jobs if jobs_only is true. It skips jobs of
+// paused names if pauses is true. A poll by a paused name is not sent. The condition is repeated
+// for the locked rows, as in SearchCalls.
+//
+// A worker must send at least two heartbeats per lease, and one within half of the timeout. A lease
+// that was never renewed expires after two intervals, because the response to the poll may have
+// been lost. Poll ignores places of groups: see PollGroups.
 // A response has at most 4 MiB of tasks (process.MaxPollBytes), but always contains the first task.
 func (q *Queries) Poll(ctx context.Context, db DBTX, arg PollParams) ([]PollRow, error) {
 	rows, err := db.Query(ctx, poll,
@@ -467,8 +471,8 @@ type ReleaseTimersParams struct {
 	Lim        int32
 }
 
-// ReleaseTimers lets due tasks wait for a worker in pull namespaces, longest due first. It skips
-// what SearchTimers skips.
+// ReleaseTimers makes due tasks available to workers in pull namespaces, longest due first. It
+// skips the tasks that SearchTimers skips.
 // Of two due timers of a process, the earlier one is first.
 func (q *Queries) ReleaseTimers(ctx context.Context, db DBTX, arg ReleaseTimersParams) ([]string, error) {
 	rows, err := db.Query(ctx, releaseTimers, arg.Namespaces, arg.Modes, arg.Lim)

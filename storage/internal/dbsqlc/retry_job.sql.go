@@ -96,8 +96,8 @@ type CancelRetriedParams struct {
 	Modes         []int32
 }
 
-// CancelRetried sets jobs to CANCELLED whose attempt would be retried, or was released, although
-// their cancel was requested. It runs after SaveResult and selects its items like WriteJobs.
+// CancelRetried ends jobs as CANCELLED if their attempt would be retried, or was released, although
+// a cancel was requested. It runs after SaveResult and selects its items like WriteJobs.
 func (q *Queries) CancelRetried(ctx context.Context, db DBTX, arg CancelRetriedParams) error {
 	_, err := db.Exec(ctx, cancelRetried,
 		arg.Namespaces,
@@ -286,10 +286,10 @@ type RetryJobRow struct {
 	Holder  string
 }
 
-// RetryJob runs a FAILED or CANCELLED job again, and with clear_successes a SUCCEEDED one, as a new
-// INIT task with the args of the last one and all attempts. A unique job takes its key again,
-// unless another job has it (see EnqueueJobs). It runs after LockProcesses and LockJobKeys.
-// outcome: changed, not_found (no job), status, held (by another job: holder).
+// RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one. It
+// creates a new INIT task with the args of the last one and all attempts. A unique job takes its
+// key again, unless another job has it (see EnqueueJobs). It runs after LockProcesses and
+// LockJobKeys. outcome is changed, not_found (no job), status or held (holder has the key).
 // In a group, places whose worker has not succeeded are deleted, and with clear_successes all:
 // other members take them.
 // A cancel may have ended the group while it ran.

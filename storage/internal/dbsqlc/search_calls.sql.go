@@ -45,8 +45,8 @@ type HasSkippedCallsParams struct {
 	Pauses     []bool
 }
 
-// HasSkippedCalls reports whether a task still waits for a slot that SearchCalls would take: one
-// that it skipped because its process was locked.
+// HasSkippedCalls reports whether a task that SearchCalls would take still waits for a slot,
+// because it was skipped while its process was locked.
 func (q *Queries) HasSkippedCalls(ctx context.Context, db DBTX, arg HasSkippedCallsParams) (bool, error) {
 	row := db.QueryRow(ctx, hasSkippedCalls, arg.Namespaces, arg.Pauses)
 	var calls_left bool
@@ -236,14 +236,16 @@ type SearchCallsRow struct {
 }
 
 // SearchCalls claims tasks that wait for a slot, by priority, then round (see next_round), then
-// age. The locked rows carry the whole condition: a row that was changed or is locked is skipped
-// without waiting. own: take only tasks that the engine itself runs in this namespace; workers take
-// the others. urgent: of those, only crons. pauses: the namespace has paused job names, which it
-// skips. Claimed rows are deleted by key: a row that was changed after the snapshot of the
-// statement is locked and read in its current version, but a search by the old ctid would not find
-// it, and the task would be in both tables. (From claimed on, SearchTimers, SearchCronTimers, Poll
-// and PollGroups are nearly equal. They are separate, because each is a statement with a search by
-// one index, and SQL text cannot be shared.)
+// age. The condition is repeated for the locked rows, so that a row that was changed or is locked
+// is skipped without waiting. If own is true, it takes only tasks that the engine itself runs in
+// this namespace, and workers take the others. If urgent is true, it takes only crons of those. It
+// skips jobs of paused names if pauses is true.
+//
+// Claimed rows are deleted by key. A row that was changed after the snapshot of the statement is
+// locked and read in its current version, but a search by the old ctid would not find it, and the
+// task would be in both tables. (From claimed on, SearchTimers, SearchCronTimers, Poll and
+// PollGroups are nearly equal. They are separate, because each is a statement with a search by one
+// index, and SQL text cannot be shared.)
 // In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
 // first one.
 func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParams) ([]SearchCallsRow, error) {

@@ -200,13 +200,13 @@ type UpdateJobRow struct {
 	Changed bool
 }
 
-// UpdateJob changes options and args of a job that has not ended. Those of its waiting task change
-// at once. A change of data that constraints use causes another evaluation, by the claim if the job
-// waits for a slot. It runs after LockProcesses. Nothing changes if run_time or args are set for a
-// running job, or for a group with members, because no task would wait with them. open: it has not
-// ended.
+// UpdateJob changes options and args of a job that has not ended. The changes apply to its waiting
+// task at once. If data that constraints use has changed, the job is evaluated again, by the claim
+// if it waits for a slot. It runs after LockProcesses. Nothing changes if run_time or args are set
+// for a running job or for a group with members, because no waiting task would use them. open is
+// true if the job has not ended.
 // A job with a fairness key gets another round if it begins to wait for a slot, or waits for one
-// with another priority. In the line ”, it gets its round when it was evaluated.
+// with another priority. A job that waits for its evaluation gets its round after that.
 // The change also applies to the open members of a group.
 func (q *Queries) UpdateJob(ctx context.Context, db DBTX, arg UpdateJobParams) (UpdateJobRow, error) {
 	row := db.QueryRow(ctx, updateJob,

@@ -29,7 +29,7 @@ type CountWorkersRow struct {
 }
 
 // CountWorkers returns the number of workers of each namespace that were seen within a period. The
-// table contains those of one day.
+// table contains the workers of one day.
 func (q *Queries) CountWorkers(ctx context.Context, db DBTX, arg CountWorkersParams) ([]CountWorkersRow, error) {
 	rows, err := db.Query(ctx, countWorkers, arg.Namespaces, arg.SeenUs)
 	if err != nil {
@@ -65,7 +65,7 @@ type ForgetWorkersParams struct {
 	Lim         int32
 }
 
-// ForgetWorkers deletes workers that were not seen for a period, lim at a time.
+// ForgetWorkers deletes at most lim workers that were not seen for a period.
 func (q *Queries) ForgetWorkers(ctx context.Context, db DBTX, arg ForgetWorkersParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetWorkers, arg.RetentionUs, arg.Lim)
 	if err != nil {
@@ -98,7 +98,7 @@ type LeasesOfRow struct {
 	Salt         []byte
 }
 
-// LeasesOf returns leases of workers, at most lim.
+// LeasesOf returns at most lim leases of workers.
 func (q *Queries) LeasesOf(ctx context.Context, db DBTX, arg LeasesOfParams) ([]LeasesOfRow, error) {
 	rows, err := db.Query(ctx, leasesOf, arg.WorkerIds, arg.Lim)
 	if err != nil {
@@ -140,8 +140,8 @@ type ListStoppingWorkersRow struct {
 	LeftUs    int64
 }
 
-// ListStoppingWorkers returns workers with a stop command, and the rest of their grace period.
-// After lost_time, the tasks of a worker go to others; lost_time is 'epoch' if it keeps them.
+// ListStoppingWorkers returns workers with a stop command and their remaining grace period. After
+// lost_time, the tasks of a worker go to others. lost_time is 'epoch' if the worker keeps them.
 func (q *Queries) ListStoppingWorkers(ctx context.Context, db DBTX) ([]ListStoppingWorkersRow, error) {
 	rows, err := db.Query(ctx, listStoppingWorkers)
 	if err != nil {
@@ -220,10 +220,13 @@ type ListWorkersRow struct {
 	Leases       int32
 }
 
-// ListWorkers lists the workers of a namespace by id (exactly: only that one), each with its first
-// 1,000 namespaces. It returns workers until their namespaces exceed max_bytes, including the one
-// that exceeds it. If a worker was first seen in another namespace after a command, max finds the
-// command.
+// ListWorkers lists the workers of a namespace by ID, each with its first 1,000 namespaces. If
+// exactly is true, it returns only the worker with this ID. It returns workers until their
+// namespaces exceed max_bytes, including the one that exceeds it. If a worker was first seen in
+// ListWorkers lists the workers of a namespace by ID, each with its first 1,000 namespaces. If
+// exactly is true, it returns only the worker with this ID. It returns workers until their
+// namespaces exceed max_bytes, including the one that exceeds it. If a worker was first seen in
+// another namespace after a command, max finds the command.
 func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParams) ([]ListWorkersRow, error) {
 	rows, err := db.Query(ctx, listWorkers,
 		arg.Namespace,
@@ -273,8 +276,8 @@ type RecordWorkersParams struct {
 	WorkerIds  []string
 }
 
-// RecordWorkers stores when a node has last seen workers, in the order of their keys, so that two
-// nodes do not deadlock. It skips namespaces that are deleted or being deleted.
+// RecordWorkers stores when a node last saw workers. It writes them in the order of their keys, so
+// that two nodes do not deadlock. It skips namespaces that are deleted or being deleted.
 func (q *Queries) RecordWorkers(ctx context.Context, db DBTX, arg RecordWorkersParams) error {
 	_, err := db.Exec(ctx, recordWorkers, arg.Namespaces, arg.WorkerIds)
 	return err
@@ -307,8 +310,8 @@ type SetWorkerCommandParams struct {
 	WorkerID  string
 }
 
-// SetWorkerCommand stores a command to a worker of a namespace, for all its namespaces. directive
-// ”: continue. The rows are locked in the order of RecordWorkers.
+// SetWorkerCommand stores a command for a worker of a namespace, in all namespaces of the worker.
+// An empty directive means continue. It locks the rows in the order of RecordWorkers.
 func (q *Queries) SetWorkerCommand(ctx context.Context, db DBTX, arg SetWorkerCommandParams) (int64, error) {
 	result, err := db.Exec(ctx, setWorkerCommand,
 		arg.Directive,

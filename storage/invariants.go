@@ -78,13 +78,13 @@ func CheckInvariants(ctx context.Context, db DB) (Report, error) {
 // namespaces. In a database in use it finds slow tasks.
 func CheckQuiescent(ctx context.Context, db DB, late, zombieAfter time.Duration) (Report, error) {
 	q := dbsqlc.New()
-	rows, err := q.FindStanding(ctx, db, dbsqlc.FindStandingParams{
+	rows, err := q.FindStuck(ctx, db, dbsqlc.FindStuckParams{
 		LateUs: late.Microseconds(), ZombieAfterUs: zombieAfter.Microseconds(), Lim: maxViolations,
 	})
 	if err != nil {
 		return Report{}, mapped("check quiescence", err)
 	}
-	counts, err := q.CountStanding(ctx, db)
+	counts, err := q.CountChecked(ctx, db)
 	if err != nil {
 		return Report{}, mapped("check quiescence", err)
 	}

@@ -19,7 +19,9 @@ import (
 const maxReasonsBytes = 4 << 20
 
 // BeatLeases processes a heartbeat of a worker and returns a directive for each of its leases.
-func (s *Server) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatRequest) ([]*progressorv1.LeaseDirective, error) {
+func (s *Server) BeatLeases(
+	ctx context.Context, r *progressorv1.HeartbeatRequest,
+) ([]*progressorv1.LeaseDirective, error) {
 	if err := DistinctLeases("beats", r.GetBeats()); err != nil {
 		return nil, err
 	}
@@ -37,11 +39,14 @@ func (s *Server) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatReques
 		if len(progress) > process.MaxProgressBytes {
 			return nil, &process.InvalidError{
 				Field: fmt.Sprintf("beats[%d].progress", n), TooLarge: true,
-				Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxProgressBytes, len(progress)),
+				Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxProgressBytes,
+					len(progress)),
 			}
 		}
 		s.workers.recordSeen(r.GetWorkerId(), t.Key.Namespace)
-		beats = append(beats, pull.Beat{Token: t, Progress: progress, Lease: min(b.GetLeaseDuration().AsDuration(), process.MaxLease)})
+		beats = append(beats, pull.Beat{
+			Token: t, Progress: progress, Lease: min(b.GetLeaseDuration().AsDuration(), process.MaxLease),
+		})
 		order[n] = n
 	}
 	// Sort the beats so that concurrent heartbeats and results lock rows in the same order.
@@ -58,7 +63,9 @@ func (s *Server) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatReques
 	reasons := 0 // bytes of reasons in the response
 	for n, at := range order {
 		b := beaten[n]
-		d := &progressorv1.LeaseDirective{LeaseToken: r.GetBeats()[at].GetLeaseToken(), Directive: progressorv1.LeaseDirective_DIRECTIVE_CONTINUE}
+		d := &progressorv1.LeaseDirective{
+			LeaseToken: r.GetBeats()[at].GetLeaseToken(), Directive: progressorv1.LeaseDirective_DIRECTIVE_CONTINUE,
+		}
 		switch {
 		case b.Lost:
 			d.Directive = progressorv1.LeaseDirective_DIRECTIVE_LOST

@@ -35,7 +35,9 @@ type waitingPoll struct {
 }
 
 func newPulls(s *Server) *pulls {
-	return &pulls{server: s, woken: make(chan struct{}, 1), waiting: map[*waitingPoll]struct{}{}, groups: map[string]time.Time{}}
+	return &pulls{
+		server: s, woken: make(chan struct{}, 1), waiting: map[*waitingPoll]struct{}{}, groups: map[string]time.Time{},
+	}
 }
 
 // membersExpectedFor is how long a namespace is assumed to have group slots after the collector has
@@ -74,7 +76,8 @@ func (p *pulls) grouped(lines []pull.Subscription) bool {
 // wake it.
 func (p *pulls) join(params *PollParams, lines []pull.Subscription) *waitingPoll {
 	w := &waitingPoll{
-		workerID: params.WorkerID, namespaces: params.Namespaces, subscriptions: lines, woken: make(chan struct{}), began: time.Now(),
+		workerID: params.WorkerID, namespaces: params.Namespaces, subscriptions: lines, woken: make(chan struct{}),
+		began: time.Now(),
 	}
 	p.mu.Lock()
 	p.waiting[w] = struct{}{}
@@ -276,7 +279,9 @@ func (p *pulls) offerWorker(workerID string, l pull.Subscription) {
 
 // hasSubscription reports whether a poll has exactly this subscription.
 func (w *waitingPoll) hasSubscription(l pull.Subscription) bool {
-	return slices.ContainsFunc(w.subscriptions, func(own pull.Subscription) bool { return subscriptionOf(own) == subscriptionOf(l) })
+	return slices.ContainsFunc(w.subscriptions, func(own pull.Subscription) bool {
+		return subscriptionOf(own) == subscriptionOf(l)
+	})
 }
 
 // offerSubscription wakes n polls that have the subscription.

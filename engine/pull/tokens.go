@@ -37,7 +37,9 @@ func parseLeaseToken(field, token string) (pull.LeaseToken, error) {
 			}, nil
 		}
 	}
-	return pull.LeaseToken{}, &process.InvalidError{Field: field, Message: "must be the lease_token of a lease, unchanged"}
+	return pull.LeaseToken{}, &process.InvalidError{
+		Field: field, Message: "must be the lease_token of a lease, unchanged",
+	}
 }
 
 // DistinctLeases returns an error if a list in a request names a lease twice, because the result
@@ -55,7 +57,10 @@ func DistinctLeases[M interface{ GetLeaseToken() string }](field string, list []
 		}
 		l := lease{t.Key, t.FencingToken}
 		if first, twice := seen[l]; twice {
-			return &process.InvalidError{Field: fmt.Sprintf("%s[%d].lease_token", field, n), Message: fmt.Sprintf("same lease as %s[%d]", field, first)}
+			return &process.InvalidError{
+				Field:   fmt.Sprintf("%s[%d].lease_token", field, n),
+				Message: fmt.Sprintf("same lease as %s[%d]", field, first),
+			}
 		}
 		seen[l] = n
 	}

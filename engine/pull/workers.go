@@ -212,8 +212,8 @@ func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 	return nil
 }
 
-// releaseLeases releases the leases of stopped workers. The attempts are not counted, and their answers
-// are no longer stored.
+// releaseLeases releases the leases of stopped workers. The attempts are not counted, and their
+// answers are no longer stored.
 func (w *workers) releaseLeases(ctx context.Context, workerIDs []string) error {
 	s := w.server
 	tokens, err := pull.LeasesOf(ctx, s.store, workerIDs, takenBack)
@@ -228,7 +228,8 @@ func (w *workers) releaseLeases(ctx context.Context, workerIDs []string) error {
 		if err != nil {
 			return err
 		}
-		s.log.Info("released a lease of a stopped worker", "namespace", t.Key.Namespace, "process_id", t.Key.ProcessID, "worker_id", l.WorkerID)
+		s.log.Info("released a lease of a stopped worker", "namespace", t.Key.Namespace, "process_id", t.Key.ProcessID,
+			"worker_id", l.WorkerID)
 		s.engine.ReleaseLease(l, 0)
 		s.leased.drop(t)
 	}
@@ -255,7 +256,9 @@ func directiveOf(order pull.WorkerCommand) progressorv1.WorkerDirective {
 }
 
 // StopWorker tells a worker to take no new tasks, or also to stop, or revokes that.
-func (s *Server) StopWorker(ctx context.Context, r *progressorv1.StopWorkerRequest, by process.Actor) (*progressorv1.Worker, error) {
+func (s *Server) StopWorker(
+	ctx context.Context, r *progressorv1.StopWorkerRequest, by process.Actor,
+) (*progressorv1.Worker, error) {
 	if _, err := s.engine.NamespaceState(ctx, r.GetNamespace()); err != nil {
 		return nil, err
 	}
@@ -296,7 +299,9 @@ const (
 )
 
 // ListWorkers lists the workers of a namespace that were seen within a day, by ID.
-func (s *Server) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersRequest) (list []*progressorv1.Worker, next string, err error) {
+func (s *Server) ListWorkers(
+	ctx context.Context, r *progressorv1.ListWorkersRequest,
+) (list []*progressorv1.Worker, next string, err error) {
 	_, leave, err := s.engine.Enter(ctx, r.GetNamespace())
 	if err != nil {
 		return nil, "", err
@@ -331,6 +336,7 @@ func (s *Server) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersReq
 
 func workerMessage(w *pull.Worker) *progressorv1.Worker {
 	return &progressorv1.Worker{
-		WorkerId: w.WorkerID, Namespaces: w.Namespaces, Leases: w.Leases, LastSeenTime: timestamppb.New(w.LastSeenTime), Directive: directiveOf(w.Command),
+		WorkerId: w.WorkerID, Namespaces: w.Namespaces, Leases: w.Leases, LastSeenTime: timestamppb.New(w.LastSeenTime),
+		Directive: directiveOf(w.Command),
 	}
 }

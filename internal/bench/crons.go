@@ -130,7 +130,7 @@ func (f cronFires) awaitEnd(ctx context.Context, conn *pgx.Conn, ahead time.Dura
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	return waitNone(ctx, conn, cronsPoll, countStanding)
+	return waitNone(ctx, conn, cronsPoll, countUnfinished)
 }
 
 const (

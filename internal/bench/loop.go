@@ -138,7 +138,7 @@ const idleWait = 30 * time.Second
 
 // waitIdle returns when no task runs or waits any more.
 func (d *scratch) waitIdle(ctx context.Context) error {
-	return d.waitNone(ctx, idleWait, 2*time.Millisecond, countStanding)
+	return d.waitNone(ctx, idleWait, 2*time.Millisecond, countUnfinished)
 }
 
 // waitNone repeats a query until it counts nothing, for at most the given time.

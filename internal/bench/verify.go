@@ -19,8 +19,8 @@ const engineSchema = "progressor"
 type acknowledged map[process.TaskType]int64
 
 const (
-	countFinished = `SELECT count(*) FROM tasks WHERE task_type = $1::text::task_type AND status = 'FINISHED'`
-	countStanding = `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule) + ` +
+	countFinished   = `SELECT count(*) FROM tasks WHERE task_type = $1::text::task_type AND status = 'FINISHED'`
+	countUnfinished = `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule) + ` +
 		`(SELECT count(*) FROM messages)`
 	// A process numbers its tasks in the order in which they were accepted, and handles them in
 	// that order.
@@ -60,7 +60,7 @@ func verifyOn(ctx context.Context, conn *pgx.Conn, row *Row, done acknowledged) 
 			return err
 		}
 	}
-	if err := count(0, "tasks and messages that run or wait although all is done", countStanding); err != nil {
+	if err := count(0, "tasks and messages that run or wait although all is done", countUnfinished); err != nil {
 		return err
 	}
 	if err := count(0, "tasks that were handled before an earlier one of their process", countDisorder); err != nil {

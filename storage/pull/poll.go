@@ -58,13 +58,19 @@ func Poll(
 func leaseOf(r *dbsqlc.PollRow) storage.Lease {
 	return storage.Lease{
 		Claim: storage.Claim{
-			Namespace: r.Namespace, ProcessID: r.ProcessID, TaskID: r.TaskID, TaskType: r.TaskType, Attempt: r.Attempt, Priority: r.Priority,
-			FencingToken: r.FencingToken, ScheduledTime: r.ScheduledTime, RunningTime: r.RunningTime, RetryInterval: r.RetryInterval,
-			TimerName: r.TimerName, HistoryRange: r.HistoryRange, IdempotencyKey: r.IdempotencyKey, Args: r.Args, Context: r.Context,
-			Status: r.Status, PreviousStatus: r.PreviousStatus, StatusChangedTime: r.StatusChangedTime, Detail: r.Detail, CorruptedBy: r.CorruptedBy,
-			AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, FirstEventID: r.FirstEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, KindRow: r.KindRow,
+			Namespace: r.Namespace, ProcessID: r.ProcessID, TaskID: r.TaskID, TaskType: r.TaskType, Attempt: r.Attempt,
+			Priority:     r.Priority,
+			FencingToken: r.FencingToken, ScheduledTime: r.ScheduledTime, RunningTime: r.RunningTime,
+			RetryInterval: r.RetryInterval,
+			TimerName:     r.TimerName, HistoryRange: r.HistoryRange, IdempotencyKey: r.IdempotencyKey, Args: r.Args,
+			Context: r.Context,
+			Status:  r.Status, PreviousStatus: r.PreviousStatus, StatusChangedTime: r.StatusChangedTime,
+			Detail: r.Detail, CorruptedBy: r.CorruptedBy,
+			AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, FirstEventID: r.FirstEventID,
+			Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, KindRow: r.KindRow,
 		},
-		WorkerID: r.WorkerID, Salt: r.Salt, Duration: time.Duration(r.LeaseUs) * time.Microsecond, Heartbeat: time.Duration(r.BeatUs) * time.Microsecond, Timeout: time.Duration(r.TimeoutUs) * time.Microsecond,
+		WorkerID: r.WorkerID, Salt: r.Salt, Duration: time.Duration(r.LeaseUs) * time.Microsecond,
+		Heartbeat: time.Duration(r.BeatUs) * time.Microsecond, Timeout: time.Duration(r.TimeoutUs) * time.Microsecond,
 		Progress: r.Progress,
 	}
 }
@@ -102,8 +108,8 @@ func CountPollable(ctx context.Context, s *storage.Store, lines []Subscription, 
 	return counts, err
 }
 
-// FindMemberWorkers returns which of the waiting workers, each with one subscription, could take a slot
-// of a job group.
+// FindMemberWorkers returns which of the waiting workers, each with one subscription, could take a
+// slot of a job group.
 func FindMemberWorkers(ctx context.Context, s *storage.Store, workerIDs []string, lines []Subscription) ([]int, error) {
 	var a dbsqlc.FindMemberWorkersParams
 	for n, l := range lines {

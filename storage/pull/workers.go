@@ -122,7 +122,10 @@ func ListWorkers(
 		for _, namespace := range r.Namespaces {
 			bytes += len(namespace)
 		}
-		list[n] = Worker{WorkerID: r.WorkerID, Namespaces: r.Namespaces, LastSeenTime: r.LastSeenTime, Command: WorkerCommand(r.Directive), Leases: r.Leases}
+		list[n] = Worker{
+			WorkerID: r.WorkerID, Namespaces: r.Namespaces, LastSeenTime: r.LastSeenTime,
+			Command: WorkerCommand(r.Directive), Leases: r.Leases,
+		}
 	}
 	return list, bytes > storage.ListBytes, err
 }
@@ -136,7 +139,10 @@ func LeasesOf(ctx context.Context, s *storage.Store, workerIDs []string, limit i
 	})
 	tokens := make([]LeaseToken, len(rows))
 	for n, r := range rows {
-		tokens[n] = LeaseToken{Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, FencingToken: r.FencingToken, Salt: r.Salt}
+		tokens[n] = LeaseToken{
+			Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, FencingToken: r.FencingToken,
+			Salt: r.Salt,
+		}
 	}
 	return tokens, err
 }

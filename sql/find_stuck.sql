@@ -1,6 +1,6 @@
--- FindStanding returns work that is stuck although nothing prevents it, in namespaces that are not
+-- FindStuck returns work that is stuck although nothing prevents it, in namespaces that are not
 -- paused, without jobs of paused names. It returns nothing if all work is done.
--- name: FindStanding :many
+-- name: FindStuck :many
 WITH awake AS MATERIALIZED (
   SELECT p.namespace, p.process_id, p.status, p.cancel_deadline
     FROM processes p
@@ -151,8 +151,8 @@ SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::t
        detail::text AS detail
   FROM found LIMIT @lim::int;
 
--- CountStanding returns the number of rows that each part of FindStanding checks.
--- name: CountStanding :many
+-- CountChecked returns the number of rows that each condition of FindStuck checks.
+-- name: CountChecked :many
 SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
   FROM (
     SELECT 'place_is_found' AS invariant,

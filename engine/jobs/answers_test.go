@@ -13,7 +13,9 @@ import (
 )
 
 func gives(r *progressorv1.Result) engine.LeaseAnswer {
-	return engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: r}}}
+	return engine.LeaseAnswer{
+		Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: r}},
+	}
 }
 
 func jobGives(value string) engine.LeaseAnswer {
@@ -31,7 +33,11 @@ func breaks(reason string, details float64) engine.LeaseAnswer {
 }
 
 func refuses(reason string) engine.LeaseAnswer {
-	return engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{Rejection: &progressorv1.Rejection{Reason: reason}}}}
+	return engine.LeaseAnswer{
+		Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Rejection{Rejection: &progressorv1.Rejection{Reason: reason}},
+		},
+	}
 }
 
 // A repeated answer that equals the stored one is confirmed. A different answer with the same token
@@ -47,13 +53,32 @@ func TestAnswersAgain(t *testing.T) {
 		first        engine.LeaseAnswer
 		same, others []engine.LeaseAnswer
 	}{
-		"result":         {options: keeps, first: jobGives("first"), others: []engine.LeaseAnswer{jobGives("second"), breaks("x", 1), {Acknowledged: &told}}},
-		"forgotten":      {first: jobGives("first"), same: []engine.LeaseAnswer{jobGives("second")}, others: []engine.LeaseAnswer{breaks("x", 1), refuses("x")}},
-		"failure":        {options: keeps, first: breaks("x", 1.5), others: []engine.LeaseAnswer{breaks("y", 1.5), breaks("x", 2), jobGives("first"), refuses("x")}},
-		"refused job":    {first: refuses("x"), others: []engine.LeaseAnswer{refuses("y"), breaks("x", 1), jobGives("first")}},
-		"acknowledged":   {first: engine.LeaseAnswer{Acknowledged: &told}, others: []engine.LeaseAnswer{{Acknowledged: new(string)}, jobGives("first")}},
-		"response":       {isProcess: true, first: processGives("first"), others: []engine.LeaseAnswer{processGives("second"), processGives(""), breaks("x", 1), refuses("x")}},
-		"broken process": {isProcess: true, first: breaks("x", 1), others: []engine.LeaseAnswer{breaks("x", 2), processGives("first")}},
+		"result": {
+			options: keeps, first: jobGives("first"),
+			others: []engine.LeaseAnswer{jobGives("second"), breaks("x", 1), {Acknowledged: &told}},
+		},
+		"forgotten": {
+			first: jobGives("first"), same: []engine.LeaseAnswer{jobGives("second")},
+			others: []engine.LeaseAnswer{breaks("x", 1), refuses("x")},
+		},
+		"failure": {
+			options: keeps, first: breaks("x", 1.5),
+			others: []engine.LeaseAnswer{breaks("y", 1.5), breaks("x", 2), jobGives("first"), refuses("x")},
+		},
+		"refused job": {
+			first: refuses("x"), others: []engine.LeaseAnswer{refuses("y"), breaks("x", 1), jobGives("first")},
+		},
+		"acknowledged": {
+			first:  engine.LeaseAnswer{Acknowledged: &told},
+			others: []engine.LeaseAnswer{{Acknowledged: new(string)}, jobGives("first")},
+		},
+		"response": {
+			isProcess: true, first: processGives("first"),
+			others: []engine.LeaseAnswer{processGives("second"), processGives(""), breaks("x", 1), refuses("x")},
+		},
+		"broken process": {
+			isProcess: true, first: breaks("x", 1), others: []engine.LeaseAnswer{breaks("x", 2), processGives("first")},
+		},
 	} {
 		if c.isProcess {
 			_, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", name), Accepted: true})

@@ -42,7 +42,8 @@ func TestRetryEndsBackoff(t *testing.T) {
 	if len(l) != 1 || l[0].GetJob().GetAttempt() != 2 {
 		t.Fatalf("%v", l)
 	}
-	if k := n.count(t, "SELECT count(*) FROM job_events WHERE job_id = 'j' AND type = 'retried' AND actor = 'ann'"); k != 1 {
+	k := n.count(t, "SELECT count(*) FROM job_events WHERE job_id = 'j' AND type = 'retried' AND actor = 'ann'")
+	if k != 1 {
 		t.Errorf("%d events", k)
 	}
 	if err := n.fail(l[0], "broken"); err != nil {
@@ -93,7 +94,8 @@ func TestRetryRefusesUnended(t *testing.T) {
 	n.enqueue(t, "pull", "scheduled", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))})
 	for _, id := range []string{"suspended", "runs", "available", "scheduled"} {
 		_, err := n.Retry(t.Context(), key("pull", id), false)
-		if wrong, ok := errors.AsType[*process.WrongStatusError](err); !ok || !strings.Contains(wrong.Reason, "RETRYABLE") {
+		wrong, ok := errors.AsType[*process.WrongStatusError](err)
+		if !ok || !strings.Contains(wrong.Reason, "RETRYABLE") {
 			t.Errorf("%s: %v", id, err)
 		}
 		if job, err := n.EndBackoff(t.Context(), key("pull", id)); err != nil || job != nil {
@@ -107,9 +109,12 @@ func TestRetryRefusesUnended(t *testing.T) {
 
 // failAfter answers a lease with a failure that says when the next attempt may begin.
 func (n *node) failAfter(l *progressorv1.Lease, d time.Duration) error {
-	return n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
-		Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: "busy", RetryAfter: durationpb.New(d)}},
-	}})
+	return n.CompleteLease(context.Background(), l.GetLeaseToken(),
+		engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Failure{
+				Failure: &progressorv1.Failure{Reason: "busy", RetryAfter: durationpb.New(d)},
+			},
+		}})
 }
 
 // A failure's retry_after replaces the backoff, whether it is shorter or longer. It adds no

@@ -25,7 +25,8 @@ func TestPollIsBoundedInBytes(t *testing.T) {
 	for _, group := range []*progressorv1.WorkerGroup{nil, {Count: 1}} {
 		for k := range jobs {
 			if _, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{
-				Namespace: "pull", JobId: fmt.Sprintf("%d of %v", k, group), Name: "work", Args: args, Options: &progressorv1.JobOptions{Workers: group},
+				Namespace: "pull", JobId: fmt.Sprintf("%d of %v", k, group), Name: "work", Args: args,
+				Options: &progressorv1.JobOptions{Workers: group},
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -58,16 +59,19 @@ func TestFailuresAreBounded(t *testing.T) {
 		if got := len(l.GetJob().GetFailures()); got != min(k, process.MaxJobFailures) {
 			t.Fatalf("attempt %d: the lease has %d failures", k+1, got)
 		}
-		must(t, n.CompleteLease(t.Context(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
-			Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{
-				Reason: "broken", Message: long, Details: structpb.NewStringValue(long),
-			}},
-		}}))
+		must(t, n.CompleteLease(t.Context(), l.GetLeaseToken(),
+			engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+				Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{
+					Reason: "broken", Message: long, Details: structpb.NewStringValue(long),
+				}},
+			}}))
 	}
 	job := n.job(t, "pull", "j", failed)
 	last := job.GetFailures()[len(job.GetFailures())-1]
-	if len(job.GetFailures()) != process.MaxJobFailures || last.GetAttempt() != attempts || last.GetReason() != "broken" {
-		t.Errorf("%d failures, the last one of attempt %d: %s", len(job.GetFailures()), last.GetAttempt(), last.GetReason())
+	if len(job.GetFailures()) != process.MaxJobFailures || last.GetAttempt() != attempts ||
+		last.GetReason() != "broken" {
+		t.Errorf("%d failures, the last one of attempt %d: %s", len(job.GetFailures()), last.GetAttempt(),
+			last.GetReason())
 	}
 	if size := proto.Size(job); size > 200_000 {
 		t.Errorf("the job has %d bytes", size)
@@ -81,8 +85,11 @@ func TestFailuresAreBounded(t *testing.T) {
 func TestFailuresOfBeforeTheLimit(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 31, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}}})
-	n.exec(t, `UPDATE jobs SET failures = (SELECT jsonb_agg(jsonb_build_object('attempt', k, 'workerId', 'w', 'time', now(), 'takeover', k <= 10,
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{
+		MaxRetry: 31, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}},
+	})
+	n.exec(t, `UPDATE jobs SET failures =
+		(SELECT jsonb_agg(jsonb_build_object('attempt', k, 'workerId', 'w', 'time', now(), 'takeover', k <= 10,
 		'failure', '{"reason": "broken"}'::jsonb) ORDER BY k) FROM generate_series(1, 40) k)`)
 	for k, want := range []progressorv1.JobState{available, failed} { // 30 retries are used up
 		must(t, n.fail(n.one(t, "w"), "broken"))
@@ -99,9 +106,10 @@ func TestProgressIsBounded(t *testing.T) {
 	n.enqueue(t, "pull", "j", nil)
 	l := n.one(t, "w")
 	beat := func(bytes int) error {
-		_, err := n.BeatLeases(t.Context(), &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{
-			{LeaseToken: l.GetLeaseToken(), Progress: &progressorv1.Progress{Summary: strings.Repeat("x", bytes)}},
-		}})
+		_, err := n.BeatLeases(t.Context(), &progressorv1.HeartbeatRequest{WorkerId: "w",
+			Beats: []*progressorv1.LeaseBeat{
+				{LeaseToken: l.GetLeaseToken(), Progress: &progressorv1.Progress{Summary: strings.Repeat("x", bytes)}},
+			}})
 		return err
 	}
 	wantField(t, beat(process.MaxProgressBytes), "beats[0].progress")
@@ -138,9 +146,12 @@ func TestFailuresOfAGroupAreBounded(t *testing.T) {
 	n.enqueue(t, "pull", "j", workers(1, members-1))
 	for k := range members {
 		l := n.one(t, fmt.Sprintf("w%d", k))
-		must(t, n.CompleteLease(t.Context(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
-			Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: "broken", Message: fmt.Sprintf("by w%d", k)}},
-		}}))
+		must(t, n.CompleteLease(t.Context(), l.GetLeaseToken(),
+			engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+				Outcome: &progressorv1.ProcessResponse_Failure{
+					Failure: &progressorv1.Failure{Reason: "broken", Message: fmt.Sprintf("by w%d", k)},
+				},
+			}}))
 	}
 	job := n.job(t, "pull", "j", failed)
 	if list := job.GetFailures(); len(list) > process.MaxJobFailures || list[0].GetMessage() != "by w6" {
@@ -175,7 +186,9 @@ func TestListJobsCountsWorkerRuns(t *testing.T) {
 	n.exec(t, "UPDATE job_places SET result = convert_to('\"' || repeat('x', 3 << 20) || '\"', 'UTF8')")
 	var pages []int
 	for token, more := "", true; more; more = token != "" {
-		list, next, err := n.List(t.Context(), &progressorv1.ListJobsRequest{Namespace: "pull", Filter: `job_id = "j*"`, PageToken: token})
+		list, next, err := n.List(t.Context(), &progressorv1.ListJobsRequest{
+			Namespace: "pull", Filter: `job_id = "j*"`, PageToken: token,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +217,8 @@ func TestCancelReasonsAreBounded(t *testing.T) {
 			beats.Beats = append(beats.Beats, &progressorv1.LeaseBeat{LeaseToken: l.GetLeaseToken()})
 		}
 	}
-	n.exec(t, "UPDATE processes SET cancel_reason = repeat('x', 4096), cancel_requested_time = now(), cancel_deadline = now() + interval '1 hour'")
+	n.exec(t, `UPDATE processes SET cancel_reason = repeat('x', 4096), cancel_requested_time = now(),
+		cancel_deadline = now() + interval '1 hour'`)
 	directives, err := n.BeatLeases(t.Context(), beats)
 	if err != nil {
 		t.Fatal(err)

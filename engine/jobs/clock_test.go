@@ -17,9 +17,12 @@ func TestForwardClockStepKeepsLeases(t *testing.T) {
 	n.beat(t, "w1", alive)
 	n.enqueue(t, "pull", "dead", nil)
 	n.one(t, "w2")
-	n.exec(t, `WITH r AS (UPDATE running SET running_time = running_time - interval '1 day', deadline = deadline - interval '1 day')
-		UPDATE leases SET leased_time = leased_time - interval '1 day', beat_time = beat_time - interval '1 day', expires_time = expires_time - interval '1 day',
-		       heartbeat_interval = CASE process_id WHEN 'dead' THEN interval '1 millisecond' ELSE heartbeat_interval END`)
+	n.exec(t, `WITH r AS (UPDATE running SET running_time = running_time - interval '1 day',
+		deadline = deadline - interval '1 day')
+		UPDATE leases SET leased_time = leased_time - interval '1 day', beat_time = beat_time - interval '1 day',
+		  expires_time = expires_time - interval '1 day',
+		       heartbeat_interval = CASE process_id WHEN 'dead' THEN interval '1 millisecond'
+		         ELSE heartbeat_interval END`)
 	enginetest.Eventually(t, testTimeout, "the lease of the dead worker is lost", func() bool {
 		return n.count(t, "SELECT sum(takeovers)::int FROM jobs") > 0
 	})

@@ -37,7 +37,8 @@ func (n *node) count(t testing.TB, sql string, args ...any) int {
 func (n *node) letter(t testing.TB, kind, id, outcome string) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, "the "+kind+" to "+id+" is dropped", func() bool {
-		return n.count(t, "SELECT count(*) FROM dead_letters WHERE kind = $1::message_kind AND process_id = $2 AND outcome = $3", kind, id, outcome) == 1
+		return n.count(t, `SELECT count(*) FROM dead_letters WHERE kind = $1::message_kind AND process_id = $2
+			AND outcome = $3`, kind, id, outcome) == 1
 	})
 }
 
@@ -64,14 +65,18 @@ func TestCancelByMessage(t *testing.T) {
 	l := n.one(t, "w1")
 	cancel("runs")
 	n.job(t, "pull", "runs", asked)
-	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL || d.GetCancelReason() != "enough" {
+	d := n.beat(t, "w1", l)
+	if d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL || d.GetCancelReason() != "enough" {
 		t.Errorf("%v", d)
 	}
-	if k := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'runs' AND cancel_deadline > now() + interval '59 minutes'"); k != 1 {
+	if k := n.count(t, `SELECT count(*) FROM processes WHERE process_id = 'runs' AND cancel_deadline > now()
+		+ interval '59 minutes'`); k != 1 {
 		t.Error("the grace is not that of the job")
 	}
 	cancel("runs")
-	enginetest.Eventually(t, testTimeout, "the second cancel is taken", func() bool { return n.count(t, "SELECT count(*) FROM messages") == 0 })
+	enginetest.Eventually(t, testTimeout, "the second cancel is taken", func() bool {
+		return n.count(t, "SELECT count(*) FROM messages") == 0
+	})
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)
 	}
@@ -99,15 +104,22 @@ func TestNoTimeout(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	none := &progressorv1.JobOptions{Timeout: durationpb.New(0)}
-	_, one := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "j", Name: "work", Options: none})
-	_, batch := n.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{{Namespace: "pull", Name: "work", Options: none}}})
+	_, one := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{
+		Namespace: "pull", JobId: "j", Name: "work", Options: none,
+	})
+	_, batch := n.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{
+		Jobs: []*progressorv1.EnqueueRequest{{Namespace: "pull", Name: "work", Options: none}},
+	})
 	n.enqueue(t, "pull", "k", nil)
-	_, update := n.Update(t.Context(), &progressorv1.UpdateJobRequest{Namespace: "pull", JobId: "k", Options: none, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"timeout"}}})
+	_, update := n.Update(t.Context(), &progressorv1.UpdateJobRequest{
+		Namespace: "pull", JobId: "k", Options: none, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"timeout"}},
+	})
 	for _, c := range []struct {
 		field string
 		err   error
 	}{{"options.timeout", one}, {"jobs[0].options.timeout", batch}, {"options.timeout", update}} {
-		if wrong, ok := errors.AsType[*process.InvalidError](c.err); !ok || wrong.Field != c.field || !strings.Contains(wrong.Message, "positive") {
+		wrong, ok := errors.AsType[*process.InvalidError](c.err)
+		if !ok || wrong.Field != c.field || !strings.Contains(wrong.Message, "positive") {
 			t.Errorf("%s: %v", c.field, c.err)
 		}
 	}
@@ -135,10 +147,14 @@ func TestNotForJobs(t *testing.T) {
 			_, err := n.Repair(t.Context(), engine.RepairParams{Key: key("pull", "j"), Simple: simple})
 			refused("repair", "it is a job: use RetryJob", err)
 		}
-		if _, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", "j")}); !errors.Is(err, process.ErrProcessExists) {
+		if _, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", "j")}); !errors.Is(err,
+			process.ErrProcessExists) {
 			t.Errorf("start: %v", err)
 		}
-		if _, err := n.PutProcess(t.Context(), &progressorv1.PutProcessRequest{Namespace: "pull", ProcessId: "j", Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING}, process.Actor{}); !errors.Is(err, process.ErrProcessExists) {
+		if _, err := n.PutProcess(t.Context(),
+			&progressorv1.PutProcessRequest{
+				Namespace: "pull", ProcessId: "j", Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
+			}, process.Actor{}); !errors.Is(err, process.ErrProcessExists) {
 			t.Errorf("put: %v", err)
 		}
 		if n.count(t, "SELECT count(*) FROM running") == 1 {
@@ -158,18 +174,25 @@ func TestNotForJobs(t *testing.T) {
 // child enqueues a job that reports its end to process parent of namespace ns.
 func (n *node) child(t testing.TB, id, options string) {
 	t.Helper()
-	n.exec(t, `INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, notify_parent_args, job, created_time)
-		VALUES ('pull', $1, 'start', 'ns', 'parent', 1, convert_to($1, 'UTF8'), jsonb_build_object('name', 'work', 'timeoutUs', 60000000, 'options', $2::jsonb), now() - interval '1 hour')`, id, options)
-	enginetest.Eventually(t, testTimeout, id+" is enqueued", func() bool { return n.count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", id) == 1 })
+	n.exec(t, `INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id,
+		notify_parent_args, job, created_time)
+		VALUES ('pull', $1, 'start', 'ns', 'parent', 1, convert_to($1, 'UTF8'), jsonb_build_object('name', 'work',
+		  'timeoutUs', 60000000, 'options', $2::jsonb), now() - interval '1 hour')`, id, options)
+	enginetest.Eventually(t, testTimeout, id+" is enqueued", func() bool {
+		return n.count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", id) == 1
+	})
 }
 
 // told waits until the parent has received the end of a job once.
 func (n *node) told(t testing.TB, id, status string) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, "the parent is notified of the end of "+id, func() bool {
-		return n.count(t, `SELECT count(*) FROM tasks WHERE namespace = 'ns' AND process_id = 'parent' AND task_type = 'NOTIFY' AND args = convert_to($1, 'UTF8')`, id) > 0
+		return n.count(t, `SELECT count(*) FROM tasks WHERE namespace = 'ns' AND process_id = 'parent'
+			AND task_type = 'NOTIFY' AND args = convert_to($1, 'UTF8')`, id) > 0
 	})
-	if k := n.count(t, `SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY' AND args = convert_to($1, 'UTF8') AND convert_from(response, 'UTF8') = $2`, id, status); k != 1 {
+	k := n.count(t, `SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY'
+		AND args = convert_to($1, 'UTF8') AND convert_from(response, 'UTF8') = $2`, id, status)
+	if k != 1 {
 		t.Errorf("the end of %s is not told once as %s", id, status)
 	}
 }
@@ -227,7 +250,8 @@ func TestParentIsTold(t *testing.T) {
 		must(n.succeed(n.one(t, "w1"), nil))
 		n.job(t, "pull", id, succeeded)
 	}
-	if k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY'") + n.count(t, "SELECT count(*) FROM messages"); k != 6 {
+	if k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY'") +
+		n.count(t, "SELECT count(*) FROM messages"); k != 6 {
 		t.Errorf("%d notifications of ends, want 6", k)
 	}
 }
@@ -270,7 +294,9 @@ func TestSuspend(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "ends", succeeded)
-	n.enqueue(t, "pull", "fails", &progressorv1.JobOptions{MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Millisecond)}}})
+	n.enqueue(t, "pull", "fails", &progressorv1.JobOptions{
+		MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Millisecond)}},
+	})
 	l = n.one(t, "w1")
 	order("fails", suspend)
 	if err := n.fail(l, "broken"); err != nil {
@@ -286,7 +312,8 @@ func TestSuspend(t *testing.T) {
 	n.enqueue(t, "pull", "cancelled", nil)
 	l = n.one(t, "w1")
 	order("cancelled", suspend)
-	if job, err := n.Cancel(t.Context(), key("pull", "cancelled"), "", process.Actor{}); err != nil || job.GetState() != asked {
+	if job, err := n.Cancel(t.Context(), key("pull", "cancelled"), "", process.Actor{}); err != nil ||
+		job.GetState() != asked {
 		t.Fatalf("%v, %v", job, err)
 	}
 	if err := n.fail(l, "broken"); err != nil {
@@ -314,7 +341,9 @@ func TestRemoveRunning(t *testing.T) {
 	if _, err := n.Get(t.Context(), key("pull", "j"), 0); !errors.Is(err, process.ErrJobNotFound) {
 		t.Errorf("get: %v", err)
 	}
-	enginetest.Eventually(t, testTimeout, "its rows go", func() bool { return n.count(t, "SELECT count(*) FROM jobs") == 0 })
+	enginetest.Eventually(t, testTimeout, "its rows go", func() bool {
+		return n.count(t, "SELECT count(*) FROM jobs") == 0
+	})
 	n.enqueue(t, "pull", "j", nil) // its ID is free again
 	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
 		t.Fatal(err)
@@ -374,11 +403,15 @@ func TestResumedNamespaceWakesPolls(t *testing.T) {
 		n.enqueue(t, "pull", "of "+worker, nil)
 		got := make(chan int, 1)
 		go func() {
-			leases, _ := at.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 1, Wait: testTimeout})
+			leases, _ := at.Poll(context.Background(), pull.PollParams{
+				Namespaces: []string{"pull"}, WorkerID: worker, Max: 1, Wait: testTimeout,
+			})
 			got <- len(leases)
 		}()
 		enginetest.Eventually(t, testTimeout, "the worker polls", func() bool {
-			return slices.ContainsFunc(at.workers(t, "pull"), func(w *progressorv1.Worker) bool { return w.GetWorkerId() == worker })
+			return slices.ContainsFunc(at.workers(t, "pull"), func(w *progressorv1.Worker) bool {
+				return w.GetWorkerId() == worker
+			})
 		})
 		if _, err := n.SetNamespacePaused(t.Context(), "pull", false, process.Actor{}); err != nil {
 			t.Fatal(err)
@@ -409,30 +442,43 @@ func TestJobIsExplained(t *testing.T) {
 	shows := func(want string) {
 		t.Helper()
 		var got string
-		if err := n.db.QueryRow(t.Context(), `SELECT concat_ws(' ', state, waits_for, attempt, max_retry, worker_id, lease_expires_time > now(), last_failure->>'message', detail) FROM job_list WHERE job_id = 'j'`).Scan(&got); err != nil || got != want {
+		if err := n.db.QueryRow(t.Context(),
+			`SELECT concat_ws(' ', state, waits_for, attempt, max_retry, worker_id, lease_expires_time > now(),
+				last_failure->>'message', detail) FROM job_list WHERE job_id = 'j'`).Scan(&got); err != nil ||
+			got != want {
 			t.Errorf("job_list: %q, %v; want %q", got, err, want)
 		}
 	}
-	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}}})
-	explain(`Job "work" has waited for a worker`, `no worker polls namespace pull.`, `progressor worker run --namespace pull --job work --exec COMMAND`)
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{
+		MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}},
+	})
+	explain(`Job "work" has waited for a worker`, `no worker polls namespace pull.`,
+		`progressor worker run --namespace pull --job work --exec COMMAND`)
 	shows("AVAILABLE place 0 1")
-	if k := n.count(t, "SELECT count(*) FROM waiting_list WHERE process_id = 'j' AND reason = 'a worker for jobs named work'"); k != 1 {
+	if k := n.count(t, `SELECT count(*) FROM waiting_list WHERE process_id = 'j'
+		AND reason = 'a worker for jobs named work'`); k != 1 {
 		t.Error("waiting_list does not say that it waits for a worker")
 	}
 	l := n.one(t, "w1")
 	n.beat(t, "w1", l)
 	explain("Worker w1 holds attempt 1", "last heartbeat", "max_retry is 1")
 	shows("RUNNING 1 1 w1 t")
-	n.exec(t, "UPDATE leases SET expires_time = now() - interval '1 millisecond', heartbeat_interval = interval '1 millisecond'")
-	if k := n.count(t, "SELECT count(*) FROM zombie_list WHERE worker_id = 'w1'") + n.count(t, "SELECT takeovers FROM jobs"); k != 1 { // or the collector has already ended it
+	n.exec(t, `UPDATE leases SET expires_time = now() - interval '1 millisecond',
+		heartbeat_interval = interval '1 millisecond'`)
+	// or the collector has already ended it
+	if k := n.count(t, "SELECT count(*) FROM zombie_list WHERE worker_id = 'w1'") +
+		n.count(t, "SELECT takeovers FROM jobs"); k != 1 {
 		t.Error("a lease that is over is not in zombie_list")
 	}
-	enginetest.Eventually(t, testTimeout, "the lease is lost", func() bool { return n.count(t, "SELECT takeovers FROM jobs") == 1 })
+	enginetest.Eventually(t, testTimeout, "the lease is lost", func() bool {
+		return n.count(t, "SELECT takeovers FROM jobs") == 1
+	})
 	l = n.one(t, "w2")
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)
 	}
-	explain(`Job "work" failed its attempt 2 (broken: as told). It has failed once, max_retry is 1; its worker was lost once`, "Attempt 3 at")
+	explain(`Job "work" failed its attempt 2 (broken: as told). `+
+		`It has failed once, max_retry is 1; its worker was lost once`, "Attempt 3 at")
 	shows("RETRYABLE time 2 1 w2 as told")
 	n.exec(t, "UPDATE schedule SET scheduled_time = now()")
 	if err := n.fail(n.one(t, "w3"), "broken"); err != nil {

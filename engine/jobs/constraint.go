@@ -35,8 +35,10 @@ const (
 // matches no job.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
-		cel.Variable("job.name", cel.StringType), cel.Variable("job.args", cel.DynType), cel.Variable("job.priority", cel.IntType),
-		cel.Variable("job.tags", cel.ListType(cel.StringType)), cel.Variable("job.metadata", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable("job.name", cel.StringType), cel.Variable("job.args", cel.DynType),
+		cel.Variable("job.priority", cel.IntType),
+		cel.Variable("job.tags", cel.ListType(cel.StringType)),
+		cel.Variable("job.metadata", cel.MapType(cel.StringType, cel.DynType)),
 	)
 })
 
@@ -87,7 +89,8 @@ func compile(c jobs.Constraint) (*rule, error) {
 
 // compileKey compiles an expression whose value is a key.
 func compileKey(field, text string) (cel.Program, error) {
-	return program(field, text, "a string, a number or a bool", cel.StringType, cel.IntType, cel.UintType, cel.DoubleType, cel.BoolType)
+	return program(field, text, "a string, a number or a bool", cel.StringType, cel.IntType, cel.UintType,
+		cel.DoubleType, cel.BoolType)
 }
 
 // program compiles an expression whose value must have one of the types in kinds.
@@ -99,14 +102,20 @@ func program(field, text, wants string, kinds ...*cel.Type) (cel.Program, error)
 	ast, issues := env.Compile(text)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
-		return nil, &process.InvalidError{Field: field, Message: fmt.Sprintf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1, wrong(text, first))}
+		return nil, &process.InvalidError{
+			Field: field,
+			Message: fmt.Sprintf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1,
+				wrong(text, first)),
+		}
 	}
 	fits := ast.OutputType().IsExactType(cel.DynType)
 	for _, k := range kinds {
 		fits = fits || ast.OutputType().IsExactType(k)
 	}
 	if !fits {
-		return nil, &process.InvalidError{Field: field, Message: fmt.Sprintf("its value is of type %s; it must be %s", ast.OutputType(), wants)}
+		return nil, &process.InvalidError{
+			Field: field, Message: fmt.Sprintf("its value is of type %s; it must be %s", ast.OutputType(), wants),
+		}
 	}
 	p, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
 	if err != nil {
@@ -129,7 +138,8 @@ func wrong(text string, issue *cel.Error) string {
 	}
 	switch {
 	case strings.HasPrefix(issue.Message, "undeclared reference to 'job'"):
-		return fmt.Sprintf("there is no %s: use job.name, job.args, job.priority, job.tags or job.metadata", ofJob.FindString(at))
+		return fmt.Sprintf("there is no %s: use job.name, job.args, job.priority, job.tags or job.metadata",
+			ofJob.FindString(at))
 	case strings.HasPrefix(issue.Message, "Syntax error: token recognition error at: '=") && strings.HasPrefix(at, "="):
 		return "= is not an operator: use == to compare"
 	}
@@ -203,7 +213,10 @@ func variables(s jobs.Subject) map[string]any {
 	if args = process.PlainNumbers(args); args == nil {
 		args = types.NullValue
 	}
-	return map[string]any{"job.name": s.Name, "job.args": args, "job.priority": int64(s.Priority), "job.tags": tags, "job.metadata": metadata}
+	return map[string]any{
+		"job.name": s.Name, "job.args": args, "job.priority": int64(s.Priority), "job.tags": tags,
+		"job.metadata": metadata,
+	}
 }
 
 // constrained returns what a job needs under these rules. r may be nil.
@@ -221,7 +234,10 @@ func storedConstraint(c *progressorv1.Constraint) (jobs.Constraint, error) {
 	case strings.Contains(s.Name, "=") || wire.Plain(s.Name) != s.Name:
 		return s, &process.InvalidError{Field: "constraint.name", Message: "must be UTF-8 text without = and NUL"}
 	case s.MaxRunning == 0 && c.GetRate() == nil:
-		return s, &process.InvalidError{Field: "constraint.max_running", Message: "must be at least 1 if there is no rate: otherwise the constraint limits nothing"}
+		return s, &process.InvalidError{
+			Field:   "constraint.max_running",
+			Message: "must be at least 1 if there is no rate: otherwise the constraint limits nothing",
+		}
 	}
 	if r := c.GetRate(); r != nil {
 		s.RateCount, s.RatePer, s.RateBurst = r.GetCount(), r.GetPer().AsDuration(), r.GetBurst()

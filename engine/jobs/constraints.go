@@ -19,7 +19,9 @@ import (
 
 // PutConstraint creates or replaces a constraint. It also applies to jobs that already wait, and
 // counts jobs that already run.
-func (q *Jobs) PutConstraint(ctx context.Context, c *progressorv1.Constraint, by ...process.Actor) (*progressorv1.Constraint, error) {
+func (q *Jobs) PutConstraint(
+	ctx context.Context, c *progressorv1.Constraint, by ...process.Actor,
+) (*progressorv1.Constraint, error) {
 	stored, err := storedConstraint(c)
 	if err != nil {
 		return nil, err
@@ -64,7 +66,10 @@ func (q *Jobs) ListConstraints(ctx context.Context, namespace string) ([]*progre
 	all, err := jobs.ListConstraints(ctx, q.store, namespace)
 	states := make([]*progressorv1.ConstraintState, len(all))
 	for n, c := range all {
-		states[n] = &progressorv1.ConstraintState{Constraint: constraintMessage(namespace, c.Constraint), Running: c.Running, Held: c.Held, Waiting: c.Waiting}
+		states[n] = &progressorv1.ConstraintState{
+			Constraint: constraintMessage(namespace, c.Constraint), Running: c.Running, Held: c.Held,
+			Waiting: c.Waiting,
+		}
 		if !c.NextFreeTime.IsZero() {
 			states[n].NextFreeTime = timestamppb.New(c.NextFreeTime)
 		}
@@ -73,7 +78,9 @@ func (q *Jobs) ListConstraints(ctx context.Context, namespace string) ([]*progre
 }
 
 func constraintMessage(namespace string, c jobs.Constraint) *progressorv1.Constraint {
-	m := &progressorv1.Constraint{Namespace: namespace, Name: c.Name, Match: c.Match, Key: c.Key, MaxRunning: c.MaxRunning}
+	m := &progressorv1.Constraint{
+		Namespace: namespace, Name: c.Name, Match: c.Match, Key: c.Key, MaxRunning: c.MaxRunning,
+	}
 	if c.RateCount > 0 {
 		m.Rate = &progressorv1.RateLimit{Count: c.RateCount, Per: durationpb.New(c.RatePer), Burst: c.RateBurst}
 	}
@@ -110,8 +117,10 @@ func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, erro
 	}
 	c := constraints[n]
 	b := &explain.Blocked{
-		Constraint: name, Match: c.Match, Expression: c.Key, Key: key, MaxRunning: c.MaxRunning, Held: at.Held, Holders: at.Holders,
-		RateCount: c.RateCount, RatePer: c.RatePer, RateBurst: c.RateBurst, Before: at.Before, More: at.Before == maxBefore,
+		Constraint: name, Match: c.Match, Expression: c.Key, Key: key, MaxRunning: c.MaxRunning, Held: at.Held,
+		Holders:   at.Holders,
+		RateCount: c.RateCount, RatePer: c.RatePer, RateBurst: c.RateBurst, Before: at.Before,
+		More:       at.Before == maxBefore,
 		ReservedBy: reservedBy(r, at),
 	}
 	if c.RateCount > 0 && at.Unstarted >= int(c.RateBurst) {

@@ -74,13 +74,18 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 		w.mu.Lock()
 		w.limits, w.putting = append(w.limits, limit), true // it may be in force from now on
 		w.mu.Unlock()
-		nodes[random.IntN(2)].limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: int32(limit)})
+		nodes[random.IntN(2)].limit(t, &progressorv1.Constraint{
+			Name: "region", Key: byRegion, MaxRunning: int32(limit),
+		})
 		w.mu.Lock()
 		w.limits, w.putting = append(w.limits, limit), false // and no other one
 		w.mu.Unlock()
 	}
 	put(2)
-	nodes[0].limit(t, &progressorv1.Constraint{Name: "all", Match: []string{"true", `job.args.region != "us"`, "job.priority == 1"}[random.IntN(3)], MaxRunning: 5})
+	nodes[0].limit(t, &progressorv1.Constraint{
+		Name: "all", Match: []string{"true", `job.args.region != "us"`, "job.priority == 1"}[random.IntN(3)],
+		MaxRunning: 5,
+	})
 	nodes[1].limit(t, &progressorv1.Constraint{Name: "odd", Match: `job.priority == 1`, MaxRunning: 1})
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
@@ -93,14 +98,20 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 	}
 	for k := range jobs {
 		id := fmt.Sprint("j", k)
-		nodes[random.IntN(2)].limited(t, "pull", id, []string{"eu", "us", "as"}[random.IntN(3)], &progressorv1.JobOptions{
-			MaxRetry: 3, Priority: int32(random.IntN(2)), Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Millisecond)}},
-		})
+		nodes[random.IntN(2)].limited(t, "pull", id, []string{"eu", "us", "as"}[random.IntN(3)],
+			&progressorv1.JobOptions{
+				MaxRetry: 3, Priority: int32(random.IntN(2)),
+				Backoff: &progressorv1.Backoff{
+					Steps: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Millisecond)},
+				},
+			})
 		switch random.IntN(20) {
 		case 0:
 			put(1 + random.IntN(3))
 		case 1:
-			_, _ = nodes[random.IntN(2)].Cancel(ctx, key("pull", fmt.Sprint("j", random.IntN(k+1))), "why", process.Actor{}) // it may have ended
+			// it may have ended
+			_, _ = nodes[random.IntN(2)].Cancel(ctx, key("pull", fmt.Sprint("j", random.IntN(k+1))), "why",
+				process.Actor{})
 		}
 	}
 	db := nodes[0].db
@@ -123,7 +134,9 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 func work(ctx context.Context, n *node, id string, random *rand.Rand, w *watch, ended *atomic.Int64) {
 	for ctx.Err() == nil {
 		since := w.polls()
-		leases, err := n.Poll(ctx, pull.PollParams{Namespaces: []string{"pull"}, WorkerID: id, Max: 1 + random.IntN(3), Wait: 50 * time.Millisecond})
+		leases, err := n.Poll(ctx, pull.PollParams{
+			Namespaces: []string{"pull"}, WorkerID: id, Max: 1 + random.IntN(3), Wait: 50 * time.Millisecond,
+		})
 		if err != nil {
 			continue // the test has ended
 		}
@@ -131,7 +144,8 @@ func work(ctx context.Context, n *node, id string, random *rand.Rand, w *watch, 
 			w.starts(l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue(), since)
 		}
 		for _, l := range leases {
-			w.ends(l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue()) // before the next job may start
+			// before the next job may start
+			w.ends(l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue())
 			switch random.IntN(5) {
 			case 0:
 				_ = n.fail(l, "no") // it may have been cancelled
@@ -177,7 +191,10 @@ func TestRate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	const rate, burst, count = 40, 3, 15
-	n.limit(t, &progressorv1.Constraint{Namespace: "ns", Name: "rate", Rate: &progressorv1.RateLimit{Count: rate, Per: durationpb.New(time.Second), Burst: burst}})
+	n.limit(t, &progressorv1.Constraint{
+		Namespace: "ns", Name: "rate",
+		Rate: &progressorv1.RateLimit{Count: rate, Per: durationpb.New(time.Second), Burst: burst},
+	})
 	for k := range count {
 		n.limited(t, "ns", fmt.Sprint("j", k), "", nil)
 	}
@@ -185,7 +202,8 @@ func TestRate(t *testing.T) {
 		n.job(t, "ns", fmt.Sprint("j", k), succeeded)
 	}
 	worst := enginetest.Count(t, n.db, `SELECT max(ceil(x.n - $1::float8 * extract(epoch FROM x.took)))::int FROM (
-		SELECT (SELECT count(*) FROM tasks c WHERE c.running_time BETWEEN a.running_time AND b.running_time) AS n, b.running_time - a.running_time AS took
+		SELECT (SELECT count(*) FROM tasks c WHERE c.running_time BETWEEN a.running_time
+		  AND b.running_time) AS n, b.running_time - a.running_time AS took
 		  FROM tasks a, tasks b WHERE a.running_time <= b.running_time) x`, rate)
 	if worst > burst {
 		t.Errorf("%d more start at once than the rate gives, at most %d", worst, burst)
@@ -196,17 +214,22 @@ func TestRate(t *testing.T) {
 func TestBlockedOnRate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.limit(t, &progressorv1.Constraint{Name: "rate", Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(time.Hour)}})
+	n.limit(t, &progressorv1.Constraint{
+		Name: "rate", Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(time.Hour)},
+	})
 	n.limited(t, "pull", "first", "", nil)
 	n.placed(t, "pull", 1)
 	n.limited(t, "pull", "second", "", nil)
 	n.one(t, "w")
 	enginetest.Eventually(t, testTimeout, "the next start is known", func() bool {
 		states, err := n.ListConstraints(context.Background(), "pull")
-		return err == nil && states[0].GetWaiting() == 1 && time.Until(states[0].GetNextFreeTime().AsTime()) > 50*time.Minute
+		return err == nil && states[0].GetWaiting() == 1 &&
+			time.Until(states[0].GetNextFreeTime().AsTime()) > 50*time.Minute
 	})
 	job := n.job(t, "pull", "second", available)
-	next := enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_buckets WHERE $1 LIKE 'constraint rate: rate: next at ' || to_char(next_time AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI') || '%; 0 before it'", job.GetBlockedOn())
+	next := enginetest.Count(t, n.db,
+		"SELECT count(*) FROM constraint_buckets WHERE $1 LIKE 'constraint rate: rate: next at ' || "+
+			"to_char(next_time AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI') || '%; 0 before it'", job.GetBlockedOn())
 	if next != 1 {
 		t.Errorf("blocked on %q", job.GetBlockedOn())
 	}
@@ -219,12 +242,16 @@ func TestBucketsRest(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	buckets := func() int { return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_buckets") }
-	n.limit(t, &progressorv1.Constraint{Namespace: "ns", Name: "quick", Rate: &progressorv1.RateLimit{Count: 100, Per: durationpb.New(time.Second)}})
+	n.limit(t, &progressorv1.Constraint{
+		Namespace: "ns", Name: "quick", Rate: &progressorv1.RateLimit{Count: 100, Per: durationpb.New(time.Second)},
+	})
 	n.limited(t, "ns", "j", "", nil)
 	n.job(t, "ns", "j", succeeded)
 	enginetest.Eventually(t, testTimeout, "the full bucket goes", func() bool { return buckets() == 0 })
 
-	n.limit(t, &progressorv1.Constraint{Name: "slow", Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(time.Hour)}})
+	n.limit(t, &progressorv1.Constraint{
+		Name: "slow", Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(time.Hour)},
+	})
 	n.limited(t, "pull", "first", "", nil)
 	n.one(t, "w")
 	enginetest.Eventually(t, testTimeout, "the next start is known", func() bool { return buckets() == 1 })
@@ -238,7 +265,9 @@ func TestConstraintsAreNoted(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	kim := process.Actor{Name: "kim", Source: "10.0.0.7:1"}
-	if _, err := n.PutConstraint(t.Context(), &progressorv1.Constraint{Namespace: "pull", Name: "one", Match: "true", MaxRunning: 1}, kim); err != nil {
+	if _, err := n.PutConstraint(t.Context(), &progressorv1.Constraint{
+		Namespace: "pull", Name: "one", Match: "true", MaxRunning: 1,
+	}, kim); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []error{nil, process.ErrConstraintNotFound} {
@@ -247,8 +276,11 @@ func TestConstraintsAreNoted(t *testing.T) {
 		}
 	}
 	var noted string
-	err := n.db.QueryRow(t.Context(), "SELECT string_agg(concat_ws(' ', actor, source, method, namespace, subject), '; ' ORDER BY audit_id) FROM audit WHERE method LIKE '%Constraint'").Scan(&noted)
-	if want := "kim 10.0.0.7:1 PutConstraint pull one; kim 10.0.0.7:1 DeleteConstraint pull one"; err != nil || noted != want {
+	err := n.db.QueryRow(t.Context(),
+		`SELECT string_agg(concat_ws(' ', actor, source, method, namespace, subject), '; ' ORDER BY audit_id) FROM audit
+			WHERE method LIKE '%Constraint'`).Scan(&noted)
+	if want := "kim 10.0.0.7:1 PutConstraint pull one; kim 10.0.0.7:1 DeleteConstraint pull one"; err != nil ||
+		noted != want {
 		t.Errorf("noted %q, %v, want %q", noted, err, want)
 	}
 }

@@ -39,7 +39,9 @@ func (n *node) limited(t testing.TB, namespace, id, region string, o *progressor
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Enqueue(context.Background(), &progressorv1.EnqueueRequest{Namespace: namespace, JobId: id, Name: "work", Args: args, Options: o}); err != nil {
+	if _, err := n.Enqueue(context.Background(), &progressorv1.EnqueueRequest{
+		Namespace: namespace, JobId: id, Name: "work", Args: args, Options: o,
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -54,7 +56,8 @@ func (n *node) placed(t testing.TB, namespace string, want int) {
 
 func (n *node) waits(t testing.TB, namespace, waitsFor string) int {
 	t.Helper()
-	return enginetest.Count(t, n.db, "SELECT count(*) FROM schedule WHERE namespace = $1 AND waits_for = $2::text::waits_for", namespace, waitsFor)
+	return enginetest.Count(t, n.db,
+		"SELECT count(*) FROM schedule WHERE namespace = $1 AND waits_for = $2::text::waits_for", namespace, waitsFor)
 }
 
 func ids(leases []*progressorv1.Lease) string {
@@ -79,7 +82,8 @@ func TestMaxRunningOfAKey(t *testing.T) {
 	n.limited(t, "pull", "us0", "us", nil)
 	n.placed(t, "pull", 3)
 	states, err := n.ListConstraints(context.Background(), "pull")
-	if err != nil || len(states) != 1 || states[0].GetRunning() != 0 || states[0].GetHeld() != 3 || states[0].GetWaiting() != 3 {
+	if err != nil || len(states) != 1 || states[0].GetRunning() != 0 || states[0].GetHeld() != 3 ||
+		states[0].GetWaiting() != 3 {
 		t.Errorf("constraints before a worker comes: %v, %v", states, err)
 	}
 	leases := n.poll(t, "w", 10)
@@ -94,7 +98,8 @@ func TestMaxRunningOfAKey(t *testing.T) {
 		t.Errorf("blocked on %q, want %q", got, want)
 	}
 	states, err = n.ListConstraints(context.Background(), "pull")
-	if err != nil || len(states) != 1 || states[0].GetRunning() != 3 || states[0].GetHeld() != 0 || states[0].GetWaiting() != 3 || states[0].GetNextFreeTime() != nil {
+	if err != nil || len(states) != 1 || states[0].GetRunning() != 3 || states[0].GetHeld() != 0 ||
+		states[0].GetWaiting() != 3 || states[0].GetNextFreeTime() != nil {
 		t.Errorf("constraints %v, %v", states, err)
 	}
 	if err := n.succeed(leases[0], nil); err != nil {
@@ -112,7 +117,9 @@ func TestJobNeedsAllItsKeys(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.limit(t, &progressorv1.Constraint{Name: "all", MaxRunning: 2})
 	n.limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: 1})
-	for _, job := range []struct{ id, region string }{{"eu0", "eu"}, {"eu1", "eu"}, {"eu2", "eu"}, {"us0", "us"}, {"us1", "us"}} {
+	for _, job := range []struct{ id, region string }{
+		{"eu0", "eu"}, {"eu1", "eu"}, {"eu2", "eu"}, {"us0", "us"}, {"us1", "us"},
+	} {
 		n.limited(t, "pull", job.id, job.region, nil)
 	}
 	n.placed(t, "pull", 2)
@@ -172,15 +179,18 @@ func TestEveryEndFreesItsKeys(t *testing.T) {
 	}{
 		{"succeeded", nil, func(t *testing.T, n *node, l *progressorv1.Lease) { must(t, n.succeed(l, nil)) }},
 		{"failed", nil, func(t *testing.T, n *node, l *progressorv1.Lease) { must(t, n.fail(l, "no")) }},
-		{"retryable", &progressorv1.JobOptions{MaxRetry: 1, Backoff: later}, func(t *testing.T, n *node, l *progressorv1.Lease) { must(t, n.fail(l, "no")) }},
-		{"cancelled", &progressorv1.JobOptions{CancelGrace: durationpb.New(time.Millisecond)}, func(t *testing.T, n *node, _ *progressorv1.Lease) {
-			_, err := n.Cancel(context.Background(), key("pull", "first"), "why", process.Actor{})
-			must(t, err)
-		}},
+		{"retryable", &progressorv1.JobOptions{MaxRetry: 1, Backoff: later},
+			func(t *testing.T, n *node, l *progressorv1.Lease) { must(t, n.fail(l, "no")) }},
+		{"cancelled", &progressorv1.JobOptions{CancelGrace: durationpb.New(time.Millisecond)},
+			func(t *testing.T, n *node, _ *progressorv1.Lease) {
+				_, err := n.Cancel(context.Background(), key("pull", "first"), "why", process.Actor{})
+				must(t, err)
+			}},
 		{"removed", nil, func(t *testing.T, n *node, _ *progressorv1.Lease) {
 			must(t, n.RemoveProcess(context.Background(), key("pull", "first"), process.Actor{}))
 		}},
-		{"lost", &progressorv1.JobOptions{LeaseDuration: durationpb.New(100 * time.Millisecond), MaxTakeovers: new(int32)},
+		{"lost",
+			&progressorv1.JobOptions{LeaseDuration: durationpb.New(100 * time.Millisecond), MaxTakeovers: new(int32)},
 			func(*testing.T, *node, *progressorv1.Lease) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -244,10 +254,15 @@ func TestDelayedJobGoesToItsLine(t *testing.T) {
 			} else {
 				<-held
 			}
-			n.limited(t, namespace, "later", "", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(300 * time.Millisecond))})
+			n.limited(t, namespace, "later", "", &progressorv1.JobOptions{
+				RunTime: timestamppb.New(time.Now().Add(300 * time.Millisecond)),
+			})
 			n.job(t, namespace, "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
-			enginetest.Eventually(t, testTimeout, "it waits in line", func() bool { return n.waits(t, namespace, "constraint") == 1 })
-			if job := n.job(t, namespace, "later", available); !strings.HasPrefix(job.GetBlockedOn(), "constraint one: 1 of 1 slots in use") {
+			enginetest.Eventually(t, testTimeout, "it waits in line", func() bool {
+				return n.waits(t, namespace, "constraint") == 1
+			})
+			if job := n.job(t, namespace, "later", available); !strings.HasPrefix(job.GetBlockedOn(),
+				"constraint one: 1 of 1 slots in use") {
 				t.Errorf("blocked on %q", job.GetBlockedOn())
 			}
 			close(free)
@@ -307,7 +322,8 @@ func TestChangedMatchAndKey(t *testing.T) {
 	if got := ids(n.poll(t, "w", 10)); got != "us0" {
 		t.Errorf("leased %s", got)
 	}
-	if job := n.job(t, "pull", "eu1", available); job.GetBlockedOn() != "constraint c key eu: 1 of 1 slots in use; 0 before it" {
+	job := n.job(t, "pull", "eu1", available)
+	if job.GetBlockedOn() != "constraint c key eu: 1 of 1 slots in use; 0 before it" {
 		t.Errorf("blocked on %q", job.GetBlockedOn())
 	}
 	n.limit(t, &progressorv1.Constraint{Name: "c", Match: `"vip" in job.tags`, MaxRunning: 1})
@@ -328,7 +344,8 @@ func TestUpdatedJobIsEvaluatedAgain(t *testing.T) {
 		t.Fatalf("leased %s", got)
 	}
 	_, err := n.Update(context.Background(), &progressorv1.UpdateJobRequest{
-		Namespace: "pull", JobId: "second", Options: &progressorv1.JobOptions{}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"tags"}},
+		Namespace: "pull", JobId: "second", Options: &progressorv1.JobOptions{},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"tags"}},
 	})
 	must(t, err)
 	if got := n.one(t, "w").GetJob().GetJobId(); got != "second" {
@@ -346,12 +363,18 @@ func TestConstraintIsChecked(t *testing.T) {
 		field      string
 		message    string
 	}{
-		{&progressorv1.Constraint{Name: "c", Match: "job.name == ", MaxRunning: 1}, "constraint.match", "line 1, column 13: Syntax error"},
-		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.foo == 1", MaxRunning: 1}, "constraint.match", "line 2, column 2: there is no job.foo: use job.name, job.args, job.priority, job.tags or job.metadata"},
-		{&progressorv1.Constraint{Name: "c", Match: `job.name = "send"`, MaxRunning: 1}, "constraint.match", "line 1, column 10: = is not an operator: use == to compare"},
-		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.nmae == 'x'", MaxRunning: 1}, "constraint.match", "line 2, column 5: undeclared reference to 'job.nmae' (did you mean 'job.name'?)"},
-		{&progressorv1.Constraint{Name: "c", Match: "job.name", MaxRunning: 1}, "constraint.match", "its value is of type string; it must be a condition"},
-		{&progressorv1.Constraint{Name: "c", Match: "true", Key: "job.tags", MaxRunning: 1}, "constraint.key", "its value is of type list(string)"},
+		{&progressorv1.Constraint{Name: "c", Match: "job.name == ", MaxRunning: 1}, "constraint.match",
+			"line 1, column 13: Syntax error"},
+		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.foo == 1", MaxRunning: 1}, "constraint.match",
+			"line 2, column 2: there is no job.foo: use job.name, job.args, job.priority, job.tags or job.metadata"},
+		{&progressorv1.Constraint{Name: "c", Match: `job.name = "send"`, MaxRunning: 1}, "constraint.match",
+			"line 1, column 10: = is not an operator: use == to compare"},
+		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.nmae == 'x'", MaxRunning: 1}, "constraint.match",
+			"line 2, column 5: undeclared reference to 'job.nmae' (did you mean 'job.name'?)"},
+		{&progressorv1.Constraint{Name: "c", Match: "job.name", MaxRunning: 1}, "constraint.match",
+			"its value is of type string; it must be a condition"},
+		{&progressorv1.Constraint{Name: "c", Match: "true", Key: "job.tags", MaxRunning: 1}, "constraint.key",
+			"its value is of type list(string)"},
 		{&progressorv1.Constraint{Name: "a=b", Match: "true", MaxRunning: 1}, "constraint.name", "without ="},
 		{&progressorv1.Constraint{Name: "c", Match: "true"}, "constraint.max_running", "limits nothing"},
 	} {
@@ -362,7 +385,9 @@ func TestConstraintIsChecked(t *testing.T) {
 			t.Errorf("%v: %v, want %s: %s", c.constraint, err, c.field, c.message)
 		}
 	}
-	if _, err := n.PutConstraint(context.Background(), &progressorv1.Constraint{Namespace: "none", Name: "c", Match: "true", MaxRunning: 1}); !errors.Is(err, process.ErrNamespaceNotFound) {
+	if _, err := n.PutConstraint(context.Background(), &progressorv1.Constraint{
+		Namespace: "none", Name: "c", Match: "true", MaxRunning: 1,
+	}); !errors.Is(err, process.ErrNamespaceNotFound) {
 		t.Errorf("a namespace that is not there: %v", err)
 	}
 }
@@ -406,14 +431,19 @@ func TestKeysOfNobody(t *testing.T) {
 	n.limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: 1})
 	n.limited(t, "pull", "runs", "us", &progressorv1.JobOptions{LeaseDuration: durationpb.New(time.Hour)})
 	l := n.one(t, "w")
-	if _, err := n.db.Exec(t.Context(), "INSERT INTO constraint_holds (namespace, process_id, line) SELECT 'pull', 'gone' || n / 2, 'region=' || n FROM generate_series(1, 2100) n"); err != nil {
+	_, err := n.db.Exec(t.Context(),
+		`INSERT INTO constraint_holds (namespace, process_id, line) SELECT 'pull', 'gone' || n / 2, 'region=' || n
+			FROM generate_series(1, 2100) n`)
+	if err != nil {
 		t.Fatal(err)
 	}
 	n.limited(t, "pull", "waits", "7", nil)
 	if got := n.one(t, "w").GetJob().GetJobId(); got != "waits" {
 		t.Errorf("leased %s", got)
 	}
-	enginetest.Eventually(t, testTimeout, "two keys are held", func() bool { return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_holds") == 2 })
+	enginetest.Eventually(t, testTimeout, "two keys are held", func() bool {
+		return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_holds") == 2
+	})
 	n.limited(t, "pull", "later", "us", nil)
 	if got := ids(n.look(t, "w")); got != "" {
 		t.Errorf("leased %s in addition", got)

@@ -92,7 +92,8 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 	var text []byte
 	if options.GetKeepResult() || isStep {
 		var err error
-		if text, err = valueJSON("job_result", e.Response.GetResult().GetJobResult(), process.MaxPayloadBytes); err != nil {
+		if text, err = valueJSON("job_result", e.Response.GetResult().GetJobResult(),
+			process.MaxPayloadBytes); err != nil {
 			row, _, _ := read(e.Claim) // it was read before without an error
 			e.Failure = &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()}
 			fail(e, c, end, row, options)
@@ -118,7 +119,9 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 // runOf returns the run of a step from the ID of its job: ~job/RUN/STEP.
 func runOf(job process.Key) process.Key {
 	id := job.ProcessID[len(process.StepPrefix):]
-	return process.Key{Namespace: job.Namespace, ProcessID: process.FlowPrefix + id[:max(strings.LastIndexByte(id, '/'), 0)]}
+	return process.Key{
+		Namespace: job.Namespace, ProcessID: process.FlowPrefix + id[:max(strings.LastIndexByte(id, '/'), 0)],
+	}
 }
 
 // resultTTL returns how long a result is kept.

@@ -19,7 +19,9 @@ func TestConstraintsOfANamespaceCreatedAgain(t *testing.T) {
 	n.limited(t, "pull", "eu0", "eu", nil)
 	n.limited(t, "pull", "eu1", "eu", nil)
 	n.placed(t, "pull", 1)
-	if _, err := n.DeleteNamespace(t.Context(), &progressorv1.DeleteNamespaceRequest{Namespace: "pull", WithData: true}); err != nil {
+	if _, err := n.DeleteNamespace(t.Context(), &progressorv1.DeleteNamespaceRequest{
+		Namespace: "pull", WithData: true,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	enginetest.Eventually(t, testTimeout, "it is gone", func() bool {

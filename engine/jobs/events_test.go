@@ -24,17 +24,24 @@ import (
 // story returns the events of a job, oldest first, one per line.
 func (n *node) story(t testing.TB, namespace, id string) string {
 	t.Helper()
-	list, next, err := n.ListEvents(context.Background(), &progressorv1.ListJobEventsRequest{Namespace: namespace, Filter: fmt.Sprintf("job_id = %q", id)})
+	list, next, err := n.ListEvents(context.Background(), &progressorv1.ListJobEventsRequest{
+		Namespace: namespace, Filter: fmt.Sprintf("job_id = %q", id),
+	})
 	if err != nil || next != "" {
 		t.Fatal(next, err)
 	}
 	lines := make([]string, len(list))
 	for k, e := range list {
-		words := []string{e.GetType(), e.GetFrom() + ">" + e.GetTo(), fmt.Sprint(e.GetAttempt()), e.GetWorkerId(), e.GetActor(), e.GetMessage()}
+		words := []string{
+			e.GetType(), e.GetFrom() + ">" + e.GetTo(), fmt.Sprint(e.GetAttempt()), e.GetWorkerId(), e.GetActor(),
+			e.GetMessage(),
+		}
 		if e.GetMetadata() != nil {
 			words = append(words, fmt.Sprint(e.GetMetadata().AsMap()))
 		}
-		lines[len(list)-1-k] = strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" || w == "0" || w == ">" }), " ")
+		lines[len(list)-1-k] = strings.Join(slices.DeleteFunc(words, func(w string) bool {
+			return w == "" || w == "0" || w == ">"
+		}), " ")
 	}
 	return strings.Join(lines, "\n")
 }
@@ -55,14 +62,16 @@ func TestJobEvents(t *testing.T) {
 		run     func(t *testing.T, id string)
 		want    []string
 	}{
-		{"succeeds", nil, func(t *testing.T, _ string) { must(t, n.succeed(n.one(t, "w"), structpb.NewStringValue("x"))) }, []string{
-			"enqueued >available", "started available>running 1 w", "succeeded running>succeeded 1 w",
-		}},
+		{"succeeds", nil,
+			func(t *testing.T, _ string) { must(t, n.succeed(n.one(t, "w"), structpb.NewStringValue("x"))) }, []string{
+				"enqueued >available", "started available>running 1 w", "succeeded running>succeeded 1 w",
+			}},
 		{"fails", &progressorv1.JobOptions{MaxRetry: 1, Backoff: soon}, func(t *testing.T, _ string) {
 			must(t, n.fail(n.one(t, "w"), "no"))
 			must(t, n.fail(n.one(t, "w2"), "no"))
 		}, []string{
-			"enqueued >available", "started available>running 1 w", "attempt_failed running>retryable 1 w no: as told", "due retryable>available",
+			"enqueued >available", "started available>running 1 w", "attempt_failed running>retryable 1 w no: as told",
+			"due retryable>available",
 			"started available>running 2 w2", "attempt_failed running>failed 2 w2 no: as told",
 		}},
 		{"is given back", nil, func(t *testing.T, _ string) {
@@ -70,30 +79,37 @@ func TestJobEvents(t *testing.T) {
 			must(t, n.ReleaseLeases(ctx, []string{l.GetLeaseToken()}))
 			must(t, n.succeed(n.one(t, "w2"), nil))
 		}, []string{
-			"enqueued >available", "started available>running 1 w", "released running>available 1 w", "started available>running 1 w2", "succeeded running>succeeded 1 w2",
+			"enqueued >available", "started available>running 1 w", "released running>available 1 w",
+			"started available>running 1 w2", "succeeded running>succeeded 1 w2",
 		}},
-		{"takes too long", &progressorv1.JobOptions{Timeout: durationpb.New(time.Second)}, func(t *testing.T, id string) {
-			n.beat(t, "w", n.one(t, "w"))
-			n.job(t, "pull", id, failed)
-		}, []string{
-			"enqueued >available", "started available>running 1 w", "timeout running>failed 1 w timeout: the attempt exceeded the step timeout",
-		}},
-		{"loses its worker", &progressorv1.JobOptions{LeaseDuration: durationpb.New(time.Second)}, func(t *testing.T, _ string) {
-			n.beat(t, "w", n.one(t, "w"))
-			must(t, n.succeed(n.one(t, "w2"), nil))
-		}, []string{
-			"enqueued >available", "started available>running 1 w", "lease_lost running>available 1 w lease_lost: worker w sent no heartbeat for too long",
-			"started available>running 2 w2", "succeeded running>succeeded 2 w2",
-		}},
-		{"is cancelled while it waits", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))}, func(t *testing.T, id string) {
-			_, err := n.Cancel(ctx, key("pull", id), "enough", kim)
-			must(t, err)
-			_, err = n.Retry(ctx, key("pull", id), false, kim)
-			must(t, err)
-			must(t, n.succeed(n.one(t, "w"), nil))
-		}, []string{
-			"enqueued >scheduled", "cancelled scheduled>cancelled kim enough", "retried cancelled>available kim", "started available>running 1 w", "succeeded running>succeeded 1 w",
-		}},
+		{"takes too long", &progressorv1.JobOptions{Timeout: durationpb.New(time.Second)},
+			func(t *testing.T, id string) {
+				n.beat(t, "w", n.one(t, "w"))
+				n.job(t, "pull", id, failed)
+			}, []string{
+				"enqueued >available", "started available>running 1 w",
+				"timeout running>failed 1 w timeout: the attempt exceeded the step timeout",
+			}},
+		{"loses its worker", &progressorv1.JobOptions{LeaseDuration: durationpb.New(time.Second)},
+			func(t *testing.T, _ string) {
+				n.beat(t, "w", n.one(t, "w"))
+				must(t, n.succeed(n.one(t, "w2"), nil))
+			}, []string{
+				"enqueued >available", "started available>running 1 w",
+				"lease_lost running>available 1 w lease_lost: worker w sent no heartbeat for too long",
+				"started available>running 2 w2", "succeeded running>succeeded 2 w2",
+			}},
+		{"is cancelled while it waits", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))},
+			func(t *testing.T, id string) {
+				_, err := n.Cancel(ctx, key("pull", id), "enough", kim)
+				must(t, err)
+				_, err = n.Retry(ctx, key("pull", id), false, kim)
+				must(t, err)
+				must(t, n.succeed(n.one(t, "w"), nil))
+			}, []string{
+				"enqueued >scheduled", "cancelled scheduled>cancelled kim enough", "retried cancelled>available kim",
+				"started available>running 1 w", "succeeded running>succeeded 1 w",
+			}},
 		{"is cancelled while it runs", nil, func(t *testing.T, id string) {
 			l := n.one(t, "w")
 			_, err := n.Cancel(ctx, key("pull", id), "enough", kim)
@@ -101,7 +117,8 @@ func TestJobEvents(t *testing.T) {
 			told := "I have stopped"
 			must(t, n.CompleteLease(ctx, l.GetLeaseToken(), engine.LeaseAnswer{Acknowledged: &told}))
 		}, []string{
-			"enqueued >available", "started available>running 1 w", "cancel_requested running>cancel_requested 1 kim enough",
+			"enqueued >available", "started available>running 1 w",
+			"cancel_requested running>cancel_requested 1 kim enough",
 			"cancel_acknowledged cancel_requested>cancelled 1 w cancelled: I have stopped",
 		}},
 		{"fails after its cancel", &progressorv1.JobOptions{MaxRetry: 1}, func(t *testing.T, id string) {
@@ -110,34 +127,40 @@ func TestJobEvents(t *testing.T) {
 			must(t, err)
 			must(t, n.fail(l, "no"))
 		}, []string{
-			"enqueued >available", "started available>running 1 w", "cancel_requested running>cancel_requested 1 kim", "attempt_failed 1 w no: as told", "cancelled cancel_requested>cancelled",
+			"enqueued >available", "started available>running 1 w", "cancel_requested running>cancel_requested 1 kim",
+			"attempt_failed 1 w no: as told", "cancelled cancel_requested>cancelled",
 		}},
-		{"does not heed its cancel", &progressorv1.JobOptions{CancelGrace: durationpb.New(time.Millisecond)}, func(t *testing.T, id string) {
-			n.one(t, "w")
-			_, err := n.Cancel(ctx, key("pull", id), "", kim)
-			must(t, err)
-			n.job(t, "pull", id, cancelled)
-		}, []string{
-			"enqueued >available", "started available>running 1 w", "cancel_requested running>cancel_requested 1 kim", "cancel_grace_expired cancel_requested>cancelled 1",
-		}},
-		{"is changed and held", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))}, func(t *testing.T, id string) {
-			_, err := n.SuspendProcess(ctx, key("pull", id), "wait", kim)
-			must(t, err)
-			_, err = n.ResumeProcess(ctx, key("pull", id), kim)
-			must(t, err)
-			for _, paths := range [][]string{{"tags", "priority"}, {"run_time"}} {
-				_, err := n.Update(ctx, &progressorv1.UpdateJobRequest{
-					Namespace: "pull", JobId: id, Options: &progressorv1.JobOptions{}, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths},
-				}, kim)
+		{"does not heed its cancel", &progressorv1.JobOptions{CancelGrace: durationpb.New(time.Millisecond)},
+			func(t *testing.T, id string) {
+				n.one(t, "w")
+				_, err := n.Cancel(ctx, key("pull", id), "", kim)
 				must(t, err)
-			}
-			_, err = n.SuspendProcess(ctx, key("pull", id), "", kim)
-			must(t, err)
-			must(t, n.RemoveProcess(ctx, key("pull", id), kim))
-		}, []string{
-			"enqueued >scheduled", "suspended scheduled>available kim wait", "resumed available>scheduled kim", "updated kim map[options:[priority tags]]",
-			"updated scheduled>available kim map[options:[run_time]]", "suspended kim", "removed available> kim",
-		}},
+				n.job(t, "pull", id, cancelled)
+			}, []string{
+				"enqueued >available", "started available>running 1 w",
+				"cancel_requested running>cancel_requested 1 kim", "cancel_grace_expired cancel_requested>cancelled 1",
+			}},
+		{"is changed and held", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))},
+			func(t *testing.T, id string) {
+				_, err := n.SuspendProcess(ctx, key("pull", id), "wait", kim)
+				must(t, err)
+				_, err = n.ResumeProcess(ctx, key("pull", id), kim)
+				must(t, err)
+				for _, paths := range [][]string{{"tags", "priority"}, {"run_time"}} {
+					_, err := n.Update(ctx, &progressorv1.UpdateJobRequest{
+						Namespace: "pull", JobId: id, Options: &progressorv1.JobOptions{},
+						UpdateMask: &fieldmaskpb.FieldMask{Paths: paths},
+					}, kim)
+					must(t, err)
+				}
+				_, err = n.SuspendProcess(ctx, key("pull", id), "", kim)
+				must(t, err)
+				must(t, n.RemoveProcess(ctx, key("pull", id), kim))
+			}, []string{
+				"enqueued >scheduled", "suspended scheduled>available kim wait", "resumed available>scheduled kim",
+				"updated kim map[options:[priority tags]]",
+				"updated scheduled>available kim map[options:[run_time]]", "suspended kim", "removed available> kim",
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n.enqueue(t, "pull", c.name, c.options)
@@ -164,7 +187,8 @@ func TestKeptJobEvents(t *testing.T) {
 		return enginetest.Count(t, n.db, "SELECT count(*) FROM processes WHERE process_id = 'sql'") == 1
 	})
 	n.job(t, "ns", "sql", succeeded)
-	if got := n.story(t, "ns", "sql"); got != "enqueued >available from SQL\nstarted available>running 1\nsucceeded running>succeeded 1" {
+	if got := n.story(t, "ns", "sql"); got != "enqueued >available from SQL\nstarted available>running 1\nsucceeded "+
+		"running>succeeded 1" {
 		t.Error(got)
 	}
 	n.enqueue(t, "pull", "message", nil)
@@ -202,17 +226,18 @@ func (w *watched) from(ctx context.Context, n *node, filter string, pause time.D
 	w.mu.Lock()
 	cursor := w.cursor
 	w.mu.Unlock()
-	return n.WatchEvents(ctx, &progressorv1.WatchJobEventsRequest{Namespace: "pull", Filter: filter, Cursor: cursor}, func(r *progressorv1.WatchJobEventsResponse) error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.cursor = r.GetCursor(); r.GetEvent() != nil {
-			w.ids = append(w.ids, r.GetEvent().GetEventId())
-			if pause > 0 && len(w.ids)%50 == 0 {
-				return context.Canceled // the client disconnects and reconnects
+	return n.WatchEvents(ctx, &progressorv1.WatchJobEventsRequest{Namespace: "pull", Filter: filter, Cursor: cursor},
+		func(r *progressorv1.WatchJobEventsResponse) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.cursor = r.GetCursor(); r.GetEvent() != nil {
+				w.ids = append(w.ids, r.GetEvent().GetEventId())
+				if pause > 0 && len(w.ids)%50 == 0 {
+					return context.Canceled // the client disconnects and reconnects
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 }
 
 func (w *watched) count() int {
@@ -231,9 +256,11 @@ func TestWatchJobEvents(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	nodes[0].enqueue(t, "pull", "before", nil)
-	enginetest.Eventually(t, testTimeout, "no transaction of the server is older than that event: a watch from now on begins behind it", func() bool {
-		return enginetest.Count(t, nodes[0].db, "SELECT count(*) FROM job_events WHERE xid >= pg_snapshot_xmin(pg_current_snapshot())") == 0
-	})
+	enginetest.Eventually(t, testTimeout,
+		"no transaction of the server is older than that event: a watch from now on begins behind it", func() bool {
+			return enginetest.Count(t, nodes[0].db,
+				"SELECT count(*) FROM job_events WHERE xid >= pg_snapshot_xmin(pg_current_snapshot())") == 0
+		})
 	history, stays, goes, some := &watched{cursor: "0.0"}, &watched{}, &watched{cursor: "0.0"}, &watched{cursor: "0.0"}
 	var watches, work sync.WaitGroup
 	watches.Go(func() { _ = history.from(ctx, nodes[0], "", 0) })
@@ -272,8 +299,12 @@ func TestWatchJobEvents(t *testing.T) {
 	for name, w := range map[string]*watched{"with the history": history, "that comes and goes": goes} {
 		enginetest.Eventually(t, testTimeout, "the watch "+name+" brings all", func() bool { return w.count() >= all })
 	}
-	enginetest.Eventually(t, testTimeout, "the watch that stays brings what came since", func() bool { return stays.count() >= all-1 })
-	enginetest.Eventually(t, testTimeout, "the watch with a filter brings its part", func() bool { return some.count() >= jobs+1 })
+	enginetest.Eventually(t, testTimeout, "the watch that stays brings what came since", func() bool {
+		return stays.count() >= all-1
+	})
+	enginetest.Eventually(t, testTimeout, "the watch with a filter brings its part", func() bool {
+		return some.count() >= jobs+1
+	})
 	stop()
 	watches.Wait()
 	for name, c := range map[string]struct {
@@ -288,12 +319,15 @@ func TestWatchJobEvents(t *testing.T) {
 			t.Errorf("%s: %d events, %d of them different, want %d", name, len(c.w.ids), len(seen), c.want)
 		}
 		if disorder := enginetest.Count(t, nodes[0].db, `SELECT count(*) FROM (
-			SELECT e.event_id < lag(e.event_id) OVER (PARTITION BY e.job_id ORDER BY w.n) AS wrong FROM unnest($1::bigint[]) WITH ORDINALITY w(id, n)
+			SELECT e.event_id < lag(e.event_id) OVER (PARTITION BY e.job_id ORDER BY w.n) AS wrong
+			FROM unnest($1::bigint[]) WITH ORDINALITY w(id, n)
 			  JOIN job_events e ON e.event_id = w.id) x WHERE wrong`, c.w.ids); disorder > 0 {
 			t.Errorf("%s: %d events come before an earlier one of their job", name, disorder)
 		}
 	}
-	for _, r := range []*progressorv1.WatchJobEventsRequest{{Namespace: "pull", Cursor: "x"}, {Namespace: "pull", Filter: "x"}, {Namespace: "none"}} {
+	for _, r := range []*progressorv1.WatchJobEventsRequest{
+		{Namespace: "pull", Cursor: "x"}, {Namespace: "pull", Filter: "x"}, {Namespace: "none"},
+	} {
 		if err := nodes[0].WatchEvents(t.Context(), r, nil); err == nil {
 			t.Errorf("%v is taken", r)
 		}
@@ -307,7 +341,9 @@ func TestQueueStats(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.limit(t, &progressorv1.Constraint{Name: "one", Match: `job.name == "limited"`, MaxRunning: 1})
 	for k, name := range []string{"mail", "mail", "mail", "limited", "limited"} {
-		_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: fmt.Sprint("j", k), Name: name})
+		_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{
+			Namespace: "pull", JobId: fmt.Sprint("j", k), Name: name,
+		})
 		must(t, err)
 	}
 	n.enqueue(t, "pull", "later", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))})
@@ -328,7 +364,9 @@ func TestQueueStats(t *testing.T) {
 		stats, err := n.Stats(t.Context(), "pull")
 		must(t, err)
 		var lines []string
-		for _, s := range append(stats.GetNames(), &progressorv1.JobNameStats{Name: "all", CountByState: stats.GetCountByState()}) {
+		for _, s := range append(stats.GetNames(), &progressorv1.JobNameStats{
+			Name: "all", CountByState: stats.GetCountByState(),
+		}) {
 			line := s.GetName()
 			for state, count := range s.GetCountByState() {
 				if count != 0 {
@@ -341,7 +379,8 @@ func TestQueueStats(t *testing.T) {
 		}
 		return fmt.Sprintf("%s; oldest %t", strings.Join(lines, ", "), stats.GetOldestAvailableAge() != nil)
 	}
-	if got := show(); got != "limited available:1 running:1, mail cancel_requested:1 failed:1 succeeded:1, work scheduled:1, all available:1 cancel_requested:1 failed:1 running:1 scheduled:1 succeeded:1; oldest true" {
+	if got := show(); got != "limited available:1 running:1, mail cancel_requested:1 failed:1 succeeded:1, work "+
+		"scheduled:1, all available:1 cancel_requested:1 failed:1 running:1 scheduled:1 succeeded:1; oldest true" {
 		t.Error(got)
 	}
 	for _, id := range []string{"j0", "j1", "j2", "j3", "j4", "later"} {

@@ -21,17 +21,27 @@ func TestFailedAttemptsSayWhichTheyWere(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	begin := time.Now()
-	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}}})
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{
+		MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}},
+	})
 	fail := func(worker string) {
-		said := &progressorv1.Failure{Reason: "broken", Attempt: 9, WorkerId: "liar", FailedTime: timestamppb.New(time.Unix(0, 0)), Takeover: true}
-		answer := engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: said}}}
+		said := &progressorv1.Failure{
+			Reason: "broken", Attempt: 9, WorkerId: "liar", FailedTime: timestamppb.New(time.Unix(0, 0)),
+			Takeover: true,
+		}
+		answer := engine.LeaseAnswer{
+			Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: said}},
+		}
 		if err := n.CompleteLease(context.Background(), n.one(t, worker).GetLeaseToken(), answer); err != nil {
 			t.Fatal(err)
 		}
 	}
 	leases := func(d time.Duration) { // sets the lease duration of later attempts
 		if _, err := n.Update(context.Background(), &progressorv1.UpdateJobRequest{
-			Namespace: "pull", JobId: "j", Options: &progressorv1.JobOptions{LeaseDuration: durationpb.New(d), HeartbeatInterval: durationpb.New(d / 2)},
+			Namespace: "pull", JobId: "j",
+			Options: &progressorv1.JobOptions{
+				LeaseDuration: durationpb.New(d), HeartbeatInterval: durationpb.New(d / 2),
+			},
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"lease_duration", "heartbeat_interval"}},
 		}); err != nil {
 			t.Fatal(err)

@@ -30,7 +30,9 @@ func startFair(t testing.TB, dsn string) *node {
 
 // of returns the options of a job of a tenant.
 func of(tenant string) *progressorv1.JobOptions {
-	return &progressorv1.JobOptions{Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"tenant": structpb.NewStringValue(tenant)}}}
+	return &progressorv1.JobOptions{
+		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"tenant": structpb.NewStringValue(tenant)}},
+	}
 }
 
 // enqueueOf enqueues jobs of a tenant in one batch. Their IDs are the tenant and a number from
@@ -39,7 +41,9 @@ func (n *node) enqueueOf(t testing.TB, namespace, tenant string, first, count in
 	t.Helper()
 	r := &progressorv1.EnqueueBatchRequest{}
 	for k := first; k < first+count; k++ {
-		r.Jobs = append(r.Jobs, &progressorv1.EnqueueRequest{Namespace: namespace, JobId: fmt.Sprint(tenant, k), Name: "work", Options: of(tenant)})
+		r.Jobs = append(r.Jobs, &progressorv1.EnqueueRequest{
+			Namespace: namespace, JobId: fmt.Sprint(tenant, k), Name: "work", Options: of(tenant),
+		})
 	}
 	if _, err := n.EnqueueBatch(context.Background(), r); err != nil {
 		t.Fatal(err)
@@ -119,10 +123,13 @@ func TestPriorityPrecedesFairness(t *testing.T) {
 func TestPushedJobsAlternate(t *testing.T) {
 	t.Parallel()
 	var got []string
-	n := start(t, storagetest.DSN(t), processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		got = append(got, r.GetProcess().GetProcessId()) // one at a time
-		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}}}, nil
-	}))
+	n := start(t, storagetest.DSN(t),
+		processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			got = append(got, r.GetProcess().GetProcessId()) // one at a time
+			return &progressorv1.ProcessResponse{
+				Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}},
+			}, nil
+		}))
 	ns, err := n.GetNamespace(t.Context(), "ns")
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +180,9 @@ func TestJobThatWaitsAgainTakesTheNextRound(t *testing.T) {
 	n := startFair(t, storagetest.DSN(t))
 	soon := func(tenant string) *progressorv1.JobOptions {
 		o := of(tenant)
-		o.MaxRetry, o.Backoff = 1, &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Millisecond)}}
+		o.MaxRetry, o.Backoff = 1, &progressorv1.Backoff{
+			Steps: []*durationpb.Duration{durationpb.New(time.Millisecond)},
+		}
 		return o
 	}
 	for k := range 4 {
@@ -285,7 +294,8 @@ func TestFairnessKeyIsChecked(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	for text, want := range map[string]string{
 		"job.tenant": "namespace.fairness_key: line 1, column 1: there is no job.tenant",
-		"job.tags":   "namespace.fairness_key: its value is of type list(string); it must be a string, a number or a bool",
+		"job.tags": "namespace.fairness_key: its value is of type list(string); it must be a string, a number or a " +
+			"bool",
 	} {
 		_, err := n.PutNamespace(t.Context(), pullNamespace(func(ns *progressorv1.Namespace) { ns.FairnessKey = text }))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -23,12 +23,17 @@ func checkGroup(field string, g *progressorv1.WorkerGroup) (grouped bool, err er
 	}
 	rules := groupRules(g)
 	if n := len(rules.WorkerIDs); n > 0 && n < int(rules.Count) {
-		return false, &process.InvalidError{Field: field + ".count", Message: fmt.Sprintf("%d is more than the %d worker_ids", rules.Count, n)}
+		return false, &process.InvalidError{
+			Field: field + ".count", Message: fmt.Sprintf("%d is more than the %d worker_ids", rules.Count, n),
+		}
 	}
 	seen := map[string]int{}
 	for n, id := range rules.WorkerIDs {
 		if first, twice := seen[id]; twice {
-			return false, &process.InvalidError{Field: fmt.Sprintf("%s.worker_ids[%d]", field, n), Message: fmt.Sprintf("%q is also worker_ids[%d]", id, first)}
+			return false, &process.InvalidError{
+				Field:   fmt.Sprintf("%s.worker_ids[%d]", field, n),
+				Message: fmt.Sprintf("%q is also worker_ids[%d]", id, first),
+			}
 		}
 		seen[id] = n
 	}
@@ -106,7 +111,9 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 	}
 	at := time.Duration(0)
 	for _, member := range looked.Evict { // the group remains until the member has ended
-		if _, err := g.jobs.engine.CancelProcess(limit, engine.CancelParams{Key: member, Reason: "its worker is no longer one of those that may run it", Grace: &at}); err != nil {
+		if _, err := g.jobs.engine.CancelProcess(limit, engine.CancelParams{
+			Key: member, Reason: "its worker is no longer one of those that may run it", Grace: &at,
+		}); err != nil {
 			return false, err
 		}
 	}

@@ -27,7 +27,8 @@ func TestCancelGroup(t *testing.T) {
 	n.enqueue(t, "pull", "asked", o)
 	n.members(t, "asked", 2)
 	l := n.one(t, "w1")
-	if job, err := n.Cancel(t.Context(), key("pull", "asked"), "enough", process.Actor{}); err != nil || job.GetState() != asked || job.GetCancelReason() != "enough" {
+	if job, err := n.Cancel(t.Context(), key("pull", "asked"), "enough", process.Actor{}); err != nil ||
+		job.GetState() != asked || job.GetCancelReason() != "enough" {
 		t.Fatalf("%v, %v", job, err)
 	}
 	enginetest.Eventually(t, testTimeout, "w1 gets the cancel", func() bool {
@@ -117,7 +118,9 @@ func TestGroupSuspendedAndRemoved(t *testing.T) {
 	}
 	// A new job with the same ID is independent of the remaining members of the first.
 	enginetest.Eventually(t, testTimeout, "its id is free", func() bool {
-		_, err := n.Enqueue(context.Background(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "held", Name: "work", Options: workers(1, 0)})
+		_, err := n.Enqueue(context.Background(), &progressorv1.EnqueueRequest{
+			Namespace: "pull", JobId: "held", Name: "work", Options: workers(1, 0),
+		})
 		return err == nil
 	})
 	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
@@ -134,7 +137,9 @@ func TestUpdateGroup(t *testing.T) {
 	n.enqueue(t, "pull", "g", workers(1, 0, "w1"))
 	l := n.one(t, "w1")
 	update := func(o *progressorv1.JobOptions, mask ...string) error {
-		_, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{Namespace: "pull", JobId: "g", Options: o, UpdateMask: &fieldmaskpb.FieldMask{Paths: mask}})
+		_, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{
+			Namespace: "pull", JobId: "g", Options: o, UpdateMask: &fieldmaskpb.FieldMask{Paths: mask},
+		})
 		return err
 	}
 	if err := update(workers(1, 0, "w2"), "workers"); err != nil {
@@ -149,7 +154,9 @@ func TestUpdateGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.members(t, "g", 2)
-	if err := update(&progressorv1.JobOptions{Priority: 7, Timeout: durationpb.New(time.Minute)}, "priority", "timeout"); err != nil {
+	if err := update(&progressorv1.JobOptions{
+		Priority: 7, Timeout: durationpb.New(time.Minute),
+	}, "priority", "timeout"); err != nil {
 		t.Fatal(err)
 	}
 	second := n.one(t, "w1")
@@ -168,7 +175,9 @@ func TestUpdateGroup(t *testing.T) {
 	n.job(t, "pull", "g", succeeded)
 	n.enqueue(t, "pull", "one", nil)
 	for id, o := range map[string]*progressorv1.JobOptions{"one": workers(1, 0), "g": {}} {
-		_, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{Namespace: "pull", JobId: id, Options: o, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"workers"}}})
+		_, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{
+			Namespace: "pull", JobId: id, Options: o, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"workers"}},
+		})
 		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "options.workers" {
 			t.Errorf("%s: %v", id, err)
 		}
@@ -179,7 +188,9 @@ func TestUpdateGroup(t *testing.T) {
 func TestGroupUnderConstraint(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	if _, err := n.PutConstraint(t.Context(), &progressorv1.Constraint{Namespace: "pull", Name: "two", Match: "true", MaxRunning: 2}); err != nil {
+	if _, err := n.PutConstraint(t.Context(), &progressorv1.Constraint{
+		Namespace: "pull", Name: "two", Match: "true", MaxRunning: 2,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	n.enqueue(t, "pull", "three", workers(3, 0))
@@ -188,7 +199,9 @@ func TestGroupUnderConstraint(t *testing.T) {
 	if leases := n.look(t, "w3"); len(leases) != 0 {
 		t.Errorf("a third one runs: %v", leases)
 	}
-	if _, err := n.PutConstraint(t.Context(), &progressorv1.Constraint{Namespace: "pull", Name: "other", Match: "true", MaxRunning: 5}); err != nil {
+	if _, err := n.PutConstraint(t.Context(), &progressorv1.Constraint{
+		Namespace: "pull", Name: "other", Match: "true", MaxRunning: 5,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range []*progressorv1.Lease{a, b, nil} {
@@ -209,13 +222,17 @@ func TestGroupLater(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	o := workers(1, 0)
 	o.RunTime = nil
-	n.enqueue(t, "pull", "later", &progressorv1.JobOptions{Workers: o.GetWorkers(), RunTime: timestamppb.New(time.Now().Add(time.Hour))})
+	n.enqueue(t, "pull", "later", &progressorv1.JobOptions{
+		Workers: o.GetWorkers(), RunTime: timestamppb.New(time.Now().Add(time.Hour)),
+	})
 	n.job(t, "pull", "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
 	if k := n.count(t, "SELECT count(*) FROM job_places"); k != 0 {
 		t.Errorf("%d places", k)
 	}
 	if _, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{
-		Namespace: "pull", JobId: "later", Options: &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(100 * time.Millisecond))}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"run_time"}},
+		Namespace: "pull", JobId: "later",
+		Options:    &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(100 * time.Millisecond))},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"run_time"}},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,9 @@ func (n *node) inState(t *testing.T, id string, want progressorv1.JobState) *pro
 	job := n.job(t, "pull", id, want)
 	state := strings.TrimPrefix(want.String(), "JOB_STATE_")
 	for _, name := range []string{"AVAILABLE", "RUNNING", "CANCEL_REQUESTED"} {
-		list, _, err := n.List(t.Context(), &progressorv1.ListJobsRequest{Namespace: "pull", Filter: fmt.Sprintf("state = %s AND name = work", name)})
+		list, _, err := n.List(t.Context(), &progressorv1.ListJobsRequest{
+			Namespace: "pull", Filter: fmt.Sprintf("state = %s AND name = work", name),
+		})
 		must(t, err)
 		found := false
 		for _, j := range list {
@@ -74,7 +76,8 @@ func TestGroupRunsWithItsWorkers(t *testing.T) {
 			n.inState(t, "two", running) // a worker has succeeded
 			must(t, n.succeed(n.one(t, "w1"), nil))
 			n.inState(t, "two", succeeded)
-			want := "enqueued >available\nstarted available>running 1 w1\nwaiting running>available 1 no worker runs it\n" +
+			want := "enqueued >available\nstarted available>running 1 w1\nwaiting running>available 1 no worker runs " +
+				"it\n" +
 				"started available>running 1 w2\nsucceeded running>succeeded 1"
 			if got := n.story(t, "pull", "two"); got != want {
 				t.Errorf("events:\n%s\nwant\n%s", got, want)
@@ -113,7 +116,8 @@ func TestWaitingGroupIsCancelled(t *testing.T) {
 	_, err := n.Cancel(t.Context(), key("pull", "idle"), "not needed", kim)
 	must(t, err)
 	n.inState(t, "idle", cancelled)
-	if got := n.story(t, "pull", "idle"); !strings.HasPrefix(got, "enqueued >available\ncancel_requested available>cancel_requested") {
+	got := n.story(t, "pull", "idle")
+	if !strings.HasPrefix(got, "enqueued >available\ncancel_requested available>cancel_requested") {
 		t.Error(got)
 	}
 

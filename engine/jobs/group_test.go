@@ -24,7 +24,9 @@ import (
 
 // workers returns options of a job that needs count workers, from IDs if any.
 func workers(count, maxFailures int32, ids ...string) *progressorv1.JobOptions {
-	return &progressorv1.JobOptions{Workers: &progressorv1.WorkerGroup{Count: count, MaxFailures: maxFailures, WorkerIds: ids}, KeepResult: true}
+	return &progressorv1.JobOptions{
+		Workers: &progressorv1.WorkerGroup{Count: count, MaxFailures: maxFailures, WorkerIds: ids}, KeepResult: true,
+	}
 }
 
 // members waits until a job has want members that have not ended, and each of them is running or
@@ -33,7 +35,8 @@ func (n *node) members(t testing.TB, id string, want int) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, fmt.Sprintf("%s has %d members", id, want), func() bool {
 		return n.count(t, `SELECT count(*) FROM job_places l WHERE job_id = $1 AND state IS NULL AND (
-			EXISTS (SELECT FROM schedule s WHERE s.process_id = l.process_id AND waits_for = 'place') OR EXISTS (SELECT FROM running r WHERE r.process_id = l.process_id))`, id) == want
+			EXISTS (SELECT FROM schedule s WHERE s.process_id = l.process_id AND waits_for = 'place')
+			  OR EXISTS (SELECT FROM running r WHERE r.process_id = l.process_id))`, id) == want
 	})
 }
 
@@ -41,7 +44,8 @@ func (n *node) members(t testing.TB, id string, want int) {
 func runs(job *progressorv1.Job) string {
 	var all []string
 	for _, r := range job.GetWorkerRuns() {
-		text := fmt.Sprintf("%s %s %d", r.GetWorkerId(), strings.ToLower(strings.TrimPrefix(r.GetState().String(), "JOB_STATE_")), r.GetAttempts())
+		text := fmt.Sprintf("%s %s %d", r.GetWorkerId(),
+			strings.ToLower(strings.TrimPrefix(r.GetState().String(), "JOB_STATE_")), r.GetAttempts())
 		if r.GetResult() != nil {
 			text += " " + r.GetResult().GetStringValue()
 		}
@@ -84,7 +88,8 @@ func TestBroadcast(t *testing.T) {
 	wantRuns(t, n.job(t, "pull", "all", available), "w1 available 0, w2 available 0, w3 available 0")
 	for _, w := range []string{"w3", "w1", "w2"} {
 		l := n.one(t, w)
-		if l.GetJob().GetName() != "work" || l.GetRequest().GetJobArgs().GetStringValue() != "args of all" || l.GetJob().GetOptions().GetWorkers() != nil {
+		if l.GetJob().GetName() != "work" || l.GetRequest().GetJobArgs().GetStringValue() != "args of all" ||
+			l.GetJob().GetOptions().GetWorkers() != nil {
 			t.Errorf("%v", l)
 		}
 		wantBlockedOn(t, n.job(t, "pull", "all", running), "")
@@ -104,11 +109,14 @@ func TestBroadcast(t *testing.T) {
 		t.Errorf("%v", job)
 	}
 	r, err := n.FetchResult(t.Context(), key("pull", "all"), 0)
-	if err != nil || r.GetResult().GetStructValue().GetFields()["w2"].GetStringValue() != "by w2" || len(r.GetResult().GetStructValue().GetFields()) != 3 {
+	if err != nil || r.GetResult().GetStructValue().GetFields()["w2"].GetStringValue() != "by w2" ||
+		len(r.GetResult().GetStructValue().GetFields()) != 3 {
 		t.Errorf("%v, %v", r, err)
 	}
 	wantRuns(t, n.job(t, "pull", "all", succeeded), "w1 succeeded 1, w2 succeeded 1, w3 succeeded 1")
-	if k := n.count(t, "SELECT (SELECT count(*) FROM jobs WHERE result IS NOT NULL) + (SELECT count(*) FROM job_places WHERE result IS NOT NULL)"); k != 0 {
+	k := n.count(t, `SELECT (SELECT count(*) FROM jobs WHERE result IS NOT NULL) + (SELECT count(*) FROM job_places
+		WHERE result IS NOT NULL)`)
+	if k != 0 {
 		t.Errorf("%d results are left", k)
 	}
 }
@@ -125,7 +133,11 @@ func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 	for _, j := range []struct {
 		id string
 		o  *progressorv1.JobOptions
-	}{{"any", workers(1, 0)}, {"named", workers(1, 0, "w1")}, {"quorum", workers(1, 0, "w1", "w2")}, {"urgent", urgent}} { // any is the oldest
+		// any is the oldest
+	}{
+		{"any", workers(1, 0)}, {"named", workers(1, 0, "w1")}, {"quorum", workers(1, 0, "w1", "w2")},
+		{"urgent", urgent},
+	} {
 		n.enqueue(t, "pull", j.id, j.o)
 		n.members(t, j.id, 1)
 	}
@@ -236,7 +248,8 @@ func TestGroupRetriedWhenDone(t *testing.T) {
 	must(t, n.fail(a, "broken"))
 	c := n.one(t, "w3")
 	_, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{
-		Namespace: "pull", JobId: "late", Options: workers(2, 0), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"workers"}},
+		Namespace: "pull", JobId: "late", Options: workers(2, 0),
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"workers"}},
 	})
 	must(t, err)
 	n.job(t, "pull", "late", failed)
@@ -249,7 +262,8 @@ func TestGroupRetriedWhenDone(t *testing.T) {
 	_, err = n.Retry(t.Context(), key("pull", "late"), false)
 	must(t, err)
 	n.job(t, "pull", "late", succeeded)
-	if got := n.story(t, "pull", "late"); !strings.HasSuffix(got, "\nretried failed>available\nsucceeded available>succeeded 1") {
+	got := n.story(t, "pull", "late")
+	if !strings.HasSuffix(got, "\nretried failed>available\nsucceeded available>succeeded 1") {
 		t.Error(got)
 	}
 }
@@ -272,7 +286,9 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 	if f := job.GetFailures(); len(f) != 1 || f[0].GetReason() != "broken" {
 		t.Errorf("%v", f)
 	}
-	if k := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'any' AND detail = '1 workers failed, at most 0 may fail: w2: as told'"); k != 1 {
+	k := n.count(t, `SELECT count(*) FROM processes WHERE process_id = 'any'
+		AND detail = '1 workers failed, at most 0 may fail: w2: as told'`)
+	if k != 1 {
 		t.Error("its detail does not say why")
 	}
 	enginetest.Eventually(t, testTimeout, "w3 is asked to end", func() bool {
@@ -289,7 +305,8 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 		t.Fatalf("w1 has succeeded, and got %v", leases)
 	}
 	acknowledged := "stopped"
-	if err := n.CompleteLease(t.Context(), c.GetLeaseToken(), engine.LeaseAnswer{Acknowledged: &acknowledged}); err != nil {
+	if err := n.CompleteLease(t.Context(), c.GetLeaseToken(),
+		engine.LeaseAnswer{Acknowledged: &acknowledged}); err != nil {
 		t.Fatal(err)
 	}
 	n.members(t, "any", 2)
@@ -341,7 +358,8 @@ func TestMemberLost(t *testing.T) {
 	}
 	wantRuns(t, n.job(t, "pull", "lost", running), "w2 running 1, w3 running 2")
 	n.beat(t, "w3", taken)
-	if job := n.job(t, "pull", "lost", failed); runs(job) != "w2 running 1, w3 failed 2 lease_lost" || job.GetFailures()[0].GetReason() != process.ReasonLeaseLost {
+	if job := n.job(t, "pull", "lost", failed); runs(job) != "w2 running 1, w3 failed 2 lease_lost" ||
+		job.GetFailures()[0].GetReason() != process.ReasonLeaseLost {
 		t.Errorf("%s: %v", runs(job), job)
 	}
 	enginetest.Eventually(t, testTimeout, "w2 is asked to end", func() bool {
@@ -388,7 +406,9 @@ func TestGroupsByTwoEngines(t *testing.T) {
 	defer cancel()
 	work := func(n *node, worker string, seed int) {
 		for k := seed; ctx.Err() == nil; k++ {
-			leases, err := n.Poll(ctx, pull.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 4, Wait: time.Second})
+			leases, err := n.Poll(ctx, pull.PollParams{
+				Namespaces: []string{"pull"}, WorkerID: worker, Max: 4, Wait: time.Second,
+			})
 			if err != nil {
 				return
 			}
@@ -414,13 +434,15 @@ func TestGroupsByTwoEngines(t *testing.T) {
 		}
 	}
 	enginetest.Eventually(t, testTimeout, "all jobs are at their end", func() bool {
-		return a.count(t, "SELECT count(*) FROM processes WHERE process_id NOT LIKE '~%' AND status IN ('COMPLETED', 'ERROR')") == jobs
+		return a.count(t, `SELECT count(*) FROM processes WHERE process_id NOT LIKE '~%' AND status IN
+			('COMPLETED', 'ERROR')`) == jobs
 	})
 	cancel()
 	for range 2 * hosts {
 		<-done
 	}
-	if k := a.count(t, "SELECT count(*) FROM processes WHERE process_id NOT LIKE '~%' AND status = 'COMPLETED'"); k < jobs/2 {
+	if k := a.count(t, `SELECT count(*) FROM processes WHERE process_id NOT LIKE '~%'
+		AND status = 'COMPLETED'`); k < jobs/2 {
 		t.Errorf("%d of %d succeeded", k, jobs)
 	}
 	for k := range jobs {
@@ -448,7 +470,8 @@ func TestGroupThatWasLeft(t *testing.T) {
 		return n.count(t, "SELECT count(*) FROM schedule WHERE process_id = 'left' AND waits_for = 'members'") == 1
 	}
 	enginetest.Eventually(t, testTimeout, "the group waits for its members", rests)
-	if _, err := n.db.Exec(t.Context(), "UPDATE schedule SET waits_for = 'place' WHERE process_id = 'left'"); err != nil {
+	_, err := n.db.Exec(t.Context(), "UPDATE schedule SET waits_for = 'place' WHERE process_id = 'left'")
+	if err != nil {
 		t.Fatal(err)
 	}
 	enginetest.Eventually(t, testTimeout, "it was looked at, and waits for its members again", rests)

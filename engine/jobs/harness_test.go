@@ -50,7 +50,12 @@ func start(t testing.TB, dsn string, p processor.Processor) *node {
 }
 
 func pullNamespace(change func(*progressorv1.Namespace)) *progressorv1.Namespace {
-	ns := &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}}
+	ns := &progressorv1.Namespace{
+		Namespace: "pull",
+		Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+		},
+	}
 	if change != nil {
 		change(ns)
 	}
@@ -73,7 +78,9 @@ func (n *node) enqueue(t testing.TB, namespace, id string, o *progressorv1.JobOp
 // poll leases at most limit tasks of namespace "pull". It waits for them.
 func (n *node) poll(t testing.TB, worker string, limit int, names ...string) []*progressorv1.Lease {
 	t.Helper()
-	leases, err := n.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: limit, Wait: testTimeout})
+	leases, err := n.Poll(context.Background(), pull.PollParams{
+		Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: limit, Wait: testTimeout,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +90,9 @@ func (n *node) poll(t testing.TB, worker string, limit int, names ...string) []*
 // look leases the tasks that are available now.
 func (n *node) look(t testing.TB, worker string) []*progressorv1.Lease {
 	t.Helper()
-	leases, err := n.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 100})
+	leases, err := n.Poll(context.Background(), pull.PollParams{
+		Namespaces: []string{"pull"}, WorkerID: worker, Max: 100,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,21 +110,27 @@ func (n *node) one(t testing.TB, worker string) *progressorv1.Lease {
 
 // succeed completes a lease with a result.
 func (n *node) succeed(l *progressorv1.Lease, result *structpb.Value) error {
-	return n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
-		Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{JobResult: result}},
-	}})
+	return n.CompleteLease(context.Background(), l.GetLeaseToken(),
+		engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{JobResult: result}},
+		}})
 }
 
 // fail completes a lease with a failure.
 func (n *node) fail(l *progressorv1.Lease, reason string) error {
-	return n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
-		Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: reason, Message: "as told"}},
-	}})
+	return n.CompleteLease(context.Background(), l.GetLeaseToken(),
+		engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Failure{
+				Failure: &progressorv1.Failure{Reason: reason, Message: "as told"},
+			},
+		}})
 }
 
 func (n *node) beat(t testing.TB, worker string, l *progressorv1.Lease) *progressorv1.LeaseDirective {
 	t.Helper()
-	d, err := n.BeatLeases(context.Background(), &progressorv1.HeartbeatRequest{WorkerId: worker, Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}}})
+	d, err := n.BeatLeases(context.Background(), &progressorv1.HeartbeatRequest{
+		WorkerId: worker, Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,19 +153,26 @@ func (n *node) job(t testing.TB, namespace, id string, want progressorv1.JobStat
 
 // holding is a processor that sends the ID of each job to held and runs until free is closed.
 func holding(held chan<- string, free <-chan struct{}) processor.Processor {
-	return processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return processor.Func(func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		held <- r.GetProcess().GetProcessId()
 		select {
 		case <-free:
 		case <-ctx.Done():
 		}
-		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}}}, nil
+		return &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}},
+		}, nil
 	})
 }
 
 // tellStatus is a processor that responds to the end of a child with the status of the child.
 func tellStatus() processor.Processor {
-	return processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		return processor.Result().Response([]byte(strings.TrimPrefix(r.GetChild().GetStatus().String(), "PROCESS_STATUS_"))).Done()
+	return processor.Func(func(
+		_ context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
+		return processor.Result().Response([]byte(strings.TrimPrefix(r.GetChild().GetStatus().String(),
+			"PROCESS_STATUS_"))).Done()
 	})
 }

@@ -92,7 +92,8 @@ func TestIntervalIsChecked(t *testing.T) {
 	} {
 		e := &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work", Options: c.o}
 		_, one := n.Enqueue(t.Context(), e)
-		_, batch := n.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{e}})
+		_, batch := n.EnqueueBatch(t.Context(),
+			&progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{e}})
 		wantField(t, one, c.field)
 		if c.field != "" {
 			c.field = "jobs[0]." + c.field

@@ -30,16 +30,23 @@ const (
 
 // scripted runs a job according to its args.
 func scripted() processor.Processor {
-	return processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return processor.Func(func(
+		_ context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		switch args := r.GetJobArgs().GetStringValue(); args {
 		case "args of fails":
 			return nil, processor.Fail("broken", "attempt %d", r.GetAttempt())
 		case "args of rejected":
-			return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{Rejection: &progressorv1.Rejection{Reason: "no", Message: "not this one"}}}, nil
+			return &progressorv1.ProcessResponse{
+				Outcome: &progressorv1.ProcessResponse_Rejection{
+					Rejection: &progressorv1.Rejection{Reason: "no", Message: "not this one"},
+				},
+			}, nil
 		default:
-			return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
+			result := &progressorv1.Result{
 				JobResult: structpb.NewStringValue(r.GetJobName() + " with " + args), Response: []byte("not kept"),
-			}}}, nil
+			}
+			return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: result}}, nil
 		}
 	})
 }
@@ -57,12 +64,14 @@ func TestPushedJob(t *testing.T) {
 	}
 	for fetch, want := range []string{"work with args of good", ""} {
 		r, err := n.FetchResult(context.Background(), key("ns", "good"), 0)
-		if err != nil || r.GetResult().GetStringValue() != want || r.GetDropped() != (fetch == 1) || r.GetState() != succeeded {
+		if err != nil || r.GetResult().GetStringValue() != want || r.GetDropped() != (fetch == 1) ||
+			r.GetState() != succeeded {
 			t.Errorf("fetch %d: %v, %v", fetch, r, err)
 		}
 	}
 	var responses int
-	if err := n.db.QueryRow(context.Background(), "SELECT count(*) FROM tasks WHERE response IS NOT NULL").Scan(&responses); err != nil || responses != 0 {
+	if err := n.db.QueryRow(context.Background(),
+		"SELECT count(*) FROM tasks WHERE response IS NOT NULL").Scan(&responses); err != nil || responses != 0 {
 		t.Errorf("%d responses in tasks, %v", responses, err)
 	}
 }
@@ -83,21 +92,25 @@ func TestRetries(t *testing.T) {
 				}
 			}
 		}
-		if job := n.job(t, "ns", "fails", failed); job.GetAttempt() != 3 || len(job.GetFailures()) != 3 || job.GetFailures()[2].GetMessage() != "attempt 3" {
+		if job := n.job(t, "ns", "fails", failed); job.GetAttempt() != 3 || len(job.GetFailures()) != 3 ||
+			job.GetFailures()[2].GetMessage() != "attempt 3" {
 			t.Errorf("fails: %v", job)
 		}
-		if job := n.job(t, "ns", "rejected", failed); job.GetAttempt() != 1 || len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != "no" {
+		if job := n.job(t, "ns", "rejected", failed); job.GetAttempt() != 1 || len(job.GetFailures()) != 1 ||
+			job.GetFailures()[0].GetReason() != "no" {
 			t.Errorf("rejected: %v", job)
 		}
 	}
 	var wrong *process.WrongStatusError
 	n.enqueue(t, "ns", "good", nil)
 	n.job(t, "ns", "good", succeeded)
-	if _, err := n.Retry(context.Background(), key("ns", "good"), false); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "ns/good is SUCCEEDED: only a job") {
+	if _, err := n.Retry(context.Background(), key("ns", "good"), false); !errors.As(err, &wrong) ||
+		!strings.Contains(err.Error(), "ns/good is SUCCEEDED: only a job") {
 		t.Errorf("retry of a job that has succeeded: %v", err)
 	}
 	n.enqueue(t, "ns", "later", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))})
-	if _, err := n.Retry(context.Background(), key("ns", "later"), false); err == nil || !strings.Contains(err.Error(), "ns/later is SCHEDULED: only a job") {
+	if _, err := n.Retry(context.Background(), key("ns", "later"), false); err == nil ||
+		!strings.Contains(err.Error(), "ns/later is SCHEDULED: only a job") {
 		t.Errorf("retry of a job that is to run later: %v", err)
 	}
 	if _, err := n.Retry(context.Background(), key("ns", "missing"), false); !errors.Is(err, process.ErrJobNotFound) {
@@ -111,7 +124,8 @@ func TestPulledJob(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{KeepResult: true})
 	l := n.one(t, "w1")
-	if l.GetJob().GetJobId() != "j" || l.GetRequest().GetJobArgs().GetStringValue() != "args of j" || l.GetRequest().GetJobName() != "work" {
+	if l.GetJob().GetJobId() != "j" || l.GetRequest().GetJobArgs().GetStringValue() != "args of j" ||
+		l.GetRequest().GetJobName() != "work" {
 		t.Fatalf("lease %v", l)
 	}
 	if got := n.look(t, "w2"); len(got) != 0 {
@@ -146,7 +160,8 @@ func TestWorkerThatEndedAJob(t *testing.T) {
 		n.enqueue(t, "pull", id, nil)
 		l := n.one(t, worker)
 		if id == "whole" { // because another task waits, the fast path skips the process
-			n.exec(t, `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time) VALUES ('pull', 'whole', nextval('task_ids'), 'CALL', 'process', now())`)
+			n.exec(t, `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
+				VALUES ('pull', 'whole', nextval('task_ids'), 'CALL', 'process', now())`)
 		}
 		if err := n.succeed(l, nil); err != nil {
 			t.Fatal(err)
@@ -154,11 +169,13 @@ func TestWorkerThatEndedAJob(t *testing.T) {
 		if job := n.job(t, "pull", id, succeeded); job.GetWorkerId() != worker {
 			t.Errorf("%s: %v", id, job)
 		}
-		if k := n.count(t, "SELECT count(*) FROM job_list WHERE job_id = '"+id+"' AND worker_id = '"+worker+"'"); k != 1 {
+		if k := n.count(t, "SELECT count(*) FROM job_list WHERE job_id = '"+id+"' AND worker_id = '"+worker+
+			"'"); k != 1 {
 			t.Errorf("%s: job_list does not tell %s", id, worker)
 		}
 	}
-	if k := n.count(t, "SELECT count(*) FROM jobs WHERE worker_id IS NOT NULL OR xmin IN (SELECT xmin FROM tasks)"); k != 0 {
+	if k := n.count(t, `SELECT count(*) FROM jobs WHERE worker_id IS NOT NULL OR xmin IN
+		(SELECT xmin FROM tasks)`); k != 0 {
 		t.Errorf("%d rows of jobs were written by the end", k)
 	}
 }
@@ -171,7 +188,8 @@ func TestTakeover(t *testing.T) {
 	lost := n.one(t, "w1")
 	n.beat(t, "w1", lost)
 	l := n.one(t, "w2")
-	if l.GetJob().GetAttempt() != 2 || len(l.GetJob().GetFailures()) != 1 || l.GetJob().GetFailures()[0].GetReason() != process.ReasonLeaseLost {
+	if l.GetJob().GetAttempt() != 2 || len(l.GetJob().GetFailures()) != 1 ||
+		l.GetJob().GetFailures()[0].GetReason() != process.ReasonLeaseLost {
 		t.Errorf("second lease: %v", l.GetJob())
 	}
 	if err := n.succeed(lost, nil); !errors.Is(err, process.ErrFenced) {
@@ -188,11 +206,14 @@ func TestTakeover(t *testing.T) {
 func TestTakeoverByPolicy(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.ZombiePolicy = progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR }))
+	n.put(t, pullNamespace(func(ns *progressorv1.Namespace) {
+		ns.ZombiePolicy = progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR
+	}))
 	lease := durationpb.New(200 * time.Millisecond)
 	n.enqueue(t, "pull", "plain", &progressorv1.JobOptions{LeaseDuration: lease})
 	n.beat(t, "w1", n.one(t, "w1"))
-	if job := n.job(t, "pull", "plain", failed); len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonLeaseLost {
+	job := n.job(t, "pull", "plain", failed)
+	if len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonLeaseLost {
 		t.Errorf("%v", job)
 	}
 	one := int32(1)
@@ -251,7 +272,8 @@ func TestCancel(t *testing.T) {
 		if job := cancel(id); job.GetState() != asked || job.GetCancelReason() != "enough" {
 			t.Errorf("%s, asked twice: %v", id, job)
 		}
-		if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL || d.GetCancelReason() != "enough" {
+		d := n.beat(t, "w1", l)
+		if d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL || d.GetCancelReason() != "enough" {
 			t.Errorf("%s: %v", id, d)
 		}
 		var err error
@@ -271,7 +293,8 @@ func TestCancel(t *testing.T) {
 		n.job(t, "pull", id, want)
 	}
 	var wrong *process.WrongStatusError
-	if _, err := n.Cancel(context.Background(), key("pull", "wins"), "", process.Actor{}); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "pull/wins is SUCCEEDED: the job has ended") {
+	if _, err := n.Cancel(context.Background(), key("pull", "wins"), "", process.Actor{}); !errors.As(err, &wrong) ||
+		!strings.Contains(err.Error(), "pull/wins is SUCCEEDED: the job has ended") {
 		t.Errorf("cancel of a job at its end: %v", err)
 	}
 }
@@ -282,7 +305,8 @@ func TestTimeout(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{Timeout: durationpb.New(time.Second)})
 	n.beat(t, "w1", n.one(t, "w1"))
-	if job := n.job(t, "pull", "j", failed); len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonTimeout {
+	job := n.job(t, "pull", "j", failed)
+	if len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonTimeout {
 		t.Errorf("%v", job)
 	}
 }
@@ -300,7 +324,9 @@ func TestUnique(t *testing.T) {
 		t.Errorf("second: %v", r)
 	}
 	l := n.one(t, "w1")
-	waiting := &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "k", Scope: progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING}}
+	waiting := &progressorv1.JobOptions{
+		Unique: &progressorv1.Unique{Key: "k", Scope: progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING},
+	}
 	if r := n.enqueue(t, "pull", "c", waiting); !r.GetEnqueued() {
 		t.Errorf("one more behind the running one: %v", r)
 	}
@@ -327,7 +353,10 @@ func TestEnqueueBatch(t *testing.T) {
 	batch := func(ids ...string) (*progressorv1.EnqueueBatchResponse, error) {
 		r := &progressorv1.EnqueueBatchRequest{}
 		for _, id := range ids {
-			r.Jobs = append(r.Jobs, &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: "work", Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "key of " + id}}})
+			r.Jobs = append(r.Jobs, &progressorv1.EnqueueRequest{
+				Namespace: "pull", JobId: id, Name: "work",
+				Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "key of " + id}},
+			})
 		}
 		return n.EnqueueBatch(context.Background(), r)
 	}

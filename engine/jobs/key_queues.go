@@ -77,7 +77,9 @@ func (l *keyQueue) take() {
 // bucket returns the state of the key's bucket after the transaction.
 func (l *keyQueue) bucket() jobs.Bucket {
 	c, left := l.rule.Constraint, l.tokens-float64(l.taken)
-	b := jobs.Bucket{Line: l.state.Line, Tokens: max(left, 0), Unstarted: l.state.Unstarted + l.taken, Time: l.state.Now}
+	b := jobs.Bucket{
+		Line: l.state.Line, Tokens: max(left, 0), Unstarted: l.state.Unstarted + l.taken, Time: l.state.Now,
+	}
 	b.Full = seconds((float64(c.RateBurst) - left) / perSecond(c))
 	switch {
 	case left >= 2 || left >= 1 && l.reserved == nil:
@@ -226,7 +228,8 @@ func (p *placer) front(names []string) ([]jobs.QueuedJob, error) {
 	for _, name := range names {
 		if l := p.queues[name]; l.room > 0 {
 			l.asked = min(l.room, jobsPerTx)
-			f.Lines, f.Rooms, f.Reserved = append(f.Lines, name), append(f.Rooms, l.asked), f.Reserved || l.reserved != nil
+			f.Lines, f.Rooms, f.Reserved = append(f.Lines, name), append(f.Rooms, l.asked),
+				f.Reserved || l.reserved != nil
 		}
 	}
 	if len(f.Lines) == 0 {
@@ -304,7 +307,10 @@ func (r *rules) sweep(t *jobs.ConstraintTx) (lines []string, placed map[string]i
 		j := &stale[n]
 		evaluated = append(evaluated, j.ProcessID)
 		needs := r.constrained(j.Subject)
-		m := jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, WaitsFor: j.WaitsFor, Line: needs.FirstKey(), Evaluated: true, Keys: needs.Keys}
+		m := jobs.Move{
+			ProcessID: j.ProcessID, TaskID: j.TaskID, WaitsFor: j.WaitsFor, Line: needs.FirstKey(), Evaluated: true,
+			Keys: needs.Keys,
+		}
 		switch {
 		case j.WaitsFor != process.WaitsForPlace && j.WaitsFor != process.WaitsForConstraint:
 		case m.Line == "":

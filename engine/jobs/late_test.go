@@ -41,7 +41,8 @@ func (n *node) isLate(t testing.TB, namespace, id string) *progressorv1.Job {
 	t.Helper()
 	job := n.job(t, namespace, id, failed)
 	f := job.GetFailures()
-	if len(f) != 1 || f[0].GetReason() != process.ReasonStartDeadline || !strings.HasPrefix(f[0].GetMessage(), "no attempt began by 20") {
+	if len(f) != 1 || f[0].GetReason() != process.ReasonStartDeadline ||
+		!strings.HasPrefix(f[0].GetMessage(), "no attempt began by 20") {
 		t.Fatalf("%s has failed with %v, want start_deadline", id, f)
 	}
 	return job
@@ -79,7 +80,8 @@ func TestStartDeadline(t *testing.T) {
 	}
 	enginetest.Eventually(t, testTimeout, "it is counted", func() bool {
 		got := figures(t, registry)
-		return got["job_start_deadlines_total work"] == 1 && got["jobs work failed"] == 1 && got["jobs work available"] == 1
+		return got["job_start_deadlines_total work"] == 1 && got["jobs work failed"] == 1 &&
+			got["jobs work available"] == 1
 	})
 	other := n.look(t, "w")
 	if len(other) != 1 || other[0].GetJob().GetJobId() != "other" {
@@ -105,8 +107,11 @@ func TestLateJobIsNotLeased(t *testing.T) {
 	}
 	n.enqueue(t, "pull", "group", workers(1, 0)) // polls read groups, too
 	n.members(t, "group", 1)
-	n.exec(t, "UPDATE schedule SET scheduled_time = scheduled_time - interval '3 hours', start_deadline = start_deadline - interval '3 hours' WHERE start_deadline IS NOT NULL")
-	leases, err := n.Poll(t.Context(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", JobNames: []string{"work"}, Max: 100})
+	n.exec(t, `UPDATE schedule SET scheduled_time = scheduled_time - interval '3 hours',
+		start_deadline = start_deadline - interval '3 hours' WHERE start_deadline IS NOT NULL`)
+	leases, err := n.Poll(t.Context(), pull.PollParams{
+		Namespaces: []string{"pull"}, WorkerID: "w", JobNames: []string{"work"}, Max: 100,
+	})
 	must(t, err)
 	for _, l := range append(leases, n.look(t, "w2")...) {
 		if l.GetJob().GetOptions().GetStartDeadline() != nil {
@@ -154,10 +159,11 @@ func TestStartDeadlineOfEveryWait(t *testing.T) {
 // A processor is not called for a job whose start deadline has passed.
 func TestStartDeadlineOfPushedJobs(t *testing.T) {
 	t.Parallel()
-	n := start(t, storagetest.DSN(t), processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		t.Errorf("called for %s", r.GetProcess().GetProcessId())
-		return processor.Result().Done()
-	}))
+	n := start(t, storagetest.DSN(t),
+		processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			t.Errorf("called for %s", r.GetProcess().GetProcessId())
+			return processor.Result().Done()
+		}))
 	if _, err := n.SetNamespacePaused(t.Context(), "ns", true, process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +187,9 @@ func TestStartDeadlineIsOfTheFirstAttempt(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	wait := func(id string) string {
 		var s string
-		must(t, n.db.QueryRow(t.Context(), "SELECT coalesce((start_deadline - scheduled_time)::text, 'none') FROM schedule WHERE process_id = $1", id).Scan(&s))
+		must(t, n.db.QueryRow(t.Context(),
+			"SELECT coalesce((start_deadline - scheduled_time)::text, 'none') FROM schedule WHERE process_id = $1",
+			id).Scan(&s))
 		return s
 	}
 	o := within(time.Hour)
@@ -204,7 +212,8 @@ func TestStartDeadlineIsOfTheFirstAttempt(t *testing.T) {
 	n.isLate(t, "pull", "released")
 
 	n.enqueue(t, "pull", "loses its worker", within(time.Hour))
-	n.exec(t, "UPDATE jobs SET options = options || '{\"leaseDuration\": \"1s\"}' WHERE process_id = 'loses its worker'")
+	n.exec(t, "UPDATE jobs SET options = options || '{\"leaseDuration\": \"1s\"}' WHERE process_id = 'loses its "+
+		"worker'")
 	n.beat(t, "w", n.one(t, "w"))
 	n.job(t, "pull", "loses its worker", available)
 	if got := wait("loses its worker"); got != "none" {
@@ -221,7 +230,8 @@ func TestUpdateStartDeadline(t *testing.T) {
 	later := within(2 * time.Hour)
 	later.RunTime = timestamppb.New(time.Now().Add(24 * time.Hour))
 	must(t, n.update(t, "j", later, "start_deadline", "run_time"))
-	if got := n.count(t, "SELECT count(*) FROM schedule WHERE start_deadline = scheduled_time + interval '2 hours' AND start_deadline > now() + interval '25 hours'"); got != 1 {
+	if got := n.count(t, `SELECT count(*) FROM schedule WHERE start_deadline = scheduled_time + interval '2 hours'
+		AND start_deadline > now() + interval '25 hours'`); got != 1 {
 		t.Error("the deadline is not two hours after the new run time")
 	}
 	must(t, n.update(t, "j", &progressorv1.JobOptions{}, "start_deadline", "run_time"))
@@ -244,16 +254,21 @@ func TestInvalidStartDeadline(t *testing.T) {
 	}{
 		{within(0), "options.start_deadline: must be a positive duration, such as 5m"},
 		{within(-time.Second), "options.start_deadline: must be a positive duration, such as 5m"},
-		{group, "options.start_deadline: must not be set together with options.workers: a job for several workers has no start deadline"},
+		{group, "options.start_deadline: must not be set together with options.workers: a job for several workers " +
+			"has no start deadline"},
 	} {
-		_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work", Options: c.options})
+		_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{
+			Namespace: "pull", Name: "work", Options: c.options,
+		})
 		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Error() != c.want {
 			t.Errorf("%v: %v, want %s", c.options, err, c.want)
 		}
 	}
 	for _, interval := range []string{"0", "-1 second", "101 years"} {
-		_, err := n.db.Exec(t.Context(), "SELECT progressor.enqueue('pull', 'work', start_deadline => $1::interval)", interval)
-		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Message != "progressor: start_deadline is not positive and at most 100 years" {
+		_, err := n.db.Exec(t.Context(), "SELECT progressor.enqueue('pull', 'work', start_deadline => $1::interval)",
+			interval)
+		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok ||
+			pg.Message != "progressor: start_deadline is not positive and at most 100 years" {
 			t.Errorf("%s: %v", interval, err)
 		}
 	}
@@ -266,12 +281,14 @@ func TestStartDeadlineFromSQL(t *testing.T) {
 	n.fromSQL(t, "'pull', 'work', job_id => 'late', start_deadline => '0.01 seconds'")
 	n.awaited(t, "pull", "late")
 	n.isLate(t, "pull", "late")
-	n.fromSQL(t, "'pull', 'work', job_id => 'later', run_time => now() + interval '1 hour', start_deadline => '90 seconds'")
+	n.fromSQL(t, "'pull', 'work', job_id => 'later', run_time => now() + interval '1 hour', start_deadline => '90 "+
+		"seconds'")
 	n.awaited(t, "pull", "later")
 	if d := n.job(t, "pull", "later", scheduled).GetOptions().GetStartDeadline().AsDuration(); d != 90*time.Second {
 		t.Errorf("start_deadline %s", d)
 	}
-	if got := n.count(t, "SELECT count(*) FROM schedule WHERE start_deadline = scheduled_time + interval '90 seconds'"); got != 1 {
+	got := n.count(t, "SELECT count(*) FROM schedule WHERE start_deadline = scheduled_time + interval '90 seconds'")
+	if got != 1 {
 		t.Error("the deadline is not 90 seconds after the run time")
 	}
 }

@@ -59,13 +59,16 @@ func TestLeaseBeatsOnce(t *testing.T) {
 	n.enqueue(t, "pull", "a", nil)
 	n.enqueue(t, "pull", "b", nil)
 	a, b := n.one(t, "w").GetLeaseToken(), n.one(t, "w").GetLeaseToken()
-	for field, tokens := range map[string][]string{"": {a, b}, "beats[2].lease_token": {a, b, a}, "beats[0].lease_token": {"none", "none"}} {
+	for field, tokens := range map[string][]string{
+		"": {a, b}, "beats[2].lease_token": {a, b, a}, "beats[0].lease_token": {"none", "none"},
+	} {
 		r := &progressorv1.HeartbeatRequest{WorkerId: "w"}
 		for _, token := range tokens {
 			r.Beats = append(r.Beats, &progressorv1.LeaseBeat{LeaseToken: token})
 		}
 		_, err := n.BeatLeases(t.Context(), r)
-		if invalid, _ := errors.AsType[*process.InvalidError](err); (err != nil) != (field != "") || invalid != nil && invalid.Field != field {
+		invalid, _ := errors.AsType[*process.InvalidError](err)
+		if (err != nil) != (field != "") || invalid != nil && invalid.Field != field {
 			t.Errorf("%q: %v", field, err)
 		}
 	}
@@ -78,10 +81,15 @@ func TestLeaseBeatsOnce(t *testing.T) {
 func TestTimeoutOfAWorkerThatBeats(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{Timeout: durationpb.New(time.Second), LeaseDuration: durationpb.New(time.Hour)})
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{
+		Timeout: durationpb.New(time.Second), LeaseDuration: durationpb.New(time.Hour),
+	})
 	l := n.one(t, "w1")
-	enginetest.Eventually(t, testTimeout, "the worker has lost it", func() bool { return n.beat(t, "w1", l).GetDirective() == lost })
-	if job := n.job(t, "pull", "j", failed); len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonTimeout {
+	enginetest.Eventually(t, testTimeout, "the worker has lost it", func() bool {
+		return n.beat(t, "w1", l).GetDirective() == lost
+	})
+	job := n.job(t, "pull", "j", failed)
+	if len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonTimeout {
 		t.Errorf("%v", job.GetFailures())
 	}
 }
@@ -92,7 +100,8 @@ func TestLeaseThatNeverBeats(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{
-		Timeout: durationpb.New(time.Hour), LeaseDuration: durationpb.New(time.Hour), HeartbeatInterval: durationpb.New(50 * time.Millisecond),
+		Timeout: durationpb.New(time.Hour), LeaseDuration: durationpb.New(time.Hour),
+		HeartbeatInterval: durationpb.New(50 * time.Millisecond),
 	})
 	n.one(t, "w1") // its response is lost
 	l := n.one(t, "w2")
@@ -104,7 +113,9 @@ func TestLeaseThatNeverBeats(t *testing.T) {
 		n.exec(t, "UPDATE leases SET expires_time = now() + interval '1 minute'")
 		n.beat(t, "w2", l)
 	}
-	if k := n.count(t, "SELECT count(*) FROM leases WHERE worker_id = 'w2' AND expires_time > now() + interval '59 minutes'"); k != 1 {
+	k := n.count(t, `SELECT count(*) FROM leases WHERE worker_id = 'w2' AND expires_time > now()
+		+ interval '59 minutes'`)
+	if k != 1 {
 		t.Error("its first heartbeat has not extended it by an hour")
 	}
 	if err := n.succeed(l, nil); err != nil {
@@ -134,14 +145,17 @@ func TestLeaseThatNeverBeatsByItsTimeout(t *testing.T) {
 func TestLostLeaseUsesUpNoRetry(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}}})
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{
+		MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}},
+	})
 	n.beat(t, "w1", n.one(t, "w1"))
 	n.exec(t, "UPDATE leases SET expires_time = now(), heartbeat_interval = interval '1 millisecond'")
 	for k, want := range []progressorv1.JobState{available, failed} {
 		if err := n.fail(n.one(t, "w2"), "broken"); err != nil {
 			t.Fatal(err)
 		}
-		if job := n.job(t, "pull", "j", want); len(job.GetFailures()) != k+2 || job.GetFailures()[0].GetReason() != process.ReasonLeaseLost {
+		job := n.job(t, "pull", "j", want)
+		if len(job.GetFailures()) != k+2 || job.GetFailures()[0].GetReason() != process.ReasonLeaseLost {
 			t.Errorf("%v", job.GetFailures())
 		}
 	}

@@ -15,7 +15,8 @@ func (q *Jobs) List(ctx context.Context, r *progressorv1.ListJobsRequest) ([]*pr
 		return nil, "", err
 	}
 	page, err := search.ListJobs(ctx, q.store, search.JobQuery{
-		Namespace: r.GetNamespace(), Filter: r.GetFilter(), OrderBy: r.GetOrderBy(), PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
+		Namespace: r.GetNamespace(), Filter: r.GetFilter(), OrderBy: r.GetOrderBy(), PageSize: int(r.GetPageSize()),
+		PageToken: r.GetPageToken(),
 	})
 	if err != nil {
 		return nil, "", err

@@ -39,19 +39,25 @@ type metrics struct {
 func newMetrics(q *Jobs, registerers []prometheus.Registerer) *metrics {
 	m := &metrics{
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "progressor_job_claims_total", Help: "Attempts of jobs that this node has started or leased to workers.",
+			Name: "progressor_job_claims_total",
+			Help: "Attempts of jobs that this node has started or leased to workers.",
 		}, []string{"namespace"}),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "progressor_job_lease_losses_total", Help: "Attempts of jobs that ended because their worker or their node was lost.",
+			Name: "progressor_job_lease_losses_total",
+			Help: "Attempts of jobs that ended because their worker or their node was lost.",
 		}, []string{"namespace", "name"}),
 		late: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "progressor_job_start_deadlines_total", Help: "Jobs that this node has ended because no attempt began by their start deadline.",
+			Name: "progressor_job_start_deadlines_total",
+			Help: "Jobs that this node has ended because no attempt began by their start deadline.",
 		}, []string{"namespace", "name"}),
 		blocked: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "progressor_job_blocked_seconds_total", Help: "Time that jobs waited for the key of a constraint after they could run, in seconds. It is added when a job gets its key.",
+			Name: "progressor_job_blocked_seconds_total",
+			Help: "Time that jobs waited for the key of a constraint after they could run, in seconds. It is added " +
+				"when a job gets its key.",
 		}, []string{"namespace", "constraint"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "progressor_job_duration_seconds", Help: "Duration of attempts of jobs, from the claim until the result was stored, in seconds.",
+			Name:    "progressor_job_duration_seconds",
+			Help:    "Duration of attempts of jobs, from the claim until the result was stored, in seconds.",
 			Buckets: []float64{0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 3600, 21_600},
 		}, []string{"namespace", "name"}),
 		named: map[process.Key]struct{}{}, count: map[string]int{},
@@ -108,10 +114,12 @@ type statsCollector struct {
 }
 
 var (
-	jobsInState = prometheus.NewDesc("progressor_jobs", "Jobs by state and name, counted in the database. All nodes report the same value.",
+	jobsInState = prometheus.NewDesc("progressor_jobs",
+		"Jobs by state and name, counted in the database. All nodes report the same value.",
 		[]string{"namespace", "name", "state"}, nil)
 	oldestJob = prometheus.NewDesc("progressor_oldest_available_job_age_seconds",
-		"How long the oldest job that could run has waited, in seconds, or 0 if no job waits. All nodes report the same value.", []string{"namespace"}, nil)
+		"How long the oldest job that could run has waited, in seconds, or 0 if no job waits. All nodes report the "+
+			"same value.", []string{"namespace"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -152,7 +160,8 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		for _, n := range list {
 			for _, state := range States {
-				ch <- prometheus.MustNewConstMetric(jobsInState, prometheus.GaugeValue, float64(n.ByState[state]), namespace, strings.ToValidUTF8(n.Name, "?"), state)
+				ch <- prometheus.MustNewConstMetric(jobsInState, prometheus.GaugeValue, float64(n.ByState[state]),
+					namespace, strings.ToValidUTF8(n.Name, "?"), state)
 			}
 		}
 		ch <- prometheus.MustNewConstMetric(oldestJob, prometheus.GaugeValue, oldest.Seconds(), namespace)

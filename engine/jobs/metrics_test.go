@@ -50,16 +50,19 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	var q *jobs.Jobs
-	e := enginetest.Start(t, storagetest.DSN(t), scripted(), func(e *engine.Engine, store *storage.Store) []engine.Kind {
-		q = jobs.New(e, store, registry)
-		return []engine.Kind{q.Kind()}
-	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
+	e := enginetest.Start(t, storagetest.DSN(t), scripted(),
+		func(e *engine.Engine, store *storage.Store) []engine.Kind {
+			q = jobs.New(e, store, registry)
+			return []engine.Kind{q.Kind()}
+		}, func(c *engine.Config) { c.ZombieAfter = time.Second })
 	e.Put(t, pullNamespace(nil))
 	n := &node{Engine: e.Engine, Server: e.Server, Jobs: q}
 	n.limit(t, &progressorv1.Constraint{Name: "one", Match: `job.name == "limited"`, MaxRunning: 1})
 	enqueue := func(id, name string, o *progressorv1.JobOptions) {
 		t.Helper()
-		_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: name, Options: o})
+		_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{
+			Namespace: "pull", JobId: id, Name: name, Options: o,
+		})
 		must(t, err)
 	}
 	enqueue("a", "limited", nil)
@@ -71,15 +74,20 @@ func TestMetrics(t *testing.T) {
 	lease := n.one(t, "w2")
 	enqueue("waits", "waits", nil)
 	var got map[string]float64
-	enginetest.Eventually(t, testTimeout, "the loss is counted", func() bool { got = figures(t, registry); return got["job_lease_losses_total lost"] > 0 })
+	enginetest.Eventually(t, testTimeout, "the loss is counted", func() bool {
+		got = figures(t, registry)
+		return got["job_lease_losses_total lost"] > 0
+	})
 	for name, want := range map[string]float64{
-		"job_claims_total": 4, "job_duration_seconds limited": 2, "jobs limited succeeded": 2, "jobs lost running": 1, "jobs waits available": 1, "job_lease_losses_total lost": 1,
+		"job_claims_total": 4, "job_duration_seconds limited": 2, "jobs limited succeeded": 2, "jobs lost running": 1,
+		"jobs waits available": 1, "job_lease_losses_total lost": 1,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v; all are %v", name, got[name], want, got)
 		}
 	}
-	if got["job_blocked_seconds_total one"] <= 0 || got["oldest_available_job_age_seconds"] <= 0 || got["job_duration_seconds waits"] != 0 {
+	if got["job_blocked_seconds_total one"] <= 0 || got["oldest_available_job_age_seconds"] <= 0 ||
+		got["job_duration_seconds waits"] != 0 {
 		t.Errorf("%v", got)
 	}
 	must(t, n.succeed(lease, nil))

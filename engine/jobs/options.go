@@ -51,7 +51,11 @@ func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 		return s, &process.InvalidError{Field: path + "metadata", Message: err.Error()}
 	}
 	if len(s.metadata) > process.MaxMetadataBytes {
-		return s, &process.InvalidError{Field: path + "metadata", TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxMetadataBytes, len(s.metadata))}
+		return s, &process.InvalidError{
+			Field: path + "metadata", TooLarge: true,
+			Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxMetadataBytes,
+				len(s.metadata)),
+		}
 	}
 	if len(o.GetTags()) > 0 {
 		if s.tags, err = json.Marshal(o.GetTags()); err != nil {
@@ -102,24 +106,32 @@ func valueJSON(field string, v *structpb.Value, limit int) ([]byte, error) {
 		return nil, &process.InvalidError{Field: field, Message: err.Error()}
 	}
 	if len(text) > limit {
-		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", limit, len(text))}
+		return nil, &process.InvalidError{
+			Field: field, TooLarge: true,
+			Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", limit, len(text)),
+		}
 	}
 	return text, nil
 }
 
 // updatable lists the fields of JobOptions that UpdateJob can change.
 var updatable = []protoreflect.Name{
-	"priority", "max_retry", "backoff", "timeout", "keep_result", "result_ttl", "run_time", "tags", "workers", "metadata", "cancel_grace",
+	"priority", "max_retry", "backoff", "timeout", "keep_result", "result_ttl", "run_time", "tags", "workers",
+	"metadata", "cancel_grace",
 	"lease_duration", "heartbeat_interval", "start_deadline",
 }
 
 // Update changes options of a job that has not ended. by is the caller, if known.
-func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by ...process.Actor) (*progressorv1.Job, error) {
+func (q *Jobs) Update(
+	ctx context.Context, r *progressorv1.UpdateJobRequest, by ...process.Actor,
+) (*progressorv1.Job, error) {
 	key := process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}
 	if err := checkUpdate(r); err != nil {
 		return nil, err
 	}
-	err := jobs.Change(ctx, q.store, key, func(row *jobs.Row) (*jobs.Update, error) { return updated(row, r, nameOf(by)) })
+	err := jobs.Change(ctx, q.store, key, func(row *jobs.Row) (*jobs.Update, error) {
+		return updated(row, r, nameOf(by))
+	})
 	if errors.Is(err, process.ErrJobNotFound) {
 		return nil, q.notFound(ctx, key)
 	}
@@ -158,10 +170,14 @@ func updated(row *jobs.Row, r *progressorv1.UpdateJobRequest, actor string) (*jo
 		return nil, err
 	}
 	if was := bytes.Contains(row.Options, []byte(`"workers"`)) && row.Runs != nil || row.Grouped; was != s.grouped {
-		return nil, &process.InvalidError{Field: "options.workers", Message: "cannot be added to a job for one worker, or removed from a job for several workers"}
+		return nil, &process.InvalidError{
+			Field:   "options.workers",
+			Message: "cannot be added to a job for one worker, or removed from a job for several workers",
+		}
 	}
 	u := &jobs.Update{
-		Actor: actor, Fields: slices.Compact(slices.Sorted(slices.Values(r.GetUpdateMask().GetPaths()))), Timeout: s.timeout, Tags: s.tags, Options: s.options,
+		Actor: actor, Fields: slices.Compact(slices.Sorted(slices.Values(r.GetUpdateMask().GetPaths()))),
+		Timeout: s.timeout, Tags: s.tags, Options: s.options,
 	}
 	if named["metadata"] {
 		u.Metadata = &s.metadata

@@ -13,7 +13,9 @@ import (
 // pause decides how a pushed job waits for its processor, which was not reached: by the retry
 // policy of its namespace, until its timeout is over. It waits for the processor as it would for a
 // worker: without a slot, and no attempt is used up.
-func (q *Jobs) pause(ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string) (engine.Pause, bool, error) {
+func (q *Jobs) pause(
+	ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string,
+) (engine.Pause, bool, error) {
 	row, err := jobs.JobOf(c.KindRow)
 	if err != nil || row == nil {
 		return engine.Pause{}, false, err

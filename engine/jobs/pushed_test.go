@@ -31,7 +31,9 @@ func TestPushedJobIsCancelledAtOnce(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			began := make(chan context.Context, 10)
-			waits := processor.Func(func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			waits := processor.Func(func(
+				ctx context.Context, _ *progressorv1.ProcessRequest,
+			) (*progressorv1.ProcessResponse, error) {
 				began <- ctx
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -63,11 +65,14 @@ func TestPushedJobIsCancelledAtOnce(t *testing.T) {
 func TestPushedJobSucceedsAfterItsCancel(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
-	n := start(t, storagetest.DSN(t), processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		close(began)
-		<-ctx.Done()
-		return scripted().Process(ctx, r)
-	}))
+	n := start(t, storagetest.DSN(t),
+		processor.Func(func(
+			ctx context.Context, r *progressorv1.ProcessRequest,
+		) (*progressorv1.ProcessResponse, error) {
+			close(began)
+			<-ctx.Done()
+			return scripted().Process(ctx, r)
+		}))
 	n.enqueue(t, "ns", "j", unhurried())
 	<-began
 	if _, err := n.Cancel(t.Context(), key("ns", "j"), "", process.Actor{}); err != nil {
@@ -81,12 +86,15 @@ func TestPushedJobSucceedsAfterItsCancel(t *testing.T) {
 func TestPushedJobOfABusyProcessor(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
-	n := start(t, storagetest.DSN(t), processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		if calls.Add(1) <= 10 {
-			return nil, &processor.UnreachableError{Err: errors.New("it answered HTTP 503")}
-		}
-		return scripted().Process(ctx, r)
-	}))
+	n := start(t, storagetest.DSN(t),
+		processor.Func(func(
+			ctx context.Context, r *progressorv1.ProcessRequest,
+		) (*progressorv1.ProcessResponse, error) {
+			if calls.Add(1) <= 10 {
+				return nil, &processor.UnreachableError{Err: errors.New("it answered HTTP 503")}
+			}
+			return scripted().Process(ctx, r)
+		}))
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{
 		InitialInterval: durationpb.New(time.Millisecond), MaxAttempts: 2,
 	}})
@@ -99,9 +107,10 @@ func TestPushedJobOfABusyProcessor(t *testing.T) {
 // A job whose processor stays busy fails after its timeout with the reason unavailable.
 func TestPushedJobOfAProcessorThatStaysBusy(t *testing.T) {
 	t.Parallel()
-	n := start(t, storagetest.DSN(t), processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		return nil, &processor.UnreachableError{Err: errors.New("it answered HTTP 503")}
-	}))
+	n := start(t, storagetest.DSN(t),
+		processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			return nil, &processor.UnreachableError{Err: errors.New("it answered HTTP 503")}
+		}))
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{
 		InitialInterval: durationpb.New(time.Millisecond), MaxAttempts: 2,
 	}})
@@ -121,13 +130,16 @@ func TestBusyProcessorTakesNoSlot(t *testing.T) {
 	t.Parallel()
 	var free atomic.Bool
 	asked := make(chan struct{}, 1000)
-	n := start(t, storagetest.DSN(t), processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		if r.GetProcess().GetProcessId() == "busy" && !free.Load() {
-			asked <- struct{}{}
-			return nil, &processor.UnreachableError{Err: errors.New("it answered HTTP 503")}
-		}
-		return scripted().Process(ctx, r)
-	}))
+	n := start(t, storagetest.DSN(t),
+		processor.Func(func(
+			ctx context.Context, r *progressorv1.ProcessRequest,
+		) (*progressorv1.ProcessResponse, error) {
+			if r.GetProcess().GetProcessId() == "busy" && !free.Load() {
+				asked <- struct{}{}
+				return nil, &processor.UnreachableError{Err: errors.New("it answered HTTP 503")}
+			}
+			return scripted().Process(ctx, r)
+		}))
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1, RetryPolicy: &progressorv1.RetryPolicy{
 		InitialInterval: durationpb.New(time.Hour), MaxInterval: durationpb.New(time.Hour), MaxAttempts: 2,
 	}})
@@ -139,7 +151,8 @@ func TestBusyProcessorTakesNoSlot(t *testing.T) {
 	if job.GetAttempt() != 0 || len(job.GetFailures()) != 0 {
 		t.Errorf("an attempt is used up: %v", job)
 	}
-	if got := job.GetBlockedOn(); !strings.HasPrefix(got, "processor: not reached once (it answered HTTP 503), next try at ") {
+	if got := job.GetBlockedOn(); !strings.HasPrefix(got,
+		"processor: not reached once (it answered HTTP 503), next try at ") {
 		t.Errorf("blocked on %q", got)
 	}
 	free.Store(true)
@@ -147,7 +160,8 @@ func TestBusyProcessorTakesNoSlot(t *testing.T) {
 	if job := n.job(t, "ns", "busy", succeeded); job.GetAttempt() != 1 || len(job.GetFailures()) != 0 {
 		t.Errorf("%v", job)
 	}
-	if want, got := "enqueued >available\nstarted available>running 1\nreleased running>scheduled 1 unavailable: it answered HTTP 503\nstarted scheduled>running 1\nsucceeded running>succeeded 1",
+	if want, got := "enqueued >available\nstarted available>running 1\nreleased running>scheduled 1 unavailable: it "+
+		"answered HTTP 503\nstarted scheduled>running 1\nsucceeded running>succeeded 1",
 		n.story(t, "ns", "busy"); got != want {
 		t.Errorf("events %s\nwant %s", got, want)
 	}

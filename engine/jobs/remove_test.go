@@ -26,7 +26,9 @@ func TestRemoveJob(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	end("succeeded", &progressorv1.JobOptions{KeepResult: true}, func(l *progressorv1.Lease) error { return n.succeed(l, nil) })
+	end("succeeded", &progressorv1.JobOptions{KeepResult: true}, func(l *progressorv1.Lease) error {
+		return n.succeed(l, nil)
+	})
 	end("failed", nil, func(l *progressorv1.Lease) error { return n.fail(l, "broken") })
 	end("retryable", slowly(1), func(l *progressorv1.Lease) error { return n.fail(l, "broken") })
 	end("runs", nil, func(*progressorv1.Lease) error { return nil })
@@ -38,7 +40,8 @@ func TestRemoveJob(t *testing.T) {
 	n.enqueue(t, "pull", "available", nil)
 	for _, id := range []string{"retryable", "runs", "scheduled", "available"} {
 		err := n.Remove(t.Context(), key("pull", id), by)
-		if wrong, ok := errors.AsType[*process.WrongStatusError](err); !ok || wrong.State != strings.ToUpper(strings.ReplaceAll(id, "runs", "running")) {
+		wrong, ok := errors.AsType[*process.WrongStatusError](err)
+		if !ok || wrong.State != strings.ToUpper(strings.ReplaceAll(id, "runs", "running")) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
@@ -68,7 +71,8 @@ func TestRemoveJob(t *testing.T) {
 func TestRemoveJobOfProcess(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.exec(t, `INSERT INTO processes (namespace, process_id, status, attention, attention_time, created_time, status_changed_time)
+	n.exec(t, `INSERT INTO processes (namespace, process_id, status, attention, attention_time, created_time,
+		status_changed_time)
 		VALUES ('pull', 'p', 'COMPLETED', 'COMPLETED', now(), now(), now())`)
 	n.exec(t, "INSERT INTO status_counts (namespace, status, n) VALUES ('pull', 'COMPLETED', 1)")
 	if err := n.Remove(t.Context(), key("pull", "p"), process.Actor{}); !errors.Is(err, process.ErrJobNotFound) {

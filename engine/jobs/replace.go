@@ -14,7 +14,8 @@ import (
 func checkReplace(path string, u *progressorv1.Unique) error {
 	if u.GetReplace() && u.GetKey() == "" {
 		return &process.InvalidError{
-			Field: path + "options.unique.replace", Message: "needs options.unique.key: the default key depends on the args",
+			Field:   path + "options.unique.replace",
+			Message: "needs options.unique.key: the default key depends on the args",
 		}
 	}
 	return nil

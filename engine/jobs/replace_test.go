@@ -53,7 +53,8 @@ func TestUniqueReplace(t *testing.T) {
 		t.Fatalf("%v", r)
 	}
 	r = n.debounce(t, "b", "2", 3*time.Hour, waiting)
-	if r.GetEnqueued() || !r.GetReplaced() || r.GetJob().GetJobId() != "a" || r.GetJob().GetArgs().GetStringValue() != "2" ||
+	if r.GetEnqueued() || !r.GetReplaced() || r.GetJob().GetJobId() != "a" ||
+		r.GetJob().GetArgs().GetStringValue() != "2" ||
 		time.Until(r.GetJob().GetRunTime().AsTime()) < 2*time.Hour {
 		t.Fatalf("%v", r)
 	}
@@ -137,10 +138,13 @@ func TestUniqueReplaceRefused(t *testing.T) {
 		Namespace: "pull", Name: "work", Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Replace: true}},
 	}
 	withKey := &progressorv1.EnqueueRequest{
-		Namespace: "pull", Name: "work", Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "k", Replace: true}},
+		Namespace: "pull", Name: "work",
+		Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "k", Replace: true}},
 	}
 	_, one := n.Enqueue(t.Context(), noKey)
-	_, batch := n.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{withKey}})
+	_, batch := n.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{
+		Jobs: []*progressorv1.EnqueueRequest{withKey},
+	})
 	for field, err := range map[string]error{"options.unique.replace": one, "jobs[0].options.unique.replace": batch} {
 		if wrong, ok := errors.AsType[*process.InvalidError](err); !ok || wrong.Field != field {
 			t.Errorf("%s: %v", field, err)
@@ -173,7 +177,8 @@ func TestUpdateArgs(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := n.one(t, "w1")
-	if l.GetJob().GetJobId() != "j" || l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue() != "us" {
+	if l.GetJob().GetJobId() != "j" ||
+		l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue() != "us" {
 		t.Fatalf("%v", l)
 	}
 	const runs = "args and run_time cannot change while the job runs"
@@ -195,11 +200,12 @@ func TestUpdateArgs(t *testing.T) {
 	}
 	n.unique(t, "u", &progressorv1.Unique{})
 	for want, err := range map[string]error{
-		"args: must not be set without args in update_mask":                update("j", "x", "priority"),
-		"args: cannot change: the job's unique key":                        update("u", "x", "args"),
-		"options: value is required":                                       update("j", "x", "args", "priority"),
-		"args: cannot change: the step r/s sets the args of this job":      update("~job/r/s", "x", "args"),
-		"args: must have at most 1048576 bytes of JSON (got 1048579)":      update("j", strings.Repeat("x", 1<<20+1), "args"),
+		"args: must not be set without args in update_mask":           update("j", "x", "priority"),
+		"args: cannot change: the job's unique key":                   update("u", "x", "args"),
+		"options: value is required":                                  update("j", "x", "args", "priority"),
+		"args: cannot change: the step r/s sets the args of this job": update("~job/r/s", "x", "args"),
+		"args: must have at most 1048576 bytes of JSON (got 1048579)": update("j", strings.Repeat("x", 1<<20+1),
+			"args"),
 		"update_mask: \"unique\" cannot change: valid fields are args and": update("j", "x", "unique"),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -64,7 +64,8 @@ func TestJobOfManyKeysDoesNotStarve(t *testing.T) {
 	for k := range each {
 		for _, tag := range tags {
 			r.Jobs = append(r.Jobs, &progressorv1.EnqueueRequest{
-				Namespace: "pull", JobId: fmt.Sprint(tag, k), Name: "work", Options: &progressorv1.JobOptions{Tags: []string{tag}},
+				Namespace: "pull", JobId: fmt.Sprint(tag, k), Name: "work",
+				Options: &progressorv1.JobOptions{Tags: []string{tag}},
 			})
 		}
 	}

@@ -45,7 +45,8 @@ func TestRepeatedEnqueueAfterRetention(t *testing.T) {
 	again, err := n.Enqueue(t.Context(), request)
 	must(t, err)
 	id := first.GetJob().GetJobId()
-	if again.GetEnqueued() || !again.GetRemoved() || again.GetJob().GetJobId() != id || again.GetJob().GetNamespace() != "pull" {
+	if again.GetEnqueued() || !again.GetRemoved() || again.GetJob().GetJobId() != id ||
+		again.GetJob().GetNamespace() != "pull" {
 		t.Errorf("response after retention: %v, want removed job %s", again, id)
 	}
 	if state := again.GetJob().GetState(); state != progressorv1.JobState_JOB_STATE_UNSPECIFIED {
@@ -89,7 +90,8 @@ func TestUniqueTTLOutlivesRetention(t *testing.T) {
 	if got := n.unique(t, "held-3", held); got != "held-3" {
 		t.Errorf("after the TTL: %s", got)
 	}
-	if enginetest.Count(t, n.db, "SELECT count(*) FROM job_keys WHERE unique_key = 'held' AND held_until IS NULL") != 1 {
+	if enginetest.Count(t, n.db, `SELECT count(*) FROM job_keys WHERE unique_key = 'held'
+		AND held_until IS NULL`) != 1 {
 		t.Error("the new job has the time of the old one")
 	}
 }

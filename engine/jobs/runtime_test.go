@@ -46,7 +46,8 @@ func TestRunTimeOfARunningJob(t *testing.T) {
 	if err := later("plain"); err != nil {
 		t.Fatal(err)
 	}
-	if job := n.job(t, "pull", "plain", progressorv1.JobState_JOB_STATE_SCHEDULED); job.GetOptions().GetPriority() != 7 {
+	if job := n.job(t, "pull", "plain",
+		progressorv1.JobState_JOB_STATE_SCHEDULED); job.GetOptions().GetPriority() != 7 {
 		t.Errorf("%v", job)
 	}
 	if leases := n.look(t, "w"); len(leases) != 0 {

@@ -13,7 +13,9 @@ import (
 )
 
 // States are the states by which jobs are counted. The first five are those of open jobs.
-var States = []string{"scheduled", "available", "running", "retryable", "cancel_requested", "succeeded", "failed", "cancelled"}
+var States = []string{
+	"scheduled", "available", "running", "retryable", "cancel_requested", "succeeded", "failed", "cancelled",
+}
 
 // MaxStatsNames is the most names in one response. Names with the most open jobs come first, then
 // names with the most jobs.
@@ -43,7 +45,9 @@ func (q *Jobs) Stats(ctx context.Context, namespace string) (*progressorv1.GetQu
 	for _, c := range most(all) {
 		resp.Names = append(resp.Names, &progressorv1.JobNameStats{Name: c.Name, CountByState: countByState(c)})
 	}
-	slices.SortFunc(resp.GetNames(), func(a, b *progressorv1.JobNameStats) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(resp.GetNames(), func(a, b *progressorv1.JobNameStats) int {
+		return cmp.Compare(a.GetName(), b.GetName())
+	})
 	return resp, nil
 }
 
@@ -57,7 +61,9 @@ func countByState(c *jobs.Counts) map[string]int64 {
 
 // most returns the names with the most jobs, without names that no longer have jobs.
 func most(all []*jobs.Counts) []*jobs.Counts {
-	list := slices.DeleteFunc(slices.Clone(all), func(c *jobs.Counts) bool { return c.Oldest < 0 && open(c)+ended(c) == 0 })
+	list := slices.DeleteFunc(slices.Clone(all), func(c *jobs.Counts) bool {
+		return c.Oldest < 0 && open(c)+ended(c) == 0
+	})
 	slices.SortFunc(list, func(a, b *jobs.Counts) int {
 		return cmp.Or(cmp.Compare(open(b), open(a)), cmp.Compare(ended(b), ended(a)), cmp.Compare(a.Name, b.Name))
 	})

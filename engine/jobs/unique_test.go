@@ -18,7 +18,9 @@ import (
 // unique enqueues a job without args and returns the ID in the response.
 func (n *node) unique(t *testing.T, id string, u *progressorv1.Unique) string {
 	t.Helper()
-	r, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: "work", Options: &progressorv1.JobOptions{Unique: u}})
+	r, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{
+		Namespace: "pull", JobId: id, Name: "work", Options: &progressorv1.JobOptions{Unique: u},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +54,8 @@ func (n *node) retried(t *testing.T, id, holder string) {
 	switch {
 	case holder == "" && err != nil:
 		t.Errorf("%s is not retried: %v", id, err)
-	case holder != "" && (!errors.As(err, &wrong) || wrong.Status != process.StatusError || !strings.Contains(err.Error(), fmt.Sprintf("job %q holds its unique key", holder))):
+	case holder != "" && (!errors.As(err, &wrong) || wrong.Status != process.StatusError ||
+		!strings.Contains(err.Error(), fmt.Sprintf("job %q holds its unique key", holder))):
 		t.Errorf("%s is retried although %s holds its key: %v", id, holder, err)
 	}
 }
@@ -111,7 +114,8 @@ func TestKeyedTwinOfUnique(t *testing.T) {
 	u := &progressorv1.Unique{Key: "k"}
 	request := func(idempotencyKey, args string) *progressorv1.EnqueueRequest {
 		return &progressorv1.EnqueueRequest{
-			Namespace: "pull", JobId: "of " + idempotencyKey, Name: "work", Args: structpb.NewStringValue(args), Options: &progressorv1.JobOptions{Unique: u}, IdempotencyKey: idempotencyKey,
+			Namespace: "pull", JobId: "of " + idempotencyKey, Name: "work", Args: structpb.NewStringValue(args),
+			Options: &progressorv1.JobOptions{Unique: u}, IdempotencyKey: idempotencyKey,
 		}
 	}
 	check := func(when, job string) {
@@ -120,7 +124,9 @@ func TestKeyedTwinOfUnique(t *testing.T) {
 		if err != nil || r.GetEnqueued() || r.GetJob().GetJobId() != job {
 			t.Errorf("%s: %v, %v", when, r, err)
 		}
-		b, err := n.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{request("batch", "x")}})
+		b, err := n.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{
+			Jobs: []*progressorv1.EnqueueRequest{request("batch", "x")},
+		})
 		if err != nil || b.GetJobs()[0].GetEnqueued() || b.GetJobs()[0].GetJob().GetJobId() != job {
 			t.Errorf("%s, as a batch: %v, %v", when, b, err)
 		}

@@ -25,7 +25,8 @@ func checkUpdate(r *progressorv1.UpdateJobRequest) error {
 	for _, path := range paths {
 		if path != argsPath && !slices.Contains(updatable, protoreflect.Name(path)) {
 			return &process.InvalidError{
-				Field: "update_mask", Message: fmt.Sprintf("%q cannot change: valid fields are args and %v", path, updatable),
+				Field:   "update_mask",
+				Message: fmt.Sprintf("%q cannot change: valid fields are args and %v", path, updatable),
 			}
 		}
 	}
@@ -48,7 +49,9 @@ func checkUpdate(r *progressorv1.UpdateJobRequest) error {
 func updatedArgs(row *jobs.Row, options *progressorv1.JobOptions, r *progressorv1.UpdateJobRequest) (*[]byte, error) {
 	if u := options.GetUnique(); u != nil && u.GetKey() == "" {
 		return nil, &process.InvalidError{
-			Field: "args", Message: "cannot change: the job's unique key is computed from its args; to allow changes, set options.unique.key in Enqueue",
+			Field: "args",
+			Message: "cannot change: the job's unique key is computed from its args; to allow changes, set " +
+				"options.unique.key in Enqueue",
 		}
 	}
 	args, err := valueJSON("args", r.GetArgs(), maxArgs(row.ProcessID))

@@ -18,12 +18,14 @@ func TestConcurrentUpdates(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", nil)
 	want := &progressorv1.JobOptions{
-		Priority: 3, MaxRetry: 4, Timeout: durationpb.New(time.Minute), KeepResult: true, ResultTtl: durationpb.New(time.Minute),
-		Tags: []string{"x"}, CancelGrace: durationpb.New(time.Second), LeaseDuration: durationpb.New(time.Minute),
+		Priority: 3, MaxRetry: 4, Timeout: durationpb.New(time.Minute), KeepResult: true,
+		ResultTtl: durationpb.New(time.Minute),
+		Tags:      []string{"x"}, CancelGrace: durationpb.New(time.Second), LeaseDuration: durationpb.New(time.Minute),
 		HeartbeatInterval: durationpb.New(time.Second),
 	}
 	paths := []string{
-		"priority", "max_retry", "timeout", "keep_result", "result_ttl", "tags", "cancel_grace", "lease_duration", "heartbeat_interval",
+		"priority", "max_retry", "timeout", "keep_result", "result_ttl", "tags", "cancel_grace", "lease_duration",
+		"heartbeat_interval",
 	}
 	var all sync.WaitGroup
 	for _, path := range paths {

@@ -33,7 +33,10 @@ func (n *node) workers(t testing.TB, namespace string) []*progressorv1.Worker {
 
 func (n *node) tell(t testing.TB, worker string, d progressorv1.WorkerDirective, grace *durationpb.Duration) {
 	t.Helper()
-	w, err := n.StopWorker(context.Background(), &progressorv1.StopWorkerRequest{Namespace: "pull", WorkerId: worker, Directive: d, Grace: grace, Reason: "deploy"},
+	w, err := n.StopWorker(context.Background(),
+		&progressorv1.StopWorkerRequest{
+			Namespace: "pull", WorkerId: worker, Directive: d, Grace: grace, Reason: "deploy",
+		},
 		process.Actor{Name: "ann", Source: "10.0.0.1"})
 	if d == progressorv1.WorkerDirective_WORKER_DIRECTIVE_UNSPECIFIED {
 		d = stops
@@ -54,11 +57,14 @@ func TestListWorkers(t *testing.T) {
 	if got := n.poll(t, "w1", 2); len(got) != 2 {
 		t.Fatalf("%d leases", len(got))
 	}
-	if _, err := n.Poll(t.Context(), pull.PollParams{Namespaces: []string{"pull2", "pull"}, WorkerID: "w2", Max: 1}); err != nil {
+	if _, err := n.Poll(t.Context(), pull.PollParams{
+		Namespaces: []string{"pull2", "pull"}, WorkerID: "w2", Max: 1,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	list := n.workers(t, "pull")
-	if len(list) != 2 || list[0].GetWorkerId() != "w1" || list[0].GetLeases() != 2 || list[0].GetDirective() != goesOn || list[0].GetLastSeenTime() == nil {
+	if len(list) != 2 || list[0].GetWorkerId() != "w1" || list[0].GetLeases() != 2 ||
+		list[0].GetDirective() != goesOn || list[0].GetLastSeenTime() == nil {
 		t.Errorf("%v", list)
 	}
 	if w := list[1]; w.GetLeases() != 0 || !slices.Equal(w.GetNamespaces(), []string{"pull", "pull2"}) {
@@ -71,7 +77,9 @@ func TestListWorkers(t *testing.T) {
 	if err != nil || len(page) != 1 || next == "" {
 		t.Fatalf("%v, %q, %v", page, next, err)
 	}
-	page, next, err = n.ListWorkers(t.Context(), &progressorv1.ListWorkersRequest{Namespace: "pull", PageSize: 1, PageToken: next})
+	page, next, err = n.ListWorkers(t.Context(), &progressorv1.ListWorkersRequest{
+		Namespace: "pull", PageSize: 1, PageToken: next,
+	})
 	if err != nil || len(page) != 1 || page[0].GetWorkerId() != "w2" || next != "" {
 		t.Errorf("%v, %q, %v", page, next, err)
 	}
@@ -83,7 +91,8 @@ func TestListWorkers(t *testing.T) {
 	}
 	var written time.Time
 	seen := func() (at time.Time) {
-		if err := n.db.QueryRow(t.Context(), "SELECT last_seen_time FROM workers WHERE worker_id = 'w2' AND namespace = 'pull'").Scan(&at); err != nil {
+		if err := n.db.QueryRow(t.Context(),
+			"SELECT last_seen_time FROM workers WHERE worker_id = 'w2' AND namespace = 'pull'").Scan(&at); err != nil {
 			t.Fatal(err)
 		}
 		return at
@@ -122,8 +131,11 @@ func TestQuietWorker(t *testing.T) {
 		t.Errorf("%d leases after CONTINUE", len(got))
 	}
 	var details string
-	if err := n.db.QueryRow(t.Context(), "SELECT string_agg(actor || ' ' || method || ' ' || subject || ' ' || details::text, '; ' ORDER BY audit_id) FROM audit WHERE method = 'StopWorker'").Scan(&details); err != nil ||
-		details != `ann StopWorker w1 {"reason": "deploy", "directive": "quiet"}; ann StopWorker w1 {"reason": "deploy", "directive": "continue"}` {
+	if err := n.db.QueryRow(t.Context(),
+		`SELECT string_agg(actor || ' ' || method || ' ' || subject || ' ' || details::text, '; ' ORDER BY audit_id)
+			FROM audit WHERE method = 'StopWorker'`).Scan(&details); err != nil ||
+		details != `ann StopWorker w1 {"reason": "deploy", "directive": "quiet"}; `+
+			`ann StopWorker w1 {"reason": "deploy", "directive": "continue"}` {
 		t.Errorf("noted %s, %v", details, err)
 	}
 }
@@ -153,7 +165,8 @@ func TestStoppedWorker(t *testing.T) {
 	if err := n.succeed(again, nil); err != nil {
 		t.Fatal(err)
 	}
-	if job := n.job(t, "pull", "j", succeeded); job.GetAttempt() != 1 || len(job.GetFailures()) != 0 || job.GetWorkerId() != "w2" {
+	job := n.job(t, "pull", "j", succeeded)
+	if job.GetAttempt() != 1 || len(job.GetFailures()) != 0 || job.GetWorkerId() != "w2" {
 		t.Errorf("%v", job)
 	}
 }
@@ -166,7 +179,9 @@ func TestStopReachesPolls(t *testing.T) {
 	polled := make(chan error, 1)
 	began := time.Now()
 	go func() {
-		leases, err := other.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w1", Max: 1, Wait: testTimeout})
+		leases, err := other.Poll(context.Background(), pull.PollParams{
+			Namespaces: []string{"pull"}, WorkerID: "w1", Max: 1, Wait: testTimeout,
+		})
 		if len(leases) > 0 {
 			err = errors.New("it was handed a task")
 		}
@@ -181,12 +196,16 @@ func TestStopReachesPolls(t *testing.T) {
 	if got := other.look(t, "w1"); len(got) != 0 {
 		t.Errorf("handed to a quiet worker by another node: %v", got)
 	}
-	for _, r := range []*progressorv1.StopWorkerRequest{{Namespace: "pull", WorkerId: "nobody"}, {Namespace: "ns", WorkerId: "w1"}} {
+	for _, r := range []*progressorv1.StopWorkerRequest{
+		{Namespace: "pull", WorkerId: "nobody"}, {Namespace: "ns", WorkerId: "w1"},
+	} {
 		if _, err := n.StopWorker(t.Context(), r, process.Actor{}); !errors.Is(err, process.ErrWorkerNotFound) {
 			t.Errorf("%v: %v", r, err)
 		}
 	}
-	_, err := n.StopWorker(t.Context(), &progressorv1.StopWorkerRequest{Namespace: "pull", WorkerId: "w1", Directive: quiet, Grace: durationpb.New(1)}, process.Actor{})
+	_, err := n.StopWorker(t.Context(),
+		&progressorv1.StopWorkerRequest{Namespace: "pull", WorkerId: "w1", Directive: quiet, Grace: durationpb.New(1)},
+		process.Actor{})
 	if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "grace" {
 		t.Errorf("a grace of QUIET: %v", err)
 	}
@@ -201,7 +220,8 @@ func TestForgetWorkers(t *testing.T) {
 	if list := n.workers(t, "pull"); len(list) != 2 {
 		t.Fatalf("%v", list)
 	}
-	if _, err := n.db.Exec(t.Context(), "UPDATE workers SET last_seen_time = now() - interval '25 hours' WHERE worker_id = 'old'"); err != nil {
+	if _, err := n.db.Exec(t.Context(),
+		"UPDATE workers SET last_seen_time = now() - interval '25 hours' WHERE worker_id = 'old'"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.Kind().Forget(t.Context()); err != nil {
@@ -221,7 +241,9 @@ func TestListJobs(t *testing.T) {
 	n.job(t, "ns", "good", succeeded)
 	n.job(t, "ns", "fails", failed)
 	list := func(filter string) (ids []string) {
-		jobs, _, err := n.List(t.Context(), &progressorv1.ListJobsRequest{Namespace: "ns", Filter: filter, OrderBy: "job_id"})
+		jobs, _, err := n.List(t.Context(), &progressorv1.ListJobsRequest{
+			Namespace: "ns", Filter: filter, OrderBy: "job_id",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +262,8 @@ func TestListJobs(t *testing.T) {
 			t.Errorf("%q: %v", filter, got)
 		}
 	}
-	if _, _, err := n.List(t.Context(), &progressorv1.ListJobsRequest{Namespace: "none"}); !errors.Is(err, process.ErrNamespaceNotFound) {
+	if _, _, err := n.List(t.Context(), &progressorv1.ListJobsRequest{Namespace: "none"}); !errors.Is(err,
+		process.ErrNamespaceNotFound) {
 		t.Errorf("%v", err)
 	}
 }

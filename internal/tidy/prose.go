@@ -42,8 +42,8 @@ var columnsExempt = []string{
 // checked.
 var columnsChecked = []string{
 	"engine/bulk/", "engine/crons/", "engine/enginetest/", "engine/flows/", "engine/insight/",
-	"engine/rpc/", "storage/crons/", "storage/flows/", "storage/insight/", "storage/search/",
-	"storage/storagetest/",
+	"engine/rpc/", "storage/crons/", "storage/flows/", "storage/insight/", "storage/jobs/",
+	"storage/pull/", "storage/search/", "storage/storagetest/",
 }
 
 var proseExtensions = map[string]bool{

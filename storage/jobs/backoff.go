@@ -9,8 +9,8 @@ import (
 )
 
 // notRetried is the error text for jobs that Retry does not accept.
-const notRetried = "only a job that has FAILED, was CANCELLED or waits for its next attempt (RETRYABLE) can be retried; " +
-	"to run a SCHEDULED job now, set its run_time (UpdateJob)"
+const notRetried = "only a job that has FAILED, was CANCELLED or waits for its next attempt (RETRYABLE) " +
+	"can be retried; to run a SCHEDULED job now, set its run_time (UpdateJob)"
 
 // EndBackoff lets a job that waits for its next attempt run now. It reports whether the job did.
 // by: who asked.

@@ -63,7 +63,9 @@ func ListConstraints(ctx context.Context, s *storage.Store, namespace string) (a
 		}
 		counts, err := dbsqlc.New().CountConstraints(ctx, tx, namespace)
 		for n, c := range counts { // both read in one snapshot, in the same order
-			all = append(all, ConstraintUse{Constraint: constraints[n], Running: c.Running, Held: c.Held, Waiting: c.Waiting})
+			all = append(all, ConstraintUse{
+				Constraint: constraints[n], Running: c.Running, Held: c.Held, Waiting: c.Waiting,
+			})
 			if c.NextFreeTime.Unix() > 0 {
 				all[n].NextFreeTime = c.NextFreeTime
 			}
@@ -86,15 +88,21 @@ type QueuePosition struct {
 
 // ReadQueuePosition returns the position of a job that waits for a key. It counts at most limit
 // jobs ahead of it.
-func ReadQueuePosition(ctx context.Context, s *storage.Store, r *Row, limit int) (at QueuePosition, constraints []Constraint, err error) {
+func ReadQueuePosition(
+	ctx context.Context, s *storage.Store, r *Row, limit int,
+) (at QueuePosition, constraints []Constraint, err error) {
 	err = s.Read(ctx, "read queue position", func(ctx context.Context, tx pgx.Tx) (err error) {
 		if constraints, err = readConstraints(ctx, tx, r.Namespace); err != nil {
 			return err
 		}
 		row, err := dbsqlc.New().PlaceInLine(ctx, tx, dbsqlc.PlaceInLineParams{
-			Namespace: r.Namespace, Line: r.Line, Priority: r.Priority, Round: r.Round, TaskID: r.TaskID, Lim: int32(limit),
+			Namespace: r.Namespace, Line: r.Line, Priority: r.Priority, Round: r.Round, TaskID: r.TaskID,
+			Lim: int32(limit),
 		})
-		at = QueuePosition{Before: int(row.Before), Held: int(row.Held), Holders: row.Holders, Unstarted: int(row.Unstarted), ReservedBy: row.ReservedBy}
+		at = QueuePosition{
+			Before: int(row.Before), Held: int(row.Held), Holders: row.Holders, Unstarted: int(row.Unstarted),
+			ReservedBy: row.ReservedBy,
+		}
 		if row.NextTime.Unix() > 0 {
 			at.NextTime = row.NextTime
 		}
@@ -145,7 +153,9 @@ type ConstraintTx struct {
 
 // RunConstraintTx runs write in a transaction. found is false if the namespace has never had
 // constraints.
-func RunConstraintTx(ctx context.Context, s *storage.Store, namespace string, write func(*ConstraintTx) error) (found bool, err error) {
+func RunConstraintTx(
+	ctx context.Context, s *storage.Store, namespace string, write func(*ConstraintTx) error,
+) (found bool, err error) {
 	err = s.TakeTasks(ctx, "constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
 		t := &ConstraintTx{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
 		err := t.begin()
@@ -181,7 +191,10 @@ func (t *ConstraintTx) Load() (err error) {
 }
 
 // PutConstraint stores a constraint and increments the version. after runs in the same transaction.
-func PutConstraint(ctx context.Context, s *storage.Store, namespace string, c Constraint, by []process.Actor, after func(*ConstraintTx) error) error {
+func PutConstraint(
+	ctx context.Context, s *storage.Store, namespace string, c Constraint, by []process.Actor,
+	after func(*ConstraintTx) error,
+) error {
 	return change(ctx, s, namespace, after, func(ctx context.Context, db storage.DB, q *dbsqlc.Queries) error {
 		err := q.PutConstraint(ctx, db, dbsqlc.PutConstraintParams{
 			Namespace: namespace, Name: c.Name, Match: c.Match, Key: c.Key, MaxRunning: c.MaxRunning,
@@ -196,7 +209,9 @@ func PutConstraint(ctx context.Context, s *storage.Store, namespace string, c Co
 
 // DeleteConstraint deletes a constraint and increments the version. It returns
 // process.ErrConstraintNotFound if it does not exist.
-func DeleteConstraint(ctx context.Context, s *storage.Store, namespace, name string, by []process.Actor, after func(*ConstraintTx) error) error {
+func DeleteConstraint(
+	ctx context.Context, s *storage.Store, namespace, name string, by []process.Actor, after func(*ConstraintTx) error,
+) error {
 	return change(ctx, s, namespace, after, func(ctx context.Context, db storage.DB, q *dbsqlc.Queries) error {
 		n, err := q.DeleteConstraint(ctx, db, dbsqlc.DeleteConstraintParams{Namespace: namespace, Name: name})
 		if err == nil && n == 0 {
@@ -209,7 +224,10 @@ func DeleteConstraint(ctx context.Context, s *storage.Store, namespace, name str
 	})
 }
 
-func change(ctx context.Context, s *storage.Store, namespace string, after func(*ConstraintTx) error, write func(context.Context, storage.DB, *dbsqlc.Queries) error) error {
+func change(
+	ctx context.Context, s *storage.Store, namespace string, after func(*ConstraintTx) error,
+	write func(context.Context, storage.DB, *dbsqlc.Queries) error,
+) error {
 	return s.TakeTasks(ctx, "change constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
 		t := &ConstraintTx{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
 		if err := t.q.ChangeConstraints(ctx, db, namespace); err != nil {
@@ -284,12 +302,16 @@ func (t *ConstraintTx) Front(f Front) ([]QueuedJob, error) {
 			keys[n] = Constrained{Keys: map[string]string{name: key}}.JSON()
 		}
 	}
-	rows, err := t.q.TakeLines(t.ctx, t.db, dbsqlc.TakeLinesParams{Namespace: t.Namespace, Version: t.Version, Lines: f.Lines, Rooms: f.Rooms, Keys: keys, Lim: f.Limit, PausedNames: t.paused()})
+	rows, err := t.q.TakeLines(t.ctx, t.db, dbsqlc.TakeLinesParams{
+		Namespace: t.Namespace, Version: t.Version, Lines: f.Lines, Rooms: f.Rooms, Keys: keys, Lim: f.Limit,
+		PausedNames: t.paused(),
+	})
 	all := make([]QueuedJob, len(rows))
 	for n := range rows {
 		r := &rows[n]
 		all[n] = QueuedJob{
-			ProcessID: r.ProcessID, TaskID: r.TaskID, Line: r.Line, Keys: r.ConstraintKeys, Stale: r.Stale, Given: r.Given, WaitsFor: process.WaitsForConstraint, Since: r.ScheduledTime,
+			ProcessID: r.ProcessID, TaskID: r.TaskID, Line: r.Line, Keys: r.ConstraintKeys, Stale: r.Stale,
+			Given: r.Given, WaitsFor: process.WaitsForConstraint, Since: r.ScheduledTime,
 			Subject: Subject{Name: r.Name, Args: r.Args, Metadata: r.Metadata, Tags: r.Tags, Priority: r.Priority},
 		}
 	}
@@ -332,7 +354,9 @@ func (t *ConstraintTx) Place(moves []Move) error {
 // in drop had reserved.
 func (t *ConstraintTx) Reserve(drop []string, reserve map[string][]string) (freed []string, err error) {
 	if len(drop) > 0 {
-		if freed, err = t.q.DropReservations(t.ctx, t.db, dbsqlc.DropReservationsParams{Namespace: t.Namespace, ProcessIds: drop}); err != nil {
+		if freed, err = t.q.DropReservations(t.ctx, t.db, dbsqlc.DropReservationsParams{
+			Namespace: t.Namespace, ProcessIds: drop,
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -389,96 +413,6 @@ func (t *ConstraintTx) SetBuckets(buckets []Bucket) error {
 		a.NextsUs = append(a.NextsUs, b.Next.Microseconds())
 	}
 	return t.q.WriteBuckets(t.ctx, t.db, a)
-}
-
-// sweptKeys is how many keys one Tidy reads. 2,858 keys took 65 ms (by EXPLAIN ANALYZE), and other
-// jobs of the namespace cannot be enqueued during the transaction.
-const sweptKeys = 1000
-
-// HeldKeys is a key that a job holds. Tidy continues after it.
-type HeldKeys struct{ processID, line string }
-
-// Tidy frees keys of jobs that no longer exist, starting after a key. It returns the freed keys and
-// where to continue. It deletes full buckets, and reservations without effect.
-func (t *ConstraintTx) Tidy(after HeldKeys) (freed []string, next HeldKeys, err error) {
-	unreserve := dbsqlc.ForgetReservationsParams{Namespace: t.Namespace, PausedNames: t.paused()}
-	if err := errors.Join(t.q.ForgetBuckets(t.ctx, t.db, t.Namespace), t.q.ForgetReservations(t.ctx, t.db, unreserve)); err != nil {
-		return nil, after, err
-	}
-	row, err := t.q.SweepHolds(t.ctx, t.db, dbsqlc.SweepHoldsParams{Namespace: t.Namespace, AfterProcess: after.processID, AfterLine: after.line, Lim: sweptKeys})
-	if row.Looked == sweptKeys {
-		next = HeldKeys{row.LastProcess, row.LastLine}
-	}
-	return row.Freed, next, err
-}
-
-// Keys returns at most limit key queues with waiting jobs, starting at one.
-func (t *ConstraintTx) Keys(from string, limit int32) ([]string, error) {
-	return t.q.ListLines(t.ctx, t.db, dbsqlc.ListLinesParams{Namespace: t.Namespace, FromLine: from, Lim: limit})
-}
-
-// Unheld returns the running jobs that were claimed under an older version.
-func (t *ConstraintTx) Unheld() (map[string]Subject, error) {
-	rows, err := t.q.RunningUnheld(t.ctx, t.db, dbsqlc.RunningUnheldParams{Namespace: t.Namespace, Version: t.Version})
-	all := make(map[string]Subject, len(rows))
-	for _, r := range rows {
-		all[r.ProcessID] = Subject{Name: r.Name, Args: r.Args, Metadata: r.Metadata, Tags: r.Tags, Priority: r.Priority}
-	}
-	return all, err
-}
-
-// sweepSpan is how many waiting tasks one part of a sweep reads.
-const sweepSpan = 500
-
-// Sweep continues the sweep over all waiting tasks by one span. It locks and returns the jobs in it
-// that were evaluated under an older version. over reports that the sweep is complete.
-func (t *ConstraintTx) Sweep() (stale []QueuedJob, over bool, err error) {
-	span, err := t.q.SpanOfJobs(t.ctx, t.db, dbsqlc.SpanOfJobsParams{Namespace: t.Namespace, Version: t.Version, After: *t.Cursor, Lim: sweepSpan})
-	if err != nil {
-		return nil, false, err
-	}
-	lock := dbsqlc.LockProcessesParams{}
-	for _, r := range span {
-		if r.Stale {
-			lock.Namespaces = append(lock.Namespaces, t.Namespace)
-			lock.ProcessIds = append(lock.ProcessIds, r.ProcessID)
-		}
-	}
-	cursor := ""
-	if over = len(span) < sweepSpan; !over {
-		cursor = span[len(span)-1].ProcessID
-	}
-	if len(lock.ProcessIds) > 0 {
-		if err := t.q.LockProcesses(t.ctx, t.db, lock); err != nil {
-			return nil, false, err
-		}
-		rows, err := t.q.StaleJobs(t.ctx, t.db, dbsqlc.StaleJobsParams{Namespaces: lock.Namespaces, Version: t.Version, ProcessIds: lock.ProcessIds})
-		if err != nil {
-			return nil, false, err
-		}
-		for _, r := range rows {
-			stale = append(stale, QueuedJob{
-				ProcessID: r.ProcessID, TaskID: r.TaskID, Stale: true, WaitsFor: r.WaitsFor,
-				Subject: Subject{Name: r.Name, Args: r.Args, Metadata: r.Metadata, Tags: r.Tags, Priority: r.Priority},
-			})
-		}
-		drop := dbsqlc.DropHoldsParams{}
-		for n := range stale { // its row waits, so none of its keys is in use
-			drop.Namespaces = append(drop.Namespaces, t.Namespace)
-			drop.ProcessIds = append(drop.ProcessIds, stale[n].ProcessID)
-		}
-		if err := t.q.DropHolds(t.ctx, t.db, drop); err != nil {
-			return nil, false, err
-		}
-	}
-	return stale, over, t.q.MoveSweep(t.ctx, t.db, dbsqlc.MoveSweepParams{Namespace: t.Namespace, Cursor: cursor})
-}
-
-// SweepAgain starts another sweep.
-func (t *ConstraintTx) SweepAgain() error {
-	cursor := ""
-	t.Cursor = &cursor
-	return t.q.BeginSweep(t.ctx, t.db, t.Namespace)
 }
 
 // KeysOf parses jobs.constraint_keys.

@@ -74,9 +74,9 @@ type enqueueItem struct {
 	reread   bool // it has already been retried to find its duplicate
 }
 
-// Again implements storage.Insertion. It retries the item after an item with the same unique key, or, with an
-// idempotency key, to find a duplicate on another node whose transaction the statement could not
-// see.
+// Again implements storage.Insertion. It retries the item after an item with the same unique key,
+// or, with an idempotency key, to find a duplicate on another node whose transaction the statement
+// could not see.
 func (it *enqueueItem) Again() bool {
 	twin := it.enqueued.Outcome == JobExists && it.job.RequestID != uuid.Nil && !it.reread
 	it.reread = it.reread || twin
@@ -89,7 +89,9 @@ func (j *NewJob) bytes() int {
 
 // Enqueue creates a job. It returns when the job is durable.
 func Enqueue(s *storage.Store, j *NewJob) (Enqueued, error) {
-	it := &enqueueItem{InsertItem: storage.NewInsertItem(j.Key, j.bytes(), j.RequestID, j.RequestID != uuid.Nil || j.Chosen), job: j}
+	it := &enqueueItem{
+		InsertItem: storage.NewInsertItem(j.Key, j.bytes(), j.RequestID, j.RequestID != uuid.Nil || j.Chosen), job: j,
+	}
 	err := s.Insert(it)
 	if it.Repeated() && j.Chosen && it.enqueued.Outcome == JobExists {
 		it.enqueued.Outcome = JobEnqueued // created by the first try, whose response was lost
@@ -156,7 +158,9 @@ func (p *enqueueParams) keyStages() []func(context.Context, storage.DB) error {
 	}
 }
 
-func (p *enqueueParams) run(ctx context.Context, s *storage.Store, db storage.DB, take func(ord int32, e Enqueued)) error {
+func (p *enqueueParams) run(
+	ctx context.Context, s *storage.Store, db storage.DB, take func(ord int32, e Enqueued),
+) error {
 	p.jobs.Modes = s.EventModes(p.jobs.Namespaces)
 	rows, err := dbsqlc.New().EnqueueJobs(ctx, db, p.jobs)
 	for _, r := range rows {

@@ -40,6 +40,7 @@ func (j *NewJob) Message() (storage.Message, error) {
 	return storage.Message{
 		Kind: storage.MessageStart, Target: j.Key, Args: j.Args, Metadata: j.Metadata, StartTime: j.RunTime,
 		StartedKind: process.JobKind, KindRow: job,
-		Plain: j.Unique.Key == "" && j.RunTime.IsZero() && j.Constraints.Version == 0 && j.FairnessKey == nil && !j.Grouped,
+		Plain: j.Unique.Key == "" && j.RunTime.IsZero() && j.Constraints.Version == 0 && j.FairnessKey == nil &&
+			!j.Grouped,
 	}, err
 }

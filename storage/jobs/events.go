@@ -94,9 +94,11 @@ type EventRow struct {
 	Metadata             []byte // JSON object, or nil
 }
 
-// EventColumns are the columns of a EventRow, from a row a of job_events.
-const EventColumns = `a.namespace, a.xid::text AS xid, a.event_id, a.job_id, coalesce(a.step_id, '') AS step_id, coalesce(a.index, -1) AS index, a.type,
-       coalesce(a.from_status, '') AS from_status, coalesce(a.to_status, '') AS to_status, a.attempt, a.created_time, coalesce(a.worker_id, '') AS worker_id,
+// EventColumns contains the columns of an EventRow, from a row a of job_events.
+const EventColumns = `a.namespace, a.xid::text AS xid, a.event_id, a.job_id,
+       coalesce(a.step_id, '') AS step_id, coalesce(a.index, -1) AS index, a.type,
+       coalesce(a.from_status, '') AS from_status, coalesce(a.to_status, '') AS to_status,
+       a.attempt, a.created_time, coalesce(a.worker_id, '') AS worker_id,
        coalesce(a.actor, '') AS actor, coalesce(a.message, '') AS message, a.metadata`
 
 // Position returns the position of the event in the order of a watch.
@@ -144,7 +146,8 @@ func EventCursor(ctx context.Context, s *storage.Store, field, text string) (Eve
 	}
 	if ahead {
 		return p, &process.InvalidError{Field: field, Message: fmt.Sprintf(
-			"%s is newer than the events of this database, which was restored or replaced: watch from 0.0 for all stored events, or without a cursor", text)}
+			"%s is newer than the events of this database, which was restored or replaced: watch from 0.0 for all "+
+				"stored events, or without a cursor", text)}
 	}
 	return p, nil
 }
@@ -181,8 +184,10 @@ func ReadEvents(
 	found = make([][]EventRow, len(watches))
 	for _, r := range rows {
 		found[r.Ord] = append(found[r.Ord], EventRow{
-			Namespace: r.Namespace, XID: r.Xid, EventID: r.EventID, JobID: r.JobID, StepID: r.StepID, Index: r.Index, Type: r.Type,
-			FromStatus: r.FromStatus, ToStatus: r.ToStatus, Attempt: r.Attempt, CreatedTime: r.CreatedTime, WorkerID: r.WorkerID, Actor: r.Actor,
+			Namespace: r.Namespace, XID: r.Xid, EventID: r.EventID, JobID: r.JobID, StepID: r.StepID, Index: r.Index,
+			Type:       r.Type,
+			FromStatus: r.FromStatus, ToStatus: r.ToStatus, Attempt: r.Attempt, CreatedTime: r.CreatedTime,
+			WorkerID: r.WorkerID, Actor: r.Actor,
 			Message: r.Message, Metadata: r.Metadata,
 		})
 		more = more || len(found[r.Ord]) == watchedJobEvents

@@ -70,7 +70,10 @@ type GroupChanges struct {
 
 // CheckGroups takes at most limit groups that need a decision, and stores the decisions. rules
 // parses the options of a group. decide is pure.
-func CheckGroups(ctx context.Context, s *storage.Store, limit int, rules func(*Group) GroupRules, decide func(*Group, GroupRules) GroupStep) (GroupChanges, error) {
+func CheckGroups(
+	ctx context.Context, s *storage.Store, limit int, rules func(*Group) GroupRules,
+	decide func(*Group, GroupRules) GroupStep,
+) (GroupChanges, error) {
 	var looked GroupChanges
 	err := s.TakeTasks(ctx, "read groups", func(ctx context.Context, db storage.DB) error {
 		looked = GroupChanges{}
@@ -82,7 +85,8 @@ func CheckGroups(ctx context.Context, s *storage.Store, limit int, rules func(*G
 		asked := make([]GroupRules, len(rows))
 		for n, r := range rows {
 			groups[n] = &Group{
-				Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, Cancelling: r.Cancelling, CancelReason: r.CancelReason, Options: r.Options,
+				Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, Cancelling: r.Cancelling,
+				CancelReason: r.CancelReason, Options: r.Options,
 			}
 		}
 		slices.SortFunc(groups, func(a, b *Group) int { return a.Key.Compare(b.Key) })
@@ -149,7 +153,8 @@ func (l *look) read(groups []*Group, rules []GroupRules) error {
 	for _, r := range rows {
 		g := byKey[process.Key{Namespace: r.Namespace, ProcessID: r.JobID}]
 		g.Places = append(g.Places, Place{
-			Member: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, WorkerID: r.WorkerID, State: r.State, Asked: r.Asked, Failure: r.Failure,
+			Member: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, WorkerID: r.WorkerID, State: r.State,
+			Asked: r.Asked, Failure: r.Failure,
 		})
 	}
 	return err

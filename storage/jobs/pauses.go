@@ -88,7 +88,8 @@ func ListPausedNames(ctx context.Context, s *storage.Store, namespace string) (r
 	return rows, err
 }
 
-// paused returns the paused names of a transaction as an argument of statements, which must not be NULL.
+// paused returns the paused names of a transaction as an argument of statements, which must not be
+// NULL.
 func (t *ConstraintTx) paused() []string { return append([]string{}, t.Paused...) }
 
 // returnedJobs is how many jobs of paused names one transaction puts back.
@@ -100,5 +101,7 @@ func (t *ConstraintTx) ReturnPaused() ([]string, error) {
 	if len(t.Paused) == 0 {
 		return nil, nil
 	}
-	return t.q.ReturnPausedJobs(t.ctx, t.db, dbsqlc.ReturnPausedJobsParams{Namespace: t.Namespace, Names: t.Paused, Lim: returnedJobs})
+	return t.q.ReturnPausedJobs(t.ctx, t.db, dbsqlc.ReturnPausedJobsParams{
+		Namespace: t.Namespace, Names: t.Paused, Lim: returnedJobs,
+	})
 }

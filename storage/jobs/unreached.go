@@ -34,7 +34,9 @@ func UnreachedOf(text []byte) (u Unreached, err error) {
 // ReadUnreached returns how a job has waited for its processor, and the time of the database.
 func ReadUnreached(ctx context.Context, s *storage.Store, key process.Key) (u Unreached, now time.Time, err error) {
 	err = s.ReadOne(ctx, "read unreached", func(ctx context.Context, db storage.DB) error {
-		r, err := dbsqlc.New().ReadUnreached(ctx, db, dbsqlc.ReadUnreachedParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+		r, err := dbsqlc.New().ReadUnreached(ctx, db, dbsqlc.ReadUnreachedParams{
+			Namespace: key.Namespace, ProcessID: key.ProcessID,
+		})
 		if err != nil {
 			return err
 		}

@@ -76,16 +76,22 @@ func (u *Update) write(ctx context.Context, db storage.DB, key process.Key, mode
 	case !row.Open:
 		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "the job has ended"}
 	case !row.Changed:
-		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "args and run_time cannot change while the job runs or, " +
-			"if it is for several workers, while its places wait for workers: leave them out of update_mask, or set them when the job waits again"}
+		return &process.WrongStatusError{Key: key, Status: row.Status,
+			Reason: "args and run_time cannot change while the job runs or, " +
+				"if it is for several workers, while its places wait for workers: leave them out of update_mask, or " +
+				"set them when the job waits again"}
 	}
 	// A job that waited for a slot may now wait for its time.
-	return dbsqlc.New().FreeEnded(ctx, db, dbsqlc.FreeEndedParams{Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID}})
+	return dbsqlc.New().FreeEnded(ctx, db, dbsqlc.FreeEndedParams{
+		Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID},
+	})
 }
 
 // Retry runs a job again that has ended without success, unless another job holds its unique key. A
 // job that waits for its next attempt runs now. by is the operator.
-func Retry(ctx context.Context, s *storage.Store, key process.Key, unique Unique, clearSuccesses bool, by ...process.Actor) error {
+func Retry(
+	ctx context.Context, s *storage.Store, key process.Key, unique Unique, clearSuccesses bool, by ...process.Actor,
+) error {
 	actor := ""
 	if len(by) > 0 {
 		actor = by[0].Name
@@ -95,7 +101,8 @@ func Retry(ctx context.Context, s *storage.Store, key process.Key, unique Unique
 			return err
 		}
 		r, err := dbsqlc.New().RetryJob(ctx, db, dbsqlc.RetryJobParams{
-			Namespace: key.Namespace, ProcessID: key.ProcessID, ClearSuccesses: clearSuccesses, Actor: actor, Mode: s.EventModeOf(key.Namespace),
+			Namespace: key.Namespace, ProcessID: key.ProcessID, ClearSuccesses: clearSuccesses, Actor: actor,
+			Mode:      s.EventModeOf(key.Namespace),
 			UniqueKey: unique.Key, UniqueTtlUs: unique.TTL.Microseconds(), UniqueWaiting: unique.Waiting,
 		})
 		if err != nil {
@@ -110,7 +117,11 @@ func Retry(ctx context.Context, s *storage.Store, key process.Key, unique Unique
 			}
 			return &process.WrongStatusError{Key: key, Status: r.Status, Reason: notRetried}
 		case "held":
-			return &process.WrongStatusError{Key: key, Status: r.Status, Reason: fmt.Sprintf("job %q holds its unique key: retry this job after that job has ended and its TTL is over", r.Holder)}
+			return &process.WrongStatusError{
+				Key: key, Status: r.Status,
+				Reason: fmt.Sprintf("job %q holds its unique key: retry this job after that job has ended and its "+
+					"TTL is over", r.Holder),
+			}
 		}
 		return nil
 	})

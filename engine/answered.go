@@ -25,7 +25,9 @@ func (a LeaseAnswer) into(end *attemptEnd) {
 	if a.Acknowledged != nil {
 		end.acknowledged = true
 		end.response = &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
-			Failure: &progressorv1.Failure{Reason: process.ReasonCancelled, Message: *a.Acknowledged, NonRetryable: true},
+			Failure: &progressorv1.Failure{
+				Reason: process.ReasonCancelled, Message: *a.Acknowledged, NonRetryable: true,
+			},
 		}}
 	}
 }
@@ -33,8 +35,9 @@ func (a LeaseAnswer) into(end *attemptEnd) {
 // IsStored reports whether an answer has the outcome that is stored for its attempt.
 func (e *Engine) IsStored(a LeaseAnswer, ref storage.AttemptRef, stands *storage.Answered) bool {
 	end := attemptEnd{kind: e.kinds[stands.Kind], claim: &storage.Claim{
-		Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, TaskType: stands.TaskType, FencingToken: ref.FencingToken,
-		Kind: stands.Kind, KindRow: stands.KindRow,
+		Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, TaskType: stands.TaskType,
+		FencingToken: ref.FencingToken,
+		Kind:         stands.Kind, KindRow: stands.KindRow,
 	}}
 	a.into(&end)
 	return sameOutcome(&decide(end).completion, stands)
@@ -50,7 +53,8 @@ func sameOutcome(c *storage.Completion, stands *storage.Answered) bool {
 	case c.Kept != nil && stands.Result != nil && !bytes.Equal(c.Kept, stands.Result):
 		return false
 	}
-	return bytes.Equal(c.Response, stands.Response) && equalJSON(wire.Failure, c.Failure, stands.Failure) && equalJSON(wire.Rejection, c.Rejection, stands.Rejection)
+	return bytes.Equal(c.Response, stands.Response) && equalJSON(wire.Failure, c.Failure, stands.Failure) &&
+		equalJSON(wire.Rejection, c.Rejection, stands.Rejection)
 }
 
 // equalJSON reports whether two texts are the same message. The database formats JSON in its own

@@ -37,7 +37,9 @@ func newAttempts(kinds map[string]Kind) *attempts {
 }
 
 func attemptOf(c *storage.Claim) storage.AttemptRef {
-	return storage.AttemptRef{Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, FencingToken: c.FencingToken}
+	return storage.AttemptRef{
+		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, FencingToken: c.FencingToken,
+	}
 }
 
 // begin registers a claim. It returns false if the claim is already registered, which happens if it

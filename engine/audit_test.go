@@ -19,12 +19,15 @@ func (n *node) audited(t testing.TB, namespace, filter string) []string {
 	var list []string
 	token := ""
 	for page := true; page; page = token != "" {
-		entries, next, err := n.ListAudit(t.Context(), &progressorv1.ListAuditRequest{Namespace: namespace, Filter: filter, PageSize: 2, PageToken: token})
+		entries, next, err := n.ListAudit(t.Context(), &progressorv1.ListAuditRequest{
+			Namespace: namespace, Filter: filter, PageSize: 2, PageToken: token,
+		})
 		if err != nil || len(entries) > 2 {
 			t.Fatalf("%v, %v", entries, err)
 		}
 		for _, e := range entries {
-			short := fmt.Sprint(e.GetMethod(), " ", e.GetNamespace(), "/", e.GetSubject(), " ", e.GetActor(), "@", e.GetSource())
+			short := fmt.Sprint(e.GetMethod(), " ", e.GetNamespace(), "/", e.GetSubject(), " ", e.GetActor(), "@",
+				e.GetSource())
 			if e.GetDetails() != nil {
 				short += " " + e.GetDetails().GetFields()["reason"].GetStringValue()
 			}
@@ -79,7 +82,9 @@ func TestAudit(t *testing.T) {
 	refused(err)
 	must(n.RemoveProcess(ctx, key("c"), ada))
 	refused(n.RemoveProcess(ctx, key("c"), ada))
-	put := &progressorv1.PutProcessRequest{Namespace: "ns", ProcessId: "put", Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING}
+	put := &progressorv1.PutProcessRequest{
+		Namespace: "ns", ProcessId: "put", Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
+	}
 	_, err = n.PutProcess(ctx, put, ada)
 	must(err)
 	_, err = n.PutProcess(ctx, put, ada)
@@ -98,7 +103,8 @@ func TestAudit(t *testing.T) {
 	all := []string{
 		"SuspendProcess ns/a ada@10.0.0.1 tea break", "ResumeProcess ns/a ada@10.0.0.1", "Repair ns/b ada@10.0.0.1",
 		"CancelProcess ns/c ada@10.0.0.1 gone", "RemoveProcess ns/c ada@10.0.0.1", "PutProcess ns/put ada@10.0.0.1",
-		"PauseNamespace ns/ns ada@10.0.0.1", "ResumeNamespace ns/ns ada@10.0.0.1", "PutNamespace other/other ada@10.0.0.1",
+		"PauseNamespace ns/ns ada@10.0.0.1", "ResumeNamespace ns/ns ada@10.0.0.1",
+		"PutNamespace other/other ada@10.0.0.1",
 	}
 	for _, tt := range []struct {
 		namespace, filter string
@@ -106,21 +112,25 @@ func TestAudit(t *testing.T) {
 	}{
 		{"", "", all}, {"ns", "", all[:8]}, {"other", "", all[8:]},
 		{"", `method = "RemoveProcess"`, all[4:5]}, {"ns", `actor = "ada" AND subject = "p*"`, all[5:6]},
-		{"", `time < "` + began.Add(-time.Minute).Format(time.RFC3339) + `"`, nil}, {"", `time >= "` + began.Add(-time.Minute).Format(time.RFC3339) + `"`, all},
+		{"", `time < "` + began.Add(-time.Minute).Format(time.RFC3339) + `"`, nil},
+		{"", `time >= "` + began.Add(-time.Minute).Format(time.RFC3339) + `"`, all},
 	} {
 		if got := n.audited(t, tt.namespace, tt.filter); !slices.Equal(got, tt.want) {
 			t.Errorf("%q, %q:\n%q\nwant\n%q", tt.namespace, tt.filter, got, tt.want)
 		}
 	}
 	var invalid *process.InvalidError
-	if _, _, err := n.ListAudit(ctx, &progressorv1.ListAuditRequest{Filter: "who = ada"}); !errors.As(err, &invalid) || invalid.Field != "filter" {
+	if _, _, err := n.ListAudit(ctx, &progressorv1.ListAuditRequest{Filter: "who = ada"}); !errors.As(err, &invalid) ||
+		invalid.Field != "filter" {
 		t.Error(err)
 	}
-	if _, _, err := n.ListAudit(ctx, &progressorv1.ListAuditRequest{Namespace: "nowhere"}); !errors.Is(err, process.ErrNamespaceNotFound) {
+	if _, _, err := n.ListAudit(ctx, &progressorv1.ListAuditRequest{Namespace: "nowhere"}); !errors.Is(err,
+		process.ErrNamespaceNotFound) {
 		t.Error(err)
 	}
 	rows := look(t, dsn)
-	if _, err := rows.Exec(ctx, "UPDATE audit SET time = time - interval '91 days' WHERE audit_id <= (SELECT min(audit_id) + 3 FROM audit)"); err != nil {
+	if _, err := rows.Exec(ctx, `UPDATE audit SET time = time - interval '91 days' WHERE audit_id <=
+		(SELECT min(audit_id) + 3 FROM audit)`); err != nil {
 		t.Fatal(err)
 	}
 	must(n.store.ForgetAudit(ctx))
@@ -129,7 +139,8 @@ func TestAudit(t *testing.T) {
 	}
 	_, err = n.DrainNode(ctx, fmt.Sprint(n.store.NodeID()), ada)
 	must(err)
-	if got := rows.texts(t, "SELECT method || ' ' || namespace || ' ' || subject FROM audit WHERE method = 'DrainNode'"); !slices.Equal(got, []string{fmt.Sprintf("DrainNode  %d", n.store.NodeID())}) {
+	if got := rows.texts(t, `SELECT method || ' ' || namespace || ' ' || subject FROM audit
+		WHERE method = 'DrainNode'`); !slices.Equal(got, []string{fmt.Sprintf("DrainNode  %d", n.store.NodeID())}) {
 		t.Errorf("%q", got)
 	}
 }

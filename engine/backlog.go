@@ -64,7 +64,10 @@ func (b *backlog) counted(n int, began, ended time.Time) {
 func (e *Engine) addToBacklog(ctx context.Context, ns *namespace) error {
 	if taken, _ := ns.slots.inUse(); !ns.usage.byProcessors(taken, time.Now()) {
 		e.metrics.refused.WithLabelValues("place").Inc()
-		return &process.OverloadError{Bound: fmt.Sprintf("no slot of namespace %q became free within %s (max_running, engine.max_running), and storing results takes longer than processing", ns.name, slotWait)}
+		return &process.OverloadError{
+			Bound: fmt.Sprintf("no slot of namespace %q became free within %s (max_running, engine.max_running), and "+
+				"storing results takes longer than processing", ns.name, slotWait),
+		}
 	}
 	return e.countInBacklog(ctx, ns, fmt.Sprintf("no slot became free within %s, and ", slotWait))
 }
@@ -82,10 +85,15 @@ func (e *Engine) boundBacklog(ctx context.Context, r *request) error {
 // countInBacklog counts a request that is about to be stored. It rejects the request if the backlog
 // of its namespace is full. why begins the message of the error.
 func (e *Engine) countInBacklog(ctx context.Context, ns *namespace, why string) error {
-	ok, err := ns.backlog.add(ns.maxBacklog, time.Now(), func() (int, error) { return e.store.CountBacklog(ctx, ns.name, ns.maxBacklog) })
+	ok, err := ns.backlog.add(ns.maxBacklog, time.Now(), func() (int, error) {
+		return e.store.CountBacklog(ctx, ns.name, ns.maxBacklog)
+	})
 	if ok || err != nil {
 		return err
 	}
 	e.metrics.refused.WithLabelValues("backlog").Inc()
-	return &process.OverloadError{Bound: fmt.Sprintf("%sthe tasks of namespace %q that wait for a slot have reached its max_backlog, %d", why, ns.name, ns.maxBacklog)}
+	return &process.OverloadError{
+		Bound: fmt.Sprintf("%sthe tasks of namespace %q that wait for a slot have reached its max_backlog, %d", why,
+			ns.name, ns.maxBacklog),
+	}
 }

@@ -22,7 +22,9 @@ func TestTimersFireInManyNamespaces(t *testing.T) {
 	var mu sync.Mutex
 	fired := map[string]bool{}
 	dsn := storagetest.DSN(t)
-	start(t, dsn, by{timeoutTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	start(t, dsn, by{timeoutTask: func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		mu.Lock()
 		fired[r.GetProcess().GetNamespace()] = true
 		mu.Unlock()
@@ -57,7 +59,9 @@ func TestFewTimersFireAlongsideBacklogs(t *testing.T) {
 	const few, namespaces, backlog = 20, 1000, 30
 	var quick, others atomic.Int64
 	dsn := storagetest.DSN(t)
-	start(t, dsn, by{timeoutTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	start(t, dsn, by{timeoutTask: func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		if r.GetProcess().GetNamespace() == "ns" {
 			quick.Add(1)
 		} else {
@@ -72,9 +76,11 @@ func TestFewTimersFireAlongsideBacklogs(t *testing.T) {
 	d.idle(t, "few-", few)
 	for _, sql := range []string{
 		`INSERT INTO processes (namespace, process_id, status, previous_status)
-		 SELECT 'many' || s, 'few-' || p, 'RUNNING', 'INIT' FROM generate_series(1, $1::int) s, generate_series(1, $2::int) p`,
+		 SELECT 'many' || s, 'few-' || p, 'RUNNING', 'INIT'
+		 FROM generate_series(1, $1::int) s, generate_series(1, $2::int) p`,
 		`INSERT INTO namespaces (namespace, config)
-		 SELECT 'many' || s, config FROM namespaces, generate_series(1, $1::int) s WHERE namespace = 'ns' AND $2::int > 0`,
+		 SELECT 'many' || s, config FROM namespaces, generate_series(1, $1::int) s WHERE namespace = 'ns'
+		   AND $2::int > 0`,
 	} {
 		if _, err := d.Exec(t.Context(), sql, namespaces, backlog); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,9 @@ import (
 
 // pagesOf reads all pages of a list and returns the names of their rows. Each page has at most
 // about 8 MiB.
-func pagesOf[M proto.Message](t *testing.T, what string, name func(M) string, read func(token string) ([]M, string, error)) (names []string) {
+func pagesOf[M proto.Message](
+	t *testing.T, what string, name func(M) string, read func(token string) ([]M, string, error),
+) (names []string) {
 	t.Helper()
 	for token, more := "", true; more; more = token != "" {
 		page, next, err := read(token)
@@ -55,30 +57,44 @@ func TestOperatorReadsAreBounded(t *testing.T) {
 	}
 
 	exec(`INSERT INTO audit (time, actor, source, method, namespace, subject, details)
-		SELECT now(), 'ada', '10.0.0.1', 'StartBulk', 'ns', 's' || k, jsonb_build_object('filter', repeat('x', 20000)) FROM generate_series(1, 1000) k`)
-	complete("audit", pagesOf(t, "audit", (*progressorv1.AuditEntry).GetSubject, func(token string) ([]*progressorv1.AuditEntry, string, error) {
-		return n.ListAudit(t.Context(), &progressorv1.ListAuditRequest{Namespace: "ns", Filter: `subject = "s*"`, PageSize: 1000, PageToken: token})
-	}), 1000)
+		SELECT now(), 'ada', '10.0.0.1', 'StartBulk', 'ns', 's' || k, jsonb_build_object('filter', repeat('x', 20000))
+		FROM generate_series(1, 1000) k`)
+	complete("audit", pagesOf(t, "audit", (*progressorv1.AuditEntry).GetSubject,
+		func(token string) ([]*progressorv1.AuditEntry, string, error) {
+			return n.ListAudit(t.Context(), &progressorv1.ListAuditRequest{
+				Namespace: "ns", Filter: `subject = "s*"`, PageSize: 1000, PageToken: token,
+			})
+		}), 1000)
 
-	exec(`INSERT INTO workers (namespace, worker_id, last_seen_time) SELECT 'ns', 'w' || w, now() FROM generate_series(1, 100) w
-		UNION ALL SELECT rpad('n' || k || '-', 128, 'x'), 'w' || w, now() FROM generate_series(1, 1100) k, generate_series(1, 100) w`)
-	complete("workers", pagesOf(t, "workers", (*progressorv1.Worker).GetWorkerId, func(token string) ([]*progressorv1.Worker, string, error) {
-		list, next, err := n.ListWorkers(t.Context(), &progressorv1.ListWorkersRequest{Namespace: "ns", PageSize: 1000, PageToken: token})
-		if err == nil && len(list[0].GetNamespaces()) != 1000 {
-			t.Errorf("a worker has %d namespaces", len(list[0].GetNamespaces()))
-		}
-		return list, next, err
-	}), 100)
+	exec(`INSERT INTO workers (namespace, worker_id, last_seen_time) SELECT 'ns', 'w' || w, now()
+		FROM generate_series(1, 100) w
+		UNION ALL SELECT rpad('n' || k || '-', 128, 'x'), 'w' || w, now()
+		FROM generate_series(1, 1100) k, generate_series(1, 100) w`)
+	complete("workers", pagesOf(t, "workers", (*progressorv1.Worker).GetWorkerId,
+		func(token string) ([]*progressorv1.Worker, string, error) {
+			list, next, err := n.ListWorkers(t.Context(), &progressorv1.ListWorkersRequest{
+				Namespace: "ns", PageSize: 1000, PageToken: token,
+			})
+			if err == nil && len(list[0].GetNamespaces()) != 1000 {
+				t.Errorf("a worker has %d namespaces", len(list[0].GetNamespaces()))
+			}
+			return list, next, err
+		}), 100)
 	exec("DELETE FROM workers")
 
-	exec(`INSERT INTO namespaces (namespace, config) SELECT 'large-' || k, jsonb_build_object('processor', '{"pull": {}}'::jsonb,
-		'retryPolicy', jsonb_build_object('nonRetryableErrors', jsonb_build_array(repeat('x', 120000)))) FROM generate_series(1, 150) k`)
-	complete("namespaces", pagesOf(t, "namespaces", (*progressorv1.Namespace).GetNamespace, func(token string) ([]*progressorv1.Namespace, string, error) {
-		return n.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{PageToken: token})
-	}), 151)
-	complete("namespaces by seven", pagesOf(t, "namespaces", (*progressorv1.Namespace).GetNamespace, func(token string) ([]*progressorv1.Namespace, string, error) {
-		return n.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{PageSize: 7, PageToken: token})
-	}), 151)
+	exec(`INSERT INTO namespaces (namespace, config)
+		SELECT 'large-' || k, jsonb_build_object('processor', '{"pull": {}}'::jsonb,
+		'retryPolicy', jsonb_build_object('nonRetryableErrors', jsonb_build_array(repeat('x', 120000))))
+		FROM generate_series(1, 150) k`)
+	complete("namespaces", pagesOf(t, "namespaces", (*progressorv1.Namespace).GetNamespace,
+		func(token string) ([]*progressorv1.Namespace, string, error) {
+			return n.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{PageToken: token})
+		}), 151)
+	complete("namespaces by seven",
+		pagesOf(t, "namespaces", (*progressorv1.Namespace).GetNamespace,
+			func(token string) ([]*progressorv1.Namespace, string, error) {
+				return n.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{PageSize: 7, PageToken: token})
+			}), 151)
 	_, _, err := n.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{PageToken: "?"})
 	if err == nil || !strings.Contains(err.Error(), "page_token") {
 		t.Errorf("a wrong token: %v", err)
@@ -100,12 +116,16 @@ func TestFailuresInReadsAreBounded(t *testing.T) {
 	}
 	n.started(t, "p")
 	n.called(t, "p", "name a 1h")
-	exec(`UPDATE schedule SET attempt = 1, retry_interval = '1 h', failure = jsonb_build_object('reason', repeat('r', 20000), 'message', repeat('m', 20000))`)
+	exec(`UPDATE schedule SET attempt = 1, retry_interval = '1 h', failure = jsonb_build_object('reason',
+		repeat('r', 20000), 'message', repeat('m', 20000))`)
 	exec(`INSERT INTO processes (namespace, process_id, status, attention, attention_time, corrupted_by, detail)
-		SELECT 'ns', 'broken' || k, 'ERROR', 'ERROR', now(), 1000000 + k, translate(k::text, '0123456789', 'abcdefghij') FROM generate_series(1, 500) k`)
-	exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time, failure)
+		SELECT 'ns', 'broken' || k, 'ERROR', 'ERROR', now(), 1000000 + k, translate(k::text, '0123456789', 'abcdefghij')
+		FROM generate_series(1, 500) k`)
+	exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time,
+		running_time, finished_time, failure)
 		SELECT 'ns', 'broken' || k, 1000000 + k, 'CALL', 'ERROR', 1, nextval('fencing_tokens'), now(), now(), now(),
-		       jsonb_build_object('reason', repeat('r', 20000), 'message', repeat('m', 20000)) FROM generate_series(1, 500) k`)
+		       jsonb_build_object('reason', repeat('r', 20000), 'message', repeat('m', 20000))
+		       FROM generate_series(1, 500) k`)
 	groups, _, err := n.ListErrors(t.Context(), "ns", 1000, "")
 	size := 0
 	for _, g := range groups {
@@ -116,7 +136,8 @@ func TestFailuresInReadsAreBounded(t *testing.T) {
 	}
 	explained, err := n.ExplainProcess(t.Context(), key("p"))
 	said := explained.GetWaitsForDetail()
-	if size := proto.Size(explained); err != nil || !strings.Contains(said, "failed its attempt 1") || !strings.Contains(said, "mmm") || size > 5000 {
+	if size := proto.Size(explained); err != nil || !strings.Contains(said, "failed its attempt 1") ||
+		!strings.Contains(said, "mmm") || size > 5000 {
 		t.Errorf("%d bytes: %.200s, %v", size, said, err)
 	}
 	exec("UPDATE schedule SET attempt = 0, retry_interval = NULL, failure = NULL")

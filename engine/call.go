@@ -31,7 +31,9 @@ func (e *Engine) Call(ctx context.Context, p CallParams) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	return e.accept(ctx, r, r.call.TaskType, true, func() (storage.Prepared, error) { return e.store.PrepareCall(&r.call) })
+	return e.accept(ctx, r, r.call.TaskType, true, func() (storage.Prepared, error) {
+		return e.store.PrepareCall(&r.call)
+	})
 }
 
 // callRequest is not inlined into Call, so that its stack frame is free while Call waits for the
@@ -53,9 +55,10 @@ func (e *Engine) callRequest(ctx context.Context, p *CallParams) (*request, erro
 		taskType = process.TaskNotify
 	}
 	r.call = storage.Call{
-		Key: p.Key, TaskType: taskType, Args: p.Args, Context: e.traces.keep(ctx, p.Key.ProcessID, p.Context), IdempotencyKey: p.IdempotencyKey,
-		RequestID:    process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),
-		HistoryRange: rng, Priority: p.Priority, StepTimeout: ns.stepTimeout, MaxWaiting: ns.maxWaiting,
+		Key: p.Key, TaskType: taskType, Args: p.Args, Context: e.traces.keep(ctx, p.Key.ProcessID, p.Context),
+		IdempotencyKey: p.IdempotencyKey,
+		RequestID:      process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),
+		HistoryRange:   rng, Priority: p.Priority, StepTimeout: ns.stepTimeout, MaxWaiting: ns.maxWaiting,
 	}
 	if p.IdempotencyKey != "" {
 		r.call.Fingerprint = process.Fingerprint(r.method, []byte(p.Key.ProcessID), p.Args)

@@ -23,7 +23,10 @@ type CancelParams struct {
 // INIT or RUNNING gets a CANCEL task, which runs before all waiting tasks. When the grace period is
 // over, the engine ends the process. A process in ERROR or SUSPENDED ends at once.
 func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressorv1.Process, error) {
-	c := storage.Cancel{Key: p.Key, Reason: p.Reason, Context: e.traces.keep(ctx, p.Key.ProcessID, nil), Grace: process.DefaultCancelGrace}
+	c := storage.Cancel{
+		Key: p.Key, Reason: p.Reason, Context: e.traces.keep(ctx, p.Key.ProcessID, nil),
+		Grace: process.DefaultCancelGrace,
+	}
 	if p.Grace != nil {
 		c.Grace = *p.Grace
 	}
@@ -85,7 +88,8 @@ func (e *Engine) endOverdueCancels(ctx context.Context) error {
 		ends.Go(func() {
 			var ended bool
 			if ended, errs[n] = e.store.EndOverdueCancel(key); ended {
-				e.log.Warn("process cancelled after its grace period", "namespace", key.Namespace, "process_id", key.ProcessID)
+				e.log.Warn("process cancelled after its grace period", "namespace", key.Namespace, "process_id",
+					key.ProcessID)
 				e.cancelled(key)
 			}
 		})
@@ -116,7 +120,8 @@ func (e *Engine) extended(ctx context.Context, ns *namespace, c *storage.Claim) 
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if err := e.store.ExtendAttempt(ctx, c, longer); err != nil {
-		e.log.WarnContext(ctx, "cannot extend the timeout of an attempt", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
+		e.log.WarnContext(ctx, "cannot extend the timeout of an attempt", "namespace", c.Namespace, "process_id",
+			c.ProcessID, "task_id", c.TaskID, "error", err)
 		return ns.stepTimeout
 	}
 	return longer
@@ -127,7 +132,9 @@ var errGraceOver = errors.New(process.GraceExpiredMessage)
 
 // timeoutOf returns how long an attempt may take. graceful reports that the limit is the grace
 // period of a cancel, not the step timeout.
-func (e *Engine) timeoutOf(ctx context.Context, ns *namespace, c *storage.Claim) (timeout time.Duration, graceful bool) {
+func (e *Engine) timeoutOf(
+	ctx context.Context, ns *namespace, c *storage.Claim,
+) (timeout time.Duration, graceful bool) {
 	if c.TaskType != process.TaskCancel {
 		if describe := e.kinds[c.Kind].Describe; describe != nil {
 			if _, timeout, ok := describe(c); ok {
@@ -140,7 +147,8 @@ func (e *Engine) timeoutOf(ctx context.Context, ns *namespace, c *storage.Claim)
 	defer cancel()
 	left, err := e.store.CancelGrace(ctx, process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID})
 	if err != nil {
-		e.log.WarnContext(ctx, "cannot read the grace period of a cancel", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
+		e.log.WarnContext(ctx, "cannot read the grace period of a cancel", "namespace", c.Namespace, "process_id",
+			c.ProcessID, "task_id", c.TaskID, "error", err)
 		return ns.stepTimeout, false // the collector ends the process when the grace period is over
 	}
 	return min(left, ns.stepTimeout), left <= ns.stepTimeout

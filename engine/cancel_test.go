@@ -53,9 +53,12 @@ func TestCancelRunsTask(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	asked := make(chan *progressorv1.ProcessRequest, 1)
-	n := start(t, dsn, by{cancelTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	n := start(t, dsn, by{cancelTask: func(
+		_ context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		asked <- r
-		return processor.Result().Event([]byte("end")).AuxState([]byte("ended")).Response([]byte("bye")).SetTimerAfter(0).Done()
+		return processor.Result().Event([]byte("end")).AuxState([]byte("ended")).Response([]byte("bye")).
+			SetTimerAfter(0).Done()
 	}})
 	n.started(t, "p")
 	p := n.cancelled(t, "p", time.Minute)
@@ -71,10 +74,12 @@ func TestCancelRunsTask(t *testing.T) {
 	}
 	n.ends(t, "p")
 	p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
-	if err != nil || string(p.GetAuxState()) != "ended" || p.GetLastEventId() != 2 || len(p.GetTimers()) != 0 || p.GetCancelReason() != "no more" {
+	if err != nil || string(p.GetAuxState()) != "ended" || p.GetLastEventId() != 2 || len(p.GetTimers()) != 0 ||
+		p.GetCancelReason() != "no more" {
 		t.Errorf("%v, %v", p, err)
 	}
-	if task := n.cancelTaskOf(t, "p"); task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED || string(task.GetResponse()) != "bye" {
+	task := n.cancelTaskOf(t, "p")
+	if task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED || string(task.GetResponse()) != "bye" {
 		t.Errorf("the task: %v", task)
 	}
 	_, again := n.CancelProcess(t.Context(), engine.CancelParams{Key: key("p")})
@@ -119,7 +124,9 @@ func TestCallThatFailsWhileCancelling(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	fails := by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	fails := by{callTask: func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		_ = g.pass(ctx, r, false)
 		return nil, processor.Fail("odd", "it broke")
 	}}
@@ -131,11 +138,13 @@ func TestCallThatFailsWhileCancelling(t *testing.T) {
 	a.cancelled(t, "p", time.Minute)
 	g.release()
 	for who, c := range answered {
-		if te := taskError(t, receive(t, who, c).err); te.Failure.GetReason() != "odd" || te.ProcessStatus != process.StatusCancelled {
+		if te := taskError(t, receive(t, who, c).err); te.Failure.GetReason() != "odd" ||
+			te.ProcessStatus != process.StatusCancelled {
 			t.Errorf("%s: %+v", who, te)
 		}
 	}
-	if te := taskError(t, (<-a.calling("p", "x", keyed("k"))).err); te.Failure.GetReason() != "odd" || te.ProcessStatus != process.StatusCancelled {
+	if te := taskError(t, (<-a.calling("p", "x", keyed("k"))).err); te.Failure.GetReason() != "odd" ||
+		te.ProcessStatus != process.StatusCancelled {
 		t.Errorf("repeated: %+v", te)
 	}
 	if got := a.status(t, "p"); got != "CANCELLED" {
@@ -170,7 +179,8 @@ func TestCancelAtOnce(t *testing.T) {
 	receive(t, "the notify runs", g.entered)
 	n.suspended(t, "held")
 	for _, id := range []string{"broken", "held"} {
-		if p := n.cancelled(t, id, time.Minute); p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED || p.GetDetail() != "" || p.GetCorruptedBy() != 0 {
+		if p := n.cancelled(t, id, time.Minute); p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED ||
+			p.GetDetail() != "" || p.GetCorruptedBy() != 0 {
 			t.Errorf("%s: %v", id, p)
 		}
 	}
@@ -205,13 +215,17 @@ func TestCancelTaskThatGoesWrong(t *testing.T) {
 		"rejects": {func(*progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, processor.Reject("no", "I will not")
 		}, 3, process.ReasonBadResponse},
-		"panics": {func(*progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) { panic("odd") }, 3, process.ReasonPanic},
+		"panics": {func(*progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) { panic("odd") }, 3,
+			process.ReasonPanic},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := start(t, storagetest.DSN(t), by{cancelTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-				return c.answer(r)
-			}})
+			n := start(t, storagetest.DSN(t),
+				by{cancelTask: func(
+					_ context.Context, r *progressorv1.ProcessRequest,
+				) (*progressorv1.ProcessResponse, error) {
+					return c.answer(r)
+				}})
 			n.put(t, quick())
 			n.started(t, "p")
 			n.cancelled(t, "p", time.Hour)
@@ -238,7 +252,9 @@ func TestCancelGrace(t *testing.T) {
 		"hangs and ignores its context": {hang(false), false},
 		"behind a call":                 {func(g *gate) by { return by{callTask: g.held(false)} }, true},
 		"retried too late": {func(*gate) by {
-			return by{cancelTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			return by{cancelTask: func(
+				context.Context, *progressorv1.ProcessRequest,
+			) (*progressorv1.ProcessResponse, error) {
 				return nil, processor.Fail("odd", "not yet")
 			}}
 		}, false},
@@ -249,7 +265,9 @@ func TestCancelGrace(t *testing.T) {
 			g := newGate()
 			defer g.release()
 			a, b := start(t, dsn, c.processor(g)), start(t, dsn, c.processor(g))
-			a.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{InitialInterval: durationpb.New(time.Hour)}})
+			a.put(t, &progressorv1.Namespace{
+				Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{InitialInterval: durationpb.New(time.Hour)},
+			})
 			a.started(t, "p")
 			var running <-chan result
 			if c.busy {
@@ -260,10 +278,12 @@ func TestCancelGrace(t *testing.T) {
 			waiting := b.calling("p", "waiting")
 			b.ends(t, "p")
 			task := a.cancelTaskOf(t, "p")
-			if task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_ERROR || task.GetFailure().GetReason() != process.ReasonGraceExpired {
+			if task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_ERROR ||
+				task.GetFailure().GetReason() != process.ReasonGraceExpired {
 				t.Errorf("the task: %v", task)
 			}
-			if res := receive(t, "the waiting call", waiting); !refusedIn(res.err, process.StatusCancelled) && !taskError(t, res.err).Cancelled {
+			if res := receive(t, "the waiting call", waiting); !refusedIn(res.err, process.StatusCancelled) &&
+				!taskError(t, res.err).Cancelled {
 				t.Errorf("the waiting call: %+v", res)
 			}
 			if c.busy {
@@ -295,7 +315,9 @@ func TestCancelDefaultGrace(t *testing.T) {
 	if left := time.Until(r.GetDeadline().AsTime()); left > 30*time.Second {
 		t.Errorf("the deadline is %s away", left)
 	}
-	if got := look(t, dsn).count(t, "SELECT extract(epoch FROM cancel_deadline - cancel_requested_time)::int FROM processes"); got != 30 {
+	got := look(t, dsn).count(t, `SELECT extract(epoch FROM cancel_deadline - cancel_requested_time)::int
+		FROM processes`)
+	if got != 30 {
 		t.Errorf("the grace is %d s", got)
 	}
 }
@@ -348,7 +370,9 @@ func TestCancelOfDeadNode(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	held := by{cancelTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	held := by{cancelTask: func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		if r.GetAttempt() == 1 {
 			_ = g.pass(ctx, r, false)
 		}
@@ -362,7 +386,8 @@ func TestCancelOfDeadNode(t *testing.T) {
 	b := start(t, dsn, held, brief)
 	line.away()
 	b.ends(t, "p")
-	if task := b.cancelTaskOf(t, "p"); task.GetAttempt() != 2 || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED {
+	task := b.cancelTaskOf(t, "p")
+	if task.GetAttempt() != 2 || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED {
 		t.Errorf("the task: %v", task)
 	}
 	line.back()

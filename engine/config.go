@@ -79,7 +79,8 @@ func (c *Config) setDefaults() {
 		field    *time.Duration
 		standard time.Duration
 	}{
-		{&c.ZombieAfter, 10 * time.Second}, {&c.ZombieMargin, 5 * time.Second}, {&c.DrainTimeout, 30 * time.Second}, {&c.KeyRetention, 24 * time.Hour},
+		{&c.ZombieAfter, 10 * time.Second}, {&c.ZombieMargin, 5 * time.Second}, {&c.DrainTimeout, 30 * time.Second},
+		{&c.KeyRetention, 24 * time.Hour},
 		{&c.ScanInterval, time.Second}, {&c.AnswerPoll, 75 * time.Millisecond},
 	} {
 		if *d.field <= 0 {

@@ -61,7 +61,10 @@ type traffic struct {
 }
 
 func newTraffic(nodes ...*node) *traffic {
-	return &traffic{nodes: nodes, acked: map[string]map[string]string{}, unknown: map[string]map[string]bool{}, errs: map[string]int{}}
+	return &traffic{
+		nodes: nodes, acked: map[string]map[string]string{}, unknown: map[string]map[string]bool{},
+		errs: map[string]int{},
+	}
 }
 
 const chains = 8
@@ -160,7 +163,8 @@ func (tr *traffic) verify(t testing.TB, n *node) {
 			answer, ok := acked[op]
 			switch {
 			case ok && answer != string(state):
-				t.Errorf("%s: %s was answered %s, stored is %s", id, op, hex.EncodeToString([]byte(answer))[:24], hex.EncodeToString(state)[:24])
+				t.Errorf("%s: %s was answered %s, stored is %s", id, op, hex.EncodeToString([]byte(answer))[:24],
+					hex.EncodeToString(state)[:24])
 			case !ok && !tr.unknown[id][op]:
 				t.Errorf("%s: %s is stored but was not requested", id, op)
 			}
@@ -210,7 +214,8 @@ func TestBrokenConnections(t *testing.T) {
 			continue
 		}
 		if _, err := rows.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name LIKE 'progressor%' AND random() < 0.5`); err != nil {
+			WHERE datname = current_database() AND application_name LIKE 'progressor%'
+			  AND random() < 0.5`); err != nil {
 			t.Error(err)
 		}
 	}
@@ -230,7 +235,9 @@ func TestBrokenConnections(t *testing.T) {
 // The database is restarted under load, in both shutdown modes. The engine recovers by itself.
 func TestDatabaseRestarts(t *testing.T) {
 	t.Parallel()
-	server, err := pgembed.Start(t.Context(), pgembed.Config{Dir: filepath.Join(t.TempDir(), "server"), Ephemeral: true})
+	server, err := pgembed.Start(t.Context(), pgembed.Config{
+		Dir: filepath.Join(t.TempDir(), "server"), Ephemeral: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +254,8 @@ func TestDatabaseRestarts(t *testing.T) {
 	reg := newRegistry()
 	a, b := start(t, dsn, chain(), reg.use), start(t, dsn, chain())
 	a.put(t, &progressorv1.Namespace{
-		Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR, StepTimeout: durationpb.New(time.Minute),
+		Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR,
+		StepTimeout: durationpb.New(time.Minute),
 	})
 	tr := newTraffic(a, b)
 	tr.start(t)
@@ -288,7 +296,8 @@ func TestDatabaseAway(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	regA, regB := newRegistry(), newRegistry()
-	a, b := start(t, slow, by{callTask: g.held(false)}, brief, regA.use), start(t, slow, by{callTask: g.held(false)}, brief, regB.use)
+	a, b := start(t, slow, by{callTask: g.held(false)}, brief, regA.use),
+		start(t, slow, by{callTask: g.held(false)}, brief, regB.use)
 	a.put(t, &progressorv1.Namespace{Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR})
 	a.started(t, "p")
 	b.started(t, "q")
@@ -343,10 +352,12 @@ func TestLostScans(t *testing.T) {
 		line.cut()
 	}
 	settled(t, rows)
-	if got := rows.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND attempt = 1 AND status = 'FINISHED'"); got != timers {
+	if got := rows.count(t, `SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND attempt = 1
+		AND status = 'FINISHED'`); got != timers {
 		t.Errorf("%d of %d timers ran at their first attempt", got, timers)
 	}
-	if got := rows.count(t, "SELECT coalesce(max(extract(epoch FROM finished_time - scheduled_time)), 0)::int FROM tasks WHERE task_type = 'TIMEOUT'"); got > 6 {
+	if got := rows.count(t, `SELECT coalesce(max(extract(epoch FROM finished_time - scheduled_time)), 0)::int FROM tasks
+		WHERE task_type = 'TIMEOUT'`); got > 6 {
 		t.Errorf("a timer was stuck for %d s", got)
 	}
 }
@@ -355,7 +366,8 @@ func TestLostScans(t *testing.T) {
 func (d db) readOnly(t *testing.T, value string) {
 	t.Helper()
 	name := d.texts(t, "SELECT current_database()::text")[0]
-	if _, err := d.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %q SET default_transaction_read_only = %s", name, value)); err != nil {
+	_, err := d.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %q SET default_transaction_read_only = %s", name, value))
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -390,11 +402,14 @@ func TestFirstRequestMeetsAReadOnlyServer(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	rows := look(t, dsn)
 	n := start(t, dsn, chain())
-	if lanes := rows.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor lane'"); lanes != 0 {
+	lanes := rows.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name = 'progressor lane'`)
+	if lanes != 0 {
 		t.Fatalf("%d lanes are connected", lanes)
 	}
 	rows.readOnly(t, "on")
-	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("start")}); !errors.Is(err, process.ErrUnavailable) {
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("start")}); !errors.Is(err,
+		process.ErrUnavailable) {
 		t.Errorf("start: %v", err)
 	}
 	if err := n.Ready(); err == nil || !strings.HasPrefix(err.Error(), "lane 0 cannot write to the database since ") {

@@ -44,7 +44,8 @@ func decide(end attemptEnd) *decision {
 	d := decideAny(&end)
 	if end.kind.Decide != nil {
 		end.kind.Decide(End{
-			Claim: end.claim, WorkerID: end.workerID, Response: end.response, Failure: d.failure, Acknowledged: end.acknowledged, Random: end.random,
+			Claim: end.claim, WorkerID: end.workerID, Response: end.response, Failure: d.failure,
+			Acknowledged: end.acknowledged, Random: end.random,
 		}, &d.completion)
 	}
 	return d
@@ -83,7 +84,8 @@ func decideAny(end *attemptEnd) *decision {
 
 func taskAttempt(c *storage.Claim) storage.TaskAttempt {
 	return storage.TaskAttempt{
-		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
+		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType,
+		Attempt:      c.Attempt,
 		FencingToken: c.FencingToken, LastEventID: c.LastEventID, IdempotencyKey: c.IdempotencyKey,
 		Fired: c.TaskType == process.TaskTimeout && c.TimerName == "",
 	}
@@ -125,7 +127,8 @@ func (d *decision) fail(end *attemptEnd, failure *progressorv1.Failure) {
 	}
 	d.failure = failure
 	if d.completion.TaskType.RetriedOnFailure() {
-		if wait, again := end.retry.Next(end.claim.Attempt, failure.GetReason(), failure.GetNonRetryable(), end.random); again {
+		wait, again := end.retry.Next(end.claim.Attempt, failure.GetReason(), failure.GetNonRetryable(), end.random)
+		if again {
 			d.completion.Retry(text, wire.RetryAfter(failure, wait))
 			return
 		}
@@ -185,7 +188,8 @@ func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.R
 	failure := &progressorv1.Failure{Reason: process.ReasonZombie, Message: process.ZombieDetail}
 	text, _ := wire.FailureJSON(failure) // only plain strings: this cannot fail
 	d := &decision{failure: failure, completion: storage.Completion{TaskAttempt: storage.TaskAttempt{
-		Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
+		Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, TaskID: z.TaskID, TaskType: z.TaskType,
+		Attempt:      z.Attempt,
 		FencingToken: z.FencingToken,
 	}}}
 	d.completion.Fail(text, process.ZombieDetail)
@@ -196,8 +200,9 @@ func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.R
 	}
 	if kind.Decide != nil {
 		c := &storage.Claim{
-			Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt, FencingToken: z.FencingToken,
-			Kind: z.Kind, KindRow: z.KindRow,
+			Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
+			FencingToken: z.FencingToken,
+			Kind:         z.Kind, KindRow: z.KindRow,
 		}
 		d.claim = c
 		end := End{Claim: c, WorkerID: z.WorkerID, Failure: failure, Lost: true, Zombie: policy, NeverBeat: z.NeverBeat}
@@ -213,10 +218,15 @@ func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.R
 func failureOf(err error) *progressorv1.Failure {
 	var large *historyTooLargeError
 	if errors.As(err, &large) {
-		return &progressorv1.Failure{Reason: process.ReasonHistoryTooLarge, Message: large.Error(), Details: structpb.NewNumberValue(float64(large.events))}
+		return &progressorv1.Failure{
+			Reason: process.ReasonHistoryTooLarge, Message: large.Error(),
+			Details: structpb.NewNumberValue(float64(large.events)),
+		}
 	}
 	if errors.Is(err, errGraceOver) {
-		return &progressorv1.Failure{Reason: process.ReasonGraceExpired, Message: process.GraceExpiredMessage, NonRetryable: true}
+		return &progressorv1.Failure{
+			Reason: process.ReasonGraceExpired, Message: process.GraceExpiredMessage, NonRetryable: true,
+		}
 	}
 	// A connection that could not be made in time is not an attempt that timed out.
 	if errors.Is(err, context.DeadlineExceeded) && !processor.Unreachable(err) {

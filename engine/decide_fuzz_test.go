@@ -45,28 +45,72 @@ func fuzzedAnswers() []*progressorv1.ProcessResponse {
 		{},
 		result(&progressorv1.Result{}),
 		result(&progressorv1.Result{
-			Events:   []*progressorv1.NewEvent{{Payload: []byte("e"), Metadata: object(structpb.NewStringValue("a\x00b")), Timestamp: timestamppb.New(time.Unix(1, 0))}},
-			AuxState: []byte("state"), Response: []byte("response"), Metadata: object(structpb.NewNumberValue(1.5)), Action: &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}},
+			Events: []*progressorv1.NewEvent{
+				{
+					Payload: []byte("e"), Metadata: object(structpb.NewStringValue("a\x00b")),
+					Timestamp: timestamppb.New(time.Unix(1, 0)),
+				},
+			},
+			AuxState: []byte("state"), Response: []byte("response"), Metadata: object(structpb.NewNumberValue(1.5)),
+			Action: &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}},
 		}),
-		result(&progressorv1.Result{Action: &progressorv1.Result_SetTimer{SetTimer: after(durationpb.New(process.MaxDuration))}}),
-		result(&progressorv1.Result{Action: &progressorv1.Result_SetTimer{SetTimer: after(&durationpb.Duration{Seconds: math.MaxInt64, Nanos: math.MinInt32})}}),
 		result(&progressorv1.Result{
-			NamedTimers: []*progressorv1.SetTimer{{Name: "n", When: &progressorv1.SetTimer_At{At: timestamppb.New(time.Unix(253402300799, 0))}}}, UnsetNamedTimers: []string{"m"},
+			Action: &progressorv1.Result_SetTimer{SetTimer: after(durationpb.New(process.MaxDuration))},
 		}),
-		result(&progressorv1.Result{NamedTimers: []*progressorv1.SetTimer{{Name: "a\x00b", When: &progressorv1.SetTimer_After{After: &durationpb.Duration{}}}}}),
+		result(&progressorv1.Result{
+			Action: &progressorv1.Result_SetTimer{
+				SetTimer: after(&durationpb.Duration{Seconds: math.MaxInt64, Nanos: math.MinInt32}),
+			},
+		}),
+		result(&progressorv1.Result{
+			NamedTimers: []*progressorv1.SetTimer{
+				{Name: "n", When: &progressorv1.SetTimer_At{At: timestamppb.New(time.Unix(253402300799, 0))}},
+			}, UnsetNamedTimers: []string{"m"},
+		}),
+		result(&progressorv1.Result{
+			NamedTimers: []*progressorv1.SetTimer{
+				{Name: "a\x00b", When: &progressorv1.SetTimer_After{After: &durationpb.Duration{}}},
+			},
+		}),
 		result(&progressorv1.Result{UnsetNamedTimers: []string{"a\x00b"}}),
 		result(&progressorv1.Result{Metadata: object(structpb.NewNumberValue(math.NaN()))}),
 		result(&progressorv1.Result{Metadata: object(nested(300))}),
 		result(&progressorv1.Result{Events: []*progressorv1.NewEvent{{Metadata: object(&structpb.Value{})}}}),
 		result(&progressorv1.Result{Commands: []*progressorv1.Command{
-			{Command: &progressorv1.Command_Start{Start: &progressorv1.StartCommand{ProcessId: "p", Metadata: object(nested(2)), NotifyParentArgs: []byte{}}}},
-			{Command: &progressorv1.Command_Notify{Notify: &progressorv1.NotifyCommand{Namespace: "other", ProcessId: "p", Args: []byte("x")}}},
+			{
+				Command: &progressorv1.Command_Start{
+					Start: &progressorv1.StartCommand{
+						ProcessId: "p", Metadata: object(nested(2)), NotifyParentArgs: []byte{},
+					},
+				},
+			},
+			{
+				Command: &progressorv1.Command_Notify{
+					Notify: &progressorv1.NotifyCommand{Namespace: "other", ProcessId: "p", Args: []byte("x")},
+				},
+			},
 			{Command: &progressorv1.Command_Cancel{Cancel: &progressorv1.CancelCommand{ProcessId: "p", Reason: "r"}}},
 		}}),
-		{Outcome: &progressorv1.ProcessResponse_Rejection{Rejection: &progressorv1.Rejection{Reason: "no\x00", Message: "m", Details: []byte{0xff}}}},
-		{Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: "r", Message: strings.Repeat("ä", 5000), Details: nested(5)}}},
-		{Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: "r", Details: nested(3000)}}},
-		{Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Details: structpb.NewNumberValue(math.Inf(1))}}},
+		{
+			Outcome: &progressorv1.ProcessResponse_Rejection{
+				Rejection: &progressorv1.Rejection{Reason: "no\x00", Message: "m", Details: []byte{0xff}},
+			},
+		},
+		{
+			Outcome: &progressorv1.ProcessResponse_Failure{
+				Failure: &progressorv1.Failure{Reason: "r", Message: strings.Repeat("ä", 5000), Details: nested(5)},
+			},
+		},
+		{
+			Outcome: &progressorv1.ProcessResponse_Failure{
+				Failure: &progressorv1.Failure{Reason: "r", Details: nested(3000)},
+			},
+		},
+		{
+			Outcome: &progressorv1.ProcessResponse_Failure{
+				Failure: &progressorv1.Failure{Details: structpb.NewNumberValue(math.Inf(1))},
+			},
+		},
 	}
 }
 

@@ -26,7 +26,8 @@ import (
 
 // Responses of every shape that a Go processor can return, including invalid ones.
 var (
-	drawnText = rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "\x00", "\xff\xfe", "a\x00b", "hopeless", process.ReasonTimeout}))
+	drawnText = rapid.OneOf(rapid.String(),
+		rapid.SampledFrom([]string{"", "\x00", "\xff\xfe", "a\x00b", "hopeless", process.ReasonTimeout}))
 	drawnTime = rapid.Custom(func(t *rapid.T) *timestamppb.Timestamp {
 		return &timestamppb.Timestamp{Seconds: rapid.Int64().Draw(t, "s"), Nanos: rapid.Int32().Draw(t, "ns")}
 	})
@@ -48,7 +49,9 @@ var (
 		case 3:
 			timer.When = &progressorv1.SetTimer_After{After: drawnDuration.Draw(t, "after")}
 		case 4:
-			timer.When = &progressorv1.SetTimer_After{After: durationpb.New(time.Duration(rapid.Int32().Draw(t, "ms")) * time.Millisecond)}
+			timer.When = &progressorv1.SetTimer_After{
+				After: durationpb.New(time.Duration(rapid.Int32().Draw(t, "ms")) * time.Millisecond),
+			}
 		}
 		return timer
 	})
@@ -56,21 +59,26 @@ var (
 		if rapid.IntRange(0, 9).Draw(t, "nil") == 0 {
 			return nil
 		}
-		e := &progressorv1.NewEvent{Payload: rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "payload"), Metadata: drawnStruct().Draw(t, "metadata")}
+		e := &progressorv1.NewEvent{
+			Payload: rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "payload"), Metadata: drawnStruct().Draw(t, "metadata"),
+		}
 		if rapid.Bool().Draw(t, "timed") {
 			e.Timestamp = drawnTime.Draw(t, "timestamp")
 		}
 		return e
 	})
 	drawnCommand = rapid.SampledFrom([]*progressorv1.Command{
-		nil, {}, {Command: &progressorv1.Command_Notify{}}, {Command: &progressorv1.Command_Notify{Notify: &progressorv1.NotifyCommand{ProcessId: "p"}}},
+		nil, {}, {Command: &progressorv1.Command_Notify{}},
+		{Command: &progressorv1.Command_Notify{Notify: &progressorv1.NotifyCommand{ProcessId: "p"}}},
 		{Command: &progressorv1.Command_Start{}}, {Command: &progressorv1.Command_Cancel{}},
 	})
 	drawnResult = rapid.Custom(func(t *rapid.T) *progressorv1.Result {
 		r := &progressorv1.Result{
 			Events: rapid.SliceOfN(drawnEvent, 0, 3).Draw(t, "events"), Metadata: drawnStruct().Draw(t, "metadata"),
-			AuxState: rapid.SampledFrom([][]byte{nil, {}, {1}}).Draw(t, "state"), Response: rapid.SampledFrom([][]byte{nil, {}, {1}}).Draw(t, "response"),
-			NamedTimers: rapid.SliceOfN(drawnTimer, 0, 2).Draw(t, "timers"), UnsetNamedTimers: rapid.SliceOfN(drawnText, 0, 2).Draw(t, "unset"),
+			AuxState:         rapid.SampledFrom([][]byte{nil, {}, {1}}).Draw(t, "state"),
+			Response:         rapid.SampledFrom([][]byte{nil, {}, {1}}).Draw(t, "response"),
+			NamedTimers:      rapid.SliceOfN(drawnTimer, 0, 2).Draw(t, "timers"),
+			UnsetNamedTimers: rapid.SliceOfN(drawnText, 0, 2).Draw(t, "unset"),
 		}
 		if rapid.IntRange(0, 5).Draw(t, "commanding") == 0 {
 			r.Commands = rapid.SliceOfN(drawnCommand, 0, 2).Draw(t, "commands")
@@ -100,33 +108,47 @@ var (
 		case 4:
 			return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{}}
 		case 5:
-			return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{Rejection: &progressorv1.Rejection{
-				Reason: drawnText.Draw(t, "reason"), Message: drawnText.Draw(t, "message"), Details: rapid.SliceOfN(rapid.Byte(), 0, 4).Draw(t, "details"),
-			}}}
+			rejection := &progressorv1.Rejection{
+				Reason: drawnText.Draw(t, "reason"), Message: drawnText.Draw(t, "message"),
+				Details: rapid.SliceOfN(rapid.Byte(), 0, 4).Draw(t, "details"),
+			}
+			return &progressorv1.ProcessResponse{
+				Outcome: &progressorv1.ProcessResponse_Rejection{Rejection: rejection},
+			}
 		case 6, 7:
-			return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{
-				Reason: drawnText.Draw(t, "reason"), Message: drawnText.Draw(t, "message"), NonRetryable: rapid.Bool().Draw(t, "final"),
-				Details: drawnValue().Draw(t, "details"),
-			}}}
+			failure := &progressorv1.Failure{
+				Reason: drawnText.Draw(t, "reason"), Message: drawnText.Draw(t, "message"),
+				NonRetryable: rapid.Bool().Draw(t, "final"),
+				Details:      drawnValue().Draw(t, "details"),
+			}
+			return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: failure}}
 		}
-		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: drawnResult.Draw(t, "result")}}
+		return &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Result{Result: drawnResult.Draw(t, "result")},
+		}
 	})
 	drawnError = rapid.Custom(func(t *rapid.T) error {
 		inner := errors.New(drawnText.Draw(t, "text"))
 		return []error{
-			nil, nil, nil, inner, context.DeadlineExceeded, context.Canceled, &processor.UnreachableError{Err: inner}, &processor.LostError{Err: inner},
-			&processor.BadResponseError{Err: inner}, &processor.FailureError{}, processor.Fail("hopeless", "x"), processor.Reject("no", "x"),
+			nil, nil, nil, inner, context.DeadlineExceeded, context.Canceled, &processor.UnreachableError{Err: inner},
+			&processor.LostError{Err: inner},
+			&processor.BadResponseError{Err: inner}, &processor.FailureError{}, processor.Fail("hopeless", "x"),
+			processor.Reject("no", "x"),
 			fmt.Errorf("in: %w", &historyTooLargeError{events: 1}),
 		}[rapid.IntRange(0, 12).Draw(t, "error")]
 	})
 	drawnEnd = rapid.Custom(func(t *rapid.T) attemptEnd {
-		claim := claimOf(rapid.SampledFrom(process.TaskTypes()).Draw(t, "type"), rapid.Int32Range(1, 5).Draw(t, "attempt"))
+		claim := claimOf(rapid.SampledFrom(process.TaskTypes()).Draw(t, "type"),
+			rapid.Int32Range(1, 5).Draw(t, "attempt"))
 		claim.LastEventID = rapid.Int64Range(0, 1000).Draw(t, "last event")
 		return attemptEnd{
-			claim: claim, response: drawnResponse.Draw(t, "response"), err: drawnError.Draw(t, "error"), random: rapid.Float64Range(0, 0.999).Draw(t, "random"),
+			claim: claim, response: drawnResponse.Draw(t, "response"), err: drawnError.Draw(t, "error"),
+			random: rapid.Float64Range(0, 0.999).Draw(t, "random"),
 			retry: process.RetryPolicy{
-				Initial: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "initial")), Coefficient: rapid.Float64Range(0, 10).Draw(t, "coefficient"),
-				Max: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "max")), MaxAttempts: rapid.Int32Range(0, 6).Draw(t, "attempts"),
+				Initial:       time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "initial")),
+				Coefficient:   rapid.Float64Range(0, 10).Draw(t, "coefficient"),
+				Max:           time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "max")),
+				MaxAttempts:   rapid.Int32Range(0, 6).Draw(t, "attempts"),
 				JitterPortion: rapid.Float64Range(0, 1).Draw(t, "jitter"), NonRetryable: []string{"hopeless"},
 			},
 		}
@@ -151,9 +173,12 @@ func drawnValue() *rapid.Generator[*structpb.Value] {
 		case 1:
 			return &structpb.Value{}
 		case 2:
-			return structpb.NewNumberValue(rapid.SampledFrom([]float64{0, -1.5, 1e300, math.NaN(), math.Inf(1)}).Draw(t, "number"))
+			return structpb.NewNumberValue(rapid.SampledFrom([]float64{0, -1.5, 1e300, math.NaN(), math.Inf(1)}).Draw(t,
+				"number"))
 		case 3:
-			return structpb.NewListValue(&structpb.ListValue{Values: rapid.SliceOfN(drawnValue(), 0, 2).Draw(t, "list")})
+			return structpb.NewListValue(&structpb.ListValue{
+				Values: rapid.SliceOfN(drawnValue(), 0, 2).Draw(t, "list"),
+			})
 		case 4:
 			return structpb.NewStructValue(drawnStruct().Draw(t, "object"))
 		case 5:
@@ -187,14 +212,16 @@ func checkDecision(t tester, end attemptEnd) {
 			t.Fatalf("a CANCEL task has the outcome %q", c.Outcome)
 		}
 	case storage.Cancelled:
-		if c.TaskType != process.TaskCancel || c.Timer != nil || c.UnsetTimers || len(c.NamedTimers)+len(c.UnsetNames) > 0 {
+		if c.TaskType != process.TaskCancel || c.Timer != nil || c.UnsetTimers ||
+			len(c.NamedTimers)+len(c.UnsetNames) > 0 {
 			t.Fatalf("a %s is cancelled with %+v", c.TaskType, c)
 		}
 	case storage.Failed, storage.Retry, storage.Rejected, storage.Removed:
 	default:
 		t.Fatalf("outcome %q", c.Outcome)
 	}
-	if c.LastEventID != end.claim.LastEventID || c.FencingToken != end.claim.FencingToken || c.TaskID != end.claim.TaskID {
+	if c.LastEventID != end.claim.LastEventID || c.FencingToken != end.claim.FencingToken ||
+		c.TaskID != end.claim.TaskID {
 		t.Fatalf("events would follow %d, under token %d", c.LastEventID, c.FencingToken)
 	}
 	checkFailure(t, end, first)
@@ -216,15 +243,18 @@ func checkFailure(t tester, end attemptEnd, d *decision) {
 			t.Fatalf("a %s is retried", end.claim.TaskType)
 		}
 		if c.RetryAfter < time.Millisecond || end.claim.Attempt >= end.retry.MaxAttempts {
-			t.Fatalf("attempt %d of %d is followed by one after %s", end.claim.Attempt, end.retry.MaxAttempts, c.RetryAfter)
+			t.Fatalf("attempt %d of %d is followed by one after %s", end.claim.Attempt, end.retry.MaxAttempts,
+				c.RetryAfter)
 		}
 	}
 	if c.Outcome == storage.Failed || c.Outcome == storage.Retry || c.Outcome == storage.Rejected {
-		if c.AuxState != nil || c.Response != nil || c.Metadata != nil || c.Events != nil || c.Timer != nil || c.NamedTimers != nil || c.UnsetNames != nil || c.UnsetTimers {
+		if c.AuxState != nil || c.Response != nil || c.Metadata != nil || c.Events != nil || c.Timer != nil ||
+			c.NamedTimers != nil || c.UnsetNames != nil || c.UnsetTimers {
 			t.Fatalf("a %s keeps %+v", c.Outcome, c)
 		}
 	}
-	if failed := c.Outcome == storage.Failed || c.Outcome == storage.Retry; failed != (d.failure != nil) || failed != (c.Failure != nil) {
+	failed := c.Outcome == storage.Failed || c.Outcome == storage.Retry
+	if failed != (d.failure != nil) || failed != (c.Failure != nil) {
 		t.Fatalf("a %s has the failure %v, stored as %q", c.Outcome, d.failure, c.Failure)
 	}
 }

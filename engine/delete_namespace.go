@@ -16,7 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// deletion is the request to delete a namespace, as this node knows it. It is zero if there is none.
+// deletion is the request to delete a namespace, as this node knows it. It is zero if there is
+// none.
 type deletion struct {
 	at   time.Time // when it was requested, by the database clock
 	data storage.Deletion
@@ -151,7 +152,8 @@ func listCounts(counts []storage.KindCount) string {
 		if c.OrMore {
 			more = " or more"
 		}
-		parts[n] = strings.TrimSpace(fmt.Sprintf("%d%s %s %s", c.N, more, strings.ReplaceAll(c.Kind, "_", " "), c.Status))
+		parts[n] = strings.TrimSpace(fmt.Sprintf("%d%s %s %s", c.N, more, strings.ReplaceAll(c.Kind, "_", " "),
+			c.Status))
 	}
 	return strings.Join(parts, ", ")
 }

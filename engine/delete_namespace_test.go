@@ -48,8 +48,10 @@ func (d db) exec(t testing.TB, sql string) {
 func (d db) rowsOf(t testing.TB, name string) (tables []string) {
 	t.Helper()
 	for _, table := range d.texts(t, `
-		SELECT c.table_name FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
-		 WHERE c.table_schema = 'progressor' AND c.column_name = 'namespace' AND t.table_type = 'BASE TABLE' AND c.table_name <> 'audit'`) {
+		SELECT c.table_name FROM information_schema.columns c JOIN information_schema.tables t USING
+		  (table_schema, table_name)
+		 WHERE c.table_schema = 'progressor' AND c.column_name = 'namespace' AND t.table_type = 'BASE TABLE'
+		   AND c.table_name <> 'audit'`) {
 		if n := d.count(t, "SELECT count(*) FROM "+table+" WHERE namespace = $1", name); n > 0 {
 			tables = append(tables, fmt.Sprintf("%s: %d", table, n))
 		}
@@ -93,14 +95,18 @@ func TestDeleteEmptyNamespace(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	eventually(t, "both nodes know that it is gone", func() bool { return a.isGone(t, "other") && b.isGone(t, "other") })
+	eventually(t, "both nodes know that it is gone", func() bool {
+		return a.isGone(t, "other") && b.isGone(t, "other")
+	})
 	if left := d.rowsOf(t, "other"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
-	if got := strings.Join(a.audited(t, "", `method = "DeleteNamespace"`), ", "); got != "DeleteNamespace other/other ada@" {
+	got := strings.Join(a.audited(t, "", `method = "DeleteNamespace"`), ", ")
+	if got != "DeleteNamespace other/other ada@" {
 		t.Errorf("audit: %s", got)
 	}
-	if _, err := a.DeleteNamespace(t.Context(), &progressorv1.DeleteNamespaceRequest{Namespace: "other"}); !errors.Is(err, process.ErrNamespaceNotFound) {
+	if _, err := a.DeleteNamespace(t.Context(),
+		&progressorv1.DeleteNamespaceRequest{Namespace: "other"}); !errors.Is(err, process.ErrNamespaceNotFound) {
 		t.Errorf("a deleted one: %v", err)
 	}
 	a.put(t, &progressorv1.Namespace{Namespace: "other"})
@@ -114,21 +120,28 @@ func TestDeleteEmptyNamespace(t *testing.T) {
 func TestDeleteNamespaceRefused(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: answers(processor.Result().SetTimerAfter(time.Hour))}, func(c *engine.Config) { c.FileNamespaces = []string{"filed"} })
+	n := start(t, dsn, by{callTask: answers(processor.Result().SetTimerAfter(time.Hour))}, func(c *engine.Config) {
+		c.FileNamespaces = []string{"filed"}
+	})
 	n.put(t, &progressorv1.Namespace{Namespace: "filed"})
 	n.started(t, "p")
 	n.called(t, "p", "x")
 	n.started(t, "q")
 	var used *process.NamespaceInUseError
 	for name, want := range map[string]string{
-		"ns":    `namespace "ns" is not deleted: it has 2 processes RUNNING, 1 waiting tasks: remove them first, or delete it with its data (with_data)`,
+		"ns": `namespace "ns" is not deleted: it has 2 processes RUNNING, 1 waiting tasks: ` +
+			`remove them first, or delete it with its data (with_data)`,
 		"filed": `namespace "filed" is not deleted: it is in the configuration file of this node`,
 	} {
-		if _, err := n.DeleteNamespace(t.Context(), &progressorv1.DeleteNamespaceRequest{Namespace: name}); !errors.As(err, &used) || !strings.HasPrefix(err.Error(), want) {
+		if _, err := n.DeleteNamespace(t.Context(),
+			&progressorv1.DeleteNamespaceRequest{Namespace: name}); !errors.As(err, &used) ||
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v", err)
 		}
 	}
-	if _, err := n.DeleteNamespace(t.Context(), &progressorv1.DeleteNamespaceRequest{Namespace: "filed", WithData: true}); !errors.As(err, &used) {
+	if _, err := n.DeleteNamespace(t.Context(), &progressorv1.DeleteNamespaceRequest{
+		Namespace: "filed", WithData: true,
+	}); !errors.As(err, &used) {
 		t.Errorf("%v", err)
 	}
 	resp := n.deletes(t, &progressorv1.DeleteNamespaceRequest{Namespace: "ns", WithData: true, DryRun: true})
@@ -158,7 +171,9 @@ func TestDeleteNamespaceWithData(t *testing.T) {
 	at := func(id string) process.Key { return process.Key{Namespace: "gone", ProcessID: id} }
 	a.started(t, "stays")
 	for k := range 30 {
-		if _, err := a.Start(t.Context(), engine.StartParams{Key: at(fmt.Sprint("p", k)), IdempotencyKey: "k", Args: []byte("x")}); err != nil {
+		if _, err := a.Start(t.Context(), engine.StartParams{
+			Key: at(fmt.Sprint("p", k)), IdempotencyKey: "k", Args: []byte("x"),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,10 +184,14 @@ func TestDeleteNamespaceWithData(t *testing.T) {
 	receive(t, "the attempt", g.entered)
 	waits := make(chan error, 1)
 	go func() {
-		_, err := b.Call(context.Background(), engine.CallParams{Key: at("p1"), Args: []byte("x"), Timeout: time.Minute})
+		_, err := b.Call(context.Background(), engine.CallParams{
+			Key: at("p1"), Args: []byte("x"), Timeout: time.Minute,
+		})
 		waits <- err
 	}()
-	eventually(t, "the call waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE namespace = 'gone'") == 1 })
+	eventually(t, "the call waits", func() bool {
+		return d.count(t, "SELECT count(*) FROM schedule WHERE namespace = 'gone'") == 1
+	})
 	var clients sync.WaitGroup
 	for k, n := range []*node{a, b, a, b} {
 		clients.Go(func() {
@@ -186,14 +205,17 @@ func TestDeleteNamespaceWithData(t *testing.T) {
 				switch {
 				case errors.Is(err, process.ErrNamespaceDeleting), errors.Is(err, process.ErrNamespaceNotFound):
 					return
-				case err != nil && (!errors.As(err, &te) || !te.Cancelled) && !errors.Is(err, process.ErrProcessNotFound):
+				case err != nil && (!errors.As(err, &te) || !te.Cancelled) &&
+					!errors.Is(err, process.ErrProcessNotFound):
 					t.Errorf("client %d: %v", k, err)
 				}
 			}
 		})
 	}
 	before := d.count(t, "SELECT count(*) FROM processes WHERE namespace = 'gone'")
-	eventually(t, "the clients run", func() bool { return d.count(t, "SELECT count(*) FROM processes WHERE namespace = 'gone'") > before+20 })
+	eventually(t, "the clients run", func() bool {
+		return d.count(t, "SELECT count(*) FROM processes WHERE namespace = 'gone'") > before+20
+	})
 	a.deletes(t, &progressorv1.DeleteNamespaceRequest{Namespace: "gone", WithData: true})
 	clients.Wait()
 	if te := taskError(t, receive(t, "the waiting call", waits)); !te.Cancelled {
@@ -221,7 +243,9 @@ func TestDeleteNamespaceAfterCrash(t *testing.T) {
 	var clients sync.WaitGroup
 	for k := range 500 {
 		clients.Go(func() {
-			if _, err := a.Start(context.Background(), engine.StartParams{Key: process.Key{Namespace: "gone", ProcessID: fmt.Sprintf("p%03d", k)}}); err != nil {
+			if _, err := a.Start(context.Background(), engine.StartParams{
+				Key: process.Key{Namespace: "gone", ProcessID: fmt.Sprintf("p%03d", k)},
+			}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -232,11 +256,14 @@ func TestDeleteNamespaceAfterCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), "SELECT FROM processes WHERE namespace = 'gone' AND process_id = 'p499' FOR UPDATE"); err != nil {
+	if _, err := tx.Exec(t.Context(),
+		"SELECT FROM processes WHERE namespace = 'gone' AND process_id = 'p499' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
 	a.deletes(t, &progressorv1.DeleteNamespaceRequest{Namespace: "gone", WithData: true})
-	eventually(t, "some are deleted", func() bool { return d.count(t, "SELECT count(*) FROM processes WHERE namespace = 'gone'") < 500 })
+	eventually(t, "some are deleted", func() bool {
+		return d.count(t, "SELECT count(*) FROM processes WHERE namespace = 'gone'") < 500
+	})
 	dead, alive := a, b
 	if !a.Removes() {
 		dead, alive = b, a
@@ -277,7 +304,9 @@ func TestDeletionWaitsForNodes(t *testing.T) {
 		_, err := n.Call(context.Background(), engine.CallParams{Key: p, Args: []byte("x"), Timeout: time.Minute})
 		waits <- err
 	}()
-	eventually(t, "the call waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE namespace = 'gone'") == 1 })
+	eventually(t, "the call waits", func() bool {
+		return d.count(t, "SELECT count(*) FROM schedule WHERE namespace = 'gone'") == 1
+	})
 	d.exec(t, "INSERT INTO nodes (address, version) VALUES ('old', 'old')")
 	n.deletes(t, &progressorv1.DeleteNamespaceRequest{Namespace: "gone", WithData: true})
 	left := func() *progressorv1.NamespaceDeletion {
@@ -292,7 +321,8 @@ func TestDeletionWaitsForNodes(t *testing.T) {
 	}
 	eventually(t, "this node knows", func() bool { return left().GetWaitingForNodes() == 1 })
 	pass(1500 * time.Millisecond)
-	if del := left(); len(del.GetLeft()) < 2 || del.GetLeft()[0].GetKind() != "processes" || del.GetLeft()[0].GetCount() != 1 {
+	del := left()
+	if len(del.GetLeft()) < 2 || del.GetLeft()[0].GetKind() != "processes" || del.GetLeft()[0].GetCount() != 1 {
 		t.Errorf("%v", del)
 	}
 	list, _, err := n.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{})
@@ -318,7 +348,9 @@ func TestDeletionIsCancelled(t *testing.T) {
 		ns, err := n.GetNamespace(t.Context(), "kept")
 		return err == nil && ns.GetDeletion() == nil
 	})
-	if _, err := n.Start(t.Context(), engine.StartParams{Key: process.Key{Namespace: "kept", ProcessID: "p"}}); err != nil {
+	if _, err := n.Start(t.Context(), engine.StartParams{
+		Key: process.Key{Namespace: "kept", ProcessID: "p"},
+	}); err != nil {
 		t.Error(err)
 	}
 	if left := strings.Join(d.rowsOf(t, "kept"), ", "); !strings.Contains(left, "flow_types: 1") {

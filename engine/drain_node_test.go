@@ -28,15 +28,19 @@ func TestDrainNode(t *testing.T) {
 	w.wants(t, "1", "RUNNING 1")
 	id := fmt.Sprint(a.store.NodeID())
 	nodes, err := b.ListNodes(t.Context())
-	if err != nil || len(nodes) != 2 || nodes[0].GetNodeId() != id || nodes[0].GetRunning() != 1 || nodes[0].GetDraining() || nodes[1].GetRunning() != 0 {
+	if err != nil || len(nodes) != 2 || nodes[0].GetNodeId() != id || nodes[0].GetRunning() != 1 ||
+		nodes[0].GetDraining() || nodes[1].GetRunning() != 0 {
 		t.Errorf("%v, %v", nodes, err)
 	}
 	for range 2 {
-		if node, err := b.DrainNode(t.Context(), id, process.Actor{}); err != nil || node.GetNodeId() != id || !node.GetDraining() {
+		if node, err := b.DrainNode(t.Context(), id, process.Actor{}); err != nil || node.GetNodeId() != id ||
+			!node.GetDraining() {
 			t.Errorf("%v, %v", node, err)
 		}
 	}
-	eventually(t, "a drains", func() bool { return a.Ready() != nil && strings.Contains(a.Ready().Error(), "draining") })
+	eventually(t, "a drains", func() bool {
+		return a.Ready() != nil && strings.Contains(a.Ready().Error(), "draining")
+	})
 	if err := receive(t, "the end of a stream", w.ended); !errors.Is(err, process.ErrUnavailable) {
 		t.Error(err)
 	}
@@ -64,14 +68,16 @@ func TestDrainNode(t *testing.T) {
 	eventually(t, "node a runs no tasks", func() bool { return a.Attempts() == 0 })
 	beat := rows.texts(t, "SELECT max(beat_time)::text FROM nodes WHERE node_id = $1", a.store.NodeID())[0]
 	eventually(t, "node a still has its row", func() bool {
-		return rows.count(t, "SELECT count(*) FROM nodes WHERE node_id = $1 AND draining AND beat_time > $2::text::timestamptz", a.store.NodeID(), beat) == 1
+		return rows.count(t, `SELECT count(*) FROM nodes WHERE node_id = $1 AND draining
+			AND beat_time > $2::text::timestamptz`, a.store.NodeID(), beat) == 1
 	})
 	a.stop()
 	if got := rows.count(t, "SELECT count(*) FROM nodes"); got != 1 {
 		t.Errorf("%d nodes are left", got)
 	}
 	var invalid *process.InvalidError
-	if _, err := b.DrainNode(t.Context(), "first", process.Actor{}); !errors.As(err, &invalid) || invalid.Field != "node_id" {
+	if _, err := b.DrainNode(t.Context(), "first", process.Actor{}); !errors.As(err, &invalid) ||
+		invalid.Field != "node_id" {
 		t.Error(err)
 	}
 	if _, err := b.DrainNode(t.Context(), id, process.Actor{}); !errors.Is(err, process.ErrNodeNotFound) {
@@ -101,6 +107,8 @@ func TestDrainNodeItself(t *testing.T) {
 		t.Error("the draining node has taken a timer")
 	}
 	heir := start(t, dsn, by{callTask: words})
-	eventually(t, "another node takes the timer", func() bool { return rows.count(t, "SELECT count(*) FROM schedule") == 0 })
+	eventually(t, "another node takes the timer", func() bool {
+		return rows.count(t, "SELECT count(*) FROM schedule") == 0
+	})
 	heir.called(t, "p", "x")
 }

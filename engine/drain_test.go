@@ -47,7 +47,9 @@ func TestDrain(t *testing.T) {
 	if res := <-n.calling("q", "3"); !errors.Is(res.err, process.ErrUnavailable) {
 		t.Errorf("%+v", res)
 	}
-	eventually(t, "others see that it drains", func() bool { return rows.count(t, "SELECT count(*) FROM nodes WHERE draining") <= 1 })
+	eventually(t, "others see that it drains", func() bool {
+		return rows.count(t, "SELECT count(*) FROM nodes WHERE draining") <= 1
+	})
 	g.release()
 	receive(t, "the end of the drain", stopped)
 	if res := receive(t, "the running call", running); res.err != nil || string(res.ans.Response) != "1" {
@@ -57,7 +59,8 @@ func TestDrain(t *testing.T) {
 	if te := taskError(t, receive(t, "the waiting call", waiting).err); !te.Draining {
 		t.Errorf("%+v", te)
 	}
-	if got := rows.texts(t, "SELECT task_type || ' ' || waits_for || ' ' || attempt FROM schedule"); strings.Join(got, ",") != "CALL place 0" {
+	got := rows.texts(t, "SELECT task_type || ' ' || waits_for || ' ' || attempt FROM schedule")
+	if strings.Join(got, ",") != "CALL place 0" {
 		t.Errorf("left are %q", got)
 	}
 	if rows.count(t, "SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM running)") != 0 {
@@ -83,22 +86,31 @@ func TestDrainGivesBack(t *testing.T) {
 			j := newJournal()
 			reg := newRegistry()
 			hang := g.held(heeds)
-			n := start(t, dsn, j.keeps(by{callTask: hang, initTask: hang, notifyTask: hang}), drains(50*time.Millisecond), reg.use)
-			n.put(t, &progressorv1.Namespace{Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR})
+			n := start(t, dsn, j.keeps(by{callTask: hang, initTask: hang, notifyTask: hang}),
+				drains(50*time.Millisecond), reg.use)
+			n.put(t, &progressorv1.Namespace{
+				Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR,
+			})
 			const processes = 20
 			for k := range processes {
-				if _, err := n.Start(t.Context(), engine.StartParams{Key: key(fmt.Sprint("p", k)), Args: []byte("a"), Accepted: true}); err != nil {
+				_, err := n.Start(t.Context(), engine.StartParams{
+					Key: key(fmt.Sprint("p", k)), Args: []byte("a"), Accepted: true,
+				})
+				if err != nil {
 					t.Fatal(err)
 				}
 				receive(t, "the task runs", g.entered)
 			}
 			n.stop()
 			rows := look(t, dsn)
-			if got := rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place' AND attempt = 0 AND failure IS NULL"); got != processes {
+			if got := rows.count(t, `SELECT count(*) FROM schedule WHERE waits_for = 'place' AND attempt = 0
+				AND failure IS NULL`); got != processes {
 				t.Errorf("%d of %d tasks were given back", got, processes)
 			}
 			heir := start(t, dsn, j.keeps(processor.Echo()))
-			heir.put(t, &progressorv1.Namespace{Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR})
+			heir.put(t, &progressorv1.Namespace{
+				Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR,
+			})
 			eventually(t, "all have started", func() bool {
 				return rows.count(t, "SELECT count(*) FROM processes WHERE status = 'RUNNING'") == processes
 			})
@@ -118,7 +130,9 @@ func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	j := newJournal()
-	p := j.keeps(by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	p := j.keeps(by{callTask: func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		select {
 		case <-time.After(time.Duration(r.GetTaskId()%7) * time.Millisecond):
 		case <-ctx.Done():
@@ -133,7 +147,9 @@ func TestRollingRestarts(t *testing.T) {
 		defer mu.Unlock()
 		return nodes[k%2]
 	}
-	nodes[0].put(t, &progressorv1.Namespace{Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR})
+	nodes[0].put(t, &progressorv1.Namespace{
+		Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR,
+	})
 	const processes, calls = 6, 60
 	var group sync.WaitGroup
 	for k := range processes {
@@ -141,7 +157,10 @@ func TestRollingRestarts(t *testing.T) {
 		nodes[0].started(t, id)
 		group.Go(func() {
 			for c := range calls {
-				op := engine.CallParams{Key: key(id), Args: fmt.Append(nil, c), IdempotencyKey: fmt.Sprint("k", c), Timeout: 5 * time.Second}
+				op := engine.CallParams{
+					Key: key(id), Args: fmt.Append(nil, c), IdempotencyKey: fmt.Sprint("k", c),
+					Timeout: 5 * time.Second,
+				}
 				for try := range 200 {
 					_, err := pick(k+try).Call(context.Background(), op)
 					if err == nil {
@@ -175,7 +194,8 @@ func TestRollingRestarts(t *testing.T) {
 		}
 	}
 	rows := look(t, dsn)
-	if got := rows.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CALL' AND status = 'FINISHED' AND attempt = 1"); got != processes*calls {
+	if got := rows.count(t, `SELECT count(*) FROM tasks WHERE task_type = 'CALL' AND status = 'FINISHED'
+		AND attempt = 1`); got != processes*calls {
 		t.Errorf("%d of %d calls were finished by their first attempt", got, processes*calls)
 	}
 	if got := rows.count(t, "SELECT count(*) FROM events WHERE task_id > 0"); got != processes*(calls+1) {

@@ -126,7 +126,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 	}
 	beat := newHeartbeater(e)
-	for _, run := range []func(context.Context) error{beat.Run, beat.watch, e.waiters.Run, e.watchers.Run, newFailovers(e).Run, e.notices.Run} {
+	for _, run := range []func(context.Context) error{
+		beat.Run, beat.watch, e.waiters.Run, e.watchers.Run, newFailovers(e).Run, e.notices.Run,
+	} {
 		keepers.Go(func() error { return run(keeping) })
 	}
 	select {
@@ -219,7 +221,8 @@ func (e *Engine) drain() {
 	select {
 	case <-stored:
 	case <-time.After(storeTimeout):
-		e.log.Warn("tasks not released: the database does not answer, and they become zombies", "tasks", e.attempts.count())
+		e.log.Warn("tasks not released: the database does not answer, and they become zombies", "tasks",
+			e.attempts.count())
 	}
 }
 
@@ -231,7 +234,8 @@ func (e *Engine) releaseAll() {
 			completion := releaseCompletion(End{Claim: c}, e.kinds[c.Kind])
 			_, err := e.store.SaveResult(&completion)
 			if err != nil && !errors.Is(err, process.ErrFenced) {
-				e.log.WarnContext(e.traces.of(c), "task not released: it becomes a zombie", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
+				e.log.WarnContext(e.traces.of(c), "task not released: it becomes a zombie", "namespace", c.Namespace,
+					"process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
 			}
 		})
 	}

@@ -28,7 +28,9 @@ func start(t testing.TB, dsn string, p processor.Processor, change ...func(*engi
 }
 
 // startKinds is start with kinds.
-func startKinds(t testing.TB, dsn string, p processor.Processor, kinds []engine.Kind, change ...func(*engine.Config)) *node {
+func startKinds(
+	t testing.TB, dsn string, p processor.Processor, kinds []engine.Kind, change ...func(*engine.Config),
+) *node {
 	t.Helper()
 	n := enginetest.Start(t, dsn, p, func(*engine.Engine, *storage.Store) []engine.Kind { return kinds }, change...)
 	return &node{n, n.Store, n.Stop}
@@ -57,7 +59,8 @@ func TestStartAndCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING || p.GetLastEventId() != 2 || len(p.GetHistory()) != 2 || string(p.GetAuxState()) != "again" {
+	if p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING || p.GetLastEventId() != 2 ||
+		len(p.GetHistory()) != 2 || string(p.GetAuxState()) != "again" {
 		t.Fatalf("process: %v", p)
 	}
 }

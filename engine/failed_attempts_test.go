@@ -31,7 +31,8 @@ func TestFailedAttemptsStayWithTheTask(t *testing.T) {
 		},
 	})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{
-		InitialInterval: durationpb.New(2 * time.Millisecond), BackoffCoefficient: new(1.0), MaxAttempts: 20, Jitter: new(0.0),
+		InitialInterval: durationpb.New(2 * time.Millisecond), BackoffCoefficient: new(1.0), MaxAttempts: 20,
+		Jitter: new(0.0),
 	}})
 	n.started(t, "p")
 	n.called(t, "p", "set 1ms")
@@ -58,11 +59,13 @@ func TestFailedAttemptsStayWithTheTask(t *testing.T) {
 	for k, f := range failures {
 		if f.GetAttempt() != int32(k+3) || f.GetReason() != "odd" || !strings.HasPrefix(f.GetMessage(), "try ") ||
 			len([]rune(f.GetMessage())) != 1000 || f.GetNodeId() == "" || f.GetFailedTime() == nil {
-			t.Errorf("failure %d: attempt %d, %s, %d bytes, node %s", k, f.GetAttempt(), f.GetReason(), len(f.GetMessage()), f.GetNodeId())
+			t.Errorf("failure %d: attempt %d, %s, %d bytes, node %s", k, f.GetAttempt(), f.GetReason(),
+				len(f.GetMessage()), f.GetNodeId())
 		}
 	}
 	first := timer.GetFirstScheduledTime().AsTime()
-	if !first.Before(timer.GetScheduledTime().AsTime().Add(-20*time.Millisecond)) || !first.Before(failures[0].GetFailedTime().AsTime()) {
+	if !first.Before(timer.GetScheduledTime().AsTime().Add(-20*time.Millisecond)) ||
+		!first.Before(failures[0].GetFailedTime().AsTime()) {
 		t.Errorf("first scheduled at %s, then at %s", first, timer.GetScheduledTime().AsTime())
 	}
 	said, err := n.ExplainProcess(t.Context(), key("p"))
@@ -81,5 +84,7 @@ func TestFailedAttemptsStayWithTheTask(t *testing.T) {
 	if err := n.RemoveProcess(t.Context(), key("p"), process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the failed attempts are removed", func() bool { return rows.count(t, "SELECT count(*) FROM failed_attempts") == 0 })
+	eventually(t, "the failed attempts are removed", func() bool {
+		return rows.count(t, "SELECT count(*) FROM failed_attempts") == 0
+	})
 }

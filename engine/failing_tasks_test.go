@@ -28,7 +28,9 @@ func TestFailingTasksAreCounted(t *testing.T) {
 	eventually(t, "both have failed", func() bool {
 		return rows.count(t, "SELECT count(DISTINCT process_id) FROM failed_attempts") == 2
 	})
-	if _, err := rows.Exec(t.Context(), "UPDATE failed_attempts SET failed_time = failed_time - interval '61 s' WHERE process_id = '~own/a'"); err != nil {
+	_, err := rows.Exec(t.Context(),
+		"UPDATE failed_attempts SET failed_time = failed_time - interval '61 s' WHERE process_id = '~own/a'")
+	if err != nil {
 		t.Fatal(err)
 	}
 	const name = "progressor_failing_internal_processes"

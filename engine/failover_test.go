@@ -18,7 +18,9 @@ import (
 // heldBy returns a processor that echoes, but holds calls with the args "held" until the gate opens
 // or their attempt is cancelled.
 func heldBy(g *gate) by {
-	return by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return by{callTask: func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		if string(r.GetArgs()) == "held" {
 			if err := g.pass(ctx, r, true); err != nil {
 				return nil, err
@@ -64,14 +66,18 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	var group sync.WaitGroup
 	for k := range more { // they would get the numbers of the lost calls
 		group.Go(func() {
-			p := engine.CallParams{Key: key(fmt.Sprint("q", k%processes)), Args: fmt.Append(nil, "op ", k), IdempotencyKey: fmt.Sprint("op ", k)}
+			p := engine.CallParams{
+				Key: key(fmt.Sprint("q", k%processes)), Args: fmt.Append(nil, "op ", k),
+				IdempotencyKey: fmt.Sprint("op ", k),
+			}
 			for end := time.Now().Add(longWait); ; {
 				ans, err := n.Call(context.Background(), p)
 				if errors.Is(err, process.ErrUnavailable) && time.Now().Before(end) {
 					continue
 				}
 				if err != nil || string(ans.Response) != string(p.Args) || ans.TaskID <= task {
-					t.Errorf("%s: %q of task %d (%d were issued before), %v", p.Args, ans.Response, ans.TaskID, task, err)
+					t.Errorf("%s: %q of task %d (%d were issued before), %v", p.Args, ans.Response, ans.TaskID, task,
+						err)
 				}
 				return
 			}
@@ -84,7 +90,9 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 		}
 	}
 	group.Wait()
-	_, err := n.AwaitTask(context.Background(), engine.AwaitParams{Key: key("unborn"), TaskID: unborn.TaskID, Timeout: time.Hour})
+	_, err := n.AwaitTask(context.Background(), engine.AwaitParams{
+		Key: key("unborn"), TaskID: unborn.TaskID, Timeout: time.Hour,
+	})
 	if !errors.Is(err, process.ErrTaskNotFound) {
 		t.Errorf("a task of a process that was lost: %v", err)
 	}

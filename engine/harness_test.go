@@ -124,7 +124,9 @@ func (r registry) has(t testing.TB, name string, labels ...string) bool {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() == name && slices.ContainsFunc(f.GetMetric(), func(m *dto.Metric) bool { return hasLabels(m, labels) }) {
+		if f.GetName() == name && slices.ContainsFunc(f.GetMetric(), func(m *dto.Metric) bool {
+			return hasLabels(m, labels)
+		}) {
 			return true
 		}
 	}
@@ -152,7 +154,9 @@ func quick() *progressorv1.Namespace {
 }
 
 // by is a processor with one function per type of task. Types without a function are echoed.
-type by map[progressorv1.TaskType]func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error)
+type by map[progressorv1.TaskType]func(
+	ctx context.Context, r *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error)
 
 // The task types that tests use.
 const (
@@ -171,7 +175,9 @@ func (b by) Process(ctx context.Context, r *progressorv1.ProcessRequest) (*progr
 }
 
 // answers returns a processor function with a fixed result.
-func answers(b *processor.ResultBuilder) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func answers(
+	b *processor.ResultBuilder,
+) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		return b.Done()
 	}
@@ -206,7 +212,9 @@ func (g *gate) pass(ctx context.Context, r *progressorv1.ProcessRequest, heeds b
 func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
 
 // held returns a function that echoes after the gate is open.
-func (g *gate) held(heeds bool) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func (g *gate) held(
+	heeds bool,
+) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	return func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		if err := g.pass(ctx, r, heeds); err != nil {
 			return nil, err

@@ -80,7 +80,9 @@ func TestNamespaceHealth(t *testing.T) {
 	pull := &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{
 		Pull: &progressorv1.PullProcessor{},
 	}}
-	for name, p := range map[string]*progressorv1.ProcessorConfig{"push": connect, "open": connect, "pull": pull, "paused": connect} {
+	for name, p := range map[string]*progressorv1.ProcessorConfig{
+		"push": connect, "open": connect, "pull": pull, "paused": connect,
+	} {
 		n.put(t, &progressorv1.Namespace{Namespace: name, Processor: p})
 	}
 	if _, err := n.SetNamespacePaused(ctx, "paused", true); err != nil {

@@ -54,7 +54,8 @@ func (h *heartbeater) runOnce(ctx context.Context) {
 		old := e.store.NodeID()
 		sent = e.age()
 		_, err = e.store.RegisterNode(limit, e.nodeDescription())
-		e.log.Warn("another node declared this node dead; continuing with a new node ID", "old_node_id", old, "node_id", e.store.NodeID())
+		e.log.Warn("another node declared this node dead; continuing with a new node ID", "old_node_id", old, "node_id",
+			e.store.NodeID())
 	}
 	if err == nil {
 		e.recordHeartbeat(sent)
@@ -96,7 +97,8 @@ var errNoHeartbeat = errors.New("the node could not store its heartbeat")
 func (e *Engine) fence() {
 	if n := e.attempts.cancelAll(errNoHeartbeat); n > 0 {
 		e.metrics.fenced.Add(float64(n))
-		e.log.Warn("attempts cancelled: the node could not store its heartbeat for too long", "attempts", n, "since", e.sinceBeat().Round(time.Millisecond))
+		e.log.Warn("attempts cancelled: the node could not store its heartbeat for too long", "attempts", n, "since",
+			e.sinceBeat().Round(time.Millisecond))
 	}
 }
 

@@ -31,10 +31,13 @@ type historyTooLargeError struct {
 func (e *historyTooLargeError) Error() string {
 	if e.slow {
 		return fmt.Sprintf("the history has %d events, which take too long to read: request a range (Call.range, "+
-			"as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's history_mode to NONE or LAST", e.events)
+			"as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's history_mode to "+
+			"NONE or LAST", e.events)
 	}
-	return fmt.Sprintf("the history has %d events (%d bytes read), more than %d events or %d bytes: request a range (Call.range, "+
-		"as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's history_mode to NONE or LAST",
+	return fmt.Sprintf("the history has %d events (%d bytes read), more than %d events or %d bytes: request a range "+
+		"(Call.range, "+
+		"as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's history_mode to NONE or "+
+		"LAST",
 		e.events, e.bytes, process.MaxHistoryEvents, process.MaxHistoryBytes)
 }
 
@@ -123,7 +126,10 @@ func storedEvents(done *storage.Completion, now time.Time) []storage.Event {
 		if timestamp.IsZero() {
 			timestamp = now // the default in storage
 		}
-		events[n] = storage.Event{EventID: done.LastEventID + int64(n) + 1, TaskID: done.TaskID, Timestamp: timestamp, Metadata: e.Metadata, Payload: e.Payload}
+		events[n] = storage.Event{
+			EventID: done.LastEventID + int64(n) + 1, TaskID: done.TaskID, Timestamp: timestamp, Metadata: e.Metadata,
+			Payload: e.Payload,
+		}
 	}
 	return events
 }

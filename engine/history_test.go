@@ -42,7 +42,9 @@ func (s *seen) ids() string {
 
 // processor returns a processor that appends an event for each task and records the request.
 func (s *seen) processor() processor.Processor {
-	return processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return processor.Func(func(
+		_ context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		s.mu.Lock()
 		s.last = r.GetProcess()
 		s.mu.Unlock()
@@ -172,10 +174,14 @@ func TestCarriedHistoryIsTheStored(t *testing.T) {
 			t.Errorf("event %d: shown %v, stored %v", k+1, e, p.GetHistory()[k])
 		}
 	}
-	if string(last.GetAuxState()) != fmt.Sprint(steps-1) || last.GetMetadata().GetFields()["step"].GetNumberValue() != steps-1 || last.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING {
+	if string(last.GetAuxState()) != fmt.Sprint(steps-1) ||
+		last.GetMetadata().GetFields()["step"].GetNumberValue() != steps-1 ||
+		last.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING {
 		t.Errorf("the last step was shown %v", last)
 	}
-	if !last.GetCreatedTime().AsTime().Equal(p.GetCreatedTime().AsTime()) || !last.GetStatusChangedTime().AsTime().Equal(p.GetStatusChangedTime().AsTime()) || last.GetPreviousStatus() != p.GetPreviousStatus() {
+	if !last.GetCreatedTime().AsTime().Equal(p.GetCreatedTime().AsTime()) ||
+		!last.GetStatusChangedTime().AsTime().Equal(p.GetStatusChangedTime().AsTime()) ||
+		last.GetPreviousStatus() != p.GetPreviousStatus() {
 		t.Errorf("the last step was shown\n%v, stored is\n%v", last, p)
 	}
 }
@@ -187,7 +193,9 @@ func TestHistoryTooLarge(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo())
 	put := func(id string, events, bytes int) {
-		r := &progressorv1.PutProcessRequest{Namespace: "ns", ProcessId: id, Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING}
+		r := &progressorv1.PutProcessRequest{
+			Namespace: "ns", ProcessId: id, Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
+		}
 		for range events {
 			r.History = append(r.History, &progressorv1.Event{Payload: make([]byte, bytes)})
 		}
@@ -199,12 +207,15 @@ func TestHistoryTooLarge(t *testing.T) {
 	put("fits", process.MaxHistoryEvents, 1)
 	put("heavy", 10, 1<<20)
 	for _, id := range []string{"many", "heavy"} {
-		if _, err := n.Call(t.Context(), engine.CallParams{Key: key(id), Args: []byte("x"), Range: ranged(3, 0, true)}); err != nil {
+		if _, err := n.Call(t.Context(), engine.CallParams{
+			Key: key(id), Args: []byte("x"), Range: ranged(3, 0, true),
+		}); err != nil {
 			t.Errorf("%s with a range: %v", id, err)
 		}
 		res := <-n.calling(id, "x")
 		te := taskError(t, res.err)
-		if te.Failure.GetReason() != process.ReasonHistoryTooLarge || !strings.Contains(te.Failure.GetMessage(), "range") {
+		if te.Failure.GetReason() != process.ReasonHistoryTooLarge ||
+			!strings.Contains(te.Failure.GetMessage(), "range") {
 			t.Errorf("%s: %+v", id, te)
 		}
 	}

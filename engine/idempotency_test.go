@@ -46,7 +46,8 @@ func (d *decider) processor() by {
 
 func sameResult(t *testing.T, a, b result) {
 	t.Helper()
-	if a.ans.TaskID != b.ans.TaskID || string(a.ans.Response) != string(b.ans.Response) || a.ans.ProcessID != b.ans.ProcessID {
+	if a.ans.TaskID != b.ans.TaskID || string(a.ans.Response) != string(b.ans.Response) ||
+		a.ans.ProcessID != b.ans.ProcessID {
 		t.Errorf("answers %+v and %+v", a.ans, b.ans)
 	}
 	if (a.err == nil) != (b.err == nil) {
@@ -56,7 +57,8 @@ func sameResult(t *testing.T, a, b result) {
 		return
 	}
 	x, y := taskError(t, a.err), taskError(t, b.err)
-	if !proto.Equal(x.Failure, y.Failure) || !proto.Equal(x.Rejection, y.Rejection) || x.Cancelled != y.Cancelled || x.ProcessStatus != y.ProcessStatus {
+	if !proto.Equal(x.Failure, y.Failure) || !proto.Equal(x.Rejection, y.Rejection) || x.Cancelled != y.Cancelled ||
+		x.ProcessStatus != y.ProcessStatus {
 		t.Errorf("errors\n%+v and\n%+v", x, y)
 	}
 }
@@ -75,7 +77,9 @@ func TestSameKeySameAnswer(t *testing.T) {
 			a.started(t, "p")
 			first := a.calling("p", args, keyed("k"))
 			receive(t, "the call runs", d.gate.entered)
-			twins := []<-chan result{a.calling("p", args, keyed("k")), a.calling("p", args, keyed("k")), b.calling("p", args, keyed("k"))}
+			twins := []<-chan result{
+				a.calling("p", args, keyed("k")), a.calling("p", args, keyed("k")), b.calling("p", args, keyed("k")),
+			}
 			if res := <-a.calling("p", args+" other", keyed("k")); !errors.Is(res.err, process.ErrIdempotencyMismatch) {
 				t.Errorf("another request under the same key: %v", res.err)
 			}
@@ -89,7 +93,8 @@ func TestSameKeySameAnswer(t *testing.T) {
 			a.stop()
 			again := start(t, dsn, d.processor())
 			sameResult(t, want, <-again.calling("p", args, keyed("k")))
-			if res := <-again.calling("p", args+" other", keyed("k")); !errors.Is(res.err, process.ErrIdempotencyMismatch) {
+			if res := <-again.calling("p", args+" other", keyed("k")); !errors.Is(res.err,
+				process.ErrIdempotencyMismatch) {
 				t.Errorf("another request under the same key: %v", res.err)
 			}
 			task, err := again.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), IdempotencyKey: "k"})
@@ -120,10 +125,13 @@ func TestKeyScope(t *testing.T) {
 	if noted.err != nil || noted.ans.Response != nil {
 		t.Fatalf("%+v", noted)
 	}
-	if res := <-n.calling("p", "n", keyed("note")); res.err != nil || res.ans.TaskID != noted.ans.TaskID || string(res.ans.Response) != "n 3" {
+	if res := <-n.calling("p", "n", keyed("note")); res.err != nil || res.ans.TaskID != noted.ans.TaskID ||
+		string(res.ans.Response) != "n 3" {
 		t.Errorf("%+v", res)
 	}
-	if res := <-n.calling("p", "n", keyed("note"), func(c *engine.CallParams) { c.Accepted = true }); res.err != nil || res.ans.TaskID != noted.ans.TaskID {
+	if res := <-n.calling("p", "n", keyed("note"), func(c *engine.CallParams) {
+		c.Accepted = true
+	}); res.err != nil || res.ans.TaskID != noted.ans.TaskID {
 		t.Errorf("%+v", res)
 	}
 }
@@ -140,7 +148,8 @@ func TestKeyedStartWithoutID(t *testing.T) {
 		for n := range 8 {
 			go func() {
 				ans, err := []*node{a, b}[n%2].Start(context.Background(), engine.StartParams{
-					Key: key(""), Args: []byte("a"), IdempotencyKey: fmt.Sprint("k", round), Metadata: []byte(`{"a":1}`),
+					Key: key(""), Args: []byte("a"), IdempotencyKey: fmt.Sprint("k", round),
+					Metadata: []byte(`{"a":1}`),
 				})
 				results <- result{ans, err}
 			}()
@@ -156,14 +165,20 @@ func TestKeyedStartWithoutID(t *testing.T) {
 	if n := look(t, dsn).count(t, "SELECT count(*) FROM processes"); n != 20 {
 		t.Errorf("%d processes", n)
 	}
-	if _, err := a.Start(t.Context(), engine.StartParams{Key: key(""), Args: []byte("other"), IdempotencyKey: "k0"}); !errors.Is(err, process.ErrIdempotencyMismatch) {
+	if _, err := a.Start(t.Context(), engine.StartParams{
+		Key: key(""), Args: []byte("other"), IdempotencyKey: "k0",
+	}); !errors.Is(err, process.ErrIdempotencyMismatch) {
 		t.Errorf("%v", err)
 	}
 	// With a process ID, the scope of a key is the process.
-	if ans, err := a.Start(t.Context(), engine.StartParams{Key: key("named"), Args: []byte("a"), IdempotencyKey: "k0"}); err != nil || ans.ProcessID != "named" {
+	if ans, err := a.Start(t.Context(), engine.StartParams{
+		Key: key("named"), Args: []byte("a"), IdempotencyKey: "k0",
+	}); err != nil || ans.ProcessID != "named" {
 		t.Errorf("%+v, %v", ans, err)
 	}
-	if _, err := a.Start(t.Context(), engine.StartParams{Key: key("named"), Args: []byte("a"), IdempotencyKey: "another"}); !errors.Is(err, process.ErrProcessExists) {
+	if _, err := a.Start(t.Context(), engine.StartParams{
+		Key: key("named"), Args: []byte("a"), IdempotencyKey: "another",
+	}); !errors.Is(err, process.ErrProcessExists) {
 		t.Errorf("%v", err)
 	}
 }
@@ -276,7 +291,8 @@ func TestRepeatedRequestsPassAFullQueue(t *testing.T) {
 		}
 		sameResult(t, ended, <-n.calling("p", "ended", keyed("ended"), accepted))
 		sameResult(t, waiting, <-n.calling("p", "waits", keyed("waits"), accepted))
-		if res := <-n.calling("p", "other", keyed("waits"), accepted); !errors.Is(res.err, process.ErrIdempotencyMismatch) {
+		if res := <-n.calling("p", "other", keyed("waits"), accepted); !errors.Is(res.err,
+			process.ErrIdempotencyMismatch) {
 			t.Errorf("another notification under the same key: %v", res.err)
 		}
 	}
@@ -295,13 +311,14 @@ func TestRetriesPassAFullQueue(t *testing.T) {
 	defer g.release()
 	defer first.release()
 	attempts := make(chan int32, 10)
-	n := start(t, dsn, by{callTask: g.held(true), notifyTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		attempts <- r.GetAttempt()
-		if err := first.pass(ctx, r, true); err != nil || r.GetAttempt() < 3 {
-			return nil, processor.Fail("busy", "not yet")
-		}
-		return processor.Result().Done()
-	}})
+	n := start(t, dsn, by{callTask: g.held(true),
+		notifyTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			attempts <- r.GetAttempt()
+			if err := first.pass(ctx, r, true); err != nil || r.GetAttempt() < 3 {
+				return nil, processor.Fail("busy", "not yet")
+			}
+			return processor.Result().Done()
+		}})
 	ns := quick()
 	ns.MaxWaiting = 1
 	n.put(t, ns)
@@ -325,7 +342,8 @@ func TestRetriesPassAFullQueue(t *testing.T) {
 		t.Errorf("a new notification: %v", res.err)
 	}
 	eventually(t, "the next attempt is due", func() bool {
-		return d.count(t, "SELECT count(*) FROM schedule WHERE task_type = 'NOTIFY' AND waits_for = 'time' AND scheduled_time < now()") == 1
+		return d.count(t, `SELECT count(*) FROM schedule WHERE task_type = 'NOTIFY' AND waits_for = 'time'
+			AND scheduled_time < now()`) == 1
 	})
 	g.release()
 	for want := int32(2); want <= 3; want++ {

@@ -62,7 +62,9 @@ func (e *Engine) admit(s *share) error {
 	if free < 0 {
 		e.inFlight.Add(-1)
 		e.metrics.refused.WithLabelValues("in_flight").Inc()
-		return &process.OverloadError{Bound: fmt.Sprintf("the node has %d requests in flight, its max_in_flight", limit)}
+		return &process.OverloadError{
+			Bound: fmt.Sprintf("the node has %d requests in flight, its max_in_flight", limit),
+		}
 	}
 	if s == nil {
 		return nil
@@ -70,7 +72,10 @@ func (e *Engine) admit(s *share) error {
 	if held := s.used.Add(1); held > max(shareFactor*free, limit/guaranteedPortion, 1) {
 		e.leave(s)
 		e.metrics.refused.WithLabelValues("namespace_in_flight").Inc()
-		return &process.OverloadError{Bound: fmt.Sprintf("the node has %d requests of %s in flight, the limit of its share of max_in_flight is %d", held-1, s.holder, limit)}
+		return &process.OverloadError{
+			Bound: fmt.Sprintf("the node has %d requests of %s in flight, the limit of its share of max_in_flight is "+
+				"%d", held-1, s.holder, limit),
+		}
 	}
 	return nil
 }

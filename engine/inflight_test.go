@@ -19,7 +19,9 @@ func TestInFlightPerNamespace(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	reg := newRegistry()
-	n := start(t, dsn, by{notifyTask: g.held(true), callTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 10 })
+	n := start(t, dsn, by{notifyTask: g.held(true), callTask: g.held(true)}, reg.use, func(c *engine.Config) {
+		c.MaxInFlight = 10
+	})
 	n.put(t, &progressorv1.Namespace{Namespace: "other"})
 	n.started(t, "p")
 	accepted, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), Accepted: true})
@@ -33,15 +35,20 @@ func TestInFlightPerNamespace(t *testing.T) {
 	awaited := make(chan error, 4)
 	for range cap(awaited) {
 		go func() {
-			_, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: accepted.TaskID, Timeout: longWait})
+			_, err := n.AwaitTask(t.Context(), engine.AwaitParams{
+				Key: key("p"), TaskID: accepted.TaskID, Timeout: longWait,
+			})
 			awaited <- err
 		}()
 	}
-	eventually(t, "eight requests are in flight", func() bool { return reg.value(t, "progressor_requests_in_flight") == 8 })
+	eventually(t, "eight requests are in flight", func() bool {
+		return reg.value(t, "progressor_requests_in_flight") == 8
+	})
 	refused := func(what string, err error) {
 		t.Helper()
 		var overload *process.OverloadError
-		if !errors.As(err, &overload) || !strings.Contains(overload.Bound, `"ns"`) || !strings.Contains(overload.Bound, "max_in_flight") {
+		if !errors.As(err, &overload) || !strings.Contains(overload.Bound, `"ns"`) ||
+			!strings.Contains(overload.Bound, "max_in_flight") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -54,7 +61,9 @@ func TestInFlightPerNamespace(t *testing.T) {
 	if got := reg.value(t, "progressor_requests_refused_total", "bound=namespace_in_flight"); got != 3 {
 		t.Errorf("%v refusals were counted", got)
 	}
-	if _, err := n.Start(t.Context(), engine.StartParams{Key: process.Key{Namespace: "other", ProcessID: "q"}}); err != nil {
+	if _, err := n.Start(t.Context(), engine.StartParams{
+		Key: process.Key{Namespace: "other", ProcessID: "q"},
+	}); err != nil {
 		t.Errorf("start in the other namespace: %v", err)
 	}
 	if _, _, err := n.ListErrors(t.Context(), "", 0, ""); err != nil {

@@ -52,7 +52,8 @@ func (e *Engine) NamespaceState(ctx context.Context, name string) (NamespaceStat
 		return NamespaceState{}, err
 	}
 	return NamespaceState{
-		Paused: ns.paused, Lease: ns.lease, StepTimeout: ns.stepTimeout, MaxRunning: ns.slots.size(), MaxBacklog: ns.maxBacklog,
+		Paused: ns.paused, Lease: ns.lease, StepTimeout: ns.stepTimeout, MaxRunning: ns.slots.size(),
+		MaxBacklog:  ns.maxBacklog,
 		MaxAttempts: ns.retry.MaxAttempts, Zombie: ns.zombie, Processor: ns.processor, Unservable: ns.unservable,
 		Away: ns.away.Load(),
 	}, nil

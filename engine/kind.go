@@ -49,7 +49,9 @@ type Kind struct {
 	// Pause is called when the processor was certainly not reached with a claim. It returns how the
 	// task waits for the next try; its slot is released, and no attempt is used up. ok is false if
 	// the attempt has failed. If Pause is nil, the attempt waits in its slot.
-	Pause func(ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string) (pause Pause, ok bool, err error)
+	Pause func(
+		ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string,
+	) (pause Pause, ok bool, err error)
 	// Stored is called after the end of an attempt is stored, with its database time (zero if
 	// unknown). For a zombie, the claim is End.Claim. It must not block. It may be nil.
 	Stored func(*storage.Claim, *storage.Completion, time.Time)
@@ -86,17 +88,18 @@ func (e *Engine) Admits(c *storage.Claim) bool {
 
 // End is the end of an attempt as input of Kind.Decide.
 type End struct {
-	Claim        *storage.Claim                // for a zombie, only key, task, attempt, token, kind and KindRow are set
-	WorkerID     string                        // worker that held the lease; "" if a node ran the attempt
-	Response     *progressorv1.ProcessResponse // nil if there is none
-	Failure      *progressorv1.Failure         // why the attempt failed; nil if it did not
-	Lost         bool                          // the worker or the node was lost
-	Zombie       process.ZombiePolicy          // if Lost: the zombie policy of the namespace
-	NeverBeat    bool                          // if Lost: the lease may never have reached the worker
-	Released     bool                          // the attempt was not made
-	Unreached    string                        // if Released: why the processor was not reached; "" if that is not the reason
-	Acknowledged bool                          // the worker stopped on a cancel directive
-	Random       float64                       // in [0, 1): the jitter of a wait
+	Claim     *storage.Claim                // for a zombie, only key, task, attempt, token, kind and KindRow are set
+	WorkerID  string                        // worker that held the lease; "" if a node ran the attempt
+	Response  *progressorv1.ProcessResponse // nil if there is none
+	Failure   *progressorv1.Failure         // why the attempt failed; nil if it did not
+	Lost      bool                          // the worker or the node was lost
+	Zombie    process.ZombiePolicy          // if Lost: the zombie policy of the namespace
+	NeverBeat bool                          // if Lost: the lease may never have reached the worker
+	Released  bool                          // the attempt was not made
+	// if Released: why the processor was not reached; "" if that is not the reason
+	Unreached    string
+	Acknowledged bool    // the worker stopped on a cancel directive
+	Random       float64 // in [0, 1): the jitter of a wait
 }
 
 // checkByKinds validates the settings of a namespace that belong to kinds.
@@ -152,7 +155,9 @@ func (e *Engine) Add(kinds ...Kind) {
 
 // internalRetry is the retry policy of tasks of kinds that have a Processor. Such a task fails
 // because of the database or a defect of the engine. It fails permanently after a day.
-var internalRetry = process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: time.Minute, MaxAttempts: 1440, JitterPortion: 0.1}
+var internalRetry = process.RetryPolicy{
+	Initial: time.Second, Coefficient: 2, Max: time.Minute, MaxAttempts: 1440, JitterPortion: 0.1,
+}
 
 // commandRetry is the retry policy of their INIT, CALL and REPAIR tasks. It lasts about 15 minutes.
 // See failCommand.
@@ -183,10 +188,13 @@ func (e *Engine) effectiveConfig(ns *namespace, kind string) *namespace {
 		return ns
 	}
 	own := *ns
-	own.processor, own.retry, own.zombie, own.history = k.Processor, internalRetry, process.ZombieRetry, process.HistoryNone
+	own.processor, own.retry, own.zombie, own.history = k.Processor, internalRetry, process.ZombieRetry,
+		process.HistoryNone
 	own.away = nil // the processor is part of this program
 	if !known {
-		own.processor = processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		own.processor = processor.Func(func(
+			context.Context, *progressorv1.ProcessRequest,
+		) (*progressorv1.ProcessResponse, error) {
 			return nil, errUnknownKind
 		})
 	}

@@ -23,7 +23,9 @@ func own(p by) []engine.Kind { return []engine.Kind{{Name: "own", Processor: p}}
 // startedOwn starts a process of the kind without waiting.
 func (n *node) startedOwn(t testing.TB, id string) engine.Answer {
 	t.Helper()
-	ans, err := n.Start(context.Background(), engine.StartParams{Key: key(id), Args: []byte("start"), Kind: "own", Accepted: true})
+	ans, err := n.Start(context.Background(), engine.StartParams{
+		Key: key(id), Args: []byte("start"), Kind: "own", Accepted: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,16 +44,19 @@ func TestKindsOwnProcessor(t *testing.T) {
 		initTask: answers(processor.Result().Event([]byte("began")).AuxState([]byte("one")).SetTimerAfter(0)),
 		timeoutTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			events <- len(r.GetProcess().GetHistory())
-			return processor.Result().AuxState(append(r.GetProcess().GetAuxState(), r.GetProcess().GetKind()...)).Complete().Done()
+			return processor.Result().AuxState(append(r.GetProcess().GetAuxState(),
+				r.GetProcess().GetKind()...)).Complete().Done()
 		},
 	}))
 	n.startedOwn(t, "~own/p")
 	eventually(t, "the process has ended", func() bool { return n.status(t, "~own/p") == "COMPLETED" })
 	p, err := n.GetProcess(t.Context(), key("~own/p"), nil, 0)
-	if err != nil || string(p.GetAuxState()) != "oneown" || p.GetKind() != "own" || receive(t, "the timer", events) != 0 {
+	if err != nil || string(p.GetAuxState()) != "oneown" || p.GetKind() != "own" ||
+		receive(t, "the timer", events) != 0 {
 		t.Errorf("%v, %v", p, err)
 	}
-	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("plain")}); taskError(t, err).Failure.GetReason() != "strange" {
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("plain")}); taskError(t,
+		err).Failure.GetReason() != "strange" {
 		t.Errorf("a plain process: %v", err)
 	}
 }
@@ -94,16 +99,22 @@ func TestKindThatANodeDoesNotKnow(t *testing.T) {
 	a.startedOwn(t, "~own/p")
 	d := look(t, dsn)
 	eventually(t, "the task waits for a node that knows the kind", func() bool {
-		return d.count(t, "SELECT count(*) FROM schedule WHERE process_id = '~own/p' AND waits_for = 'time' AND attempt = 0") == 1
+		return d.count(t, `SELECT count(*) FROM schedule WHERE process_id = '~own/p' AND waits_for = 'time'
+			AND attempt = 0`) == 1
 	})
-	startKinds(t, dsn, processor.Echo(), own(by{initTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		if r.GetAttempt() != 1 {
-			return nil, errors.New("an attempt was counted")
-		}
-		return processor.Result().Complete().Done()
-	}}), func(c *engine.Config) { c.ScanInterval = 20 * time.Millisecond })
+	startKinds(t, dsn, processor.Echo(),
+		own(by{initTask: func(
+			_ context.Context, r *progressorv1.ProcessRequest,
+		) (*progressorv1.ProcessResponse, error) {
+			if r.GetAttempt() != 1 {
+				return nil, errors.New("an attempt was counted")
+			}
+			return processor.Result().Complete().Done()
+		}}), func(c *engine.Config) { c.ScanInterval = 20 * time.Millisecond })
 	eventually(t, "the process has ended", func() bool {
-		if _, err := d.Exec(t.Context(), "UPDATE schedule SET scheduled_time = statement_timestamp() WHERE waits_for = 'time'"); err != nil {
+		_, err := d.Exec(t.Context(), `UPDATE schedule SET scheduled_time = statement_timestamp()
+			WHERE waits_for = 'time'`)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return a.status(t, "~own/p") == "COMPLETED"
@@ -120,14 +131,18 @@ func TestKindThatNobodyKnows(t *testing.T) {
 	n.startedOwn(t, "~own/p")
 	d := look(t, dsn)
 	eventually(t, "the task waits", func() bool {
-		return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'time' AND retry_interval >= interval '1 second'") == 1
+		return d.count(t, `SELECT count(*) FROM schedule WHERE waits_for = 'time'
+			AND retry_interval >= interval '1 second'`) == 1
 	})
 	for _, waits := range [][2]int{{8, 16}, {16, 30}, {30, 30}, {600, 30}} {
-		if _, err := d.Exec(t.Context(), "UPDATE schedule SET scheduled_time = statement_timestamp(), retry_interval = $1 * interval '1 second'", waits[0]); err != nil {
+		_, err := d.Exec(t.Context(), `UPDATE schedule
+			SET scheduled_time = statement_timestamp(), retry_interval = $1 * interval '1 second'`, waits[0])
+		if err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the wait grows up to its limit", func() bool {
-			return d.count(t, `SELECT count(*) FROM schedule WHERE waits_for = 'time' AND scheduled_time > statement_timestamp()
+			return d.count(t, `SELECT count(*) FROM schedule WHERE waits_for = 'time'
+				AND scheduled_time > statement_timestamp()
 				AND retry_interval = $1 * interval '1 second' AND attempt = 0 AND failure IS NULL`, waits[1]) == 1
 		})
 	}
@@ -148,7 +163,8 @@ func TestZombieOfAKind(t *testing.T) {
 	short := func(c *engine.Config) { c.ZombieAfter = time.Second }
 	a := startKinds(t, dsn, processor.Echo(), own(by{initTask: begins, timeoutTask: g.held(false)}), short)
 	a.put(t, &progressorv1.Namespace{
-		Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR, StepTimeout: durationpb.New(time.Minute),
+		Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR,
+		StepTimeout: durationpb.New(time.Minute),
 	})
 	a.startedOwn(t, "~own/p")
 	receive(t, "the timer runs", g.entered)
@@ -164,7 +180,8 @@ func TestNoteOfAStart(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo())
 	p := engine.StartParams{Key: key("p"), IdempotencyKey: "k", AuditRecord: &storage.AuditRecord{
-		Method: "StartBulk", By: process.Actor{Name: "kim", Source: "10.0.0.7:1"}, Details: map[string]string{"verb": "cancel", "reason": ""},
+		Method: "StartBulk", By: process.Actor{Name: "kim", Source: "10.0.0.7:1"},
+		Details: map[string]string{"verb": "cancel", "reason": ""},
 	}}
 	for range 2 {
 		if _, err := n.Start(t.Context(), p); err != nil {

@@ -54,11 +54,14 @@ func TestLargeReads(t *testing.T) {
 		t.Errorf("%d pages: %s", count, ids)
 	}
 
-	exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time, args)
-		SELECT 'ns', 'p01', 1000000 + n, 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now(), now(), now(), convert_to(repeat('x', 1 << 20), 'UTF8') FROM generate_series(1, 12) n`)
+	exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time,
+		running_time, finished_time, args)
+		SELECT 'ns', 'p01', 1000000 + n, 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now(), now(), now(),
+		  convert_to(repeat('x', 1 << 20), 'UTF8') FROM generate_series(1, 12) n`)
 	exec("DELETE FROM events")
 	exec(`INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", payload)
-		SELECT 'ns', 'p01', n, 1000001 + n / 6, now(), convert_to(repeat('x', 1 << 20), 'UTF8') FROM generate_series(1, 30) n`)
+		SELECT 'ns', 'p01', n, 1000001 + n / 6, now(), convert_to(repeat('x', 1 << 20), 'UTF8')
+		FROM generate_series(1, 30) n`)
 	exec("UPDATE processes SET last_event_id = 30 WHERE process_id = 'p01'")
 	tasks, events, token := 0, 0, ""
 	for count := 1; ; count++ {
@@ -89,7 +92,8 @@ func TestLargeReads(t *testing.T) {
 
 	for _, r := range []*progressorv1.HistoryRange{nil, ranged(9, 3, false), ranged(9, 0, true)} {
 		var invalid *process.InvalidError
-		if _, err := n.GetProcess(t.Context(), key("p01"), r, 0); !errors.As(err, &invalid) || invalid.Field != "range.limit" || !invalid.TooLarge {
+		if _, err := n.GetProcess(t.Context(), key("p01"), r, 0); !errors.As(err, &invalid) ||
+			invalid.Field != "range.limit" || !invalid.TooLarge {
 			t.Errorf("%v: %v", r, err)
 		}
 	}
@@ -115,7 +119,8 @@ func TestTooManyTimers(t *testing.T) {
 	n.called(t, "p", set("a"))
 	n.called(t, "p", set("a"))
 	te := taskError(t, (<-n.calling("p", set("b"))).err)
-	if te.Failure.GetReason() != process.ReasonBadResponse || !strings.Contains(te.Failure.GetMessage(), "120 timers pending, at most 100") {
+	if te.Failure.GetReason() != process.ReasonBadResponse ||
+		!strings.Contains(te.Failure.GetMessage(), "120 timers pending, at most 100") {
 		t.Errorf("%+v", te)
 	}
 }

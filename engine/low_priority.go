@@ -11,8 +11,8 @@ import (
 // time, the last ran after 2.7 s while the tasks that the first created took two thirds of the
 // machine, and after 0.9 s without them.
 const (
-	// maxLowPriorityWait limits the wait, so that the messages are delivered even if urgent tasks are
-	// always due.
+	// maxLowPriorityWait limits the wait, so that the messages are delivered even if urgent tasks
+	// are always due.
 	maxLowPriorityWait = 5 * time.Second
 	// maxLowPriorityDeliveries is how many of these deliveries run concurrently. A flush takes 64
 	// of them, and a node usually has two lanes.
@@ -85,7 +85,8 @@ func (d *deliverer) nextWaiting() (process.Key, bool) {
 	for {
 		d.mu.Lock()
 		p := &d.lowPriority
-		if len(p.targets) == 0 || p.starting >= maxLowPriorityDeliveries || due && time.Now().Before(p.targets[0].until) {
+		if len(p.targets) == 0 || p.starting >= maxLowPriorityDeliveries ||
+			due && time.Now().Before(p.targets[0].until) {
 			d.mu.Unlock()
 			return process.Key{}, false
 		}

@@ -16,13 +16,17 @@ import (
 // do not wait.
 func TestRunsWaitForDecisions(t *testing.T) {
 	t.Parallel()
-	fires := processor.Func(func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	fires := processor.Func(func(
+		ctx context.Context, _ *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		engine.AttemptOf(ctx).Send(storage.Message{Kind: storage.MessageStart, Target: key("run")})
 		return processor.Result().Done()
 	})
 	none := func(context.Context, []storage.ClaimLimit) ([]storage.Claim, error) { return nil, nil }
 	p := by{callTask: answers(processor.Result().Command(startOf("child")))}
-	n := startKinds(t, storagetest.DSN(t), p, []engine.Kind{{Name: "cron", Processor: fires, Urgent: &engine.Urgent{Timers: none, Calls: none}}})
+	n := startKinds(t, storagetest.DSN(t), p, []engine.Kind{
+		{Name: "cron", Processor: fires, Urgent: &engine.Urgent{Timers: none, Calls: none}},
+	})
 	decided := n.Decide()
 	defer decided()
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("~cron/c"), Kind: "cron"}); err != nil {

@@ -51,7 +51,10 @@ const (
 )
 
 func newDeliverer(e *Engine) *deliverer {
-	d := &deliverer{engine: e, woken: make(chan struct{}, 1), under: map[process.Key]bool{}, resting: map[process.Key]bool{}, after: map[string]string{}, lowPriority: lowPriorityQueue{waits: map[process.Key]struct{}{}}}
+	d := &deliverer{
+		engine: e, woken: make(chan struct{}, 1), under: map[process.Key]bool{}, resting: map[process.Key]bool{},
+		after: map[string]string{}, lowPriority: lowPriorityQueue{waits: map[process.Key]struct{}{}},
+	}
 	d.deaf.Store(true)
 	return d
 }
@@ -91,7 +94,8 @@ func (d *deliverer) run(k process.Key) (delivered int) {
 		deliveries, more, err := d.next(k)
 		if err != nil {
 			d.rest(k, failedRetry)
-			e.log.Warn("cannot deliver messages, will retry", "namespace", k.Namespace, "process_id", k.ProcessID, "error", err)
+			e.log.Warn("cannot deliver messages, will retry", "namespace", k.Namespace, "process_id", k.ProcessID,
+				"error", err)
 		}
 		d.delivered(k, deliveries)
 		if len(deliveries) > 0 && deliveries[0].Outcome != storage.TargetFull {

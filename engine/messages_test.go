@@ -46,27 +46,35 @@ func TestCommands(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	reg := newRegistry()
-	n := start(t, dsn, by{notifyTask: noted, callTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		b := processor.Result().Command(startOf("child"))
-		for i := range 5 {
-			b.Notify("", "child", fmt.Appendf(nil, " %d", i))
-		}
-		return b.Notify("ns", "p", []byte(" self")).Notify("", "nobody", []byte("?")).Notify("nowhere", "p", nil).Done()
-	}}, reg.use)
+	n := start(t, dsn, by{notifyTask: noted,
+		callTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			b := processor.Result().Command(startOf("child"))
+			for i := range 5 {
+				b.Notify("", "child", fmt.Appendf(nil, " %d", i))
+			}
+			return b.Notify("ns", "p", []byte(" self")).Notify("", "nobody", []byte("?")).Notify("nowhere", "p",
+				nil).Done()
+		}}, reg.use)
 	n.started(t, "p")
 	n.called(t, "p", "go")
 	eventually(t, "the child has all notifications", func() bool { return n.state(t, "child") == "child 0 1 2 3 4" })
 	eventually(t, "the sender has its notification", func() bool { return n.state(t, "p") == "start self" })
 	rows := look(t, dsn)
 	eventually(t, "all is delivered", func() bool { return rows.count(t, "SELECT count(*) FROM messages") == 0 })
-	if got := rows.texts(t, "SELECT namespace || '/' || process_id || ' ' || outcome FROM dead_letters ORDER BY message_id"); fmt.Sprint(got) != "[ns/nobody not_found nowhere/p not_found]" {
+	got := rows.texts(t, `SELECT namespace || '/' || process_id || ' ' || outcome FROM dead_letters
+		ORDER BY message_id`)
+	if fmt.Sprint(got) != "[ns/nobody not_found nowhere/p not_found]" {
 		t.Errorf("dead letters: %q", got)
 	}
 	// A start of an existing process does nothing.
 	n.called(t, "p", "again")
-	eventually(t, "the child has more notifications", func() bool { return n.state(t, "child") == "child 0 1 2 3 4 0 1 2 3 4" })
+	eventually(t, "the child has more notifications", func() bool {
+		return n.state(t, "child") == "child 0 1 2 3 4 0 1 2 3 4"
+	})
 	for labels, want := range map[string]float64{"delivered": 1 + 2*6, "exists": 1, "not_found": 4} {
-		eventually(t, labels, func() bool { return reg.value(t, "progressor_messages_total", "outcome="+labels) == want })
+		eventually(t, labels, func() bool {
+			return reg.value(t, "progressor_messages_total", "outcome="+labels) == want
+		})
 	}
 }
 
@@ -93,7 +101,9 @@ func TestParentAndChildren(t *testing.T) {
 	n := start(t, dsn, by{
 		initTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			b := processor.Result()
-			for id, args := range map[string]string{"c": "complete", "f": "fail", "rj": "reject", "rm": "remove", "l": "live"} {
+			for id, args := range map[string]string{
+				"c": "complete", "f": "fail", "rj": "reject", "rm": "remove", "l": "live",
+			} {
 				b.Command(startOf(id, func(c *progressorv1.StartCommand) {
 					c.Namespace, c.Args, c.NotifyParentArgs = "children", []byte(args), []byte("end of "+args)
 				}))
@@ -116,7 +126,8 @@ func TestParentAndChildren(t *testing.T) {
 		if c.GetNamespace() != "children" || r.GetProcess().GetProcessId() != "parent" {
 			t.Errorf("%v", r)
 		}
-		got[string(r.GetArgs())] = fmt.Sprintf("%s %s %q %q", c.GetProcessId(), c.GetStatus(), c.GetResponse(), c.GetDetail())
+		got[string(r.GetArgs())] = fmt.Sprintf("%s %s %q %q", c.GetProcessId(), c.GetStatus(), c.GetResponse(),
+			c.GetDetail())
 	}
 	for range 4 {
 		next()
@@ -171,7 +182,8 @@ func TestParentCancelsChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := receive(t, "the end of the child", ends).GetChild()
-	if c.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED || string(c.GetResponse()) != "stopped: too late" {
+	if c.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED ||
+		string(c.GetResponse()) != "stopped: too late" {
 		t.Errorf("%v", c)
 	}
 	if got := n.status(t, "child"); got != "CANCELLED" {
@@ -184,7 +196,11 @@ func TestParentCancelsChild(t *testing.T) {
 func TestNodeDiesBeforeTheDelivery(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	p := by{notifyTask: noted, callTask: answers(processor.Result().Command(startOf("child")).Notify("", "child", []byte(" told")).Notify("", "p", []byte(" self")))}
+	p := by{
+		notifyTask: noted,
+		callTask: answers(processor.Result().Command(startOf("child")).Notify("", "child", []byte(" told")).Notify("",
+			"p", []byte(" self"))),
+	}
 	a := start(t, dsn, p, func(c *engine.Config) { c.ScanInterval = time.Hour })
 	a.store.OnMessages(func([]process.Key, bool) {}) // the node will die here
 	a.started(t, "p")
@@ -219,11 +235,14 @@ func TestMessageWaitsForRepair(t *testing.T) {
 	n.started(t, "sender")
 	n.started(t, "broken")
 	for round, simple := range []bool{true, false} {
-		if res := receive(t, "the process goes to ERROR", n.calling("broken", "break")); taskError(t, res.err).Failure == nil {
+		res := receive(t, "the process goes to ERROR", n.calling("broken", "break"))
+		if taskError(t, res.err).Failure == nil {
 			t.Fatalf("%+v", res)
 		}
 		n.called(t, "sender", fmt.Sprint(" ", round))
-		eventually(t, "the message is held", func() bool { return rows.count(t, "SELECT count(*) FROM messages WHERE held") == 1 })
+		eventually(t, "the message is held", func() bool {
+			return rows.count(t, "SELECT count(*) FROM messages WHERE held") == 1
+		})
 		if _, err := n.Repair(t.Context(), engine.RepairParams{Key: key("broken"), Simple: simple}); err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +264,8 @@ func connections(t *testing.T, rows db) func(allow bool) {
 			t.Fatal(err)
 		}
 		defer conn.Close(ctx)
-		if _, err := conn.Exec(ctx, fmt.Sprintf("ALTER DATABASE %s ALLOW_CONNECTIONS %t", pgx.Identifier{name}.Sanitize(), allow)); err != nil {
+		if _, err := conn.Exec(ctx, fmt.Sprintf("ALTER DATABASE %s ALLOW_CONNECTIONS %t",
+			pgx.Identifier{name}.Sanitize(), allow)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -259,13 +279,15 @@ func TestFunctionsAreHeard(t *testing.T) {
 	n := start(t, dsn, by{notifyTask: noted}, func(c *engine.Config) { c.ScanInterval = time.Hour })
 	n.started(t, "p")
 	rows := look(t, dsn)
-	listening := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor listen' AND query LIKE 'LISTEN%' AND state = 'idle'"
+	listening := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name = 'progressor listen' AND query LIKE 'LISTEN%' AND state = 'idle'`
 	eventually(t, "the node listens", func() bool { return rows.count(t, listening) == 1 })
 	send := func(args string, commit bool) {
 		t.Helper()
 		tx, err := rows.Begin(t.Context())
 		if err == nil {
-			_, err = tx.Exec(t.Context(), "SELECT progressor.start('ns', 'new', 'new'), progressor.notify('ns', 'new', $1), progressor.notify('ns', 'p', $1)", []byte(args))
+			_, err = tx.Exec(t.Context(), `SELECT progressor.start('ns', 'new', 'new'),
+		progressor.notify('ns', 'new', $1), progressor.notify('ns', 'p', $1)`, []byte(args))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -282,17 +304,23 @@ func TestFunctionsAreHeard(t *testing.T) {
 	}
 	send(" a", false)
 	send(" b", true)
-	eventually(t, "the committed messages are delivered", func() bool { return n.state(t, "new") == "new b" && n.state(t, "p") == "start b" })
+	eventually(t, "the committed messages are delivered", func() bool {
+		return n.state(t, "new") == "new b" && n.state(t, "p") == "start b"
+	})
 	// The listening connection breaks, and the database accepts no new one.
 	allow := connections(t, rows)
 	allow(false)
 	t.Cleanup(func() { allow(true) })
-	if _, err := rows.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor listen'"); err != nil {
+	if _, err := rows.Exec(t.Context(),
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name = 'progressor listen'`); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "no session listens", func() bool { return rows.count(t, listening) == 0 })
 	send(" c", true)
-	eventually(t, "messages without NOTIFY are delivered", func() bool { return n.state(t, "new") == "new b c" && n.state(t, "p") == "start c" })
+	eventually(t, "messages without NOTIFY are delivered", func() bool {
+		return n.state(t, "new") == "new b c" && n.state(t, "p") == "start c"
+	})
 }
 
 // Messages from SQL to a process whose row another client has locked do not delay messages to other
@@ -313,7 +341,8 @@ func TestLockedTargetDelaysNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, target := range []string{"locked", "other"} {
-		if _, err := rows.Exec(t.Context(), "SELECT progressor.notify('ns', $1, ' x') FROM generate_series(1, 300)", target); err != nil {
+		if _, err := rows.Exec(t.Context(), "SELECT progressor.notify('ns', $1, ' x') FROM generate_series(1, 300)",
+			target); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -322,5 +351,7 @@ func TestLockedTargetDelaysNoOther(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the locked target has its messages after the lock is released", func() bool { return n.state(t, "locked") == "start"+x })
+	eventually(t, "the locked target has its messages after the lock is released", func() bool {
+		return n.state(t, "locked") == "start"+x
+	})
 }

@@ -44,41 +44,61 @@ var durationBuckets = []float64{1, 2, 5, 10, 20, 50, 150, 300, 500, 750, 1000, 2
 
 func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetrics {
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: durationBuckets}, append([]string{"namespace"}, labels...))
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: name, Help: help, Buckets: durationBuckets,
+		}, append([]string{"namespace"}, labels...))
 	}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &engineMetrics{
-		callsScanning:  histogram("progressor_calls_scanning_duration_ms", "Calls (call, repair) scanning durations in millisecond"),
-		timersScanning: histogram("progressor_timers_scanning_duration_ms", "Timers (timeout, remove) scanning durations in millisecond"),
-		zombies:        histogram("progressor_zombie_collection_duration_ms", "Zombie tasks collecting durations in millisecond"),
-		preparing:      histogram("progressor_request_preparing_duration_ms", "Preparing request (init, call, repair) durations in millisecond", "task_type"),
-		processing:     histogram("progressor_task_processing_duration_ms", "Task processing durations in millisecond", "task_type"),
-		completion:     histogram("progressor_task_completion_duration_ms", "Task completion durations in millisecond", "completion_type"),
-		removing:       histogram("progressor_process_removing_duration_ms", "Process removing durations in millisecond"),
-		notification:   histogram("progressor_notification_duration_ms", "Notification durations in millisecond", "notification_type"),
+		callsScanning: histogram("progressor_calls_scanning_duration_ms",
+			"Calls (call, repair) scanning durations in millisecond"),
+		timersScanning: histogram("progressor_timers_scanning_duration_ms",
+			"Timers (timeout, remove) scanning durations in millisecond"),
+		zombies: histogram("progressor_zombie_collection_duration_ms",
+			"Zombie tasks collecting durations in millisecond"),
+		preparing: histogram("progressor_request_preparing_duration_ms",
+			"Preparing request (init, call, repair) durations in millisecond", "task_type"),
+		processing: histogram("progressor_task_processing_duration_ms", "Task processing durations in millisecond",
+			"task_type"),
+		completion: histogram("progressor_task_completion_duration_ms", "Task completion durations in millisecond",
+			"completion_type"),
+		removing: histogram("progressor_process_removing_duration_ms", "Process removing durations in millisecond"),
+		notification: histogram("progressor_notification_duration_ms", "Notification durations in millisecond",
+			"notification_type"),
 
 		timerLateness: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "progressor_timer_lateness_seconds", Help: "Time from when a timer was due until it was claimed, in seconds.",
+			Name:    "progressor_timer_lateness_seconds",
+			Help:    "Time from when a timer was due until it was claimed, in seconds.",
 			Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 10, 60, 600},
 		}),
-		refused:     counter("progressor_requests_refused_total", "Requests rejected because of overload, by limit. Nothing of them is stored.", "bound"),
-		scanErrors:  counter("progressor_scan_errors_total", "Failed scans for tasks.", "scan"),
-		stale:       counter("progressor_stale_results_total", "Results rejected because another attempt had replaced theirs.", "namespace"),
-		expired:     counter("progressor_expired_processes_total", "Processes removed after the retention of their namespace.", "namespace"),
-		zombieTasks: counter("progressor_zombies_total", "Tasks of dead nodes or past their deadline that were collected.", "namespace"),
-		adopted:     counter("progressor_tasks_adopted_total", "Tasks found in the database after the response to their commit was lost.", "namespace"),
-		lost:        counter("progressor_tasks_lost_total", "Tasks lost by a failover of the database while a client waited for them.", "namespace"),
-		messages:    counter("progressor_messages_total", "Messages to processes, by namespace of the target, kind and outcome.", "namespace", "kind", "outcome"),
+		refused: counter("progressor_requests_refused_total",
+			"Requests rejected because of overload, by limit. Nothing of them is stored.", "bound"),
+		scanErrors: counter("progressor_scan_errors_total", "Failed scans for tasks.", "scan"),
+		stale: counter("progressor_stale_results_total",
+			"Results rejected because another attempt had replaced theirs.", "namespace"),
+		expired: counter("progressor_expired_processes_total",
+			"Processes removed after the retention of their namespace.", "namespace"),
+		zombieTasks: counter("progressor_zombies_total",
+			"Tasks of dead nodes or past their deadline that were collected.", "namespace"),
+		adopted: counter("progressor_tasks_adopted_total",
+			"Tasks found in the database after the response to their commit was lost.", "namespace"),
+		lost: counter("progressor_tasks_lost_total",
+			"Tasks lost by a failover of the database while a client waited for them.", "namespace"),
+		messages: counter("progressor_messages_total",
+			"Messages to processes, by namespace of the target, kind and outcome.", "namespace", "kind", "outcome"),
 
 		fenced: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_attempts_fenced_total", Help: "Attempts that this node cancelled because it could not store its heartbeat for too long.",
+			Name: "progressor_attempts_fenced_total",
+			Help: "Attempts that this node cancelled because it could not store its heartbeat for too long.",
 		}),
 		declaredDead: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_nodes_declared_dead_total", Help: "Nodes that this node declared dead because they sent no heartbeat for zombie_after.",
+			Name: "progressor_nodes_declared_dead_total",
+			Help: "Nodes that this node declared dead because they sent no heartbeat for zombie_after.",
 		}),
-		clockSteps: counter("progressor_database_clock_steps_total", "Changes of the clock of PostgreSQL by 0.5 s or more, forward or backward.", "direction"),
+		clockSteps: counter("progressor_database_clock_steps_total",
+			"Changes of the clock of PostgreSQL by 0.5 s or more, forward or backward.", "direction"),
 	}
 	// Sinks do not exist yet. Create the series so that the name and HELP are exported.
 	m.notification.WithLabelValues("", "event_sink")
@@ -92,13 +112,22 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	storage.Register(registerer,
-		m.callsScanning, m.timersScanning, m.zombies, m.preparing, m.processing, m.completion, m.removing, m.notification,
+		m.callsScanning, m.timersScanning, m.zombies, m.preparing, m.processing, m.completion, m.removing,
+		m.notification,
 		m.timerLateness, m.refused, m.scanErrors, m.stale, m.expired, m.zombieTasks, m.adopted, m.lost, m.messages,
 		m.fenced, m.declaredDead, m.clockSteps,
-		gauge("progressor_node_requests_only", "1 if this node takes requests but runs no tasks (engine.requests_only), else 0.", e.requestsOnlyValue),
-		gauge("progressor_requests_in_flight", "Requests in flight on this node, including those that wait for a result.", func() float64 { return float64(e.inFlight.Load()) }),
-		gauge("progressor_tasks_running", "Tasks that this node is running.", func() float64 { return float64(e.attempts.count()) }),
-		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 { return float64(e.waiters.count()) }),
+		gauge("progressor_node_requests_only",
+			"1 if this node takes requests but runs no tasks (engine.requests_only), else 0.", e.requestsOnlyValue),
+		gauge("progressor_requests_in_flight",
+			"Requests in flight on this node, including those that wait for a result.", func() float64 {
+				return float64(e.inFlight.Load())
+			}),
+		gauge("progressor_tasks_running", "Tasks that this node is running.", func() float64 {
+			return float64(e.attempts.count())
+		}),
+		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 {
+			return float64(e.waiters.count())
+		}),
 		&slotsCollector{engine: e},
 	)
 	return m
@@ -165,12 +194,16 @@ const (
 
 func (m *engineMetrics) namespace(name string) *namespaceMetrics {
 	n := &namespaceMetrics{
-		preparing: map[process.TaskType]prometheus.Observer{}, processing: map[process.TaskType]prometheus.Observer{}, completion: map[string]prometheus.Observer{},
-		removing: NewLazySeries(m.removing, name), stale: m.stale.WithLabelValues(name), zombies: m.zombieTasks.WithLabelValues(name), expired: m.expired.WithLabelValues(name),
+		preparing: map[process.TaskType]prometheus.Observer{}, processing: map[process.TaskType]prometheus.Observer{},
+		completion: map[string]prometheus.Observer{},
+		removing:   NewLazySeries(m.removing, name), stale: m.stale.WithLabelValues(name),
+		zombies: m.zombieTasks.WithLabelValues(name), expired: m.expired.WithLabelValues(name),
 		adopted: m.adopted.WithLabelValues(name),
 	}
 	m.lost.WithLabelValues(name)
-	for _, kind := range []storage.MessageKind{storage.MessageStart, storage.MessageNotify, storage.MessageCancel, storage.MessageChildEnd} {
+	for _, kind := range []storage.MessageKind{
+		storage.MessageStart, storage.MessageNotify, storage.MessageCancel, storage.MessageChildEnd,
+	} {
 		m.messages.WithLabelValues(name, string(kind), storage.Delivered) // exported from the start
 	}
 	for _, t := range process.TaskTypes() {
@@ -178,7 +211,9 @@ func (m *engineMetrics) namespace(name string) *namespaceMetrics {
 		n.preparing[t] = NewLazySeries(m.preparing, name, label)
 		n.processing[t] = NewLazySeries(m.processing, name, label)
 	}
-	for _, c := range []string{completionContinue, completionSuspend, completionUnlock, completionError, completionRemove} {
+	for _, c := range []string{
+		completionContinue, completionSuspend, completionUnlock, completionError, completionRemove,
+	} {
 		n.completion[c] = NewLazySeries(m.completion, name, c)
 	}
 	return n
@@ -214,12 +249,16 @@ func (n *namespaceMetrics) completed(c *storage.Completion, saved storage.Saved,
 type slotsCollector struct{ engine *Engine }
 
 var (
-	slotsTaken   = prometheus.NewDesc("progressor_places_taken", "Slots of a namespace in use on this node.", []string{"namespace"}, nil)
-	slotsWaiting = prometheus.NewDesc("progressor_places_awaited", "Requests that wait in memory for a slot of a namespace.", []string{"namespace"}, nil)
+	slotsTaken = prometheus.NewDesc("progressor_places_taken", "Slots of a namespace in use on this node.",
+		[]string{"namespace"}, nil)
+	slotsWaiting = prometheus.NewDesc("progressor_places_awaited",
+		"Requests that wait in memory for a slot of a namespace.", []string{"namespace"}, nil)
 
-	nodeSlotsMax   = prometheus.NewDesc("progressor_node_places", "Slots of this node for tasks of all namespaces.", nil, nil)
+	nodeSlotsMax = prometheus.NewDesc("progressor_node_places", "Slots of this node for tasks of all namespaces.",
+		nil, nil)
 	nodeSlotsTaken = prometheus.NewDesc("progressor_node_places_taken", "Slots of this node in use.", nil, nil)
-	nodeSlotsWaits = prometheus.NewDesc("progressor_node_places_waits_total", "How often a namespace had to wait for a slot of this node.", nil, nil)
+	nodeSlotsWaits = prometheus.NewDesc("progressor_node_places_waits_total",
+		"How often a namespace had to wait for a slot of this node.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -21,7 +21,8 @@ func TestMetricsMove(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	reg := newRegistry()
 	n := start(t, dsn, by{
-		initTask: words, callTask: words, repairTask: words, notifyTask: words, timeoutTask: answers(processor.Result()),
+		initTask: words, callTask: words, repairTask: words, notifyTask: words,
+		timeoutTask: answers(processor.Result()),
 	}, reg.use, func(c *engine.Config) { c.ScanInterval = 20 * time.Millisecond })
 	call := func(args string) func(*testing.T) {
 		return func(t *testing.T) { n.calling("p", args) }
@@ -37,7 +38,8 @@ func TestMetricsMove(t *testing.T) {
 	}{
 		{"progressor_calls_scanning_duration_ms", []string{"namespace="}, func(*testing.T) {}},
 		{"progressor_timers_scanning_duration_ms", []string{"namespace="}, func(*testing.T) {}},
-		{"progressor_request_preparing_duration_ms", []string{"namespace=ns", "task_type=init"}, func(t *testing.T) { n.started(t, "p") }},
+		{"progressor_request_preparing_duration_ms", []string{"namespace=ns", "task_type=init"},
+			func(t *testing.T) { n.started(t, "p") }},
 		{"progressor_request_preparing_duration_ms", []string{"namespace=ns", "task_type=call"}, call("")},
 		{"progressor_request_preparing_duration_ms", []string{"namespace=ns", "task_type=notify"}, func(t *testing.T) {
 			if _, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), Accepted: true}); err != nil {
@@ -48,7 +50,8 @@ func TestMetricsMove(t *testing.T) {
 		{"progressor_task_processing_duration_ms", []string{"namespace=ns", "task_type=timeout"}, call("set 1ms")},
 		{"progressor_task_completion_duration_ms", []string{"namespace=ns", "completion_type=unlock"}, call("")},
 		{"progressor_task_completion_duration_ms", []string{"namespace=ns", "completion_type=suspend"}, call("set 1h")},
-		{"progressor_task_completion_duration_ms", []string{"namespace=ns", "completion_type=continue"}, call("set 0s")},
+		{"progressor_task_completion_duration_ms", []string{"namespace=ns", "completion_type=continue"},
+			call("set 0s")},
 		{"progressor_timer_lateness_seconds", nil, call("set 1ms")},
 		{"progressor_task_completion_duration_ms", []string{"namespace=ns", "completion_type=error"}, broken},
 		{"progressor_request_preparing_duration_ms", []string{"namespace=ns", "task_type=repair"}, func(t *testing.T) {
@@ -113,7 +116,8 @@ func TestGauges(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]float64{
-		"progressor_requests_in_flight": 1, "progressor_tasks_running": 1, "progressor_tasks_awaited": 1, "progressor_places_taken": 1,
+		"progressor_requests_in_flight": 1, "progressor_tasks_running": 1, "progressor_tasks_awaited": 1,
+		"progressor_places_taken":   1,
 		"progressor_runnable_tasks": 1,
 	} {
 		if got := reg.value(t, name); got != want {
@@ -122,7 +126,10 @@ func TestGauges(t *testing.T) {
 	}
 	g.release()
 	receive(t, "the call", first)
-	for _, name := range []string{"progressor_requests_in_flight", "progressor_tasks_running", "progressor_tasks_awaited", "progressor_places_taken"} {
+	for _, name := range []string{
+		"progressor_requests_in_flight", "progressor_tasks_running", "progressor_tasks_awaited",
+		"progressor_places_taken",
+	} {
 		eventually(t, name+" is 0", func() bool { return reg.value(t, name) == 0 })
 	}
 }
@@ -134,7 +141,9 @@ func TestScanErrors(t *testing.T) {
 	line, slow := through(t, dsn)
 	reg := newRegistry()
 	n := start(t, slow, processor.Echo(), reg.use, brief)
-	eventually(t, "zombies are collected", func() bool { return reg.value(t, "progressor_zombie_collection_duration_ms") > 0 })
+	eventually(t, "zombies are collected", func() bool {
+		return reg.value(t, "progressor_zombie_collection_duration_ms") > 0
+	})
 	line.away()
 	for _, scan := range []string{"calls", "timers"} {
 		eventually(t, "a scan for "+scan+" fails", func() bool {
@@ -173,7 +182,9 @@ func TestStoreMetrics(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	line, slow := through(t, dsn)
 	reg := newRegistry()
-	store, err := storage.Open(t.Context(), storage.Config{DSN: slow, Logger: slog.New(slog.DiscardHandler), Registerer: reg})
+	store, err := storage.Open(t.Context(), storage.Config{
+		DSN: slow, Logger: slog.New(slog.DiscardHandler), Registerer: reg,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

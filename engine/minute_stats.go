@@ -113,7 +113,9 @@ func (m *minuteStats) report(now time.Time, draining bool) storage.NodeReport {
 	defer m.mu.Unlock()
 	all := m.sum(now)
 	age := min(max(now.Sub(m.began).Seconds(), 1), minuteSeconds)
-	return storage.NodeReport{Draining: draining, TasksPerSecond: float64(all.tasks) / age, TimerLateness: all.late.percentile(99)}
+	return storage.NodeReport{
+		Draining: draining, TasksPerSecond: float64(all.tasks) / age, TimerLateness: all.late.percentile(99),
+	}
 }
 
 // processing returns the median and the 99th percentile of the processing times, or -1 if there

@@ -16,7 +16,9 @@ import (
 )
 
 func builtin(name string) *progressorv1.ProcessorConfig {
-	return &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: name}}}
+	return &progressorv1.ProcessorConfig{
+		Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: name}},
+	}
 }
 
 func TestUnknownNamespace(t *testing.T) {
@@ -57,10 +59,13 @@ func TestUnknownNamespace(t *testing.T) {
 		}
 	}
 	var invalid *process.InvalidError
-	for _, cfg := range []*progressorv1.ProcessorConfig{nil, {}, builtin("missing"), {Transport: &progressorv1.ProcessorConfig_Pull{
-		Pull: &progressorv1.PullProcessor{LeaseDuration: durationpb.New(2 * time.Hour)},
-	}}} {
-		if _, err := n.PutNamespace(t.Context(), &progressorv1.Namespace{Namespace: "other", Processor: cfg}); !errors.As(err, &invalid) {
+	for _, cfg := range []*progressorv1.ProcessorConfig{nil, {}, builtin("missing"),
+		{Transport: &progressorv1.ProcessorConfig_Pull{
+			Pull: &progressorv1.PullProcessor{LeaseDuration: durationpb.New(2 * time.Hour)},
+		}}} {
+		if _, err := n.PutNamespace(t.Context(), &progressorv1.Namespace{
+			Namespace: "other", Processor: cfg,
+		}); !errors.As(err, &invalid) {
 			t.Errorf("%v: %v", cfg, err)
 		}
 	}
@@ -75,7 +80,9 @@ func TestNamespaceOfAnotherNode(t *testing.T) {
 	}
 	a, b := start(t, dsn, processor.Echo(), fast), start(t, dsn, processor.Echo(), fast)
 	a.put(t, &progressorv1.Namespace{Namespace: "new"})
-	if _, err := b.Start(t.Context(), engine.StartParams{Key: process.Key{Namespace: "new", ProcessID: "p"}}); err != nil {
+	if _, err := b.Start(t.Context(), engine.StartParams{
+		Key: process.Key{Namespace: "new", ProcessID: "p"},
+	}); err != nil {
 		t.Errorf("a namespace unknown to node b: %v", err)
 	}
 	b.started(t, "p")
@@ -84,12 +91,15 @@ func TestNamespaceOfAnotherNode(t *testing.T) {
 	if got := string(a.called(t, "p", "x").Response); got != "fast" {
 		t.Errorf("the node that put it answers %q", got)
 	}
-	eventually(t, "node b has the new processor", func() bool { return string(b.called(t, "p", "x").Response) == "fast" })
+	eventually(t, "node b has the new processor", func() bool {
+		return string(b.called(t, "p", "x").Response) == "fast"
+	})
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("after %s", took)
 	}
 	list, _, err := b.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{})
-	if err != nil || len(list) != 2 || list[0].GetNamespace() != "new" || list[1].GetProcessor().GetBuiltin().GetName() != "fast" {
+	if err != nil || len(list) != 2 || list[0].GetNamespace() != "new" ||
+		list[1].GetProcessor().GetBuiltin().GetName() != "fast" {
 		t.Errorf("%v, %v", list, err)
 	}
 }
@@ -113,7 +123,9 @@ func TestPaused(t *testing.T) {
 		begun <- result{ans, err}
 	}()
 	d := look(t, dsn)
-	eventually(t, "both wait", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 2 })
+	eventually(t, "both wait", func() bool {
+		return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 2
+	})
 	n.ScanNow()
 	pass(50 * time.Millisecond)
 	if d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") != 2 || n.Attempts() != 0 {
@@ -132,7 +144,9 @@ func TestPaused(t *testing.T) {
 	if res := receive(t, "the start", begun); string(res.ans.Response) != "b" {
 		t.Errorf("%+v", res)
 	}
-	eventually(t, "the timer has fired", func() bool { return d.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'") == 1 })
+	eventually(t, "the timer has fired", func() bool {
+		return d.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'") == 1
+	})
 }
 
 // A process that runs a task when its namespace is paused finishes that task and runs no other.
@@ -182,10 +196,13 @@ func TestPausedOnEveryNode(t *testing.T) {
 	eventually(t, "node b has applied the pause", func() bool { return b.Paused("ns") })
 	call := b.calling("p", "waits")
 	d := look(t, dsn)
-	eventually(t, "the call waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 1 })
+	eventually(t, "the call waits", func() bool {
+		return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 1
+	})
 	b.cancelled(t, "q", 50*time.Millisecond)
 	a.ends(t, "q")
-	if task := a.cancelTaskOf(t, "q"); task.GetAttempt() != 0 || task.GetFailure().GetReason() != process.ReasonGraceExpired {
+	task := a.cancelTaskOf(t, "q")
+	if task.GetAttempt() != 0 || task.GetFailure().GetReason() != process.ReasonGraceExpired {
 		t.Errorf("the CANCEL task of a paused namespace: %v", task)
 	}
 	if _, err := a.SetNamespacePaused(t.Context(), "ns", false); err != nil {
@@ -237,7 +254,9 @@ func TestProcessorGoes(t *testing.T) {
 	d := look(t, dsn)
 	eventually(t, "the second waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule") == 1 })
 	// Another program sets a processor that this node does not have.
-	if _, err := d.Exec(t.Context(), `UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}' WHERE namespace = 'ns'`); err != nil {
+	if _, err := d.Exec(t.Context(),
+		`UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}'
+			WHERE namespace = 'ns'`); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the node has read it", func() bool { return !a.Serves("ns") })
@@ -246,7 +265,8 @@ func TestProcessorGoes(t *testing.T) {
 		t.Error(res.err)
 	}
 	eventually(t, "the second waits for a node", func() bool {
-		return a.Attempts() == 0 && d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place' AND attempt = 0") == 1
+		return a.Attempts() == 0 && d.count(t,
+			"SELECT count(*) FROM schedule WHERE waits_for = 'place' AND attempt = 0") == 1
 	})
 	tokens := d.count(t, "SELECT last_value FROM fencing_tokens")
 	pass(50 * time.Millisecond)
@@ -255,7 +275,9 @@ func TestProcessorGoes(t *testing.T) {
 	}
 	able := start(t, dsn, processor.Echo(), func(c *engine.Config) { c.Builtins["missing"] = processor.Echo() })
 	_ = able
-	if _, err := d.Exec(t.Context(), `UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}' WHERE namespace = 'ns'`); err != nil {
+	if _, err := d.Exec(t.Context(),
+		`UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}'
+			WHERE namespace = 'ns'`); err != nil {
 		t.Fatal(err)
 	}
 	if res := receive(t, "the second", second); string(res.ans.Response) != "2" {
@@ -267,14 +289,15 @@ func TestProcessorGoes(t *testing.T) {
 func TestNamespaceSettings(t *testing.T) {
 	t.Parallel()
 	deadlines := make(chan time.Duration, 1)
-	n := start(t, storagetest.DSN(t), by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		at, _ := ctx.Deadline()
-		if !r.GetDeadline().AsTime().Equal(at.Round(0).UTC()) {
-			t.Errorf("the context ends at %s, the request says %s", at, r.GetDeadline().AsTime())
-		}
-		deadlines <- time.Until(at)
-		return processor.Echo().Process(ctx, r)
-	}})
+	n := start(t, storagetest.DSN(t),
+		by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			at, _ := ctx.Deadline()
+			if !r.GetDeadline().AsTime().Equal(at.Round(0).UTC()) {
+				t.Errorf("the context ends at %s, the request says %s", at, r.GetDeadline().AsTime())
+			}
+			deadlines <- time.Until(at)
+			return processor.Echo().Process(ctx, r)
+		}})
 	n.started(t, "p")
 	n.called(t, "p", "x")
 	if d := <-deadlines; d > 60*time.Second || d < 50*time.Second {

@@ -30,8 +30,9 @@ func DecodeState(text []byte, v any) error {
 // the engine know. what describes the part that this version does not know. The task is retried
 // until a node with a newer version takes it.
 func NewerState(what string) error {
-	return processor.Fail(process.ReasonNewerState, "a newer version of the engine has stored the state of this process: this node does not know %s of it, "+
-		"and leaves the task to a node with that version", what)
+	return processor.Fail(process.ReasonNewerState,
+		"a newer version of the engine has stored the state of this process: this node does not know %s of it, "+
+			"and leaves the task to a node with that version", what)
 }
 
 // IsNewerState reports whether an error is one of NewerState.

@@ -25,7 +25,8 @@ func TestDecodeState(t *testing.T) {
 		`{"all": {"a": {"deep": []}}}`:                             `"deep"`,
 	} {
 		err := engine.DecodeState([]byte(text), &state{})
-		if engine.IsNewerState(err) != (field != "") || field != "" && !strings.Contains(err.Error(), "the field "+field) {
+		if engine.IsNewerState(err) != (field != "") ||
+			field != "" && !strings.Contains(err.Error(), "the field "+field) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

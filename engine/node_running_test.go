@@ -57,7 +57,9 @@ func TestNodeBoundLeavesASlot(t *testing.T) {
 	n := start(t, dsn, p, reg.use, func(c *engine.Config) { c.MaxRunning = 4 })
 	n.put(t, &progressorv1.Namespace{Namespace: "other"})
 	for i := range 10 {
-		if _, err := n.Start(t.Context(), engine.StartParams{Key: key(fmt.Sprint("p", i)), Accepted: true}); err != nil {
+		if _, err := n.Start(t.Context(), engine.StartParams{
+			Key: key(fmt.Sprint("p", i)), Accepted: true,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,17 +67,21 @@ func TestNodeBoundLeavesASlot(t *testing.T) {
 		return p.running.Load() == 3 && reg.value(t, "progressor_node_places_waits_total") > 0
 	})
 	for i := range 5 {
-		if _, err := n.Start(t.Context(), engine.StartParams{Key: process.Key{Namespace: "other", ProcessID: fmt.Sprint("q", i)}}); err != nil {
+		if _, err := n.Start(t.Context(), engine.StartParams{
+			Key: process.Key{Namespace: "other", ProcessID: fmt.Sprint("q", i)},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxBacklog: 7})
 	_, err := n.Start(t.Context(), engine.StartParams{Key: key("refused")})
 	var overload *process.OverloadError
-	if !errors.As(err, &overload) || !strings.Contains(overload.Bound, `"ns"`) || !strings.Contains(overload.Bound, "reached its max_backlog, 7") {
+	if !errors.As(err, &overload) || !strings.Contains(overload.Bound, `"ns"`) ||
+		!strings.Contains(overload.Bound, "reached its max_backlog, 7") {
 		t.Errorf("one more: %v", err)
 	}
-	if bound, taken := reg.value(t, "progressor_node_places"), reg.value(t, "progressor_node_places_taken"); bound != 4 || taken != 3 {
+	bound, taken := reg.value(t, "progressor_node_places"), reg.value(t, "progressor_node_places_taken")
+	if bound != 4 || taken != 3 {
 		t.Errorf("%v of %v slots are taken", taken, bound)
 	}
 	g.release()
@@ -108,7 +114,8 @@ func TestNodeBoundIsShared(t *testing.T) {
 			d.idle(t, "called-", 16)
 			d.idle(t, "stored-", each)
 			d.idle(t, "timer-", each)
-			if _, err := d.Exec(t.Context(), `UPDATE processes SET namespace = 'other' WHERE NOT starts_with(process_id, 'called-')`); err != nil {
+			if _, err := d.Exec(t.Context(),
+				`UPDATE processes SET namespace = 'other' WHERE NOT starts_with(process_id, 'called-')`); err != nil {
 				t.Fatal(err)
 			}
 			storagetest.Recount(t, d)
@@ -121,7 +128,9 @@ func TestNodeBoundIsShared(t *testing.T) {
 			d.waiting(t, "timer-", "TIMEOUT", "time", "")
 			for i := range 5 {
 				for { // the client retries
-					_, err := n.Start(t.Context(), engine.StartParams{Key: process.Key{Namespace: "other", ProcessID: fmt.Sprint("q", i)}})
+					_, err := n.Start(t.Context(), engine.StartParams{
+						Key: process.Key{Namespace: "other", ProcessID: fmt.Sprint("q", i)},
+					})
 					if err == nil {
 						break
 					}
@@ -130,7 +139,9 @@ func TestNodeBoundIsShared(t *testing.T) {
 					}
 				}
 			}
-			eventually(t, "the tasks of the other namespace have ended", func() bool { return p.ended["other"].Load() == 2*each+5 })
+			eventually(t, "the tasks of the other namespace have ended", func() bool {
+				return p.ended["other"].Load() == 2*each+5
+			})
 			meanwhile := p.ended["ns"].Load() - before
 			stop()
 			if meanwhile < each/2 {
@@ -139,7 +150,9 @@ func TestNodeBoundIsShared(t *testing.T) {
 			if p.most.Load() > int64(bound) {
 				t.Errorf("%d tasks ran at a time", p.most.Load())
 			}
-			eventually(t, "every slot is free", func() bool { return reg.value(t, "progressor_node_places_taken") == 0 })
+			eventually(t, "every slot is free", func() bool {
+				return reg.value(t, "progressor_node_places_taken") == 0
+			})
 		})
 	}
 }

@@ -22,7 +22,9 @@ func onNode(node *nodeSlots, n, slotsEach int) []*slots {
 // A namespace leaves a part of the node free for others.
 func TestNodeSlotsShare(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ bound, alone, both int }{{1, 1, 1}, {2, 1, 2}, {4, 3, 4}, {10, 8, 9}, {1000, 800, 889}} {
+	for _, c := range []struct{ bound, alone, both int }{
+		{1, 1, 1}, {2, 1, 2}, {4, 3, 4}, {10, 8, 9}, {1000, 800, 889},
+	} {
 		node := &nodeSlots{max: c.bound}
 		all := onNode(node, 2, c.bound)
 		alone := 0
@@ -210,8 +212,10 @@ func TestNodeSlotsNeverLeak(t *testing.T) {
 					t.Fatalf("%d slots of %d are taken, by namespaces: %d", node.taken, node.max, total)
 				}
 				for n, s := range all {
-					if len(s.queue) > 0 && !woken[s] && s.free() > 0 && node.rest(s, node.max-total) > 0 && node.max-total > turns {
-						t.Fatalf("a request of namespace %d waits, %d slots are free, %d scans were woken", n, node.max-total, turns)
+					if len(s.queue) > 0 && !woken[s] && s.free() > 0 && node.rest(s, node.max-total) > 0 &&
+						node.max-total > turns {
+						t.Fatalf("a request of namespace %d waits, %d slots are free, %d scans were woken", n,
+							node.max-total, turns)
 					}
 				}
 			},

@@ -45,12 +45,15 @@ func brief(c *engine.Config) {
 // lateOnce returns a processor whose first attempt is held and then responds "late", ignoring its
 // context. Other attempts echo.
 func lateOnce(g *gate) by {
-	return by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return by{callTask: func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		if string(r.GetArgs()) != "zombie" || r.GetAttempt() > 1 {
 			return processor.Echo().Process(ctx, r)
 		}
 		_ = g.pass(ctx, r, false)
-		return processor.Result().Event([]byte("late")).AuxState([]byte("late")).Response([]byte("late")).SetTimerAfter(time.Hour).Done()
+		return processor.Result().Event([]byte("late")).AuxState([]byte("late")).Response([]byte("late")).
+			SetTimerAfter(time.Hour).Done()
 	}}
 }
 
@@ -74,7 +77,8 @@ func TestZombieRetried(t *testing.T) {
 	}
 	behind := b.calling("p", "behind it")
 	line.away()
-	twin := receive(t, "the second attempt's answer, on b", b.calling("p", "zombie", keyed("k"), func(p *engine.CallParams) { p.Timeout = longWait }))
+	twin := receive(t, "the second attempt's answer, on b",
+		b.calling("p", "zombie", keyed("k"), func(p *engine.CallParams) { p.Timeout = longWait }))
 	if twin.err != nil || string(twin.ans.Response) != "zombie" {
 		t.Fatalf("%+v", twin)
 	}
@@ -89,10 +93,13 @@ func TestZombieRetried(t *testing.T) {
 	}
 	line.back()
 	g.release()
-	if res := receive(t, "the answer, on a", call); res.err != nil || string(res.ans.Response) != "zombie" || res.ans.TaskID != twin.ans.TaskID {
+	if res := receive(t, "the answer, on a", call); res.err != nil || string(res.ans.Response) != "zombie" ||
+		res.ans.TaskID != twin.ans.TaskID {
 		t.Errorf("%+v", res)
 	}
-	eventually(t, "the late result is rejected", func() bool { return regA.value(t, "progressor_stale_results_total", "namespace=ns") == 1 })
+	eventually(t, "the late result is rejected", func() bool {
+		return regA.value(t, "progressor_stale_results_total", "namespace=ns") == 1
+	})
 	p, err := b.GetProcess(t.Context(), key("p"), nil, 0)
 	if err != nil || string(p.GetAuxState()) != "behind it" || p.GetLastEventId() != 3 || len(p.GetTimers()) != 0 {
 		t.Errorf("%v, %v", p, err)
@@ -133,10 +140,14 @@ func TestZombieIsError(t *testing.T) {
 		t.Errorf("%+v", te)
 	}
 	p, err := b.GetProcess(t.Context(), key("p"), nil, 0)
-	if err != nil || p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_ERROR || p.GetDetail() != "zombie detected" || p.GetCorruptedBy() != res.ans.TaskID || string(p.GetAuxState()) != "start" || p.GetLastEventId() != 1 {
+	if err != nil || p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_ERROR ||
+		p.GetDetail() != "zombie detected" || p.GetCorruptedBy() != res.ans.TaskID ||
+		string(p.GetAuxState()) != "start" || p.GetLastEventId() != 1 {
 		t.Errorf("%v, %v", p, err)
 	}
-	eventually(t, "the late result is rejected", func() bool { return regA.value(t, "progressor_stale_results_total", "namespace=ns") == 1 })
+	eventually(t, "the late result is rejected", func() bool {
+		return regA.value(t, "progressor_stale_results_total", "namespace=ns") == 1
+	})
 }
 
 // A zombie without attempts left breaks its process, also with the policy RETRY.
@@ -164,13 +175,17 @@ func TestZombieOfInit(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	dead := start(t, dsn, by{initTask: g.held(false)}, brief)
-	if _, err := dead.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("a"), Accepted: true, IdempotencyKey: "k"}); err != nil {
+	if _, err := dead.Start(t.Context(), engine.StartParams{
+		Key: key("p"), Args: []byte("a"), Accepted: true, IdempotencyKey: "k",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	receive(t, "the start runs", g.entered)
 	dead.crash()
 	heir := start(t, dsn, processor.Echo(), brief)
-	ans, err := heir.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("a"), IdempotencyKey: "k", Timeout: longWait})
+	ans, err := heir.Start(t.Context(), engine.StartParams{
+		Key: key("p"), Args: []byte("a"), IdempotencyKey: "k", Timeout: longWait,
+	})
 	if err != nil || string(ans.Response) != "a" {
 		t.Errorf("%+v, %v", ans, err)
 	}
@@ -201,7 +216,8 @@ func TestZombieHeldByAnotherSession(t *testing.T) {
 	heir := start(t, dsn, processor.Echo(), brief)
 	rows := look(t, dsn)
 	ended := func(id string) bool {
-		return rows.count(t, "SELECT count(*) FROM tasks WHERE process_id = $1 AND task_type = 'CALL' AND attempt = 2", id) == 1
+		return rows.count(t, "SELECT count(*) FROM tasks WHERE process_id = $1 AND task_type = 'CALL' AND attempt = 2",
+			id) == 1
 	}
 	eventually(t, "the free process continues", func() bool { return ended("free") })
 	heir.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(time.Hour)})
@@ -238,12 +254,17 @@ func TestUnknownClaimIsAdopted(t *testing.T) {
 	n := start(t, dsn, processor.Echo(), reg.use)
 	n.started(t, "p")
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
-	_, err := look(t, dsn).Exec(t.Context(), `INSERT INTO running (namespace, process_id, task_id, task_type, attempt, fencing_token, node_id, deadline,
-		scheduled_time, running_time, args) VALUES ('ns', 'p', nextval('task_ids'), 'CALL', 1, nextval('fencing_tokens'), $1, now() + interval '1 minute', now(), now() - interval '10 s', 'x')`, n.store.NodeID())
+	_, err := look(t, dsn).Exec(t.Context(),
+		`INSERT INTO running (namespace, process_id, task_id, task_type, attempt, fencing_token, node_id, deadline,
+		scheduled_time, running_time, args)
+		  VALUES ('ns', 'p', nextval('task_ids'), 'CALL', 1, nextval('fencing_tokens'), $1, now() + interval '1 minute',
+		    now(), now() - interval '10 s', 'x')`, n.store.NodeID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the task has run", func() bool { return reg.value(t, "progressor_tasks_adopted_total", "namespace=ns") == 1 })
+	eventually(t, "the task has run", func() bool {
+		return reg.value(t, "progressor_tasks_adopted_total", "namespace=ns") == 1
+	})
 	eventually(t, "its result is stored", func() bool {
 		p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
 		return err == nil && string(p.GetAuxState()) == "x"

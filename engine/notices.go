@@ -70,7 +70,8 @@ func (n *notices) send(ctx context.Context) {
 	defer cancel()
 	err := n.engine.store.SendNotice(limit, n.channel)
 	if err != nil && ctx.Err() == nil && !n.failing { // log only once while the database is unavailable
-		n.engine.log.Warn("other nodes not notified; they find the changes by polling", "channel", n.channel, "error", err)
+		n.engine.log.Warn("other nodes not notified; they find the changes by polling", "channel", n.channel, "error",
+			err)
 	}
 	n.failing = err != nil
 }

@@ -109,7 +109,8 @@ func (p *peers) warnIfAlone(alone bool) {
 		return
 	}
 	if p.alone = alone; alone {
-		p.engine.log.Warn("no node runs tasks: requests to this node wait until one starts (engine.requests_only is set)")
+		p.engine.log.Warn("no node runs tasks: requests to this node wait until one starts (engine.requests_only is " +
+			"set)")
 	} else {
 		p.engine.log.Info("another node runs tasks again")
 	}

@@ -19,7 +19,8 @@ func (d db) shift(t testing.TB, by string) {
 	t.Helper()
 	_, err := d.Exec(context.Background(), `
 		WITH n AS (UPDATE nodes SET beat_time = beat_time + $1::interval, started_time = started_time + $1::interval),
-		     l AS (UPDATE leases SET leased_time = leased_time + $1::interval, beat_time = beat_time + $1::interval, expires_time = expires_time + $1::interval)
+		     l AS (UPDATE leases SET leased_time = leased_time + $1::interval, beat_time = beat_time + $1::interval,
+		       expires_time = expires_time + $1::interval)
 		UPDATE running SET running_time = running_time + $1::interval, deadline = deadline + $1::interval`, by)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +34,8 @@ func TestForwardClockStepMakesNoZombies(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	regA, regB := newRegistry(), newRegistry()
-	a, b := start(t, dsn, by{callTask: g.held(true)}, brief, regA.use), start(t, dsn, by{callTask: g.held(true)}, brief, regB.use)
+	a, b := start(t, dsn, by{callTask: g.held(true)}, brief, regA.use),
+		start(t, dsn, by{callTask: g.held(true)}, brief, regB.use)
 	rows := look(t, dsn)
 	var calls []<-chan result
 	for k := range 20 {
@@ -45,7 +47,8 @@ func TestForwardClockStepMakesNoZombies(t *testing.T) {
 	eventually(t, "the nodes know each other", func() bool { return a.KnowsPeers(1) && b.KnowsPeers(1) })
 	rows.shift(t, "-1 hour")
 	scans := func() float64 {
-		return regA.value(t, "progressor_zombie_collection_duration_ms") + regB.value(t, "progressor_zombie_collection_duration_ms")
+		return regA.value(t, "progressor_zombie_collection_duration_ms") +
+			regB.value(t, "progressor_zombie_collection_duration_ms")
 	}
 	before := scans()
 	eventually(t, "zombies were collected", func() bool { return scans() >= before+4 })
@@ -58,7 +61,8 @@ func TestForwardClockStepMakesNoZombies(t *testing.T) {
 			t.Error(res.err)
 		}
 	}
-	if n := regA.value(t, "progressor_zombies_total") + regB.value(t, "progressor_zombies_total"); n != 0 || len(g.entered) != 0 {
+	if n := regA.value(t, "progressor_zombies_total") + regB.value(t, "progressor_zombies_total"); n != 0 ||
+		len(g.entered) != 0 {
 		t.Errorf("%v zombies, %d second attempts", n, len(g.entered))
 	}
 }
@@ -108,11 +112,14 @@ func TestLostAttemptIsCancelled(t *testing.T) {
 	a.started(t, "p")
 	a.calling("p", "x")
 	receive(t, "the call runs", g.entered)
-	if _, err := look(t, dsn).Exec(t.Context(), "UPDATE running SET fencing_token = nextval('fencing_tokens')"); err != nil {
+	_, err := look(t, dsn).Exec(t.Context(), "UPDATE running SET fencing_token = nextval('fencing_tokens')")
+	if err != nil {
 		t.Fatal(err)
 	}
 	a.DoubtClaims()
-	eventually(t, "the attempt is cancelled", func() bool { return reg.value(t, "progressor_attempts_fenced_total") >= 1 })
+	eventually(t, "the attempt is cancelled", func() bool {
+		return reg.value(t, "progressor_attempts_fenced_total") >= 1
+	})
 }
 
 // A shared chore is done by one node.
@@ -181,9 +188,13 @@ func TestBackwardClockStepStopsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, sql := range []string{
-		"UPDATE processes SET cancel_requested_time = cancel_requested_time + interval '1 hour', cancel_deadline = cancel_deadline + interval '1 hour' WHERE cancel_deadline IS NOT NULL",
-		"INSERT INTO messages (namespace, process_id, kind, created_time, args) VALUES ('ns', 'target', 'notify', now() + interval '1 hour', ' told')",
-		`INSERT INTO messages (namespace, process_id, kind, created_time, args, sender_namespace, sender_process_id, sender_task_id)
+		`UPDATE processes SET cancel_requested_time = cancel_requested_time
+			+ interval '1 hour', cancel_deadline = cancel_deadline + interval '1 hour'
+			WHERE cancel_deadline IS NOT NULL`,
+		`INSERT INTO messages (namespace, process_id, kind, created_time, args) VALUES ('ns', 'target', 'notify', now()
+			+ interval '1 hour', ' told')`,
+		`INSERT INTO messages (namespace, process_id, kind, created_time, args, sender_namespace, sender_process_id,
+			sender_task_id)
 			VALUES ('ns', 'heir', 'notify', now() + interval '1 hour', ' told', 'ns', 'target', 1)`,
 	} {
 		if tag, err := rows.Exec(t.Context(), sql); err != nil || tag.RowsAffected() != 1 {

@@ -16,7 +16,9 @@ import (
 
 // GetProcess returns a process with the events in a range, or all events if the range is nil. If
 // the process is in INIT, it first waits up to awaitInit for the end of INIT.
-func (e *Engine) GetProcess(ctx context.Context, key process.Key, r *progressorv1.HistoryRange, awaitInit time.Duration) (*progressorv1.Process, error) {
+func (e *Engine) GetProcess(
+	ctx context.Context, key process.Key, r *progressorv1.HistoryRange, awaitInit time.Duration,
+) (*progressorv1.Process, error) {
 	share, err := e.enter(ctx, key.Namespace)
 	if err != nil {
 		return nil, err
@@ -38,7 +40,8 @@ func (e *Engine) GetProcess(ctx context.Context, key process.Key, r *progressorv
 	}
 	if len(view.Events) > process.MaxHistoryEvents || size > process.MaxHistoryBytes {
 		return nil, &process.InvalidError{Field: "range.limit", TooLarge: true, Message: fmt.Sprintf(
-			"the range has more than %d events or %d bytes: set a smaller limit (%d exceeds them), and continue with the last event_id as offset",
+			"the range has more than %d events or %d bytes: set a smaller limit (%d exceeds them), and continue with "+
+				"the last event_id as offset",
 			process.MaxHistoryEvents, process.MaxHistoryBytes, len(view.Events))}
 	}
 	return wire.Process(&view.Process, view.Events, view.Timers, r)
@@ -57,7 +60,9 @@ func (e *Engine) awaitInit(ctx context.Context, key process.Key, timeout time.Du
 // ListProcesses lists the processes of a namespace that match a filter (see storage/search),
 // without their histories. A page may have fewer processes than requested, or none, and still have
 // a next page.
-func (e *Engine) ListProcesses(ctx context.Context, r *progressorv1.ListProcessesRequest) ([]*progressorv1.Process, string, error) {
+func (e *Engine) ListProcesses(
+	ctx context.Context, r *progressorv1.ListProcessesRequest,
+) ([]*progressorv1.Process, string, error) {
 	share, err := e.enter(ctx, r.GetNamespace())
 	if err != nil {
 		return nil, "", err
@@ -68,7 +73,8 @@ func (e *Engine) ListProcesses(ctx context.Context, r *progressorv1.ListProcesse
 		return nil, "", err
 	}
 	page, err := search.List(ctx, e.store, search.Query{
-		Namespace: r.GetNamespace(), Filter: filter, OrderBy: r.GetOrderBy(), PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
+		Namespace: r.GetNamespace(), Filter: filter, OrderBy: r.GetOrderBy(), PageSize: int(r.GetPageSize()),
+		PageToken: r.GetPageToken(),
 	})
 	if err != nil {
 		return nil, "", err
@@ -84,7 +90,9 @@ func (e *Engine) ListProcesses(ctx context.Context, r *progressorv1.ListProcesse
 
 // TraceProcess lists the tasks of a process by task_id, each with its events. The page size is 100
 // by default and at most 1,000. A page ends at about 8 MiB, but has at least one task.
-func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int, pageToken string) (*progressorv1.TraceProcessResponse, error) {
+func (e *Engine) TraceProcess(
+	ctx context.Context, key process.Key, pageSize int, pageToken string,
+) (*progressorv1.TraceProcessResponse, error) {
 	share, err := e.enter(ctx, key.Namespace)
 	if err != nil {
 		return nil, err
@@ -124,7 +132,9 @@ func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int
 		}
 		wire.FailedAttempts(tasks[n], failed[trace.Tasks[n].TaskID])
 	}
-	response := &progressorv1.TraceProcessResponse{Tasks: tasks, HistoryRestartedTime: wire.Timestamp(p.HistoryRestartedTime), FirstEventId: p.FirstEventID}
+	response := &progressorv1.TraceProcessResponse{
+		Tasks: tasks, HistoryRestartedTime: wire.Timestamp(p.HistoryRestartedTime), FirstEventId: p.FirstEventID,
+	}
 	if trace.More {
 		response.NextPageToken = strconv.FormatInt(trace.Tasks[len(trace.Tasks)-1].TaskID, 10)
 	}
@@ -132,7 +142,9 @@ func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int
 }
 
 // PutProcess imports a process with its history and timers. No processor runs.
-func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessRequest, by process.Actor) (*progressorv1.Process, error) {
+func (e *Engine) PutProcess(
+	ctx context.Context, r *progressorv1.PutProcessRequest, by process.Actor,
+) (*progressorv1.Process, error) {
 	share := e.shareOf(r.GetNamespace())
 	if err := e.admit(share); err != nil {
 		return nil, err
@@ -177,9 +189,11 @@ func (e *Engine) RemoveProcesses(ctx context.Context, namespace string, keys []p
 	return e.remove(ctx, namespace, keys, func() error { return e.store.RemoveProcesses(ctx, keys) })
 }
 
-// RemoveEnded deletes a process that is COMPLETED or CANCELLED, or a FAILED job, for the method of a
-// kind. It reports whether there was one.
-func (e *Engine) RemoveEnded(ctx context.Context, key process.Key, method string, by process.Actor) (removed bool, err error) {
+// RemoveEnded deletes a process that is COMPLETED or CANCELLED, or a FAILED job, for the method of
+// a kind. It reports whether there was one.
+func (e *Engine) RemoveEnded(
+	ctx context.Context, key process.Key, method string, by process.Actor,
+) (removed bool, err error) {
 	err = e.remove(ctx, key.Namespace, []process.Key{key}, func() error {
 		removed, err = e.store.RemoveEnded(ctx, key, method, by)
 		return err

@@ -43,17 +43,23 @@ func TestBadProcessors(t *testing.T) {
 		"says nothing": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, nil
 		}, process.ReasonBadResponse},
-		"is empty":    {answersWith(&progressorv1.ProcessResponse{}), process.ReasonBadResponse},
-		"nil failure": {answersWith(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{}}), ""},
+		"is empty": {answersWith(&progressorv1.ProcessResponse{}), process.ReasonBadResponse},
+		"nil failure": {answersWith(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{}}),
+			""},
 		"no JSON": {answersWith(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{
 			Result: &progressorv1.Result{AuxState: []byte("x"), Metadata: unset},
 		}}), process.ReasonBadResponse},
-		"NUL in a timer's name": {answers(processor.Result().AuxState([]byte("x")).SetNamedTimerAfter("a\x00b", time.Hour)), process.ReasonBadResponse},
-		"NUL in an unset name":  {answers(processor.Result().AuxState([]byte("x")).UnsetNamedTimer("a\x00b")), process.ReasonBadResponse},
-		"deep":                  {answers(processor.Result().AuxState([]byte("x")).Metadata(deepObject(4000))), process.ReasonBadResponse},
+		"NUL in a timer's name": {answers(processor.Result().AuxState([]byte("x")).SetNamedTimerAfter("a\x00b",
+			time.Hour)), process.ReasonBadResponse},
+		"NUL in an unset name": {answers(processor.Result().AuxState([]byte("x")).UnsetNamedTimer("a\x00b")),
+			process.ReasonBadResponse},
+		"deep": {answers(processor.Result().AuxState([]byte("x")).Metadata(deepObject(4000))),
+			process.ReasonBadResponse},
 		"fails deep": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			details, err := structpb.NewValue(deepObject(4900))
-			return nil, &processor.FailureError{Failure: &progressorv1.Failure{Reason: fmt.Sprint(err), Details: details}}
+			return nil, &processor.FailureError{
+				Failure: &progressorv1.Failure{Reason: fmt.Sprint(err), Details: details},
+			}
 		}, process.ReasonBadResponse},
 		"too large": {answers(processor.Result().Response(make([]byte, 2<<20))), process.ReasonBadResponse},
 		"commands":  {answers(processor.Result().Notify("", "~q", nil)), process.ReasonBadResponse},
@@ -76,7 +82,8 @@ func TestBadProcessors(t *testing.T) {
 				t.Fatalf("%+v", te)
 			}
 			p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
-			if err != nil || p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_ERROR || p.GetCorruptedBy() != res.ans.TaskID || string(p.GetAuxState()) != "start" {
+			if err != nil || p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_ERROR ||
+				p.GetCorruptedBy() != res.ans.TaskID || string(p.GetAuxState()) != "start" {
 				t.Errorf("%v, %v", p, err)
 			}
 			n.started(t, "q")
@@ -93,7 +100,9 @@ func deepObject(depth int) map[string]any {
 	return map[string]any{"a": v}
 }
 
-func answersWith(r *progressorv1.ProcessResponse) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func answersWith(
+	r *progressorv1.ProcessResponse,
+) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		return r, nil
 	}
@@ -108,7 +117,9 @@ func TestHangingProcessor(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	reg := newRegistry()
-	n := start(t, dsn, by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	n := start(t, dsn, by{callTask: func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		if r.GetAttempt() == 1 {
 			_ = g.pass(ctx, r, false)
 			return processor.Result().Event([]byte("late")).AuxState([]byte("late")).Response([]byte("late")).Done()
@@ -119,7 +130,8 @@ func TestHangingProcessor(t *testing.T) {
 	})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(200 * time.Millisecond)})
 	n.started(t, "p")
-	res := receive(t, "the second attempt's answer", n.calling("p", "x", func(p *engine.CallParams) { p.Timeout = longWait }))
+	res := receive(t, "the second attempt's answer",
+		n.calling("p", "x", func(p *engine.CallParams) { p.Timeout = longWait }))
 	if res.err != nil || string(res.ans.Response) != "x" {
 		t.Fatalf("%+v", res)
 	}
@@ -127,9 +139,12 @@ func TestHangingProcessor(t *testing.T) {
 		t.Errorf("%v zombies were counted", got)
 	}
 	g.release()
-	eventually(t, "the late result is rejected", func() bool { return reg.value(t, "progressor_stale_results_total", "namespace=ns") == 1 })
+	eventually(t, "the late result is rejected", func() bool {
+		return reg.value(t, "progressor_stale_results_total", "namespace=ns") == 1
+	})
 	p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
-	if err != nil || string(p.GetAuxState()) != "x" || p.GetLastEventId() != 2 || p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING {
+	if err != nil || string(p.GetAuxState()) != "x" || p.GetLastEventId() != 2 ||
+		p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING {
 		t.Errorf("%v, %v", p, err)
 	}
 	eventually(t, "no slot is taken", func() bool { taken, _ := n.Places("ns"); return taken == 0 })
@@ -161,17 +176,26 @@ func TestUnreachable(t *testing.T) {
 	var down atomic.Bool
 	down.Store(true)
 	var log lockedBuffer
-	n := start(t, storagetest.DSN(t), j.keeps(by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		if down.Load() {
-			return nil, &processor.UnreachableError{Err: errors.New("refused")}
-		}
-		return processor.Echo().Process(ctx, r)
-	}}), func(c *engine.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{InitialInterval: durationpb.New(20 * time.Millisecond), MaxAttempts: 1000}})
+	n := start(t, storagetest.DSN(t),
+		j.keeps(by{callTask: func(
+			ctx context.Context, r *progressorv1.ProcessRequest,
+		) (*progressorv1.ProcessResponse, error) {
+			if down.Load() {
+				return nil, &processor.UnreachableError{Err: errors.New("refused")}
+			}
+			return processor.Echo().Process(ctx, r)
+		}}), func(c *engine.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	n.put(t, &progressorv1.Namespace{
+		Namespace: "ns",
+		RetryPolicy: &progressorv1.RetryPolicy{
+			InitialInterval: durationpb.New(20 * time.Millisecond), MaxAttempts: 1000,
+		},
+	})
 	n.started(t, "p")
 	first := n.calling("p", "1")
 	eventually(t, "it was tried a few times", func() bool { return len(j.of("p", callTask)) > 2 })
-	if said, err := n.ExplainProcess(t.Context(), key("p")); err != nil || !strings.Contains(said.GetWaitsForDetail(), "its processor was not reached in ") ||
+	if said, err := n.ExplainProcess(t.Context(), key("p")); err != nil ||
+		!strings.Contains(said.GetWaitsForDetail(), "its processor was not reached in ") ||
 		!strings.Contains(said.GetWaitsForDetail(), " tries (refused)") {
 		t.Errorf("explained: %v, %v", said, err)
 	}
@@ -184,7 +208,8 @@ func TestUnreachable(t *testing.T) {
 	}
 	away := strings.Count(log.String(), "processor not reached; its tasks are retried")
 	if back := strings.Count(log.String(), "processor reached again"); away != 1 || back != 1 {
-		t.Errorf("logged %d times that the processor is not reached, %d times that it is reached again:\n%s", away, back, log.String())
+		t.Errorf("logged %d times that the processor is not reached, %d times that it is reached again:\n%s", away,
+			back, log.String())
 	}
 	tries := j.of("p", callTask)
 	for _, e := range tries[:len(tries)-1] {
@@ -201,7 +226,8 @@ func TestUnreachable(t *testing.T) {
 		n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: policy})
 		before := len(j.of("p", callTask))
 		res := receive(t, "the failure", n.calling("p", "3"))
-		if te := taskError(t, res.err); te.Failure.GetReason() != process.ReasonUnavailable || len(j.of("p", callTask)) != before+1 {
+		if te := taskError(t, res.err); te.Failure.GetReason() != process.ReasonUnavailable ||
+			len(j.of("p", callTask)) != before+1 {
 			t.Errorf("%+v after %d tries", te, len(j.of("p", callTask))-before)
 		}
 		if _, err := n.Repair(t.Context(), engine.RepairParams{Key: key("p"), Simple: true}); err != nil {
@@ -209,9 +235,10 @@ func TestUnreachable(t *testing.T) {
 		}
 	}
 	// The retries end with the step timeout.
-	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(100 * time.Millisecond), RetryPolicy: &progressorv1.RetryPolicy{
-		InitialInterval: durationpb.New(20 * time.Millisecond), MaxAttempts: 1000,
-	}})
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(100 * time.Millisecond),
+		RetryPolicy: &progressorv1.RetryPolicy{
+			InitialInterval: durationpb.New(20 * time.Millisecond), MaxAttempts: 1000,
+		}})
 	res := receive(t, "the failure", n.calling("p", "4", func(p *engine.CallParams) { p.Timeout = longWait }))
 	if te := taskError(t, res.err); te.Failure.GetReason() != process.ReasonUnavailable {
 		t.Errorf("%+v", te)
@@ -223,20 +250,22 @@ func TestUnreachable(t *testing.T) {
 // timeout.
 func TestWaitAsLongAsTheStep(t *testing.T) {
 	t.Parallel()
-	n := start(t, storagetest.DSN(t), by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		switch string(r.GetArgs()) {
-		case "away":
-			return nil, &processor.UnreachableError{Err: errors.New("refused")}
-		case "dials":
+	n := start(t, storagetest.DSN(t),
+		by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			switch string(r.GetArgs()) {
+			case "away":
+				return nil, &processor.UnreachableError{Err: errors.New("refused")}
+			case "dials":
+				<-ctx.Done()
+				return nil, &processor.UnreachableError{Err: ctx.Err()}
+			}
 			<-ctx.Done()
-			return nil, &processor.UnreachableError{Err: ctx.Err()}
-		}
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}})
-	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(2 * time.Second), RetryPolicy: &progressorv1.RetryPolicy{
-		InitialInterval: durationpb.New(100 * time.Millisecond), MaxAttempts: 1000,
-	}})
+			return nil, ctx.Err()
+		}})
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(2 * time.Second),
+		RetryPolicy: &progressorv1.RetryPolicy{
+			InitialInterval: durationpb.New(100 * time.Millisecond), MaxAttempts: 1000,
+		}})
 	var answers []<-chan result
 	var want []string
 	for k, args := range []string{"slow", "away", "dials", "slow", "away", "dials"} {
@@ -264,9 +293,10 @@ func TestWaitAsLongAsTheStep(t *testing.T) {
 func TestUnreachableTimer(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: words, timeoutTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		return nil, &processor.UnreachableError{Err: errors.New("refused")}
-	}})
+	n := start(t, dsn, by{callTask: words,
+		timeoutTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			return nil, &processor.UnreachableError{Err: errors.New("refused")}
+		}})
 	n.put(t, quick())
 	n.started(t, "p")
 	n.called(t, "p", "set 1ms")
@@ -292,12 +322,14 @@ func TestRejections(t *testing.T) {
 		t.Fatal(err)
 	}
 	task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: ans.TaskID, Timeout: longWait})
-	if err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED || task.GetRejection().GetReason() != "no" || n.status(t, "p") != "RUNNING" {
+	if err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED ||
+		task.GetRejection().GetReason() != "no" || n.status(t, "p") != "RUNNING" {
 		t.Errorf("%v, %v", task, err)
 	}
 	n.called(t, "p", "set 1ms")
 	eventually(t, "the timer has failed", func() bool { return n.status(t, "p") == "ERROR" })
-	if got := look(t, dsn).texts(t, "SELECT failure->>'reason' FROM tasks WHERE task_type = 'TIMEOUT'"); len(got) != 1 || got[0] != process.ReasonBadResponse {
+	got := look(t, dsn).texts(t, "SELECT failure->>'reason' FROM tasks WHERE task_type = 'TIMEOUT'")
+	if len(got) != 1 || got[0] != process.ReasonBadResponse {
 		t.Errorf("%v", got)
 	}
 }

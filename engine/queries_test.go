@@ -28,12 +28,16 @@ func TestManyWaitersFewQueries(t *testing.T) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for n := range clients {
-		ans, err := runs.Start(t.Context(), engine.StartParams{Key: key(fmt.Sprint("p", n)), Args: []byte("a"), Accepted: true})
+		ans, err := runs.Start(t.Context(), engine.StartParams{
+			Key: key(fmt.Sprint("p", n)), Args: []byte("a"), Accepted: true,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		group.Go(func() {
-			task, err := waits.AwaitTask(t.Context(), engine.AwaitParams{Key: key(ans.ProcessID), TaskID: ans.TaskID, Timeout: time.Minute})
+			task, err := waits.AwaitTask(t.Context(), engine.AwaitParams{
+				Key: key(ans.ProcessID), TaskID: ans.TaskID, Timeout: time.Minute,
+			})
 			mu.Lock()
 			defer mu.Unlock()
 			ends = append(ends, time.Now())
@@ -54,7 +58,8 @@ func TestManyWaitersFewQueries(t *testing.T) {
 	g.release()
 	group.Wait()
 	slices.SortFunc(ends, time.Time.Compare)
-	t.Logf("answered: the first after %s, half after %s, all after %s", ends[0].Sub(opened), ends[clients/2].Sub(opened), ends[clients-1].Sub(opened))
+	t.Logf("answered: the first after %s, half after %s, all after %s", ends[0].Sub(opened),
+		ends[clients/2].Sub(opened), ends[clients-1].Sub(opened))
 }
 
 // The response of a call that runs on another node arrives within 100 ms at the median.
@@ -77,7 +82,9 @@ func TestAnswerFromElsewhereIsQuick(t *testing.T) {
 		receive(t, "the call runs", g.entered)
 		go func() {
 			defer close(one)
-			if _, err := b.AwaitTask(t.Context(), engine.AwaitParams{Key: key(id), TaskID: ans.TaskID, Timeout: time.Minute}); err != nil {
+			if _, err := b.AwaitTask(t.Context(), engine.AwaitParams{
+				Key: key(id), TaskID: ans.TaskID, Timeout: time.Minute,
+			}); err != nil {
 				t.Error(err)
 			}
 			ended <- time.Now()

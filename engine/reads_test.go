@@ -54,8 +54,10 @@ func TestListsAndTraces(t *testing.T) {
 		want          []string
 	}{
 		{"", "", backwards}, {"", "process_id", all}, {"", "created_time", all}, {"", "process_id desc", backwards},
-		{"status = RUNNING", "process_id", []string{"a", "c", "e"}}, {"status = ERROR", "status_changed_time desc", []string{"d", "b"}},
-		{"status = ERROR", "process_id", []string{"b", "d"}}, {"status = COMPLETED", "", nil}, {"process_id > b AND status != ERROR", "", []string{"e", "c"}},
+		{"status = RUNNING", "process_id", []string{"a", "c", "e"}},
+		{"status = ERROR", "status_changed_time desc", []string{"d", "b"}},
+		{"status = ERROR", "process_id", []string{"b", "d"}}, {"status = COMPLETED", "", nil},
+		{"process_id > b AND status != ERROR", "", []string{"e", "c"}},
 	} {
 		if got := list(tt.filter, tt.order); !slices.Equal(got, tt.want) {
 			t.Errorf("%q by %q: %v, want %v", tt.filter, tt.order, got, tt.want)
@@ -63,7 +65,8 @@ func TestListsAndTraces(t *testing.T) {
 	}
 	var invalid *process.InvalidError
 	for _, r := range []*progressorv1.ListProcessesRequest{
-		{Namespace: "ns", OrderBy: "size"}, {Namespace: "ns", OrderBy: "status_changed_time desc"}, {Namespace: "ns", PageToken: "x"}, {Namespace: "ns", Filter: "x"},
+		{Namespace: "ns", OrderBy: "size"}, {Namespace: "ns", OrderBy: "status_changed_time desc"},
+		{Namespace: "ns", PageToken: "x"}, {Namespace: "ns", Filter: "x"},
 	} {
 		if _, _, err := n.ListProcesses(ctx, r); !errors.As(err, &invalid) {
 			t.Errorf("%v: %v", r, err)
@@ -71,15 +74,20 @@ func TestListsAndTraces(t *testing.T) {
 	}
 	traced, err := n.TraceProcess(ctx, key("a"), 1, "")
 	tasks, next := traced.GetTasks(), traced.GetNextPageToken()
-	if err != nil || len(tasks) != 1 || next == "" || tasks[0].GetType() != initTask || len(tasks[0].GetEvents()) != 1 || string(tasks[0].GetEvents()[0].GetPayload()) != "start" {
+	if err != nil || len(tasks) != 1 || next == "" || tasks[0].GetType() != initTask ||
+		len(tasks[0].GetEvents()) != 1 || string(tasks[0].GetEvents()[0].GetPayload()) != "start" {
 		t.Errorf("%v, %q, %v", tasks, next, err)
 	}
-	if traced, err = n.TraceProcess(ctx, key("a"), 1, next); err != nil || len(traced.GetTasks()) != 0 || traced.GetNextPageToken() != "" {
+	if traced, err = n.TraceProcess(ctx, key("a"), 1, next); err != nil || len(traced.GetTasks()) != 0 ||
+		traced.GetNextPageToken() != "" {
 		t.Errorf("%v, %v", traced, err)
 	}
-	put := &progressorv1.PutProcessRequest{Namespace: "ns", ProcessId: "put", Status: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR, Detail: "imported",
-		Timers: []*progressorv1.Timer{{FireTime: timestamppb.New(time.Now().Add(time.Hour))}}, History: []*progressorv1.Event{{Payload: []byte("e")}}}
-	if p, err := n.PutProcess(ctx, put, process.Actor{}); err != nil || p.GetStatus() != put.GetStatus() || p.GetLastEventId() != 1 {
+	put := &progressorv1.PutProcessRequest{Namespace: "ns", ProcessId: "put",
+		Status: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR, Detail: "imported",
+		Timers:  []*progressorv1.Timer{{FireTime: timestamppb.New(time.Now().Add(time.Hour))}},
+		History: []*progressorv1.Event{{Payload: []byte("e")}}}
+	if p, err := n.PutProcess(ctx, put, process.Actor{}); err != nil || p.GetStatus() != put.GetStatus() ||
+		p.GetLastEventId() != 1 {
 		t.Errorf("%v, %v", p, err)
 	}
 	if _, err := n.PutProcess(ctx, put, process.Actor{}); !errors.Is(err, process.ErrProcessExists) {

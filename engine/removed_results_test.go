@@ -17,12 +17,13 @@ func TestAnswerOutlivesItsProcess(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	p := by{initTask: words, callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		if err := g.pass(ctx, r, true); err != nil {
-			return nil, err
-		}
-		return words(ctx, r)
-	}}
+	p := by{initTask: words,
+		callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			if err := g.pass(ctx, r, true); err != nil {
+				return nil, err
+			}
+			return words(ctx, r)
+		}}
 	a, b := start(t, dsn, p), start(t, dsn, p)
 	a.started(t, "p")
 	call := a.calling("p", "remove 0s")
@@ -33,7 +34,9 @@ func TestAnswerOutlivesItsProcess(t *testing.T) {
 	}
 	got := make(chan awaited, 1)
 	go func() {
-		task, err := b.AwaitTask(context.Background(), engine.AwaitParams{Key: key("p"), TaskID: task, Timeout: longWait})
+		task, err := b.AwaitTask(context.Background(), engine.AwaitParams{
+			Key: key("p"), TaskID: task, Timeout: longWait,
+		})
 		got <- awaited{task, err}
 	}()
 	rows := look(t, dsn)
@@ -46,10 +49,12 @@ func TestAnswerOutlivesItsProcess(t *testing.T) {
 		t.Errorf("%v, %v", w.task, w.err)
 	}
 	// A later client also gets it. Timers keep no answers.
-	if w, err := b.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: task}); err != nil || w.GetFinishedTime() == nil {
+	if w, err := b.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: task}); err != nil ||
+		w.GetFinishedTime() == nil {
 		t.Errorf("%v, %v", w, err)
 	}
-	if got := rows.count(t, "SELECT count(*) FROM answers WHERE task_type NOT IN ('INIT', 'CALL') AND status <> $1", process.TaskStatusFinished); got != 0 {
+	if got := rows.count(t, "SELECT count(*) FROM answers WHERE task_type NOT IN ('INIT', 'CALL') AND status <> $1",
+		process.TaskStatusFinished); got != 0 {
 		t.Errorf("%d other answers", got)
 	}
 }

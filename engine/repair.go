@@ -41,9 +41,11 @@ func (e *Engine) Repair(ctx context.Context, p RepairParams) (Answer, error) {
 		prepare = func(c *storage.Call) (storage.Prepared, error) { return e.store.SimpleRepair(c, p.Actor) }
 	}
 	r.call = storage.Call{
-		Key: p.Key, TaskType: process.TaskRepair, Args: p.Args, Context: e.traces.keep(ctx, p.Key.ProcessID, p.Context), IdempotencyKey: p.IdempotencyKey,
-		RequestID:    process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),
-		HistoryRange: rng, StepTimeout: ns.stepTimeout, Fingerprint: process.Fingerprint(r.method, []byte(p.Key.ProcessID), p.Args),
+		Key: p.Key, TaskType: process.TaskRepair, Args: p.Args, Context: e.traces.keep(ctx, p.Key.ProcessID, p.Context),
+		IdempotencyKey: p.IdempotencyKey,
+		RequestID:      process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),
+		HistoryRange:   rng, StepTimeout: ns.stepTimeout,
+		Fingerprint: process.Fingerprint(r.method, []byte(p.Key.ProcessID), p.Args),
 	}
 	return e.accept(ctx, r, process.TaskRepair, !p.Simple, func() (storage.Prepared, error) { return prepare(&r.call) })
 }

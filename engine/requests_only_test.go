@@ -33,7 +33,9 @@ func TestRequestsOnly(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	reg := newRegistry()
 	front := start(t, dsn, fails(t), brief, requestsOnly, rarely, reg.use)
-	start(t, dsn, by{callTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	start(t, dsn, by{callTask: func(
+		_ context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		return processor.Result().Response(r.GetArgs()).SetTimerAfter(0).Done()
 	}}, brief, rarely)
 	done := make(chan struct{})
@@ -47,7 +49,8 @@ func TestRequestsOnly(t *testing.T) {
 	receive(t, "the responses", done)
 	rows := look(t, dsn)
 	eventually(t, "the timer fires", func() bool {
-		return rows.count(t, "SELECT count(*) FROM tasks WHERE process_id = 'p' AND task_type = 'TIMEOUT' AND finished_time IS NOT NULL") > 0
+		return rows.count(t, `SELECT count(*) FROM tasks WHERE process_id = 'p' AND task_type = 'TIMEOUT'
+			AND finished_time IS NOT NULL`) > 0
 	})
 	nodes, err := front.ListNodes(t.Context())
 	if err != nil || len(nodes) != 2 || !nodes[0].GetRequestsOnly() || nodes[1].GetRequestsOnly() {

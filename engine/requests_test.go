@@ -58,14 +58,17 @@ func TestAnswersThatAreErrors(t *testing.T) {
 		},
 	})
 	_, err := n.Start(t.Context(), engine.StartParams{Key: key("gone"), Args: []byte("no"), IdempotencyKey: "k"})
-	if te := taskError(t, err); te.Rejection.GetReason() != "not_today" || te.Rejection.GetMessage() != "come later" || string(te.Rejection.GetDetails()) != "\x01\x02" {
+	if te := taskError(t, err); te.Rejection.GetReason() != "not_today" || te.Rejection.GetMessage() != "come later" ||
+		string(te.Rejection.GetDetails()) != "\x01\x02" {
 		t.Errorf("%v", te)
 	}
 	if n.status(t, "gone") != "" {
 		t.Error("a process exists although its INIT was rejected")
 	}
 	// Its key was removed as well, so the next request is a new one.
-	if ans, err := n.Start(t.Context(), engine.StartParams{Key: key("gone"), Args: []byte("yes"), IdempotencyKey: "k"}); err != nil || string(ans.Response) != "yes" {
+	if ans, err := n.Start(t.Context(), engine.StartParams{
+		Key: key("gone"), Args: []byte("yes"), IdempotencyKey: "k",
+	}); err != nil || string(ans.Response) != "yes" {
 		t.Errorf("%+v, %v", ans, err)
 	}
 
@@ -78,7 +81,9 @@ func TestAnswersThatAreErrors(t *testing.T) {
 	}
 	res := <-n.calling("p", "break")
 	te := taskError(t, res.err)
-	if te.Failure.GetReason() != "broken" || te.Failure.GetDetails().GetStructValue().GetFields()["a"].GetNumberValue() != 1 || te.ProcessStatus != process.StatusError {
+	if te.Failure.GetReason() != "broken" ||
+		te.Failure.GetDetails().GetStructValue().GetFields()["a"].GetNumberValue() != 1 ||
+		te.ProcessStatus != process.StatusError {
 		t.Errorf("%+v", te)
 	}
 	p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
@@ -113,7 +118,8 @@ func TestAccepted(t *testing.T) {
 	if err != nil || noted.TaskID == 0 {
 		t.Fatalf("%+v, %v", noted, err)
 	}
-	if got := d.texts(t, "SELECT task_type || ' ' || waits_for FROM schedule"); len(got) != 1 || got[0] != "NOTIFY process" {
+	got := d.texts(t, "SELECT task_type || ' ' || waits_for FROM schedule")
+	if len(got) != 1 || got[0] != "NOTIFY process" {
 		t.Errorf("waiting: %v", got)
 	}
 	g.release()
@@ -139,7 +145,9 @@ func TestStartTime(t *testing.T) {
 		early <- result{ans, err}
 	}()
 	d := look(t, dsn)
-	eventually(t, "the start waits for its time", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'time'") == 1 })
+	eventually(t, "the start waits for its time", func() bool {
+		return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'time'") == 1
+	})
 	if n.status(t, "p") != "INIT" {
 		t.Error("the process does not exist yet")
 	}
@@ -151,7 +159,9 @@ func TestStartTime(t *testing.T) {
 	if res := receive(t, "call", call); string(res.ans.Response) != "x" {
 		t.Errorf("%+v", res)
 	}
-	if ans, err := n.Start(t.Context(), engine.StartParams{Key: key("past"), Args: []byte("a"), StartTime: time.Unix(1, 0)}); err != nil || string(ans.Response) != "a" {
+	if ans, err := n.Start(t.Context(), engine.StartParams{
+		Key: key("past"), Args: []byte("a"), StartTime: time.Unix(1, 0),
+	}); err != nil || string(ans.Response) != "a" {
 		t.Errorf("a start time in the past: %+v, %v", ans, err)
 	}
 }
@@ -165,7 +175,9 @@ func TestWaitEnds(t *testing.T) {
 	defer g.release()
 	n := start(t, dsn, by{callTask: g.held(true)})
 	n.started(t, "p")
-	short, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), Args: []byte("1"), Timeout: 20 * time.Millisecond})
+	short, err := n.Call(t.Context(), engine.CallParams{
+		Key: key("p"), Args: []byte("1"), Timeout: 20 * time.Millisecond,
+	})
 	if te := taskError(t, err); !te.WaitTimeout || te.TaskID != short.TaskID || short.TaskID == 0 {
 		t.Fatalf("%+v, %v", short, te)
 	}
@@ -191,28 +203,36 @@ func TestWaitEnds(t *testing.T) {
 		t.Fatalf("%v", te)
 	}
 	// The task has not ended; it is returned as it is.
-	if task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: deadline.TaskID}); err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_WAITING {
+	if task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: deadline.TaskID}); err != nil ||
+		task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_WAITING {
 		t.Errorf("%v, %v", task, err)
 	}
-	if task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: short.TaskID, Timeout: 10 * time.Millisecond}); err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_RUNNING {
+	if task, err := n.AwaitTask(t.Context(), engine.AwaitParams{
+		Key: key("p"), TaskID: short.TaskID, Timeout: 10 * time.Millisecond,
+	}); err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_RUNNING {
 		t.Errorf("%v, %v", task, err)
 	}
 	awaited := make(chan *progressorv1.Task, 1)
 	go func() {
-		task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: third.ans.TaskID, Timeout: time.Minute})
+		task, err := n.AwaitTask(t.Context(), engine.AwaitParams{
+			Key: key("p"), TaskID: third.ans.TaskID, Timeout: time.Minute,
+		})
 		if err != nil {
 			t.Error(err)
 		}
 		awaited <- task
 	}()
 	g.release()
-	if task := receive(t, "the third call", awaited); string(task.GetResponse()) != "3" || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED {
+	if task := receive(t, "the third call", awaited); string(task.GetResponse()) != "3" ||
+		task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED {
 		t.Errorf("%v", task)
 	}
-	if _, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: 1 << 40}); !errors.Is(err, process.ErrTaskNotFound) {
+	if _, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: 1 << 40}); !errors.Is(err,
+		process.ErrTaskNotFound) {
 		t.Errorf("an unknown task: %v", err)
 	}
-	if _, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), IdempotencyKey: "none"}); !errors.Is(err, process.ErrTaskNotFound) {
+	if _, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), IdempotencyKey: "none"}); !errors.Is(err,
+		process.ErrTaskNotFound) {
 		t.Errorf("an unknown key: %v", err)
 	}
 }
@@ -231,7 +251,8 @@ func TestMaxWaiting(t *testing.T) {
 	calls = append(calls, n.calling("p", "1"), n.calling("p", "2"))
 	d := look(t, dsn)
 	eventually(t, "two calls wait", func() bool { return d.count(t, "SELECT count(*) FROM schedule") == 2 })
-	if res := <-n.calling("p", "3"); !errors.Is(res.err, process.ErrOverloaded) || !strings.Contains(res.err.Error(), "max_waiting") {
+	if res := <-n.calling("p", "3"); !errors.Is(res.err, process.ErrOverloaded) ||
+		!strings.Contains(res.err.Error(), "max_waiting") {
 		t.Errorf("one too many: %v", res.err)
 	}
 	if reg.value(t, "progressor_requests_refused_total", "bound=waiting") != 1 {
@@ -264,7 +285,9 @@ func TestBacklog(t *testing.T) {
 	d := look(t, dsn)
 	backlog := func(want int) {
 		t.Helper()
-		eventually(t, "so many wait for a slot", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == want })
+		eventually(t, "so many wait for a slot", func() bool {
+			return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == want
+		})
 	}
 	ended := make(chan error, 3)
 	starting := func(id string) {
@@ -282,7 +305,8 @@ func TestBacklog(t *testing.T) {
 	for range 2 {
 		_, err := n.Start(t.Context(), engine.StartParams{Key: key("refused"), IdempotencyKey: "refused"})
 		var overload *process.OverloadError
-		if !errors.As(err, &overload) || !strings.Contains(overload.Bound, `namespace "ns"`) || !strings.Contains(overload.Bound, "reached its max_backlog, 2") {
+		if !errors.As(err, &overload) || !strings.Contains(overload.Bound, `namespace "ns"`) ||
+			!strings.Contains(overload.Bound, "reached its max_backlog, 2") {
 			t.Fatalf("one too many: %v", err)
 		}
 	}
@@ -342,7 +366,8 @@ func TestOverloadOfTheDatabase(t *testing.T) {
 		t.Errorf("after %s: %v", took, err)
 	}
 	err = receive(t, "the rejection", refused)
-	if took := time.Since(began); !errors.Is(err, process.ErrOverloaded) || took < 100*time.Millisecond || took > time.Second {
+	if took := time.Since(began); !errors.Is(err, process.ErrOverloaded) || took < 100*time.Millisecond ||
+		took > time.Second {
 		t.Errorf("after %s: %v", took, err)
 	}
 	if reg.value(t, "progressor_requests_refused_total", "bound=place") != 2 {
@@ -406,7 +431,10 @@ func TestStoredAndFreshTakeTurns(t *testing.T) {
 		_, err := n.Start(t.Context(), engine.StartParams{Key: key("fresh")})
 		fresh <- err
 	}()
-	eventually(t, "a fresh request waits for the slot", func() bool { _, waiting := n.Places("ns"); return waiting == 1 })
+	eventually(t, "a fresh request waits for the slot", func() bool {
+		_, waiting := n.Places("ns")
+		return waiting == 1
+	})
 	g.release()
 	if err := receive(t, "fresh", fresh); err != nil && !errors.Is(err, process.ErrOverloaded) {
 		t.Error(err)
@@ -443,10 +471,12 @@ func TestRefusedGivesItsPlaceBack(t *testing.T) {
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 2})
 	n.started(t, "p")
 	for range 5 {
-		if _, err := n.Call(t.Context(), engine.CallParams{Key: key("missing")}); !errors.Is(err, process.ErrProcessNotFound) {
+		if _, err := n.Call(t.Context(), engine.CallParams{Key: key("missing")}); !errors.Is(err,
+			process.ErrProcessNotFound) {
 			t.Fatalf("a call of no process: %v", err)
 		}
-		if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p")}); !errors.Is(err, process.ErrProcessExists) {
+		if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p")}); !errors.Is(err,
+			process.ErrProcessExists) {
 			t.Fatalf("a start of a process that exists: %v", err)
 		}
 		if _, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), IdempotencyKey: "k"}); err != nil {

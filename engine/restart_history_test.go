@@ -17,7 +17,9 @@ func TestRestartHistoryByResult(t *testing.T) {
 	t.Parallel()
 	s := &seen{}
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	n := start(t, dsn, processor.Func(func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		response, err := s.processor().Process(ctx, r)
 		if err == nil && string(r.GetArgs()) == "restart" {
 			response.GetResult().RestartHistory = true
@@ -29,14 +31,17 @@ func TestRestartHistoryByResult(t *testing.T) {
 	n.called(t, "p", "restart")
 	n.called(t, "p", "b")
 	if got := s.ids(); got != "3" || s.process().GetFirstEventId() != 3 {
-		t.Errorf("the call after the restart was shown the events %q, first event %d, want 3", got, s.process().GetFirstEventId())
+		t.Errorf("the call after the restart was shown the events %q, first event %d, want 3", got,
+			s.process().GetFirstEventId())
 	}
 	db := look(t, dsn)
 	eventually(t, "the old history is removed", func() bool {
-		return db.count(t, "SELECT count(*) FROM events WHERE event_id < 3") == 0 && db.count(t, "SELECT count(*) FROM tasks") == 2
+		return db.count(t, "SELECT count(*) FROM events WHERE event_id < 3") == 0 &&
+			db.count(t, "SELECT count(*) FROM tasks") == 2
 	})
 	traced, err := n.TraceProcess(t.Context(), key("p"), 0, "")
-	if err != nil || len(traced.GetTasks()) != 2 || traced.GetFirstEventId() != 3 || traced.GetHistoryRestartedTime() == nil {
+	if err != nil || len(traced.GetTasks()) != 2 || traced.GetFirstEventId() != 3 ||
+		traced.GetHistoryRestartedTime() == nil {
 		t.Errorf("trace: %v, %v", traced, err)
 	}
 }
@@ -47,7 +52,9 @@ func TestRestartHistoryBetweenTwoCalls(t *testing.T) {
 	t.Parallel()
 	s, g := &seen{}, newGate()
 	defer g.release()
-	gated := processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	gated := processor.Func(func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		if string(r.GetArgs()) == "slow" {
 			if err := g.pass(ctx, r, true); err != nil {
 				return nil, err

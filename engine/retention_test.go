@@ -47,7 +47,9 @@ func TestRetentionGoesOn(t *testing.T) {
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", Retention: durationpb.New(time.Hour)})
 	n.started(t, "ends")
 	n.called(t, "ends", "complete")
-	if _, err := storagetest.Connect(t, dsn).Exec(t.Context(), "UPDATE processes SET attention_time = attention_time - interval '1 day', status_changed_time = status_changed_time - interval '1 day'"); err != nil {
+	if _, err := storagetest.Connect(t, dsn).Exec(t.Context(),
+		`UPDATE processes SET attention_time = attention_time - interval '1 day',
+			status_changed_time = status_changed_time - interval '1 day'`); err != nil {
 		t.Fatal(err)
 	}
 	err := n.ExpireTwice(t.Context(), func() {

@@ -135,8 +135,8 @@ type scanLimits struct {
 	postponed  []string // namespaces that the bound left to the next scan
 }
 
-// newScanLimits takes slots for a scan of the named namespaces, as the bound divides its rows. It skips
-// paused namespaces and those that this node cannot serve. It takes none if the node has no
+// newScanLimits takes slots for a scan of the named namespaces, as the bound divides its rows. It
+// skips paused namespaces and those that this node cannot serve. It takes none if the node has no
 // heartbeat. names must be sorted.
 func (e *Engine) newScanLimits(bound *scanBound, names []string, take func(ns *namespace, n int) int) *scanLimits {
 	r := &scanLimits{engine: e}
@@ -163,7 +163,9 @@ func (e *Engine) newScanLimits(bound *scanBound, names []string, take func(ns *n
 			r.full = append(r.full, name)
 			return 0
 		}
-		r.limits = append(r.limits, storage.ClaimLimit{Namespace: name, Places: n, StepTimeout: ns.stepTimeout, Own: ns.pulled(), Pauses: e.hasPausedNames(name)})
+		r.limits = append(r.limits, storage.ClaimLimit{
+			Namespace: name, Places: n, StepTimeout: ns.stepTimeout, Own: ns.pulled(), Pauses: e.hasPausedNames(name),
+		})
 		r.namespaces = append(r.namespaces, ns)
 		return n
 	})

@@ -13,7 +13,9 @@ func TestScanBound(t *testing.T) {
 	t.Parallel()
 	b := scanBound{rows: maxScanRows}
 	names := []string{"a", "b", "c"}
-	for last, want := range map[string]string{"": "[a b c]", "a": "[b c a]", "bb": "[c a b]", "c": "[a b c]", "d": "[a b c]"} {
+	for last, want := range map[string]string{
+		"": "[a b c]", "a": "[b c a]", "bb": "[c a b]", "c": "[a b c]", "d": "[a b c]",
+	} {
 		b.last = last
 		if got := fmt.Sprint(b.rotate(names)); got != want {
 			t.Errorf("behind %q: %s, want %s", last, got, want)
@@ -188,7 +190,9 @@ func TestScansForgetNamespaces(t *testing.T) {
 	if got := len(bound.known); got < 50 || got > 100 {
 		t.Errorf("%d namespaces are known, of 50", got)
 	}
-	if r := e.newScanLimits(&bound, []string{"n19-00", "nowhere"}, func(*namespace, int) int { return 1 }); len(r.limits) != 1 || len(bound.known) != 50 {
+	if r := e.newScanLimits(&bound, []string{"n19-00", "nowhere"}, func(*namespace, int) int {
+		return 1
+	}); len(r.limits) != 1 || len(bound.known) != 50 {
 		t.Errorf("%d limits, %d namespaces are known", len(r.limits), len(bound.known))
 	}
 }

@@ -208,7 +208,8 @@ func TestSlotsLeftForStored(t *testing.T) {
 		p.release(fresh)
 		synctest.Wait()
 		if len(served) > 0 || *wokenStored != 1 || *wokenTimers != 0 {
-			t.Fatalf("the free slot went to a fresh request: stored woken %d times, timers %d", *wokenStored, *wokenTimers)
+			t.Fatalf("the free slot went to a fresh request: stored woken %d times, timers %d", *wokenStored,
+				*wokenTimers)
 		}
 		if p.tryTake() || p.tryTakeIdle() {
 			t.Fatal("a fresh request took a slot that was left for stored tasks")
@@ -372,7 +373,8 @@ func TestSlotsNeverLeak(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				if p.shares.taken != held || len(p.queue) != 0 || total() > p.max+forced {
-					t.Fatalf("%v of %d slots are taken, %v are held (%d beyond the bound), %d wait", p.shares.taken, p.max, held, forced, len(p.queue))
+					t.Fatalf("%v of %d slots are taken, %v are held (%d beyond the bound), %d wait", p.shares.taken,
+						p.max, held, forced, len(p.queue))
 				}
 			},
 		})

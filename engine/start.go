@@ -42,9 +42,10 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 	r := &request{ns: ns, method: methodStart, accepted: p.Accepted, timeout: p.Timeout, internal: p.Internal}
 	in := &storage.Init{Metadata: p.Metadata, StartTime: p.StartTime, Kind: p.Kind, AuditRecord: p.AuditRecord}
 	r.call = storage.Call{
-		Key: p.Key, TaskType: process.TaskInit, Args: p.Args, Context: e.traces.keep(ctx, p.Key.ProcessID, p.Context), IdempotencyKey: p.IdempotencyKey,
-		RequestID:    process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),
-		HistoryRange: rng, Priority: p.Priority, StepTimeout: ns.stepTimeout,
+		Key: p.Key, TaskType: process.TaskInit, Args: p.Args, Context: e.traces.keep(ctx, p.Key.ProcessID, p.Context),
+		IdempotencyKey: p.IdempotencyKey,
+		RequestID:      process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),
+		HistoryRange:   rng, Priority: p.Priority, StepTimeout: ns.stepTimeout,
 	}
 	if p.IdempotencyKey != "" {
 		asked := p.Args

@@ -16,7 +16,9 @@ import (
 )
 
 // worked returns a function that echoes after a few milliseconds and counts.
-func worked(n *atomic.Int64) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func worked(
+	n *atomic.Int64,
+) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	return func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		select {
 		case <-time.After(3 * time.Millisecond):
@@ -41,9 +43,11 @@ func (d db) idle(t *testing.T, prefix string, n int) {
 // waiting stores one waiting task for each process whose name begins with prefix.
 func (d db) waiting(t *testing.T, prefix, taskType, waitsFor, timer string) {
 	t.Helper()
-	_, err := d.Exec(t.Context(), `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name)
+	_, err := d.Exec(t.Context(), `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for,
+		scheduled_time, timer_name)
 		SELECT namespace, process_id, nextval('task_ids'), $2::text::task_type, $3::text::waits_for, now(), $4::text
-		  FROM processes WHERE starts_with(process_id, $1)`, prefix, taskType, waitsFor, map[bool]*string{true: &timer}[taskType == "TIMEOUT"])
+		  FROM processes WHERE starts_with(process_id, $1)`, prefix, taskType, waitsFor,
+		map[bool]*string{true: &timer}[taskType == "TIMEOUT"])
 	if err != nil {
 		t.Fatal(err)
 	}

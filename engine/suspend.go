@@ -14,7 +14,9 @@ import (
 // SuspendProcess suspends a process in INIT or RUNNING until ResumeProcess. A running task
 // continues, no other task is handed out, and calls are rejected. The reason is shown as the detail
 // of the process.
-func (e *Engine) SuspendProcess(ctx context.Context, key process.Key, reason string, by process.Actor) (*progressorv1.Process, error) {
+func (e *Engine) SuspendProcess(
+	ctx context.Context, key process.Key, reason string, by process.Actor,
+) (*progressorv1.Process, error) {
 	return e.runCommand(ctx, key, func() error { return e.store.SuspendProcess(key, reason, by) })
 }
 

@@ -44,7 +44,9 @@ func TestSuspend(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	slow := by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	slow := by{callTask: func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		if string(r.GetArgs()) == "slow" {
 			if err := g.pass(ctx, r, true); err != nil {
 				return nil, err
@@ -57,9 +59,12 @@ func TestSuspend(t *testing.T) {
 	running := a.calling("p", "slow")
 	receive(t, "the call runs", g.entered)
 	waiting := a.calling("p", "waiting")
-	eventually(t, "the second waits", func() bool { return look(t, dsn).count(t, "SELECT count(*) FROM schedule") == 1 })
+	eventually(t, "the second waits", func() bool {
+		return look(t, dsn).count(t, "SELECT count(*) FROM schedule") == 1
+	})
 	p := b.suspended(t, "p")
-	if p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_SUSPENDED || p.GetPreviousStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING ||
+	if p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_SUSPENDED ||
+		p.GetPreviousStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING ||
 		p.GetDetail() != "looking into it" {
 		t.Errorf("suspended: %v", p)
 	}
@@ -77,7 +82,8 @@ func TestSuspend(t *testing.T) {
 	if got := look(t, dsn).count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'operator'"); got != 1 {
 		t.Errorf("%d tasks wait for the operator", got)
 	}
-	if p := b.resumed(t, "p"); p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING || p.GetDetail() != "" {
+	if p := b.resumed(t, "p"); p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING ||
+		p.GetDetail() != "" {
 		t.Errorf("resumed: %v", p)
 	}
 	b.resumed(t, "p")
@@ -120,7 +126,8 @@ func TestSuspendedTimers(t *testing.T) {
 	}
 	rows := look(t, dsn)
 	eventually(t, "the timer is due", func() bool {
-		return rows.count(t, "SELECT count(*) FROM schedule WHERE scheduled_time < now() - interval '100 milliseconds'") == 1
+		return rows.count(t, `SELECT count(*) FROM schedule
+			WHERE scheduled_time < now() - interval '100 milliseconds'`) == 1
 	})
 	select {
 	case id := <-fired:
@@ -160,19 +167,24 @@ func TestSuspendInInit(t *testing.T) {
 
 func TestSuspendRefused(t *testing.T) {
 	t.Parallel()
-	n := start(t, storagetest.DSN(t), by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		if string(r.GetArgs()) == "complete" {
-			return processor.Result().Complete().Done()
-		}
-		return nil, processor.Fail("odd", "it broke")
-	}})
-	if _, err := n.SuspendProcess(t.Context(), key("p"), "", process.Actor{}); !errors.Is(err, process.ErrProcessNotFound) {
+	n := start(t, storagetest.DSN(t),
+		by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			if string(r.GetArgs()) == "complete" {
+				return processor.Result().Complete().Done()
+			}
+			return nil, processor.Fail("odd", "it broke")
+		}})
+	if _, err := n.SuspendProcess(t.Context(), key("p"), "", process.Actor{}); !errors.Is(err,
+		process.ErrProcessNotFound) {
 		t.Errorf("suspend an unknown process: %v", err)
 	}
-	if _, err := n.SuspendProcess(t.Context(), process.Key{Namespace: "none", ProcessID: "p"}, "", process.Actor{}); !errors.Is(err, process.ErrNamespaceNotFound) {
+	if _, err := n.SuspendProcess(t.Context(), process.Key{Namespace: "none", ProcessID: "p"}, "",
+		process.Actor{}); !errors.Is(err, process.ErrNamespaceNotFound) {
 		t.Errorf("suspend in an unknown namespace: %v", err)
 	}
-	for args, status := range map[string]process.Status{"complete": process.StatusCompleted, "fail": process.StatusError} {
+	for args, status := range map[string]process.Status{
+		"complete": process.StatusCompleted, "fail": process.StatusError,
+	} {
 		n.started(t, args)
 		<-n.calling(args, args)
 		_, suspend := n.SuspendProcess(t.Context(), key(args), "", process.Actor{})

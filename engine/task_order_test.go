@@ -38,10 +38,14 @@ func newJournal() *journal { return &journal{at: map[string]int{}} }
 
 // keeps returns a processor that records every task and then calls p.
 func (j *journal) keeps(p processor.Processor) processor.Processor {
-	return processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return processor.Func(func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		id := r.GetProcess().GetProcessId()
 		j.mu.Lock()
-		j.entries = append(j.entries, entry{id, r.GetTaskId(), r.GetType(), r.GetAttempt(), r.GetFencingToken(), string(r.GetArgs())})
+		j.entries = append(j.entries, entry{
+			id, r.GetTaskId(), r.GetType(), r.GetAttempt(), r.GetFencingToken(), string(r.GetArgs()),
+		})
 		j.at[id]++
 		j.overlap = j.overlap || j.at[id] > 1
 		j.mu.Unlock()
@@ -134,14 +138,17 @@ func TestOthersGetTheirTurn(t *testing.T) {
 			ids = append(ids, "other")
 		}
 		for _, id := range ids {
-			if _, err := n.Call(t.Context(), engine.CallParams{Key: key(id), Args: fmt.Append(nil, k), Accepted: true}); err != nil {
+			_, err := n.Call(t.Context(), engine.CallParams{Key: key(id), Args: fmt.Append(nil, k), Accepted: true})
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	g.release()
 	receive(t, "the first call", first)
-	eventually(t, "all is done", func() bool { return len(j.of("hot", notifyTask)) == 60 && len(j.of("other", notifyTask)) == 1 })
+	eventually(t, "all is done", func() bool {
+		return len(j.of("hot", notifyTask)) == 60 && len(j.of("other", notifyTask)) == 1
+	})
 	j.inOrder(t, "hot", notifyTask, 60)
 	token, before := j.of("other", notifyTask)[0].token, 0
 	for _, e := range j.of("hot", notifyTask) {
@@ -195,7 +202,9 @@ func TestHotProcessesTakeTurns(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	var mu sync.Mutex
 	last, longest, ran := map[string]time.Time{}, map[string]time.Duration{}, map[string]int{}
-	n := start(t, dsn, by{notifyTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	n := start(t, dsn, by{notifyTask: func(
+		_ context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		id := r.GetProcess().GetProcessId()
 		mu.Lock()
 		if began, ok := last[id]; ok {
@@ -215,7 +224,9 @@ func TestHotProcessesTakeTurns(t *testing.T) {
 	for k := range 16 {
 		group.Go(func() {
 			for ctx.Err() == nil {
-				_, err := n.Call(ctx, engine.CallParams{Key: key([]string{"a", "b"}[k%2]), Args: []byte("x"), Accepted: true})
+				_, err := n.Call(ctx, engine.CallParams{
+					Key: key([]string{"a", "b"}[k%2]), Args: []byte("x"), Accepted: true,
+				})
 				if err != nil && !errors.Is(err, process.ErrOverloaded) {
 					t.Error(err)
 				}

@@ -78,10 +78,11 @@ func TestOverdueTimers(t *testing.T) {
 func TestTimersLeaveRoomForCalls(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: words, timeoutTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		<-time.After(20 * time.Millisecond) // its processing time
-		return processor.Result().Done()
-	}})
+	n := start(t, dsn, by{callTask: words,
+		timeoutTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			<-time.After(20 * time.Millisecond) // its processing time
+			return processor.Result().Done()
+		}})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 4})
 	n.started(t, "caller")
 	rows := look(t, dsn)
@@ -171,7 +172,9 @@ func TestTimersSetAllTheTime(t *testing.T) {
 			for r := range rounds {
 				// A delay that no other timer has, so that no scan for another timer finds it by
 				// chance.
-				_, err := n.Call(context.Background(), engine.CallParams{Key: key(id), Args: fmt.Appendf(nil, "name t%d %dms", r, 5+(k*7+r*3)%40)})
+				_, err := n.Call(context.Background(), engine.CallParams{
+					Key: key(id), Args: fmt.Appendf(nil, "name t%d %dms", r, 5+(k*7+r*3)%40),
+				})
 				if err != nil {
 					done <- err
 					return

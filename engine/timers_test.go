@@ -71,14 +71,16 @@ type clockwork struct {
 }
 
 func (c *clockwork) processor() by {
-	return by{initTask: words, callTask: words, timeoutTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.fired = append(c.fired, fired{
-			r.GetProcess().GetProcessId(), r.GetTimerName(), time.Now(), r.GetScheduledTime().AsTime(), string(r.GetContext()), r.GetAttempt(),
-		})
-		return processor.Result().Done()
-	}}
+	return by{initTask: words, callTask: words,
+		timeoutTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.fired = append(c.fired, fired{
+				r.GetProcess().GetProcessId(), r.GetTimerName(), time.Now(), r.GetScheduledTime().AsTime(),
+				string(r.GetContext()), r.GetAttempt(),
+			})
+			return processor.Result().Done()
+		}}
 }
 
 func (c *clockwork) all() []fired {
@@ -96,14 +98,18 @@ func TestTimers(t *testing.T) {
 	n := start(t, dsn, c.processor())
 	rows := look(t, dsn)
 	pending := func(id string) string {
-		return strings.Join(rows.texts(t, "SELECT task_type || ' ' || timer_name FROM schedule WHERE process_id = $1 ORDER BY timer_name", id), ",")
+		return strings.Join(rows.texts(t,
+			"SELECT task_type || ' ' || timer_name FROM schedule WHERE process_id = $1 ORDER BY timer_name", id), ",")
 	}
 	ctx := t.Context()
-	if _, err := n.Start(ctx, engine.StartParams{Key: key("p"), Args: []byte("set 1h"), Context: []byte("of the start")}); err != nil {
+	if _, err := n.Start(ctx, engine.StartParams{
+		Key: key("p"), Args: []byte("set 1h"), Context: []byte("of the start"),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := n.GetProcess(ctx, key("p"), nil, 0)
-	if err != nil || len(p.GetTimers()) != 1 || time.Until(p.GetTimers()[0].GetFireTime().AsTime()) < 59*time.Minute || p.GetTimers()[0].GetStatus() != progressorv1.TaskStatus_TASK_STATUS_WAITING {
+	if err != nil || len(p.GetTimers()) != 1 || time.Until(p.GetTimers()[0].GetFireTime().AsTime()) < 59*time.Minute ||
+		p.GetTimers()[0].GetStatus() != progressorv1.TaskStatus_TASK_STATUS_WAITING {
 		t.Errorf("timers %v, %v", p.GetTimers(), err)
 	}
 	for _, step := range []struct{ args, want string }{
@@ -126,7 +132,9 @@ func TestTimers(t *testing.T) {
 	if c.count() != 0 {
 		t.Errorf("fired %v", c.all())
 	}
-	if _, err := n.Call(ctx, engine.CallParams{Key: key("p"), Args: []byte("at 30ms,name x 60ms"), Context: []byte("of the call")}); err != nil {
+	if _, err := n.Call(ctx, engine.CallParams{
+		Key: key("p"), Args: []byte("at 30ms,name x 60ms"), Context: []byte("of the call"),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "both timers fire", func() bool { return c.count() == 2 })
@@ -159,7 +167,8 @@ func TestRemoveTimer(t *testing.T) {
 		t.Errorf("%+v", ans)
 	}
 	eventually(t, "its rows are deleted", func() bool {
-		return look(t, dsn).count(t, "SELECT (SELECT count(*) FROM processes) + (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks)") == 0
+		return look(t, dsn).count(t, `SELECT (SELECT count(*) FROM processes) + (SELECT count(*) FROM events) +
+			(SELECT count(*) FROM tasks)`) == 0
 	})
 }
 
@@ -168,7 +177,9 @@ func TestRemoveTimer(t *testing.T) {
 func TestRemoveLongHistory(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	n := start(t, dsn, by{callTask: func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		if string(r.GetArgs()) != "more" {
 			return words(ctx, r)
 		}
@@ -217,7 +228,9 @@ func TestCallBeforeTimer(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	j := newJournal()
-	n := start(t, dsn, j.keeps(by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	n := start(t, dsn, j.keeps(by{callTask: func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		if err := g.pass(ctx, r, true); err != nil {
 			return nil, err
 		}
@@ -235,8 +248,11 @@ func TestCallBeforeTimer(t *testing.T) {
 			t.Error(res.err)
 		}
 	}
-	eventually(t, "the timer has fired", func() bool { return rows.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'") == 1 })
-	got := rows.texts(t, "SELECT task_type::text || coalesce(' ' || convert_from(args, 'UTF8'), '') FROM tasks WHERE process_id = 'p' ORDER BY running_time")
+	eventually(t, "the timer has fired", func() bool {
+		return rows.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'") == 1
+	})
+	got := rows.texts(t, `SELECT task_type::text || coalesce(' ' || convert_from(args, 'UTF8'), '') FROM tasks
+		WHERE process_id = 'p' ORDER BY running_time`)
 	if strings.Join(got, ",") != "INIT start,CALL set 0s,CALL second,TIMEOUT" {
 		t.Errorf("they ran in the order %q", got)
 	}
@@ -266,9 +282,11 @@ func TestTimerDueWhileBusy(t *testing.T) {
 	receive(t, "the process is busy", g.entered)
 	rows := look(t, dsn)
 	eventually(t, "the timer is due", func() bool {
-		return rows.count(t, "SELECT count(*) FROM schedule WHERE scheduled_time < statement_timestamp() - interval '20 ms'") == 1
+		return rows.count(t, `SELECT count(*) FROM schedule
+			WHERE scheduled_time < statement_timestamp() - interval '20 ms'`) == 1
 	})
-	if m, err := n.GetProcess(t.Context(), key("p"), nil, 0); err != nil || m.GetTimers()[0].GetStatus() != progressorv1.TaskStatus_TASK_STATUS_BLOCKED {
+	if m, err := n.GetProcess(t.Context(), key("p"), nil, 0); err != nil ||
+		m.GetTimers()[0].GetStatus() != progressorv1.TaskStatus_TASK_STATUS_BLOCKED {
 		t.Errorf("%v, %v", m, err)
 	}
 	if c.count() != 0 {
@@ -340,7 +358,8 @@ func TestTimerOfHeldProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the timer is due", func() bool {
-		return rows.count(t, "SELECT count(*) FROM schedule WHERE scheduled_time < statement_timestamp() - interval '100 ms'") == 1
+		return rows.count(t, `SELECT count(*) FROM schedule
+			WHERE scheduled_time < statement_timestamp() - interval '100 ms'`) == 1
 	})
 	if c.count() != 0 {
 		t.Error("it fired although its process is locked")

@@ -68,7 +68,9 @@ type tracedAttempt struct {
 
 // begin starts the span of an attempt on this node and adds it to ctx. The span is nil if the
 // attempt is not traced. asked is the result of traces.asked.
-func (t *traces) begin(ctx context.Context, ns *namespace, c *storage.Claim, asked *trace.SpanContext) (context.Context, trace.Span) {
+func (t *traces) begin(
+	ctx context.Context, ns *namespace, c *storage.Claim, asked *trace.SpanContext,
+) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, nil
 	}
@@ -79,7 +81,8 @@ func (t *traces) begin(ctx context.Context, ns *namespace, c *storage.Claim, ask
 	if k, known := t.kinds[c.Kind]; ns.pushed && (c.Kind == "" || known && k.Processor == nil) {
 		a.kind = trace.SpanKindClient
 	}
-	fires := process.StartsTraces(c.ProcessID) && c.TaskType == process.TaskTimeout // a timer has no request, so it starts a trace
+	// a timer has no request, so it starts a trace
+	fires := process.StartsTraces(c.ProcessID) && c.TaskType == process.TaskTimeout
 	if !a.parent.IsValid() && !fires {
 		return ctx, nil
 	}
@@ -95,8 +98,10 @@ func (t *traces) begin(ctx context.Context, ns *namespace, c *storage.Claim, ask
 func (t *traces) span(a tracedAttempt) trace.Span {
 	c := a.claim
 	attributes := []attribute.KeyValue{
-		attribute.String("progressor.namespace", c.Namespace), attribute.String("progressor.process_id", c.ProcessID), attribute.Int64("progressor.task_id", c.TaskID),
-		attribute.String("progressor.task_type", string(c.TaskType)), attribute.Int64("progressor.attempt", int64(c.Attempt)),
+		attribute.String("progressor.namespace", c.Namespace), attribute.String("progressor.process_id", c.ProcessID),
+		attribute.Int64("progressor.task_id", c.TaskID),
+		attribute.String("progressor.task_type", string(c.TaskType)),
+		attribute.Int64("progressor.attempt", int64(c.Attempt)),
 	}
 	name := "task " + string(c.TaskType)
 	if k := t.kinds[c.Kind]; k.Describe != nil {
@@ -151,7 +156,9 @@ func (t *traces) leased(l *storage.Lease) trace.Span {
 	if !parent.IsValid() {
 		return nil
 	}
-	return t.span(tracedAttempt{claim: &l.Claim, parent: parent, kind: trace.SpanKindProducer, began: l.Claim.RunningTime, worker: l.WorkerID})
+	return t.span(tracedAttempt{
+		claim: &l.Claim, parent: parent, kind: trace.SpanKindProducer, began: l.Claim.RunningTime, worker: l.WorkerID,
+	})
 }
 
 // lost creates the span of an attempt whose node or worker was lost. Without it, the spans of its
@@ -161,9 +168,13 @@ func (t *traces) lost(z *storage.Zombie, d *decision, now time.Time) {
 		return
 	}
 	c := &storage.Claim{
-		Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt, FencingToken: z.FencingToken, Kind: z.Kind, KindRow: z.KindRow,
+		Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
+		FencingToken: z.FencingToken, Kind: z.Kind, KindRow: z.KindRow,
 	}
-	a := tracedAttempt{claim: c, parent: tracing.OfText(z.Context), kind: trace.SpanKindInternal, began: z.RunningTime, worker: z.WorkerID}
+	a := tracedAttempt{
+		claim: c, parent: tracing.OfText(z.Context), kind: trace.SpanKindInternal, began: z.RunningTime,
+		worker: z.WorkerID,
+	}
 	endSpan(t.span(a), d, now, nil)
 }
 

@@ -16,7 +16,8 @@ func TestTracingOffCostsNothing(t *testing.T) {
 		kept := off.keep(ctx, "p", sent)
 		in, span := off.begin(ctx, nil, c, off.asked(ctx, "p", kept))
 		endSpan(span, &d, time.Time{}, nil)
-		if parent, _ := off.handOut(c); in != ctx || parent != "" || &kept[0] != &sent[0] || off.leaseContext(sent) != nil {
+		parent, _ := off.handOut(c)
+		if in != ctx || parent != "" || &kept[0] != &sent[0] || off.leaseContext(sent) != nil {
 			t.Error("tracing is not off")
 		}
 	}); n != 0 {

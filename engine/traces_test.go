@@ -34,7 +34,9 @@ func (s spans) await(t testing.TB, name string, n int) []sdktrace.ReadOnlySpan {
 
 // telling returns a processor that starts a span for each task, in the context of its attempt.
 func (s spans) telling(p processor.Processor) processor.Processor {
-	return processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return processor.Func(func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		ctx, span := s.Begin(ctx, "processor of "+r.GetType().String())
 		defer span.End()
 		return p.Process(ctx, r)
@@ -44,7 +46,8 @@ func (s spans) telling(p processor.Processor) processor.Processor {
 func childOf(t testing.TB, child sdktrace.ReadOnlySpan, parent trace.SpanContext) {
 	t.Helper()
 	if child.SpanContext().TraceID() != parent.TraceID() || child.Parent().SpanID() != parent.SpanID() {
-		t.Errorf("%s is not a child of %s: trace %s, parent %s", child.Name(), parent.SpanID(), child.SpanContext().TraceID(), child.Parent().SpanID())
+		t.Errorf("%s is not a child of %s: trace %s, parent %s", child.Name(), parent.SpanID(),
+			child.SpanContext().TraceID(), child.Parent().SpanID())
 	}
 }
 
@@ -78,7 +81,8 @@ func TestTraceAcrossNodes(t *testing.T) {
 	a.put(t, quick())
 	a.started(t, "p")
 	ctx, asking := s.Begin(t.Context(), "client")
-	if _, err := a.Call(ctx, engine.CallParams{Key: key("p"), Args: []byte("secret-args"), IdempotencyKey: "secret-key"}); err != nil {
+	_, err := a.Call(ctx, engine.CallParams{Key: key("p"), Args: []byte("secret-args"), IdempotencyKey: "secret-key"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	asking.End()
@@ -86,7 +90,8 @@ func TestTraceAcrossNodes(t *testing.T) {
 	childOf(t, call, asking.SpanContext())
 	childOf(t, s.await(t, "processor of TASK_TYPE_CALL", 1)[0], call.SpanContext())
 	wantAttributes(t, call, map[string]string{
-		"progressor.namespace": "ns", "progressor.process_id": "p", "progressor.task_type": "CALL", "progressor.attempt": "1", "progressor.outcome": "finish",
+		"progressor.namespace": "ns", "progressor.process_id": "p", "progressor.task_type": "CALL",
+		"progressor.attempt": "1", "progressor.outcome": "finish",
 	})
 	a.stop()
 	close(gone)
@@ -142,7 +147,9 @@ func TestTraceOfRetries(t *testing.T) {
 	if _, err := n.Call(ctx, engine.CallParams{Key: key("p")}); taskError(t, err).Rejection == nil {
 		t.Error(err)
 	}
-	wantAttributes(t, s.await(t, "task CALL", 1)[0], map[string]string{"progressor.outcome": "reject", "progressor.rejection_reason": "no_stock"})
+	wantAttributes(t, s.await(t, "task CALL", 1)[0], map[string]string{
+		"progressor.outcome": "reject", "progressor.rejection_reason": "no_stock",
+	})
 	if _, err := n.CancelProcess(ctx, engine.CancelParams{Key: key("p"), Reason: "secret reason"}); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +168,9 @@ func TestTraceBesideAContext(t *testing.T) {
 	dsn, s := storagetest.DSN(t), newSpans()
 	var mu sync.Mutex
 	var seen []string
-	n := start(t, dsn, s.telling(processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	n := start(t, dsn, s.telling(processor.Func(func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		mu.Lock()
 		seen = append(seen, r.GetType().String()+" "+string(r.GetContext()))
 		mu.Unlock()
@@ -193,13 +202,15 @@ func TestTraceNotRecorded(t *testing.T) {
 	t.Parallel()
 	s := newSpans()
 	var handed trace.SpanContext
-	n := start(t, storagetest.DSN(t), by{callTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		handed = trace.SpanContextFromContext(ctx)
-		return processor.Result().Done()
-	}}, s.use)
+	n := start(t, storagetest.DSN(t),
+		by{callTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			handed = trace.SpanContextFromContext(ctx)
+			return processor.Result().Done()
+		}}, s.use)
 	n.started(t, "p")
 	asked := tracing.OfText([]byte("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"))
-	if _, err := n.Call(trace.ContextWithRemoteSpanContext(t.Context(), asked), engine.CallParams{Key: key("p")}); err != nil {
+	_, err := n.Call(trace.ContextWithRemoteSpanContext(t.Context(), asked), engine.CallParams{Key: key("p")})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if handed.TraceID() != asked.TraceID() || handed.IsSampled() {
@@ -246,10 +257,14 @@ func TestTraceIsNoPartOfAKey(t *testing.T) {
 	n := start(t, storagetest.DSN(t), processor.Echo(), s.use)
 	for _, name := range []string{"first", "second"} {
 		ctx, _ := s.Begin(t.Context(), name)
-		if _, err := n.Start(ctx, engine.StartParams{Key: key("p"), Args: []byte("a"), IdempotencyKey: "k1"}); err != nil {
+		if _, err := n.Start(ctx, engine.StartParams{
+			Key: key("p"), Args: []byte("a"), IdempotencyKey: "k1",
+		}); err != nil {
 			t.Errorf("%s start: %v", name, err)
 		}
-		if ans, err := n.Call(ctx, engine.CallParams{Key: key("p"), Args: []byte("b"), IdempotencyKey: "k2"}); err != nil || string(ans.Response) != "b" {
+		if ans, err := n.Call(ctx, engine.CallParams{
+			Key: key("p"), Args: []byte("b"), IdempotencyKey: "k2",
+		}); err != nil || string(ans.Response) != "b" {
 			t.Errorf("%s call: %v", name, err)
 		}
 	}
@@ -262,7 +277,9 @@ func TestTraceIsNoPartOfAKey(t *testing.T) {
 func TestTraceOfMessages(t *testing.T) {
 	t.Parallel()
 	s := newSpans()
-	n := start(t, storagetest.DSN(t), by{callTask: answers(processor.Result().Command(startOf("child")).Notify("", "child", []byte("more")))}, s.use)
+	n := start(t, storagetest.DSN(t), by{
+		callTask: answers(processor.Result().Command(startOf("child")).Notify("", "child", []byte("more"))),
+	}, s.use)
 	n.started(t, "p")
 	ctx, asking := s.Begin(t.Context(), "client")
 	if _, err := n.Call(ctx, engine.CallParams{Key: key("p")}); err != nil {
@@ -293,7 +310,9 @@ func TestTraceOfALostAttempt(t *testing.T) {
 	start(t, dsn, processor.Echo(), s.use, soon)
 	lost := s.await(t, "task CALL", 1)[0]
 	childOf(t, lost, asking.SpanContext())
-	wantAttributes(t, lost, map[string]string{"progressor.outcome": "retry", "progressor.failure_reason": process.ReasonZombie})
+	wantAttributes(t, lost, map[string]string{
+		"progressor.outcome": "retry", "progressor.failure_reason": process.ReasonZombie,
+	})
 	g.release()
 	childOf(t, s.await(t, "processor of TASK_TYPE_CALL", 1)[0], lost.SpanContext())
 }

@@ -77,7 +77,8 @@ type waiters struct {
 
 func newWaiters(e *Engine) *waiters {
 	return &waiters{
-		engine: e, byTask: map[storage.TaskRef][]*waiter{}, kick: make(chan struct{}, 1), ended: make(chan struct{}, 1), stale: map[process.Key]struct{}{}, done: make(chan struct{}),
+		engine: e, byTask: map[storage.TaskRef][]*waiter{}, kick: make(chan struct{}, 1), ended: make(chan struct{}, 1),
+		stale: map[process.Key]struct{}{}, done: make(chan struct{}),
 	}
 }
 
@@ -233,7 +234,8 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	for i := range rows {
 		a, err := answerOfRow(&rows[i])
 		if err != nil {
-			w.engine.log.Error("cannot decode the result of a task", "namespace", refs[rows[i].Ord].Key.Namespace, "process_id", refs[rows[i].Ord].Key.ProcessID, "task_id", refs[rows[i].Ord].TaskID, "error", err)
+			w.engine.log.Error("cannot decode the result of a task", "namespace", refs[rows[i].Ord].Key.Namespace,
+				"process_id", refs[rows[i].Ord].Key.ProcessID, "task_id", refs[rows[i].Ord].TaskID, "error", err)
 			continue
 		}
 		w.deliver(refs[rows[i].Ord], a)

@@ -12,7 +12,9 @@ import (
 
 // bare returns an engine without a database.
 func bare() *Engine {
-	e := &Engine{log: slog.New(slog.DiscardHandler), attempts: newAttempts(nil), liveness: liveness{started: time.Now()}}
+	e := &Engine{
+		log: slog.New(slog.DiscardHandler), attempts: newAttempts(nil), liveness: liveness{started: time.Now()},
+	}
 	e.cfg.setDefaults()
 	e.waiters, e.watchers, e.minuteStats = newWaiters(e), newWatchers(e), newMinuteStats(e.started)
 	return e

@@ -13,7 +13,9 @@ import (
 // also sends the process (without history and timers), first as it is now, and after each change of
 // its status, following the events that were stored with the change. It returns nil when the
 // process has ended or was removed, and process.ErrUnavailable when the node stops.
-func (e *Engine) WatchProcess(ctx context.Context, key process.Key, after int64, send func(*progressorv1.WatchProcessResponse) error) error {
+func (e *Engine) WatchProcess(
+	ctx context.Context, key process.Key, after int64, send func(*progressorv1.WatchProcessResponse) error,
+) error {
 	share, err := e.enter(ctx, key.Namespace)
 	if err != nil {
 		return err
@@ -43,7 +45,9 @@ func (e *Engine) WatchProcess(ctx context.Context, key process.Key, after int64,
 // pass sends n. ended reports that nothing can follow.
 func pass(n news, send func(*progressorv1.WatchProcessResponse) error) (ended bool, err error) {
 	for _, event := range wire.Events(n.events) {
-		if err := send(&progressorv1.WatchProcessResponse{Update: &progressorv1.WatchProcessResponse_Event{Event: event}}); err != nil {
+		if err := send(&progressorv1.WatchProcessResponse{
+			Update: &progressorv1.WatchProcessResponse_Event{Event: event},
+		}); err != nil {
 			return false, err
 		}
 	}

@@ -30,9 +30,14 @@ type watch struct {
 // watching watches a process without delay.
 func (n *node) watching(id string, after int64) *watch {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &watch{updates: make(chan *progressorv1.WatchProcessResponse, 100_000), ended: make(chan error, 1), cancel: cancel}
+	w := &watch{
+		updates: make(chan *progressorv1.WatchProcessResponse, 100_000), ended: make(chan error, 1), cancel: cancel,
+	}
 	go func() {
-		w.ended <- n.WatchProcess(ctx, key(id), after, func(u *progressorv1.WatchProcessResponse) error { w.updates <- u; return nil })
+		w.ended <- n.WatchProcess(ctx, key(id), after, func(u *progressorv1.WatchProcessResponse) error {
+			w.updates <- u
+			return nil
+		})
 	}()
 	return w
 }
@@ -77,7 +82,9 @@ func TestWatch(t *testing.T) {
 	defer g.release()
 	p := by{initTask: g.held(true), callTask: completes}
 	a, b := start(t, dsn, p), start(t, dsn, p)
-	if _, err := a.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("start"), Accepted: true}); err != nil {
+	if _, err := a.Start(t.Context(), engine.StartParams{
+		Key: key("p"), Args: []byte("start"), Accepted: true,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	watches := []*watch{a.watching("p", 0), b.watching("p", 0)}
@@ -159,7 +166,9 @@ func TestWatchShowsWhatReadsShow(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	at := time.Date(2030, 1, 2, 3, 4, 5, 678901234, time.UTC)
 	results := by{callTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		response, err := processor.Result().Event([]byte("first")).EventWith([]byte("second"), map[string]any{"a": 1, "b": []any{"x"}}).Event(nil).Done()
+		response, err := processor.Result().Event([]byte("first")).EventWith([]byte("second"), map[string]any{
+			"a": 1, "b": []any{"x"},
+		}).Event(nil).Done()
 		response.GetResult().GetEvents()[2].Timestamp = timestamppb.New(at)
 		return response, err
 	}}
@@ -228,13 +237,14 @@ func TestWatchMissesNothing(t *testing.T) {
 // everything.
 func TestSlowWatcher(t *testing.T) {
 	t.Parallel()
-	n := start(t, storagetest.DSN(t), by{callTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		b := processor.Result()
-		for range 500 {
-			b.Event([]byte("x"))
-		}
-		return b.Done()
-	}})
+	n := start(t, storagetest.DSN(t),
+		by{callTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			b := processor.Result()
+			for range 500 {
+				b.Event([]byte("x"))
+			}
+			return b.Done()
+		}})
 	n.started(t, "p")
 	quick := n.watching("p", 0)
 	open := make(chan struct{})

@@ -20,14 +20,17 @@ func TestWatchersQueueNothing(t *testing.T) {
 	t.Parallel()
 	w := bare().watchers
 	key := process.Key{Namespace: "ns", ProcessID: "p"}
-	quick, slow, other := w.register(key, 3), w.register(key, 3), w.register(process.Key{Namespace: "ns", ProcessID: "q"}, 3)
+	quick, slow, other := w.register(key, 3), w.register(key, 3),
+		w.register(process.Key{Namespace: "ns", ProcessID: "q"}, 3)
 	changed := time.Now()
 	asked, refs, watching := w.due(false)
 	if len(asked) != 3 || !watching {
 		t.Fatalf("%d watchers are asked for at first", len(asked))
 	}
 	for n, wt := range asked {
-		w.report(wt, refs[n], &storage.Watched{CreatedTime: changed, Process: &storage.Process{StatusChangedTime: changed}})
+		w.report(wt, refs[n], &storage.Watched{
+			CreatedTime: changed, Process: &storage.Process{StatusChangedTime: changed},
+		})
 	}
 	for _, wt := range []*watcher{quick, slow, other} {
 		<-wt.news

@@ -21,18 +21,21 @@ func encodeArrays(conn *pgx.Conn) {
 		func(buf, b []byte) ([]byte, bool) { return append(buf, b...), b != nil })
 	useArrayCodec(m, pgtype.UUIDArrayOID, pgtype.UUIDOID, func(uuid.UUID) int { return 16 },
 		func(buf []byte, id uuid.UUID) ([]byte, bool) { return append(buf, id[:]...), true })
-	useArrayCodec(m, pgtype.BoolArrayOID, pgtype.BoolOID, func(bool) int { return 1 }, func(buf []byte, b bool) ([]byte, bool) {
-		if b {
-			return append(buf, 1), true
-		}
-		return append(buf, 0), true
-	})
-	useArrayCodec(m, pgtype.Int4ArrayOID, pgtype.Int4OID, func(int32) int { return 4 }, func(buf []byte, n int32) ([]byte, bool) {
-		return binary.BigEndian.AppendUint32(buf, uint32(n)), true
-	})
-	useArrayCodec(m, pgtype.Int8ArrayOID, pgtype.Int8OID, func(int64) int { return 8 }, func(buf []byte, n int64) ([]byte, bool) {
-		return binary.BigEndian.AppendUint64(buf, uint64(n)), true
-	})
+	useArrayCodec(m, pgtype.BoolArrayOID, pgtype.BoolOID, func(bool) int { return 1 },
+		func(buf []byte, b bool) ([]byte, bool) {
+			if b {
+				return append(buf, 1), true
+			}
+			return append(buf, 0), true
+		})
+	useArrayCodec(m, pgtype.Int4ArrayOID, pgtype.Int4OID, func(int32) int { return 4 },
+		func(buf []byte, n int32) ([]byte, bool) {
+			return binary.BigEndian.AppendUint32(buf, uint32(n)), true
+		})
+	useArrayCodec(m, pgtype.Int8ArrayOID, pgtype.Int8OID, func(int64) int { return 8 },
+		func(buf []byte, n int64) ([]byte, bool) {
+			return binary.BigEndian.AppendUint64(buf, uint64(n)), true
+		})
 }
 
 // arrayCodec is the codec of an array type that encodes []T itself.

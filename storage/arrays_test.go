@@ -37,7 +37,8 @@ func TestArraysArrive(t *testing.T) {
 	} {
 		var texts [2]string
 		for n, conn := range conns {
-			if err := conn.QueryRow(t.Context(), "SELECT coalesce($1::"+test.kind+"[]::text, 'none')", test.value).Scan(&texts[n]); err != nil {
+			if err := conn.QueryRow(t.Context(), "SELECT coalesce($1::"+test.kind+"[]::text, 'none')",
+				test.value).Scan(&texts[n]); err != nil {
 				t.Fatalf("%s %v by connection %d: %v", test.kind, test.value, n, err)
 			}
 		}

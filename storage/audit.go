@@ -100,7 +100,8 @@ func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOu
 // Record adds the entry in the transaction of a command that does not use a lane.
 func (n *AuditRecord) Record(ctx context.Context, db DB, namespace, subject string) error {
 	return dbsqlc.New().InsertAudit(ctx, db, dbsqlc.InsertAuditParams{
-		Actor: n.By.Name, Source: n.By.Source, Method: n.Method, Namespace: namespace, Subject: subject, Details: n.details(),
+		Actor: n.By.Name, Source: n.By.Source, Method: n.Method, Namespace: namespace, Subject: subject,
+		Details: n.details(),
 	})
 }
 
@@ -109,10 +110,15 @@ func AuditCommand(ctx context.Context, db DB, method, namespace, subject string,
 	if len(by) == 0 {
 		return nil
 	}
-	return dbsqlc.New().InsertAudit(ctx, db, dbsqlc.InsertAuditParams{Actor: by[0].Name, Source: by[0].Source, Method: method, Namespace: namespace, Subject: subject})
+	return dbsqlc.New().InsertAudit(ctx, db, dbsqlc.InsertAuditParams{
+		Actor: by[0].Name, Source: by[0].Source, Method: method, Namespace: namespace, Subject: subject,
+	})
 }
 
 // ForgetAudit deletes entries whose retention is over.
 func (s *Store) ForgetAudit(ctx context.Context) error {
-	return mapped("delete old audit rows", s.q.ForgetAudit(ctx, s.general, dbsqlc.ForgetAuditParams{RetentionUs: AuditRetention.Microseconds(), Lim: forgetBatch}))
+	return mapped("delete old audit rows",
+		s.q.ForgetAudit(ctx, s.general, dbsqlc.ForgetAuditParams{
+			RetentionUs: AuditRetention.Microseconds(), Lim: forgetBatch,
+		}))
 }

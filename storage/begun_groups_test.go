@@ -28,7 +28,8 @@ func (b *bench) begun(id string) {
 func (b *bench) look(id string, step jobs.GroupStep) bool {
 	b.t.Helper()
 	taken := false
-	_, err := jobs.CheckGroups(context.Background(), b.Store, 100, func(*jobs.Group) jobs.GroupRules { return jobs.GroupRules{Count: 1} },
+	_, err := jobs.CheckGroups(context.Background(), b.Store, 100,
+		func(*jobs.Group) jobs.GroupRules { return jobs.GroupRules{Count: 1} },
 		func(g *jobs.Group, _ jobs.GroupRules) jobs.GroupStep {
 			var takers []string
 			for _, p := range g.Places {
@@ -63,7 +64,9 @@ var groupTransactions = []transaction{
 		ended, err := s.EndOverdueCancel(key(id))
 		return fmt.Sprint("ended:", ended), err
 	}),
-	orders("suspend", func(s *storage.Store, id string) (string, error) { return "", s.SuspendProcess(key(id), "why") }),
+	orders("suspend", func(s *storage.Store, id string) (string, error) {
+		return "", s.SuspendProcess(key(id), "why")
+	}),
 	orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) }),
 	orders("remove", func(s *storage.Store, id string) (string, error) {
 		return "", s.RemoveProcess(context.Background(), key(id))
@@ -79,8 +82,10 @@ func TestEveryTwoTransactionsOfAGroup(t *testing.T) {
 		{"its members wait", func(b *bench, id string) *storage.Claim { b.begun(id); return nil }},
 		{"it runs", func(b *bench, id string) *storage.Claim { b.begun(id); b.takeMember(id); return nil }},
 		{"a cancel was asked for", func(b *bench, id string) *storage.Claim { b.begun(id); b.cancel(id); return nil }},
-		{"the grace of a cancel is over", func(b *bench, id string) *storage.Claim { b.begun(id); b.cancelFor(id, 0); return nil }},
-		{"it is suspended while it runs", func(b *bench, id string) *storage.Claim { b.begun(id); b.takeMember(id); b.suspend(id); return nil }},
+		{"the grace of a cancel is over",
+			func(b *bench, id string) *storage.Claim { b.begun(id); b.cancelFor(id, 0); return nil }},
+		{"it is suspended while it runs",
+			func(b *bench, id string) *storage.Claim { b.begun(id); b.takeMember(id); b.suspend(id); return nil }},
 	} {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
@@ -103,7 +108,9 @@ func TestEveryTwoTransactionsOfAGroup(t *testing.T) {
 func TestGroupIsCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for outcome, counted := range map[string]string{jobs.PlaceSucceeded: "succeeded 1", jobs.PlaceFailed: "failed 1", jobs.PlaceCancelled: "cancelled 1"} {
+	for outcome, counted := range map[string]string{
+		jobs.PlaceSucceeded: "succeeded 1", jobs.PlaceFailed: "failed 1", jobs.PlaceCancelled: "cancelled 1",
+	} {
 		for _, cancelled := range []bool{false, true} {
 			id := fmt.Sprint(outcome, "-", cancelled)
 			b.begun(id)
@@ -192,5 +199,7 @@ func TestUpdatedGroupIsCounted(t *testing.T) {
 		}
 		equal(t, id, b.counted(id), want)
 	}
-	equal(t, "jobs that wait for a time", ask[string](b, "SELECT string_agg(process_id, ' ') FROM schedule WHERE waits_for = 'time' OR scheduled_time > now()"), "waits")
+	equal(t, "jobs that wait for a time",
+		ask[string](b, `SELECT string_agg(process_id, ' ') FROM schedule WHERE waits_for = 'time'
+			OR scheduled_time > now()`), "waits")
 }

@@ -143,7 +143,8 @@ func TestLineFormsBehindWhatIsStored(t *testing.T) {
 	for n, answer := range []func() (storage.Prepared, error){first, second} {
 		prepared, err := answer()
 		equal(t, fmt.Sprintf("call %d in line", n), must(t, prepared, err).Outcome, storage.Captured)
-		equal(t, "the next task of the process", b.save(end(prepared.Claim, storage.Finished)).Next, (*storage.Claim)(nil))
+		equal(t, "the next task of the process", b.save(end(prepared.Claim, storage.Finished)).Next,
+			(*storage.Claim)(nil))
 	}
 	b.unused()
 }
@@ -214,7 +215,8 @@ func TestLineOfAnAttemptThatIsOver(t *testing.T) {
 	}
 	for n, answer := range []func() (storage.Prepared, error){first, second} {
 		prepared, err := answer()
-		equal(t, fmt.Sprintf("call %d of a process that runs elsewhere", n), must(t, prepared, err).Outcome, storage.Postponed)
+		equal(t, fmt.Sprintf("call %d of a process that runs elsewhere", n), must(t, prepared, err).Outcome,
+			storage.Postponed)
 	}
 	b.unused()
 }

@@ -27,7 +27,8 @@ type CancelState struct {
 }
 
 // graceExpired is the failure of a CANCEL task whose grace period is over.
-const graceExpired = `{"reason": "` + process.ReasonGraceExpired + `", "message": "` + process.GraceExpiredMessage + `"}`
+const graceExpired = `{"reason": "` + process.ReasonGraceExpired + `", "message": "` + process.GraceExpiredMessage +
+	`"}`
 
 type cancelItem struct {
 	item
@@ -44,7 +45,9 @@ type cancelItem struct {
 // is in progress. The error is process.ErrProcessNotFound, or a *process.WrongStatusError if the
 // process has already ended.
 func (s *Store) CancelProcess(c Cancel, by ...process.Actor) (CancelState, error) {
-	it := &cancelItem{item: newItem(c.Key, 200+len(c.Reason), true), reason: c.Reason, context: c.Context, grace: c.Grace}
+	it := &cancelItem{
+		item: newItem(c.Key, 200+len(c.Reason), true), reason: c.Reason, context: c.Context, grace: c.Grace,
+	}
 	it.noted("CancelProcess", c.Reason, by)
 	if err := s.submit(it); err != nil {
 		return CancelState{}, err
@@ -81,7 +84,9 @@ func (s *Store) ListOverdueCancels(ctx context.Context, limit int) ([]process.Ke
 // CancelGrace returns the remaining grace period of a cancel, or 0 if the process is not being
 // cancelled.
 func (s *Store) CancelGrace(ctx context.Context, key process.Key) (time.Duration, error) {
-	left, err := s.q.CancelGrace(ctx, s.general, dbsqlc.CancelGraceParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+	left, err := s.q.CancelGrace(ctx, s.general, dbsqlc.CancelGraceParams{
+		Namespace: key.Namespace, ProcessID: key.ProcessID,
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}

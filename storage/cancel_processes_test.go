@@ -41,12 +41,20 @@ func TestCancelOfIdleProcess(t *testing.T) {
 	later := b.call("p")
 	c := b.cancelTask("p")
 	equal(t, "the claim", []any{c.TaskType, c.Attempt, c.Status, string(c.Args)}, "[CANCEL 1 RUNNING no more]")
-	saved := b.save(end(c, storage.Cancelled, events("a"), func(c *storage.Completion) { c.AuxState, c.Response = []byte("state"), []byte("bye") }))
-	equal(t, "saved", []any{saved.Status, saved.Next == nil, saved.Deferred, len(saved.Cancelled)}, "[CANCELLED true false 4]")
-	b.is("p", "CANCELLED e1: INIT FINISHED, TIMEOUT n CANCELLED!, TIMEOUT CANCELLED!, CALL CANCELLED!, CANCEL FINISHED, CALL CANCELLED!")
-	equal(t, "the calls", []any{b.statusOf("p", waiting.TaskID), b.statusOf("p", later.TaskID)}, "[CANCELLED CANCELLED]")
+	saved := b.save(end(c, storage.Cancelled, events("a"), func(c *storage.Completion) {
+		c.AuxState, c.Response = []byte("state"), []byte("bye")
+	}))
+	equal(t, "saved", []any{saved.Status, saved.Next == nil, saved.Deferred, len(saved.Cancelled)},
+		"[CANCELLED true false 4]")
+	b.is("p", "CANCELLED e1: INIT FINISHED, TIMEOUT n CANCELLED!, TIMEOUT CANCELLED!, CALL CANCELLED!, CANCEL "+
+		"FINISHED, CALL CANCELLED!")
+	equal(t, "the calls", []any{b.statusOf("p", waiting.TaskID), b.statusOf("p", later.TaskID)},
+		"[CANCELLED CANCELLED]")
 	row, err := b.GetProcess(t.Context(), key("p"))
-	equal(t, "the row", []any{must(t, row, err).Status, *row.PreviousStatus, *row.CancelReason, row.CancelRequestedTime.IsZero(), string(row.AuxState), *row.Attention},
+	equal(t, "the row", []any{
+		must(t, row, err).Status, *row.PreviousStatus, *row.CancelReason, row.CancelRequestedTime.IsZero(),
+		string(row.AuxState), *row.Attention,
+	},
 		"[CANCELLED RUNNING no more false state CANCELLED]")
 	equal(t, "the deadline", ask[bool](b, "SELECT cancel_deadline IS NULL FROM processes"), true)
 }
@@ -69,7 +77,8 @@ func TestCancelGoesFirst(t *testing.T) {
 			b.call("p")
 			equal(t, "asked", b.cancel("p"), storage.CancelState{Busy: true})
 			saved := b.save(end(c, storage.Finished, timer(0)))
-			equal(t, "the next", []any{saved.Next.TaskType, string(saved.Next.Args), saved.Next.Status}, "[CANCEL no more RUNNING]")
+			equal(t, "the next", []any{saved.Next.TaskType, string(saved.Next.Args), saved.Next.Status},
+				"[CANCEL no more RUNNING]")
 			equal(t, "searches", len(b.searchCalls(9))+len(b.searchTimers(9)), 0)
 			b.save(end(saved.Next, storage.Cancelled))
 			equal(t, "status", b.state("p")[:9], "CANCELLED")
@@ -85,7 +94,8 @@ func TestCancelTaskOnAnotherNode(t *testing.T) {
 	b.call("p")
 	b.cancel("p")
 	equal(t, "deferred", b.save(end(c, storage.Finished, timer(0), parked)).Deferred, true)
-	b.is("p", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for process#0, CANCEL waits for place#0, TIMEOUT waits for time#0")
+	b.is("p", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for process#0, CANCEL waits for place#0, TIMEOUT "+
+		"waits for time#0")
 	equal(t, "timers", len(b.searchTimers(9)), 0)
 	b.save(end(b.cancelTask("p"), storage.Removed))
 	b.is("p", "none")
@@ -100,7 +110,8 @@ func TestCancelAgain(t *testing.T) {
 	deadline := ask[time.Time](b, "SELECT cancel_deadline FROM processes")
 	state, err := b.CancelProcess(storage.Cancel{Key: key("p"), Reason: "another", Grace: 0})
 	equal(t, "the second", must(t, state, err), storage.CancelState{})
-	equal(t, "what stands", ask[string](b, "SELECT cancel_reason || (cancel_deadline = $1) FROM processes", deadline), "no moretrue")
+	equal(t, "what stands", ask[string](b, "SELECT cancel_reason || (cancel_deadline = $1) FROM processes", deadline),
+		"no moretrue")
 	equal(t, "tasks", ask[int](b, "SELECT count(*) FROM schedule WHERE task_type = 'CANCEL'"), 1)
 	done, err := b.EndOverdueCancel(key("p"))
 	equal(t, "within its grace", must(t, done, err), false)
@@ -139,7 +150,8 @@ func TestCancelEnds(t *testing.T) {
 	}{
 		{"fails", false, func(c *storage.Completion) { c.Outcome = storage.Failed; broken("x")(c) },
 			"CANCELLED e0: INIT FINISHED, CANCEL ERROR, CALL CANCELLED!", ""},
-		{"is retried", false, retry, "RUNNING e0: INIT FINISHED, CANCEL waits for time#1, CALL waits for process#0", ""},
+		{"is retried", false, retry, "RUNNING e0: INIT FINISHED, CANCEL waits for time#1, CALL waits for process#0",
+			""},
 		{"a call fails", true, func(c *storage.Completion) { c.Outcome = storage.Failed; broken("x")(c) },
 			"CANCELLED e0: INIT FINISHED, CALL ERROR, CANCEL CANCELLED!, CALL CANCELLED!", ""},
 		{"a call completes", true, func(c *storage.Completion) { c.Outcome = storage.Completed },
@@ -147,8 +159,11 @@ func TestCancelEnds(t *testing.T) {
 		{"a call is rejected", true, func(c *storage.Completion) { c.Outcome = storage.Rejected },
 			"RUNNING e0: INIT FINISHED, CALL FINISHED, CANCEL runs#1, CALL waits for process#0", process.TaskCancel},
 		{"a call is given back", true, func(c *storage.Completion) { c.Outcome = storage.Retry },
-			"RUNNING e0: INIT FINISHED, CALL waits for process#1, CANCEL runs#1, CALL waits for process#0", process.TaskCancel},
-		{"a call is retried", true, retry, "RUNNING e0: INIT FINISHED, CALL waits for time#1, CANCEL runs#1, CALL waits for process#0", process.TaskCancel},
+			"RUNNING e0: INIT FINISHED, CALL waits for process#1, CANCEL runs#1, CALL waits for process#0",
+			process.TaskCancel},
+		{"a call is retried", true, retry,
+			"RUNNING e0: INIT FINISHED, CALL waits for time#1, CANCEL runs#1, CALL waits for process#0",
+			process.TaskCancel},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -173,7 +188,8 @@ func TestCancelEnds(t *testing.T) {
 			b.due("p") // a retry of the CANCEL task runs before everything else
 			if c.name == "is retried" {
 				claims := b.searchTimers(9)
-				equal(t, "the second attempt", []any{claims[0].TaskType, claims[0].Attempt, string(claims[0].Args)}, "[CANCEL 2 no more]")
+				equal(t, "the second attempt", []any{claims[0].TaskType, claims[0].Attempt, string(claims[0].Args)},
+					"[CANCEL 2 no more]")
 			}
 		})
 	}
@@ -247,9 +263,11 @@ func TestCancelPastItsGrace(t *testing.T) {
 			})
 			equal(t, "one call has ended it", slices.Contains(ends, true), true)
 			b.is("p", c.state)
-			equal(t, "the failure", ask[string](b, "SELECT failure ->> 'reason' FROM tasks WHERE task_type = 'CANCEL'"), process.ReasonGraceExpired)
+			equal(t, "the failure", ask[string](b, "SELECT failure ->> 'reason' FROM tasks WHERE task_type = 'CANCEL'"),
+				process.ReasonGraceExpired)
 			if claim != nil {
-				if _, err := b.SaveResult(end(claim, storage.Finished, events("late"))); !errors.Is(err, process.ErrFenced) {
+				if _, err := b.SaveResult(end(claim, storage.Finished, events("late"))); !errors.Is(err,
+					process.ErrFenced) {
 					t.Errorf("the late result: %v", err)
 				}
 			}

@@ -37,7 +37,8 @@ func (b *bench) ended() (list []string) {
 			if err := json.Unmarshal(next.Child, &child); err != nil {
 				b.t.Fatalf("child %q: %v", next.Child, err)
 			}
-			list = append(list, fmt.Sprintf("%s: %s/%s %s %q %q", next.Args, child.Namespace, child.ProcessID, child.Status, child.Response, child.Detail))
+			list = append(list, fmt.Sprintf("%s: %s/%s %s %q %q", next.Args, child.Namespace, child.ProcessID,
+				child.Status, child.Response, child.Detail))
 		}
 	}
 	return list
@@ -55,7 +56,8 @@ func TestParentIsToldOfTheEnd(t *testing.T) {
 		finish func(init *storage.Claim)
 		want   string
 	}{
-		"completed": {func(c *storage.Claim) { b.save(end(c, storage.Completed, answer("done \x00\xff"))) }, `COMPLETED "done \x00\xff" ""`},
+		"completed": {func(c *storage.Claim) { b.save(end(c, storage.Completed, answer("done \x00\xff"))) },
+			`COMPLETED "done \x00\xff" ""`},
 		"later": {func(c *storage.Claim) {
 			b.save(end(c, storage.Finished, answer("not yet")))
 			equal(t, "ends of a running child", len(b.ended()), 0)
@@ -65,7 +67,9 @@ func TestParentIsToldOfTheEnd(t *testing.T) {
 			b.save(end(c, storage.Failed, broken("out of stock")))
 		}, `ERROR "" "out of stock"`},
 		"rejected": {func(c *storage.Claim) {
-			b.save(end(c, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{"reason":"bad_args","message":"no order"}`) }))
+			b.save(end(c, storage.Rejected, func(c *storage.Completion) {
+				c.Rejection = []byte(`{"reason":"bad_args","message":"no order"}`)
+			}))
 		}, `UNSPECIFIED "" "rejected: bad_args: no order"`},
 		"removed": {func(c *storage.Claim) { b.save(end(c, storage.Removed, answer("bye"))) }, `UNSPECIFIED "bye" ""`},
 		"cancelled": {func(c *storage.Claim) {
@@ -81,7 +85,8 @@ func TestParentIsToldOfTheEnd(t *testing.T) {
 			must(t, 0, b.SuspendProcess(key("suspended"), "later"))
 			must(t, 0, second(b.CancelProcess(storage.Cancel{Key: key("suspended")})))
 		}, `CANCELLED "" ""`},
-		"taken away": {func(*storage.Claim) { must(t, 0, b.RemoveProcess(t.Context(), key("taken away"))) }, `UNSPECIFIED "" ""`},
+		"taken away": {func(*storage.Claim) { must(t, 0, b.RemoveProcess(t.Context(), key("taken away"))) },
+			`UNSPECIFIED "" ""`},
 	} {
 		init := b.child(id)
 		told := b.targets(func() { test.finish(init) })

@@ -20,17 +20,22 @@ func TestRepairTimes(t *testing.T) {
 	if _, err := b.CancelProcess(storage.Cancel{Key: key("cancelled"), Grace: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	b.exec(`INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time, expires_time, lease_duration, heartbeat_interval)
-		SELECT namespace, process_id, fencing_token, 'w', '', now(), now() + interval '30 s', '30 s', '10 s' FROM running WHERE process_id = 'runs'`)
+	b.exec(`INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time, expires_time,
+		lease_duration, heartbeat_interval)
+		SELECT namespace, process_id, fencing_token, 'w', '', now(), now() + interval '30 s', '30 s', '10 s'
+		FROM running WHERE process_id = 'runs'`)
 	repaired := func(all bool) int64 {
 		n, err := b.RepairTimes(t.Context(), all)
 		return must(t, n, err)
 	}
 	equal(t, "without a step", repaired(true), 0)
-	b.exec("UPDATE running SET running_time = running_time + interval '1 hour', deadline = deadline + interval '1 hour'")
-	b.exec("UPDATE leases SET leased_time = leased_time + interval '1 hour', expires_time = expires_time + interval '1 hour'")
+	b.exec(`UPDATE running SET running_time = running_time + interval '1 hour', deadline = deadline
+		+ interval '1 hour'`)
+	b.exec(`UPDATE leases SET leased_time = leased_time + interval '1 hour', expires_time = expires_time
+		+ interval '1 hour'`)
 	b.exec("UPDATE schedule SET scheduled_time = scheduled_time + interval '1 hour' WHERE waits_for = 'time'")
-	b.exec("UPDATE processes SET cancel_requested_time = cancel_requested_time + interval '1 hour', cancel_deadline = cancel_deadline + interval '1 hour' WHERE cancel_deadline IS NOT NULL")
+	b.exec(`UPDATE processes SET cancel_requested_time = cancel_requested_time
+		+ interval '1 hour', cancel_deadline = cancel_deadline + interval '1 hour' WHERE cancel_deadline IS NOT NULL`)
 	lost, err := b.ListRunning(t.Context(), nil, time.Second)
 	// "runs" belongs to a worker
 	equal(t, "claims of the future can be adopted", sorted(ids(must(t, lost, err))), "[cancelled]")
@@ -39,10 +44,14 @@ func TestRepairTimes(t *testing.T) {
 	equal(t, "backoffs", repaired(true), 1)
 	equal(t, "left", repaired(true), 0)
 	for what, sql := range map[string]string{
-		"attempts": "SELECT count(*) FROM running WHERE deadline < now() + interval '10 minutes' AND running_time <= now()",
-		"leases":   "SELECT 2 * count(*) FROM leases WHERE expires_time < now() + interval '31 s' AND expires_time > now() AND leased_time <= now()",
-		"backoffs": "SELECT 2 * count(*) FROM schedule WHERE process_id = 'retried' AND scheduled_time < now() + interval '61 s' AND scheduled_time > now()",
-		"graces":   "SELECT 2 * count(*) FROM processes WHERE cancel_deadline < now() + interval '61 s' AND cancel_deadline > now()",
+		"attempts": `SELECT count(*) FROM running WHERE deadline < now() + interval '10 minutes'
+			AND running_time <= now()`,
+		"leases": `SELECT 2 * count(*) FROM leases WHERE expires_time < now() + interval '31 s'
+			AND expires_time > now() AND leased_time <= now()`,
+		"backoffs": `SELECT 2 * count(*) FROM schedule WHERE process_id = 'retried' AND scheduled_time < now()
+			+ interval '61 s' AND scheduled_time > now()`,
+		"graces": `SELECT 2 * count(*) FROM processes WHERE cancel_deadline < now() + interval '61 s'
+			AND cancel_deadline > now()`,
 	} {
 		equal(t, what, ask[int](b, sql), 2)
 	}
@@ -57,7 +66,8 @@ func TestRepairTimesLeavesLockedProcesses(t *testing.T) {
 	retry := end(b.start("retried"), storage.Retry)
 	retry.RetryAfter = time.Minute
 	b.save(retry)
-	b.exec("UPDATE running SET running_time = running_time + interval '1 hour', deadline = deadline + interval '1 hour'")
+	b.exec(`UPDATE running SET running_time = running_time + interval '1 hour', deadline = deadline
+		+ interval '1 hour'`)
 	b.exec("UPDATE schedule SET scheduled_time = scheduled_time + interval '1 hour' WHERE waits_for = 'time'")
 	repaired := func() int64 {
 		n, err := b.RepairTimes(t.Context(), true)

@@ -199,7 +199,8 @@ func (l *lane) putAside(ops []operation, blocked func(operation) process.Key, ot
 			p.tries++
 			l.store.metrics.contended.Inc()
 			if p.tries == 10 {
-				l.store.log.Warn("another session has locked a process", "namespace", key.Namespace, "process_id", key.ProcessID)
+				l.store.log.Warn("another session has locked a process", "namespace", key.Namespace, "process_id",
+					key.ProcessID)
 			}
 		}
 		i := op.base()
@@ -221,7 +222,8 @@ func (l *lane) begin(ctx context.Context, ops []operation, mode lockMode) ([]ope
 	if mode == lockFree {
 		lock = s.lockFreeStage(keys, contended)
 	}
-	if err := pipeline(ctx, l.conn, []stage{execStage("BEGIN"), s.shortLockTimeoutStage(), lock}); err != nil || len(contended) == 0 {
+	err := pipeline(ctx, l.conn, []stage{execStage("BEGIN"), s.shortLockTimeoutStage(), lock})
+	if err != nil || len(contended) == 0 {
 		return ops, err
 	}
 	var free, aside []operation

@@ -69,7 +69,9 @@ func deliverStages(s *Store, items []*deliverItem, out *outgoing) []stage {
 	if len(items) == 0 {
 		return nil
 	}
-	b := &deliverBatch{store: s, items: items, byTarget: make(map[process.Key][]*deliverItem, len(items)), outgoing: out}
+	b := &deliverBatch{
+		store: s, items: items, byTarget: make(map[process.Key][]*deliverItem, len(items)), outgoing: out,
+	}
 	for _, it := range items {
 		b.byTarget[it.key] = append(b.byTarget[it.key], it)
 	}
@@ -93,7 +95,9 @@ func (b *deliverBatch) add(namespace, processID string, d Delivery, more bool) {
 }
 
 func (b *deliverBatch) lockKeys(ctx context.Context, db DB) error {
-	return b.store.q.LockMessageKeys(ctx, db, dbsqlc.LockMessageKeysParams{Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Lim: deliverLimit})
+	return b.store.q.LockMessageKeys(ctx, db, dbsqlc.LockMessageKeysParams{
+		Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Lim: deliverLimit,
+	})
 }
 
 func (b *deliverBatch) starts(ctx context.Context, db DB) error {
@@ -122,13 +126,16 @@ func (b *deliverBatch) notifies(ctx context.Context, db DB) error {
 
 func (b *deliverBatch) cancels(ctx context.Context, db DB) error {
 	rows, err := b.store.q.DeliverCancels(ctx, db, dbsqlc.DeliverCancelsParams{
-		Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Modes: b.modes, Lim: deliverLimit, GraceUs: process.DefaultCancelGrace.Microseconds(),
+		Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Modes: b.modes, Lim: deliverLimit,
+		GraceUs: process.DefaultCancelGrace.Microseconds(),
 	})
 	for _, r := range rows {
 		d := Delivery{Kind: MessageKind(r.Kind), Outcome: r.Outcome, Overdue: r.Overdue}
 		b.add(r.Namespace, r.ProcessID, d, r.More)
 		if r.ParentProcessID != "" {
-			b.outgoing.targets = append(b.outgoing.targets, process.Key{Namespace: r.ParentNamespace, ProcessID: r.ParentProcessID})
+			b.outgoing.targets = append(b.outgoing.targets, process.Key{
+				Namespace: r.ParentNamespace, ProcessID: r.ParentProcessID,
+			})
 		}
 	}
 	return err

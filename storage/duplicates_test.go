@@ -27,7 +27,9 @@ func TestManyTwins(t *testing.T) {
 	}
 	equal(t, "calls", outcomes(func() (storage.Prepared, error) { return b.PrepareCall(call("p", keyed("k", "a"))) }),
 		map[storage.PrepareOutcome]int{storage.Captured: 1, storage.Replayed: storm - 1})
-	equal(t, "calls of nothing", outcomes(func() (storage.Prepared, error) { return b.PrepareCall(call("nobody", keyed("k", "a"))) }),
+	equal(t, "calls of nothing", outcomes(func() (storage.Prepared, error) {
+		return b.PrepareCall(call("nobody", keyed("k", "a")))
+	}),
 		map[storage.PrepareOutcome]int{storage.NotFound: storm})
 	equal(t, "starts without a key", outcomes(func() (storage.Prepared, error) { return b.PrepareInit(newInit("q")) }),
 		map[storage.PrepareOutcome]int{storage.Captured: 1, storage.Exists: storm - 1})

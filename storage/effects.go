@@ -35,8 +35,9 @@ type ModalEffect interface {
 	StoredIn(mode EventMode) bool
 }
 
-// Record is the effect by which a kind records the end of an attempt, for any outcome. Its statement
-// runs directly after the results. SaveCompleted records the ends that it stores under their names.
+// Record is the effect by which a kind records the end of an attempt, for any outcome. Its
+// statement runs directly after the results. SaveCompleted records the ends that it stores under
+// their names.
 type Record interface {
 	Effect
 	Name() string
@@ -62,12 +63,15 @@ func Attempts(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fenc
 
 // Checks returns the same as Attempts for attempts with several effects: each attempt once, and the
 // index of the attempt of each effect.
-func Checks(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencingTokens []int64, checks, indexes []int32) {
+func Checks(
+	all []BoundEffect,
+) (namespaces, processIDs []string, taskIDs, fencingTokens []int64, checks, indexes []int32) {
 	indexes = make([]int32, len(all))
 	for n := range all {
 		r := &all[n]
 		last := len(checks) - 1
-		if last < 0 || fencingTokens[last] != r.FencingToken || taskIDs[last] != r.TaskID || processIDs[last] != r.Key.ProcessID || namespaces[last] != r.Key.Namespace {
+		if last < 0 || fencingTokens[last] != r.FencingToken || taskIDs[last] != r.TaskID ||
+			processIDs[last] != r.Key.ProcessID || namespaces[last] != r.Key.Namespace {
 			last++
 			namespaces, processIDs = append(namespaces, r.Key.Namespace), append(processIDs, r.Key.ProcessID)
 			taskIDs, fencingTokens = append(taskIDs, r.TaskID), append(fencingTokens, r.FencingToken)
@@ -90,7 +94,9 @@ type effectBatches []effectBatch
 func (b *effectBatches) add(c *Completion, effects ...Effect) {
 	for _, e := range effects {
 		batch := b.of(e)
-		batch.all = append(batch.all, BoundEffect{Effect: e, Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken})
+		batch.all = append(batch.all, BoundEffect{
+			Effect: e, Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken,
+		})
 	}
 }
 

@@ -90,8 +90,11 @@ func (e *endSteps) run(ctx context.Context, db DB) error {
 
 func claimOf(r *dbsqlc.EndStepsRow) *Claim {
 	return &Claim{
-		Namespace: r.Namespace, ProcessID: r.ProcessID, TaskID: r.TaskID, TaskType: process.TaskNotify, Attempt: 1, FencingToken: r.FencingToken,
-		ScheduledTime: r.Now, RunningTime: r.Now, Child: r.Child, Status: r.Status, PreviousStatus: r.PreviousStatus, StatusChangedTime: r.StatusChangedTime,
-		Detail: r.Detail, CorruptedBy: r.CorruptedBy, AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, FirstEventID: r.FirstEventID, Kind: r.Kind, CreatedTime: r.CreatedTime,
+		Namespace: r.Namespace, ProcessID: r.ProcessID, TaskID: r.TaskID, TaskType: process.TaskNotify, Attempt: 1,
+		FencingToken:  r.FencingToken,
+		ScheduledTime: r.Now, RunningTime: r.Now, Child: r.Child, Status: r.Status, PreviousStatus: r.PreviousStatus,
+		StatusChangedTime: r.StatusChangedTime,
+		Detail:            r.Detail, CorruptedBy: r.CorruptedBy, AuxState: r.AuxState, Metadata: r.Metadata,
+		LastEventID: r.LastEventID, FirstEventID: r.FirstEventID, Kind: r.Kind, CreatedTime: r.CreatedTime,
 	}
 }

@@ -20,7 +20,8 @@ func (b *bench) steps(names ...string) map[string]*storage.Claim {
 	for _, name := range names {
 		starts = append(starts, startOf("r/"+name, told(name)))
 	}
-	b.save(end(b.start("~flow/r", func(in *storage.Init) { in.Kind = "flow" }), storage.Finished, says(starts...), func(c *storage.Completion) { c.AuxState = []byte("state") }))
+	b.save(end(b.start("~flow/r", func(in *storage.Init) { in.Kind = "flow" }), storage.Finished, says(starts...),
+		func(c *storage.Completion) { c.AuxState = []byte("state") }))
 	for _, name := range names {
 		b.deliver("r/" + name)
 	}
@@ -40,7 +41,8 @@ func toldBy(t *testing.T, c *storage.Claim) string {
 	var list []string
 	all, err := storage.ChildEnds(c)
 	for _, e := range must(t, all, err) {
-		list = append(list, fmt.Sprintf("%s %s %s %q", e.Args, strings.TrimPrefix(e.ProcessID, "r/"), strings.TrimPrefix(e.Status, "PROCESS_STATUS_"), e.Response))
+		list = append(list, fmt.Sprintf("%s %s %s %q", e.Args, strings.TrimPrefix(e.ProcessID, "r/"),
+			strings.TrimPrefix(e.Status, "PROCESS_STATUS_"), e.Response))
 	}
 	return string(c.TaskType) + " of " + c.ProcessID + ": " + strings.Join(list, ", ")
 }
@@ -52,9 +54,11 @@ func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	b := newBench(t)
 	jobs := b.steps("a", "b", "c", "d", "e")
 	var first storage.Saved
-	equal(t, "messages", b.targets(func() { first = b.save(end(jobs["a"], storage.Completed, ofRun, answer("1"))) }), "[]")
+	equal(t, "messages", b.targets(func() { first = b.save(end(jobs["a"], storage.Completed, ofRun, answer("1"))) }),
+		"[]")
 	equal(t, "the first end", toldBy(t, first.Next), `NOTIFY of ~flow/r: a a COMPLETED "1"`)
-	equal(t, "the run", []any{string(first.Next.AuxState), first.Next.Kind, first.Next.Status, first.Next.Attempt}, []any{"state", "flow", process.StatusRunning, 1})
+	equal(t, "the run", []any{string(first.Next.AuxState), first.Next.Kind, first.Next.Status, first.Next.Attempt},
+		[]any{"state", "flow", process.StatusRunning, 1})
 	_, err := b.SaveResult(end(jobs["a"], storage.Completed, ofRun))
 	equal(t, "a late end", err, process.ErrFenced)
 	for _, name := range []string{"b", "c"} {

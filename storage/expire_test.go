@@ -33,9 +33,12 @@ func TestExpire(t *testing.T) {
 		b.enqueue(id)
 		b.save(end(b.leased(id), storage.Failed, broken("no"), of(&jobs.End{})))
 	}
-	b.exec("UPDATE processes SET attention_time = now() - interval '61 minutes', status_changed_time = now() - interval '61 minutes' WHERE process_id <> 'new' AND attention IS NOT NULL")
-	b.exec(`INSERT INTO processes (namespace, process_id, status, previous_status, attention, attention_time, status_changed_time)
-		SELECT CASE WHEN n <= 250 THEN 'shop' ELSE 'kept' END, 'c' || n, 'CANCELLED', 'RUNNING', 'CANCELLED', now() - interval '2 hours', now() - interval '2 hours' FROM generate_series(1, 260) n`)
+	b.exec(`UPDATE processes SET attention_time = now() - interval '61 minutes',
+		status_changed_time = now() - interval '61 minutes' WHERE process_id <> 'new' AND attention IS NOT NULL`)
+	b.exec(`INSERT INTO processes (namespace, process_id, status, previous_status, attention, attention_time,
+		status_changed_time)
+		SELECT CASE WHEN n <= 250 THEN 'shop' ELSE 'kept' END, 'c' || n, 'CANCELLED', 'RUNNING', 'CANCELLED',
+		  now() - interval '2 hours', now() - interval '2 hours' FROM generate_series(1, 260) n`)
 	must(t, 0, jobs.Retry(t.Context(), b.Store, key("again"), jobs.Unique{}, false))
 	b.recount()
 	conn, err := pgx.Connect(t.Context(), b.dsn)
@@ -43,7 +46,8 @@ func TestExpire(t *testing.T) {
 	defer conn.Close(context.Background())
 	tx, err := conn.Begin(t.Context())
 	must(t, tx, err)
-	if _, err := tx.Exec(t.Context(), "SELECT FROM progressor.processes WHERE process_id = 'held' FOR UPDATE"); err != nil {
+	if _, err := tx.Exec(t.Context(),
+		"SELECT FROM progressor.processes WHERE process_id = 'held' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{102, 100, 50, 0} { // 100 of each status at a time; the locked one is skipped
@@ -57,7 +61,9 @@ func TestExpire(t *testing.T) {
 		left, err := b.PurgeRemoved(t.Context())
 		n = must(t, left, err)
 	}
-	equal(t, "left", ask[string](b, "SELECT string_agg(DISTINCT rtrim(process_id, '0123456789'), ' ' ORDER BY rtrim(process_id, '0123456789')) FROM processes"), "again c error new running")
+	equal(t, "left", ask[string](b,
+		`SELECT string_agg(DISTINCT rtrim(process_id, '0123456789'), ' ' ORDER BY rtrim(process_id, '0123456789'))
+			FROM processes`), "again c error new running")
 	equal(t, "rows of jobs", ask[string](b, "SELECT string_agg(process_id, ' ') FROM jobs"), "again")
 	equal(t, "of the other namespace", ask[int](b, "SELECT count(*) FROM processes WHERE namespace = 'kept'"), 10)
 	b.start("old") // its ID can be used again

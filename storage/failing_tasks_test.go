@@ -34,15 +34,20 @@ func TestListFailingTasks(t *testing.T) {
 	waits("shop", "~job/late", "time", 3)
 	waits("shop", "late", "time", 3)
 	waits("paused", "~flow/late", "time", 3)
-	b.exec(`INSERT INTO running (namespace, process_id, task_id, task_type, attempt, fencing_token, node_id, deadline, scheduled_time, running_time)
+	b.exec(`INSERT INTO running (namespace, process_id, task_id, task_type, attempt, fencing_token, node_id, deadline,
+		scheduled_time, running_time)
 		VALUES ('shop', '~bulk/runs', 7, 'TIMEOUT', 4, 1, 1, now(), now(), now())`)
-	b.exec(`INSERT INTO failed_attempts (namespace, process_id, task_id, attempt, reason, message, node_id, running_time, failed_time, first_scheduled_time)
-		SELECT namespace, process_id, 7, n, 'broken', 'attempt ' || n, 1, now(), now() - CASE WHEN process_id LIKE '%recent' THEN 10 ELSE 100 - n END * interval '1 s', now()
-		FROM (SELECT namespace, process_id, attempt FROM schedule WHERE attempt > 0 UNION ALL SELECT namespace, process_id, 3 FROM running) t, generate_series(1, t.attempt) n`)
+	b.exec(`INSERT INTO failed_attempts (namespace, process_id, task_id, attempt, reason, message, node_id,
+		running_time, failed_time, first_scheduled_time)
+		SELECT namespace, process_id, 7, n, 'broken', 'attempt ' || n, 1, now(), now() - CASE
+		  WHEN process_id LIKE '%recent' THEN 10 ELSE 100 - n END * interval '1 s', now()
+		FROM (SELECT namespace, process_id, attempt FROM schedule WHERE attempt > 0 UNION ALL
+		  SELECT namespace, process_id, 3 FROM running) t, generate_series(1, t.attempt) n`)
 	list := func(limit int) (texts []string) {
 		tasks, err := insight.ListFailingTasks(t.Context(), b.db, time.Minute, limit)
 		for _, f := range must(t, tasks, err) {
-			if f.TaskID != 7 || f.Reason != "broken" || f.Message != "attempt 3" || f.Attempt != 3 || f.For.Round(10*time.Second) != 100*time.Second {
+			if f.TaskID != 7 || f.Reason != "broken" || f.Message != "attempt 3" || f.Attempt != 3 ||
+				f.For.Round(10*time.Second) != 100*time.Second {
 				t.Errorf("%+v", f)
 			}
 			texts = append(texts, f.Key.Namespace+" "+f.Key.ProcessID+" "+string(f.Type))

@@ -29,10 +29,14 @@ func (n planNode) sortsUnderLocks(locks bool) bool {
 
 // fairBacklog stores 20,000 waiting jobs of 100 fairness keys, 200 of each.
 func (b *bench) fairBacklog() {
-	b.exec(`INSERT INTO processes (namespace, process_id, status, kind) SELECT 'shop', 'p' || n, 'INIT', 'job' FROM generate_series(0, 19999) n`)
-	b.exec(`INSERT INTO jobs (namespace, process_id, name, timeout, fairness_key) SELECT 'shop', 'p' || n, 'work', '1 s', 'k' || n % 100 FROM generate_series(0, 19999) n`)
-	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, job_name, fairness_key, round)
-		SELECT 'shop', 'p' || n, nextval('task_ids'), 'INIT', 'place', now(), 'work', 'k' || n % 100, n / 100 + 1 FROM generate_series(0, 19999) n`)
+	b.exec(`INSERT INTO processes (namespace, process_id, status, kind) SELECT 'shop', 'p' || n, 'INIT', 'job'
+		FROM generate_series(0, 19999) n`)
+	b.exec(`INSERT INTO jobs (namespace, process_id, name, timeout, fairness_key)
+		SELECT 'shop', 'p' || n, 'work', '1 s', 'k' || n % 100 FROM generate_series(0, 19999) n`)
+	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, job_name,
+		fairness_key, round)
+		SELECT 'shop', 'p' || n, nextval('task_ids'), 'INIT', 'place', now(), 'work', 'k' || n % 100, n / 100 + 1
+		FROM generate_series(0, 19999) n`)
 	b.recount()
 }
 
@@ -65,7 +69,8 @@ func TestRoundsAreFoundByIndexes(t *testing.T) {
 		if err := conn.QueryRow(t.Context(), call, key).Scan(&round); err != nil || round != want {
 			t.Errorf("%s: round %d, %v, want %d", key, round, err, want)
 		}
-		if err := conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+call, key).Scan(&raw); err != nil {
+		if err := conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+call,
+			key).Scan(&raw); err != nil {
 			t.Fatal(err)
 		}
 		var plans []struct {
@@ -98,7 +103,9 @@ func TestRoundsOfABatch(t *testing.T) {
 	_, err := jobs.EnqueueBatch(t.Context(), b.Store, batch)
 	must(t, 0, err)
 	b.exec("DELETE FROM schedule WHERE process_id IN ('a1', 'a2', 'b1', 'b2')") // round 3 of work is the first one
-	for _, j := range []*jobs.NewJob{job("b3", "work", "b"), job("b4", "work", "b"), job("c1", "other", "c"), job("a5", "other", "a")} {
+	for _, j := range []*jobs.NewJob{
+		job("b3", "work", "b"), job("b4", "work", "b"), job("c1", "other", "c"), job("a5", "other", "a"),
+	} {
 		_, err := jobs.Enqueue(b.Store, j)
 		must(t, 0, err)
 	}

@@ -97,9 +97,11 @@ func fastPathStages(s *Store, items []*saveItem) []stage {
 func (b *saveBatch) fastPathParams() dbsqlc.SaveFinishedParams {
 	a := &b.arg
 	return dbsqlc.SaveFinishedParams{
-		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds, FencingTokens: a.FencingTokens,
-		AuxStates: a.AuxStates, Metadatas: a.Metadatas, EventCounts: a.EventCounts, Responses: a.Responses,
-		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds, EventIds: a.EventIds,
+		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds,
+		FencingTokens: a.FencingTokens,
+		AuxStates:     a.AuxStates, Metadatas: a.Metadatas, EventCounts: a.EventCounts, Responses: a.Responses,
+		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds,
+		EventIds:     a.EventIds,
 		EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts, EventTimestamps: a.EventTimestamps,
 		EventMetadatas: a.EventMetadatas, EventPayloads: a.EventPayloads,
 	}
@@ -117,12 +119,15 @@ func (b *saveBatch) saveFinished(ctx context.Context, db DB) error {
 func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {
 	a := b.fastPathParams()
 	arg := dbsqlc.SaveCompletedParams{
-		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds, FencingTokens: a.FencingTokens,
-		AuxStates: a.AuxStates, Metadatas: a.Metadatas, EventCounts: a.EventCounts, Responses: a.Responses,
-		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds, EventIds: a.EventIds,
+		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds,
+		FencingTokens: a.FencingTokens,
+		AuxStates:     a.AuxStates, Metadatas: a.Metadatas, EventCounts: a.EventCounts, Responses: a.Responses,
+		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds,
+		EventIds:     a.EventIds,
 		EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts, EventTimestamps: a.EventTimestamps,
 		EventMetadatas: a.EventMetadatas, EventPayloads: a.EventPayloads,
-		Names: make([]string, len(b.items)), WorkerIds: b.arg.WorkerIds, Awaiteds: make([]bool, len(b.items)), Frees: make([]bool, len(b.items)),
+		Names: make([]string, len(b.items)), WorkerIds: b.arg.WorkerIds, Awaiteds: make([]bool, len(b.items)),
+		Frees: make([]bool, len(b.items)),
 		Modes: b.store.EventModes(a.Namespaces),
 	}
 	for n, it := range b.items {

@@ -24,7 +24,10 @@ func TestQuickStatementsMiss(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	registry := prometheus.NewRegistry()
-	b := &bench{Store: open(t, dsn, storage.Config{Registerer: registry, Lanes: 1}), t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}
+	b := &bench{
+		Store: open(t, dsn, storage.Config{Registerer: registry, Lanes: 1}), t: t, dsn: dsn,
+		db: storagetest.Connect(t, dsn),
+	}
 	misses := func(after string, want float64) {
 		t.Helper()
 		equal(t, "misses after "+after, quickMisses(t, registry), want)
@@ -51,7 +54,9 @@ func TestQuickStatementsMiss(t *testing.T) {
 func quickMisses(t *testing.T, registry *prometheus.Registry) float64 {
 	t.Helper()
 	families, err := registry.Gather()
-	n := slices.IndexFunc(must(t, families, err), func(f *dto.MetricFamily) bool { return f.GetName() == "progressor_quick_misses_total" })
+	n := slices.IndexFunc(must(t, families, err), func(f *dto.MetricFamily) bool {
+		return f.GetName() == "progressor_quick_misses_total"
+	})
 	return families[n].GetMetric()[0].GetCounter().GetValue()
 }
 
@@ -141,7 +146,9 @@ var closeSituations = []situation{
 		b.process(id)
 		state, err := b.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
 		must(b.t, state, err)
-		b.save(end(claimOf(b.searchCalls(1000), id), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
+		b.save(end(claimOf(b.searchCalls(1000), id), storage.Retry, func(c *storage.Completion) {
+			c.RetryAfter = time.Hour
+		}))
 		return nil
 	}},
 	{"at work with all", func(b *bench, id string) *storage.Claim {
@@ -160,7 +167,8 @@ var closeSituations = []situation{
 	}},
 	{"a child", func(b *bench, id string) *storage.Claim {
 		c := b.start(id)
-		b.exec("INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args) VALUES ('shop', $1, 'shop', 'parent of all', 'over')", id)
+		b.exec(`INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args) VALUES
+			('shop', $1, 'shop', 'parent of all', 'over')`, id)
 		return c
 	}},
 	{"removed", func(b *bench, id string) *storage.Claim {
@@ -186,19 +194,25 @@ func TestQuickStatementsDoAsWholeOnes(t *testing.T) {
 	b := newBench(t)
 	stores := []*storage.Store{b.Store, open(t, b.dsn, storage.Config{}).Whole()}
 	calls := map[string][]func(*storage.Call){
-		"call": nil, "notify": {notify}, "repeated call": {keyed("k", "x")}, "another call of its key": {keyed("k", "y")},
-		"call with all": {keyed("new", "x"), callWithAll},
+		"call": nil, "notify": {notify}, "repeated call": {keyed("k", "x")},
+		"another call of its key": {keyed("k", "y")},
+		"call with all":           {keyed("new", "x"), callWithAll},
 	}
 	completes := func(c *storage.Completion) { c.Outcome = storage.Completed }
 	results := map[string][]func(*storage.Completion){
 		"complete": {completes},
 		"complete with all": {completes, func(c *storage.Completion) {
-			c.Events = []storage.NewEvent{{Payload: []byte("a"), Metadata: []byte(`{"a": 1}`)}, {Timestamp: time.Unix(1, 0)}}
+			c.Events = []storage.NewEvent{
+				{Payload: []byte("a"), Metadata: []byte(`{"a": 1}`)}, {Timestamp: time.Unix(1, 0)},
+			}
 			c.AuxState, c.Metadata, c.Response = []byte("aux"), []byte(`{"m": 1}`), []byte("response")
 		}},
-		"finish": nil, "give the place away": {parked}, "empty": {func(c *storage.Completion) { c.AuxState, c.Response = []byte{}, []byte{} }},
+		"finish": nil, "give the place away": {parked},
+		"empty": {func(c *storage.Completion) { c.AuxState, c.Response = []byte{}, []byte{} }},
 		"finish with all": {func(c *storage.Completion) {
-			c.Events = []storage.NewEvent{{Payload: []byte("a"), Metadata: []byte(`{"a": 1}`)}, {Timestamp: time.Unix(1, 0)}}
+			c.Events = []storage.NewEvent{
+				{Payload: []byte("a"), Metadata: []byte(`{"a": 1}`)}, {Timestamp: time.Unix(1, 0)},
+			}
 			c.AuxState, c.Metadata, c.Response = []byte("aux"), []byte(`{"m": 1}`), []byte("response")
 		}},
 	}
@@ -239,20 +253,25 @@ func TestQuickStatementsDoAsWholeOnes(t *testing.T) {
 // rows returns all rows of a process.
 func (b *bench) rows(id string) string {
 	b.t.Helper()
-	text := ask[string](b, `SELECT coalesce(string_agg(x.name || ' ' || x.line::text, E'\n' ORDER BY x.n, x.id), '') FROM (
+	text := ask[string](b, `SELECT coalesce(string_agg(x.name || ' ' || x.line::text, E'\n' ORDER BY x.n, x.id), '')
+		FROM (
 		SELECT 1 AS n, 0 AS id, 'processes' AS name, to_jsonb(p) AS line FROM processes p WHERE process_id = $1
 		UNION ALL SELECT 2, task_id, 'running', to_jsonb(r) FROM running r WHERE process_id = $1
 		UNION ALL SELECT 3, task_id, 'schedule', to_jsonb(s) FROM schedule s WHERE process_id = $1
 		UNION ALL SELECT 4, task_id, 'tasks', to_jsonb(k) FROM tasks k WHERE process_id = $1
 		UNION ALL SELECT 5, event_id, 'events', to_jsonb(e) FROM events e WHERE process_id = $1
-		UNION ALL SELECT 7, message_id, 'messages', to_jsonb(m) - '{message_id,child,sender_process_id,sender_task_id}'::text[] FROM messages m WHERE sender_process_id = $1
+		UNION ALL SELECT 7, message_id, 'messages',
+		  to_jsonb(m) - '{message_id,child,sender_process_id,sender_task_id}'::text[] FROM messages m
+		  WHERE sender_process_id = $1
 		UNION ALL SELECT 8, 0, 'parents', to_jsonb(o) FROM parents o WHERE process_id = $1
 		UNION ALL SELECT 6, task_id, 'requests', to_jsonb(q) FROM requests q WHERE process_id = $1) x`, id)
 	return numbers.ReplaceAllString(text, `"$1": there`)
 }
 
-// numbers and times, which differ between processes
-var numbers = regexp.MustCompile(`(?i)"(cancelled|process_?id|task_?id|node_id|fencing_?token|request_id|fingerprint|corrupted_?by|cancelled_by|\w*deadline|now|timestamp|\w+_?time)": ?("[^"]+"|[1-9][0-9]*|\[[0-9,]+\])`)
+// numbers matches the fields with numbers and times that differ between processes.
+var numbers = regexp.MustCompile(`(?i)"(cancelled|process_?id|task_?id|node_id|fencing_?token|request_id|` +
+	`fingerprint|corrupted_?by|cancelled_by|\w*deadline|now|timestamp|\w+_?time)": ` +
+	`?("[^"]+"|[1-9][0-9]*|\[[0-9,]+\])`)
 
 func unnumbered(t *testing.T, answer any) string {
 	t.Helper()

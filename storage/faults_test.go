@@ -21,7 +21,8 @@ const stuck = 10 * time.Second
 func (b *bench) blocked(n int) {
 	b.t.Helper()
 	for deadline := time.Now().Add(stuck); ; {
-		waiting := ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor lane' AND wait_event_type = 'Lock'`)
+		waiting := ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name = 'progressor lane' AND wait_event_type = 'Lock'`)
 		if waiting == n {
 			return
 		}
@@ -108,7 +109,10 @@ func resultAndCall(t *testing.T, b *bench, other *storage.Store, first, id strin
 	default:
 		equal(t, "the call", p.Outcome, storage.Postponed)
 		equal(t, "the call runs next", []bool{s.Next != nil, s.Deferred}, []bool{promote, !promote})
-		b.is(id, map[bool]string{true: "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1", false: "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL waits for place#0"}[promote])
+		b.is(id, map[bool]string{
+			true:  "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1",
+			false: "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL waits for place#0",
+		}[promote])
 	}
 	return true
 }
@@ -122,7 +126,8 @@ func TestStatusIsCheckedUnderTheLock(t *testing.T) {
 	tx, err := b.db.Begin(t.Context())
 	must(t, tx, err)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // a pool does not close before
-	_, err = tx.Exec(t.Context(), `UPDATE processes SET status = 'SUSPENDED', previous_status = 'RUNNING', status_changed_time = now(), attention = 'SUSPENDED', attention_time = now()`)
+	_, err = tx.Exec(t.Context(), `UPDATE processes SET status = 'SUSPENDED', previous_status = 'RUNNING',
+		status_changed_time = now(), attention = 'SUSPENDED', attention_time = now()`)
 	must(t, tx, err)
 	prepared := later(func() (storage.Prepared, error) { return b.PrepareCall(call("p")) })
 	b.blocked(1)
@@ -186,14 +191,18 @@ func TestPoisonFailsAlone(t *testing.T) {
 		3: func() error { return second(s.PrepareCall(call("nul\x00"))) },
 		7: func() error { return second(s.PrepareInit(newInit("bad\xff"))) },
 		11: func() error {
-			return second(s.PrepareInit(newInit("x", func(in *storage.Init) { in.Metadata = []byte(`{"a": "\u0000"}`) })))
+			return second(s.PrepareInit(newInit("x", func(in *storage.Init) {
+				in.Metadata = []byte(`{"a": "\u0000"}`)
+			})))
 		},
 		13: func() error {
 			return second(s.PrepareInit(newInit("y", func(in *storage.Init) { in.Metadata = []byte(`[1]`) })))
 		},
 		17: func() error { return second(s.SaveResult(end(c, storage.Failed, broken("nul\x00")))) },
 		19: func() error {
-			return second(s.SaveResult(end(d, storage.Finished, func(c *storage.Completion) { c.Metadata = []byte("{") })))
+			return second(s.SaveResult(end(d, storage.Finished, func(c *storage.Completion) {
+				c.Metadata = []byte("{")
+			})))
 		},
 		23: func() error { return second(s.PrepareInit(newInit(strings.Repeat("x", 257)))) },
 	}
@@ -297,7 +306,9 @@ func TestTwinsOnTwoNodes(t *testing.T) {
 			if i%2 == 0 {
 				inits[i/2], err = stores[i/2%2].PrepareInit(newInit(id, keyedInit(k, "x")))
 			} else {
-				calls[i/2], err = stores[i/2%2].PrepareCall(call("called", keyed(k, "x"), func(c *storage.Call) { c.MaxWaiting = 1000 }))
+				calls[i/2], err = stores[i/2%2].PrepareCall(call("called", keyed(k, "x"), func(c *storage.Call) {
+					c.MaxWaiting = 1000
+				}))
 			}
 			if err != nil {
 				t.Error(err)
@@ -316,7 +327,8 @@ func TestTwinsOnTwoNodes(t *testing.T) {
 			equal(t, "the first of its kind", fresh, 1)
 		}
 	}
-	equal(t, "tasks of called", ask[int](b, "SELECT count(*) FROM task_list WHERE process_id = 'called' AND task_type = 'CALL'"), 20)
+	equal(t, "tasks of called", ask[int](b,
+		"SELECT count(*) FROM task_list WHERE process_id = 'called' AND task_type = 'CALL'"), 20)
 }
 
 // A start is repeated while the first one is in its transaction, which no snapshot shows.
@@ -328,12 +340,14 @@ func TestTwinOfAStartUnderWay(t *testing.T) {
 	must(t, tx, err)
 	for _, sql := range []string{
 		`INSERT INTO processes (namespace, process_id) VALUES ('shop', 'p')`,
-		`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time) VALUES ('shop', 'p', 1000, 'INIT', 'place', now())`,
+		`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
+			VALUES ('shop', 'p', 1000, 'INIT', 'place', now())`,
 	} {
 		_, err = tx.Exec(t.Context(), sql)
 		must(t, tx, err)
 	}
-	_, err = tx.Exec(t.Context(), `INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time) VALUES ($1, 'shop', 'p', 1000, $2, now())`, in.RequestID, in.Fingerprint)
+	_, err = tx.Exec(t.Context(), `INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint,
+		created_time) VALUES ($1, 'shop', 'p', 1000, $2, now())`, in.RequestID, in.Fingerprint)
 	must(t, tx, err)
 	twin := later(func() (storage.Prepared, error) { return b.PrepareInit(in) })
 	b.blocked(1)
@@ -350,13 +364,17 @@ func TestTwinOfAStartUnderWay(t *testing.T) {
 func TestInstantsCrossZonesAndAges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec("ALTER DATABASE " + pgx.Identifier{ask[string](b, "SELECT current_database()")}.Sanitize() + " SET timezone = 'Asia/Tokyo'")
+	b.exec("ALTER DATABASE " + pgx.Identifier{ask[string](b, "SELECT current_database()")}.Sanitize() +
+		" SET timezone = 'Asia/Tokyo'")
 	s := open(t, b.dsn, storage.Config{})
 	at := time.Date(2031, 7, 1, 12, 0, 0, 123456000, time.FixedZone("far", -9*3600))
 	in, err := s.PrepareInit(newInit("p"))
 	saved, err2 := s.SaveResult(end(must(t, in, err).Claim, storage.Finished, func(c *storage.Completion) {
 		c.Timer = &storage.SetTimer{At: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
-		c.NamedTimers = []storage.SetTimer{{Name: "n", At: at}, {Name: "old", At: time.Unix(1, 0)}, {Name: "after", After: process.MaxDuration}, {Name: "negative", After: -time.Hour}}
+		c.NamedTimers = []storage.SetTimer{
+			{Name: "n", At: at}, {Name: "old", At: time.Unix(1, 0)}, {Name: "after", After: process.MaxDuration},
+			{Name: "negative", After: -time.Hour},
+		}
 		c.Promote = false
 	}))
 	if must(t, saved, err2).TimerDelay < 200*365*24*time.Hour {

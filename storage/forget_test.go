@@ -28,7 +28,8 @@ func TestForgetRequests(t *testing.T) {
 	b.process("p")
 	ended := b.claim("p", keyed("ended", "x"))
 	b.save(end(ended, storage.Finished))
-	b.exec("UPDATE tasks SET scheduled_time = now() - interval '1 day', running_time = now() - interval '1 day', finished_time = now() - interval '1 day'")
+	b.exec(`UPDATE tasks SET scheduled_time = now() - interval '1 day', running_time = now() - interval '1 day',
+		finished_time = now() - interval '1 day'`)
 	runs := b.claim("p", keyed("runs", "x"))
 	b.call("p", keyed("waits", "x"))
 	b.exec("UPDATE requests SET created_time = now() - interval '1 day'")
@@ -45,8 +46,11 @@ func TestForgetRequests(t *testing.T) {
 	b.forget()
 	keys("2") // both have just ended
 	equal(t, "again", b.call("p", keyed("runs", "x")).Outcome, storage.Replayed)
-	equal(t, "counted from the end", ask[bool](b, "SELECT bool_and(r.created_time = t.finished_time) FROM requests r JOIN tasks t USING (namespace, process_id, task_id)"), true)
-	b.exec("UPDATE tasks SET scheduled_time = now() - interval '1 day', running_time = now() - interval '1 day', finished_time = now() - interval '1 day'")
+	equal(t, "counted from the end",
+		ask[bool](b, `SELECT bool_and(r.created_time = t.finished_time) FROM requests r JOIN tasks t USING
+			(namespace, process_id, task_id)`), true)
+	b.exec(`UPDATE tasks SET scheduled_time = now() - interval '1 day', running_time = now() - interval '1 day',
+		finished_time = now() - interval '1 day'`)
 	b.exec("UPDATE requests SET created_time = now() - interval '1 day'")
 	b.forget()
 	keys("0")
@@ -75,12 +79,14 @@ func TestForgetRequestsOfRemovedProcesses(t *testing.T) {
 func TestForgetReadsLittle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(`INSERT INTO requests SELECT md5('r' || n)::uuid, 'shop', 'p' || n, n, '', now() - interval '1 day' FROM generate_series(1, 20000) n`)
+	b.exec(`INSERT INTO requests SELECT md5('r' || n)::uuid, 'shop', 'p' || n, n, '', now() - interval '1 day'
+		FROM generate_series(1, 20000) n`)
 	for b.forget() {
 	}
 	equal(t, "keys", ask[int](b, "SELECT count(*) FROM requests"), 0)
 	b.exec("VACUUM requests")
-	b.exec(`INSERT INTO requests SELECT md5('s' || n)::uuid, 'shop', 'p' || n, n, '', now() FROM generate_series(1, 20000) n`)
+	b.exec(`INSERT INTO requests SELECT md5('s' || n)::uuid, 'shop', 'p' || n, n, '', now()
+		FROM generate_series(1, 20000) n`)
 	b.exec("VACUUM ANALYZE requests")
 	rows, err := b.db.Query(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF)
 		SELECT 1 FROM requests WHERE created_time < now() - interval '1 hour' ORDER BY created_time LIMIT 5000`)
@@ -93,7 +99,9 @@ func TestForgetReadsLittle(t *testing.T) {
 	if !strings.Contains(plan, "requests_created_time") || hit > 20 {
 		t.Errorf("a pass that finds nothing: %s", plan)
 	}
-	equal(t, "BRIN indexes", ask[string](b, `SELECT coalesce(string_agg(indexname, ',' ORDER BY indexname), '') FROM pg_indexes
-		WHERE schemaname = 'progressor' AND tablename IN ('requests', 'answers', 'dead_letters') AND indexdef LIKE '%USING brin%'`), "")
+	equal(t, "BRIN indexes", ask[string](b,
+		`SELECT coalesce(string_agg(indexname, ',' ORDER BY indexname), '') FROM pg_indexes
+		WHERE schemaname = 'progressor' AND tablename IN ('requests', 'answers', 'dead_letters')
+		  AND indexdef LIKE '%USING brin%'`), "")
 	b.exec("DELETE FROM requests") // requests of tasks that do not exist
 }

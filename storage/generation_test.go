@@ -18,7 +18,8 @@ import (
 // newReplicatedBench returns a bench with one lane on a server with a standby.
 func newReplicatedBench(t *testing.T) (*bench, *storagetest.Replicated) {
 	r := storagetest.NewReplicated(t)
-	return &bench{Store: open(t, r.DSN, storage.Config{Lanes: 1}), t: t, dsn: r.DSN, db: storagetest.Connect(t, r.DSN)}, r
+	return &bench{Store: open(t, r.DSN, storage.Config{Lanes: 1}), t: t, dsn: r.DSN, db: storagetest.Connect(t, r.DSN)},
+		r
 }
 
 const waitsForStandby = `SELECT EXISTS (SELECT FROM pg_stat_activity
@@ -45,8 +46,10 @@ func TestResultIsOnTheStandbyBeforeItIsAcknowledged(t *testing.T) {
 				acknowledged <- err
 			}()
 			r.Await(fmt.Sprintf(waitsForStandby, "lane", ""))
-			r.Do("SELECT " + how + "(pid) FROM pg_stat_activity WHERE application_name = 'progressor lane' AND wait_event = 'SyncRep'")
-			r.Await("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'progressor lane' AND query LIKE '%UPDATE database_generation%' AND wait_event = 'SyncRep')")
+			r.Do("SELECT " + how + `(pid) FROM pg_stat_activity WHERE application_name = 'progressor lane'
+				AND wait_event = 'SyncRep'`)
+			r.Await(`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'progressor lane'
+				AND query LIKE '%UPDATE database_generation%' AND wait_event = 'SyncRep')`)
 			if len(acknowledged) > 0 {
 				t.Fatalf("acknowledged (%v), and the standby does not have it", <-acknowledged)
 			}
@@ -74,7 +77,8 @@ func TestWriteThatIsNotReplicatedIsUnavailable(t *testing.T) {
 		return b.PutNamespace(t.Context(), "unreplicated", []byte("{}"))
 	})
 	r.Await(fmt.Sprintf(waitsForStandby, "general", "namespaces"))
-	r.Do("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'progressor general' AND wait_event = 'SyncRep'")
+	r.Do(`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'progressor general'
+		AND wait_event = 'SyncRep'`)
 	if _, err := written(); !errors.Is(err, process.ErrUnavailable) {
 		t.Errorf("a namespace that the standby does not have: %v", err)
 	}
@@ -91,7 +95,8 @@ func TestNumbersAreNotIssuedTwice(t *testing.T) {
 	changed := make(chan struct{}, 100)
 	b.OnNewGeneration(func() { changed <- struct{}{} })
 	ask[int64](b, "SELECT setval('task_ids', 1) + setval('fencing_tokens', 1)")
-	ask[int](b, "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE application_name LIKE 'progressor %' AND datname = current_database()")
+	ask[int](b, `SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
+		WHERE application_name LIKE 'progressor %' AND datname = current_database()`)
 	var next storage.Prepared
 	for { // the first calls find broken connections
 		var err error

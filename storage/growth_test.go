@@ -18,9 +18,11 @@ func TestReadGrowth(t *testing.T) {
 	}
 	equal(t, "nothing is late", []any{g.KeyOverdue, g.MessageAge, g.Messages, g.Backlogs}, "[0s 0s 0 0]")
 	b.exec(`INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
-		SELECT gen_random_uuid(), 'shop', 'p', 0, '\x00', statement_timestamp() - h * interval '1 hour' FROM unnest(ARRAY[0, 3]) h`)
+		SELECT gen_random_uuid(), 'shop', 'p', 0, '\x00', statement_timestamp() - h * interval '1 hour'
+		FROM unnest(ARRAY[0, 3]) h`)
 	b.exec(`INSERT INTO messages (namespace, process_id, kind, held, created_time)
-		SELECT 'shop', 'p', 'notify', n > 20, statement_timestamp() - n * interval '1 minute' FROM generate_series(1, 21) n`)
+		SELECT 'shop', 'p', 'notify', n > 20, statement_timestamp() - n * interval '1 minute'
+		FROM generate_series(1, 21) n`)
 	b.exec(`INSERT INTO queue_backlogs (namespace, process_id) VALUES ('shop', 'p')`)
 	g, err = insight.ReadGrowth(t.Context(), b.Store, time.Hour, 10)
 	must(t, g, err)

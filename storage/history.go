@@ -130,7 +130,9 @@ func (s *Store) readBatch(reads []*historyRead) {
 		share = min(share, max(maxBatchBytes/len(reads), minShare))
 	}
 	if largest := largestEvent(reads); largest >= minLargest {
-		reads = s.finishReads(reads, s.read(reads, s.shortHistories, largest), func(r *historyRead) bool { return r.cut })
+		reads = s.finishReads(reads, s.read(reads, s.shortHistories, largest), func(r *historyRead) bool {
+			return r.cut
+		})
 	}
 	if len(reads) == 0 {
 		return
@@ -182,7 +184,9 @@ type historyQuery func(ctx context.Context, arg dbsqlc.ReadHistoriesParams, take
 
 // longHistories returns for each reader the events up to the byte limit and the one that exceeds
 // it.
-func (s *Store) longHistories(ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow)) error {
+func (s *Store) longHistories(
+	ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow),
+) error {
 	rows, err := s.q.ReadHistories(ctx, s.hot, arg)
 	for n := range rows {
 		take(&rows[n])
@@ -192,7 +196,9 @@ func (s *Store) longHistories(ctx context.Context, arg dbsqlc.ReadHistoriesParam
 
 // shortHistories returns all events, but neither payload nor metadata of those that exceed the byte
 // limit.
-func (s *Store) shortHistories(ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow)) error {
+func (s *Store) shortHistories(
+	ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow),
+) error {
 	rows, err := s.q.ReadShortHistories(ctx, s.hot, dbsqlc.ReadShortHistoriesParams(arg))
 	for n := range rows {
 		take((*dbsqlc.ReadHistoriesRow)(&rows[n]))

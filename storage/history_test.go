@@ -31,7 +31,8 @@ func TestHistoryErrors(t *testing.T) {
 		{errors.New("broken pipe"), true, false},
 	} {
 		err := historyError(process.Key{Namespace: "n", ProcessID: "p"}, tt.err)
-		if errors.Is(err, process.ErrUnavailable) != tt.unavailable || errors.Is(err, ErrSlowHistory) != tt.slow || !errors.Is(err, tt.err) {
+		if errors.Is(err, process.ErrUnavailable) != tt.unavailable || errors.Is(err, ErrSlowHistory) != tt.slow ||
+			!errors.Is(err, tt.err) {
 			t.Errorf("%v: %v", tt.err, err)
 		}
 	}

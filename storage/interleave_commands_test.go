@@ -13,10 +13,11 @@ import (
 // transaction, and so is the result of a running CANCEL task.
 func TestOverdueCancelMeetsTransactions(t *testing.T) {
 	t.Parallel()
-	overdue := transaction{"end an overdue cancel", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
-		ended, err := s.EndOverdueCancel(key(id))
-		return fmt.Sprint("ended:", ended), err
-	}}
+	overdue := transaction{"end an overdue cancel", false,
+		func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
+			ended, err := s.EndOverdueCancel(key(id))
+			return fmt.Sprint("ended:", ended), err
+		}}
 	last := ends("say the last word", storage.Cancelled, events("end"))
 	called := func(b *bench, id string) *storage.Claim {
 		b.process(id, timer(time.Hour))

@@ -48,9 +48,12 @@ var memberTransactions = []transaction{
 	ends("fail", storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})),
 	ends("try again later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour },
 		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{}, jobs.ReassignMember{})),
-	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.EndIfCancelled{}, jobs.ReassignMember{AnyWorker: true})),
+	ends("lose the worker", storage.Retry,
+		of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.EndIfCancelled{},
+			jobs.ReassignMember{AnyWorker: true})),
 	ends("give back", storage.Retry, func(c *storage.Completion) {
-		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.EndIfCancelled{}, jobs.ReassignMember{AnyWorker: true}}
+		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false,
+			[]storage.Effect{jobs.EndIfCancelled{}, jobs.ReassignMember{AnyWorker: true}}
 	}),
 	orders("cancel", func(s *storage.Store, id string) (string, error) {
 		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
@@ -83,8 +86,12 @@ var memberSituations = []situation{
 // and which may take it.
 func (b *bench) memberState(id string) string {
 	b.t.Helper()
-	return b.jobState(id) + ask[string](b, `SELECT ' place of ' || coalesce(l.worker_id, 'nobody') || ', takers ' || g.takers::text || CASE WHEN g.running_time IS NULL THEN '' ELSE ', begun' END || coalesce((SELECT ', may be taken by ' || coalesce(s.taker, 'any')
-		FROM schedule s WHERE s.process_id = l.process_id), '') FROM job_places l JOIN job_groups g ON g.process_id = l.job_id WHERE l.process_id = $1`, id)
+	return b.jobState(id) + ask[string](b,
+		`SELECT ' place of ' || coalesce(l.worker_id, 'nobody') || ', takers ' || g.takers::text || CASE
+		WHEN g.running_time IS NULL THEN ''
+		  ELSE ', begun' END || coalesce((SELECT ', may be taken by ' || coalesce(s.taker, 'any')
+		FROM schedule s WHERE s.process_id = l.process_id), '') FROM job_places l
+		  JOIN job_groups g ON g.process_id = l.job_id WHERE l.process_id = $1`, id)
 }
 
 // Two concurrent transactions of two nodes on one member, such as its result and its collection, or
@@ -124,7 +131,8 @@ func TestSeats(t *testing.T) {
 		if id == "pinned" {
 			b.exec("UPDATE job_places SET pinned = true WHERE process_id = $1", id)
 		}
-		b.save(end(c, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{}, jobs.ReassignMember{AnyWorker: id != "fails"})))
+		b.save(end(c, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{},
+			jobs.ReassignMember{AnyWorker: id != "fails"})))
 		equal(t, id, b.memberState(id), "takeovers 0 failures 1 result none "+want)
 	}
 	// Two members of one group leave in one flush. No worker remains among its takers.
@@ -144,7 +152,8 @@ func TestSeats(t *testing.T) {
 	var all sync.WaitGroup
 	for _, c := range claims[:2] {
 		all.Go(func() {
-			_, err := b.SaveResult(end(c, storage.Retry, of(&jobs.End{}, jobs.EndIfCancelled{}, jobs.ReassignMember{AnyWorker: true})))
+			_, err := b.SaveResult(end(c, storage.Retry,
+				of(&jobs.End{}, jobs.EndIfCancelled{}, jobs.ReassignMember{AnyWorker: true})))
 			if err != nil {
 				t.Error(err)
 			}
@@ -155,8 +164,8 @@ func TestSeats(t *testing.T) {
 	equal(t, "takers", ask[string](b, "SELECT takers::text FROM job_groups WHERE process_id = 'two'"), "{w2}")
 }
 
-// Of many concurrent polls of one worker, on two nodes, one gets a slot of a group, also if the group
-// runs. Of many workers, as many get one as there are slots.
+// Of many concurrent polls of one worker, on two nodes, one gets a slot of a group, also if the
+// group runs. Of many workers, as many get one as there are slots.
 func TestManyPollsOneGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -178,7 +187,10 @@ func TestManyPollsOneGroup(t *testing.T) {
 				s := []*storage.Store{b.Store, other}[n%2]
 				all.Go(func() {
 					<-begin
-					leases, err := pull.Poll(context.Background(), s, w, []pull.Subscription{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 10, true)
+					leases, err := pull.Poll(context.Background(), s, w,
+						[]pull.Subscription{
+							{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour},
+						}, 10, true)
 					mu.Lock()
 					defer mu.Unlock()
 					if err != nil {
@@ -200,8 +212,10 @@ func TestManyPollsOneGroup(t *testing.T) {
 		}
 		for len(got("w", "x", "w", "y", "x", "z")) > 0 {
 		}
-		equal(t, "workers with a place", ask[int](b, "SELECT count(DISTINCT worker_id) FROM job_places WHERE job_id = $1", id), 4)
-		equal(t, "places without a worker", ask[int](b, "SELECT count(*) FROM job_places WHERE job_id = $1 AND worker_id IS NULL", id), 0)
+		equal(t, "workers with a place",
+			ask[int](b, "SELECT count(DISTINCT worker_id) FROM job_places WHERE job_id = $1", id), 4)
+		equal(t, "places without a worker",
+			ask[int](b, "SELECT count(*) FROM job_places WHERE job_id = $1 AND worker_id IS NULL", id), 0)
 	}
 }
 
@@ -246,7 +260,8 @@ func TestGroupStartsOrIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.begun("g")
-	release := b.foreign("UPDATE processes SET cancel_requested_time = now(), cancel_deadline = now() + interval '1 hour' WHERE process_id = 'g'")
+	release := b.foreign(`UPDATE processes SET cancel_requested_time = now(), cancel_deadline = now()
+		+ interval '1 hour' WHERE process_id = 'g'`)
 	l, err := leaseOf(b.Store, "w", "m-g", true)
 	if must(t, l, err) != nil {
 		t.Error("a member is leased while its group is cancelled")

@@ -70,8 +70,8 @@ func (l *lane) failing() float64 {
 
 func newLane(s *Store, number int, config *pgx.ConnConfig) *lane {
 	return &lane{
-		store: s, number: number, config: config, busy: busyProcesses{}, in: make(chan operation, laneQueue), gone: make(chan struct{}),
-		timeout: flushTimeout, contention: contention{},
+		store: s, number: number, config: config, busy: busyProcesses{}, in: make(chan operation, laneQueue),
+		gone: make(chan struct{}), timeout: flushTimeout, contention: contention{},
 	}
 }
 
@@ -151,7 +151,8 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	var take func(op operation)
 	take = func(op operation) {
 		i := op.base()
-		if len(ops) > 0 && (len(ops) >= maxFlushItems || bytes+i.bytes > maxFlushBytes || i.slow || ops[0].base().slow) {
+		if len(ops) > 0 && (len(ops) >= maxFlushItems || bytes+i.bytes > maxFlushBytes || i.slow ||
+			ops[0].base().slow) {
 			l.held = append(l.held, op)
 			return
 		}
@@ -309,7 +310,8 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 			}
 			l.split(ops, mode, err)
 			return
-		case (state == stateDeadlock || state == stateSerialization) && try < 10, state == stateUniqueViolation && try < 3:
+		case (state == stateDeadlock || state == stateSerialization) && try < 10,
+			state == stateUniqueViolation && try < 3:
 			// (unique violation: another session created the same process, see PrepareInit)
 			l.store.metrics.flushRetries.Inc()
 		default:
@@ -363,8 +365,8 @@ func timedOut(err error) bool {
 func (l *lane) reportTimeout(op operation, err error) {
 	i := op.base()
 	l.store.metrics.flushTimeouts.Inc()
-	l.store.log.Error("storing a single operation timed out", "namespace", i.key.Namespace, "process_id", i.key.ProcessID,
-		"error", err)
+	l.store.log.Error("storing a single operation timed out",
+		"namespace", i.key.Namespace, "process_id", i.key.ProcessID, "error", err)
 }
 
 // fail completes a single item that PostgreSQL did not store. A result is retried unless its data
@@ -468,7 +470,8 @@ func (l *lane) connect() error {
 	if err != nil {
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}
-	if err := conn.QueryRow(ctx, "SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()").Scan(&l.began); err != nil {
+	if err := conn.QueryRow(ctx, `SELECT backend_start FROM pg_stat_activity
+		WHERE pid = pg_backend_pid()`).Scan(&l.began); err != nil {
 		_ = conn.Close(ctx)
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}

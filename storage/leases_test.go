@@ -17,7 +17,8 @@ func TestJobOf(t *testing.T) {
 	}
 	short := `{"name": "mail", "options": null, "failures": [1], "takeovers": 2}`
 	j := read(short)
-	equal(t, "the job", fmt.Sprintf("%s %d %t %s", j.Name, j.Takeovers, j.Options == nil, j.Failures), "mail 2 true [1]")
+	equal(t, "the job", fmt.Sprintf("%s %d %t %s", j.Name, j.Takeovers, j.Options == nil, j.Failures),
+		"mail 2 true [1]")
 	if read(short) != j {
 		t.Error("a short row is parsed twice")
 	}

@@ -157,7 +157,8 @@ func TestTwoNodesUnderLoad(t *testing.T) {
 		}
 	})
 	l.check(t, b.db)
-	equal(t, "every event in the order of the tasks", ask[int](b, `SELECT count(*) FROM events e JOIN events f USING (namespace, process_id)
+	equal(t, "every event in the order of the tasks",
+		ask[int](b, `SELECT count(*) FROM events e JOIN events f USING (namespace, process_id)
 		WHERE f.event_id = e.event_id + 1 AND f.task_id <= e.task_id`), 0)
 	b.exec("SELECT pg_stat_clear_snapshot()")
 	equal(t, "deadlocks", ask[int](b, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"), 0)
@@ -176,7 +177,8 @@ func TestLanesAreTerminatedUnderLoad(t *testing.T) {
 			for l.done.Load() < done && l.done.Load() < int64(l.clients*l.calls) {
 				ask[int](b, "SELECT 1")
 			}
-			ask[int](b, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor lane'
+			ask[int](b, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = 'progressor lane'
 				AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database()
 					AND application_name = 'progressor lane' ORDER BY state, pid LIMIT 1)`)
 		}
@@ -201,7 +203,9 @@ func TestServerRestartsUnderLoad(t *testing.T) {
 	dir, err := os.MkdirTemp("", "progressor-restart-*")
 	must(t, dir, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	server, err := pgembed.Start(t.Context(), pgembed.Config{Dir: dir, Ephemeral: true, Unsafe: true, Settings: map[string]string{"shared_buffers": "32MB"}})
+	server, err := pgembed.Start(t.Context(), pgembed.Config{
+		Dir: dir, Ephemeral: true, Unsafe: true, Settings: map[string]string{"shared_buffers": "32MB"},
+	})
 	must(t, server, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -13,7 +13,9 @@ import (
 func (s *Store) lockStage(keys []process.Key) stage {
 	of := keysParamsOf(sortedKeys(keys))
 	return func(ctx context.Context, db DB) error {
-		return s.q.LockProcesses(ctx, db, dbsqlc.LockProcessesParams{Namespaces: of.namespaces, ProcessIds: of.processIDs})
+		return s.q.LockProcesses(ctx, db, dbsqlc.LockProcessesParams{
+			Namespaces: of.namespaces, ProcessIds: of.processIDs,
+		})
 	}
 }
 
@@ -25,7 +27,9 @@ func (s *Store) tryLockStage(keys []process.Key) stage {
 	}
 	of := keysParamsOf(sortedKeys(keys))
 	return func(ctx context.Context, db DB) error {
-		return s.q.TryLockProcesses(ctx, db, dbsqlc.TryLockProcessesParams{Namespaces: of.namespaces, ProcessIds: of.processIDs})
+		return s.q.TryLockProcesses(ctx, db, dbsqlc.TryLockProcessesParams{
+			Namespaces: of.namespaces, ProcessIds: of.processIDs,
+		})
 	}
 }
 

@@ -58,7 +58,9 @@ func TestFunctionsSend(t *testing.T) {
 		tx, err := app.Begin(t.Context())
 		must(t, tx, err)
 		var first, second int64
-		err = tx.QueryRow(t.Context(), `SELECT progressor.start('shop', 'new', args => 'x', metadata => '{"a": 1}', start_time => now() + interval '1 hour'), progressor.notify('shop', 'p', 'y')`).Scan(&first, &second)
+		err = tx.QueryRow(t.Context(),
+			`SELECT progressor.start('shop', 'new', args => 'x', metadata => '{"a": 1}', start_time => now()
+				+ interval '1 hour'), progressor.notify('shop', 'p', 'y')`).Scan(&first, &second)
 		if must(t, 0, err); second <= first {
 			t.Errorf("messages %d and %d", first, second)
 		}
@@ -83,8 +85,10 @@ func TestFunctionsSend(t *testing.T) {
 	equal(t, "the cancel", b.deliver("p"), "cancel delivered")
 	equal(t, "why", ask[string](b, "SELECT cancel_reason FROM processes WHERE process_id = 'p'"), "no more")
 	for _, sql := range []string{
-		"SELECT * FROM progressor.messages", "SELECT * FROM progressor.processes", "SELECT nextval('progressor.message_ids')",
-		"SELECT progressor.send_message('notify', 'shop', 'p', NULL, NULL, NULL, NULL)", "INSERT INTO progressor.messages (namespace, process_id, kind) VALUES ('shop', 'p', 'notify')",
+		"SELECT * FROM progressor.messages", "SELECT * FROM progressor.processes",
+		"SELECT nextval('progressor.message_ids')",
+		"SELECT progressor.send_message('notify', 'shop', 'p', NULL, NULL, NULL, NULL)",
+		"INSERT INTO progressor.messages (namespace, process_id, kind) VALUES ('shop', 'p', 'notify')",
 	} {
 		_, err := app.Exec(t.Context(), sql)
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "42501" {
@@ -105,11 +109,15 @@ func TestFunctionsRefuse(t *testing.T) {
 	b := newBench(t)
 	b.namespace(ns)
 	for call, want := range map[string]string{
-		"start('nowhere', 'p')": `there is no namespace "nowhere"`, "start(NULL, 'p')": "there is no namespace", "notify('shop', NULL)": "process_id has 0 bytes",
-		"notify('shop', '')": "process_id has 0 bytes", "notify('shop', repeat('ü', 129))": "process_id has 258 bytes, 1 to 256",
-		"notify('shop', '~cron/x')":                                             "begins with ~",
-		"notify('shop', 'p', convert_to(repeat('x', 1048577), 'UTF8'))":         "args has 1048577 bytes, at most 1048576",
-		"start('shop', 'p', NULL, '[1]')":                                       "metadata is a JSON array, not an object",
+		"start('nowhere', 'p')": `there is no namespace "nowhere"`, "start(NULL, 'p')": "there is no namespace",
+		"notify('shop', NULL)":             "process_id has 0 bytes",
+		"notify('shop', '')":               "process_id has 0 bytes",
+		"notify('shop', repeat('ü', 129))": "process_id has 258 bytes, 1 to 256",
+		"notify('shop', '~cron/x')":        "begins with ~",
+		"notify('shop', 'p', convert_to(repeat('x', 1048577), 'UTF8'))": "args has 1048577 bytes, at most " +
+			"1048576",
+		"start('shop', 'p', NULL, '[1]')": "metadata is a JSON array, not an " +
+			"object",
 		"start('shop', 'p', NULL, jsonb_build_object('a', repeat('x', 65536)))": "metadata has",
 		"start('shop', 'p', start_time => '1969-12-31 23:59:59Z')":              "not between 1970 and 9999",
 		"start('shop', 'p', start_time => 'infinity')":                          "not between 1970 and 9999",
@@ -117,11 +125,13 @@ func TestFunctionsRefuse(t *testing.T) {
 	} {
 		_, err := b.db.Exec(t.Context(), "SELECT progressor."+call)
 		pg, ok := errors.AsType[*pgconn.PgError](err)
-		if !ok || pg.Code != "22023" || !strings.Contains(pg.Message, "progressor: ") || !strings.Contains(pg.Message, want) {
+		if !ok || pg.Code != "22023" || !strings.Contains(pg.Message, "progressor: ") ||
+			!strings.Contains(pg.Message, want) {
 			t.Errorf("%s: %v, want %q", call, err, want)
 		}
 	}
-	if _, err := b.db.Exec(t.Context(), "SELECT progressor.cancel('shop', 'p', repeat('x', 4097))"); err == nil || !strings.Contains(err.Error(), "reason has 4097 bytes") {
+	if _, err := b.db.Exec(t.Context(), "SELECT progressor.cancel('shop', 'p', repeat('x', 4097))"); err == nil ||
+		!strings.Contains(err.Error(), "reason has 4097 bytes") {
 		t.Errorf("a long reason: %v", err)
 	}
 	equal(t, "stored", b.undelivered(), 0)
@@ -137,14 +147,18 @@ func TestFunctionsCheckJSON(t *testing.T) {
 		return fmt.Sprintf(`(repeat('{"a":', %d) || '1' || repeat('}', %[1]d))::jsonb`, depth)
 	}
 	for value, want := range map[string]string{
-		`'{"a": 1e400}'`: "has a number beyond 2^53", `'{"a": [1, {"b": 9007199254740993}]}'`: "has a number beyond 2^53",
-		`'{"a": -9007199254740993}'`: "has a number beyond 2^53",
-		nested(101):                  "is nested deeper than 100 objects and lists", nested(9000): "is nested deeper than 100 objects and lists",
-		nested(100): "", `'{"a": 9007199254740992, "b": -9007199254740992, "c": 1e-7}'`: "", `'{}'`: "",
+		`'{"a": 1e400}'`:                        "has a number beyond 2^53",
+		`'{"a": [1, {"b": 9007199254740993}]}'`: "has a number beyond 2^53",
+		`'{"a": -9007199254740993}'`:            "has a number beyond 2^53",
+		nested(101):                             "is nested deeper than 100 objects and lists",
+		nested(9000):                            "is nested deeper than 100 objects and lists",
+		nested(100):                             "", `'{"a": 9007199254740992, "b": -9007199254740992, "c": 1e-7}'`: "",
+		`'{}'`: "",
 	} {
 		for field, call := range map[string]string{
-			"metadata of a process": "start('shop', 'p' || gen_random_uuid(), metadata => %s)", "metadata of a job": "enqueue('shop', 'work', metadata => %s)",
-			"args": "enqueue('shop', 'work', %s)",
+			"metadata of a process": "start('shop', 'p' || gen_random_uuid(), metadata => %s)",
+			"metadata of a job":     "enqueue('shop', 'work', metadata => %s)",
+			"args":                  "enqueue('shop', 'work', %s)",
 		} {
 			call = fmt.Sprintf(call, value)
 			_, err := b.db.Exec(t.Context(), "SELECT progressor."+call)
@@ -170,7 +184,8 @@ func TestOpenTransactionHoldsUpNobody(t *testing.T) {
 	b.namespace(ns)
 	b.process("p")
 	b.process("q")
-	b.foreign("SELECT progressor.notify('shop', 'p'), progressor.start('shop', 'p'), progressor.start('shop', 'new'), progressor.notify('shop', 'q')")
+	b.foreign(`SELECT progressor.notify('shop', 'p'), progressor.start('shop', 'p'), progressor.start('shop', 'new'),
+		progressor.notify('shop', 'q')`)
 	b.say(notifyOf("p", "a"))
 	equal(t, "found", b.found(0), "[p]")
 	equal(t, "delivered", b.deliver("p"), "notify delivered")
@@ -193,13 +208,16 @@ func TestListen(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.Listen(ctx, map[string]func(){"progressor_messages": func() { heard <- struct{}{} }}, func(is bool) { up <- is })
+		b.Listen(ctx, map[string]func(){"progressor_messages": func() { heard <- struct{}{} }}, func(is bool) {
+			up <- is
+		})
 	}()
 	equal(t, "it listens", <-up, true)
 	b.foreign("SELECT progressor.notify('shop', 'p')")()
 	b.exec("SELECT progressor.notify('shop', 'p') FROM generate_series(1, 10)")
 	<-heard
-	b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor listen'`)
+	b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name = 'progressor listen'`)
 	equal(t, "it broke", <-up, false)
 	equal(t, "it listens again", <-up, true)
 	b.exec("SELECT progressor.notify('shop', 'p')")

@@ -39,7 +39,8 @@ type Message struct {
 }
 
 func (m *Message) bytes() int {
-	return 300 + len(m.Args) + len(m.Context) + len(m.Metadata) + len(m.NotifyParentArgs) + len(m.KindRow) + len(m.Reason)
+	return 300 + len(m.Args) + len(m.Context) + len(m.Metadata) + len(m.NotifyParentArgs) + len(m.KindRow) +
+		len(m.Reason)
 }
 
 // OnMessages sets the function to call after a commit with the targets of messages that can be
@@ -206,7 +207,9 @@ func targeted[Arg any, Row keyRow](r *outgoing, run func(context.Context, DB, Ar
 // SQL functions at once, those of processes when they are older than age. In each namespace it
 // continues after the target in after, where the previous search ended, and updates it. more
 // reports that some namespace was not searched to its end.
-func (s *Store) SearchMessages(ctx context.Context, age time.Duration, limit int, after map[string]string) (targets []process.Key, more bool, err error) {
+func (s *Store) SearchMessages(
+	ctx context.Context, age time.Duration, limit int, after map[string]string,
+) (targets []process.Key, more bool, err error) {
 	arg := dbsqlc.SearchMessagesParams{AgeUs: age.Microseconds(), Lim: int32(limit)}
 	for namespace, processID := range after {
 		arg.AfterNamespaces = append(arg.AfterNamespaces, namespace)

@@ -23,7 +23,8 @@ func TestMessagesOverABrokenConnection(t *testing.T) {
 			told := make(chan []process.Key, 10)
 			c.front.OnMessages(func(targets []process.Key, _ bool) { told <- targets })
 			made := c.proxy.next(at)
-			c.saveThere(end(claim, storage.Finished, says(notifyOf("target", "a"), startOf("new"), notifyOf("new", "b"))))
+			c.saveThere(end(claim, storage.Finished,
+				says(notifyOf("target", "a"), startOf("new"), notifyOf("new", "b"))))
 			<-made
 			equal(t, "sent", c.undelivered(), 3)
 			equal(t, "told of", <-told, "[shop/new shop/target]")
@@ -87,7 +88,8 @@ func TestStartMeetsAStart(t *testing.T) {
 	must(t, tx, err)
 	for _, sql := range []string{
 		`INSERT INTO processes (namespace, process_id) VALUES ('shop', 'p')`,
-		`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time) VALUES ('shop', 'p', nextval('task_ids'), 'INIT', 'place', now())`,
+		`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
+			VALUES ('shop', 'p', nextval('task_ids'), 'INIT', 'place', now())`,
 	} {
 		_, err = tx.Exec(t.Context(), sql)
 		must(t, tx, err)
@@ -119,7 +121,8 @@ func TestStartWaitsForRemoval(t *testing.T) {
 	b := newBench(t)
 	b.namespace(ns)
 	b.process("p")
-	b.exec(`INSERT INTO events (namespace, process_id, event_id, task_id, timestamp, payload) SELECT 'shop', 'p', n, 0, now(), '' FROM generate_series(1, 2500) n`)
+	b.exec(`INSERT INTO events (namespace, process_id, event_id, task_id, timestamp, payload)
+		SELECT 'shop', 'p', n, 0, now(), '' FROM generate_series(1, 2500) n`)
 	b.exec("UPDATE processes SET last_event_id = 2500 WHERE process_id = 'p'")
 	b.save(end(b.claim("p"), storage.Removed))
 	b.say(startOf("p"))

@@ -68,12 +68,14 @@ func (b *bench) say(messages ...storage.Message) {
 // waiting returns the args of the waiting tasks of a process, in order.
 func (b *bench) waiting(id string) string {
 	b.t.Helper()
-	return ask[string](b, "SELECT coalesce(string_agg(convert_from(args, 'UTF8'), ' ' ORDER BY task_id), '') FROM schedule WHERE process_id = $1", id)
+	return ask[string](b, `SELECT coalesce(string_agg(convert_from(args, 'UTF8'), ' ' ORDER BY task_id), '')
+		FROM schedule WHERE process_id = $1`, id)
 }
 
 func (b *bench) letters() string {
 	b.t.Helper()
-	return ask[string](b, "SELECT coalesce(string_agg(kind || ' ' || process_id || ' ' || outcome, ', ' ORDER BY message_id), '') FROM dead_letters")
+	return ask[string](b, `SELECT coalesce(string_agg(kind || ' ' || process_id || ' ' || outcome, ', '
+		ORDER BY message_id), '') FROM dead_letters`)
 }
 
 func (b *bench) undelivered() int {
@@ -117,9 +119,12 @@ func TestMessagesAreDeliveredInOrder(t *testing.T) {
 		messages = append(messages, notifyOf("q", fmt.Sprint(n)))
 	}
 	b.say(append(messages, startOf("q"), notifyOf("q", "late"))...)
-	want := "notify not_found, start delivered, start exists" + strings.Repeat(", notify delivered", 40) + ", start exists, notify delivered"
+	want := "notify not_found, start delivered, start exists" + strings.Repeat(", notify delivered", 40) +
+		", start exists, notify delivered"
 	equal(t, "delivered", b.deliver("q"), want)
-	equal(t, "waiting args", b.waiting("q"), "child 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 late")
+	equal(t, "waiting args", b.waiting("q"),
+		"child 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 "+
+			"37 38 39 late")
 	equal(t, "the next task", ids(b.searchCalls(9)), "[q]")
 	equal(t, "left", b.undelivered(), 0)
 	equal(t, "dropped", b.letters(), "notify q not_found")
@@ -211,8 +216,9 @@ func TestMessagesWaitForRepair(t *testing.T) {
 		equal(t, "targets after "+id, told, want)
 	}
 	for id, want := range map[string]string{
-		"repaired": "notify delivered, notify delivered", "simple": "notify delivered, notify delivered", "completed": "notify ended, notify ended",
-		"removed": "notify not_found, notify not_found", "broken": "",
+		"repaired": "notify delivered, notify delivered", "simple": "notify delivered, notify delivered",
+		"completed": "notify ended, notify ended",
+		"removed":   "notify not_found, notify not_found", "broken": "",
 	} {
 		equal(t, "at last, "+id, b.deliver(id), want)
 	}
@@ -222,7 +228,10 @@ func TestMessagesWaitForRepair(t *testing.T) {
 func TestMessagesWaitForResume(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for id, want := range map[string]string{"resumed": "notify delivered, cancel delivered", "cancelled": "notify ended, cancel ended", "fails": "", "ends": "notify ended, cancel ended"} {
+	for id, want := range map[string]string{
+		"resumed": "notify delivered, cancel delivered", "cancelled": "notify ended, cancel ended", "fails": "",
+		"ends": "notify ended, cancel ended",
+	} {
 		b.process(id)
 		c := b.claim(id)
 		must(t, 0, b.SuspendProcess(key(id), "later"))
@@ -261,17 +270,22 @@ func TestCancelByMessage(t *testing.T) {
 	b.call("placed", placeless)
 	b.process("ended")
 	b.save(end(b.claim("ended"), storage.Completed))
-	b.say(startOf("new"), cancelOf("new"), notifyOf("new", "a"), notifyOf("idle", "a"), cancelOf("idle"), cancelOf("idle"), notifyOf("idle", "b"), cancelOf("placed"),
+	b.say(startOf("new"), cancelOf("new"), notifyOf("new", "a"), notifyOf("idle", "a"), cancelOf("idle"),
+		cancelOf("idle"), notifyOf("idle", "b"), cancelOf("placed"),
 		cancelOf("ended"), cancelOf("nobody"))
 	equal(t, "to a new one", b.deliver("new"), "start delivered, cancel delivered, notify delivered")
-	equal(t, "to an idle one", b.deliver("idle"), "notify delivered, cancel delivered, cancel delivered, notify delivered")
+	equal(t, "to an idle one", b.deliver("idle"),
+		"notify delivered, cancel delivered, cancel delivered, notify delivered")
 	equal(t, "to one that waits for a place", b.deliver("placed"), "cancel delivered")
 	equal(t, "to one at its end", b.deliver("ended"), "cancel ended")
 	equal(t, "to none", b.deliver("nobody"), "cancel not_found")
 	b.is("new", "INIT e0: INIT waits for place#0, CANCEL waits for process#0, NOTIFY waits for process#0")
-	b.is("idle", "RUNNING e0: INIT FINISHED, NOTIFY waits for process#0, CANCEL waits for place#0, NOTIFY waits for process#0")
+	b.is("idle", "RUNNING e0: INIT FINISHED, NOTIFY waits for process#0, CANCEL waits for place#0, NOTIFY waits for "+
+		"process#0")
 	b.is("placed", "RUNNING e0: INIT FINISHED, CALL waits for process#0, CANCEL waits for place#0")
-	equal(t, "why, and for how long", ask[string](b, `SELECT cancel_reason || ' ' || (cancel_deadline - cancel_requested_time) FROM processes WHERE process_id = 'idle'`), "no more 00:00:30")
+	equal(t, "why, and for how long",
+		ask[string](b, `SELECT cancel_reason || ' ' || (cancel_deadline - cancel_requested_time) FROM processes
+			WHERE process_id = 'idle'`), "no more 00:00:30")
 	var next []process.TaskType
 	for _, c := range b.searchCalls(9) {
 		next = append(next, c.TaskType)
@@ -316,7 +330,8 @@ func TestSearchMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	equal(t, "told of", b.targets(func() { b.say(notifyOf("p", "a"), notifyOf("q", "a"), notifyOf("p", "b")) }), "[p q]")
+	equal(t, "told of", b.targets(func() { b.say(notifyOf("p", "a"), notifyOf("q", "a"), notifyOf("p", "b")) }),
+		"[p q]")
 	b.exec("INSERT INTO messages (namespace, process_id, kind) VALUES ('shop', 's', 'notify')")
 	equal(t, "at first", b.found(time.Hour), "[s]")
 	equal(t, "later", b.found(0), "[p q s]")
@@ -334,11 +349,15 @@ func TestSearchMessages(t *testing.T) {
 func TestSearchMessagesTakesTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(`INSERT INTO messages (namespace, process_id, kind) SELECT 'a', 'busy', 'notify' FROM generate_series(1, 5000)`)
-	b.exec(`INSERT INTO messages (namespace, process_id, kind) SELECT 'a', 't' || n, 'notify' FROM generate_series(1, 4) n`)
+	b.exec(`INSERT INTO messages (namespace, process_id, kind) SELECT 'a', 'busy', 'notify'
+		FROM generate_series(1, 5000)`)
+	b.exec(`INSERT INTO messages (namespace, process_id, kind) SELECT 'a', 't' || n, 'notify'
+		FROM generate_series(1, 4) n`)
 	b.exec(`INSERT INTO messages (namespace, process_id, kind) VALUES ('b', 'other', 'notify')`)
 	after := map[string]string{}
-	for _, want := range []string{"[a/busy a/t1 b/other] true", "[a/t2 a/t3 b/other] true", "[a/t4 b/other] false", "[a/busy a/t1 b/other] true"} {
+	for _, want := range []string{
+		"[a/busy a/t1 b/other] true", "[a/t2 a/t3 b/other] true", "[a/t4 b/other] false", "[a/busy a/t1 b/other] true",
+	} {
 		keys, more, err := b.SearchMessages(t.Context(), time.Hour, 2, after)
 		must(t, 0, err)
 		slices.SortFunc(keys, process.Key.Compare)

@@ -29,44 +29,56 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	m := &metrics{
 		registerer: registerer,
 		flushItems: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "progressor_flush_items", Help: "Operations in one group commit.", Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256},
+			Name: "progressor_flush_items", Help: "Operations in one group commit.",
+			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256},
 		}),
 		flushTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "progressor_flush_duration_seconds", Help: "Duration of a group commit in seconds, including its commit.",
+			Name:    "progressor_flush_duration_seconds",
+			Help:    "Duration of a group commit in seconds, including its commit.",
 			Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1},
 		}),
 		flushRetries: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_flush_retries_total", Help: "Group commits repeated after a deadlock or a serialization failure.",
+			Name: "progressor_flush_retries_total",
+			Help: "Group commits repeated after a deadlock or a serialization failure.",
 		}),
 		flushSplits: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_flush_splits_total", Help: "Group commits that failed as a whole and were repeated in halves.",
+			Name: "progressor_flush_splits_total",
+			Help: "Group commits that failed as a whole and were repeated in halves.",
 		}),
 		recoveries: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_flush_recoveries_total", Help: "Group commits whose connection broke, settled on a new one.",
+			Name: "progressor_flush_recoveries_total",
+			Help: "Group commits whose connection broke, settled on a new one.",
 		}),
 		fastPathFallbacks: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_quick_misses_total", Help: "Calls and results of busy processes that needed a second group commit.",
+			Name: "progressor_quick_misses_total",
+			Help: "Calls and results of busy processes that needed a second group commit.",
 		}),
 		generations: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "progressor_database_generations_total",
-			Help: "Failovers and restores of the database that this node has noticed. The last commits before each of them may be lost.",
+			Help: "Failovers and restores of the database that this node has noticed. The last commits before each " +
+				"of them may be lost.",
 		}),
 		unreplicated: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "progressor_commits_not_replicated_total",
-			Help: "Commits whose wait for the synchronous standby was cancelled. They are confirmed on a new connection first.",
+			Help: "Commits whose wait for the synchronous standby was cancelled. They are confirmed on a new " +
+				"connection first.",
 		}),
 	}
 	m.resultRetries = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "progressor_result_retries_total", Help: "Results that PostgreSQL did not store and that are retried, by SQLSTATE.",
+		Name: "progressor_result_retries_total",
+		Help: "Results that PostgreSQL did not store and that are retried, by SQLSTATE.",
 	}, []string{"sqlstate"})
 	m.contended = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "progressor_flush_contended_total", Help: "How often a process was left out of a group commit because another session had locked one of its rows.",
+		Name: "progressor_flush_contended_total",
+		Help: "How often a process was left out of a group commit because another session had locked one of its rows.",
 	})
 	m.flushTimeouts = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "progressor_flush_timeouts_total", Help: "Operations that took too long to store although each was the only one in its group commit.",
+		Name: "progressor_flush_timeouts_total",
+		Help: "Operations that took too long to store although each was the only one in its group commit.",
 	})
 	m.resultRetries.WithLabelValues(stateQueryCanceled) // rate() needs the zero before the first one
-	Register(registerer, m.resultRetries, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.fastPathFallbacks,
+	Register(registerer, m.resultRetries, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries,
+		m.fastPathFallbacks,
 		m.generations, m.unreplicated, m.contended, m.flushTimeouts)
 	return m
 }
@@ -101,7 +113,8 @@ func (m *metrics) watchLanes(lanes []*lane) {
 			Name: "progressor_lane_queue_items", Help: "Operations that wait for the next group commit of a lane.",
 			ConstLabels: prometheus.Labels{"lane": strconv.Itoa(l.number)},
 		}, func() float64 { return float64(len(l.in)) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "progressor_lane_failing_seconds", Help: "Time for which a lane has been unable to write to the database; 0 while it can.",
+			Name:        "progressor_lane_failing_seconds",
+			Help:        "Time for which a lane has been unable to write to the database; 0 while it can.",
 			ConstLabels: prometheus.Labels{"lane": strconv.Itoa(l.number)},
 		}, l.failing))
 	}

@@ -143,7 +143,8 @@ func (m Migration) reportBlockers(ctx context.Context) (done func()) {
 
 const (
 	described = `
-SELECT a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), coalesce(a.usename, ''), coalesce(a.state, 'active'),
+SELECT a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), coalesce(a.usename, ''),
+  coalesce(a.state, 'active'),
        coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8
   FROM pg_stat_activity a`
 	findHolder = described + `
@@ -186,25 +187,28 @@ func (m Migration) describe(ctx context.Context, query string, args ...any) (str
 	if err := conn.QueryRow(ctx, query, args...).Scan(&pid, &name, &user, &state, &age); err != nil {
 		return "", false
 	}
-	return fmt.Sprintf("held by process %d (%s, user %s, %s), whose transaction is open for %.1f s", pid, name, user, state, age), true
+	return fmt.Sprintf("held by process %d (%s, user %s, %s), whose transaction is open for %.1f s", pid, name, user,
+		state, age), true
 }
 
 // MigrateDown reverts the newest migration, but not those of the base.
 func MigrateDown(ctx context.Context, dsn string) error {
-	return Migration{DSN: dsn, Files: migrations.FS, LockWait: defaultLockWait}.withProvider(ctx, func(p *goose.Provider) error {
-		newest, err := p.GetDBVersion(ctx)
-		if err != nil {
+	return Migration{DSN: dsn, Files: migrations.FS, LockWait: defaultLockWait}.withProvider(ctx,
+		func(p *goose.Provider) error {
+			newest, err := p.GetDBVersion(ctx)
+			if err != nil {
+				return err
+			}
+			if want := SchemaVersion(); newest > want {
+				return fmt.Errorf("the newest migration is %d, which this program (schema version %d) does not have: "+
+					"run a newer progressor", newest, want)
+			}
+			if newest <= migrations.Base {
+				return fmt.Errorf("schema version %d is the oldest that this program can migrate to", newest)
+			}
+			_, err = p.Down(ctx)
 			return err
-		}
-		if want := SchemaVersion(); newest > want {
-			return fmt.Errorf("the newest migration is %d, which this program (schema version %d) does not have: run a newer progressor", newest, want)
-		}
-		if newest <= migrations.Base {
-			return fmt.Errorf("schema version %d is the oldest that this program can migrate to", newest)
-		}
-		_, err = p.Down(ctx)
-		return err
-	})
+		})
 }
 
 // MigrationStatus lists all migrations, including those that only a newer program has. It only

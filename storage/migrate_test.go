@@ -42,7 +42,8 @@ func TestMigrateDownAndUp(t *testing.T) {
 		}
 	}
 	base := objects()
-	if err := storage.MigrateDown(t.Context(), dsn); err == nil || !strings.Contains(err.Error(), "is the oldest that this program can migrate to") {
+	if err := storage.MigrateDown(t.Context(), dsn); err == nil ||
+		!strings.Contains(err.Error(), "is the oldest that this program can migrate to") {
 		t.Errorf("down from the base: %v", err)
 	}
 	equal(t, "the base after a refused migration down", objects(), base)
@@ -54,7 +55,8 @@ func TestMigrateDownAndUp(t *testing.T) {
 		t.Errorf("the first migration was applied at %v, want pending", first.AppliedTime)
 	}
 	var schema *storage.SchemaError
-	if _, err := storage.Open(t.Context(), storage.Config{DSN: dsn}); !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(err.Error(), "migrate up") {
+	if _, err := storage.Open(t.Context(), storage.Config{DSN: dsn}); !errors.As(err, &schema) || schema.Have != 0 ||
+		!strings.Contains(err.Error(), "migrate up") {
 		t.Errorf("a store on an empty schema: %v", err)
 	}
 	var both sync.WaitGroup
@@ -77,7 +79,8 @@ func TestMigrateBeforeBase(t *testing.T) {
 	b.process("p")
 	states, err := storage.MigrationStatus(t.Context(), b.dsn)
 	first := must(t, states, err)[0].Version
-	b.exec("INSERT INTO goose_db_version (version_id, is_applied) SELECT n, true FROM generate_series(1, $1::bigint - 1) n", first)
+	b.exec(`INSERT INTO goose_db_version (version_id, is_applied) SELECT n, true
+		FROM generate_series(1, $1::bigint - 1) n`, first)
 	must(t, 0, storage.Migrate(t.Context(), b.dsn))
 	states, err = storage.MigrationStatus(t.Context(), b.dsn)
 	for _, state := range must(t, states, err) {
@@ -88,7 +91,9 @@ func TestMigrateBeforeBase(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED")
 	b.exec("DELETE FROM goose_db_version WHERE version_id >= $1", migrations.Base)
 	err = storage.Migrate(t.Context(), b.dsn)
-	if want := fmt.Sprintf("the database has schema version %d, and this program migrates from version %d", migrations.Base-1, migrations.Base); err == nil || !strings.Contains(err.Error(), want) {
+	want := fmt.Sprintf("the database has schema version %d, and this program migrates from version %d",
+		migrations.Base-1, migrations.Base)
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("migrate a database older than the base: %v, want %q", err, want)
 	}
 }
@@ -110,7 +115,8 @@ func TestMigrationStatusOnlyReads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	states, err := storage.MigrationStatus(t.Context(), regexp.MustCompile(`user=\S+`).ReplaceAllString(dsn, "user="+user))
+	states, err := storage.MigrationStatus(t.Context(),
+		regexp.MustCompile(`user=\S+`).ReplaceAllString(dsn, "user="+user))
 	if last := must(t, states, err)[len(states)-1]; last.AppliedTime == nil {
 		t.Errorf("%+v was not applied", last)
 	}
@@ -124,7 +130,8 @@ func TestMigrationStatusOnlyReads(t *testing.T) {
 		t.Errorf("%+v was applied to an empty database", last)
 	}
 	var made bool
-	if err := pool.QueryRow(t.Context(), "SELECT to_regnamespace('progressor') IS NOT NULL").Scan(&made); err != nil || made {
+	if err := pool.QueryRow(t.Context(), "SELECT to_regnamespace('progressor') IS NOT NULL").Scan(&made); err != nil ||
+		made {
 		t.Errorf("MigrationStatus has created a schema: %v, %v", made, err)
 	}
 }
@@ -135,13 +142,16 @@ func TestOpenOnANewerSchema(t *testing.T) {
 	b := newBench(t)
 	want := storage.SchemaVersion()
 	says := func(oldest int64) string {
-		return fmt.Sprintf("CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT %d::bigint'", oldest)
+		return fmt.Sprintf("CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint LANGUAGE sql IMMUTABLE AS "+
+			"'SELECT %d::bigint'", oldest)
 	}
 	b.exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)")
 	b.exec(says(want))
 	open(t, b.dsn, storage.Config{}).Close()
 	for _, tt := range []struct{ sql, says string }{
-		{says(want + 1), fmt.Sprintf("needs a program of schema version %d or newer, but this program has %d: run a newer progressor", want+1, want)},
+		{says(want + 1),
+			fmt.Sprintf("needs a program of schema version %d or newer, but this program has %d: run a newer "+
+				"progressor", want+1, want)},
 		{"DROP FUNCTION oldest_engine()", fmt.Sprintf("newer than this program's %d: run a newer progressor", want)},
 	} {
 		b.exec(tt.sql)
@@ -154,7 +164,8 @@ func TestOpenOnANewerSchema(t *testing.T) {
 	if err := storage.Migrate(t.Context(), b.dsn); err != nil {
 		t.Errorf("migrate a newer schema: %v", err)
 	}
-	if err := storage.MigrateDown(t.Context(), b.dsn); err == nil || !strings.Contains(err.Error(), "run a newer progressor") {
+	if err := storage.MigrateDown(t.Context(), b.dsn); err == nil ||
+		!strings.Contains(err.Error(), "run a newer progressor") {
 		t.Errorf("down migration of a newer schema: %v", err)
 	}
 	states, err := storage.MigrationStatus(t.Context(), b.dsn)
@@ -184,7 +195,8 @@ func TestMigrationGivesWay(t *testing.T) {
 	_, err = held.Exec(t.Context(), "SELECT FROM processes")
 	must(t, 0, err)
 	next := storagetest.NextMigrations(t, "ALTER TABLE processes ADD COLUMN next int;",
-		storagetest.NoTransaction+"SET lock_timeout = 0;\nCREATE INDEX CONCURRENTLY processes_next ON processes (next);\nRESET lock_timeout;",
+		storagetest.NoTransaction+"SET lock_timeout = 0;\nCREATE INDEX CONCURRENTLY processes_next ON processes "+
+			"(next);\nRESET lock_timeout;",
 		"ALTER TABLE processes ADD COLUMN after_next int;")
 	err = storage.Migration{DSN: b.dsn, Files: next, LockWait: time.Nanosecond}.Up(t.Context())
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("held by process %d (", held.Conn().PgConn().PID())) {
@@ -192,7 +204,9 @@ func TestMigrationGivesWay(t *testing.T) {
 	}
 	tries, ended := make(chan string, 100), make(chan error, 1)
 	go func() {
-		ended <- storage.Migration{DSN: b.dsn, Files: next, Waiting: func(holder string) { tries <- holder }}.Up(t.Context())
+		ended <- storage.Migration{
+			DSN: b.dsn, Files: next, Waiting: func(holder string) { tries <- holder },
+		}.Up(t.Context())
 	}()
 	for range 2 {
 		if holder := <-tries; !strings.Contains(holder, "idle in transaction") {
@@ -203,7 +217,8 @@ func TestMigrationGivesWay(t *testing.T) {
 	must(t, 0, held.Rollback(t.Context()))
 	must(t, 0, <-ended)
 	// Columns of an index are also in pg_attribute.
-	equal(t, "columns and indexes that were made", ask[int](b, `SELECT (SELECT count(*) FROM pg_attribute WHERE attname IN ('next', 'after_next'))
+	equal(t, "columns and indexes that were made",
+		ask[int](b, `SELECT (SELECT count(*) FROM pg_attribute WHERE attname IN ('next', 'after_next'))
 		+ (SELECT count(*) FROM pg_class WHERE relname = 'processes_next')`), 4)
 }
 
@@ -218,10 +233,13 @@ func TestMigrationTellsWhomAnIndexWaitsFor(t *testing.T) {
 	_, err = held.Exec(t.Context(), "UPDATE processes SET kind = kind")
 	must(t, 0, err)
 	next := storagetest.NextMigrations(t,
-		storagetest.NoTransaction+"SET lock_timeout = 0;\nCREATE INDEX CONCURRENTLY processes_next ON processes (kind);\nRESET lock_timeout;")
+		storagetest.NoTransaction+"SET lock_timeout = 0;\nCREATE INDEX CONCURRENTLY processes_next ON processes "+
+			"(kind);\nRESET lock_timeout;")
 	tries, ended := make(chan string, 100), make(chan error, 1)
 	go func() {
-		ended <- storage.Migration{DSN: b.dsn, Files: next, Waiting: func(holder string) { tries <- holder }}.Up(t.Context())
+		ended <- storage.Migration{
+			DSN: b.dsn, Files: next, Waiting: func(holder string) { tries <- holder },
+		}.Up(t.Context())
 	}()
 	select {
 	case holder := <-tries:
@@ -277,7 +295,8 @@ func TestNodes(t *testing.T) {
 	b.exec("UPDATE nodes SET beat_time = beat_time - interval '2 hours'")
 	must(t, 0, other.DeleteDeadNodes(t.Context()))
 	equal(t, "nodes after a step of the clock", ask[int](b, "SELECT count(*) FROM nodes"), 2)
-	b.exec("UPDATE nodes SET beat_time = beat_time - interval '2 hours', dead_beat_time = CASE WHEN node_id = $1 THEN beat_time - interval '2 hours' END", other.NodeID())
+	b.exec(`UPDATE nodes SET beat_time = beat_time - interval '2 hours', dead_beat_time = CASE WHEN node_id = $1
+		THEN beat_time - interval '2 hours' END`, other.NodeID())
 	if err := other.DeleteDeadNodes(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -310,7 +329,8 @@ func TestNamespaces(t *testing.T) {
 	must(t, first, func() error { _, err := b.SetNamespacePaused(ctx, "a", true); return err }())
 	second, err := b.PutNamespace(ctx, "a", []byte(`{}`))
 	must(t, second, err)
-	if !second.Paused || string(second.Config) != "{}" || !second.CreatedTime.Equal(first.CreatedTime) || !second.UpdatedTime.After(first.UpdatedTime) {
+	if !second.Paused || string(second.Config) != "{}" || !second.CreatedTime.Equal(first.CreatedTime) ||
+		!second.UpdatedTime.After(first.UpdatedTime) {
 		t.Errorf("put again: %+v after %+v", second, first)
 	}
 	must(t, second, func() error { _, err := b.PutNamespace(ctx, "A/b", []byte(`{}`)); return err }())

@@ -13,7 +13,9 @@ import (
 
 // PutNamespace creates a namespace or replaces its configuration. It does not change whether it is
 // paused. It returns process.ErrNamespaceDeleting if the namespace is being deleted.
-func (s *Store) PutNamespace(ctx context.Context, namespace string, config json.RawMessage, by ...process.Actor) (Namespace, error) {
+func (s *Store) PutNamespace(
+	ctx context.Context, namespace string, config json.RawMessage, by ...process.Actor,
+) (Namespace, error) {
 	var row Namespace
 	err := s.audited(ctx, note{"PutNamespace", namespace, namespace}, by, func(db DB) (err error) {
 		row, err = s.q.PutNamespace(ctx, db, dbsqlc.PutNamespaceParams{Namespace: namespace, Config: config})
@@ -31,7 +33,9 @@ func (s *Store) GetNamespace(ctx context.Context, namespace string) (Namespace, 
 // ListNamespaces lists the namespaces after a name, at most limit and about ListBytes. more reports
 // that there may be more within the limit.
 func (s *Store) ListNamespaces(ctx context.Context, after string, limit int) (rows []Namespace, more bool, err error) {
-	rows, err = s.q.ListNamespaces(ctx, s.general, dbsqlc.ListNamespacesParams{After: after, Lim: int32(limit), MaxBytes: ListBytes})
+	rows, err = s.q.ListNamespaces(ctx, s.general, dbsqlc.ListNamespacesParams{
+		After: after, Lim: int32(limit), MaxBytes: ListBytes,
+	})
 	bytes := 0
 	for n := range rows {
 		bytes += len(rows[n].Config)
@@ -51,14 +55,18 @@ func (s *Store) ReadNamespaceStates(ctx context.Context) ([]NamespaceState, erro
 
 // SetNamespacePaused pauses or resumes a namespace. It returns process.ErrNamespaceDeleting if the
 // namespace is being deleted.
-func (s *Store) SetNamespacePaused(ctx context.Context, namespace string, paused bool, by ...process.Actor) (Namespace, error) {
+func (s *Store) SetNamespacePaused(
+	ctx context.Context, namespace string, paused bool, by ...process.Actor,
+) (Namespace, error) {
 	var row Namespace
 	method := "ResumeNamespace"
 	if paused {
 		method = "PauseNamespace"
 	}
 	err := s.audited(ctx, note{method, namespace, namespace}, by, func(db DB) (err error) {
-		row, err = s.q.SetNamespacePaused(ctx, db, dbsqlc.SetNamespacePausedParams{Namespace: namespace, Paused: paused})
+		row, err = s.q.SetNamespacePaused(ctx, db, dbsqlc.SetNamespacePausedParams{
+			Namespace: namespace, Paused: paused,
+		})
 		return err
 	})
 	if !errors.Is(err, pgx.ErrNoRows) {

@@ -44,7 +44,8 @@ type NodeReport struct {
 // again.
 func (s *Store) Beat(ctx context.Context, p NodeReport) (drain bool, err error) {
 	drain, err = s.q.Beat(ctx, s.beats, dbsqlc.BeatParams{
-		NodeID: s.nodeID.Load(), Draining: p.Draining, TasksPerSecond: p.TasksPerSecond, LatenessUs: max(p.TimerLateness.Microseconds(), -1),
+		NodeID: s.nodeID.Load(), Draining: p.Draining, TasksPerSecond: p.TasksPerSecond,
+		LatenessUs: max(p.TimerLateness.Microseconds(), -1),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, process.ErrFenced
@@ -97,10 +98,11 @@ func (s *Store) NodesLoad(ctx context.Context, zombieAfter time.Duration) (Load,
 // exist.
 func (s *Store) DrainNode(ctx context.Context, nodeID int64, by ...process.Actor) (Node, error) {
 	var row dbsqlc.DrainNodeRow
-	err := s.audited(ctx, note{method: "DrainNode", subject: strconv.FormatInt(nodeID, 10)}, by, func(db DB) (err error) {
-		row, err = s.q.DrainNode(ctx, db, nodeID)
-		return err
-	})
+	err := s.audited(ctx, note{method: "DrainNode", subject: strconv.FormatInt(nodeID, 10)}, by,
+		func(db DB) (err error) {
+			row, err = s.q.DrainNode(ctx, db, nodeID)
+			return err
+		})
 	return Node(row), noRow(mapped("drain node", err), process.ErrNodeNotFound)
 }
 
@@ -133,17 +135,24 @@ func (s *Store) Forget(ctx context.Context, retention time.Duration) (more bool,
 	if time.Since(f.began) > forgetFromStartEvery {
 		f.to, f.began = time.Time{}, time.Now()
 	}
-	requests, err := s.q.ForgetRequests(ctx, s.general, dbsqlc.ForgetRequestsParams{Since: f.to, RetentionUs: retention.Microseconds(), Lim: forgetBatch})
+	requests, err := s.q.ForgetRequests(ctx, s.general, dbsqlc.ForgetRequestsParams{
+		Since: f.to, RetentionUs: retention.Microseconds(), Lim: forgetBatch,
+	})
 	if err != nil {
 		return false, mapped("delete expired requests", err)
 	}
-	answers, err := s.q.ForgetAnswers(ctx, s.general, dbsqlc.ForgetAnswersParams{Since: f.to, RetentionUs: retention.Microseconds(), Lim: forgetBatch})
+	answers, err := s.q.ForgetAnswers(ctx, s.general, dbsqlc.ForgetAnswersParams{
+		Since: f.to, RetentionUs: retention.Microseconds(), Lim: forgetBatch,
+	})
 	if err != nil {
 		return false, mapped("delete old answers", err)
 	}
 	if requests.Found < forgetBatch && answers < forgetBatch {
 		f.to = requests.ForgottenTo
 	}
-	letters, err := s.q.ForgetDeadLetters(ctx, s.general, dbsqlc.ForgetDeadLettersParams{RetentionUs: deadLetterRetention.Microseconds(), Lim: forgetBatch})
-	return requests.Found == forgetBatch || answers == forgetBatch || letters == forgetBatch, mapped("delete old dead letters", err)
+	letters, err := s.q.ForgetDeadLetters(ctx, s.general, dbsqlc.ForgetDeadLettersParams{
+		RetentionUs: deadLetterRetention.Microseconds(), Lim: forgetBatch,
+	})
+	return requests.Found == forgetBatch || answers == forgetBatch || letters == forgetBatch,
+		mapped("delete old dead letters", err)
 }

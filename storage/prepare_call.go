@@ -66,11 +66,14 @@ func callStages(s *Store, items []*callItem) []stage {
 		for i := range rows {
 			r := &rows[i]
 			it := items[r.Ord]
-			it.prepared = Prepared{Outcome: PrepareOutcome(r.Outcome), ProcessID: r.ProcessID, TaskID: r.TaskID, Status: r.Status}
+			it.prepared = Prepared{
+				Outcome: PrepareOutcome(r.Outcome), ProcessID: r.ProcessID, TaskID: r.TaskID, Status: r.Status,
+			}
 			if it.prepared.Outcome == Captured {
 				c := it.call.claim(it.call.TaskType, r.TaskID, r.FencingToken, r.Now)
 				c.Status, c.PreviousStatus, c.StatusChangedTime = r.Status, r.PreviousStatus, r.StatusChangedTime
-				c.AuxState, c.Metadata, c.LastEventID, c.FirstEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata, r.LastEventID, r.FirstEventID, r.Kind, r.CreatedTime
+				c.AuxState, c.Metadata, c.LastEventID, c.FirstEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata,
+					r.LastEventID, r.FirstEventID, r.Kind, r.CreatedTime
 				it.prepared.Claim = c
 			}
 		}
@@ -93,8 +96,10 @@ func fitsFastPath(items []*callItem) bool {
 
 func captureCalls(ctx context.Context, s *Store, db DB, items []*callItem, a *dbsqlc.PrepareCallParams) error {
 	rows, err := s.q.CaptureCall(ctx, db, dbsqlc.CaptureCallParams{
-		NodeID: a.NodeID, Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskTypes: a.TaskTypes, Args: a.Args,
-		Contexts: a.Contexts, IdempotencyKeys: a.IdempotencyKeys, RequestIds: a.RequestIds, Fingerprints: a.Fingerprints,
+		NodeID: a.NodeID, Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskTypes: a.TaskTypes,
+		Args:     a.Args,
+		Contexts: a.Contexts, IdempotencyKeys: a.IdempotencyKeys, RequestIds: a.RequestIds,
+		Fingerprints:  a.Fingerprints,
 		HistoryRanges: a.HistoryRanges, Priorities: a.Priorities, StepTimeoutsUs: a.StepTimeoutsUs,
 	})
 	if err != nil {
@@ -109,8 +114,11 @@ func captureCalls(ctx context.Context, s *Store, db DB, items []*callItem, a *db
 		it.fallback = false
 		c := it.call.claim(it.call.TaskType, r.TaskID, r.FencingToken, r.Now)
 		c.Status, c.PreviousStatus, c.StatusChangedTime = process.StatusRunning, r.PreviousStatus, r.StatusChangedTime
-		c.AuxState, c.Metadata, c.LastEventID, c.FirstEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata, r.LastEventID, r.FirstEventID, r.Kind, r.CreatedTime
-		it.prepared = Prepared{Outcome: Captured, ProcessID: it.key.ProcessID, TaskID: r.TaskID, Status: c.Status, Claim: c}
+		c.AuxState, c.Metadata, c.LastEventID, c.FirstEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata,
+			r.LastEventID, r.FirstEventID, r.Kind, r.CreatedTime
+		it.prepared = Prepared{
+			Outcome: Captured, ProcessID: it.key.ProcessID, TaskID: r.TaskID, Status: c.Status, Claim: c,
+		}
 	}
 	return nil
 }

@@ -12,10 +12,17 @@ import (
 func TestCallIsCaptured(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.process("p", events("a", "b"), func(c *storage.Completion) { c.AuxState, c.Metadata = []byte("state"), []byte(`{"a": 1}`) })
-	c := b.claim("p", func(c *storage.Call) { c.Context, c.Priority, c.HistoryRange = []byte("ctx"), 3, `{"limit": 1}` })
+	b.process("p", events("a", "b"), func(c *storage.Completion) {
+		c.AuxState, c.Metadata = []byte("state"), []byte(`{"a": 1}`)
+	})
+	c := b.claim("p", func(c *storage.Call) {
+		c.Context, c.Priority, c.HistoryRange = []byte("ctx"), 3, `{"limit": 1}`
+	})
 	b.is("p", "RUNNING e2: INIT FINISHED, CALL runs#1")
-	equal(t, "the claim", []any{c.TaskType, c.Attempt, c.Priority, string(c.Args), string(c.Context), c.HistoryRange, string(c.AuxState), string(c.Metadata), c.Status, c.PreviousStatus, c.LastEventID},
+	equal(t, "the claim", []any{
+		c.TaskType, c.Attempt, c.Priority, string(c.Args), string(c.Context), c.HistoryRange, string(c.AuxState),
+		string(c.Metadata), c.Status, c.PreviousStatus, c.LastEventID,
+	},
 		[]any{"CALL", 1, 3, "args", "ctx", `{"limit": 1}`, "state", `{"a": 1}`, "RUNNING", "INIT", 2})
 	equal(t, "a call meanwhile", b.call("p").Outcome, storage.Postponed)
 	b.is("p", "RUNNING e2: INIT FINISHED, CALL runs#1, CALL waits for process#0")
@@ -26,15 +33,21 @@ func TestCallIsRefused(t *testing.T) {
 	b := newBench(t)
 	equal(t, "of no process", b.call("none").Outcome, storage.NotFound)
 	b.wreck("broken")
-	equal(t, "of a broken process", []any{b.call("broken").Outcome, b.call("broken", notify).Status}, []any{storage.Refused, process.StatusError})
+	equal(t, "of a broken process", []any{b.call("broken").Outcome, b.call("broken", notify).Status}, []any{
+		storage.Refused, process.StatusError,
+	})
 	b.process("ended")
 	b.save(end(b.claim("ended"), storage.Completed))
-	equal(t, "of an ended process", []any{b.call("ended").Outcome, b.call("ended").Status}, []any{storage.Refused, process.StatusCompleted})
+	equal(t, "of an ended process", []any{b.call("ended").Outcome, b.call("ended").Status}, []any{
+		storage.Refused, process.StatusCompleted,
+	})
 	b.process("held")
-	b.exec(`UPDATE processes SET status = 'SUSPENDED', previous_status = 'RUNNING', attention = 'SUSPENDED', attention_time = status_changed_time WHERE process_id = 'held'`)
+	b.exec(`UPDATE processes SET status = 'SUSPENDED', previous_status = 'RUNNING', attention = 'SUSPENDED',
+		attention_time = status_changed_time WHERE process_id = 'held'`)
 	b.recount()
 	equal(t, "of a suspended process", b.call("held", keyed("k", "x")).Outcome, storage.Refused)
-	equal(t, "tasks that wait or run", ask[int](b, "SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule)"), 0)
+	equal(t, "tasks that wait or run",
+		ask[int](b, "SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule)"), 0)
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
 }
 
@@ -110,7 +123,8 @@ func TestCallWithoutABound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	equal(t, "a call that waits for a place", b.call("p", func(c *storage.Call) { c.Capture = false }).Outcome, storage.Placed)
+	equal(t, "a call that waits for a place", b.call("p", func(c *storage.Call) { c.Capture = false }).Outcome,
+		storage.Placed)
 	for _, bound := range []int32{0, -1} {
 		p, err := b.PrepareCall(call("p", func(c *storage.Call) { c.MaxWaiting = bound }))
 		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "max_waiting" {

@@ -54,7 +54,10 @@ func initStages(s *Store, items []*initItem) []stage {
 		}
 		for _, r := range rows {
 			it := items[r.Ord]
-			it.prepared = Prepared{Outcome: PrepareOutcome(r.Outcome), ProcessID: r.ProcessID, TaskID: r.TaskID, Status: process.StatusInit}
+			it.prepared = Prepared{
+				Outcome: PrepareOutcome(r.Outcome), ProcessID: r.ProcessID, TaskID: r.TaskID,
+				Status: process.StatusInit,
+			}
 			if it.prepared.Outcome == Captured {
 				c := it.init.claim(process.TaskInit, r.TaskID, r.FencingToken, r.Now)
 				c.ScheduledTime = r.ScheduledTime

@@ -28,17 +28,23 @@ func TestInitIsCaptured(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	c := b.start("p", func(in *storage.Init) {
-		in.Kind, in.Metadata, in.Context, in.Priority, in.HistoryRange = "kind", []byte(`{"a": 1}`), []byte("ctx"), 7, `{"limit": 3}`
+		in.Kind, in.Metadata, in.Context, in.Priority, in.HistoryRange = "kind", []byte(`{"a": 1}`), []byte("ctx"), 7,
+			`{"limit": 3}`
 	})
 	b.is("p", "INIT e0: INIT runs#1")
-	equal(t, "the claim", []any{c.Namespace, c.ProcessID, c.TaskType, c.Attempt, c.Priority, string(c.Args), string(c.Context), c.HistoryRange, c.Kind, string(c.Metadata), c.Status, c.LastEventID},
+	equal(t, "the claim", []any{
+		c.Namespace, c.ProcessID, c.TaskType, c.Attempt, c.Priority, string(c.Args), string(c.Context), c.HistoryRange,
+		c.Kind, string(c.Metadata), c.Status, c.LastEventID,
+	},
 		[]any{ns, "p", "INIT", 1, 7, "args", "ctx", `{"limit": 3}`, "kind", `{"a": 1}`, "INIT", 0})
 	if c.FencingToken == 0 || c.TaskID == 0 || c.RunningTime.IsZero() || c.CreatedTime.IsZero() {
 		t.Errorf("the claim is incomplete: %+v", c)
 	}
 	row, err := b.GetProcess(t.Context(), key("p"))
-	equal(t, "the row", []any{must(t, row, err).Kind, string(row.Metadata), row.AuxState == nil, row.Attention == nil}, `[kind {"a": 1} true true]`)
-	lease := ask[string](b, "SELECT (deadline - running_time)::text || ' ' || (node_id = $1) || ' ' || priority || ' ' || history_range::text FROM running", b.NodeID())
+	equal(t, "the row", []any{must(t, row, err).Kind, string(row.Metadata), row.AuxState == nil, row.Attention == nil},
+		`[kind {"a": 1} true true]`)
+	lease := ask[string](b, `SELECT (deadline - running_time)::text || ' ' ||
+		(node_id = $1) || ' ' || priority || ' ' || history_range::text FROM running`, b.NodeID())
 	equal(t, "the lease", lease, `00:01:00 true 7 {"limit": 3}`)
 	equal(t, "a second start", b.tryInit("p").Outcome, storage.Exists)
 	equal(t, "a start under a key that is new", b.tryInit("p", keyedInit("k", "x")).Outcome, storage.Exists)
@@ -48,13 +54,16 @@ func TestInitIsCaptured(t *testing.T) {
 func TestInitWaits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	equal(t, "without a place", b.tryInit("p", func(in *storage.Init) { in.Capture = false }).Outcome, storage.Postponed)
+	equal(t, "without a place", b.tryInit("p", func(in *storage.Init) { in.Capture = false }).Outcome,
+		storage.Postponed)
 	b.is("p", "INIT e0: INIT waits for place#0")
 	in := time.Now().Add(time.Hour)
 	equal(t, "with a start time", b.tryInit("q", func(i *storage.Init) { i.StartTime = in }).Outcome, storage.Postponed)
 	b.is("q", "INIT e0: INIT waits for time#0")
-	equal(t, "its time", ask[time.Time](b, "SELECT scheduled_time FROM schedule WHERE process_id = 'q'").UnixMilli(), in.UnixMilli())
-	equal(t, "with a start time that is past", b.tryInit("r", func(i *storage.Init) { i.StartTime = time.Now().Add(-time.Hour) }).Outcome, storage.Captured)
+	equal(t, "its time", ask[time.Time](b, "SELECT scheduled_time FROM schedule WHERE process_id = 'q'").UnixMilli(),
+		in.UnixMilli())
+	equal(t, "with a start time that is past",
+		b.tryInit("r", func(i *storage.Init) { i.StartTime = time.Now().Add(-time.Hour) }).Outcome, storage.Captured)
 
 	equal(t, "calls found", ids(b.searchCalls(9)), "[p]")
 	equal(t, "timers found", len(b.searchTimers(9)), 0)
@@ -95,7 +104,9 @@ func TestInitWithDerivedID(t *testing.T) {
 	}
 	first := b.tryInit(process.DerivedProcessID(request), derived)
 	second := b.tryInit(process.DerivedProcessID(request), derived)
-	equal(t, "outcomes", []any{first.Outcome, second.Outcome, second.TaskID}, []any{storage.Captured, storage.Replayed, first.TaskID})
+	equal(t, "outcomes", []any{first.Outcome, second.Outcome, second.TaskID}, []any{
+		storage.Captured, storage.Replayed, first.TaskID,
+	})
 	// A rejected INIT deletes its key, for every scope of the key.
 	b.save(end(first.Claim, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{"reason":"no"}`) }))
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
@@ -135,7 +146,8 @@ func TestInitMeetsTwin(t *testing.T) {
 	t.Parallel()
 	newBench(t).initMeets(storage.Replayed, func(in *storage.Init, tx pgx.Tx) error {
 		keyedInit("k", "x")(in)
-		_, err := tx.Exec(t.Context(), `INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
+		_, err := tx.Exec(t.Context(),
+			`INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
 			VALUES ($1, $2, $3, 0, $4, now())`, in.RequestID, in.Key.Namespace, in.Key.ProcessID, in.Fingerprint)
 		return err
 	})
@@ -152,7 +164,8 @@ func (b *bench) initMeets(want storage.PrepareOutcome, also func(*storage.Init, 
 		in := newInit(fmt.Sprintf("p-%d", try))
 		tx, err := b.db.BeginTx(t.Context(), pgx.TxOptions{})
 		if err == nil {
-			_, err = tx.Exec(t.Context(), "INSERT INTO processes (namespace, process_id, status, attention) VALUES ('shop', $1, 'COMPLETED', 'COMPLETED')", in.Key.ProcessID)
+			_, err = tx.Exec(t.Context(), `INSERT INTO processes (namespace, process_id, status, attention) VALUES
+				('shop', $1, 'COMPLETED', 'COMPLETED')`, in.Key.ProcessID)
 		}
 		if err == nil && also != nil {
 			err = also(in, tx)

@@ -64,11 +64,14 @@ func repairStages(s *Store, items []*repairItem) []stage {
 		for i := range rows {
 			r := &rows[i]
 			it := items[r.Ord]
-			it.prepared = Prepared{Outcome: PrepareOutcome(r.Outcome), ProcessID: r.ProcessID, TaskID: r.TaskID, Status: r.Status}
+			it.prepared = Prepared{
+				Outcome: PrepareOutcome(r.Outcome), ProcessID: r.ProcessID, TaskID: r.TaskID, Status: r.Status,
+			}
 			if it.prepared.Outcome == Captured {
 				c := it.call.claim(process.TaskRepair, r.TaskID, r.FencingToken, r.Now)
 				c.Status, c.PreviousStatus, c.StatusChangedTime = r.Status, r.PreviousStatus, r.StatusChangedTime
-				c.AuxState, c.Metadata, c.LastEventID, c.FirstEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata, r.LastEventID, r.FirstEventID, r.Kind, r.CreatedTime
+				c.AuxState, c.Metadata, c.LastEventID, c.FirstEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata,
+					r.LastEventID, r.FirstEventID, r.Kind, r.CreatedTime
 				c.Detail, c.CorruptedBy = r.Detail, r.CorruptedBy
 				it.prepared.Claim = c
 			}
@@ -80,14 +83,17 @@ func repairStages(s *Store, items []*repairItem) []stage {
 func simpleRepairStage(s *Store, it *simpleRepairItem) stage {
 	c := it.call
 	arg := dbsqlc.SimpleRepairParams{
-		Namespace: c.Key.Namespace, ProcessID: c.Key.ProcessID, RequestID: c.RequestID, Fingerprint: c.Fingerprint, Context: c.Context,
+		Namespace: c.Key.Namespace, ProcessID: c.Key.ProcessID, RequestID: c.RequestID, Fingerprint: c.Fingerprint,
+		Context: c.Context,
 	}
 	return func(ctx context.Context, db DB) error {
 		r, err := s.q.SimpleRepair(ctx, db, arg)
 		if err != nil {
 			return err
 		}
-		it.prepared = Prepared{Outcome: PrepareOutcome(r.Outcome), ProcessID: c.Key.ProcessID, TaskID: r.TaskID, Status: r.Status}
+		it.prepared = Prepared{
+			Outcome: PrepareOutcome(r.Outcome), ProcessID: c.Key.ProcessID, TaskID: r.TaskID, Status: r.Status,
+		}
 		return nil
 	}
 }

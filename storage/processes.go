@@ -13,7 +13,9 @@ import (
 
 // GetProcess returns a process, or process.ErrProcessNotFound.
 func (s *Store) GetProcess(ctx context.Context, key process.Key) (Process, error) {
-	row, err := s.q.GetProcess(ctx, s.general, dbsqlc.GetProcessParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+	row, err := s.q.GetProcess(ctx, s.general, dbsqlc.GetProcessParams{
+		Namespace: key.Namespace, ProcessID: key.ProcessID,
+	})
 	return row, noRow(mapped("get process "+key.String(), err), process.ErrProcessNotFound)
 }
 
@@ -30,7 +32,9 @@ func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRan
 	var v View
 	err := s.Read(ctx, "view process "+key.String(), func(ctx context.Context, tx pgx.Tx) (err error) {
 		v = View{}
-		v.Process, err = s.q.GetProcess(ctx, tx, dbsqlc.GetProcessParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+		v.Process, err = s.q.GetProcess(ctx, tx, dbsqlc.GetProcessParams{
+			Namespace: key.Namespace, ProcessID: key.ProcessID,
+		})
 		if err != nil {
 			return err
 		}
@@ -45,7 +49,9 @@ func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRan
 				v.Events = append(v.Events, eventOf(&rows[i]))
 			}
 		}
-		v.Timers, err = s.q.GetTimers(ctx, tx, dbsqlc.GetTimersParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+		v.Timers, err = s.q.GetTimers(ctx, tx, dbsqlc.GetTimersParams{
+			Namespace: key.Namespace, ProcessID: key.ProcessID,
+		})
 		return err
 	})
 	return v, noRow(err, process.ErrProcessNotFound)
@@ -53,7 +59,9 @@ func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRan
 
 // GetTimers returns the pending timers of a process, soonest first.
 func (s *Store) GetTimers(ctx context.Context, key process.Key) ([]Timer, error) {
-	rows, err := s.q.GetTimers(ctx, s.general, dbsqlc.GetTimersParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+	rows, err := s.q.GetTimers(ctx, s.general, dbsqlc.GetTimersParams{
+		Namespace: key.Namespace, ProcessID: key.ProcessID,
+	})
 	return rows, mapped("get timers "+key.String(), err)
 }
 
@@ -75,9 +83,11 @@ type Import struct {
 // PutProcess imports a process. It returns process.ErrProcessExists if it exists.
 func (s *Store) PutProcess(ctx context.Context, in Import, by ...process.Actor) (Process, error) {
 	arg := dbsqlc.PutProcessParams{
-		Namespace: in.Key.Namespace, ProcessID: in.Key.ProcessID, Status: in.Status, Detail: in.Detail, AuxState: in.AuxState,
-		Metadata: string(in.Metadata), Context: in.Context, EventPayloads: [][]byte{}, EventTimestamps: []time.Time{}, EventMetadatas: []string{},
-		TimerNames: []string{}, TimerTypes: []string{}, TimerAts: []time.Time{},
+		Namespace: in.Key.Namespace, ProcessID: in.Key.ProcessID, Status: in.Status, Detail: in.Detail,
+		AuxState: in.AuxState,
+		Metadata: string(in.Metadata), Context: in.Context, EventPayloads: [][]byte{}, EventTimestamps: []time.Time{},
+		EventMetadatas: []string{},
+		TimerNames:     []string{}, TimerTypes: []string{}, TimerAts: []time.Time{},
 	}
 	for _, e := range in.Events {
 		payload := e.Payload

@@ -13,7 +13,8 @@ func withPriority(n int32) func(*storage.Call) { return func(c *storage.Call) { 
 // task that waits.
 func (b *bench) waitsWith(id string) string {
 	b.t.Helper()
-	return ask[string](b, `SELECT priority || ' for ' || coalesce(own_priority, priority) FROM schedule WHERE process_id = $1 AND waits_for = 'place'`, id)
+	return ask[string](b, `SELECT priority || ' for ' || coalesce(own_priority, priority) FROM schedule
+		WHERE process_id = $1 AND waits_for = 'place'`, id)
 }
 
 // An urgent call behind one that can wait moves its process to the front. The first call keeps its
@@ -34,7 +35,8 @@ func TestUrgentCallBehindAnother(t *testing.T) {
 
 	saved := b.save(end(&claims[0], storage.Finished, events("a")))
 	equal(t, "priority of the next task", saved.Next.Priority, -1)
-	equal(t, "stored priorities", ask[[]int32](b, "SELECT array_agg(priority ORDER BY task_id) FROM tasks WHERE process_id = 'b'"), "[0 5]")
+	equal(t, "stored priorities", ask[[]int32](b,
+		"SELECT array_agg(priority ORDER BY task_id) FROM tasks WHERE process_id = 'b'"), "[0 5]")
 }
 
 // When a task ends and the next one must wait for a slot, the process waits with the smallest

@@ -44,7 +44,9 @@ func TestRunningRowsAreReadInBoundedBytes(t *testing.T) {
 	b := newBench(t)
 	b.backlog("ns", 12, "CALL", "place")
 	for range 6 {
-		claims, err := b.SearchCalls(t.Context(), []storage.ClaimLimit{{Namespace: "ns", Places: 100, StepTimeout: timeout}})
+		claims, err := b.SearchCalls(t.Context(), []storage.ClaimLimit{
+			{Namespace: "ns", Places: 100, StepTimeout: timeout},
+		})
 		must(t, claims, err)
 	}
 	tokens := ask[[]int64](b, "SELECT array_agg(fencing_token ORDER BY fencing_token) FROM running")
@@ -70,7 +72,9 @@ func TestRunningRowsAreReadInBoundedBytes(t *testing.T) {
 		}
 		slices.Sort(got)
 		equal(t, "zombies", got, want)
-		suspects = slices.DeleteFunc(suspects, func(s storage.Suspect) bool { return slices.Contains(got, s.FencingToken) })
+		suspects = slices.DeleteFunc(suspects, func(s storage.Suspect) bool {
+			return slices.Contains(got, s.FencingToken)
+		})
 	}
 	b.recount()
 }

@@ -88,7 +88,8 @@ func TestFirstConnectionReadOnly(t *testing.T) {
 		if _, err := late.PrepareCall(call("p", change)); !errors.Is(err, process.ErrUnavailable) {
 			t.Errorf("a call while the server is read-only: %v", err)
 		}
-		if err := late.Ready(); err == nil || !strings.Contains(err.Error(), "lane 0 cannot write to the database since 2") {
+		if err := late.Ready(); err == nil ||
+			!strings.Contains(err.Error(), "lane 0 cannot write to the database since 2") {
 			t.Errorf("readiness: %v", err)
 		}
 	}
@@ -117,7 +118,8 @@ func TestReadOnlySessionsAreClosed(t *testing.T) {
 		RETURN NULL; END $$`))
 	must(t, 0, exec(b, `CREATE TABLE public.bad AS SELECT pid FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name = 'progressor lane'`))
-	must(t, 0, exec(b, `CREATE TRIGGER refuse AFTER INSERT ON progressor.events FOR EACH STATEMENT EXECUTE FUNCTION public.refuse()`))
+	must(t, 0, exec(b, `CREATE TRIGGER refuse AFTER INSERT ON progressor.events FOR EACH STATEMENT
+		EXECUTE FUNCTION public.refuse()`))
 	saved, err := b.SaveResult(end(claim, storage.Finished, events("a")))
 	equal(t, "status", must(t, saved, err).Status, process.StatusRunning)
 	b.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED")
@@ -157,7 +159,9 @@ func TestSeveralHosts(t *testing.T) {
 		fmt.Sprintf("host=%s,/nowhere port=%d,1", config.Host, config.Port):                              false,
 		fmt.Sprintf("host=%s,/nowhere port=%d,1 target_session_attrs=primary", config.Host, config.Port): true,
 	} {
-		s, err := storage.Open(t.Context(), storage.Config{DSN: b.dsn + " " + hosts, Logger: slog.New(slog.DiscardHandler)})
+		s, err := storage.Open(t.Context(), storage.Config{
+			DSN: b.dsn + " " + hosts, Logger: slog.New(slog.DiscardHandler),
+		})
 		if (err == nil) != want {
 			t.Errorf("%s: open: %v", hosts, err)
 		}
@@ -193,7 +197,8 @@ func TestPasswordIsReadForEachConnection(t *testing.T) {
 	before := read.Load()
 	failing.Store(true)
 	terminate()
-	if err := claim(); !errors.Is(err, process.ErrUnavailable) || !strings.Contains(err.Error(), "the vault is closed") {
+	if err := claim(); !errors.Is(err, process.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "the vault is closed") {
 		t.Errorf("a call without a password: %v", err)
 	}
 	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "the vault is closed") {

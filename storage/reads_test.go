@@ -60,19 +60,26 @@ func TestReadAnswers(t *testing.T) {
 	b.process("p")
 	c := b.claim("p")
 	w := b.call("p")
-	refs := []storage.TaskRef{{Key: key("p"), TaskID: w.TaskID}, {Key: key("q"), TaskID: c.TaskID}, {Key: key("p"), TaskID: c.TaskID}, {Key: key("p"), TaskID: c.TaskID}}
+	refs := []storage.TaskRef{
+		{Key: key("p"), TaskID: w.TaskID}, {Key: key("q"), TaskID: c.TaskID}, {Key: key("p"), TaskID: c.TaskID},
+		{Key: key("p"), TaskID: c.TaskID},
+	}
 	answers, _, err := b.ReadAnswers(t.Context(), refs)
 	equal(t, "before the end", len(must(t, answers, err)), 0)
 	b.save(end(c, storage.Finished, func(c *storage.Completion) { c.Response = []byte("yes") }))
 	answers, _, err = b.ReadAnswers(t.Context(), refs)
 	equal(t, "two who wait for one task", len(must(t, answers, err)), 2)
-	equal(t, "the answer", []any{answers[0].Ord > 1, string(answers[0].Response), answers[0].Status, answers[0].TaskType}, "[true yes FINISHED CALL]")
+	equal(t, "the answer", []any{
+		answers[0].Ord > 1, string(answers[0].Response), answers[0].Status, answers[0].TaskType,
+	}, "[true yes FINISHED CALL]")
 	answers, _, err = b.ReadAnswers(t.Context(), nil)
 	equal(t, "of nobody", len(must(t, answers, err)), 0)
 	b.process("broken")
 	failed := end(b.claim("broken"), storage.Failed)
 	b.save(failed)
-	answers, _, err = b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("broken"), TaskID: failed.TaskID}, {Key: key("p"), TaskID: c.TaskID}})
+	answers, _, err = b.ReadAnswers(t.Context(), []storage.TaskRef{
+		{Key: key("broken"), TaskID: failed.TaskID}, {Key: key("p"), TaskID: c.TaskID},
+	})
 	must(t, answers, err)
 	status := map[int32]string{}
 	for _, a := range answers {
@@ -96,20 +103,26 @@ func TestGetTaskAndTrace(t *testing.T) {
 	equal(t, "the trace", text, "INIT FINISHED#1 TIMEOUT BLOCKED#0 CALL RUNNING#1 CALL WAITING#0 ")
 	equal(t, "its events", []any{len(evs), evs[1].TaskID == tasks[0].TaskID, string(evs[1].Payload)}, "[2 true b]")
 	page, err := b.TraceTasks(t.Context(), key("p"), tasks[1].TaskID, 1)
-	equal(t, "a page", []any{len(must(t, page, err).Tasks), page.Tasks[0].TaskID, len(page.Events), page.More}, []any{1, c.TaskID, 0, true})
+	equal(t, "a page", []any{len(must(t, page, err).Tasks), page.Tasks[0].TaskID, len(page.Events), page.More}, []any{
+		1, c.TaskID, 0, true,
+	})
 	page, err = b.TraceTasks(t.Context(), key("p"), w.TaskID, 1)
 	equal(t, "behind the end", len(must(t, page, err).Tasks), 0)
-	for id, want := range map[int64]process.TaskStatus{tasks[0].TaskID: "FINISHED", tasks[1].TaskID: "BLOCKED", c.TaskID: "RUNNING", w.TaskID: "WAITING"} {
+	for id, want := range map[int64]process.TaskStatus{
+		tasks[0].TaskID: "FINISHED", tasks[1].TaskID: "BLOCKED", c.TaskID: "RUNNING", w.TaskID: "WAITING",
+	} {
 		task, err := b.GetTask(t.Context(), key("p"), id)
 		equal(t, "a task", must(t, task, err).Status, want)
 		equal(t, "its end", task.FinishedTime.Unix() == 0, want != "FINISHED")
 	}
 	task, err := b.GetTask(t.Context(), key("p"), c.TaskID)
-	equal(t, "its key and args", []any{*must(t, task, err).IdempotencyKey, string(task.Args), task.RunningTime != nil}, "[k args true]")
+	equal(t, "its key and args", []any{*must(t, task, err).IdempotencyKey, string(task.Args), task.RunningTime != nil},
+		"[k args true]")
 	if _, err := b.GetTask(t.Context(), key("q"), c.TaskID); !errors.Is(err, process.ErrTaskNotFound) {
 		t.Errorf("a task of another process: %v", err)
 	}
-	list := ask[string](b, "SELECT string_agg(task_type || ' ' || status, ', ' ORDER BY task_id) FROM task_list WHERE process_id = 'p'")
+	list := ask[string](b, `SELECT string_agg(task_type || ' ' || status, ', ' ORDER BY task_id) FROM task_list
+		WHERE process_id = 'p'`)
 	equal(t, "the view", list, "INIT FINISHED, TIMEOUT BLOCKED, CALL RUNNING, CALL WAITING")
 }
 
@@ -119,12 +132,16 @@ func TestPutProcess(t *testing.T) {
 	ctx := t.Context()
 	at := time.Now().Add(time.Hour)
 	in := storage.Import{
-		Key: key("p"), Status: process.StatusRunning, AuxState: []byte("state"), Context: []byte("ctx"), Metadata: []byte(`{"a": 1}`),
-		Events: []storage.NewEvent{{Payload: []byte("a")}, {Metadata: []byte(`{"v": 2}`), Timestamp: time.Unix(100, 0)}},
+		Key: key("p"), Status: process.StatusRunning, AuxState: []byte("state"), Context: []byte("ctx"),
+		Metadata: []byte(`{"a": 1}`),
+		Events: []storage.NewEvent{
+			{Payload: []byte("a")}, {Metadata: []byte(`{"v": 2}`), Timestamp: time.Unix(100, 0)},
+		},
 		Timers: []storage.SetTimer{{At: at}, {Name: "n", At: at.Add(-2 * time.Hour), Remove: true}},
 	}
 	row, err := b.PutProcess(ctx, in)
-	equal(t, "the row", []any{must(t, row, err).Status, row.LastEventID, string(row.Metadata), row.Detail == nil}, `[RUNNING 2 {"a": 1} true]`)
+	equal(t, "the row", []any{must(t, row, err).Status, row.LastEventID, string(row.Metadata), row.Detail == nil},
+		`[RUNNING 2 {"a": 1} true]`)
 	b.is("p", "RUNNING e2: TIMEOUT waits for time#0, REMOVE n waits for time#0")
 	if _, err := b.PutProcess(ctx, in); !errors.Is(err, process.ErrProcessExists) {
 		t.Errorf("again: %v", err)
@@ -136,15 +153,20 @@ func TestPutProcess(t *testing.T) {
 	// repair restores them.
 	in.Key, in.Status, in.Detail = key("q"), process.StatusError, "broke elsewhere"
 	row, err = b.PutProcess(ctx, in)
-	equal(t, "the broken row", []any{must(t, row, err).Status, *row.Detail, *row.CorruptedBy, *row.Attention}, "[ERROR broke elsewhere 0 ERROR]")
+	equal(t, "the broken row", []any{must(t, row, err).Status, *row.Detail, *row.CorruptedBy, *row.Attention},
+		"[ERROR broke elsewhere 0 ERROR]")
 	b.is("q", "ERROR e2: TIMEOUT CANCELLED!, REMOVE n CANCELLED!")
 	b.simpleRepair("q")
-	b.is("q", "RUNNING e2: TIMEOUT CANCELLED!, REMOVE n CANCELLED!, TIMEOUT waits for time#0, REMOVE n waits for time#0")
+	b.is("q", "RUNNING e2: TIMEOUT CANCELLED!, REMOVE n CANCELLED!, TIMEOUT waits for time#0, REMOVE n waits for "+
+		"time#0")
 	in.Key = key("r")
 	must(t, 0, func() error { _, err := b.PutProcess(ctx, in); return err }())
-	saved := b.save(end(b.repair("r").Claim, storage.Finished, func(c *storage.Completion) { c.Events = []storage.NewEvent{{Payload: []byte("c")}} }))
+	saved := b.save(end(b.repair("r").Claim, storage.Finished, func(c *storage.Completion) {
+		c.Events = []storage.NewEvent{{Payload: []byte("c")}}
+	}))
 	equal(t, "what goes next", saved.Next.TaskType, process.TaskRemove)
-	b.is("r", "RUNNING e3: TIMEOUT CANCELLED!, REMOVE n CANCELLED!, REPAIR FINISHED, TIMEOUT waits for time#0, REMOVE n runs#1")
+	b.is("r", "RUNNING e3: TIMEOUT CANCELLED!, REMOVE n CANCELLED!, REPAIR FINISHED, TIMEOUT waits for time#0, "+
+		"REMOVE n runs#1")
 }
 
 func TestPutProcessOfNothing(t *testing.T) {
@@ -163,7 +185,8 @@ func TestReadHistoryIsBounded(t *testing.T) {
 	b.process("small", events("a", "b"))
 	b.process("heavy")
 	b.exec(`INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", payload, metadata)
-		SELECT namespace, process_id, n, 0, now(), convert_to(repeat('x', 1 << 20), 'UTF8'), '{"a":1}' FROM processes, generate_series(1, 40) n WHERE process_id = 'heavy'`)
+		SELECT namespace, process_id, n, 0, now(), convert_to(repeat('x', 1 << 20), 'UTF8'), '{"a":1}'
+		FROM processes, generate_series(1, 40) n WHERE process_id = 'heavy'`)
 	b.exec("UPDATE processes SET last_event_id = 40 WHERE process_id = 'heavy'")
 	read := func(id string, rng storage.HistoryRange, last int64) string {
 		got, err := b.ReadHistory(key(id), rng, 1, last)
@@ -186,7 +209,8 @@ func TestReadHistoryIsBounded(t *testing.T) {
 	equal(t, "as a long history", read("heavy", storage.HistoryRange{Limit: -1}, process.MaxHistoryEvents), "8 from 1")
 	b.process("attributes")
 	b.exec(`INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", payload, metadata)
-		SELECT namespace, process_id, n, 0, now(), '', jsonb_build_object('a', repeat('x', 65000)) FROM processes, generate_series(1, 200) n WHERE process_id = 'attributes'`)
+		SELECT namespace, process_id, n, 0, now(), '', jsonb_build_object('a', repeat('x', 65000))
+		FROM processes, generate_series(1, 200) n WHERE process_id = 'attributes'`)
 	b.exec("UPDATE processes SET last_event_id = 200 WHERE process_id = 'attributes'")
 	equal(t, "of attributes alone", read("attributes", storage.HistoryRange{Limit: -1}, 200), "130 from 1")
 	equal(t, "of empty payloads", read("attributes", storage.HistoryRange{Limit: 10}, 200), "10 from 1")
@@ -226,8 +250,12 @@ func TestKeptConnections(t *testing.T) {
 	_, err := insight.QueueDepths(t.Context(), b.Store, []string{ns}, 10)
 	_, err2 := b.ReadRequests(t.Context(), process.RequestID(ns, "p", "k"))
 	must(t, 0, errors.Join(err, err2))
-	equal(t, "queries", ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor kept'
+	equal(t, "queries", ask[int](b,
+		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name = 'progressor kept'
 		AND (query LIKE '%QueueDepths%' OR query LIKE '%ReadRequests%')`), 0)
-	equal(t, "where they are", ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor general'
+	equal(t, "where they are", ask[int](b,
+		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name = 'progressor general'
 		AND query LIKE '%ReadRequests%'`), 1)
 }

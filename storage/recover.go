@@ -137,7 +137,9 @@ func endBackend(ctx context.Context, conn *pgx.Conn, pid uint32, began time.Time
 }
 
 // classify determines which items are sent again and how the others are completed.
-func (l *lane) classify(ctx context.Context, ops []operation) (again []operation, answered map[operation]error, err error) {
+func (l *lane) classify(
+	ctx context.Context, ops []operation,
+) (again []operation, answered map[operation]error, err error) {
 	answered = map[operation]error{}
 	var completions []operation
 	var arg dbsqlc.ReadAppliedParams
@@ -224,7 +226,9 @@ func (s *Store) adoptKeys(ctx context.Context, db DB, keys []process.Key, known 
 		return nil
 	}
 	of := keysParamsOf(keys)
-	rows, err := s.q.ListRunningOf(ctx, db, dbsqlc.ListRunningOfParams{Namespaces: of.namespaces, ProcessIds: of.processIDs, NodeID: s.nodeID.Load()})
+	rows, err := s.q.ListRunningOf(ctx, db, dbsqlc.ListRunningOfParams{
+		Namespaces: of.namespaces, ProcessIds: of.processIDs, NodeID: s.nodeID.Load(),
+	})
 	if err != nil {
 		return err
 	}

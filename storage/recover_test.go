@@ -20,7 +20,9 @@ type cutBench struct {
 func newCutBench(t *testing.T) *cutBench {
 	b := newBench(t)
 	p := newProxy(t, b.dsn)
-	c := &cutBench{bench: b, proxy: p, front: open(t, p.dsn, storage.Config{Lanes: 1}), taken: make(chan storage.Claim, 100)}
+	c := &cutBench{
+		bench: b, proxy: p, front: open(t, p.dsn, storage.Config{Lanes: 1}), taken: make(chan storage.Claim, 100),
+	}
 	c.front.OnAdopt(func(claims []storage.Claim) {
 		for _, claim := range claims {
 			c.taken <- claim
@@ -136,7 +138,9 @@ func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	<-made
 	equal(t, "lost", []any{saved.Lost, saved.Next == nil, saved.Deferred, saved.TimerDelay}, "[true true true -1ns]")
 	adopted := c.adopted()
-	equal(t, "adopted", []any{adopted.TaskID, adopted.LastEventID, adopted.Status, string(adopted.Args)}, []any{waiting.TaskID, 1, "RUNNING", "args"})
+	equal(t, "adopted", []any{adopted.TaskID, adopted.LastEventID, adopted.Status, string(adopted.Args)}, []any{
+		waiting.TaskID, 1, "RUNNING", "args",
+	})
 	c.saveThere(end(&adopted, storage.Finished, events("b")))
 	c.is("p", "RUNNING e2: INIT FINISHED, CALL FINISHED, CALL FINISHED")
 

@@ -49,7 +49,9 @@ func (s *Store) RemoveProcess(ctx context.Context, key process.Key, by ...proces
 
 // RemoveEnded removes a process that is COMPLETED or CANCELLED, or a FAILED job, as RemoveProcess
 // does. It reports whether there was one.
-func (s *Store) RemoveEnded(ctx context.Context, key process.Key, method string, by process.Actor) (removed bool, err error) {
+func (s *Store) RemoveEnded(
+	ctx context.Context, key process.Key, method string, by process.Actor,
+) (removed bool, err error) {
 	it := &removeItem{item: newItem(key, 100, true), onlyEnded: true}
 	it.noted(method, "", []process.Actor{by})
 	if err := s.submit(it); err != nil {
@@ -222,7 +224,9 @@ func (p *purge) deleteHistory(ctx context.Context, db DB) error {
 	p.deleted, p.unfinished = 0, map[process.Key]bool{}
 	for _, r := range rows {
 		key := process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}
-		p.progress[positions[key]] = purgeProgress{r.LastEventID, r.LastTaskID, r.LastWaitingID, r.LastFailedID, r.LastStepID, r.LastIndex}
+		p.progress[positions[key]] = purgeProgress{
+			r.LastEventID, r.LastTaskID, r.LastWaitingID, r.LastFailedID, r.LastStepID, r.LastIndex,
+		}
 		p.deleted += r.Deleted
 		if r.Largest >= int64(arg.Lim) {
 			p.unfinished[key] = true
@@ -234,7 +238,9 @@ func (p *purge) deleteHistory(ctx context.Context, db DB) error {
 func (s *Store) deleteStage(keys []process.Key) stage {
 	params := keysParamsOf(keys)
 	return func(ctx context.Context, db DB) error {
-		return s.q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{Namespaces: params.namespaces, ProcessIds: params.processIDs})
+		return s.q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{
+			Namespaces: params.namespaces, ProcessIds: params.processIDs,
+		})
 	}
 }
 

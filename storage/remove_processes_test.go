@@ -31,7 +31,10 @@ func TestRemoveAnswersEverybody(t *testing.T) {
 	runs, waits := b.claim("p"), b.call("p")
 	b.remove("p")
 	b.is("p", "none")
-	refs := []storage.TaskRef{{Key: key("p"), TaskID: ended.TaskID}, {Key: key("p"), TaskID: runs.TaskID}, {Key: key("p"), TaskID: waits.TaskID}, {Key: key("p"), TaskID: forgotten.TaskID}}
+	refs := []storage.TaskRef{
+		{Key: key("p"), TaskID: ended.TaskID}, {Key: key("p"), TaskID: runs.TaskID},
+		{Key: key("p"), TaskID: waits.TaskID}, {Key: key("p"), TaskID: forgotten.TaskID},
+	}
 	answers, _, err := b.ReadAnswers(t.Context(), refs)
 	got := map[int32]string{}
 	for _, a := range must(t, answers, err) {
@@ -63,7 +66,9 @@ func TestRemoveInEveryStatus(t *testing.T) {
 		b.remove(id)
 		b.is(id, "none")
 	}
-	equal(t, "remaining rows", ask[int](b, "SELECT (SELECT count(*) FROM schedule) + (SELECT count(*) FROM running) + (SELECT count(*) FROM processes)"), 0)
+	equal(t, "remaining rows", ask[int](b,
+		"SELECT (SELECT count(*) FROM schedule) + (SELECT count(*) FROM running) + (SELECT count(*) FROM processes)"),
+		0)
 	equal(t, "searches", len(b.searchCalls(9))+len(b.searchTimers(9)), 0)
 }
 
@@ -84,7 +89,9 @@ func TestRemoveLongHistory(t *testing.T) {
 	if _, err := b.GetProcess(t.Context(), key("p")); !errors.Is(err, process.ErrProcessNotFound) {
 		t.Errorf("the removed process: %v", err)
 	}
-	equal(t, "requests meanwhile", []any{b.call("p").Outcome, b.tryInit("p").Outcome, b.call("p", keyed("k", "x")).Outcome}, "[not_found exists replayed]")
+	equal(t, "requests meanwhile",
+		[]any{b.call("p").Outcome, b.tryInit("p").Outcome, b.call("p", keyed("k", "x")).Outcome},
+		"[not_found exists replayed]")
 	other := open(t, b.dsn, storage.Config{})
 	for rounds := 1; ; rounds++ {
 		n, err := other.PurgeRemoved(t.Context())
@@ -95,7 +102,8 @@ func TestRemoveLongHistory(t *testing.T) {
 			t.Fatal("the removal does not end")
 		}
 	}
-	equal(t, "rows left", ask[int](b, "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks) + (SELECT count(*) FROM processes)"), 0)
+	equal(t, "rows left", ask[int](b,
+		"SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks) + (SELECT count(*) FROM processes)"), 0)
 	equal(t, "the id", b.tryInit("p").Outcome, storage.Captured)
 }
 
@@ -105,11 +113,14 @@ func TestRemoveProcessWaitsForTheLastBatch(t *testing.T) {
 	b.process("p")
 	b.exec(`INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", payload)
 		SELECT namespace, process_id, n, task_id, 1, now(), 'x' FROM tasks, generate_series(1, 5000) n`)
-	b.exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time, idempotency_key)
-		SELECT namespace, process_id, task_id + n, 'CALL', 'FINISHED', 1, fencing_token + n, now(), now(), now(), 'k' || n FROM tasks, generate_series(1, 3000) n`)
+	b.exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token,
+		scheduled_time, running_time, finished_time, idempotency_key)
+		SELECT namespace, process_id, task_id + n, 'CALL', 'FINISHED', 1, fencing_token + n, now(), now(), now(),
+		  'k' || n FROM tasks, generate_series(1, 3000) n`)
 	b.exec("UPDATE processes SET last_event_id = 5000")
 	b.remove("p")
-	equal(t, "rows left", ask[int](b, "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks) + (SELECT count(*) FROM processes)"), 0)
+	equal(t, "rows left", ask[int](b,
+		"SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks) + (SELECT count(*) FROM processes)"), 0)
 	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers WHERE task_type = 'CALL'"), 3000)
 }
 
@@ -119,11 +130,16 @@ func TestPurgeKeepsAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	b.exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time, idempotency_key, timer_name)
-		SELECT namespace, process_id, nextval('task_ids'), x.task_type::task_type, 'FINISHED', 1, nextval('fencing_tokens'), now(), now(), now() - x.ago * interval '1 second', x.k, x.timer FROM tasks,
-		(VALUES ('CALL', 0, NULL, NULL), ('CALL', 90, NULL, NULL), ('CALL', 90, 'k', NULL), ('NOTIFY', 30, NULL, NULL), ('TIMEOUT', 0, NULL, ''), ('REPAIR', 30, NULL, NULL)) x(task_type, ago, k, timer)`)
+	b.exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token,
+		scheduled_time, running_time, finished_time, idempotency_key, timer_name)
+		SELECT namespace, process_id, nextval('task_ids'), x.task_type::task_type, 'FINISHED', 1,
+		  nextval('fencing_tokens'), now(), now(), now() - x.ago * interval '1 second', x.k, x.timer FROM tasks,
+		(VALUES ('CALL', 0, NULL, NULL), ('CALL', 90, NULL, NULL), ('CALL', 90, 'k', NULL), ('NOTIFY', 30, NULL, NULL),
+		  ('TIMEOUT', 0, NULL, ''), ('REPAIR', 30, NULL, NULL)) x(task_type, ago, k, timer)`)
 	b.remove("p")
-	equal(t, "answers", ask[string](b, "SELECT string_agg(task_type::text || extract(epoch FROM now() - ended_time)::int / 30, ' ' ORDER BY task_id) FROM answers"),
+	equal(t, "answers", ask[string](b,
+		`SELECT string_agg(task_type::text || extract(epoch FROM now() - ended_time)::int / 30, ' ' ORDER BY task_id)
+			FROM answers`),
 		"INIT0 CALL0 CALL3 NOTIFY1 REPAIR1")
 }
 
@@ -159,10 +175,13 @@ func TestRemoveByMany(t *testing.T) {
 func TestRemoveBesideAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for id, index := range map[string]string{"p": "tasks_pkey", "f": "failed_attempts_pkey", "~flow/r": "flow_steps_pkey"} {
-		equal(t, "entries of "+index+" read by a removal", b.readBesideAnOldSnapshot(id, index, func(s *storage.Store) error {
-			return s.RemoveProcess(t.Context(), key(id))
-		}), "5 times the tasks at most")
+	for id, index := range map[string]string{
+		"p": "tasks_pkey", "f": "failed_attempts_pkey", "~flow/r": "flow_steps_pkey",
+	} {
+		equal(t, "entries of "+index+" read by a removal",
+			b.readBesideAnOldSnapshot(id, index, func(s *storage.Store) error {
+				return s.RemoveProcess(t.Context(), key(id))
+			}), "5 times the tasks at most")
 		b.is(id, "none")
 	}
 	equal(t, "index entries read by a trim", b.readBesideAnOldSnapshot("q", "tasks_pkey", func(s *storage.Store) error {
@@ -188,11 +207,14 @@ func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.S
 	t.Helper()
 	const tasks = 20_000
 	b.process(id)
-	b.exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time,
+	b.exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token,
+			scheduled_time,
 			running_time, finished_time)
-		SELECT namespace, process_id, nextval('task_ids'), 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now(), now(), now()
+		SELECT namespace, process_id, nextval('task_ids'), 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now(),
+		  now(), now()
 		  FROM tasks, generate_series(1, $1::int) n WHERE process_id = $2`, tasks, id)
-	b.exec(`INSERT INTO failed_attempts (namespace, process_id, task_id, attempt, reason, message, node_id, running_time, failed_time,
+	b.exec(`INSERT INTO failed_attempts (namespace, process_id, task_id, attempt, reason, message, node_id,
+			running_time, failed_time,
 			first_scheduled_time)
 		SELECT namespace, process_id, task_id, 1, '', '', 1, now(), now(), now() FROM tasks WHERE process_id = $1`, id)
 	b.exec(`INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status)

@@ -32,7 +32,10 @@ func TestRepairIsCaptured(t *testing.T) {
 	b.save(end(c, storage.Finished, events("b")))
 	b.is("p", "RUNNING e2: INIT FINISHED, CALL ERROR, REPAIR FINISHED")
 	row, err := b.GetProcess(t.Context(), key("p"))
-	equal(t, "the row", []any{must(t, row, err).Detail == nil, row.CorruptedBy == nil, row.Attention == nil, row.AttentionTime == nil, *row.PreviousStatus}, "[true true true true ERROR]")
+	equal(t, "the row", []any{
+		must(t, row, err).Detail == nil, row.CorruptedBy == nil, row.Attention == nil, row.AttentionTime == nil,
+		*row.PreviousStatus,
+	}, "[true true true true ERROR]")
 }
 
 func TestRepairIsRefused(t *testing.T) {
@@ -40,7 +43,10 @@ func TestRepairIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.process("p")
 	b.start("q")
-	equal(t, "outcomes", []any{b.repair("p").Outcome, b.simpleRepair("p").Status, b.repair("q").Status, b.repair("r").Outcome, b.simpleRepair("r").Outcome},
+	equal(t, "outcomes", []any{
+		b.repair("p").Outcome, b.simpleRepair("p").Status, b.repair("q").Status, b.repair("r").Outcome,
+		b.simpleRepair("r").Outcome,
+	},
 		"[status RUNNING INIT not_found not_found]")
 }
 
@@ -49,7 +55,10 @@ func TestRepairWithKeyAndWithoutPlace(t *testing.T) {
 	b := newBench(t)
 	b.wreck("p")
 	first := b.repair("p", keyed("k", "x"), placeless)
-	equal(t, "outcomes", []any{first.Outcome, b.repair("p", keyed("k", "x")).Outcome, b.repair("p", keyed("k", "y")).Outcome, b.repair("p", keyed("k2", "y")).Outcome},
+	equal(t, "outcomes", []any{
+		first.Outcome, b.repair("p", keyed("k", "x")).Outcome, b.repair("p", keyed("k", "y")).Outcome,
+		b.repair("p", keyed("k2", "y")).Outcome,
+	},
 		"[place replayed mismatch repairing]")
 	claims := b.searchCalls(9)
 	equal(t, "found", []any{claims[0].TaskType, claims[0].CorruptedBy != 0, claims[0].Status}, "[REPAIR true ERROR]")
@@ -66,7 +75,8 @@ func TestRepairWithKeyAndWithoutPlace(t *testing.T) {
 func (b *bench) wreckByTimer(id string) *storage.Claim {
 	b.t.Helper()
 	b.process(id, timer(time.Hour), named(2*time.Hour, "a", "b"))
-	b.exec("UPDATE schedule SET scheduled_time = statement_timestamp() - interval '1 hour', context = 'old' WHERE process_id = $1 AND timer_name = ''", id)
+	b.exec(`UPDATE schedule SET scheduled_time = statement_timestamp() - interval '1 hour', context = 'old'
+		WHERE process_id = $1 AND timer_name = ''`, id)
 	claims := b.searchTimers(1)
 	b.save(end(&claims[0], storage.Failed, broken("x")))
 	b.is(id, "ERROR e0: INIT FINISHED, TIMEOUT a CANCELLED!, TIMEOUT b CANCELLED!, TIMEOUT ERROR")
@@ -78,19 +88,30 @@ func TestSimpleRepairSetsTimersAgain(t *testing.T) {
 	b := newBench(t)
 	culprit := b.wreckByTimer("p")
 	r := b.simpleRepair("p", keyed("k", "x"))
-	again := "RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED!, TIMEOUT b CANCELLED!, TIMEOUT ERROR, TIMEOUT waits for time#0, TIMEOUT a waits for time#0, TIMEOUT b waits for time#0"
+	again := "RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED!, TIMEOUT b CANCELLED!, TIMEOUT ERROR, TIMEOUT waits " +
+		"for time#0, TIMEOUT a waits for time#0, TIMEOUT b waits for time#0"
 	b.is("p", again)
-	equal(t, "the same request", []any{b.simpleRepair("p", keyed("k", "x")).TaskID, b.simpleRepair("p", keyed("k", "y")).Outcome}, []any{r.TaskID, storage.Mismatched})
+	equal(t, "the same request", []any{
+		b.simpleRepair("p", keyed("k", "x")).TaskID, b.simpleRepair("p", keyed("k", "y")).Outcome,
+	}, []any{r.TaskID, storage.Mismatched})
 	b.is("p", again)
-	equal(t, "the same times and context", ask[int](b, `SELECT count(*) FROM schedule s JOIN tasks t ON t.timer_name = s.timer_name AND t.scheduled_time = s.scheduled_time
+	equal(t, "the same times and context",
+		ask[int](b, `SELECT count(*) FROM schedule s JOIN tasks t ON t.timer_name = s.timer_name
+		AND t.scheduled_time = s.scheduled_time
 		AND t.context IS NOT DISTINCT FROM s.context`), 3)
 	claims := b.searchTimers(9)
-	equal(t, "the culprit runs again", []any{len(claims), claims[0].TaskID, claims[0].Attempt, claims[0].TaskID != culprit.TaskID, string(claims[0].Context)},
+	equal(t, "the culprit runs again",
+		[]any{
+			len(claims), claims[0].TaskID, claims[0].Attempt, claims[0].TaskID != culprit.TaskID,
+			string(claims[0].Context),
+		},
 		[]any{1, r.TaskID, 1, true, "old"})
 	equal(t, "without a timer", []any{b.wreck("q").TaskID != 0, b.simpleRepair("q").TaskID}, "[true 0]")
 	b.is("q", "RUNNING e0: INIT FINISHED, CALL ERROR")
 	b.wreck("r")
-	equal(t, "a key of a repair that made no task", []any{b.simpleRepair("r", keyed("k", "x")).Outcome, b.simpleRepair("r", keyed("k", "x")).Outcome}, "[repaired replayed]")
+	equal(t, "a key of a repair that made no task",
+		[]any{b.simpleRepair("r", keyed("k", "x")).Outcome, b.simpleRepair("r", keyed("k", "x")).Outcome},
+		"[repaired replayed]")
 }
 
 func TestSimpleRepairGivesItsContext(t *testing.T) {
@@ -113,11 +134,13 @@ func TestRepairSetsTimersAgain(t *testing.T) {
 		next   string
 	}{
 		{"no action", nil, past + ", TIMEOUT runs#1, TIMEOUT a waits for time#0, TIMEOUT b waits for time#0", ""},
-		{"set", []func(*storage.Completion){timer(3 * time.Hour)}, past + ", TIMEOUT a waits for time#0, TIMEOUT b waits for time#0, TIMEOUT waits for time#0", "none"},
+		{"set", []func(*storage.Completion){timer(3 * time.Hour)},
+			past + ", TIMEOUT a waits for time#0, TIMEOUT b waits for time#0, TIMEOUT waits for time#0", "none"},
 		{"unset", []func(*storage.Completion){func(c *storage.Completion) { c.UnsetTimers = true }}, past, "none"},
 		{"unset one", []func(*storage.Completion){func(c *storage.Completion) { c.UnsetNames = []string{"a"} }},
 			past + ", TIMEOUT runs#1, TIMEOUT a CANCELLED, TIMEOUT b waits for time#0", ""},
-		{"failed", []func(*storage.Completion){func(c *storage.Completion) { c.Outcome = storage.Failed }}, "ERROR" + past[7:len(past)-8] + "ERROR", "none"},
+		{"failed", []func(*storage.Completion){func(c *storage.Completion) { c.Outcome = storage.Failed }},
+			"ERROR" + past[7:len(past)-8] + "ERROR", "none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -53,10 +53,12 @@ func TestRestartHistoryByResult(t *testing.T) {
 	equal(t, "time of the restart", p.HistoryRestartedTime != nil, true)
 	equal(t, "history", b.history("p", storage.HistoryRange{Limit: -1}), []int64{before + 1})
 	equal(t, "history backward", b.history("p", storage.HistoryRange{Limit: -1, Backward: true}), []int64{before + 1})
-	equal(t, "before a number of the old history", b.history("p", storage.HistoryRange{Offset: 2, Limit: -1, Backward: true}), []int64(nil))
+	equal(t, "before a number of the old history",
+		b.history("p", storage.HistoryRange{Offset: 2, Limit: -1, Backward: true}), []int64(nil))
 	equal(t, "events until they are removed", ask[int64](b, "SELECT count(*) FROM events"), before+1)
 	b.trim()
-	equal(t, "events", ask[string](b, "SELECT string_agg(event_id::text, ' ') FROM events"), ask[string](b, "SELECT last_event_id::text FROM processes"))
+	equal(t, "events", ask[string](b, "SELECT string_agg(event_id::text, ' ') FROM events"),
+		ask[string](b, "SELECT last_event_id::text FROM processes"))
 	equal(t, "tasks", ask[int64](b, "SELECT min(task_id) FROM tasks"), c.TaskID)
 	equal(t, "the timer", ask[int](b, "SELECT count(*) FROM schedule WHERE timer_name = ''"), 1)
 	equal(t, "the keyed request", b.call("p", keyed("k", "x")).Outcome, storage.Replayed)

@@ -26,12 +26,14 @@ func TestSaveEffects(t *testing.T) {
 	at := time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)
 	fired := func(n int) *crons.Fire {
 		return &crons.Fire{CronID: "c", Change: crons.Decided, RunID: "r", Fire: cron.Fire{
-			Time: at.Add(time.Duration(n) * time.Second), Decision: cron.Fired, Status: cron.Running, Attempt: 1, Count: 1,
+			Time: at.Add(time.Duration(n) * time.Second), Decision: cron.Fired, Status: cron.Running, Attempt: 1,
+			Count: 1,
 		}}
 	}
 	rows := func(what, want string) {
 		t.Helper()
-		equal(t, what, ask[string](b, `SELECT coalesce(string_agg(extract(second FROM fire_time)::int || ' ' || status, ', ' ORDER BY fire_time), '')
+		equal(t, what, ask[string](b, `SELECT coalesce(string_agg(extract(second
+			FROM fire_time)::int || ' ' || status, ', ' ORDER BY fire_time), '')
 			|| '; ' || (SELECT count(*) FROM audit) FROM cron_fires`), want)
 	}
 	b.process("p")

@@ -41,7 +41,9 @@ func TestResultSurvivesFaultsOfTheServer(t *testing.T) {
 		must(t, 0, exec(b, "INSERT INTO public.fault VALUES ($1)", state))
 		must(t, 0, exec(b, "ALTER SEQUENCE public.tries RESTART"))
 		saved := later(func() (storage.Saved, error) { return b.SaveResult(end(claim, storage.Finished, events("a"))) })
-		b.until("the result is retried after "+state, func() bool { return ask[int](b, "SELECT last_value::int FROM public.tries") > 2 })
+		b.until("the result is retried after "+state, func() bool {
+			return ask[int](b, "SELECT last_value::int FROM public.tries") > 2
+		})
 		must(t, 0, exec(b, "DELETE FROM public.fault"))
 		_, err := saved()
 		must(t, 0, err)
@@ -81,6 +83,8 @@ func TestEventsKeepTheirTimestamps(t *testing.T) {
 	_, err = b.PutProcess(t.Context(), in)
 	must(t, 0, err)
 	got := ask[string](b, `SELECT string_agg(process_id || ' ' || event_id || CASE WHEN timestamp = 'epoch' THEN ' 1970'
-		WHEN timestamp > statement_timestamp() - interval '1 hour' THEN ' now' ELSE ' ' || timestamp::text END, ', ' ORDER BY process_id, event_id) FROM events`)
-	equal(t, "timestamps", got, "completed 1 1970, completed 2 now, finished 1 1970, finished 2 now, imported 1 1970, imported 2 now, timer 1 1970, timer 2 now")
+		WHEN timestamp > statement_timestamp() - interval '1 hour' THEN ' now' ELSE ' ' || timestamp::text END, ', '
+		  ORDER BY process_id, event_id) FROM events`)
+	equal(t, "timestamps", got, "completed 1 1970, completed 2 now, finished 1 1970, finished 2 now, imported 1 "+
+		"1970, imported 2 now, timer 1 1970, timer 2 now")
 }

@@ -80,10 +80,15 @@ func saveStages(s *Store, items []*saveItem, quick bool) []stage {
 		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.CheckTimers(ctx, db, b.check) })
 	}
 	if len(b.restart.Namespaces) > 0 {
-		stages = append(stages, func(ctx context.Context, db DB) error { _, err := s.q.RestartHistories(ctx, db, b.restart); return err })
+		stages = append(stages, func(ctx context.Context, db DB) error {
+			_, err := s.q.RestartHistories(ctx, db, b.restart)
+			return err
+		})
 	}
 	if len(b.failed.Namespaces) > 0 {
-		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.WriteFailedAttempts(ctx, db, b.failed) })
+		stages = append(stages, func(ctx context.Context, db DB) error {
+			return s.q.WriteFailedAttempts(ctx, db, b.failed)
+		})
 	}
 	if len(b.retry.Namespaces) > 0 {
 		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.RetryTasks(ctx, db, b.retry) })
@@ -337,9 +342,12 @@ func savedOf(c *Completion, r *dbsqlc.SaveResultRow) Saved {
 	if r.Promoted {
 		saved.Next = &Claim{
 			Namespace: c.Key.Namespace, ProcessID: c.Key.ProcessID, TaskID: r.NextTaskID, TaskType: r.NextTaskType,
-			Attempt: r.NextAttempt, Priority: r.NextPriority, FencingToken: r.NextToken, ScheduledTime: r.NextScheduledTime,
-			RunningTime: r.Now, RetryInterval: r.NextRetryInterval, TimerName: r.NextTimerName, HistoryRange: r.NextHistoryRange,
-			IdempotencyKey: r.NextIdempotencyKey, Args: r.NextArgs, Context: r.NextContext, Child: r.NextChild, Status: r.Status,
+			Attempt: r.NextAttempt, Priority: r.NextPriority, FencingToken: r.NextToken,
+			ScheduledTime: r.NextScheduledTime,
+			RunningTime:   r.Now, RetryInterval: r.NextRetryInterval, TimerName: r.NextTimerName,
+			HistoryRange:   r.NextHistoryRange,
+			IdempotencyKey: r.NextIdempotencyKey, Args: r.NextArgs, Context: r.NextContext, Child: r.NextChild,
+			Status:       r.Status,
 			FirstEventID: r.FirstEventID,
 		}
 	}

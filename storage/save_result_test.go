@@ -23,8 +23,11 @@ func TestSaveFinishes(t *testing.T) {
 	equal(t, "saved", saved, storage.Saved{Status: process.StatusRunning, TimerDelay: -1})
 	b.is("p", "RUNNING e2: INIT FINISHED")
 	row, err := b.GetProcess(t.Context(), key("p"))
-	equal(t, "the row", []any{string(must(t, row, err).AuxState), string(row.Metadata), *row.PreviousStatus}, `[state {"a": 1} INIT]`)
-	equal(t, "the second event", ask[string](b, `SELECT (task_id = (SELECT task_id FROM tasks)) || ' ' || attempt || ' ' || metadata || ' ' || ("timestamp" AT TIME ZONE 'UTC') || ' ' || length(payload)
+	equal(t, "the row", []any{string(must(t, row, err).AuxState), string(row.Metadata), *row.PreviousStatus},
+		`[state {"a": 1} INIT]`)
+	equal(t, "the second event", ask[string](b,
+		`SELECT (task_id = (SELECT task_id FROM tasks)) || ' ' || attempt || ' ' || metadata || ' ' ||
+		("timestamp" AT TIME ZONE 'UTC') || ' ' || length(payload)
 		FROM events WHERE event_id = 2`), `true 1 {"v": 1} 2020-01-02 03:04:05.000006 0`)
 
 	// Fields that a result does not set are unchanged. Fields that it sets are written, even an
@@ -32,7 +35,9 @@ func TestSaveFinishes(t *testing.T) {
 	b.save(end(b.claim("p"), storage.Finished))
 	c := b.claim("p")
 	equal(t, "unchanged", []any{string(c.AuxState), string(c.Metadata), c.LastEventID}, `[state {"a": 1} 2]`)
-	b.save(end(c, storage.Finished, events("c"), func(c *storage.Completion) { c.AuxState, c.Metadata = []byte{}, []byte(`{}`) }))
+	b.save(end(c, storage.Finished, events("c"), func(c *storage.Completion) {
+		c.AuxState, c.Metadata = []byte{}, []byte(`{}`)
+	}))
 	c = b.claim("p")
 	equal(t, "replaced", []any{len(c.AuxState), c.AuxState != nil, string(c.Metadata), c.LastEventID}, `[0 true {} 3]`)
 }
@@ -44,13 +49,20 @@ func TestSaveFails(t *testing.T) {
 	c := b.claim("p")
 	waiting := b.call("p", keyed("k", "x"))
 	saved := b.save(end(c, storage.Failed, broken("out of stock"), events("lost"), timer(0)))
-	equal(t, "status, next, cancelled", []any{saved.Status, saved.Next == nil, saved.Deferred, saved.TimerDelay, len(saved.Cancelled)}, "[ERROR true false -1ns 3]")
+	equal(t, "status, next, cancelled",
+		[]any{saved.Status, saved.Next == nil, saved.Deferred, saved.TimerDelay, len(saved.Cancelled)},
+		"[ERROR true false -1ns 3]")
 	b.is("p", "ERROR e0: INIT FINISHED, TIMEOUT n CANCELLED!, TIMEOUT CANCELLED!, CALL ERROR, CALL CANCELLED!")
 	row, err := b.GetProcess(t.Context(), key("p"))
-	equal(t, "the row", []any{*must(t, row, err).Detail, *row.CorruptedBy, *row.Attention, row.AttentionTime.Equal(row.StatusChangedTime)},
+	equal(t, "the row", []any{
+		*must(t, row, err).Detail, *row.CorruptedBy, *row.Attention, row.AttentionTime.Equal(row.StatusChangedTime),
+	},
 		[]any{"out of stock", c.TaskID, "ERROR", true})
-	equal(t, "cancelled_by", ask[int64](b, "SELECT DISTINCT cancelled_by FROM tasks WHERE status = 'CANCELLED'"), c.TaskID)
-	answers, _, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: waiting.TaskID}, {Key: key("p"), TaskID: c.TaskID}})
+	equal(t, "cancelled_by", ask[int64](b, "SELECT DISTINCT cancelled_by FROM tasks WHERE status = 'CANCELLED'"),
+		c.TaskID)
+	answers, _, err := b.ReadAnswers(t.Context(), []storage.TaskRef{
+		{Key: key("p"), TaskID: waiting.TaskID}, {Key: key("p"), TaskID: c.TaskID},
+	})
 	equal(t, "the answers", len(must(t, answers, err)), 2)
 	for _, a := range answers {
 		equal(t, "an answer", a.Status, map[int32]process.TaskStatus{0: "CANCELLED", 1: "ERROR"}[a.Ord])
@@ -60,7 +72,9 @@ func TestSaveFails(t *testing.T) {
 	r, err := b.PrepareRepair(call("p"))
 	saved = b.save(end(must(t, r, err).Claim, storage.Failed, broken("worse")))
 	row, err = b.GetProcess(t.Context(), key("p"))
-	equal(t, "after a failed repair", []any{saved.Status, *must(t, row, err).Detail, *row.CorruptedBy}, []any{"ERROR", "out of stock", c.TaskID})
+	equal(t, "after a failed repair", []any{saved.Status, *must(t, row, err).Detail, *row.CorruptedBy}, []any{
+		"ERROR", "out of stock", c.TaskID,
+	})
 }
 
 func TestSaveOfInitThatFails(t *testing.T) {
@@ -80,10 +94,14 @@ func TestSaveRetries(t *testing.T) {
 		state  string
 		next   bool
 	}{
-		{"at once, here", func(*storage.Completion) {}, "RUNNING e0: INIT FINISHED, NOTIFY runs#2, CALL waits for process#0", true},
-		{"at once, elsewhere", parked, "RUNNING e0: INIT FINISHED, NOTIFY waits for place#1, CALL waits for process#0", false},
-		{"released", func(c *storage.Completion) { c.Uncounted, c.Promote = true, false }, "RUNNING e0: INIT FINISHED, NOTIFY waits for place#0, CALL waits for process#0", false},
-		{"after a while", func(c *storage.Completion) { c.RetryAfter = time.Hour }, "RUNNING e0: INIT FINISHED, NOTIFY waits for time#1, CALL runs#1", true},
+		{"at once, here", func(*storage.Completion) {},
+			"RUNNING e0: INIT FINISHED, NOTIFY runs#2, CALL waits for process#0", true},
+		{"at once, elsewhere", parked, "RUNNING e0: INIT FINISHED, NOTIFY waits for place#1, CALL waits for process#0",
+			false},
+		{"released", func(c *storage.Completion) { c.Uncounted, c.Promote = true, false },
+			"RUNNING e0: INIT FINISHED, NOTIFY waits for place#0, CALL waits for process#0", false},
+		{"after a while", func(c *storage.Completion) { c.RetryAfter = time.Hour },
+			"RUNNING e0: INIT FINISHED, NOTIFY waits for time#1, CALL runs#1", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -114,11 +132,16 @@ func TestRetryComesWhenItIsDue(t *testing.T) {
 	claims := b.searchTimers(9)
 	equal(t, "claims", len(claims), 1)
 	r := claims[0]
-	equal(t, "the second attempt", []any{r.TaskID, r.TaskType, r.Attempt, r.RetryInterval, r.HistoryRange, string(r.Context), string(r.Args), r.FencingToken > c.FencingToken},
+	equal(t, "the second attempt",
+		[]any{
+			r.TaskID, r.TaskType, r.Attempt, r.RetryInterval, r.HistoryRange, string(r.Context), string(r.Args),
+			r.FencingToken > c.FencingToken,
+		},
 		[]any{c.TaskID, "NOTIFY", 2, time.Hour, `{"limit": 2}`, "ctx", "args", true})
 	b.save(end(&r, storage.Finished, events("a")))
 	b.is("p", "RUNNING e1: INIT FINISHED, NOTIFY FINISHED")
-	equal(t, "the interval kept", ask[string](b, "SELECT retry_interval::text FROM tasks WHERE task_type = 'NOTIFY'"), "01:00:00")
+	equal(t, "the interval kept", ask[string](b, "SELECT retry_interval::text FROM tasks WHERE task_type = 'NOTIFY'"),
+		"01:00:00")
 }
 
 func TestSaveRejects(t *testing.T) {
@@ -138,7 +161,9 @@ func TestSaveRejects(t *testing.T) {
 	// A rejected repair does not change the process.
 	b.wreck("q")
 	r, err := b.PrepareRepair(call("q"))
-	saved = b.save(end(must(t, r, err).Claim, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{}`) }))
+	saved = b.save(end(must(t, r, err).Claim, storage.Rejected, func(c *storage.Completion) {
+		c.Rejection = []byte(`{}`)
+	}))
 	equal(t, "status", saved.Status, process.StatusError)
 }
 
@@ -151,7 +176,9 @@ func TestSaveRejectsInit(t *testing.T) {
 	equal(t, "saved", []any{saved.Next == nil, saved.TimerDelay < 0}, "[true true]")
 	b.is("p", "none")
 	equal(t, "keys left", ask[string](b, "SELECT string_agg(task_id::text, ',') FROM requests"), waiting.TaskID)
-	answers, _, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: c.TaskID}, {Key: key("p"), TaskID: waiting.TaskID}})
+	answers, _, err := b.ReadAnswers(t.Context(), []storage.TaskRef{
+		{Key: key("p"), TaskID: c.TaskID}, {Key: key("p"), TaskID: waiting.TaskID},
+	})
 	equal(t, "answers", len(must(t, answers, err)), 2)
 	for _, a := range answers {
 		if a.Ord == 0 {
@@ -169,8 +196,11 @@ func TestSaveCompletes(t *testing.T) {
 	b.process("p", timer(time.Hour))
 	c := b.claim("p")
 	b.call("p")
-	saved := b.save(end(c, storage.Completed, events("last"), func(c *storage.Completion) { c.Response = []byte("bye") }))
-	equal(t, "saved", []any{saved.Status, saved.Next == nil, saved.Deferred, len(saved.Cancelled)}, "[COMPLETED true false 2]")
+	saved := b.save(end(c, storage.Completed, events("last"), func(c *storage.Completion) {
+		c.Response = []byte("bye")
+	}))
+	equal(t, "saved", []any{saved.Status, saved.Next == nil, saved.Deferred, len(saved.Cancelled)},
+		"[COMPLETED true false 2]")
 	b.is("p", "COMPLETED e1: INIT FINISHED, TIMEOUT CANCELLED!, CALL FINISHED, CALL CANCELLED!")
 }
 
@@ -181,10 +211,12 @@ func TestSaveRemoves(t *testing.T) {
 	c := b.claim("p", keyed("k", "x"))
 	b.save(end(c, storage.Removed, func(c *storage.Completion) { c.Response = []byte("bye") }))
 	b.is("p", "none")
-	equal(t, "rows left", ask[int](b, "SELECT (SELECT count(*) FROM processes) + (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks)"), 0)
+	equal(t, "rows left", ask[int](b,
+		"SELECT (SELECT count(*) FROM processes) + (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks)"), 0)
 	again := b.call("p", keyed("k", "x"))
 	answers, _, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: again.TaskID}})
-	equal(t, "the answer", []any{again.Outcome, must(t, answers, err)[0].Status, string(answers[0].Response)}, "[replayed FINISHED bye]")
+	equal(t, "the answer", []any{again.Outcome, must(t, answers, err)[0].Status, string(answers[0].Response)},
+		"[replayed FINISHED bye]")
 	if _, err := b.SaveResult(end(c, storage.Removed)); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("a second removal: %v", err)
 	}
@@ -220,9 +252,12 @@ func TestSaveUnderOldTokenStoresNothing(t *testing.T) {
 	claims := b.searchCalls(1)
 	want := "RUNNING e0: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT waits for time#0, CALL runs#2"
 	for _, c := range []*storage.Completion{
-		end(late, storage.Finished, events("a"), timer(0), named(0, "m"), func(c *storage.Completion) { c.UnsetNames = []string{"n"} }),
+		end(late, storage.Finished, events("a"), timer(0), named(0, "m"), func(c *storage.Completion) {
+			c.UnsetNames = []string{"n"}
+		}),
 		end(late, storage.Finished, func(c *storage.Completion) { c.UnsetTimers = true }),
-		end(late, storage.Failed, broken("x")), end(late, storage.Completed), end(late, storage.Retry), end(late, storage.Rejected), end(late, storage.Removed),
+		end(late, storage.Failed, broken("x")), end(late, storage.Completed), end(late, storage.Retry),
+		end(late, storage.Rejected), end(late, storage.Removed),
 	} {
 		if _, err := b.SaveResult(c); !errors.Is(err, process.ErrFenced) {
 			t.Errorf("%s under an old token: %v", c.Outcome, err)
@@ -264,7 +299,9 @@ func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 		waits := b.waits(1)
 		var ends []func() (storage.Saved, error) // in one flush, because the lane is busy
 		for _, outcome := range outcomes {
-			ends = append(ends, later(func() (storage.Saved, error) { return s.SaveResult(end(claim, outcome, parked)) }))
+			ends = append(ends, later(func() (storage.Saved, error) {
+				return s.SaveResult(end(claim, outcome, parked))
+			}))
 			for s.Pending() < int64(len(ends)+1) && waits {
 				waits = b.waits(1)
 			}

@@ -17,7 +17,8 @@ func TestTimers(t *testing.T) {
 	without := func(names ...string) func(*storage.Completion) {
 		return func(c *storage.Completion) { c.UnsetNames = names }
 	}
-	const before = "RUNNING e0: INIT FINISHED, TIMEOUT a waits for time#0, TIMEOUT b waits for time#0, TIMEOUT waits for time#0, CALL FINISHED"
+	const before = "RUNNING e0: INIT FINISHED, TIMEOUT a waits for time#0, TIMEOUT b waits for time#0, TIMEOUT waits " +
+		"for time#0, CALL FINISHED"
 	for _, c := range []struct {
 		name   string
 		change []func(*storage.Completion)
@@ -25,19 +26,26 @@ func TestTimers(t *testing.T) {
 	}{
 		{"none", nil, before},
 		{"set", []func(*storage.Completion){timer(time.Hour)},
-			"RUNNING e0: INIT FINISHED, TIMEOUT a waits for time#0, TIMEOUT b waits for time#0, TIMEOUT CANCELLED, CALL FINISHED, TIMEOUT waits for time#0"},
+			"RUNNING e0: INIT FINISHED, TIMEOUT a waits for time#0, TIMEOUT b waits for time#0, TIMEOUT CANCELLED, " +
+				"CALL FINISHED, TIMEOUT waits for time#0"},
 		{"set a removal", []func(*storage.Completion){remove},
-			"RUNNING e0: INIT FINISHED, TIMEOUT a waits for time#0, TIMEOUT b waits for time#0, TIMEOUT CANCELLED, CALL FINISHED, REMOVE waits for time#0"},
+			"RUNNING e0: INIT FINISHED, TIMEOUT a waits for time#0, TIMEOUT b waits for time#0, TIMEOUT CANCELLED, " +
+				"CALL FINISHED, REMOVE waits for time#0"},
 		{"unset all", []func(*storage.Completion){unset},
 			"RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED, TIMEOUT b CANCELLED, TIMEOUT CANCELLED, CALL FINISHED"},
 		{"unset by name", []func(*storage.Completion){without("a", "unknown")},
-			"RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED, TIMEOUT b waits for time#0, TIMEOUT waits for time#0, CALL FINISHED"},
+			"RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED, TIMEOUT b waits for time#0, TIMEOUT waits for time#0, " +
+				"CALL FINISHED"},
 		{"set by name", []func(*storage.Completion){named(time.Hour, "a", "c", "c")},
-			"RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED, TIMEOUT b waits for time#0, TIMEOUT waits for time#0, CALL FINISHED, TIMEOUT a waits for time#0, TIMEOUT c waits for time#0"},
-		{"set, set and unset by name", []func(*storage.Completion){timer(time.Hour), named(time.Hour, "a"), without("b")},
-			"RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED, TIMEOUT b CANCELLED, TIMEOUT CANCELLED, CALL FINISHED, TIMEOUT a waits for time#0, TIMEOUT waits for time#0"},
+			"RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED, TIMEOUT b waits for time#0, TIMEOUT waits for time#0, " +
+				"CALL FINISHED, TIMEOUT a waits for time#0, TIMEOUT c waits for time#0"},
+		{"set, set and unset by name",
+			[]func(*storage.Completion){timer(time.Hour), named(time.Hour, "a"), without("b")},
+			"RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED, TIMEOUT b CANCELLED, TIMEOUT CANCELLED, CALL FINISHED, " +
+				"TIMEOUT a waits for time#0, TIMEOUT waits for time#0"},
 		{"unset all and set by name", []func(*storage.Completion){unset, named(time.Hour, "a")},
-			"RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED, TIMEOUT b CANCELLED, TIMEOUT CANCELLED, CALL FINISHED, TIMEOUT a waits for time#0"},
+			"RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED, TIMEOUT b CANCELLED, TIMEOUT CANCELLED, CALL FINISHED, " +
+				"TIMEOUT a waits for time#0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -58,11 +66,15 @@ func TestTimerDelayAndContext(t *testing.T) {
 	if saved.TimerDelay != time.Hour || !saved.Deferred {
 		t.Errorf("saved %+v", saved)
 	}
-	equal(t, "the timers", ask[string](b, "SELECT string_agg(timer_name || convert_from(context, 'UTF8') || priority, ' ' ORDER BY timer_name) FROM schedule"), "ctx5 nctx5")
+	equal(t, "the timers", ask[string](b,
+		`SELECT string_agg(timer_name || convert_from(context, 'UTF8') || priority, ' ' ORDER BY timer_name)
+			FROM schedule`), "ctx5 nctx5")
 	timers, err := b.GetTimers(t.Context(), key("p"))
 	equal(t, "the soonest", *must(t, timers, err)[0].TimerName, "n")
 	at := time.Now().Add(2 * time.Hour)
-	saved = b.save(end(b.claim("p"), storage.Finished, func(c *storage.Completion) { c.Timer = &storage.SetTimer{At: at} }))
+	saved = b.save(end(b.claim("p"), storage.Finished, func(c *storage.Completion) {
+		c.Timer = &storage.SetTimer{At: at}
+	}))
 	if saved.TimerDelay < time.Hour || saved.TimerDelay > 2*time.Hour+time.Minute {
 		t.Errorf("a timer at %v is due after %v", at, saved.TimerDelay)
 	}
@@ -71,18 +83,25 @@ func TestTimerDelayAndContext(t *testing.T) {
 func TestZeroTimerGoesOn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	saved := b.save(end(b.start("p", func(in *storage.Init) { in.Context = []byte("ctx") }), storage.Finished, events("a"), timer(0)))
+	saved := b.save(end(b.start("p", func(in *storage.Init) { in.Context = []byte("ctx") }), storage.Finished,
+		events("a"), timer(0)))
 	b.is("p", "RUNNING e1: INIT FINISHED, TIMEOUT runs#1")
 	n := saved.Next
-	equal(t, "the next task", []any{n.TaskType, n.Attempt, n.TimerName, string(n.Context), n.Status, n.RunningTime.IsZero(), n.ScheduledTime.IsZero()}, "[TIMEOUT 1  ctx RUNNING false false]")
+	equal(t, "the next task", []any{
+		n.TaskType, n.Attempt, n.TimerName, string(n.Context), n.Status, n.RunningTime.IsZero(),
+		n.ScheduledTime.IsZero(),
+	}, "[TIMEOUT 1  ctx RUNNING false false]")
 	n.LastEventID = 1
 	for i := range 3 {
-		saved = b.save(end(saved.Next, storage.Finished, events("x"), timer(0), func(c *storage.Completion) { c.LastEventID = int64(i) + 1 }))
+		saved = b.save(end(saved.Next, storage.Finished, events("x"), timer(0), func(c *storage.Completion) {
+			c.LastEventID = int64(i) + 1
+		}))
 	}
 	// A task that may not continue here waits in schedule, and a poller finds it.
 	saved = b.save(end(saved.Next, storage.Finished, timer(0), parked))
 	equal(t, "deferred", []any{saved.Deferred, saved.Next == nil}, "[true true]")
-	b.is("p", "RUNNING e4: INIT FINISHED, TIMEOUT FINISHED, TIMEOUT FINISHED, TIMEOUT FINISHED, TIMEOUT FINISHED, TIMEOUT waits for time#0")
+	b.is("p", "RUNNING e4: INIT FINISHED, TIMEOUT FINISHED, TIMEOUT FINISHED, TIMEOUT FINISHED, TIMEOUT FINISHED, "+
+		"TIMEOUT waits for time#0")
 	equal(t, "found", ids(b.searchTimers(9)), "[p]")
 }
 
@@ -118,7 +137,9 @@ func TestBlockedTimerRunsNext(t *testing.T) {
 	equal(t, "kept", b.save(end(kept, storage.Finished)).Next.TaskType, process.TaskTimeout)
 	b.is("kept", "RUNNING e0: INIT FINISHED, TIMEOUT runs#1, CALL FINISHED")
 	equal(t, "replaced", b.save(end(set, storage.Finished, timer(time.Hour))).Next == nil, true)
-	equal(t, "dropped", b.save(end(unset, storage.Finished, func(c *storage.Completion) { c.UnsetTimers = true })).Next == nil, true)
+	equal(t, "dropped", b.save(end(unset, storage.Finished, func(c *storage.Completion) {
+		c.UnsetTimers = true
+	})).Next == nil, true)
 	// Of two due timers, the one that is due longest runs first.
 	next := b.save(end(other, storage.Finished, named(0, "n"))).Next
 	equal(t, "the longest due", next.TimerName, "")
@@ -137,7 +158,8 @@ func TestTimerInBackOffIsReplaced(t *testing.T) {
 	b.save(end(b.claim("p"), storage.Finished, named(0, "n"), parked))
 	c := b.searchTimers(1)
 	b.save(end(&c[0], storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }, broken("x")))
-	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED, CALL FINISHED, TIMEOUT waits for time#0, CALL FINISHED, TIMEOUT n waits for time#1")
+	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED, CALL FINISHED, TIMEOUT waits for time#0, CALL FINISHED, "+
+		"TIMEOUT n waits for time#1")
 }
 
 // A timer that already waits for a slot, like a call, does not run if the result before it cancels
@@ -153,13 +175,15 @@ func TestTimerWithATurnIsCancelled(t *testing.T) {
 			left := map[string]string{"set": ", TIMEOUT waits for time#0"}[action]
 			b.process(id, timer(time.Hour))
 			c := b.claim(id)
-			b.exec("UPDATE schedule SET waits_for = $2::text::waits_for, scheduled_time = now() WHERE process_id = $1", id, waits)
+			b.exec("UPDATE schedule SET waits_for = $2::text::waits_for, scheduled_time = now() WHERE process_id = $1",
+				id, waits)
 			equal(t, id, b.save(end(c, storage.Finished, change)).Next == nil, true)
 			b.is(id, "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED, CALL FINISHED"+left)
 
 			b.process(id+"+", timer(time.Hour))
 			c = b.claim(id + "+")
-			b.exec("UPDATE schedule SET waits_for = $2::text::waits_for, scheduled_time = now() WHERE process_id = $1", id+"+", waits)
+			b.exec("UPDATE schedule SET waits_for = $2::text::waits_for, scheduled_time = now() WHERE process_id = $1",
+				id+"+", waits)
 			b.call(id + "+")
 			b.save(end(c, storage.Finished, change, parked))
 			b.is(id+"+", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED, CALL FINISHED, CALL waits for place#0"+left)
@@ -189,14 +213,19 @@ func TestTooManyTimers(t *testing.T) {
 		}
 		_, err := b.SaveResult(end(c, storage.Finished, events("a"), timer(time.Hour), named(time.Hour, "new")))
 		var invalid *process.InvalidError
-		if !errors.As(err, &invalid) || invalid.Field != "result.named_timers" || invalid.Message != "101 timers pending, at most 100" {
+		if !errors.As(err, &invalid) || invalid.Field != "result.named_timers" ||
+			invalid.Message != "101 timers pending, at most 100" {
 			t.Errorf("one too many: %v", err)
 		}
 	})
-	equal(t, "nothing is stored", []any{timers(), ask[int](b, "SELECT count(*) FROM events")}, []any{process.MaxTimers - 1, 0})
+	equal(t, "nothing is stored", []any{timers(), ask[int](b, "SELECT count(*) FROM events")}, []any{
+		process.MaxTimers - 1, 0,
+	})
 	b.is("q", "RUNNING e0: INIT FINISHED, CALL FINISHED, TIMEOUT n waits for time#0")
 	b.save(end(c, storage.Finished, timer(time.Hour), named(2*time.Hour, "0", "1")))
 	equal(t, "as many as may be", timers(), process.MaxTimers)
-	b.save(end(b.claim("p"), storage.Finished, named(time.Hour, "new"), func(c *storage.Completion) { c.UnsetNames = []string{"5"} }))
+	b.save(end(b.claim("p"), storage.Finished, named(time.Hour, "new"), func(c *storage.Completion) {
+		c.UnsetNames = []string{"5"}
+	}))
 	equal(t, "one for another", timers(), process.MaxTimers)
 }

@@ -16,7 +16,8 @@ import (
 func (b *bench) backlog(namespace string, processes int, taskType, waitsFor string) {
 	b.exec(`INSERT INTO processes (namespace, process_id, status, previous_status)
 		SELECT $1, 'p' || n, 'RUNNING', 'INIT' FROM generate_series(1, $2::int) n`, namespace, processes)
-	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name, args)
+	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name,
+		args)
 		SELECT $1, 'p' || n, nextval('task_ids'), $3::text::task_type, $4::text::waits_for, now() - interval '1 minute',
 		       CASE $3::text WHEN 'TIMEOUT' THEN '' END, convert_to(repeat('x', 1048576), 'UTF8')
 		  FROM generate_series(1, $2::int) n`, namespace, processes, taskType, waitsFor)
@@ -26,7 +27,9 @@ func (b *bench) backlog(namespace string, processes int, taskType, waitsFor stri
 func TestScansAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	rooms := []storage.ClaimLimit{{Namespace: "a", Places: 6, StepTimeout: timeout}, {Namespace: "b", Places: 200, StepTimeout: timeout}}
+	rooms := []storage.ClaimLimit{
+		{Namespace: "a", Places: 6, StepTimeout: timeout}, {Namespace: "b", Places: 200, StepTimeout: timeout},
+	}
 	for _, namespace := range []string{"a", "b"} {
 		b.backlog(namespace, 20, "CALL", "place")
 	}

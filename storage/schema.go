@@ -22,11 +22,14 @@ type SchemaError struct {
 func (e *SchemaError) Error() string {
 	switch {
 	case e.Have < e.Want:
-		return fmt.Sprintf("the database has schema version %d, this program needs %d: run `progressor migrate up`", e.Have, e.Want)
+		return fmt.Sprintf("the database has schema version %d, this program needs %d: run `progressor migrate up`",
+			e.Have, e.Want)
 	case e.Oldest == 0:
-		return fmt.Sprintf("the database has schema version %d, newer than this program's %d: run a newer progressor", e.Have, e.Want)
+		return fmt.Sprintf("the database has schema version %d, newer than this program's %d: run a newer progressor",
+			e.Have, e.Want)
 	}
-	return fmt.Sprintf("the database has schema version %d, which needs a program of schema version %d or newer, but this program has %d: run a newer progressor",
+	return fmt.Sprintf("the database has schema version %d, which needs a program of schema version %d or newer, but "+
+		"this program has %d: run a newer progressor",
 		e.Have, e.Oldest, e.Want)
 }
 
@@ -49,7 +52,8 @@ func SchemaVersion() int64 {
 // program cannot use it, because it is older, or because it is newer and incompatible (see
 // oldest_engine).
 func CheckSchema(ctx context.Context, db DB) (have int64, err error) {
-	err = db.QueryRow(ctx, "SELECT coalesce(max(version_id) FILTER (WHERE is_applied), 0) FROM progressor.goose_db_version").Scan(&have)
+	err = db.QueryRow(ctx, `SELECT coalesce(max(version_id) FILTER (WHERE is_applied), 0)
+		FROM progressor.goose_db_version`).Scan(&have)
 	if sqlState(err) == stateUndefinedTable {
 		err = nil
 	}

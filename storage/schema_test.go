@@ -42,9 +42,11 @@ func TestEnumsAgree(t *testing.T) {
 		inGo     []string
 		contract []string
 	}{
-		{"process_status", words(process.Statuses()), contractNames(progressorv1.ProcessStatus(0).Descriptor(), "PROCESS_STATUS_")},
+		{"process_status", words(process.Statuses()),
+			contractNames(progressorv1.ProcessStatus(0).Descriptor(), "PROCESS_STATUS_")},
 		{"task_type", words(process.TaskTypes()), contractNames(progressorv1.TaskType(0).Descriptor(), "TASK_TYPE_")},
-		{"task_status", words(process.TaskStatuses()), contractNames(progressorv1.TaskStatus(0).Descriptor(), "TASK_STATUS_")},
+		{"task_status", words(process.TaskStatuses()),
+			contractNames(progressorv1.TaskStatus(0).Descriptor(), "TASK_STATUS_")},
 		{"waits_for", words(process.WaitsFors()), nil},
 	} {
 		inSQL := ask[[]string](b, "SELECT enum_range(NULL::"+e.sqlType+")::text[]")
@@ -60,15 +62,20 @@ func TestEnumsAgree(t *testing.T) {
 func TestIndexesLeaveStatusOut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	rows, err := b.db.Query(t.Context(), `SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = 'processes'::regclass`)
+	rows, err := b.db.Query(t.Context(),
+		`SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = 'processes'::regclass`)
 	indexes, err2 := pgx.CollectRows(must(t, rows, err), pgx.RowTo[string])
 	if len(must(t, indexes, err2)) < 4 {
 		t.Errorf("the indexes of processes are %q", indexes)
 	}
 	for _, index := range indexes {
 		_, definition, _ := strings.Cut(index, " USING ")
-		for _, column := range []string{"status", "previous_status", "status_changed_time", "last_event_id", "aux_state", "detail"} {
-			if slices.Contains(strings.FieldsFunc(definition, func(r rune) bool { return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz_", r) }), column) {
+		for _, column := range []string{
+			"status", "previous_status", "status_changed_time", "last_event_id", "aux_state", "detail",
+		} {
+			if slices.Contains(strings.FieldsFunc(definition, func(r rune) bool {
+				return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz_", r)
+			}), column) {
 				t.Errorf("%s names %s", index, column)
 			}
 		}
@@ -83,7 +90,8 @@ func TestIndexesLeaveStatusOut(t *testing.T) {
 	var updated, hot int
 	for updated < 6 {
 		b.exec("SELECT pg_stat_clear_snapshot()")
-		err := b.db.QueryRow(t.Context(), "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'processes'").Scan(&updated, &hot)
+		err := b.db.QueryRow(t.Context(),
+			"SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'processes'").Scan(&updated, &hot)
 		must(t, 0, err)
 	}
 	equal(t, "HOT updates", hot, updated)

@@ -29,7 +29,9 @@ func TestSearchCallsByPriorityThenAge(t *testing.T) {
 	equal(t, "the rest", ids(b.searchCalls(3)), "[c]")
 	equal(t, "no more", len(b.searchCalls(3)), 0)
 	c := first[slices.IndexFunc(first, func(c storage.Claim) bool { return c.ProcessID == "a" })]
-	equal(t, "a claim", []any{c.Attempt, c.Priority, string(c.Args), c.Status, c.FencingToken > 0, c.RunningTime.IsZero()}, "[1 5 args RUNNING true false]")
+	equal(t, "a claim", []any{
+		c.Attempt, c.Priority, string(c.Args), c.Status, c.FencingToken > 0, c.RunningTime.IsZero(),
+	}, "[1 5 args RUNNING true false]")
 	b.save(end(&c, storage.Finished, events("a")))
 }
 
@@ -44,13 +46,17 @@ func TestSearchOfSeveralNamespaces(t *testing.T) {
 			must(t, 0, func() error { _, err := b.PrepareInit(newInit(fmt.Sprint(n), in(namespace))); return err }())
 		}
 	}
-	claims, err := b.SearchCalls(t.Context(), []storage.ClaimLimit{{Namespace: "one", Places: 3, StepTimeout: timeout}, {Namespace: "two", Places: 1, StepTimeout: time.Hour}})
+	claims, err := b.SearchCalls(t.Context(), []storage.ClaimLimit{
+		{Namespace: "one", Places: 3, StepTimeout: timeout}, {Namespace: "two", Places: 1, StepTimeout: time.Hour},
+	})
 	count := map[string]int{}
 	for _, c := range must(t, claims, err) {
 		count[c.Namespace]++
 	}
 	equal(t, "claims", count, map[string]int{"one": 3, "two": 1})
-	equal(t, "the step timeouts", ask[string](b, "SELECT string_agg(DISTINCT namespace || (deadline - running_time)::text, ' ') FROM running"), "one00:01:00 two01:00:00")
+	equal(t, "the step timeouts", ask[string](b,
+		"SELECT string_agg(DISTINCT namespace || (deadline - running_time)::text, ' ') FROM running"),
+		"one00:01:00 two01:00:00")
 	claims, err = b.SearchCalls(t.Context(), nil)
 	equal(t, "no room at all", len(must(t, claims, err)), 0)
 }
@@ -60,7 +66,8 @@ func TestSearchTimersLongestDueFirst(t *testing.T) {
 	b := newBench(t)
 	for n, id := range []string{"a", "b", "c", "later"} {
 		b.process(id, timer(time.Hour))
-		b.exec("UPDATE schedule SET scheduled_time = statement_timestamp() + $2 * interval '1 minute' WHERE process_id = $1", id, []int{-2, -9, -5, 30}[n])
+		b.exec(`UPDATE schedule SET scheduled_time = statement_timestamp() + $2 * interval '1 minute'
+			WHERE process_id = $1`, id, []int{-2, -9, -5, 30}[n])
 	}
 	claims, next, err := b.SearchTimers(t.Context(), room(2))
 	equal(t, "two", sorted(ids(must(t, claims, err))), "[b c]")
@@ -104,7 +111,8 @@ func TestClaimsTakeOneOfAProcess(t *testing.T) {
 		if claim == "searched" {
 			claims = b.searchCalls(9)
 		} else {
-			leases, err := pull.Poll(t.Context(), b.Store, "w", []pull.Subscription{{Namespace: ns, StepTimeout: timeout, Lease: timeout, MaxLease: timeout}}, 9, false)
+			leases, err := pull.Poll(t.Context(), b.Store, "w",
+				[]pull.Subscription{{Namespace: ns, StepTimeout: timeout, Lease: timeout, MaxLease: timeout}}, 9, false)
 			for _, l := range must(t, leases, err) {
 				claims = append(claims, l.Claim)
 			}
@@ -138,14 +146,17 @@ func TestClaimOfARowThatWasChanged(t *testing.T) {
 	claimed := make(chan int)
 	go func() {
 		rows, err := dbsqlc.New().SearchCalls(context.Background(), conn, dbsqlc.SearchCallsParams{
-			Namespaces: []string{ns}, Limits: []int32{9}, StepTimeoutsUs: []int64{1e9}, Owns: []bool{false}, Urgents: []bool{false}, Modes: []int32{int32(storage.EventsAll)},
+			Namespaces: []string{ns}, Limits: []int32{9}, StepTimeoutsUs: []int64{1e9}, Owns: []bool{false},
+			Urgents: []bool{false}, Modes: []int32{int32(storage.EventsAll)},
 		})
 		if err != nil {
 			t.Error(err)
 		}
 		claimed <- len(rows)
 	}()
-	for deadline := time.Now().Add(stuck); ask[int](b, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1::bigint AND wait_event_type = 'Lock'", int64(conn.PgConn().PID())) == 0; {
+	for deadline := time.Now().Add(stuck); ask[int](b,
+		"SELECT count(*) FROM pg_stat_activity WHERE pid = $1::bigint AND wait_event_type = 'Lock'",
+		int64(conn.PgConn().PID())) == 0; {
 		if time.Now().After(deadline) {
 			t.Fatal("the claim does not wait for its token")
 		}
@@ -153,7 +164,8 @@ func TestClaimOfARowThatWasChanged(t *testing.T) {
 	b.exec("UPDATE schedule SET retry_interval = '1 second' WHERE process_id = 'b'")
 	release()
 	equal(t, "claimed", <-claimed, 2)
-	equal(t, "waiting and running tasks", ask[string](b, "SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM running)"), "0 2")
+	equal(t, "waiting and running tasks",
+		ask[string](b, "SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM running)"), "0 2")
 }
 
 func TestSearchTimersPassesOver(t *testing.T) {
@@ -318,13 +330,15 @@ func TestListRunningLeavesOutTheKnown(t *testing.T) {
 		age   time.Duration
 		want  string
 	}{
-		{nil, 0, "[a b]"}, {[]int64{}, 0, "[a b]"}, {[]int64{a.FencingToken}, 0, "[b]"}, {[]int64{a.FencingToken, c.FencingToken}, 0, "[]"}, {nil, time.Hour, "[]"},
+		{nil, 0, "[a b]"}, {[]int64{}, 0, "[a b]"}, {[]int64{a.FencingToken}, 0, "[b]"},
+		{[]int64{a.FencingToken, c.FencingToken}, 0, "[]"}, {nil, time.Hour, "[]"},
 	} {
 		rows, err := b.ListRunning(t.Context(), x.known, x.age)
 		equal(t, "rows", sorted(ids(must(t, rows, err))), x.want)
 		for _, r := range rows {
 			if r.ProcessID == "b" {
-				equal(t, "as it was claimed", []any{r.TaskID, r.FencingToken, r.LastEventID, string(r.Args), r.Status}, []any{c.TaskID, c.FencingToken, 1, "args", "RUNNING"})
+				equal(t, "as it was claimed", []any{r.TaskID, r.FencingToken, r.LastEventID, string(r.Args), r.Status},
+					[]any{c.TaskID, c.FencingToken, 1, "args", "RUNNING"})
 			}
 		}
 	}

@@ -32,10 +32,17 @@ func TestFirstStatementLocks(t *testing.T) {
 	timers := []SetTimer{{Name: "n"}}
 	kinds := []operation{
 		&saveItem{item: newItem(key, 0, true), completion: &Completion{
-			TaskAttempt: TaskAttempt{Key: key, TaskType: process.TaskRepair}, Result: Result{Outcome: Finished, NamedTimers: timers},
+			TaskAttempt: TaskAttempt{Key: key, TaskType: process.TaskRepair},
+			Result:      Result{Outcome: Finished, NamedTimers: timers},
 		}},
-		&saveItem{item: newItem(key, 0, true), completion: &Completion{TaskAttempt: TaskAttempt{Key: key}, Result: Result{Outcome: Retry}}},
-		&saveItem{item: newItem(key, 0, true), completion: &Completion{TaskAttempt: TaskAttempt{Key: key}, Result: Result{Outcome: Failed}}},
+		&saveItem{
+			item:       newItem(key, 0, true),
+			completion: &Completion{TaskAttempt: TaskAttempt{Key: key}, Result: Result{Outcome: Retry}},
+		},
+		&saveItem{
+			item:       newItem(key, 0, true),
+			completion: &Completion{TaskAttempt: TaskAttempt{Key: key}, Result: Result{Outcome: Failed}},
+		},
 		&removeItem{item: newItem(key, 0, true)},
 		&suspendItem{item: newItem(key, 0, true)},
 		&suspendItem{item: newItem(key, 0, true), resumes: true},

@@ -62,8 +62,10 @@ func (b *startSteps) run(ctx context.Context, db DB) error {
 		switch r.Outcome {
 		case "captured":
 			it.saved.Next = &Claim{
-				Namespace: m.Target.Namespace, ProcessID: m.Target.ProcessID, TaskID: r.TaskID, TaskType: process.TaskInit, Attempt: 1, Priority: r.Priority,
-				FencingToken: r.FencingToken, ScheduledTime: r.Now, RunningTime: r.Now, Args: m.Args, Context: m.Context, Status: process.StatusInit, StatusChangedTime: r.Now,
+				Namespace: m.Target.Namespace, ProcessID: m.Target.ProcessID, TaskID: r.TaskID,
+				TaskType: process.TaskInit, Attempt: 1, Priority: r.Priority,
+				FencingToken: r.FencingToken, ScheduledTime: r.Now, RunningTime: r.Now, Args: m.Args,
+				Context: m.Context, Status: process.StatusInit, StatusChangedTime: r.Now,
 				Metadata: m.Metadata, Kind: m.StartedKind, CreatedTime: r.Now, KindRow: r.KindRow,
 			}
 		case "place":

@@ -11,7 +11,8 @@ import (
 // plainJob returns the start of a job of a step.
 func plainJob(id string) storage.Message {
 	return startOf(id, told(id), func(m *storage.Message) {
-		m.Plain, m.StartedKind, m.KindRow = true, process.JobKind, []byte(`{"name": "work", "timeoutUs": 60000000, "options": {"keepResult": true}}`)
+		m.Plain, m.StartedKind, m.KindRow = true, process.JobKind,
+			[]byte(`{"name": "work", "timeoutUs": 60000000, "options": {"keepResult": true}}`)
 	})
 }
 
@@ -30,8 +31,12 @@ func TestJobsStartWithTheResult(t *testing.T) {
 		t.Fatal("the first job does not run")
 	}
 	job, err := jobs.JobOf(next.KindRow)
-	equal(t, "the claim", []any{next.ProcessID, next.TaskType, next.Status, next.Kind, string(next.Args)}, []any{"a", process.TaskInit, process.StatusInit, "job", "child"})
-	equal(t, "its job", []any{must(t, job, err).Name, job.Timeout().String(), string(job.Options)}, []any{"work", "1m0s", `{"keepResult": true}`})
+	equal(t, "the claim", []any{next.ProcessID, next.TaskType, next.Status, next.Kind, string(next.Args)}, []any{
+		"a", process.TaskInit, process.StatusInit, "job", "child",
+	})
+	equal(t, "its job", []any{must(t, job, err).Name, job.Timeout().String(), string(job.Options)}, []any{
+		"work", "1m0s", `{"keepResult": true}`,
+	})
 	_, err = b.SaveResult(end(init, storage.Finished, says(plainJob("late")), startsOn))
 	equal(t, "a late result", err, process.ErrFenced)
 	claims := b.searchCalls(10)
@@ -68,7 +73,8 @@ func TestJobsThatMayNotStartGoByMessage(t *testing.T) {
 	for _, c := range b.searchCalls(10) {
 		b.save(end(&c, storage.Completed))
 	}
-	b.exec("INSERT INTO constraint_sets (namespace, version, changed_time, began_time) VALUES ($1, 1, now(), now())", ns)
+	b.exec("INSERT INTO constraint_sets (namespace, version, changed_time, began_time) VALUES ($1, 1, now(), now())",
+		ns)
 	told = b.targets(func() { b.save(end(b.claim("run"), storage.Finished, says(plainJob("limited")), startsOn)) })
 	equal(t, "targets with constraints", told, "[limited]")
 	equal(t, "that delivery", b.deliver("limited"), "start delivered")

@@ -39,7 +39,9 @@ func TestStatusesAreCounted(t *testing.T) {
 	must(t, 0, err)
 	b.save(end(c, storage.Completed))
 	equal(t, "repaired on another node, and completed", b.counts(ns), "RUNNING 1 SUSPENDED 1 COMPLETED 1 ")
-	put, err := b.PutProcess(t.Context(), storage.Import{Key: process.Key{Namespace: "other", ProcessID: "p"}, Status: process.StatusError})
+	put, err := b.PutProcess(t.Context(), storage.Import{
+		Key: process.Key{Namespace: "other", ProcessID: "p"}, Status: process.StatusError,
+	})
 	must(t, put, err)
 	equal(t, "imported", b.counts("other")+"of "+b.counts(""), "ERROR 1 of RUNNING 1 ERROR 1 SUSPENDED 1 COMPLETED 1 ")
 	for _, id := range []string{"a", "b", "new"} {

@@ -163,7 +163,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	if want := SchemaVersion(); have > want {
-		s.log.WarnContext(ctx, "the schema is newer than this program, and declares itself compatible", "schema", have, "program", want)
+		s.log.WarnContext(ctx, "the schema is newer than this program, and declares itself compatible", "schema", have,
+			"program", want)
 	}
 	laneConfig, err := connConfig(cfg.DSN, hotSettings, "progressor lane")
 	if err == nil {

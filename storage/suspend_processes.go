@@ -84,11 +84,13 @@ func suspendStages(s *Store, items []*suspendItem) []stage {
 }
 
 func resumeStages(s *Store, items []*suspendItem) []stage {
-	return commandStages(s, items, func(ctx context.Context, db DB, arg dbsqlc.SuspendProcessesParams) ([]dbsqlc.ResumeProcessesRow, error) {
-		return s.q.ResumeProcesses(ctx, db, dbsqlc.ResumeProcessesParams{
-			Ords: arg.Ords, Namespaces: arg.Namespaces, ProcessIds: arg.ProcessIds, Actors: arg.Actors, Modes: arg.Modes, Lim: arg.Lim,
+	return commandStages(s, items,
+		func(ctx context.Context, db DB, arg dbsqlc.SuspendProcessesParams) ([]dbsqlc.ResumeProcessesRow, error) {
+			return s.q.ResumeProcesses(ctx, db, dbsqlc.ResumeProcessesParams{
+				Ords: arg.Ords, Namespaces: arg.Namespaces, ProcessIds: arg.ProcessIds, Actors: arg.Actors,
+				Modes: arg.Modes, Lim: arg.Lim,
+			})
 		})
-	})
 }
 
 type commandRow interface {
@@ -99,7 +101,9 @@ type commandRow interface {
 	}
 }
 
-func commandStages[Row commandRow](s *Store, items []*suspendItem, run func(context.Context, DB, dbsqlc.SuspendProcessesParams) ([]Row, error)) []stage {
+func commandStages[Row commandRow](
+	s *Store, items []*suspendItem, run func(context.Context, DB, dbsqlc.SuspendProcessesParams) ([]Row, error),
+) []stage {
 	if len(items) == 0 {
 		return nil
 	}

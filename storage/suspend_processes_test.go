@@ -109,31 +109,41 @@ func TestOrders(t *testing.T) {
 			"RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CANCEL waits for place#0"},
 		{"busy", "RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CALL runs#1, CALL waits for process#0",
 			"SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0, CALL runs#1, CALL waits for operator#0", "same",
-			"RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CALL runs#1, CALL waits for process#0, CANCEL waits for process#0"},
-		{"placed", "RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CALL waits for place#0, CALL waits for process#0",
-			"SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0, CALL waits for operator#0, CALL waits for operator#0", "same",
-			"RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CALL waits for process#0, CALL waits for process#0, CANCEL waits for place#0"},
+			"RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CALL runs#1, CALL waits for process#0, CANCEL " +
+				"waits for process#0"},
+		{"placed",
+			"RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CALL waits for place#0, CALL waits for process#0",
+			"SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0, CALL waits for operator#0, CALL waits for " +
+				"operator#0", "same",
+			"RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CALL waits for process#0, CALL waits for " +
+				"process#0, CANCEL waits for place#0"},
 		{"backing off", "RUNNING e0: INIT FINISHED, NOTIFY waits for time#1",
 			"SUSPENDED e0: INIT FINISHED, NOTIFY waits for operator#1", "same",
 			"RUNNING e0: INIT FINISHED, NOTIFY waits for time#1, CANCEL waits for place#0"},
 		{"error", "ERROR e0: INIT FINISHED, " + error3, "refused in ERROR", "refused in ERROR",
 			"CANCELLED e0: INIT FINISHED, " + error3},
-		{"repair runs", "ERROR e0: INIT FINISHED, " + error3 + ", REPAIR runs#1", "refused in ERROR", "refused in ERROR",
+		{"repair runs", "ERROR e0: INIT FINISHED, " + error3 + ", REPAIR runs#1", "refused in ERROR",
+			"refused in ERROR",
 			"CANCELLED e0: INIT FINISHED, " + error3 + ", REPAIR CANCELLED"},
-		{"repair waits", "ERROR e0: INIT FINISHED, " + error3 + ", REPAIR waits for place#0", "refused in ERROR", "refused in ERROR",
+		{"repair waits", "ERROR e0: INIT FINISHED, " + error3 + ", REPAIR waits for place#0", "refused in ERROR",
+			"refused in ERROR",
 			"CANCELLED e0: INIT FINISHED, " + error3 + ", REPAIR CANCELLED"},
 		{"held", "SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0", "same",
 			"RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0", "CANCELLED e0: INIT FINISHED, TIMEOUT CANCELLED"},
-		{"held busy", "SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0, CALL runs#1, CALL waits for operator#0", "same",
+		{"held busy",
+			"SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0, CALL runs#1, CALL waits for operator#0", "same",
 			"RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CALL runs#1, CALL waits for process#0",
 			"CANCELLED e0: INIT FINISHED, TIMEOUT CANCELLED, CALL CANCELLED, CALL CANCELLED"},
 		{"held init", "SUSPENDED e0: INIT runs#1, CALL waits for operator#0", "same",
 			"INIT e0: INIT runs#1, CALL waits for process#0", "CANCELLED e0: INIT CANCELLED, CALL CANCELLED"},
-		{"held cancel", "SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0, CANCEL waits for operator#0", "same",
+		{"held cancel", "SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0, CANCEL waits for operator#0",
+			"same",
 			"RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CANCEL waits for place#0",
 			"CANCELLED e0: INIT FINISHED, TIMEOUT CANCELLED, CANCEL CANCELLED"},
-		{"completed", "COMPLETED e0: INIT FINISHED, CALL FINISHED", "refused in COMPLETED", "refused in COMPLETED", "refused in COMPLETED"},
-		{"cancelled", "CANCELLED e0: INIT FINISHED, CALL ERROR", "refused in CANCELLED", "refused in CANCELLED", "refused in CANCELLED"},
+		{"completed", "COMPLETED e0: INIT FINISHED, CALL FINISHED", "refused in COMPLETED", "refused in COMPLETED",
+			"refused in COMPLETED"},
+		{"cancelled", "CANCELLED e0: INIT FINISHED, CALL ERROR", "refused in CANCELLED", "refused in CANCELLED",
+			"refused in CANCELLED"},
 		{"asked init", "INIT e0: INIT runs#1, CANCEL waits for process#0",
 			"SUSPENDED e0: INIT runs#1, CANCEL waits for operator#0", "refused in INIT", "same"},
 		{"asked", "RUNNING e0: INIT FINISHED, CANCEL waits for place#0",
@@ -180,13 +190,20 @@ func TestOrdersHoldOff(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.statuses()
-	for id, status := range map[string]process.Status{"held": "SUSPENDED", "held init": "SUSPENDED", "completed": "COMPLETED", "cancelled": "CANCELLED"} {
-		for what, p := range map[string]storage.Prepared{"call": b.call(id), "notify": b.call(id, notify), "repair": b.repair(id), "simple repair": b.simpleRepair(id)} {
+	for id, status := range map[string]process.Status{
+		"held": "SUSPENDED", "held init": "SUSPENDED", "completed": "COMPLETED", "cancelled": "CANCELLED",
+	} {
+		for what, p := range map[string]storage.Prepared{
+			"call": b.call(id), "notify": b.call(id, notify), "repair": b.repair(id),
+			"simple repair": b.simpleRepair(id),
+		} {
 			equal(t, what+" of "+id, []any{p.Outcome, p.Status}, []any{storage.Refused, status})
 		}
 		equal(t, "start of "+id, b.tryInit(id).Outcome, storage.Exists)
 	}
-	equal(t, "a call behind a cancel", []any{b.call("asked").Outcome, b.call("asked busy").Outcome, b.call("asked init").Outcome}, "[postponed postponed postponed]")
+	equal(t, "a call behind a cancel",
+		[]any{b.call("asked").Outcome, b.call("asked busy").Outcome, b.call("asked init").Outcome},
+		"[postponed postponed postponed]")
 	b.is("asked", "RUNNING e0: INIT FINISHED, CANCEL waits for place#0, CALL waits for process#0")
 }
 
@@ -197,15 +214,20 @@ func TestSuspendTellsWhy(t *testing.T) {
 	c := b.claim("p")
 	b.suspend("p")
 	row, err := b.GetProcess(t.Context(), key("p"))
-	equal(t, "the row", []any{must(t, row, err).Status, *row.PreviousStatus, *row.Detail, *row.Attention, row.AttentionTime.Equal(row.StatusChangedTime)},
+	equal(t, "the row", []any{
+		must(t, row, err).Status, *row.PreviousStatus, *row.Detail, *row.Attention,
+		row.AttentionTime.Equal(row.StatusChangedTime),
+	},
 		"[SUSPENDED RUNNING a reason SUSPENDED true]")
 	// It stays suspended when its running task ends, even if that changes nothing.
 	b.save(end(c, storage.Finished, events("a")))
 	row, err = b.GetProcess(t.Context(), key("p"))
-	equal(t, "after the result", []any{must(t, row, err).Status, *row.Detail, row.LastEventID}, "[SUSPENDED a reason 1]")
+	equal(t, "after the result", []any{must(t, row, err).Status, *row.Detail, row.LastEventID},
+		"[SUSPENDED a reason 1]")
 	b.resume("p")
 	row, err = b.GetProcess(t.Context(), key("p"))
-	equal(t, "resumed", []any{must(t, row, err).Status, *row.PreviousStatus, row.Detail == nil, row.Attention == nil}, "[RUNNING SUSPENDED true true]")
+	equal(t, "resumed", []any{must(t, row, err).Status, *row.PreviousStatus, row.Detail == nil, row.Attention == nil},
+		"[RUNNING SUSPENDED true true]")
 }
 
 // A task that runs while its process is suspended ends normally, and no task follows it. The tasks
@@ -218,16 +240,20 @@ func TestSuspendedAtWork(t *testing.T) {
 		held   string
 		resume string
 	}{
-		{"finished", func(c *storage.Claim) *storage.Completion { return end(c, storage.Finished, events("a"), timer(0)) },
+		{"finished",
+			func(c *storage.Claim) *storage.Completion { return end(c, storage.Finished, events("a"), timer(0)) },
 			"SUSPENDED e1: INIT FINISHED, CALL FINISHED, CALL waits for operator#0, TIMEOUT waits for operator#0",
 			"RUNNING e1: INIT FINISHED, CALL FINISHED, CALL waits for place#0, TIMEOUT waits for time#0"},
 		{"named timers", func(c *storage.Claim) *storage.Completion {
 			return end(c, storage.Finished, timer(time.Hour), named(time.Hour, "n"))
 		},
-			"SUSPENDED e0: INIT FINISHED, CALL FINISHED, CALL waits for operator#0, TIMEOUT n waits for operator#0, TIMEOUT waits for operator#0",
-			"RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for place#0, TIMEOUT n waits for time#0, TIMEOUT waits for time#0"},
+			"SUSPENDED e0: INIT FINISHED, CALL FINISHED, CALL waits for operator#0, TIMEOUT n waits for operator#0, " +
+				"TIMEOUT waits for operator#0",
+			"RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for place#0, TIMEOUT n waits for time#0, TIMEOUT " +
+				"waits for time#0"},
 		{"rejected", func(c *storage.Claim) *storage.Completion { return end(c, storage.Rejected) },
-			"SUSPENDED e0: INIT FINISHED, CALL FINISHED, CALL waits for operator#0", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for place#0"},
+			"SUSPENDED e0: INIT FINISHED, CALL FINISHED, CALL waits for operator#0",
+			"RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for place#0"},
 		{"released", func(c *storage.Claim) *storage.Completion { return end(c, storage.Retry) },
 			"SUSPENDED e0: INIT FINISHED, CALL waits for operator#1, CALL waits for operator#0",
 			"RUNNING e0: INIT FINISHED, CALL waits for place#1, CALL waits for process#0"},
@@ -301,7 +327,8 @@ func TestSuspendedTimersRunOnResume(t *testing.T) {
 	equal(t, "its timers", []any{len(must(t, timers, err)), timers[0].Blocked}, "[2 false]")
 	b.resume("p")
 	claims := b.searchTimers(9)
-	equal(t, "afterwards", []any{ids(claims), claims[0].TimerName, claims[0].Status, claims[0].PreviousStatus}, "[[p]  RUNNING SUSPENDED]")
+	equal(t, "afterwards", []any{ids(claims), claims[0].TimerName, claims[0].Status, claims[0].PreviousStatus},
+		"[[p]  RUNNING SUSPENDED]")
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT runs#1")
 }
 

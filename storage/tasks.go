@@ -12,7 +12,9 @@ import (
 
 // GetTask returns a task in any status, or process.ErrTaskNotFound.
 func (s *Store) GetTask(ctx context.Context, key process.Key, taskID int64) (Task, error) {
-	row, err := s.q.GetTask(ctx, s.general, dbsqlc.GetTaskParams{Namespace: key.Namespace, ProcessID: key.ProcessID, TaskID: taskID})
+	row, err := s.q.GetTask(ctx, s.general, dbsqlc.GetTaskParams{
+		Namespace: key.Namespace, ProcessID: key.ProcessID, TaskID: taskID,
+	})
 	return row, noRow(mapped("get task of "+key.String(), err), process.ErrTaskNotFound)
 }
 
@@ -93,7 +95,8 @@ type Answer = dbsqlc.ReadAnswersRow
 func (s *Store) ReadAnswers(ctx context.Context, refs []TaskRef) (answers []Answer, cut bool, err error) {
 	arg := answersParams(refs)
 	answers, err = s.q.ReadAnswers(ctx, s.kept, dbsqlc.ReadAnswersParams{
-		Ords: arg.ords, Namespaces: arg.namespaces, ProcessIds: arg.processIDs, TaskIds: arg.taskIDs, MaxBytes: ListBytes,
+		Ords: arg.ords, Namespaces: arg.namespaces, ProcessIds: arg.processIDs, TaskIds: arg.taskIDs,
+		MaxBytes: ListBytes,
 	})
 	size := 0
 	for n := range answers {

@@ -27,18 +27,27 @@ func TestFlushThatTimesOutIsHalved(t *testing.T) {
 			b.exec(`CREATE SEQUENCE attempts_at_slow`)
 			b.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 				PERFORM nextval('progressor.attempts_at_slow'); ` + slow + `; RETURN NEW; END $$`)
-			b.exec(`CREATE TRIGGER slow BEFORE INSERT ON processes FOR EACH ROW WHEN (NEW.process_id = 'slow') EXECUTE FUNCTION slow()`)
+			b.exec(`CREATE TRIGGER slow BEFORE INSERT ON processes FOR EACH ROW
+				WHEN (NEW.process_id = 'slow') EXECUTE FUNCTION slow()`)
 			registry := prometheus.NewRegistry()
-			s := open(t, b.dsn, storage.Config{Lanes: 1, Registerer: registry}).WaitForLocks().FlushTimeout(5 * time.Second)
+			s := open(t, b.dsn, storage.Config{
+				Lanes: 1, Registerer: registry,
+			}).WaitForLocks().FlushTimeout(5 * time.Second)
 			release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
-			first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", keyed("first", "x"))) })
+			first := later(func() (storage.Prepared, error) {
+				return s.PrepareCall(call("first", keyed("first", "x")))
+			})
 			const others = 15
 			started := make([]func() (storage.Prepared, error), 0, others)
 			for i := range others {
 				id := fmt.Sprint("other", i)
-				started = append(started, later(func() (storage.Prepared, error) { return s.PrepareInit(newInit(id, keyedInit(id, "x"))) }))
+				started = append(started, later(func() (storage.Prepared, error) {
+					return s.PrepareInit(newInit(id, keyedInit(id, "x")))
+				}))
 			}
-			alone := later(func() (storage.Prepared, error) { return s.PrepareInit(newInit("slow", keyedInit("slow", "x"))) })
+			alone := later(func() (storage.Prepared, error) {
+				return s.PrepareInit(newInit("slow", keyedInit("slow", "x")))
+			})
 			b.until("all are in progress", func() bool { return s.Pending() == others+2 })
 			release()
 			must(t, 0, second(first()))

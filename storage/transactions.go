@@ -18,12 +18,16 @@ func (s *Store) Write(ctx context.Context, op string, write func(context.Context
 // RunLocked runs a transaction that changes processes outside the lanes, after locking them, or one
 // that changes none if there are no keys. It is for rare commands. op is the name of the operation
 // in errors.
-func (s *Store) RunLocked(ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error) error {
+func (s *Store) RunLocked(
+	ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error,
+) error {
 	return mapped(op, s.write(ctx, s.afterLocks(ctx, keys, write)))
 }
 
 // InsertLocked is RunLocked with the settings of the hot path, for inserting many processes.
-func (s *Store) InsertLocked(ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error) error {
+func (s *Store) InsertLocked(
+	ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error,
+) error {
 	conn, err := s.hot.Acquire(ctx)
 	if err != nil {
 		return mapped(op, err)
@@ -33,7 +37,9 @@ func (s *Store) InsertLocked(ctx context.Context, op string, keys []process.Key,
 }
 
 // afterLocks returns a function that runs a transaction after locking processes.
-func (s *Store) afterLocks(ctx context.Context, keys []process.Key, write func(context.Context, DB) error) func(*pgx.Conn) error {
+func (s *Store) afterLocks(
+	ctx context.Context, keys []process.Key, write func(context.Context, DB) error,
+) func(*pgx.Conn) error {
 	return func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if len(keys) > 0 {

@@ -56,7 +56,9 @@ func (s *Store) ReadWatched(ctx context.Context, refs []WatchRef) ([]Watched, er
 		}
 		w := &found[len(found)-1]
 		if r.EventID > 0 {
-			w.Events = append(w.Events, Event{EventID: r.EventID, TaskID: r.TaskID, Timestamp: r.Timestamp, Metadata: r.Metadata, Payload: r.Payload})
+			w.Events = append(w.Events, Event{
+				EventID: r.EventID, TaskID: r.TaskID, Timestamp: r.Timestamp, Metadata: r.Metadata, Payload: r.Payload,
+			})
 			last[len(last)-1] = r
 		}
 	}
@@ -71,7 +73,8 @@ func (s *Store) addChanged(ctx context.Context, refs []WatchRef, found []Watched
 		ref, r := refs[found[n].Ord], last[n]
 		found[n].More = !found[n].Gone && max(r.EventID, ref.AfterEventID, r.FirstEventID-1) < r.LastEventID
 		_, twice := wanted[ref.Key]
-		if changed := !r.StatusChangedTime.Equal(ref.StatusChangedTime); found[n].Gone || found[n].More || !changed || twice {
+		changed := !r.StatusChangedTime.Equal(ref.StatusChangedTime)
+		if found[n].Gone || found[n].More || !changed || twice {
 			continue
 		}
 		wanted[ref.Key] = nil
@@ -93,7 +96,8 @@ func (s *Store) addChanged(ctx context.Context, refs []WatchRef, found []Watched
 		ref, r := refs[found[n].Ord], last[n]
 		// A process that has changed again since its events were read is returned by the next
 		// query.
-		if p := wanted[ref.Key]; p != nil && !found[n].More && p.StatusChangedTime.Equal(r.StatusChangedTime) && p.CreatedTime.Equal(r.CreatedTime) &&
+		if p := wanted[ref.Key]; p != nil && !found[n].More && p.StatusChangedTime.Equal(r.StatusChangedTime) &&
+			p.CreatedTime.Equal(r.CreatedTime) &&
 			!r.StatusChangedTime.Equal(ref.StatusChangedTime) {
 			found[n].Process = p
 		}

@@ -11,7 +11,7 @@ import (
 // ReleaseError is the error with which a handler returns its task without an answer. No attempt is
 // counted. Any worker can take the task after Delay.
 type ReleaseError struct {
-	Delay time.Duration // 0: at once; at most 365 days
+	Delay time.Duration // 0 means at once; at most 365 days
 }
 
 // Release returns a ReleaseError, for a handler that cannot run its task now.

@@ -396,7 +396,7 @@ func (e *CancelError) Error() string {
 // Is reports whether target is context.Canceled.
 func (*CancelError) Is(target error) bool { return target == context.Canceled }
 
-// endedByContext reports whether a handler's error only says that its context has ended.
+// endedByContext reports whether a handler's error only means that its context has ended.
 func endedByContext(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

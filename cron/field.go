@@ -11,7 +11,7 @@ import (
 type field struct {
 	name     string // name in errors
 	min, max int
-	names    []string // names of its values from min on; nil: numbers only
+	names    []string // names of its values from min on; nil if only numbers are allowed
 }
 
 var (

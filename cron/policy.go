@@ -11,18 +11,18 @@ type Policy struct {
 	Overlap        OverlapAction
 	Failure        FailureAction
 	Concurrency    ConcurrencyPolicy
-	MaxConcurrency int32 // concurrent runs; 0: 1
-	QueueLimit     int32 // queued fires, with ConcurrencyQueue; 0: 1,000
+	MaxConcurrency int32 // concurrent runs; 0 means 1
+	QueueLimit     int32 // queued fires, with ConcurrencyQueue; 0 means 1,000
 	Misfire        MisfirePolicy
 	CatchUpLimit   int32         // required with MisfireCatchUpLimited
-	CatchUpWindow  time.Duration // older fire times are missed; 0: no limit
+	CatchUpWindow  time.Duration // older fire times are missed; 0 means no limit
 	RetryBackoff   Backoff       // with FailureBackoff and FailureHalfOpen
-	MaxAttempts    int32         // with FailureRetry and FailureBackoff; 0: no limit
-	// Consecutive failures that pause the cron or, with FailureHalfOpen, open its circuit; 0:
+	MaxAttempts    int32         // with FailureRetry and FailureBackoff; 0 means no limit
+	// Consecutive failures that pause the cron or, with FailureHalfOpen, open its circuit; 0 means
 	// never.
 	PauseAfterFailures int32
-	MisfireThreshold   time.Duration // maximum lateness with MisfireSkip; 0: 5 s
-	MaxOverlap         int32         // concurrent runs, with OverlapActionParallel; 0: MaxRuns
+	MisfireThreshold   time.Duration // maximum lateness with MisfireSkip; 0 means 5 s
+	MaxOverlap         int32         // concurrent runs, with OverlapActionParallel; 0 means MaxRuns
 }
 
 // The defaults and limits of a policy. MaxRuns limits the runs of a cron that count at the same
@@ -86,9 +86,9 @@ const (
 // Backoff is the wait after failure n: min(Initial × Factor^(n-1), Max), or Steps[n-1], of which
 // the last one repeats.
 type Backoff struct {
-	Initial time.Duration // 0: 1 s
-	Factor  float64       // 0: 2
-	Max     time.Duration // 0: 1 h
+	Initial time.Duration // 0 means 1 s
+	Factor  float64       // 0 means 2
+	Max     time.Duration // 0 means 1 h
 	Jitter  float64       // 0 to 1: random part of the interval in both directions; constant for a cron, time and n
 	Steps   []time.Duration
 }

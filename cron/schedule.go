@@ -11,15 +11,15 @@ import (
 // Spec defines when a cron fires: the CronSpec of the API.
 type Spec struct {
 	Expressions []string      // 1 to 100; the cron fires at the times of all
-	Timezone    string        // IANA; "": UTC
+	Timezone    string        // IANA name; empty means UTC
 	Start       time.Time     // earliest fire time; zero: none
 	End         time.Time     // latest fire time; zero: none
 	Created     time.Time     // fire times are later; @every counts from Start, Created or 1970
-	Jitter      time.Duration // maximum delay of a fire; 0: none
+	Jitter      time.Duration // maximum delay of a fire; 0 means none
 	// At most 100; local times at which the cron does not fire, in the zone of each expression.
 	Exclude  []string
 	Daylight DaylightSaving
-	MaxFires int64 // runs; 0: no limit. Counted by Cron, not by Schedule
+	MaxFires int64 // runs; 0 means no limit. Counted by Cron, not by Schedule
 }
 
 // DaylightSaving defines how expressions with fixed hours behave when the clock changes. Those with

@@ -32,7 +32,7 @@ type Engine struct {
 	backlog   backlogResults
 	nodeSlots *nodeSlots
 	runners   *warm.Goroutines
-	traces    *traces // nil: tracing is off
+	traces    *traces // nil if tracing is off
 	inFlight  atomic.Int64
 	unknown   share // requests for namespaces that this node does not know
 	deletions knownDeletions

@@ -12,7 +12,7 @@ const (
 	taskChannel = "progressor_tasks"
 	// answerChannel is the NOTIFY channel of nodes that run the tasks of such nodes.
 	answerChannel = "progressor_answers"
-	// noticeGap is the minimum time between two notices of a node. One notice stands for everything
+	// noticeGap is the minimum time between two notices of a node. One notice covers everything
 	// that happened before it.
 	noticeGap = 10 * time.Millisecond
 )

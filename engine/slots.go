@@ -61,10 +61,10 @@ func (s *slots) wanted() (n [classes]int) {
 	return n
 }
 
-// distribute gives free slots to the fresh requests that wait, and at most n to class c. It leaves
-// the slots that belong to another class free, for the scan of that class. If the node has too few
-// slots, the namespace waits for one. The caller holds the lock, and calls wake after it has
-// released the lock.
+// distribute assigns free slots to the fresh requests that wait, and at most n to class c. It
+// leaves the slots that belong to another class free, for the scan of that class. If the node has
+// too few slots, the namespace waits for one. The caller holds the lock, and calls wake after it
+// has released the lock.
 func (s *slots) distribute(c class, n int) (got int, w wakeups) {
 	wanted := s.wanted()
 	if c != fresh {

@@ -70,7 +70,7 @@ func (e *WrongStatusError) Error() string {
 	return fmt.Sprintf("process %s is %s: %s", e.Key, cmp.Or(e.State, string(e.Status)), e.Reason)
 }
 
-// NamespaceInUseError says why a namespace is not deleted.
+// NamespaceInUseError reports why a namespace is not deleted.
 type NamespaceInUseError struct {
 	Namespace string
 	Reason    string

@@ -158,8 +158,8 @@ func Job(r *jobs.Row) (*progressorv1.Job, error) {
 	return m, nil
 }
 
-// noWorkerRuns says that no worker runs a job for several workers at the moment. It returns "" if
-// one does.
+// noWorkerRuns reports that no worker runs a job for several workers at the moment. It returns ""
+// if one does.
 func noWorkerRuns(runs []*progressorv1.WorkerRun) string {
 	waiting := 0
 	for _, r := range runs {

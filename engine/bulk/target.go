@@ -35,7 +35,7 @@ type Item struct {
 
 // Verb is what a bulk does to one process, job or run.
 type Verb struct {
-	Allowed []string // the states in which it is not refused; nil: all
+	Allowed []string // the states in which it is not refused; nil means all
 	// Do returns a *process.WrongStatusError in another state.
 	Do func(ctx context.Context, key process.Key, reason string, by process.Actor) error
 }

@@ -82,7 +82,7 @@ func (t *task) ask(p place, reason string) {
 	t.messages = append(t.messages, cancel)
 }
 
-// cancelEvent adds an event that says how the cancel of a job or process of a step ended: its
+// cancelEvent adds an event that reports how the cancel of a job or process of a step ended: its
 // worker stopped, or its grace period expired.
 func (t *task) cancelEvent(p place, child *progressorv1.ChildEnd) error {
 	kind, worker, err := flows.CancelOutcome(t.ctx, t.flows.store, keyOfChild(child))

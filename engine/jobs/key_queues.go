@@ -249,7 +249,7 @@ func (p *placer) keys(j *jobs.QueuedJob) (map[string]string, error) {
 	return jobs.KeysOf(j.Keys)
 }
 
-// move gives a job all of its keys, or makes it wait for the first one that it lacks.
+// move assigns all of its keys to a job, or makes it wait for the first one that it lacks.
 func (p *placer) move(j *jobs.QueuedJob, keys map[string]string) (m jobs.Move, moved bool) {
 	m = jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, Evaluated: j.Stale, Keys: keys}
 	lines := jobs.Constrained{Keys: keys}.KeyNames()

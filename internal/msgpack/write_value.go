@@ -44,7 +44,7 @@ func (e *encoder) elements(values []*structpb.Value, h holder) error {
 	return nil
 }
 
-// object encodes an object, or the value that it stands for.
+// object encodes an object, or the value that it represents.
 func (e *encoder) object(object *structpb.Struct, h holder) error {
 	if len(object.GetFields()) == 1 {
 		for key, v := range object.GetFields() {

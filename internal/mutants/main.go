@@ -26,10 +26,10 @@ type mutant struct {
 	name     string
 	breaks   string // the rule that it breaks
 	file     string
-	old      string // stands in file exactly once
+	old      string // occurs in file exactly once
 	planted  string
 	packages string // whose tests are to catch it, as for go test
-	run      string // -run; empty: all tests of the packages
+	run      string // -run; if empty, all tests of the packages
 }
 
 func main() {

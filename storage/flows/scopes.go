@@ -26,7 +26,7 @@ type Holder struct {
 	Done  string // a run that has succeeded, so that no other may run
 }
 
-// Enter gives a dedupe key to a run, or returns who holds it. It may be repeated for the same run.
+// Enter assigns a dedupe key to a run, or returns its holder. It may be repeated for the same run.
 func Enter(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err error) {
 	err = s.RunLocked(ctx, "enter scope", nil, func(ctx context.Context, db storage.DB) error {
 		q := dbsqlc.New()
@@ -104,7 +104,7 @@ func (*leave) Write(ctx context.Context, db storage.DB, all []storage.BoundEffec
 	return err
 }
 
-// Peek returns who holds a dedupe key. It changes nothing.
+// Peek returns the holder of a dedupe key. It changes nothing.
 func Peek(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err error) {
 	if sc.DedupeKey == "" || !sc.Alone && !sc.Once {
 		return holder, nil

@@ -44,7 +44,7 @@ type Unique struct {
 	Key     string        // "" if the job is not unique
 	TTL     time.Duration // how long the job holds the key after its end
 	Waiting bool          // only a job that has not run yet holds the key
-	Replace bool          // a second job gives a waiting one its args and its time: see EnqueueReplacing
+	Replace bool          // a second job replaces the args and the time of a waiting one: see EnqueueReplacing
 }
 
 // Enqueued is the result of enqueuing a job.

@@ -70,7 +70,7 @@ func enqueueReplacing(
 	return done, replaced, err
 }
 
-// replace gives a job the args and the time of j, if it waits.
+// replace sets the args and the time of a waiting job to those of j.
 func replace(
 	ctx context.Context, s *storage.Store, db storage.DB, key process.Key, j *NewJob, now time.Time,
 ) (bool, error) {

@@ -17,7 +17,7 @@ import (
 // with --config.
 type settings struct {
 	getenv  func(string) (string, bool)
-	environ func() []string // nil: unknown names are not reported
+	environ func() []string // if nil, unknown names are not reported
 	loaded  bool
 	file    configfile.File
 	sources map[string]string // by flag name: "environment …", "file …"; absent: default or flag

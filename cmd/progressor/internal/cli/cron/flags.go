@@ -19,7 +19,7 @@ type specFlags struct {
 	Exclude         []string       `sep:"none" placeholder:"EXPRESSION" help:"Local times at which the cron does not fire, such as '* * 24-26 12 *'; can be repeated."`
 	DaylightGap     string         `placeholder:"shift|skip" help:"What happens to a local time that the clock skips: fire at the end of the gap, or skip it. Default: shift."`
 	DaylightOverlap string         `placeholder:"first|last|both" help:"When a local time fires that occurs twice. Default: first."`
-	MaxFires        *int64         `placeholder:"N" help:"Ends the cron after this number of runs; 0: no limit."`
+	MaxFires        *int64         `placeholder:"N" help:"Ends the cron after this number of runs; 0 means no limit."`
 }
 
 // apply sets the values of the flags in a spec.
@@ -60,15 +60,15 @@ type policyFlags struct {
 	QueueLimit         *int32         `placeholder:"N" help:"Maximum number of queued fires with --concurrency queue; more are dropped. Default: 1000."`
 	Misfire            string         `placeholder:"POLICY" help:"If several fire times have passed: fire_now (all of them), skip (only the newest, unless it is late) or catch_up_limited. Default: fire_now."`
 	CatchupLimit       *int32         `placeholder:"N" help:"Number of fire times to catch up on, with --misfire catch_up_limited."`
-	CatchupWindow      *time.Duration `placeholder:"DURATION" help:"Older fire times are missed; 0: no limit."`
+	CatchupWindow      *time.Duration `placeholder:"DURATION" help:"Older fire times are missed; 0 means no limit."`
 	MisfireThreshold   *time.Duration `placeholder:"DURATION" help:"Maximum lateness of a fire with --misfire skip. Default: 5s."`
 	Timeout            *time.Duration `placeholder:"DURATION" help:"Timeout of a run, after which it is TIMEOUT. Default: 10s for --http, otherwise none."`
-	MaxAttempts        *int32         `placeholder:"N" help:"Maximum number of attempts with --failure retry and backoff; 0: no limit."`
+	MaxAttempts        *int32         `placeholder:"N" help:"Maximum number of attempts with --failure retry and backoff; 0 means no limit."`
 	RetryBackoff       *time.Duration `placeholder:"DURATION" help:"How long fires are skipped after a failure with --failure backoff and half_open. Default: 1s."`
 	RetryBackoffMax    *time.Duration `placeholder:"DURATION" help:"Maximum of --retry-backoff. Default: 1h."`
 	RetryBackoffFactor *float64       `placeholder:"FACTOR" help:"Factor by which the backoff grows with each failure. Default: 2."`
-	PauseAfterFailures *int32         `placeholder:"N" help:"Consecutive failed runs that pause the cron or, with --failure half_open, open its circuit; 0: never."`
-	MaxOverlap         *int32         `placeholder:"N" help:"Maximum number of concurrent runs with --overlap parallel; 0: no limit."`
+	PauseAfterFailures *int32         `placeholder:"N" help:"Consecutive failed runs that pause the cron or, with --failure half_open, open its circuit; 0 means never."`
+	MaxOverlap         *int32         `placeholder:"N" help:"Maximum number of concurrent runs with --overlap parallel; 0 means no limit."`
 }
 
 // apply sets the values of the flags in the policy of a cron, which it creates if needed.

@@ -11,7 +11,7 @@ import (
 )
 
 // Payload formats bytes on one line: JSON compactly, text as it is, anything else in base64. It
-// escapes control characters. limit is the maximum number of characters; 0: no limit.
+// escapes control characters. limit is the maximum number of characters; 0 means no limit.
 func Payload(b []byte, limit int) string {
 	var text string
 	var compact bytes.Buffer

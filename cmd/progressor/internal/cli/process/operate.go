@@ -14,7 +14,7 @@ type cancelCmd struct {
 	cli.ProcessArgs
 	cli.ClientFlags
 	Reason string         `placeholder:"TEXT" help:"Reason, stored with the process and sent to its processor."`
-	Grace  *time.Duration `placeholder:"DURATION" help:"Grace period of the processor. 0: the processor is not called. Default: 30s."`
+	Grace  *time.Duration `placeholder:"DURATION" help:"Grace period of the processor. With 0, the processor is not called. Default: 30s."`
 }
 
 func (cancelCmd) Help() string {

@@ -134,7 +134,7 @@ func (e *examination) lookAtFailing(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// internalObject names what a process of an internal kind stands for, such as "run shop/r-1".
+// internalObject names the object of a process of an internal kind, such as "run shop/r-1".
 func internalObject(key process.Key) string {
 	for prefix, name := range map[string]string{
 		process.FlowPrefix: "run", process.CronPrefix: "cron", process.CronRunPrefix: "run of a cron",

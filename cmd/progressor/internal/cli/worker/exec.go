@@ -35,7 +35,7 @@ type executor struct {
 	environ   []string
 	workerID  string
 	maxOutput int
-	maxMemory int64 // bytes; 0: no limit
+	maxMemory int64 // bytes; 0 means no limit
 	grace     time.Duration
 
 	mu     sync.Mutex

@@ -99,17 +99,14 @@ func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscr
 	for n, name := range p.Namespaces {
 		ns, err := s.engine.NamespaceState(ctx, name)
 		if errors.Is(err, process.ErrNamespaceNotFound) || errors.Is(err, process.ErrNamespaceDeleting) {
-			return nil, &process.ItemError{
-				Field: fmt.Sprintf("namespaces[%d]", n), Key: process.Key{Namespace: name}, Err: err,
-			}
+			return nil, &process.ItemError{Field: fmt.Sprintf("namespaces[%d]", n), Key: process.Key{Namespace: name}, Err: err}
 		}
 		if err != nil {
 			return nil, err
 		}
 		if ns.Lease == 0 {
 			return nil, &process.InvalidError{Field: fmt.Sprintf("namespaces[%d]", n),
-				Message: fmt.Sprintf("namespace %q calls its processor: workers get tasks only if the processor is "+
-					"pull", name)}
+				Message: fmt.Sprintf("namespace %q calls its processor: workers get tasks only if the processor is pull", name)}
 		}
 		if ns.Paused {
 			continue
@@ -123,8 +120,7 @@ func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscr
 				continue
 			}
 			lines = append(lines, pull.Subscription{
-				Namespace: name, JobName: job, JobsOnly: p.JobsOnly,
-				Pauses:      job == "" && len(s.engine.PausedJobs(name)) > 0,
+				Namespace: name, JobName: job, JobsOnly: p.JobsOnly, Pauses: job == "" && len(s.engine.PausedJobs(name)) > 0,
 				StepTimeout: ns.StepTimeout, Lease: lease, MaxLease: process.MaxLease,
 			})
 		}

@@ -122,8 +122,8 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "steps-bytes-unbounded", breaks: "a page of steps has a bounded number of bytes",
-		file: "engine/flows/show.go", old: "MaxBytes: storage.ListBytes,",
-		planted:  "MaxBytes: 9 * storage.ListBytes,",
+		file: "engine/flows/show.go", old: "MaxBytes: storage.ListBytes,\n\t}",
+		planted:  "MaxBytes: 9 * storage.ListBytes,\n\t}",
 		packages: "./engine/flows", run: "ListStepsIsBounded",
 	},
 	{

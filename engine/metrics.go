@@ -43,31 +43,10 @@ type engineMetrics struct {
 var durationBuckets = []float64{1, 2, 5, 10, 20, 50, 150, 300, 500, 750, 1000, 2500, 10_000, 60_000}
 
 func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetrics {
-	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: name, Help: help, Buckets: durationBuckets,
-		}, append([]string{"namespace"}, labels...))
-	}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &engineMetrics{
-		callsScanning: histogram("progressor_calls_scanning_duration_ms",
-			"Calls (call, repair) scanning durations in millisecond"),
-		timersScanning: histogram("progressor_timers_scanning_duration_ms",
-			"Timers (timeout, remove) scanning durations in millisecond"),
-		zombies: histogram("progressor_zombie_collection_duration_ms",
-			"Zombie tasks collecting durations in millisecond"),
-		preparing: histogram("progressor_request_preparing_duration_ms",
-			"Preparing request (init, call, repair) durations in millisecond", "task_type"),
-		processing: histogram("progressor_task_processing_duration_ms", "Task processing durations in millisecond",
-			"task_type"),
-		completion: histogram("progressor_task_completion_duration_ms", "Task completion durations in millisecond",
-			"completion_type"),
-		removing: histogram("progressor_process_removing_duration_ms", "Process removing durations in millisecond"),
-		notification: histogram("progressor_notification_duration_ms", "Notification durations in millisecond",
-			"notification_type"),
-
 		timerLateness: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "progressor_timer_lateness_seconds",
 			Help:    "Time from when a timer was due until it was claimed, in seconds.",
@@ -100,6 +79,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		clockSteps: counter("progressor_database_clock_steps_total",
 			"Changes of the clock of PostgreSQL by 0.5 s or more, forward or backward.", "direction"),
 	}
+	m.addDurations()
 	// Sinks do not exist yet. Create the series so that the name and HELP are exported.
 	m.notification.WithLabelValues("", "event_sink")
 	m.notification.WithLabelValues("", "lifecycle_sink")
@@ -108,14 +88,46 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 	if registerer == nil {
 		return m
 	}
-	gauge := func(name, help string, value func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
-	}
 	storage.Register(registerer,
 		m.callsScanning, m.timersScanning, m.zombies, m.preparing, m.processing, m.completion, m.removing,
 		m.notification,
 		m.timerLateness, m.refused, m.scanErrors, m.stale, m.expired, m.zombieTasks, m.adopted, m.lost, m.messages,
 		m.fenced, m.declaredDead, m.clockSteps,
+	)
+	storage.Register(registerer, e.gauges()...)
+	return m
+}
+
+// addDurations adds the histograms of the reference.
+func (m *engineMetrics) addDurations() {
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: name, Help: help, Buckets: durationBuckets,
+		}, append([]string{"namespace"}, labels...))
+	}
+	m.callsScanning = histogram("progressor_calls_scanning_duration_ms",
+		"Calls (call, repair) scanning durations in millisecond")
+	m.timersScanning = histogram("progressor_timers_scanning_duration_ms",
+		"Timers (timeout, remove) scanning durations in millisecond")
+	m.zombies = histogram("progressor_zombie_collection_duration_ms",
+		"Zombie tasks collecting durations in millisecond")
+	m.preparing = histogram("progressor_request_preparing_duration_ms",
+		"Preparing request (init, call, repair) durations in millisecond", "task_type")
+	m.processing = histogram("progressor_task_processing_duration_ms", "Task processing durations in millisecond",
+		"task_type")
+	m.completion = histogram("progressor_task_completion_duration_ms", "Task completion durations in millisecond",
+		"completion_type")
+	m.removing = histogram("progressor_process_removing_duration_ms", "Process removing durations in millisecond")
+	m.notification = histogram("progressor_notification_duration_ms", "Notification durations in millisecond",
+		"notification_type")
+}
+
+// gauges returns the metrics that read the state of the engine.
+func (e *Engine) gauges() []prometheus.Collector {
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	return []prometheus.Collector{
 		gauge("progressor_node_requests_only",
 			"1 if this node takes requests but runs no tasks (engine.requests_only), else 0.", e.requestsOnlyValue),
 		gauge("progressor_requests_in_flight",
@@ -129,8 +141,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 			return float64(e.waiters.count())
 		}),
 		&slotsCollector{engine: e},
-	)
-	return m
+	}
 }
 
 func (e *Engine) requestsOnlyValue() float64 {

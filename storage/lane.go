@@ -151,8 +151,7 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	var take func(op operation)
 	take = func(op operation) {
 		i := op.base()
-		if len(ops) > 0 && (len(ops) >= maxFlushItems || bytes+i.bytes > maxFlushBytes || i.slow ||
-			ops[0].base().slow) {
+		if len(ops) > 0 && (len(ops) >= maxFlushItems || bytes+i.bytes > maxFlushBytes || i.slow || ops[0].base().slow) {
 			l.held = append(l.held, op)
 			return
 		}

@@ -442,8 +442,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "reference-label-renamed", breaks: "the histograms of the reference have the documented labels",
-		file: "engine/metrics.go", old: `"completion_type"),`,
-		planted:  `"completion"),`,
+		file: "engine/metrics.go", old: `"completion_type")`,
+		planted:  `"completion")`,
 		packages: "./cmd/progressor", run: "TestMetricsOfTheReference",
 	},
 }

@@ -138,4 +138,16 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
            (SELECT count(*) FROM parents)
     UNION ALL
     SELECT 'held_message_has_reason',
-           (SELECT count(*) FROM messages WHERE held)) counts;
+           (SELECT count(*) FROM messages WHERE held)
+    UNION ALL
+    SELECT 'changes_numbered',
+           (SELECT count(*) FROM changes)
+    UNION ALL
+    SELECT 'changes_in_order',
+           (SELECT count(*) FROM changes)
+    UNION ALL
+    SELECT 'changes_of_process',
+           (SELECT count(*) FROM changes WHERE kind = 'event')
+    UNION ALL
+    SELECT 'changes_are_recorded',
+           (SELECT count(*) FROM change_settings)) counts;

@@ -11,12 +11,12 @@ import (
 // Returns the tables, views, types, sequences and columns without a comment.
 const uncommented = `
 SELECT c.relname::text FROM pg_class c
- WHERE c.relnamespace = 'progressor'::regnamespace AND c.relkind IN ('r', 'v', 'S') AND c.relname NOT LIKE 'goose%'
+ WHERE c.relnamespace = 'progressor'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S') AND c.relname NOT LIKE 'goose%'
    AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'i') -- of an identity column
    AND obj_description(c.oid, 'pg_class') IS NULL
 UNION ALL
 SELECT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
- WHERE c.relnamespace = 'progressor'::regnamespace AND c.relkind IN ('r', 'v') AND c.relname NOT LIKE 'goose%'
+ WHERE c.relnamespace = 'progressor'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND c.relname NOT LIKE 'goose%'
    AND a.attnum > 0 AND NOT a.attisdropped AND col_description(c.oid, a.attnum) IS NULL
 UNION ALL
 SELECT t.typname::text FROM pg_type t

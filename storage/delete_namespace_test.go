@@ -22,6 +22,7 @@ func namespaceTables(b *bench) (tables []string) {
 		SELECT c.table_name
 		  FROM information_schema.columns c
 		  JOIN information_schema.tables t USING (table_schema, table_name)
+		  JOIN pg_class p ON p.oid = ('progressor.' || c.table_name)::regclass AND NOT p.relispartition
 		 WHERE c.table_schema = 'progressor' AND c.column_name = 'namespace' AND t.table_type = 'BASE TABLE'
 		   AND c.table_name NOT IN ('audit', 'namespaces', 'processes')
 		 ORDER BY 1`)

@@ -30,7 +30,8 @@ type Report struct {
 }
 
 // CheckInvariants checks what must hold at any time, including in a database in use: see
-// sql/invariants.sql and sql/job_invariants.sql. All statements read one snapshot: db is a
+// sql/invariants.sql, sql/job_invariants.sql and
+// sql/change_invariants.sql. All statements read one snapshot: db is a
 // connection or a pool, which begins a transaction, or a transaction of isolation level REPEATABLE
 // READ. It needs the search_path progressor. It reads all tables completely, so it must not use the
 // hot pool.
@@ -55,6 +56,10 @@ func CheckInvariants(ctx context.Context, db DB) (Report, error) {
 	if err != nil {
 		return Report{}, mapped("check invariants", err)
 	}
+	changeRows, err := q.FindChangeViolations(ctx, db, int32(maxViolations-len(rows)-len(jobRows)))
+	if err != nil {
+		return Report{}, mapped("check invariants", err)
+	}
 	counts, err := q.CountLooked(ctx, db)
 	if err != nil {
 		return Report{}, mapped("check invariants", err)
@@ -64,6 +69,9 @@ func CheckInvariants(ctx context.Context, db DB) (Report, error) {
 		report.Violations = append(report.Violations, Violation(r))
 	}
 	for _, r := range jobRows {
+		report.Violations = append(report.Violations, Violation(r))
+	}
+	for _, r := range changeRows {
 		report.Violations = append(report.Violations, Violation(r))
 	}
 	for _, c := range counts {

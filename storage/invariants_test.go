@@ -108,12 +108,21 @@ var planted = []struct{ invariant, process, sql string }{
 	{"parent_is_notified", "child", `DELETE FROM processes WHERE process_id = $1`},
 	{"held_message_has_reason", "broken", `UPDATE processes SET status = 'RUNNING', detail = NULL, corrupted_by = NULL, attention = NULL, attention_time = NULL WHERE process_id = $1`},
 	{"held_message_has_reason", "gone", `INSERT INTO messages (namespace, process_id, kind, held) VALUES ('shop', $1, 'notify', true)`},
+	{"changes_numbered", "", `DELETE FROM changes WHERE process_id = 'idle' || $1::text AND event_id = 1`},
+	{"changes_numbered", "", `INSERT INTO change_drops (namespace, lane, seq, "time") SELECT namespace, lane, 1, now() FROM change_heads WHERE $1::text = ''`},
+	{"changes_in_order", "idle", `UPDATE changes SET change_id = 0 WHERE process_id = $1 AND event_id = 2`},
+	{"changes_in_order", "idle", `UPDATE changes SET "time" = "time" - interval '1 day' WHERE process_id = $1 AND event_id = 2`},
+	{"changes_of_process", "idle", `UPDATE changes SET event_id = 3 WHERE process_id = $1 AND event_id = 1`},
+	{"changes_are_recorded", "", `SELECT drop_trigger() WHERE $1::text = ''`},
 }
 
 var errRolledBack = errors.New("rolled back")
 
 // stock fills a database with one process of each kind that the invariants check.
 func (b *bench) stock() {
+	b.record("EVENT", "LIFECYCLE", "JOB")
+	b.exec(`CREATE FUNCTION drop_trigger() RETURNS int LANGUAGE plpgsql AS $$
+		BEGIN DROP TRIGGER job_events_change ON job_events; RETURN 1; END$$`)
 	b.process("idle", events("a", "b"))
 	b.process("timers", timer(time.Hour), named(time.Hour, "n"))
 	b.process("calls")
@@ -132,7 +141,6 @@ func (b *bench) stock() {
 	b.process("retries")
 	b.save(end(b.claim("retries", notify), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
 	b.claim("retries")
-	b.namespace(ns)
 	b.process("parent")
 	b.save(end(b.claim("parent"), storage.Finished, says(startOf("child", told("over")), notifyOf("broken", "x"))))
 	b.deliver("child")

@@ -79,7 +79,8 @@ SELECT c.relname::text, a.attname::text, coalesce(col_description(c.oid, a.attnu
   JOIN pg_attribute a
     ON a.attrelid = c.oid
  WHERE c.relnamespace = 'progressor'::regnamespace
-   AND c.relkind IN ('r', 'v')
+   AND c.relkind IN ('r', 'p', 'v')
+   AND NOT c.relispartition
    AND c.relname NOT LIKE 'goose%'
    AND a.attnum > 0
    AND NOT a.attisdropped

@@ -1,0 +1,64 @@
+package main
+
+const (
+	changesSchema  = "migrations/00113_changes.sql"
+	changeTriggers = "migrations/00114_change_triggers.sql"
+)
+
+// changeMutants are the mutants of the recording of changes.
+var changeMutants = []mutant{
+	{
+		name: "change-gap", breaks: "the changes of a lane are numbered without gaps",
+		file: changesSchema, old: "  last_seq := coalesce(last_seq, 0);",
+		planted:  "  last_seq := coalesce(last_seq + 1, 0);",
+		packages: "./storage", run: "TestChangesUnderLoad|TestOldChangesAreDropped",
+	},
+	{
+		name: "change-lane-shared", breaks: "a lane is used by one transaction at a time",
+		file: changesSchema, old: "ORDER BY h.lane LIMIT 1 FOR UPDATE SKIP LOCKED;",
+		planted:  "ORDER BY h.lane LIMIT 1;",
+		packages: "./storage", run: "TestChangesWithLongTransactions",
+	},
+	{
+		name: "change-reordered", breaks: "the end of a process follows the events of its last result",
+		file:     changeTriggers,
+		old:      "CASE WHEN u.type IN ('repaired', 'resumed') THEN 0 ELSE 2 END",
+		planted:  "0",
+		packages: "./storage", run: "TestChangesOfProcesses",
+	},
+	{
+		name: "change-not-recorded", breaks: "each event of a result is recorded",
+		file: changeTriggers, old: "AND e.event_id > u.old_event_id\n", planted: "AND e.event_id > u.old_event_id + 1\n",
+		packages: "./storage", run: "TestChangesOfProcesses",
+	},
+	{
+		name: "change-lost-of-imports", breaks: "the history of an imported process is recorded",
+		file: changeTriggers, old: "AND n.last_event_id > 0), -- imported",
+		planted:  "AND n.last_event_id < 0), -- imported",
+		packages: "./storage", run: "TestChangesOfOtherWriters",
+	},
+	{
+		name: "change-dropped-early", breaks: "changes are kept for the longest retention of all namespaces",
+		file: changesSchema, old: "(SELECT max(s.retention) FROM change_settings s)",
+		planted:  "(SELECT min(s.retention) FROM change_settings s)",
+		packages: "./storage", run: "TestOldChangesAreDropped",
+	},
+	{
+		name: "change-numbers-begin-again", breaks: "the numbers of a lane continue after those that were deleted",
+		file: changesSchema, old: "     WHERE d.namespace = take_change_lane.namespace\n",
+		planted:  "     WHERE d.namespace <> take_change_lane.namespace\n",
+		packages: "./storage", run: "TestOldChangesAreDropped",
+	},
+	{
+		name: "change-triggers-stay", breaks: "without a namespace that records, there are no triggers",
+		file: "storage/changes/recording.go", old: "errs = append(errs, ignoreLocked(stop(ctx, s)))",
+		planted:  "errs = append(errs, nil)",
+		packages: "./storage", run: "TestNoTriggersWithoutRecording",
+	},
+	{
+		name: "change-triggers-missing", breaks: "a namespace cannot record without the triggers",
+		file: changeTriggers, old: "AND EXISTS (SELECT FROM change_triggers t WHERE NOT t.exists) THEN",
+		planted:  "AND false THEN",
+		packages: "./storage", run: "TestNoTriggersWithoutRecording|TestRecordingStartsAgain",
+	},
+}

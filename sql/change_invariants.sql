@@ -1,0 +1,50 @@
+-- FindChangeViolations returns violations of the invariants of changes, as FindViolations does.
+-- name: FindChangeViolations :many
+WITH found AS (
+  -- changes_numbered: the changes of a lane are numbered without gaps, from the first one that its
+  -- retention has not deleted.
+  SELECT 'changes_numbered' AS invariant, lane.namespace, '' AS process_id,
+         format('lane %s has %s changes, from %s to %s; %s are deleted', lane.lane, lane.n,
+                lane.first_seq, lane.last_seq, coalesce(d.seq, 0)) AS detail
+    FROM (
+      SELECT c.namespace, c.lane, count(*) AS n, min(c.seq) AS first_seq, max(c.seq) AS last_seq
+        FROM changes c GROUP BY c.namespace, c.lane) lane
+    LEFT JOIN change_drops d
+      ON d.namespace = lane.namespace
+     AND d.lane = lane.lane
+    LEFT JOIN namespaces n
+      ON n.namespace = lane.namespace
+   WHERE (lane.first_seq <> coalesce(d.seq, 0) + 1
+          OR lane.last_seq - lane.first_seq + 1 <> lane.n)
+     AND n.deletes_data IS NOT TRUE
+  UNION ALL
+  -- changes_in_order: within a lane, the numbers and times of changes grow with seq.
+  SELECT 'changes_in_order', c.namespace, c.process_id,
+         format('change %s at %s in lane %s follows change %s at %s', c.change_id, c."time", c.lane,
+                c.before_id, c.before_time)
+    FROM (
+      SELECT x.*, lag(x.change_id) OVER lanes AS before_id, lag(x."time") OVER lanes AS before_time
+        FROM changes x
+      WINDOW lanes AS (PARTITION BY x.namespace, x.lane ORDER BY x.seq)) c
+   WHERE c.change_id <= c.before_id
+      OR c."time" < c.before_time
+  UNION ALL
+  -- changes_of_process: of each process, the events and their changes have the same order.
+  SELECT 'changes_of_process', c.namespace, c.process_id,
+         format('change %s of event %s follows that of event %s', c.change_id, c.event_id,
+                c.before_event)
+    FROM (
+      SELECT x.*, lag(x.event_id) OVER (
+               PARTITION BY x.namespace, x.process_id ORDER BY x.change_id) AS before_event
+        FROM changes x WHERE x.kind = 'event') c
+   WHERE c.event_id <= c.before_event
+     AND c.event_id > 1 -- 1: the process was removed, and started again with the same ID
+  UNION ALL
+  -- changes_are_recorded: while a namespace records, all triggers exist.
+  SELECT 'changes_are_recorded', s.namespace, '', format('trigger %s is missing', t.name)
+    FROM change_settings s
+    JOIN change_triggers t
+      ON NOT t.exists)
+SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id,
+       detail::text AS detail
+  FROM found LIMIT @lim::int;

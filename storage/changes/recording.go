@@ -1,0 +1,158 @@
+package changes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// aheadDays is how many days before its first change the partition of a day is added.
+const aheadDays = 2
+
+// tables are the tables with triggers that record changes.
+var tables = []string{"processes", "job_events", "cron_fires"}
+
+const (
+	stateNotStarted = "55000" // function require_change_triggers raises it
+	stateLocked     = "55P03"
+	// startTries is how often Start tries to lock a table, for at most 500 ms each.
+	startTries = 10
+	startWait  = 200 * time.Millisecond
+)
+
+// Start creates the triggers that record changes, and partitions for the next days. It waits for
+// running transactions. If a long one has a table, the error is process.ErrUnavailable.
+func Start(ctx context.Context, s *storage.Store) error {
+	if err := addPartitions(ctx, s); err != nil {
+		return err
+	}
+	for _, table := range tables {
+		err := retryLocked(ctx, func() error {
+			return s.Write(ctx, "start recording changes", func(ctx context.Context, db storage.DB) error {
+				return dbsqlc.New().StartRecording(ctx, db, table)
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retryLocked repeats an operation while a table is locked.
+func retryLocked(ctx context.Context, run func() error) error {
+	for try := 1; ; try++ {
+		err := run()
+		if stateOf(err) != stateLocked {
+			return err
+		}
+		if try == startTries {
+			return fmt.Errorf("%w: a transaction has locked a table for too long (%w)", process.ErrUnavailable, err)
+		}
+		timer := time.NewTimer(startWait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// PutNamespace is Store.PutNamespace for a namespace that records changes. It starts recording
+// first, and again if another node has stopped it in the meantime.
+func PutNamespace(
+	ctx context.Context, s *storage.Store, namespace string, config json.RawMessage, by ...process.Actor,
+) (storage.Namespace, error) {
+	for try := 1; ; try++ {
+		if err := Start(ctx, s); err != nil {
+			return storage.Namespace{}, err
+		}
+		row, err := s.PutNamespace(ctx, namespace, config, by...)
+		if stateOf(err) != stateNotStarted || try == startTries {
+			return row, err
+		}
+	}
+}
+
+// Maintain adds partitions for the next days, drops those whose retention is over, and drops the
+// triggers if no namespace records. A table that is locked is left to the next pass.
+func Maintain(ctx context.Context, s *storage.Store) error {
+	var records bool
+	err := s.RunSoon(ctx, "read change settings", func(ctx context.Context, db storage.DB) (err error) {
+		records, err = dbsqlc.New().RecordsChanges(ctx, db)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	if records {
+		errs = append(errs, ignoreLocked(addPartitions(ctx, s)))
+	} else {
+		errs = append(errs, ignoreLocked(stop(ctx, s)))
+	}
+	return errors.Join(append(errs, ignoreLocked(dropPartitions(ctx, s)))...)
+}
+
+// stop drops the triggers if no namespace records.
+func stop(ctx context.Context, s *storage.Store) error {
+	for _, table := range tables {
+		err := s.Write(ctx, "stop recording changes", func(ctx context.Context, db storage.DB) error {
+			return dbsqlc.New().StopRecording(ctx, db, table)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addPartitions adds the missing partitions of today and the next days.
+func addPartitions(ctx context.Context, s *storage.Store) error {
+	for days := range int32(aheadDays + 1) {
+		err := s.Write(ctx, "add a partition of changes", func(ctx context.Context, db storage.DB) error {
+			return dbsqlc.New().AddChangePartition(ctx, db, days)
+		})
+		if err := ignoreLocked(err); err != nil { // changes_default records meanwhile
+			return err
+		}
+	}
+	return nil
+}
+
+// dropPartitions drops all partitions whose retention is over.
+func dropPartitions(ctx context.Context, s *storage.Store) error {
+	for {
+		var dropped string
+		err := s.Write(ctx, "drop a partition of changes", func(ctx context.Context, db storage.DB) (err error) {
+			dropped, err = dbsqlc.New().DropChangePartition(ctx, db)
+			return err
+		})
+		if err != nil || dropped == "" {
+			return err
+		}
+	}
+}
+
+func ignoreLocked(err error) error {
+	if stateOf(err) == stateLocked {
+		return nil
+	}
+	return err
+}
+
+func stateOf(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
+	}
+	return ""
+}

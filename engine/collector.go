@@ -8,6 +8,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/changes"
 )
 
 // collector runs once a second. It ends zombies, the attempts of dead nodes. It also adopts
@@ -159,6 +160,9 @@ func (c *collector) remove(ctx context.Context) error {
 	}
 	if c.due("trim", 5) || c.trimming {
 		errs = append(errs, c.trim(ctx))
+	}
+	if c.due("changes", c.engine.changesEvery()) {
+		errs = append(errs, changes.Maintain(ctx, c.engine.store))
 	}
 	if c.due("orphans", 3600) || c.orphans != (storage.AttemptKey{}) {
 		errs = append(errs, c.deleteOrphans(ctx))

@@ -48,16 +48,17 @@ type namespace struct {
 
 // policies are the settings of a namespace for its tasks and processes.
 type policies struct {
-	lease       time.Duration // lease duration if workers take the tasks; otherwise 0
-	stepTimeout time.Duration
-	retry       process.RetryPolicy
-	zombie      process.ZombiePolicy
-	history     process.HistoryMode
-	maxWaiting  int32
-	maxBacklog  int
-	events      storage.EventMode // which events of its jobs and runs are stored
-	retention   storage.Retention // how long ended processes are kept
-	fairnessKey string            // expression for the fairness key of jobs; "" if there is none
+	lease          time.Duration // lease duration if workers take the tasks; otherwise 0
+	stepTimeout    time.Duration
+	retry          process.RetryPolicy
+	zombie         process.ZombiePolicy
+	history        process.HistoryMode
+	maxWaiting     int32
+	maxBacklog     int
+	events         storage.EventMode // which events of its jobs and runs are stored
+	retention      storage.Retention // how long ended processes are kept
+	fairnessKey    string            // expression for the fairness key of jobs; "" if there is none
+	recordsChanges bool              // see changesEvery
 }
 
 // defaultPolicies are the policies of a namespace without a configuration.
@@ -232,7 +233,7 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 	if d := m.GetStepTimeout().AsDuration(); d > 0 {
 		ns.stepTimeout = d
 	}
-	ns.retention, ns.fairnessKey = retentionOf(m), m.GetFairnessKey()
+	ns.retention, ns.fairnessKey, ns.recordsChanges = retentionOf(m), m.GetFairnessKey(), len(m.GetChanges().GetKinds()) > 0
 	ns.pushed = m.GetProcessor().GetConnect() != nil
 	if pull := m.GetProcessor().GetPull(); pull != nil {
 		ns.lease = cmp.Or(pull.GetLeaseDuration().AsDuration(), defaultLease)
@@ -344,7 +345,7 @@ func (c *Config) processorOf(name string, cfg *progressorv1.ProcessorConfig, max
 // PutNamespace creates a namespace or replaces its configuration. Other nodes apply it within a
 // second. by is the operator for the audit, if there is one.
 func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by ...process.Actor) (*progressorv1.Namespace, error) {
-	if err := cmp.Or(checkHeaders(m.GetProcessor().GetConnect()), e.checkByKinds(m)); err != nil {
+	if err := cmp.Or(checkHeaders(m.GetProcessor().GetConnect()), e.checkByKinds(m), checkChanges(m)); err != nil {
 		return nil, err
 	}
 	tried, err := e.connect(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning)
@@ -356,13 +357,13 @@ func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by
 		Processor: m.GetProcessor(), RetryPolicy: m.GetRetryPolicy(), StepTimeout: m.GetStepTimeout(), MaxRunning: m.GetMaxRunning(),
 		ZombiePolicy: m.GetZombiePolicy(), HistoryMode: m.GetHistoryMode(), Retention: m.GetRetention(), MaxWaiting: m.GetMaxWaiting(), MaxBacklog: m.GetMaxBacklog(),
 		JobEvents: m.GetJobEvents(), FailedRetention: m.GetFailedRetention(), CancelledRetention: m.GetCancelledRetention(),
-		FairnessKey: m.GetFairnessKey(),
+		FairnessKey: m.GetFairnessKey(), Changes: m.GetChanges(),
 	}
 	config, err := protojson.Marshal(stored)
 	if err != nil {
 		return nil, fmt.Errorf("put namespace %s: %w", m.GetNamespace(), err)
 	}
-	row, err := e.store.PutNamespace(ctx, m.GetNamespace(), config, by...)
+	row, err := e.putNamespace(ctx, m, config, by)
 	if err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", m.GetNamespace(), err)
 	}

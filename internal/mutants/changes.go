@@ -28,7 +28,8 @@ var changeMutants = []mutant{
 	},
 	{
 		name: "change-not-recorded", breaks: "each event of a result is recorded",
-		file: changeTriggers, old: "AND e.event_id > u.old_event_id\n", planted: "AND e.event_id > u.old_event_id + 1\n",
+		file: changeTriggers, old: "AND e.event_id > u.old_event_id\n",
+		planted:  "AND e.event_id > u.old_event_id + 1\n",
 		packages: "./storage", run: "TestChangesOfProcesses",
 	},
 	{

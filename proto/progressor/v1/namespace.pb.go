@@ -24,6 +24,68 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ChangeKind is what a change is about.
+type ChangeKind int32
+
+const (
+	ChangeKind_CHANGE_KIND_UNSPECIFIED ChangeKind = 0
+	ChangeKind_CHANGE_KIND_EVENT       ChangeKind = 1 // a process has stored an event
+	ChangeKind_CHANGE_KIND_LIFECYCLE   ChangeKind = 2 // a process was created, has completed, failed, …
+	ChangeKind_CHANGE_KIND_JOB         ChangeKind = 3 // an event of a job
+	ChangeKind_CHANGE_KIND_STEP        ChangeKind = 4 // an event of a step of a run
+	ChangeKind_CHANGE_KIND_RUN         ChangeKind = 5 // an event of a run
+	ChangeKind_CHANGE_KIND_FIRE        ChangeKind = 6 // a decision about a fire of a cron, or the end of its run
+)
+
+// Enum value maps for ChangeKind.
+var (
+	ChangeKind_name = map[int32]string{
+		0: "CHANGE_KIND_UNSPECIFIED",
+		1: "CHANGE_KIND_EVENT",
+		2: "CHANGE_KIND_LIFECYCLE",
+		3: "CHANGE_KIND_JOB",
+		4: "CHANGE_KIND_STEP",
+		5: "CHANGE_KIND_RUN",
+		6: "CHANGE_KIND_FIRE",
+	}
+	ChangeKind_value = map[string]int32{
+		"CHANGE_KIND_UNSPECIFIED": 0,
+		"CHANGE_KIND_EVENT":       1,
+		"CHANGE_KIND_LIFECYCLE":   2,
+		"CHANGE_KIND_JOB":         3,
+		"CHANGE_KIND_STEP":        4,
+		"CHANGE_KIND_RUN":         5,
+		"CHANGE_KIND_FIRE":        6,
+	}
+)
+
+func (x ChangeKind) Enum() *ChangeKind {
+	p := new(ChangeKind)
+	*p = x
+	return p
+}
+
+func (x ChangeKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ChangeKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_progressor_v1_namespace_proto_enumTypes[0].Descriptor()
+}
+
+func (ChangeKind) Type() protoreflect.EnumType {
+	return &file_progressor_v1_namespace_proto_enumTypes[0]
+}
+
+func (x ChangeKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ChangeKind.Descriptor instead.
+func (ChangeKind) EnumDescriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{0}
+}
+
 // ZombiePolicy says what happens to a task whose node or worker died.
 type ZombiePolicy int32
 
@@ -58,11 +120,11 @@ func (x ZombiePolicy) String() string {
 }
 
 func (ZombiePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_namespace_proto_enumTypes[0].Descriptor()
+	return file_progressor_v1_namespace_proto_enumTypes[1].Descriptor()
 }
 
 func (ZombiePolicy) Type() protoreflect.EnumType {
-	return &file_progressor_v1_namespace_proto_enumTypes[0]
+	return &file_progressor_v1_namespace_proto_enumTypes[1]
 }
 
 func (x ZombiePolicy) Number() protoreflect.EnumNumber {
@@ -71,7 +133,7 @@ func (x ZombiePolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ZombiePolicy.Descriptor instead.
 func (ZombiePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{0}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{1}
 }
 
 type JobEvents int32
@@ -110,11 +172,11 @@ func (x JobEvents) String() string {
 }
 
 func (JobEvents) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_namespace_proto_enumTypes[1].Descriptor()
+	return file_progressor_v1_namespace_proto_enumTypes[2].Descriptor()
 }
 
 func (JobEvents) Type() protoreflect.EnumType {
-	return &file_progressor_v1_namespace_proto_enumTypes[1]
+	return &file_progressor_v1_namespace_proto_enumTypes[2]
 }
 
 func (x JobEvents) Number() protoreflect.EnumNumber {
@@ -123,7 +185,7 @@ func (x JobEvents) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobEvents.Descriptor instead.
 func (JobEvents) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{1}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{2}
 }
 
 type HistoryMode int32
@@ -162,11 +224,11 @@ func (x HistoryMode) String() string {
 }
 
 func (HistoryMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_namespace_proto_enumTypes[2].Descriptor()
+	return file_progressor_v1_namespace_proto_enumTypes[3].Descriptor()
 }
 
 func (HistoryMode) Type() protoreflect.EnumType {
-	return &file_progressor_v1_namespace_proto_enumTypes[2]
+	return &file_progressor_v1_namespace_proto_enumTypes[3]
 }
 
 func (x HistoryMode) Number() protoreflect.EnumNumber {
@@ -175,7 +237,7 @@ func (x HistoryMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryMode.Descriptor instead.
 func (HistoryMode) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{2}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{3}
 }
 
 // HealthStatus says whether the tasks of a namespace run.
@@ -215,11 +277,11 @@ func (x HealthStatus) String() string {
 }
 
 func (HealthStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_namespace_proto_enumTypes[3].Descriptor()
+	return file_progressor_v1_namespace_proto_enumTypes[4].Descriptor()
 }
 
 func (HealthStatus) Type() protoreflect.EnumType {
-	return &file_progressor_v1_namespace_proto_enumTypes[3]
+	return &file_progressor_v1_namespace_proto_enumTypes[4]
 }
 
 func (x HealthStatus) Number() protoreflect.EnumNumber {
@@ -228,7 +290,7 @@ func (x HealthStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HealthStatus.Descriptor instead.
 func (HealthStatus) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{3}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{4}
 }
 
 type ConnectProcessor_Encoding int32
@@ -267,11 +329,11 @@ func (x ConnectProcessor_Encoding) String() string {
 }
 
 func (ConnectProcessor_Encoding) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_namespace_proto_enumTypes[4].Descriptor()
+	return file_progressor_v1_namespace_proto_enumTypes[5].Descriptor()
 }
 
 func (ConnectProcessor_Encoding) Type() protoreflect.EnumType {
-	return &file_progressor_v1_namespace_proto_enumTypes[4]
+	return &file_progressor_v1_namespace_proto_enumTypes[5]
 }
 
 func (x ConnectProcessor_Encoding) Number() protoreflect.EnumNumber {
@@ -280,7 +342,7 @@ func (x ConnectProcessor_Encoding) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ConnectProcessor_Encoding.Descriptor instead.
 func (ConnectProcessor_Encoding) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{4, 0}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{5, 0}
 }
 
 type ConnectProcessor_Protocol int32
@@ -316,11 +378,11 @@ func (x ConnectProcessor_Protocol) String() string {
 }
 
 func (ConnectProcessor_Protocol) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_namespace_proto_enumTypes[5].Descriptor()
+	return file_progressor_v1_namespace_proto_enumTypes[6].Descriptor()
 }
 
 func (ConnectProcessor_Protocol) Type() protoreflect.EnumType {
-	return &file_progressor_v1_namespace_proto_enumTypes[5]
+	return &file_progressor_v1_namespace_proto_enumTypes[6]
 }
 
 func (x ConnectProcessor_Protocol) Number() protoreflect.EnumNumber {
@@ -329,7 +391,7 @@ func (x ConnectProcessor_Protocol) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ConnectProcessor_Protocol.Descriptor instead.
 func (ConnectProcessor_Protocol) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{4, 1}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{5, 1}
 }
 
 type HealthProblem_Kind int32
@@ -383,11 +445,11 @@ func (x HealthProblem_Kind) String() string {
 }
 
 func (HealthProblem_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_namespace_proto_enumTypes[6].Descriptor()
+	return file_progressor_v1_namespace_proto_enumTypes[7].Descriptor()
 }
 
 func (HealthProblem_Kind) Type() protoreflect.EnumType {
-	return &file_progressor_v1_namespace_proto_enumTypes[6]
+	return &file_progressor_v1_namespace_proto_enumTypes[7]
 }
 
 func (x HealthProblem_Kind) Number() protoreflect.EnumNumber {
@@ -396,7 +458,7 @@ func (x HealthProblem_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HealthProblem_Kind.Descriptor instead.
 func (HealthProblem_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{21, 0}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{22, 0}
 }
 
 type Namespace struct {
@@ -434,8 +496,10 @@ type Namespace struct {
 	// one of each. A job for which the expression fails has the key "". Jobs that were enqueued
 	// without this setting, jobs for several workers and tasks of processes run before the others of
 	// their priority. Empty: jobs of the same priority run in the order of their enqueue.
-	FairnessKey   string             `protobuf:"bytes,16,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
-	Deletion      *NamespaceDeletion `protobuf:"bytes,17,opt,name=deletion,proto3" json:"deletion,omitempty"` // only while the namespace is being deleted
+	FairnessKey string             `protobuf:"bytes,16,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
+	Deletion    *NamespaceDeletion `protobuf:"bytes,17,opt,name=deletion,proto3" json:"deletion,omitempty"` // only while the namespace is being deleted
+	// What the change stream records. Without it, nothing.
+	Changes       *ChangeSettings `protobuf:"bytes,18,opt,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -589,6 +653,79 @@ func (x *Namespace) GetDeletion() *NamespaceDeletion {
 	return nil
 }
 
+func (x *Namespace) GetChanges() *ChangeSettings {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// ChangeSettings says which changes of a namespace are recorded. They are recorded in the
+// transaction of the change, from the next transaction after PutNamespace.
+type ChangeSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Without kinds, nothing is recorded. JOB, STEP and RUN record the events that job_events keeps.
+	Kinds []ChangeKind `protobuf:"varint,1,rep,packed,name=kinds,proto3,enum=progressor.v1.ChangeKind" json:"kinds,omitempty"`
+	// Record the payloads of events. Otherwise, only their numbers and metadata.
+	Payloads bool `protobuf:"varint,2,opt,name=payloads,proto3" json:"payloads,omitempty"`
+	// How long changes are kept at least. They are deleted by the day, after the longest retention of
+	// all namespaces. Default: 7 days.
+	Retention     *durationpb.Duration `protobuf:"bytes,3,opt,name=retention,proto3" json:"retention,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeSettings) Reset() {
+	*x = ChangeSettings{}
+	mi := &file_progressor_v1_namespace_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeSettings) ProtoMessage() {}
+
+func (x *ChangeSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_namespace_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeSettings.ProtoReflect.Descriptor instead.
+func (*ChangeSettings) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ChangeSettings) GetKinds() []ChangeKind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *ChangeSettings) GetPayloads() bool {
+	if x != nil {
+		return x.Payloads
+	}
+	return false
+}
+
+func (x *ChangeSettings) GetRetention() *durationpb.Duration {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
+}
+
 // NamespaceDeletion is the progress of a DeleteNamespace.
 type NamespaceDeletion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -605,7 +742,7 @@ type NamespaceDeletion struct {
 
 func (x *NamespaceDeletion) Reset() {
 	*x = NamespaceDeletion{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[1]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +754,7 @@ func (x *NamespaceDeletion) String() string {
 func (*NamespaceDeletion) ProtoMessage() {}
 
 func (x *NamespaceDeletion) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[1]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +767,7 @@ func (x *NamespaceDeletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceDeletion.ProtoReflect.Descriptor instead.
 func (*NamespaceDeletion) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{1}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *NamespaceDeletion) GetRequestedTime() *timestamppb.Timestamp {
@@ -677,7 +814,7 @@ type DataCount struct {
 
 func (x *DataCount) Reset() {
 	*x = DataCount{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[2]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +826,7 @@ func (x *DataCount) String() string {
 func (*DataCount) ProtoMessage() {}
 
 func (x *DataCount) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[2]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +839,7 @@ func (x *DataCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataCount.ProtoReflect.Descriptor instead.
 func (*DataCount) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{2}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DataCount) GetKind() string {
@@ -747,7 +884,7 @@ type ProcessorConfig struct {
 
 func (x *ProcessorConfig) Reset() {
 	*x = ProcessorConfig{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[3]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -759,7 +896,7 @@ func (x *ProcessorConfig) String() string {
 func (*ProcessorConfig) ProtoMessage() {}
 
 func (x *ProcessorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[3]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -772,7 +909,7 @@ func (x *ProcessorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessorConfig.ProtoReflect.Descriptor instead.
 func (*ProcessorConfig) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{3}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ProcessorConfig) GetTransport() isProcessorConfig_Transport {
@@ -847,7 +984,7 @@ type ConnectProcessor struct {
 
 func (x *ConnectProcessor) Reset() {
 	*x = ConnectProcessor{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[4]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +996,7 @@ func (x *ConnectProcessor) String() string {
 func (*ConnectProcessor) ProtoMessage() {}
 
 func (x *ConnectProcessor) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[4]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +1009,7 @@ func (x *ConnectProcessor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectProcessor.ProtoReflect.Descriptor instead.
 func (*ConnectProcessor) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{4}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ConnectProcessor) GetUrl() string {
@@ -920,7 +1057,7 @@ type PullProcessor struct {
 
 func (x *PullProcessor) Reset() {
 	*x = PullProcessor{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[5]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1069,7 @@ func (x *PullProcessor) String() string {
 func (*PullProcessor) ProtoMessage() {}
 
 func (x *PullProcessor) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[5]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1082,7 @@ func (x *PullProcessor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullProcessor.ProtoReflect.Descriptor instead.
 func (*PullProcessor) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{5}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PullProcessor) GetLeaseDuration() *durationpb.Duration {
@@ -964,7 +1101,7 @@ type BuiltinProcessor struct {
 
 func (x *BuiltinProcessor) Reset() {
 	*x = BuiltinProcessor{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[6]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1113,7 @@ func (x *BuiltinProcessor) String() string {
 func (*BuiltinProcessor) ProtoMessage() {}
 
 func (x *BuiltinProcessor) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[6]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1126,7 @@ func (x *BuiltinProcessor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuiltinProcessor.ProtoReflect.Descriptor instead.
 func (*BuiltinProcessor) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{6}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BuiltinProcessor) GetName() string {
@@ -1020,7 +1157,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[7]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1169,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[7]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1182,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{7}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RetryPolicy) GetInitialInterval() *durationpb.Duration {
@@ -1099,7 +1236,7 @@ type PutNamespaceRequest struct {
 
 func (x *PutNamespaceRequest) Reset() {
 	*x = PutNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[8]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1248,7 @@ func (x *PutNamespaceRequest) String() string {
 func (*PutNamespaceRequest) ProtoMessage() {}
 
 func (x *PutNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[8]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1261,7 @@ func (x *PutNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*PutNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{8}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PutNamespaceRequest) GetNamespace() *Namespace {
@@ -1143,7 +1280,7 @@ type PutNamespaceResponse struct {
 
 func (x *PutNamespaceResponse) Reset() {
 	*x = PutNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[9]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1292,7 @@ func (x *PutNamespaceResponse) String() string {
 func (*PutNamespaceResponse) ProtoMessage() {}
 
 func (x *PutNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[9]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1305,7 @@ func (x *PutNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*PutNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{9}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PutNamespaceResponse) GetNamespace() *Namespace {
@@ -1187,7 +1324,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[10]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1336,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[10]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1349,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{10}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetNamespaceRequest) GetNamespace() string {
@@ -1231,7 +1368,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[11]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1380,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[11]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1393,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{11}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetNamespaceResponse) GetNamespace() *Namespace {
@@ -1277,7 +1414,7 @@ type ListNamespacesRequest struct {
 
 func (x *ListNamespacesRequest) Reset() {
 	*x = ListNamespacesRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[12]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1426,7 @@ func (x *ListNamespacesRequest) String() string {
 func (*ListNamespacesRequest) ProtoMessage() {}
 
 func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[12]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1439,7 @@ func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesRequest.ProtoReflect.Descriptor instead.
 func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{12}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListNamespacesRequest) GetPageSize() int32 {
@@ -1329,7 +1466,7 @@ type ListNamespacesResponse struct {
 
 func (x *ListNamespacesResponse) Reset() {
 	*x = ListNamespacesResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[13]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1478,7 @@ func (x *ListNamespacesResponse) String() string {
 func (*ListNamespacesResponse) ProtoMessage() {}
 
 func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[13]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1491,7 @@ func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesResponse.ProtoReflect.Descriptor instead.
 func (*ListNamespacesResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{13}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
@@ -1380,7 +1517,7 @@ type PauseNamespaceRequest struct {
 
 func (x *PauseNamespaceRequest) Reset() {
 	*x = PauseNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[14]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +1529,7 @@ func (x *PauseNamespaceRequest) String() string {
 func (*PauseNamespaceRequest) ProtoMessage() {}
 
 func (x *PauseNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[14]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +1542,7 @@ func (x *PauseNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*PauseNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{14}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PauseNamespaceRequest) GetNamespace() string {
@@ -1424,7 +1561,7 @@ type PauseNamespaceResponse struct {
 
 func (x *PauseNamespaceResponse) Reset() {
 	*x = PauseNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[15]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1573,7 @@ func (x *PauseNamespaceResponse) String() string {
 func (*PauseNamespaceResponse) ProtoMessage() {}
 
 func (x *PauseNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[15]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1586,7 @@ func (x *PauseNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*PauseNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{15}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PauseNamespaceResponse) GetNamespace() *Namespace {
@@ -1468,7 +1605,7 @@ type ResumeNamespaceRequest struct {
 
 func (x *ResumeNamespaceRequest) Reset() {
 	*x = ResumeNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1617,7 @@ func (x *ResumeNamespaceRequest) String() string {
 func (*ResumeNamespaceRequest) ProtoMessage() {}
 
 func (x *ResumeNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1630,7 @@ func (x *ResumeNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{16}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResumeNamespaceRequest) GetNamespace() string {
@@ -1512,7 +1649,7 @@ type ResumeNamespaceResponse struct {
 
 func (x *ResumeNamespaceResponse) Reset() {
 	*x = ResumeNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1661,7 @@ func (x *ResumeNamespaceResponse) String() string {
 func (*ResumeNamespaceResponse) ProtoMessage() {}
 
 func (x *ResumeNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1674,7 @@ func (x *ResumeNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{17}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResumeNamespaceResponse) GetNamespace() *Namespace {
@@ -1558,7 +1695,7 @@ type GetNamespaceHealthRequest struct {
 
 func (x *GetNamespaceHealthRequest) Reset() {
 	*x = GetNamespaceHealthRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1707,7 @@ func (x *GetNamespaceHealthRequest) String() string {
 func (*GetNamespaceHealthRequest) ProtoMessage() {}
 
 func (x *GetNamespaceHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1720,7 @@ func (x *GetNamespaceHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceHealthRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{18}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetNamespaceHealthRequest) GetNamespace() string {
@@ -1602,7 +1739,7 @@ type GetNamespaceHealthResponse struct {
 
 func (x *GetNamespaceHealthResponse) Reset() {
 	*x = GetNamespaceHealthResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1751,7 @@ func (x *GetNamespaceHealthResponse) String() string {
 func (*GetNamespaceHealthResponse) ProtoMessage() {}
 
 func (x *GetNamespaceHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1764,7 @@ func (x *GetNamespaceHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceHealthResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceHealthResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{19}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetNamespaceHealthResponse) GetNamespaces() []*NamespaceHealth {
@@ -1654,7 +1791,7 @@ type NamespaceHealth struct {
 
 func (x *NamespaceHealth) Reset() {
 	*x = NamespaceHealth{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[20]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1803,7 @@ func (x *NamespaceHealth) String() string {
 func (*NamespaceHealth) ProtoMessage() {}
 
 func (x *NamespaceHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[20]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1816,7 @@ func (x *NamespaceHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceHealth.ProtoReflect.Descriptor instead.
 func (*NamespaceHealth) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{20}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NamespaceHealth) GetNamespace() string {
@@ -1758,7 +1895,7 @@ type HealthProblem struct {
 
 func (x *HealthProblem) Reset() {
 	*x = HealthProblem{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[21]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1907,7 @@ func (x *HealthProblem) String() string {
 func (*HealthProblem) ProtoMessage() {}
 
 func (x *HealthProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[21]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +1920,7 @@ func (x *HealthProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthProblem.ProtoReflect.Descriptor instead.
 func (*HealthProblem) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{21}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HealthProblem) GetKind() HealthProblem_Kind {
@@ -1828,7 +1965,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[22]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1977,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[22]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1990,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{22}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DeleteNamespaceRequest) GetNamespace() string {
@@ -1888,7 +2025,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[23]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2037,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[23]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2050,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{23}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteNamespaceResponse) GetNamespace() *Namespace {
@@ -1934,7 +2071,7 @@ var File_progressor_v1_namespace_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\b\n" +
+	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\b\n" +
 	"\tNamespace\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12D\n" +
 	"\tprocessor\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessorConfigB\x06\xbaH\x03\xc8\x01\x01R\tprocessor\x12=\n" +
@@ -1961,7 +2098,12 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\x13cancelled_retention\x18\x0f \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x12cancelledRetention\x12,\n" +
 	"\ffairness_key\x18\x10 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\vfairnessKey\x12<\n" +
-	"\bdeletion\x18\x11 \x01(\v2 .progressor.v1.NamespaceDeletionR\bdeletion\"\xcd\x01\n" +
+	"\bdeletion\x18\x11 \x01(\v2 .progressor.v1.NamespaceDeletionR\bdeletion\x127\n" +
+	"\achanges\x18\x12 \x01(\v2\x1d.progressor.v1.ChangeSettingsR\achanges\"\xba\x01\n" +
+	"\x0eChangeSettings\x12B\n" +
+	"\x05kinds\x18\x01 \x03(\x0e2\x19.progressor.v1.ChangeKindB\x11\xbaH\x0e\x92\x01\v\x18\x01\"\a\x82\x01\x04\x10\x01 \x00R\x05kinds\x12\x1a\n" +
+	"\bpayloads\x18\x02 \x01(\bR\bpayloads\x12H\n" +
+	"\tretention\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xce\xda\x032\x00R\tretention\"\xcd\x01\n" +
 	"\x11NamespaceDeletion\x12A\n" +
 	"\x0erequested_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\rrequestedTime\x12\x1b\n" +
 	"\twith_data\x18\x02 \x01(\bR\bwithData\x12*\n" +
@@ -2077,7 +2219,16 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\x83\x01\n" +
 	"\x17DeleteNamespaceResponse\x126\n" +
 	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace\x120\n" +
-	"\x06counts\x18\x02 \x03(\v2\x18.progressor.v1.DataCountR\x06counts*_\n" +
+	"\x06counts\x18\x02 \x03(\v2\x18.progressor.v1.DataCountR\x06counts*\xb1\x01\n" +
+	"\n" +
+	"ChangeKind\x12\x1b\n" +
+	"\x17CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11CHANGE_KIND_EVENT\x10\x01\x12\x19\n" +
+	"\x15CHANGE_KIND_LIFECYCLE\x10\x02\x12\x13\n" +
+	"\x0fCHANGE_KIND_JOB\x10\x03\x12\x14\n" +
+	"\x10CHANGE_KIND_STEP\x10\x04\x12\x13\n" +
+	"\x0fCHANGE_KIND_RUN\x10\x05\x12\x14\n" +
+	"\x10CHANGE_KIND_FIRE\x10\x06*_\n" +
 	"\fZombiePolicy\x12\x1d\n" +
 	"\x19ZOMBIE_POLICY_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ZOMBIE_POLICY_RETRY\x10\x01\x12\x17\n" +
@@ -2119,101 +2270,106 @@ func file_progressor_v1_namespace_proto_rawDescGZIP() []byte {
 	return file_progressor_v1_namespace_proto_rawDescData
 }
 
-var file_progressor_v1_namespace_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_progressor_v1_namespace_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_progressor_v1_namespace_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_progressor_v1_namespace_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_progressor_v1_namespace_proto_goTypes = []any{
-	(ZombiePolicy)(0),                  // 0: progressor.v1.ZombiePolicy
-	(JobEvents)(0),                     // 1: progressor.v1.JobEvents
-	(HistoryMode)(0),                   // 2: progressor.v1.HistoryMode
-	(HealthStatus)(0),                  // 3: progressor.v1.HealthStatus
-	(ConnectProcessor_Encoding)(0),     // 4: progressor.v1.ConnectProcessor.Encoding
-	(ConnectProcessor_Protocol)(0),     // 5: progressor.v1.ConnectProcessor.Protocol
-	(HealthProblem_Kind)(0),            // 6: progressor.v1.HealthProblem.Kind
-	(*Namespace)(nil),                  // 7: progressor.v1.Namespace
-	(*NamespaceDeletion)(nil),          // 8: progressor.v1.NamespaceDeletion
-	(*DataCount)(nil),                  // 9: progressor.v1.DataCount
-	(*ProcessorConfig)(nil),            // 10: progressor.v1.ProcessorConfig
-	(*ConnectProcessor)(nil),           // 11: progressor.v1.ConnectProcessor
-	(*PullProcessor)(nil),              // 12: progressor.v1.PullProcessor
-	(*BuiltinProcessor)(nil),           // 13: progressor.v1.BuiltinProcessor
-	(*RetryPolicy)(nil),                // 14: progressor.v1.RetryPolicy
-	(*PutNamespaceRequest)(nil),        // 15: progressor.v1.PutNamespaceRequest
-	(*PutNamespaceResponse)(nil),       // 16: progressor.v1.PutNamespaceResponse
-	(*GetNamespaceRequest)(nil),        // 17: progressor.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),       // 18: progressor.v1.GetNamespaceResponse
-	(*ListNamespacesRequest)(nil),      // 19: progressor.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),     // 20: progressor.v1.ListNamespacesResponse
-	(*PauseNamespaceRequest)(nil),      // 21: progressor.v1.PauseNamespaceRequest
-	(*PauseNamespaceResponse)(nil),     // 22: progressor.v1.PauseNamespaceResponse
-	(*ResumeNamespaceRequest)(nil),     // 23: progressor.v1.ResumeNamespaceRequest
-	(*ResumeNamespaceResponse)(nil),    // 24: progressor.v1.ResumeNamespaceResponse
-	(*GetNamespaceHealthRequest)(nil),  // 25: progressor.v1.GetNamespaceHealthRequest
-	(*GetNamespaceHealthResponse)(nil), // 26: progressor.v1.GetNamespaceHealthResponse
-	(*NamespaceHealth)(nil),            // 27: progressor.v1.NamespaceHealth
-	(*HealthProblem)(nil),              // 28: progressor.v1.HealthProblem
-	(*DeleteNamespaceRequest)(nil),     // 29: progressor.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil),    // 30: progressor.v1.DeleteNamespaceResponse
-	nil,                                // 31: progressor.v1.ConnectProcessor.HeadersEntry
-	(*durationpb.Duration)(nil),        // 32: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 33: google.protobuf.Timestamp
+	(ChangeKind)(0),                    // 0: progressor.v1.ChangeKind
+	(ZombiePolicy)(0),                  // 1: progressor.v1.ZombiePolicy
+	(JobEvents)(0),                     // 2: progressor.v1.JobEvents
+	(HistoryMode)(0),                   // 3: progressor.v1.HistoryMode
+	(HealthStatus)(0),                  // 4: progressor.v1.HealthStatus
+	(ConnectProcessor_Encoding)(0),     // 5: progressor.v1.ConnectProcessor.Encoding
+	(ConnectProcessor_Protocol)(0),     // 6: progressor.v1.ConnectProcessor.Protocol
+	(HealthProblem_Kind)(0),            // 7: progressor.v1.HealthProblem.Kind
+	(*Namespace)(nil),                  // 8: progressor.v1.Namespace
+	(*ChangeSettings)(nil),             // 9: progressor.v1.ChangeSettings
+	(*NamespaceDeletion)(nil),          // 10: progressor.v1.NamespaceDeletion
+	(*DataCount)(nil),                  // 11: progressor.v1.DataCount
+	(*ProcessorConfig)(nil),            // 12: progressor.v1.ProcessorConfig
+	(*ConnectProcessor)(nil),           // 13: progressor.v1.ConnectProcessor
+	(*PullProcessor)(nil),              // 14: progressor.v1.PullProcessor
+	(*BuiltinProcessor)(nil),           // 15: progressor.v1.BuiltinProcessor
+	(*RetryPolicy)(nil),                // 16: progressor.v1.RetryPolicy
+	(*PutNamespaceRequest)(nil),        // 17: progressor.v1.PutNamespaceRequest
+	(*PutNamespaceResponse)(nil),       // 18: progressor.v1.PutNamespaceResponse
+	(*GetNamespaceRequest)(nil),        // 19: progressor.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),       // 20: progressor.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),      // 21: progressor.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),     // 22: progressor.v1.ListNamespacesResponse
+	(*PauseNamespaceRequest)(nil),      // 23: progressor.v1.PauseNamespaceRequest
+	(*PauseNamespaceResponse)(nil),     // 24: progressor.v1.PauseNamespaceResponse
+	(*ResumeNamespaceRequest)(nil),     // 25: progressor.v1.ResumeNamespaceRequest
+	(*ResumeNamespaceResponse)(nil),    // 26: progressor.v1.ResumeNamespaceResponse
+	(*GetNamespaceHealthRequest)(nil),  // 27: progressor.v1.GetNamespaceHealthRequest
+	(*GetNamespaceHealthResponse)(nil), // 28: progressor.v1.GetNamespaceHealthResponse
+	(*NamespaceHealth)(nil),            // 29: progressor.v1.NamespaceHealth
+	(*HealthProblem)(nil),              // 30: progressor.v1.HealthProblem
+	(*DeleteNamespaceRequest)(nil),     // 31: progressor.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil),    // 32: progressor.v1.DeleteNamespaceResponse
+	nil,                                // 33: progressor.v1.ConnectProcessor.HeadersEntry
+	(*durationpb.Duration)(nil),        // 34: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 35: google.protobuf.Timestamp
 }
 var file_progressor_v1_namespace_proto_depIdxs = []int32{
-	10, // 0: progressor.v1.Namespace.processor:type_name -> progressor.v1.ProcessorConfig
-	14, // 1: progressor.v1.Namespace.retry_policy:type_name -> progressor.v1.RetryPolicy
-	32, // 2: progressor.v1.Namespace.step_timeout:type_name -> google.protobuf.Duration
-	0,  // 3: progressor.v1.Namespace.zombie_policy:type_name -> progressor.v1.ZombiePolicy
-	2,  // 4: progressor.v1.Namespace.history_mode:type_name -> progressor.v1.HistoryMode
-	32, // 5: progressor.v1.Namespace.retention:type_name -> google.protobuf.Duration
-	33, // 6: progressor.v1.Namespace.created_time:type_name -> google.protobuf.Timestamp
-	1,  // 7: progressor.v1.Namespace.job_events:type_name -> progressor.v1.JobEvents
-	32, // 8: progressor.v1.Namespace.failed_retention:type_name -> google.protobuf.Duration
-	32, // 9: progressor.v1.Namespace.cancelled_retention:type_name -> google.protobuf.Duration
-	8,  // 10: progressor.v1.Namespace.deletion:type_name -> progressor.v1.NamespaceDeletion
-	33, // 11: progressor.v1.NamespaceDeletion.requested_time:type_name -> google.protobuf.Timestamp
-	9,  // 12: progressor.v1.NamespaceDeletion.left:type_name -> progressor.v1.DataCount
-	11, // 13: progressor.v1.ProcessorConfig.connect:type_name -> progressor.v1.ConnectProcessor
-	12, // 14: progressor.v1.ProcessorConfig.pull:type_name -> progressor.v1.PullProcessor
-	13, // 15: progressor.v1.ProcessorConfig.builtin:type_name -> progressor.v1.BuiltinProcessor
-	4,  // 16: progressor.v1.ConnectProcessor.encoding:type_name -> progressor.v1.ConnectProcessor.Encoding
-	5,  // 17: progressor.v1.ConnectProcessor.protocol:type_name -> progressor.v1.ConnectProcessor.Protocol
-	31, // 18: progressor.v1.ConnectProcessor.headers:type_name -> progressor.v1.ConnectProcessor.HeadersEntry
-	32, // 19: progressor.v1.PullProcessor.lease_duration:type_name -> google.protobuf.Duration
-	32, // 20: progressor.v1.RetryPolicy.initial_interval:type_name -> google.protobuf.Duration
-	32, // 21: progressor.v1.RetryPolicy.max_interval:type_name -> google.protobuf.Duration
-	7,  // 22: progressor.v1.PutNamespaceRequest.namespace:type_name -> progressor.v1.Namespace
-	7,  // 23: progressor.v1.PutNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	7,  // 24: progressor.v1.GetNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	7,  // 25: progressor.v1.ListNamespacesResponse.namespaces:type_name -> progressor.v1.Namespace
-	7,  // 26: progressor.v1.PauseNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	7,  // 27: progressor.v1.ResumeNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	27, // 28: progressor.v1.GetNamespaceHealthResponse.namespaces:type_name -> progressor.v1.NamespaceHealth
-	3,  // 29: progressor.v1.NamespaceHealth.status:type_name -> progressor.v1.HealthStatus
-	28, // 30: progressor.v1.NamespaceHealth.problems:type_name -> progressor.v1.HealthProblem
-	32, // 31: progressor.v1.NamespaceHealth.oldest_runnable_age:type_name -> google.protobuf.Duration
-	32, // 32: progressor.v1.NamespaceHealth.newest_error_age:type_name -> google.protobuf.Duration
-	6,  // 33: progressor.v1.HealthProblem.kind:type_name -> progressor.v1.HealthProblem.Kind
-	3,  // 34: progressor.v1.HealthProblem.status:type_name -> progressor.v1.HealthStatus
-	7,  // 35: progressor.v1.DeleteNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	9,  // 36: progressor.v1.DeleteNamespaceResponse.counts:type_name -> progressor.v1.DataCount
-	15, // 37: progressor.v1.NamespaceService.PutNamespace:input_type -> progressor.v1.PutNamespaceRequest
-	17, // 38: progressor.v1.NamespaceService.GetNamespace:input_type -> progressor.v1.GetNamespaceRequest
-	19, // 39: progressor.v1.NamespaceService.ListNamespaces:input_type -> progressor.v1.ListNamespacesRequest
-	21, // 40: progressor.v1.NamespaceService.PauseNamespace:input_type -> progressor.v1.PauseNamespaceRequest
-	23, // 41: progressor.v1.NamespaceService.ResumeNamespace:input_type -> progressor.v1.ResumeNamespaceRequest
-	25, // 42: progressor.v1.NamespaceService.GetNamespaceHealth:input_type -> progressor.v1.GetNamespaceHealthRequest
-	29, // 43: progressor.v1.NamespaceService.DeleteNamespace:input_type -> progressor.v1.DeleteNamespaceRequest
-	16, // 44: progressor.v1.NamespaceService.PutNamespace:output_type -> progressor.v1.PutNamespaceResponse
-	18, // 45: progressor.v1.NamespaceService.GetNamespace:output_type -> progressor.v1.GetNamespaceResponse
-	20, // 46: progressor.v1.NamespaceService.ListNamespaces:output_type -> progressor.v1.ListNamespacesResponse
-	22, // 47: progressor.v1.NamespaceService.PauseNamespace:output_type -> progressor.v1.PauseNamespaceResponse
-	24, // 48: progressor.v1.NamespaceService.ResumeNamespace:output_type -> progressor.v1.ResumeNamespaceResponse
-	26, // 49: progressor.v1.NamespaceService.GetNamespaceHealth:output_type -> progressor.v1.GetNamespaceHealthResponse
-	30, // 50: progressor.v1.NamespaceService.DeleteNamespace:output_type -> progressor.v1.DeleteNamespaceResponse
-	44, // [44:51] is the sub-list for method output_type
-	37, // [37:44] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	12, // 0: progressor.v1.Namespace.processor:type_name -> progressor.v1.ProcessorConfig
+	16, // 1: progressor.v1.Namespace.retry_policy:type_name -> progressor.v1.RetryPolicy
+	34, // 2: progressor.v1.Namespace.step_timeout:type_name -> google.protobuf.Duration
+	1,  // 3: progressor.v1.Namespace.zombie_policy:type_name -> progressor.v1.ZombiePolicy
+	3,  // 4: progressor.v1.Namespace.history_mode:type_name -> progressor.v1.HistoryMode
+	34, // 5: progressor.v1.Namespace.retention:type_name -> google.protobuf.Duration
+	35, // 6: progressor.v1.Namespace.created_time:type_name -> google.protobuf.Timestamp
+	2,  // 7: progressor.v1.Namespace.job_events:type_name -> progressor.v1.JobEvents
+	34, // 8: progressor.v1.Namespace.failed_retention:type_name -> google.protobuf.Duration
+	34, // 9: progressor.v1.Namespace.cancelled_retention:type_name -> google.protobuf.Duration
+	10, // 10: progressor.v1.Namespace.deletion:type_name -> progressor.v1.NamespaceDeletion
+	9,  // 11: progressor.v1.Namespace.changes:type_name -> progressor.v1.ChangeSettings
+	0,  // 12: progressor.v1.ChangeSettings.kinds:type_name -> progressor.v1.ChangeKind
+	34, // 13: progressor.v1.ChangeSettings.retention:type_name -> google.protobuf.Duration
+	35, // 14: progressor.v1.NamespaceDeletion.requested_time:type_name -> google.protobuf.Timestamp
+	11, // 15: progressor.v1.NamespaceDeletion.left:type_name -> progressor.v1.DataCount
+	13, // 16: progressor.v1.ProcessorConfig.connect:type_name -> progressor.v1.ConnectProcessor
+	14, // 17: progressor.v1.ProcessorConfig.pull:type_name -> progressor.v1.PullProcessor
+	15, // 18: progressor.v1.ProcessorConfig.builtin:type_name -> progressor.v1.BuiltinProcessor
+	5,  // 19: progressor.v1.ConnectProcessor.encoding:type_name -> progressor.v1.ConnectProcessor.Encoding
+	6,  // 20: progressor.v1.ConnectProcessor.protocol:type_name -> progressor.v1.ConnectProcessor.Protocol
+	33, // 21: progressor.v1.ConnectProcessor.headers:type_name -> progressor.v1.ConnectProcessor.HeadersEntry
+	34, // 22: progressor.v1.PullProcessor.lease_duration:type_name -> google.protobuf.Duration
+	34, // 23: progressor.v1.RetryPolicy.initial_interval:type_name -> google.protobuf.Duration
+	34, // 24: progressor.v1.RetryPolicy.max_interval:type_name -> google.protobuf.Duration
+	8,  // 25: progressor.v1.PutNamespaceRequest.namespace:type_name -> progressor.v1.Namespace
+	8,  // 26: progressor.v1.PutNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	8,  // 27: progressor.v1.GetNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	8,  // 28: progressor.v1.ListNamespacesResponse.namespaces:type_name -> progressor.v1.Namespace
+	8,  // 29: progressor.v1.PauseNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	8,  // 30: progressor.v1.ResumeNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	29, // 31: progressor.v1.GetNamespaceHealthResponse.namespaces:type_name -> progressor.v1.NamespaceHealth
+	4,  // 32: progressor.v1.NamespaceHealth.status:type_name -> progressor.v1.HealthStatus
+	30, // 33: progressor.v1.NamespaceHealth.problems:type_name -> progressor.v1.HealthProblem
+	34, // 34: progressor.v1.NamespaceHealth.oldest_runnable_age:type_name -> google.protobuf.Duration
+	34, // 35: progressor.v1.NamespaceHealth.newest_error_age:type_name -> google.protobuf.Duration
+	7,  // 36: progressor.v1.HealthProblem.kind:type_name -> progressor.v1.HealthProblem.Kind
+	4,  // 37: progressor.v1.HealthProblem.status:type_name -> progressor.v1.HealthStatus
+	8,  // 38: progressor.v1.DeleteNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	11, // 39: progressor.v1.DeleteNamespaceResponse.counts:type_name -> progressor.v1.DataCount
+	17, // 40: progressor.v1.NamespaceService.PutNamespace:input_type -> progressor.v1.PutNamespaceRequest
+	19, // 41: progressor.v1.NamespaceService.GetNamespace:input_type -> progressor.v1.GetNamespaceRequest
+	21, // 42: progressor.v1.NamespaceService.ListNamespaces:input_type -> progressor.v1.ListNamespacesRequest
+	23, // 43: progressor.v1.NamespaceService.PauseNamespace:input_type -> progressor.v1.PauseNamespaceRequest
+	25, // 44: progressor.v1.NamespaceService.ResumeNamespace:input_type -> progressor.v1.ResumeNamespaceRequest
+	27, // 45: progressor.v1.NamespaceService.GetNamespaceHealth:input_type -> progressor.v1.GetNamespaceHealthRequest
+	31, // 46: progressor.v1.NamespaceService.DeleteNamespace:input_type -> progressor.v1.DeleteNamespaceRequest
+	18, // 47: progressor.v1.NamespaceService.PutNamespace:output_type -> progressor.v1.PutNamespaceResponse
+	20, // 48: progressor.v1.NamespaceService.GetNamespace:output_type -> progressor.v1.GetNamespaceResponse
+	22, // 49: progressor.v1.NamespaceService.ListNamespaces:output_type -> progressor.v1.ListNamespacesResponse
+	24, // 50: progressor.v1.NamespaceService.PauseNamespace:output_type -> progressor.v1.PauseNamespaceResponse
+	26, // 51: progressor.v1.NamespaceService.ResumeNamespace:output_type -> progressor.v1.ResumeNamespaceResponse
+	28, // 52: progressor.v1.NamespaceService.GetNamespaceHealth:output_type -> progressor.v1.GetNamespaceHealthResponse
+	32, // 53: progressor.v1.NamespaceService.DeleteNamespace:output_type -> progressor.v1.DeleteNamespaceResponse
+	47, // [47:54] is the sub-list for method output_type
+	40, // [40:47] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_namespace_proto_init() }
@@ -2221,19 +2377,19 @@ func file_progressor_v1_namespace_proto_init() {
 	if File_progressor_v1_namespace_proto != nil {
 		return
 	}
-	file_progressor_v1_namespace_proto_msgTypes[3].OneofWrappers = []any{
+	file_progressor_v1_namespace_proto_msgTypes[4].OneofWrappers = []any{
 		(*ProcessorConfig_Connect)(nil),
 		(*ProcessorConfig_Pull)(nil),
 		(*ProcessorConfig_Builtin)(nil),
 	}
-	file_progressor_v1_namespace_proto_msgTypes[7].OneofWrappers = []any{}
+	file_progressor_v1_namespace_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_namespace_proto_rawDesc), len(file_progressor_v1_namespace_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   25,
+			NumEnums:      8,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

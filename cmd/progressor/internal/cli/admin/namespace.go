@@ -43,12 +43,54 @@ type namespacePutCmd struct {
 	MaxBacklog   *int32            `placeholder:"N" help:"Tasks that may wait for a slot before requests are rejected. Default: 10 times --max-running."`
 	MaxWaiting   *int32            `placeholder:"N" help:"Maximum number of waiting requests per process. Default: 1000."`
 	HistoryMode  string            `placeholder:"full|none|last" help:"History that the processor receives. Default: full."`
-	JobEvents    string            `placeholder:"all|ends|none" help:"Events of jobs and runs to keep. Default: all."`
 	ZombiePolicy string            `placeholder:"retry|error" help:"What happens to a task whose node has died. Default: retry."`
 	MaxAttempts  *int32            `placeholder:"N" help:"Maximum number of attempts of a timer or notification. Default: 3."`
 	RetryAfter   *time.Duration    `placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
 	FairnessKey  *string           `placeholder:"CEL" help:"Jobs of the same priority take turns by the value of this expression, such as job.metadata.tenant."`
 	retentionFlags
+	recordFlags
+}
+
+// recordFlags say what is recorded about jobs and processes.
+type recordFlags struct {
+	JobEvents       string         `placeholder:"all|ends|none" help:"Events of jobs and runs to keep. Default: all."`
+	Changes         []string       `placeholder:"KIND|none" help:"Record changes of these kinds: event, lifecycle, job, step, run, fire. Default: none."`
+	ChangePayloads  *bool          `help:"Record the payloads of events in the change stream."`
+	ChangeRetention *time.Duration `placeholder:"DURATION" help:"How long changes are kept at least. Default: 168h."`
+}
+
+// applyChanges sets the changes that the namespace records.
+func (c *recordFlags) applyChanges(ns *progressorv1.Namespace) error {
+	if len(c.Changes) == 0 && c.ChangePayloads == nil && c.ChangeRetention == nil {
+		return nil
+	}
+	if ns.Changes == nil {
+		ns.Changes = &progressorv1.ChangeSettings{}
+	}
+	if len(c.Changes) > 0 {
+		ns.Changes.Kinds = nil
+	}
+	for _, name := range c.Changes {
+		if name == "none" && len(c.Changes) == 1 {
+			break
+		}
+		err := cli.SetEnum("--changes", name, func(kind progressorv1.ChangeKind) {
+			ns.Changes.Kinds = append(ns.Changes.Kinds, kind)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	cli.Set(&ns.Changes.Payloads, c.ChangePayloads)
+	cli.SetDuration(&ns.Changes.Retention, c.ChangeRetention)
+	if len(ns.Changes.GetKinds()) > 0 {
+		return nil
+	}
+	ns.Changes = nil
+	if c.ChangePayloads != nil || c.ChangeRetention != nil {
+		return errors.New("--change-payloads and --change-retention require --changes KIND")
+	}
+	return nil
 }
 
 // retentionFlags say how long processes are kept after their end.
@@ -67,6 +109,7 @@ neither the file nor the flags contain are reset to their defaults.
     progressor namespace put play --builtin orders --history-mode none
     progressor namespace put mail --pull --retention 24h --failed-retention 720h
     progressor namespace put mail --pull --fairness-key job.metadata.tenant
+    progressor namespace put orders --builtin orders --changes event,lifecycle --change-payloads
     progressor namespace put orders -f orders.yaml
 
 To change one setting and keep the others, pass the output of get to put:
@@ -116,6 +159,7 @@ func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
 		cli.SetEnum("--history-mode", c.HistoryMode, func(m progressorv1.HistoryMode) { ns.HistoryMode = m }),
 		cli.SetEnum("--job-events", c.JobEvents, func(e progressorv1.JobEvents) { ns.JobEvents = e }),
 		cli.SetEnum("--zombie-policy", c.ZombiePolicy, func(p progressorv1.ZombiePolicy) { ns.ZombiePolicy = p }),
+		c.applyChanges(ns),
 	)
 	if err != nil {
 		return err
@@ -278,6 +322,7 @@ func printNamespace(a *cli.App, ns *progressorv1.Namespace) error {
 		output.Field{"history mode", output.Enum(ns.GetHistoryMode())},
 		output.Field{"job events", output.Enum(ns.GetJobEvents())},
 		output.Field{"fairness key", output.OneLine(ns.GetFairnessKey())},
+		output.Field{"changes", showChanges(ns.GetChanges())},
 		output.Field{"zombie policy", output.Enum(ns.GetZombiePolicy())},
 		output.Field{"retention", output.Duration(ns.GetRetention().AsDuration())},
 		output.Field{"  of failed", output.Duration(ns.GetFailedRetention().AsDuration())},
@@ -290,6 +335,22 @@ func printNamespace(a *cli.App, ns *progressorv1.Namespace) error {
 		output.Field{"non-retryable", output.OneLine(strings.Join(retry.GetNonRetryableErrors(), ", "))},
 		output.Field{"created", output.Time(ns.GetCreatedTime())},
 	)
+}
+
+// showChanges returns the kinds that are recorded, and how.
+func showChanges(c *progressorv1.ChangeSettings) string {
+	var words []string
+	for _, kind := range c.GetKinds() {
+		words = append(words, output.Enum(kind))
+	}
+	text := strings.Join(words, ", ")
+	if c.GetPayloads() {
+		text += ", with payloads"
+	}
+	if d := c.GetRetention().AsDuration(); d > 0 {
+		text += ", for " + output.Duration(d)
+	}
+	return text
 }
 
 func showFactor(f float64) string {

@@ -105,3 +105,39 @@ func TestNamespace(t *testing.T) {
 		}
 	}
 }
+
+// The flags of changes set which kinds are recorded, replace those of the file, and end recording.
+func TestNamespaceChanges(t *testing.T) {
+	f := &clitest.Engine{}
+	p := clitest.Serve(t, newCommands, f)
+	put := func(args ...string) *progressorv1.ChangeSettings {
+		t.Helper()
+		p.OK(t, append([]string{"namespace", "put", "orders", "--pull"}, args...)...)
+		return f.Last.(*progressorv1.PutNamespaceRequest).GetNamespace().GetChanges()
+	}
+	event, lifecycle := progressorv1.ChangeKind_CHANGE_KIND_EVENT, progressorv1.ChangeKind_CHANGE_KIND_LIFECYCLE
+	clitest.WantRequest(t, put("--changes", "event,lifecycle", "--change-payloads", "--change-retention", "48h"),
+		&progressorv1.ChangeSettings{
+			Kinds: []progressorv1.ChangeKind{event, lifecycle}, Payloads: true,
+			Retention: durationpb.New(48 * time.Hour),
+		})
+	p.Stdin = `{"namespace": {"processor": {"pull": {}},
+		"changes": {"kinds": ["CHANGE_KIND_EVENT"], "payloads": true}}}`
+	clitest.WantRequest(t, put("-f", "-", "--changes", "lifecycle"),
+		&progressorv1.ChangeSettings{Kinds: []progressorv1.ChangeKind{lifecycle}, Payloads: true})
+	if changes := put("-f", "-", "--changes", "none"); changes != nil {
+		t.Errorf("--changes none: %v", changes)
+	}
+	for args, want := range map[string]string{
+		"--changes events":        `--changes: unknown value "events"; known: EVENT, LIFECYCLE, JOB, STEP, RUN, FIRE`,
+		"--change-payloads":       "--change-payloads and --change-retention require --changes KIND",
+		"--change-retention 5h":   "--change-payloads and --change-retention require --changes KIND",
+		"--changes none,event":    `--changes: unknown value "none"`,
+		"--changes event --pulls": "unknown flag --pulls",
+	} {
+		r := p.Run(t, append([]string{"namespace", "put", "orders", "--pull"}, strings.Fields(args)...)...)
+		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, want) {
+			t.Errorf("%s: %+v, want %s", args, r, want)
+		}
+	}
+}

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/namespace.proto.
  */
 export const file_progressor_v1_namespace: GenFile = /*@__PURE__*/
-  fileDesc("Ch1wcm9ncmVzc29yL3YxL25hbWVzcGFjZS5wcm90bxINcHJvZ3Jlc3Nvci52MSKuBQoJTmFtZXNwYWNlEhEKCW5hbWVzcGFjZRgBIAEoCRIxCglwcm9jZXNzb3IYAiABKAsyHi5wcm9ncmVzc29yLnYxLlByb2Nlc3NvckNvbmZpZxIwCgxyZXRyeV9wb2xpY3kYAyABKAsyGi5wcm9ncmVzc29yLnYxLlJldHJ5UG9saWN5Ei8KDHN0ZXBfdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhITCgttYXhfcnVubmluZxgFIAEoBRIyCg16b21iaWVfcG9saWN5GAYgASgOMhsucHJvZ3Jlc3Nvci52MS5ab21iaWVQb2xpY3kSMAoMaGlzdG9yeV9tb2RlGAcgASgOMhoucHJvZ3Jlc3Nvci52MS5IaXN0b3J5TW9kZRIsCglyZXRlbnRpb24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLbWF4X3dhaXRpbmcYCSABKAUSDgoGcGF1c2VkGAogASgIEjAKDGNyZWF0ZWRfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoKam9iX2V2ZW50cxgMIAEoDjIYLnByb2dyZXNzb3IudjEuSm9iRXZlbnRzEhMKC21heF9iYWNrbG9nGA0gASgFEjMKEGZhaWxlZF9yZXRlbnRpb24YDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTY2FuY2VsbGVkX3JldGVudGlvbhgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxmYWlybmVzc19rZXkYECABKAkSMgoIZGVsZXRpb24YESABKAsyIC5wcm9ncmVzc29yLnYxLk5hbWVzcGFjZURlbGV0aW9uIp0BChFOYW1lc3BhY2VEZWxldGlvbhIyCg5yZXF1ZXN0ZWRfdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJd2l0aF9kYXRhGAIgASgIEhkKEXdhaXRpbmdfZm9yX25vZGVzGAMgASgFEiYKBGxlZnQYBCADKAsyGC5wcm9ncmVzc29yLnYxLkRhdGFDb3VudCJJCglEYXRhQ291bnQSDAoEa2luZBgBIAEoCRIOCgZzdGF0dXMYAiABKAkSDQoFY291bnQYAyABKAMSDwoHb3JfbW9yZRgEIAEoCCK0AQoPUHJvY2Vzc29yQ29uZmlnEjIKB2Nvbm5lY3QYASABKAsyHy5wcm9ncmVzc29yLnYxLkNvbm5lY3RQcm9jZXNzb3JIABIsCgRwdWxsGAIgASgLMhwucHJvZ3Jlc3Nvci52MS5QdWxsUHJvY2Vzc29ySAASMgoHYnVpbHRpbhgDIAEoCzIfLnByb2dyZXNzb3IudjEuQnVpbHRpblByb2Nlc3NvckgAQgsKCXRyYW5zcG9ydCLLAwoQQ29ubmVjdFByb2Nlc3NvchILCgN1cmwYASABKAkSOgoIZW5jb2RpbmcYAiABKA4yKC5wcm9ncmVzc29yLnYxLkNvbm5lY3RQcm9jZXNzb3IuRW5jb2RpbmcSOgoIcHJvdG9jb2wYAyABKA4yKC5wcm9ncmVzc29yLnYxLkNvbm5lY3RQcm9jZXNzb3IuUHJvdG9jb2wSPQoHaGVhZGVycxgEIAMoCzIsLnByb2dyZXNzb3IudjEuQ29ubmVjdFByb2Nlc3Nvci5IZWFkZXJzRW50cnkSEQoJbW9yZV91cmxzGAUgAygJGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImEKCEVuY29kaW5nEhgKFEVOQ09ESU5HX1VOU1BFQ0lGSUVEEAASEgoORU5DT0RJTkdfUFJPVE8QARIRCg1FTkNPRElOR19KU09OEAISFAoQRU5DT0RJTkdfTVNHUEFDSxADIk0KCFByb3RvY29sEhgKFFBST1RPQ09MX1VOU1BFQ0lGSUVEEAASFAoQUFJPVE9DT0xfQ09OTkVDVBABEhEKDVBST1RPQ09MX0dSUEMQAiJCCg1QdWxsUHJvY2Vzc29yEjEKDmxlYXNlX2R1cmF0aW9uGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIiAKEEJ1aWx0aW5Qcm9jZXNzb3ISDAoEbmFtZRgBIAEoCSKBAgoLUmV0cnlQb2xpY3kSMwoQaW5pdGlhbF9pbnRlcnZhbBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIgChNiYWNrb2ZmX2NvZWZmaWNpZW50GAIgASgBSACIAQESLwoMbWF4X2ludGVydmFsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDG1heF9hdHRlbXB0cxgEIAEoBRIcChRub25fcmV0cnlhYmxlX2Vycm9ycxgFIAMoCRITCgZqaXR0ZXIYBiABKAFIAYgBAUIWChRfYmFja29mZl9jb2VmZmljaWVudEIJCgdfaml0dGVyIkIKE1B1dE5hbWVzcGFjZVJlcXVlc3QSKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiQwoUUHV0TmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiKAoTR2V0TmFtZXNwYWNlUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiQwoUR2V0TmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiPgoVTGlzdE5hbWVzcGFjZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIl8KFkxpc3ROYW1lc3BhY2VzUmVzcG9uc2USLAoKbmFtZXNwYWNlcxgBIAMoCzIYLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIqChVQYXVzZU5hbWVzcGFjZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIkUKFlBhdXNlTmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiKwoWUmVzdW1lTmFtZXNwYWNlUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiRgoXUmVzdW1lTmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiLgoZR2V0TmFtZXNwYWNlSGVhbHRoUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiUAoaR2V0TmFtZXNwYWNlSGVhbHRoUmVzcG9uc2USMgoKbmFtZXNwYWNlcxgBIAMoCzIeLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlSGVhbHRoIr0CCg9OYW1lc3BhY2VIZWFsdGgSEQoJbmFtZXNwYWNlGAEgASgJEisKBnN0YXR1cxgCIAEoDjIbLnByb2dyZXNzb3IudjEuSGVhbHRoU3RhdHVzEi4KCHByb2JsZW1zGAMgAygLMhwucHJvZ3Jlc3Nvci52MS5IZWFsdGhQcm9ibGVtEg4KBnBhdXNlZBgEIAEoCBIQCghydW5uYWJsZRgFIAEoAxI2ChNvbGRlc3RfcnVubmFibGVfYWdlGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB3dvcmtlcnMYByABKAMSGgoScHJvY2Vzc2VzX2luX2Vycm9yGAggASgDEjMKEG5ld2VzdF9lcnJvcl9hZ2UYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ixgIKDUhlYWx0aFByb2JsZW0SLwoEa2luZBgBIAEoDjIhLnByb2dyZXNzb3IudjEuSGVhbHRoUHJvYmxlbS5LaW5kEisKBnN0YXR1cxgCIAEoDjIbLnByb2dyZXNzb3IudjEuSGVhbHRoU3RhdHVzEg4KBmRldGFpbBgDIAEoCRIMCgRuZXh0GAQgASgJIrgBCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIPCgtLSU5EX1BBVVNFRBABEhAKDEtJTkRfTk9fTk9ERRACEhMKD0tJTkRfVU5TRVJWQUJMRRADEhQKEEtJTkRfVU5SRUFDSEFCTEUQBBITCg9LSU5EX05PX1dPUktFUlMQBRIPCgtLSU5EX0JFSElORBAGEhUKEUtJTkRfQkFDS0xPR19GVUxMEAcSDwoLS0lORF9FUlJPUlMQCCJPChZEZWxldGVOYW1lc3BhY2VSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIRCgl3aXRoX2RhdGEYAiABKAgSDwoHZHJ5X3J1bhgDIAEoCCJwChdEZWxldGVOYW1lc3BhY2VSZXNwb25zZRIrCgluYW1lc3BhY2UYASABKAsyGC5wcm9ncmVzc29yLnYxLk5hbWVzcGFjZRIoCgZjb3VudHMYAiADKAsyGC5wcm9ncmVzc29yLnYxLkRhdGFDb3VudCpfCgxab21iaWVQb2xpY3kSHQoZWk9NQklFX1BPTElDWV9VTlNQRUNJRklFRBAAEhcKE1pPTUJJRV9QT0xJQ1lfUkVUUlkQARIXChNaT01CSUVfUE9MSUNZX0VSUk9SEAIqZQoJSm9iRXZlbnRzEhoKFkpPQl9FVkVOVFNfVU5TUEVDSUZJRUQQABISCg5KT0JfRVZFTlRTX0FMTBABEhMKD0pPQl9FVkVOVFNfRU5EUxACEhMKD0pPQl9FVkVOVFNfTk9ORRADKnAKC0hpc3RvcnlNb2RlEhwKGEhJU1RPUllfTU9ERV9VTlNQRUNJRklFRBAAEhUKEUhJU1RPUllfTU9ERV9GVUxMEAESFQoRSElTVE9SWV9NT0RFX05PTkUQAhIVChFISVNUT1JZX01PREVfTEFTVBADKncKDEhlYWx0aFN0YXR1cxIdChlIRUFMVEhfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFAoQSEVBTFRIX1NUQVRVU19PSxABEhoKFkhFQUxUSF9TVEFUVVNfREVHUkFERUQQAhIWChJIRUFMVEhfU1RBVFVTX0RPV04QAzKxBQoQTmFtZXNwYWNlU2VydmljZRJXCgxQdXROYW1lc3BhY2USIi5wcm9ncmVzc29yLnYxLlB1dE5hbWVzcGFjZVJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLlB1dE5hbWVzcGFjZVJlc3BvbnNlElcKDEdldE5hbWVzcGFjZRIiLnByb2dyZXNzb3IudjEuR2V0TmFtZXNwYWNlUmVxdWVzdBojLnByb2dyZXNzb3IudjEuR2V0TmFtZXNwYWNlUmVzcG9uc2USXQoOTGlzdE5hbWVzcGFjZXMSJC5wcm9ncmVzc29yLnYxLkxpc3ROYW1lc3BhY2VzUmVxdWVzdBolLnByb2dyZXNzb3IudjEuTGlzdE5hbWVzcGFjZXNSZXNwb25zZRJdCg5QYXVzZU5hbWVzcGFjZRIkLnByb2dyZXNzb3IudjEuUGF1c2VOYW1lc3BhY2VSZXF1ZXN0GiUucHJvZ3Jlc3Nvci52MS5QYXVzZU5hbWVzcGFjZVJlc3BvbnNlEmAKD1Jlc3VtZU5hbWVzcGFjZRIlLnByb2dyZXNzb3IudjEuUmVzdW1lTmFtZXNwYWNlUmVxdWVzdBomLnByb2dyZXNzb3IudjEuUmVzdW1lTmFtZXNwYWNlUmVzcG9uc2USaQoSR2V0TmFtZXNwYWNlSGVhbHRoEigucHJvZ3Jlc3Nvci52MS5HZXROYW1lc3BhY2VIZWFsdGhSZXF1ZXN0GikucHJvZ3Jlc3Nvci52MS5HZXROYW1lc3BhY2VIZWFsdGhSZXNwb25zZRJgCg9EZWxldGVOYW1lc3BhY2USJS5wcm9ncmVzc29yLnYxLkRlbGV0ZU5hbWVzcGFjZVJlcXVlc3QaJi5wcm9ncmVzc29yLnYxLkRlbGV0ZU5hbWVzcGFjZVJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch1wcm9ncmVzc29yL3YxL25hbWVzcGFjZS5wcm90bxINcHJvZ3Jlc3Nvci52MSLeBQoJTmFtZXNwYWNlEhEKCW5hbWVzcGFjZRgBIAEoCRIxCglwcm9jZXNzb3IYAiABKAsyHi5wcm9ncmVzc29yLnYxLlByb2Nlc3NvckNvbmZpZxIwCgxyZXRyeV9wb2xpY3kYAyABKAsyGi5wcm9ncmVzc29yLnYxLlJldHJ5UG9saWN5Ei8KDHN0ZXBfdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhITCgttYXhfcnVubmluZxgFIAEoBRIyCg16b21iaWVfcG9saWN5GAYgASgOMhsucHJvZ3Jlc3Nvci52MS5ab21iaWVQb2xpY3kSMAoMaGlzdG9yeV9tb2RlGAcgASgOMhoucHJvZ3Jlc3Nvci52MS5IaXN0b3J5TW9kZRIsCglyZXRlbnRpb24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLbWF4X3dhaXRpbmcYCSABKAUSDgoGcGF1c2VkGAogASgIEjAKDGNyZWF0ZWRfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoKam9iX2V2ZW50cxgMIAEoDjIYLnByb2dyZXNzb3IudjEuSm9iRXZlbnRzEhMKC21heF9iYWNrbG9nGA0gASgFEjMKEGZhaWxlZF9yZXRlbnRpb24YDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTY2FuY2VsbGVkX3JldGVudGlvbhgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxmYWlybmVzc19rZXkYECABKAkSMgoIZGVsZXRpb24YESABKAsyIC5wcm9ncmVzc29yLnYxLk5hbWVzcGFjZURlbGV0aW9uEi4KB2NoYW5nZXMYEiABKAsyHS5wcm9ncmVzc29yLnYxLkNoYW5nZVNldHRpbmdzInoKDkNoYW5nZVNldHRpbmdzEigKBWtpbmRzGAEgAygOMhkucHJvZ3Jlc3Nvci52MS5DaGFuZ2VLaW5kEhAKCHBheWxvYWRzGAIgASgIEiwKCXJldGVudGlvbhgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKdAQoRTmFtZXNwYWNlRGVsZXRpb24SMgoOcmVxdWVzdGVkX3RpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXdpdGhfZGF0YRgCIAEoCBIZChF3YWl0aW5nX2Zvcl9ub2RlcxgDIAEoBRImCgRsZWZ0GAQgAygLMhgucHJvZ3Jlc3Nvci52MS5EYXRhQ291bnQiSQoJRGF0YUNvdW50EgwKBGtpbmQYASABKAkSDgoGc3RhdHVzGAIgASgJEg0KBWNvdW50GAMgASgDEg8KB29yX21vcmUYBCABKAgitAEKD1Byb2Nlc3NvckNvbmZpZxIyCgdjb25uZWN0GAEgASgLMh8ucHJvZ3Jlc3Nvci52MS5Db25uZWN0UHJvY2Vzc29ySAASLAoEcHVsbBgCIAEoCzIcLnByb2dyZXNzb3IudjEuUHVsbFByb2Nlc3NvckgAEjIKB2J1aWx0aW4YAyABKAsyHy5wcm9ncmVzc29yLnYxLkJ1aWx0aW5Qcm9jZXNzb3JIAEILCgl0cmFuc3BvcnQiywMKEENvbm5lY3RQcm9jZXNzb3ISCwoDdXJsGAEgASgJEjoKCGVuY29kaW5nGAIgASgOMigucHJvZ3Jlc3Nvci52MS5Db25uZWN0UHJvY2Vzc29yLkVuY29kaW5nEjoKCHByb3RvY29sGAMgASgOMigucHJvZ3Jlc3Nvci52MS5Db25uZWN0UHJvY2Vzc29yLlByb3RvY29sEj0KB2hlYWRlcnMYBCADKAsyLC5wcm9ncmVzc29yLnYxLkNvbm5lY3RQcm9jZXNzb3IuSGVhZGVyc0VudHJ5EhEKCW1vcmVfdXJscxgFIAMoCRouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJhCghFbmNvZGluZxIYChRFTkNPRElOR19VTlNQRUNJRklFRBAAEhIKDkVOQ09ESU5HX1BST1RPEAESEQoNRU5DT0RJTkdfSlNPThACEhQKEEVOQ09ESU5HX01TR1BBQ0sQAyJNCghQcm90b2NvbBIYChRQUk9UT0NPTF9VTlNQRUNJRklFRBAAEhQKEFBST1RPQ09MX0NPTk5FQ1QQARIRCg1QUk9UT0NPTF9HUlBDEAIiQgoNUHVsbFByb2Nlc3NvchIxCg5sZWFzZV9kdXJhdGlvbhgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIgChBCdWlsdGluUHJvY2Vzc29yEgwKBG5hbWUYASABKAkigQIKC1JldHJ5UG9saWN5EjMKEGluaXRpYWxfaW50ZXJ2YWwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SIAoTYmFja29mZl9jb2VmZmljaWVudBgCIAEoAUgAiAEBEi8KDG1heF9pbnRlcnZhbBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxtYXhfYXR0ZW1wdHMYBCABKAUSHAoUbm9uX3JldHJ5YWJsZV9lcnJvcnMYBSADKAkSEwoGaml0dGVyGAYgASgBSAGIAQFCFgoUX2JhY2tvZmZfY29lZmZpY2llbnRCCQoHX2ppdHRlciJCChNQdXROYW1lc3BhY2VSZXF1ZXN0EisKCW5hbWVzcGFjZRgBIAEoCzIYLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlIkMKFFB1dE5hbWVzcGFjZVJlc3BvbnNlEisKCW5hbWVzcGFjZRgBIAEoCzIYLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlIigKE0dldE5hbWVzcGFjZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIkMKFEdldE5hbWVzcGFjZVJlc3BvbnNlEisKCW5hbWVzcGFjZRgBIAEoCzIYLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlIj4KFUxpc3ROYW1lc3BhY2VzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJfChZMaXN0TmFtZXNwYWNlc1Jlc3BvbnNlEiwKCm5hbWVzcGFjZXMYASADKAsyGC5wcm9ncmVzc29yLnYxLk5hbWVzcGFjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKgoVUGF1c2VOYW1lc3BhY2VSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCSJFChZQYXVzZU5hbWVzcGFjZVJlc3BvbnNlEisKCW5hbWVzcGFjZRgBIAEoCzIYLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlIisKFlJlc3VtZU5hbWVzcGFjZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIkYKF1Jlc3VtZU5hbWVzcGFjZVJlc3BvbnNlEisKCW5hbWVzcGFjZRgBIAEoCzIYLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlIi4KGUdldE5hbWVzcGFjZUhlYWx0aFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIlAKGkdldE5hbWVzcGFjZUhlYWx0aFJlc3BvbnNlEjIKCm5hbWVzcGFjZXMYASADKAsyHi5wcm9ncmVzc29yLnYxLk5hbWVzcGFjZUhlYWx0aCK9AgoPTmFtZXNwYWNlSGVhbHRoEhEKCW5hbWVzcGFjZRgBIAEoCRIrCgZzdGF0dXMYAiABKA4yGy5wcm9ncmVzc29yLnYxLkhlYWx0aFN0YXR1cxIuCghwcm9ibGVtcxgDIAMoCzIcLnByb2dyZXNzb3IudjEuSGVhbHRoUHJvYmxlbRIOCgZwYXVzZWQYBCABKAgSEAoIcnVubmFibGUYBSABKAMSNgoTb2xkZXN0X3J1bm5hYmxlX2FnZRgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIPCgd3b3JrZXJzGAcgASgDEhoKEnByb2Nlc3Nlc19pbl9lcnJvchgIIAEoAxIzChBuZXdlc3RfZXJyb3JfYWdlGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIsYCCg1IZWFsdGhQcm9ibGVtEi8KBGtpbmQYASABKA4yIS5wcm9ncmVzc29yLnYxLkhlYWx0aFByb2JsZW0uS2luZBIrCgZzdGF0dXMYAiABKA4yGy5wcm9ncmVzc29yLnYxLkhlYWx0aFN0YXR1cxIOCgZkZXRhaWwYAyABKAkSDAoEbmV4dBgEIAEoCSK4AQoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASDwoLS0lORF9QQVVTRUQQARIQCgxLSU5EX05PX05PREUQAhITCg9LSU5EX1VOU0VSVkFCTEUQAxIUChBLSU5EX1VOUkVBQ0hBQkxFEAQSEwoPS0lORF9OT19XT1JLRVJTEAUSDwoLS0lORF9CRUhJTkQQBhIVChFLSU5EX0JBQ0tMT0dfRlVMTBAHEg8KC0tJTkRfRVJST1JTEAgiTwoWRGVsZXRlTmFtZXNwYWNlUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEQoJd2l0aF9kYXRhGAIgASgIEg8KB2RyeV9ydW4YAyABKAgicAoXRGVsZXRlTmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2USKAoGY291bnRzGAIgAygLMhgucHJvZ3Jlc3Nvci52MS5EYXRhQ291bnQqsQEKCkNoYW5nZUtpbmQSGwoXQ0hBTkdFX0tJTkRfVU5TUEVDSUZJRUQQABIVChFDSEFOR0VfS0lORF9FVkVOVBABEhkKFUNIQU5HRV9LSU5EX0xJRkVDWUNMRRACEhMKD0NIQU5HRV9LSU5EX0pPQhADEhQKEENIQU5HRV9LSU5EX1NURVAQBBITCg9DSEFOR0VfS0lORF9SVU4QBRIUChBDSEFOR0VfS0lORF9GSVJFEAYqXwoMWm9tYmllUG9saWN5Eh0KGVpPTUJJRV9QT0xJQ1lfVU5TUEVDSUZJRUQQABIXChNaT01CSUVfUE9MSUNZX1JFVFJZEAESFwoTWk9NQklFX1BPTElDWV9FUlJPUhACKmUKCUpvYkV2ZW50cxIaChZKT0JfRVZFTlRTX1VOU1BFQ0lGSUVEEAASEgoOSk9CX0VWRU5UU19BTEwQARITCg9KT0JfRVZFTlRTX0VORFMQAhITCg9KT0JfRVZFTlRTX05PTkUQAypwCgtIaXN0b3J5TW9kZRIcChhISVNUT1JZX01PREVfVU5TUEVDSUZJRUQQABIVChFISVNUT1JZX01PREVfRlVMTBABEhUKEUhJU1RPUllfTU9ERV9OT05FEAISFQoRSElTVE9SWV9NT0RFX0xBU1QQAyp3CgxIZWFsdGhTdGF0dXMSHQoZSEVBTFRIX1NUQVRVU19VTlNQRUNJRklFRBAAEhQKEEhFQUxUSF9TVEFUVVNfT0sQARIaChZIRUFMVEhfU1RBVFVTX0RFR1JBREVEEAISFgoSSEVBTFRIX1NUQVRVU19ET1dOEAMysQUKEE5hbWVzcGFjZVNlcnZpY2USVwoMUHV0TmFtZXNwYWNlEiIucHJvZ3Jlc3Nvci52MS5QdXROYW1lc3BhY2VSZXF1ZXN0GiMucHJvZ3Jlc3Nvci52MS5QdXROYW1lc3BhY2VSZXNwb25zZRJXCgxHZXROYW1lc3BhY2USIi5wcm9ncmVzc29yLnYxLkdldE5hbWVzcGFjZVJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLkdldE5hbWVzcGFjZVJlc3BvbnNlEl0KDkxpc3ROYW1lc3BhY2VzEiQucHJvZ3Jlc3Nvci52MS5MaXN0TmFtZXNwYWNlc1JlcXVlc3QaJS5wcm9ncmVzc29yLnYxLkxpc3ROYW1lc3BhY2VzUmVzcG9uc2USXQoOUGF1c2VOYW1lc3BhY2USJC5wcm9ncmVzc29yLnYxLlBhdXNlTmFtZXNwYWNlUmVxdWVzdBolLnByb2dyZXNzb3IudjEuUGF1c2VOYW1lc3BhY2VSZXNwb25zZRJgCg9SZXN1bWVOYW1lc3BhY2USJS5wcm9ncmVzc29yLnYxLlJlc3VtZU5hbWVzcGFjZVJlcXVlc3QaJi5wcm9ncmVzc29yLnYxLlJlc3VtZU5hbWVzcGFjZVJlc3BvbnNlEmkKEkdldE5hbWVzcGFjZUhlYWx0aBIoLnByb2dyZXNzb3IudjEuR2V0TmFtZXNwYWNlSGVhbHRoUmVxdWVzdBopLnByb2dyZXNzb3IudjEuR2V0TmFtZXNwYWNlSGVhbHRoUmVzcG9uc2USYAoPRGVsZXRlTmFtZXNwYWNlEiUucHJvZ3Jlc3Nvci52MS5EZWxldGVOYW1lc3BhY2VSZXF1ZXN0GiYucHJvZ3Jlc3Nvci52MS5EZWxldGVOYW1lc3BhY2VSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message progressor.v1.Namespace
@@ -132,6 +132,13 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
    * @generated from field: progressor.v1.NamespaceDeletion deletion = 17;
    */
   deletion?: NamespaceDeletion | undefined;
+
+  /**
+   * What the change stream records. Without it, nothing.
+   *
+   * @generated from field: progressor.v1.ChangeSettings changes = 18;
+   */
+  changes?: ChangeSettings | undefined;
 };
 
 /**
@@ -140,6 +147,43 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
  */
 export const NamespaceSchema: GenMessage<Namespace> = /*@__PURE__*/
   messageDesc(file_progressor_v1_namespace, 0);
+
+/**
+ * ChangeSettings says which changes of a namespace are recorded. They are recorded in the
+ * transaction of the change, from the next transaction after PutNamespace.
+ *
+ * @generated from message progressor.v1.ChangeSettings
+ */
+export type ChangeSettings = Message<"progressor.v1.ChangeSettings"> & {
+  /**
+   * Without kinds, nothing is recorded. JOB, STEP and RUN record the events that job_events keeps.
+   *
+   * @generated from field: repeated progressor.v1.ChangeKind kinds = 1;
+   */
+  kinds: ChangeKind[];
+
+  /**
+   * Record the payloads of events. Otherwise, only their numbers and metadata.
+   *
+   * @generated from field: bool payloads = 2;
+   */
+  payloads: boolean;
+
+  /**
+   * How long changes are kept at least. They are deleted by the day, after the longest retention of
+   * all namespaces. Default: 7 days.
+   *
+   * @generated from field: google.protobuf.Duration retention = 3;
+   */
+  retention?: Duration | undefined;
+};
+
+/**
+ * Describes the message progressor.v1.ChangeSettings.
+ * Use `create(ChangeSettingsSchema)` to create a new message.
+ */
+export const ChangeSettingsSchema: GenMessage<ChangeSettings> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_namespace, 1);
 
 /**
  * NamespaceDeletion is the progress of a DeleteNamespace.
@@ -180,7 +224,7 @@ export type NamespaceDeletion = Message<"progressor.v1.NamespaceDeletion"> & {
  * Use `create(NamespaceDeletionSchema)` to create a new message.
  */
 export const NamespaceDeletionSchema: GenMessage<NamespaceDeletion> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 1);
+  messageDesc(file_progressor_v1_namespace, 2);
 
 /**
  * DataCount is the number of objects of one kind in a namespace.
@@ -222,7 +266,7 @@ export type DataCount = Message<"progressor.v1.DataCount"> & {
  * Use `create(DataCountSchema)` to create a new message.
  */
 export const DataCountSchema: GenMessage<DataCount> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 2);
+  messageDesc(file_progressor_v1_namespace, 3);
 
 /**
  * @generated from message progressor.v1.ProcessorConfig
@@ -263,7 +307,7 @@ export type ProcessorConfig = Message<"progressor.v1.ProcessorConfig"> & {
  * Use `create(ProcessorConfigSchema)` to create a new message.
  */
 export const ProcessorConfigSchema: GenMessage<ProcessorConfig> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 3);
+  messageDesc(file_progressor_v1_namespace, 4);
 
 /**
  * @generated from message progressor.v1.ConnectProcessor
@@ -305,7 +349,7 @@ export type ConnectProcessor = Message<"progressor.v1.ConnectProcessor"> & {
  * Use `create(ConnectProcessorSchema)` to create a new message.
  */
 export const ConnectProcessorSchema: GenMessage<ConnectProcessor> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 4);
+  messageDesc(file_progressor_v1_namespace, 5);
 
 /**
  * @generated from enum progressor.v1.ConnectProcessor.Encoding
@@ -342,7 +386,7 @@ export enum ConnectProcessor_Encoding {
  * Describes the enum progressor.v1.ConnectProcessor.Encoding.
  */
 export const ConnectProcessor_EncodingSchema: GenEnum<ConnectProcessor_Encoding> = /*@__PURE__*/
-  enumDesc(file_progressor_v1_namespace, 4, 0);
+  enumDesc(file_progressor_v1_namespace, 5, 0);
 
 /**
  * @generated from enum progressor.v1.ConnectProcessor.Protocol
@@ -370,7 +414,7 @@ export enum ConnectProcessor_Protocol {
  * Describes the enum progressor.v1.ConnectProcessor.Protocol.
  */
 export const ConnectProcessor_ProtocolSchema: GenEnum<ConnectProcessor_Protocol> = /*@__PURE__*/
-  enumDesc(file_progressor_v1_namespace, 4, 1);
+  enumDesc(file_progressor_v1_namespace, 5, 1);
 
 /**
  * @generated from message progressor.v1.PullProcessor
@@ -389,7 +433,7 @@ export type PullProcessor = Message<"progressor.v1.PullProcessor"> & {
  * Use `create(PullProcessorSchema)` to create a new message.
  */
 export const PullProcessorSchema: GenMessage<PullProcessor> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 5);
+  messageDesc(file_progressor_v1_namespace, 6);
 
 /**
  * @generated from message progressor.v1.BuiltinProcessor
@@ -406,7 +450,7 @@ export type BuiltinProcessor = Message<"progressor.v1.BuiltinProcessor"> & {
  * Use `create(BuiltinProcessorSchema)` to create a new message.
  */
 export const BuiltinProcessorSchema: GenMessage<BuiltinProcessor> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 6);
+  messageDesc(file_progressor_v1_namespace, 7);
 
 /**
  * RetryPolicy says how failed tasks are retried. After attempt n fails, the next attempt waits for
@@ -463,7 +507,7 @@ export type RetryPolicy = Message<"progressor.v1.RetryPolicy"> & {
  * Use `create(RetryPolicySchema)` to create a new message.
  */
 export const RetryPolicySchema: GenMessage<RetryPolicy> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 7);
+  messageDesc(file_progressor_v1_namespace, 8);
 
 /**
  * @generated from message progressor.v1.PutNamespaceRequest
@@ -480,7 +524,7 @@ export type PutNamespaceRequest = Message<"progressor.v1.PutNamespaceRequest"> &
  * Use `create(PutNamespaceRequestSchema)` to create a new message.
  */
 export const PutNamespaceRequestSchema: GenMessage<PutNamespaceRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 8);
+  messageDesc(file_progressor_v1_namespace, 9);
 
 /**
  * @generated from message progressor.v1.PutNamespaceResponse
@@ -497,7 +541,7 @@ export type PutNamespaceResponse = Message<"progressor.v1.PutNamespaceResponse">
  * Use `create(PutNamespaceResponseSchema)` to create a new message.
  */
 export const PutNamespaceResponseSchema: GenMessage<PutNamespaceResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 9);
+  messageDesc(file_progressor_v1_namespace, 10);
 
 /**
  * @generated from message progressor.v1.GetNamespaceRequest
@@ -514,7 +558,7 @@ export type GetNamespaceRequest = Message<"progressor.v1.GetNamespaceRequest"> &
  * Use `create(GetNamespaceRequestSchema)` to create a new message.
  */
 export const GetNamespaceRequestSchema: GenMessage<GetNamespaceRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 10);
+  messageDesc(file_progressor_v1_namespace, 11);
 
 /**
  * @generated from message progressor.v1.GetNamespaceResponse
@@ -531,7 +575,7 @@ export type GetNamespaceResponse = Message<"progressor.v1.GetNamespaceResponse">
  * Use `create(GetNamespaceResponseSchema)` to create a new message.
  */
 export const GetNamespaceResponseSchema: GenMessage<GetNamespaceResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 11);
+  messageDesc(file_progressor_v1_namespace, 12);
 
 /**
  * @generated from message progressor.v1.ListNamespacesRequest
@@ -555,7 +599,7 @@ export type ListNamespacesRequest = Message<"progressor.v1.ListNamespacesRequest
  * Use `create(ListNamespacesRequestSchema)` to create a new message.
  */
 export const ListNamespacesRequestSchema: GenMessage<ListNamespacesRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 12);
+  messageDesc(file_progressor_v1_namespace, 13);
 
 /**
  * @generated from message progressor.v1.ListNamespacesResponse
@@ -579,7 +623,7 @@ export type ListNamespacesResponse = Message<"progressor.v1.ListNamespacesRespon
  * Use `create(ListNamespacesResponseSchema)` to create a new message.
  */
 export const ListNamespacesResponseSchema: GenMessage<ListNamespacesResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 13);
+  messageDesc(file_progressor_v1_namespace, 14);
 
 /**
  * @generated from message progressor.v1.PauseNamespaceRequest
@@ -596,7 +640,7 @@ export type PauseNamespaceRequest = Message<"progressor.v1.PauseNamespaceRequest
  * Use `create(PauseNamespaceRequestSchema)` to create a new message.
  */
 export const PauseNamespaceRequestSchema: GenMessage<PauseNamespaceRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 14);
+  messageDesc(file_progressor_v1_namespace, 15);
 
 /**
  * @generated from message progressor.v1.PauseNamespaceResponse
@@ -613,7 +657,7 @@ export type PauseNamespaceResponse = Message<"progressor.v1.PauseNamespaceRespon
  * Use `create(PauseNamespaceResponseSchema)` to create a new message.
  */
 export const PauseNamespaceResponseSchema: GenMessage<PauseNamespaceResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 15);
+  messageDesc(file_progressor_v1_namespace, 16);
 
 /**
  * @generated from message progressor.v1.ResumeNamespaceRequest
@@ -630,7 +674,7 @@ export type ResumeNamespaceRequest = Message<"progressor.v1.ResumeNamespaceReque
  * Use `create(ResumeNamespaceRequestSchema)` to create a new message.
  */
 export const ResumeNamespaceRequestSchema: GenMessage<ResumeNamespaceRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 16);
+  messageDesc(file_progressor_v1_namespace, 17);
 
 /**
  * @generated from message progressor.v1.ResumeNamespaceResponse
@@ -647,7 +691,7 @@ export type ResumeNamespaceResponse = Message<"progressor.v1.ResumeNamespaceResp
  * Use `create(ResumeNamespaceResponseSchema)` to create a new message.
  */
 export const ResumeNamespaceResponseSchema: GenMessage<ResumeNamespaceResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 17);
+  messageDesc(file_progressor_v1_namespace, 18);
 
 /**
  * @generated from message progressor.v1.GetNamespaceHealthRequest
@@ -667,7 +711,7 @@ export type GetNamespaceHealthRequest = Message<"progressor.v1.GetNamespaceHealt
  * Use `create(GetNamespaceHealthRequestSchema)` to create a new message.
  */
 export const GetNamespaceHealthRequestSchema: GenMessage<GetNamespaceHealthRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 18);
+  messageDesc(file_progressor_v1_namespace, 19);
 
 /**
  * @generated from message progressor.v1.GetNamespaceHealthResponse
@@ -686,7 +730,7 @@ export type GetNamespaceHealthResponse = Message<"progressor.v1.GetNamespaceHeal
  * Use `create(GetNamespaceHealthResponseSchema)` to create a new message.
  */
 export const GetNamespaceHealthResponseSchema: GenMessage<GetNamespaceHealthResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 19);
+  messageDesc(file_progressor_v1_namespace, 20);
 
 /**
  * @generated from message progressor.v1.NamespaceHealth
@@ -751,7 +795,7 @@ export type NamespaceHealth = Message<"progressor.v1.NamespaceHealth"> & {
  * Use `create(NamespaceHealthSchema)` to create a new message.
  */
 export const NamespaceHealthSchema: GenMessage<NamespaceHealth> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 20);
+  messageDesc(file_progressor_v1_namespace, 21);
 
 /**
  * HealthProblem is a reason why a namespace is not OK.
@@ -789,7 +833,7 @@ export type HealthProblem = Message<"progressor.v1.HealthProblem"> & {
  * Use `create(HealthProblemSchema)` to create a new message.
  */
 export const HealthProblemSchema: GenMessage<HealthProblem> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 21);
+  messageDesc(file_progressor_v1_namespace, 22);
 
 /**
  * @generated from enum progressor.v1.HealthProblem.Kind
@@ -859,7 +903,7 @@ export enum HealthProblem_Kind {
  * Describes the enum progressor.v1.HealthProblem.Kind.
  */
 export const HealthProblem_KindSchema: GenEnum<HealthProblem_Kind> = /*@__PURE__*/
-  enumDesc(file_progressor_v1_namespace, 21, 0);
+  enumDesc(file_progressor_v1_namespace, 22, 0);
 
 /**
  * @generated from message progressor.v1.DeleteNamespaceRequest
@@ -891,7 +935,7 @@ export type DeleteNamespaceRequest = Message<"progressor.v1.DeleteNamespaceReque
  * Use `create(DeleteNamespaceRequestSchema)` to create a new message.
  */
 export const DeleteNamespaceRequestSchema: GenMessage<DeleteNamespaceRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 22);
+  messageDesc(file_progressor_v1_namespace, 23);
 
 /**
  * @generated from message progressor.v1.DeleteNamespaceResponse
@@ -915,7 +959,67 @@ export type DeleteNamespaceResponse = Message<"progressor.v1.DeleteNamespaceResp
  * Use `create(DeleteNamespaceResponseSchema)` to create a new message.
  */
 export const DeleteNamespaceResponseSchema: GenMessage<DeleteNamespaceResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 23);
+  messageDesc(file_progressor_v1_namespace, 24);
+
+/**
+ * ChangeKind is what a change is about.
+ *
+ * @generated from enum progressor.v1.ChangeKind
+ */
+export enum ChangeKind {
+  /**
+   * @generated from enum value: CHANGE_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * a process has stored an event
+   *
+   * @generated from enum value: CHANGE_KIND_EVENT = 1;
+   */
+  EVENT = 1,
+
+  /**
+   * a process was created, has completed, failed, …
+   *
+   * @generated from enum value: CHANGE_KIND_LIFECYCLE = 2;
+   */
+  LIFECYCLE = 2,
+
+  /**
+   * an event of a job
+   *
+   * @generated from enum value: CHANGE_KIND_JOB = 3;
+   */
+  JOB = 3,
+
+  /**
+   * an event of a step of a run
+   *
+   * @generated from enum value: CHANGE_KIND_STEP = 4;
+   */
+  STEP = 4,
+
+  /**
+   * an event of a run
+   *
+   * @generated from enum value: CHANGE_KIND_RUN = 5;
+   */
+  RUN = 5,
+
+  /**
+   * a decision about a fire of a cron, or the end of its run
+   *
+   * @generated from enum value: CHANGE_KIND_FIRE = 6;
+   */
+  FIRE = 6,
+}
+
+/**
+ * Describes the enum progressor.v1.ChangeKind.
+ */
+export const ChangeKindSchema: GenEnum<ChangeKind> = /*@__PURE__*/
+  enumDesc(file_progressor_v1_namespace, 0);
 
 /**
  * ZombiePolicy says what happens to a task whose node or worker died.
@@ -949,7 +1053,7 @@ export enum ZombiePolicy {
  * Describes the enum progressor.v1.ZombiePolicy.
  */
 export const ZombiePolicySchema: GenEnum<ZombiePolicy> = /*@__PURE__*/
-  enumDesc(file_progressor_v1_namespace, 0);
+  enumDesc(file_progressor_v1_namespace, 1);
 
 /**
  * @generated from enum progressor.v1.JobEvents
@@ -984,7 +1088,7 @@ export enum JobEvents {
  * Describes the enum progressor.v1.JobEvents.
  */
 export const JobEventsSchema: GenEnum<JobEvents> = /*@__PURE__*/
-  enumDesc(file_progressor_v1_namespace, 1);
+  enumDesc(file_progressor_v1_namespace, 2);
 
 /**
  * @generated from enum progressor.v1.HistoryMode
@@ -1021,7 +1125,7 @@ export enum HistoryMode {
  * Describes the enum progressor.v1.HistoryMode.
  */
 export const HistoryModeSchema: GenEnum<HistoryMode> = /*@__PURE__*/
-  enumDesc(file_progressor_v1_namespace, 2);
+  enumDesc(file_progressor_v1_namespace, 3);
 
 /**
  * HealthStatus says whether the tasks of a namespace run.
@@ -1058,7 +1162,7 @@ export enum HealthStatus {
  * Describes the enum progressor.v1.HealthStatus.
  */
 export const HealthStatusSchema: GenEnum<HealthStatus> = /*@__PURE__*/
-  enumDesc(file_progressor_v1_namespace, 3);
+  enumDesc(file_progressor_v1_namespace, 4);
 
 /**
  * NamespaceService manages namespaces, the units of isolation and policy. Engines store the

@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/changes"
+)
+
+// checkChanges validates the setting changes of a namespace.
+func checkChanges(m *progressorv1.Namespace) error {
+	for _, kind := range m.GetChanges().GetKinds() {
+		switch kind {
+		case progressorv1.ChangeKind_CHANGE_KIND_JOB, progressorv1.ChangeKind_CHANGE_KIND_STEP,
+			progressorv1.ChangeKind_CHANGE_KIND_RUN:
+			if m.GetJobEvents() == progressorv1.JobEvents_JOB_EVENTS_NONE {
+				return &process.InvalidError{Field: "namespace.changes.kinds", Message: "JOB, STEP and RUN record " +
+					"the events of jobs and runs, but job_events is NONE: set it to ALL or ENDS"}
+			}
+		default:
+		}
+	}
+	return nil
+}
+
+// putNamespace stores a namespace. If it records changes, recording has started before.
+func (e *Engine) putNamespace(
+	ctx context.Context, m *progressorv1.Namespace, config json.RawMessage, by []process.Actor,
+) (storage.Namespace, error) {
+	if len(m.GetChanges().GetKinds()) == 0 {
+		return e.store.PutNamespace(ctx, m.GetNamespace(), config, by...)
+	}
+	return changes.PutNamespace(ctx, e.store, m.GetNamespace(), config, by...)
+}
+
+// changesEvery returns how many passes of the collector are between two passes that maintain the
+// change stream: a minute, or an hour if this node knows no namespace that records. Triggers that no
+// namespace needs remain until then.
+func (e *Engine) changesEvery() int {
+	for _, ns := range e.registry.all() {
+		if ns.recordsChanges {
+			return 60
+		}
+	}
+	return 3600
+}

@@ -10,6 +10,7 @@ import (
 )
 
 func TestAuditOnTheEngine(t *testing.T) {
+	t.Parallel()
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")
 	p := d.Client
 	clitest.WantLines(t, p.OK(t, "audit"), "none")

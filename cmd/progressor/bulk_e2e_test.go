@@ -40,6 +40,7 @@ func jobsOf(t *testing.T, d *clitest.Daemon, filter string) int {
 // several pages, and skips jobs whose state does not allow the verb. It leaves other jobs and
 // processes alone.
 func TestBulkOfJobs(t *testing.T) {
+	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.Client.OK(t, "namespace", "put", "mail", "--pull")
 	var lines strings.Builder
@@ -88,6 +89,7 @@ func TestBulkOfJobs(t *testing.T) {
 
 // A bulk of runs cancels and retries them.
 func TestBulkOfRuns(t *testing.T) {
+	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.Client.OK(t, "namespace", "put", "mail", "--pull")
 	file := filepath.Join(t.TempDir(), "template.json")
@@ -132,6 +134,7 @@ func TestBulkOfRuns(t *testing.T) {
 
 // An invalid bulk of jobs or runs is rejected with the field and the valid values.
 func TestBulkOfKindsRefuses(t *testing.T) {
+	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.Client.OK(t, "namespace", "put", "mail", "--pull")
 	for _, tt := range []struct{ action, kind, filter, want string }{

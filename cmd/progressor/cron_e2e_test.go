@@ -55,6 +55,7 @@ func succeeded(fires []*progressorv1.Fire) bool {
 // not changed. A cron that was paused stays paused, and crons that are not in the file do not
 // change.
 func TestServePutsCrons(t *testing.T) {
+	t.Parallel()
 	asked := make(chan string, 1000)
 	target := httptest.NewServer(
 		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("Progressor-Cron-Id") }))
@@ -105,6 +106,7 @@ crons:
 // A cron that was created from a file runs with the settings of the file. A resume prints the
 // number of waiting fire times.
 func TestCronOfAFileRuns(t *testing.T) {
+	t.Parallel()
 	target := httptest.NewServer(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	defer target.Close()
@@ -172,6 +174,7 @@ func TestServePutsTheExampleOfAPoll(t *testing.T) {
 
 // Errors that only the database can detect also name the file and the path.
 func TestServeRefusesABadCron(t *testing.T) {
+	t.Parallel()
 	text := "namespaces: [{namespace: play, processor: {builtin: {name: echo}}}]\ncrons:\n" +
 		"  - {namespace: play, cron_id: x, spec: {expressions: ['@daily']}, target: {start_process: {namespace: " +
 		"nowhere}}}\n"

@@ -35,6 +35,7 @@ var silentMetrics = []string{
 
 // docs/operations.md contains every metric of a scrape, and no other.
 func TestOperationsNamesEveryMetric(t *testing.T) {
+	t.Parallel()
 	page := readPage(t, "docs/operations.md")
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn",
 		storagetest.DSN(t, storagetest.WithoutInvariants()),
@@ -89,6 +90,7 @@ SELECT c.relname::text, a.attname::text, coalesce(col_description(c.oid, a.attnu
 // The column tables of docs/sql.md are the comments of the columns (COMMENT ON). -update writes
 // them; the names of the reference's columns are kept.
 func TestSQLPageHasEveryColumn(t *testing.T) {
+	t.Parallel()
 	page := readPage(t, "docs/sql.md")
 	conn, err := pgx.Connect(t.Context(), storagetest.DSN(t, storagetest.WithoutInvariants()))
 	if err != nil {
@@ -256,6 +258,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		pages = append(pages, found...)
 	}
 	looked := 0
+	headings := map[string][]string{} // by page
 	for _, file := range pages {
 		page := readPage(t, strings.TrimPrefix(file, "../../"))
 		for _, m := range pageLink.FindAllStringSubmatch(page, -1) {
@@ -268,7 +271,13 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				t.Errorf("%s: %s leads nowhere", file, m[0])
 				continue
 			}
-			if m[2] != "" && !slices.Contains(anchors(readPage(t, strings.TrimPrefix(target, "../../"))), m[2]) {
+			if m[2] == "" {
+				continue
+			}
+			if headings[target] == nil {
+				headings[target] = anchors(readPage(t, strings.TrimPrefix(target, "../../")))
+			}
+			if !slices.Contains(headings[target], m[2]) {
 				t.Errorf("%s: %s: there is no such heading", file, m[0])
 			}
 		}
@@ -278,11 +287,16 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+var (
+	pageHeading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notInAnchors = regexp.MustCompile(`[^\pL\pN _-]`)
+)
+
 // anchors returns the anchors of a page's headings, as Markdown renderers generate them.
 func anchors(page string) []string {
 	var found []string
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
-		name := strings.ToLower(regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(m[1], ""))
+	for _, m := range pageHeading.FindAllStringSubmatch(page, -1) {
+		name := strings.ToLower(notInAnchors.ReplaceAllString(m[1], ""))
 		found = append(found, "#"+strings.ReplaceAll(name, " ", "-"))
 	}
 	return found

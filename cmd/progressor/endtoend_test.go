@@ -73,6 +73,7 @@ func TestDev(t *testing.T) {
 }
 
 func TestErrorsOfTheEngine(t *testing.T) {
+	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t),
 		"-c", clitest.WriteConfig(t,
 			"namespaces: [{namespace: demo, processor: {builtin: {name: orders}}}, {namespace: echo, processor: "+
@@ -112,6 +113,7 @@ func TestErrorsOfTheEngine(t *testing.T) {
 
 // Every command for processes and namespaces works with the real engine.
 func TestCommandsOnTheEngine(t *testing.T) {
+	t.Parallel()
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")
 	p := d.Client
 	p.OK(t, "namespace", "put", "echo", "--builtin", "echo", "--history-mode", "none")
@@ -153,6 +155,7 @@ func TestCommandsOnTheEngine(t *testing.T) {
 }
 
 func TestTwoNodesAndTheSecondSignal(t *testing.T) {
+	t.Parallel()
 	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}
 	reached, release := make(chan struct{}), make(chan struct{})
 	stuck := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -187,6 +190,7 @@ func TestTwoNodesAndTheSecondSignal(t *testing.T) {
 }
 
 func TestServeRefuses(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

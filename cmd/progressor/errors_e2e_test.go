@@ -12,6 +12,7 @@ import (
 // Two orders with the same error are one row of the output. The filter of the row lists both
 // orders.
 func TestErrorsOnTheEngine(t *testing.T) {
+	t.Parallel()
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")
 	p := d.Client
 	p.OK(t, "namespace", "put", "demo", "--builtin", "orders")

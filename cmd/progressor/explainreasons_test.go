@@ -270,6 +270,7 @@ var runReasons = []reason{
 // TestExplainReasons makes processes wait for each reason, by the command line, and checks what
 // explain prints.
 func TestExplainReasons(t *testing.T) {
+	t.Parallel()
 	done := make(chan struct{})
 	target := httptest.NewServer(processor.Handler(standing(done)))
 	t.Cleanup(target.Close)

@@ -60,6 +60,7 @@ func fetched(t *testing.T, dir, name string, args ...string) {
 
 // examples/node works with an engine over each protocol.
 func TestNodeClient(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("installs packages")
 	}
@@ -106,6 +107,7 @@ func TestNodeLockNamesNoRegistry(t *testing.T) {
 
 // grpcurl knows the API only from reflection. docs/api.md shows these calls.
 func TestGrpcurl(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds grpcurl")
 	}

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"flag"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
@@ -11,7 +14,19 @@ import (
 // newCommands returns the commands that the tests run: all of them.
 var newCommands = commands.New
 
-func TestMain(m *testing.M) { storagetest.Main(m) }
+// testsAtOnce is how many tests run at once, unless -parallel is given. It is more than the number
+// of processors of a small machine, because most tests wait for programs and for times of a page.
+const testsAtOnce = 4
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		if err := parallel.Value.Set(strconv.Itoa(max(testsAtOnce, runtime.GOMAXPROCS(0)))); err != nil {
+			panic(err)
+		}
+	}
+	storagetest.Main(m)
+}
 
 // background starts a command line and waits until it is ready and prints its address.
 func background(t *testing.T, env map[string]string, args ...string) *clitest.Daemon {

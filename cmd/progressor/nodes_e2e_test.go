@@ -13,6 +13,7 @@ import (
 
 // An engine for requests only is listed as such.
 func TestRequestsOnlyNode(t *testing.T) {
+	t.Parallel()
 	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}
 	front := background(t, env, "serve", "--listen", "127.0.0.1:0", "--engine.requests-only")
 	if code, body := clitest.Fetch(t, front.URL+"/readyz"); code != http.StatusOK ||
@@ -27,6 +28,7 @@ func TestRequestsOnlyNode(t *testing.T) {
 // One of two engines is drained by a request to the other one. It becomes unready, and its list
 // shows that.
 func TestNodesOnTheEngine(t *testing.T) {
+	t.Parallel()
 	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t), "PROGRESSOR_ENGINE_ZOMBIE_AFTER": "1s"}
 	one := background(t, env, "serve", "--listen", "127.0.0.1:0", "--engine.address", "one:1")
 	two := background(t, env, "serve", "--listen", "127.0.0.1:0", "--engine.address", "two:1")

@@ -10,6 +10,7 @@ import (
 )
 
 func TestOverviewOnTheEngine(t *testing.T) {
+	t.Parallel()
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0",
 		"--engine.address", "here:1")
 	p := d.Client

@@ -13,6 +13,7 @@ import (
 
 // Templates of the configuration file are put at the start, once.
 func TestTemplatesOfTheConfigurationFile(t *testing.T) {
+	t.Parallel()
 	text := "namespaces: [{namespace: play, processor: {pull: {}}}]\ntemplates:\n  - namespace: play\n" +
 		"    type: order\n    steps: [{step_id: a, job: {}}]\n"
 	dir := t.TempDir()

@@ -41,6 +41,7 @@ const (
 // TestTour runs the blocks of sh and sql between <!-- tour --> and <!-- /tour -->. Their output is
 // in the following block of text; -update writes it there.
 func TestTour(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a PostgreSQL of its own")
 	}
@@ -49,7 +50,10 @@ func TestTour(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for _, page := range touredPages {
-		t.Run(page, func(t *testing.T) { tour(t, program, filepath.Join("../..", page)) })
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			tour(t, program, filepath.Join("../..", page))
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 // A watch follows a process on a real engine, and ends with it.
 func TestWatchOnTheEngine(t *testing.T) {
+	t.Parallel()
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")
 	d.Client.OK(t, "namespace", "put", "demo", "--builtin", "orders")
 	d.Client.OK(t, "start", "demo", "order-1", "--args", `{"order":"A-8","items":[{"sku":"tea"}]}`)

@@ -23,6 +23,7 @@ import (
 // A command runs jobs from their args to their end, with progress and cancels. On SIGTERM, the
 // worker stops and releases its jobs.
 func TestWorkerRun(t *testing.T) {
+	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.Client.OK(t, "namespace", "put", "jobs", "--pull")
 	c := client.New(d.URL)

@@ -67,7 +67,7 @@ func (e *Engine) step(
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
 	d.completion.GoesOn = !given && !e.draining.Load() && e.isConnected() && !ns.paused && (step < maxSteps || !ns.slots.contended())
-	// A step whose job has a paused name must not begin here.
+	// A step with a paused name must not begin here.
 	d.completion.StartsOn = d.completion.GoesOn && ns.servable() && !ns.pulled() && !e.hasPausedNames(ns.name)
 	d.completion.Promote = d.completion.GoesOn && e.kinds[c.Kind].Admit == nil
 	sendAlong(span, d.completion.Messages)

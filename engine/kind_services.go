@@ -15,9 +15,9 @@ func (e *Engine) CanHandOut(namespace string) bool {
 	return ok && !ns.paused && !ns.deletion.requested() && e.isConnected()
 }
 
-// WakeForJobs wakes the pollers and workers that may run jobs that now wait for a slot. byName maps
-// job names to counts.
-func (e *Engine) WakeForJobs(namespace string, byName map[string]int) {
+// WakeByName wakes the pollers and workers that may run tasks that now wait for a slot. byName has
+// their number by the name of their process, see Kind.Describe.
+func (e *Engine) WakeByName(namespace string, byName map[string]int) {
 	ns, ok := e.registry.all()[namespace]
 	switch {
 	case !ok || len(byName) == 0:
@@ -63,5 +63,5 @@ func (e *Engine) KeepTrace(ctx context.Context, processID string) []byte {
 // AlarmTimers makes the poller look for the next timer of a namespace, by the database clock.
 func (e *Engine) AlarmTimers(namespace string) { e.timers.alarm(namespace, 0) }
 
-// WakePollers wakes the pollers for jobs that wait again.
+// WakePollers wakes the pollers for tasks that wait again.
 func (e *Engine) WakePollers() { e.wakeAll() }

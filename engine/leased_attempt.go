@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// defaultLease is used if neither the worker nor the namespace nor the job sets a lease
+	// defaultLease is used if neither the worker nor the namespace nor the process sets a lease
 	// duration.
 	defaultLease = 30 * time.Second
 	maxLease     = process.MaxLease
@@ -26,8 +26,8 @@ type Workers interface {
 	Run(ctx context.Context) error
 	// Wake looks for tasks that wait for workers.
 	Wake()
-	// Offer wakes polls for n tasks of a namespace that have a job name, or "".
-	Offer(namespace, jobName string, n int)
+	// Offer wakes polls for n tasks of a namespace whose processes have a name, or "".
+	Offer(namespace, name string, n int)
 	// ExpectGroups records that namespaces may have slots of job groups.
 	ExpectGroups(namespaces ...string)
 	// NamespacesChanged wakes the polls of namespaces whose configuration has changed.

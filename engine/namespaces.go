@@ -80,7 +80,7 @@ func (ns *namespace) pulled() bool { return !ns.paused && ns.lease > 0 }
 type registry struct {
 	mu     sync.Mutex
 	byName atomic.Pointer[map[string]*namespace]
-	pauses atomic.Pointer[jobPauses]
+	pauses atomic.Pointer[namePauses]
 	puts   int // how often this node wrote or read a single row
 }
 
@@ -119,7 +119,7 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 		return false, err
 	}
 	rows := make([]storage.Namespace, len(all))
-	paused := jobPauses{}
+	paused := namePauses{}
 	for n, s := range all {
 		if len(s.PausedNames) > 0 {
 			paused[s.Namespace] = s.PausedNames

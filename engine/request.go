@@ -193,7 +193,7 @@ func refusal(r *request, p storage.Prepared) error {
 		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: "another repair of it is running"}
 	case storage.Unsettled:
 		return &process.OverloadError{Bound: "tasks that waited in the process when it failed are still being cancelled"}
-	case storage.IsJob:
+	case storage.Uncallable:
 		reason := "it is a job, which accepts no calls"
 		if r.method == methodRepair || r.method == methodSimpleRepair {
 			reason = "it is a job: use RetryJob"

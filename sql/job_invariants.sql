@@ -1,5 +1,5 @@
--- FindJobViolations is FindViolations for jobs, groups, keys of constraints and job events.
--- name: FindJobViolations :many
+-- FindKindViolations is FindViolations for jobs, groups, keys of constraints and job events.
+-- name: FindKindViolations :many
 WITH found AS (
   -- jobs_agree: the counters of the lanes equal the number of jobs per name and state, without
   -- members of groups. It concerns a namespace and has no process.

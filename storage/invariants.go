@@ -52,11 +52,11 @@ func CheckInvariants(ctx context.Context, db DB) (Report, error) {
 	if err != nil {
 		return Report{}, mapped("check invariants", err)
 	}
-	jobRows, err := q.FindJobViolations(ctx, db, int32(maxViolations-len(rows)))
+	kindRows, err := q.FindKindViolations(ctx, db, int32(maxViolations-len(rows)))
 	if err != nil {
 		return Report{}, mapped("check invariants", err)
 	}
-	changeRows, err := q.FindChangeViolations(ctx, db, int32(maxViolations-len(rows)-len(jobRows)))
+	changeRows, err := q.FindChangeViolations(ctx, db, int32(maxViolations-len(rows)-len(kindRows)))
 	if err != nil {
 		return Report{}, mapped("check invariants", err)
 	}
@@ -68,7 +68,7 @@ func CheckInvariants(ctx context.Context, db DB) (Report, error) {
 	for _, r := range rows {
 		report.Violations = append(report.Violations, Violation(r))
 	}
-	for _, r := range jobRows {
+	for _, r := range kindRows {
 		report.Violations = append(report.Violations, Violation(r))
 	}
 	for _, r := range changeRows {

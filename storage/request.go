@@ -31,7 +31,7 @@ const (
 	Exists     PrepareOutcome = "exists"     // the process already exists
 	Refused    PrepareOutcome = "status"     // the status of the process does not allow it
 	Overloaded PrepareOutcome = "overloaded" // too many requests wait in the process
-	IsJob      PrepareOutcome = "job"        // the process is a job: it takes no calls and no repair
+	Uncallable PrepareOutcome = "job"        // the kind of the process takes no calls and no repair
 	Repairing  PrepareOutcome = "repairing"  // another repair is in progress
 	Unsettled  PrepareOutcome = "unsettled"  // waiting tasks are still being moved after the last change of status
 	Repaired   PrepareOutcome = "repaired"   // a simple repair succeeded

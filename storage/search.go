@@ -16,7 +16,7 @@ type ClaimLimit struct {
 	StepTimeout time.Duration
 	Own         bool // only tasks that the engine itself runs; workers take the others
 	Urgent      bool // with Own: only tasks of urgent kinds
-	Pauses      bool // the namespace has paused job names, which are skipped
+	Pauses      bool // the namespace has paused names, which are skipped
 }
 
 type claimLimitParams struct {

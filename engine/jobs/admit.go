@@ -222,7 +222,7 @@ func (a *admission) assignKeys(ctx context.Context, namespace string, lines []st
 	var done outcome
 	var next time.Duration
 	_, err = jobs.RunConstraintTx(ctx, a.jobs.store, namespace, func(t *jobs.ConstraintTx) error {
-		t.Paused = a.jobs.engine.PausedJobs(namespace)
+		t.Paused = a.jobs.engine.PausedNames(namespace)
 		r, err := a.learn(t)
 		if err != nil {
 			return err
@@ -250,7 +250,7 @@ func (a *admission) assignKeys(ctx context.Context, namespace string, lines []st
 	}
 	a.mu.Unlock()
 	a.jobs.metrics.given(namespace, done.blocked)
-	a.jobs.engine.WakeForJobs(namespace, done.placed)
+	a.jobs.engine.WakeByName(namespace, done.placed)
 	return done.again, nil
 }
 
@@ -316,7 +316,7 @@ func (a *admission) sweep(ctx context.Context, namespace string) (more bool, err
 	if err != nil {
 		return false, err
 	}
-	a.jobs.engine.WakeForJobs(namespace, placed)
+	a.jobs.engine.WakeByName(namespace, placed)
 	if len(lines) > 0 {
 		a.notify(namespace, false, lines...)
 	}

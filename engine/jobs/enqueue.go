@@ -74,7 +74,7 @@ func ofItem(n int, j *jobs.NewJob, err error) error {
 }
 
 // wakeFor wakes the pollers and workers that may run the stored jobs. For jobs that wait for a key,
-// WakeForJobs is called later.
+// WakeByName is called later.
 func (q *Jobs) wakeFor(all []*jobs.NewJob, done []jobs.Enqueued) {
 	later, ready := map[string]bool{}, map[string]map[string]int{}
 	for n, j := range all {
@@ -91,7 +91,7 @@ func (q *Jobs) wakeFor(all []*jobs.NewJob, done []jobs.Enqueued) {
 		}
 	}
 	for name, byName := range ready {
-		q.engine.WakeForJobs(name, byName)
+		q.engine.WakeByName(name, byName)
 	}
 	for name := range later {
 		q.engine.AlarmTimers(name) // the next scan gets the delay by the database clock

@@ -305,7 +305,7 @@ func (q *Jobs) Get(ctx context.Context, key process.Key, wait time.Duration) (*p
 	if err != nil {
 		return job, err
 	}
-	paused := q.engine.IsJobPaused(key.Namespace, row.Name) && job.GetState() == progressorv1.JobState_JOB_STATE_AVAILABLE
+	paused := q.engine.IsNamePaused(key.Namespace, row.Name) && job.GetState() == progressorv1.JobState_JOB_STATE_AVAILABLE
 	switch {
 	case paused && row.Place == "schedule" && row.WaitsFor != string(process.WaitsForOperator):
 		job.BlockedOn = "job name: paused"

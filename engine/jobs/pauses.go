@@ -19,7 +19,7 @@ func (q *Jobs) PauseName(
 	if err != nil {
 		return nil, err
 	}
-	q.engine.SetJobPaused(namespace, name, true)
+	q.engine.SetNamePaused(namespace, name, true)
 	q.admission.look(namespace) // jobs of other names get the keys of its jobs
 	return pausedMessage(&row), nil
 }
@@ -34,7 +34,7 @@ func (q *Jobs) ResumeName(ctx context.Context, namespace, name string, by ...pro
 	if err != nil {
 		return false, err
 	}
-	q.engine.SetJobPaused(namespace, name, false)
+	q.engine.SetNamePaused(namespace, name, false)
 	q.admission.look(namespace)
 	return paused, nil
 }
@@ -60,7 +60,7 @@ func pausedMessage(r *jobs.PausedName) *progressorv1.PausedJobs {
 
 // pausedName returns the pause of a job name, or nil if it is not paused.
 func (q *Jobs) pausedName(ctx context.Context, namespace, name string) (*jobs.PausedName, error) {
-	if !q.engine.IsJobPaused(namespace, name) {
+	if !q.engine.IsNamePaused(namespace, name) {
 		return nil, nil
 	}
 	rows, err := jobs.ListPausedNames(ctx, q.store, namespace)

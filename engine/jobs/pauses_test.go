@@ -95,7 +95,7 @@ func TestResumedNameWakesPolls(t *testing.T) {
 	for _, at := range []*node{n, other} {
 		for _, names := range [][]string{nil, {"mail"}} {
 			n.pauses(t, "pull", "mail", "")
-			enginetest.Eventually(t, testTimeout, "the node knows of the pause", func() bool { return at.IsJobPaused("pull", "mail") })
+			enginetest.Eventually(t, testTimeout, "the node knows of the pause", func() bool { return at.IsNamePaused("pull", "mail") })
 			worker := fmt.Sprintf("w%p %v", at, names)
 			n.named(t, "pull", "of "+worker, "mail", nil)
 			got := make(chan int, 1)
@@ -115,7 +115,7 @@ func TestResumedNameWakesPolls(t *testing.T) {
 			case <-time.After(10 * time.Second): // a poll that is not woken searches again after a minute
 				t.Fatal("the resume did not wake the poll")
 			}
-			enginetest.Eventually(t, testTimeout, "the node knows of the resume", func() bool { return !at.IsJobPaused("pull", "mail") })
+			enginetest.Eventually(t, testTimeout, "the node knows of the resume", func() bool { return !at.IsNamePaused("pull", "mail") })
 		}
 	}
 }

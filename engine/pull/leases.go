@@ -116,11 +116,11 @@ func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscr
 			lease = ns.Lease
 		}
 		for _, job := range names {
-			if s.engine.IsJobPaused(name, job) {
+			if s.engine.IsNamePaused(name, job) {
 				continue
 			}
 			lines = append(lines, pull.Subscription{
-				Namespace: name, JobName: job, JobsOnly: p.JobsOnly, Pauses: job == "" && len(s.engine.PausedJobs(name)) > 0,
+				Namespace: name, JobName: job, JobsOnly: p.JobsOnly, Pauses: job == "" && len(s.engine.PausedNames(name)) > 0,
 				StepTimeout: ns.StepTimeout, Lease: lease, MaxLease: process.MaxLease,
 			})
 		}

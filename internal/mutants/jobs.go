@@ -107,13 +107,13 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "paused-name-leased", breaks: "a poll for all names gets no job of a paused name",
-		file: "engine/pull/leases.go", old: "Pauses: job == \"\" && len(s.engine.PausedJobs(name)) > 0",
-		planted:  "Pauses: job != \"\" && len(s.engine.PausedJobs(name)) > 0",
+		file: "engine/pull/leases.go", old: "Pauses: job == \"\" && len(s.engine.PausedNames(name)) > 0",
+		planted:  "Pauses: job != \"\" && len(s.engine.PausedNames(name)) > 0",
 		packages: "./engine/jobs", run: "TestPausedNameIsNotLeased",
 	},
 	{
 		name: "resumed-name-unheard", breaks: "polls that wait are woken when a job name is resumed",
-		file: "engine/job_pauses.go", old: "		e.workers.NamespacesChanged(changed)\n", planted: "",
+		file: "engine/paused_names.go", old: "		e.workers.NamespacesChanged(changed)\n", planted: "",
 		packages: "./engine/jobs", run: "TestResumedNameWakesPolls",
 	},
 	{

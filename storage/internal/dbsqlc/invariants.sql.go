@@ -507,7 +507,7 @@ type FindViolationsRow struct {
 }
 
 // FindViolations returns rows that violate the invariants of processes and tasks, which hold at any
-// time. CheckInvariants runs it and FindJobViolations on one snapshot, also in a database in use.
+// time. CheckInvariants runs it and FindKindViolations on one snapshot, also in a database in use.
 // Every part has the name of its invariant. CountLooked returns how many rows each of them has
 // checked.
 // Every table that can contain a task. Those of removed processes are left to the batches that

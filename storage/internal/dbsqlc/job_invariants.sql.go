@@ -9,7 +9,7 @@ import (
 	"context"
 )
 
-const findJobViolations = `-- name: FindJobViolations :many
+const findKindViolations = `-- name: FindKindViolations :many
 WITH found AS (
   -- jobs_agree: the counters of the lanes equal the number of jobs per name and state, without
   -- members of groups. It concerns a namespace and has no process.
@@ -251,23 +251,23 @@ SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::t
   FROM found LIMIT $1::int
 `
 
-type FindJobViolationsRow struct {
+type FindKindViolationsRow struct {
 	Invariant string
 	Namespace string
 	ProcessID string
 	Detail    string
 }
 
-// FindJobViolations is FindViolations for jobs, groups, keys of constraints and job events.
-func (q *Queries) FindJobViolations(ctx context.Context, db DBTX, lim int32) ([]FindJobViolationsRow, error) {
-	rows, err := db.Query(ctx, findJobViolations, lim)
+// FindKindViolations is FindViolations for jobs, groups, keys of constraints and job events.
+func (q *Queries) FindKindViolations(ctx context.Context, db DBTX, lim int32) ([]FindKindViolationsRow, error) {
+	rows, err := db.Query(ctx, findKindViolations, lim)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []FindJobViolationsRow
+	var items []FindKindViolationsRow
 	for rows.Next() {
-		var i FindJobViolationsRow
+		var i FindKindViolationsRow
 		if err := rows.Scan(
 			&i.Invariant,
 			&i.Namespace,

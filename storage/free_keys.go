@@ -7,7 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// FreeKeys is an effect that frees the keys of a job when it ends. SaveCompleted frees them itself.
+// FreeKeys is an effect that frees the keys that a process holds when it ends. SaveCompleted frees
+// them itself.
 type FreeKeys struct{}
 
 // Bytes implements Effect.
@@ -23,12 +24,12 @@ func (FreeKeys) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	return dbsqlc.New().FreeKeys(ctx, db, a)
 }
 
-// others returns the effects other than Freed.
+// others returns the effects other than FreeKeys.
 func others(effects []Effect) []Effect {
 	return slices.DeleteFunc(slices.Clone(effects), func(e Effect) bool { return e == FreeKeys{} })
 }
 
-// freesKeys reports whether the job holds keys that its end frees.
+// freesKeys reports whether the process holds keys that its end frees.
 func (c *Completion) freesKeys() bool { return slices.Contains(c.EffectsOnEnd, Effect(FreeKeys{})) }
 
 // freeStages frees the keys of processes that a command may have ended or suspended.

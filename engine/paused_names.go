@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// jobPauses has the paused job names of the namespaces that have any, sorted. It is never changed.
-type jobPauses map[string][]string
+// namePauses has the paused names of the namespaces that have any, sorted. It is never changed.
+type namePauses map[string][]string
 
-// pausedNames returns the paused job names of a namespace, as known to this node. Callers must not
+// pausedNames returns the paused names of a namespace, as known to this node. Callers must not
 // modify them.
 func (r *registry) pausedNames(namespace string) []string {
 	if p := r.pauses.Load(); p != nil {
@@ -17,23 +17,23 @@ func (r *registry) pausedNames(namespace string) []string {
 	return nil
 }
 
-// hasPausedNames reports whether a namespace has paused job names.
+// hasPausedNames reports whether a namespace has paused names.
 func (e *Engine) hasPausedNames(namespace string) bool {
 	return len(e.registry.pausedNames(namespace)) > 0
 }
 
-// PausedJobs returns the paused job names of a namespace, sorted, as known to this node; the state
+// PausedNames returns the paused names of a namespace, sorted, as known to this node; the state
 // may be one second old. Callers must not modify them.
-func (e *Engine) PausedJobs(namespace string) []string { return e.registry.pausedNames(namespace) }
+func (e *Engine) PausedNames(namespace string) []string { return e.registry.pausedNames(namespace) }
 
-// IsJobPaused reports whether a job name is paused, as PausedJobs.
-func (e *Engine) IsJobPaused(namespace, name string) bool {
+// IsNamePaused reports whether a name is paused, as PausedNames.
+func (e *Engine) IsNamePaused(namespace, name string) bool {
 	_, paused := slices.BinarySearch(e.registry.pausedNames(namespace), name)
 	return paused
 }
 
-// SetJobPaused applies a pause or a resume of a job name that this node has just stored.
-func (e *Engine) SetJobPaused(namespace, name string, paused bool) {
+// SetNamePaused applies a pause or a resume of a name that this node has just stored.
+func (e *Engine) SetNamePaused(namespace, name string, paused bool) {
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
 	e.registry.puts++
@@ -47,7 +47,7 @@ func (e *Engine) SetJobPaused(namespace, name string, paused bool) {
 	} else {
 		names = slices.Insert(names, at, name)
 	}
-	next := jobPauses{}
+	next := namePauses{}
 	if p := e.registry.pauses.Load(); p != nil {
 		next = maps.Clone(*p)
 	}
@@ -57,15 +57,15 @@ func (e *Engine) SetJobPaused(namespace, name string, paused bool) {
 	e.applyPauses(next)
 }
 
-// applyPauses replaces the paused job names. If they have changed, it wakes pollers and the polls of
+// applyPauses replaces the paused names. If they have changed, it wakes pollers and the polls of
 // the namespaces concerned. The caller holds the lock of the registry.
-func (e *Engine) applyPauses(next jobPauses) {
-	var old jobPauses
+func (e *Engine) applyPauses(next namePauses) {
+	var old namePauses
 	if p := e.registry.pauses.Load(); p != nil {
 		old = *p
 	}
 	changed := map[string]struct{}{}
-	for _, all := range []jobPauses{old, next} {
+	for _, all := range []namePauses{old, next} {
 		for namespace := range all {
 			if !slices.Equal(old[namespace], next[namespace]) {
 				changed[namespace] = struct{}{}

@@ -233,7 +233,8 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 	if d := m.GetStepTimeout().AsDuration(); d > 0 {
 		ns.stepTimeout = d
 	}
-	ns.retention, ns.fairnessKey, ns.recordsChanges = retentionOf(m), m.GetFairnessKey(), len(m.GetChanges().GetKinds()) > 0
+	ns.retention, ns.fairnessKey = retentionOf(m), m.GetFairnessKey()
+	ns.events, ns.recordsChanges = wire.EventMode(m), len(m.GetChanges().GetKinds()) > 0
 	ns.pushed = m.GetProcessor().GetConnect() != nil
 	if pull := m.GetProcessor().GetPull(); pull != nil {
 		ns.lease = cmp.Or(pull.GetLeaseDuration().AsDuration(), defaultLease)
@@ -243,12 +244,6 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 	}
 	if m.GetZombiePolicy() == progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR {
 		ns.zombie = process.ZombieError
-	}
-	switch m.GetJobEvents() {
-	case progressorv1.JobEvents_JOB_EVENTS_ENDS:
-		ns.events = storage.EventsEnds
-	case progressorv1.JobEvents_JOB_EVENTS_NONE:
-		ns.events = storage.EventsNone
 	}
 	switch m.GetHistoryMode() {
 	case progressorv1.HistoryMode_HISTORY_MODE_NONE:
@@ -345,7 +340,7 @@ func (c *Config) processorOf(name string, cfg *progressorv1.ProcessorConfig, max
 // PutNamespace creates a namespace or replaces its configuration. Other nodes apply it within a
 // second. by is the operator for the audit, if there is one.
 func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by ...process.Actor) (*progressorv1.Namespace, error) {
-	if err := cmp.Or(checkHeaders(m.GetProcessor().GetConnect()), e.checkByKinds(m), checkChanges(m)); err != nil {
+	if err := cmp.Or(checkHeaders(m.GetProcessor().GetConnect()), e.checkByKinds(m), wire.CheckChanges(m)); err != nil {
 		return nil, err
 	}
 	tried, err := e.connect(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning)
@@ -353,13 +348,7 @@ func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by
 		return nil, err
 	}
 	closeIdle(tried)
-	stored := &progressorv1.Namespace{
-		Processor: m.GetProcessor(), RetryPolicy: m.GetRetryPolicy(), StepTimeout: m.GetStepTimeout(), MaxRunning: m.GetMaxRunning(),
-		ZombiePolicy: m.GetZombiePolicy(), HistoryMode: m.GetHistoryMode(), Retention: m.GetRetention(), MaxWaiting: m.GetMaxWaiting(), MaxBacklog: m.GetMaxBacklog(),
-		JobEvents: m.GetJobEvents(), FailedRetention: m.GetFailedRetention(), CancelledRetention: m.GetCancelledRetention(),
-		FairnessKey: m.GetFairnessKey(), Changes: m.GetChanges(),
-	}
-	config, err := protojson.Marshal(stored)
+	config, err := protojson.Marshal(wire.NamespaceConfig(m))
 	if err != nil {
 		return nil, fmt.Errorf("put namespace %s: %w", m.GetNamespace(), err)
 	}

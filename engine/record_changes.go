@@ -10,22 +10,6 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// checkChanges validates the setting changes of a namespace.
-func checkChanges(m *progressorv1.Namespace) error {
-	for _, kind := range m.GetChanges().GetKinds() {
-		switch kind {
-		case progressorv1.ChangeKind_CHANGE_KIND_JOB, progressorv1.ChangeKind_CHANGE_KIND_STEP,
-			progressorv1.ChangeKind_CHANGE_KIND_RUN:
-			if m.GetJobEvents() == progressorv1.JobEvents_JOB_EVENTS_NONE {
-				return &process.InvalidError{Field: "namespace.changes.kinds", Message: "JOB, STEP and RUN record " +
-					"the events of jobs and runs, but job_events is NONE: set it to ALL or ENDS"}
-			}
-		default:
-		}
-	}
-	return nil
-}
-
 // putNamespace stores a namespace. If it records changes, recording has started before.
 func (e *Engine) putNamespace(
 	ctx context.Context, m *progressorv1.Namespace, config json.RawMessage, by []process.Actor,

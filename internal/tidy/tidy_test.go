@@ -152,6 +152,8 @@ func TestFileCatches(t *testing.T) {
 
 		{"kind in the engine", "engine/a.go", "package engine\nvar flowsDone int\n",
 			`must not know the kind "flow"`},
+		{"job in the storage", "storage/a.go", "package storage\ntype NewJob struct{}\n",
+			`must not know the kind "job"`},
 		{"kind in the storage", "storage/a.go", "package storage\nvar a = process.FlowKind\n",
 			`must not know the kind "flow"`},
 

@@ -43,8 +43,8 @@ func emptyWord(identifier string) string {
 	return ""
 }
 
-// kindWords are the kinds that the roots of engine and storage do not know.
-var kindWords = map[string]bool{"cron": true, "flow": true}
+// kindWords are the kinds that identifiers in the roots of engine and storage do not name.
+var kindWords = map[string]bool{"cron": true, "flow": true, "job": true}
 
 // kindWord returns the first word of an identifier that is the name of a kind, or "".
 func kindWord(identifier string) string {

@@ -60,7 +60,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "step-job-without-round", breaks: "the job of a step takes turns with others",
-		file: "storage/jobs/enqueue_message.go", old: "j.FairnessKey == nil &&\n", planted: "\n",
+		file: "storage/jobs/enqueue.go", old: "j.FairnessKey == nil &&\n", planted: "\n",
 		packages: "./engine/flows", run: "TestStepJobHasAFairnessKey",
 	},
 	{

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -260,14 +261,13 @@ func EnqueueBatch(ctx context.Context, s *storage.Store, jobs []*NewJob) ([]Enqu
 		}
 		for len(todo) > 0 {
 			var again []int
-			for len(todo) > 0 {
-				n := min(len(todo), enqueueChunk)
-				more, err := enqueueSome(ctx, s, tx, jobs, all, todo[:n])
+			for some := range slices.Chunk(todo, enqueueChunk) {
+				more, err := enqueueSome(ctx, s, tx, jobs, all, some)
 				if err != nil {
 					errors.As(err, &refused)
 					return err
 				}
-				again, todo = append(again, more...), todo[n:]
+				again = append(again, more...)
 			}
 			todo = again
 		}

@@ -32,6 +32,7 @@ type Client struct {
 	Job       progressorv1connect.JobServiceClient
 	JobEvent  progressorv1connect.JobEventServiceClient
 	Flow      progressorv1connect.FlowServiceClient
+	Change    progressorv1connect.ChangeServiceClient
 	Worker    progressorv1connect.WorkerServiceClient // used by Worker
 
 	retry    Retry
@@ -64,6 +65,7 @@ func New(baseURL string, opts ...Option) *Client {
 		Job:       progressorv1connect.NewJobServiceClient(httpClient, baseURL, connectOptions...),
 		JobEvent:  progressorv1connect.NewJobEventServiceClient(httpClient, baseURL, connectOptions...),
 		Flow:      progressorv1connect.NewFlowServiceClient(httpClient, baseURL, connectOptions...),
+		Change:    progressorv1connect.NewChangeServiceClient(httpClient, baseURL, connectOptions...),
 		Worker:    progressorv1connect.NewWorkerServiceClient(httpClient, baseURL, connectOptions...),
 		retry:     o.retry,
 		autoKeys:  o.autoKeys,

@@ -84,7 +84,7 @@ func TestNodeClient(t *testing.T) {
 
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	for _, protocol := range []string{"connect", "grpc", "grpc-web"} {
-		for script, services := range map[string]string{"shop.js": "4 services", "queue.js": "6 services"} {
+		for script, services := range map[string]string{"shop.js": "4 services", "queue.js": "7 services"} {
 			out := output(t, dir, "node", script, d.URL, protocol)
 			if !strings.HasPrefix(out, protocol+": ") || !strings.Contains(out, " methods of "+services) {
 				t.Errorf("%s %s: %s", script, protocol, out)

@@ -19,6 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/pull"
+	"github.com/progressor-engine/progressor/engine/streams"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -71,7 +72,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w.url = listen(t, NewHandler(
 		Config{
-			Engine: e, Insight: insight.New(e), Workers: workers, Bulks: bulks,
+			Engine: e, Insight: insight.New(e), Workers: workers, Bulks: bulks, Streams: streams.New(e, store),
 			Registerer: registry, Gatherer: registry, Version: "test",
 		}))
 	namespaces := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)

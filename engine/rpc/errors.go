@@ -154,6 +154,11 @@ func answerOf(err error) (a answer, known bool) {
 		detail := &progressorv1.ErrorDetail{Reason: reason, Field: invalid.Field}
 		return answer{code: connect.CodeInvalidArgument, detail: detail, text: invalid.Error()}, true
 	}
+	if cursor, ok := errors.AsType[*process.CursorError](err); ok {
+		return answer{code: connect.CodeOutOfRange, detail: &progressorv1.ErrorDetail{
+			Reason: progressorv1.ErrorDetail_REASON_CURSOR_LOST, Field: cursor.Field, OldestCursor: cursor.Oldest,
+		}, text: cursor.Error()}, true
+	}
 	if overload, ok := errors.AsType[*process.OverloadError](err); ok {
 		return answer{connect.CodeResourceExhausted,
 			&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_OVERLOADED}, overload.Error(), true}, true

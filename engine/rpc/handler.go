@@ -22,6 +22,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/pull"
+	"github.com/progressor-engine/progressor/engine/streams"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
@@ -48,6 +49,7 @@ type Config struct {
 	Flows      *flows.Flows          // nil if FlowService is not served
 	Crons      *crons.Crons          // nil if CronService is not served
 	Jobs       *jobs.Jobs            // nil if JobService and JobEventService are not served
+	Streams    *streams.Streams      // nil if ChangeService is not served
 	Logger     *slog.Logger          // slog.Default() if nil
 	Registerer prometheus.Registerer // for the metrics of the handler; nil for none
 	Gatherer   prometheus.Gatherer   // for /metrics; nil for no such page
@@ -64,6 +66,7 @@ var services = []string{
 	progressorv1connect.BulkServiceName, progressorv1connect.CronServiceName, progressorv1connect.JobServiceName,
 	progressorv1connect.JobEventServiceName,
 	progressorv1connect.WorkerServiceName, progressorv1connect.FlowServiceName,
+	progressorv1connect.ChangeServiceName,
 }
 
 // NewHandler returns a handler for the services and for:
@@ -72,6 +75,7 @@ var services = []string{
 //	/readyz        200 while the engine accepts requests, else 503 with the reason
 //	/metrics       Prometheus text or OpenMetrics
 //	/openapi.yaml  the API, for HTTP tools
+//	/changes       WatchChanges as Server-Sent Events
 //	/              the web console, for clients that accept HTML
 //
 // It also serves gRPC health (with the status of /readyz, and that of namespaces) and gRPC
@@ -89,6 +93,10 @@ func NewHandler(cfg Config) http.Handler {
 		progressorv1connect.UnimplementedCronServiceHandler{}, progressorv1connect.UnimplementedJobServiceHandler{},
 		progressorv1connect.UnimplementedJobEventServiceHandler{}, workers,
 		progressorv1connect.UnimplementedFlowServiceHandler{},
+		progressorv1connect.UnimplementedChangeServiceHandler{},
+	}
+	if cfg.Streams != nil {
+		s.change = &changeService{streams: cfg.Streams}
 	}
 	if cfg.Bulks != nil {
 		s.bulk = &bulks{bulks: cfg.Bulks}
@@ -130,6 +138,7 @@ type served struct {
 	jobEvent  progressorv1connect.JobEventServiceHandler
 	worker    progressorv1connect.WorkerServiceHandler
 	flow      progressorv1connect.FlowServiceHandler
+	change    progressorv1connect.ChangeServiceHandler
 }
 
 // newHandler mounts the given services. Tests pass their own.
@@ -167,6 +176,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(progressorv1connect.NewJobServiceHandler(s.job, options))
 	mount(progressorv1connect.NewFlowServiceHandler(s.flow, options))
 	mount(progressorv1connect.NewJobEventServiceHandler(s.jobEvent, options))
+	mount(progressorv1connect.NewChangeServiceHandler(s.change, options))
 	mount(progressorv1connect.NewWorkerServiceHandler(s.worker, options,
 		connect.WithCompressMinBytes(workerCompressMinBytes)))
 	mount(grpchealth.NewHandler(&health{ready, s.namespace}, connect.WithReadMaxBytes(process.MaxMessageBytes)))
@@ -194,6 +204,9 @@ func mountPages(mux *http.ServeMux, cfg Config, ready func() error) error {
 			Registry: cfg.Registerer, EnableOpenMetrics: true,
 			ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
 		}))
+	}
+	if cfg.Streams != nil {
+		mux.Handle("GET /changes", &changePage{streams: cfg.Streams, log: cfg.Logger})
 	}
 	mux.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")

@@ -62,6 +62,7 @@ func scripted(p progressorv1connect.ProcessServiceHandler) served {
 		progressorv1connect.UnimplementedBulkServiceHandler{}, progressorv1connect.UnimplementedCronServiceHandler{},
 		progressorv1connect.UnimplementedJobServiceHandler{}, progressorv1connect.UnimplementedJobEventServiceHandler{},
 		progressorv1connect.UnimplementedWorkerServiceHandler{}, progressorv1connect.UnimplementedFlowServiceHandler{},
+		progressorv1connect.UnimplementedChangeServiceHandler{},
 	}
 }
 

@@ -1,5 +1,5 @@
-// Jobs, workers, crons and flows, from Node: every method of JobService, WorkerService, CronService, FlowService and JobEventService
-// against a running engine, with clients that protoc-gen-es makes of the contract. It is its own worker, one lease after the other.
+// Jobs, workers, crons and flows, from Node: every method of JobService, WorkerService, CronService, FlowService, JobEventService and
+// ChangeService, against a running engine, with clients that protoc-gen-es makes of the contract. It is its own worker, one lease after the other.
 //
 //   node queue.js [URL [connect | grpc | grpc-web]]
 
@@ -8,10 +8,11 @@ import { Code } from "@connectrpc/connect";
 import { create } from "@bufbuild/protobuf";
 import { durationFromMs, timestampFromDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { allCalled, client, plain, protocol, refused, value } from "./api.js";
+import { ChangeService } from "./gen/progressor/v1/change_pb.js";
 import { CronPolicySchema, CronService, Decision, FireStatus, OverlapAction } from "./gen/progressor/v1/cron_pb.js";
 import { FlowService, JobEventService, RunStatus, StepStatus, WaitAction_Kind } from "./gen/progressor/v1/flow_pb.js";
 import { JobService } from "./gen/progressor/v1/job_pb.js";
-import { NamespaceService } from "./gen/progressor/v1/namespace_pb.js";
+import { ChangeKind, NamespaceService } from "./gen/progressor/v1/namespace_pb.js";
 import { ErrorDetail_Reason } from "./gen/progressor/v1/process_pb.js";
 import { JobState, LeaseDirective_Directive, WorkerDirective, WorkerService } from "./gen/progressor/v1/worker_pb.js";
 
@@ -20,6 +21,7 @@ const workers = client(WorkerService);
 const crons = client(CronService);
 const flows = client(FlowService);
 const jobEvents = client(JobEventService);
+const changes = client(ChangeService);
 const namespaces = client(NamespaceService);
 
 const namespace = `node-queue-${protocol}-${Date.now().toString(36)}`; // a new one each time
@@ -28,7 +30,8 @@ const job = (jobId) => ({ namespace, jobId });
 const seconds = (n) => durationFromMs(1000 * n);
 
 async function tryNamespaces() {
-  await namespaces.putNamespace({ namespace: { namespace, processor: { transport: { case: "pull", value: {} } } } });
+  const recorded = { kinds: [ChangeKind.JOB] };
+  await namespaces.putNamespace({ namespace: { namespace, processor: { transport: { case: "pull", value: {} } }, changes: recorded } });
   assert.ok((await namespaces.listNamespaces({})).namespaces.some((one) => one.namespace === namespace));
   await namespaces.pauseNamespace({ namespace });
   assert.ok((await namespaces.getNamespace({ namespace })).namespace.paused);
@@ -243,6 +246,17 @@ async function tryEvents() {
   await refused(Code.NotFound, jobs.getJob(job("add-2")));
 }
 
+async function tryChanges() {
+  const types = [];
+  let last = "";
+  for await (const { changes: some, cursor } of changes.watchChanges({ namespace, processId: "add-2", fromTime: timestampFromMs(0), stop: true })) {
+    types.push(...some.map((change) => change.type));
+    last = cursor;
+  }
+  assert.deepEqual([types[0], types.at(-1)], ["enqueued", "removed"]);
+  for await (const { changes: some } of changes.watchChanges({ namespace, cursor: last, stop: true })) assert.equal(some.length, 0);
+}
+
 async function tryWorkers() {
   const list = await workers.listWorkers({ namespace });
   assert.equal(list.workers[0].workerId, workerId);
@@ -256,5 +270,6 @@ await tryConstraints();
 await tryCrons();
 await tryFlows();
 await tryEvents();
+await tryChanges();
 await tryWorkers();
 allCalled();

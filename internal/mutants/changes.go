@@ -62,4 +62,26 @@ var changeMutants = []mutant{
 		planted:  "AND false THEN",
 		packages: "./storage", run: "TestNoTriggersWithoutRecording|TestRecordingStartsAgain",
 	},
+	{
+		name: "watch-skips-changes", breaks: "a watch has no gap: it continues after the last change of each lane",
+		file: "storage/changes/read.go", old: "		next.Lanes[c.Lane] = c.Seq\n",
+		planted:  "		next.Lanes[c.Lane] = c.Seq + 1\n",
+		packages: "./engine/streams", run: "TestWatch",
+	},
+	{
+		name: "watch-reorders", breaks: "a watch brings the changes of a process in their order",
+		file: "storage/internal/dbsqlc/changes.sql.go", old: "ORDER BY c.change_id LIMIT",
+		planted:  "ORDER BY c.lane, c.change_id LIMIT",
+		packages: "./engine/streams", run: "TestWatchHasNoGap|TestReadsAreBounded",
+	},
+	{
+		name: "watch-past-the-deleted", breaks: "a cursor whose changes were deleted is refused",
+		file: "storage/changes/read.go", old: "|| first.Lost ||", planted: "||",
+		packages: "./engine/streams", run: "TestLostCursors",
+	},
+	{
+		name: "watch-of-another-database", breaks: "a cursor of a database that was restored since is refused",
+		file: "storage/changes/read.go", old: "if first.Generation != at.Generation ||", planted: "if",
+		packages: "./engine/streams", run: "TestLostCursors",
+	},
 }

@@ -159,6 +159,9 @@ func TestEnumsOfRequestsAreDefined(t *testing.T) {
 			}
 			looked++
 			rules, ok := proto.GetExtension(field.Options(), validate.E_Field).(*validate.FieldRules)
+			if field.IsList() {
+				rules = rules.GetRepeated().GetItems()
+			}
 			if !ok || !rules.GetEnum().GetDefinedOnly() && len(rules.GetEnum().GetIn()) == 0 {
 				t.Errorf("%s takes numbers that its enum does not have", field.FullName())
 			}
@@ -169,6 +172,7 @@ func TestEnumsOfRequestsAreDefined(t *testing.T) {
 		progressorv1.File_progressor_v1_namespace_proto, progressorv1.File_progressor_v1_worker_proto,
 		progressorv1.File_progressor_v1_job_proto, progressorv1.File_progressor_v1_cron_proto,
 		progressorv1.File_progressor_v1_flow_proto, progressorv1.File_progressor_v1_admin_proto,
+		progressorv1.File_progressor_v1_change_proto,
 	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()

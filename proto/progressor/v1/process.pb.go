@@ -353,6 +353,8 @@ const (
 	// FAILED_PRECONDITION: DeleteNamespace without with_data, or of a namespace that the
 	// configuration file would create again
 	ErrorDetail_REASON_NAMESPACE_IN_USE ErrorDetail_Reason = 28
+	// OUT_OF_RANGE: a watch cannot continue from its cursor without a gap, see oldest_cursor
+	ErrorDetail_REASON_CURSOR_LOST ErrorDetail_Reason = 29
 )
 
 // Enum value maps for ErrorDetail_Reason.
@@ -387,6 +389,7 @@ var (
 		26: "REASON_JOB_NOT_FOUND",
 		27: "REASON_NAMESPACE_DELETING",
 		28: "REASON_NAMESPACE_IN_USE",
+		29: "REASON_CURSOR_LOST",
 	}
 	ErrorDetail_Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":          0,
@@ -418,6 +421,7 @@ var (
 		"REASON_JOB_NOT_FOUND":        26,
 		"REASON_NAMESPACE_DELETING":   27,
 		"REASON_NAMESPACE_IN_USE":     28,
+		"REASON_CURSOR_LOST":          29,
 	}
 )
 
@@ -3129,7 +3133,8 @@ type ErrorDetail struct {
 	ProcessStatus ProcessStatus          `protobuf:"varint,5,opt,name=process_status,json=processStatus,proto3,enum=progressor.v1.ProcessStatus" json:"process_status,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`
 	Rejection     *Rejection             `protobuf:"bytes,7,opt,name=rejection,proto3" json:"rejection,omitempty"`
-	Field         string                 `protobuf:"bytes,8,opt,name=field,proto3" json:"field,omitempty"` // the path of the field, with REASON_INVALID and REASON_TOO_LARGE
+	Field         string                 `protobuf:"bytes,8,opt,name=field,proto3" json:"field,omitempty"`                                   // the path of the field, with REASON_INVALID and REASON_TOO_LARGE
+	OldestCursor  string                 `protobuf:"bytes,9,opt,name=oldest_cursor,json=oldestCursor,proto3" json:"oldest_cursor,omitempty"` // the oldest cursor that works, with REASON_CURSOR_LOST
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3216,6 +3221,13 @@ func (x *ErrorDetail) GetRejection() *Rejection {
 func (x *ErrorDetail) GetField() string {
 	if x != nil {
 		return x.Field
+	}
+	return ""
+}
+
+func (x *ErrorDetail) GetOldestCursor() string {
+	if x != nil {
+		return x.OldestCursor
 	}
 	return ""
 }
@@ -3568,7 +3580,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\"\x17\n" +
-	"\x15RemoveProcessResponse\"\xef\b\n" +
+	"\x15RemoveProcessResponse\"\xac\t\n" +
 	"\vErrorDetail\x129\n" +
 	"\x06reason\x18\x01 \x01(\x0e2!.progressor.v1.ErrorDetail.ReasonR\x06reason\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1d\n" +
@@ -3578,7 +3590,8 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x0eprocess_status\x18\x05 \x01(\x0e2\x1c.progressor.v1.ProcessStatusR\rprocessStatus\x120\n" +
 	"\afailure\x18\x06 \x01(\v2\x16.progressor.v1.FailureR\afailure\x126\n" +
 	"\trejection\x18\a \x01(\v2\x18.progressor.v1.RejectionR\trejection\x12\x14\n" +
-	"\x05field\x18\b \x01(\tR\x05field\"\x89\x06\n" +
+	"\x05field\x18\b \x01(\tR\x05field\x12#\n" +
+	"\roldest_cursor\x18\t \x01(\tR\foldestCursor\"\xa1\x06\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aREASON_NAMESPACE_NOT_FOUND\x10\x01\x12\x1c\n" +
@@ -3609,7 +3622,8 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x15REASON_CRON_NOT_FOUND\x10\x19\x12\x18\n" +
 	"\x14REASON_JOB_NOT_FOUND\x10\x1a\x12\x1d\n" +
 	"\x19REASON_NAMESPACE_DELETING\x10\x1b\x12\x1b\n" +
-	"\x17REASON_NAMESPACE_IN_USE\x10\x1c*\xd8\x01\n" +
+	"\x17REASON_NAMESPACE_IN_USE\x10\x1c\x12\x16\n" +
+	"\x12REASON_CURSOR_LOST\x10\x1d*\xd8\x01\n" +
 	"\rProcessStatus\x12\x1e\n" +
 	"\x1aPROCESS_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13PROCESS_STATUS_INIT\x10\x01\x12\x1a\n" +

@@ -7,6 +7,10 @@ package dbsqlc
 
 import (
 	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
 )
 
 const addChangePartition = `-- name: AddChangePartition :exec
@@ -30,6 +34,205 @@ func (q *Queries) DropChangePartition(ctx context.Context, db DBTX) (string, err
 	var dropped string
 	err := row.Scan(&dropped)
 	return dropped, err
+}
+
+const readChangeHeads = `-- name: ReadChangeHeads :many
+SELECT g.generation::uuid AS generation, coalesce(lanes.lane, 0)::bigint AS lane,
+       greatest(lanes.last_seq, lanes.deleted_seq, 0)::bigint AS seq,
+       coalesce(lanes.deleted_time >= $1::timestamptz, false)::bool AS lost,
+       EXISTS (SELECT 1 FROM change_settings s WHERE s.namespace = $2)::bool AS records
+  FROM database_generation g
+  LEFT JOIN (
+    SELECT h.lane, d.seq AS deleted_seq, d."time" AS deleted_time,
+           (
+             SELECT c.seq FROM changes c
+              WHERE c.namespace = $2
+                AND c.lane = h.lane
+                AND c."time" < $1::timestamptz
+              ORDER BY c.seq DESC LIMIT 1) AS last_seq
+      FROM change_heads h
+      LEFT JOIN change_drops d
+        ON d.namespace = h.namespace
+       AND d.lane = h.lane
+     WHERE h.namespace = $2) lanes ON true
+`
+
+type ReadChangeHeadsParams struct {
+	Before    time.Time
+	Namespace string
+}
+
+type ReadChangeHeadsRow struct {
+	Generation uuid.UUID
+	Lane       int64
+	Seq        int64
+	Lost       bool
+	Records    bool
+}
+
+// ReadChangeHeads returns the last change of each lane of a namespace before a time, or the last
+// deleted one. Without lanes, it returns one row with lane 0. lost reports that changes at or
+// after the time were deleted. records reports whether the namespace records.
+func (q *Queries) ReadChangeHeads(ctx context.Context, db DBTX, arg ReadChangeHeadsParams) ([]ReadChangeHeadsRow, error) {
+	rows, err := db.Query(ctx, readChangeHeads, arg.Before, arg.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadChangeHeadsRow
+	for rows.Next() {
+		var i ReadChangeHeadsRow
+		if err := rows.Scan(
+			&i.Generation,
+			&i.Lane,
+			&i.Seq,
+			&i.Lost,
+			&i.Records,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const readChanges = `-- name: ReadChanges :many
+WITH lanes AS MATERIALIZED (
+  SELECT h.lane, coalesce(item.seq, 0) AS seq, item.lane IS NOT NULL AS known,
+         coalesce(item.seq, 0) < coalesce(d.seq, 0) AS lost
+    FROM change_heads h
+    LEFT JOIN ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[])) AS item(lane, seq)
+      ON item.lane = h.lane
+    LEFT JOIN change_drops d
+      ON d.namespace = h.namespace
+     AND d.lane = h.lane
+   WHERE h.namespace = $3),
+found AS MATERIALIZED (
+  SELECT measured.lane, measured.seq, measured.time, measured.change_id, measured.size, sum(measured.size) OVER (
+           ORDER BY measured.change_id ROWS UNBOUNDED PRECEDING) AS total
+    FROM (
+      SELECT c.lane, c.seq, c.time, c.change_id, c.size
+        FROM lanes
+       CROSS JOIN LATERAL (
+         SELECT x.lane, x.seq, x."time", x.change_id,
+                200 + coalesce(octet_length(x.payload), 0)
+                  + coalesce(pg_column_size(x.metadata), 0) AS size
+           FROM changes x
+          WHERE x.namespace = $3
+            AND x.lane = lanes.lane
+            AND x.seq > lanes.seq
+          ORDER BY x.seq LIMIT $4::int) c
+       ORDER BY c.change_id LIMIT $4::int) measured),
+picked AS MATERIALIZED (
+  SELECT c.namespace, c.lane, c.seq, c.change_id, c.time, c.kind, c.type, c.process_id, c.event_id, c.from_status, c.to_status, c.reason, c.metadata, c.payload, c.details
+    FROM found
+   CROSS JOIN LATERAL (
+     SELECT x.namespace, x.lane, x.seq, x.change_id, x.time, x.kind, x.type, x.process_id, x.event_id, x.from_status, x.to_status, x.reason, x.metadata, x.payload, x.details
+       FROM changes x
+      WHERE x.namespace = $3
+        AND x.lane = found.lane
+        AND x.seq = found.seq
+        AND x."time" = found."time"
+      LIMIT 1) c
+   WHERE found.total - found.size <= $5::bigint)
+SELECT state.generation::uuid AS generation, state.lost::bool AS lost, state.known::int AS known,
+       coalesce(picked.lane, 0)::bigint AS lane, coalesce(picked.seq, 0)::bigint AS seq,
+       coalesce(picked.change_id, 0)::bigint AS change_id,
+       coalesce(picked."time", 'epoch')::timestamptz AS "time",
+       coalesce(picked.kind, '')::text AS kind, coalesce(picked.type, '')::text AS type,
+       coalesce(picked.process_id, '')::text AS process_id,
+       coalesce(picked.event_id, 0)::bigint AS event_id,
+       coalesce(picked.from_status, '')::text AS from_status,
+       coalesce(picked.to_status, '')::text AS to_status,
+       coalesce(picked.reason, '')::text AS reason, picked.metadata::jsonb AS metadata,
+       picked.payload::bytea AS payload, picked.details::jsonb AS details
+  FROM (
+    SELECT g.generation, coalesce((SELECT bool_or(lanes.lost) FROM lanes), false) AS lost,
+           (SELECT count(*) FROM lanes WHERE lanes.known) AS known
+      FROM database_generation g) state
+  LEFT JOIN picked ON true
+ ORDER BY picked.change_id
+`
+
+type ReadChangesParams struct {
+	Lanes     []int64
+	Seqs      []int64
+	Namespace string
+	Lim       int32
+	MaxBytes  int64
+}
+
+type ReadChangesRow struct {
+	Generation uuid.UUID
+	Lost       bool
+	Known      int32
+	Lane       int64
+	Seq        int64
+	ChangeID   int64
+	Time       time.Time
+	Kind       string
+	Type       string
+	ProcessID  string
+	EventID    int64
+	FromStatus string
+	ToStatus   string
+	Reason     string
+	Metadata   json.RawMessage
+	Payload    []byte
+	Details    json.RawMessage
+}
+
+// ReadChanges returns the changes of a namespace after a position in each of its lanes, in the
+// order of their numbers, which is that of each process. It returns at most lim changes, until
+// they exceed max_bytes, including the one that exceeds it. All lanes are read from one snapshot:
+// if a change of a process is visible, so is every earlier one, because it was committed before
+// the process was locked again. Without changes, it returns one row with change_id 0. lost
+// reports that changes after the position were deleted. known is how many of the lanes exist.
+func (q *Queries) ReadChanges(ctx context.Context, db DBTX, arg ReadChangesParams) ([]ReadChangesRow, error) {
+	rows, err := db.Query(ctx, readChanges,
+		arg.Lanes,
+		arg.Seqs,
+		arg.Namespace,
+		arg.Lim,
+		arg.MaxBytes,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadChangesRow
+	for rows.Next() {
+		var i ReadChangesRow
+		if err := rows.Scan(
+			&i.Generation,
+			&i.Lost,
+			&i.Known,
+			&i.Lane,
+			&i.Seq,
+			&i.ChangeID,
+			&i.Time,
+			&i.Kind,
+			&i.Type,
+			&i.ProcessID,
+			&i.EventID,
+			&i.FromStatus,
+			&i.ToStatus,
+			&i.Reason,
+			&i.Metadata,
+			&i.Payload,
+			&i.Details,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const recordsChanges = `-- name: RecordsChanges :one

@@ -16,6 +16,7 @@ import (
 type Commands struct {
 	Overview  overviewCmd  `cmd:"" group:"process" help:"Summarize a namespace, or all, and the nodes."`
 	Top       topCmd       `cmd:"" group:"process" help:"Show rates, namespaces, errors and nodes, live."`
+	Changes   changesCmd   `cmd:"" group:"process" help:"Print or follow the recorded changes of a namespace."`
 	Audit     auditCmd     `cmd:"" group:"process" help:"List commands of operators."`
 	Node      nodeCmd      `cmd:"" group:"process" help:"List or drain engines."`
 	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"process" help:"Manage namespaces."`

@@ -24,6 +24,7 @@ type Engine struct {
 	progressorv1connect.UnimplementedInsightServiceHandler
 	progressorv1connect.UnimplementedBulkServiceHandler
 	progressorv1connect.UnimplementedCronServiceHandler
+	progressorv1connect.UnimplementedChangeServiceHandler
 
 	Err     error // error of the next requests
 	Last    any
@@ -35,6 +36,7 @@ type Engine struct {
 	Bulks   []*progressorv1.Bulk
 	Cron    *progressorv1.Cron
 	Fires   []*progressorv1.Fire
+	Changes []*progressorv1.WatchChangesResponse
 }
 
 // Serve returns a program whose engine is f.
@@ -46,6 +48,7 @@ func Serve(t *testing.T, commands func() any, f *Engine) Program {
 	mux.Handle(progressorv1connect.NewInsightServiceHandler(f))
 	mux.Handle(progressorv1connect.NewBulkServiceHandler(f))
 	mux.Handle(progressorv1connect.NewCronServiceHandler(f))
+	mux.Handle(progressorv1connect.NewChangeServiceHandler(f))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return Program{Commands: commands, Env: map[string]string{"PROGRESSOR_ADDRESS": server.URL}}
@@ -352,4 +355,26 @@ func (f *Engine) GetNamespaceHealth(
 		health.Namespace, health.Status = "down", progressorv1.HealthStatus_HEALTH_STATUS_DOWN
 	}
 	return Answer(f, req, &progressorv1.GetNamespaceHealthResponse{Namespaces: []*progressorv1.NamespaceHealth{health}})
+}
+
+// WatchChanges sends one response per stream, so that the client must continue from its cursor.
+// After the last one, it rejects the cursor of a stream that does not stop.
+func (f *Engine) WatchChanges(
+	_ context.Context, req *progressorv1.WatchChangesRequest,
+	s *connect.ServerStream[progressorv1.WatchChangesResponse],
+) error {
+	f.Last = req
+	if len(f.Changes) == 0 && !req.GetStop() {
+		return EngineError(connect.CodeInvalidArgument, "cursor: must be the cursor of a previous response",
+			&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "cursor"})
+	}
+	if len(f.Changes) == 0 {
+		return nil
+	}
+	next := f.Changes[0]
+	f.Changes = f.Changes[1:]
+	if err := s.Send(next); err != nil || len(f.Changes) == 0 {
+		return err
+	}
+	return connect.NewError(connect.CodeUnavailable, errors.New("the node is stopping"))
 }

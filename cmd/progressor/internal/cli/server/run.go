@@ -29,6 +29,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/engine/streams"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/demo"
 	"github.com/progressor-engine/progressor/processor/remote"
@@ -122,7 +123,7 @@ func (n *node) run(ctx context.Context) error {
 	handler := rpc.NewHandler(rpc.Config{
 		Engine: eng, Insight: insights, Workers: workers, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs,
 		Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
-		Console: n.console,
+		Streams: streams.New(eng, store), Console: n.console,
 		Ready: func() error {
 			if !complete.Load() {
 				return errors.New("storing the crons of the configuration")

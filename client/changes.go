@@ -1,0 +1,36 @@
+package client
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// WatchChanges calls update with the changes of a namespace, each at least once, without gaps and
+// in the order of each process. Its responses have a cursor, from which a later call continues;
+// some have only the cursor. It returns when ctx ends, when req.stop is set and the end is
+// reached, or when update returns an error, which it returns. If the stream breaks, WatchChanges
+// continues after the last response, as Watch does.
+func (c *Client) WatchChanges(
+	ctx context.Context, req *progressorv1.WatchChangesRequest,
+	update func(*progressorv1.WatchChangesResponse) error,
+) error {
+	req = proto.CloneOf(req)
+	return c.stream(ctx, func() (progress, ended bool, err error) {
+		stream, err := c.Change.WatchChanges(ctx, req)
+		if err != nil {
+			return false, false, err
+		}
+		defer func() { _ = stream.Close() }() // Err has reported any error
+		for stream.Receive() {
+			progress = true
+			if err := update(stream.Msg()); err != nil {
+				return true, true, err
+			}
+			req.Cursor, req.FromTime = stream.Msg().GetCursor(), nil
+		}
+		return progress, req.GetStop() && stream.Err() == nil, stream.Err()
+	})
+}

@@ -1,0 +1,61 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Changes are printed as lines or JSON. After a broken stream, the command continues after the last
+// response.
+func TestChanges(t *testing.T) {
+	f := &clitest.Engine{}
+	p := clitest.Serve(t, newCommands, f)
+	script := func() {
+		f.Changes = []*progressorv1.WatchChangesResponse{
+			{Cursor: "first", Changes: []*progressorv1.Change{
+				{ChangeId: 1, Kind: progressorv1.ChangeKind_CHANGE_KIND_EVENT, Type: "stored", ProcessId: "p",
+					EventId: 7, Payload: []byte("abc")},
+				{ChangeId: 2, Kind: progressorv1.ChangeKind_CHANGE_KIND_LIFECYCLE, Type: "failed", ProcessId: "p",
+					FromStatus: "RUNNING", ToStatus: "ERROR", Reason: "out of stock"},
+			}},
+			{Cursor: "second"},
+		}
+	}
+	script()
+	r := p.Run(t, "changes", "orders", "--follow", "--kind", "event,lifecycle", "--process", "p",
+		"--from", "2026-11-26T10:00:00Z")
+	clitest.WantLines(t, r.Stdout, "event p stored event 7, 3 bytes", "lifecycle p failed RUNNING → ERROR out of stock")
+	clitest.WantRequest(t, f.Last, &progressorv1.WatchChangesRequest{
+		Namespace: "orders", Cursor: "second", ProcessId: "p", Kinds: []progressorv1.ChangeKind{
+			progressorv1.ChangeKind_CHANGE_KIND_EVENT, progressorv1.ChangeKind_CHANGE_KIND_LIFECYCLE,
+		},
+	})
+	script()
+	out := p.OK(t, "changes", "orders", "-o", "json")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[1], `"second"`) {
+		t.Errorf("as JSON: %s", out)
+	}
+	f.Changes = nil
+	at := time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC)
+	for args, want := range map[string]*progressorv1.WatchChangesRequest{
+		"":                                 {Stop: true, FromTime: timestamppb.New(time.Unix(0, 0))},
+		"--follow --from AZN3":             {Cursor: "AZN3"},
+		"--from 2026-11-26T10:00:00+01:00": {Stop: true, FromTime: timestamppb.New(at)},
+	} {
+		p.Run(t, append([]string{"changes", "orders"}, strings.Fields(args)...)...) // --follow ends with an error
+		want.Namespace = "orders"
+		clitest.WantRequest(t, f.Last, want)
+	}
+	r = p.Run(t, "changes", "orders", "--from", "10:30")
+	if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "--from: must be a cursor, or a time") {
+		t.Errorf("%+v", r)
+	}
+}

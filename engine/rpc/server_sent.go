@@ -1,0 +1,223 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine/streams"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// keepAlive is how often an idle stream sends a comment, so that proxies do not close it.
+const keepAlive = 15 * time.Second
+
+// changePage serves WatchChanges as Server-Sent Events, for curl and browsers. The ID of an event
+// is the cursor after it, which browsers send again when they reconnect.
+type changePage struct {
+	streams *streams.Streams
+	log     *slog.Logger
+}
+
+// ServeHTTP streams until the client disconnects.
+func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	request, err := changesRequest(r)
+	if err == nil {
+		err = CheckRules(request)
+	}
+	if err != nil {
+		p.refuse(w, r, request, err)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	s := &serverSent{writer: w, control: http.NewResponseController(w), cancel: cancel}
+	stop := s.keepAlive(ctx)
+	err = p.streams.Watch(ctx, request, s.send)
+	cancel()
+	stop()
+	switch {
+	case err == nil || r.Context().Err() != nil: // the client is gone, or asked for the end
+	case s.began:
+		answered, _ := toConnect(err, request)
+		s.event("error", "", []byte(fmt.Sprintf("%q", answered.Message())))
+	default:
+		p.refuse(w, r, request, err)
+	}
+}
+
+// refuse answers a request that streams nothing, as the API does.
+func (p *changePage) refuse(
+	w http.ResponseWriter, r *http.Request, request *progressorv1.WatchChangesRequest, err error,
+) {
+	answered, internal := toConnect(err, request)
+	if internal {
+		p.log.WarnContext(r.Context(), "request ended with an internal error", "method", "/changes", "error", err)
+	}
+	status := http.StatusInternalServerError
+	switch answered.Code() {
+	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeOutOfRange:
+		status = http.StatusBadRequest
+	case connect.CodeNotFound:
+		status = http.StatusNotFound
+	case connect.CodeResourceExhausted:
+		status = http.StatusTooManyRequests
+	case connect.CodeUnavailable:
+		status = http.StatusServiceUnavailable
+	default:
+	}
+	page(w, status, answered.Message())
+}
+
+// changeParameters are the parameters of the page.
+var changeParameters = []string{"namespace", "cursor", "from", "kinds", "process_id", "stop"}
+
+// changesRequest reads the parameters of the URL. The header Last-Event-ID, which a browser sends
+// when it reconnects, replaces the cursor.
+func changesRequest(r *http.Request) (*progressorv1.WatchChangesRequest, error) {
+	query := r.URL.Query()
+	for name := range query {
+		if !slices.Contains(changeParameters, name) {
+			return nil, invalid(name, "unknown parameter; known: "+strings.Join(changeParameters, ", "))
+		}
+	}
+	request := &progressorv1.WatchChangesRequest{
+		Namespace: query.Get("namespace"), ProcessId: query.Get("process_id"),
+		Cursor: cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("cursor")),
+	}
+	if from := query.Get("from"); from != "" && request.GetCursor() == "" {
+		at, err := time.Parse(time.RFC3339, from)
+		if err != nil {
+			return nil, invalid("from", "must be a time such as 2026-11-26T10:00:00Z")
+		}
+		request.FromTime = timestamppb.New(at)
+	}
+	if err := changeKinds(request, query); err != nil {
+		return nil, err
+	}
+	switch query.Get("stop") {
+	case "", "false":
+	case "true":
+		request.Stop = true
+	default:
+		return nil, invalid("stop", "must be true or false")
+	}
+	return request, nil
+}
+
+// changeKinds reads the parameter kinds: names that are separated by commas.
+func changeKinds(request *progressorv1.WatchChangesRequest, query url.Values) error {
+	for name := range strings.SplitSeq(query.Get("kinds"), ",") {
+		if name == "" {
+			continue
+		}
+		kind, known := progressorv1.ChangeKind_value["CHANGE_KIND_"+strings.ToUpper(name)]
+		if !known || kind == 0 {
+			return invalid("kinds", fmt.Sprintf("unknown kind %q; known: event, lifecycle, job, step, run, fire", name))
+		}
+		request.Kinds = append(request.Kinds, progressorv1.ChangeKind(kind))
+	}
+	return nil
+}
+
+func invalid(field, message string) error {
+	return &process.InvalidError{Field: field, Message: message}
+}
+
+// serverSent writes Server-Sent Events.
+type serverSent struct {
+	mu      sync.Mutex
+	writer  http.ResponseWriter
+	control *http.ResponseController
+	cancel  context.CancelFunc
+	began   bool
+}
+
+// send writes the changes of a response, one event each. Only the last one has the cursor, which is
+// the position after all of them.
+func (s *serverSent) send(response *progressorv1.WatchChangesResponse) error {
+	if len(response.GetChanges()) == 0 {
+		return s.event("cursor", response.GetCursor(), []byte("{}"))
+	}
+	for n, change := range response.GetChanges() {
+		text, err := protojson.Marshal(change)
+		if err != nil {
+			return fmt.Errorf("encode change %d: %w", change.GetChangeId(), err)
+		}
+		id := ""
+		if n == len(response.GetChanges())-1 {
+			id = response.GetCursor()
+		}
+		if err := s.event("", id, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// event writes one event. Its data has no line breaks.
+func (s *serverSent) event(name, id string, data []byte) error {
+	var text strings.Builder
+	if name != "" {
+		text.WriteString("event: " + name + "\n")
+	}
+	if id != "" {
+		text.WriteString("id: " + id + "\n")
+	}
+	text.WriteString("data: " + string(data) + "\n\n")
+	return s.write(text.String())
+}
+
+func (s *serverSent) write(text string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.began {
+		s.began = true
+		header := s.writer.Header()
+		header.Set("Content-Type", "text/event-stream")
+		header.Set("Cache-Control", "no-store")
+		header.Set("X-Accel-Buffering", "no")
+		header.Set("X-Content-Type-Options", "nosniff")
+	}
+	if _, err := s.writer.Write([]byte(text)); err != nil {
+		return fmt.Errorf("write an event: %w", err)
+	}
+	if err := s.control.Flush(); err != nil {
+		return fmt.Errorf("write an event: %w", err)
+	}
+	return nil
+}
+
+// keepAlive sends comments until stop is called.
+func (s *serverSent) keepAlive(ctx context.Context) (stop func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(keepAlive)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				if s.write(": \n\n") != nil {
+					s.cancel()
+					return
+				}
+			}
+		}
+	}()
+	return func() { <-ended }
+}

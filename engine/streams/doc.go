@@ -1,0 +1,2 @@
+// Package streams sends the recorded changes of namespaces to clients.
+package streams

@@ -1,0 +1,190 @@
+package streams
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/changes"
+)
+
+const (
+	// readChanges and readBytes limit one read of a stream, and so a response.
+	readChanges = 500
+	readBytes   = 1 << 20
+	// A stream that has no changes to send reads again after minWait, then twice as long each time,
+	// up to maxWait.
+	minWait = 20 * time.Millisecond
+	maxWait = 500 * time.Millisecond
+	// cursorWait is how long a stream whose filter matches no change sends no cursor.
+	cursorWait = time.Second
+)
+
+// Streams serves the change streams of a node.
+type Streams struct {
+	engine *engine.Engine
+	store  *storage.Store
+}
+
+// New returns the streams of an engine.
+func New(e *engine.Engine, s *storage.Store) *Streams { return &Streams{engine: e, store: s} }
+
+// Watch sends the changes of a namespace after a cursor until ctx is cancelled, at least once and in
+// the order of each process. It returns process.ErrUnavailable when the node stops, and a
+// *process.CursorError if changes after the cursor were deleted.
+func (s *Streams) Watch(
+	ctx context.Context, r *progressorv1.WatchChangesRequest, send func(*progressorv1.WatchChangesResponse) error,
+) error {
+	_, leave, err := s.engine.Enter(ctx, r.GetNamespace())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	end, records, err := changes.Now(ctx, s.store, r.GetNamespace())
+	if err != nil {
+		return err
+	}
+	if !records {
+		return &process.InvalidError{
+			Field:   "namespace",
+			Message: fmt.Sprintf("%s records no changes: set changes.kinds of the namespace", r.GetNamespace()),
+		}
+	}
+	w := &watch{streams: s, request: r, send: send, at: end, end: end}
+	switch {
+	case r.GetCursor() != "":
+		w.at, err = changes.ParseCursor("cursor", r.GetCursor())
+	case r.GetFromTime() != nil && !r.GetFromTime().AsTime().After(time.Unix(0, 0)):
+		w.at, err = changes.Oldest(ctx, s.store, r.GetNamespace())
+	case r.GetFromTime() != nil:
+		w.at, err = changes.At(ctx, s.store, r.GetNamespace(), "from_time", r.GetFromTime().AsTime())
+	}
+	if err != nil {
+		return err
+	}
+	return w.run(ctx)
+}
+
+// watch is one stream.
+type watch struct {
+	streams *Streams
+	request *progressorv1.WatchChangesRequest
+	send    func(*progressorv1.WatchChangesResponse) error
+	at, end changes.Cursor // end: after the changes that were recorded when the stream began
+	sent    time.Time      // when the last response was sent
+}
+
+func (w *watch) run(ctx context.Context) error {
+	wait := minWait
+	for {
+		found, next, more, err := changes.Read(ctx, w.streams.store, w.request.GetNamespace(), w.at,
+			changes.ReadLimit{Changes: readChanges, Bytes: readBytes})
+		if err != nil {
+			return err
+		}
+		w.at = next
+		done := w.request.GetStop() && w.reached()
+		if err := w.pass(found, done); err != nil || done {
+			return err
+		}
+		if more {
+			wait = minWait
+			continue
+		}
+		if len(found) > 0 {
+			wait = minWait
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("watch changes of %s: %w", w.request.GetNamespace(), ctx.Err())
+		case <-w.streams.engine.Drained():
+			timer.Stop()
+			return fmt.Errorf("%w (%w)", process.ErrDraining, process.ErrUnavailable)
+		}
+		wait = min(2*wait, maxWait)
+	}
+}
+
+// reached reports whether all changes up to end were read.
+func (w *watch) reached() bool {
+	for lane, seq := range w.end.Lanes {
+		if w.at.Lanes[lane] < seq {
+			return false
+		}
+	}
+	return true
+}
+
+// pass sends the changes that match. The first response follows at once, so that a client whose
+// stream breaks has a cursor, and so does the last one of a stream that stops.
+func (w *watch) pass(found []changes.Change, last bool) error {
+	response := &progressorv1.WatchChangesResponse{Cursor: w.at.String()}
+	for n := range found {
+		if !w.matches(&found[n]) {
+			continue
+		}
+		m, err := message(w.request.GetNamespace(), &found[n])
+		if err != nil {
+			return err
+		}
+		response.Changes = append(response.Changes, m)
+	}
+	overdue := len(found) > 0 && time.Since(w.sent) > cursorWait
+	if len(response.Changes) == 0 && !w.sent.IsZero() && !overdue && !last {
+		return nil
+	}
+	w.sent = time.Now()
+	return w.send(response)
+}
+
+func (w *watch) matches(c *changes.Change) bool {
+	kinds, id := w.request.GetKinds(), w.request.GetProcessId()
+	return (len(kinds) == 0 || slices.Contains(kinds, kindOf[c.Kind])) && (id == "" || id == c.ProcessID)
+}
+
+var kindOf = map[string]progressorv1.ChangeKind{
+	"event":     progressorv1.ChangeKind_CHANGE_KIND_EVENT,
+	"lifecycle": progressorv1.ChangeKind_CHANGE_KIND_LIFECYCLE,
+	"job":       progressorv1.ChangeKind_CHANGE_KIND_JOB,
+	"step":      progressorv1.ChangeKind_CHANGE_KIND_STEP,
+	"run":       progressorv1.ChangeKind_CHANGE_KIND_RUN,
+	"fire":      progressorv1.ChangeKind_CHANGE_KIND_FIRE,
+}
+
+// message returns a change as a message of the API.
+func message(namespace string, c *changes.Change) (*progressorv1.Change, error) {
+	metadata, err := object(c.Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("metadata of change %d: %w", c.ChangeID, err)
+	}
+	details, err := object(c.Details)
+	if err != nil {
+		return nil, fmt.Errorf("details of change %d: %w", c.ChangeID, err)
+	}
+	return &progressorv1.Change{
+		ChangeId: c.ChangeID, Kind: kindOf[c.Kind], Type: c.Type, Namespace: namespace, ProcessId: c.ProcessID,
+		Time: timestamppb.New(c.Time), EventId: c.EventID, FromStatus: c.FromStatus, ToStatus: c.ToStatus,
+		Reason: c.Reason, Metadata: metadata, Payload: c.Payload, Details: details,
+	}, nil
+}
+
+func object(text json.RawMessage) (*structpb.Struct, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	m := new(structpb.Struct)
+	return m, protojson.Unmarshal(text, m)
+}

@@ -22,7 +22,7 @@ import (
 type Deletion int
 
 const (
-	// DeletesEmpty deletes a namespace without processes, tasks and templates.
+	// DeletesEmpty deletes a namespace without processes, tasks, templates and paused job names.
 	DeletesEmpty Deletion = iota
 	// DeletesData deletes a namespace with all its data.
 	DeletesData
@@ -134,7 +134,7 @@ var namespaceTables = []namespaceTable{
 	{name: "job_groups", key: []string{"process_id"}},
 	{name: "jobs", key: []string{"process_id"}},
 	{name: "job_keys", key: []string{"unique_key"}, kind: "unique_keys"},
-	{name: "job_pauses", key: []string{"name"}},
+	{name: "job_pauses", key: []string{"name"}, kind: "paused_job_names"},
 	{name: "job_events", key: []string{"xid", "event_id"}, of: "xid8", kind: "job_events"},
 	{name: "constraint_holds", key: []string{"process_id", "line"}},
 	{name: "constraint_reservations", key: []string{"line"}},
@@ -313,11 +313,12 @@ func (t *namespaceTable) countSQL() string {
 	return fill(statement, "{table}", t.name)
 }
 
-// HasData returns the processes, tasks and templates of a namespace, for which it is not empty.
+// HasData returns the processes, tasks, templates and paused job names of a namespace, for which it
+// is not empty.
 func HasData(counts []KindCount) (held []KindCount) {
 	for _, c := range counts {
 		switch c.Kind {
-		case "processes", "running_tasks", "waiting_tasks", "templates":
+		case "processes", "running_tasks", "waiting_tasks", "templates", "paused_job_names":
 			held = append(held, c)
 		}
 	}

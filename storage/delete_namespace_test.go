@@ -146,3 +146,50 @@ func TestCountData(t *testing.T) {
 		"[{processes RUNNING 3 false} {waiting_tasks  2 true}] <nil>")
 	equal(t, "another", text(b.CountData(t.Context(), "other", 1000, storage.CountsAll)), "[] <nil>")
 }
+
+// countedBy are the tables that CountData does not count, with the kind whose objects have the
+// rows. "" means that the rows are no data of users: they are derived, or settings of a kind.
+var countedBy = map[string]string{
+	"leases": "running_tasks", "queue_backlogs": "", "parents": "processes", "failed_attempts": "ended_tasks",
+	"job_places": "jobs", "job_groups": "jobs", "jobs": "jobs", "constraint_holds": "", "constraint_reservations": "",
+	"constraint_buckets": "", "constraint_sets": "", "flow_steps": "runs", "flow_scopes": "runs",
+	"flow_templates": "templates", "history_restarts": "", "change_drops": "", "change_heads": "",
+}
+
+// CountData counts each table that has rows of a namespace, or objects to which the rows belong.
+func TestCountDataKnowsEveryTable(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, storagetest.WithoutInvariants())
+	for _, constraint := range strings.Fields(ask[string](b, `
+		SELECT string_agg(format('%s:%s', conrelid::regclass, conname), ' ') FROM pg_constraint
+		 WHERE connamespace = 'progressor'::regnamespace AND contype IN ('c', 'f')`)) {
+		table, name, _ := strings.Cut(constraint, ":")
+		b.exec("ALTER TABLE " + table + " DROP CONSTRAINT IF EXISTS " + name)
+	}
+	kinds := map[string]bool{}
+	uncounted := map[string]bool{}
+	for _, table := range namespaceTables(b) {
+		before, err := b.CountData(t.Context(), "a", 1000, storage.CountsAll)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fillTable(b, table, 3)
+		after, err := b.CountData(t.Context(), "a", 1000, storage.CountsAll)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uncounted[table] = slices.Equal(before, after); uncounted[table] {
+			if _, known := countedBy[table]; !known {
+				t.Errorf("the rows of %s are not counted: give the table a kind, or say in countedBy which one has them", table)
+			}
+		}
+		for _, c := range after {
+			kinds[c.Kind] = true
+		}
+	}
+	for table, kind := range countedBy {
+		if !uncounted[table] || kind != "" && !kinds[kind] {
+			t.Errorf("countedBy has %s: %q, but the table is counted, or there is no such kind", table, kind)
+		}
+	}
+}

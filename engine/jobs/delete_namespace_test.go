@@ -37,3 +37,39 @@ func TestConstraintsOfANamespaceCreatedAgain(t *testing.T) {
 	}
 	n.placed(t, "pull", 2)
 }
+
+// Paused job names are data of a namespace: a dry run and a refusal count them, and they are
+// deleted with it.
+func TestDeleteNamespaceWithPausedNames(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.pauses(t, "pull", "mail", "the mail server is down")
+	request := &progressorv1.DeleteNamespaceRequest{Namespace: "pull"}
+	const want = `namespace "pull" is not deleted: it has 1 paused job names: remove them first, ` +
+		"or delete it with its data (with_data)"
+	if _, err := n.DeleteNamespace(t.Context(), request); err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+	request.WithData, request.DryRun = true, true
+	dry, err := n.DeleteNamespace(t.Context(), request)
+	must(t, err)
+	counts := dry.GetCounts()
+	if len(counts) != 1 || counts[0].GetKind() != "paused_job_names" || counts[0].GetCount() != 1 {
+		t.Errorf("a dry run counts %v", counts)
+	}
+	request.DryRun = false
+	_, err = n.DeleteNamespace(t.Context(), request)
+	must(t, err)
+	enginetest.Eventually(t, testTimeout, "it is gone", func() bool {
+		_, err := n.GetNamespace(t.Context(), "pull")
+		return errors.Is(err, process.ErrNamespaceNotFound)
+	})
+	if left := n.count(t, "SELECT count(*) FROM job_pauses"); left != 0 {
+		t.Errorf("%d pauses are left", left)
+	}
+	_, err = n.PutNamespace(t.Context(), pullNamespace(func(*progressorv1.Namespace) {}))
+	must(t, err)
+	enginetest.Eventually(t, testTimeout, "the node forgets the pause", func() bool {
+		return !n.IsNamePaused("pull", "mail")
+	})
+}

@@ -58,4 +58,11 @@ var namespaceMutants = []mutant{
 		planted:  "return false",
 		packages: "./engine/jobs", run: "TestConstraintsOfANamespaceCreatedAgain",
 	},
+	{
+		name: "paused-names-uncounted", breaks: "a namespace with paused job names is not empty",
+		file:     "storage/delete_namespace.go",
+		old:      `kind: "paused_job_names"`,
+		planted:  `kind: ""`,
+		packages: "./storage ./engine/jobs", run: "TestCountDataKnowsEveryTable|TestDeleteNamespaceWithPausedNames",
+	},
 }

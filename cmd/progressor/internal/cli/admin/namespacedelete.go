@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/progressor-engine/progressor/client"
@@ -27,8 +28,8 @@ type namespaceDeleteCmd struct {
 
 func (namespaceDeleteCmd) Help() string {
 	return `Delete deletes a namespace, and waits until it is gone. Without --with-data, the namespace must
-have no processes, tasks and templates. With --with-data, delete shows what the namespace has and
-asks for confirmation; if it cannot ask, it needs --yes.
+have no processes, tasks, templates and paused job names. With --with-data, delete shows what the
+namespace has and asks for confirmation; if it cannot ask, it needs --yes.
 
 The engines delete the data in the background. If the command is interrupted, they continue, and
 namespace get shows what is left. Meanwhile the namespace accepts no requests.
@@ -50,7 +51,7 @@ func (c *namespaceDeleteCmd) Run(a *cli.App) error {
 	defer cancel()
 	resp, err := c.Client().Namespace.DeleteNamespace(ctx, c.request(false))
 	if err != nil {
-		return err
+		return flagOf(err)
 	}
 	if !c.NoWait {
 		if err := c.wait(a); err != nil {
@@ -66,6 +67,15 @@ func (c *namespaceDeleteCmd) Run(a *cli.App) error {
 	}
 	fmt.Fprintf(a.Stdout, "namespace %s %s\n", output.OneLine(c.NS), what)
 	return nil
+}
+
+// flagOf replaces the name of the field with_data in an error of the engine by the flag.
+func flagOf(err error) error {
+	connected, ok := errors.AsType[*connect.Error](err)
+	if !ok || client.Detail(err).GetReason() != progressorv1.ErrorDetail_REASON_NAMESPACE_IN_USE {
+		return err
+	}
+	return &cli.Advised{Err: err, Message: strings.ReplaceAll(connected.Message(), "(with_data)", "(--with-data)")}
 }
 
 func (c *namespaceDeleteCmd) request(dryRun bool) *progressorv1.DeleteNamespaceRequest {

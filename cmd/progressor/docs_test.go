@@ -204,6 +204,26 @@ func TestPoliciesOfCrons(t *testing.T) {
 	}
 }
 
+// The namespaces of the quick starts keep what has ended for 7 days.
+func TestQuickStartsHaveARetention(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/quickstart/*.md")
+	if err != nil || len(pages) < 4 {
+		t.Fatal(pages, err)
+	}
+	put := regexp.MustCompile(`(?m)^.*(?:namespace put|PutNamespace) .*$`)
+	for _, page := range pages {
+		commands := put.FindAllString(readPage(t, strings.TrimPrefix(page, "../../")), -1)
+		if len(commands) == 0 {
+			t.Errorf("%s puts no namespace", page)
+		}
+		for _, command := range commands {
+			if !strings.Contains(command, "--retention 168h") && !strings.Contains(command, `"retention": "604800s"`) {
+				t.Errorf("%s: the namespace has no retention of 7 days: %s", page, command)
+			}
+		}
+	}
+}
+
 // The diagrams of docs/concepts.md contain every status of a process, every state of a job and
 // every decision of a cron, and no other.
 func TestDiagramsNameEveryStatus(t *testing.T) {

@@ -34,6 +34,9 @@ func TestDev(t *testing.T) {
 	clitest.WantLines(t, p.OK(t, "start", "echo", "e-1", "--args", "hello"), "response hello")
 	clitest.WantLines(t, p.OK(t, "get", "demo", "order-1"), "status RUNNING", "(default)", "paid")
 	clitest.WantLines(t, p.OK(t, "list", "demo"), "order-1")
+	for _, namespace := range []string{"demo", "echo"} {
+		clitest.WantLines(t, p.OK(t, "namespace", "get", namespace), "retention 168h")
+	}
 	clitest.WantLines(t, p.OK(t, "trace", "demo", "order-1"), "INIT FINISHED", "CALL FINISHED")
 	for run, status := range map[string]string{"A-1": "SUCCEEDED", "A-2": "WAITING_WORKER", "A-3": "FAILED"} {
 		clitest.Eventually(t, run+" is "+status, func() error {

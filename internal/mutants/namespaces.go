@@ -65,4 +65,11 @@ var namespaceMutants = []mutant{
 		planted:  `kind: ""`,
 		packages: "./storage ./engine/jobs", run: "TestCountDataKnowsEveryTable|TestDeleteNamespaceWithPausedNames",
 	},
+	{
+		name: "dev-keeps-forever", breaks: "the namespaces of dev keep what has ended for 7 days",
+		file:     "cmd/progressor/internal/cli/server/dev.go",
+		old:      "Retention: durationpb.New(devRetention),",
+		planted:  "Retention: durationpb.New(devRetention - devRetention),",
+		packages: "./cmd/progressor", run: "TestDev",
+	},
 }

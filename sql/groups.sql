@@ -414,11 +414,9 @@ SELECT target.ord::int AS ord
       AND (s.waits_for = 'place')::int = 1
       AND (target.job_name = '' OR s.job_name = target.job_name)
       AND (NOT target.pauses
-           OR (
-             SELECT x.name FROM job_pauses x
-              WHERE x.namespace = s.namespace
-                AND x.name = s.job_name
-              LIMIT 1) IS NULL)
+           OR s.job_name IS NULL
+           OR (s.namespace, s.job_name) NOT IN (
+             SELECT x.namespace, x.name FROM job_pauses x))
       AND (s.taker <> ''
            OR NOT target.worker_id = ANY (job_group.takers)
               AND (job_group.worker_ids IS NULL OR target.worker_id = ANY (job_group.worker_ids))));

@@ -44,11 +44,9 @@ WITH found AS MATERIALIZED (
           AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
           AND (NOT target.pauses
-               OR (
-                 SELECT x.name FROM job_pauses x
-                  WHERE x.namespace = s.namespace
-                    AND x.name = s.job_name
-                  LIMIT 1) IS NULL)
+               OR s.job_name IS NULL
+               OR (s.namespace, s.job_name) NOT IN (
+                 SELECT x.namespace, x.name FROM job_pauses x))
           AND p.status = CASE s.task_type
                            WHEN 'INIT' THEN 'INIT'
                            WHEN 'REPAIR' THEN 'ERROR'
@@ -195,11 +193,9 @@ SELECT target.ord::int AS ord, count(*)::int AS n
         AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
         AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
         AND (NOT target.pauses
-             OR (
-               SELECT x.name FROM job_pauses x
-                WHERE x.namespace = s.namespace
-                  AND x.name = s.job_name
-                LIMIT 1) IS NULL)
+             OR s.job_name IS NULL
+             OR (s.namespace, s.job_name) NOT IN (
+               SELECT x.namespace, x.name FROM job_pauses x))
       LIMIT @lim::int) any_task
    UNION ALL
    SELECT 1 FROM (

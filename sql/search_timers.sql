@@ -34,11 +34,9 @@ WITH found AS MATERIALIZED (
         AND s.taker IS NULL
         AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
         AND (NOT target.pauses
-             OR (
-               SELECT x.name FROM job_pauses x
-                WHERE x.namespace = s.namespace
-                  AND x.name = s.job_name
-                LIMIT 1) IS NULL)
+             OR s.job_name IS NULL
+             OR (s.namespace, s.job_name) NOT IN (
+               SELECT x.namespace, x.name FROM job_pauses x))
         AND (NOT target.own
              OR starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/'))
         AND NOT EXISTS (

@@ -51,11 +51,9 @@ WITH found AS MATERIALIZED (
           AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
           AND (NOT target.pauses
-               OR (
-                 SELECT x.name FROM job_pauses x
-                  WHERE x.namespace = s.namespace
-                    AND x.name = s.job_name
-                  LIMIT 1) IS NULL)
+               OR s.job_name IS NULL
+               OR (s.namespace, s.job_name) NOT IN (
+                 SELECT x.namespace, x.name FROM job_pauses x))
           AND p.status = CASE s.task_type
                            WHEN 'INIT' THEN 'INIT'
                            WHEN 'REPAIR' THEN 'ERROR'
@@ -115,11 +113,9 @@ WITH found AS MATERIALIZED (
           AND (s.waits_for = 'place')::int = 1
           AND (target.job_name = '' OR s.job_name = target.job_name)
           AND (NOT target.pauses
-               OR (
-                 SELECT x.name FROM job_pauses x
-                  WHERE x.namespace = s.namespace
-                    AND x.name = s.job_name
-                  LIMIT 1) IS NULL)
+               OR s.job_name IS NULL
+               OR (s.namespace, s.job_name) NOT IN (
+                 SELECT x.namespace, x.name FROM job_pauses x))
           AND p.status = 'INIT'
           AND s.task_type = 'INIT'
         ORDER BY s.priority, s.task_id LIMIT $10::int
@@ -159,11 +155,9 @@ WITH found AS MATERIALIZED (
               AND (s.waits_for = 'place')::int = 1
               AND (target.job_name = '' OR s.job_name = target.job_name)
               AND (NOT target.pauses
-                   OR (
-                     SELECT x.name FROM job_pauses x
-                      WHERE x.namespace = s.namespace
-                        AND x.name = s.job_name
-                      LIMIT 1) IS NULL)
+                   OR s.job_name IS NULL
+                   OR (s.namespace, s.job_name) NOT IN (
+                     SELECT x.namespace, x.name FROM job_pauses x))
               AND p.status = 'INIT'
               AND s.task_type = 'INIT'
               AND NOT $1::text = ANY (g.takers)

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -138,9 +140,9 @@ func TestBulkOfKindsRefuses(t *testing.T) {
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.Client.OK(t, "namespace", "put", "mail", "--pull")
 	for _, tt := range []struct{ action, kind, filter, want string }{
-		{"suspend", "job", "state = FAILED", "verb: must be one of CANCEL, REMOVE, RETRY"},
-		{"suspend", "run", "status = FAILED", "verb: must be one of CANCEL, REMOVE, RETRY"},
-		{"retry", "process", "status = ERROR", "verb: must be one of SIMPLE_REPAIR, SUSPEND, RESUME, CANCEL, REMOVE"},
+		{"suspend", "job", "state = FAILED", "<action>: must be one of retry, cancel, remove with --kind job"},
+		{"suspend", "run", "status = FAILED", "<action>: must be one of retry, cancel, remove with --kind run"},
+		{"retry", "process", "status = ERROR", "<action>: must be one of repair, suspend, resume, cancel, remove"},
 		{"retry", "job", "", `must not be empty: use job_id = "*" for all jobs of the namespace`},
 		{"retry", "job", "status = ERROR", "status"},
 		{"retry", "run", "state = FAILED", "state"},
@@ -148,6 +150,14 @@ func TestBulkOfKindsRefuses(t *testing.T) {
 		r := d.Client.Run(t, "bulk", "start", tt.action, "mail", tt.filter, "--kind", tt.kind)
 		if r.Code == cli.ExitOK || !strings.Contains(r.Stderr, tt.want) {
 			t.Errorf("%+v: code %d: %s", tt, r.Code, r.Stderr)
+		}
+	}
+	for kind, filter := range map[string]string{"job": `job_id = "x"`, "flow": `run_id = "x"`} {
+		_, err := client.New(d.URL).Bulk.StartBulk(t.Context(), &progressorv1.StartBulkRequest{
+			Namespace: "mail", Kind: kind, Verb: progressorv1.BulkVerb_BULK_VERB_SUSPEND, Filter: filter,
+		})
+		if err == nil || !strings.Contains(err.Error(), "verb: must be one of CANCEL, REMOVE, RETRY") {
+			t.Errorf("suspend of kind %s: %v", kind, err)
 		}
 	}
 }

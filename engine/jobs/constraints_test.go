@@ -371,6 +371,8 @@ func TestConstraintIsChecked(t *testing.T) {
 			"line 1, column 10: = is not an operator: use == to compare"},
 		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.nmae == 'x'", MaxRunning: 1}, "constraint.match",
 			"line 2, column 5: undeclared reference to 'job.nmae' (did you mean 'job.name'?)"},
+		{&progressorv1.Constraint{Name: "c", Match: "name == 'x'", MaxRunning: 1}, "constraint.match",
+			"line 1, column 1: there is no name: use job.name, job.args, job.priority, job.tags or job.metadata"},
 		{&progressorv1.Constraint{Name: "c", Match: "job.name", MaxRunning: 1}, "constraint.match",
 			"its value is of type string; it must be a condition"},
 		{&progressorv1.Constraint{Name: "c", Match: "true", Key: "job.tags", MaxRunning: 1}, "constraint.key",

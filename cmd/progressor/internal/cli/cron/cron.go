@@ -2,13 +2,16 @@ package cron
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"connectrpc.com/connect"
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -312,14 +315,35 @@ fire that waits is taken out of the queue and never starts. The answer is its ro
 }
 
 func (c *cronCancelCmd) Run(a *cli.App) error {
-	at, err := cli.TimeFrom("FIRE_TIME", c.Fire)
+	at, err := cli.TimeFrom("<fire>", c.Fire)
 	if err != nil {
 		return err
 	}
 	req := &progressorv1.CancelFireRequest{Namespace: c.NS, CronId: c.ID, FireTime: at, Reason: c.Reason}
-	return cli.Ask(a, c.OutputFlag, c.Client().Cron.CancelFire, req, func(resp *progressorv1.CancelFireResponse) error {
+	show := func(resp *progressorv1.CancelFireResponse) error {
 		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
-	})
+	}
+	return c.advised(cli.Ask(a, c.OutputFlag, c.Client().Cron.CancelFire, req, show))
+}
+
+// advised names the argument in an error about a fire, and the command that shows the fires.
+func (f *fireArgs) advised(err error) error {
+	d := client.Detail(err)
+	connected, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return err
+	}
+	message := connected.Message()
+	switch {
+	case d.GetField() == "fire_time":
+		message = strings.TrimSuffix("<fire>"+strings.TrimPrefix(message, "fire_time"), ": see ListFires")
+	case d.GetReason() == progressorv1.ErrorDetail_REASON_PROCESS_STATUS:
+		_, message, _ = strings.Cut(message, ": ") // without the process of the cron and its status
+	default:
+		return err
+	}
+	next := "progressor cron fires " + output.ShellWord(f.NS) + " " + output.ShellWord(f.ID)
+	return &cli.Advised{Err: err, Message: message, Named: true, Next: next}
 }
 
 type cronRerunCmd struct{ fireArgs }
@@ -333,12 +357,13 @@ not count for the policies of the cron. The answer is its row of the ledger.
 }
 
 func (c *cronRerunCmd) Run(a *cli.App) error {
-	at, err := cli.TimeFrom("FIRE_TIME", c.Fire)
+	at, err := cli.TimeFrom("<fire>", c.Fire)
 	if err != nil {
 		return err
 	}
 	req := &progressorv1.RerunFireRequest{Namespace: c.NS, CronId: c.ID, FireTime: at, Reason: c.Reason}
-	return cli.Ask(a, c.OutputFlag, c.Client().Cron.RerunFire, req, func(resp *progressorv1.RerunFireResponse) error {
+	show := func(resp *progressorv1.RerunFireResponse) error {
 		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
-	})
+	}
+	return c.advised(cli.Ask(a, c.OutputFlag, c.Client().Cron.RerunFire, req, show))
 }

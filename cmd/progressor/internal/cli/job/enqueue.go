@@ -48,6 +48,7 @@ failed.
     progressor job enqueue echo send_mail --id mail-1 --args '{"to":"ann"}' --max-retry 5 --tag urgent --keep-result
     progressor job enqueue echo send_mail --id mail-2 --run-time 1h --timeout 10m
     progressor job enqueue echo report --delay 1s --wait
+    progressor job enqueue echo send_code --args '{"code":4711}' --start-deadline 2m
     progressor job enqueue echo sync --unique-key customer-7
     progressor job enqueue echo index --args 8 --delay 10s --unique-key page-8 --unique-scope waiting --unique-replace
     progressor job enqueue echo --file jobs.ndjson

@@ -171,7 +171,8 @@ func jobFlagOf(err error) error {
 	}
 	message := strings.TrimPrefix(connected.Message(), d.GetField()+": ")
 	return &cli.Advised{Err: err, Named: true,
-		Message: flag + ": " + strings.ReplaceAll(message, "worker_ids", "--worker-id")}
+		Message: flag + ": " +
+			strings.NewReplacer("worker_ids", "--worker-id", "options.workers", "--workers").Replace(message)}
 }
 
 type jobUpdateCmd struct {

@@ -26,7 +26,7 @@ type jobCmd struct {
 	Get     jobGetCmd     `cmd:"" help:"Show a job."`
 	List    jobListCmd    `cmd:"" help:"List the jobs of a namespace."`
 	Cancel  jobCancelCmd  `cmd:"" help:"Cancel a job."`
-	Retry   jobRetryCmd   `cmd:"" help:"Run a failed or cancelled job again."`
+	Retry   jobRetryCmd   `cmd:"" help:"Run a failed or cancelled job again, or one in backoff now."`
 	Remove  jobRemoveCmd  `cmd:"" help:"Remove a job that has ended."`
 	Update  jobUpdateCmd  `cmd:"" help:"Change options of a job."`
 	Result  jobResultCmd  `cmd:"" help:"Fetch the kept result of a job, once."`

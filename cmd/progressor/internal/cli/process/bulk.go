@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,9 @@ func (c *bulkStartCmd) Run(a *cli.App) error {
 	if c.DryRun && c.Wait {
 		return cli.UsageError(errors.New("use either --dry-run or --wait: a dry run does not start a bulk"))
 	}
+	if err := c.checkAction(); err != nil {
+		return err
+	}
 	ctx, cancel := a.Request()
 	defer cancel()
 	ctx, sent := cli.NewChange(ctx, c.IdempotencyKey, !c.DryRun)
@@ -97,6 +101,23 @@ func (c *bulkStartCmd) Run(a *cli.App) error {
 	_, err = fmt.Fprintf(a.Stdout, "\nprogress: progressor bulk get %s %s\n", output.ShellWord(b.GetNamespace()),
 		b.GetBulkId())
 	return err
+}
+
+// checkAction rejects an action that the kind does not have.
+func (c *bulkStartCmd) checkAction() error {
+	actions := []string{"repair", "suspend", "resume", "cancel", "remove"}
+	if c.Kind != "process" {
+		actions = []string{"retry", "cancel", "remove"}
+	}
+	if slices.Contains(actions, c.Action) {
+		return nil
+	}
+	other := "--kind process"
+	if c.Kind == "process" {
+		other = "--kind job or run"
+	}
+	return cli.UsageError(fmt.Errorf("<action>: must be one of %s with --kind %s (got %s, which needs %s)",
+		strings.Join(actions, ", "), c.Kind, c.Action, other))
 }
 
 // wait follows a bulk to its end and returns an error for the exit code.

@@ -43,9 +43,24 @@ func TestBulkStart(t *testing.T) {
 		"rate 100/s", "status RUNNING",
 		"expected 12,000", "done 0", "last process order-7", "started by kim", "progress: progressor bulk get demo b-1")
 	for action, verb := range bulkVerbs {
-		p.OK(t, "bulk", "start", action, "demo", "status = ERROR")
+		kind := "process"
+		if action == "retry" {
+			kind = "run"
+		}
+		p.OK(t, "bulk", "start", action, "demo", "status = ERROR", "--kind", kind)
 		if r := f.Last.(*progressorv1.StartBulkRequest); r.GetVerb() != verb || r.GetIdempotencyKey() == "" {
 			t.Errorf("%s: %v", action, r)
+		}
+	}
+	for args, want := range map[string]string{
+		"retry demo x": "<action>: must be one of repair, suspend, resume, cancel, remove with --kind process " +
+			"(got retry, which needs --kind job or run)",
+		"repair demo x --kind job": "<action>: must be one of retry, cancel, remove with --kind job " +
+			"(got repair, which needs --kind process)",
+	} {
+		r := p.Run(t, append([]string{"bulk", "start"}, strings.Fields(args)...)...)
+		if r.Code != cli.ExitUsage || r.Stderr != "progressor: "+want+"\n" {
+			t.Errorf("%s: code %d: %s", args, r.Code, r.Stderr)
 		}
 	}
 	for _, args := range [][]string{

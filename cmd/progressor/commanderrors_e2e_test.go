@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -55,5 +56,29 @@ func TestErrorsNameFlags(t *testing.T) {
 	if r := p.Run(t, "cron", "cancel", "play", "c", at); r.Code != cli.ExitConflict ||
 		!strings.Contains(r.Stderr, next) {
 		t.Errorf("a second cancel: code %d, %s", r.Code, r.Stderr)
+	}
+}
+
+// The commands remove a job and a run that have ended, and no others.
+func TestRemoveCommands(t *testing.T) {
+	t.Parallel()
+	l := newLimits(t)
+	l.putTemplate(&progressorv1.Template{Type: "wait", Steps: []*progressorv1.StepTemplate{waitStep()}})
+	l.cli.OK(t, "job", "enqueue", limitsNamespace, "mail", "--id", "j")
+	for kind, id := range map[string]string{"job": "j", "run": l.waitingRun()} {
+		if r := l.cli.Run(t, kind, "remove", limitsNamespace, id); r.Code != cli.ExitConflict ||
+			!strings.Contains(r.Stderr, "Next: progressor "+kind+" cancel "+limitsNamespace+" "+id) {
+			t.Errorf("a %s that has not ended: code %d, %s", kind, r.Code, r.Stderr)
+		}
+		l.cli.OK(t, kind, "cancel", limitsNamespace, id)
+		clitest.Eventually(t, "the "+kind+" has ended and is removed", func() error {
+			if r := l.cli.Run(t, kind, "remove", limitsNamespace, id); r.Code != cli.ExitOK {
+				return errors.New(r.Stderr)
+			}
+			return nil
+		})
+		if r := l.cli.Run(t, kind, "get", limitsNamespace, id); r.Code != cli.ExitNotFound {
+			t.Errorf("a removed %s: code %d, %s%s", kind, r.Code, r.Stdout, r.Stderr)
+		}
 	}
 }

@@ -165,7 +165,9 @@ func TestLostCursors(t *testing.T) {
 	refused := func(what string, r *progressorv1.WatchChangesRequest, text string) {
 		t.Helper()
 		r.Namespace, r.Stop = "ns", true
-		err := n.Watch(t.Context(), r, ignore)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		err := n.Watch(ctx, r, ignore)
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -358,4 +360,39 @@ func TestReadsAreBounded(t *testing.T) {
 			t.Errorf("%d changes in %d reads with %+v", total, reads, limit)
 		}
 	}
+}
+
+// The changes of a process that were recorded in several lanes are read in their order, even if a
+// read ends between them.
+func TestReadsFollowTheProcess(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	n := s.start()
+	for _, sql := range []string{
+		"INSERT INTO change_heads (namespace, lane) OVERRIDING SYSTEM VALUE VALUES ('ns', 1001), ('ns', 1002)",
+		`INSERT INTO changes (namespace, lane, seq, change_id, "time", kind, type, process_id, event_id)
+			SELECT 'ns', 1001 + event % 2, (event + 1) / 2, nextval('change_ids'), now(), 'event', 'stored', 'p', event
+			  FROM generate_series(1, 8) event ORDER BY event`, // the first event is in the last lane
+	} {
+		if _, err := s.db.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next, err := changes.Oldest(t.Context(), n.Store, "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := ""
+	for more := true; more; {
+		var found []changes.Change
+		limit := changes.ReadLimit{Changes: 3, Bytes: 1 << 20}
+		found, next, more, err = changes.Read(t.Context(), n.Store, "ns", next, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range found {
+			events += fmt.Sprint(c.EventID, " ")
+		}
+	}
+	want(t, "the events of a process in two lanes", events, "1 2 3 4 5 6 7 8 ")
 }

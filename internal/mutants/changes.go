@@ -72,7 +72,7 @@ var changeMutants = []mutant{
 		name: "watch-reorders", breaks: "a watch brings the changes of a process in their order",
 		file: "storage/internal/dbsqlc/changes.sql.go", old: "ORDER BY c.change_id LIMIT",
 		planted:  "ORDER BY c.lane, c.change_id LIMIT",
-		packages: "./engine/streams", run: "TestWatchHasNoGap|TestReadsAreBounded",
+		packages: "./engine/streams", run: "TestReadsFollowTheProcess",
 	},
 	{
 		name: "watch-past-the-deleted", breaks: "a cursor whose changes were deleted is refused",

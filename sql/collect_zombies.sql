@@ -1,6 +1,7 @@
 -- ListSuspects returns the running rows that may be zombies. The collector decides, because the
 -- clock of the database may have been set. node_dead is true if the node that claimed the task was
--- declared dead. A live worker renews its lease within renewal_us, so its lease is not listed.
+-- declared dead. A lease is listed from 1.5 heartbeat intervals (renewal_us) before its expiry, so
+-- that the collector can measure for how long it was not renewed.
 -- overdue is true if the deadline of the attempt has passed. While the node that claimed the task
 -- is alive, only that node decides about an overdue attempt, because it knows how long the attempt
 -- has run.

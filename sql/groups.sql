@@ -141,12 +141,8 @@ SELECT input.namespace, input.process_id, 'start', input.namespace, input.job_id
     LIMIT 1) job
 RETURNING namespace, process_id;
 
--- RestGroups lets groups wait for the end of a member, and stores whether they run. A group runs if
--- a worker has a member that has not ended, or if a member has succeeded. PollGroups also starts
--- groups. RestGroups runs after PutGroups, which has locked them. mode defines which events the
--- namespace keeps.
--- RestGroups lets groups wait for the end of a member, and stores whether they run. A group runs if
--- a worker has a member that has not ended, or if a member has succeeded. PollGroups also starts
+-- RestGroups sets groups to wait for the end of a member, and stores whether they run. A group runs
+-- if a worker has a member that has not ended, or if a member has succeeded. PollGroups also starts
 -- groups. RestGroups runs after PutGroups, which has locked them. mode defines which events the
 -- namespace keeps.
 -- name: RestGroups :exec

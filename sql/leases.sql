@@ -46,9 +46,11 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
    AND l.fencing_token = @fencing_token
    AND l.salt = @salt;
 
--- BeatLeases extends valid leases of a worker, stores the progress of jobs, and returns the state
--- of each lease. If lease_us is 0, the duration of the lease does not change. The interval is at
--- most half of the lease. If an item is missing in the result, its lease is lost.
+-- BeatLeases extends leases of a worker, stores the progress of jobs, and returns the state of each
+-- lease. It extends a lease whose attempt still runs, even if the lease has expired. If the
+-- collector has ended the attempt, the item is missing in the result, and the worker gets
+-- DIRECTIVE_LOST. If lease_us is 0, the duration of the lease does not change. The interval is at
+-- most half of the lease.
 -- name: BeatLeases :many
 WITH input AS MATERIALIZED (
   SELECT item.ord, l.namespace, l.process_id, l.fencing_token, item.progress, durations.lease_us,

@@ -210,8 +210,10 @@ SELECT target.ord::int AS ord, count(*)::int AS n
       LIMIT @lim::int) named_job) waiting
  GROUP BY target.ord;
 
--- ReleaseTimers makes due tasks available to workers in pull namespaces, longest due first. It
--- skips the tasks that SearchTimers skips.
+-- ReleaseTimers moves due tasks to the queue of the workers in pull namespaces, longest due first.
+-- It skips timers of busy processes, timers of processes with a cancel request, and jobs that need
+-- keys. Unlike SearchTimers, it moves tasks of paused names and those whose start deadline has
+-- passed.
 -- name: ReleaseTimers :many
 WITH due_timers AS MATERIALIZED (
   SELECT due_timer.namespace, due_timer.process_id, due_timer.task_id, target.mode
@@ -243,7 +245,7 @@ WITH due_timers AS MATERIALIZED (
                        END::process_status
         AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
       ORDER BY s.scheduled_time LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) due_timer),
--- Of two due timers of a process, the earlier one is first.
+-- Of two due timers of a process, the one with the smaller task_id is first.
 first_due AS (
   SELECT DISTINCT ON (namespace, process_id) namespace, process_id, task_id, mode
     FROM due_timers ORDER BY namespace, process_id, task_id),

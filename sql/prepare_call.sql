@@ -43,8 +43,8 @@ WITH input AS MATERIALIZED (
             AND s.process_id = item.process_id
             AND s.waits_for IN ('process', 'place')
           LIMIT item.max_waiting) queued_task) queued),
--- n counts the accepted items of a process in this statement: only the first one can find it idle.
--- queue_priority is the smallest priority of the waiting ones.
+-- n numbers the acceptable items of a process in this statement: only the first one can find it
+-- idle. queue_priority is the smallest priority of the waiting ones.
 decided AS MATERIALIZED (
   SELECT numbered_items.*, nextval('fencing_tokens') AS fencing_token,
          min(CASE

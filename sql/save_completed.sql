@@ -1,7 +1,7 @@
 -- SaveCompleted is SaveResult for a process that ends with its only task, like most jobs and runs.
--- No other task waits, and SaveCompleted notifies no parent. If awaited is true, TellParents
--- follows. See SaveFinished for the parts that it omits. For a job (job_name) it stores the counts
--- and events that EndJobs stores for others. It also frees the keys of the job (frees).
+-- No other task waits, and SaveCompleted notifies no parent. If awaited is true, EndSteps follows
+-- and notifies it. See SaveFinished for the parts that it omits. For a job (job_name) it stores the
+-- counts and events that EndJobs stores for others. It also frees the keys of the job (frees).
 -- name: SaveCompleted :many
 WITH results AS MATERIALIZED (
   SELECT item.*, attempt.task_type, attempt.attempt, attempt.priority, attempt.scheduled_time,
@@ -43,9 +43,9 @@ WITH results AS MATERIALIZED (
        WHERE NOT item.awaited
          AND o.namespace = item.namespace
          AND o.process_id = item.process_id
-       LIMIT 1) member ON true
+       LIMIT 1) parent ON true
    WHERE waiting.found IS NULL
-     AND member.found IS NULL),
+     AND parent.found IS NULL),
 updated_processes AS (
   UPDATE processes p
      SET aux_state = coalesce(result.aux_state, p.aux_state),

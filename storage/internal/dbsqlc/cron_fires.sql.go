@@ -380,8 +380,8 @@ type WriteFiresParams struct {
 //
 //	decide  a new row
 //	start   a waiting run starts
-//	end     a run ends; only the first end counts, and a waiting run that ends never starts
-//	refuse  a run could not start, and its fire becomes a skipped one
+//	end     a run ends, or a queued run is withdrawn; only the first end counts
+//	refuse  the run could not start; its fire becomes SKIPPED
 //	rerun   a fire that has ended gets another run
 //
 // The ledger contains each fire once. If a new fire already has a row, the row does not change: it

@@ -573,12 +573,8 @@ type RestGroupsParams struct {
 	Modes      []int32
 }
 
-// RestGroups lets groups wait for the end of a member, and stores whether they run. A group runs if
-// a worker has a member that has not ended, or if a member has succeeded. PollGroups also starts
-// groups. RestGroups runs after PutGroups, which has locked them. mode defines which events the
-// namespace keeps.
-// RestGroups lets groups wait for the end of a member, and stores whether they run. A group runs if
-// a worker has a member that has not ended, or if a member has succeeded. PollGroups also starts
+// RestGroups sets groups to wait for the end of a member, and stores whether they run. A group runs
+// if a worker has a member that has not ended, or if a member has succeeded. PollGroups also starts
 // groups. RestGroups runs after PutGroups, which has locked them. mode defines which events the
 // namespace keeps.
 func (q *Queries) RestGroups(ctx context.Context, db DBTX, arg RestGroupsParams) error {

@@ -96,9 +96,11 @@ type BeatLeasesRow struct {
 	BeatUs       int64
 }
 
-// BeatLeases extends valid leases of a worker, stores the progress of jobs, and returns the state
-// of each lease. If lease_us is 0, the duration of the lease does not change. The interval is at
-// most half of the lease. If an item is missing in the result, its lease is lost.
+// BeatLeases extends leases of a worker, stores the progress of jobs, and returns the state of each
+// lease. It extends a lease whose attempt still runs, even if the lease has expired. If the
+// collector has ended the attempt, the item is missing in the result, and the worker gets
+// DIRECTIVE_LOST. If lease_us is 0, the duration of the lease does not change. The interval is at
+// most half of the lease.
 func (q *Queries) BeatLeases(ctx context.Context, db DBTX, arg BeatLeasesParams) ([]BeatLeasesRow, error) {
 	rows, err := db.Query(ctx, beatLeases,
 		arg.Ords,

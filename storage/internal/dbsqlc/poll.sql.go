@@ -467,9 +467,11 @@ type ReleaseTimersParams struct {
 	Lim        int32
 }
 
-// ReleaseTimers makes due tasks available to workers in pull namespaces, longest due first. It
-// skips the tasks that SearchTimers skips.
-// Of two due timers of a process, the earlier one is first.
+// ReleaseTimers moves due tasks to the queue of the workers in pull namespaces, longest due first.
+// It skips timers of busy processes, timers of processes with a cancel request, and jobs that need
+// keys. Unlike SearchTimers, it moves tasks of paused names and those whose start deadline has
+// passed.
+// Of two due timers of a process, the one with the smaller task_id is first.
 func (q *Queries) ReleaseTimers(ctx context.Context, db DBTX, arg ReleaseTimersParams) ([]string, error) {
 	rows, err := db.Query(ctx, releaseTimers, arg.Namespaces, arg.Modes, arg.Lim)
 	if err != nil {

@@ -188,8 +188,8 @@ type PrepareCallRow struct {
 // task_id order. A process with a cancel request counts as busy. The outcome is captured,
 // postponed, place (waits for a slot), replayed, mismatch, not_found, job (a job accepts no calls),
 // status or overloaded.
-// n counts the accepted items of a process in this statement: only the first one can find it idle.
-// queue_priority is the smallest priority of the waiting ones.
+// n numbers the acceptable items of a process in this statement: only the first one can find it
+// idle. queue_priority is the smallest priority of the waiting ones.
 // A process waits for a slot with the smallest priority of its waiting tasks.
 func (q *Queries) PrepareCall(ctx context.Context, db DBTX, arg PrepareCallParams) ([]PrepareCallRow, error) {
 	rows, err := db.Query(ctx, prepareCall,

@@ -78,7 +78,7 @@ type MisfirePolicy int32
 // The values, with the numbers of the API.
 const (
 	MisfireDefault        MisfirePolicy = iota // MisfireFireNow
-	MisfireFireNow                             // all of them
+	MisfireFireNow                             // the newest that can start or be queued now
 	MisfireSkip                                // the newest, within MisfireThreshold
 	MisfireCatchUpLimited                      // the newest CatchUpLimit
 )

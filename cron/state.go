@@ -43,7 +43,7 @@ var statusNames = [...]string{"", "scheduled", "running", "success", "failed", "
 
 func (s Status) String() string { return statusNames[s] }
 
-// Failed reports whether an end counts as a failure for the policies. A run that CANCEL_PREV
+// failed reports whether an end counts as a failure for the policies. A run that CANCEL_PREV
 // replaced does not.
 func (s Status) failed() bool { return s == Failed || s == Timeout || s == Cancelled }
 

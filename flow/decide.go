@@ -423,11 +423,11 @@ func (d *Decision) ask(step int) {
 	d.checkLater(step, d.plan.Grace)
 }
 
-// endWaits ends the open waits for which the function which returns true.
-func (d *Decision) endWaits(which func(*PlanStep) bool, reason string) {
+// endWaits ends the open waits that filter accepts.
+func (d *Decision) endWaits(filter func(*PlanStep) bool, reason string) {
 	for step := range d.statuses {
 		p := &d.plan.Steps[step]
-		if d.Status(step) != Open || p.Waits == NoWait || !p.Cancelable || !which(p) {
+		if d.Status(step) != Open || p.Waits == NoWait || !p.Cancelable || !filter(p) {
 			continue
 		}
 		if !p.Each {

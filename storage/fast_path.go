@@ -8,7 +8,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// busyProcesses is the memory of a lane about processes for which the fast path failed.
+// CaptureCall, SaveFinished and SaveCompleted are the fast path: PrepareCall and SaveResult for the
+// usual cases. Most calls are for a process in RUNNING that has no attempt and no waiting task, and
+// most results leave a process without waiting tasks. The statements of the fast path have half of
+// the plan nodes: PostgreSQL spends more time on starting a large statement than on executing it for
+// a few items. They make calls of a single client twice as fast, and calls of 128 clients 25%
+// faster.
 //
 // The fast path is used for all calls of a flush, or for none, and likewise for results. A call
 // fits if it has a slot, its process is not in busyProcesses, and no other call of the flush is for
@@ -16,15 +21,12 @@ import (
 // neither sets timers nor restarts the history (Completion.plain), and no cancel or removal of its
 // process is in the flush.
 //
-// Most calls are for a running process that is free, and most results leave a process without
-// waiting tasks. CaptureCall, SaveFinished and SaveCompleted are PrepareCall and SaveResult for
-// these cases, with half of the plan nodes: PostgreSQL spends more time on starting a large
-// statement than on executing it for a few items. They make calls of a single client twice as fast,
-// and calls of 128 clients 25% faster.
-//
 // If the fast path does not apply to an item, nothing of it is stored, and it is part of the next
-// flush with the general statement. A lane remembers such processes until a result reports that no
-// task waits there, so that busy processes do not pay twice. A wrong guess costs a flush.
+// flush with the general statement.
+
+// busyProcesses contains the processes for which the fast path of a lane did not apply. A lane
+// remembers them until a result reports that no task waits there, so that busy processes do not pay
+// twice. A wrong guess costs a flush.
 type busyProcesses map[process.Key]struct{}
 
 // maxBusy limits this memory, because calls that are answered on another node are never removed

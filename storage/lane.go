@@ -138,7 +138,8 @@ func (l *lane) run() {
 
 // collect waits for the first item and takes the others that have arrived. A duplicate of a
 // request, and a second Start of a process, must see the result of the first one. They are deferred
-// to the next flush. (If the first one was refused, they collide there, and the flush is halved.)
+// to the next flush. (If the first one was refused, the duplicates are in one flush. They violate a
+// unique key, and the flush is halved.)
 func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	if l.alone = !l.alone && len(l.contention) > 0; l.alone {
 		if ops = l.contention.dueAlone(time.Now()); len(ops) > 0 {

@@ -211,8 +211,8 @@ type workerRun struct {
 	Result       *string         `json:"result"` // JSON; nil once the job has all results
 }
 
-// workerRuns sets the worker runs of a job that several workers run. Once the job has ended, it
-// began with the first of them, and their results are in its result.
+// workerRuns sets the worker runs of a job that several workers run. After the job has ended, its
+// running_time is the earliest start of these runs, and its result contains their results.
 func workerRuns(m *progressorv1.Job, row *jobs.Row) error {
 	if len(row.Runs) == 0 {
 		return nil

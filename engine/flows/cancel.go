@@ -35,7 +35,7 @@ func (f *Flows) Cancel(
 		slices.ContainsFunc(run.GetSteps(), runs) {
 		return run, err
 	}
-	// No worker has a job of the run, so it is CANCELLED at once.
+	// No step is RUNNING. Wait until the ends of the jobs have arrived.
 	return f.Get(ctx, r.GetNamespace(), r.GetRunId(), cancelWait)
 }
 

@@ -176,7 +176,7 @@ func (t *task) read() error {
 	}
 	t.before.row = t.change()
 	t.before.shown = t.shownStatus(t.before.row.Status)
-	return t.decide() // nothing yet
+	return t.decide() // without inputs: sets a decision without effects
 }
 
 // create stores a run, and begins it unless it has to wait.
@@ -236,7 +236,7 @@ func (t *task) create() error {
 	default:
 		return t.decide(flow.Input{Kind: flow.InputStart})
 	}
-	return t.decide() // nothing yet
+	return t.decide() // without inputs: sets a decision without effects
 }
 
 // checkStart rejects a run that its template does not allow to start, or whose payload violates the

@@ -19,7 +19,7 @@ import (
 
 const (
 	tenantName   = "tenant"
-	tenantFilter = "tenant%" // LIKE: tenantName, and the namespaces that addNamespaces adds
+	tenantFilter = "tenant%" // LIKE: tenantName, and the other tenants of the bench
 	// offeredPortion is the portion of the peak that the other namespaces request. It leaves the
 	// tenant its share of the CPU: if two ask for everything that they can get, no engine can give
 	// one of them 80% of what it gets alone.

@@ -42,7 +42,7 @@ const (
     ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 1))`
 )
 
-// The fields of jobs, of a row p of processes. Only siftStatement supports args.
+// The fields of jobs, of a row p of processes. Only sift supports args.
 var (
 	// see check
 	fieldJobID    = &field{name: "job_id", compare: fieldProcessID.compare, prefix: fieldProcessID.prefix}
@@ -335,7 +335,8 @@ type sifted struct {
 	Size    int64 // size of the job in bytes
 }
 
-// siftStatement reads no args unless a condition names them. Their size is stored in the rows.
+// The parts of the statement of sift. It reads no args unless a condition names them. Their size is
+// stored in the rows.
 const (
 	siftJobs = `SELECT `
 	siftSize = ` AS matches, (coalesce(p.arg_bytes, 0) + coalesce(octet_length(p.metadata::text), 0)

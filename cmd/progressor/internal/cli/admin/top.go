@@ -52,7 +52,7 @@ func (c *topCmd) Run(a *cli.App) error {
 	next := time.NewTicker(c.Interval)
 	defer next.Stop()
 	for n := 1; ; n++ {
-		if err := c.look(ctx, a, live); err != nil {
+		if err := c.update(ctx, a, live); err != nil {
 			if ctx.Err() != nil {
 				return nil // Ctrl-C is the usual end
 			}
@@ -69,9 +69,9 @@ func (c *topCmd) Run(a *cli.App) error {
 	}
 }
 
-// look shows the current state. On a terminal, an unreachable engine is shown, and the next update
-// retries.
-func (c *topCmd) look(ctx context.Context, a *cli.App, live *output.Screen) error {
+// update shows the current state. On a terminal, an unreachable engine is shown, and the next
+// update retries.
+func (c *topCmd) update(ctx context.Context, a *cli.App, live *output.Screen) error {
 	limit, cancel := context.WithTimeout(ctx, cli.ReadTimeout)
 	defer cancel()
 	overview, err := c.Client().Insight.GetOverview(limit, &progressorv1.GetOverviewRequest{Namespace: c.NS})

@@ -16,8 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// Engine answers by a script and keeps the last request, because these tests check the command
-// line and its output.
+// Engine is a fake. It returns preset responses and records the last request.
 type Engine struct {
 	progressorv1connect.UnimplementedProcessServiceHandler
 	progressorv1connect.UnimplementedNamespaceServiceHandler

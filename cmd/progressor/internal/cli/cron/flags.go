@@ -13,8 +13,8 @@ import (
 // specFlags define the schedule of a cron.
 type specFlags struct {
 	Timezone        *string        `placeholder:"ZONE" help:"IANA time zone of the expressions, such as Europe/Berlin. Default: UTC."`
-	StartTime       string         `placeholder:"TIME|DURATION" help:"The cron does not fire before; @every counts from it."`
-	EndTime         string         `placeholder:"TIME|DURATION" help:"The cron does not fire after."`
+	StartTime       string         `placeholder:"TIME|DURATION" help:"The cron does not fire before this time; @every counts from it."`
+	EndTime         string         `placeholder:"TIME|DURATION" help:"The cron does not fire after this time."`
 	Jitter          *time.Duration `placeholder:"DURATION" help:"Delays each fire by up to this duration; the delay of a fire time is constant."`
 	Exclude         []string       `sep:"none" placeholder:"EXPRESSION" help:"Local times at which the cron does not fire, such as '* * 24-26 12 *'; can be repeated."`
 	DaylightGap     string         `placeholder:"shift|skip" help:"What happens to a local time that the clock skips: fire at the end of the gap, or skip it. Default: shift."`
@@ -58,11 +58,11 @@ type policyFlags struct {
 	Concurrency        string         `placeholder:"skip|queue" help:"What happens to a fire at --max-concurrency. Default: skip."`
 	MaxConcurrency     *int32         `placeholder:"N" help:"Maximum number of concurrent runs. Default: 1."`
 	QueueLimit         *int32         `placeholder:"N" help:"Maximum number of queued fires with --concurrency queue; more are dropped. Default: 1000."`
-	Misfire            string         `placeholder:"POLICY" help:"If several fire times have passed: fire_now (all of them), skip (only the newest, unless it is late) or catch_up_limited. Default: fire_now."`
+	Misfire            string         `placeholder:"POLICY" help:"If several fire times have passed: fire_now (the newest that can start or queue now), skip (only the newest, unless it is late) or catch_up_limited. Default: fire_now."`
 	CatchupLimit       *int32         `placeholder:"N" help:"Number of fire times to catch up on, with --misfire catch_up_limited."`
 	CatchupWindow      *time.Duration `placeholder:"DURATION" help:"Older fire times are missed; 0 means no limit."`
 	MisfireThreshold   *time.Duration `placeholder:"DURATION" help:"Maximum lateness of a fire with --misfire skip. Default: 5s."`
-	Timeout            *time.Duration `placeholder:"DURATION" help:"Timeout of a run, after which it is TIMEOUT. Default: 10s for --http, otherwise none."`
+	Timeout            *time.Duration `placeholder:"DURATION" help:"Timeout of a run, after which the run ends with TIMEOUT. Default: 10s for --http, otherwise none."`
 	MaxAttempts        *int32         `placeholder:"N" help:"Maximum number of attempts with --failure retry and backoff; 0 means no limit."`
 	RetryBackoff       *time.Duration `placeholder:"DURATION" help:"How long fires are skipped after a failure with --failure backoff and half_open. Default: 1s."`
 	RetryBackoffMax    *time.Duration `placeholder:"DURATION" help:"Maximum of --retry-backoff. Default: 1h."`
@@ -110,7 +110,7 @@ func (f *policyFlags) apply(c *progressorv1.Cron) error {
 // targetFlags define the target of a cron.
 type targetFlags struct {
 	StartProcess    bool              `xor:"target" help:"Each run is a new process; COMPLETED is a success."`
-	Notify          string            `xor:"target" placeholder:"PROCESS" help:"Each run is a notification to this process; it ends with its task."`
+	Notify          string            `xor:"target" placeholder:"PROCESS" help:"Each run is a notification to this process; the run ends when its NOTIFY task ends."`
 	HTTP            string            `name:"http" xor:"target" placeholder:"URL" help:"Each run is an HTTP request to this URL."`
 	TargetNamespace *string           `placeholder:"NS" help:"Namespace of the process or job with --start-process, --job and --notify. Default: that of the cron."`
 	ProcessMetadata string            `placeholder:"JSON|@FILE" help:"Searchable attributes of the process with --start-process, in addition to those that identify the fire."`
@@ -152,7 +152,7 @@ func (f *targetFlags) apply(a *cli.App, t *progressorv1.CronTarget) error {
 		return cli.UsageError(errors.New("--process-metadata requires --start-process"))
 	case start == nil && notify == nil && job == nil && f.TargetNamespace != nil:
 		return cli.UsageError(errors.New("--target-namespace requires --start-process, --job or --notify"))
-	case start == nil && notify == nil && http == nil && job == nil && f.given():
+	case start == nil && notify == nil && http == nil && job == nil && f.hasArgs():
 		return cli.UsageError(
 			errors.New("--args requires --start-process, --job, --notify or --http; use --payload with --start-run"))
 	}
@@ -198,10 +198,10 @@ func (f *targetFlags) applyStart(a *cli.App, t *progressorv1.StartProcessTarget,
 	return cli.SetEnum("--run-end", f.RunEnd, func(v progressorv1.StartProcessTarget_RunEnd) { t.RunEnd = v })
 }
 
-func (f *targetFlags) given() bool { return f.Args != nil || f.ArgsBase64 != nil }
+func (f *targetFlags) hasArgs() bool { return f.Args != nil || f.ArgsBase64 != nil }
 
 func (f *targetFlags) setArgs(into *[]byte, args []byte) {
-	if f.given() {
+	if f.hasArgs() {
 		*into = args
 	}
 }

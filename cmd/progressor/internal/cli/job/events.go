@@ -31,7 +31,7 @@ audit needs, such as lost workers and cancels. A filter compares job_id, run_id,
 to, actor and worker_id (= and !=; a * at the end matches any suffix) and created_time (= != < <= >
 >=). run_id finds the events of a run and of the jobs of its steps.
 
-With --watch, it prints new events, oldest first, each once, also if the engine stops. With -o json,
+With --watch, it prints each new event once, oldest first, even if the engine restarts. With -o json,
 each line is a JSON document with the cursor after the event; --cursor continues from there without
 a gap.
 

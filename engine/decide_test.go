@@ -203,7 +203,8 @@ func TestDecideRetries(t *testing.T) {
 func TestDecideFailureKeepsNothing(t *testing.T) {
 	t.Parallel()
 	bad := processor.Result().Event([]byte("e")).AuxState([]byte("state")).Response([]byte("r")).
-		SetTimerAfter(time.Second).SetNamedTimerAfter("n", time.Second).UnsetNamedTimer("m").Metadata(map[string]any{"a": "b"})
+		SetTimerAfter(time.Second).SetNamedTimerAfter("n",
+		time.Second).UnsetNamedTimer("m").Metadata(map[string]any{"a": "b"})
 	response := respond(bad)
 	response.GetResult().GetMetadata().GetFields()["a"].Kind = nil // a value without a JSON representation
 	d := decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: response, retry: policy()})

@@ -20,7 +20,9 @@ import (
 
 // explains explains a process, and checks what it waits for and that the explanation contains the
 // texts.
-func (n *node) explains(t testing.TB, id string, waits progressorv1.WaitsFor, texts ...string) *progressorv1.ExplainProcessResponse {
+func (n *node) explains(
+	t testing.TB, id string, waits progressorv1.WaitsFor, texts ...string,
+) *progressorv1.ExplainProcessResponse {
 	t.Helper()
 	e, err := n.ExplainProcess(context.Background(), key(id))
 	if err != nil {
@@ -71,10 +73,13 @@ func TestExplainProcess(t *testing.T) {
 	}
 	n.explains(t, "idle", forNothing, "It is idle")
 	n.called(t, "timed", "set 1h")
-	if e := n.explains(t, "timed", forTime, "The default timer", "fires at"); time.Until(e.GetNextTime().AsTime()) < time.Minute || len(e.GetProcess().GetTimers()) != 1 {
+	if e := n.explains(t, "timed", forTime, "The default timer",
+		"fires at"); time.Until(e.GetNextTime().AsTime()) < time.Minute || len(e.GetProcess().GetTimers()) != 1 {
 		t.Errorf("%v", e)
 	}
-	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("later"), StartTime: time.Now().Add(time.Hour), Accepted: true}); err != nil {
+	if _, err := n.Start(t.Context(), engine.StartParams{
+		Key: key("later"), StartTime: time.Now().Add(time.Hour), Accepted: true,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	n.explains(t, "later", forTime, "Its start time is")
@@ -96,7 +101,9 @@ func TestExplainProcess(t *testing.T) {
 	receive(t, "it runs", g.entered)
 	n.explains(t, "busy", forNothing, "(CALL) runs on node", "(here:1), attempt 1", "by its step timeout")
 	n.calling("busy", "behind")
-	eventually(t, "a call waits", func() bool { return rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'process'") == 1 })
+	eventually(t, "a call waits", func() bool {
+		return rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'process'") == 1
+	})
 	e = n.explains(t, "busy", forProcess, "behind task", "then task")
 	if e.GetTimeByWhat()["processing"].AsDuration() <= 0 || e.GetTimeByWhat()["process"].AsDuration() <= 0 {
 		t.Errorf("%v", e.GetTimeByWhat())
@@ -107,7 +114,8 @@ func TestExplainProcess(t *testing.T) {
 	if _, err := n.Call(t.Context(), engine.CallParams{Key: key("idle"), Accepted: true}); err != nil {
 		t.Fatal(err)
 	}
-	n.explains(t, "idle", forPlace, "2 tasks of the namespace run, and its max_running is 2 on each of the nodes that take tasks (1)")
+	n.explains(t, "idle", forPlace,
+		"2 tasks of the namespace run, and its max_running is 2 on each of the nodes that take tasks (1)")
 	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +132,9 @@ func TestExplainRepairAndSilence(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, dsn, by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	n := start(t, dsn, by{callTask: func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		if string(r.GetArgs()) == "hold" {
 			return g.held(true)(ctx, r)
 		}
@@ -134,7 +144,8 @@ func TestExplainRepairAndSilence(t *testing.T) {
 	taskError(t, (<-n.calling("p", "fail")).err)
 	last := func(what string) (before *progressorv1.Span) { // a span is shown when it has lasted a millisecond
 		eventually(t, "the last span is "+what, func() bool {
-			spans := n.explains(t, "p", map[bool]progressorv1.WaitsFor{true: forOperator}[what == "operator"]).GetSpans()
+			waits := map[bool]progressorv1.WaitsFor{true: forOperator}
+			spans := n.explains(t, "p", waits[what == "operator"]).GetSpans()
 			before = spans[len(spans)-2]
 			return spans[len(spans)-1].GetWhat() == what
 		})
@@ -151,11 +162,13 @@ func TestExplainRepairAndSilence(t *testing.T) {
 	receive(t, "it runs", g.entered)
 	rows := look(t, dsn)
 	eventually(t, "the node is reported as silent", func() bool { // between two of its heartbeats
-		if _, err := rows.Exec(t.Context(), "UPDATE nodes SET beat_time = statement_timestamp() - interval '6 s'"); err != nil {
+		if _, err := rows.Exec(t.Context(),
+			"UPDATE nodes SET beat_time = statement_timestamp() - interval '6 s'"); err != nil {
 			t.Fatal(err)
 		}
 		e, err := n.ExplainProcess(t.Context(), key("p"))
-		return err == nil && strings.Contains(e.GetWaitsForDetail(), "whose last heartbeat was at") && strings.Contains(e.GetNext(), "sends no heartbeat for 10s (engine.zombie_after)")
+		return err == nil && strings.Contains(e.GetWaitsForDetail(), "whose last heartbeat was at") &&
+			strings.Contains(e.GetNext(), "sends no heartbeat for 10s (engine.zombie_after)")
 	})
 }
 
@@ -165,8 +178,11 @@ func TestExplainIsBounded(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo())
 	n.started(t, "p")
-	_, err := look(t, dsn).Exec(t.Context(), `INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time)
-		SELECT 'ns', 'p', nextval('task_ids'), 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now() + k * interval '1 ms', now() + k * interval '1 ms', now() + (k + 1) * interval '1 ms'
+	_, err := look(t, dsn).Exec(t.Context(),
+		`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time,
+		running_time, finished_time)
+		SELECT 'ns', 'p', nextval('task_ids'), 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now()
+		  + k * interval '1 ms', now() + k * interval '1 ms', now() + (k + 1) * interval '1 ms'
 		  FROM generate_series(1, 3000) k`)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +209,10 @@ func TestListErrors(t *testing.T) {
 	})
 	n.put(t, &progressorv1.Namespace{Namespace: "empty"})
 	n.started(t, "well")
-	for k, args := range []string{`gone/order A-1 is "gone*"`, "busy/come again", `gone/order A-2 is "gone"`, "late/come again", `gone/order A-33 is "\"`, "busy/come again"} {
+	for k, args := range []string{
+		`gone/order A-1 is "gone*"`, "busy/come again", `gone/order A-2 is "gone"`, "late/come again",
+		`gone/order A-33 is "\"`, "busy/come again",
+	} {
 		id := fmt.Sprint("p", k)
 		n.started(t, id)
 		taskError(t, (<-n.calling(id, args)).err)
@@ -212,7 +231,9 @@ func TestListErrors(t *testing.T) {
 			token = next
 			for _, g := range groups {
 				got = append(got, fmt.Sprint(g.GetCount(), " ", g.GetReason(), " ", g.GetMessage()))
-				list, _, err := n.ListProcesses(t.Context(), &progressorv1.ListProcessesRequest{Namespace: "ns", Filter: g.GetFilter()})
+				list, _, err := n.ListProcesses(t.Context(), &progressorv1.ListProcessesRequest{
+					Namespace: "ns", Filter: g.GetFilter(),
+				})
 				want := g.GetCount()
 				if g.GetMessage() == "come again" {
 					want = 2 // another reason has the same message
@@ -220,13 +241,15 @@ func TestListErrors(t *testing.T) {
 				if err != nil || int64(len(list)) != want {
 					t.Errorf("%s finds %d processes, %v", g.GetFilter(), len(list), err)
 				}
-				if g.GetFirstTime().AsTime().After(g.GetLastTime().AsTime()) || g.GetCount() > 1 == g.GetFirstTime().AsTime().Equal(g.GetLastTime().AsTime()) {
+				if g.GetFirstTime().AsTime().After(g.GetLastTime().AsTime()) ||
+					g.GetCount() > 1 == g.GetFirstTime().AsTime().Equal(g.GetLastTime().AsTime()) {
 					t.Errorf("from %s to %s", g.GetFirstTime().AsTime(), g.GetLastTime().AsTime())
 				}
 			}
 		}
 		slices.Sort(got)
-		if want := []string{"1 busy come again", "1 late come again", `3 gone order A-33 is "\"`}; !slices.Equal(got, want) {
+		if want := []string{"1 busy come again", "1 late come again", `3 gone order A-33 is "\"`}; !slices.Equal(got,
+			want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -265,7 +288,8 @@ func TestGetOverview(t *testing.T) {
 	a.calling("held", "x")
 	rows := look(t, dsn)
 	eventually(t, "a call waits, and the timer has fired", func() bool {
-		return rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'process'") == 1 && rows.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'") == 1
+		return rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'process'") == 1 &&
+			rows.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'") == 1
 	})
 	if _, err := a.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
@@ -296,13 +320,16 @@ func TestGetOverview(t *testing.T) {
 	if len(o.GetNodes()) != 1 || o.GetNodes()[0].GetRunning() != 1 || o.GetOldestRunnableAge().AsDuration() <= 0 {
 		t.Errorf("%v", o)
 	}
-	if ns := o.GetNamespaces(); len(ns) != 1 || ns[0].GetNamespace() != "ns" || !ns[0].GetPaused() || ns[0].GetRunnable() != 1 || ns[0].GetCountByStatus()["error"] != 1 {
+	ns := o.GetNamespaces()
+	if len(ns) != 1 || ns[0].GetNamespace() != "ns" || !ns[0].GetPaused() || ns[0].GetRunnable() != 1 ||
+		ns[0].GetCountByStatus()["error"] != 1 {
 		t.Errorf("by namespace: %v", ns)
 	}
 	if o.GetProcessingP99().AsDuration() < o.GetProcessingP50().AsDuration() || o.GetProcessingP50().AsDuration() <= 0 {
 		t.Errorf("processing: %s, %s", o.GetProcessingP50().AsDuration(), o.GetProcessingP99().AsDuration())
 	}
-	if all, err := a.GetOverview(t.Context(), ""); err != nil || all.GetOldestRunnableAge().AsDuration() != 0 || all.GetWaitingByWhat()["place"] != 1 {
+	if all, err := a.GetOverview(t.Context(), ""); err != nil || all.GetOldestRunnableAge().AsDuration() != 0 ||
+		all.GetWaitingByWhat()["place"] != 1 {
 		t.Errorf("%v, %v", all, err) // a paused namespace is not expected to run tasks
 	}
 	if _, err := a.GetOverview(t.Context(), "nowhere"); !errors.Is(err, process.ErrNamespaceNotFound) {

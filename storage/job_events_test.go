@@ -33,12 +33,14 @@ func TestJobEventsRide(t *testing.T) {
 	b.OnEventMode(func(string) storage.EventMode { return mode })
 	written := func(what, want string) {
 		t.Helper()
-		equal(t, what, ask[string](b, `SELECT coalesce(string_agg(concat_ws(' ', job_id, step_id, index, type, from_status, to_status, attempt, worker_id, actor, message,
+		equal(t, what, ask[string](b, `SELECT coalesce(string_agg(concat_ws(' ', job_id, step_id, index, type,
+			from_status, to_status, attempt, worker_id, actor, message,
 			metadata), '; ' ORDER BY event_id), '') FROM job_events`), want)
 	}
 	index := int32(0)
 	step := &jobs.Event{
-		StepID: "pay", Index: &index, Type: "step_status_changed", From: "running", To: "succeeded", Message: "done", Metadata: []byte(`{"n": 1}`), Attempt: 2,
+		StepID: "pay", Index: &index, Type: "step_status_changed", From: "running", To: "succeeded", Message: "done",
+		Metadata: []byte(`{"n": 1}`), Attempt: 2,
 		WorkerID: "w", Actor: "kim",
 	}
 	run := &jobs.Event{Type: "status_changed", From: "running", To: "succeeded", EndsJob: true}
@@ -51,11 +53,13 @@ func TestJobEventsRide(t *testing.T) {
 	written("of one that is late", "")
 	late.FencingToken--
 	b.save(late)
-	const both = `p pay 0 step_status_changed running succeeded 2 w kim done {"n": 1}; p status_changed running succeeded 0`
+	const both = `p pay 0 step_status_changed running succeeded 2 w kim done {"n": 1}; ` +
+		`p status_changed running succeeded 0`
 	written("of one that has finished", both)
-	b.save(end(b.claim("p"), storage.Retry, stepEvents(&jobs.Event{JobID: "other", Type: "attempt_failed"}), func(c *storage.Completion) {
-		c.RetryAfter = time.Hour
-	}))
+	b.save(end(b.claim("p"), storage.Retry, stepEvents(&jobs.Event{JobID: "other", Type: "attempt_failed"}),
+		func(c *storage.Completion) {
+			c.RetryAfter = time.Hour
+		}))
 	written("of one that is made again", both+"; other attempt_failed 0")
 
 	b.exec("DELETE FROM job_events")
@@ -87,12 +91,14 @@ func TestEventsOfCancelWithRetry(t *testing.T) {
 			claim := b.leased("j")
 			b.cancelFor("j", 0)
 			retry := end(claim, storage.Retry, of(&jobs.End{}, jobs.EndIfCancelled{}), func(c *storage.Completion) {
-				c.RetryAfter, c.Record = time.Hour, &jobs.AttemptRecord{JobName: "j", Attempt: c.Attempt, Type: "attempt_failed"}
+				c.RetryAfter, c.Record = time.Hour,
+					&jobs.AttemptRecord{JobName: "j", Attempt: c.Attempt, Type: "attempt_failed"}
 			})
 			if err := b.SaveAndCancel(retry, c.overdue); err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "the events", ask[string](b, `SELECT string_agg(type || coalesce(' ' || from_status || '>' || to_status, ''), ', '
+			equal(t, "the events", ask[string](b,
+				`SELECT string_agg(type || coalesce(' ' || from_status || '>' || to_status, ''), ', '
 				ORDER BY event_id) FROM job_events WHERE from_status IS NOT NULL OR type = 'attempt_failed'`),
 				"started available>running, cancel_requested running>cancel_requested, attempt_failed, "+c.ends)
 			b.is("j", "CANCELLED e0: INIT CANCELLED")
@@ -122,18 +128,24 @@ func TestJobEventsInOrder(t *testing.T) {
 	for ask[int](b, finished) < 2 { // other databases of the server also have transactions
 		runtime.Gosched()
 	}
-	equal(t, "the order", ask[string](b, "SELECT string_agg(type, ' ' ORDER BY xid, event_id) FROM job_events"), "first second")
+	equal(t, "the order", ask[string](b, "SELECT string_agg(type, ' ' ORDER BY xid, event_id) FROM job_events"),
+		"first second")
 }
 
 // Events are deleted after their retention. Those of namespaces that keep them forever stay.
 func TestForgetJobEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(`INSERT INTO job_events (namespace, job_id, type, created_time) SELECT ns, 'j', 'x', now() - n * interval '1 hour'
+	b.exec(`INSERT INTO job_events (namespace, job_id, type, created_time)
+		SELECT ns, 'j', 'x', now() - n * interval '1 hour'
 		FROM unnest(ARRAY['short', 'long', 'ever']) ns, generate_series(20, 1, -1) n`)
-	more, err := jobs.ForgetEvents(t.Context(), b.Store, map[string]time.Duration{"short": 5*time.Hour + time.Minute, "long": 15*time.Hour + time.Minute})
+	more, err := jobs.ForgetEvents(t.Context(), b.Store, map[string]time.Duration{
+		"short": 5*time.Hour + time.Minute, "long": 15*time.Hour + time.Minute,
+	})
 	equal(t, "more", must(t, more, err), false)
-	equal(t, "remaining events", ask[string](b, "SELECT string_agg(namespace || ' ' || n, ', ' ORDER BY n) FROM (SELECT namespace, count(*) AS n FROM job_events GROUP BY 1) x"),
+	equal(t, "remaining events", ask[string](b,
+		`SELECT string_agg(namespace || ' ' || n, ', ' ORDER BY n) FROM (SELECT namespace, count(*) AS n FROM job_events
+			GROUP BY 1) x`),
 		"short 5, long 15, ever 20")
 }
 
@@ -190,10 +202,12 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 		equal(t, "the cursor", must(t, cursor, err).String(), good)
 	}
 	for n, xid := range []string{"9000000000000000000", "9000000000000000000", "9000000000000000007"} {
-		b.exec("INSERT INTO job_events (namespace, xid, job_id, type) VALUES ('n', $1::text::xid8, 'j', $2)", xid, fmt.Sprint("old", n))
+		b.exec("INSERT INTO job_events (namespace, xid, job_id, type) VALUES ('n', $1::text::xid8, 'j', $2)", xid,
+			fmt.Sprint("old", n))
 	}
 	var invalid *process.InvalidError
-	if _, err := jobs.EventCursor(t.Context(), b.Store, "cursor", "9000000000000000000.1"); !errors.As(err, &invalid) || !strings.Contains(invalid.Message, "is newer than the events") {
+	if _, err := jobs.EventCursor(t.Context(), b.Store, "cursor", "9000000000000000000.1"); !errors.As(err, &invalid) ||
+		!strings.Contains(invalid.Message, "is newer than the events") {
 		t.Errorf("a cursor of another cluster: %v", err)
 	}
 	b.exec("UPDATE progressor.job_events" + fix)
@@ -201,7 +215,9 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 	var types []string
 	for len(types) < 4 { // other databases of the server also have transactions
 		runtime.Gosched()
-		found, _, err := jobs.ReadEvents(t.Context(), b.Store, []jobs.EventWatch{{Namespace: "n", From: jobs.EventPosition{XID: "0"}}})
+		found, _, err := jobs.ReadEvents(t.Context(), b.Store, []jobs.EventWatch{
+			{Namespace: "n", From: jobs.EventPosition{XID: "0"}},
+		})
 		types = nil
 		for _, e := range must(t, found, err)[0] {
 			types = append(types, e.Type)

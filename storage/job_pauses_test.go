@@ -30,7 +30,9 @@ func TestClaimsSkipPausedNames(t *testing.T) {
 	}
 	claim := func(pauses bool) (ids []string) {
 		t.Helper()
-		line := pull.Subscription{Namespace: ns, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour, Pauses: pauses}
+		line := pull.Subscription{
+			Namespace: ns, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour, Pauses: pauses,
+		}
 		limits := []storage.ClaimLimit{{Namespace: ns, Places: 10, StepTimeout: timeout, Pauses: pauses}}
 		n, err := pull.CountPollable(t.Context(), b.Store, []pull.Subscription{line}, 10)
 		ids = append(ids, fmt.Sprint(must(t, n, err)[0], " pollable"))
@@ -60,10 +62,12 @@ func TestClaimsSkipPausedNames(t *testing.T) {
 	runs := b.leased("runs")
 	equal(t, "only paused jobs wait", fmt.Sprint(claim(true)), "[0 pollable false left]")
 	b.release(runs)
-	equal(t, "claimed without pauses", fmt.Sprint(claim(false)), "[2 pollable claim due claim paused claim runs poll paused poll paused poll runs poll runs true left]")
+	equal(t, "claimed without pauses", fmt.Sprint(claim(false)),
+		"[2 pollable claim due claim paused claim runs poll paused poll paused poll runs poll runs true left]")
 	was, err := jobs.ResumeName(t.Context(), b.Store, ns, "paused", nil)
 	equal(t, "it was paused", must(t, was, err), true)
-	equal(t, "claimed after the resume", fmt.Sprint(claim(true)), "[2 pollable claim paused claim runs poll paused poll paused poll runs poll runs true left]")
+	equal(t, "claimed after the resume", fmt.Sprint(claim(true)),
+		"[2 pollable claim paused claim runs poll paused poll paused poll runs poll runs true left]")
 }
 
 // Concurrent pauses do not exceed the limit of a namespace.

@@ -20,7 +20,8 @@ func inAnHour(j *jobs.NewJob) { j.Delay = time.Hour }
 // delay lets all waiting tasks have waited for three hours.
 func (b *bench) delay() {
 	b.t.Helper()
-	b.exec("UPDATE schedule SET scheduled_time = scheduled_time - interval '3 hours', start_deadline = start_deadline - interval '3 hours'")
+	b.exec(`UPDATE schedule SET scheduled_time = scheduled_time - interval '3 hours',
+		start_deadline = start_deadline - interval '3 hours'`)
 }
 
 // claimable returns the jobs that claims of each kind take, and releases them.
@@ -88,7 +89,9 @@ func TestClaimsSkipLateJobs(t *testing.T) {
 	equal(t, "claimed after", b.claimable(), "[in time in time in time in time in time]")
 	b.enqueue("due", startsWithin, inAnHour)
 	b.delay()
-	claims, _, err := b.SearchTimers(t.Context(), []storage.ClaimLimit{{Namespace: ns, Places: 10, StepTimeout: timeout}})
+	claims, _, err := b.SearchTimers(t.Context(), []storage.ClaimLimit{
+		{Namespace: ns, Places: 10, StepTimeout: timeout},
+	})
 	equal(t, "due jobs that were claimed", len(must(t, claims, err)), 0)
 	released, err := b.ReleaseTimers(t.Context(), []string{ns})
 	must(t, released, err)
@@ -112,21 +115,29 @@ func TestEndLateJobs(t *testing.T) {
 	standing, err := b.ReadNamespaceStates(t.Context())
 	equal(t, "a job is late", must(t, standing, err)[0].Late, false)
 	equal(t, "late jobs", fmt.Sprint(b.late()), "[]")
-	b.exec("INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args) VALUES ($1, 'placed', $1, 'parent', '')", ns)
+	b.exec(`INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args) VALUES
+		($1, 'placed', $1, 'parent', '')`, ns)
 	b.delay()
 	standing, err = b.ReadNamespaceStates(t.Context())
 	equal(t, "a job is late", must(t, standing, err)[0].Late, true)
 	equal(t, "late jobs", fmt.Sprint(b.late()), "[placed scheduled suspended]")
 	equal(t, "late jobs", fmt.Sprint(b.late()), "[]")
 	for _, id := range []string{"scheduled", "suspended", "placed"} {
-		equal(t, id, ask[string](b, `SELECT concat_ws(' ', p.status, p.detail, t.status, t.attempt, t.failure->>'reason', j.failures->0->>'attempt', p.corrupted_by = t.task_id)
-			FROM processes p JOIN tasks t USING (namespace, process_id) JOIN jobs j USING (namespace, process_id) WHERE process_id = $1`, id), "ERROR late ERROR 0 start_deadline 0 t")
+		equal(t, id, ask[string](b, `SELECT concat_ws(' ', p.status, p.detail, t.status, t.attempt,
+			t.failure->>'reason', j.failures->0->>'attempt', p.corrupted_by = t.task_id)
+			FROM processes p JOIN tasks t USING (namespace, process_id) JOIN jobs j USING (namespace, process_id)
+			WHERE process_id = $1`, id), "ERROR late ERROR 0 start_deadline 0 t")
 		equal(t, id, b.counted(id), "failed 1")
 	}
-	equal(t, "the message", ask[string](b, "SELECT kind || ' ' || (child->>'status') FROM messages WHERE process_id = 'parent'"), "child_end PROCESS_STATUS_ERROR")
+	equal(t, "the message", ask[string](b,
+		"SELECT kind || ' ' || (child->>'status') FROM messages WHERE process_id = 'parent'"),
+		"child_end PROCESS_STATUS_ERROR")
 	b.release(leased)
-	equal(t, "the deadline after a release", ask[bool](b, "SELECT start_deadline = scheduled_time + interval '1 hour' FROM schedule WHERE process_id = 'leased'"), true)
+	equal(t, "the deadline after a release",
+		ask[bool](b, `SELECT start_deadline = scheduled_time + interval '1 hour' FROM schedule
+			WHERE process_id = 'leased'`), true)
 	claim := b.leased("leased")
 	b.save(end(claim, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{})))
-	equal(t, "the deadline of a second attempt", ask[bool](b, "SELECT start_deadline IS NULL FROM schedule WHERE process_id = 'leased'"), true)
+	equal(t, "the deadline of a second attempt",
+		ask[bool](b, "SELECT start_deadline IS NULL FROM schedule WHERE process_id = 'leased'"), true)
 }

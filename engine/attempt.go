@@ -66,7 +66,8 @@ func (e *Engine) step(
 	d, history, given := e.decided(ctx, ns, c, known)
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
-	d.completion.GoesOn = !given && !e.draining.Load() && e.isConnected() && !ns.paused && (step < maxSteps || !ns.slots.contended())
+	d.completion.GoesOn = !given && !e.draining.Load() && e.isConnected() && !ns.paused &&
+		(step < maxSteps || !ns.slots.contended())
 	// A step with a paused name must not begin here.
 	d.completion.StartsOn = d.completion.GoesOn && ns.servable() && !ns.pulled() && !e.hasPausedNames(ns.name)
 	d.completion.Promote = d.completion.GoesOn && e.kinds[c.Kind].Admit == nil
@@ -92,12 +93,16 @@ func (e *Engine) step(
 //
 // The functions that decide are not inlined, so that the frames above a waiting processor stay
 // small. This halved the stacks of 1,000 waiting attempts from 16 KiB to 8 KiB.
-func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory) (d *decision, history *knownHistory, given bool) {
+func (e *Engine) decided(
+	ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory,
+) (d *decision, history *knownHistory, given bool) {
 	ns = e.effectiveConfig(ns, c.Kind)
 	defer func() {
 		if v := recover(); v != nil {
-			e.log.ErrorContext(ctx, "attempt panicked", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "panic", v, "stack", string(debug.Stack()))
-			d, history, given = e.conclude(ns, c, nil, nil, processor.Fail(process.ReasonPanic, "the engine panicked: %v", v)), nil, false
+			e.log.ErrorContext(ctx, "attempt panicked", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id",
+				c.TaskID, "panic", v, "stack", string(debug.Stack()))
+			d, history, given = e.conclude(ns, c, nil, nil,
+				processor.Fail(process.ReasonPanic, "the engine panicked: %v", v)), nil, false
 		}
 	}()
 	began := time.Now()
@@ -123,8 +128,12 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 // conclude decides the result of an attempt that was made.
 //
 //go:noinline
-func (e *Engine) conclude(ns *namespace, c *storage.Claim, own *Attempt, response *progressorv1.ProcessResponse, err error) *decision {
-	d := decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64(), kind: e.kinds[c.Kind]})
+func (e *Engine) conclude(
+	ns *namespace, c *storage.Claim, own *Attempt, response *progressorv1.ProcessResponse, err error,
+) *decision {
+	d := decide(attemptEnd{
+		claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64(), kind: e.kinds[c.Kind],
+	})
 	own.addTo(d)
 	return d
 }
@@ -154,11 +163,16 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 	began := time.Now()
 	key := d.completion.Key
 	saved, err := e.store.SaveResult(&d.completion)
-	if err != nil && !errors.Is(err, process.ErrFenced) && !errors.Is(err, process.ErrUnavailable) && d.completion.Outcome != storage.Retry {
+	if err != nil && !errors.Is(err, process.ErrFenced) && !errors.Is(err, process.ErrUnavailable) &&
+		d.completion.Outcome != storage.Retry {
 		// PostgreSQL rejects the result although it passed every check here. The task fails with a
 		// reason.
-		e.log.ErrorContext(e.traces.of(c), "cannot store the result", "namespace", key.Namespace, "process_id", key.ProcessID, "task_id", c.TaskID, "error", err)
-		failed := decide(attemptEnd{claim: c, err: &processor.BadResponseError{Err: fmt.Errorf("the result cannot be stored: %w", err)}, kind: e.kinds[c.Kind], workerID: d.workerID})
+		e.log.ErrorContext(e.traces.of(c), "cannot store the result", "namespace", key.Namespace, "process_id",
+			key.ProcessID, "task_id", c.TaskID, "error", err)
+		failed := decide(attemptEnd{
+			claim: c, err: &processor.BadResponseError{Err: fmt.Errorf("the result cannot be stored: %w", err)},
+			kind: e.kinds[c.Kind], workerID: d.workerID,
+		})
 		failed.completion.StepTimeout, failed.completion.Leased = d.completion.StepTimeout, d.completion.Leased
 		*d = *failed
 		saved, err = e.store.SaveResult(&d.completion)
@@ -167,13 +181,15 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 	switch {
 	case errors.Is(err, process.ErrFenced):
 		ns.metrics.stale.Inc()
-		e.log.InfoContext(e.traces.of(c), "late result rejected: the attempt has ended", "namespace", key.Namespace, "process_id", key.ProcessID, "task_id", c.TaskID, "fencing_token", c.FencingToken)
+		e.log.InfoContext(e.traces.of(c), "late result rejected: the attempt has ended", "namespace", key.Namespace,
+			"process_id", key.ProcessID, "task_id", c.TaskID, "fencing_token", c.FencingToken)
 		e.waiters.recheck(key)
 		return saved, err
 	case err != nil && e.doing.Err() != nil:
 		return saved, err // the drain has ended and released the task
 	case err != nil:
-		e.log.ErrorContext(e.traces.of(c), "result not stored", "namespace", key.Namespace, "process_id", key.ProcessID, "task_id", c.TaskID, "error", err)
+		e.log.ErrorContext(e.traces.of(c), "result not stored", "namespace", key.Namespace, "process_id", key.ProcessID,
+			"task_id", c.TaskID, "error", err)
 		e.waiters.recheck(key)
 		return saved, err
 	}
@@ -197,9 +213,11 @@ func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: c.TaskID}, answerOf(d, saved))
 	}
 	for _, id := range saved.Cancelled {
-		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: id}, answer{status: process.TaskStatusCancelled})
+		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: id},
+			answer{status: process.TaskStatusCancelled})
 	}
-	if d.completion.Outcome == storage.Removed || d.completion.Outcome == storage.Rejected && c.TaskType == process.TaskInit || saved.Lost {
+	if d.completion.Outcome == storage.Removed ||
+		d.completion.Outcome == storage.Rejected && c.TaskType == process.TaskInit || saved.Lost {
 		e.waiters.recheck(d.completion.Key)
 		e.removals.Store(true)
 	}
@@ -244,7 +262,9 @@ func (e *Engine) notifyWatchers(c *storage.Claim, d *decision, saved *storage.Sa
 // attempt calls the processor. If the request certainly did not reach the processor and the task
 // type has no retries of its own, attempt repeats it by the retry policy until the step timeout.
 // This keeps the order of tasks in the process.
-func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory) (*progressorv1.ProcessResponse, *knownHistory, error) {
+func (e *Engine) attempt(
+	ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory,
+) (*progressorv1.ProcessResponse, *knownHistory, error) {
 	if c.TaskType == process.TaskRemove {
 		return nil, nil, nil
 	}
@@ -331,7 +351,8 @@ func (e *Engine) paused(ctx context.Context, ns *namespace, c *storage.Claim, er
 	pause, ok, pauseErr := e.kinds[c.Kind].Pause(limit, c, ns.retry, cause)
 	switch {
 	case pauseErr != nil:
-		e.log.WarnContext(ctx, "cannot read how long a task has waited for its processor", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", pauseErr)
+		e.log.WarnContext(ctx, "cannot read how long a task has waited for its processor", "namespace", c.Namespace,
+			"process_id", c.ProcessID, "task_id", c.TaskID, "error", pauseErr)
 		e.pause(ctx, unreadablePause) // the next try would probably fail as well
 		return errGivenBack
 	case !ok:
@@ -360,7 +381,8 @@ func (e *Engine) reached(ns *namespace, err error) {
 	}
 	switch away := processor.Unreachable(err); {
 	case away && ns.away.CompareAndSwap(false, true):
-		e.log.Warn("processor not reached; its tasks are retried by the retry policy", "namespace", ns.name, "error", err)
+		e.log.Warn("processor not reached; its tasks are retried by the retry policy", "namespace", ns.name, "error",
+			err)
 	case !away && ns.away.Load() && ns.away.CompareAndSwap(true, false):
 		e.log.Info("processor reached again", "namespace", ns.name)
 	}
@@ -369,7 +391,8 @@ func (e *Engine) reached(ns *namespace, err error) {
 // following returns the next claim of the process: the task that storage promoted, with the state
 // of the process after the completion.
 func following(c *storage.Claim, done *storage.Completion, next *storage.Claim) *storage.Claim {
-	next.PreviousStatus, next.StatusChangedTime, next.CreatedTime, next.Kind = c.PreviousStatus, c.StatusChangedTime, c.CreatedTime, c.Kind
+	next.PreviousStatus, next.StatusChangedTime, next.CreatedTime, next.Kind = c.PreviousStatus, c.StatusChangedTime,
+		c.CreatedTime, c.Kind
 	if next.Status != c.Status {
 		next.PreviousStatus, next.StatusChangedTime = string(c.Status), next.RunningTime
 	}
@@ -396,7 +419,8 @@ func (e *Engine) adopt(claims []storage.Claim) {
 		}
 		ns.slots.force(stored)
 		ns.metrics.adopted.Inc()
-		e.log.InfoContext(e.traces.of(c), "task adopted", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID)
+		e.log.InfoContext(e.traces.of(c), "task adopted", "namespace", c.Namespace, "process_id", c.ProcessID,
+			"task_id", c.TaskID)
 		e.runners.Go(func() { e.run(ns, c, origin{release: func() { ns.slots.release(stored) }}) })
 	}
 }

@@ -171,7 +171,9 @@ func (c *collector) remove(ctx context.Context) error {
 }
 
 func zombieRef(z *storage.Zombie) storage.AttemptRef {
-	return storage.AttemptRef{Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, FencingToken: z.FencingToken}
+	return storage.AttemptRef{
+		Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, FencingToken: z.FencingToken,
+	}
 }
 
 func (c *collector) begin(ref storage.AttemptRef) bool {
@@ -201,7 +203,8 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 		return // the attempt ended first
 	}
 	if err != nil {
-		e.log.WarnContext(e.traces.of(&storage.Claim{Context: z.Context}), "cannot collect zombie", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "error", err)
+		e.log.WarnContext(e.traces.of(&storage.Claim{Context: z.Context}), "cannot collect zombie", "namespace",
+			z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "error", err)
 		return
 	}
 	ns.metrics.zombies.Inc()
@@ -209,7 +212,8 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 	if stored := e.kinds[z.Kind].Stored; stored != nil && d.claim != nil {
 		stored(d.claim, &d.completion, saved.Now)
 	}
-	e.log.WarnContext(e.traces.of(&storage.Claim{Context: z.Context}), "zombie collected", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "node_id", z.NodeID,
+	e.log.WarnContext(e.traces.of(&storage.Claim{Context: z.Context}), "zombie collected", "namespace", z.Namespace,
+		"process_id", z.ProcessID, "task_id", z.TaskID, "node_id", z.NodeID,
 		"attempt", z.Attempt, "outcome", d.completion.Outcome)
 	e.waiters.recheck(d.completion.Key)
 	e.watchers.recheck(d.completion.Key)

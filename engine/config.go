@@ -1,12 +1,19 @@
 package engine
 
 import (
+	"cmp"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/progressor-engine/progressor/internal/durations"
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
@@ -86,5 +93,42 @@ func (c *Config) setDefaults() {
 		if *d.field <= 0 {
 			*d.field = d.standard
 		}
+	}
+}
+
+func (c *Config) processorOf(
+	name string, cfg *progressorv1.ProcessorConfig, maxRunning int,
+) (processor.Processor, error) {
+	switch t := cfg.GetTransport().(type) {
+	case *progressorv1.ProcessorConfig_Builtin:
+		p, ok := c.Builtins[t.Builtin.GetName()]
+		if !ok {
+			return nil, &process.InvalidError{Field: "namespace.processor.builtin.name",
+				Message: fmt.Sprintf("this node has no processor %q; it has %s",
+					t.Builtin.GetName(), cmp.Or(strings.Join(slices.Sorted(maps.Keys(c.Builtins)), ", "), "none"))}
+		}
+		return p, nil
+	case *progressorv1.ProcessorConfig_Connect:
+		if c.Dial == nil {
+			return nil, &process.InvalidError{
+				Field: "namespace.processor.connect", Message: "this node does not call processors over the network",
+			}
+		}
+		p, err := c.Dial(name, t.Connect, maxRunning)
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	case *progressorv1.ProcessorConfig_Pull:
+		if d := t.Pull.GetLeaseDuration().AsDuration(); d > maxLease {
+			return nil, &process.InvalidError{
+				Field:   "namespace.processor.pull.lease_duration",
+				Message: fmt.Sprintf("%s is more than %s", durations.Exact(d), durations.Exact(maxLease)),
+			}
+		}
+		return nil, nil
+	}
+	return nil, &process.InvalidError{
+		Field: "namespace.processor", Message: "one of connect, pull and builtin is required",
 	}
 }

@@ -105,7 +105,9 @@ func (e *Engine) RefuseLease(l *storage.Lease, cause error) {
 	if !ok {
 		return // the namespace was deleted
 	}
-	d := decide(attemptEnd{claim: &l.Claim, err: cause, retry: ns.retry, kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID})
+	d := decide(attemptEnd{
+		claim: &l.Claim, err: cause, retry: ns.retry, kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID,
+	})
 	_ = e.endLease(ns, l, d) // the error was logged and the lease expires
 }
 

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -91,8 +89,8 @@ func (r *registry) all() map[string]*namespace {
 	return nil
 }
 
-// namespace returns the configuration of a namespace for a request. It reads namespaces that are not
-// yet known. The error is process.ErrNamespaceDeleting if the namespace is being deleted.
+// namespace returns the configuration of a namespace for a request. It reads namespaces that are
+// not yet known. The error is process.ErrNamespaceDeleting if the namespace is being deleted.
 func (e *Engine) namespace(ctx context.Context, name string) (*namespace, error) {
 	ns, ok := e.registry.all()[name]
 	if !ok {
@@ -167,7 +165,8 @@ func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 	next := make(map[string]*namespace, len(old)+len(rows))
 	maps.Copy(next, old)
 	for _, row := range rows {
-		if ns, ok := old[row.Namespace]; ok && ns.paused == row.Paused && ns.deletion.is(row) && bytes.Equal(ns.config, row.Config) {
+		if ns, ok := old[row.Namespace]; ok && ns.paused == row.Paused && ns.deletion.is(row) &&
+			bytes.Equal(ns.config, row.Config) {
 			continue
 		}
 		next[row.Namespace] = e.configure(row, old[row.Namespace])
@@ -194,8 +193,9 @@ func closeIdle(p processor.Processor) {
 // processor is missing, its requests are stored and its tasks wait for another node.
 func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	ns := &namespace{
-		policies: defaultPolicies(), name: row.Namespace, paused: row.Paused, config: row.Config, deletion: deletionOf(row),
-		metrics: e.metrics.namespace(row.Namespace), away: new(atomic.Bool),
+		policies: defaultPolicies(), name: row.Namespace, paused: row.Paused, config: row.Config,
+		deletion: deletionOf(row),
+		metrics:  e.metrics.namespace(row.Namespace), away: new(atomic.Bool),
 	}
 	maxRunning := process.DefaultMaxRunning
 	var m progressorv1.Namespace
@@ -212,7 +212,8 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 			e.log.Error("namespace cannot be served by this node", "namespace", row.Namespace, "error", ns.unservable)
 		}
 	}
-	ns.maxBacklog = int(min(cmp.Or(int64(m.GetMaxBacklog()), process.DefaultMaxBacklog*int64(maxRunning)), math.MaxInt32))
+	ns.maxBacklog = int(min(cmp.Or(int64(m.GetMaxBacklog()), process.DefaultMaxBacklog*int64(maxRunning)),
+		math.MaxInt32))
 	if old != nil {
 		ns.backlog, ns.usage = old.backlog, old.usage
 		ns.slots, ns.urgentSlots, ns.requests, ns.polls = old.slots, old.urgentSlots, old.requests, old.polls
@@ -220,7 +221,8 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	} else {
 		ns.backlog, ns.usage = &backlog{}, &usage{}
 		ns.slots = &slots{
-			max: maxRunning, node: e.nodeSlots, wakeStored: e.calls.wake, wakeTimers: func() { e.timers.alarm(row.Namespace, 0) },
+			max: maxRunning, node: e.nodeSlots, wakeStored: e.calls.wake,
+			wakeTimers: func() { e.timers.alarm(row.Namespace, 0) },
 		}
 		holder := fmt.Sprintf("namespace %q", row.Namespace)
 		ns.requests, ns.polls = &share{holder: holder}, &share{holder: "workers that poll " + holder}
@@ -310,36 +312,11 @@ func checkHeaders(p *progressorv1.ConnectProcessor) error {
 	return nil
 }
 
-func (c *Config) processorOf(name string, cfg *progressorv1.ProcessorConfig, maxRunning int) (processor.Processor, error) {
-	switch t := cfg.GetTransport().(type) {
-	case *progressorv1.ProcessorConfig_Builtin:
-		p, ok := c.Builtins[t.Builtin.GetName()]
-		if !ok {
-			return nil, &process.InvalidError{Field: "namespace.processor.builtin.name", Message: fmt.Sprintf("this node has no processor %q; it has %s",
-				t.Builtin.GetName(), cmp.Or(strings.Join(slices.Sorted(maps.Keys(c.Builtins)), ", "), "none"))}
-		}
-		return p, nil
-	case *progressorv1.ProcessorConfig_Connect:
-		if c.Dial == nil {
-			return nil, &process.InvalidError{Field: "namespace.processor.connect", Message: "this node does not call processors over the network"}
-		}
-		p, err := c.Dial(name, t.Connect, maxRunning)
-		if err != nil {
-			return nil, err
-		}
-		return p, nil
-	case *progressorv1.ProcessorConfig_Pull:
-		if d := t.Pull.GetLeaseDuration().AsDuration(); d > maxLease {
-			return nil, &process.InvalidError{Field: "namespace.processor.pull.lease_duration", Message: fmt.Sprintf("%s is more than %s", durations.Exact(d), durations.Exact(maxLease))}
-		}
-		return nil, nil
-	}
-	return nil, &process.InvalidError{Field: "namespace.processor", Message: "one of connect, pull and builtin is required"}
-}
-
 // PutNamespace creates a namespace or replaces its configuration. Other nodes apply it within a
 // second. by is the operator for the audit, if there is one.
-func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by ...process.Actor) (*progressorv1.Namespace, error) {
+func (e *Engine) PutNamespace(
+	ctx context.Context, m *progressorv1.Namespace, by ...process.Actor,
+) (*progressorv1.Namespace, error) {
 	if err := cmp.Or(checkHeaders(m.GetProcessor().GetConnect()), e.checkByKinds(m), wire.CheckChanges(m)); err != nil {
 		return nil, err
 	}
@@ -395,7 +372,9 @@ func (e *Engine) CheckNamespace(ctx context.Context, name string) error {
 const maxNamespaces = 1000
 
 // ListNamespaces lists the namespaces by name.
-func (e *Engine) ListNamespaces(ctx context.Context, r *progressorv1.ListNamespacesRequest) (list []*progressorv1.Namespace, next string, err error) {
+func (e *Engine) ListNamespaces(
+	ctx context.Context, r *progressorv1.ListNamespacesRequest,
+) (list []*progressorv1.Namespace, next string, err error) {
 	after, err := wire.NameAfter(r.GetPageToken())
 	if err != nil {
 		return nil, "", err
@@ -439,8 +418,8 @@ func (e *Engine) FairnessKey(name string) string {
 	return ns.fairnessKey
 }
 
-// NamespaceNames returns the sorted names of the namespaces that this node knows, without those that
-// are being deleted.
+// NamespaceNames returns the sorted names of the namespaces that this node knows, without those
+// that are being deleted.
 func (e *Engine) NamespaceNames() []string {
 	var names []string
 	for name, ns := range e.registry.all() {
@@ -468,7 +447,9 @@ func (e *Engine) IsPaused(name string) bool {
 }
 
 // SetNamespacePaused pauses or resumes the tasks of a namespace.
-func (e *Engine) SetNamespacePaused(ctx context.Context, name string, paused bool, by ...process.Actor) (*progressorv1.Namespace, error) {
+func (e *Engine) SetNamespacePaused(
+	ctx context.Context, name string, paused bool, by ...process.Actor,
+) (*progressorv1.Namespace, error) {
 	row, err := e.store.SetNamespacePaused(ctx, name, paused, by...)
 	if err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", name, err)

@@ -21,8 +21,8 @@ func (e *Engine) putNamespace(
 }
 
 // changesEvery returns how many passes of the collector are between two passes that maintain the
-// change stream: a minute, or an hour if this node knows no namespace that records. Triggers that no
-// namespace needs remain until then.
+// change stream: a minute, or an hour if this node knows no namespace that records. Triggers that
+// no namespace needs remain until then.
 func (e *Engine) changesEvery() int {
 	for _, ns := range e.registry.all() {
 		if ns.recordsChanges {

@@ -82,7 +82,9 @@ type request struct {
 
 // accept takes a slot if one is free, stores the request by calling prepare, and runs it or leaves
 // it queued.
-func (e *Engine) accept(ctx context.Context, r *request, taskType process.TaskType, canRun bool, prepare func() (storage.Prepared, error)) (Answer, error) {
+func (e *Engine) accept(
+	ctx context.Context, r *request, taskType process.TaskType, canRun bool, prepare func() (storage.Prepared, error),
+) (Answer, error) {
 	if err := e.admit(r.ns.requests); err != nil {
 		return Answer{}, err
 	}
@@ -96,7 +98,9 @@ func (e *Engine) accept(ctx context.Context, r *request, taskType process.TaskTy
 
 // prepare stores a request by calling store. If the request can run, prepare takes a slot first and
 // enters the active counter; both are kept only if the request was captured.
-func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskType, canRun bool, store func() (storage.Prepared, error)) (storage.Prepared, error) {
+func (e *Engine) prepare(
+	ctx context.Context, r *request, taskType process.TaskType, canRun bool, store func() (storage.Prepared, error),
+) (storage.Prepared, error) {
 	if !e.active.enter() {
 		return storage.Prepared{}, errDraining
 	}
@@ -156,7 +160,9 @@ func (e *Engine) respond(ctx context.Context, r *request, p storage.Prepared) (A
 			wt = e.waiters.register(ref, false)
 		}
 		asked := e.traces.asked(ctx, key.ProcessID, r.call.Context)
-		e.runners.Go(func() { e.run(r.ns, p.Claim, origin{asked: asked, release: func() { r.ns.slots.release(fresh) }}) })
+		e.runners.Go(func() {
+			e.run(r.ns, p.Claim, origin{asked: asked, release: func() { r.ns.slots.release(fresh) }})
+		})
 		if r.accepted {
 			return ans, nil
 		}
@@ -188,11 +194,16 @@ func refusal(r *request, p storage.Prepared) error {
 	case storage.Mismatched:
 		return fmt.Errorf("key %q of %s: %w", r.call.IdempotencyKey, key, process.ErrIdempotencyMismatch)
 	case storage.Overloaded:
-		return &process.OverloadError{Bound: fmt.Sprintf("the requests that wait in the process have reached max_waiting of the namespace, %d", max(1, r.call.MaxWaiting))}
+		return &process.OverloadError{
+			Bound: fmt.Sprintf("the requests that wait in the process have reached max_waiting of the namespace, %d",
+				max(1, r.call.MaxWaiting)),
+		}
 	case storage.Repairing:
 		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: "another repair of it is running"}
 	case storage.Unsettled:
-		return &process.OverloadError{Bound: "tasks that waited in the process when it failed are still being cancelled"}
+		return &process.OverloadError{
+			Bound: "tasks that waited in the process when it failed are still being cancelled",
+		}
 	case storage.Uncallable:
 		reason := "it is a job, which accepts no calls"
 		if r.method == methodRepair || r.method == methodSimpleRepair {

@@ -34,7 +34,8 @@ func (b *bench) recordIn(namespace, more string, kinds ...string) {
 // recorded returns the changes of all processes, in order.
 func (b *bench) recorded() string {
 	b.t.Helper()
-	return ask[string](b, `SELECT coalesce(string_agg(concat_ws(' ', process_id, type, event_id, convert_from(payload, 'UTF8'), '(' || reason || ')'), ', '
+	return ask[string](b, `SELECT coalesce(string_agg(concat_ws(' ', process_id, type, event_id, convert_from(payload,
+		'UTF8'), '(' || reason || ')'), ', '
 		ORDER BY change_id), '') FROM changes`)
 }
 
@@ -104,7 +105,8 @@ func TestChangesOfOtherWriters(t *testing.T) {
 	equal(t, "started by a message", b.recorded(), "parent created, child created")
 	b.exec("TRUNCATE changes, change_heads")
 	_, err := b.PutProcess(t.Context(), storage.Import{
-		Key: key("old"), Status: process.StatusRunning, Events: []storage.NewEvent{{Payload: []byte("a")}, {Payload: []byte("b")}},
+		Key: key("old"), Status: process.StatusRunning,
+		Events: []storage.NewEvent{{Payload: []byte("a")}, {Payload: []byte("b")}},
 	})
 	must(t, 0, err)
 	equal(t, "imported", b.recorded(), "old created, old stored 1 a, old stored 2 b")
@@ -116,8 +118,10 @@ func TestChangesOfOtherWriters(t *testing.T) {
 	b.process("done")
 	b.save(end(b.claim("done"), storage.Completed))
 	b.exec("TRUNCATE changes, change_heads")
-	b.exec("UPDATE processes SET attention_time = now() - interval '2 hours', status_changed_time = now() - interval '2 hours' WHERE process_id = 'done'")
-	equal(t, "expired", must(t, map[string]int{}, second(b.Expire(t.Context(), map[string]storage.Retention{ns: {Completed: time.Hour}}))) != nil, true)
+	b.exec(`UPDATE processes SET attention_time = now() - interval '2 hours',
+		status_changed_time = now() - interval '2 hours' WHERE process_id = 'done'`)
+	equal(t, "expired", must(t, map[string]int{},
+		second(b.Expire(t.Context(), map[string]storage.Retention{ns: {Completed: time.Hour}}))) != nil, true)
 	equal(t, "expired", b.recorded(), "done removed")
 }
 
@@ -128,20 +132,26 @@ func TestChangesOfKinds(t *testing.T) {
 	b.recordIn("shop", "", "RUN")
 	b.recordIn("other", "", "STEP", "FIRE")
 	for _, namespace := range []string{"shop", "other", "silent"} {
-		b.exec(`INSERT INTO job_events (namespace, job_id, step_id, index, type, from_status, to_status, attempt, message)
+		b.exec(`INSERT INTO job_events (namespace, job_id, step_id, index, type, from_status, to_status, attempt,
+			message)
 			VALUES ($1, '~flow/r', 'pay', 2, 'step_status_changed', 'pending', 'running', 1, 'go'),
 			       ($1, '~flow/r', NULL, NULL, 'status_changed', 'running', 'succeeded', 0, NULL),
 			       ($1, 'j', NULL, NULL, 'enqueued', NULL, 'available', 0, NULL)`, namespace)
-		b.exec(`INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, attempt, status, decided_time, started_time, process_id)
+		b.exec(`INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, attempt, status, decided_time,
+			started_time, process_id)
 			VALUES ($1, 'c', '2026-01-01Z', 'FIRED', 1, 'RUNNING', now(), now(), 'x')`, namespace)
-		b.exec("UPDATE cron_fires SET status = 'FAILED', ended_time = now(), detail = 'boom' WHERE namespace = $1", namespace)
+		b.exec("UPDATE cron_fires SET status = 'FAILED', ended_time = now(), detail = 'boom' WHERE namespace = $1",
+			namespace)
 	}
-	equal(t, "changes", ask[string](b, `SELECT string_agg(concat_ws(' ', namespace, kind, process_id, type, from_status, to_status, reason, details), '; ' ORDER BY change_id)
+	equal(t, "changes", ask[string](b,
+		`SELECT string_agg(concat_ws(' ', namespace, kind, process_id, type, from_status, to_status, reason, details),
+		'; ' ORDER BY change_id)
 		FROM changes`), `shop run ~flow/r status_changed running succeeded; `+
 		`other step ~flow/r step_status_changed pending running go {"index": 2, "attempt": 1, "step_id": "pay"}; `+
 		`other fire ~cron/c fired RUNNING {"run_id": "x", "attempt": 1, "fire_time": "2026-01-01T00:00:00+00:00"}; `+
 		`other fire ~cron/c fired FAILED boom {"run_id": "x", "attempt": 1, "fire_time": "2026-01-01T00:00:00+00:00"}`)
-	must(t, storage.Namespace{}, second(changes.PutNamespace(t.Context(), b.Store, "shop", []byte(`{"changes": {"kinds": ["CHANGE_KIND_EVENT"]}}`))))
+	must(t, storage.Namespace{}, second(changes.PutNamespace(t.Context(), b.Store, "shop",
+		[]byte(`{"changes": {"kinds": ["CHANGE_KIND_EVENT"]}}`))))
 	b.process("p", events("secret"))
 	equal(t, "without payloads", b.recorded()[len(b.recorded())-len("p stored 1"):], "p stored 1")
 }
@@ -190,18 +200,21 @@ func TestChangesWithLongTransactions(t *testing.T) {
 	release := b.foreign("LOCK TABLE cron_fires IN ROW EXCLUSIVE MODE")
 	started := make(chan error, 1)
 	go func() {
-		_, err := changes.PutNamespace(context.Background(), b.Store, ns, []byte(`{"changes": {"kinds": ["CHANGE_KIND_LIFECYCLE"]}}`))
+		_, err := changes.PutNamespace(context.Background(), b.Store, ns,
+			[]byte(`{"changes": {"kinds": ["CHANGE_KIND_LIFECYCLE"]}}`))
 		started <- err
 	}()
 	b.until("start_recording has waited", func() bool {
-		return ask[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'cron_fires'::regclass)")
+		return ask[bool](b, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted
+			AND relation = 'cron_fires'::regclass)`)
 	})
 	release()
 	must(t, 0, <-started)
 	b.process("p")
 	b.foreign("SELECT take_change_lane('shop')")
 	b.process("q")
-	equal(t, "lanes", ask[string](b, `SELECT string_agg(concat_ws(' ', process_id, type, lane, seq), ', ' ORDER BY change_id) FROM changes`),
+	equal(t, "lanes", ask[string](b,
+		`SELECT string_agg(concat_ws(' ', process_id, type, lane, seq), ', ' ORDER BY change_id) FROM changes`),
 		"p created 1 1, q created 2 1")
 }
 
@@ -216,14 +229,17 @@ func TestOldChangesAreDropped(t *testing.T) {
 	b.exec("SELECT add_change_partition((now() AT TIME ZONE 'UTC')::date - n) FROM (VALUES (10), (4), (2)) d(n)")
 	b.exec("DELETE FROM changes")
 	b.exec(`INSERT INTO changes (namespace, lane, seq, change_id, "time", kind, type, process_id)
-		SELECT 'shop', h.lane, row_number() OVER (ORDER BY d.n DESC), -d.n, now() - d.n * interval '1 day', 'lifecycle', 'created', 'p'
+		SELECT 'shop', h.lane, row_number() OVER (ORDER BY d.n DESC), -d.n, now() - d.n * interval '1 day', 'lifecycle',
+		  'created', 'p'
 		  FROM change_heads h, (VALUES (10), (7), (4), (2)) d(n) WHERE h.namespace = 'shop'`) // 7 is in changes_default
 	must(t, 0, changes.Maintain(t.Context(), b.Store))
 	equal(t, "kept", ask[string](b, "SELECT string_agg(seq::text, ' ' ORDER BY seq) FROM changes"), "4")
-	equal(t, "deleted", ask[string](b, "SELECT string_agg(concat_ws(' ', namespace, seq), ', ') FROM change_drops"), "shop 3")
+	equal(t, "deleted", ask[string](b, "SELECT string_agg(concat_ws(' ', namespace, seq), ', ') FROM change_drops"),
+		"shop 3")
 	b.recordIn("other", `, "retention": "3600s"`, "LIFECYCLE")
 	must(t, 0, changes.Maintain(t.Context(), b.Store))
-	equal(t, "partitions", ask[int](b, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'changes'::regclass"), 4) // three days, default
+	// three days, default
+	equal(t, "partitions", ask[int](b, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'changes'::regclass"), 4)
 	b.process("q")
 	equal(t, "numbers", ask[string](b, "SELECT string_agg(concat_ws(' ', process_id, seq), ', ') FROM changes"), "q 5")
 }
@@ -260,8 +276,10 @@ func TestChangesUnderLoad(t *testing.T) {
 	})
 	equal(t, "changes", ask[int](b, "SELECT count(*) FROM changes"), processes*(calls+2))
 	equal(t, "processes whose changes are not in order", ask[int](b, `SELECT count(*) FROM (
-		SELECT string_agg(coalesce(event_id::text, type), ' ' ORDER BY change_id) AS got FROM changes GROUP BY process_id) p
-		WHERE got <> (SELECT 'created ' || string_agg(n::text, ' ' ORDER BY n) || ' completed' FROM generate_series(1, $1) n)`, calls), 0)
+		SELECT string_agg(coalesce(event_id::text, type), ' ' ORDER BY change_id) AS got FROM changes
+		  GROUP BY process_id) p
+		WHERE got <> (SELECT 'created ' || string_agg(n::text, ' ' ORDER BY n) || ' completed'
+		FROM generate_series(1, $1) n)`, calls), 0)
 	if lanes := ask[int](b, "SELECT count(*) FROM change_heads"); lanes > 3*2*2 { // each flush may use two
 		t.Errorf("%d lanes for 3 stores", lanes)
 	}

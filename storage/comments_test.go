@@ -40,7 +40,8 @@ func TestEverythingHasAComment(t *testing.T) {
 		t.Errorf("%s has no comment", name)
 	}
 	var columns int
-	err = conn.QueryRow(t.Context(), "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'progressor'").Scan(&columns)
+	err = conn.QueryRow(t.Context(),
+		"SELECT count(*) FROM information_schema.columns WHERE table_schema = 'progressor'").Scan(&columns)
 	if err != nil || columns < 100 {
 		t.Errorf("%d columns, %v: the test has checked nothing", columns, err)
 	}

@@ -74,8 +74,10 @@ func (c *Call) keyed() bool { return c.RequestID != uuid.Nil }
 // claim returns the claim of a captured request.
 func (c *Call) claim(taskType process.TaskType, taskID, token int64, now time.Time) *Claim {
 	return &Claim{
-		Namespace: c.Key.Namespace, ProcessID: c.Key.ProcessID, TaskID: taskID, TaskType: taskType, Attempt: 1, Priority: c.Priority,
-		FencingToken: token, ScheduledTime: now, RunningTime: now, HistoryRange: c.HistoryRange, IdempotencyKey: c.IdempotencyKey,
-		Args: c.Args, Context: c.Context,
+		Namespace: c.Key.Namespace, ProcessID: c.Key.ProcessID, TaskID: taskID, TaskType: taskType, Attempt: 1,
+		Priority:     c.Priority,
+		FencingToken: token, ScheduledTime: now, RunningTime: now, HistoryRange: c.HistoryRange,
+		IdempotencyKey: c.IdempotencyKey,
+		Args:           c.Args, Context: c.Context,
 	}
 }

@@ -51,11 +51,14 @@ func (s *Store) SearchCalls(ctx context.Context, limits []ClaimLimit) ([]Claim, 
 	return rows, mapped("search calls", err)
 }
 
-// HasWaitingCalls reports whether tasks of these namespaces still wait for a slot. SearchCalls skips
-// processes that other transactions have locked. It uses only Namespace and Pauses of each limit.
+// HasWaitingCalls reports whether tasks of these namespaces still wait for a slot. SearchCalls
+// skips processes that other transactions have locked. It uses only Namespace and Pauses of each
+// limit.
 func (s *Store) HasWaitingCalls(ctx context.Context, limits []ClaimLimit) (bool, error) {
 	p := paramsOf(limits)
-	left, err := s.q.HasSkippedCalls(ctx, s.hot, dbsqlc.HasSkippedCallsParams{Namespaces: p.namespaces, Pauses: p.pauses})
+	left, err := s.q.HasSkippedCalls(ctx, s.hot, dbsqlc.HasSkippedCallsParams{
+		Namespaces: p.namespaces, Pauses: p.pauses,
+	})
 	return left, mapped("count waiting calls", err)
 }
 
@@ -69,7 +72,9 @@ const (
 
 // SearchTimers claims due tasks, the longest due first. next has the time until the next task is
 // due, for each namespace that has one. Both take one round trip.
-func (s *Store) SearchTimers(ctx context.Context, limits []ClaimLimit) (claims []Claim, next map[string]time.Duration, err error) {
+func (s *Store) SearchTimers(
+	ctx context.Context, limits []ClaimLimit,
+) (claims []Claim, next map[string]time.Duration, err error) {
 	p := paramsOf(limits)
 	next = map[string]time.Duration{}
 	conn, err := s.hot.Acquire(ctx)
@@ -197,8 +202,11 @@ func (s *Store) ListSuspects(ctx context.Context, margin time.Duration, limit in
 	suspects := make([]Suspect, len(rows))
 	for n, r := range rows {
 		suspects[n] = Suspect{
-			AttemptRef: AttemptRef{Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, FencingToken: r.FencingToken},
-			NodeDead:   r.NodeDead, Leased: r.Leased, Expires: r.ExpiresTime, Expired: r.Expired, Renewal: microseconds(r.RenewalUs),
+			AttemptRef: AttemptRef{
+				Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, FencingToken: r.FencingToken,
+			},
+			NodeDead: r.NodeDead, Leased: r.Leased, Expires: r.ExpiresTime, Expired: r.Expired,
+			Renewal: microseconds(r.RenewalUs),
 			Overdue: r.Overdue, Timeout: microseconds(r.TimeoutUs),
 		}
 	}

@@ -38,7 +38,8 @@ type look struct {
 
 func newAdmission(q *Jobs) *admission {
 	return &admission{
-		jobs: q, woken: make(chan struct{}, 1), rules: map[string]*rules{}, pending: map[string]*look{}, next: map[string]time.Time{}, from: map[string]string{},
+		jobs: q, woken: make(chan struct{}, 1), rules: map[string]*rules{}, pending: map[string]*look{},
+		next: map[string]time.Time{}, from: map[string]string{},
 		held: map[string]jobs.HeldKeys{},
 	}
 }
@@ -81,8 +82,8 @@ func (a *admission) refresh(all []storage.NamespaceState) {
 	}
 }
 
-// forgetDeleted drops the rules of namespaces that were deleted or are being deleted. If a namespace
-// of the same name is created later, its versions begin again.
+// forgetDeleted drops the rules of namespaces that were deleted or are being deleted. If a
+// namespace of the same name is created later, its versions begin again.
 func (a *admission) forgetDeleted(all []storage.NamespaceState) {
 	live := make(map[string]bool, len(all))
 	for _, s := range all {
@@ -216,7 +217,9 @@ func (a *admission) later(namespace string, lines []string, all bool) {
 
 // assignKeys assigns keys to the jobs at the front of key queues, and of others too if all is set.
 // It returns the queues that have more jobs to place.
-func (a *admission) assignKeys(ctx context.Context, namespace string, lines []string, all bool) (more []string, err error) {
+func (a *admission) assignKeys(
+	ctx context.Context, namespace string, lines []string, all bool,
+) (more []string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), txTimeout)
 	defer cancel()
 	var done outcome
@@ -391,7 +394,9 @@ func (a *admission) enqueued(j *jobs.NewJob) {
 // changed returns the rules after a change of constraints, and counts running jobs under them.
 func changed(t *jobs.ConstraintTx) (*rules, error) {
 	if len(t.Constraints) > maxConstraints {
-		return nil, &process.InvalidError{Field: "constraint", Message: fmt.Sprintf("a namespace has at most %d constraints", maxConstraints)}
+		return nil, &process.InvalidError{
+			Field: "constraint", Message: fmt.Sprintf("a namespace has at most %d constraints", maxConstraints),
+		}
 	}
 	r, err := newRules(t.Version, t.Constraints)
 	if err != nil {

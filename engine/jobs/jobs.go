@@ -48,8 +48,10 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 // Kind returns the kind of jobs for the engine.
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
-		Name: process.JobKind, Describe: describe, CancelsAttempts: true, Decide: decide, Forget: q.forget, Expire: q.expire,
-		Run: q.run, Pause: q.pause, Wake: q.groups.wake, ObserveNamespaces: q.observeNamespaces, Admit: q.admit, Stored: q.stored, Explain: q.explain,
+		Name: process.JobKind, Describe: describe, CancelsAttempts: true, Decide: decide, Forget: q.forget,
+		Expire: q.expire,
+		Run:    q.run, Pause: q.pause, Wake: q.groups.wake, ObserveNamespaces: q.observeNamespaces, Admit: q.admit,
+		Stored: q.stored, Explain: q.explain,
 		CheckNamespace: CheckFairnessKey, BeforeStarts: q.keyStarts,
 	}
 }
@@ -119,7 +121,9 @@ func (q *Jobs) run(ctx context.Context) error {
 
 // Enqueue creates a job, or returns the job that has its unique or its idempotency key. by is the
 // caller, if known.
-func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest, by ...process.Actor) (*progressorv1.EnqueueResponse, error) {
+func (q *Jobs) Enqueue(
+	ctx context.Context, r *progressorv1.EnqueueRequest, by ...process.Actor,
+) (*progressorv1.EnqueueResponse, error) {
 	j, err := q.NewJob("", r)
 	if err != nil {
 		return nil, err
@@ -152,24 +156,31 @@ func nameOf(by []process.Actor) string {
 
 // EnqueueBatch creates all of the jobs or none. The response contains only what the caller does not
 // know: IDs, names and states.
-func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchRequest, by ...process.Actor) (*progressorv1.EnqueueBatchResponse, error) {
+func (q *Jobs) EnqueueBatch(
+	ctx context.Context, r *progressorv1.EnqueueBatchRequest, by ...process.Actor,
+) (*progressorv1.EnqueueBatchResponse, error) {
 	all := make([]*jobs.NewJob, len(r.GetJobs()))
 	ids := map[process.Key]int{}
 	for n, e := range r.GetJobs() {
 		j, err := q.NewJob(fmt.Sprintf("jobs[%d].", n), e)
 		if err == nil {
-			err = cmp.Or(checkTimes(fmt.Sprintf("jobs[%d].", n), e.GetOptions()), q.checkTakers(ctx, fmt.Sprintf("jobs[%d].", n), j))
+			err = cmp.Or(checkTimes(fmt.Sprintf("jobs[%d].", n), e.GetOptions()),
+				q.checkTakers(ctx, fmt.Sprintf("jobs[%d].", n), j))
 		}
 		if err != nil {
 			return nil, err
 		}
 		if j.Unique.Replace {
 			return nil, &process.InvalidError{
-				Field: fmt.Sprintf("jobs[%d].options.unique.replace", n), Message: "is not supported in EnqueueBatch: use Enqueue",
+				Field:   fmt.Sprintf("jobs[%d].options.unique.replace", n),
+				Message: "is not supported in EnqueueBatch: use Enqueue",
 			}
 		}
 		if first, twice := ids[j.Key]; twice {
-			return nil, &process.InvalidError{Field: fmt.Sprintf("jobs[%d].job_id", n), Message: fmt.Sprintf("%q is also the ID of jobs[%d]", j.Key.ProcessID, first)}
+			return nil, &process.InvalidError{
+				Field:   fmt.Sprintf("jobs[%d].job_id", n),
+				Message: fmt.Sprintf("%q is also the ID of jobs[%d]", j.Key.ProcessID, first),
+			}
 		}
 		j.Actor = nameOf(by)
 		ids[j.Key], all[n] = n, j
@@ -198,7 +209,9 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 // duration use the default instead. path is the prefix of field names in errors.
 func checkTimes(path string, o *progressorv1.JobOptions) error {
 	if o.GetTimeout() != nil && o.GetTimeout().AsDuration() <= 0 {
-		return &process.InvalidError{Field: path + "options.timeout", Message: "must be a positive duration, such as 30s"}
+		return &process.InvalidError{
+			Field: path + "options.timeout", Message: "must be a positive duration, such as 30s",
+		}
 	}
 	return cmp.Or(wire.CheckLease(path+"options.", o), wire.CheckStartDeadline(path+"options.", o))
 }
@@ -265,16 +278,19 @@ func newJob(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error) {
 		return nil, err
 	}
 	j := &jobs.NewJob{
-		Key: process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}, Name: r.GetName(), Args: args, Metadata: o.metadata, Tags: o.tags,
-		Options: o.options, Timeout: o.timeout, Grouped: o.grouped, Priority: r.GetOptions().GetPriority(), IdempotencyKey: r.GetIdempotencyKey(),
-		RequestID: process.RequestID(r.GetNamespace(), r.GetJobId(), r.GetIdempotencyKey()),
+		Key: process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}, Name: r.GetName(), Args: args,
+		Metadata: o.metadata, Tags: o.tags,
+		Options: o.options, Timeout: o.timeout, Grouped: o.grouped, Priority: r.GetOptions().GetPriority(),
+		IdempotencyKey: r.GetIdempotencyKey(),
+		RequestID:      process.RequestID(r.GetNamespace(), r.GetJobId(), r.GetIdempotencyKey()),
 	}
 	if t := r.GetOptions().GetRunTime(); t != nil {
 		j.RunTime = t.AsTime()
 	}
 	if j.Delay = r.GetDelay().AsDuration(); r.GetDelay() != nil && !j.RunTime.IsZero() {
 		return nil, &process.InvalidError{
-			Field: path + "delay", Message: "must not be set together with " + path + "options.run_time: set one of them",
+			Field:   path + "delay",
+			Message: "must not be set together with " + path + "options.run_time: set one of them",
 		}
 	}
 	if j.IdempotencyKey != "" {
@@ -305,13 +321,15 @@ func (q *Jobs) Get(ctx context.Context, key process.Key, wait time.Duration) (*p
 	if err != nil {
 		return job, err
 	}
-	paused := q.engine.IsNamePaused(key.Namespace, row.Name) && job.GetState() == progressorv1.JobState_JOB_STATE_AVAILABLE
+	paused := q.engine.IsNamePaused(key.Namespace, row.Name) &&
+		job.GetState() == progressorv1.JobState_JOB_STATE_AVAILABLE
 	switch {
 	case paused && row.Place == "schedule" && row.WaitsFor != string(process.WaitsForOperator):
 		job.BlockedOn = "job name: paused"
 	case waitsForKey(row):
 		job.BlockedOn, err = q.blockedOn(ctx, row)
-	case job.GetState() == progressorv1.JobState_JOB_STATE_AVAILABLE && job.GetBlockedOn() == "" && q.engine.IsPaused(key.Namespace):
+	case job.GetState() == progressorv1.JobState_JOB_STATE_AVAILABLE && job.GetBlockedOn() == "" &&
+		q.engine.IsPaused(key.Namespace):
 		job.BlockedOn = "namespace: paused"
 	}
 	return job, err
@@ -332,7 +350,9 @@ func (q *Jobs) row(ctx context.Context, key process.Key, wait time.Duration) (*j
 		if rows[0].Status.Ended() || rows[0].Status == process.StatusError || left <= 0 {
 			return rows[0], nil
 		}
-		if _, err := q.engine.AwaitTask(ctx, engine.AwaitParams{Key: key, TaskID: rows[0].TaskID, Timeout: left}); err != nil {
+		if _, err := q.engine.AwaitTask(ctx, engine.AwaitParams{
+			Key: key, TaskID: rows[0].TaskID, Timeout: left,
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -348,7 +368,9 @@ func (q *Jobs) notFound(ctx context.Context, key process.Key) error {
 }
 
 // FetchResult returns a kept result once. It waits at most wait for the end of the job.
-func (q *Jobs) FetchResult(ctx context.Context, key process.Key, wait time.Duration) (*progressorv1.FetchResultResponse, error) {
+func (q *Jobs) FetchResult(
+	ctx context.Context, key process.Key, wait time.Duration,
+) (*progressorv1.FetchResultResponse, error) {
 	row, err := q.row(ctx, key, wait)
 	if err != nil {
 		return nil, err
@@ -379,13 +401,17 @@ func (q *Jobs) FetchResult(ctx context.Context, key process.Key, wait time.Durat
 
 // Cancel asks a job to end. A waiting job is CANCELLED at once. The worker of a running job learns
 // of the request with its next heartbeat.
-func (q *Jobs) Cancel(ctx context.Context, key process.Key, reason string, by process.Actor) (*progressorv1.Job, error) {
+func (q *Jobs) Cancel(
+	ctx context.Context, key process.Key, reason string, by process.Actor,
+) (*progressorv1.Job, error) {
 	row, err := q.row(ctx, key, 0)
 	if err != nil {
 		return nil, err
 	}
 	if row.Status.Ended() || row.Status == process.StatusError {
-		return nil, q.byState(ctx, key, &process.WrongStatusError{Key: key, Status: row.Status, Reason: "the job has ended"})
+		return nil, q.byState(ctx, key, &process.WrongStatusError{
+			Key: key, Status: row.Status, Reason: "the job has ended",
+		})
 	}
 	options, err := wire.JobOptions(row.Options)
 	if err != nil {
@@ -395,7 +421,9 @@ func (q *Jobs) Cancel(ctx context.Context, key process.Key, reason string, by pr
 	if g := options.GetCancelGrace(); g != nil {
 		grace = g.AsDuration()
 	}
-	if _, err := q.engine.CancelProcess(ctx, engine.CancelParams{Key: key, Reason: reason, Grace: &grace, Actor: by}); err != nil {
+	if _, err := q.engine.CancelProcess(ctx, engine.CancelParams{
+		Key: key, Reason: reason, Grace: &grace, Actor: by,
+	}); err != nil {
 		return nil, err
 	}
 	q.groups.wake()
@@ -417,7 +445,9 @@ func (q *Jobs) byState(ctx context.Context, key process.Key, err error) error {
 
 // Retry runs a job again that has ended, or makes the next attempt of a job in backoff now. by is
 // the caller, if known.
-func (q *Jobs) Retry(ctx context.Context, key process.Key, clearSuccesses bool, by ...process.Actor) (*progressorv1.Job, error) {
+func (q *Jobs) Retry(
+	ctx context.Context, key process.Key, clearSuccesses bool, by ...process.Actor,
+) (*progressorv1.Job, error) {
 	row, err := q.row(ctx, key, 0)
 	if err != nil {
 		return nil, err

@@ -54,7 +54,8 @@ func (q *Jobs) ListPausedNames(ctx context.Context, namespace string) ([]*progre
 
 func pausedMessage(r *jobs.PausedName) *progressorv1.PausedJobs {
 	return &progressorv1.PausedJobs{
-		Namespace: r.Namespace, Name: r.Name, Reason: r.Reason, Actor: r.Actor, PausedTime: timestamppb.New(r.PausedTime),
+		Namespace: r.Namespace, Name: r.Name, Reason: r.Reason, Actor: r.Actor,
+		PausedTime: timestamppb.New(r.PausedTime),
 	}
 }
 

@@ -20,7 +20,9 @@ import (
 // named enqueues a job with a name.
 func (n *node) named(t testing.TB, namespace, id, name string, o *progressorv1.JobOptions) {
 	t.Helper()
-	_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: namespace, JobId: id, Name: name, Options: o})
+	_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{
+		Namespace: namespace, JobId: id, Name: name, Options: o,
+	})
 	must(t, err)
 }
 
@@ -68,10 +70,13 @@ func TestPausedNameIsNotLeased(t *testing.T) {
 	n.members(t, "group", 1)
 	n.named(t, "pull", "mail-group", "mail", workers(1, 0, "w2"))
 	n.members(t, "mail-group", 1)
-	if got := leasedIDs(n.look(t, "w2")); !strings.HasPrefix(got, "sms-1 ~job/~/group/") || strings.Contains(got, "mail") {
+	if got := leasedIDs(n.look(t, "w2")); !strings.HasPrefix(got, "sms-1 ~job/~/group/") ||
+		strings.Contains(got, "mail") {
 		t.Errorf("leased %s", got)
 	}
-	leases, err := n.Poll(t.Context(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w2", JobNames: []string{"mail"}, Max: 100})
+	leases, err := n.Poll(t.Context(), pull.PollParams{
+		Namespaces: []string{"pull"}, WorkerID: "w2", JobNames: []string{"mail"}, Max: 100,
+	})
 	must(t, err)
 	if len(leases) > 0 {
 		t.Errorf("leased by the paused name: %s", leasedIDs(leases))
@@ -81,7 +86,8 @@ func TestPausedNameIsNotLeased(t *testing.T) {
 	n.job(t, "pull", "runs", succeeded)
 
 	n.resumes(t, "pull", "mail")
-	if got := leasedIDs(n.look(t, "w2")); !strings.Contains(got, "mail-1") || !strings.Contains(got, "~job/~/mail-group/") {
+	if got := leasedIDs(n.look(t, "w2")); !strings.Contains(got, "mail-1") ||
+		!strings.Contains(got, "~job/~/mail-group/") {
 		t.Errorf("leased after the resume: %s", got)
 	}
 }
@@ -95,16 +101,22 @@ func TestResumedNameWakesPolls(t *testing.T) {
 	for _, at := range []*node{n, other} {
 		for _, names := range [][]string{nil, {"mail"}} {
 			n.pauses(t, "pull", "mail", "")
-			enginetest.Eventually(t, testTimeout, "the node knows of the pause", func() bool { return at.IsNamePaused("pull", "mail") })
+			enginetest.Eventually(t, testTimeout, "the node knows of the pause", func() bool {
+				return at.IsNamePaused("pull", "mail")
+			})
 			worker := fmt.Sprintf("w%p %v", at, names)
 			n.named(t, "pull", "of "+worker, "mail", nil)
 			got := make(chan int, 1)
 			go func() {
-				leases, _ := at.Poll(t.Context(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: 1, Wait: testTimeout})
+				leases, _ := at.Poll(t.Context(), pull.PollParams{
+					Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: 1, Wait: testTimeout,
+				})
 				got <- len(leases)
 			}()
 			enginetest.Eventually(t, testTimeout, "the worker polls", func() bool {
-				return slices.ContainsFunc(at.workers(t, "pull"), func(w *progressorv1.Worker) bool { return w.GetWorkerId() == worker })
+				return slices.ContainsFunc(at.workers(t, "pull"), func(w *progressorv1.Worker) bool {
+					return w.GetWorkerId() == worker
+				})
 			})
 			n.resumes(t, "pull", "mail")
 			select {
@@ -115,7 +127,9 @@ func TestResumedNameWakesPolls(t *testing.T) {
 			case <-time.After(10 * time.Second): // a poll that is not woken searches again after a minute
 				t.Fatal("the resume did not wake the poll")
 			}
-			enginetest.Eventually(t, testTimeout, "the node knows of the resume", func() bool { return !at.IsNamePaused("pull", "mail") })
+			enginetest.Eventually(t, testTimeout, "the node knows of the resume", func() bool {
+				return !at.IsNamePaused("pull", "mail")
+			})
 		}
 	}
 }
@@ -127,10 +141,14 @@ func TestPausedNameIsNotPushed(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.pauses(t, "ns", "mail", "")
 	n.named(t, "ns", "now", "mail", nil)
-	n.named(t, "ns", "later", "mail", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(50 * time.Millisecond))})
+	n.named(t, "ns", "later", "mail", &progressorv1.JobOptions{
+		RunTime: timestamppb.New(time.Now().Add(50 * time.Millisecond)),
+	})
 	for k := range 3 {
 		id := fmt.Sprint("other-", k)
-		n.named(t, "ns", id, "sms", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(100 * time.Millisecond))})
+		n.named(t, "ns", id, "sms", &progressorv1.JobOptions{
+			RunTime: timestamppb.New(time.Now().Add(100 * time.Millisecond)),
+		})
 		n.job(t, "ns", id, succeeded)
 	}
 	if got := n.count(t, "SELECT count(*) FROM schedule WHERE job_name = 'mail'"); got != 2 {
@@ -180,7 +198,8 @@ func TestPausedNamesAreListed(t *testing.T) {
 	n.pauses(t, "pull", "a", "")
 	list, err := n.ListPausedNames(t.Context(), "pull")
 	must(t, err)
-	if len(list) != 2 || list[0].GetName() != "a" || list[1].GetReason() != "second" || !list[1].GetPausedTime().AsTime().Equal(before[0].GetPausedTime().AsTime()) {
+	if len(list) != 2 || list[0].GetName() != "a" || list[1].GetReason() != "second" ||
+		!list[1].GetPausedTime().AsTime().Equal(before[0].GetPausedTime().AsTime()) {
 		t.Errorf("paused: %v, before: %v", list, before)
 	}
 	for k := range 98 {
@@ -188,7 +207,8 @@ func TestPausedNamesAreListed(t *testing.T) {
 	}
 	n.pauses(t, "pull", "b", "third") // it is paused already
 	_, err = n.PauseName(t.Context(), "pull", "one more", "")
-	if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Error() != "name: a namespace has at most 100 paused job names: resume one first" {
+	invalid, ok := errors.AsType[*process.InvalidError](err)
+	if !ok || invalid.Error() != "name: a namespace has at most 100 paused job names: resume one first" {
 		t.Errorf("the 101st name: %v", err)
 	}
 	n.pauses(t, "ns", "one more", "") // another namespace has its own limit
@@ -196,7 +216,9 @@ func TestPausedNamesAreListed(t *testing.T) {
 	if was, err := n.ResumeName(t.Context(), "pull", "b", kim); err != nil || was {
 		t.Errorf("a second resume: %t, %v", was, err)
 	}
-	if got := n.count(t, "SELECT count(*) FROM audit WHERE namespace = 'pull' AND subject = 'b' AND actor = 'kim' AND method IN ('PauseJobs', 'ResumeJobs')"); got != 4 {
+	got := n.count(t, `SELECT count(*) FROM audit WHERE namespace = 'pull' AND subject = 'b' AND actor = 'kim'
+		AND method IN ('PauseJobs', 'ResumeJobs')`)
+	if got != 4 {
 		t.Errorf("%d entries in the audit, want 4", got)
 	}
 	if _, err := n.PauseName(t.Context(), "none", "b", ""); !errors.Is(err, process.ErrNamespaceNotFound) {
@@ -216,7 +238,10 @@ func TestPausedNameIsExplained(t *testing.T) {
 	e, err := n.ExplainProcess(t.Context(), key("pull", "j"))
 	must(t, err)
 	text := e.GetWaitsForDetail() + "\n" + e.GetUnblock()
-	for _, want := range []string{`Jobs with the name "mail" have been paused since 20`, " by kim (the server is down).", "progressor job resume pull mail."} {
+	for _, want := range []string{
+		`Jobs with the name "mail" have been paused since 20`, " by kim (the server is down).",
+		"progressor job resume pull mail.",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q lacks %q", text, want)
 		}

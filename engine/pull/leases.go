@@ -99,14 +99,17 @@ func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscr
 	for n, name := range p.Namespaces {
 		ns, err := s.engine.NamespaceState(ctx, name)
 		if errors.Is(err, process.ErrNamespaceNotFound) || errors.Is(err, process.ErrNamespaceDeleting) {
-			return nil, &process.ItemError{Field: fmt.Sprintf("namespaces[%d]", n), Key: process.Key{Namespace: name}, Err: err}
+			return nil, &process.ItemError{
+				Field: fmt.Sprintf("namespaces[%d]", n), Key: process.Key{Namespace: name}, Err: err,
+			}
 		}
 		if err != nil {
 			return nil, err
 		}
 		if ns.Lease == 0 {
 			return nil, &process.InvalidError{Field: fmt.Sprintf("namespaces[%d]", n),
-				Message: fmt.Sprintf("namespace %q calls its processor: workers get tasks only if the processor is pull", name)}
+				Message: fmt.Sprintf("namespace %q calls its processor: "+
+					"workers get tasks only if the processor is pull", name)}
 		}
 		if ns.Paused {
 			continue
@@ -119,8 +122,9 @@ func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscr
 			if s.engine.IsNamePaused(name, job) {
 				continue
 			}
+			pauses := job == "" && len(s.engine.PausedNames(name)) > 0
 			lines = append(lines, pull.Subscription{
-				Namespace: name, JobName: job, JobsOnly: p.JobsOnly, Pauses: job == "" && len(s.engine.PausedNames(name)) > 0,
+				Namespace: name, JobName: job, JobsOnly: p.JobsOnly, Pauses: pauses,
 				StepTimeout: ns.StepTimeout, Lease: lease, MaxLease: process.MaxLease,
 			})
 		}

@@ -107,8 +107,8 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "paused-name-leased", breaks: "a poll for all names gets no job of a paused name",
-		file: "engine/pull/leases.go", old: "Pauses: job == \"\" && len(s.engine.PausedNames(name)) > 0",
-		planted:  "Pauses: job != \"\" && len(s.engine.PausedNames(name)) > 0",
+		file: "engine/pull/leases.go", old: "pauses := job == \"\" && len(s.engine.PausedNames(name)) > 0",
+		planted:  "pauses := job != \"\" && len(s.engine.PausedNames(name)) > 0",
 		packages: "./engine/jobs", run: "TestPausedNameIsNotLeased",
 	},
 	{

@@ -39,8 +39,8 @@ type Streams struct {
 // New returns the streams of an engine.
 func New(e *engine.Engine, s *storage.Store) *Streams { return &Streams{engine: e, store: s} }
 
-// Watch sends the changes of a namespace after a cursor until ctx is cancelled, at least once and in
-// the order of each process. It returns process.ErrUnavailable when the node stops, and a
+// Watch sends the changes of a namespace after a cursor until ctx is cancelled, at least once and
+// in the order of each process. It returns process.ErrUnavailable when the node stops, and a
 // *process.CursorError if changes after the cursor were deleted.
 func (s *Streams) Watch(
 	ctx context.Context, r *progressorv1.WatchChangesRequest, send func(*progressorv1.WatchChangesResponse) error,

@@ -142,7 +142,8 @@ func wrong(text string, issue *cel.Error) string {
 			ofJob.FindString(at))
 	case strings.HasPrefix(issue.Message, "Syntax error: token recognition error at: '=") && strings.HasPrefix(at, "="):
 		return "= is not an operator: use == to compare"
-	case strings.HasPrefix(issue.Message, "undeclared reference to '") && !strings.Contains(issue.Message, "did you mean"):
+	case strings.HasPrefix(issue.Message, "undeclared reference to '") &&
+		!strings.Contains(issue.Message, "did you mean"):
 		name, _, _ := strings.Cut(strings.TrimPrefix(issue.Message, "undeclared reference to '"), "'")
 		return fmt.Sprintf("there is no %s: use job.name, job.args, job.priority, job.tags or job.metadata", name)
 	}

@@ -59,7 +59,8 @@ func (e *Engine) AwaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Ta
 // expire at the same time. Without the constants below, the client would get either error by
 // chance.
 const (
-	tiePortion = 10                     // if the attempt ends within this part of the wait, both count as expired together
+	// if the attempt ends within this part of the wait, both count as expired together
+	tiePortion = 10
 	maxTie     = 250 * time.Millisecond // upper limit of that part
 	tieWait    = time.Second            // time for the end of the attempt to be stored
 )

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// WaitsFor says why a task does not run.
+// WaitsFor is the reason why a task does not run.
 type WaitsFor int32
 
 const (
@@ -282,9 +282,9 @@ type ExplainProcessResponse struct {
 	TimeByWhat     map[string]*durationpb.Duration `protobuf:"bytes,3,rep,name=time_by_what,json=timeByWhat,proto3" json:"time_by_what,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	WaitsFor       WaitsFor                        `protobuf:"varint,4,opt,name=waits_for,json=waitsFor,proto3,enum=progressor.v1.WaitsFor" json:"waits_for,omitempty"`
 	WaitsForDetail string                          `protobuf:"bytes,5,opt,name=waits_for_detail,json=waitsForDetail,proto3" json:"waits_for_detail,omitempty"`
-	Next           string                          `protobuf:"bytes,6,opt,name=next,proto3" json:"next,omitempty"` // a sentence that says what happens next, and when
+	Next           string                          `protobuf:"bytes,6,opt,name=next,proto3" json:"next,omitempty"` // a sentence: what happens next, and when
 	NextTime       *timestamppb.Timestamp          `protobuf:"bytes,7,opt,name=next_time,json=nextTime,proto3" json:"next_time,omitempty"`
-	Unblock        string                          `protobuf:"bytes,8,opt,name=unblock,proto3" json:"unblock,omitempty"` // a sentence that says how to unblock the process
+	Unblock        string                          `protobuf:"bytes,8,opt,name=unblock,proto3" json:"unblock,omitempty"` // a sentence: how to unblock the process
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1795,7 +1795,7 @@ type StartBulkRequest struct {
 	DryRun         bool    `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // counts for at most five seconds and changes nothing
 	Reason         string  `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	IdempotencyKey string  `protobuf:"bytes,7,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// What the verb applies to: "" for processes of users, "job" for jobs, "flow" for runs.
+	// What the verb applies to: empty for processes of users, "job" for jobs, "flow" for runs.
 	Kind          string `protobuf:"bytes,8,opt,name=kind,proto3" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

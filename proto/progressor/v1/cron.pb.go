@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OverlapAction says what to do if the previous run (the last one that was started) is still
+// OverlapAction defines what happens if the previous run (the last one that was started) is still
 // running when a fire time comes.
 type OverlapAction int32
 
@@ -88,7 +88,7 @@ func (OverlapAction) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{0}
 }
 
-// FailureAction says what to do if the last run that was started ended as FAILED, TIMEOUT or
+// FailureAction defines what happens if the last run that was started ended as FAILED, TIMEOUT or
 // CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips one fire only. A run
 // that CANCEL_PREV replaces does not count; the new run is attempt 1.
 type FailureAction int32
@@ -151,7 +151,7 @@ func (FailureAction) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{1}
 }
 
-// ConcurrencyPolicy says what to do if max_concurrency is reached.
+// ConcurrencyPolicy defines what happens if max_concurrency is reached.
 type ConcurrencyPolicy int32
 
 const (
@@ -201,7 +201,7 @@ func (ConcurrencyPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{2}
 }
 
-// MisfirePolicy says which fires run if several fire times have passed since the cron last ran (the
+// MisfirePolicy defines which fires run if fire times have passed since the cron last ran (the
 // engine was down or late).
 type MisfirePolicy int32
 
@@ -791,7 +791,7 @@ type CronSpec struct {
 	Jitter             *durationpb.Duration `protobuf:"bytes,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	ExcludeExpressions []string             `protobuf:"bytes,6,rep,name=exclude_expressions,json=excludeExpressions,proto3" json:"exclude_expressions,omitempty"`
 	DaylightSaving     *DaylightSaving      `protobuf:"bytes,7,opt,name=daylight_saving,json=daylightSaving,proto3" json:"daylight_saving,omitempty"`
-	MaxFires           int64                `protobuf:"varint,8,opt,name=max_fires,json=maxFires,proto3" json:"max_fires,omitempty"` // number of runs; 0: no limit
+	MaxFires           int64                `protobuf:"varint,8,opt,name=max_fires,json=maxFires,proto3" json:"max_fires,omitempty"` // number of runs; 0 means no limit
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -947,18 +947,18 @@ type CronPolicy struct {
 	QueueLimit    int32         `protobuf:"varint,5,opt,name=queue_limit,json=queueLimit,proto3" json:"queue_limit,omitempty"`
 	MisfirePolicy MisfirePolicy `protobuf:"varint,6,opt,name=misfire_policy,json=misfirePolicy,proto3,enum=progressor.v1.MisfirePolicy" json:"misfire_policy,omitempty"`
 	CatchupLimit  int32         `protobuf:"varint,7,opt,name=catchup_limit,json=catchupLimit,proto3" json:"catchup_limit,omitempty"` // with CATCH_UP_LIMITED
-	// Fires older than this are MISSED. 0: no limit.
+	// Fires older than this are MISSED. 0 means no limit.
 	CatchupWindow *durationpb.Duration `protobuf:"bytes,8,opt,name=catchup_window,json=catchupWindow,proto3" json:"catchup_window,omitempty"`
 	// Limit of one run. 0 means 10 s for HTTP targets, else the limit of the target itself.
 	Timeout      *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	RetryBackoff *Backoff             `protobuf:"bytes,10,opt,name=retry_backoff,json=retryBackoff,proto3" json:"retry_backoff,omitempty"` // with RETRY and BACKOFF
-	// With RETRY and BACKOFF. 0: no limit.
+	// With RETRY and BACKOFF. 0 means no limit.
 	MaxAttempts int32 `protobuf:"varint,11,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	// The cron is paused after this many failed runs in a row. 0: never.
+	// The cron is paused after this many failed runs in a row. 0 means never.
 	PauseAfterFailures int32 `protobuf:"varint,12,opt,name=pause_after_failures,json=pauseAfterFailures,proto3" json:"pause_after_failures,omitempty"`
 	// With SKIP: a fire that is at most this late still runs. Default: 5 s.
 	MisfireThreshold *durationpb.Duration `protobuf:"bytes,13,opt,name=misfire_threshold,json=misfireThreshold,proto3" json:"misfire_threshold,omitempty"`
-	// With PARALLEL: how many runs may overlap. More are SKIPPED_OVERLAP. 0: no limit.
+	// With PARALLEL: how many runs may overlap. More are SKIPPED_OVERLAP. 0 means no limit.
 	MaxOverlap    int32 `protobuf:"varint,14,opt,name=max_overlap,json=maxOverlap,proto3" json:"max_overlap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ScopePolicy says what StartRun does if a run with the same dedupe key has not ended.
+// ScopePolicy defines what StartRun does if a run with the same dedupe key has not ended.
 type ScopePolicy int32
 
 const (
@@ -133,7 +133,7 @@ func (StepOrder) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{1}
 }
 
-// JoinRule says when a step with depends_on may start.
+// JoinRule defines when a step with depends_on may start.
 type JoinRule int32
 
 const (
@@ -330,7 +330,7 @@ type CancelPolicy_Mode int32
 const (
 	CancelPolicy_MODE_UNSPECIFIED CancelPolicy_Mode = 0 // COOPERATIVE
 	CancelPolicy_MODE_COOPERATIVE CancelPolicy_Mode = 1 // the worker stops at its next checkpoint and acknowledges it
-	CancelPolicy_MODE_IMMEDIATE   CancelPolicy_Mode = 2 // leases are taken away, and processes are CANCELLED, at once
+	CancelPolicy_MODE_IMMEDIATE   CancelPolicy_Mode = 2 // leases are revoked, and processes are CANCELLED, at once
 )
 
 // Enum value maps for CancelPolicy_Mode.
@@ -501,7 +501,7 @@ type Template struct {
 	// no other run.
 	DedupeKeys []string `protobuf:"bytes,10,rep,name=dedupe_keys,json=dedupeKeys,proto3" json:"dedupe_keys,omitempty"`
 	// Limit of a run, from the start of its first step, including retries and waits. After that, the
-	// run is EXPIRED. 0: no limit.
+	// run is EXPIRED. 0 means no limit.
 	Timeout      *durationpb.Duration `protobuf:"bytes,11,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	CancelPolicy *CancelPolicy        `protobuf:"bytes,12,opt,name=cancel_policy,json=cancelPolicy,proto3" json:"cancel_policy,omitempty"`
 	RetryPolicy  *RunRetryPolicy      `protobuf:"bytes,13,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
@@ -800,7 +800,7 @@ type StepTemplate struct {
 	// Unique in the template, 1 to 64 characters of [a-z0-9_].
 	StepId string `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Limit of one attempt. Job: default 30 s. Process or run: default none. Past it, the process
+	// Limit of one attempt. Job: default 30 s. Process or run: default none. After that, the process
 	// or run is asked to end, and the step is FAILED (`timeout`). Refused for a wait, which has due,
 	// and for a delay.
 	Timeout    *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
@@ -1035,7 +1035,7 @@ type ForEach struct {
 	// A CEL expression that returns a list of at most 10,000 items. With an empty list, the step is
 	// SUCCEEDED with [].
 	Items      string `protobuf:"bytes,1,opt,name=items,proto3" json:"items,omitempty"`
-	MaxRunning int32  `protobuf:"varint,2,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"` // 0: no limit
+	MaxRunning int32  `protobuf:"varint,2,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"` // 0 means no limit
 	// If more items fail, the other items are cancelled and the step fails.
 	MaxFailures   int32 `protobuf:"varint,3,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1228,7 +1228,7 @@ type WaitAction struct {
 	// Templates. People or groups, to filter lists. They do not restrict who may complete the step.
 	Assignees    []string         `protobuf:"bytes,3,rep,name=assignees,proto3" json:"assignees,omitempty"`
 	ResultSchema *structpb.Struct `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"` // JSON Schema of the result; the console shows a form
-	// Counted from the start of the wait. 0: no limit.
+	// Counted from the start of the wait. 0 means no limit.
 	Due           *durationpb.Duration `protobuf:"bytes,5,opt,name=due,proto3" json:"due,omitempty"`
 	DueAction     WaitAction_DueAction `protobuf:"varint,6,opt,name=due_action,json=dueAction,proto3,enum=progressor.v1.WaitAction_DueAction" json:"due_action,omitempty"`
 	DueResult     *structpb.Value      `protobuf:"bytes,7,opt,name=due_result,json=dueResult,proto3" json:"due_result,omitempty"`
@@ -1402,7 +1402,7 @@ func (*DelayAction_Time) isDelayAction_Until() {}
 type RunAction struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	Version       int32                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: the newest when the step starts
+	Version       int32                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0 means the newest when the step starts
 	Payload       *structpb.Value        `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"`  // template; default: the input of the step
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1933,7 +1933,7 @@ func (x *Step) GetValuesOmitted() bool {
 type StartRunTarget struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Type    string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	Version int32                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: the newest at the time of the fire
+	Version int32                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0 means the newest when the cron fires
 	Scope   string                 `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`
 	ScopeId string                 `protobuf:"bytes,4,opt,name=scope_id,json=scopeId,proto3" json:"scope_id,omitempty"`
 	// A template. Its expressions can use cron_id, fire_time and attempt.
@@ -2425,7 +2425,7 @@ type GetTemplateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	Version       int32                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // 0: the newest
+	Version       int32                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // 0 means the newest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2930,7 +2930,7 @@ type StartRunRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"` // default: chosen by the engine
 	Type      string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
-	Version   int32                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // 0: the newest
+	Version   int32                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // 0 means the newest
 	Scope     string                 `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
 	ScopeId   string                 `protobuf:"bytes,6,opt,name=scope_id,json=scopeId,proto3" json:"scope_id,omitempty"`
 	Payload   *structpb.Value        `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
@@ -3473,8 +3473,8 @@ type CancelRunRequest struct {
 	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// End the run now, in any status before its end, also if the template does not support
-	// cancelling. What is open is asked to end, and the run does not wait for it. Nothing more is
-	// compensated.
+	// cancelling. Open steps are asked to end, but the run does not wait for them. No further step
+	// is compensated.
 	Force         bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4198,8 +4198,8 @@ type ReportStepRequest struct {
 	StepId    string                 `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Index     *int32                 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
 	Token     string                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
-	Progress  *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"` // absent: unchanged
-	// From now on. Absent: unchanged.
+	Progress  *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"` // unchanged if absent
+	// The new due time, from now. Unchanged if absent.
 	Due           *durationpb.Duration `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4460,7 +4460,7 @@ type ListJobEventsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// An AIP-160 filter on job_id, run_id, step_id, type, from, to, actor, worker_id and
-	// created_time. run_id: the events of a run and of the jobs of its steps.
+	// created_time. run_id matches the events of a run and of the jobs of its steps.
 	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

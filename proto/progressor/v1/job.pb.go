@@ -657,7 +657,7 @@ type UpdateJobRequest struct {
 	// args, for the field below. An empty mask or another field fails with INVALID_ARGUMENT.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// Only with "args" in update_mask, while the job waits. The args of the job of a step, and of a
-	// unique job whose key is made of them, do not change.
+	// unique job whose key is computed from them, do not change.
 	Args          *structpb.Value `protobuf:"bytes,5,opt,name=args,proto3" json:"args,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1603,7 +1603,7 @@ type Constraint struct {
 	Match string `protobuf:"bytes,3,opt,name=match,proto3" json:"match,omitempty"`
 	// A CEL expression. Each of its values has its own limit. If empty, all matching jobs share one.
 	Key           string     `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
-	MaxRunning    int32      `protobuf:"varint,5,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"` // 0: no limit
+	MaxRunning    int32      `protobuf:"varint,5,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"` // 0 means no limit
 	Rate          *RateLimit `protobuf:"bytes,6,opt,name=rate,proto3" json:"rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -86,7 +86,7 @@ func (ChangeKind) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{0}
 }
 
-// ZombiePolicy says what happens to a task whose node or worker died.
+// ZombiePolicy defines what happens to a task whose node or worker died.
 type ZombiePolicy int32
 
 const (
@@ -240,7 +240,7 @@ func (HistoryMode) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{3}
 }
 
-// HealthStatus says whether the tasks of a namespace run.
+// HealthStatus reports whether the tasks of a namespace run.
 type HealthStatus int32
 
 const (
@@ -487,15 +487,15 @@ type Namespace struct {
 	// otherwise. Default: 10 times max_running.
 	MaxBacklog int32 `protobuf:"varint,13,opt,name=max_backlog,json=maxBacklog,proto3" json:"max_backlog,omitempty"`
 	// How long jobs that FAILED are kept, and runs that are FAILED or EXPIRED (these at least for
-	// retention). 0: as retention.
+	// retention). 0 means as retention.
 	FailedRetention *durationpb.Duration `protobuf:"bytes,14,opt,name=failed_retention,json=failedRetention,proto3" json:"failed_retention,omitempty"`
-	// How long processes and jobs that were CANCELLED are kept. 0: as retention.
+	// How long processes and jobs that were CANCELLED are kept. 0 means as retention.
 	CancelledRetention *durationpb.Duration `protobuf:"bytes,15,opt,name=cancelled_retention,json=cancelledRetention,proto3" json:"cancelled_retention,omitempty"`
 	// A CEL expression on job.name, job.args, job.priority, job.tags and job.metadata, such as
 	// job.metadata.tenant. Within a priority, jobs run in rounds: one job of each key, then the next
 	// one of each. A job for which the expression fails has the key "". Jobs that were enqueued
 	// without this setting, jobs for several workers and tasks of processes run before the others of
-	// their priority. Empty: jobs of the same priority run in the order of their enqueue.
+	// their priority. If empty, jobs of the same priority run in the order of their enqueue.
 	FairnessKey string             `protobuf:"bytes,16,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
 	Deletion    *NamespaceDeletion `protobuf:"bytes,17,opt,name=deletion,proto3" json:"deletion,omitempty"` // only while the namespace is being deleted
 	// What the change stream records. Without it, nothing.
@@ -1136,7 +1136,7 @@ func (x *BuiltinProcessor) GetName() string {
 	return ""
 }
 
-// RetryPolicy says how failed tasks are retried. After attempt n fails, the next attempt waits for
+// RetryPolicy defines how failed tasks are retried. After attempt n, the next attempt waits for
 // min(initial_interval * backoff_coefficient^(n-1), max_interval), with jitter.
 type RetryPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

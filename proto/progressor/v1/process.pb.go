@@ -477,7 +477,7 @@ type Process struct {
 	Timers              []*Timer               `protobuf:"bytes,14,rep,name=timers,proto3" json:"timers,omitempty"`
 	CancelRequestedTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=cancel_requested_time,json=cancelRequestedTime,proto3" json:"cancel_requested_time,omitempty"`
 	CancelReason        string                 `protobuf:"bytes,16,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
-	Kind                string                 `protobuf:"bytes,17,opt,name=kind,proto3" json:"kind,omitempty"` // "" for processes of users, else "job", "cron", "flow" or "bulk"
+	Kind                string                 `protobuf:"bytes,17,opt,name=kind,proto3" json:"kind,omitempty"` // empty for processes of users, else "job", "cron", "flow" or "bulk"
 	// The number of the first event of the history. It is 1 until the history is restarted, and
 	// last_event_id + 1 if the history is empty.
 	FirstEventId int64 `protobuf:"varint,18,opt,name=first_event_id,json=firstEventId,proto3" json:"first_event_id,omitempty"`
@@ -801,7 +801,7 @@ func (x *Timer) GetStatus() TaskStatus {
 type HistoryRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Offset        *int64                 `protobuf:"varint,1,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	Limit         *int32                 `protobuf:"varint,2,opt,name=limit,proto3,oneof" json:"limit,omitempty"` // 0: no events
+	Limit         *int32                 `protobuf:"varint,2,opt,name=limit,proto3,oneof" json:"limit,omitempty"` // 0 means no events
 	Direction     HistoryRange_Direction `protobuf:"varint,3,opt,name=direction,proto3,enum=progressor.v1.HistoryRange_Direction" json:"direction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1068,7 +1068,7 @@ func (x *Task) GetFirstScheduledTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Failure says that the processor could not do its work. The task is retried, or it fails and the
+// Failure reports that the processor could not do its work. The task is retried, or fails and the
 // process goes to ERROR. The engine itself uses these reasons: timeout, unavailable, bad_response,
 // panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
 type Failure struct {
@@ -1078,7 +1078,7 @@ type Failure struct {
 	NonRetryable bool                   `protobuf:"varint,3,opt,name=non_retryable,json=nonRetryable,proto3" json:"non_retryable,omitempty"`
 	Details      *structpb.Value        `protobuf:"bytes,4,opt,name=details,proto3" json:"details,omitempty"` // any data for the caller
 	// The next attempt begins after this time instead of after the backoff of the job or the retry
-	// policy of the namespace. It does not add attempts. Absent or 0: the backoff applies. At most
+	// policy of the namespace. It does not add attempts. If absent or 0, the backoff applies. At most
 	// 365 days.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,10,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// The fields below are set by the engine, only for failed attempts of jobs and in Task.failures.
@@ -1192,7 +1192,7 @@ func (x *Failure) GetNodeId() string {
 	return ""
 }
 
-// Rejection says that the processor refuses the request. The process does not change; only the
+// Rejection reports that the processor refuses the request. The process does not change; only the
 // rejection is stored.
 type Rejection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`

@@ -360,11 +360,12 @@ func (x *ChildEnd) GetDetail() string {
 
 // A result is stored as a whole, in one transaction.
 type Result struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Events   []*NewEvent            `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	AuxState []byte                 `protobuf:"bytes,2,opt,name=aux_state,json=auxState,proto3,oneof" json:"aux_state,omitempty"` // absent: unchanged
-	Metadata *structpb.Struct       `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`                       // replaces all metadata; absent: unchanged
-	Response []byte                 `protobuf:"bytes,4,opt,name=response,proto3" json:"response,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Events []*NewEvent            `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// Unchanged if absent.
+	AuxState []byte           `protobuf:"bytes,2,opt,name=aux_state,json=auxState,proto3,oneof" json:"aux_state,omitempty"`
+	Metadata *structpb.Struct `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"` // replaces all metadata; unchanged if absent
+	Response []byte           `protobuf:"bytes,4,opt,name=response,proto3" json:"response,omitempty"`
 	// What to do with the timers or the process. If absent, the timers do not change.
 	//
 	// Types that are valid to be assigned to Action:

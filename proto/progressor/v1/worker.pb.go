@@ -201,7 +201,7 @@ const (
 	LeaseDirective_DIRECTIVE_UNSPECIFIED LeaseDirective_Directive = 0
 	LeaseDirective_DIRECTIVE_CONTINUE    LeaseDirective_Directive = 1
 	LeaseDirective_DIRECTIVE_CANCEL      LeaseDirective_Directive = 2 // stop at the next checkpoint and complete with Cancelled
-	LeaseDirective_DIRECTIVE_LOST        LeaseDirective_Directive = 3 // the lease expired or was taken away: stop, results are ignored
+	LeaseDirective_DIRECTIVE_LOST        LeaseDirective_Directive = 3 // the lease expired or was revoked: stop, results are ignored
 )
 
 // Enum value maps for LeaseDirective_Directive.
@@ -565,8 +565,8 @@ func (x *HeartbeatRequest) GetBeats() []*LeaseBeat {
 type LeaseBeat struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	LeaseToken string                 `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
-	Progress   *Progress              `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"` // absent: unchanged
-	// From now on. Bounds: those of the namespace. Absent: unchanged.
+	Progress   *Progress              `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"` // unchanged if absent
+	// The duration from now on, within the bounds of the namespace. Unchanged if absent.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,3,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2258,9 +2258,10 @@ type Unique struct {
 	Ttl   *durationpb.Duration   `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Until when the first job prevents a second one. Default: ACTIVE.
 	Scope UniqueScope `protobuf:"varint,3,opt,name=scope,proto3,enum=progressor.v1.UniqueScope" json:"scope,omitempty"`
-	// A second Enqueue gives the first job its args, and its delay or options.run_time, if the first
-	// job waits, also for a retry. With the scope WAITING, a job that is enqueued while the first one
-	// runs is not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
+	// A second Enqueue replaces the args of the first job, and its delay or options.run_time, if
+	// the first job waits, also for a retry. With the scope WAITING, a job that is enqueued while
+	// the first one runs is not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a
+	// cron.
 	Replace       bool `protobuf:"varint,4,opt,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

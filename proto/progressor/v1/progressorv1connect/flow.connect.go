@@ -127,8 +127,8 @@ type FlowServiceClient interface {
 	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. The same outcome
 	// again returns the run; another outcome fails with FAILED_PRECONDITION.
 	CompleteStep(context.Context, *v1.CompleteStepRequest) (*v1.CompleteStepResponse, error)
-	// ReportStep stores the progress of a wait and changes its due time. The response says whether to
-	// continue.
+	// ReportStep stores the progress of a wait and changes its due time. The response contains a
+	// directive: continue or cancel.
 	ReportStep(context.Context, *v1.ReportStepRequest) (*v1.ReportStepResponse, error)
 	// SkipStep ends a step by hand, with the given result.
 	SkipStep(context.Context, *v1.SkipStepRequest) (*v1.SkipStepResponse, error)
@@ -482,8 +482,8 @@ type FlowServiceHandler interface {
 	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. The same outcome
 	// again returns the run; another outcome fails with FAILED_PRECONDITION.
 	CompleteStep(context.Context, *v1.CompleteStepRequest) (*v1.CompleteStepResponse, error)
-	// ReportStep stores the progress of a wait and changes its due time. The response says whether to
-	// continue.
+	// ReportStep stores the progress of a wait and changes its due time. The response contains a
+	// directive: continue or cancel.
 	ReportStep(context.Context, *v1.ReportStepRequest) (*v1.ReportStepResponse, error)
 	// SkipStep ends a step by hand, with the given result.
 	SkipStep(context.Context, *v1.SkipStepRequest) (*v1.SkipStepResponse, error)

@@ -82,13 +82,13 @@ type JobServiceClient interface {
 	// FetchResult returns a kept result once, and drops it. If it was dropped or has expired, result
 	// is null.
 	FetchResult(context.Context, *v1.FetchResultRequest) (*v1.FetchResultResponse, error)
-	// UpdateJob changes options of a job that has not ended. docs/jobs.md says when each takes
+	// UpdateJob changes options of a job that has not ended. docs/jobs.md describes when each takes
 	// effect.
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
 	// RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
 	// job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and the
-	// attempts before count. The job of a step of a run that is not RETRYABLE fails with
+	// earlier attempts count. The job of a step of a run that is not RETRYABLE fails with
 	// INVALID_ARGUMENT: use RetryRun.
 	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
 	// RemoveJob deletes a job that has ended, with its result and failures. Its events stay for the
@@ -395,13 +395,13 @@ type JobServiceHandler interface {
 	// FetchResult returns a kept result once, and drops it. If it was dropped or has expired, result
 	// is null.
 	FetchResult(context.Context, *v1.FetchResultRequest) (*v1.FetchResultResponse, error)
-	// UpdateJob changes options of a job that has not ended. docs/jobs.md says when each takes
+	// UpdateJob changes options of a job that has not ended. docs/jobs.md describes when each takes
 	// effect.
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
 	// RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
 	// job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and the
-	// attempts before count. The job of a step of a run that is not RETRYABLE fails with
+	// earlier attempts count. The job of a step of a run that is not RETRYABLE fails with
 	// INVALID_ARGUMENT: use RetryRun.
 	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
 	// RemoveJob deletes a job that has ended, with its result and failures. Its events stay for the

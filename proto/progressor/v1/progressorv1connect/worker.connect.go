@@ -56,7 +56,7 @@ const (
 type WorkerServiceClient interface {
 	// Poll waits for tasks and leases them. A process has at most one live lease at a time.
 	Poll(context.Context, *v1.PollRequest) (*v1.PollResponse, error)
-	// Heartbeat extends leases and stores progress. The response says what to do with each lease.
+	// Heartbeat extends leases and stores progress. The response contains a directive for each lease.
 	Heartbeat(context.Context, *v1.HeartbeatRequest) (*v1.HeartbeatResponse, error)
 	// Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION
 	// and changes nothing.
@@ -206,7 +206,7 @@ func (c *workerServiceClient) StopWorker(ctx context.Context, req *v1.StopWorker
 type WorkerServiceHandler interface {
 	// Poll waits for tasks and leases them. A process has at most one live lease at a time.
 	Poll(context.Context, *v1.PollRequest) (*v1.PollResponse, error)
-	// Heartbeat extends leases and stores progress. The response says what to do with each lease.
+	// Heartbeat extends leases and stores progress. The response contains a directive for each lease.
 	Heartbeat(context.Context, *v1.HeartbeatRequest) (*v1.HeartbeatResponse, error)
 	// Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION
 	// and changes nothing.

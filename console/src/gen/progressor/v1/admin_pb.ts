@@ -115,7 +115,7 @@ export type ExplainProcessResponse = Message<"progressor.v1.ExplainProcessRespon
   waitsForDetail: string;
 
   /**
-   * a sentence that says what happens next, and when
+   * a sentence: what happens next, and when
    *
    * @generated from field: string next = 6;
    */
@@ -127,7 +127,7 @@ export type ExplainProcessResponse = Message<"progressor.v1.ExplainProcessRespon
   nextTime?: Timestamp | undefined;
 
   /**
-   * a sentence that says how to unblock the process
+   * a sentence: how to unblock the process
    *
    * @generated from field: string unblock = 8;
    */
@@ -942,7 +942,7 @@ export type StartBulkRequest = Message<"progressor.v1.StartBulkRequest"> & {
   idempotencyKey: string;
 
   /**
-   * What the verb applies to: "" for processes of users, "job" for jobs, "flow" for runs.
+   * What the verb applies to: empty for processes of users, "job" for jobs, "flow" for runs.
    *
    * @generated from field: string kind = 8;
    */
@@ -1101,7 +1101,7 @@ export const CancelBulkResponseSchema: GenMessage<CancelBulkResponse> = /*@__PUR
   messageDesc(file_progressor_v1_admin, 29);
 
 /**
- * WaitsFor says why a task does not run.
+ * WaitsFor is the reason why a task does not run.
  *
  * @generated from enum progressor.v1.WaitsFor
  */

@@ -212,7 +212,7 @@ export type CronSpec = Message<"progressor.v1.CronSpec"> & {
   daylightSaving?: DaylightSaving | undefined;
 
   /**
-   * number of runs; 0: no limit
+   * number of runs; 0 means no limit
    *
    * @generated from field: int64 max_fires = 8;
    */
@@ -362,7 +362,7 @@ export type CronPolicy = Message<"progressor.v1.CronPolicy"> & {
   catchupLimit: number;
 
   /**
-   * Fires older than this are MISSED. 0: no limit.
+   * Fires older than this are MISSED. 0 means no limit.
    *
    * @generated from field: google.protobuf.Duration catchup_window = 8;
    */
@@ -383,14 +383,14 @@ export type CronPolicy = Message<"progressor.v1.CronPolicy"> & {
   retryBackoff?: Backoff | undefined;
 
   /**
-   * With RETRY and BACKOFF. 0: no limit.
+   * With RETRY and BACKOFF. 0 means no limit.
    *
    * @generated from field: int32 max_attempts = 11;
    */
   maxAttempts: number;
 
   /**
-   * The cron is paused after this many failed runs in a row. 0: never.
+   * The cron is paused after this many failed runs in a row. 0 means never.
    *
    * @generated from field: int32 pause_after_failures = 12;
    */
@@ -404,7 +404,7 @@ export type CronPolicy = Message<"progressor.v1.CronPolicy"> & {
   misfireThreshold?: Duration | undefined;
 
   /**
-   * With PARALLEL: how many runs may overlap. More are SKIPPED_OVERLAP. 0: no limit.
+   * With PARALLEL: how many runs may overlap. More are SKIPPED_OVERLAP. 0 means no limit.
    *
    * @generated from field: int32 max_overlap = 14;
    */
@@ -1433,7 +1433,7 @@ export const ListFiresResponseSchema: GenMessage<ListFiresResponse> = /*@__PURE_
   messageDesc(file_progressor_v1_cron, 39);
 
 /**
- * OverlapAction says what to do if the previous run (the last one that was started) is still
+ * OverlapAction defines what happens if the previous run (the last one that was started) is still
  * running when a fire time comes.
  *
  * @generated from enum progressor.v1.OverlapAction
@@ -1490,7 +1490,7 @@ export const OverlapActionSchema: GenEnum<OverlapAction> = /*@__PURE__*/
   enumDesc(file_progressor_v1_cron, 0);
 
 /**
- * FailureAction says what to do if the last run that was started ended as FAILED, TIMEOUT or
+ * FailureAction defines what happens if the last run that was started ended as FAILED, TIMEOUT or
  * CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips one fire only. A run
  * that CANCEL_PREV replaces does not count; the new run is attempt 1.
  *
@@ -1546,7 +1546,7 @@ export const FailureActionSchema: GenEnum<FailureAction> = /*@__PURE__*/
   enumDesc(file_progressor_v1_cron, 1);
 
 /**
- * ConcurrencyPolicy says what to do if max_concurrency is reached.
+ * ConcurrencyPolicy defines what happens if max_concurrency is reached.
  *
  * @generated from enum progressor.v1.ConcurrencyPolicy
  */
@@ -1578,7 +1578,7 @@ export const ConcurrencyPolicySchema: GenEnum<ConcurrencyPolicy> = /*@__PURE__*/
   enumDesc(file_progressor_v1_cron, 2);
 
 /**
- * MisfirePolicy says which fires run if several fire times have passed since the cron last ran (the
+ * MisfirePolicy defines which fires run if fire times have passed since the cron last ran (the
  * engine was down or late).
  *
  * @generated from enum progressor.v1.MisfirePolicy

@@ -96,7 +96,7 @@ export type Template = Message<"progressor.v1.Template"> & {
 
   /**
    * Limit of a run, from the start of its first step, including retries and waits. After that, the
-   * run is EXPIRED. 0: no limit.
+   * run is EXPIRED. 0 means no limit.
    *
    * @generated from field: google.protobuf.Duration timeout = 11;
    */
@@ -210,7 +210,7 @@ export enum CancelPolicy_Mode {
   COOPERATIVE = 1,
 
   /**
-   * leases are taken away, and processes are CANCELLED, at once
+   * leases are revoked, and processes are CANCELLED, at once
    *
    * @generated from enum value: MODE_IMMEDIATE = 2;
    */
@@ -269,7 +269,7 @@ export type StepTemplate = Message<"progressor.v1.StepTemplate"> & {
   name: string;
 
   /**
-   * Limit of one attempt. Job: default 30 s. Process or run: default none. Past it, the process
+   * Limit of one attempt. Job: default 30 s. Process or run: default none. After that, the process
    * or run is asked to end, and the step is FAILED (`timeout`). Refused for a wait, which has due,
    * and for a delay.
    *
@@ -392,7 +392,7 @@ export type ForEach = Message<"progressor.v1.ForEach"> & {
   items: string;
 
   /**
-   * 0: no limit
+   * 0 means no limit
    *
    * @generated from field: int32 max_running = 2;
    */
@@ -516,7 +516,7 @@ export type WaitAction = Message<"progressor.v1.WaitAction"> & {
   resultSchema?: JsonObject | undefined;
 
   /**
-   * Counted from the start of the wait. 0: no limit.
+   * Counted from the start of the wait. 0 means no limit.
    *
    * @generated from field: google.protobuf.Duration due = 5;
    */
@@ -654,7 +654,7 @@ export type RunAction = Message<"progressor.v1.RunAction"> & {
   type: string;
 
   /**
-   * 0: the newest when the step starts
+   * 0 means the newest when the step starts
    *
    * @generated from field: int32 version = 2;
    */
@@ -1004,7 +1004,7 @@ export type StartRunTarget = Message<"progressor.v1.StartRunTarget"> & {
   type: string;
 
   /**
-   * 0: the newest at the time of the fire
+   * 0 means the newest when the cron fires
    *
    * @generated from field: int32 version = 2;
    */
@@ -1286,7 +1286,7 @@ export type GetTemplateRequest = Message<"progressor.v1.GetTemplateRequest"> & {
   type: string;
 
   /**
-   * 0: the newest
+   * 0 means the newest
    *
    * @generated from field: int32 version = 3;
    */
@@ -1510,7 +1510,7 @@ export type StartRunRequest = Message<"progressor.v1.StartRunRequest"> & {
   type: string;
 
   /**
-   * 0: the newest
+   * 0 means the newest
    *
    * @generated from field: int32 version = 4;
    */
@@ -1781,8 +1781,8 @@ export type CancelRunRequest = Message<"progressor.v1.CancelRunRequest"> & {
 
   /**
    * End the run now, in any status before its end, also if the template does not support
-   * cancelling. What is open is asked to end, and the run does not wait for it. Nothing more is
-   * compensated.
+   * cancelling. Open steps are asked to end, but the run does not wait for them. No further step
+   * is compensated.
    *
    * @generated from field: bool force = 4;
    */
@@ -2115,14 +2115,14 @@ export type ReportStepRequest = Message<"progressor.v1.ReportStepRequest"> & {
   token: string;
 
   /**
-   * absent: unchanged
+   * unchanged if absent
    *
    * @generated from field: progressor.v1.Progress progress = 6;
    */
   progress?: Progress | undefined;
 
   /**
-   * From now on. Absent: unchanged.
+   * The new due time, from now. Unchanged if absent.
    *
    * @generated from field: google.protobuf.Duration due = 7;
    */
@@ -2225,7 +2225,7 @@ export type ListJobEventsRequest = Message<"progressor.v1.ListJobEventsRequest">
 
   /**
    * An AIP-160 filter on job_id, run_id, step_id, type, from, to, actor, worker_id and
-   * created_time. run_id: the events of a run and of the jobs of its steps.
+   * created_time. run_id matches the events of a run and of the jobs of its steps.
    *
    * @generated from field: string filter = 2;
    */
@@ -2329,7 +2329,7 @@ export const WatchJobEventsResponseSchema: GenMessage<WatchJobEventsResponse> = 
   messageDesc(file_progressor_v1_flow, 54);
 
 /**
- * ScopePolicy says what StartRun does if a run with the same dedupe key has not ended.
+ * ScopePolicy defines what StartRun does if a run with the same dedupe key has not ended.
  *
  * @generated from enum progressor.v1.ScopePolicy
  */
@@ -2414,7 +2414,7 @@ export const StepOrderSchema: GenEnum<StepOrder> = /*@__PURE__*/
   enumDesc(file_progressor_v1_flow, 1);
 
 /**
- * JoinRule says when a step with depends_on may start.
+ * JoinRule defines when a step with depends_on may start.
  *
  * @generated from enum progressor.v1.JoinRule
  */
@@ -2766,8 +2766,8 @@ export const FlowService: GenService<{
     output: typeof CompleteStepResponseSchema;
   },
   /**
-   * ReportStep stores the progress of a wait and changes its due time. The response says whether to
-   * continue.
+   * ReportStep stores the progress of a wait and changes its due time. The response contains a
+   * directive: continue or cancel.
    *
    * @generated from rpc progressor.v1.FlowService.ReportStep
    */

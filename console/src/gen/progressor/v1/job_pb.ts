@@ -349,7 +349,7 @@ export type UpdateJobRequest = Message<"progressor.v1.UpdateJobRequest"> & {
 
   /**
    * Only with "args" in update_mask, while the job waits. The args of the job of a step, and of a
-   * unique job whose key is made of them, do not change.
+   * unique job whose key is computed from them, do not change.
    *
    * @generated from field: google.protobuf.Value args = 5;
    */
@@ -774,7 +774,7 @@ export type Constraint = Message<"progressor.v1.Constraint"> & {
   key: string;
 
   /**
-   * 0: no limit
+   * 0 means no limit
    *
    * @generated from field: int32 max_running = 5;
    */
@@ -1021,7 +1021,7 @@ export const JobService: GenService<{
     output: typeof FetchResultResponseSchema;
   },
   /**
-   * UpdateJob changes options of a job that has not ended. docs/jobs.md says when each takes
+   * UpdateJob changes options of a job that has not ended. docs/jobs.md describes when each takes
    * effect.
    *
    * @generated from rpc progressor.v1.JobService.UpdateJob
@@ -1042,7 +1042,7 @@ export const JobService: GenService<{
   /**
    * RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
    * job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and the
-   * attempts before count. The job of a step of a run that is not RETRYABLE fails with
+   * earlier attempts count. The job of a step of a run that is not RETRYABLE fails with
    * INVALID_ARGUMENT: use RetryRun.
    *
    * @generated from rpc progressor.v1.JobService.RetryJob

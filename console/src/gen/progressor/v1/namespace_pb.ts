@@ -102,14 +102,14 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
 
   /**
    * How long jobs that FAILED are kept, and runs that are FAILED or EXPIRED (these at least for
-   * retention). 0: as retention.
+   * retention). 0 means as retention.
    *
    * @generated from field: google.protobuf.Duration failed_retention = 14;
    */
   failedRetention?: Duration | undefined;
 
   /**
-   * How long processes and jobs that were CANCELLED are kept. 0: as retention.
+   * How long processes and jobs that were CANCELLED are kept. 0 means as retention.
    *
    * @generated from field: google.protobuf.Duration cancelled_retention = 15;
    */
@@ -120,7 +120,7 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
    * job.metadata.tenant. Within a priority, jobs run in rounds: one job of each key, then the next
    * one of each. A job for which the expression fails has the key "". Jobs that were enqueued
    * without this setting, jobs for several workers and tasks of processes run before the others of
-   * their priority. Empty: jobs of the same priority run in the order of their enqueue.
+   * their priority. If empty, jobs of the same priority run in the order of their enqueue.
    *
    * @generated from field: string fairness_key = 16;
    */
@@ -453,7 +453,7 @@ export const BuiltinProcessorSchema: GenMessage<BuiltinProcessor> = /*@__PURE__*
   messageDesc(file_progressor_v1_namespace, 7);
 
 /**
- * RetryPolicy says how failed tasks are retried. After attempt n fails, the next attempt waits for
+ * RetryPolicy defines how failed tasks are retried. After attempt n, the next attempt waits for
  * min(initial_interval * backoff_coefficient^(n-1), max_interval), with jitter.
  *
  * @generated from message progressor.v1.RetryPolicy
@@ -1022,7 +1022,7 @@ export const ChangeKindSchema: GenEnum<ChangeKind> = /*@__PURE__*/
   enumDesc(file_progressor_v1_namespace, 0);
 
 /**
- * ZombiePolicy says what happens to a task whose node or worker died.
+ * ZombiePolicy defines what happens to a task whose node or worker died.
  *
  * @generated from enum progressor.v1.ZombiePolicy
  */
@@ -1128,7 +1128,7 @@ export const HistoryModeSchema: GenEnum<HistoryMode> = /*@__PURE__*/
   enumDesc(file_progressor_v1_namespace, 3);
 
 /**
- * HealthStatus says whether the tasks of a namespace run.
+ * HealthStatus reports whether the tasks of a namespace run.
  *
  * @generated from enum progressor.v1.HealthStatus
  */

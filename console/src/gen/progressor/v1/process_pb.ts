@@ -112,7 +112,7 @@ export type Process = Message<"progressor.v1.Process"> & {
   cancelReason: string;
 
   /**
-   * "" for processes of users, else "job", "cron", "flow" or "bulk"
+   * empty for processes of users, else "job", "cron", "flow" or "bulk"
    *
    * @generated from field: string kind = 17;
    */
@@ -233,7 +233,7 @@ export type HistoryRange = Message<"progressor.v1.HistoryRange"> & {
   offset?: bigint | undefined;
 
   /**
-   * 0: no events
+   * 0 means no events
    *
    * @generated from field: optional int32 limit = 2;
    */
@@ -411,7 +411,7 @@ export const TaskSchema: GenMessage<Task> = /*@__PURE__*/
   messageDesc(file_progressor_v1_process, 4);
 
 /**
- * Failure says that the processor could not do its work. The task is retried, or it fails and the
+ * Failure reports that the processor could not do its work. The task is retried, or fails and the
  * process goes to ERROR. The engine itself uses these reasons: timeout, unavailable, bad_response,
  * panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
  *
@@ -444,7 +444,7 @@ export type Failure = Message<"progressor.v1.Failure"> & {
 
   /**
    * The next attempt begins after this time instead of after the backoff of the job or the retry
-   * policy of the namespace. It does not add attempts. Absent or 0: the backoff applies. At most
+   * policy of the namespace. It does not add attempts. If absent or 0, the backoff applies. At most
    * 365 days.
    *
    * @generated from field: google.protobuf.Duration retry_after = 10;
@@ -494,7 +494,7 @@ export const FailureSchema: GenMessage<Failure> = /*@__PURE__*/
   messageDesc(file_progressor_v1_process, 5);
 
 /**
- * Rejection says that the processor refuses the request. The process does not change; only the
+ * Rejection reports that the processor refuses the request. The process does not change; only the
  * rejection is stored.
  *
  * @generated from message progressor.v1.Rejection

@@ -204,14 +204,14 @@ export type Result = Message<"progressor.v1.Result"> & {
   events: NewEvent[];
 
   /**
-   * absent: unchanged
+   * Unchanged if absent.
    *
    * @generated from field: optional bytes aux_state = 2;
    */
   auxState?: Uint8Array | undefined;
 
   /**
-   * replaces all metadata; absent: unchanged
+   * replaces all metadata; unchanged if absent
    *
    * @generated from field: google.protobuf.Struct metadata = 3;
    */

@@ -195,14 +195,14 @@ export type LeaseBeat = Message<"progressor.v1.LeaseBeat"> & {
   leaseToken: string;
 
   /**
-   * absent: unchanged
+   * unchanged if absent
    *
    * @generated from field: progressor.v1.Progress progress = 2;
    */
   progress?: Progress | undefined;
 
   /**
-   * From now on. Bounds: those of the namespace. Absent: unchanged.
+   * The duration from now on, within the bounds of the namespace. Unchanged if absent.
    *
    * @generated from field: google.protobuf.Duration lease_duration = 3;
    */
@@ -330,7 +330,7 @@ export enum LeaseDirective_Directive {
   CANCEL = 2,
 
   /**
-   * the lease expired or was taken away: stop, results are ignored
+   * the lease expired or was revoked: stop, results are ignored
    *
    * @generated from enum value: DIRECTIVE_LOST = 3;
    */
@@ -1102,9 +1102,10 @@ export type Unique = Message<"progressor.v1.Unique"> & {
   scope: UniqueScope;
 
   /**
-   * A second Enqueue gives the first job its args, and its delay or options.run_time, if the first
-   * job waits, also for a retry. With the scope WAITING, a job that is enqueued while the first one
-   * runs is not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
+   * A second Enqueue replaces the args of the first job, and its delay or options.run_time, if
+   * the first job waits, also for a retry. With the scope WAITING, a job that is enqueued while
+   * the first one runs is not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a
+   * cron.
    *
    * @generated from field: bool replace = 4;
    */
@@ -1357,7 +1358,7 @@ export const WorkerService: GenService<{
     output: typeof PollResponseSchema;
   },
   /**
-   * Heartbeat extends leases and stores progress. The response says what to do with each lease.
+   * Heartbeat extends leases and stores progress. The response contains a directive for each lease.
    *
    * @generated from rpc progressor.v1.WorkerService.Heartbeat
    */

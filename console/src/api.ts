@@ -29,12 +29,12 @@ const listeners = new Set<() => void>();
 function asked(now: boolean): void {
   if (askForToken === now) return;
   askForToken = now;
-  for (const told of listeners) told();
+  for (const listener of listeners) listener();
 }
 export const tokenAsked = {
-  subscribe(told: () => void) {
-    listeners.add(told);
-    return () => void listeners.delete(told);
+  subscribe(listener: () => void) {
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
   },
   now: () => askForToken,
 };

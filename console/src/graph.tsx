@@ -88,9 +88,9 @@ const kinds = { step: StepBox };
 const narrow = matchMedia("(max-width: 760px)");
 const useNarrow = () =>
   useSyncExternalStore(
-    (told) => {
-      narrow.addEventListener("change", told);
-      return () => narrow.removeEventListener("change", told);
+    (listener) => {
+      narrow.addEventListener("change", listener);
+      return () => narrow.removeEventListener("change", listener);
     },
     () => narrow.matches,
   );

@@ -20,13 +20,13 @@ class Registry {
     const names = this.all().map((c) => c.name).join("\n");
     if (names === this.names) return;
     this.names = names;
-    for (const told of this.listeners) told();
+    for (const listener of this.listeners) listener();
   }
   all = (): Command[] => [...this.kept.values()].flat();
   version = (): string => this.names;
-  subscribe = (told: () => void) => {
-    this.listeners.add(told);
-    return () => void this.listeners.delete(told);
+  subscribe = (listener: () => void) => {
+    this.listeners.add(listener);
+    return () => void this.listeners.delete(listener);
   };
 }
 const Context = createContext(new Registry());

@@ -37,9 +37,9 @@ export function change(params: Params, how: "push" | "replace" = "push"): void {
   }
 }
 
-function subscribe(told: () => void): () => void {
-  addEventListener("hashchange", told);
-  return () => removeEventListener("hashchange", told);
+function subscribe(listener: () => void): () => void {
+  addEventListener("hashchange", listener);
+  return () => removeEventListener("hashchange", listener);
 }
 
 export function useRoute(): Route {

@@ -13,7 +13,7 @@ export function chosen(): Theme {
 
 function apply(): void {
   document.documentElement.dataset.theme = shown();
-  for (const told of listeners) told();
+  for (const listener of listeners) listener();
 }
 
 export function choose(theme: Theme): void {
@@ -32,8 +32,8 @@ apply();
 
 /** Returns the current theme. */
 export function useTheme(): "light" | "dark" {
-  return useSyncExternalStore((told) => {
-    listeners.add(told);
-    return () => listeners.delete(told);
+  return useSyncExternalStore((listener) => {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
   }, shown);
 }

@@ -11,13 +11,13 @@ let now = Date.now();
 const clocks = new Set<() => void>();
 setInterval(() => {
   now = Date.now();
-  for (const told of clocks) told();
+  for (const listener of clocks) listener();
 }, 1000);
 export function useNow(): number {
   return useSyncExternalStore(
-    (told) => {
-      clocks.add(told);
-      return () => clocks.delete(told);
+    (listener) => {
+      clocks.add(listener);
+      return () => clocks.delete(listener);
     },
     () => now,
   );

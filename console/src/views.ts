@@ -36,13 +36,13 @@ function load(): View[] {
 
 function store(list: View[]): void {
   localStorage.setItem(key, JSON.stringify(list));
-  for (const told of listeners) told();
+  for (const listener of listeners) listener();
 }
 
 export const saveView = (view: View) => store([...load().filter((v) => v.name !== view.name), view]);
 export const dropView = (name: string) => store(load().filter((v) => v.name !== name));
 export const useViews = () =>
-  useSyncExternalStore((told) => {
-    listeners.add(told);
-    return () => listeners.delete(told);
+  useSyncExternalStore((listener) => {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
   }, load);

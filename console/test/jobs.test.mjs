@@ -209,7 +209,7 @@ spec("A worker is stopped from afar, and taken back", async (page, go) => {
   await page.getByRole("button", { name: "Stop…" }).click();
   await dialog.getByLabel("Reason").fill("the host goes away");
   await dialog.getByRole("button", { name: "Stop" }).click();
-  await page.getByText("worker-a will be told to stop.").waitFor();
+  await page.getByText("worker-a will receive the command").waitFor();
   await page.getByText("stopping").waitFor();
   await page.getByRole("button", { name: "Continue…" }).click();
   await dialog.getByRole("button", { name: "Continue" }).click();

@@ -187,7 +187,7 @@ export function RetryJob({ ns, id, onClose }: { ns: string; id: string; onClose:
 export function CancelJob({ ns, id, onClose }: { ns: string; id: string; onClose: () => void }) {
   const [reason, setReason] = useState("");
   return (
-    <Confirm title={`Cancel ${id}?`} says="A waiting job is CANCELLED at once. The worker of a running job is told with its next heartbeat, and loses the job after the grace period." verb="Cancel the job" bad run={() => jobs.cancelJob({ namespace: ns, jobId: id, reason })} done={`${id} will be cancelled.`} onClose={onClose}>
+    <Confirm title={`Cancel ${id}?`} says="A waiting job is CANCELLED at once. The worker of a running job receives the cancel with its next heartbeat, and loses the job after the grace period." verb="Cancel the job" bad run={() => jobs.cancelJob({ namespace: ns, jobId: id, reason })} done={`${id} will be cancelled.`} onClose={onClose}>
       <Field label="Reason">
         <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
       </Field>

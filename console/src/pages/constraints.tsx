@@ -50,20 +50,20 @@ function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClos
         <Field label="Match" hint='CEL over job.name, job.args, job.priority, job.tags and job.metadata, such as job.name == "send_mail"'>
           <input className="mono" spellCheck={false} {...text("match")} />
         </Field>
-        <Field label="Key" hint="CEL, such as job.args.region. Each value has its own limit. Empty: one limit for all matching jobs.">
+        <Field label="Key" hint="CEL, such as job.args.region. Each value has its own limit. If empty, all matching jobs share one.">
           <input className="mono" spellCheck={false} {...text("key")} />
         </Field>
         <div className="grid2">
-          <Field label="Maximum running" hint="Empty: no limit." error={wrongCount(f.running)}>
+          <Field label="Maximum running" hint="If empty, no limit." error={wrongCount(f.running)}>
             <input inputMode="numeric" {...text("running")} />
           </Field>
-          <Field label="Maximum starts" hint="Empty: no limit." error={wrongStarts}>
+          <Field label="Maximum starts" hint="If empty, no limit." error={wrongStarts}>
             <input inputMode="numeric" {...text("count")} />
           </Field>
           <Field label="Per" error={wrongPer}>
             <input {...text("per")} placeholder="1m" />
           </Field>
-          <Field label="Burst" hint="Empty: same as maximum starts." error={wrongCount(f.burst)}>
+          <Field label="Burst" hint="If empty, the same as maximum starts." error={wrongCount(f.burst)}>
             <input inputMode="numeric" {...text("burst")} />
           </Field>
         </div>

@@ -90,7 +90,7 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
           verb={would.data && ready ? `Backfill ${would.data.fireTimes.length === 1000 ? "1,000 or more" : plural(would.data.fireTimes.length, "fire time")}` : "Backfill"}
           disabled={!ready || !would.data?.fireTimes.length || !(Number(atATime) >= 1 && Number(atATime) <= 1000)}
           run={() => crons.backfillCron({ ...key, fromTime: timestamp(times[0]), toTime: timestamp(times[1]), maxConcurrency: Number(atATime) })}
-          done="The backfill is ordered. The ledger shows the runs."
+          done="The backfill was requested. The ledger shows the runs."
           onClose={onClose}
         >
           <div className="grid2">

@@ -193,7 +193,7 @@ function RunTarget({ ns, f, text }: { ns: string; f: Form; text: Text }) {
           </option>
         ))}
       </datalist>
-      <Field label="Version" hint="Empty: the newest when it fires." error={wrongCount(f.version)}>
+      <Field label="Version" hint="If empty, the newest when the cron fires." error={wrongCount(f.version)}>
         <input inputMode="numeric" {...text("version")} placeholder={known ? String(known.version) : ""} />
       </Field>
       <Field label="Scope" hint="Kind of subject: user, account, …">
@@ -259,7 +259,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
               <textarea rows={1} spellCheck={false} {...text("excludes")} />
             </Field>
             <div className="grid2">
-              <Field label="Time zone" hint="Empty: UTC.">
+              <Field label="Time zone" hint="If empty, UTC.">
                 <input {...text("timezone")} spellCheck={false} />
               </Field>
               <Field label="Jitter" error={wrongSpan(f.jitter)}>
@@ -301,7 +301,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
           )}
           {f.target === "startRun" && <RunTarget ns={ns} f={f} text={text} />}
           {f.target !== "http" && f.target !== "startRun" && (
-            <Field label="Namespace" hint={`Empty: ${ns}.`}>
+            <Field label="Namespace" hint={`If empty, ${ns}.`}>
               <input {...text("namespace")} spellCheck={false} />
             </Field>
           )}

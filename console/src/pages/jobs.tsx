@@ -221,7 +221,7 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
           <Field label="Name">
             <input autoFocus list="jobnames" {...text("name")} />
           </Field>
-          <Field label="Id" hint="Empty: the engine chooses one.">
+          <Field label="Id" hint="If empty, the engine chooses one.">
             <input {...text("id")} />
           </Field>
         </div>

@@ -33,7 +33,7 @@ function Cancel({ r, t, onClose }: Props) {
             ? "No step is running, so the run ends at once."
             : immediate
               ? "Running steps are stopped at once."
-              : `No more steps start. Running steps are told with their next heartbeat, and have ${grace} to stop. A step that is not cancelable finishes first.`}{" "}
+              : `No more steps start. The workers of running steps receive the cancel with their next heartbeat, and have ${grace} to stop. A step that is not cancelable finishes first.`}{" "}
           {undone && "Then the completed steps are undone, last one first."} You can retry the run later.
         </>
       }

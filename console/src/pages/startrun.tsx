@@ -76,7 +76,7 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
       <details>
         <summary>Id, scope and start time</summary>
         <div className="grid2">
-          <Field label="Id" hint="Empty: the engine chooses one.">
+          <Field label="Id" hint="If empty, the engine chooses one.">
             <input {...text("id")} />
           </Field>
           <Field label="Start in" hint="A duration from now, such as 5m." error={wrongSpan}>

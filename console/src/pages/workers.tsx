@@ -95,7 +95,7 @@ export function Workers({ ns }: { ns: string }) {
           bad={telling[1] === WorkerDirective.STOP}
           disabled={parseSpan(grace) === undefined}
           run={() => workers.stopWorker({ namespace: ns, workerId: telling[0].workerId, directive: telling[1], reason, grace: telling[1] === WorkerDirective.STOP ? duration(parseSpan(grace) ?? 30_000) : undefined })}
-          done={`${telling[0].workerId} will be told to ${telling[1] === WorkerDirective.QUIET ? "be quiet" : says[telling[1]]?.[0].toLowerCase()}.`}
+          done={`${telling[0].workerId} will receive the command with its next poll or heartbeat.`}
           onClose={() => setTelling(undefined)}
         >
           <>

@@ -37,10 +37,10 @@ SELECT count(*) FROM (
       AND p.process_id = item.process_id
     LIMIT 1 FOR UPDATE NOWAIT) process;
 
--- LockFreeProcesses locks the processes that no other session has locked, and returns the ords of
--- the others, which may include processes that another session has removed in the meantime.
+-- LockUncontendedProcesses locks the processes that no other session has locked, and returns the
+-- ords of the others, which may include processes that another session has removed in the meantime.
 -- (last_event_id is in no index: the planner reads the primary key.)
--- name: LockFreeProcesses :many
+-- name: LockUncontendedProcesses :many
 WITH input AS MATERIALIZED (
   SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace,
          unnest(@process_ids::text[]) AS process_id),

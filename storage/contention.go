@@ -19,9 +19,9 @@ const (
 	// lockAll sends the whole flush in one round trip. It fails at once if another session has
 	// locked one of the processes.
 	lockAll lockMode = iota
-	// lockFree locks the processes that no other session has locked, in a separate round trip, and
-	// puts the items of the others aside.
-	lockFree
+	// lockUncontended locks the processes that no other session has locked, in a separate round
+	// trip, and puts the items of the others aside.
+	lockUncontended
 	// lockWait waits shortLockTimeout for the lock, in the queue of the lock. The flush has the
 	// items of one process.
 	lockWait
@@ -75,9 +75,9 @@ func (c *contendedProcess) alone() bool { return c.other || c.tries >= 7 && c.tr
 type admission int
 
 const (
-	admitNow   admission = iota // to any flush
-	admitFree                   // to a flush of mode lockFree
-	admitLater                  // it was put aside
+	admitNow         admission = iota // to any flush
+	admitUncontended                  // to a flush of mode lockUncontended
+	admitLater                        // it was put aside
 )
 
 // admit decides whether an item may join a flush.
@@ -96,7 +96,7 @@ func (c contention) admit(op operation) admission {
 			c.add(key, op)
 			return admitLater
 		}
-		result = admitFree
+		result = admitUncontended
 	}
 	return result
 }
@@ -109,7 +109,7 @@ func (c contention) add(key process.Key, op operation) {
 	c[key].items = append(c[key].items, op)
 }
 
-// due takes the items of all processes that are due for a retry with lockFree.
+// due takes the items of all processes that are due for a retry with lockUncontended.
 func (c contention) due(now time.Time) (ops []operation) {
 	for key, p := range c {
 		switch {
@@ -219,8 +219,8 @@ func (l *lane) begin(ctx context.Context, ops []operation, mode lockMode) ([]ope
 	keys := sortedKeys(keysOfItems(ops))
 	contended := map[process.Key]bool{}
 	lock := s.lockStage(keys)
-	if mode == lockFree {
-		lock = s.lockFreeStage(keys, contended)
+	if mode == lockUncontended {
+		lock = s.lockUncontendedStage(keys, contended)
 	}
 	err := pipeline(ctx, l.conn, []stage{execStage("BEGIN"), s.shortLockTimeoutStage(), lock})
 	if err != nil || len(contended) == 0 {
@@ -280,17 +280,17 @@ func (s *Store) shortLockTimeoutStage() stage {
 	}
 }
 
-// lockFreeStage locks the processes that no other session has locked, and adds the others to
+// lockUncontendedStage locks the processes that no other session has locked, and adds the others to
 // contended.
-func (s *Store) lockFreeStage(keys []process.Key, contended map[process.Key]bool) stage {
-	arg := dbsqlc.LockFreeProcessesParams{}
+func (s *Store) lockUncontendedStage(keys []process.Key, contended map[process.Key]bool) stage {
+	arg := dbsqlc.LockUncontendedProcessesParams{}
 	for n, key := range keys {
 		arg.Ords = append(arg.Ords, int32(n))
 		arg.Namespaces = append(arg.Namespaces, key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, key.ProcessID)
 	}
 	return func(ctx context.Context, db DB) error {
-		ords, err := s.q.LockFreeProcesses(ctx, db, arg)
+		ords, err := s.q.LockUncontendedProcesses(ctx, db, arg)
 		for _, n := range ords {
 			contended[keys[n]] = true
 		}

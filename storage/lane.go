@@ -162,8 +162,8 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 				take(next)
 			}
 			return
-		case admitFree:
-			mode = lockFree
+		case admitUncontended:
+			mode = lockUncontended
 		}
 		isInit := creates(op)
 		_, sameInit := initKeys[i.key]
@@ -297,7 +297,7 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 			}
 			return
 		case state == stateLockNotAvailable && mode == lockAll:
-			mode = lockFree
+			mode = lockUncontended
 		case state == stateLockNotAvailable && mode == lockWait:
 			l.putAside(ops, l.blockedBy, false)
 			return
@@ -412,7 +412,7 @@ func (l *lane) again(op operation) {
 }
 
 // try sends a batch as one transaction and returns the items that it contained. If err is nil, each
-// has its result. In mode lockFree, items that another session has locked are put aside.
+// has its result. In mode lockUncontended, items that another session has locked are put aside.
 func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 	if err := l.connect(); err != nil {
 		return ops, err

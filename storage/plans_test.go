@@ -61,8 +61,8 @@ func hotStatements() map[string]string {
 	return map[string]string{
 		"LockProcesses":    text(func(db dbsqlc.DBTX) error { return q.LockProcesses(ctx, db, dbsqlc.LockProcessesParams{}) }),
 		"TryLockProcesses": text(func(db dbsqlc.DBTX) error { return q.TryLockProcesses(ctx, db, dbsqlc.TryLockProcessesParams{}) }),
-		"LockFreeProcesses": text(func(db dbsqlc.DBTX) error {
-			return second(q.LockFreeProcesses(ctx, db, dbsqlc.LockFreeProcessesParams{}))
+		"LockUncontendedProcesses": text(func(db dbsqlc.DBTX) error {
+			return second(q.LockUncontendedProcesses(ctx, db, dbsqlc.LockUncontendedProcessesParams{}))
 		}),
 		"SaveResult":          text(func(db dbsqlc.DBTX) error { return second(q.SaveResult(ctx, db, dbsqlc.SaveResultParams{})) }),
 		"SaveFinished":        text(func(db dbsqlc.DBTX) error { return second(q.SaveFinished(ctx, db, dbsqlc.SaveFinishedParams{})) }),

@@ -9,56 +9,6 @@ import (
 	"context"
 )
 
-const lockFreeProcesses = `-- name: LockFreeProcesses :many
-WITH input AS MATERIALIZED (
-  SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
-         unnest($3::text[]) AS process_id),
-locked AS MATERIALIZED (
-  SELECT input.ord FROM input
-   CROSS JOIN LATERAL (
-     SELECT 1 FROM processes p
-      WHERE p.namespace = input.namespace
-        AND p.process_id = input.process_id
-      LIMIT 1 FOR UPDATE SKIP LOCKED) process)
-SELECT input.ord::int AS ord FROM input
- CROSS JOIN LATERAL (
-   SELECT p.last_event_id FROM processes p
-    WHERE p.namespace = input.namespace
-      AND p.process_id = input.process_id
-    LIMIT 1) process
- WHERE process.last_event_id >= 0
-   AND input.ord <> ALL (ARRAY(SELECT locked.ord FROM locked))
-`
-
-type LockFreeProcessesParams struct {
-	Ords       []int32
-	Namespaces []string
-	ProcessIds []string
-}
-
-// LockFreeProcesses locks the processes that no other session has locked, and returns the ords of
-// the others, which may include processes that another session has removed in the meantime.
-// (last_event_id is in no index: the planner reads the primary key.)
-func (q *Queries) LockFreeProcesses(ctx context.Context, db DBTX, arg LockFreeProcessesParams) ([]int32, error) {
-	rows, err := db.Query(ctx, lockFreeProcesses, arg.Ords, arg.Namespaces, arg.ProcessIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int32
-	for rows.Next() {
-		var ord int32
-		if err := rows.Scan(&ord); err != nil {
-			return nil, err
-		}
-		items = append(items, ord)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const lockProcesses = `-- name: LockProcesses :exec
 SELECT count(*) FROM (
   SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id) item
@@ -96,6 +46,56 @@ type LockProcessesParams struct {
 func (q *Queries) LockProcesses(ctx context.Context, db DBTX, arg LockProcessesParams) error {
 	_, err := db.Exec(ctx, lockProcesses, arg.Namespaces, arg.ProcessIds)
 	return err
+}
+
+const lockUncontendedProcesses = `-- name: LockUncontendedProcesses :many
+WITH input AS MATERIALIZED (
+  SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
+         unnest($3::text[]) AS process_id),
+locked AS MATERIALIZED (
+  SELECT input.ord FROM input
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM processes p
+      WHERE p.namespace = input.namespace
+        AND p.process_id = input.process_id
+      LIMIT 1 FOR UPDATE SKIP LOCKED) process)
+SELECT input.ord::int AS ord FROM input
+ CROSS JOIN LATERAL (
+   SELECT p.last_event_id FROM processes p
+    WHERE p.namespace = input.namespace
+      AND p.process_id = input.process_id
+    LIMIT 1) process
+ WHERE process.last_event_id >= 0
+   AND input.ord <> ALL (ARRAY(SELECT locked.ord FROM locked))
+`
+
+type LockUncontendedProcessesParams struct {
+	Ords       []int32
+	Namespaces []string
+	ProcessIds []string
+}
+
+// LockUncontendedProcesses locks the processes that no other session has locked, and returns the
+// ords of the others, which may include processes that another session has removed in the meantime.
+// (last_event_id is in no index: the planner reads the primary key.)
+func (q *Queries) LockUncontendedProcesses(ctx context.Context, db DBTX, arg LockUncontendedProcessesParams) ([]int32, error) {
+	rows, err := db.Query(ctx, lockUncontendedProcesses, arg.Ords, arg.Namespaces, arg.ProcessIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int32
+	for rows.Next() {
+		var ord int32
+		if err := rows.Scan(&ord); err != nil {
+			return nil, err
+		}
+		items = append(items, ord)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const setLockTimeout = `-- name: SetLockTimeout :exec

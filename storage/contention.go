@@ -30,9 +30,9 @@ const (
 const (
 	// shortLockTimeout limits the wait for a lock in flushes of items that were put aside.
 	shortLockTimeout = 20 * time.Millisecond
-	// noDeferTime is how long flushes wait only shortLockTimeout for locks after one reached
+	// shortLockTime is how long flushes wait only shortLockTimeout for locks after one reached
 	// lock_timeout.
-	noDeferTime = 10 * time.Second
+	shortLockTime = 10 * time.Second
 	// contentionDeferTime is how long a request may be put aside before it returns ErrUnavailable.
 	// It is longer than a flush of another node takes when the database is busy.
 	contentionDeferTime = time.Second

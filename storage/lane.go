@@ -47,11 +47,11 @@ type lane struct {
 	// failure is why the lane cannot write to the database, or nil if it can.
 	failure atomic.Pointer[laneFailure]
 
-	timeout      time.Duration // timeout of a flush: flushTimeout
-	contention   contention    // items whose rows another session has locked
-	alone        bool          // the last flush was for one process (lockWait): the next is for the others
-	lockFailures int           // lock failures of this flush and its parts
-	noDeferUntil time.Time     // until then flushes wait only shortLockTimeout for a lock
+	timeout         time.Duration // timeout of a flush: flushTimeout
+	contention      contention    // items whose rows another session has locked
+	alone           bool          // the last flush was for one process (lockWait): the next is for the others
+	lockFailures    int           // lock failures of this flush and its parts
+	shortLocksUntil time.Time     // until then flushes wait only shortLockTimeout for a lock
 }
 
 // laneFailure is the last error of a lane that cannot write to the database.
@@ -303,7 +303,7 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 			return
 		case state == stateLockNotAvailable:
 			l.lockFailures++
-			l.noDeferUntil = time.Now().Add(noDeferTime)
+			l.shortLocksUntil = time.Now().Add(shortLockTime)
 			if len(ops) == 1 || l.lockFailures > maxLockFailures {
 				l.putAside(ops, l.blockedBy, true)
 				return
@@ -422,7 +422,7 @@ func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 	start := time.Now()
 	var stages []stage
 	if mode == lockAll {
-		if start.Before(l.noDeferUntil) {
+		if start.Before(l.shortLocksUntil) {
 			stages = append(stages, l.store.shortLockTimeoutStage())
 		}
 		stages = append(stages, l.store.tryLockStage(keysOfItems(ops)))

@@ -63,14 +63,14 @@ func (e *Engine) step(
 	}
 	defer e.attempts.end(c)
 	ctx, span := e.traces.begin(ctx, ns, c, from.asked)
-	d, history, given := e.decided(ctx, ns, c, known)
+	d, history, released := e.decided(ctx, ns, c, known)
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
-	d.completion.GoesOn = !given && !e.draining.Load() && e.isConnected() && !ns.paused &&
+	d.completion.MayContinue = !released && !e.draining.Load() && e.isConnected() && !ns.paused &&
 		(step < maxSteps || !ns.slots.contended())
 	// A step with a paused name must not begin here.
-	d.completion.StartsOn = d.completion.GoesOn && ns.servable() && !ns.pulled() && !e.hasPausedNames(ns.name)
-	d.completion.Promote = d.completion.GoesOn && e.kinds[c.Kind].Admit == nil
+	d.completion.MayStartStep = d.completion.MayContinue && ns.servable() && !ns.pulled() && !e.hasPausedNames(ns.name)
+	d.completion.Promote = d.completion.MayContinue && e.kinds[c.Kind].Admit == nil
 	sendAlong(span, d.completion.Messages)
 	if from.scanned {
 		e.backlog.begin(c)
@@ -87,21 +87,21 @@ func (e *Engine) step(
 	return following(c, &d.completion, saved.Next), history.with(&d.completion, saved.Next), true
 }
 
-// decided makes the attempt and decides the result. given reports that the attempt was not made and
-// its task is released. A panic here is a defect of the engine or a corrupt row; it fails only this
-// task.
+// decided makes the attempt and decides the result. released reports that the attempt was not made
+// and its task is released. A panic here is a defect of the engine or a corrupt row; it fails only
+// this task.
 //
 // The functions that decide are not inlined, so that the frames above a waiting processor stay
 // small. This halved the stacks of 1,000 waiting attempts from 16 KiB to 8 KiB.
 func (e *Engine) decided(
 	ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory,
-) (d *decision, history *knownHistory, given bool) {
+) (d *decision, history *knownHistory, released bool) {
 	ns = e.effectiveConfig(ns, c.Kind)
 	defer func() {
 		if v := recover(); v != nil {
 			e.log.ErrorContext(ctx, "attempt panicked", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id",
 				c.TaskID, "panic", v, "stack", string(debug.Stack()))
-			d, history, given = e.conclude(ns, c, nil, nil,
+			d, history, released = e.conclude(ns, c, nil, nil,
 				processor.Fail(process.ReasonPanic, "the engine panicked: %v", v)), nil, false
 		}
 	}()
@@ -117,7 +117,7 @@ func (e *Engine) decided(
 	if interrupted && errors.Is(context.Cause(ctx), errCancelRequested) {
 		return decide(acknowledged(attemptEnd{claim: c, kind: e.kinds[c.Kind]})), history, false
 	}
-	if interrupted || errors.Is(err, errGivenBack) {
+	if interrupted || errors.Is(err, errReleased) {
 		// The processor is not the cause: the node is stopping, lost its heartbeat, or cannot serve
 		// the namespace.
 		return e.releaseDecision(c, err), history, true
@@ -272,7 +272,7 @@ func (e *Engine) attempt(
 		return nil, nil, errNotAdmitted
 	}
 	if ns.processor == nil {
-		return nil, nil, errGivenBack
+		return nil, nil, errReleased
 	}
 	timeout, graceful := e.timeoutOf(ctx, ns, c)
 	if graceful && timeout <= 0 {
@@ -283,7 +283,7 @@ func (e *Engine) attempt(
 	defer cancel()
 	history, err := e.historyOf(ns, c, known)
 	if err != nil {
-		if errors.Is(err, errGivenBack) {
+		if errors.Is(err, errReleased) {
 			e.pause(ctx, unreadablePause) // the next attempt would probably fail as well
 		}
 		return nil, nil, err
@@ -316,7 +316,7 @@ func (e *Engine) attempt(
 			return nil, history, err
 		case <-e.drained:
 			// the request has not reached the processor, so another node may try at once
-			return nil, history, errGivenBack
+			return nil, history, errReleased
 		case <-time.After(wait):
 			// the deadline passed at the same time: the request did not and will not reach the
 			// processor
@@ -325,7 +325,7 @@ func (e *Engine) attempt(
 			}
 			// The processor of the namespace may have been changed or removed.
 			if ns = e.effectiveConfig(e.current(ns), c.Kind); ns.processor == nil {
-				return nil, history, errGivenBack
+				return nil, history, errReleased
 			}
 		}
 	}
@@ -340,7 +340,7 @@ type pausedError struct {
 func (e *pausedError) Error() string { return "the processor was not reached: " + e.cause }
 
 // Is reports whether target is the error of a released task.
-func (e *pausedError) Is(target error) bool { return target == errGivenBack }
+func (e *pausedError) Is(target error) bool { return target == errReleased }
 
 // paused returns the end of an attempt whose processor was not reached. The kind decides whether
 // the task waits without a slot or fails with err.
@@ -354,7 +354,7 @@ func (e *Engine) paused(ctx context.Context, ns *namespace, c *storage.Claim, er
 		e.log.WarnContext(ctx, "cannot read how long a task has waited for its processor", "namespace", c.Namespace,
 			"process_id", c.ProcessID, "task_id", c.TaskID, "error", pauseErr)
 		e.pause(ctx, unreadablePause) // the next try would probably fail as well
-		return errGivenBack
+		return errReleased
 	case !ok:
 		return err
 	}

@@ -178,8 +178,8 @@ func releaseCompletion(end End, kind Kind) storage.Completion {
 }
 
 var (
-	errGivenBack   = errors.New("released")
-	errNotAdmitted = fmt.Errorf("%w: the kind of the process does not allow it", errGivenBack)
+	errReleased    = errors.New("released")
+	errNotAdmitted = fmt.Errorf("%w: the kind of the process does not allow it", errReleased)
 )
 
 // decideZombie ends the attempt of a dead node, or of one that exceeded its deadline, by the zombie

@@ -73,7 +73,7 @@ func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory)
 		case errors.Is(err, process.ErrUnavailable):
 			// The database is unavailable, and the processor has not seen the task. It is attempted
 			// again later.
-			return nil, fmt.Errorf("%w: %w", errGivenBack, err)
+			return nil, fmt.Errorf("%w: %w", errReleased, err)
 		case errors.Is(err, storage.ErrSlowHistory):
 			return nil, &historyTooLargeError{events: length, slow: true} // the next read would be as slow
 		}

@@ -176,7 +176,7 @@ const (
 	maxUnknownKindPause = 30 * time.Second
 )
 
-var errUnknownKind = fmt.Errorf("%w: this node does not know the kind of the process", errGivenBack)
+var errUnknownKind = fmt.Errorf("%w: this node does not know the kind of the process", errReleased)
 
 // effectiveConfig returns the configuration for processes of a kind.
 func (e *Engine) effectiveConfig(ns *namespace, kind string) *namespace {

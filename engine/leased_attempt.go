@@ -80,7 +80,7 @@ func (e *Engine) HandOut(l *storage.Lease) (Handout, error) {
 	c := &l.Claim
 	ns, ok := e.registry.all()[c.Namespace]
 	if !ok {
-		return Handout{}, errGivenBack
+		return Handout{}, errReleased
 	}
 	read, err := e.historyOf(ns, c, nil)
 	if err != nil {
@@ -97,7 +97,7 @@ func (e *Engine) HandOut(l *storage.Lease) (Handout, error) {
 
 // RefuseLease ends an attempt that cannot be handed out, such as one with a too large history.
 func (e *Engine) RefuseLease(l *storage.Lease, cause error) {
-	if errors.Is(cause, errGivenBack) {
+	if errors.Is(cause, errReleased) {
 		e.ReleaseLease(l, 0)
 		return
 	}

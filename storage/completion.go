@@ -40,10 +40,10 @@ type TaskAttempt struct {
 
 // Continuation describes the work that this node can do after a result is stored.
 type Continuation struct {
-	Promote     bool          // it continues with the next task of the process
-	GoesOn      bool          // it has a slot to continue with the task of the run, see EndSteps
-	StartsOn    bool          // it has a slot for a process that the result starts, see StartSteps
-	StepTimeout time.Duration // step timeout of the next task
+	Promote      bool          // it continues with the next task of the process
+	MayContinue  bool          // it has a slot to continue with the task of the run, see EndSteps
+	MayStartStep bool          // it has a slot for a process that the result starts, see StartSteps
+	StepTimeout  time.Duration // step timeout of the next task
 }
 
 // epoch is the time that queries return for NULL, and the time of timers that are set by a

@@ -10,7 +10,7 @@ import (
 )
 
 // ofRun makes a completion notify the run ~flow/r, which this node has a slot for.
-func ofRun(c *storage.Completion) { c.Run, c.GoesOn = key("~flow/r"), true }
+func ofRun(c *storage.Completion) { c.Run, c.MayContinue = key("~flow/r"), true }
 
 // steps creates the run ~flow/r with started steps, and returns the claims of their jobs.
 func (b *bench) steps(names ...string) map[string]*storage.Claim {
@@ -69,7 +69,7 @@ func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	second := b.save(end(first.Next, storage.Finished))
 	equal(t, "the other ends", toldBy(t, second.Next), `NOTIFY of ~flow/r: b b COMPLETED "", c c COMPLETED ""`)
 	b.save(end(second.Next, storage.Finished))
-	noPlace := func(c *storage.Completion) { c.GoesOn = false }
+	noPlace := func(c *storage.Completion) { c.MayContinue = false }
 	saved := b.save(end(jobs["d"], storage.Completed, ofRun, noPlace))
 	equal(t, "without a slot", []any{saved.Next == nil, saved.Deferred}, []any{true, true})
 	b.save(end(jobs["e"], storage.Completed, ofRun))

@@ -27,7 +27,7 @@ func (b *bench) stepJob(id string) *storage.Claim {
 
 // ofItsRun makes a completion notify the run of its job.
 func ofItsRun(goesOn bool) func(*storage.Completion) {
-	return func(c *storage.Completion) { c.Run, c.GoesOn = key(runOf(c.Key.ProcessID)), goesOn }
+	return func(c *storage.Completion) { c.Run, c.MayContinue = key(runOf(c.Key.ProcessID)), goesOn }
 }
 
 var stepTransactions = []transaction{

@@ -54,7 +54,7 @@ func keysOfItems(ops []operation) []process.Key {
 		if keys = append(keys, i.key); (i.also != process.Key{}) {
 			keys = append(keys, i.also)
 		}
-		if c := completionOf(op); c != nil && c.StartsOn {
+		if c := completionOf(op); c != nil && c.MayStartStep {
 			for n := range c.Messages {
 				if c.starts(&c.Messages[n]) {
 					keys = append(keys, c.Messages[n].Target) // it may run here

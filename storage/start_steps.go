@@ -24,7 +24,7 @@ func startStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 	a.NodeID = s.nodeID.Load()
 	for _, it := range saves {
 		c := it.completion
-		captures := c.StartsOn
+		captures := c.MayStartStep
 		for n := range c.Messages {
 			m := &c.Messages[n]
 			if !c.starts(m) {

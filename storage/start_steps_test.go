@@ -16,7 +16,7 @@ func plainJob(id string) storage.Message {
 	})
 }
 
-func startsOn(c *storage.Completion) { c.StartsOn = true }
+func startsOn(c *storage.Completion) { c.MayStartStep = true }
 
 // The first job of a result runs at once if there is a slot, unless its process itself continues.
 // The others wait for a slot. A fenced attempt starts no jobs.

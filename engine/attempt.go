@@ -208,7 +208,7 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 // announce notifies everyone who waits for the stored result.
 func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 	// after a lost commit, only the database knows the status of the process
-	if d.completion.Outcome != storage.Retry && !saved.Lost {
+	if d.completion.Outcome != storage.Retry && !saved.ResponseLost {
 		e.notices.ended()
 		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: c.TaskID}, answerOf(d, saved))
 	}
@@ -217,7 +217,7 @@ func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 			answer{status: process.TaskStatusCancelled})
 	}
 	if d.completion.Outcome == storage.Removed ||
-		d.completion.Outcome == storage.Rejected && c.TaskType == process.TaskInit || saved.Lost {
+		d.completion.Outcome == storage.Rejected && c.TaskType == process.TaskInit || saved.ResponseLost {
 		e.waiters.recheck(d.completion.Key)
 		e.removals.Store(true)
 	}

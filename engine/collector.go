@@ -217,7 +217,7 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 		"attempt", z.Attempt, "outcome", d.completion.Outcome)
 	e.waiters.recheck(d.completion.Key)
 	e.watchers.recheck(d.completion.Key)
-	if saved.Deferred || saved.Lost {
+	if saved.Deferred || saved.ResponseLost {
 		e.wakeAll()
 	}
 }

@@ -85,7 +85,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	}
 	for k, c := range waiting {
 		res := receive(t, fmt.Sprint("the end of the lost call of p", k), c)
-		if te := taskError(t, res.err); !te.Lost || te.Key != key(fmt.Sprint("p", k)) {
+		if te := taskError(t, res.err); !te.LostByFailover || te.Key != key(fmt.Sprint("p", k)) {
 			t.Errorf("a client whose call was lost: %q, %v", res.ans.Response, res.err)
 		}
 	}

@@ -20,17 +20,17 @@ type Answer struct {
 }
 
 // TaskError describes how a task ended without a response, or why the wait for it ended. Exactly
-// one of Failure, Rejection, Cancelled, Lost, WaitTimeout and Draining is set.
+// one of Failure, Rejection, Cancelled, LostByFailover, WaitTimeout and Draining is set.
 type TaskError struct {
-	Key           process.Key
-	TaskID        int64
-	Failure       *progressorv1.Failure   // the task failed permanently
-	Rejection     *progressorv1.Rejection // the processor rejected the task
-	Cancelled     bool                    // the task was cancelled, with its process or because the process failed
-	Lost          bool                    // a database failover lost the task; nothing of it is stored
-	WaitTimeout   bool                    // the wait timed out; the task continues
-	Draining      bool                    // the node stops before the task ends; ask another node
-	ProcessStatus process.Status          // "" if unknown
+	Key            process.Key
+	TaskID         int64
+	Failure        *progressorv1.Failure   // the task failed permanently
+	Rejection      *progressorv1.Rejection // the processor rejected the task
+	Cancelled      bool                    // the task was cancelled, with its process or because the process failed
+	LostByFailover bool                    // a database failover lost the task; nothing of it is stored
+	WaitTimeout    bool                    // the wait timed out; the task continues
+	Draining       bool                    // the node stops before the task ends; ask another node
+	ProcessStatus  process.Status          // "" if unknown
 }
 
 func (e *TaskError) Error() string {
@@ -42,7 +42,7 @@ func (e *TaskError) Error() string {
 		return fmt.Sprintf("%s was rejected: %s: %s", task, e.Rejection.GetReason(), e.Rejection.GetMessage())
 	case e.Cancelled:
 		return task + " was cancelled"
-	case e.Lost:
+	case e.LostByFailover:
 		return task + " was lost by a failover of the database: nothing of it is stored"
 	case e.Draining:
 		return task + " continues, but the node that waited for it is stopping"
@@ -56,7 +56,7 @@ func (a answer) errorOf(key process.Key, taskID int64) error {
 	err := &TaskError{Key: key, TaskID: taskID, Failure: a.failure, Rejection: a.rejection}
 	switch {
 	case a.lost:
-		err.Lost = true
+		err.LostByFailover = true
 	case a.status == process.TaskStatusCancelled:
 		err.Cancelled = true
 	case a.status == process.TaskStatusError:

@@ -221,7 +221,7 @@ func (d *Decision) ended(o Outcome) {
 	d.endEffect(o)
 	if (each.Failed > d.plan.Steps[o.Step].MaxFailures || each.Bytes > MaxItemsBytes) && !each.Stopped {
 		each.Stopped = true
-		s.Lost = s.Lost || o.Lost
+		s.Lost = s.Lost || o.WorkerLost
 		d.stopItems(o.Step)
 	}
 	d.items(o.Step)
@@ -259,7 +259,7 @@ func (d *Decision) end(o Outcome) {
 		d.addPartlyDone(step)
 	}
 	if o.Status == Failed && s.Broken == nil {
-		s.Broken, s.Lost = &step, o.Lost || s.Lost
+		s.Broken, s.Lost = &step, o.WorkerLost || s.Lost
 	}
 	d.follow(step)
 	if o.Status == Failed && s.Mode == ModeRunning {

@@ -251,7 +251,7 @@ func (w *world) something() {
 			letters = append(letters, flow.Cancelled, flow.Cancelled)
 		}
 		w.end(k, flow.Outcome{Status: rapid.SampledFrom(letters).Draw(w.t, "end"),
-			Lost: rapid.IntRange(0, 5).Draw(w.t, "lost") == 0})
+			WorkerLost: rapid.IntRange(0, 5).Draw(w.t, "lost") == 0})
 	}
 }
 

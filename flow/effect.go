@@ -63,7 +63,7 @@ type Outcome struct {
 	Round       int32
 	Undo        bool       // it is the compensation of the step
 	Status      StepStatus // Succeeded, Failed or Cancelled; Skipped if it was skipped at its due time
-	Lost        bool       // its worker was lost and no takeovers are left
+	WorkerLost  bool       // its worker was lost and no takeovers are left
 	Overdue     bool       // it exceeded the timeout of its step and is asked to end
 	Reason      string     // only for a step or an item that the run itself ends, and for a compensation
 	End         *End

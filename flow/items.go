@@ -34,7 +34,7 @@ func (d *Decision) items(step int) {
 	case each.Bytes > MaxItemsBytes:
 		d.broken(step, NoIndex, &SizeError{each.Bytes})
 	case each.Failed > p.MaxFailures:
-		d.end(Outcome{Step: step, Index: NoIndex, Status: Failed, Lost: d.State.Lost})
+		d.end(Outcome{Step: step, Index: NoIndex, Status: Failed, WorkerLost: d.State.Lost})
 	case each.Stopped:
 		d.end(Outcome{Step: step, Index: NoIndex, Status: Cancelled, Reason: ReasonStopped})
 	default:

@@ -68,9 +68,9 @@ type Saved struct {
 	Deferred   bool
 	TimerDelay time.Duration // until the new default timer is due; negative if there is none
 	Cancelled  []int64       // waiting tasks that were cancelled with it
-	// Lost reports that the result is committed but the response was lost. The next task is
+	// ResponseLost reports that the result is committed but the response was lost. The next task is
 	// adopted, and the pollers must look. Status is empty.
-	Lost bool
+	ResponseLost bool
 }
 
 // plain reports whether SaveFinished or SaveCompleted can store it: the attempt finished, or its

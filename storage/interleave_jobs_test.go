@@ -255,7 +255,7 @@ func TestCancelMeetsClaims(t *testing.T) {
 			continue
 		}
 		beaten, err := pull.BeatAll(t.Context(), b.Store, "w", []pull.Beat{{Token: pull.LeaseToken{Key: key(id), FencingToken: l.Claim.FencingToken, Salt: l.Salt}}})
-		equal(t, "directive of the worker", []bool{must(t, beaten, err)[0].Lost, beaten[0].Cancelling}, []bool{false, true})
+		equal(t, "directive of the worker", []bool{must(t, beaten, err)[0].LeaseLost, beaten[0].Cancelling}, []bool{false, true})
 	}
 }
 

@@ -211,7 +211,7 @@ func completionOf(op operation) *Completion {
 func markApplied(op operation) {
 	switch op := op.(type) {
 	case *saveItem:
-		op.saved = Saved{Lost: true, Deferred: true, TimerDelay: -1}
+		op.saved = Saved{ResponseLost: true, Deferred: true, TimerDelay: -1}
 	case *removeItem:
 		op.removed = true
 	}

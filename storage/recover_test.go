@@ -67,7 +67,7 @@ func TestConnectionBreaksBeforeTheCommit(t *testing.T) {
 	made := c.proxy.next(beforeCommit)
 	saved := c.saveThere(end(claim, storage.Finished, events("a")))
 	<-made
-	equal(t, "lost", saved.Lost, false)
+	equal(t, "lost", saved.ResponseLost, false)
 	c.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED")
 
 	c.proxy.next(beforeCommit)
@@ -136,7 +136,7 @@ func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	made := c.proxy.next(afterCommit)
 	saved := c.saveThere(end(claim, storage.Finished, events("a")))
 	<-made
-	equal(t, "lost", []any{saved.Lost, saved.Next == nil, saved.Deferred, saved.TimerDelay}, "[true true true -1ns]")
+	equal(t, "lost", []any{saved.ResponseLost, saved.Next == nil, saved.Deferred, saved.TimerDelay}, "[true true true -1ns]")
 	adopted := c.adopted()
 	equal(t, "adopted", []any{adopted.TaskID, adopted.LastEventID, adopted.Status, string(adopted.Args)}, []any{
 		waiting.TaskID, 1, "RUNNING", "args",
@@ -158,7 +158,7 @@ func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	equal(t, "a call with a key", []any{must(t, p, err).Outcome, p.TaskID}, []any{storage.Replayed, adopted.TaskID})
 	c.proxy.next(afterCommit)
 	saved = c.saveThere(end(&adopted, storage.Failed, broken("x")))
-	equal(t, "a failure", saved.Lost, true)
+	equal(t, "a failure", saved.ResponseLost, true)
 	c.is("p", "ERROR e2: INIT FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED, CALL ERROR")
 
 	c.proxy.next(afterCommit)
@@ -166,7 +166,7 @@ func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	adopted = c.adopted()
 	equal(t, "a repair", []any{must(t, r, err).Outcome, adopted.TaskType, adopted.Detail}, "[replayed REPAIR x]")
 	c.proxy.next(afterCommit)
-	equal(t, "its end, which waits for another attempt", c.saveThere(end(&adopted, storage.Retry, parked)).Lost, true)
+	equal(t, "its end, which waits for another attempt", c.saveThere(end(&adopted, storage.Retry, parked)).ResponseLost, true)
 	c.proxy.next(afterCommit)
 	in, err := c.front.PrepareInit(newInit("q", keyedInit("k", "x")))
 	adopted = c.adopted()

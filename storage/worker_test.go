@@ -69,7 +69,7 @@ func (w *worker) run(c *storage.Claim) {
 			w.t.Errorf("save of %s: %v", c.ProcessID, err)
 			return
 		}
-		if saved.Lost {
+		if saved.ResponseLost {
 			w.mutex.Lock()
 			w.lost++
 			w.mutex.Unlock()

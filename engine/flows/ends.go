@@ -102,7 +102,7 @@ func (t *task) outcome(child *childEnd) (flow.Outcome, error) {
 	if err != nil {
 		return o, err
 	}
-	o.Status, o.Lost = l, end.Failure.GetReason() == process.ReasonLeaseLost
+	o.Status, o.WorkerLost = l, end.Failure.GetReason() == process.ReasonLeaseLost
 	if from.Undo {
 		o.Reason = cmp.Or(end.Reason, end.Failure.GetMessage(), end.Failure.GetReason())
 	} else {

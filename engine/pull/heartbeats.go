@@ -67,7 +67,7 @@ func (s *Server) BeatLeases(
 			LeaseToken: r.GetBeats()[at].GetLeaseToken(), Directive: progressorv1.LeaseDirective_DIRECTIVE_CONTINUE,
 		}
 		switch {
-		case b.Lost:
+		case b.LeaseLost:
 			d.Directive = progressorv1.LeaseDirective_DIRECTIVE_LOST
 			s.leased.drop(beats[at].Token)
 		case b.Cancelling:
@@ -77,7 +77,7 @@ func (s *Server) BeatLeases(
 				reasons += len(b.CancelReason)
 			}
 		}
-		if !b.Lost {
+		if !b.LeaseLost {
 			d.ExpiresTime, d.HeartbeatInterval = timestamppb.New(b.ExpiresTime), durationpb.New(b.Heartbeat)
 		}
 		directives[at] = d

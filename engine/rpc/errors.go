@@ -202,7 +202,7 @@ func taskAnswer(e *engine.TaskError) answer {
 	case e.WaitTimeout:
 		a.code, a.detail.Reason = connect.CodeDeadlineExceeded, progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT
 		a.text = task + "did not end in time: it continues, and AwaitTask can wait for it"
-	case e.Lost:
+	case e.LostByFailover:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
 		a.text = task + "was lost by a failover of the database: nothing of it is stored, and the request can be " +
 			"repeated"

@@ -48,7 +48,7 @@ type Beat struct {
 
 // HeartbeatResult is the result of a heartbeat.
 type HeartbeatResult struct {
-	Lost         bool // the lease was lost: answers are no longer accepted
+	LeaseLost    bool // the lease was lost: answers are no longer accepted
 	Cancelling   bool
 	CancelReason string
 	ExpiresTime  time.Time
@@ -70,7 +70,7 @@ func BeatAll(ctx context.Context, s *storage.Store, workerID string, beats []Bea
 	}
 	all := make([]HeartbeatResult, len(beats))
 	for n := range all {
-		all[n].Lost = true
+		all[n].LeaseLost = true
 	}
 	err := s.RunSoon(ctx, "heartbeat", func(ctx context.Context, db storage.DB) error {
 		rows, err := dbsqlc.New().BeatLeases(ctx, db, a)

@@ -34,8 +34,8 @@ type waitingTarget struct {
 }
 
 // deliverStored delivers the messages that a flush has stored to their targets, now or later.
-func (d *deliverer) deliverStored(targets []process.Key, patient bool) {
-	if !patient {
+func (d *deliverer) deliverStored(targets []process.Key, lowPriority bool) {
+	if !lowPriority {
 		d.deliver(targets)
 		return
 	}

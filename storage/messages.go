@@ -44,26 +44,26 @@ func (m *Message) bytes() int {
 }
 
 // OnMessages sets the function to call after a commit with the targets of messages that can be
-// delivered now. patient reports that all of them belong to completions with LowPriority. The
+// delivered now. lowPriority reports that all of them belong to completions with LowPriority. The
 // function must not block.
-func (s *Store) OnMessages(deliver func(targets []process.Key, patient bool)) {
+func (s *Store) OnMessages(deliver func(targets []process.Key, lowPriority bool)) {
 	s.deliver.Store(&deliver)
 }
 
-func (s *Store) notifyTargets(targets []process.Key, patient map[process.Key]struct{}) {
+func (s *Store) notifyTargets(targets []process.Key, lowPriority map[process.Key]struct{}) {
 	deliver := s.deliver.Load()
 	if len(targets) == 0 || deliver == nil {
 		return
 	}
 	slices.SortFunc(targets, process.Key.Compare)
 	targets = slices.Compact(targets)
-	if len(patient) == 0 {
+	if len(lowPriority) == 0 {
 		(*deliver)(targets, false)
 		return
 	}
 	var now, later []process.Key
 	for _, k := range targets {
-		if _, waits := patient[k]; waits {
+		if _, waits := lowPriority[k]; waits {
 			later = append(later, k)
 		} else {
 			now = append(now, k)

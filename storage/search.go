@@ -41,7 +41,7 @@ func paramsOf(limits []ClaimLimit) claimLimitParams {
 	return p
 }
 
-// SearchCalls claims tasks that wait for a slot, up to the room of each namespace and at most 256.
+// SearchCalls claims tasks that wait for a slot, up to the limit of each namespace and at most 256.
 func (s *Store) SearchCalls(ctx context.Context, limits []ClaimLimit) ([]Claim, error) {
 	p := paramsOf(limits)
 	rows, err := s.q.SearchCalls(ctx, s.hot, dbsqlc.SearchCallsParams{

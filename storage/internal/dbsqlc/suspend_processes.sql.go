@@ -15,7 +15,7 @@ const resumeProcesses = `-- name: ResumeProcesses :many
 WITH input AS MATERIALIZED (
   SELECT item.ord, item.namespace, item.process_id, item.actor, item.mode, p.status, p.previous_status,
          coalesce(p.status = 'SUSPENDED' AND queue.settled, false) AS resumes,
-         queue.held_task_ids, call.task_id AS next_task_id, job_task.job_name, job_task.state
+         queue.held_task_ids, next_task.task_id AS next_task_id, job_task.job_name, job_task.state
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
                     unnest($4::text[]), unnest($5::int[]))
          AS item(ord, namespace, process_id, actor, mode)
@@ -65,7 +65,7 @@ WITH input AS MATERIALIZED (
                                    ELSE 'RUNNING'
                                  END::process_status
          AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
-       ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) call ON true
+       ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) next_task ON true
     LEFT JOIN LATERAL (
       SELECT s.job_name,
              CASE
@@ -93,13 +93,13 @@ updated_processes AS (
             input.state, input.actor, input.mode),
 updated_status_counts AS (
   INSERT INTO status_counts (namespace, status, n)
-  SELECT updated_processes.namespace, waiting.status, sum(waiting.n)
+  SELECT updated_processes.namespace, change.status, sum(change.n)
     FROM updated_processes
    CROSS JOIN LATERAL (
      VALUES (updated_processes.old_status, -1),
-            (updated_processes.new_status, 1)) AS waiting(status, n)
-   GROUP BY updated_processes.namespace, waiting.status HAVING sum(waiting.n) <> 0
-   ORDER BY updated_processes.namespace, waiting.status
+            (updated_processes.new_status, 1)) AS change(status, n)
+   GROUP BY updated_processes.namespace, change.status HAVING sum(change.n) <> 0
+   ORDER BY updated_processes.namespace, change.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
@@ -119,7 +119,7 @@ inserted_job_events AS (
     FROM updated_processes
    WHERE updated_processes.kind = 'job'
      AND updated_processes.mode = 2),
-backlog AS (
+deleted_queue_backlogs AS (
   DELETE FROM queue_backlogs b USING input
    WHERE input.resumes
      AND b.namespace = ANY (ARRAY[input.namespace])
@@ -305,12 +305,12 @@ held_tasks AS (
                       AND w.process_id = input.process_id
                     ORDER BY w.namespace, w.process_id, w.task_id
                     LIMIT $7::int) waiting) AS last_task_id
-        FROM input WHERE input.status IN ('INIT', 'RUNNING')) first
-   WHERE s.namespace = ANY (ARRAY[first.namespace])
-     AND s.process_id = first.process_id
-     AND s.task_id <= first.last_task_id
+        FROM input WHERE input.status IN ('INIT', 'RUNNING')) held
+   WHERE s.namespace = ANY (ARRAY[held.namespace])
+     AND s.process_id = held.process_id
+     AND s.task_id <= held.last_task_id
   RETURNING s.namespace, s.process_id, s.task_id),
-backlog AS (
+inserted_queue_backlogs AS (
   INSERT INTO queue_backlogs (namespace, process_id, after_task_id)
   SELECT held_tasks.namespace, held_tasks.process_id, max(held_tasks.task_id)
     FROM held_tasks GROUP BY held_tasks.namespace, held_tasks.process_id HAVING count(*) = $7::int

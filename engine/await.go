@@ -59,7 +59,8 @@ func (e *Engine) AwaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Ta
 // expire at the same time. Without the constants below, the client would get either error by
 // chance.
 const (
-	// if the attempt ends within this part of the wait, both count as expired together
+	// tiePortion is the part of the wait (a tenth) in which an attempt may end and still count as
+	// expired together with the wait.
 	tiePortion = 10
 	maxTie     = 250 * time.Millisecond // upper limit of that part
 	tieWait    = time.Second            // time for the end of the attempt to be stored

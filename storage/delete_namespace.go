@@ -30,10 +30,14 @@ const (
 
 // RequestDeletion marks a namespace for deletion. A repeated request changes nothing, but
 // DeletesData replaces DeletesEmpty.
-func (s *Store) RequestDeletion(ctx context.Context, namespace string, d Deletion, by ...process.Actor) (Namespace, error) {
+func (s *Store) RequestDeletion(
+	ctx context.Context, namespace string, d Deletion, by ...process.Actor,
+) (Namespace, error) {
 	var row Namespace
 	err := s.audited(ctx, note{"DeleteNamespace", namespace, namespace}, by, func(db DB) (err error) {
-		row, err = s.q.RequestDeletion(ctx, db, dbsqlc.RequestDeletionParams{Namespace: namespace, WithData: d == DeletesData})
+		row, err = s.q.RequestDeletion(ctx, db, dbsqlc.RequestDeletionParams{
+			Namespace: namespace, WithData: d == DeletesData,
+		})
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -53,7 +57,9 @@ func (s *Store) CancelDeletion(ctx context.Context, namespace string) error {
 // DeleteNamespace deletes the row of a namespace whose deletion was requested at that time.
 func (s *Store) DeleteNamespace(ctx context.Context, namespace string, requested time.Time) error {
 	return s.Write(ctx, "delete namespace "+namespace, func(ctx context.Context, db DB) error {
-		_, err := s.q.DeleteNamespace(ctx, db, dbsqlc.DeleteNamespaceParams{Namespace: namespace, RequestedTime: requested})
+		_, err := s.q.DeleteNamespace(ctx, db, dbsqlc.DeleteNamespaceParams{
+			Namespace: namespace, RequestedTime: requested,
+		})
 		return err
 	})
 }
@@ -62,7 +68,9 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string, requested
 // which they were requested.
 func (s *Store) AcknowledgeDeletions(ctx context.Context, requested []time.Time) error {
 	return s.Write(ctx, "acknowledge deletions of namespaces", func(ctx context.Context, db DB) error {
-		return s.q.AcknowledgeDeletions(ctx, db, dbsqlc.AcknowledgeDeletionsParams{NodeID: s.nodeID.Load(), Times: requested})
+		return s.q.AcknowledgeDeletions(ctx, db, dbsqlc.AcknowledgeDeletionsParams{
+			NodeID: s.nodeID.Load(), Times: requested,
+		})
 	})
 }
 
@@ -79,7 +87,9 @@ const removeBatch = 200
 // RemoveSomeProcesses removes the next processes of a namespace after an ID. It returns the ID of
 // the last one, or "" if there were none.
 func (s *Store) RemoveSomeProcesses(ctx context.Context, namespace, after string) (last string, err error) {
-	ids, err := s.q.ListProcessIDs(ctx, s.general, dbsqlc.ListProcessIDsParams{Namespace: namespace, After: after, Lim: removeBatch})
+	ids, err := s.q.ListProcessIDs(ctx, s.general, dbsqlc.ListProcessIDsParams{
+		Namespace: namespace, After: after, Lim: removeBatch,
+	})
 	if err != nil || len(ids) == 0 {
 		return "", mapped("list processes", err)
 	}
@@ -94,7 +104,9 @@ func (s *Store) RemoveSomeProcesses(ctx context.Context, namespace, after string
 // they start nothing: they become dead letters, and their senders are told. It reports whether
 // there were any.
 func (s *Store) DropStarts(ctx context.Context, namespace string) (found bool, err error) {
-	ids, err := s.q.ListStartTargets(ctx, s.general, dbsqlc.ListStartTargetsParams{Namespace: namespace, Lim: removeBatch})
+	ids, err := s.q.ListStartTargets(ctx, s.general, dbsqlc.ListStartTargetsParams{
+		Namespace: namespace, Lim: removeBatch,
+	})
 	if err != nil {
 		return false, mapped("list start messages", err)
 	}
@@ -178,7 +190,8 @@ func (t *namespaceTable) deleteSQL(continues bool) string {
 		columns += ", x." + column
 		join += " AND t." + column + " = page." + column
 		if n == 0 {
-			last = fill("(SELECT page.{column}::text FROM page ORDER BY page.{column} DESC LIMIT 1)", "{column}", column)
+			last = fill("(SELECT page.{column}::text FROM page ORDER BY page.{column} DESC LIMIT 1)", "{column}",
+				column)
 		}
 	}
 	order, comparison := columns, ">="
@@ -212,7 +225,9 @@ type DeletionProgress struct {
 // DeleteRows deletes one batch of the rows of a namespace whose processes were removed, and returns
 // how many it deleted. ended reports that it has come to the end of all tables. The next pass then
 // begins at the start.
-func (s *Store) DeleteRows(ctx context.Context, namespace string, p *DeletionProgress) (deleted int, ended bool, err error) {
+func (s *Store) DeleteRows(
+	ctx context.Context, namespace string, p *DeletionProgress,
+) (deleted int, ended bool, err error) {
 	t := &namespaceTables[p.table]
 	args := []any{namespace, deleteBatch}
 	if p.continues && len(t.key) > 0 {
@@ -246,7 +261,9 @@ type KindCount struct {
 
 // CountData counts what a namespace has, each kind up to limit. It does not count rows of tables
 // that have no index on the namespace, unless scope says so.
-func (s *Store) CountData(ctx context.Context, namespace string, limit int, scope CountScope) (counts []KindCount, err error) {
+func (s *Store) CountData(
+	ctx context.Context, namespace string, limit int, scope CountScope,
+) (counts []KindCount, err error) {
 	err = s.Search(ctx, "count the data of namespace "+namespace, func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, countStatusesSQL, namespace, limit)
 		if err != nil {

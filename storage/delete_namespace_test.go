@@ -73,8 +73,10 @@ func fillTable(b *bench, table string, n int) {
 	if table == "dead_letters" { // its key is one for all namespaces
 		values[slices.Index(columns, "message_id")] = "k * 2 + CASE space.name WHEN 'a' THEN 0 ELSE 1 END"
 	}
-	b.exec(strings.NewReplacer("{table}", table, "{columns}", strings.Join(columns, ", "), "{values}", strings.Join(values, ", ")).
-		Replace(`INSERT INTO {table} ({columns}) SELECT {values} FROM generate_series(1, $1) k, (VALUES ('a'), ('b')) AS space(name)
+	b.exec(strings.NewReplacer("{table}", table, "{columns}", strings.Join(columns, ", "), "{values}",
+		strings.Join(values, ", ")).
+		Replace(`INSERT INTO {table} ({columns}) SELECT {values}
+			FROM generate_series(1, $1) k, (VALUES ('a'), ('b')) AS space(name)
 			ON CONFLICT DO NOTHING`), n)
 }
 
@@ -91,7 +93,8 @@ func TestDeleteRows(t *testing.T) {
 		b.exec("ALTER TABLE " + table + " DROP CONSTRAINT IF EXISTS " + name)
 	}
 	sum := func(table string) string {
-		return ask[string](b, "SELECT md5(string_agg(x::text, ',' ORDER BY x::text)) FROM "+table+" x WHERE namespace = 'b'")
+		return ask[string](b, "SELECT md5(string_agg(x::text, ',' ORDER BY x::text)) FROM "+table+
+			" x WHERE namespace = 'b'")
 	}
 	sums := map[string]string{}
 	for _, table := range tables {
@@ -180,7 +183,8 @@ func TestCountDataKnowsEveryTable(t *testing.T) {
 		}
 		if uncounted[table] = slices.Equal(before, after); uncounted[table] {
 			if _, known := countedBy[table]; !known {
-				t.Errorf("the rows of %s are not counted: give the table a kind, or say in countedBy which one has them", table)
+				t.Errorf("the rows of %s are not counted: give the table a kind, or say in countedBy which one has "+
+					"them", table)
 			}
 		}
 		for _, c := range after {

@@ -52,7 +52,8 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err == nil || r.Context().Err() != nil: // the client is gone, or asked for the end
 	case s.began:
 		answered, _ := toConnect(err, request)
-		s.event("error", "", []byte(fmt.Sprintf("%q", answered.Message())))
+		// If this fails, the client is gone.
+		_ = s.event("error", "", []byte(fmt.Sprintf("%q", answered.Message())))
 	default:
 		p.refuse(w, r, request, err)
 	}

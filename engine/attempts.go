@@ -29,7 +29,7 @@ type running struct {
 	cancel      context.CancelCauseFunc
 	failedTries int32  // how often the processor was not reached
 	cause       string // error of the last such try
-	fenced      bool   // already cancelled by cancelThese or cancelAll
+	cancelled   bool   // already cancelled by cancelThese or cancelAll
 }
 
 func newAttempts(kinds map[string]Kind) *attempts {
@@ -210,8 +210,8 @@ func (a *attempts) cancelThese(refs []storage.AttemptRef, cause error) (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, ref := range refs {
-		if r, ok := a.byToken[ref]; ok && !r.fenced {
-			r.fenced = true
+		if r, ok := a.byToken[ref]; ok && !r.cancelled {
+			r.cancelled = true
 			r.cancel(cause)
 			n++
 		}
@@ -231,8 +231,8 @@ func (a *attempts) cancelAll(cause error) (cancelled int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.byToken {
-		if !r.fenced {
-			r.fenced = true
+		if !r.cancelled {
+			r.cancelled = true
 			r.cancel(cause)
 			cancelled++
 		}

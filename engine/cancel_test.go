@@ -184,7 +184,7 @@ func TestCancelAtOnce(t *testing.T) {
 			t.Errorf("%s: %v", id, p)
 		}
 	}
-	// The running attempts are fenced and cancelled. The gate stays closed.
+	// The running attempts are cancelled, and their results are not stored. The gate stays closed.
 	if res := receive(t, "the repair's answer", repair); !taskError(t, res.err).Cancelled {
 		t.Errorf("the repair: %+v", res)
 	}

@@ -42,15 +42,15 @@ func (h *heartbeater) runOnce(ctx context.Context) {
 	e := h.engine
 	e.beating.Lock()
 	defer e.beating.Unlock()
-	if !e.isConnected() { // the program may have been stopped; fence first
-		e.fence()
+	if !e.isConnected() { // the program may have been stopped; cancel first
+		e.cancelAttempts()
 	}
 	limit, cancel := context.WithTimeout(ctx, h.interval)
 	defer cancel()
 	sent := e.age()
 	drain, err := e.store.Beat(limit, e.minuteStats.report(time.Now(), e.draining.Load()))
 	if errors.Is(err, process.ErrFenced) {
-		e.fence()
+		e.cancelAttempts()
 		old := e.store.NodeID()
 		sent = e.age()
 		_, err = e.store.RegisterNode(limit, e.nodeDescription())
@@ -83,7 +83,7 @@ func (h *heartbeater) watch(ctx context.Context) error {
 		}
 		left := e.fenceAfter() - e.sinceBeat() + time.Millisecond
 		if !e.isConnected() {
-			e.fence()
+			e.cancelAttempts()
 			left = h.interval / 3 // a claim may arrive late
 		}
 		timer.Reset(left)
@@ -92,9 +92,9 @@ func (h *heartbeater) watch(ctx context.Context) error {
 
 var errNoHeartbeat = errors.New("the node could not store its heartbeat")
 
-// fence cancels all attempts of this node, because other nodes may take over their tasks. It does
-// not affect leases of workers, which are valid on every node.
-func (e *Engine) fence() {
+// cancelAttempts cancels all attempts of this node, because other nodes may take over their tasks.
+// It does not affect leases of workers, which are valid on every node.
+func (e *Engine) cancelAttempts() {
 	if n := e.attempts.cancelAll(errNoHeartbeat); n > 0 {
 		e.metrics.fenced.Add(float64(n))
 		e.log.Warn("attempts cancelled: the node could not store its heartbeat for too long", "attempts", n, "since",
@@ -107,7 +107,7 @@ func (e *Engine) fence() {
 func (e *Engine) recordHeartbeat(sent time.Duration) {
 	gap := !e.isConnected()
 	if gap {
-		e.fence()
+		e.cancelAttempts()
 		e.expectLostClaims()
 	}
 	e.lastBeat.Store(int64(sent))

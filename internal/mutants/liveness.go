@@ -68,7 +68,7 @@ var livenessMutants = []mutant{
 	{
 		name:   "fence-waits-for-heartbeat",
 		breaks: "a node without heartbeat cancels what it runs, whatever its heartbeat waits for",
-		file:   "engine/heartbeat.go", old: "		if !e.isConnected() {\n			e.fence()\n			left",
+		file:   "engine/heartbeat.go", old: "		if !e.isConnected() {\n			e.cancelAttempts()\n			left",
 		planted:  "		if !e.isConnected() {\n			left",
 		packages: "./engine", run: "TestFence",
 	},
@@ -83,7 +83,7 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "gap-unheard", breaks: "a node that was frozen cancels what it runs with its next heartbeat",
-		file: "engine/heartbeat.go", old: "	if gap {\n		e.fence()\n", planted: "	if gap {\n",
+		file: "engine/heartbeat.go", old: "	if gap {\n		e.cancelAttempts()\n", planted: "	if gap {\n",
 		packages: "./engine", run: "TestGap",
 	},
 	{

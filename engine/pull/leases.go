@@ -40,7 +40,7 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 	defer over.Stop()
 	for first := true; ; first = false {
 		known := s.pulls.changeCount()
-		lines, err := s.subscriptions(ctx, p)
+		subscriptions, err := s.subscriptions(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -55,13 +55,13 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 			}
 			return nil, nil
 		}
-		wait := s.pulls.join(&p, lines)
+		wait := s.pulls.join(&p, subscriptions)
 		if s.workers.lastCommand(p.WorkerID) != pull.WorkerContinue || s.pulls.changeCount() != known {
 			// The command or the change of a namespace came before the poll could be woken.
 			s.pulls.leave(wait)
 			continue
 		}
-		leases, err := s.lease(ctx, p, lines)
+		leases, err := s.lease(ctx, p, subscriptions)
 		if err != nil || len(leases) > 0 || p.Wait <= 0 {
 			s.pulls.leave(wait)
 			return leases, err
@@ -91,7 +91,7 @@ func (s *Server) rest(ctx context.Context, d time.Duration) {
 
 // subscriptions returns what a poll can take now. It skips paused namespaces and job names.
 func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscription, error) {
-	var lines []pull.Subscription
+	var subscriptions []pull.Subscription
 	names := p.JobNames
 	if len(names) == 0 {
 		names = []string{""}
@@ -123,23 +123,25 @@ func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscr
 				continue
 			}
 			pauses := job == "" && len(s.engine.PausedNames(name)) > 0
-			lines = append(lines, pull.Subscription{
+			subscriptions = append(subscriptions, pull.Subscription{
 				Namespace: name, JobName: job, JobsOnly: p.JobsOnly, Pauses: pauses,
 				StepTimeout: ns.StepTimeout, Lease: lease, MaxLease: process.MaxLease,
 			})
 		}
 	}
-	return lines, nil
+	return subscriptions, nil
 }
 
 // lease claims tasks for a worker once.
-func (s *Server) lease(ctx context.Context, p PollParams, lines []pull.Subscription) ([]*progressorv1.Lease, error) {
-	if len(lines) == 0 || p.Max <= 0 || !s.engine.CanHandOut(lines[0].Namespace) {
+func (s *Server) lease(
+	ctx context.Context, p PollParams, subscriptions []pull.Subscription,
+) ([]*progressorv1.Lease, error) {
+	if len(subscriptions) == 0 || p.Max <= 0 || !s.engine.CanHandOut(subscriptions[0].Namespace) {
 		return nil, nil
 	}
 	limit, cancel := scanContext(ctx)
 	defer cancel()
-	held, err := s.polled(limit, p, lines)
+	held, err := s.polled(limit, p, subscriptions)
 	if err != nil {
 		return nil, err
 	}
@@ -170,14 +172,16 @@ const maxHistoriesBytes = process.MaxHistoryBytes
 const pollsAtOnce = 2
 
 // polled claims tasks when it is the turn of this poll.
-func (s *Server) polled(ctx context.Context, p PollParams, lines []pull.Subscription) ([]storage.Lease, error) {
+func (s *Server) polled(
+	ctx context.Context, p PollParams, subscriptions []pull.Subscription,
+) ([]storage.Lease, error) {
 	select {
 	case s.polling <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("poll of %s: %w", p.WorkerID, ctx.Err())
 	}
 	defer func() { <-s.polling }()
-	return pull.Poll(ctx, s.store, p.WorkerID, lines, p.Max, s.pulls.grouped(lines))
+	return pull.Poll(ctx, s.store, p.WorkerID, subscriptions, p.Max, s.pulls.grouped(subscriptions))
 }
 
 // handOut returns the message of a lease and caches the lease. It also returns the size of the

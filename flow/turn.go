@@ -38,7 +38,7 @@ func (d *Decision) turnOf(step int) turn {
 	}
 	switch {
 	case d.plan.Linear:
-		return when(d.line(step), begin)
+		return when(d.previousSucceeded(step), begin)
 	case p.Join == progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED && len(p.Deps) > 0:
 		if good > 0 {
 			return begin
@@ -57,9 +57,9 @@ func (d *Decision) turnOf(step int) turn {
 	return begin
 }
 
-// line reports whether all steps before a step of a linear template have ended and none failed. It
-// checks all of them because an operator may skip a later one while an earlier one runs.
-func (d *Decision) line(step int) bool {
+// previousSucceeded reports whether all steps before a step of a linear template have ended and none
+// failed. It checks all of them because an operator may skip a later one while an earlier one runs.
+func (d *Decision) previousSucceeded(step int) bool {
 	for before := range step {
 		if l := d.Status(before); !l.ended() || l == Failed || l == Cancelled {
 			return false

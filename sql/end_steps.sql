@@ -1,4 +1,4 @@
--- EndSteps notifies runs of the ends of the jobs of their steps. Unlike TellParents, it needs no
+-- EndSteps notifies runs of the ends of the jobs of their steps. Unlike NotifyParents, it needs no
 -- message, because the flush that ends the jobs has locked the run. It gives the run a NOTIFY task
 -- with all ends. This node runs the task at once (captured) if the run is idle and the node has a
 -- slot (capture). Messages, with their delivery and the claim of a task, took more than half of the

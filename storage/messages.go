@@ -12,7 +12,7 @@ import (
 // MessageKind is the effect of a message on its target.
 type MessageKind string
 
-// The kinds of messages. The database itself sends the ends of children, see TellParents.
+// The kinds of messages. The database itself sends the ends of children, see NotifyParents.
 const (
 	MessageStart    MessageKind = "start"
 	MessageNotify   MessageKind = "notify"
@@ -77,7 +77,7 @@ func (s *Store) notifyTargets(targets []process.Key, lowPriority map[process.Key
 // so that plain results do not pay for them.
 type outgoing struct {
 	send          dbsqlc.SendMessagesParams
-	notifications dbsqlc.TellParentsParams
+	notifications dbsqlc.NotifyParentsParams
 	release       dbsqlc.ReleaseMessagesParams
 	effects       effectBatches
 	targets       []process.Key            // targets of messages that the flush has stored or released
@@ -182,7 +182,7 @@ func (r *outgoing) notifyStages(s *Store) []stage {
 	if len(r.notifications.Namespaces) == 0 {
 		return nil
 	}
-	return []stage{targeted(r, s.q.TellParents, r.notifications)}
+	return []stage{targeted(r, s.q.NotifyParents, r.notifications)}
 }
 
 // releaseStages returns the last statements of a flush. They see the changes of all others.

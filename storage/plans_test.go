@@ -111,7 +111,7 @@ func hotStatements() map[string]string {
 		"WriteFires":          text(func(db dbsqlc.DBTX) error { return q.WriteFires(ctx, db, dbsqlc.WriteFiresParams{}) }),
 		"InsertTaskAudits":    text(func(db dbsqlc.DBTX) error { return q.InsertTaskAudits(ctx, db, dbsqlc.InsertTaskAuditsParams{}) }),
 		"SendMessages":        text(func(db dbsqlc.DBTX) error { return second(q.SendMessages(ctx, db, dbsqlc.SendMessagesParams{})) }),
-		"TellParents":         text(func(db dbsqlc.DBTX) error { return second(q.TellParents(ctx, db, dbsqlc.TellParentsParams{})) }),
+		"NotifyParents":       text(func(db dbsqlc.DBTX) error { return second(q.NotifyParents(ctx, db, dbsqlc.NotifyParentsParams{})) }),
 		"StartSteps":          text(func(db dbsqlc.DBTX) error { return second(q.StartSteps(ctx, db, dbsqlc.StartStepsParams{})) }),
 		"EndSteps":            text(func(db dbsqlc.DBTX) error { return second(q.EndSteps(ctx, db, dbsqlc.EndStepsParams{})) }),
 		"ReleaseMessages":     text(func(db dbsqlc.DBTX) error { return second(q.ReleaseMessages(ctx, db, dbsqlc.ReleaseMessagesParams{})) }),

@@ -238,14 +238,14 @@ func (l *look) write(looked *GroupChanges) error {
 	if err != nil || len(ended) == 0 {
 		return err
 	}
-	var tell dbsqlc.TellParentsParams
+	var tell dbsqlc.NotifyParentsParams
 	for _, r := range ended {
 		looked.Ended = append(looked.Ended, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
 		tell.Namespaces = append(tell.Namespaces, r.Namespace)
 		tell.ProcessIds = append(tell.ProcessIds, r.ProcessID)
 		tell.TaskIds = append(tell.TaskIds, r.TaskID)
 	}
-	parents, err := l.q.TellParents(l.ctx, l.db, tell)
+	parents, err := l.q.NotifyParents(l.ctx, l.db, tell)
 	for _, r := range parents {
 		looked.Notified = append(looked.Notified, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
 	}

@@ -46,13 +46,13 @@ func EndLateJobs(ctx context.Context, s *storage.Store, limit int, end func(*Lat
 		if err != nil {
 			return err
 		}
-		var tell dbsqlc.TellParentsParams
+		var tell dbsqlc.NotifyParentsParams
 		for _, r := range ended {
 			tell.Namespaces = append(tell.Namespaces, r.Namespace)
 			tell.ProcessIds = append(tell.ProcessIds, r.ProcessID)
 			tell.TaskIds = append(tell.TaskIds, r.TaskID)
 		}
-		parents, err := q.TellParents(ctx, db, tell)
+		parents, err := q.NotifyParents(ctx, db, tell)
 		if err != nil {
 			return err
 		}

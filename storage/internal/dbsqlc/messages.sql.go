@@ -61,6 +61,112 @@ func (q *Queries) LockMessageKeys(ctx context.Context, db DBTX, arg LockMessageK
 	return err
 }
 
+const notifyParents = `-- name: NotifyParents :many
+WITH ended AS MATERIALIZED (
+  SELECT p.namespace, p.process_id, item.task_id
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::bigint[]))
+         AS item(namespace, process_id, task_id)
+    JOIN processes p
+      ON p.namespace = ANY (ARRAY[item.namespace])
+     AND p.process_id = item.process_id
+   WHERE p.removed_time IS NOT NULL
+      OR p.status IN ('COMPLETED', 'CANCELLED', 'ERROR')),
+deleted_parents AS (
+  DELETE FROM parents r USING ended
+   WHERE r.namespace = ANY (ARRAY[ended.namespace])
+     AND r.process_id = ended.process_id
+  RETURNING r.namespace, r.process_id, r.parent_namespace, r.parent_process_id, r.args, r.ctid),
+notified_parents AS MATERIALIZED (
+  SELECT deleted_parents.namespace, deleted_parents.process_id, deleted_parents.parent_namespace, deleted_parents.parent_process_id, deleted_parents.args, deleted_parents.ctid,
+         (
+           SELECT max(ended.task_id) FROM ended
+            WHERE ended.namespace = deleted_parents.namespace
+              AND ended.process_id = deleted_parents.process_id) AS task_id
+    FROM deleted_parents)
+INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id,
+                      sender_task_id, created_time, args, child)
+SELECT notified_parents.parent_namespace, notified_parents.parent_process_id, 'child_end',
+       notified_parents.namespace, notified_parents.process_id, notified_parents.task_id,
+       statement_timestamp(), notified_parents.args,
+       jsonb_strip_nulls(jsonb_build_object('namespace', notified_parents.namespace,
+                                            'processId', notified_parents.process_id,
+                                            'status', 'PROCESS_STATUS_' ||
+                                              CASE
+                                                WHEN process.removed_time IS NULL
+                                                  THEN process.status::text
+                                                ELSE 'UNSPECIFIED'
+                                              END,
+                                            'response', translate(
+                                              encode(answer.response, 'base64'), E'\n', ''),
+                                            'detail', CASE
+                                                        WHEN process.removed_time IS NULL
+                                                          THEN process.detail
+                                                        ELSE 'rejected: ' || NULLIF(
+                                                          concat_ws(
+                                                            ': ', answer.rejection->>'reason',
+                                                            NULLIF(
+                                                              answer.rejection->>'message', '')),
+                                                          '')
+                                                      END))
+  FROM notified_parents
+ CROSS JOIN LATERAL (
+   SELECT p.status, p.detail, p.removed_time
+     FROM processes p
+    WHERE p.namespace = notified_parents.namespace
+      AND p.process_id = notified_parents.process_id
+    LIMIT 1) process
+  LEFT JOIN LATERAL (
+    SELECT t.response, t.rejection
+      FROM tasks t
+     WHERE t.namespace = notified_parents.namespace
+       AND t.process_id = notified_parents.process_id
+       AND t.task_id = notified_parents.task_id
+    UNION ALL
+    SELECT a.response, a.rejection
+      FROM answers a
+     WHERE a.namespace = notified_parents.namespace
+       AND a.process_id = notified_parents.process_id
+       AND a.task_id = notified_parents.task_id
+     LIMIT 1) answer ON true
+RETURNING namespace, process_id
+`
+
+type NotifyParentsParams struct {
+	Namespaces []string
+	ProcessIds []string
+	TaskIds    []int64
+}
+
+type NotifyParentsRow struct {
+	Namespace string
+	ProcessID string
+}
+
+// NotifyParents sends the messages to parents of processes that have ended, are in ERROR or are being
+// removed. It runs after the change and reads the current state, so it needs no token. If nothing
+// has ended, or the parent was already notified, nothing happens. It sends the responses of
+// task_ids. A task ID of 0 means that there is no response. It returns the parents.
+func (q *Queries) NotifyParents(ctx context.Context, db DBTX, arg NotifyParentsParams) ([]NotifyParentsRow, error) {
+	rows, err := db.Query(ctx, notifyParents, arg.Namespaces, arg.ProcessIds, arg.TaskIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NotifyParentsRow
+	for rows.Next() {
+		var i NotifyParentsRow
+		if err := rows.Scan(&i.Namespace, &i.ProcessID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const releaseMessages = `-- name: ReleaseMessages :many
 WITH released_processes AS MATERIALIZED (
   SELECT DISTINCT item.namespace, item.process_id
@@ -315,112 +421,6 @@ func (q *Queries) SendMessages(ctx context.Context, db DBTX, arg SendMessagesPar
 	var items []SendMessagesRow
 	for rows.Next() {
 		var i SendMessagesRow
-		if err := rows.Scan(&i.Namespace, &i.ProcessID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const tellParents = `-- name: TellParents :many
-WITH ended AS MATERIALIZED (
-  SELECT p.namespace, p.process_id, item.task_id
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
-                    unnest($3::bigint[]))
-         AS item(namespace, process_id, task_id)
-    JOIN processes p
-      ON p.namespace = ANY (ARRAY[item.namespace])
-     AND p.process_id = item.process_id
-   WHERE p.removed_time IS NOT NULL
-      OR p.status IN ('COMPLETED', 'CANCELLED', 'ERROR')),
-deleted_parents AS (
-  DELETE FROM parents r USING ended
-   WHERE r.namespace = ANY (ARRAY[ended.namespace])
-     AND r.process_id = ended.process_id
-  RETURNING r.namespace, r.process_id, r.parent_namespace, r.parent_process_id, r.args, r.ctid),
-notified_parents AS MATERIALIZED (
-  SELECT deleted_parents.namespace, deleted_parents.process_id, deleted_parents.parent_namespace, deleted_parents.parent_process_id, deleted_parents.args, deleted_parents.ctid,
-         (
-           SELECT max(ended.task_id) FROM ended
-            WHERE ended.namespace = deleted_parents.namespace
-              AND ended.process_id = deleted_parents.process_id) AS task_id
-    FROM deleted_parents)
-INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id,
-                      sender_task_id, created_time, args, child)
-SELECT notified_parents.parent_namespace, notified_parents.parent_process_id, 'child_end',
-       notified_parents.namespace, notified_parents.process_id, notified_parents.task_id,
-       statement_timestamp(), notified_parents.args,
-       jsonb_strip_nulls(jsonb_build_object('namespace', notified_parents.namespace,
-                                            'processId', notified_parents.process_id,
-                                            'status', 'PROCESS_STATUS_' ||
-                                              CASE
-                                                WHEN process.removed_time IS NULL
-                                                  THEN process.status::text
-                                                ELSE 'UNSPECIFIED'
-                                              END,
-                                            'response', translate(
-                                              encode(answer.response, 'base64'), E'\n', ''),
-                                            'detail', CASE
-                                                        WHEN process.removed_time IS NULL
-                                                          THEN process.detail
-                                                        ELSE 'rejected: ' || NULLIF(
-                                                          concat_ws(
-                                                            ': ', answer.rejection->>'reason',
-                                                            NULLIF(
-                                                              answer.rejection->>'message', '')),
-                                                          '')
-                                                      END))
-  FROM notified_parents
- CROSS JOIN LATERAL (
-   SELECT p.status, p.detail, p.removed_time
-     FROM processes p
-    WHERE p.namespace = notified_parents.namespace
-      AND p.process_id = notified_parents.process_id
-    LIMIT 1) process
-  LEFT JOIN LATERAL (
-    SELECT t.response, t.rejection
-      FROM tasks t
-     WHERE t.namespace = notified_parents.namespace
-       AND t.process_id = notified_parents.process_id
-       AND t.task_id = notified_parents.task_id
-    UNION ALL
-    SELECT a.response, a.rejection
-      FROM answers a
-     WHERE a.namespace = notified_parents.namespace
-       AND a.process_id = notified_parents.process_id
-       AND a.task_id = notified_parents.task_id
-     LIMIT 1) answer ON true
-RETURNING namespace, process_id
-`
-
-type TellParentsParams struct {
-	Namespaces []string
-	ProcessIds []string
-	TaskIds    []int64
-}
-
-type TellParentsRow struct {
-	Namespace string
-	ProcessID string
-}
-
-// TellParents sends the messages to parents of processes that have ended, are in ERROR or are being
-// removed. It runs after the change and reads the current state, so it needs no token. If nothing
-// has ended, or the parent was already notified, nothing happens. It sends the responses of
-// task_ids. A task ID of 0 means that there is no response. It returns the parents.
-func (q *Queries) TellParents(ctx context.Context, db DBTX, arg TellParentsParams) ([]TellParentsRow, error) {
-	rows, err := db.Query(ctx, tellParents, arg.Namespaces, arg.ProcessIds, arg.TaskIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TellParentsRow
-	for rows.Next() {
-		var i TellParentsRow
 		if err := rows.Scan(&i.Namespace, &i.ProcessID); err != nil {
 			return nil, err
 		}

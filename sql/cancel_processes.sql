@@ -148,7 +148,7 @@ updated_job_counts AS (
    ORDER BY m.namespace, m.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 -- A retry that this transaction has stored may have changed the state of a job with a cancel
--- request. No event reports that retry, because CancelRetried ends such a job.
+-- request. No event reports that retry, because EndIfCancelled ends such a job.
 inserted_job_events AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, actor, message)
   SELECT input.namespace, input.process_id,

@@ -51,7 +51,7 @@ SELECT item.namespace,
 -- EndJobs stores events and counts for ended attempts of jobs, except those that SaveCompleted has
 -- ended. It runs directly after SaveResult, before other statements move the jobs, and selects its
 -- items like WriteJobs. If an attempt would be retried although a cancel was requested, EndJobs
--- stores only the end of the attempt, and CancelRetried stores the end of the job. If a name is
+-- stores only the end of the attempt, and EndIfCancelled stores the end of the job. If a name is
 -- empty, it is read from the row.
 -- name: EndJobs :exec
 WITH input AS MATERIALIZED (

@@ -40,9 +40,9 @@ SELECT target_namespace, target_process_id, kind::message_kind, namespace, proce
   FROM input ORDER BY n
 RETURNING namespace, process_id;
 
--- NotifyParents sends the messages to parents of processes that have ended, are in ERROR or are being
--- removed. It runs after the change and reads the current state, so it needs no token. If nothing
--- has ended, or the parent was already notified, nothing happens. It sends the responses of
+-- NotifyParents sends the messages to parents of processes that have ended, are in ERROR or are
+-- being removed. It runs after the change and reads the current state, so it needs no token. If
+-- nothing has ended, or the parent was already notified, nothing happens. It sends the responses of
 -- task_ids. A task ID of 0 means that there is no response. It returns the parents.
 -- name: NotifyParents :many
 WITH ended AS MATERIALIZED (

@@ -1,6 +1,6 @@
--- CancelRetried ends jobs as CANCELLED if their attempt would be retried, or was released, although
--- a cancel was requested. It runs after SaveResult and selects its items like WriteJobs.
--- name: CancelRetried :exec
+-- EndIfCancelled ends jobs as CANCELLED if their attempt would be retried, or was released,
+-- although a cancel was requested. It runs after SaveResult and selects its items like WriteJobs.
+-- name: EndIfCancelled :exec
 WITH input AS MATERIALIZED (
   SELECT waiting.*, item.mode,
          CASE

@@ -127,7 +127,7 @@ func hotStatements() map[string]string {
 		"EndJobs":             text(func(db dbsqlc.DBTX) error { return q.EndJobs(ctx, db, dbsqlc.EndJobsParams{}) }),
 		"WriteJobEvents":      text(func(db dbsqlc.DBTX) error { return q.WriteJobEvents(ctx, db, dbsqlc.WriteJobEventsParams{}) }),
 		"WriteJobs":           text(func(db dbsqlc.DBTX) error { return q.WriteJobs(ctx, db, dbsqlc.WriteJobsParams{}) }),
-		"CancelRetried":       text(func(db dbsqlc.DBTX) error { return q.CancelRetried(ctx, db, dbsqlc.CancelRetriedParams{}) }),
+		"EndIfCancelled":      text(func(db dbsqlc.DBTX) error { return q.EndIfCancelled(ctx, db, dbsqlc.EndIfCancelledParams{}) }),
 		"Poll":                text(func(db dbsqlc.DBTX) error { return second(q.Poll(ctx, db, dbsqlc.PollParams{})) }),
 		"PollGroups":          text(func(db dbsqlc.DBTX) error { return second(q.PollGroups(ctx, db, dbsqlc.PollGroupsParams{})) }),
 		"ReadNamespaceStates": text(func(db dbsqlc.DBTX) error { return second(q.ReadNamespaceStates(ctx, db)) }),

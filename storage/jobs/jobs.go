@@ -99,16 +99,16 @@ type EndIfCancelled struct{}
 func (EndIfCancelled) Bytes() int { return 100 }
 
 // Batch implements storage.Effect.
-func (EndIfCancelled) Batch() string { return "CancelRetried" }
+func (EndIfCancelled) Batch() string { return "EndIfCancelled" }
 
 // Write implements storage.Effect.
 func (EndIfCancelled) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
-	var a dbsqlc.CancelRetriedParams
+	var a dbsqlc.EndIfCancelledParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
 		a.Modes = append(a.Modes, int32(r.Mode))
 	}
-	return dbsqlc.New().CancelRetried(ctx, db, a)
+	return dbsqlc.New().EndIfCancelled(ctx, db, a)
 }
 
 // Get returns jobs in the order of keys, with nil for jobs that do not exist.

@@ -379,7 +379,7 @@ type CancelProcessesRow struct {
 // the process is added to queue_backlogs, and SettleQueues ends the others. outcome is requested,
 // same (a cancel is in progress), cancelled, not_found or status.
 // A retry that this transaction has stored may have changed the state of a job with a cancel
-// request. No event reports that retry, because CancelRetried ends such a job.
+// request. No event reports that retry, because EndIfCancelled ends such a job.
 // In a process with a cancel request, only the CANCEL task waits for a slot, or the INIT task
 // before it. (waits_for::text: see SaveResult.)
 // A group first cancels its members.

@@ -159,7 +159,7 @@ type EndJobsParams struct {
 // EndJobs stores events and counts for ended attempts of jobs, except those that SaveCompleted has
 // ended. It runs directly after SaveResult, before other statements move the jobs, and selects its
 // items like WriteJobs. If an attempt would be retried although a cancel was requested, EndJobs
-// stores only the end of the attempt, and CancelRetried stores the end of the job. If a name is
+// stores only the end of the attempt, and EndIfCancelled stores the end of the job. If a name is
 // empty, it is read from the row.
 func (q *Queries) EndJobs(ctx context.Context, db DBTX, arg EndJobsParams) error {
 	_, err := db.Exec(ctx, endJobs,

@@ -143,9 +143,9 @@ type NotifyParentsRow struct {
 	ProcessID string
 }
 
-// NotifyParents sends the messages to parents of processes that have ended, are in ERROR or are being
-// removed. It runs after the change and reads the current state, so it needs no token. If nothing
-// has ended, or the parent was already notified, nothing happens. It sends the responses of
+// NotifyParents sends the messages to parents of processes that have ended, are in ERROR or are
+// being removed. It runs after the change and reads the current state, so it needs no token. If
+// nothing has ended, or the parent was already notified, nothing happens. It sends the responses of
 // task_ids. A task ID of 0 means that there is no response. It returns the parents.
 func (q *Queries) NotifyParents(ctx context.Context, db DBTX, arg NotifyParentsParams) ([]NotifyParentsRow, error) {
 	rows, err := db.Query(ctx, notifyParents, arg.Namespaces, arg.ProcessIds, arg.TaskIds)

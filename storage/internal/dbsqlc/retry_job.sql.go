@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-const cancelRetried = `-- name: CancelRetried :exec
+const endIfCancelled = `-- name: EndIfCancelled :exec
 WITH input AS MATERIALIZED (
   SELECT waiting.namespace, waiting.process_id, waiting.task_id, waiting.task_type, waiting.waits_for, waiting.attempt, waiting.priority, waiting.scheduled_time, waiting.fencing_token, waiting.retry_interval, waiting.timer_name, waiting.history_range, waiting.idempotency_key, waiting.failure, waiting.args, waiting.context, waiting.child, waiting.job_name, waiting.line, waiting.taker, waiting.own_priority, waiting.start_deadline, waiting.round, waiting.fairness_key, waiting.ctid, item.mode,
          CASE
@@ -88,7 +88,7 @@ SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority
   FROM input
 `
 
-type CancelRetriedParams struct {
+type EndIfCancelledParams struct {
 	Namespaces    []string
 	ProcessIds    []string
 	TaskIds       []int64
@@ -96,10 +96,10 @@ type CancelRetriedParams struct {
 	Modes         []int32
 }
 
-// CancelRetried ends jobs as CANCELLED if their attempt would be retried, or was released, although
-// a cancel was requested. It runs after SaveResult and selects its items like WriteJobs.
-func (q *Queries) CancelRetried(ctx context.Context, db DBTX, arg CancelRetriedParams) error {
-	_, err := db.Exec(ctx, cancelRetried,
+// EndIfCancelled ends jobs as CANCELLED if their attempt would be retried, or was released,
+// although a cancel was requested. It runs after SaveResult and selects its items like WriteJobs.
+func (q *Queries) EndIfCancelled(ctx context.Context, db DBTX, arg EndIfCancelledParams) error {
+	_, err := db.Exec(ctx, endIfCancelled,
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.TaskIds,

@@ -369,7 +369,7 @@ var mutants = []mutant{
 	{
 		name: "held-goes-on", breaks: "nothing is handed out of a suspended process but what runs already",
 		file: "storage/internal/dbsqlc/suspend_processes.sql.go",
-		old:  "WHERE input.status IN ('INIT', 'RUNNING')) held", planted: "WHERE false) first",
+		old:  "WHERE input.status IN ('INIT', 'RUNNING')) held", planted: "WHERE false) held",
 		packages: "./storage ./engine", run: "Suspend|Orders",
 	},
 	{

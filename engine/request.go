@@ -80,16 +80,16 @@ type request struct {
 	call     storage.Call
 }
 
-// accept takes a slot if one is free, stores the request by calling prepare, and runs it or leaves
+// accept takes a slot if one is free, stores the request by calling store, and runs it or leaves
 // it queued.
 func (e *Engine) accept(
-	ctx context.Context, r *request, taskType process.TaskType, canRun bool, prepare func() (storage.Prepared, error),
+	ctx context.Context, r *request, taskType process.TaskType, canRun bool, store func() (storage.Prepared, error),
 ) (Answer, error) {
 	if err := e.admit(r.ns.requests); err != nil {
 		return Answer{}, err
 	}
 	defer e.leave(r.ns.requests)
-	p, err := e.prepare(ctx, r, taskType, canRun, prepare)
+	p, err := e.prepare(ctx, r, taskType, canRun, store)
 	if err != nil {
 		return Answer{}, err
 	}

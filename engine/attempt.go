@@ -24,16 +24,16 @@ type origin struct {
 	release func()             // releases the slot
 }
 
-// run runs a claim and the tasks that follow it: the next tasks of the same process, or the step of
-// a flow run and the run again. Then it releases the slot. The caller must have taken the slot and
-// entered the active counter.
+// run runs a claim and the claims that follow it on this node: next tasks of the process, jobs of the
+// flow run, and the flow run itself. Then it releases the slot. The caller must have taken the slot
+// and entered the active counter.
 func (e *Engine) run(ns *namespace, c *storage.Claim, from origin) {
 	defer e.active.leave()
 	defer from.release()
 	var known *knownHistory
-	for step := 1; ; step++ {
+	for n := 1; ; n++ {
 		ns = e.current(ns)
-		next, history, ok := e.step(ns, c, known, from, step)
+		next, history, ok := e.runNext(ns, c, known, from, n)
 		if !ok {
 			return
 		}
@@ -50,10 +50,11 @@ func (e *Engine) current(ns *namespace) *namespace {
 	return ns
 }
 
-// step makes one attempt and stores its result. It returns the next task to run on this node: a
-// task of the same process, of the run that the finished step belongs to, or of a step that begins.
-func (e *Engine) step(
-	ns *namespace, c *storage.Claim, known *knownHistory, from origin, step int,
+// runNext makes one attempt and stores its result. n counts the attempts in this slot. It returns
+// the next task to run on this node: a task of the same process, of the run that the finished step
+// belongs to, or of a step that begins.
+func (e *Engine) runNext(
+	ns *namespace, c *storage.Claim, known *knownHistory, from origin, n int,
 ) (*storage.Claim, *knownHistory, bool) {
 	ctx, cancel := context.WithCancelCause(e.doing)
 	defer cancel(nil)
@@ -67,7 +68,7 @@ func (e *Engine) step(
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
 	d.completion.MayContinue = !released && !e.draining.Load() && e.isConnected() && !ns.paused &&
-		(step < maxSteps || !ns.slots.contended())
+		(n < maxConsecutive || !ns.slots.contended())
 	// A step with a paused name must not begin here.
 	d.completion.MayStartStep = d.completion.MayContinue && ns.servable() && !ns.pulled() && !e.hasPausedNames(ns.name)
 	d.completion.Promote = d.completion.MayContinue && e.kinds[c.Kind].Admit == nil

@@ -69,8 +69,8 @@ type Config struct {
 	AnswerPoll time.Duration
 }
 
-// maxSteps is how many consecutive tasks of one process run while others wait for a slot.
-const maxSteps = 16
+// maxConsecutive is how many consecutive tasks of one process run while others wait for a slot.
+const maxConsecutive = 16
 
 func (c *Config) setDefaults() {
 	if c.Logger == nil {

@@ -324,8 +324,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "one-process-for-ever", breaks: "one process takes at most so many turns while others wait",
-		file: "engine/attempt.go", old: "(step < maxSteps || !ns.slots.contended())",
-		planted:  "(step < 1<<30 || !ns.slots.contended())",
+		file: "engine/attempt.go", old: "(n < maxConsecutive || !ns.slots.contended())",
+		planted:  "(n < 1<<30 || !ns.slots.contended())",
 		packages: "./engine", run: "Turn|Room",
 	},
 	{

@@ -114,7 +114,7 @@ func (d *decider) judge(overlap OverlapAction, manual bool) verdict {
 
 // overlaps reports whether the previous run is running. A run that was asked to cancel does not
 // count: its replacement is the previous run.
-func (d *decider) overlaps() bool { return d.s.Before != nil && d.s.Before.Status == Running }
+func (d *decider) overlaps() bool { return d.s.Previous != nil && d.s.Previous.Status == Running }
 
 func (d *decider) overlap(action OverlapAction) verdict {
 	if action == OverlapActionParallel && len(d.s.Running) >= int(min(d.Policy.MaxOverlap, MaxRuns)) {
@@ -124,12 +124,12 @@ func (d *decider) overlap(action OverlapAction) verdict {
 	if !d.overlaps() {
 		return verdict{}
 	}
-	running := "the run of " + text(d.s.Before.Fire) + " is running"
+	running := "the run of " + text(d.s.Previous.Fire) + " is running"
 	switch action {
 	case OverlapActionSkip:
 		return verdict{decision: SkippedOverlap, reason: running}
 	case OverlapActionCancelPrev:
-		return verdict{cancel: true, reason: "replaces the run of " + text(d.s.Before.Fire)}
+		return verdict{cancel: true, reason: "replaces the run of " + text(d.s.Previous.Fire)}
 	case OverlapActionBufferOne:
 		if len(d.s.Queue) > 0 {
 			return verdict{decision: SkippedOverlap,
@@ -143,7 +143,7 @@ func (d *decider) overlap(action OverlapAction) verdict {
 // failure returns the decision if a failed run causes a skip. A manual trigger is not skipped,
 // because it may restart a failing cron.
 func (d *decider) failure(manual bool) verdict {
-	before := d.s.Before
+	before := d.s.Previous
 	failed := before != nil && before.Status.failed()
 	switch d.Policy.Failure {
 	case FailureSkip:
@@ -182,13 +182,13 @@ func (d *decider) trialFrom() time.Time {
 }
 
 func (d *decider) ended() string {
-	return "the run of " + text(d.s.Before.Fire) + " ended " + d.s.Before.Status.String()
+	return "the run of " + text(d.s.Previous.Fire) + " ended " + d.s.Previous.Status.String()
 }
 
 // attempt returns the attempt number of the run that starts now.
 func (d *decider) attempt() int32 {
 	retries := d.Policy.Failure == FailureRetry || d.Policy.Failure == FailureBackoff
-	before := d.s.Before
+	before := d.s.Previous
 	if !retries || before == nil || !before.Status.failed() {
 		return 1
 	}
@@ -203,21 +203,21 @@ func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
 	v := d.judge(overlap, manual)
 	row := Fire{Time: fire, Decision: v.decision, Reason: v.reason, Status: Skipped, Manual: manual, Count: 1}
 	if v.spend {
-		d.s.Before.Spent = true
+		d.s.Previous.Spent = true
 	}
 	switch v.decision {
 	case Fired:
 		row.Status = Running
 		if v.cancel {
-			d.step.Cancels = append(d.step.Cancels, d.s.Before.Fire)
-			d.forget(d.s.Before.Fire)
-			d.s.Before.Status = Skipped // it no longer counts, regardless of the new run
+			d.step.Cancels = append(d.step.Cancels, d.s.Previous.Fire)
+			d.forget(d.s.Previous.Fire)
+			d.s.Previous.Status = Skipped // it no longer counts, regardless of the new run
 		}
 		if v.trial {
 			d.s.Trial = d.now
 		}
 		row.Attempt = d.start(fire)
-		d.s.Before.Manual = manual
+		d.s.Previous.Manual = manual
 		if row.Attempt > 1 {
 			row.Reason = fmt.Sprintf("attempt %d", row.Attempt)
 		}
@@ -234,11 +234,11 @@ func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
 // start makes a run the previous run of the next one.
 func (d *decider) start(fire time.Time) int32 {
 	attempt := d.attempt()
-	if d.Refusable && d.s.Before != nil {
-		d.s.Earlier = append(d.s.Earlier, *d.s.Before)
+	if d.Refusable && d.s.Previous != nil {
+		d.s.Earlier = append(d.s.Earlier, *d.s.Previous)
 	}
 	d.s.Running = append(d.s.Running, fire)
-	d.s.Before = &Run{Fire: fire, Attempt: attempt, Status: Running}
+	d.s.Previous = &Run{Fire: fire, Attempt: attempt, Status: Running}
 	d.passOver()
 	return attempt
 }
@@ -260,7 +260,7 @@ func (d *decider) startQueued() {
 		}
 		d.s.Queue = append(d.s.Queue[:i], d.s.Queue[i+1:]...)
 		d.step.Starts = append(d.step.Starts, Start{Fire: wait.Fire, Attempt: d.start(wait.Fire)})
-		d.s.Before.Manual, d.s.Before.Queued = wait.Manual, true
+		d.s.Previous.Manual, d.s.Previous.Queued = wait.Manual, true
 	}
 }
 

@@ -138,7 +138,7 @@ func TestRunBeforeExamples(t *testing.T) {
 		{Policy{Failure: FailureRunNew}, 1},
 	} {
 		cron, state := everySecondAt(t, test.policy)
-		state.Before = &Run{Fire: second(0), Attempt: 2, Status: Failed, Ended: second(1)}
+		state.Previous = &Run{Fire: second(0), Attempt: 2, Status: Failed, Ended: second(1)}
 		expect(t, "after a failed attempt 2", cron.Tick(state, second(1)),
 			fmt.Sprint("01 fired running ", test.attempt))
 	}
@@ -365,7 +365,7 @@ func TestRunsAreBounded(t *testing.T) {
 	for n := range MaxRuns {
 		state.Running = append(state.Running, second(-n))
 	}
-	state.Before = &Run{Fire: second(0), Attempt: 1, Status: Running}
+	state.Previous = &Run{Fire: second(0), Attempt: 1, Status: Running}
 	expect(t, "10,000 runs", cron.Tick(state, second(1)), "01 skipped_overlap skipped")
 }
 

@@ -54,21 +54,21 @@ func (d *decider) refused(fire time.Time) {
 	if !run.Manual {
 		d.s.Runs--
 	}
-	if run != d.s.Before {
+	if run != d.s.Previous {
 		d.s.Earlier = slices.DeleteFunc(d.s.Earlier, func(r Run) bool { return r.Fire.Equal(fire) })
 		return
 	}
-	d.s.Before = nil
+	d.s.Previous = nil
 	if n := len(d.s.Earlier); n > 0 {
 		before := d.s.Earlier[n-1]
-		d.s.Before, d.s.Earlier = &before, d.s.Earlier[:n-1]
+		d.s.Previous, d.s.Earlier = &before, d.s.Earlier[:n-1]
 	}
 }
 
 // passOver removes ended runs that can no longer become the previous run, because a newer one has
 // ended, too.
 func (d *decider) passOver() {
-	ended := d.s.Before.Status != Running
+	ended := d.s.Previous.Status != Running
 	for i := len(d.s.Earlier) - 1; i >= 0; i-- {
 		switch {
 		case d.s.Earlier[i].Status == Running:

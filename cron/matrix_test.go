@@ -97,9 +97,9 @@ func (s situation) state(policy Policy) State {
 		} else if run.status != Success {
 			state.Failures++
 		}
-		state.Before = &Run{Fire: second(run.fire), Attempt: int32(run.attempt), Status: run.status, Spent: run.spent}
+		state.Previous = &Run{Fire: second(run.fire), Attempt: int32(run.attempt), Status: run.status, Spent: run.spent}
 		if run.ended > 0 {
-			state.Before.Ended = second(run.ended)
+			state.Previous.Ended = second(run.ended)
 			state.Trial = second(run.ended)
 		}
 	}

@@ -91,8 +91,8 @@ type State struct {
 	Runs     int64     `json:"runs,omitempty"`     // started or queued by fire times; for max_fires
 	Failures int32     `json:"failures,omitempty"` // consecutive failed runs
 	// Running are the running runs, without those that were asked to cancel.
-	Running []time.Time `json:"running,omitempty"`
-	Before  *Run        `json:"before,omitempty"` // the newest started run
+	Running  []time.Time `json:"running,omitempty"`
+	Previous *Run        `json:"before,omitempty"` // the newest started run
 	// Earlier are earlier runs that may still be refused, or that may become the previous run if
 	// others are refused, newest last.
 	Earlier []Run  `json:"earlier,omitempty"`
@@ -114,9 +114,9 @@ func NewState(created time.Time) State { return State{Decided: created} }
 func (s State) clone() State {
 	s.Running, s.Queue, s.Backfills, s.Earlier = slices.Clone(s.Running), slices.Clone(s.Queue),
 		slices.Clone(s.Backfills), slices.Clone(s.Earlier)
-	if s.Before != nil {
-		before := *s.Before
-		s.Before = &before
+	if s.Previous != nil {
+		before := *s.Previous
+		s.Previous = &before
 	}
 	if s.Old != nil {
 		old := *s.Old
@@ -127,8 +127,8 @@ func (s State) clone() State {
 
 // Started returns a run among the newest started ones; nil if there is none.
 func (s State) Started(fire time.Time) *Run {
-	if s.Before != nil && s.Before.Fire.Equal(fire) {
-		return s.Before
+	if s.Previous != nil && s.Previous.Fire.Equal(fire) {
+		return s.Previous
 	}
 	for i := range s.Earlier {
 		if s.Earlier[i].Fire.Equal(fire) {

@@ -110,8 +110,8 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-prev-runs-on", breaks: "CANCEL_PREV asks the previous run to end",
-		file: cronDecide, old: "d.step.Cancels = append(d.step.Cancels, d.s.Before.Fire)",
-		planted:  "_ = d.s.Before.Fire",
+		file: cronDecide, old: "d.step.Cancels = append(d.step.Cancels, d.s.Previous.Fire)",
+		planted:  "_ = d.s.Previous.Fire",
 		packages: "./cron", run: "RunBefore|Matrix",
 	},
 	{
@@ -121,7 +121,7 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-failure-not-spent", breaks: "with SKIP a failure that has skipped one fire is spent",
-		file: cronDecide, old: "		d.s.Before.Spent = true\n", planted: "		d.s.Before.Spent = false\n",
+		file: cronDecide, old: "		d.s.Previous.Spent = true\n", planted: "		d.s.Previous.Spent = false\n",
 		packages: "./cron", run: "Failures|Matrix",
 	},
 	{

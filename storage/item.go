@@ -14,7 +14,7 @@ type item struct {
 	key       process.Key
 	also      process.Key // another process that it locks, and whose lane it uses; zero if there is none
 	requestID uuid.UUID   // only for a request with an idempotency key
-	twin      bool        // it was deferred once because another item has the same request or the same new process
+	deferred  bool        // it was deferred once because another item has the same request or the same new process
 	// repeatable items are retried if it is unknown whether they were committed. The others return
 	// ErrUnavailable.
 	repeatable bool

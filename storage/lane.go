@@ -168,8 +168,8 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 		isInit := creates(op)
 		_, sameInit := initKeys[i.key]
 		_, sameRequest := requests[i.requestID]
-		if (isInit && sameInit || i.requestID != uuid.Nil && sameRequest) && !i.twin {
-			i.twin = true
+		if (isInit && sameInit || i.requestID != uuid.Nil && sameRequest) && !i.deferred {
+			i.deferred = true
 			l.held = append(l.held, op)
 			return
 		}

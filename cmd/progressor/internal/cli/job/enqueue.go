@@ -104,15 +104,15 @@ func (c *jobEnqueueCmd) Run(a *cli.App) error {
 	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
-	twin := ""
+	enqueued := ""
 	switch {
 	case resp.GetReplaced():
-		twin = "no: this job existed, and has the new args and time"
+		enqueued = "no: this job existed, and has the new args and time"
 	case !resp.GetEnqueued():
-		twin = "no: this job existed"
+		enqueued = "no: this job existed"
 	}
 	if resp.GetRemoved() {
-		twin = "no: this job existed, has ended and was removed"
+		enqueued = "no: this job existed, has ended and was removed"
 	}
 	j := resp.GetJob()
 	return output.PrintFields(a.Stdout,
@@ -120,7 +120,7 @@ func (c *jobEnqueueCmd) Run(a *cli.App) error {
 		output.Field{"name", output.OneLine(j.GetName())},
 		output.Field{"state", output.Enum(j.GetState())},
 		output.Field{"blocked on", output.OneLine(j.GetBlockedOn())},
-		output.Field{"enqueued", twin},
+		output.Field{"enqueued", enqueued},
 	)
 }
 

@@ -72,14 +72,14 @@ func (t *task) backfillUntil(b *backfill, to time.Time, inLedger func(time.Time)
 	s := t.state
 	if !b.inOrder() {
 		step, rest := t.cron.Backfill(s.Cron, b.From, to, inLedger, b.Overlap, t.now)
-		t.follow(step)
+		t.applyStep(step)
 		return rest
 	}
 	step, rest := t.cron.StartPast(s.Cron, b.From, to, inLedger, s.backfillSlots(), t.now)
 	for _, fire := range step.Fires {
 		s.Independent = append(s.Independent, independentRun{Fire: fire.Time, Backfill: true})
 	}
-	t.follow(step)
+	t.applyStep(step)
 	return rest
 }
 

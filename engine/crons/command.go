@@ -101,16 +101,16 @@ func (t *task) apply(ctx context.Context, o *command) error {
 		t.remove()
 	case methodPause:
 		t.paused(o.Note, cmp.Or(o.Actor, o.Source))
-		t.follow(t.cron.Pause(t.state.Cron, t.now))
+		t.applyStep(t.cron.Pause(t.state.Cron, t.now))
 	case methodResume:
 		t.state.PauseNote, t.state.PausedBy, t.state.PauseTime = "", "", time.Time{}
 		t.resumed = t.state.Cron.Paused
-		t.follow(t.cron.Resume(t.state.Cron, o.SkipMissed, t.now))
+		t.applyStep(t.cron.Resume(t.state.Cron, o.SkipMissed, t.now))
 	case methodTrigger:
 		if t.keptPaused {
 			return processor.Reject(rejectedPaused, "no run can start while the namespace is paused")
 		}
-		t.follow(t.cron.Trigger(t.state.Cron, o.Overlap, t.now))
+		t.applyStep(t.cron.Trigger(t.state.Cron, o.Overlap, t.now))
 		t.answer = answered{Fire: t.state.Cron.Manual, Now: t.now}
 	case methodBackfill:
 		return t.startBackfill(o)
@@ -162,10 +162,10 @@ func (t *task) create(o *command) error {
 	t.cron.Held = t.keptPaused
 	if o.Paused {
 		t.paused(o.Note, cmp.Or(o.Actor, o.Source))
-		t.follow(t.cron.Pause(t.state.Cron, t.now))
+		t.applyStep(t.cron.Pause(t.state.Cron, t.now))
 		return nil
 	}
-	t.follow(t.cron.Tick(t.state.Cron, t.now))
+	t.applyStep(t.cron.Tick(t.state.Cron, t.now))
 	return nil
 }
 
@@ -196,14 +196,14 @@ func (t *task) update(o *command) error {
 	spec := s.definition.GetSpec()
 	s.definition = proto.CloneOf(s.definition)
 	s.definition.Target, t.cron.Refusable = definition.GetTarget(), next.Refusable
-	t.follow(t.cron.Tick(s.Cron, t.now))
+	t.applyStep(t.cron.Tick(s.Cron, t.now))
 	if !proto.Equal(definition.GetSpec(), spec) {
 		s.Cron.Decided, s.Cron.Backfills, s.Cron.Old, s.Backfills = t.now, nil, nil, nil
 	}
 	t.cron, s.definition, s.Updated = next, definition, t.now
 	t.cron.Held = t.keptPaused
 	s.Revision++
-	t.follow(t.cron.Tick(s.Cron, t.now))
+	t.applyStep(t.cron.Tick(s.Cron, t.now))
 	t.metadata = definition.GetMetadata().AsMap()
 	return nil
 }
@@ -213,7 +213,7 @@ func (t *task) cancelFire(fire time.Time) error {
 	s := t.state
 	if step, withdrawn := t.cron.RemoveQueued(s.Cron, fire, t.now); withdrawn {
 		t.endRow(fire, cron.Cancelled, "the fire was cancelled before it started")
-		t.follow(step)
+		t.applyStep(step)
 		return nil
 	}
 	rerun := s.rerunOf(fire)

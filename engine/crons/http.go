@@ -131,7 +131,7 @@ func (c *Crons) request(
 	case ctx.Err() != nil: // the node stops: another one repeats the request
 		return nil, ctx.Err()
 	case errors.Is(timed.Err(), context.DeadlineExceeded) && limit == w.Timeout:
-		return &outcome{cron.Timeout, passedTimeout(limit)}, nil // the same text as in task.look
+		return &outcome{cron.Timeout, passedTimeout(limit)}, nil // the same text as in task.timerFired
 	case errors.Is(timed.Err(), context.DeadlineExceeded):
 		if stalled, ok := errors.AsType[*bodyError](err); ok {
 			return &outcome{cron.Timeout, stalled.stalledFor(limit)}, nil

@@ -53,7 +53,7 @@ func (c *Crons) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 		err = t.carryOut(ctx)
 	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
 		t.state.Timer = time.Time{}
-		err = t.look(ctx)
+		err = t.timerFired(ctx)
 	case progressorv1.TaskType_TASK_TYPE_NOTIFY:
 		err = t.runEnded(ctx)
 	case progressorv1.TaskType_TASK_TYPE_CANCEL:
@@ -76,9 +76,9 @@ func (t *task) read() (err error) {
 	return err
 }
 
-// look handles a timer: it ends runs that are past their deadline, continues a backfill, and
+// timerFired handles a timer: it ends runs that are past their deadline, continues a backfill, and
 // decides the fire times that are due.
-func (t *task) look(ctx context.Context) error {
+func (t *task) timerFired(ctx context.Context) error {
 	for _, d := range slices.Clone(t.state.Deadlines) {
 		if !d.Due.After(t.now) {
 			rerun := t.state.rerunOf(d.Fire)
@@ -90,7 +90,7 @@ func (t *task) look(ctx context.Context) error {
 		return err
 	}
 	if len(t.state.Unsent) < maxOutgoing { // otherwise the unsent messages are sent first
-		t.follow(t.cron.Tick(t.state.Cron, t.now))
+		t.applyStep(t.cron.Tick(t.state.Cron, t.now))
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (t *task) end(fire time.Time, rerun int32, status cron.Status, detail strin
 		return
 	}
 	t.endRow(fire, status, detail)
-	t.follow(t.cron.Ended(t.state.Cron, fire, status, t.now, t.now))
+	t.applyStep(t.cron.Ended(t.state.Cron, fire, status, t.now, t.now))
 	if t.state.Cron.Failures > 0 {
 		t.crons.metrics.failed(t)
 	}
@@ -170,7 +170,7 @@ func (t *task) refused(fire time.Time, rerun int32, reason string) {
 		return
 	}
 	t.refuseRow(fire, rerun, t.decisionOf(fire), reason)
-	t.follow(t.cron.Refused(s.Cron, fire, t.now))
+	t.applyStep(t.cron.Refused(s.Cron, fire, t.now))
 }
 
 // decisionOf returns the decision that started a scheduled or triggered run.
@@ -197,8 +197,8 @@ func (t *task) refuseRow(fire time.Time, rerun int32, was cron.Decision, reason 
 	t.crons.metrics.refused(t)
 }
 
-// follow applies a step that package cron has decided.
-func (t *task) follow(step cron.Step) {
+// applyStep applies a step that package cron has decided.
+func (t *task) applyStep(step cron.Step) {
 	s := t.state
 	for _, start := range step.Starts {
 		t.row(crons.Fire{

@@ -126,7 +126,7 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-update-reaches-back", breaks: "what was due before an update is decided by the policy of before",
-		file: cronOrder, old: "	t.follow(t.cron.Tick(s.Cron, t.now))\n	if !proto.Equal",
+		file: cronOrder, old: "	t.applyStep(t.cron.Tick(s.Cron, t.now))\n	if !proto.Equal",
 		planted:  "	if !proto.Equal",
 		packages: "./engine/crons", run: "Update",
 	},

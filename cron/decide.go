@@ -70,17 +70,17 @@ func (d *decider) nextFire() (time.Time, bool) {
 
 // verdict is the decision on one fire.
 type verdict struct {
-	decision Decision
-	reason   string
-	cancel   bool // this run replaces the previous one, which is cancelled when this one starts
-	spend    bool // the failure of the previous run causes no more skips
-	trial    bool // this run is the trial of an open circuit
-	buffered bool // queued until the previous run ends
+	decision      Decision
+	reason        string
+	cancel        bool // this run replaces the previous one, which is cancelled when this one starts
+	usesUpFailure bool // the failure of the previous run causes no more skips
+	trial         bool // this run is the trial of an open circuit
+	buffered      bool // queued until the previous run ends
 }
 
-// judge applies the rules in order: overlap, failure, concurrency (docs/crons.md, "What a fire
+// verdictFor applies the rules in order: overlap, failure, concurrency (docs/crons.md, "What a fire
 // decides"). It changes nothing.
-func (d *decider) judge(overlap OverlapAction, manual bool) verdict {
+func (d *decider) verdictFor(overlap OverlapAction, manual bool) verdict {
 	v := d.overlap(overlap)
 	if v.decision != 0 {
 		return v
@@ -148,7 +148,7 @@ func (d *decider) failure(manual bool) verdict {
 	switch d.Policy.Failure {
 	case FailureSkip:
 		if failed && !before.Spent && !manual {
-			return verdict{decision: SkippedFailure, spend: true, reason: d.ended()}
+			return verdict{decision: SkippedFailure, usesUpFailure: true, reason: d.ended()}
 		}
 	case FailureBackoff:
 		if !failed || manual {
@@ -200,9 +200,9 @@ func (d *decider) attempt() int32 {
 
 // decide creates the row of a fire, and starts its run.
 func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
-	v := d.judge(overlap, manual)
+	v := d.verdictFor(overlap, manual)
 	row := Fire{Time: fire, Decision: v.decision, Reason: v.reason, Status: Skipped, Manual: manual, Count: 1}
-	if v.spend {
+	if v.usesUpFailure {
 		d.s.Previous.Spent = true
 	}
 	switch v.decision {

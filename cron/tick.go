@@ -141,7 +141,7 @@ func (d *decider) room() int {
 	case room == 0:
 		return 0
 	case d.overlapsBuffered(): // it waits, regardless of failures
-	case failure.decision != 0 && !failure.spend:
+	case failure.decision != 0 && !failure.usesUpFailure:
 		return 0
 	case failure.trial && fires && d.Policy.Overlap != OverlapActionBufferOne:
 		room = 1 // only the trial; a buffered run waits for it
@@ -149,7 +149,7 @@ func (d *decider) room() int {
 	if limit := d.Schedule.spec.MaxFires; limit > 0 {
 		room = int(min(int64(room), limit-d.s.Runs))
 	}
-	if failure.spend && room != math.MaxInt {
+	if failure.usesUpFailure && room != math.MaxInt {
 		room++
 	}
 	return room

@@ -24,9 +24,9 @@ type origin struct {
 	release func()             // releases the slot
 }
 
-// run runs a claim and the claims that follow it on this node: next tasks of the process, jobs of the
-// flow run, and the flow run itself. Then it releases the slot. The caller must have taken the slot
-// and entered the active counter.
+// run runs a claim and the claims that follow it on this node: next tasks of the process, jobs of
+// the flow run, and the flow run itself. Then it releases the slot. The caller must have taken the
+// slot and entered the active counter.
 func (e *Engine) run(ns *namespace, c *storage.Claim, from origin) {
 	defer e.active.leave()
 	defer from.release()

@@ -57,8 +57,9 @@ func (d *Decision) turnOf(step int) turn {
 	return begin
 }
 
-// previousSucceeded reports whether all steps before a step of a linear template have ended and none
-// failed. It checks all of them because an operator may skip a later one while an earlier one runs.
+// previousSucceeded reports whether all steps before a step of a linear template have ended and
+// none failed. It checks all of them because an operator may skip a later one while an earlier one
+// runs.
 func (d *Decision) previousSucceeded(step int) bool {
 	for before := range step {
 		if l := d.Status(before); !l.ended() || l == Failed || l == Cancelled {

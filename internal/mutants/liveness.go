@@ -66,9 +66,10 @@ var livenessMutants = []mutant{
 		packages: "./storage ./engine", run: "CollectZombies|DeclaredDead",
 	},
 	{
-		name:   "fence-waits-for-heartbeat",
-		breaks: "a node without heartbeat cancels what it runs, whatever its heartbeat waits for",
-		file:   "engine/heartbeat.go", old: "		if !e.isConnected() {\n			e.cancelAttempts()\n			left",
+		name:     "fence-waits-for-heartbeat",
+		breaks:   "a node without heartbeat cancels what it runs, whatever its heartbeat waits for",
+		file:     "engine/heartbeat.go",
+		old:      "		if !e.isConnected() {\n			e.cancelAttempts()\n			left",
 		planted:  "		if !e.isConnected() {\n			left",
 		packages: "./engine", run: "TestFence",
 	},

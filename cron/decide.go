@@ -8,11 +8,12 @@ import (
 // Cron decides about the fire times of a schedule with a policy that Validate has accepted. Its
 // methods change nothing; they return a Step.
 type Cron struct {
-	Key       string // namespace and ID; seed of the jitter
-	Schedule  *Schedule
-	Policy    Policy
-	Held      bool // the namespace is paused: no fire times are decided, and queued runs do not start
-	Refusable bool // a run may be refused after it was started, see Refused
+	Key      string // namespace and ID; seed of the jitter
+	Schedule *Schedule
+	Policy   Policy
+	// NamespacePaused means that no fire times are decided and queued runs do not start.
+	NamespacePaused bool
+	Refusable       bool // a run may be refused after it was started, see Refused
 }
 
 // maxDecided is the maximum number of rows of a step. It is also the maximum number of missed times
@@ -246,7 +247,7 @@ func (d *decider) start(fire time.Time) int32 {
 // startQueued starts queued runs in order, up to the limit. While the cron is paused, only manual
 // runs start.
 func (d *decider) startQueued() {
-	if d.Held {
+	if d.NamespacePaused {
 		return
 	}
 	for i := 0; i < len(d.s.Queue) && len(d.s.Running) < int(d.Policy.MaxConcurrency); {

@@ -18,7 +18,7 @@ func (c Cron) Tick(state State, now time.Time) Step {
 }
 
 func (d *decider) tick() {
-	if d.s.Paused || d.Held || d.spentFires() {
+	if d.s.Paused || d.NamespacePaused || d.spentFires() {
 		return
 	}
 	newest, ok := d.newestDue()

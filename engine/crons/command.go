@@ -91,7 +91,7 @@ func (t *task) carryOut(ctx context.Context) error {
 
 func (t *task) apply(ctx context.Context, o *command) error {
 	t.keptPaused = t.crons.engine.IsPaused(namespaceName(t))
-	t.cron.Held = t.keptPaused
+	t.cron.NamespacePaused = t.keptPaused
 	switch o.Method {
 	case methodCreate:
 		return t.create(o)
@@ -159,7 +159,7 @@ func (t *task) create(o *command) error {
 	if t.cron, err = t.state.compile(); err != nil {
 		return rejection(err)
 	}
-	t.cron.Held = t.keptPaused
+	t.cron.NamespacePaused = t.keptPaused
 	if o.Paused {
 		t.paused(o.Note, cmp.Or(o.Actor, o.Source))
 		t.applyStep(t.cron.Pause(t.state.Cron, t.now))
@@ -201,7 +201,7 @@ func (t *task) update(o *command) error {
 		s.Cron.Decided, s.Cron.Backfills, s.Cron.Old, s.Backfills = t.now, nil, nil, nil
 	}
 	t.cron, s.definition, s.Updated = next, definition, t.now
-	t.cron.Held = t.keptPaused
+	t.cron.NamespacePaused = t.keptPaused
 	s.Revision++
 	t.applyStep(t.cron.Tick(s.Cron, t.now))
 	t.metadata = definition.GetMetadata().AsMap()

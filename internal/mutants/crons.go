@@ -137,12 +137,13 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-pause-ignored", breaks: "a paused cron fires nothing",
-		file: cronTick, old: "if d.s.Paused || d.Held || d.spentFires() {", planted: "if d.Held || d.spentFires() {",
+		file: cronTick, old: "if d.s.Paused || d.NamespacePaused || d.spentFires() {",
+		planted:  "if d.NamespacePaused || d.spentFires() {",
 		packages: "./cron ./engine/crons", run: "Orders|Decisions|Pause",
 	},
 	{
 		name: "cron-namespace-pause-ignored", breaks: "an order to a cron in a paused namespace decides no fire times",
-		file: cronTick, old: "if d.s.Paused || d.Held || d.spentFires() {",
+		file: cronTick, old: "if d.s.Paused || d.NamespacePaused || d.spentFires() {",
 		planted:  "if d.s.Paused || d.spentFires() {",
 		packages: "./engine/crons", run: "PausedNamespace",
 	},

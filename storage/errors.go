@@ -72,7 +72,21 @@ func unavailable(op string, err error) error {
 	return fmt.Errorf("%s: %w (%w)", op, process.ErrUnavailable, err)
 }
 
-// mapped converts the error of a read to an error of the domain.
+// isTemporary reports whether the same statement may succeed later, although its connection is not
+// lost: it waited too long for a lock, took too long, met another transaction or lacked resources.
+func isTemporary(err error) bool {
+	switch state := sqlState(err); state {
+	case "":
+		return false
+	case stateLockNotAvailable, stateQueryCanceled, stateDeadlock, stateSerialization:
+		return true
+	default:
+		class := state[:2]
+		return class == classResources || class == classSystem
+	}
+}
+
+// mapped converts the error of a statement to an error of the domain.
 func mapped(op string, err error) error {
 	switch {
 	case err == nil:
@@ -81,7 +95,7 @@ func mapped(op string, err error) error {
 		return fmt.Errorf("%s: %w", op, err)
 	case errors.Is(err, pgx.ErrNoRows):
 		return err
-	case lost(err) || sqlState(err)[:2] == classResources:
+	case lost(err), isTemporary(err):
 		return unavailable(op, err)
 	}
 	return fmt.Errorf("%s: %w", op, err)

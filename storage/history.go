@@ -248,12 +248,10 @@ func eventOf(r *dbsqlc.ReadHistoriesRow) Event {
 // depend on the history. After all others, the read may succeed later.
 func historyError(key process.Key, err error) error {
 	op := "read history of " + key.String()
-	switch state := sqlState(err); {
+	switch {
 	case err == nil:
 		return nil
-	case state == stateLockNotAvailable || state == stateDeadlock || state == stateSerialization:
-		return unavailable(op, err) // a session is altering the table
-	case state == stateQueryCanceled:
+	case sqlState(err) == stateQueryCanceled:
 		return fmt.Errorf("%s: %w (%w)", op, ErrSlowHistory, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return unavailable(op, err)

@@ -373,14 +373,12 @@ func (l *lane) reportTimeout(op operation, err error) {
 // is rejected, because its processor has done its work.
 func (l *lane) fail(op operation, err error) {
 	state := sqlState(err)
-	transient := state == stateDeadlock || state == stateSerialization ||
-		state != "" && (state[:2] == classResources || state[:2] == classSystem)
 	switch {
 	case completionOf(op) != nil && !rejectsData(err):
 		l.retryResult(op, state, err)
 	case timedOut(err):
 		finish(op, unavailable(fmt.Sprintf("store process %s", op.base().key), err))
-	case transient:
+	case isTemporary(err):
 		finish(op, unavailable("flush", err))
 	default:
 		finish(op, fmt.Errorf("store process %s: %w", op.base().key, err))

@@ -13,9 +13,14 @@ var connectionMutants = []mutant{
 		packages: "./engine", run: "ReadinessCoversLanes",
 	},
 	{
+		name: "lock-timeout-is-internal", breaks: "a statement that waits too long for a lock is UNAVAILABLE",
+		file: "storage/errors.go", old: "case lost(err), isTemporary(err):", planted: "case lost(err):",
+		packages: "./storage", run: "TestLockTimeoutIsUnavailable",
+	},
+	{
 		name: "fault-breaks-process", breaks: "only errors of the data turn a result into a failure",
 		file: "storage/lane.go", old: "completionOf(op) != nil && !rejectsData(err):",
-		planted:  "completionOf(op) != nil && (timedOut(err) || transient):",
+		planted:  "completionOf(op) != nil && isTemporary(err):",
 		packages: "./storage", run: "ResultSurvives",
 	},
 	{

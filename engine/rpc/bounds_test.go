@@ -99,7 +99,9 @@ func boundedField(fd protoreflect.FieldDescriptor, rules *validate.FieldRules) b
 		return m.GetMaxPairs() > 0 && boundedValue(fd.MapKey(), m.GetKeys()) &&
 			boundedValue(fd.MapValue(), m.GetValues())
 	case fd.IsList():
-		return rules.GetRepeated().GetMaxItems() > 0 && boundedValue(fd, rules.GetRepeated().GetItems())
+		list := rules.GetRepeated()
+		distinct := list.GetUnique() && list.GetItems().GetEnum().GetDefinedOnly()
+		return distinct || list.GetMaxItems() > 0 && boundedValue(fd, list.GetItems())
 	}
 	return boundedValue(fd, rules)
 }

@@ -79,6 +79,11 @@ var errorTable = []struct {
 		&progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_PAYLOAD_SCHEMA, Namespace: "n", ProcessId: "p", Field: "payload.n",
 		}, "payload.n: is no number"},
+	{&process.CursorError{Field: "cursor", Message: "the changes after it were deleted", Oldest: "o"},
+		connect.CodeOutOfRange, &progressorv1.ErrorDetail{
+			Reason: progressorv1.ErrorDetail_REASON_CURSOR_LOST, Namespace: "n", ProcessId: "p", Field: "cursor",
+			OldestCursor: "o",
+		}, "cursor: the changes after it were deleted"},
 	{
 		&engine.TaskError{Key: errorKey, TaskID: 7, Failure: failure, ProcessStatus: process.StatusError},
 		connect.CodeAborted,

@@ -110,7 +110,7 @@ func TestCancelAgain(t *testing.T) {
 	deadline := ask[time.Time](b, "SELECT cancel_deadline FROM processes")
 	state, err := b.CancelProcess(storage.Cancel{Key: key("p"), Reason: "another", Grace: 0})
 	equal(t, "the second", must(t, state, err), storage.CancelState{})
-	equal(t, "what stands", ask[string](b, "SELECT cancel_reason || (cancel_deadline = $1) FROM processes", deadline),
+	equal(t, "the first one", ask[string](b, "SELECT cancel_reason || (cancel_deadline = $1) FROM processes", deadline),
 		"no moretrue")
 	equal(t, "tasks", ask[int](b, "SELECT count(*) FROM schedule WHERE task_type = 'CANCEL'"), 1)
 	done, err := b.EndOverdueCancel(key("p"))

@@ -3,6 +3,7 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -52,8 +53,8 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err == nil || r.Context().Err() != nil: // the client is gone, or asked for the end
 	case s.began:
 		answered, _ := toConnect(err, request)
-		// If this fails, the client is gone.
-		_ = s.event("error", "", []byte(fmt.Sprintf("%q", answered.Message())))
+		text, _ := json.Marshal(answered.Message()) // cannot fail: a string
+		_ = s.event("error", "", text)              // if this fails, the client is gone
 	default:
 		p.refuse(w, r, request, err)
 	}

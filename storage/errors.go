@@ -31,7 +31,8 @@ const (
 	classProgramLimit         = "54"
 )
 
-func sqlState(err error) string {
+// SQLState returns the SQLSTATE of an error of PostgreSQL, or "" for another error.
+func SQLState(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return pg.Code
@@ -42,7 +43,7 @@ func sqlState(err error) string {
 // lost reports whether the connection cannot be used after an error: it broke, the server shut
 // down, or its transactions are read-only.
 func lost(err error) bool {
-	state := sqlState(err)
+	state := SQLState(err)
 	if state == "" {
 		return true
 	}
@@ -58,7 +59,7 @@ func lost(err error) bool {
 // Everything else, such as a missing GRANT or an I/O error, is the state of the server, which an
 // operator repairs.
 func rejectsData(err error) bool {
-	state := sqlState(err)
+	state := SQLState(err)
 	if state == "" {
 		return true
 	}
@@ -75,7 +76,7 @@ func unavailable(op string, err error) error {
 // isTemporary reports whether the same statement may succeed later, although its connection is not
 // lost: it waited too long for a lock, took too long, met another transaction or lacked resources.
 func isTemporary(err error) bool {
-	switch state := sqlState(err); state {
+	switch state := SQLState(err); state {
 	case "":
 		return false
 	case stateLockNotAvailable, stateQueryCanceled, stateDeadlock, stateSerialization:

@@ -55,7 +55,7 @@ func (s *Store) confirm(ctx context.Context, conn *pgx.Conn) error {
 	generation, err := s.q.ConfirmGeneration(ctx, conn, dbsqlc.ConfirmGenerationParams{
 		SeenTaskID: g.taskID.Load(), SeenFencingToken: g.fencingToken.Load(),
 	})
-	if state := sqlState(err); state == stateUndefinedFunction || state == stateInvalidSchema {
+	if state := SQLState(err); state == stateUndefinedFunction || state == stateInvalidSchema {
 		return nil // an older schema, or none: Open reports a better error
 	}
 	if err != nil {

@@ -251,11 +251,11 @@ func historyError(key process.Key, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case sqlState(err) == stateQueryCanceled:
+	case SQLState(err) == stateQueryCanceled:
 		return fmt.Errorf("%s: %w (%w)", op, ErrSlowHistory, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return unavailable(op, err)
-	case sqlState(err) != "" && !rejectsData(err):
+	case SQLState(err) != "" && !rejectsData(err):
 		return unavailable(op, err) // a missing GRANT or an I/O error is not caused by the process
 	}
 	return mapped(op, err)

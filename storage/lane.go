@@ -284,7 +284,7 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 		if timedOut(err) && len(ops) == 1 {
 			l.reportTimeout(ops[0], err)
 		}
-		switch state := sqlState(err); {
+		switch state := SQLState(err); {
 		case l.broken(err):
 			breaks++
 			if ops = l.recover(ops, err); len(ops) > 0 && timedOut(err) || len(ops) > 1 && breaks > 1 {
@@ -353,12 +353,12 @@ func (l *lane) answer(ops []operation) {
 // broken reports whether the outcome of a flush must be determined on a new connection. Client-side
 // errors, such as a value that cannot be encoded, leave the connection intact.
 func (l *lane) broken(err error) bool {
-	return errors.Is(err, errNotReplicated) || l.conn == nil || l.conn.IsClosed() || (sqlState(err) != "" && lost(err))
+	return errors.Is(err, errNotReplicated) || l.conn == nil || l.conn.IsClosed() || (SQLState(err) != "" && lost(err))
 }
 
 // timedOut reports whether a flush failed because it took too long.
 func timedOut(err error) bool {
-	return errors.Is(err, errTimedOut) || sqlState(err) == stateQueryCanceled
+	return errors.Is(err, errTimedOut) || SQLState(err) == stateQueryCanceled
 }
 
 // reportTimeout logs the process of a single item that takes too long to store.
@@ -372,7 +372,7 @@ func (l *lane) reportTimeout(op operation, err error) {
 // fail completes a single item that PostgreSQL did not store. A result is retried unless its data
 // is rejected, because its processor has done its work.
 func (l *lane) fail(op operation, err error) {
-	state := sqlState(err)
+	state := SQLState(err)
 	switch {
 	case completionOf(op) != nil && !rejectsData(err):
 		l.retryResult(op, state, err)

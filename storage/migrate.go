@@ -72,7 +72,7 @@ func (m Migration) Up(ctx context.Context) error {
 			done := m.reportBlockers(ctx)
 			_, err := p.Up(ctx)
 			done()
-			state := sqlState(err)
+			state := SQLState(err)
 			if state != stateLockNotAvailable && state != stateDeadlock {
 				return err
 			}
@@ -265,7 +265,7 @@ func appliedMigrations(ctx context.Context, dsn string) (map[int64]time.Time, er
 		applied[version] = at
 		return nil
 	})
-	if sqlState(err) == stateUndefinedTable {
+	if SQLState(err) == stateUndefinedTable {
 		return nil, nil
 	}
 	return applied, err

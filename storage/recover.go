@@ -26,7 +26,7 @@ import (
 func (l *lane) recover(ops []operation, cause error) []operation {
 	l.store.metrics.recoveries.Inc()
 	l.store.log.Warn("database connection lost", "lane", l.number, "items", len(ops), "error", cause)
-	sent := l.conn != nil && sqlState(cause) != stateReadOnly // a read-only server has stored nothing
+	sent := l.conn != nil && SQLState(cause) != stateReadOnly // a read-only server has stored nothing
 	since := time.Now()
 	l.disconnect()
 	keys := keysOfItems(ops)

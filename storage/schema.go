@@ -54,7 +54,7 @@ func SchemaVersion() int64 {
 func CheckSchema(ctx context.Context, db DB) (have int64, err error) {
 	err = db.QueryRow(ctx, `SELECT coalesce(max(version_id) FILTER (WHERE is_applied), 0)
 		FROM progressor.goose_db_version`).Scan(&have)
-	if sqlState(err) == stateUndefinedTable {
+	if SQLState(err) == stateUndefinedTable {
 		err = nil
 	}
 	if err != nil {
@@ -69,7 +69,7 @@ func CheckSchema(ctx context.Context, db DB) (have int64, err error) {
 	}
 	var oldest int64
 	err = db.QueryRow(ctx, "SELECT progressor.oldest_engine()").Scan(&oldest)
-	if err != nil && sqlState(err) != stateUndefinedFunction {
+	if err != nil && SQLState(err) != stateUndefinedFunction {
 		return 0, mapped("read which engines the schema is for", err)
 	}
 	if err != nil || oldest > want {

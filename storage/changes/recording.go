@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
@@ -51,7 +49,7 @@ func Start(ctx context.Context, s *storage.Store) error {
 func retryLocked(ctx context.Context, run func() error) error {
 	for try := 1; ; try++ {
 		err := run()
-		if stateOf(err) != stateLocked {
+		if storage.SQLState(err) != stateLocked {
 			return err
 		}
 		if try == startTries {
@@ -77,7 +75,7 @@ func PutNamespace(
 			return storage.Namespace{}, err
 		}
 		row, err := s.PutNamespace(ctx, namespace, config, by...)
-		if stateOf(err) != stateNotStarted || try == startTries {
+		if storage.SQLState(err) != stateNotStarted || try == startTries {
 			return row, err
 		}
 	}
@@ -144,15 +142,8 @@ func dropPartitions(ctx context.Context, s *storage.Store) error {
 }
 
 func ignoreLocked(err error) error {
-	if stateOf(err) == stateLocked {
+	if storage.SQLState(err) == stateLocked {
 		return nil
 	}
 	return err
-}
-
-func stateOf(err error) string {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pg.Code
-	}
-	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,6 +105,24 @@ type gate struct {
 	arrived atomic.Int64
 	open    func()
 	opened  chan struct{}
+
+	mutex sync.Mutex
+	tasks []int64 // the IDs of the tasks that arrived
+}
+
+// arrive records an attempt that the gate holds.
+func (g *gate) arrive(task int64) {
+	g.mutex.Lock()
+	g.tasks = append(g.tasks, task)
+	g.mutex.Unlock()
+	g.arrived.Add(1)
+}
+
+// held returns the IDs of the tasks that arrived.
+func (g *gate) held() []int64 {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return slices.Clone(g.tasks)
 }
 
 // hold creates a gate. If match is nil, it holds all attempts.
@@ -195,7 +214,7 @@ func (c *chain) process(ctx context.Context, req *progressorv1.ProcessRequest) (
 	defer c.inFlight.Add(-1)
 	defer c.begin(fmt.Sprint(req.GetTaskId()))()
 	for _, g := range gates {
-		g.arrived.Add(1)
+		g.arrive(req.GetTaskId())
 		select {
 		case <-g.opened:
 		case <-ctx.Done():

@@ -43,9 +43,12 @@ SELECT setval('task_ids', greatest(nextval('task_ids'), nextval('fencing_tokens'
 // fillChunk is the number of processes that one statement creates.
 const fillChunk = 50_000
 
-// analyze gives the planner statistics of tables of that size, and marks pages as visible.
+// analyze gives the planner statistics of tables of that size, marks pages as visible and removes
+// what a previous phase left behind.
 func (d *scratch) analyze(ctx context.Context) error {
-	return d.execute(ctx, statement{sql: `VACUUM ANALYZE processes, tasks, events, schedule, running, requests`})
+	return d.execute(ctx, statement{
+		sql: `VACUUM ANALYZE processes, tasks, events, schedule, running, requests, jobs, flow_runs, flow_steps`,
+	})
 }
 
 // addEvents adds events to every process that has one event, up to n events.

@@ -151,10 +151,12 @@ func (r *runner) runsOf(
 	})
 }
 
-// waitRuns waits until no run is open.
+// waitRuns waits until no run is open. ORDER BY makes PostgreSQL read the index of unfinished runs.
+// With EXISTS, it reads the whole table if it was analyzed while many runs were unfinished.
 func (d *scratch) waitRuns(ctx context.Context) error {
-	return d.waitNone(ctx, flowsAtMost, 5*time.Millisecond,
-		"SELECT EXISTS (SELECT 1 FROM flow_runs WHERE finished_time IS NULL)::int")
+	return d.waitNone(ctx, flowsAtMost, 5*time.Millisecond, `SELECT count(*) FROM (
+		SELECT FROM flow_runs WHERE finished_time IS NULL ORDER BY namespace, created_time, run_id LIMIT 1
+	) AS unfinished`)
 }
 
 // oneRun executes one run after the other.
@@ -162,6 +164,9 @@ func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepper, ro
 	r.step("flows, latency")
 	var latencies histogram
 	p.noted = true
+	if err := r.settle(ctx, d.analyze); err != nil {
+		return err
+	}
 	m := r.meterOf(s)
 	if err := m.begin(ctx); err != nil {
 		return err

@@ -1,0 +1,132 @@
+package format
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Format is how changes are encoded.
+type Format int
+
+const (
+	// Structured is one JSON object. It has the attributes of the event and, as data, the change in
+	// the JSON of the API.
+	Structured Format = iota + 1
+	// Binary has the attributes in headers. The body is the change in the JSON of the API.
+	Binary
+	// Protobuf has the attributes in headers. The body is the message progressor.v1.Change.
+	Protobuf
+)
+
+// Content types of messages.
+const (
+	structuredType = "application/cloudevents+json"
+	jsonType       = "application/json"
+	protobufType   = "application/protobuf"
+)
+
+// Message is an encoded change.
+type Message struct {
+	ContentType string // describes Body
+	Body        []byte
+	attributes  []Header // those of the event, by the names of CloudEvents; nil if Body has them
+}
+
+// Header is a header of Kafka or HTTP.
+type Header struct{ Name, Value string }
+
+// Key returns the key that all changes of a process share: orders:order-1. It is unambiguous,
+// because names of namespaces contain no colon.
+func Key(c *progressorv1.Change) string { return c.GetNamespace() + ":" + c.GetProcessId() }
+
+// ID returns the ID of a change: orders:order-1:42. The same change always has the same ID.
+func ID(c *progressorv1.Change) string { return Key(c) + ":" + strconv.FormatInt(c.GetChangeId(), 10) }
+
+// Kind returns the name of the kind of a change, such as lifecycle.
+func Kind(c *progressorv1.Change) string {
+	return strings.ToLower(strings.TrimPrefix(c.GetKind().String(), "CHANGE_KIND_"))
+}
+
+// Encode returns a change in a format. The same change always has the same encoding.
+func Encode(c *progressorv1.Change, f Format) (*Message, error) {
+	switch f {
+	case Structured:
+		data, err := changeJSON(c)
+		if err != nil {
+			return nil, err
+		}
+		body, err := structured(c, data)
+		if err != nil {
+			return nil, err
+		}
+		return &Message{ContentType: structuredType, Body: body}, nil
+	case Binary:
+		body, err := changeJSON(c)
+		if err != nil {
+			return nil, err
+		}
+		return &Message{ContentType: jsonType, Body: body, attributes: attributes(c)}, nil
+	case Protobuf:
+		body, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
+		if err != nil {
+			return nil, fmt.Errorf("encode change %s: %w", ID(c), err)
+		}
+		return &Message{ContentType: protobufType, Body: body, attributes: attributes(c)}, nil
+	}
+	return nil, fmt.Errorf("format: must be Structured, Binary or Protobuf (got %d)", f)
+}
+
+// attributes returns the attributes of the event, without datacontenttype.
+func attributes(c *progressorv1.Change) []Header {
+	return []Header{
+		{"specversion", "1.0"},
+		{"id", ID(c)},
+		{"source", "/progressor/" + c.GetNamespace()},
+		{"type", "progressor." + Kind(c) + "." + c.GetType()},
+		{"subject", c.GetProcessId()},
+		{"time", c.GetTime().AsTime().Format(time.RFC3339Nano)},
+		{"partitionkey", Key(c)},
+	}
+}
+
+// structured returns the JSON object of an event.
+func structured(c *progressorv1.Change, data []byte) ([]byte, error) {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	for n, a := range append(attributes(c), Header{"datacontenttype", jsonType}) {
+		body.WriteByte("{,"[min(n, 1)])
+		body.WriteString(`"` + a.Name + `":`)
+		if err := encoder.Encode(a.Value); err != nil {
+			return nil, fmt.Errorf("encode change %s: %w", ID(c), err)
+		}
+		body.Truncate(body.Len() - 1) // the line end that Encode adds
+	}
+	body.WriteString(`,"data":`)
+	body.Write(data)
+	body.WriteByte('}')
+	return body.Bytes(), nil
+}
+
+// changeJSON returns a change in the JSON of the API. It removes the spaces that protojson adds
+// randomly, depending on the build.
+func changeJSON(c *progressorv1.Change) ([]byte, error) {
+	text, err := protojson.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("encode change %s: %w", ID(c), err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return nil, fmt.Errorf("encode change %s: %w", ID(c), err)
+	}
+	return compact.Bytes(), nil
+}

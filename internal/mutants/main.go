@@ -105,7 +105,7 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 
 // all returns the bugs of all subjects.
 func all() []mutant {
-	return slices.Concat(mutants, changeMutants, cronMutants, jobMutants, jobEventMutants, flowMutants,
+	return slices.Concat(mutants, changeMutants, kafkaMutants, cronMutants, jobMutants, jobEventMutants, flowMutants,
 		schedulingMutants, failoverMutants, livenessMutants, connectionMutants, limitMutants, namespaceMutants)
 }
 

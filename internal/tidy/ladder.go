@@ -63,7 +63,7 @@ const generatedQueries = "storage/internal/dbsqlc"
 
 // Pure packages only compute: they must not import the impure ones.
 var (
-	purePackages = []string{"process", "cron", "explain", "flow"}
+	purePackages = []string{"process", "cron", "explain", "flow", "engine/sinks/format"}
 	impure       = []string{"os", "net", "net/http", "os/exec", "database/sql", "log/slog", "connectrpc.com/connect",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool", "github.com/prometheus/client_golang/prometheus"}
 )

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,6 +19,7 @@ type item struct {
 	repeatable bool
 	repeated   bool // retried after the response of a commit was lost: it may find its own result
 	general    bool // must use the general statement, not CaptureCall or SaveFinished
+	fast       bool // its flush uses the fast path for it
 	fallback   bool // the fast path did not apply
 	bytes      int
 	audit      *AuditRecord // audit record of an operator's command, or nil
@@ -167,11 +167,12 @@ func (b *batch) skipFastPath() {
 func (b *batch) stages(s *Store) []stage {
 	var stages []stage
 	b.skipFastPath()
-	quick := !slices.ContainsFunc(b.saves, func(it *saveItem) bool { return it.general })
+	fast, general := splitPaths(b.saves, func(it *saveItem) bool { return !it.general })
 	for _, it := range b.saves {
-		b.outgoing.completed(it.completion, quick)
+		b.outgoing.completed(it.completion, it.fast)
 	}
-	stages = append(stages, saveStages(s, b.saves, quick)...)
+	stages = append(stages, fastPathStages(s, fast)...)
+	stages = append(stages, saveStages(s, general)...)
 	stages = append(stages, removeStages(s, b.removes)...)
 	stages = append(stages, suspendStages(s, b.suspends)...)
 	stages = append(stages, resumeStages(s, b.resumes)...)

@@ -32,12 +32,27 @@ func (s *Store) PrepareCall(c *Call) (Prepared, error) {
 	return it.prepared, err
 }
 
+// callStages returns the statements for the calls of a flush: CaptureCall for those that can use the
+// fast path, PrepareCall for the others.
 func callStages(s *Store, items []*callItem) []stage {
-	if len(items) == 0 {
-		return nil
+	calls := make(map[process.Key]int, len(items))
+	for _, it := range items {
+		calls[it.key]++
 	}
-	arg := dbsqlc.PrepareCallParams{NodeID: s.nodeID.Load()}
-	reserve(&arg, len(items))
+	fast, general := splitPaths(items, func(it *callItem) bool { return !it.general && calls[it.key] == 1 })
+	var stages []stage
+	if len(fast) > 0 {
+		stages = append(stages, captureCallStage(s, fast))
+	}
+	if len(general) > 0 {
+		stages = append(stages, prepareCallStage(s, general))
+	}
+	return stages
+}
+
+func callParams(s *Store, items []*callItem) *dbsqlc.PrepareCallParams {
+	arg := &dbsqlc.PrepareCallParams{NodeID: s.nodeID.Load()}
+	reserve(arg, len(items))
 	for n, it := range items {
 		c := it.call
 		arg.Ords = append(arg.Ords, int32(n))
@@ -55,11 +70,13 @@ func callStages(s *Store, items []*callItem) []stage {
 		arg.StepTimeoutsUs = append(arg.StepTimeoutsUs, c.StepTimeout.Microseconds())
 		arg.MaxWaitings = append(arg.MaxWaitings, c.MaxWaiting)
 	}
-	if fitsFastPath(items) {
-		return []stage{func(ctx context.Context, db DB) error { return captureCalls(ctx, s, db, items, &arg) }}
-	}
-	return []stage{func(ctx context.Context, db DB) error {
-		rows, err := s.q.PrepareCall(ctx, db, arg)
+	return arg
+}
+
+func prepareCallStage(s *Store, items []*callItem) stage {
+	arg := callParams(s, items)
+	return func(ctx context.Context, db DB) error {
+		rows, err := s.q.PrepareCall(ctx, db, *arg)
 		if err != nil {
 			return err
 		}
@@ -78,20 +95,12 @@ func callStages(s *Store, items []*callItem) []stage {
 			}
 		}
 		return nil
-	}}
+	}
 }
 
-// fitsFastPath reports whether CaptureCall can store all items, which requires at most one call per
-// process.
-func fitsFastPath(items []*callItem) bool {
-	keys := make(map[process.Key]struct{}, len(items))
-	for _, it := range items {
-		if it.general {
-			return false
-		}
-		keys[it.key] = struct{}{}
-	}
-	return len(keys) == len(items)
+func captureCallStage(s *Store, items []*callItem) stage {
+	arg := callParams(s, items)
+	return func(ctx context.Context, db DB) error { return captureCalls(ctx, s, db, items, arg) }
 }
 
 func captureCalls(ctx context.Context, s *Store, db DB, items []*callItem, a *dbsqlc.PrepareCallParams) error {

@@ -58,14 +58,11 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 // tooManyTimers is part of the error message of CheckTimers.
 const tooManyTimers = " timers pending, at most "
 
-// saveStages returns the statements for the results of a flush. It omits those that ordinary
-// results do not need. quick reports that all of them try the fast path.
-func saveStages(s *Store, items []*saveItem, quick bool) []stage {
+// saveStages returns the general statements for results. It omits those that ordinary results do
+// not need.
+func saveStages(s *Store, items []*saveItem) []stage {
 	if len(items) == 0 {
 		return nil
-	}
-	if quick {
-		return fastPathStages(s, items)
 	}
 	b := newSaveBatch(s, items)
 	var stages []stage

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -109,4 +110,68 @@ func recordStages(t *testing.T, stages []stage) []string {
 		list = append(list, q.SQL)
 	}
 	return list
+}
+
+// A flush with results and calls of both kinds uses the fast path for those that fit, unless they
+// are few.
+func TestFlushUsesBothPaths(t *testing.T) {
+	s := &Store{q: dbsqlc.New()}
+	for _, c := range []struct {
+		fast, completed, general int
+		want                     string
+	}{
+		{1, 0, 0, "SaveFinished CaptureCall"},
+		{1, 1, 0, "SaveFinished SaveCompleted CaptureCall"},
+		{minFastPath - 1, 0, 1, "SaveResult PrepareCall"},
+		{minFastPath, 0, 1, "SaveFinished SaveResult CaptureCall PrepareCall"},
+		{minFastPath - 1, 1, 1, "SaveFinished SaveCompleted SaveResult CaptureCall PrepareCall"},
+		{0, 0, 9, "SaveResult PrepareCall"},
+	} {
+		var b batch
+		add := func(outcome Outcome, general bool) {
+			key := process.Key{Namespace: "n", ProcessID: fmt.Sprint("p", len(b.saves))}
+			save := &saveItem{
+				item:       newItem(key, 0, true),
+				completion: &Completion{TaskAttempt: TaskAttempt{Key: key}, Result: Result{Outcome: outcome}},
+			}
+			call := &callItem{item: newItem(key, 0, false), call: &Call{Key: key, Capture: !general}}
+			save.general, call.general = general, general
+			b.add(save)
+			b.add(call)
+		}
+		for range c.general {
+			add(Finished, true)
+		}
+		for range c.fast {
+			add(Finished, false)
+		}
+		for range c.completed {
+			add(Completed, false)
+		}
+		var names []string
+		for _, sql := range recordStages(t, b.stages(s)) {
+			switch name := strings.Fields(sql)[2]; name {
+			case "SaveFinished", "SaveCompleted", "SaveResult", "CaptureCall", "PrepareCall":
+				names = append(names, name)
+			}
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%d finished, %d completed, %d general: %s, want %s", c.fast, c.completed, c.general, got, c.want)
+		}
+	}
+}
+
+// Two calls of one process are stored in their order, by the general statement.
+func TestCallsOfOneProcessStayTogether(t *testing.T) {
+	var b batch
+	for n := range minFastPath + 2 {
+		key := process.Key{Namespace: "n", ProcessID: fmt.Sprint("p", min(n, minFastPath))} // the last two are equal
+		b.add(&callItem{item: newItem(key, 0, false), call: &Call{Key: key, Capture: true}})
+	}
+	callStages(&Store{q: dbsqlc.New()}, b.calls)
+	for n, it := range b.calls {
+		if it.fast != (n < minFastPath) {
+			t.Errorf("call %d of %s: fast is %t", n, it.key.ProcessID, it.fast)
+		}
+	}
 }

@@ -124,6 +124,17 @@ var mutants = []mutant{
 		packages: "./storage", run: "OneFlushStoresOneEnd",
 	},
 	{
+		name: "same-process-fast", breaks: "two calls of one process in a flush are stored in their order",
+		file: "storage/prepare_call.go", old: "!it.general && calls[it.key] == 1", planted: "!it.general",
+		packages: "./storage", run: "TestCallsOfOneProcess",
+	},
+	{
+		name:   "one-general-all-general",
+		breaks: "an item that needs the general statement leaves the others the fast path",
+		file:   "storage/fast_path.go", old: "n >= min(minFastPath, len(items))", planted: "n >= len(items)",
+		packages: "./storage", run: "TestFlushUsesBothPaths",
+	},
+	{
 		name: "rejected-result-sends", breaks: "messages of a result that a command ended are not sent",
 		file: "storage/item.go", old: "it.general = it.general || ends[it.key]",
 		planted:  "it.general = it.general && ends[it.key]",

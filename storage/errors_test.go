@@ -3,19 +3,43 @@ package storage_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// A command that waits too long for a lock of another session fails with UNAVAILABLE: a repetition
-// may succeed.
+// A transaction that waits too long for a lock of another session fails with UNAVAILABLE: a
+// repetition may succeed.
 func TestLockTimeoutIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.foreign("LOCK TABLE constraint_sets IN SHARE MODE")
-	err := jobs.DeleteConstraint(t.Context(), b.Store, ns, "c", nil, func(*jobs.ConstraintTx) error { return nil })
+	b.foreign("LOCK TABLE constraint_sets IN EXCLUSIVE MODE")
+	_, err := jobs.RunConstraintTx(t.Context(), b.Store, ns, func(*jobs.ConstraintTx) error { return nil })
 	if !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A change of constraints waits for a transaction that assigns keys for longer than 250 ms, the
+// lock_timeout of the hot path. On a busy machine such a transaction takes as long.
+func TestChangeOfConstraintsWaits(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	release := b.foreign("LOCK TABLE constraint_sets IN EXCLUSIVE MODE")
+	began := time.Now()
+	changed := later(func() (bool, error) {
+		return true, jobs.DeleteConstraint(t.Context(), b.Store, ns, "c", nil, func(*jobs.ConstraintTx) error { return nil })
+	})
+	for waits := 0; waits == 0; {
+		if time.Since(began) > stuck {
+			t.Fatal("the command does not wait longer than 400 ms")
+		}
+		waits = ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '400 milliseconds'`)
+	}
+	release()
+	if _, err := changed(); !errors.Is(err, process.ErrConstraintNotFound) {
 		t.Errorf("error %v", err)
 	}
 }

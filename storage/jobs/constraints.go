@@ -262,12 +262,20 @@ func DeleteConstraint(
 	})
 }
 
+// commandLockTimeout is how many milliseconds a change of constraints waits for the transactions
+// that assign keys. On a busy machine one of them takes longer than the lock_timeout of the hot
+// path, which is made for statements that are repeated.
+const commandLockTimeout = "5000"
+
 func change(
 	ctx context.Context, s *storage.Store, namespace string, after func(*ConstraintTx) error,
 	write func(context.Context, storage.DB, *dbsqlc.Queries) error,
 ) error {
 	return s.TakeTasks(ctx, "change constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
 		t := &ConstraintTx{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
+		if err := t.q.SetLockTimeout(ctx, db, commandLockTimeout); err != nil {
+			return err
+		}
 		if err := t.q.ChangeConstraints(ctx, db, namespace); err != nil {
 			return err
 		}

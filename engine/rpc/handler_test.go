@@ -59,23 +59,6 @@ func TestEveryMethodIsServed(t *testing.T) {
 	}
 }
 
-func TestIDsOfTheEngineAreOnlyRead(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, &processes{})
-	for method, rest := range map[string]string{
-		"Start": ``, "Call": ``, "Repair": `,"simple":{}`, "AwaitTask": `,"taskId":1`,
-		"PutProcess": `,"status":"PROCESS_STATUS_RUNNING"`, "RemoveProcess": ``, "CancelProcess": ``,
-		"SuspendProcess": ``, "ResumeProcess": ``,
-	} {
-		status, body := post(t, s.url+"/progressor.v1.ProcessService/"+method, "application/json",
-			`{"namespace":"n","processId":"~cron/x"`+rest+`}`)
-		if status != http.StatusBadRequest || !strings.Contains(body, `"field":"process_id"`) ||
-			!strings.Contains(body, "~") {
-			t.Errorf("%s: got %d %s", method, status, body)
-		}
-	}
-}
-
 // TestCommandsForJobsOfTheEngine accepts UpdateJob and CancelJob for the job of a step, and names
 // the command to use instead of RetryJob.
 func TestCommandsForJobsOfTheEngine(t *testing.T) {

@@ -156,7 +156,7 @@ func TestOverload(t *testing.T) {
 	for _, f := range row.Figures {
 		figures[f.Name] = f.Value
 	}
-	if figures["peak"] == 0 || figures["offered"] == 0 || figures["done"] == 0 ||
+	if figures["peak before"] == 0 || figures["peak after"] == 0 || figures["offered"] == 0 || figures["done"] == 0 ||
 		figures["goodput, within 1 s"] == 0 || figures["goodput, within 1 s"] > figures["done"] ||
 		figures["leases lost and results refused"] != 0 {
 		t.Errorf("figures %v", figures)

@@ -45,6 +45,9 @@ const (
 	phaseOver
 )
 
+// rate returns the operations per second.
+func (w *window) rate() float64 { return float64(w.latencies.n) / w.elapsed.Seconds() }
+
 // run warms up, measures and waits for the last operations. The first error that is not
 // "overloaded" ends it.
 func (l load) run(ctx context.Context, m *meter) (*window, error) {

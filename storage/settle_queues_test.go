@@ -145,10 +145,15 @@ func TestResumeOfALargeQueueReadsFewRows(t *testing.T) {
 			+ (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'schedule')`)
 	}
 	before := read()
+	earlier := ask[[]int32](b, "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database()")
 	other := open(t, b.dsn, storage.Config{})
 	must(t, 0, other.ResumeProcess(key("p")))
-	other.Close() // its connections report what they have read
-	b.until("the reads are reported", func() bool { return read()-before >= largeQueue })
+	other.Close() // its connections report what they have read when they end
+	closed := ask[time.Time](b, "SELECT clock_timestamp()")
+	b.until("the reads are reported", func() bool {
+		return ask[int](b, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> ALL ($1) AND backend_start < $2`, earlier, closed) == 0
+	})
 	if n := read() - before; n > 2*largeQueue {
 		t.Errorf("a resume read %d rows and index entries for %d waiting tasks", n, largeQueue)
 	}

@@ -38,13 +38,18 @@ func TestManyBehindOneKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const many = 10_000
-	b.exec(`INSERT INTO processes (namespace, process_id, kind) SELECT 'shop', x.line || n, 'job' FROM generate_series(1, $1::int) n, (VALUES ('big')) x(line)
+	b.exec(`INSERT INTO processes (namespace, process_id, kind)
+		SELECT 'shop', 'big' || n, 'job' FROM generate_series(1, $1::int) n
 		UNION ALL SELECT 'shop', 'small' || n, 'job' FROM generate_series(1, 3) n`, many)
 	b.exec("INSERT INTO status_counts (namespace, status, n) VALUES ('shop', 'RUNNING', $1::int + 3)", many)
 	b.exec(`INSERT INTO jobs (namespace, process_id, name, timeout, constraints_version, constraint_keys)
-		SELECT namespace, process_id, 'work', '1 minute', 1, jsonb_build_object('c', rtrim(process_id, '0123456789')) FROM processes WHERE kind = 'job'`)
+		SELECT namespace, process_id, 'work', '1 minute', 1,
+		       jsonb_build_object('c', rtrim(process_id, '0123456789'))
+		  FROM processes WHERE kind = 'job'`)
 	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, job_name, line)
-		SELECT namespace, process_id, nextval('task_ids'), 'INIT', 'constraint', now(), 'work', 'c=' || rtrim(process_id, '0123456789') FROM processes WHERE kind = 'job'`)
+		SELECT namespace, process_id, nextval('task_ids'), 'INIT', 'constraint', now(), 'work',
+		       'c=' || rtrim(process_id, '0123456789')
+		  FROM processes WHERE kind = 'job'`)
 	b.recount()
 	b.exec("ANALYZE schedule, processes, jobs")
 	config, err := storage.HotConfig(b.dsn)
@@ -59,17 +64,24 @@ func TestManyBehindOneKey(t *testing.T) {
 	}{
 		{"Poll", func(db dbsqlc.DBTX) error {
 			return second(q.Poll(ctx, db, dbsqlc.PollParams{
-				Namespaces: []string{ns, ns}, JobNames: []string{"", "work"}, StepTimeoutsUs: []int64{1, 1}, LeasesUs: []int64{1, 1}, MaxLeasesUs: []int64{1, 1}, Lim: 100, WorkerID: "w",
+				Namespaces: []string{ns, ns}, JobNames: []string{"", "work"}, StepTimeoutsUs: []int64{1, 1},
+				LeasesUs: []int64{1, 1}, MaxLeasesUs: []int64{1, 1}, Lim: 100, WorkerID: "w",
 			}))
 		}, 0},
 		{"SearchCalls", func(db dbsqlc.DBTX) error {
-			return second(q.SearchCalls(ctx, db, dbsqlc.SearchCallsParams{Namespaces: []string{ns}, Limits: []int32{100}, StepTimeoutsUs: []int64{1}, Owns: []bool{false}}))
+			return second(q.SearchCalls(ctx, db, dbsqlc.SearchCallsParams{
+				Namespaces: []string{ns}, Limits: []int32{100}, StepTimeoutsUs: []int64{1}, Owns: []bool{false},
+			}))
 		}, 0},
 		{"SearchTimers", func(db dbsqlc.DBTX) error {
-			return second(q.SearchTimers(ctx, db, dbsqlc.SearchTimersParams{Namespaces: []string{ns}, Limits: []int32{100}, StepTimeoutsUs: []int64{1}, Owns: []bool{false}}))
+			return second(q.SearchTimers(ctx, db, dbsqlc.SearchTimersParams{
+				Namespaces: []string{ns}, Limits: []int32{100}, StepTimeoutsUs: []int64{1}, Owns: []bool{false},
+			}))
 		}, 0},
 		{"TakeLines", func(db dbsqlc.DBTX) error {
-			return second(q.TakeLines(ctx, db, dbsqlc.TakeLinesParams{Namespace: ns, Version: 1, Lines: []string{"c=big", "c=small"}, Rooms: []int32{1, 10}, Lim: 1000}))
+			return second(q.TakeLines(ctx, db, dbsqlc.TakeLinesParams{
+				Namespace: ns, Version: 1, Lines: []string{"c=big", "c=small"}, Rooms: []int32{1, 10}, Lim: 1000,
+			}))
 		}, 4},
 		{"ListLines", func(db dbsqlc.DBTX) error {
 			return second(q.ListLines(ctx, db, dbsqlc.ListLinesParams{Namespace: ns, Lim: 1000}))
@@ -102,15 +114,23 @@ func TestClaimsOfAThousandKeys(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const keys, claimed = 1000, 100
-	b.exec(`INSERT INTO constraint_sets (namespace, version, changed_time, began_time) VALUES ('keyed', 1, now(), now())`)
-	b.exec(`INSERT INTO processes (namespace, process_id, kind) SELECT x.ns, 'j' || n, 'job' FROM generate_series(1, $1::int) n, (VALUES ('plain'), ('keyed')) x(ns)`, keys)
-	b.exec(`INSERT INTO status_counts (namespace, status, n) VALUES ('plain', 'RUNNING', $1::int), ('keyed', 'RUNNING', $1::int)`, keys)
+	b.exec(`INSERT INTO constraint_sets (namespace, version, changed_time, began_time)
+		VALUES ('keyed', 1, now(), now())`)
+	b.exec(`INSERT INTO processes (namespace, process_id, kind)
+		SELECT x.ns, 'j' || n, 'job'
+		  FROM generate_series(1, $1::int) n, (VALUES ('plain'), ('keyed')) x(ns)`, keys)
+	b.exec(`INSERT INTO status_counts (namespace, status, n)
+		VALUES ('plain', 'RUNNING', $1::int), ('keyed', 'RUNNING', $1::int)`, keys)
 	b.exec(`INSERT INTO jobs (namespace, process_id, name, timeout, constraints_version, constraint_keys)
-		SELECT namespace, process_id, 'work', '1 minute', CASE namespace WHEN 'keyed' THEN 1 END, CASE namespace WHEN 'keyed' THEN jsonb_build_object('c', process_id) END
+		SELECT namespace, process_id, 'work', '1 minute', CASE namespace WHEN 'keyed' THEN 1 END,
+		       CASE namespace WHEN 'keyed' THEN jsonb_build_object('c', process_id) END
 		  FROM processes WHERE kind = 'job'`)
 	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, job_name, line)
-		SELECT namespace, process_id, nextval('task_ids'), 'INIT', 'place', now(), 'work', CASE namespace WHEN 'keyed' THEN 'c=' || process_id END FROM processes WHERE kind = 'job'`)
-	b.exec(`INSERT INTO constraint_holds (namespace, process_id, line) SELECT namespace, process_id, 'c=' || process_id FROM processes WHERE namespace = 'keyed'`)
+		SELECT namespace, process_id, nextval('task_ids'), 'INIT', 'place', now(), 'work',
+		       CASE namespace WHEN 'keyed' THEN 'c=' || process_id END
+		  FROM processes WHERE kind = 'job'`)
+	b.exec(`INSERT INTO constraint_holds (namespace, process_id, line)
+		SELECT namespace, process_id, 'c=' || process_id FROM processes WHERE namespace = 'keyed'`)
 	b.recount()
 	b.exec("ANALYZE schedule, processes, jobs, constraint_holds")
 	config, err := storage.HotConfig(b.dsn)
@@ -121,16 +141,22 @@ func TestClaimsOfAThousandKeys(t *testing.T) {
 	for name, claim := range map[string]func(db dbsqlc.DBTX, namespace string) error{
 		"Poll": func(db dbsqlc.DBTX, namespace string) error {
 			return second(q.Poll(ctx, db, dbsqlc.PollParams{
-				Namespaces: []string{namespace}, JobNames: []string{"work"}, StepTimeoutsUs: []int64{1}, LeasesUs: []int64{1}, MaxLeasesUs: []int64{1}, Lim: claimed, WorkerID: "w",
+				Namespaces: []string{namespace}, JobNames: []string{"work"}, StepTimeoutsUs: []int64{1},
+				LeasesUs: []int64{1}, MaxLeasesUs: []int64{1}, Lim: claimed, WorkerID: "w",
 			}))
 		},
 		"SearchCalls": func(db dbsqlc.DBTX, namespace string) error {
-			return second(q.SearchCalls(ctx, db, dbsqlc.SearchCallsParams{Namespaces: []string{namespace}, Limits: []int32{claimed}, StepTimeoutsUs: []int64{1}, Owns: []bool{false}}))
+			return second(q.SearchCalls(ctx, db, dbsqlc.SearchCallsParams{
+				Namespaces: []string{namespace}, Limits: []int32{claimed}, StepTimeoutsUs: []int64{1},
+				Owns: []bool{false},
+			}))
 		},
 	} {
 		plain := ran(t, conn, func(db dbsqlc.DBTX) error { return claim(db, "plain") })
 		keyed := ran(t, conn, func(db dbsqlc.DBTX) error { return claim(db, "keyed") })
-		for _, table := range []string{"schedule", "processes", "jobs", "running", "constraint_holds", "constraint_buckets"} {
+		for _, table := range []string{
+			"schedule", "processes", "jobs", "running", "constraint_holds", "constraint_buckets",
+		} {
 			if without, with := plain.read(table), keyed.read(table); with > without {
 				t.Errorf("%s reads %.0f rows of %s with keys, %.0f without", name, with, table, without)
 			}

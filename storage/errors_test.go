@@ -28,8 +28,9 @@ func TestChangeOfConstraintsWaits(t *testing.T) {
 	b := newBench(t)
 	release := b.foreign("LOCK TABLE constraint_sets IN EXCLUSIVE MODE")
 	began := time.Now()
+	noChange := func(*jobs.ConstraintTx) error { return nil }
 	changed := later(func() (bool, error) {
-		return true, jobs.DeleteConstraint(t.Context(), b.Store, ns, "c", nil, func(*jobs.ConstraintTx) error { return nil })
+		return true, jobs.DeleteConstraint(t.Context(), b.Store, ns, "c", nil, noChange)
 	})
 	for waits := 0; waits == 0; {
 		if time.Since(began) > stuck {

@@ -63,7 +63,7 @@ func TestListFailingTasks(t *testing.T) {
 func TestListFailingTasksPlan(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	statement := text(func(db dbsqlc.DBTX) error {
+	statement, _ := recorded(func(db dbsqlc.DBTX) error {
 		_, err := insight.ListFailingTasks(context.Background(), db, 0, 0)
 		return err
 	})

@@ -11,8 +11,8 @@ import (
 // CaptureCall, SaveFinished and SaveCompleted are the fast path: PrepareCall and SaveResult for the
 // usual cases. Most calls are for a process in RUNNING that has no attempt and no waiting task, and
 // most results leave a process without waiting tasks. The statements of the fast path have half of
-// the plan nodes: PostgreSQL spends more time on starting a large statement than on executing it for
-// a few items. They make calls of a single client twice as fast, and calls of 128 clients 25%
+// the plan nodes: PostgreSQL spends more time on starting a large statement than on executing it
+// for a few items. They make calls of a single client twice as fast, and calls of 128 clients 25%
 // faster.
 //
 // A call fits if it has a slot, its process is not in busyProcesses, and no other call of the flush

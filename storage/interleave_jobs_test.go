@@ -33,7 +33,10 @@ func lease(s *storage.Store, worker, id string) (*storage.Lease, error) {
 
 // leaseOf is like lease. With grouped, it includes slots of groups.
 func leaseOf(s *storage.Store, worker, id string, grouped bool) (*storage.Lease, error) {
-	leases, err := pull.Poll(context.Background(), s, worker, []pull.Subscription{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 1, grouped)
+	subscription := pull.Subscription{
+		Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour,
+	}
+	leases, err := pull.Poll(context.Background(), s, worker, []pull.Subscription{subscription}, 1, grouped)
 	if err != nil || len(leases) == 0 {
 		return nil, err
 	}
@@ -59,13 +62,19 @@ func of(e *jobs.End, more ...storage.Effect) func(*storage.Completion) {
 	}
 }
 
+// loseWorker is the end of an attempt whose worker was lost.
+var loseWorker = of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true},
+	jobs.EndIfCancelled{})
+
+func retryInAnHour(c *storage.Completion) { c.RetryAfter = time.Hour }
+
 var jobTransactions = []transaction{
 	deliver,
 	ends("succeed", storage.Completed, of(&jobs.End{Result: []byte("7"), Kept: true, TTL: time.Hour})),
 	ends("fail", storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})),
-	ends("try again later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour },
+	ends("try again later", storage.Retry, retryInAnHour,
 		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{})),
-	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.EndIfCancelled{})),
+	ends("lose the worker", storage.Retry, loseWorker),
 	ends("give back", storage.Retry, func(c *storage.Completion) {
 		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.EndIfCancelled{}}
 	}),
@@ -77,7 +86,9 @@ var jobTransactions = []transaction{
 		ended, err := s.EndOverdueCancel(key(id))
 		return fmt.Sprint("ended:", ended), err
 	}),
-	orders("suspend", func(s *storage.Store, id string) (string, error) { return "", s.SuspendProcess(key(id), "why") }),
+	orders("suspend", func(s *storage.Store, id string) (string, error) {
+		return "", s.SuspendProcess(key(id), "why")
+	}),
 	orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) }),
 	orders("remove", func(s *storage.Store, id string) (string, error) {
 		return "", s.RemoveProcess(context.Background(), key(id))
@@ -101,7 +112,7 @@ var jobSituations = []situation{
 	}},
 	{"it waits for its next attempt", func(b *bench, id string) *storage.Claim {
 		b.enqueue(id)
-		b.save(end(b.leased(id), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }, of(&jobs.End{}, jobs.EndIfCancelled{})))
+		b.save(end(b.leased(id), storage.Retry, retryInAnHour, of(&jobs.End{}, jobs.EndIfCancelled{})))
 		return nil
 	}},
 	{"it is suspended while a worker has it", func(b *bench, id string) *storage.Claim {
@@ -169,8 +180,10 @@ func TestEveryTwoQuickTransactionsOfAJob(t *testing.T) {
 // transaction that locked it first takes precedence.
 func TestPollMeetsTransactions(t *testing.T) {
 	t.Parallel()
-	waits := func(tr transaction) bool { return !tr.result }
-	for _, tr := range slices.DeleteFunc(slices.Clone(jobTransactions), func(tr transaction) bool { return !waits(tr) }) {
+	for _, tr := range jobTransactions {
+		if tr.result {
+			continue
+		}
 		t.Run(tr.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
@@ -186,11 +199,17 @@ func TestPollMeetsTransactions(t *testing.T) {
 			answer, err := tr.run(other, "j", nil)
 			must(t, answer, err)
 			l, err = lease(b.Store, "w", "j")
-			if held := must(t, l, err) != nil; held != (ask[int](b, "SELECT count(*) FROM running WHERE process_id = 'j'") == 1) {
+			runs := ask[int](b, "SELECT count(*) FROM running WHERE process_id = 'j'") == 1
+			if held := must(t, l, err) != nil; held != runs {
 				t.Errorf("after %s (%s): handed out %t, the process is %s", tr.name, answer, held, b.state("j"))
 			}
 		})
 	}
+}
+
+// tokenOf returns the token of a lease of the namespace.
+func tokenOf(l *storage.Lease) pull.LeaseToken {
+	return pull.LeaseToken{Key: key(l.Claim.ProcessID), FencingToken: l.Claim.FencingToken, Salt: l.Salt}
 }
 
 // Of many concurrent workers, one gets a job.
@@ -224,7 +243,7 @@ func TestManyWorkersOneJob(t *testing.T) {
 		if len(got) != 1 {
 			t.Fatalf("%d workers have job %s", len(got), id)
 		}
-		held, err := pull.ReadLease(t.Context(), b.Store, pull.LeaseToken{Key: key(id), FencingToken: got[0].Claim.FencingToken, Salt: got[0].Salt})
+		held, err := pull.ReadLease(t.Context(), b.Store, tokenOf(got[0]))
 		equal(t, "the lease", must(t, held, err).WorkerID, got[0].WorkerID)
 	}
 }
@@ -254,8 +273,9 @@ func TestCancelMeetsClaims(t *testing.T) {
 		if l == nil {
 			continue
 		}
-		beaten, err := pull.BeatAll(t.Context(), b.Store, "w", []pull.Beat{{Token: pull.LeaseToken{Key: key(id), FencingToken: l.Claim.FencingToken, Salt: l.Salt}}})
-		equal(t, "directive of the worker", []bool{must(t, beaten, err)[0].LeaseLost, beaten[0].Cancelling}, []bool{false, true})
+		beaten, err := pull.BeatAll(t.Context(), b.Store, "w", []pull.Beat{{Token: tokenOf(l)}})
+		equal(t, "directive of the worker",
+			[]bool{must(t, beaten, err)[0].LeaseLost, beaten[0].Cancelling}, []bool{false, true})
 	}
 }
 
@@ -271,7 +291,10 @@ func TestEnqueueMeetsEnqueue(t *testing.T) {
 		var all sync.WaitGroup
 		for n, s := range []*storage.Store{b.Store, other, b.Store, other} {
 			all.Go(func() {
-				e, err := jobs.Enqueue(s, &jobs.NewJob{Key: key(fmt.Sprintf("j%d-%d", round, n)), Name: "work", Timeout: time.Hour, Unique: jobs.Unique{Key: fmt.Sprint("k", round)}})
+				e, err := jobs.Enqueue(s, &jobs.NewJob{
+					Key: key(fmt.Sprintf("j%d-%d", round, n)), Name: "work", Timeout: time.Hour,
+					Unique: jobs.Unique{Key: fmt.Sprint("k", round)},
+				})
 				if err != nil {
 					t.Error(err)
 				}
@@ -279,7 +302,8 @@ func TestEnqueueMeetsEnqueue(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := len(slices.DeleteFunc(made[:], func(m bool) bool { return !m })); n != 1 || len(slices.Compact(ids[:])) != 1 {
+		n := len(slices.DeleteFunc(made[:], func(m bool) bool { return !m }))
+		if n != 1 || len(slices.Compact(ids[:])) != 1 {
 			t.Fatalf("round %d: %d jobs were made, told %v", round, n, ids)
 		}
 	}
@@ -302,14 +326,18 @@ func TestRetryMeetsEnqueue(t *testing.T) {
 			retried = jobs.Retry(context.Background(), b.Store, key(id), jobs.Unique{Key: unique}, false)
 		})
 		both.Go(func() {
-			e, enqueued = jobs.Enqueue(other, &jobs.NewJob{Key: key(id + "-twin"), Name: "work", Timeout: time.Hour, Unique: jobs.Unique{Key: unique}})
+			e, enqueued = jobs.Enqueue(other, &jobs.NewJob{
+				Key: key(id + "-twin"), Name: "work", Timeout: time.Hour, Unique: jobs.Unique{Key: unique},
+			})
 		})
 		both.Wait()
 		var held *process.WrongStatusError
 		if enqueued != nil || retried != nil && !errors.As(retried, &held) {
 			t.Fatal(retried, enqueued)
 		}
-		if open := ask[int](b, "SELECT count(*)::int FROM processes WHERE status = 'INIT' AND process_id IN ($1, $1 || '-twin')", id); open != 1 || (retried == nil) != (e.Outcome == jobs.JobDuplicate) {
+		open := ask[int](b, `SELECT count(*)::int FROM processes
+			WHERE status = 'INIT' AND process_id IN ($1, $1 || '-twin')`, id)
+		if open != 1 || (retried == nil) != (e.Outcome == jobs.JobDuplicate) {
 			t.Fatalf("round %d: %d jobs have the key; retried: %v, enqueued: %+v", round, open, retried, e)
 		}
 	}

@@ -21,7 +21,8 @@ func (b *bench) stepJob(id string) *storage.Claim {
 	b.t.Helper()
 	b.save(end(b.start(runOf(id), func(in *storage.Init) { in.Kind = "flow" }), storage.Finished))
 	b.enqueue(id)
-	b.exec("INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args) VALUES ($1, $2, $1, $3, 'the step')", ns, id, runOf(id))
+	b.exec(`INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
+		VALUES ($1, $2, $1, $3, 'the step')`, ns, id, runOf(id))
 	return b.leased(id)
 }
 
@@ -34,9 +35,9 @@ var stepTransactions = []transaction{
 	ends("succeed", storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(true)),
 	ends("succeed without a place for the run", storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(false)),
 	ends("fail", storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})),
-	ends("try again later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour },
+	ends("try again later", storage.Retry, retryInAnHour,
 		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{})),
-	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.EndIfCancelled{})),
+	ends("lose the worker", storage.Retry, loseWorker),
 	orders("cancel the job", func(s *storage.Store, id string) (string, error) {
 		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
 		return fmt.Sprintf("%+v", state), err
@@ -49,7 +50,9 @@ var stepTransactions = []transaction{
 		state, err := s.CancelProcess(storage.Cancel{Key: key(runOf(id)), Grace: time.Hour})
 		return fmt.Sprintf("%+v", state), err
 	}),
-	orders("suspend the run", func(s *storage.Store, id string) (string, error) { return "", s.SuspendProcess(key(runOf(id)), "why") }),
+	orders("suspend the run", func(s *storage.Store, id string) (string, error) {
+		return "", s.SuspendProcess(key(runOf(id)), "why")
+	}),
 }
 
 var stepSituations = []situation{
@@ -80,11 +83,16 @@ var stepSituations = []situation{
 // row in parents, but never both.
 func (b *bench) stepState(id string) string {
 	b.t.Helper()
-	return b.jobState(id) + " run " + b.state(runOf(id)) + ask[string](b, `SELECT ' told by ' || coalesce((SELECT string_agg(x.how, ', ') FROM (
-		SELECT 'a task' AS how FROM running WHERE namespace = 'shop' AND process_id = $2 AND child IS NOT NULL
-		UNION ALL SELECT 'a waiting task' FROM schedule WHERE namespace = 'shop' AND process_id = $2 AND child IS NOT NULL
-		UNION ALL SELECT 'a message' FROM messages WHERE namespace = 'shop' AND process_id = $2 AND kind = 'child_end'
-		UNION ALL SELECT 'nobody yet' FROM parents WHERE namespace = 'shop' AND process_id = $1) x), 'nobody')`, id, runOf(id))
+	notified := ask[string](b, `SELECT coalesce(string_agg(x.how, ', '), 'never') FROM (
+		SELECT 'by a task' AS how FROM running
+		 WHERE namespace = 'shop' AND process_id = $2 AND child IS NOT NULL
+		UNION ALL SELECT 'by a waiting task' FROM schedule
+		 WHERE namespace = 'shop' AND process_id = $2 AND child IS NOT NULL
+		UNION ALL SELECT 'by a message' FROM messages
+		 WHERE namespace = 'shop' AND process_id = $2 AND kind = 'child_end'
+		UNION ALL SELECT 'not yet' FROM parents
+		 WHERE namespace = 'shop' AND process_id = $1) x`, id, runOf(id))
+	return b.jobState(id) + " run " + b.state(runOf(id)) + " notified " + notified
 }
 
 // Two concurrent transactions of two nodes on the job of a step and its run, such as its end and a
@@ -116,9 +124,7 @@ func TestEndOfAStepSharesAFlushWithALateResult(t *testing.T) {
 	b := newBench(t)
 	b.process("other")
 	s := open(t, b.dsn, storage.Config{Lanes: 1}).Whole().WaitForLocks()
-	lost := func(c *storage.Claim) *storage.Completion {
-		return end(c, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.EndIfCancelled{}))
-	}
+	lost := func(c *storage.Claim) *storage.Completion { return end(c, storage.Retry, loseWorker) }
 	for round := range 10 {
 		id := fmt.Sprint("j", round)
 		first := b.stepJob(id)
@@ -135,14 +141,19 @@ func TestEndOfAStepSharesAFlushWithALateResult(t *testing.T) {
 			}
 		})
 		all.Go(func() {
-			if _, err := s.SaveResult(end(second, storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(true))); err != nil {
+			success := end(second, storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(true))
+			if _, err := s.SaveResult(success); err != nil {
 				t.Errorf("the end: %v", err)
 			}
 		})
 		release()
 		all.Wait()
-		equal(t, "what "+id+" tells", ask[string](b, `SELECT string_agg(coalesce(convert_from(decode(x.e->>'response', 'base64'), 'UTF8'), 'nothing'), ', ') FROM (
-			SELECT jsonb_array_elements(coalesce(child->'ends', jsonb_build_array(child))) AS e FROM running WHERE process_id = $1 AND child IS NOT NULL
-			UNION ALL SELECT child FROM messages WHERE process_id = $1 AND child IS NOT NULL) x`, runOf(id)), "7")
+		responses := ask[string](b, `SELECT string_agg(coalesce(x.response, 'none'), ', ') FROM (
+			SELECT convert_from(decode(y.e->>'response', 'base64'), 'UTF8') AS response FROM (
+				SELECT jsonb_array_elements(coalesce(child->'ends', jsonb_build_array(child))) AS e
+				  FROM running WHERE process_id = $1 AND child IS NOT NULL
+				UNION ALL
+				SELECT child FROM messages WHERE process_id = $1 AND child IS NOT NULL) y) x`, runOf(id))
+		equal(t, "the response of "+id, responses, "7")
 	}
 }

@@ -28,7 +28,8 @@ func ends(name string, outcome storage.Outcome, change ...func(*storage.Completi
 		if errors.Is(err, process.ErrFenced) {
 			return "fenced", nil
 		}
-		return fmt.Sprintf("%s next:%t deferred:%t cancelled:%d", saved.Status, saved.Next != nil, saved.Deferred, len(saved.Cancelled)), err
+		return fmt.Sprintf("%s next:%t deferred:%t cancelled:%d",
+			saved.Status, saved.Next != nil, saved.Deferred, len(saved.Cancelled)), err
 	}}
 }
 
@@ -47,19 +48,27 @@ var transactions = []transaction{
 	ends("finish and continue", storage.Finished, timer(0)),
 	ends("give the place away", storage.Finished, parked),
 	ends("fail", storage.Failed, broken("no")),
-	ends("retry later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }),
+	ends("retry later", storage.Retry, retryInAnHour),
 	ends("complete", storage.Completed),
 	ends("remove by result", storage.Removed),
-	requests("start", func(s *storage.Store, id string) (storage.Prepared, error) { return s.PrepareInit(newInit(id)) }),
-	requests("call", func(s *storage.Store, id string) (storage.Prepared, error) { return s.PrepareCall(call(id)) }),
+	requests("start", func(s *storage.Store, id string) (storage.Prepared, error) {
+		return s.PrepareInit(newInit(id))
+	}),
+	requests("call", func(s *storage.Store, id string) (storage.Prepared, error) {
+		return s.PrepareCall(call(id))
+	}),
 	requests("call without a place", func(s *storage.Store, id string) (storage.Prepared, error) {
 		return s.PrepareCall(call(id, placeless))
 	}),
 	requests("repeat a call", func(s *storage.Store, id string) (storage.Prepared, error) {
 		return s.PrepareCall(call(id, keyed("k", "x")))
 	}),
-	requests("repair", func(s *storage.Store, id string) (storage.Prepared, error) { return s.PrepareRepair(call(id)) }),
-	requests("repair without processor", func(s *storage.Store, id string) (storage.Prepared, error) { return s.SimpleRepair(call(id)) }),
+	requests("repair", func(s *storage.Store, id string) (storage.Prepared, error) {
+		return s.PrepareRepair(call(id))
+	}),
+	requests("repair without processor", func(s *storage.Store, id string) (storage.Prepared, error) {
+		return s.SimpleRepair(call(id))
+	}),
 	{"remove", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
 		err := s.RemoveProcess(context.Background(), key(id))
 		if errors.Is(err, process.ErrProcessNotFound) {
@@ -68,7 +77,9 @@ var transactions = []transaction{
 		return "removed", err
 	}},
 	deliver,
-	orders("suspend", func(s *storage.Store, id string) (string, error) { return "", s.SuspendProcess(key(id), "why") }),
+	orders("suspend", func(s *storage.Store, id string) (string, error) {
+		return "", s.SuspendProcess(key(id), "why")
+	}),
 	orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) }),
 	orders("cancel", func(s *storage.Store, id string) (string, error) {
 		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
@@ -96,12 +107,14 @@ func orders(name string, run func(s *storage.Store, id string) (string, error)) 
 	}}
 }
 
-// situation is a state of a process in which transactions meet. It returns the claim of the running
-// task.
+// situation is a state of a process in which transactions meet.
 type situation struct {
 	name string
-	make func(b *bench, id string) *storage.Claim
+	make makeSituation
 }
+
+// makeSituation creates a process and returns the claim of its running task, or nil.
+type makeSituation func(b *bench, id string) *storage.Claim
 
 var situations = []situation{
 	{"idle", func(b *bench, id string) *storage.Claim { b.process(id, timer(time.Hour)); return nil }},
@@ -135,7 +148,10 @@ var situations = []situation{
 		must(b.t, state, err)
 		return c
 	}},
-	{"in repair", func(b *bench, id string) *storage.Claim { b.wreck(id, timer(time.Hour)); return b.repair(id).Claim }},
+	{"in repair", func(b *bench, id string) *storage.Claim {
+		b.wreck(id, timer(time.Hour))
+		return b.repair(id).Claim
+	}},
 }
 
 // Two concurrent transactions of two nodes on one process, in any order of their locks, have the
@@ -183,7 +199,9 @@ func TestEveryTwoQuickTransactions(t *testing.T) {
 
 // meet runs two transactions concurrently on a process, and compares the result with that of
 // running them one after the other.
-func (b *bench) meet(other *storage.Store, situation func(*bench, string) *storage.Claim, name string, first, second transaction) {
+func (b *bench) meet(
+	other *storage.Store, situation makeSituation, name string, first, second transaction,
+) {
 	b.t.Helper()
 	if want, ok := b.serial(other, situation, "s"+name, first, second, false); ok {
 		b.expect(b.together(other, situation, "t"+name, first, second), first, second, want)
@@ -191,7 +209,9 @@ func (b *bench) meet(other *storage.Store, situation func(*bench, string) *stora
 }
 
 // meetQuick is like meet, but the first transaction may also be the second one.
-func (b *bench) meetQuick(other *storage.Store, situation func(*bench, string) *storage.Claim, name string, first, second transaction) {
+func (b *bench) meetQuick(
+	other *storage.Store, situation makeSituation, name string, first, second transaction,
+) {
 	b.t.Helper()
 	if want, ok := b.serial(other, situation, "s"+name, first, second, false); ok {
 		reverse, _ := b.serial(other, situation, "r"+name, first, second, true)
@@ -202,13 +222,16 @@ func (b *bench) meetQuick(other *storage.Store, situation func(*bench, string) *
 func (b *bench) expect(got string, first, second transaction, want ...string) {
 	b.t.Helper()
 	if !slices.Contains(want, got) {
-		b.t.Errorf("%s, together with %s:\n %s\nwant as one after the other:\n %s", first.name, second.name, got, strings.Join(want, "\n or\n "))
+		b.t.Errorf("%s, together with %s:\n %s\nwant as one after the other:\n %s",
+			first.name, second.name, got, strings.Join(want, "\n or\n "))
 	}
 }
 
 // serial runs two transactions one after the other, in order or reversed. It returns the result,
 // and whether the situation supports them.
-func (b *bench) serial(other *storage.Store, situation func(*bench, string) *storage.Claim, id string, first, second transaction, reverse bool) (string, bool) {
+func (b *bench) serial(
+	other *storage.Store, situation makeSituation, id string, first, second transaction, reverse bool,
+) (string, bool) {
 	b.t.Helper()
 	claim := b.posted(situation, id)
 	if claim == nil && (first.result || second.result) {
@@ -229,10 +252,11 @@ func (b *bench) serial(other *storage.Store, situation func(*bench, string) *sto
 }
 
 // posted creates a process with undelivered messages.
-func (b *bench) posted(situation func(*bench, string) *storage.Claim, id string) *storage.Claim {
+func (b *bench) posted(situation makeSituation, id string) *storage.Claim {
 	b.t.Helper()
 	claim := situation(b, id)
-	b.exec("INSERT INTO messages (namespace, process_id, kind) VALUES ('shop', $1, 'notify'), ('shop', $1, 'cancel')", id)
+	b.exec(`INSERT INTO messages (namespace, process_id, kind)
+		VALUES ('shop', $1, 'notify'), ('shop', $1, 'cancel')`, id)
 	return claim
 }
 
@@ -250,7 +274,9 @@ func (b *bench) standing(id string) string {
 // together makes two transactions wait for the same process, in order. A lane waits for a lock for
 // a limited time, which may be too short on a busy machine. Then nothing was tested, and another
 // process is used.
-func (b *bench) together(other *storage.Store, situation func(*bench, string) *storage.Claim, name string, first, second transaction) string {
+func (b *bench) together(
+	other *storage.Store, situation makeSituation, name string, first, second transaction,
+) string {
 	b.t.Helper()
 	for try := range 20 {
 		id := fmt.Sprintf("%s-%d", name, try)
@@ -285,14 +311,17 @@ func (b *bench) waits(n int) bool {
 // waitsBehind reports whether a lane waits for a session whose statement ends with this comment.
 func (b *bench) waitsBehind(comment string) bool {
 	b.t.Helper()
-	return b.lanesWait(1, "EXISTS (SELECT FROM pg_stat_activity h WHERE h.pid = ANY (pg_blocking_pids(a.pid)) AND h.query LIKE '%-- "+comment+"')")
+	return b.lanesWait(1, `EXISTS (
+		SELECT FROM pg_stat_activity h
+		 WHERE h.pid = ANY (pg_blocking_pids(a.pid)) AND h.query LIKE '%-- `+comment+`')`)
 }
 
 func (b *bench) lanesWait(n int, condition string) bool {
 	b.t.Helper()
 	for deadline := time.Now().Add(200 * time.Millisecond); time.Now().Before(deadline); {
-		if ask[int](b, `SELECT count(*) FROM pg_stat_activity a WHERE datname = current_database() AND application_name = 'progressor lane'
-			AND wait_event_type = 'Lock' AND `+condition) == n {
+		if ask[int](b, `SELECT count(*) FROM pg_stat_activity a
+			WHERE datname = current_database() AND application_name = 'progressor lane'
+			  AND wait_event_type = 'Lock' AND `+condition) == n {
 			return true
 		}
 	}

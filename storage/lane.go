@@ -146,13 +146,12 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 			return ops, lockWait, true
 		}
 	}
-	bytes := 0
-	initKeys := map[process.Key]struct{}{}
-	requests := map[uuid.UUID]struct{}{}
+	bytes, initKeys, requests := 0, map[process.Key]struct{}{}, map[uuid.UUID]struct{}{}
 	var take func(op operation)
 	take = func(op operation) {
 		i := op.base()
-		if len(ops) > 0 && (len(ops) >= maxFlushItems || bytes+i.bytes > maxFlushBytes || i.slow || ops[0].base().slow) {
+		full := len(ops) >= maxFlushItems || bytes+i.bytes > maxFlushBytes
+		if len(ops) > 0 && (full || i.slow || ops[0].base().slow) {
 			l.held = append(l.held, op)
 			return
 		}

@@ -32,8 +32,8 @@ func (s *Store) PrepareCall(c *Call) (Prepared, error) {
 	return it.prepared, err
 }
 
-// callStages returns the statements for the calls of a flush: CaptureCall for those that can use the
-// fast path, PrepareCall for the others.
+// callStages returns the statements for the calls of a flush: CaptureCall for those that can use
+// the fast path, PrepareCall for the others.
 func callStages(s *Store, items []*callItem) []stage {
 	calls := make(map[process.Key]int, len(items))
 	for _, it := range items {

@@ -136,7 +136,8 @@ func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	made := c.proxy.next(afterCommit)
 	saved := c.saveThere(end(claim, storage.Finished, events("a")))
 	<-made
-	equal(t, "lost", []any{saved.ResponseLost, saved.Next == nil, saved.Deferred, saved.TimerDelay}, "[true true true -1ns]")
+	equal(t, "lost", []any{saved.ResponseLost, saved.Next == nil, saved.Deferred, saved.TimerDelay},
+		"[true true true -1ns]")
 	adopted := c.adopted()
 	equal(t, "adopted", []any{adopted.TaskID, adopted.LastEventID, adopted.Status, string(adopted.Args)}, []any{
 		waiting.TaskID, 1, "RUNNING", "args",
@@ -166,7 +167,8 @@ func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	adopted = c.adopted()
 	equal(t, "a repair", []any{must(t, r, err).Outcome, adopted.TaskType, adopted.Detail}, "[replayed REPAIR x]")
 	c.proxy.next(afterCommit)
-	equal(t, "its end, which waits for another attempt", c.saveThere(end(&adopted, storage.Retry, parked)).ResponseLost, true)
+	saved = c.saveThere(end(&adopted, storage.Retry, parked))
+	equal(t, "its end, which waits for another attempt", saved.ResponseLost, true)
 	c.proxy.next(afterCommit)
 	in, err := c.front.PrepareInit(newInit("q", keyedInit("k", "x")))
 	adopted = c.adopted()

@@ -54,9 +54,8 @@ func open(t testing.TB, dsn string, cfg storage.Config) *storage.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	if _, err := s.RegisterNode(t.Context(), storage.NodeDescription{Address: "127.0.0.1:1", Version: "test"}); err != nil {
-		t.Fatal(err)
-	}
+	node, err := s.RegisterNode(t.Context(), storage.NodeDescription{Address: "127.0.0.1:1", Version: "test"})
+	must(t, node, err)
 	return s
 }
 
@@ -64,7 +63,10 @@ func key(id string) process.Key { return process.Key{Namespace: ns, ProcessID: i
 
 // call returns a request like those of the engine: it has a slot.
 func call(id string, change ...func(*storage.Call)) *storage.Call {
-	c := &storage.Call{Key: key(id), TaskType: process.TaskCall, Args: []byte("args"), Capture: true, StepTimeout: timeout, MaxWaiting: 100}
+	c := &storage.Call{
+		Key: key(id), TaskType: process.TaskCall, Args: []byte("args"), Capture: true, StepTimeout: timeout,
+		MaxWaiting: 100,
+	}
 	for _, f := range change {
 		f(c)
 	}
@@ -95,8 +97,9 @@ func notify(c *storage.Call) { c.TaskType = process.TaskNotify }
 func end(c *storage.Claim, outcome storage.Outcome, change ...func(*storage.Completion)) *storage.Completion {
 	completion := &storage.Completion{
 		TaskAttempt: storage.TaskAttempt{
-			Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
-			FencingToken: c.FencingToken, LastEventID: c.LastEventID, IdempotencyKey: c.IdempotencyKey,
+			Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID,
+			TaskType: c.TaskType, Attempt: c.Attempt, FencingToken: c.FencingToken,
+			LastEventID: c.LastEventID, IdempotencyKey: c.IdempotencyKey,
 		},
 		Result:       storage.Result{Outcome: outcome},
 		Continuation: storage.Continuation{Promote: true, StepTimeout: timeout},
@@ -221,7 +224,8 @@ func (b *bench) exec(sql string, args ...any) {
 // due makes all tasks of a process that wait for a time due since an hour ago.
 func (b *bench) due(id string) {
 	b.t.Helper()
-	b.exec("UPDATE schedule SET scheduled_time = statement_timestamp() - interval '1 hour' WHERE process_id = $1 AND waits_for = 'time'", id)
+	b.exec(`UPDATE schedule SET scheduled_time = statement_timestamp() - interval '1 hour'
+		WHERE process_id = $1 AND waits_for = 'time'`, id)
 }
 
 // ask returns the value of a query.
@@ -242,7 +246,8 @@ func (b *bench) state(id string) string {
 			SELECT task_id, task_type || coalesce(' ' || NULLIF(timer_name, ''), '') || ' runs#' || attempt AS what
 			  FROM running WHERE namespace = 'shop' AND process_id = $1
 			UNION ALL
-			SELECT task_id, task_type || coalesce(' ' || NULLIF(timer_name, ''), '') || ' waits for ' || waits_for || '#' || attempt
+			SELECT task_id, task_type || coalesce(' ' || NULLIF(timer_name, ''), '') || ' waits for ' ||
+			       waits_for || '#' || attempt
 			  FROM schedule WHERE namespace = 'shop' AND process_id = $1
 			UNION ALL
 			SELECT task_id, task_type || coalesce(' ' || NULLIF(timer_name, ''), '') || ' ' || status ||

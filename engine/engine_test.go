@@ -64,3 +64,16 @@ func TestStartAndCall(t *testing.T) {
 		t.Fatalf("process: %v", p)
 	}
 }
+
+// The engine works with the fast path off.
+func TestWithoutFastPath(t *testing.T) {
+	t.Parallel()
+	storagetest.RunWithoutFastPath(t, map[string]func(*testing.T){
+		"start and call": TestStartAndCall, "calls in order": TestCallsInOrder, "errors": TestAnswersThatAreErrors,
+		"retries": TestRetries, "repair": TestRepair, "same key": TestSameKeySameAnswer,
+		"full queue": TestMaxWaiting, "timers": TestTimers, "busy timer": TestTimerDueWhileBusy,
+		"cancel": TestCancelRunsTask, "suspend": TestSuspend, "children": TestParentAndChildren,
+		"two nodes": TestCallOfProcessBusyElsewhere, "zombie": TestZombieRetried, "drain": TestDrain,
+		"restart": TestRestartHistoryByResult,
+	})
+}

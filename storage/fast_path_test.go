@@ -51,6 +51,36 @@ func TestQuickStatementsMiss(t *testing.T) {
 	b.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED")
 }
 
+// With the fast path off, a call to a busy process is stored by the first flush.
+func TestFastPathIsOff(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	registry := prometheus.NewRegistry()
+	s := open(t, dsn, storage.Config{Registerer: registry, Lanes: 1, WithoutFastPath: true})
+	b := &bench{Store: s, t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}
+	b.process("p")
+	c := b.claim("p")
+	equal(t, "a second call", b.call("p").Outcome, storage.Postponed)
+	equal(t, "fallbacks", quickMisses(t, registry), 0)
+	b.save(end(b.save(end(c, storage.Finished)).Next, storage.Completed))
+	b.is("p", "COMPLETED e0: INIT FINISHED, CALL FINISHED, CALL FINISHED")
+}
+
+// The core works with the fast path off.
+func TestWithoutFastPath(t *testing.T) {
+	t.Parallel()
+	storagetest.RunWithoutFastPath(t, map[string]func(*testing.T){
+		"call": TestCallIsCaptured, "refused call": TestCallIsRefused, "call with key": TestCallWithKey,
+		"calls in order": TestCallsKeepTheirOrder, "full queue": TestCallIsOverloaded,
+		"result": TestSaveFinishes, "failure": TestSaveFails, "retries": TestSaveRetries,
+		"rejection": TestSaveRejects, "completion": TestSaveCompletes, "removal": TestSaveRemoves,
+		"fenced result": TestSaveUnderOldTokenStoresNothing, "timers": TestTimers,
+		"messages": TestMessagesAreDeliveredInOrder, "child ends": TestEndsAreMessages,
+		"cancel": TestCancelEnds, "commands": TestOrders, "step ends": TestEndsOfStepsAreTasksOfTheRun,
+		"step starts": TestJobsStartWithTheResult,
+	})
+}
+
 func quickMisses(t *testing.T, registry *prometheus.Registry) float64 {
 	t.Helper()
 	families, err := registry.Gather()

@@ -53,6 +53,9 @@ type Config struct {
 	ScanConns int
 	// MaxConns is the size of the pool for reads, lists and maintenance. The default is 2.
 	MaxConns int
+	// WithoutFastPath turns the fast path off: all calls and results use the general statements,
+	// which is slower. Tests use it, because everything must work without the fast path.
+	WithoutFastPath bool
 	// Logger logs lost connections and recoveries. The default is slog.Default().
 	Logger *slog.Logger
 	// Registerer registers the metrics of the store. If nil, there are none.
@@ -96,7 +99,7 @@ type Store struct {
 	forgotten   forgotten
 	nodeID      atomic.Int64
 	generations generations
-	generalOnly bool // for tests: no item uses the fast path
+	generalOnly bool // no item uses the fast path, see Config.WithoutFastPath
 	// waitsForLocks makes flushes wait for the locks of their processes, for tests in which two
 	// transactions meet.
 	waitsForLocks bool
@@ -131,7 +134,7 @@ type hooks struct {
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	s := &Store{
-		log: cfg.Logger, q: dbsqlc.New(), metrics: newMetrics(cfg.Registerer),
+		log: cfg.Logger, q: dbsqlc.New(), metrics: newMetrics(cfg.Registerer), generalOnly: cfg.WithoutFastPath,
 		connections: connections{password: cfg.Password, maxConnections: cfg.connections()},
 	}
 	s.callQueues.wait, s.callQueues.windows = callQueueWait, map[process.Key]*runWindow{}

@@ -49,6 +49,7 @@ func (b *bench) recount() {
 func open(t testing.TB, dsn string, cfg storage.Config) *storage.Store {
 	t.Helper()
 	cfg.DSN, cfg.Logger = dsn, slog.New(slog.DiscardHandler)
+	cfg.WithoutFastPath = cfg.WithoutFastPath || storagetest.WithoutFastPath(t)
 	s, err := storage.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // Node is a running engine of a test.
@@ -34,7 +35,9 @@ type Kinds func(*engine.Engine, *storage.Store) []engine.Kind
 func Start(t testing.TB, dsn string, p processor.Processor, kinds Kinds, change ...func(*engine.Config)) *Node {
 	t.Helper()
 	ctx := context.Background()
-	store, err := storage.Open(ctx, storage.Config{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
+	store, err := storage.Open(ctx, storage.Config{
+		DSN: dsn, Logger: slog.New(slog.DiscardHandler), WithoutFastPath: storagetest.WithoutFastPath(t),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,9 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{release: make(chan struct{})}
 	w.dsn = storagetest.DSN(t)
-	store, err := storage.Open(t.Context(), storage.Config{DSN: w.dsn})
+	store, err := storage.Open(t.Context(), storage.Config{
+		DSN: w.dsn, WithoutFastPath: storagetest.WithoutFastPath(t),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +113,14 @@ func (w *world) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 		AuxState: []byte("state"),
 		Events:   []*progressorv1.NewEvent{{Payload: r.GetArgs()}},
 	}}}, nil
+}
+
+// The API works with the fast path off.
+func TestWithoutFastPath(t *testing.T) {
+	t.Parallel()
+	storagetest.RunWithoutFastPath(t, map[string]func(*testing.T){
+		"life": TestALifeOverEveryProtocol, "wait": TestAWaitThatEndsBeforeItsTask,
+	})
 }
 
 // Lists and reads succeed even if metadata cannot be represented in a message. SQL functions stored

@@ -186,6 +186,11 @@ var mutants = []mutant{
 		packages: "./storage ./engine", run: "Order|Place|Stored|Quick",
 	},
 	{
+		name: "fast-path-stays-on", breaks: "the fast path can be turned off",
+		file: "storage/store.go", old: "generalOnly: cfg.WithoutFastPath", planted: "generalOnly: false",
+		packages: "./storage", run: "TestFastPathIsOff",
+	},
+	{
 		name: "line-jumped", breaks: "calls that wait in memory go in the order in which they came",
 		file: "storage/call_queues.go", old: "first := v.queue[0]", planted: "first := v.queue[len(v.queue)-1]",
 		packages: "./storage", run: "GoWith",

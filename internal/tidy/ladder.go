@@ -55,7 +55,7 @@ var groupLevels = map[string]int{
 // toolingUsers lists the groups that may import a package of the level tooling outside tests.
 var toolingUsers = map[string][]string{
 	"internal/pgembed":    {commandLine + "/server", "internal/bench", "storage/storagetest", "internal/chaos"},
-	"storage/storagetest": {"internal/chaos"},
+	"storage/storagetest": {"internal/chaos", "engine/enginetest"},
 }
 
 // Only storage and its subpackages may import the code that sqlc generates.

@@ -2,72 +2,14 @@ package storage
 
 import (
 	"context"
-	"time"
 
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/fastpath"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// CaptureCall, SaveFinished and SaveCompleted are the fast path: PrepareCall and SaveResult for the
-// usual cases. Most calls are for a process in RUNNING that has no attempt and no waiting task, and
-// most results leave a process without waiting tasks. The statements of the fast path have half of
-// the plan nodes: PostgreSQL spends more time on starting a large statement than on executing it
-// for a few items. They make calls of a single client twice as fast, and calls of 128 clients 25%
-// faster.
-//
-// A call fits if it has a slot, its process is not in busyProcesses, and no other call of the flush
-// is for the same process. A result fits if it is FINISHED or COMPLETED, is not that of a repair,
-// and neither sets timers nor restarts the history (Completion.plain), and no cancel or removal of
-// its process is in the flush. The other items of the flush use the general statements.
-//
-// If the fast path does not apply to an item, nothing of it is stored, and it is part of the next
-// flush with the general statement.
-
-// busyProcesses contains the processes for which the fast path of a lane did not apply. A lane
-// remembers them until a result reports that no task waits there, so that busy processes do not pay
-// twice. A wrong guess costs a flush.
-type busyProcesses map[process.Key]struct{}
-
-// maxBusy limits this memory, because calls that are answered on another node are never removed
-// from it.
-const maxBusy = 1 << 16
-
-func (b busyProcesses) has(key process.Key) bool {
-	_, busy := b[key]
-	return busy
-}
-
-// learn records the result of a committed item. It returns true if the fast path did not apply and
-// the item must be retried.
-func (b busyProcesses) learn(op operation) bool {
-	i := op.base()
-	if i.fallback {
-		i.fallback, i.general = false, true
-		b.mark(i.key)
-		return true
-	}
-	switch op := op.(type) {
-	case *callItem:
-		if op.prepared.Outcome == Postponed {
-			b.mark(i.key)
-		}
-	case *saveItem:
-		if op.saved.Next == nil && !op.saved.Deferred {
-			delete(b, i.key)
-		}
-		if op.behind {
-			b.mark(op.completion.Run)
-		}
-	}
-	return false
-}
-
-func (b busyProcesses) mark(key process.Key) {
-	if len(b) >= maxBusy {
-		clear(b)
-	}
-	b[key] = struct{}{}
-}
+// The use of the fast path by the items of a flush. Package fastpath says what it saves and when it
+// is not taken.
 
 // minFastPath is how many items must use the fast path if other items of the flush need the general
 // statement. One more statement costs as much as it saves for about five items.
@@ -94,6 +36,55 @@ func splitPaths[I operation](items []I, fits func(I) bool) (fast, general []I) {
 	return fast, general
 }
 
+// captureCallStage returns the fast-path statement for calls of different processes.
+func captureCallStage(s *Store, items []*callItem) stage {
+	arg := callParams(s, items)
+	return func(ctx context.Context, db DB) error { return captureCalls(ctx, db, items, arg) }
+}
+
+// captureCalls stores calls with the fast path.
+func captureCalls(ctx context.Context, db DB, items []*callItem, arg *dbsqlc.PrepareCallParams) error {
+	rows, err := fastpath.CaptureCalls(ctx, db, arg)
+	if err != nil {
+		return err
+	}
+	for _, it := range items {
+		it.fallback = true
+	}
+	for i := range rows {
+		r := &rows[i]
+		it := items[r.Ord]
+		it.fallback = false
+		c := it.call.claim(it.call.TaskType, r.TaskID, r.FencingToken, r.Now)
+		c.Status, c.PreviousStatus, c.StatusChangedTime = process.StatusRunning, r.PreviousStatus, r.StatusChangedTime
+		c.AuxState, c.Metadata, c.LastEventID, c.FirstEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata,
+			r.LastEventID, r.FirstEventID, r.Kind, r.CreatedTime
+		it.prepared = Prepared{
+			Outcome: Captured, ProcessID: it.key.ProcessID, TaskID: r.TaskID, Status: c.Status, Claim: c,
+		}
+	}
+	return nil
+}
+
+// skipFastPath makes the results general whose process a command may end in the same flush. The
+// effects of a result are stored if its transaction has written the end of its task. If the fast
+// path did not apply, they would find the end that the command writes.
+func (b *batch) skipFastPath() {
+	if len(b.saves) == 0 || len(b.cancels)+len(b.removes) == 0 {
+		return
+	}
+	ends := map[process.Key]bool{}
+	for _, it := range b.cancels {
+		ends[it.key] = true
+	}
+	for _, it := range b.removes {
+		ends[it.key] = true
+	}
+	for _, it := range b.saves {
+		it.general = it.general || ends[it.key]
+	}
+}
+
 // fastPathStages returns the fast-path statements for results: one for finished tasks, and one for
 // tasks that end their process.
 func fastPathStages(s *Store, items []*saveItem) []stage {
@@ -106,82 +97,77 @@ func fastPathStages(s *Store, items []*saveItem) []stage {
 		}
 	}
 	var stages []stage
-	for _, part := range [][]*saveItem{finished, completed} {
-		if len(part) == 0 {
-			continue
-		}
-		b := newSaveBatch(s, part)
-		save := b.saveFinished
-		if part[0].completion.Outcome == Completed {
-			save = b.saveCompleted
-		}
-		stages = append(append(stages, save), b.leaseStages()...)
+	if len(finished) > 0 {
+		b := newSaveBatch(s, finished)
+		stages = append(append(stages, b.saveFinished), b.leaseStages()...)
+	}
+	if len(completed) > 0 {
+		b := newSaveBatch(s, completed)
+		stages = append(append(stages, b.saveCompleted), b.leaseStages()...)
 	}
 	return stages
 }
 
-func (b *saveBatch) fastPathParams() dbsqlc.SaveFinishedParams {
-	a := &b.arg
-	return dbsqlc.SaveFinishedParams{
-		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds,
-		FencingTokens: a.FencingTokens,
-		AuxStates:     a.AuxStates, Metadatas: a.Metadatas, EventCounts: a.EventCounts, Responses: a.Responses,
-		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds,
-		EventIds:     a.EventIds,
-		EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts, EventTimestamps: a.EventTimestamps,
-		EventMetadatas: a.EventMetadatas, EventPayloads: a.EventPayloads,
-	}
-}
-
 func (b *saveBatch) saveFinished(ctx context.Context, db DB) error {
-	rows, err := b.store.q.SaveFinished(ctx, db, b.fastPathParams())
-	b.missAll(err)
-	for _, r := range rows {
-		b.took(r.Ord, process.StatusRunning, r.Now)
+	rows, err := fastpath.SaveFinished(ctx, db, &b.arg)
+	if err == nil {
+		b.savedFast(rows, process.StatusRunning)
 	}
 	return err
 }
 
 func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {
-	a := b.fastPathParams()
-	arg := dbsqlc.SaveCompletedParams{
-		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds,
-		FencingTokens: a.FencingTokens,
-		AuxStates:     a.AuxStates, Metadatas: a.Metadatas, EventCounts: a.EventCounts, Responses: a.Responses,
-		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds,
-		EventIds:     a.EventIds,
-		EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts, EventTimestamps: a.EventTimestamps,
-		EventMetadatas: a.EventMetadatas, EventPayloads: a.EventPayloads,
-		Names: make([]string, len(b.items)), WorkerIds: b.arg.WorkerIds, Awaiteds: make([]bool, len(b.items)),
-		Frees: make([]bool, len(b.items)),
-		Modes: b.store.EventModes(a.Namespaces),
+	ends := fastpath.Ends{
+		Names: make([]string, len(b.items)), Awaited: make([]bool, len(b.items)),
+		Frees: make([]bool, len(b.items)), Modes: b.store.EventModes(b.arg.Namespaces),
 	}
 	for n, it := range b.items {
-		arg.Awaiteds[n], arg.Frees[n] = it.completion.notifiesRun(), it.completion.freesKeys()
+		ends.Awaited[n], ends.Frees[n] = it.completion.notifiesRun(), it.completion.freesKeys()
 		if record := it.completion.Record; record != nil {
-			arg.Names[n] = record.Name()
+			ends.Names[n] = record.Name()
 		}
 	}
-	rows, err := b.store.q.SaveCompleted(ctx, db, arg)
-	b.missAll(err)
-	for _, r := range rows {
-		b.took(r.Ord, process.StatusCompleted, r.Now)
+	rows, err := fastpath.SaveCompleted(ctx, db, &b.arg, ends)
+	if err == nil {
+		b.savedFast(rows, process.StatusCompleted)
 	}
 	return err
 }
 
-// missAll marks all items as fallbacks, before the marks of those that succeeded are removed.
-func (b *saveBatch) missAll(err error) {
-	if err != nil {
-		return
-	}
+// savedFast records the results that the fast path has stored. The others are fallbacks.
+func (b *saveBatch) savedFast(rows []fastpath.Saved, status process.Status) {
 	for _, it := range b.items {
 		it.fallback = true
 	}
+	for _, r := range rows {
+		it := b.items[r.Ord]
+		it.fallback = false
+		it.saved = Saved{Status: status, Now: r.Now, TimerDelay: -1}
+	}
 }
 
-func (b *saveBatch) took(ord int32, status process.Status, now time.Time) {
-	it := b.items[ord]
-	it.fallback = false
-	it.saved = Saved{Status: status, Now: now, TimerDelay: -1}
+// fallsBack records the result of a committed item. It returns true if the fast path did not apply,
+// so that the next flush must store the item with the general statement.
+func (l *lane) fallsBack(op operation) bool {
+	i := op.base()
+	if i.fallback {
+		i.fallback, i.general = false, true
+		l.busy.Add(i.key)
+		l.store.metrics.fastPathFallbacks.Inc()
+		return true
+	}
+	switch op := op.(type) {
+	case *callItem:
+		if op.prepared.Outcome == Postponed {
+			l.busy.Add(i.key)
+		}
+	case *saveItem:
+		if op.saved.Next == nil && !op.saved.Deferred {
+			l.busy.Remove(i.key)
+		}
+		if op.behind {
+			l.busy.Add(op.completion.Run)
+		}
+	}
+	return false
 }

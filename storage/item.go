@@ -142,25 +142,6 @@ func (b *batch) add(op operation) {
 	}
 }
 
-// skipFastPath makes the results general whose process a command may end in the same flush. The
-// effects of a result are stored if its transaction has written the end of its task. If the fast
-// path did not apply, they would find the end that the command writes.
-func (b *batch) skipFastPath() {
-	if len(b.saves) == 0 || len(b.cancels)+len(b.removes) == 0 {
-		return
-	}
-	ends := map[process.Key]bool{}
-	for _, it := range b.cancels {
-		ends[it.key] = true
-	}
-	for _, it := range b.removes {
-		ends[it.key] = true
-	}
-	for _, it := range b.saves {
-		it.general = it.general || ends[it.key]
-	}
-}
-
 // stages returns the statements of the flush that follow its locks. They run in this order: results
 // of attempts (so that a call to a process whose attempt ends here gets its slot), commands of
 // operators, deliveries of messages, new requests.

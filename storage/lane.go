@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/fastpath"
 )
 
 // The limits of one flush. Unnested arrays are fastest with up to 256 items.
@@ -39,7 +40,7 @@ type lane struct {
 	config *pgx.ConnConfig
 	in     chan operation
 	held   []operation // taken from in, for the next flush
-	busy   busyProcesses
+	busy   fastpath.Busy
 	conn   *pgx.Conn
 	pid    uint32
 	began  time.Time // start time of the backend; with pid it identifies the backend
@@ -70,7 +71,7 @@ func (l *lane) failing() float64 {
 
 func newLane(s *Store, number int, config *pgx.ConnConfig) *lane {
 	return &lane{
-		store: s, number: number, config: config, busy: busyProcesses{}, in: make(chan operation, laneQueue),
+		store: s, number: number, config: config, busy: fastpath.Busy{}, in: make(chan operation, laneQueue),
 		gone: make(chan struct{}), timeout: flushTimeout, contention: contention{},
 	}
 }
@@ -340,8 +341,7 @@ func (l *lane) answer(ops []operation) {
 			l.held = append(l.held, op)
 			continue
 		}
-		if l.busy.learn(op) {
-			l.store.metrics.fastPathFallbacks.Inc()
+		if l.fallsBack(op) {
 			l.held = append(l.held, op)
 			continue
 		}
@@ -435,7 +435,7 @@ func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 		i := op.base()
 		i.err, i.fallback = nil, false
 		room += i.bytes + 500 // fixed-size columns and the headers of arrays
-		i.general = i.general || l.store.generalOnly || l.busy.has(i.key)
+		i.general = i.general || l.store.generalOnly || l.busy.Has(i.key)
 		b.add(op)
 	}
 	stages = append(stages, b.stages(l.store)...)

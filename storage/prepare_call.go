@@ -97,37 +97,3 @@ func prepareCallStage(s *Store, items []*callItem) stage {
 		return nil
 	}
 }
-
-func captureCallStage(s *Store, items []*callItem) stage {
-	arg := callParams(s, items)
-	return func(ctx context.Context, db DB) error { return captureCalls(ctx, s, db, items, arg) }
-}
-
-func captureCalls(ctx context.Context, s *Store, db DB, items []*callItem, a *dbsqlc.PrepareCallParams) error {
-	rows, err := s.q.CaptureCall(ctx, db, dbsqlc.CaptureCallParams{
-		NodeID: a.NodeID, Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskTypes: a.TaskTypes,
-		Args:     a.Args,
-		Contexts: a.Contexts, IdempotencyKeys: a.IdempotencyKeys, RequestIds: a.RequestIds,
-		Fingerprints:  a.Fingerprints,
-		HistoryRanges: a.HistoryRanges, Priorities: a.Priorities, StepTimeoutsUs: a.StepTimeoutsUs,
-	})
-	if err != nil {
-		return err
-	}
-	for _, it := range items {
-		it.fallback = true
-	}
-	for i := range rows {
-		r := &rows[i]
-		it := items[r.Ord]
-		it.fallback = false
-		c := it.call.claim(it.call.TaskType, r.TaskID, r.FencingToken, r.Now)
-		c.Status, c.PreviousStatus, c.StatusChangedTime = process.StatusRunning, r.PreviousStatus, r.StatusChangedTime
-		c.AuxState, c.Metadata, c.LastEventID, c.FirstEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata,
-			r.LastEventID, r.FirstEventID, r.Kind, r.CreatedTime
-		it.prepared = Prepared{
-			Outcome: Captured, ProcessID: it.key.ProcessID, TaskID: r.TaskID, Status: c.Status, Claim: c,
-		}
-	}
-	return nil
-}

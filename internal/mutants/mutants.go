@@ -136,7 +136,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "rejected-result-sends", breaks: "messages of a result that a command ended are not sent",
-		file: "storage/item.go", old: "it.general = it.general || ends[it.key]",
+		file: "storage/fast_path.go", old: "it.general = it.general || ends[it.key]",
 		planted:  "it.general = it.general && ends[it.key]",
 		packages: "./storage", run: "ResultBesideTheEnd",
 	},

@@ -30,235 +30,248 @@ const (
 // A queue relies on a guess about the state of the database. If it is wrong, a call is stored after
 // callQueueWait at the latest.
 type callQueues struct {
-	wait    time.Duration // callQueueWait, except in tests
-	mu      sync.Mutex
-	windows map[process.Key]*runWindow
+	wait      time.Duration // callQueueWait, except in tests
+	mu        sync.Mutex
+	byProcess map[process.Key]*processQueue // the processes that run here
 }
 
-// runWindow is the time during which a process runs here: from a call that will be captured to a
-// result after which no task runs.
-type runWindow struct {
-	queue   []*callItem // in order of arrival
+// processQueue is the queue of a process that runs here. It exists from a call that will be
+// captured to a result after which no task runs.
+type processQueue struct {
+	calls   []*callItem // in order of arrival
 	leaving int         // calls that have left the queue to be stored
 	stored  []int64     // tasks of this node's calls that wait in schedule; they run first
 	ran     int64       // the newest task that ran after a result
-	others  int         // number of tasks that ran but came from elsewhere, minus those that came from here
+	// fromElsewhere is the number of tasks that ran but came from elsewhere, minus those that came
+	// from here.
+	fromElsewhere int
 }
 
-// maxOthers is the number of tasks from elsewhere after which the queue lets calls pass. Others
-// then call the process as well, and calls are stored behind theirs. Otherwise each would wait for
-// callQueueWait.
-const maxOthers = 64
+// maxFromElsewhere is the number of tasks from elsewhere after which the queue lets calls pass.
+// Others then call the process as well, and calls are stored behind theirs. Otherwise each would
+// wait for callQueueWait.
+const maxFromElsewhere = 64
 
-// commitGroup is a result and the call that is stored with it, if any. When both are answered, the
-// queue knows the state of the process.
+// commitGroup is a result and the call that is stored with it, if any. When both have an outcome,
+// the queue knows the state of the process.
 type commitGroup struct {
-	open int   // how many of them are not answered
-	next bool  // the call was captured
-	kept int64 // the task of the call if it waits in schedule
-	on   int64 // the stored task that runs next here; 0 if there is none
+	open int // how many of them have no outcome
+	groupOutcome
+}
+
+// groupOutcome is what the items of a commit group report.
+type groupOutcome struct {
+	captured   bool  // the call was captured
+	storedTask int64 // the task of the call if it waits in schedule, or 0
+	nextTask   int64 // the stored task that runs next here, or 0
 }
 
 // callPath is how a call is handled.
 type callPath int
 
 const (
-	leads  callPath = iota // the process is not known to run here: try to capture the call
-	waits                  // it waits in the queue
-	passes                 // it is stored at once
+	tryCapture callPath = iota // the process is not known to run here
+	queued                     // it waits in the queue
+	storeNow                   // it is stored at once, without the queue
 )
 
 // enter returns the path of a call.
-func (l *callQueues) enter(it *callItem) callPath {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	v, runs := l.windows[it.key]
+func (q *callQueues) enter(it *callItem) callPath {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p, runs := q.byProcess[it.key]
 	if !runs {
-		l.windows[it.key] = &runWindow{}
-		return leads
+		q.byProcess[it.key] = &processQueue{}
+		return tryCapture
 	}
-	if v.others > maxOthers || v.leaving+len(v.stored)+len(v.queue) >= int(it.call.MaxWaiting) {
-		return passes
+	waiting := p.leaving + len(p.stored) + len(p.calls)
+	if p.fromElsewhere > maxFromElsewhere || waiting >= int(it.call.MaxWaiting) {
+		return storeNow
 	}
 	it.turn = make(chan struct{})
-	v.queue = append(v.queue, it)
-	return waits
+	p.calls = append(p.calls, it)
+	return queued
 }
 
 // join adds the first queued call to a result, unless stored tasks must run before it.
-func (l *callQueues) join(save *saveItem) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (q *callQueues) join(save *saveItem) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	save.group = &commitGroup{open: 1}
-	if v, runs := l.windows[save.key]; runs && v.leaving+len(v.stored) == 0 && v.others == 0 && len(v.queue) > 0 {
-		save.next = v.take()
+	p, runs := q.byProcess[save.key]
+	if runs && p.leaving+len(p.stored) == 0 && p.fromElsewhere == 0 && len(p.calls) > 0 {
+		save.next = p.take()
 		save.next.group = save.group
 		save.group.open = 2
 	}
 }
 
-func (v *runWindow) take() *callItem {
-	first := v.queue[0]
-	v.queue = v.queue[1:]
+// take removes the first call.
+func (p *processQueue) take() *callItem {
+	first := p.calls[0]
+	p.calls = p.calls[1:]
 	return first
 }
 
 // leave removes a call from its queue to store it. It returns false if the call is already being
 // stored.
-func (l *callQueues) leave(it *callItem) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	v, runs := l.windows[it.key]
+func (q *callQueues) leave(it *callItem) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p, runs := q.byProcess[it.key]
 	if !runs {
 		return false
 	}
-	n := slices.Index(v.queue, it)
+	n := slices.Index(p.calls, it)
 	if n < 0 {
 		return false
 	}
-	v.queue = slices.Delete(v.queue, n, n+1)
-	v.leaving++
+	p.calls = slices.Delete(p.calls, n, n+1)
+	p.leaving++
 	return true
 }
 
-// answered records an answer in a commit group. When all are there, the queue updates the state of
-// its process.
-func (l *callQueues) answered(key process.Key, j *commitGroup, says commitGroup) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	j.open--
-	j.next, j.kept, j.on = j.next || says.next, max(j.kept, says.kept), max(j.on, says.on)
-	v, runs := l.windows[key]
+// recordGroup records the outcome of an item of a commit group. When all are known, the queue
+// updates the state of its process.
+func (q *callQueues) recordGroup(key process.Key, group *commitGroup, item groupOutcome) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	group.open--
+	group.captured = group.captured || item.captured
+	group.storedTask = max(group.storedTask, item.storedTask)
+	group.nextTask = max(group.nextTask, item.nextTask)
+	p, runs := q.byProcess[key]
 	switch {
-	case j.open > 0 || j.next || !runs:
-	case j.on == 0:
-		l.over(key, v)
+	case group.open > 0 || group.captured || !runs:
+	case group.nextTask == 0:
+		q.passTurn(key, p)
 	default:
-		v.runs(j.on)
-		v.keep(j.kept)
+		p.taskRuns(group.nextTask)
+		p.taskWaits(group.storedTask)
 	}
 }
 
-// runs records a stored task that runs now. Tasks run in the order of their IDs.
-func (v *runWindow) runs(id int64) {
-	if slices.Contains(v.stored, id) {
-		v.others = max(0, v.others-1)
+// taskRuns records a stored task that runs now. Tasks run in the order of their IDs.
+func (p *processQueue) taskRuns(id int64) {
+	if slices.Contains(p.stored, id) {
+		p.fromElsewhere = max(0, p.fromElsewhere-1)
 	} else {
-		v.others++
+		p.fromElsewhere++
 	}
-	v.ran = max(v.ran, id) // a call with a smaller ID has run, although its answer may come later
-	v.stored = slices.DeleteFunc(v.stored, func(of int64) bool { return of <= id })
+	p.ran = max(p.ran, id) // a call with a smaller ID has run, although its outcome may come later
+	p.stored = slices.DeleteFunc(p.stored, func(of int64) bool { return of <= id })
 }
 
-// keep records a call of this node that waits in schedule, unless it has already run. 0 means none.
-func (v *runWindow) keep(id int64) {
-	if id > v.ran {
-		v.stored = append(v.stored, id)
+// taskWaits records a call of this node that waits in schedule, unless it has already run. 0 means
+// none.
+func (p *processQueue) taskWaits(id int64) {
+	if id > p.ran {
+		p.stored = append(p.stored, id)
 	}
 }
 
-// over passes the turn to the next call when no task of the process is known to run here.
-func (l *callQueues) over(key process.Key, v *runWindow) {
-	v.stored, v.others = nil, 0
-	if len(v.queue) == 0 {
-		delete(l.windows, key)
+// passTurn passes the turn to the next call when no task of the process is known to run here.
+func (q *callQueues) passTurn(key process.Key, p *processQueue) {
+	p.stored, p.fromElsewhere = nil, 0
+	if len(p.calls) == 0 {
+		delete(q.byProcess, key)
 		return
 	}
-	close(v.take().turn)
+	close(p.take().turn)
 }
 
-// lost releases all calls of a queue, because the process runs elsewhere or takes no calls. The
-// caller holds the lock.
-func (l *callQueues) lost(key process.Key) {
-	v, runs := l.windows[key]
+// releaseAll releases all calls of a queue, because the process runs elsewhere or takes no calls.
+// The caller holds the lock.
+func (q *callQueues) releaseAll(key process.Key) {
+	p, runs := q.byProcess[key]
 	if !runs {
 		return
 	}
-	delete(l.windows, key)
-	for _, it := range v.queue {
+	delete(q.byProcess, key)
+	for _, it := range p.calls {
 		close(it.turn)
 	}
 }
 
 // reset releases all waiting calls after a database failover, because the known state is out of
 // date.
-func (l *callQueues) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for key := range l.windows {
-		l.lost(key)
+func (q *callQueues) reset() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for key := range q.byProcess {
+		q.releaseAll(key)
 	}
 }
 
-// gone releases the queue of a removed process.
-func (l *callQueues) gone(key process.Key) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lost(key)
+// removed releases the queue of a removed process.
+func (q *callQueues) removed(key process.Key) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.releaseAll(key)
 }
 
-// recordOutcome records the result of a call that was stored alone. here reports whether its
-// process runs here.
-func (l *callQueues) recordOutcome(it *callItem, err error, how callPath, here bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	v, runs := l.windows[it.key]
+// recordCall records the outcome of a call that was stored alone. here reports whether its process
+// runs here.
+func (q *callQueues) recordCall(it *callItem, err error, path callPath, here bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p, runs := q.byProcess[it.key]
 	if !runs {
 		return
 	}
-	if how == waits {
-		v.leaving = max(0, v.leaving-1) // the window may be another one
+	if path == queued {
+		p.leaving = max(0, p.leaving-1) // the queue may be a later one
 	}
 	outcome := it.prepared.Outcome
 	switch {
 	case err == nil && outcome == Captured:
 	case err == nil && outcome == Postponed && here:
-		v.keep(it.prepared.TaskID)
+		p.taskWaits(it.prepared.TaskID)
 	case err == nil && (outcome == Replayed || outcome == Mismatched):
-		if how == leads { // its process may still be free
-			l.over(it.key, v)
+		if path == tryCapture { // its process may still be free
+			q.passTurn(it.key, p)
 		}
-	case err == nil && outcome == Overloaded && how != leads: // the same error as for later calls
+	case err == nil && outcome == Overloaded && path != tryCapture: // the same error as for later calls
 	default:
-		l.lost(it.key)
+		q.releaseAll(it.key)
 	}
 }
 
 // queueOrSubmit captures or stores a call that may wait in memory for its turn.
 func (s *Store) queueOrSubmit(it *callItem) error {
-	how := s.callQueues.enter(it)
-	if how != waits {
-		return s.submitCall(it, how)
+	path := s.callQueues.enter(it)
+	if path != queued {
+		return s.submitCall(it, path)
 	}
-	look := time.NewTicker(min(callQueueCheck, s.callQueues.wait))
-	defer look.Stop()
+	check := time.NewTicker(min(callQueueCheck, s.callQueues.wait))
+	defer check.Stop()
 	for until := time.Now().Add(s.callQueues.wait); ; {
 		select {
 		case <-it.done: // it was stored with a result
-			says := commitGroup{next: it.err == nil && it.prepared.Outcome == Captured}
+			outcome := groupOutcome{captured: it.err == nil && it.prepared.Outcome == Captured}
 			if it.err == nil && it.prepared.Outcome == Postponed {
-				says.kept = it.prepared.TaskID
+				outcome.storedTask = it.prepared.TaskID
 			}
-			s.callQueues.answered(it.key, it.group, says)
+			s.callQueues.recordGroup(it.key, it.group, outcome)
 			return it.err
 		case <-it.turn:
-			return s.submitCall(it, leads)
-		case now := <-look.C:
+			return s.submitCall(it, tryCapture)
+		case now := <-check.C:
 			if (now.Before(until) && it.call.MayWait()) || !s.callQueues.leave(it) {
 				continue
 			}
-			return s.submitCall(it, waits)
+			return s.submitCall(it, queued)
 		}
 	}
 }
 
-// submitCall stores a call alone. It tries the fast path only if its path is leads, which means
-// that the process is assumed to be free.
-func (s *Store) submitCall(it *callItem, how callPath) error {
-	it.general = how != leads
+// submitCall stores a call alone. It tries the fast path only if its path is tryCapture, which
+// means that the process is assumed to be free.
+func (s *Store) submitCall(it *callItem, path callPath) error {
+	it.general = path != tryCapture
 	here := it.call.runsHere()
 	err := s.submit(it)
 	// (Between two tasks of a process there is a moment in which none is known to run.)
-	s.callQueues.recordOutcome(it, err, how, here || it.call.runsHere())
+	s.callQueues.recordCall(it, err, path, here || it.call.runsHere())
 	return err
 }

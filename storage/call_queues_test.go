@@ -13,34 +13,34 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-func patient(c *storage.Call) { c.MayWait = func() bool { return true } }
+func mayWait(c *storage.Call) { c.MayWait = func() bool { return true } }
 
-// lined returns a bench with a wait in call queues, and its registry.
-func lined(t *testing.T, wait time.Duration) (*bench, *prometheus.Registry) {
+// withQueues returns a bench with a wait in call queues, and its registry.
+func withQueues(t *testing.T, wait time.Duration) (*bench, *prometheus.Registry) {
 	t.Helper()
 	dsn, registry := storagetest.DSN(t), prometheus.NewRegistry()
-	s := open(t, dsn, storage.Config{Registerer: registry}).LineWait(wait)
+	s := open(t, dsn, storage.Config{Registerer: registry}).CallQueueWait(wait)
 	return &bench{Store: s, t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}, registry
 }
 
-// occupied creates a process with a running call.
-func (b *bench) occupied(id string) *storage.Claim {
+// busyProcess creates a process with a running call.
+func (b *bench) busyProcess(id string) *storage.Claim {
 	b.t.Helper()
 	b.process(id)
-	return b.claim(id, patient)
+	return b.claim(id, mayWait)
 }
 
-// stands makes a call that may wait, and returns when n calls wait in the queue of its process.
-func (b *bench) stands(id string, n int, change ...func(*storage.Call)) func() (storage.Prepared, error) {
+// enqueueCall makes a call that may wait. It returns when n calls wait in the queue of its process.
+func (b *bench) enqueueCall(id string, n int, change ...func(*storage.Call)) func() (storage.Prepared, error) {
 	b.t.Helper()
-	answer := later(func() (storage.Prepared, error) { return b.PrepareCall(call(id, append(change, patient)...)) })
+	answer := later(func() (storage.Prepared, error) { return b.PrepareCall(call(id, append(change, mayWait)...)) })
 	for deadline := time.Now().Add(stuck); ; {
-		waiting, _ := b.Line(key(id))
+		waiting, _ := b.CallQueue(key(id))
 		if waiting == n {
 			return answer
 		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("%d calls of %s stand in line, want %d", waiting, id, n)
+			b.t.Fatalf("%d calls of %s wait in memory, want %d", waiting, id, n)
 		}
 	}
 }
@@ -49,12 +49,12 @@ func (b *bench) stands(id string, n int, change ...func(*storage.Call)) func() (
 func (b *bench) unused() {
 	b.t.Helper()
 	for deadline := time.Now().Add(stuck); ; {
-		_, visits := b.Line(process.Key{})
-		if visits == 0 {
+		_, processes := b.CallQueue(process.Key{})
+		if processes == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("%d processes are known to run here", visits)
+			b.t.Fatalf("%d processes are known to run here", processes)
 		}
 	}
 }
@@ -63,17 +63,17 @@ func (b *bench) unused() {
 // is stored before, and the general statements are not needed.
 func TestCallsGoWithResults(t *testing.T) {
 	t.Parallel()
-	b, registry := lined(t, stuck)
-	running := b.occupied("p")
+	b, registry := withQueues(t, stuck)
+	running := b.busyProcess("p")
 	var answers []func() (storage.Prepared, error)
 	for n := range 3 {
-		answers = append(answers, b.stands("p", n+1, func(c *storage.Call) { c.Args = fmt.Append(nil, n) }))
+		answers = append(answers, b.enqueueCall("p", n+1, func(c *storage.Call) { c.Args = fmt.Append(nil, n) }))
 	}
 	for n, answer := range answers {
 		equal(t, "calls that are stored", ask[int](b, "SELECT count(*) FROM schedule"), 0)
 		equal(t, "the next task of the process", b.save(end(running, storage.Finished)).Next, (*storage.Claim)(nil))
 		prepared, err := answer()
-		equal(t, "the outcome of a call in line", must(t, prepared, err).Outcome, storage.Captured)
+		equal(t, "the outcome of a queued call", must(t, prepared, err).Outcome, storage.Captured)
 		running = prepared.Claim
 		equal(t, "the running call", string(running.Args), fmt.Sprint(n))
 	}
@@ -85,14 +85,14 @@ func TestCallsGoWithResults(t *testing.T) {
 
 // A call that has waited too long is stored. It runs before the calls that still wait in memory,
 // and these continue when no stored call is left.
-func TestLineIsLeft(t *testing.T) {
+func TestCallLeavesTheQueue(t *testing.T) {
 	t.Parallel()
-	b, _ := lined(t, 50*time.Millisecond)
-	running := b.occupied("p")
-	prepared, err := b.PrepareCall(call("p", patient, runsHere))
+	b, _ := withQueues(t, 50*time.Millisecond)
+	running := b.busyProcess("p")
+	prepared, err := b.PrepareCall(call("p", mayWait, runsHere))
 	equal(t, "a call that has waited too long", must(t, prepared, err).Outcome, storage.Postponed)
-	b.LineWait(stuck)
-	second := b.stands("p", 1)
+	b.CallQueueWait(stuck)
+	second := b.enqueueCall("p", 1)
 	next := b.save(end(running, storage.Finished)).Next
 	if next == nil || next.TaskID != prepared.TaskID {
 		t.Fatalf("next runs %+v, want task %d, which was stored first", next, prepared.TaskID)
@@ -105,21 +105,21 @@ func TestLineIsLeft(t *testing.T) {
 }
 
 // At most max_waiting calls wait in the queue. The database decides about another one.
-func TestLineIsFull(t *testing.T) {
+func TestCallQueueIsFull(t *testing.T) {
 	t.Parallel()
-	b, _ := lined(t, stuck)
-	running := b.occupied("p")
+	b, _ := withQueues(t, stuck)
+	running := b.busyProcess("p")
 	one := func(c *storage.Call) { c.MaxWaiting = 1 }
-	first := b.stands("p", 1, one, runsHere)
+	first := b.enqueueCall("p", 1, one, runsHere)
 	began := time.Now()
-	equal(t, "a call that finds the line full", b.call("p", patient, one, runsHere).Outcome, storage.Postponed)
+	equal(t, "a call that finds the queue full", b.call("p", mayWait, one, runsHere).Outcome, storage.Postponed)
 	if took := time.Since(began); took >= stuck {
-		t.Errorf("it learned it after %s", took)
+		t.Errorf("it was stored after %s", took)
 	}
 	next := b.save(end(running, storage.Finished)).Next
 	equal(t, "the next task of the process", b.save(end(next, storage.Finished)).Next, (*storage.Claim)(nil))
 	prepared, err := first()
-	equal(t, "the call in line", must(t, prepared, err).Outcome, storage.Captured)
+	equal(t, "the queued call", must(t, prepared, err).Outcome, storage.Captured)
 	equal(t, "the order of the calls", next.TaskID < prepared.TaskID, true)
 	b.save(end(prepared.Claim, storage.Finished))
 	b.unused()
@@ -131,18 +131,18 @@ func runsHere(c *storage.Call) { c.Here = func() bool { return true } }
 // If a call of a process that runs here was stored and no queue knew the process, later calls wait
 // in memory behind it, and are stored with results after it has run. (Otherwise they would be
 // stored too, and a hot process would never return to the fast path.)
-func TestLineFormsBehindWhatIsStored(t *testing.T) {
+func TestCallQueueBehindStoredCalls(t *testing.T) {
 	t.Parallel()
-	b, _ := lined(t, stuck)
+	b, _ := withQueues(t, stuck)
 	b.process("p")
 	running := b.claim("p") // unknown to the queues
-	equal(t, "a call that finds the process busy", b.call("p", patient, runsHere).Outcome, storage.Postponed)
-	first, second := b.stands("p", 1), b.stands("p", 2)
+	equal(t, "a call that finds the process busy", b.call("p", mayWait, runsHere).Outcome, storage.Postponed)
+	first, second := b.enqueueCall("p", 1), b.enqueueCall("p", 2)
 	running = b.save(end(running, storage.Finished)).Next
 	b.save(end(running, storage.Finished))
 	for n, answer := range []func() (storage.Prepared, error){first, second} {
 		prepared, err := answer()
-		equal(t, fmt.Sprintf("call %d in line", n), must(t, prepared, err).Outcome, storage.Captured)
+		equal(t, fmt.Sprintf("queued call %d", n), must(t, prepared, err).Outcome, storage.Captured)
 		equal(t, "the next task of the process", b.save(end(prepared.Claim, storage.Finished)).Next,
 			(*storage.Claim)(nil))
 	}
@@ -150,21 +150,21 @@ func TestLineFormsBehindWhatIsStored(t *testing.T) {
 }
 
 // If others keep a process busy, calls are stored behind theirs and do not wait in memory.
-func TestLineGivesWayToOthers(t *testing.T) {
+func TestCallQueueGivesWayToOthers(t *testing.T) {
 	t.Parallel()
-	b, _ := lined(t, stuck)
-	running := b.occupied("p")
+	b, _ := withQueues(t, stuck)
+	running := b.busyProcess("p")
 	const others = 70
 	for range others {
 		equal(t, "a call of others", b.call("p").Outcome, storage.Postponed)
 	}
 	running = b.save(end(running, storage.Finished)).Next
-	first := b.stands("p", 1)
+	first := b.enqueueCall("p", 1)
 	for range others - 2 {
 		running = b.save(end(running, storage.Finished)).Next
 	}
 	began := time.Now()
-	equal(t, "a call behind many of others", b.call("p", patient, runsHere).Outcome, storage.Postponed)
+	equal(t, "a call behind many of others", b.call("p", mayWait, runsHere).Outcome, storage.Postponed)
 	if took := time.Since(began); took >= stuck {
 		t.Errorf("it waited in memory for %s", took)
 	}
@@ -172,17 +172,17 @@ func TestLineGivesWayToOthers(t *testing.T) {
 		running = b.save(end(running, storage.Finished)).Next
 	}
 	prepared, err := first()
-	equal(t, "the call in line", must(t, prepared, err).Outcome, storage.Captured)
+	equal(t, "the queued call", must(t, prepared, err).Outcome, storage.Captured)
 	b.save(end(prepared.Claim, storage.Finished))
 	b.unused()
 }
 
 // Queued calls are answered at once when their process breaks or is removed.
-func TestLineOfAProcessThatBreaks(t *testing.T) {
+func TestCallQueueOfAProcessThatBreaks(t *testing.T) {
 	t.Parallel()
-	b, _ := lined(t, stuck)
-	running := b.occupied("p")
-	answers := []func() (storage.Prepared, error){b.stands("p", 1), b.stands("p", 2), b.stands("p", 3)}
+	b, _ := withQueues(t, stuck)
+	running := b.busyProcess("p")
+	answers := []func() (storage.Prepared, error){b.enqueueCall("p", 1), b.enqueueCall("p", 2), b.enqueueCall("p", 3)}
 	began := time.Now()
 	b.save(end(running, storage.Failed, broken("no")))
 	for _, answer := range answers {
@@ -191,24 +191,24 @@ func TestLineOfAProcessThatBreaks(t *testing.T) {
 	}
 	b.unused()
 
-	running = b.occupied("q")
-	answer := b.stands("q", 1)
+	running = b.busyProcess("q")
+	answer := b.enqueueCall("q", 1)
 	_, err := b.SaveResult(end(running, storage.Removed))
 	must(t, 0, err)
 	prepared, err := answer()
 	equal(t, "a call of a removed process", must(t, prepared, err).Outcome, storage.NotFound)
 	b.unused()
 	if took := time.Since(began); took >= stuck {
-		t.Errorf("calls in line learned it after %s", took)
+		t.Errorf("queued calls ended after %s", took)
 	}
 }
 
 // A fenced attempt delays no calls.
-func TestLineOfAnAttemptThatIsOver(t *testing.T) {
+func TestCallQueueOfAFencedAttempt(t *testing.T) {
 	t.Parallel()
-	b, _ := lined(t, stuck)
-	running := b.occupied("p")
-	first, second := b.stands("p", 1), b.stands("p", 2)
+	b, _ := withQueues(t, stuck)
+	running := b.busyProcess("p")
+	first, second := b.enqueueCall("p", 1), b.enqueueCall("p", 2)
 	b.exec("UPDATE running SET fencing_token = nextval('fencing_tokens')")
 	if _, err := b.SaveResult(end(running, storage.Finished)); !errors.Is(err, process.ErrFenced) {
 		t.Fatalf("a late result: %v", err)
@@ -222,35 +222,35 @@ func TestLineOfAnAttemptThatIsOver(t *testing.T) {
 }
 
 // A store that closes answers the queued calls.
-func TestStoreClosesUnderALine(t *testing.T) {
+func TestStoreClosesWithQueuedCalls(t *testing.T) {
 	t.Parallel()
-	b, _ := lined(t, 50*time.Millisecond)
-	b.occupied("p")
-	first, second := b.stands("p", 1), b.stands("p", 2)
+	b, _ := withQueues(t, 50*time.Millisecond)
+	b.busyProcess("p")
+	first, second := b.enqueueCall("p", 1), b.enqueueCall("p", 2)
 	b.Close()
 	for _, answer := range []func() (storage.Prepared, error){first, second} {
 		if _, err := answer(); !errors.Is(err, process.ErrUnavailable) {
-			t.Errorf("a call in line as the store closes: %v", err)
+			t.Errorf("a queued call as the store closes: %v", err)
 		}
 	}
 }
 
 // A call whose slot is needed by others is stored early.
-func TestLineIsLeftForOthers(t *testing.T) {
+func TestCallLeavesTheQueueForOthers(t *testing.T) {
 	t.Parallel()
-	b, _ := lined(t, time.Hour)
-	b.occupied("p")
+	b, _ := withQueues(t, time.Hour)
+	b.busyProcess("p")
 	prepared, err := b.PrepareCall(call("p", func(c *storage.Call) { c.MayWait = func() bool { return false } }))
 	equal(t, "a call that is wanted elsewhere", must(t, prepared, err).Outcome, storage.Postponed)
 }
 
 // A call that should be stored with a result is answered when its flush has failed, although the
 // result is retried. The queue continues when the result is stored.
-func TestLineOfAProcessThatIsHeld(t *testing.T) {
+func TestCallQueueOfALockedProcess(t *testing.T) {
 	t.Parallel()
-	b, _ := lined(t, stuck)
-	running := b.occupied("p")
-	first, second := b.stands("p", 1), b.stands("p", 2)
+	b, _ := withQueues(t, stuck)
+	running := b.busyProcess("p")
+	first, second := b.enqueueCall("p", 1), b.enqueueCall("p", 2)
 	tx, err := b.db.Begin(t.Context())
 	must(t, tx, err)
 	_, err = tx.Exec(t.Context(), "SELECT 1 FROM processes WHERE process_id = 'p' FOR UPDATE")

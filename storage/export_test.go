@@ -36,21 +36,21 @@ func (s *Store) PrepareResume(key process.Key) error { return s.prepareResume(ke
 // EncodeArrays makes a connection encode arrays like a lane.
 var EncodeArrays = encodeArrays
 
-// LineWait sets how long calls wait in call queues. The queues must be empty.
-func (s *Store) LineWait(wait time.Duration) *Store {
+// CallQueueWait sets how long calls wait in call queues. The queues must be empty.
+func (s *Store) CallQueueWait(wait time.Duration) *Store {
 	s.callQueues.wait = wait
 	return s
 }
 
-// Line returns how many calls of a process wait in memory, and how many processes are known to run
-// here.
-func (s *Store) Line(key process.Key) (waiting, visits int) {
+// CallQueue returns how many calls of a process wait in memory, and how many processes are known to
+// run here.
+func (s *Store) CallQueue(key process.Key) (waiting, processes int) {
 	s.callQueues.mu.Lock()
 	defer s.callQueues.mu.Unlock()
-	if v, runs := s.callQueues.windows[key]; runs {
-		waiting = len(v.queue)
+	if p, runs := s.callQueues.byProcess[key]; runs {
+		waiting = len(p.calls)
 	}
-	return waiting, len(s.callQueues.windows)
+	return waiting, len(s.callQueues.byProcess)
 }
 
 // FlushAsItCloses makes a lane start with calls right after the store was closed, as it may with

@@ -26,7 +26,7 @@ type removeItem struct {
 func (s *Store) saveRemoval(c *Completion) (Saved, error) {
 	it := &removeItem{item: newItem(c.Key, c.bytes(), true), completion: c}
 	err := s.submit(it)
-	s.callQueues.gone(c.Key)
+	s.callQueues.removed(c.Key)
 	if err != nil {
 		return Saved{}, err
 	}

@@ -40,11 +40,11 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	if next := nextOf(it); next != nil { // no lane has taken them
 		finish(next, err)
 	}
-	var says commitGroup
+	var outcome groupOutcome
 	if err == nil && it.saved.Next != nil && it.saved.Next.ProcessID == c.Key.ProcessID {
-		says.on = it.saved.Next.TaskID
+		outcome.nextTask = it.saved.Next.TaskID
 	}
-	s.callQueues.answered(c.Key, it.group, says)
+	s.callQueues.recordGroup(c.Key, it.group, outcome)
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return it.saved, err

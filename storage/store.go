@@ -137,7 +137,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		log: cfg.Logger, q: dbsqlc.New(), metrics: newMetrics(cfg.Registerer), generalOnly: cfg.WithoutFastPath,
 		connections: connections{password: cfg.Password, maxConnections: cfg.connections()},
 	}
-	s.callQueues.wait, s.callQueues.windows = callQueueWait, map[process.Key]*runWindow{}
+	s.callQueues.wait, s.callQueues.byProcess = callQueueWait, map[process.Key]*processQueue{}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	pools := []struct {
 		into **pgxpool.Pool

@@ -29,12 +29,12 @@ SELECT 1 FROM (
 -- constraints_version. If the constraints have changed, it waits to be evaluated again.
 -- fairness_key is "=" and the key, or empty if the namespace has none. If another job holds the
 -- unique key, the request is stored without a task: it has no task of its own, and the task of the
--- other job may be deleted before the key. outcome is enqueued, twin (another job has the unique
--- key; process_id is that job), again, replayed, mismatch or exists.
+-- other job may be deleted before the key. outcome is enqueued, duplicate (another job has the
+-- unique key; process_id is that job), again, replayed, mismatch or exists.
 -- name: EnqueueJobs :many
 WITH input AS MATERIALIZED (
-  SELECT item.*, request.process_id AS twin_process_id, request.task_id AS twin_task_id,
-         request.fingerprint AS twin_fingerprint,
+  SELECT item.*, request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,
+         request.fingerprint AS earlier_fingerprint,
          CASE WHEN request.task_id IS NULL THEN holder.process_id END AS holder,
          request.task_id IS NULL
            AND item.unique_key <> ''
@@ -111,7 +111,7 @@ inserted_processes AS (
   SELECT namespace, process_id, 'INIT', 'job', NULLIF(metadata, '')::jsonb, statement_timestamp(),
          statement_timestamp()
     FROM input
-   WHERE twin_task_id IS NULL
+   WHERE earlier_task_id IS NULL
      AND holder IS NULL
      AND NOT again
    ORDER BY namespace, process_id
@@ -201,16 +201,16 @@ inserted_requests AS (
 SELECT decided.ord::int AS ord,
        (CASE
           WHEN decided.created THEN 'enqueued'
-          WHEN decided.twin_task_id IS NOT NULL
+          WHEN decided.earlier_task_id IS NOT NULL
             THEN CASE
-                   WHEN decided.twin_fingerprint = decided.fingerprint THEN 'replayed'
+                   WHEN decided.earlier_fingerprint = decided.fingerprint THEN 'replayed'
                    ELSE 'mismatch'
                  END
           WHEN decided.again THEN 'again'
-          WHEN decided.holder IS NOT NULL THEN 'twin'
+          WHEN decided.holder IS NOT NULL THEN 'duplicate'
           ELSE 'exists'
         END)::text AS outcome,
-       coalesce(decided.twin_process_id, decided.holder, decided.process_id)::text AS process_id,
+       coalesce(decided.earlier_process_id, decided.holder, decided.process_id)::text AS process_id,
        (decided.run_time > statement_timestamp())::bool AS later
   FROM decided;
 

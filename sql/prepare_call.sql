@@ -7,8 +7,8 @@
 WITH input AS MATERIALIZED (
   SELECT item.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata,
          p.last_event_id, p.first_event_id, p.kind, p.created_time,
-         request.process_id AS twin_process_id, request.task_id AS twin_task_id,
-         request.fingerprint AS twin_fingerprint, nextval('task_ids') AS task_id,
+         request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,
+         request.fingerprint AS earlier_fingerprint, nextval('task_ids') AS task_id,
          r.task_id IS NOT NULL AS runs,
          r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy,
          queued.waiting,
@@ -115,16 +115,17 @@ SELECT decided.ord::int AS ord,
           WHEN decided.accepted AND decided.captured THEN 'captured'
           WHEN decided.accepted AND decided.free AND decided.n = 1 THEN 'place'
           WHEN decided.accepted THEN 'postponed'
-          WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint
+          WHEN decided.earlier_task_id IS NOT NULL
+               AND decided.earlier_fingerprint = decided.fingerprint
             THEN 'replayed'
-          WHEN decided.twin_task_id IS NOT NULL THEN 'mismatch'
+          WHEN decided.earlier_task_id IS NOT NULL THEN 'mismatch'
           WHEN decided.status IS NULL THEN 'not_found'
           WHEN decided.acceptable THEN 'overloaded'
           WHEN decided.kind = 'job' THEN 'job'
           ELSE 'status'
         END)::text AS outcome,
-       coalesce(decided.twin_process_id, decided.process_id)::text AS process_id,
-       coalesce(decided.twin_task_id, decided.task_id)::bigint AS task_id,
+       coalesce(decided.earlier_process_id, decided.process_id)::text AS process_id,
+       coalesce(decided.earlier_task_id, decided.task_id)::bigint AS task_id,
        decided.fencing_token::bigint AS fencing_token, statement_timestamp()::timestamptz AS now,
        coalesce(decided.status, 'INIT')::process_status AS status,
        coalesce(decided.previous_status::text, '')::text AS previous_status,

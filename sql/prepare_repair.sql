@@ -6,8 +6,8 @@
 WITH input AS MATERIALIZED (
   SELECT item.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata,
          p.last_event_id, p.first_event_id, p.kind, p.created_time, p.detail, p.corrupted_by,
-         request.process_id AS twin_process_id, request.task_id AS twin_task_id,
-         request.fingerprint AS twin_fingerprint, nextval('task_ids') AS task_id,
+         request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,
+         request.fingerprint AS earlier_fingerprint, nextval('task_ids') AS task_id,
          nextval('fencing_tokens') AS fencing_token,
          coalesce(request.task_id IS NULL AND p.status = 'ERROR' AND p.kind <> 'job',
                   false) AS acceptable,
@@ -80,17 +80,18 @@ SELECT decided.ord::int AS ord,
        (CASE
           WHEN decided.accepted AND decided.capture THEN 'captured'
           WHEN decided.accepted THEN 'place'
-          WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint
+          WHEN decided.earlier_task_id IS NOT NULL
+               AND decided.earlier_fingerprint = decided.fingerprint
             THEN 'replayed'
-          WHEN decided.twin_task_id IS NOT NULL THEN 'mismatch'
+          WHEN decided.earlier_task_id IS NOT NULL THEN 'mismatch'
           WHEN decided.status IS NULL THEN 'not_found'
           WHEN decided.acceptable AND decided.unsettled THEN 'unsettled'
           WHEN decided.acceptable THEN 'repairing'
           WHEN decided.kind = 'job' THEN 'job'
           ELSE 'status'
         END)::text AS outcome,
-       coalesce(decided.twin_process_id, decided.process_id)::text AS process_id,
-       coalesce(decided.twin_task_id, decided.task_id)::bigint AS task_id,
+       coalesce(decided.earlier_process_id, decided.process_id)::text AS process_id,
+       coalesce(decided.earlier_task_id, decided.task_id)::bigint AS task_id,
        decided.fencing_token::bigint AS fencing_token, statement_timestamp()::timestamptz AS now,
        coalesce(decided.status, 'INIT')::process_status AS status,
        coalesce(decided.previous_status::text, '')::text AS previous_status,

@@ -6,8 +6,8 @@
 -- name: SimpleRepair :one
 WITH input AS MATERIALIZED (
   SELECT @namespace::text AS namespace, @process_id::text AS process_id, p.status, p.corrupted_by,
-         q.process_id AS twin_process_id, q.task_id AS twin_task_id,
-         q.fingerprint AS twin_fingerprint, p.kind,
+         q.process_id AS earlier_process_id, q.task_id AS earlier_task_id,
+         q.fingerprint AS earlier_fingerprint, p.kind,
          coalesce(q.task_id IS NULL AND p.status = 'ERROR' AND p.kind <> 'job',
                   false) AS acceptable,
          EXISTS (
@@ -87,16 +87,16 @@ inserted_requests AS (
     FROM accepted WHERE @request_id::uuid <> '00000000-0000-0000-0000-000000000000')
 SELECT (CASE
           WHEN input.acceptable AND NOT input.repairing AND NOT input.unsettled THEN 'repaired'
-          WHEN input.twin_task_id IS NOT NULL AND input.twin_fingerprint = @fingerprint::bytea
+          WHEN input.earlier_task_id IS NOT NULL AND input.earlier_fingerprint = @fingerprint::bytea
             THEN 'replayed'
-          WHEN input.twin_task_id IS NOT NULL THEN 'mismatch'
+          WHEN input.earlier_task_id IS NOT NULL THEN 'mismatch'
           WHEN input.status IS NULL THEN 'not_found'
           WHEN input.acceptable AND input.unsettled THEN 'unsettled'
           WHEN input.acceptable THEN 'repairing'
           WHEN input.kind = 'job' THEN 'job'
           ELSE 'status'
         END)::text AS outcome,
-       coalesce(input.twin_task_id,
+       coalesce(input.earlier_task_id,
                 (SELECT repair_tasks.new_task_id FROM repair_tasks WHERE repair_tasks.culprit),
                 0)::bigint AS task_id,
        coalesce(input.status, 'INIT')::process_status AS status

@@ -133,7 +133,7 @@ func (l *lane) run() {
 			return
 		}
 		l.lockFailures = 0
-		l.flush(l.deferTwinEnds(ops), mode)
+		l.flush(l.deferSecondEnds(ops), mode)
 	}
 }
 
@@ -211,21 +211,21 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	return ops, mode, true
 }
 
-// deferTwinEnds returns ops without a second end of the same attempt, which it defers. The engine
+// deferSecondEnds returns ops without a second end of the same attempt, which it defers. The engine
 // and the collector may both end an attempt. A statement with both would store both.
-func (l *lane) deferTwinEnds(ops []operation) []operation {
+func (l *lane) deferSecondEnds(ops []operation) []operation {
 	ended := make(map[int64]struct{}, len(ops))
 	return slices.DeleteFunc(ops, func(op operation) bool {
 		c := completionOf(op)
 		if c == nil {
 			return false
 		}
-		_, twin := ended[c.FencingToken]
-		if twin {
+		_, second := ended[c.FencingToken]
+		if second {
 			l.held = append(l.held, op)
 		}
 		ended[c.FencingToken] = struct{}{}
-		return twin
+		return second
 	})
 }
 

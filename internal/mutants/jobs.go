@@ -322,8 +322,8 @@ var jobMutants = []mutant{
 	{
 		name: "unique-key-twice", breaks: "at most one job with a unique key is not at its end",
 		file:     "storage/internal/dbsqlc/enqueue.sql.go",
-		old:      "twin_task_id IS NULL\n     AND holder IS NULL\n     AND NOT again",
-		planted:  "twin_task_id IS NULL\n     AND NOT again",
+		old:      "earlier_task_id IS NULL\n     AND holder IS NULL\n     AND NOT again",
+		planted:  "earlier_task_id IS NULL\n     AND NOT again",
 		packages: "./storage ./engine/jobs", run: "Unique|Enqueue",
 	},
 	{

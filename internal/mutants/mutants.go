@@ -119,8 +119,8 @@ var mutants = []mutant{
 		packages: "./storage", run: "TestLockedTask",
 	},
 	{
-		name: "twin-ends-together", breaks: "one flush stores one end of an attempt",
-		file: "storage/lane.go", old: "l.flush(l.deferTwinEnds(ops), mode)", planted: "l.flush(ops, mode)",
+		name: "two-ends-together", breaks: "one flush stores one end of an attempt",
+		file: "storage/lane.go", old: "l.flush(l.deferSecondEnds(ops), mode)", planted: "l.flush(ops, mode)",
 		packages: "./storage", run: "OneFlushStoresOneEnd",
 	},
 	{
@@ -296,7 +296,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "any-request-by-key", breaks: "a key that was used for another request is refused",
-		file: prepareCall, old: "decided.twin_fingerprint = decided.fingerprint", planted: "true",
+		file: prepareCall, old: "decided.earlier_fingerprint = decided.fingerprint", planted: "true",
 		packages: "./storage", run: "Key",
 	},
 	{

@@ -153,10 +153,9 @@ var schedulingMutants = []mutant{
 		name:   "full-queue-refuses-repeats",
 		breaks: "a repeated request gets its stored outcome although the queue of its process is full",
 		file:   "storage/internal/dbsqlc/prepare_call.sql.go",
-		old: "WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint\n" +
-			"            THEN 'replayed'",
-		planted: "WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint AND " +
-			"decided.waiting < decided.max_waiting THEN 'replayed'",
+		old:    "AND decided.earlier_fingerprint = decided.fingerprint\n            THEN 'replayed'",
+		planted: "AND decided.earlier_fingerprint = decided.fingerprint\n" +
+			"               AND decided.waiting < decided.max_waiting THEN 'replayed'",
 		packages: "./engine", run: "RepeatedRequests",
 	},
 	{

@@ -62,7 +62,7 @@ type EnqueueOutcome string
 // The outcomes of an Enqueue. Exists, Replayed and Mismatched are the same as for a Start.
 const (
 	JobEnqueued   EnqueueOutcome = "enqueued"
-	JobDuplicate  EnqueueOutcome = "twin" // another job holds the unique key
+	JobDuplicate  EnqueueOutcome = "duplicate" // another job holds the unique key
 	JobReplayed   EnqueueOutcome = "replayed"
 	JobMismatched EnqueueOutcome = "mismatch"
 	JobExists     EnqueueOutcome = "exists"
@@ -80,9 +80,9 @@ type enqueueItem struct {
 // or, with an idempotency key, to find a duplicate on another node whose transaction the statement
 // could not see.
 func (it *enqueueItem) Again() bool {
-	twin := it.enqueued.Outcome == JobExists && it.job.RequestID != uuid.Nil && !it.reread
-	it.reread = it.reread || twin
-	return twin || it.enqueued.Outcome == jobAgain
+	reread := it.enqueued.Outcome == JobExists && it.job.RequestID != uuid.Nil && !it.reread
+	it.reread = it.reread || reread
+	return reread || it.enqueued.Outcome == jobAgain
 }
 
 func (j *NewJob) bytes() int {

@@ -54,11 +54,11 @@ func enqueueReplacing(
 	changed := false
 	err = s.RunLocked(ctx, "enqueue job", keys, func(ctx context.Context, db storage.DB) error {
 		done, err = enqueueIn(ctx, s, db, j)
-		twin := done.Outcome == JobExists && j.RequestID != uuid.Nil // the same request, on another node
-		if err != nil || done.Outcome != JobDuplicate && !twin {
+		sameRequest := done.Outcome == JobExists && j.RequestID != uuid.Nil // on another node
+		if err != nil || done.Outcome != JobDuplicate && !sameRequest {
 			return err
 		}
-		if changed = twin || done.ProcessID != holder.ProcessID; changed {
+		if changed = sameRequest || done.ProcessID != holder.ProcessID; changed {
 			return errHolderChanged
 		}
 		replaced, err = replace(ctx, s, db, keys[len(keys)-1], j, holder.Now)

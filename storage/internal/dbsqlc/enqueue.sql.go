@@ -14,8 +14,8 @@ import (
 
 const enqueueJobs = `-- name: EnqueueJobs :many
 WITH input AS MATERIALIZED (
-  SELECT item.ord, item.namespace, item.process_id, item.name, item.args, item.context, item.metadata, item.tags, item.options, item.idempotency_key, item.request_id, item.fingerprint, item.priority, item.start_time, item.timeout_us, item.unique_key, item.unique_ttl_us, item.unique_waiting, item.constraints_version, item.constraint_keys, item.line, item.actor, item.mode, item.grouped, item.delay_us, item.fairness_key, item.run_time, request.process_id AS twin_process_id, request.task_id AS twin_task_id,
-         request.fingerprint AS twin_fingerprint,
+  SELECT item.ord, item.namespace, item.process_id, item.name, item.args, item.context, item.metadata, item.tags, item.options, item.idempotency_key, item.request_id, item.fingerprint, item.priority, item.start_time, item.timeout_us, item.unique_key, item.unique_ttl_us, item.unique_waiting, item.constraints_version, item.constraint_keys, item.line, item.actor, item.mode, item.grouped, item.delay_us, item.fairness_key, item.run_time, request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,
+         request.fingerprint AS earlier_fingerprint,
          CASE WHEN request.task_id IS NULL THEN holder.process_id END AS holder,
          request.task_id IS NULL
            AND item.unique_key <> ''
@@ -92,7 +92,7 @@ inserted_processes AS (
   SELECT namespace, process_id, 'INIT', 'job', NULLIF(metadata, '')::jsonb, statement_timestamp(),
          statement_timestamp()
     FROM input
-   WHERE twin_task_id IS NULL
+   WHERE earlier_task_id IS NULL
      AND holder IS NULL
      AND NOT again
    ORDER BY namespace, process_id
@@ -105,7 +105,7 @@ updated_status_counts AS (
    ORDER BY inserted_processes.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 decided AS MATERIALIZED (
-  SELECT input.ord, input.namespace, input.process_id, input.name, input.args, input.context, input.metadata, input.tags, input.options, input.idempotency_key, input.request_id, input.fingerprint, input.priority, input.start_time, input.timeout_us, input.unique_key, input.unique_ttl_us, input.unique_waiting, input.constraints_version, input.constraint_keys, input.line, input.actor, input.mode, input.grouped, input.delay_us, input.fairness_key, input.run_time, input.twin_process_id, input.twin_task_id, input.twin_fingerprint, input.holder, input.again, input.task_id, input.scheduled_time, input.stale,
+  SELECT input.ord, input.namespace, input.process_id, input.name, input.args, input.context, input.metadata, input.tags, input.options, input.idempotency_key, input.request_id, input.fingerprint, input.priority, input.start_time, input.timeout_us, input.unique_key, input.unique_ttl_us, input.unique_waiting, input.constraints_version, input.constraint_keys, input.line, input.actor, input.mode, input.grouped, input.delay_us, input.fairness_key, input.run_time, input.earlier_process_id, input.earlier_task_id, input.earlier_fingerprint, input.holder, input.again, input.task_id, input.scheduled_time, input.stale,
          ((input.namespace, input.process_id) IN (
            SELECT inserted_processes.namespace, inserted_processes.process_id
              FROM inserted_processes)) AS created,
@@ -180,16 +180,16 @@ inserted_requests AS (
 SELECT decided.ord::int AS ord,
        (CASE
           WHEN decided.created THEN 'enqueued'
-          WHEN decided.twin_task_id IS NOT NULL
+          WHEN decided.earlier_task_id IS NOT NULL
             THEN CASE
-                   WHEN decided.twin_fingerprint = decided.fingerprint THEN 'replayed'
+                   WHEN decided.earlier_fingerprint = decided.fingerprint THEN 'replayed'
                    ELSE 'mismatch'
                  END
           WHEN decided.again THEN 'again'
-          WHEN decided.holder IS NOT NULL THEN 'twin'
+          WHEN decided.holder IS NOT NULL THEN 'duplicate'
           ELSE 'exists'
         END)::text AS outcome,
-       coalesce(decided.twin_process_id, decided.holder, decided.process_id)::text AS process_id,
+       coalesce(decided.earlier_process_id, decided.holder, decided.process_id)::text AS process_id,
        (decided.run_time > statement_timestamp())::bool AS later
   FROM decided
 `
@@ -240,8 +240,8 @@ type EnqueueJobsRow struct {
 // constraints_version. If the constraints have changed, it waits to be evaluated again.
 // fairness_key is "=" and the key, or empty if the namespace has none. If another job holds the
 // unique key, the request is stored without a task: it has no task of its own, and the task of the
-// other job may be deleted before the key. outcome is enqueued, twin (another job has the unique
-// key; process_id is that job), again, replayed, mismatch or exists.
+// other job may be deleted before the key. outcome is enqueued, duplicate (another job has the
+// unique key; process_id is that job), again, replayed, mismatch or exists.
 // The row comparison is a hashed subplan. A join of two CTEs would be a nested loop with quadratic
 // cost.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) ([]EnqueueJobsRow, error) {

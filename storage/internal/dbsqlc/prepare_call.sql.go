@@ -18,8 +18,8 @@ const prepareCall = `-- name: PrepareCall :many
 WITH input AS MATERIALIZED (
   SELECT item.ord, item.namespace, item.process_id, item.task_type, item.args, item.context, item.idempotency_key, item.request_id, item.fingerprint, item.history_range, item.priority, item.capture, item.step_timeout_us, item.max_waiting, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata,
          p.last_event_id, p.first_event_id, p.kind, p.created_time,
-         request.process_id AS twin_process_id, request.task_id AS twin_task_id,
-         request.fingerprint AS twin_fingerprint, nextval('task_ids') AS task_id,
+         request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,
+         request.fingerprint AS earlier_fingerprint, nextval('task_ids') AS task_id,
          r.task_id IS NOT NULL AS runs,
          r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy,
          queued.waiting,
@@ -55,20 +55,20 @@ WITH input AS MATERIALIZED (
             AND s.waits_for IN ('process', 'place')
           LIMIT item.max_waiting) queued_task) queued),
 decided AS MATERIALIZED (
-  SELECT numbered_items.ord, numbered_items.namespace, numbered_items.process_id, numbered_items.task_type, numbered_items.args, numbered_items.context, numbered_items.idempotency_key, numbered_items.request_id, numbered_items.fingerprint, numbered_items.history_range, numbered_items.priority, numbered_items.capture, numbered_items.step_timeout_us, numbered_items.max_waiting, numbered_items.status, numbered_items.previous_status, numbered_items.status_changed_time, numbered_items.aux_state, numbered_items.metadata, numbered_items.last_event_id, numbered_items.first_event_id, numbered_items.kind, numbered_items.created_time, numbered_items.twin_process_id, numbered_items.twin_task_id, numbered_items.twin_fingerprint, numbered_items.task_id, numbered_items.runs, numbered_items.busy, numbered_items.waiting, numbered_items.acceptable, numbered_items.free, numbered_items.n, numbered_items.accepted, numbered_items.captured, nextval('fencing_tokens') AS fencing_token,
+  SELECT numbered_items.ord, numbered_items.namespace, numbered_items.process_id, numbered_items.task_type, numbered_items.args, numbered_items.context, numbered_items.idempotency_key, numbered_items.request_id, numbered_items.fingerprint, numbered_items.history_range, numbered_items.priority, numbered_items.capture, numbered_items.step_timeout_us, numbered_items.max_waiting, numbered_items.status, numbered_items.previous_status, numbered_items.status_changed_time, numbered_items.aux_state, numbered_items.metadata, numbered_items.last_event_id, numbered_items.first_event_id, numbered_items.kind, numbered_items.created_time, numbered_items.earlier_process_id, numbered_items.earlier_task_id, numbered_items.earlier_fingerprint, numbered_items.task_id, numbered_items.runs, numbered_items.busy, numbered_items.waiting, numbered_items.acceptable, numbered_items.free, numbered_items.n, numbered_items.accepted, numbered_items.captured, nextval('fencing_tokens') AS fencing_token,
          min(CASE
                WHEN numbered_items.accepted AND NOT numbered_items.captured
                  THEN numbered_items.priority
              END) OVER (PARTITION BY numbered_items.namespace, numbered_items.process_id,
                         numbered_items.acceptable) AS queue_priority
     FROM (
-      SELECT numbered.ord, numbered.namespace, numbered.process_id, numbered.task_type, numbered.args, numbered.context, numbered.idempotency_key, numbered.request_id, numbered.fingerprint, numbered.history_range, numbered.priority, numbered.capture, numbered.step_timeout_us, numbered.max_waiting, numbered.status, numbered.previous_status, numbered.status_changed_time, numbered.aux_state, numbered.metadata, numbered.last_event_id, numbered.first_event_id, numbered.kind, numbered.created_time, numbered.twin_process_id, numbered.twin_task_id, numbered.twin_fingerprint, numbered.task_id, numbered.runs, numbered.busy, numbered.waiting, numbered.acceptable, numbered.free, numbered.n,
+      SELECT numbered.ord, numbered.namespace, numbered.process_id, numbered.task_type, numbered.args, numbered.context, numbered.idempotency_key, numbered.request_id, numbered.fingerprint, numbered.history_range, numbered.priority, numbered.capture, numbered.step_timeout_us, numbered.max_waiting, numbered.status, numbered.previous_status, numbered.status_changed_time, numbered.aux_state, numbered.metadata, numbered.last_event_id, numbered.first_event_id, numbered.kind, numbered.created_time, numbered.earlier_process_id, numbered.earlier_task_id, numbered.earlier_fingerprint, numbered.task_id, numbered.runs, numbered.busy, numbered.waiting, numbered.acceptable, numbered.free, numbered.n,
              numbered.acceptable
                AND numbered.waiting + numbered.n - 1
                      - CASE WHEN numbered.free THEN 1 ELSE 0 END < numbered.max_waiting AS accepted,
              numbered.free AND numbered.n = 1 AND numbered.capture AS captured
         FROM (
-          SELECT input.ord, input.namespace, input.process_id, input.task_type, input.args, input.context, input.idempotency_key, input.request_id, input.fingerprint, input.history_range, input.priority, input.capture, input.step_timeout_us, input.max_waiting, input.status, input.previous_status, input.status_changed_time, input.aux_state, input.metadata, input.last_event_id, input.first_event_id, input.kind, input.created_time, input.twin_process_id, input.twin_task_id, input.twin_fingerprint, input.task_id, input.runs, input.busy, input.waiting, input.acceptable,
+          SELECT input.ord, input.namespace, input.process_id, input.task_type, input.args, input.context, input.idempotency_key, input.request_id, input.fingerprint, input.history_range, input.priority, input.capture, input.step_timeout_us, input.max_waiting, input.status, input.previous_status, input.status_changed_time, input.aux_state, input.metadata, input.last_event_id, input.first_event_id, input.kind, input.created_time, input.earlier_process_id, input.earlier_task_id, input.earlier_fingerprint, input.task_id, input.runs, input.busy, input.waiting, input.acceptable,
                  input.status = 'RUNNING' AND NOT input.busy AND input.waiting = 0 AS free,
                  row_number() OVER (
                    PARTITION BY input.namespace, input.process_id, input.acceptable
@@ -123,16 +123,17 @@ SELECT decided.ord::int AS ord,
           WHEN decided.accepted AND decided.captured THEN 'captured'
           WHEN decided.accepted AND decided.free AND decided.n = 1 THEN 'place'
           WHEN decided.accepted THEN 'postponed'
-          WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint
+          WHEN decided.earlier_task_id IS NOT NULL
+               AND decided.earlier_fingerprint = decided.fingerprint
             THEN 'replayed'
-          WHEN decided.twin_task_id IS NOT NULL THEN 'mismatch'
+          WHEN decided.earlier_task_id IS NOT NULL THEN 'mismatch'
           WHEN decided.status IS NULL THEN 'not_found'
           WHEN decided.acceptable THEN 'overloaded'
           WHEN decided.kind = 'job' THEN 'job'
           ELSE 'status'
         END)::text AS outcome,
-       coalesce(decided.twin_process_id, decided.process_id)::text AS process_id,
-       coalesce(decided.twin_task_id, decided.task_id)::bigint AS task_id,
+       coalesce(decided.earlier_process_id, decided.process_id)::text AS process_id,
+       coalesce(decided.earlier_task_id, decided.task_id)::bigint AS task_id,
        decided.fencing_token::bigint AS fencing_token, statement_timestamp()::timestamptz AS now,
        coalesce(decided.status, 'INIT')::process_status AS status,
        coalesce(decided.previous_status::text, '')::text AS previous_status,

@@ -14,8 +14,8 @@ import (
 
 const prepareInit = `-- name: PrepareInit :many
 WITH input AS MATERIALIZED (
-  SELECT item.ord, item.namespace, item.process_id, item.kind, item.args, item.context, item.metadata, item.idempotency_key, item.request_id, item.fingerprint, item.history_range, item.priority, item.start_time, item.capture, item.step_timeout_us, request.process_id AS twin_process_id, request.task_id AS twin_task_id,
-         request.fingerprint AS twin_fingerprint, nextval('task_ids') AS task_id,
+  SELECT item.ord, item.namespace, item.process_id, item.kind, item.args, item.context, item.metadata, item.idempotency_key, item.request_id, item.fingerprint, item.history_range, item.priority, item.start_time, item.capture, item.step_timeout_us, request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,
+         request.fingerprint AS earlier_fingerprint, nextval('task_ids') AS task_id,
          nextval('fencing_tokens') AS fencing_token,
          greatest(item.start_time, statement_timestamp()) AS scheduled_time,
          item.capture AND item.start_time <= statement_timestamp() AS captures,
@@ -86,12 +86,12 @@ SELECT input.ord::int AS ord,
        (CASE
           WHEN input.created AND input.captures THEN 'captured'
           WHEN input.created THEN 'postponed'
-          WHEN input.twin_task_id IS NULL THEN 'exists'
-          WHEN input.twin_fingerprint = input.fingerprint THEN 'replayed'
+          WHEN input.earlier_task_id IS NULL THEN 'exists'
+          WHEN input.earlier_fingerprint = input.fingerprint THEN 'replayed'
           ELSE 'mismatch'
         END)::text AS outcome,
-       coalesce(input.twin_process_id, input.process_id)::text AS process_id,
-       coalesce(input.twin_task_id, input.task_id)::bigint AS task_id,
+       coalesce(input.earlier_process_id, input.process_id)::text AS process_id,
+       coalesce(input.earlier_task_id, input.task_id)::bigint AS task_id,
        input.fencing_token::bigint AS fencing_token,
        input.scheduled_time::timestamptz AS scheduled_time,
        statement_timestamp()::timestamptz AS now

@@ -18,8 +18,8 @@ const prepareRepair = `-- name: PrepareRepair :many
 WITH input AS MATERIALIZED (
   SELECT item.ord, item.namespace, item.process_id, item.args, item.context, item.idempotency_key, item.request_id, item.fingerprint, item.history_range, item.capture, item.step_timeout_us, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata,
          p.last_event_id, p.first_event_id, p.kind, p.created_time, p.detail, p.corrupted_by,
-         request.process_id AS twin_process_id, request.task_id AS twin_task_id,
-         request.fingerprint AS twin_fingerprint, nextval('task_ids') AS task_id,
+         request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,
+         request.fingerprint AS earlier_fingerprint, nextval('task_ids') AS task_id,
          nextval('fencing_tokens') AS fencing_token,
          coalesce(request.task_id IS NULL AND p.status = 'ERROR' AND p.kind <> 'job',
                   false) AS acceptable,
@@ -55,7 +55,7 @@ WITH input AS MATERIALIZED (
          AND q.request_id = item.request_id
        LIMIT 1) request ON true),
 decided AS MATERIALIZED (
-  SELECT input.ord, input.namespace, input.process_id, input.args, input.context, input.idempotency_key, input.request_id, input.fingerprint, input.history_range, input.capture, input.step_timeout_us, input.status, input.previous_status, input.status_changed_time, input.aux_state, input.metadata, input.last_event_id, input.first_event_id, input.kind, input.created_time, input.detail, input.corrupted_by, input.twin_process_id, input.twin_task_id, input.twin_fingerprint, input.task_id, input.fencing_token, input.acceptable, input.repairing, input.unsettled,
+  SELECT input.ord, input.namespace, input.process_id, input.args, input.context, input.idempotency_key, input.request_id, input.fingerprint, input.history_range, input.capture, input.step_timeout_us, input.status, input.previous_status, input.status_changed_time, input.aux_state, input.metadata, input.last_event_id, input.first_event_id, input.kind, input.created_time, input.detail, input.corrupted_by, input.earlier_process_id, input.earlier_task_id, input.earlier_fingerprint, input.task_id, input.fencing_token, input.acceptable, input.repairing, input.unsettled,
          input.acceptable
            AND NOT input.repairing
            AND NOT input.unsettled
@@ -92,17 +92,18 @@ SELECT decided.ord::int AS ord,
        (CASE
           WHEN decided.accepted AND decided.capture THEN 'captured'
           WHEN decided.accepted THEN 'place'
-          WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint
+          WHEN decided.earlier_task_id IS NOT NULL
+               AND decided.earlier_fingerprint = decided.fingerprint
             THEN 'replayed'
-          WHEN decided.twin_task_id IS NOT NULL THEN 'mismatch'
+          WHEN decided.earlier_task_id IS NOT NULL THEN 'mismatch'
           WHEN decided.status IS NULL THEN 'not_found'
           WHEN decided.acceptable AND decided.unsettled THEN 'unsettled'
           WHEN decided.acceptable THEN 'repairing'
           WHEN decided.kind = 'job' THEN 'job'
           ELSE 'status'
         END)::text AS outcome,
-       coalesce(decided.twin_process_id, decided.process_id)::text AS process_id,
-       coalesce(decided.twin_task_id, decided.task_id)::bigint AS task_id,
+       coalesce(decided.earlier_process_id, decided.process_id)::text AS process_id,
+       coalesce(decided.earlier_task_id, decided.task_id)::bigint AS task_id,
        decided.fencing_token::bigint AS fencing_token, statement_timestamp()::timestamptz AS now,
        coalesce(decided.status, 'INIT')::process_status AS status,
        coalesce(decided.previous_status::text, '')::text AS previous_status,

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Places returns how many slots of a namespace are taken, and how many requests wait for one.
-func (e *Engine) Places(namespace string) (taken, waiting int) {
+// Slots returns how many slots of a namespace are taken, and how many requests wait for one.
+func (e *Engine) Slots(namespace string) (taken, waiting int) {
 	return e.registry.all()[namespace].slots.inUse()
 }
 

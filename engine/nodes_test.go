@@ -272,5 +272,5 @@ func TestUnknownClaimIsAdopted(t *testing.T) {
 	if res := receive(t, "a call", n.persisting("p", "continues")); res.err != nil {
 		t.Error(res.err)
 	}
-	eventually(t, "no slot is taken", func() bool { taken, _ := n.Places("ns"); return taken == 0 })
+	eventually(t, "no slot is taken", func() bool { taken, _ := n.Slots("ns"); return taken == 0 })
 }

@@ -147,7 +147,7 @@ func TestHangingProcessor(t *testing.T) {
 		p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING {
 		t.Errorf("%v, %v", p, err)
 	}
-	eventually(t, "no slot is taken", func() bool { taken, _ := n.Places("ns"); return taken == 0 })
+	eventually(t, "no slot is taken", func() bool { taken, _ := n.Slots("ns"); return taken == 0 })
 }
 
 // lockedBuffer is a buffer for concurrent log writers.

@@ -167,7 +167,7 @@ func (e *Engine) respond(ctx context.Context, r *request, p storage.Prepared) (A
 			return ans, nil
 		}
 		return e.await(ctx, r, ans, wt)
-	case storage.Placed:
+	case storage.AwaitsSlot:
 		e.calls.wake()
 	case storage.Postponed, storage.Replayed:
 	case storage.Repaired:

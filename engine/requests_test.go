@@ -359,7 +359,7 @@ func TestOverloadOfTheDatabase(t *testing.T) {
 		_, err := n.Start(t.Context(), engine.StartParams{Key: key("waits")})
 		refused <- err
 	}()
-	eventually(t, "one waits for a slot", func() bool { _, waiting := n.Places("ns"); return waiting == 1 })
+	eventually(t, "one waits for a slot", func() bool { _, waiting := n.Slots("ns"); return waiting == 1 })
 	now := time.Now()
 	_, err := n.Start(t.Context(), engine.StartParams{Key: key("refused at once")})
 	if took := time.Since(now); !errors.Is(err, process.ErrOverloaded) || took > 80*time.Millisecond {
@@ -432,7 +432,7 @@ func TestStoredAndFreshTakeTurns(t *testing.T) {
 		fresh <- err
 	}()
 	eventually(t, "a fresh request waits for the slot", func() bool {
-		_, waiting := n.Places("ns")
+		_, waiting := n.Slots("ns")
 		return waiting == 1
 	})
 	g.release()

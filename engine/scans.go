@@ -53,9 +53,9 @@ func (b *scanBound) scanned(limits []storage.ClaimLimit, left []int, cut bool) {
 	b.scans++
 	claimed := 0
 	for n, limit := range limits {
-		claimed += limit.Places - left[n]
+		claimed += limit.Max - left[n]
 		p := b.known[limit.Namespace]
-		if p.since += limit.Places - left[n]; left[n] > 0 && !cut {
+		if p.since += limit.Max - left[n]; left[n] > 0 && !cut {
 			p = progress{emptied: b.scans}
 		}
 		b.known[limit.Namespace] = p
@@ -164,7 +164,7 @@ func (e *Engine) newScanLimits(bound *scanBound, names []string, take func(ns *n
 			return 0
 		}
 		r.limits = append(r.limits, storage.ClaimLimit{
-			Namespace: name, Places: n, StepTimeout: ns.stepTimeout, Own: ns.pulled(), Pauses: e.hasPausedNames(name),
+			Namespace: name, Max: n, StepTimeout: ns.stepTimeout, Own: ns.pulled(), Pauses: e.hasPausedNames(name),
 		})
 		r.namespaces = append(r.namespaces, ns)
 		return n
@@ -197,7 +197,7 @@ func (r *scanLimits) start(claims []storage.Claim, release func(*namespace) func
 		r.engine.runners.Go(func() { r.engine.run(ns, &claims[n], origin{scanned: true, release: release(ns)}) })
 	}
 	for _, limit := range r.limits {
-		left = append(left, limit.Places-got[limit.Namespace])
+		left = append(left, limit.Max-got[limit.Namespace])
 	}
 	return left, storage.ScanIsTruncated(claims)
 }

@@ -46,7 +46,7 @@ func TestScanBound(t *testing.T) {
 // did, and gradually more.
 func TestScanOfLargeTasksHasLessRoom(t *testing.T) {
 	t.Parallel()
-	room := []storage.ClaimLimit{{Namespace: "n", Places: 200}}
+	room := []storage.ClaimLimit{{Namespace: "n", Max: 200}}
 	for claimed, want := range map[int]int{2: minCutRows, 100: 200} {
 		b := scanBound{rows: maxScanRows}
 		if b.scanned(room, []int{200 - claimed}, true); b.rows != want {
@@ -87,7 +87,7 @@ func TestRoomsAreBounded(t *testing.T) {
 		taken := 0
 		r := e.newScanLimits(&bound, names, func(ns *namespace, n int) int { return ns.slots.takeStored(n) })
 		for _, limit := range r.limits {
-			taken += limit.Places
+			taken += limit.Max
 			seen[limit.Namespace]++
 		}
 		if taken > maxScanRows || len(r.limits)+len(r.postponed) != len(names) {
@@ -105,7 +105,7 @@ func TestQuickNamespacesGoFirst(t *testing.T) {
 	t.Parallel()
 	const burst = 20
 	b := scanBound{rows: maxScanRows}
-	b.scanned([]storage.ClaimLimit{{Namespace: "small", Places: 1}}, []int{1}, false)
+	b.scanned([]storage.ClaimLimit{{Namespace: "small", Max: 1}}, []int{1}, false)
 	var names []string
 	for n := range 1000 {
 		names = append(names, fmt.Sprintf("n%03d", n))
@@ -123,7 +123,7 @@ func TestQuickNamespacesGoFirst(t *testing.T) {
 					got = 0 // it has tasks in every second scan only
 				}
 			}
-			limits, left = append(limits, storage.ClaimLimit{Namespace: name, Places: n}), append(left, n-got)
+			limits, left = append(limits, storage.ClaimLimit{Namespace: name, Max: n}), append(left, n-got)
 			claimed[name] += got
 			total += n
 			return n
@@ -151,7 +151,7 @@ func TestQuickNamespacesGoFirst(t *testing.T) {
 func TestBacklogsDoNotGoFirst(t *testing.T) {
 	t.Parallel()
 	b := scanBound{rows: maxScanRows}
-	room := []storage.ClaimLimit{{Namespace: "n", Places: scanLimit}}
+	room := []storage.ClaimLimit{{Namespace: "n", Max: scanLimit}}
 	if !b.known["n"].backlogged() {
 		t.Error("an unknown namespace goes first")
 	}

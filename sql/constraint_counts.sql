@@ -31,10 +31,10 @@ SELECT counts.running::bigint AS running, counts.held::bigint AS held,
  WHERE c.namespace = @namespace
  ORDER BY c.name;
 
--- PlaceInLine returns how many jobs are before a job in its key queue (at most lim), how many jobs
--- have the key (with the first three of them), how many of those are not claimed yet, when the next
--- job may start, and the job for which the key is reserved.
--- name: PlaceInLine :one
+-- PositionInKeyQueue returns how many jobs are before a job in its key queue (at most lim), how
+-- many jobs have the key (with the first three of them), how many of those are not claimed yet,
+-- when the next job may start, and the job for which the key is reserved.
+-- name: PositionInKeyQueue :one
 SELECT (
   SELECT count(*) FROM (
     SELECT 1 FROM schedule s

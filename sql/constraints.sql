@@ -181,7 +181,7 @@ SELECT item.line::text AS line,
 -- keys contains the key of a job that needs no other key, as in jobs.constraint_keys, and is empty
 -- for the queue "" (jobs that must be evaluated). If all rows are such jobs, there is room for each
 -- of them: all get their key and a slot here (given). Otherwise no job gets a key here, and
--- PlaceJobs and HoldKeys follow. Like a claim, it searches the rows by key, because a row that was
+-- MoveJobs and HoldKeys follow. Like a claim, it searches the rows by key, because a row that was
 -- changed after the snapshot has another ctid.
 -- name: TakeLines :many
 WITH taken AS MATERIALIZED (
@@ -247,10 +247,10 @@ SELECT taken.line::text AS line, taken.process_id, taken.task_id, taken.priority
        AND p.process_id = taken.process_id
      LIMIT 1) process ON true;
 
--- PlaceJobs moves jobs that TakeLines or StaleJobs has taken. A job can run if line is empty.
+-- MoveJobs moves jobs that TakeLines or StaleJobs has taken. A job can run if line is empty.
 -- Otherwise it waits for the key that it lacks. If evaluated is true, keys replace the keys of the
 -- job.
--- name: PlaceJobs :exec
+-- name: MoveJobs :exec
 WITH input AS MATERIALIZED (
   SELECT item.*
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),

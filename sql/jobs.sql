@@ -93,7 +93,8 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
           WHEN task.taker = '~' AND job_group.running_time IS NULL THEN 0
           ELSE coalesce(task.attempt, 0)
         END)::int AS attempt,
-       coalesce(task.priority, 0)::int AS priority, coalesce(task.place, '')::text AS place,
+       coalesce(task.priority, 0)::int AS priority,
+       coalesce(task.stored_in, '')::text AS stored_in,
        coalesce(task.waits_for::text, '')::text AS waits_for, coalesce(task.line, '')::text AS line,
        coalesce(task.round, 0)::bigint AS round, job.fairness_key,
        coalesce(task.taker = '~', false)::bool AS grouped,
@@ -117,8 +118,8 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
   LEFT JOIN LATERAL (
     SELECT any_task.* FROM (
       (
-        SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.line, s.round,
-               s.taker, s.scheduled_time, NULL::timestamptz AS running_time,
+        SELECT s.task_id, s.attempt, s.priority, 'schedule' AS stored_in, s.waits_for, s.line,
+               s.round, s.taker, s.scheduled_time, NULL::timestamptz AS running_time,
                NULL::timestamptz AS finished_time, s.args, NULL::bigint AS fencing_token,
                NULL AS worker_id
           FROM schedule s
@@ -152,7 +153,7 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
   LEFT JOIN LATERAL (
     SELECT l.worker_id, l.expires_time
       FROM leases l
-     WHERE task.place = 'running'
+     WHERE task.stored_in = 'running'
        AND l.namespace = item.namespace
        AND l.process_id = item.process_id
        AND l.fencing_token = task.fencing_token

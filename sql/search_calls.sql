@@ -147,9 +147,9 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS kind_row
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;
 
--- HasSkippedCalls reports whether a task that SearchCalls would take still waits for a slot,
+-- HasWaitingCalls reports whether a task that SearchCalls would take still waits for a slot,
 -- because it was skipped while its process was locked.
--- name: HasSkippedCalls :one
+-- name: HasWaitingCalls :one
 SELECT EXISTS (
   SELECT 1 FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@pauses::bool[]))
                 AS target(namespace, pauses)

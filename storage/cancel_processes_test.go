@@ -36,7 +36,7 @@ func TestCancelOfIdleProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p", timer(time.Hour), named(time.Hour, "n"))
-	waiting := b.call("p", placeless)
+	waiting := b.call("p", withoutSlot)
 	equal(t, "asked", b.cancel("p"), storage.CancelState{})
 	later := b.call("p")
 	c := b.cancelTask("p")

@@ -150,9 +150,9 @@ var closeSituations = []situation{
 		b.due(id)
 		return nil
 	}},
-	{"idle, a call waits for a place", func(b *bench, id string) *storage.Claim {
+	{"idle, a call waits for a slot", func(b *bench, id string) *storage.Claim {
 		b.process(id)
-		b.call(id, placeless)
+		b.call(id, withoutSlot)
 		return nil
 	}},
 	{"new, a call waits", func(b *bench, id string) *storage.Claim {
@@ -237,7 +237,7 @@ func TestQuickStatementsDoAsWholeOnes(t *testing.T) {
 			}
 			c.AuxState, c.Metadata, c.Response = []byte("aux"), []byte(`{"m": 1}`), []byte("response")
 		}},
-		"finish": nil, "give the place away": {parked},
+		"finish": nil, "give the slot away": {parked},
 		"empty": {func(c *storage.Completion) { c.AuxState, c.Response = []byte{}, []byte{} }},
 		"finish with all": {func(c *storage.Completion) {
 			c.Events = []storage.NewEvent{

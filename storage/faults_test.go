@@ -242,12 +242,12 @@ func TestProcessInsertedBehindTheLocks(t *testing.T) {
 	for try := range 50 {
 		id := fmt.Sprintf("new%d", try)
 		release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
-		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", placeless)) })
+		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", withoutSlot)) })
 		waits := b.waits(1)
 		held := b.foreign("SELECT FROM processes WHERE process_id = 'held' FOR UPDATE")
 		together := []func() (storage.Prepared, error){ // one flush, because the lane is busy
-			later(func() (storage.Prepared, error) { return s.PrepareCall(call("held", placeless)) }),
-			later(func() (storage.Prepared, error) { return s.PrepareCall(call(id, placeless)) }),
+			later(func() (storage.Prepared, error) { return s.PrepareCall(call("held", withoutSlot)) }),
+			later(func() (storage.Prepared, error) { return s.PrepareCall(call(id, withoutSlot)) }),
 		}
 		for s.Pending() < 3 && waits {
 			waits = b.waits(1)

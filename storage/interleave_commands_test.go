@@ -54,7 +54,7 @@ func TestOverdueCancelMeetsTransactions(t *testing.T) {
 			with := append(slices.Clone(transactions), situation.meets...)
 			if len(situation.meets) == 2 { // the end of a CANCEL task ends its process
 				with = slices.DeleteFunc(with, func(tr transaction) bool {
-					return slices.Contains([]string{"finish", "finish and continue", "give the place away"}, tr.name)
+					return slices.Contains([]string{"finish", "finish and continue", "give the slot away"}, tr.name)
 				})
 			}
 			for a, one := range situation.meets {

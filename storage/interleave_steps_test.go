@@ -33,7 +33,7 @@ func ofItsRun(goesOn bool) func(*storage.Completion) {
 
 var stepTransactions = []transaction{
 	ends("succeed", storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(true)),
-	ends("succeed without a place for the run", storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(false)),
+	ends("succeed without a slot for the run", storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(false)),
 	ends("fail", storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})),
 	ends("try again later", storage.Retry, retryInAnHour,
 		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{})),
@@ -133,7 +133,7 @@ func TestEndOfAStepSharesAFlushWithALateResult(t *testing.T) {
 		release := b.foreign("SELECT FROM processes WHERE process_id = 'other' FOR UPDATE")
 		var all sync.WaitGroup
 		// the lane waits, and items that arrive in the meantime share the next flush
-		all.Go(func() { _, _ = s.PrepareCall(call("other", placeless)) })
+		all.Go(func() { _, _ = s.PrepareCall(call("other", withoutSlot)) })
 		b.waits(1)
 		all.Go(func() {
 			if _, err := s.SaveResult(lost(first)); !errors.Is(err, process.ErrFenced) {

@@ -46,7 +46,7 @@ func requests(name string, prepare func(s *storage.Store, id string) (storage.Pr
 var transactions = []transaction{
 	ends("finish", storage.Finished, events("done")),
 	ends("finish and continue", storage.Finished, timer(0)),
-	ends("give the place away", storage.Finished, parked),
+	ends("give the slot away", storage.Finished, parked),
 	ends("fail", storage.Failed, broken("no")),
 	ends("retry later", storage.Retry, retryInAnHour),
 	ends("complete", storage.Completed),
@@ -57,8 +57,8 @@ var transactions = []transaction{
 	requests("call", func(s *storage.Store, id string) (storage.Prepared, error) {
 		return s.PrepareCall(call(id))
 	}),
-	requests("call without a place", func(s *storage.Store, id string) (storage.Prepared, error) {
-		return s.PrepareCall(call(id, placeless))
+	requests("call without a slot", func(s *storage.Store, id string) (storage.Prepared, error) {
+		return s.PrepareCall(call(id, withoutSlot))
 	}),
 	requests("repeat a call", func(s *storage.Store, id string) (storage.Prepared, error) {
 		return s.PrepareCall(call(id, keyed("k", "x")))
@@ -178,7 +178,7 @@ func TestEveryTwoTransactions(t *testing.T) {
 // be the second one.
 func TestEveryTwoQuickTransactions(t *testing.T) {
 	t.Parallel()
-	quick := []string{"call", "repeat a call", "finish", "give the place away"}
+	quick := []string{"call", "repeat a call", "finish", "give the slot away"}
 	for _, situation := range situations {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()

@@ -33,7 +33,7 @@ func TestClaimsSkipPausedNames(t *testing.T) {
 		line := pull.Subscription{
 			Namespace: ns, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour, Pauses: pauses,
 		}
-		limits := []storage.ClaimLimit{{Namespace: ns, Places: 10, StepTimeout: timeout, Pauses: pauses}}
+		limits := []storage.ClaimLimit{{Namespace: ns, Max: 10, StepTimeout: timeout, Pauses: pauses}}
 		n, err := pull.CountPollable(t.Context(), b.Store, []pull.Subscription{line}, 10)
 		ids = append(ids, fmt.Sprint(must(t, n, err)[0], " pollable"))
 		left, err := b.HasWaitingCalls(t.Context(), limits)

@@ -278,7 +278,7 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 	for try := 1; len(ops) > 0; try++ {
 		var err error
 		if ops, err = l.try(ops, mode); err == nil {
-			l.answer(ops)
+			l.complete(ops)
 			return
 		}
 		if timedOut(err) && len(ops) == 1 {
@@ -333,9 +333,9 @@ func (l *lane) split(ops []operation, mode lockMode, err error) {
 	l.flush(slices.Clone(ops[half:]), mode)
 }
 
-// answer completes the items of a committed flush. It retries insertions that ask for it, and items
+// complete ends the items of a committed flush. It retries insertions that ask for it, and items
 // for which the fast path did not apply.
-func (l *lane) answer(ops []operation) {
+func (l *lane) complete(ops []operation) {
 	for _, op := range ops {
 		if insertion, ok := op.(Insertion); ok && insertion.Again() {
 			l.held = append(l.held, op)

@@ -43,7 +43,7 @@ func (b *bench) claimable() string {
 			}
 		}
 	}
-	room := []storage.ClaimLimit{{Namespace: ns, Places: 10, StepTimeout: timeout}}
+	room := []storage.ClaimLimit{{Namespace: ns, Max: 10, StepTimeout: timeout}}
 	claims, err := b.SearchCalls(b.t.Context(), room)
 	must(b.t, claims, err)
 	for n := range claims {
@@ -90,7 +90,7 @@ func TestClaimsSkipLateJobs(t *testing.T) {
 	b.enqueue("due", startsWithin, inAnHour)
 	b.delay()
 	claims, _, err := b.SearchTimers(t.Context(), []storage.ClaimLimit{
-		{Namespace: ns, Places: 10, StepTimeout: timeout},
+		{Namespace: ns, Max: 10, StepTimeout: timeout},
 	})
 	equal(t, "due jobs that were claimed", len(must(t, claims, err)), 0)
 	released, err := b.ReleaseTimers(t.Context(), []string{ns})

@@ -165,7 +165,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 		b.process(old)
 		b.say(notifyOf(old, "x"), notifyOf(next, "x"), notifyOf(last, "x"))
 		release := hold("first")
-		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", placeless)) })
+		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", withoutSlot)) })
 		waits := b.waits(1)
 		held := hold(old)
 		var deliveries []func() ([]storage.Delivery, error) // one flush, because the lane is busy

@@ -267,7 +267,7 @@ func TestCancelByMessage(t *testing.T) {
 	b.namespace(ns)
 	b.process("idle")
 	b.process("placed")
-	b.call("placed", placeless)
+	b.call("placed", withoutSlot)
 	b.process("ended")
 	b.save(end(b.claim("ended"), storage.Completed))
 	b.say(startOf("new"), cancelOf("new"), notifyOf("new", "a"), notifyOf("idle", "a"), cancelOf("idle"),
@@ -276,7 +276,7 @@ func TestCancelByMessage(t *testing.T) {
 	equal(t, "to a new one", b.deliver("new"), "start delivered, cancel delivered, notify delivered")
 	equal(t, "to an idle one", b.deliver("idle"),
 		"notify delivered, cancel delivered, cancel delivered, notify delivered")
-	equal(t, "to one that waits for a place", b.deliver("placed"), "cancel delivered")
+	equal(t, "to one that waits for a slot", b.deliver("placed"), "cancel delivered")
 	equal(t, "to one at its end", b.deliver("ended"), "cancel ended")
 	equal(t, "to none", b.deliver("nobody"), "cancel not_found")
 	b.is("new", "INIT e0: INIT waits for place#0, CANCEL waits for process#0, NOTIFY waits for process#0")

@@ -147,7 +147,7 @@ func hotStatements() map[string]string {
 		"NextInLine":               querySQL(q.NextInLine),
 		"ReadLines":                querySQL(q.ReadLines),
 		"TakeLines":                querySQL(q.TakeLines),
-		"PlaceJobs":                execSQL(q.PlaceJobs),
+		"MoveJobs":                 execSQL(q.MoveJobs),
 		"HoldKeys":                 execSQL(q.HoldKeys),
 		"ReserveKeys":              execSQL(q.ReserveKeys),
 		"SweepHolds":               querySQL(q.SweepHolds),
@@ -214,7 +214,7 @@ var scanIndexes = map[string][]string{
 	"schedule_start_deadline": {"ReadNamespaceStates", "FindLateJobs"},
 	"job_pauses_pkey": {
 		"ReadNamespaceStates", "Poll", "PollGroups", "CountPollable", "SearchCalls", "SearchTimers",
-		"HasSkippedCalls", "FindMemberWorkers",
+		"HasWaitingCalls", "FindMemberWorkers",
 	},
 	"schedule_pkey":         {"SpanOfJobs"},
 	"constraint_holds_pkey": {"SweepHolds"},

@@ -66,7 +66,7 @@ func TestCallWithoutPlace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	equal(t, "the first", b.call("p", placeless).Outcome, storage.Placed)
+	equal(t, "the first", b.call("p", withoutSlot).Outcome, storage.AwaitsSlot)
 	// It keeps its position: a call with a slot does not overtake it.
 	equal(t, "the second", b.call("p").Outcome, storage.Postponed)
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL waits for place#0, CALL waits for process#0")
@@ -123,8 +123,8 @@ func TestCallWithoutABound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	equal(t, "a call that waits for a place", b.call("p", func(c *storage.Call) { c.Capture = false }).Outcome,
-		storage.Placed)
+	equal(t, "a call that waits for a slot", b.call("p", func(c *storage.Call) { c.Capture = false }).Outcome,
+		storage.AwaitsSlot)
 	for _, bound := range []int32{0, -1} {
 		p, err := b.PrepareCall(call("p", func(c *storage.Call) { c.MaxWaiting = bound }))
 		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "max_waiting" {

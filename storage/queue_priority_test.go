@@ -25,10 +25,10 @@ func TestUrgentCallBehindAnother(t *testing.T) {
 	for _, id := range []string{"a", "b"} {
 		b.process(id)
 	}
-	b.call("a", placeless, withPriority(0))
-	b.call("b", placeless, withPriority(5))
-	b.call("b", placeless, withPriority(-1))
-	b.call("b", placeless, withPriority(3))
+	b.call("a", withoutSlot, withPriority(0))
+	b.call("b", withoutSlot, withPriority(5))
+	b.call("b", withoutSlot, withPriority(-1))
+	b.call("b", withoutSlot, withPriority(3))
 	equal(t, "priority of b", b.waitsWith("b"), "-1 for 5")
 	claims := b.searchCalls(1)
 	equal(t, "first claim", []any{ids(claims), claims[0].Priority}, "[[b] 5]")
@@ -64,7 +64,7 @@ func TestPriorityAfterResume(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	b.call("p", placeless, withPriority(7))
+	b.call("p", withoutSlot, withPriority(7))
 	b.call("p", withPriority(-2))
 	b.suspend("p")
 	b.resume("p")
@@ -78,7 +78,7 @@ func TestPriorityOfACancel(t *testing.T) {
 	b := newBench(t)
 	for _, id := range []string{"urgent", "idle"} {
 		b.process(id)
-		b.call(id, placeless, withPriority(map[string]int32{"urgent": -3, "idle": 8}[id]))
+		b.call(id, withoutSlot, withPriority(map[string]int32{"urgent": -3, "idle": 8}[id]))
 		b.cancel(id)
 	}
 	equal(t, "urgent", b.waitsWith("urgent"), "-3 for 0")
@@ -97,7 +97,7 @@ func TestPriorityOfAMessage(t *testing.T) {
 	b := newBench(t)
 	b.namespace(ns)
 	b.process("p")
-	b.call("p", placeless, withPriority(9))
+	b.call("p", withoutSlot, withPriority(9))
 	b.exec(`SELECT progressor.notify('shop', 'p', 'news')`)
 	equal(t, "delivered", b.deliver("p"), "notify delivered")
 	equal(t, "priority", b.waitsWith("p"), "0 for 9")

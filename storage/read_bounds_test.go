@@ -45,7 +45,7 @@ func TestRunningRowsAreReadInBoundedBytes(t *testing.T) {
 	b.backlog("ns", 12, "CALL", "place")
 	for range 6 {
 		claims, err := b.SearchCalls(t.Context(), []storage.ClaimLimit{
-			{Namespace: "ns", Places: 100, StepTimeout: timeout},
+			{Namespace: "ns", Max: 100, StepTimeout: timeout},
 		})
 		must(t, claims, err)
 	}
@@ -114,5 +114,5 @@ func TestNextTasksAreReadInBoundedBytes(t *testing.T) {
 		}
 	}
 	equal(t, "next tasks that run and wait", []int{next, deferred}, []int{6, 6})
-	equal(t, "tasks that wait for a place", ask[int](b, "SELECT count(*) FROM schedule WHERE waits_for = 'place'"), 6)
+	equal(t, "tasks that wait for a slot", ask[int](b, "SELECT count(*) FROM schedule WHERE waits_for = 'place'"), 6)
 }

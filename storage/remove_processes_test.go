@@ -59,7 +59,7 @@ func TestRemoveInEveryStatus(t *testing.T) {
 	b.start("init")
 	b.tryInit("waiting", func(in *storage.Init) { in.Capture = false })
 	b.wreckByTimer("error")
-	b.repair("error", placeless)
+	b.repair("error", withoutSlot)
 	b.process("completed")
 	b.save(end(b.claim("completed"), storage.Completed))
 	for _, id := range []string{"init", "waiting", "error", "completed"} {

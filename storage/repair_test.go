@@ -54,7 +54,7 @@ func TestRepairWithKeyAndWithoutPlace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.wreck("p")
-	first := b.repair("p", keyed("k", "x"), placeless)
+	first := b.repair("p", keyed("k", "x"), withoutSlot)
 	equal(t, "outcomes", []any{
 		first.Outcome, b.repair("p", keyed("k", "x")).Outcome, b.repair("p", keyed("k", "y")).Outcome,
 		b.repair("p", keyed("k2", "y")).Outcome,

@@ -24,7 +24,7 @@ type PrepareOutcome string
 const (
 	Captured   PrepareOutcome = "captured"   // runs on this node
 	Postponed  PrepareOutcome = "postponed"  // waits for its process or its time
-	Placed     PrepareOutcome = "place"      // waits for a slot: the pollers must look
+	AwaitsSlot PrepareOutcome = "place"      // waits for a slot: the pollers must look
 	Replayed   PrepareOutcome = "replayed"   // its key was already used by the same request
 	Mismatched PrepareOutcome = "mismatch"   // its key was already used by another request
 	NotFound   PrepareOutcome = "not_found"  // no such process

@@ -295,7 +295,7 @@ func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 		b.process(id)
 		claim := b.claim(id)
 		release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
-		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", placeless)) })
+		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", withoutSlot)) })
 		waits := b.waits(1)
 		var ends []func() (storage.Saved, error) // in one flush, because the lane is busy
 		for _, outcome := range outcomes {
@@ -341,7 +341,7 @@ func TestResultBesideTheEndOfItsAttempt(t *testing.T) {
 		claim := b.claim(id)
 		b.cancelFor(id, 0)
 		release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
-		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", placeless)) })
+		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", withoutSlot)) })
 		waits := b.waits(1)
 		save := later(func() (storage.Saved, error) {
 			return s.SaveResult(end(claim, storage.Finished, says(notifyOf("first", "x"))))

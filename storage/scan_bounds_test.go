@@ -28,7 +28,7 @@ func TestScansAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	rooms := []storage.ClaimLimit{
-		{Namespace: "a", Places: 6, StepTimeout: timeout}, {Namespace: "b", Places: 200, StepTimeout: timeout},
+		{Namespace: "a", Max: 6, StepTimeout: timeout}, {Namespace: "b", Max: 200, StepTimeout: timeout},
 	}
 	for _, namespace := range []string{"a", "b"} {
 		b.backlog(namespace, 20, "CALL", "place")

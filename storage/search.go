@@ -12,7 +12,7 @@ import (
 // ClaimLimit is how many tasks of a namespace a node may claim.
 type ClaimLimit struct {
 	Namespace   string
-	Places      int
+	Max         int
 	StepTimeout time.Duration
 	Own         bool // only tasks that the engine itself runs; workers take the others
 	Urgent      bool // with Own: only tasks of urgent kinds
@@ -32,7 +32,7 @@ func paramsOf(limits []ClaimLimit) claimLimitParams {
 	var p claimLimitParams
 	for _, r := range limits {
 		p.namespaces = append(p.namespaces, r.Namespace)
-		p.limits = append(p.limits, int32(min(r.Places, maxFlushItems)))
+		p.limits = append(p.limits, int32(min(r.Max, maxFlushItems)))
 		p.timeouts = append(p.timeouts, r.StepTimeout.Microseconds())
 		p.owns = append(p.owns, r.Own)
 		p.urgents = append(p.urgents, r.Urgent)
@@ -56,7 +56,7 @@ func (s *Store) SearchCalls(ctx context.Context, limits []ClaimLimit) ([]Claim, 
 // limit.
 func (s *Store) HasWaitingCalls(ctx context.Context, limits []ClaimLimit) (bool, error) {
 	p := paramsOf(limits)
-	left, err := s.q.HasSkippedCalls(ctx, s.hot, dbsqlc.HasSkippedCallsParams{
+	left, err := s.q.HasWaitingCalls(ctx, s.hot, dbsqlc.HasWaitingCallsParams{
 		Namespaces: p.namespaces, Pauses: p.pauses,
 	})
 	return left, mapped("count waiting calls", err)

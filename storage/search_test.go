@@ -22,7 +22,7 @@ func TestSearchCallsByPriorityThenAge(t *testing.T) {
 	b := newBench(t)
 	for n, id := range []string{"a", "b", "c", "d"} {
 		b.process(id)
-		b.call(id, placeless, func(c *storage.Call) { c.Priority = []int32{5, 0, 5, -1}[n] })
+		b.call(id, withoutSlot, func(c *storage.Call) { c.Priority = []int32{5, 0, 5, -1}[n] })
 	}
 	first := b.searchCalls(3)
 	equal(t, "three", sorted(ids(first)), "[a b d]")
@@ -47,7 +47,7 @@ func TestSearchOfSeveralNamespaces(t *testing.T) {
 		}
 	}
 	claims, err := b.SearchCalls(t.Context(), []storage.ClaimLimit{
-		{Namespace: "one", Places: 3, StepTimeout: timeout}, {Namespace: "two", Places: 1, StepTimeout: time.Hour},
+		{Namespace: "one", Max: 3, StepTimeout: timeout}, {Namespace: "two", Max: 1, StepTimeout: time.Hour},
 	})
 	count := map[string]int{}
 	for _, c := range must(t, claims, err) {
@@ -104,8 +104,8 @@ func TestClaimsTakeOneOfAProcess(t *testing.T) {
 	b := newBench(t)
 	for _, claim := range []string{"searched", "polled"} {
 		b.process(claim)
-		b.call(claim, placeless)
-		b.call(claim, placeless)
+		b.call(claim, withoutSlot)
+		b.call(claim, withoutSlot)
 		b.exec("UPDATE schedule SET waits_for = 'place' WHERE process_id = $1", claim)
 		var claims []storage.Claim
 		if claim == "searched" {
@@ -174,7 +174,7 @@ func TestSearchTimersPassesOver(t *testing.T) {
 	b.process("busy", timer(time.Hour))
 	b.claim("busy")
 	b.process("called", timer(time.Hour))
-	b.call("called", placeless)
+	b.call("called", withoutSlot)
 	b.process("free", timer(time.Hour))
 	for _, id := range []string{"busy", "called", "free"} {
 		b.due(id)
@@ -210,7 +210,7 @@ func TestSearchSkipsWhatIsHeld(t *testing.T) {
 		b.process(id, timer(time.Hour))
 		b.due(id)
 		if id < "c" {
-			b.call(id, placeless)
+			b.call(id, withoutSlot)
 		}
 	}
 	release := b.foreign("SELECT FROM processes WHERE process_id IN ('a', 'c') FOR UPDATE")

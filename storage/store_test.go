@@ -90,7 +90,7 @@ func keyed(k, args string) func(*storage.Call) {
 	}
 }
 
-func placeless(c *storage.Call) { c.Capture = false }
+func withoutSlot(c *storage.Call) { c.Capture = false }
 
 func notify(c *storage.Call) { c.TaskType = process.TaskNotify }
 
@@ -200,7 +200,7 @@ func (b *bench) wreck(id string, change ...func(*storage.Completion)) *storage.C
 
 // room returns the room for n tasks of the namespace.
 func room(n int) []storage.ClaimLimit {
-	return []storage.ClaimLimit{{Namespace: ns, Places: n, StepTimeout: timeout}}
+	return []storage.ClaimLimit{{Namespace: ns, Max: n, StepTimeout: timeout}}
 }
 
 func (b *bench) searchCalls(n int) []storage.Claim {

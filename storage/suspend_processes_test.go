@@ -57,7 +57,7 @@ func (b *bench) statuses() {
 	b.claim("busy")
 	b.call("busy")
 	b.process("placed", timer(time.Hour))
-	b.call("placed", placeless)
+	b.call("placed", withoutSlot)
 	b.call("placed")
 	b.process("backing off")
 	b.save(end(b.claim("backing off", notify), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
@@ -65,7 +65,7 @@ func (b *bench) statuses() {
 	b.wreckByTimer("repair runs")
 	b.repair("repair runs")
 	b.wreckByTimer("repair waits")
-	b.repair("repair waits", placeless)
+	b.repair("repair waits", withoutSlot)
 	for _, id := range []string{"held", "held busy", "held cancel"} {
 		b.process(id, timer(time.Hour))
 	}
@@ -347,7 +347,7 @@ func TestOrdersByMany(t *testing.T) {
 		case 1:
 			err = s.ResumeProcess(key("p"))
 		default:
-			_, err = s.PrepareCall(call("p", placeless))
+			_, err = s.PrepareCall(call("p", withoutSlot))
 		}
 		if err != nil {
 			t.Error(err)

@@ -261,9 +261,9 @@ func JobState(r *jobs.Row) progressorv1.JobState {
 		return progressorv1.JobState_JOB_STATE_CANCELLED
 	}
 	switch {
-	case r.Place == "running" && r.Cancelling:
+	case r.StoredIn == "running" && r.Cancelling:
 		return progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
-	case r.Place == "running":
+	case r.StoredIn == "running":
 		return progressorv1.JobState_JOB_STATE_RUNNING
 	case r.Begun && r.Cancelling: // several workers run it, and its members exist
 		return progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
@@ -279,7 +279,7 @@ func JobState(r *jobs.Row) progressorv1.JobState {
 
 // blockedOn returns why a waiting job does not run. It is "" if the job only waits for its turn.
 func blockedOn(r *jobs.Row) string {
-	if r.Place != "schedule" {
+	if r.StoredIn != "schedule" {
 		return ""
 	}
 	switch process.WaitsFor(r.WaitsFor) {

@@ -213,5 +213,5 @@ func (q *Jobs) explain(ctx context.Context, p *progressorv1.Process, state *expl
 
 // waitsForKey reports whether a job waits for a key of a constraint.
 func waitsForKey(r *jobs.Row) bool {
-	return r.Place == "schedule" && process.WaitsFor(r.WaitsFor) == process.WaitsForConstraint
+	return r.StoredIn == "schedule" && process.WaitsFor(r.WaitsFor) == process.WaitsForConstraint
 }

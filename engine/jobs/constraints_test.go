@@ -49,7 +49,7 @@ func (n *node) limited(t testing.TB, namespace, id, region string, o *progressor
 // placed waits until the given number of jobs of a namespace wait for a slot.
 func (n *node) placed(t testing.TB, namespace string, want int) {
 	t.Helper()
-	enginetest.Eventually(t, testTimeout, fmt.Sprintf("%d wait for a place", want), func() bool {
+	enginetest.Eventually(t, testTimeout, fmt.Sprintf("%d wait for a slot", want), func() bool {
 		return n.waits(t, namespace, "place") == want
 	})
 }

@@ -324,7 +324,7 @@ func (q *Jobs) Get(ctx context.Context, key process.Key, wait time.Duration) (*p
 	paused := q.engine.IsNamePaused(key.Namespace, row.Name) &&
 		job.GetState() == progressorv1.JobState_JOB_STATE_AVAILABLE
 	switch {
-	case paused && row.Place == "schedule" && row.WaitsFor != string(process.WaitsForOperator):
+	case paused && row.StoredIn == "schedule" && row.WaitsFor != string(process.WaitsForOperator):
 		job.BlockedOn = "job name: paused"
 	case waitsForKey(row):
 		job.BlockedOn, err = q.blockedOn(ctx, row)

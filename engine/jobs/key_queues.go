@@ -188,7 +188,7 @@ func (p *placer) weigh(front []jobs.QueuedJob, done *outcome) (err error) {
 			done.count(p.tx, &front[n])
 		}
 	}
-	return p.tx.Place(moves)
+	return p.tx.Move(moves)
 }
 
 // count records that a job can be claimed now.
@@ -326,7 +326,7 @@ func (r *rules) sweep(t *jobs.ConstraintTx) (lines []string, placed map[string]i
 	if err != nil {
 		return nil, nil, false, err
 	}
-	return append(lines, freed...), placed, !over, t.Place(moves)
+	return append(lines, freed...), placed, !over, t.Move(moves)
 }
 
 // hold records the keys of running jobs that were claimed under an older version. They count

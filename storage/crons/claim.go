@@ -14,7 +14,7 @@ func ClaimTimers(
 	p := dbsqlc.SearchCronTimersParams{NodeID: s.NodeID()}
 	for _, r := range limits {
 		p.Namespaces = append(p.Namespaces, r.Namespace)
-		p.Limits = append(p.Limits, int32(r.Places))
+		p.Limits = append(p.Limits, int32(r.Max))
 		p.StepTimeoutsUs = append(p.StepTimeoutsUs, r.StepTimeout.Microseconds())
 	}
 	err = s.Scan(ctx, "search cron timers", func(ctx context.Context, db storage.DB) error {

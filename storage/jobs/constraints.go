@@ -133,7 +133,7 @@ func ReadQueuePosition(
 		if constraints, err = readConstraints(ctx, tx, r.Namespace); err != nil {
 			return err
 		}
-		row, err := dbsqlc.New().PlaceInLine(ctx, tx, dbsqlc.PlaceInLineParams{
+		row, err := dbsqlc.New().PositionInKeyQueue(ctx, tx, dbsqlc.PositionInKeyQueueParams{
 			Namespace: r.Namespace, Line: r.Line, Priority: r.Priority, Round: r.Round, TaskID: r.TaskID,
 			Lim: int32(limit),
 		})
@@ -375,12 +375,12 @@ type Move struct {
 	Holds     []string // queues whose key it gets
 }
 
-// Place moves jobs that this transaction has locked.
-func (t *ConstraintTx) Place(moves []Move) error {
+// Move moves jobs that this transaction has locked.
+func (t *ConstraintTx) Move(moves []Move) error {
 	if len(moves) == 0 {
 		return nil
 	}
-	a := dbsqlc.PlaceJobsParams{Version: t.Version}
+	a := dbsqlc.MoveJobsParams{Version: t.Version}
 	for _, m := range moves {
 		a.Namespaces = append(a.Namespaces, t.Namespace)
 		a.ProcessIds = append(a.ProcessIds, m.ProcessID)
@@ -390,7 +390,7 @@ func (t *ConstraintTx) Place(moves []Move) error {
 		a.Evaluateds = append(a.Evaluateds, m.Evaluated)
 		a.Keys = append(a.Keys, Constrained{Keys: m.Keys}.JSON())
 	}
-	if err := t.q.PlaceJobs(t.ctx, t.db, a); err != nil {
+	if err := t.q.MoveJobs(t.ctx, t.db, a); err != nil {
 		return err
 	}
 	return t.Hold(moves)

@@ -76,7 +76,7 @@ func (q *Queries) CountConstraints(ctx context.Context, db DBTX, namespace strin
 	return items, nil
 }
 
-const placeInLine = `-- name: PlaceInLine :one
+const positionInKeyQueue = `-- name: PositionInKeyQueue :one
 SELECT (
   SELECT count(*) FROM (
     SELECT 1 FROM schedule s
@@ -121,7 +121,7 @@ SELECT (
                 '')::text AS reserved_by
 `
 
-type PlaceInLineParams struct {
+type PositionInKeyQueueParams struct {
 	Namespace string
 	Line      string
 	Priority  int32
@@ -130,7 +130,7 @@ type PlaceInLineParams struct {
 	Lim       int32
 }
 
-type PlaceInLineRow struct {
+type PositionInKeyQueueRow struct {
 	Before     int32
 	Held       int32
 	Holders    []string
@@ -139,11 +139,11 @@ type PlaceInLineRow struct {
 	ReservedBy string
 }
 
-// PlaceInLine returns how many jobs are before a job in its key queue (at most lim), how many jobs
-// have the key (with the first three of them), how many of those are not claimed yet, when the next
-// job may start, and the job for which the key is reserved.
-func (q *Queries) PlaceInLine(ctx context.Context, db DBTX, arg PlaceInLineParams) (PlaceInLineRow, error) {
-	row := db.QueryRow(ctx, placeInLine,
+// PositionInKeyQueue returns how many jobs are before a job in its key queue (at most lim), how
+// many jobs have the key (with the first three of them), how many of those are not claimed yet,
+// when the next job may start, and the job for which the key is reserved.
+func (q *Queries) PositionInKeyQueue(ctx context.Context, db DBTX, arg PositionInKeyQueueParams) (PositionInKeyQueueRow, error) {
+	row := db.QueryRow(ctx, positionInKeyQueue,
 		arg.Namespace,
 		arg.Line,
 		arg.Priority,
@@ -151,7 +151,7 @@ func (q *Queries) PlaceInLine(ctx context.Context, db DBTX, arg PlaceInLineParam
 		arg.TaskID,
 		arg.Lim,
 	)
-	var i PlaceInLineRow
+	var i PositionInKeyQueueRow
 	err := row.Scan(
 		&i.Before,
 		&i.Held,

@@ -408,35 +408,7 @@ func (q *Queries) LockConstraints(ctx context.Context, db DBTX, namespace string
 	return i, err
 }
 
-const nextInLine = `-- name: NextInLine :one
-SELECT (CASE
-          WHEN next_time.at IS NULL THEN -1
-          ELSE greatest(extract(epoch FROM next_time.at - statement_timestamp()) * 1000000, 0)
-        END)::bigint AS delay_us
-  FROM (
-    SELECT least((
-      SELECT s.scheduled_time FROM schedule s
-       WHERE s.namespace COLLATE "POSIX" = $1::text
-         AND s.waits_for = 'time'
-         AND s.line IS NOT NULL
-       ORDER BY s.scheduled_time LIMIT 1),
-                 (
-                   SELECT b.next_time FROM constraint_buckets b
-                    WHERE b.namespace = $1::text
-                      AND b.next_time IS NOT NULL
-                    ORDER BY b.next_time LIMIT 1)) AS at) next_time
-`
-
-// NextInLine returns the time (in µs) until the next job is due or the next start of a key is
-// allowed, and -1 if no job waits for either.
-func (q *Queries) NextInLine(ctx context.Context, db DBTX, namespace string) (int64, error) {
-	row := db.QueryRow(ctx, nextInLine, namespace)
-	var delay_us int64
-	err := row.Scan(&delay_us)
-	return delay_us, err
-}
-
-const placeJobs = `-- name: PlaceJobs :exec
+const moveJobs = `-- name: MoveJobs :exec
 WITH input AS MATERIALIZED (
   SELECT item.namespace, item.process_id, item.task_id, item.waits_for, item.line, item.evaluated, item.keys
     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
@@ -466,7 +438,7 @@ UPDATE schedule s
    AND s.task_id = input.task_id
 `
 
-type PlaceJobsParams struct {
+type MoveJobsParams struct {
 	Namespaces []string
 	ProcessIds []string
 	TaskIds    []int64
@@ -477,11 +449,11 @@ type PlaceJobsParams struct {
 	Version    int64
 }
 
-// PlaceJobs moves jobs that TakeLines or StaleJobs has taken. A job can run if line is empty.
+// MoveJobs moves jobs that TakeLines or StaleJobs has taken. A job can run if line is empty.
 // Otherwise it waits for the key that it lacks. If evaluated is true, keys replace the keys of the
 // job.
-func (q *Queries) PlaceJobs(ctx context.Context, db DBTX, arg PlaceJobsParams) error {
-	_, err := db.Exec(ctx, placeJobs,
+func (q *Queries) MoveJobs(ctx context.Context, db DBTX, arg MoveJobsParams) error {
+	_, err := db.Exec(ctx, moveJobs,
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.TaskIds,
@@ -492,6 +464,34 @@ func (q *Queries) PlaceJobs(ctx context.Context, db DBTX, arg PlaceJobsParams) e
 		arg.Version,
 	)
 	return err
+}
+
+const nextInLine = `-- name: NextInLine :one
+SELECT (CASE
+          WHEN next_time.at IS NULL THEN -1
+          ELSE greatest(extract(epoch FROM next_time.at - statement_timestamp()) * 1000000, 0)
+        END)::bigint AS delay_us
+  FROM (
+    SELECT least((
+      SELECT s.scheduled_time FROM schedule s
+       WHERE s.namespace COLLATE "POSIX" = $1::text
+         AND s.waits_for = 'time'
+         AND s.line IS NOT NULL
+       ORDER BY s.scheduled_time LIMIT 1),
+                 (
+                   SELECT b.next_time FROM constraint_buckets b
+                    WHERE b.namespace = $1::text
+                      AND b.next_time IS NOT NULL
+                    ORDER BY b.next_time LIMIT 1)) AS at) next_time
+`
+
+// NextInLine returns the time (in µs) until the next job is due or the next start of a key is
+// allowed, and -1 if no job waits for either.
+func (q *Queries) NextInLine(ctx context.Context, db DBTX, namespace string) (int64, error) {
+	row := db.QueryRow(ctx, nextInLine, namespace)
+	var delay_us int64
+	err := row.Scan(&delay_us)
+	return delay_us, err
 }
 
 const putConstraint = `-- name: PutConstraint :exec
@@ -852,7 +852,7 @@ type TakeLinesRow struct {
 // keys contains the key of a job that needs no other key, as in jobs.constraint_keys, and is empty
 // for the queue "" (jobs that must be evaluated). If all rows are such jobs, there is room for each
 // of them: all get their key and a slot here (given). Otherwise no job gets a key here, and
-// PlaceJobs and HoldKeys follow. Like a claim, it searches the rows by key, because a row that was
+// MoveJobs and HoldKeys follow. Like a claim, it searches the rows by key, because a row that was
 // changed after the snapshot has another ctid.
 func (q *Queries) TakeLines(ctx context.Context, db DBTX, arg TakeLinesParams) ([]TakeLinesRow, error) {
 	rows, err := db.Query(ctx, takeLines,

@@ -78,7 +78,7 @@ WITH awake AS MATERIALIZED (
 found AS (
   -- place_is_found: a task that waits for a slot gets one, unless workers take it.
   SELECT 'place_is_found' AS invariant, s.namespace, s.process_id,
-         format('task %s has waited for a place since %s', s.task_id, s.scheduled_time) AS detail
+         format('task %s has waited for a slot since %s', s.task_id, s.scheduled_time) AS detail
     FROM schedule s
     JOIN awake p
       ON p.namespace = s.namespace

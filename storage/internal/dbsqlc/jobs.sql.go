@@ -103,7 +103,8 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
           WHEN task.taker = '~' AND job_group.running_time IS NULL THEN 0
           ELSE coalesce(task.attempt, 0)
         END)::int AS attempt,
-       coalesce(task.priority, 0)::int AS priority, coalesce(task.place, '')::text AS place,
+       coalesce(task.priority, 0)::int AS priority,
+       coalesce(task.stored_in, '')::text AS stored_in,
        coalesce(task.waits_for::text, '')::text AS waits_for, coalesce(task.line, '')::text AS line,
        coalesce(task.round, 0)::bigint AS round, job.fairness_key,
        coalesce(task.taker = '~', false)::bool AS grouped,
@@ -125,10 +126,10 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
       AND j.process_id = item.process_id
     LIMIT 1) job
   LEFT JOIN LATERAL (
-    SELECT any_task.task_id, any_task.attempt, any_task.priority, any_task.place, any_task.waits_for, any_task.line, any_task.round, any_task.taker, any_task.scheduled_time, any_task.running_time, any_task.finished_time, any_task.args, any_task.fencing_token, any_task.worker_id FROM (
+    SELECT any_task.task_id, any_task.attempt, any_task.priority, any_task.stored_in, any_task.waits_for, any_task.line, any_task.round, any_task.taker, any_task.scheduled_time, any_task.running_time, any_task.finished_time, any_task.args, any_task.fencing_token, any_task.worker_id FROM (
       (
-        SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.line, s.round,
-               s.taker, s.scheduled_time, NULL::timestamptz AS running_time,
+        SELECT s.task_id, s.attempt, s.priority, 'schedule' AS stored_in, s.waits_for, s.line,
+               s.round, s.taker, s.scheduled_time, NULL::timestamptz AS running_time,
                NULL::timestamptz AS finished_time, s.args, NULL::bigint AS fencing_token,
                NULL AS worker_id
           FROM schedule s
@@ -162,7 +163,7 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
   LEFT JOIN LATERAL (
     SELECT l.worker_id, l.expires_time
       FROM leases l
-     WHERE task.place = 'running'
+     WHERE task.stored_in = 'running'
        AND l.namespace = item.namespace
        AND l.process_id = item.process_id
        AND l.fencing_token = task.fencing_token
@@ -258,7 +259,7 @@ type GetJobsRow struct {
 	TaskID              int64
 	Attempt             int32
 	Priority            int32
-	Place               string
+	StoredIn            string
 	WaitsFor            string
 	Line                string
 	Round               int64
@@ -311,7 +312,7 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]Ge
 			&i.TaskID,
 			&i.Attempt,
 			&i.Priority,
-			&i.Place,
+			&i.StoredIn,
 			&i.WaitsFor,
 			&i.Line,
 			&i.Round,

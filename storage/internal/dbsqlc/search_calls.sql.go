@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-const hasSkippedCalls = `-- name: HasSkippedCalls :one
+const hasWaitingCalls = `-- name: HasWaitingCalls :one
 SELECT EXISTS (
   SELECT 1 FROM ROWS FROM (unnest($1::text[]), unnest($2::bool[]))
                 AS target(namespace, pauses)
@@ -38,15 +38,15 @@ SELECT EXISTS (
       ORDER BY s.priority, s.round, s.task_id LIMIT 1) waiting)::bool AS calls_left
 `
 
-type HasSkippedCallsParams struct {
+type HasWaitingCallsParams struct {
 	Namespaces []string
 	Pauses     []bool
 }
 
-// HasSkippedCalls reports whether a task that SearchCalls would take still waits for a slot,
+// HasWaitingCalls reports whether a task that SearchCalls would take still waits for a slot,
 // because it was skipped while its process was locked.
-func (q *Queries) HasSkippedCalls(ctx context.Context, db DBTX, arg HasSkippedCallsParams) (bool, error) {
-	row := db.QueryRow(ctx, hasSkippedCalls, arg.Namespaces, arg.Pauses)
+func (q *Queries) HasWaitingCalls(ctx context.Context, db DBTX, arg HasWaitingCallsParams) (bool, error) {
+	row := db.QueryRow(ctx, hasWaitingCalls, arg.Namespaces, arg.Pauses)
 	var calls_left bool
 	err := row.Scan(&calls_left)
 	return calls_left, err

@@ -211,11 +211,11 @@ func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 	// after a lost commit, only the database knows the status of the process
 	if d.completion.Outcome != storage.Retry && !saved.ResponseLost {
 		e.notices.ended()
-		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: c.TaskID}, answerOf(d, saved))
+		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: c.TaskID}, taskEndOf(d, saved))
 	}
 	for _, id := range saved.Cancelled {
 		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: id},
-			answer{status: process.TaskStatusCancelled})
+			taskEnd{status: process.TaskStatusCancelled})
 	}
 	if d.completion.Outcome == storage.Removed ||
 		d.completion.Outcome == storage.Rejected && c.TaskType == process.TaskInit || saved.ResponseLost {

@@ -37,7 +37,7 @@ func (e *Engine) AwaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Ta
 	}
 	wt := e.waiters.register(storage.TaskRef{Key: p.Key, TaskID: taskID}, false)
 	defer e.waiters.forget(wt)
-	answers := wt.answers
+	ended := wt.ended
 	task, err := e.task(ctx, p.Key, taskID)
 	if err != nil || p.Timeout <= 0 || task.GetFinishedTime() != nil {
 		return task, err
@@ -45,9 +45,9 @@ func (e *Engine) AwaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Ta
 	timer := time.NewTimer(p.Timeout)
 	defer timer.Stop()
 	select {
-	case <-answers:
+	case <-ended:
 	case <-timer.C:
-		e.awaitTie(ctx, wt.ref, p.Timeout, answers)
+		e.awaitTie(ctx, wt.ref, p.Timeout, ended)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("await task %d of %s: %w", taskID, p.Key, ctx.Err())
 	case <-e.waiters.done:
@@ -67,8 +67,8 @@ const (
 )
 
 // awaitTie waits a little longer if the timeout of a wait and the attempt on this node expire
-// together. It leaves the answer in answers.
-func (e *Engine) awaitTie(ctx context.Context, ref storage.TaskRef, waited time.Duration, answers chan answer) {
+// together. It leaves the end of the task in ended.
+func (e *Engine) awaitTie(ctx context.Context, ref storage.TaskRef, waited time.Duration, ended chan taskEnd) {
 	began, runs := e.attempts.beganOf(ref)
 	ns, known := e.registry.all()[ref.Key.Namespace]
 	if !runs || !known {
@@ -82,8 +82,8 @@ func (e *Engine) awaitTie(ctx context.Context, ref storage.TaskRef, waited time.
 	timer := time.NewTimer(max(left, 0) + tieWait)
 	defer timer.Stop()
 	select {
-	case a := <-answers:
-		answers <- a // the channel holds one answer and is filled once
+	case a := <-ended:
+		ended <- a // the channel holds one end and is filled once
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-e.waiters.done:

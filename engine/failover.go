@@ -85,5 +85,5 @@ func (f *failovers) lost(ref storage.TaskRef) {
 	e.metrics.lost.WithLabelValues(name).Inc()
 	e.log.Warn("task lost by a failover of the database", "namespace", ref.Key.Namespace, "process_id",
 		ref.Key.ProcessID, "task_id", ref.TaskID)
-	e.waiters.deliver(ref, answer{status: process.TaskStatusError, lost: true})
+	e.waiters.deliver(ref, taskEnd{status: process.TaskStatusError, lost: true})
 }

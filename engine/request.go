@@ -52,7 +52,7 @@ func (e *TaskError) Error() string {
 }
 
 // errorOf converts a to an error. It returns nil for a response.
-func (a answer) errorOf(key process.Key, taskID int64) error {
+func (a taskEnd) errorOf(key process.Key, taskID int64) error {
 	err := &TaskError{Key: key, TaskID: taskID, Failure: a.failure, Rejection: a.rejection}
 	switch {
 	case a.lost:
@@ -245,28 +245,28 @@ func (e *Engine) await(ctx context.Context, r *request, ans Answer, wt *waiter) 
 	return ans, a.errorOf(wt.ref.Key, wt.ref.TaskID)
 }
 
-// waitFor waits for one answer. If the timeout and the attempt on this node end at the same time,
-// the end of the task takes precedence.
-func (e *Engine) waitFor(ctx context.Context, wt *waiter, timeout time.Duration) (answer, error) {
-	answers := wt.answers
+// waitFor waits for the end of a task. If the timeout and the attempt on this node end at the same
+// time, the end of the task takes precedence.
+func (e *Engine) waitFor(ctx context.Context, wt *waiter, timeout time.Duration) (taskEnd, error) {
+	ended := wt.ended
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	var over error = &TaskError{Key: wt.ref.Key, TaskID: wt.ref.TaskID, WaitTimeout: true}
 	select {
-	case a := <-answers:
+	case a := <-ended:
 		return a, nil
 	case <-timer.C:
-		e.awaitTie(ctx, wt.ref, timeout, answers)
+		e.awaitTie(ctx, wt.ref, timeout, ended)
 	case <-ctx.Done():
 	case <-e.waiters.done:
 		over = &TaskError{Key: wt.ref.Key, TaskID: wt.ref.TaskID, Draining: true}
 	}
 	e.waiters.forget(wt)
 	select {
-	case a := <-answers:
+	case a := <-ended:
 		return a, nil
 	default:
-		return answer{}, over
+		return taskEnd{}, over
 	}
 }
 

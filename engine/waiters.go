@@ -13,8 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// answer is the end of a task, as it is sent to the clients that wait for it.
-type answer struct {
+// taskEnd is the end of a task, as it is sent to the clients that wait for it.
+type taskEnd struct {
 	status        process.TaskStatus
 	response      []byte
 	failure       *progressorv1.Failure
@@ -23,16 +23,16 @@ type answer struct {
 	lost          bool           // a database failover lost the task
 }
 
-func answerOf(d *decision, saved *storage.Saved) answer {
-	a := answer{status: process.TaskStatusFinished, response: d.completion.Response, rejection: d.rejection}
+func taskEndOf(d *decision, saved *storage.Saved) taskEnd {
+	a := taskEnd{status: process.TaskStatusFinished, response: d.completion.Response, rejection: d.rejection}
 	if d.completion.Outcome == storage.Failed {
 		a.status, a.failure, a.processStatus = process.TaskStatusError, d.failure, saved.Status
 	}
 	return a
 }
 
-func answerOfRow(r *storage.Answer) (answer, error) {
-	a := answer{status: r.Status, response: r.Response, processStatus: process.Status(r.ProcessStatus)}
+func taskEndOfRow(r *storage.Answer) (taskEnd, error) {
+	a := taskEnd{status: r.Status, response: r.Response, processStatus: process.Status(r.ProcessStatus)}
 	var err error
 	if a.failure, err = wire.Failure(r.Failure); err != nil {
 		return a, err
@@ -53,10 +53,10 @@ const (
 
 // waiter is one client that waits for a task.
 type waiter struct {
-	ref     storage.TaskRef
-	answers chan answer // buffered for one answer
-	fresh   bool        // the task may have ended without a delivery, so the database is queried once
-	asked   time.Time   // time of the last query, initially of the registration
+	ref   storage.TaskRef
+	ended chan taskEnd // buffered for one end
+	fresh bool         // the task may have ended without a delivery, so the database is queried once
+	asked time.Time    // time of the last query, initially of the registration
 }
 
 // waiters holds the clients of this node that wait for tasks. Tasks that end on this node are
@@ -84,7 +84,7 @@ func newWaiters(e *Engine) *waiters {
 
 // register starts a wait for a task. fresh reports that the task existed before this call.
 func (w *waiters) register(ref storage.TaskRef, fresh bool) *waiter {
-	wt := &waiter{ref: ref, answers: make(chan answer, 1), fresh: fresh, asked: time.Now()}
+	wt := &waiter{ref: ref, ended: make(chan taskEnd, 1), fresh: fresh, asked: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.byTask[ref] = append(w.byTask[ref], wt)
@@ -111,17 +111,17 @@ func (w *waiters) forget(wt *waiter) {
 	} else {
 		w.byTask[wt.ref] = list
 	}
-	wt.answers = nil
+	wt.ended = nil
 }
 
 // deliver sends the end of a task to all clients that wait for it.
-func (w *waiters) deliver(ref storage.TaskRef, a answer) {
+func (w *waiters) deliver(ref storage.TaskRef, a taskEnd) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, wt := range w.byTask[ref] {
 		select {
-		case wt.answers <- a:
-		default: // already answered
+		case wt.ended <- a:
+		default: // already delivered
 		}
 	}
 	delete(w.byTask, ref)
@@ -131,7 +131,7 @@ func (w *waiters) deliver(ref storage.TaskRef, a answer) {
 func (w *waiters) cancelNamespace(name string) {
 	for _, ref := range w.refs() {
 		if ref.Key.Namespace == name {
-			w.deliver(ref, answer{status: process.TaskStatusCancelled})
+			w.deliver(ref, taskEnd{status: process.TaskStatusCancelled})
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 		}
 	}
 	for i := range rows {
-		a, err := answerOfRow(&rows[i])
+		a, err := taskEndOfRow(&rows[i])
 		if err != nil {
 			w.engine.log.Error("cannot decode the result of a task", "namespace", refs[rows[i].Ord].Key.Namespace,
 				"process_id", refs[rows[i].Ord].Key.ProcessID, "task_id", refs[rows[i].Ord].TaskID, "error", err)
@@ -254,7 +254,7 @@ func (w *waiters) due() (refs []storage.TaskRef, waiting int) {
 	var asked []*waiter
 	runs := map[process.Key]bool{}
 	for _, wt := range w.order {
-		if wt.answers == nil || len(w.byTask[wt.ref]) == 0 {
+		if wt.ended == nil || len(w.byTask[wt.ref]) == 0 {
 			continue
 		}
 		here, ok := runs[wt.ref.Key]

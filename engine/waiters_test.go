@@ -40,19 +40,19 @@ func TestWaitersDeliver(t *testing.T) {
 	a, b, other := w.register(refOf("p", 1), false), w.register(refOf("p", 1), true), w.register(refOf("p", 2), false)
 	// a task with the same number
 	left, namesake := w.register(refOf("p", 1), false), w.register(refOf("q", 1), false)
-	leftAnswers := left.answers
+	leftAnswers := left.ended
 	w.forget(left)
 	if w.count() != 3 {
 		t.Errorf("%d tasks are waited for", w.count())
 	}
-	w.deliver(refOf("p", 1), answer{response: []byte("x")})
-	w.deliver(refOf("p", 1), answer{response: []byte("twice")})
+	w.deliver(refOf("p", 1), taskEnd{response: []byte("x")})
+	w.deliver(refOf("p", 1), taskEnd{response: []byte("twice")})
 	for _, wt := range []*waiter{a, b} {
-		if got := <-wt.answers; string(got.response) != "x" {
+		if got := <-wt.ended; string(got.response) != "x" {
 			t.Errorf("answer %q", got.response)
 		}
 	}
-	if len(leftAnswers) != 0 || len(other.answers) != 0 || len(namesake.answers) != 0 {
+	if len(leftAnswers) != 0 || len(other.ended) != 0 || len(namesake.ended) != 0 {
 		t.Error("an answer went to another waiter")
 	}
 	w.forget(a) // after its answer

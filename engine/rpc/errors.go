@@ -24,8 +24,8 @@ const maxErrorText = 1024
 // internalText is the text that clients get for unexpected errors.
 const internalText = "internal error: see the log of the engine"
 
-// answer is an error as it is returned to a client.
-type answer struct {
+// clientError is an error as it is returned to a client.
+type clientError struct {
 	code   connect.Code
 	detail *progressorv1.ErrorDetail
 	text   string
@@ -68,7 +68,7 @@ var sentinels = []struct {
 // toConnect converts an error of the engine to an error for the client, with a code and an
 // ErrorDetail with the reason. internal reports that the client does not get the text, so that the
 // caller should log it.
-func toConnect(err error, request any) (answered *connect.Error, internal bool) {
+func toConnect(err error, request any) (connectErr *connect.Error, internal bool) {
 	namespace, processID := scopeOf(request)
 	if own, ok := errors.AsType[*connect.Error](err); ok {
 		if len(own.Details()) == 0 {
@@ -76,7 +76,7 @@ func toConnect(err error, request any) (answered *connect.Error, internal bool) 
 		}
 		return own, false
 	}
-	a, known := answerOf(err)
+	a, known := clientErrorOf(err)
 	if item, ok := errors.AsType[*process.ItemError](err); ok && known {
 		a.detail.Field, namespace, processID = item.Field, item.Key.Namespace, item.Key.ProcessID
 		a.text = item.Field + ": " + a.text
@@ -91,9 +91,9 @@ func toConnect(err error, request any) (answered *connect.Error, internal bool) 
 		a.text = wantedText(a, request) + scopeText(a.detail, isOfCron(err))
 	}
 	a.text = jobText(a.text, request)
-	answered = connect.NewError(a.code, errors.New(shorten(a.text)))
-	addDetail(answered, a.detail)
-	return answered, !known
+	connectErr = connect.NewError(a.code, errors.New(shorten(a.text)))
+	addDetail(connectErr, a.detail)
+	return connectErr, !known
 }
 
 // jobText replaces "process" in the text if the request is about a job or a bulk, which lower
@@ -120,17 +120,17 @@ func isOfCron(err error) bool {
 		errors.Is(err, process.ErrStaleEtag) || errors.Is(err, process.ErrNamespacePaused)
 }
 
-// answerOf maps the errors of package process and of the engine. An unknown error becomes INTERNAL,
-// and its text is not returned, because it may contain SQL.
-func answerOf(err error) (a answer, known bool) {
+// clientErrorOf maps the errors of package process and of the engine. An unknown error becomes
+// INTERNAL, and its text is not returned, because it may contain SQL.
+func clientErrorOf(err error) (a clientError, known bool) {
 	if task, ok := errors.AsType[*engine.TaskError](err); ok {
-		return taskAnswer(task), true
+		return taskErrorOf(task), true
 	}
-	if a, ok := flowAnswer(err); ok {
+	if a, ok := flowErrorOf(err); ok {
 		return a, true
 	}
 	if wrong, ok := errors.AsType[*process.WrongStatusError](err); ok {
-		return answer{code: connect.CodeFailedPrecondition, detail: &progressorv1.ErrorDetail{
+		return clientError{code: connect.CodeFailedPrecondition, detail: &progressorv1.ErrorDetail{
 			Reason:        progressorv1.ErrorDetail_REASON_PROCESS_STATUS,
 			Namespace:     wrong.Key.Namespace,
 			ProcessId:     wrong.Key.ProcessID,
@@ -141,7 +141,7 @@ func answerOf(err error) (a answer, known bool) {
 		detail := &progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_NAMESPACE_IN_USE, Namespace: used.Namespace,
 		}
-		return answer{code: connect.CodeFailedPrecondition, detail: detail, text: used.Error()}, true
+		return clientError{code: connect.CodeFailedPrecondition, detail: detail, text: used.Error()}, true
 	}
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
 		reason := progressorv1.ErrorDetail_REASON_INVALID
@@ -152,38 +152,38 @@ func answerOf(err error) (a answer, known bool) {
 			reason = progressorv1.ErrorDetail_REASON_PAYLOAD_SCHEMA
 		}
 		detail := &progressorv1.ErrorDetail{Reason: reason, Field: invalid.Field}
-		return answer{code: connect.CodeInvalidArgument, detail: detail, text: invalid.Error()}, true
+		return clientError{code: connect.CodeInvalidArgument, detail: detail, text: invalid.Error()}, true
 	}
 	if cursor, ok := errors.AsType[*process.CursorError](err); ok {
-		return answer{code: connect.CodeOutOfRange, detail: &progressorv1.ErrorDetail{
+		return clientError{code: connect.CodeOutOfRange, detail: &progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_CURSOR_LOST, Field: cursor.Field, OldestCursor: cursor.Oldest,
 		}, text: cursor.Error()}, true
 	}
 	if overload, ok := errors.AsType[*process.OverloadError](err); ok {
-		return answer{connect.CodeResourceExhausted,
+		return clientError{connect.CodeResourceExhausted,
 			&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_OVERLOADED}, overload.Error(), true}, true
 	}
 	for _, s := range sentinels {
 		if errors.Is(err, s.err) {
 			// The text of the sentinel, without the context that lower layers added.
-			return answer{s.code, &progressorv1.ErrorDetail{Reason: s.reason}, s.err.Error(), true}, true
+			return clientError{s.code, &progressorv1.ErrorDetail{Reason: s.reason}, s.err.Error(), true}, true
 		}
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return answer{code: connect.CodeCanceled, detail: &progressorv1.ErrorDetail{},
+		return clientError{code: connect.CodeCanceled, detail: &progressorv1.ErrorDetail{},
 			text: "the client closed the request: if it was stored, it continues"}, true
 	case errors.Is(err, context.DeadlineExceeded):
 		detail := &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT}
-		return answer{code: connect.CodeDeadlineExceeded, detail: detail,
+		return clientError{code: connect.CodeDeadlineExceeded, detail: detail,
 			text: "the deadline of the request has passed: if it was stored, it continues"}, true
 	}
-	return answer{code: connect.CodeInternal, detail: &progressorv1.ErrorDetail{}, text: internalText}, false
+	return clientError{code: connect.CodeInternal, detail: &progressorv1.ErrorDetail{}, text: internalText}, false
 }
 
-// taskAnswer converts a TaskError.
-func taskAnswer(e *engine.TaskError) answer {
-	a := answer{detail: &progressorv1.ErrorDetail{
+// taskErrorOf converts a TaskError.
+func taskErrorOf(e *engine.TaskError) clientError {
+	a := clientError{detail: &progressorv1.ErrorDetail{
 		Namespace:     e.Key.Namespace,
 		ProcessId:     e.Key.ProcessID,
 		TaskId:        e.TaskID,
@@ -226,9 +226,9 @@ func said(reason, message string) string {
 	return reason + ": " + message
 }
 
-// wantedText returns the text of an answer with the name of the missing object, if that is not a
+// wantedText returns the text of an error with the name of the missing object, if that is not a
 // namespace or a process.
-func wantedText(a answer, request any) string {
+func wantedText(a clientError, request any) string {
 	switch a.detail.GetReason() {
 	case progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND:
 		if r, ok := request.(interface{ GetType() string }); ok {

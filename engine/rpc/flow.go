@@ -201,14 +201,14 @@ func (s *flowService) SkipStep(
 }
 
 // flowAnswer maps the errors of runs.
-func flowAnswer(err error) (a answer, known bool) {
+func flowErrorOf(err error) (a clientError, known bool) {
 	if scope, ok := errors.AsType[*flows.ScopeError](err); ok {
-		return answer{code: connect.CodeAlreadyExists, detail: &progressorv1.ErrorDetail{
+		return clientError{code: connect.CodeAlreadyExists, detail: &progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_SAME_SCOPE, Namespace: scope.Namespace, ProcessId: scope.RunID,
 		}, text: scope.Error()}, true
 	}
 	if template, ok := errors.AsType[*flows.TemplateError](err); ok {
-		return answer{code: connect.CodeFailedPrecondition,
+		return clientError{code: connect.CodeFailedPrecondition,
 			detail: &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED},
 			text:   template.Error()}, true
 	}
@@ -217,8 +217,8 @@ func flowAnswer(err error) (a answer, known bool) {
 		if status.Cancel {
 			reason = progressorv1.ErrorDetail_REASON_NOT_CANCELLABLE
 		}
-		return answer{code: connect.CodeFailedPrecondition, detail: &progressorv1.ErrorDetail{Reason: reason},
+		return clientError{code: connect.CodeFailedPrecondition, detail: &progressorv1.ErrorDetail{Reason: reason},
 			text: status.Error()}, true
 	}
-	return answer{}, false
+	return clientError{}, false
 }

@@ -279,8 +279,8 @@ func (h *health) checkNamespace(ctx context.Context, name string) (*grpchealth.C
 	request := &progressorv1.GetNamespaceHealthRequest{Namespace: name}
 	resp, err := h.namespaces.GetNamespaceHealth(ctx, request)
 	if err != nil {
-		answered, _ := toConnect(err, request)
-		return nil, answered
+		connectErr, _ := toConnect(err, request)
+		return nil, connectErr
 	}
 	status := grpchealth.StatusServing
 	for _, ns := range resp.GetNamespaces() {

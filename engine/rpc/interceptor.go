@@ -33,7 +33,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 				response, err = nil, i.caught(ctx, procedure, r)
 			}
 			if err != nil {
-				err = i.answer(ctx, procedure, err, request.Any())
+				err = i.mapError(ctx, procedure, err, request.Any())
 			}
 			if span != nil {
 				endSpan(span, request.Any(), messageOf(response), err)
@@ -59,7 +59,7 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 				err = i.caught(ctx, procedure, r)
 			}
 			if err != nil {
-				err = i.answer(ctx, procedure, err, stream.last)
+				err = i.mapError(ctx, procedure, err, stream.last)
 			}
 			endSpan(span, stream.last, nil, err)
 			i.metrics.observe(procedure, err, time.Since(begin))
@@ -87,20 +87,20 @@ func (s *validatedStream) Receive(message any) error {
 	}
 	s.last = message
 	if err := s.valid.check(message); err != nil {
-		answered, _ := toConnect(err, message)
-		return answered
+		connectErr, _ := toConnect(err, message)
+		return connectErr
 	}
 	return nil
 }
 
-func (i *interceptor) answer(ctx context.Context, procedure string, err error, request any) error {
-	answered, internal := toConnect(err, request)
+func (i *interceptor) mapError(ctx context.Context, procedure string, err error, request any) error {
+	connectErr, internal := toConnect(err, request)
 	if internal {
 		namespace, processID := scopeOf(request)
 		i.log.WarnContext(ctx, "request ended with an internal error",
 			"method", procedure, "namespace", namespace, "process_id", processID, "error", err)
 	}
-	return answered
+	return connectErr
 }
 
 // caught logs a panic and converts it to an error. It passes http.ErrAbortHandler on to net/http.

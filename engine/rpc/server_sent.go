@@ -52,9 +52,9 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil || r.Context().Err() != nil: // the client is gone, or asked for the end
 	case s.began:
-		answered, _ := toConnect(err, request)
-		text, _ := json.Marshal(answered.Message()) // cannot fail: a string
-		_ = s.event("error", "", text)              // if this fails, the client is gone
+		connectErr, _ := toConnect(err, request)
+		text, _ := json.Marshal(connectErr.Message()) // cannot fail: a string
+		_ = s.event("error", "", text)                // if this fails, the client is gone
 	default:
 		p.refuse(w, r, request, err)
 	}
@@ -64,12 +64,12 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *changePage) refuse(
 	w http.ResponseWriter, r *http.Request, request *progressorv1.WatchChangesRequest, err error,
 ) {
-	answered, internal := toConnect(err, request)
+	connectErr, internal := toConnect(err, request)
 	if internal {
 		p.log.WarnContext(r.Context(), "request ended with an internal error", "method", "/changes", "error", err)
 	}
 	status := http.StatusInternalServerError
-	switch answered.Code() {
+	switch connectErr.Code() {
 	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeOutOfRange:
 		status = http.StatusBadRequest
 	case connect.CodeNotFound:
@@ -80,7 +80,7 @@ func (p *changePage) refuse(
 		status = http.StatusServiceUnavailable
 	default:
 	}
-	page(w, status, answered.Message())
+	page(w, status, connectErr.Message())
 }
 
 // changeParameters are the parameters of the page.

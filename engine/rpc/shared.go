@@ -22,11 +22,11 @@ const (
 	// there are. sharedBurst is how many they may cost at once after a quiet period.
 	sharedRate  = 1
 	sharedBurst = 20
-	// sharedWait is how long such a read waits for its turn if there is no old answer.
+	// sharedWait is how long such a read waits for its turn if there is no old response.
 	// sharedTimeout limits the read itself.
 	sharedWait    = 10 * time.Second
 	sharedTimeout = 10 * time.Second
-	// maxSharedAge is the maximum age of an answer, even if the client accepts older ones.
+	// maxSharedAge is the maximum age of a response, even if the client accepts older ones.
 	maxSharedAge = time.Minute
 	// maxSharedBytes and maxShared limit the cache to 32 MiB.
 	maxSharedBytes = 256 << 10
@@ -38,18 +38,18 @@ var sharedCost = map[string]int{"GetOverview": 6, "ExplainProcess": 7, "ListCons
 	"ListSteps": 2, "GetTemplate": 2}
 
 // shared caches the reads of many viewers, so that they cost as much as those of one. A client that
-// sends `Cache-Control: max-age=SECONDS` accepts answers of that age. A client without the header
-// gets its own. With `max-stale` a client only refreshes its view. It accepts older answers, up to
-// maxSharedAge, while the statements of this second are used up, so that the first read of a page
-// is fast and its later reads wait for their turn.
+// sends `Cache-Control: max-age=SECONDS` accepts responses of that age. A client without the header
+// gets its own. With `max-stale` a client only refreshes its view. It accepts older responses, up
+// to maxSharedAge, while the statements of this second are used up, so that the first read of a
+// page is fast and its later reads wait for their turn.
 type shared struct {
 	pace *rate.Limiter
 
-	mu      sync.Mutex
-	answers map[string]*sharedAnswer // by method and request
+	mu        sync.Mutex
+	responses map[string]*sharedResponse // by method and request
 }
 
-type sharedAnswer struct {
+type sharedResponse struct {
 	done     chan struct{} // closed when the other fields are set
 	began    time.Time
 	response connect.AnyResponse
@@ -57,10 +57,10 @@ type sharedAnswer struct {
 }
 
 func newShared() *shared {
-	return &shared{pace: rate.NewLimiter(sharedRate, sharedBurst), answers: map[string]*sharedAnswer{}}
+	return &shared{pace: rate.NewLimiter(sharedRate, sharedBurst), responses: map[string]*sharedResponse{}}
 }
 
-// unary returns a cached answer, or reads it for all clients with the same request.
+// unary returns a cached response, or reads it for all clients with the same request.
 func (s *shared) unary(
 	ctx context.Context, request connect.AnyRequest, next connect.UnaryFunc,
 ) (connect.AnyResponse, error) {
@@ -70,14 +70,14 @@ func (s *shared) unary(
 	if age == 0 || !ok || !isRead(procedure) || awaits(message) {
 		return next(ctx, request)
 	}
-	return s.answer(ctx, age, strings.Contains(header, "max-stale"), methodOf(procedure), message,
+	return s.respond(ctx, age, strings.Contains(header, "max-stale"), methodOf(procedure), message,
 		func(ctx context.Context) (connect.AnyResponse, error) { return next(ctx, request) })
 }
 
-// reading reads an answer.
+// reading reads a response.
 type reading func(context.Context) (connect.AnyResponse, error)
 
-func (s *shared) answer(
+func (s *shared) respond(
 	ctx context.Context, age time.Duration, again bool, method string, message proto.Message, read reading,
 ) (connect.AnyResponse, error) {
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
@@ -86,14 +86,14 @@ func (s *shared) answer(
 	}
 	key := method + "\x00" + string(text)
 	s.mu.Lock()
-	a := s.answers[key]
+	a := s.responses[key]
 	if a == nil || a.over() && time.Since(a.began) > age {
 		cost := max(1, sharedCost[method])
 		now := s.pace.AllowN(time.Now(), cost) || !again
 		if a == nil || now || time.Since(a.began) > maxSharedAge {
-			a = &sharedAnswer{done: make(chan struct{}), began: time.Now()}
+			a = &sharedResponse{done: make(chan struct{}), began: time.Now()}
 			s.drop()
-			s.answers[key] = a
+			s.responses[key] = a
 			if now {
 				cost = 0
 			}
@@ -109,8 +109,8 @@ func (s *shared) answer(
 	}
 }
 
-// over reports whether the answer is there.
-func (a *sharedAnswer) over() bool {
+// over reports whether the response is there.
+func (a *sharedResponse) over() bool {
 	select {
 	case <-a.done:
 		return true
@@ -119,8 +119,8 @@ func (a *sharedAnswer) over() bool {
 	}
 }
 
-// read reads an answer when the rate limit allows its cost. Cost 0 means that it is already paid.
-func (s *shared) read(ctx context.Context, key string, a *sharedAnswer, cost int, read reading) {
+// read reads a response when the rate limit allows its cost. Cost 0 means that it is already paid.
+func (s *shared) read(ctx context.Context, key string, a *sharedResponse, cost int, read reading) {
 	defer close(a.done)
 	defer func() {
 		if r := recover(); r != nil {
@@ -154,30 +154,30 @@ func responseOf(r connect.AnyResponse) (proto.Message, bool) {
 	return message, ok
 }
 
-// drop makes room for one more answer. The caller holds the lock.
+// drop makes room for one more response. The caller holds the lock.
 func (s *shared) drop() {
 	oldest := ""
-	for key, a := range s.answers {
+	for key, a := range s.responses {
 		if time.Since(a.began) > maxSharedAge+sharedWait {
-			delete(s.answers, key)
-		} else if oldest == "" || a.began.Before(s.answers[oldest].began) {
+			delete(s.responses, key)
+		} else if oldest == "" || a.began.Before(s.responses[oldest].began) {
 			oldest = key
 		}
 	}
-	if len(s.answers) >= maxShared {
-		delete(s.answers, oldest)
+	if len(s.responses) >= maxShared {
+		delete(s.responses, oldest)
 	}
 }
 
-func (s *shared) forget(key string, a *sharedAnswer) {
+func (s *shared) forget(key string, a *sharedResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.answers[key] == a {
-		delete(s.answers, key)
+	if s.responses[key] == a {
+		delete(s.responses, key)
 	}
 }
 
-// maxAge returns the maximum age of an answer that the client accepts, or 0 if it wants its own.
+// maxAge returns the maximum age of a response that the client accepts, or 0 if it wants its own.
 func maxAge(header string) time.Duration {
 	for part := range strings.SplitSeq(header, ",") {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(part), "max-age="); ok {

@@ -44,7 +44,7 @@ func TestViewersShareTheirReads(t *testing.T) {
 					ctx = gone // the first client leaves; the others still get their answer
 				}
 				for range 10 {
-					a, err := s.answer(ctx, 5*time.Second, true, "ListNodes", &progressorv1.ListNodesRequest{}, c.read)
+					a, err := s.respond(ctx, 5*time.Second, true, "ListNodes", &progressorv1.ListNodesRequest{}, c.read)
 					if ctx.Err() == nil && (err != nil || a == nil) {
 						t.Errorf("%v, %v", a, err)
 					}
@@ -58,7 +58,7 @@ func TestViewersShareTheirReads(t *testing.T) {
 		if n := c.reads.Load(); n < 2 || n > 3 {
 			t.Errorf("50 viewers of ten seconds read %d times", n)
 		}
-		if _, err := s.answer(t.Context(), time.Second, true, "ListNodes", &progressorv1.ListNodesRequest{},
+		if _, err := s.respond(t.Context(), time.Second, true, "ListNodes", &progressorv1.ListNodesRequest{},
 			c.read); err != nil || c.reads.Load() > 4 {
 			t.Errorf("%v after %d reads", err, c.reads.Load())
 		}
@@ -72,7 +72,7 @@ func TestDifferentViewsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newShared(), &counting{}
 		ask := func(limit int) error {
-			_, err := s.answer(t.Context(), 5*time.Second, true, "ListProcesses",
+			_, err := s.respond(t.Context(), 5*time.Second, true, "ListProcesses",
 				&progressorv1.ListProcessesRequest{PageSize: int32(limit)}, c.read)
 			return err
 		}
@@ -106,7 +106,7 @@ func TestDifferentViewsArePaced(t *testing.T) {
 		if err := ask(int(answered.Load())); err != nil || c.reads.Load() != read {
 			t.Errorf("%v: the database was asked %d times more", err, c.reads.Load()-read)
 		}
-		if _, err := s.answer(t.Context(), time.Second, false, "ListProcesses", &progressorv1.ListProcessesRequest{},
+		if _, err := s.respond(t.Context(), time.Second, false, "ListProcesses", &progressorv1.ListProcessesRequest{},
 			c.read); err != nil || c.reads.Load() != read+1 {
 			t.Errorf("%v: a first read was not answered at once", err)
 		}
@@ -126,7 +126,7 @@ func TestSharedAnswersAreWrittenSideBySide(t *testing.T) {
 	var viewers sync.WaitGroup
 	for range 8 {
 		viewers.Go(func() {
-			a, err := s.answer(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{}, c.read)
+			a, err := s.respond(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{}, c.read)
 			if err != nil || len(a.Header()) != 0 || len(a.Trailer()) != 0 {
 				t.Errorf("%v, %v", a, err)
 			}
@@ -138,7 +138,7 @@ func TestSharedAnswersAreWrittenSideBySide(t *testing.T) {
 // A panic of a shared read is an error for all clients. For the log, it has the stack.
 func TestPanicsOfSharedReads(t *testing.T) {
 	t.Parallel()
-	_, err := newShared().answer(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{},
+	_, err := newShared().respond(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{},
 		func(context.Context) (connect.AnyResponse, error) {
 			panic("odd row")
 		})
@@ -158,7 +158,7 @@ func TestFailuresAreNotShared(t *testing.T) {
 	s, failed := newShared(), errors.New("no")
 	for range 2 {
 		reads := 0
-		_, err := s.answer(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{},
+		_, err := s.respond(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{},
 			func(context.Context) (connect.AnyResponse, error) {
 				reads++
 				return nil, failed

@@ -116,9 +116,9 @@ func (d *Decision) attempt() {
 	s := d.State
 	s.Round++
 	s.Attempt++
-	s.Cause, s.Lost, s.Broken, s.Rest, s.Grace, s.Deadlines, s.Asked = NoCause, false, nil, time.Time{}, time.Time{},
-		nil, nil
-	s.BadResult, s.CheckAsked = "", time.Time{}
+	s.Cause, s.Lost, s.Broken, s.BadResult = NoCause, false, nil, ""
+	s.BackoffUntil, s.Grace, s.CheckAsked = time.Time{}, time.Time{}, time.Time{}
+	s.Deadlines, s.Asked = nil, nil
 	d.mode(ModeRunning)
 	for step := range d.statuses {
 		d.check = append(d.check, step)
@@ -138,7 +138,7 @@ func (d *Decision) tick() {
 		d.stop(ByTime)
 		return
 	}
-	if s.Mode == ModeResting && passed(s.Rest) {
+	if s.Mode == ModeResting && passed(s.BackoffUntil) {
 		d.attempt()
 		return
 	}
@@ -182,7 +182,7 @@ func (d *Decision) workEnded(o Outcome) bool {
 		s.Undoing = nil
 		d.undone(o.Step, o.Status, o.Reason)
 		return true
-	case d.Status(o.Step) != Open || o.Index != NoIndex && slices.Contains(s.Each[o.Step].Skipped, o.Index):
+	case d.Status(o.Step) != Running || o.Index != NoIndex && slices.Contains(s.Each[o.Step].Skipped, o.Index):
 		return false
 	}
 	if o.Overdue {
@@ -203,7 +203,7 @@ func (d *Decision) ended(o Outcome) {
 		return
 	}
 	each := s.Each[o.Step]
-	each.Open--
+	each.Running--
 	if o.Status == Cancelled && s.Mode == ModeRunning && !each.Stopped {
 		o.Status, o.Reason = Failed, "cancelled" // it was not cancelled by the run
 	}
@@ -295,7 +295,7 @@ func (d *Decision) abort() {
 	d.mode(ModeStopping)
 	for step := range d.statuses {
 		switch d.Status(step) {
-		case Open:
+		case Running:
 			d.effect(Effect{Kind: EffectCancel, Step: step, Index: NoIndex})
 			if d.State.Each[step] != nil {
 				d.dropItems(step, ReasonStopped)
@@ -313,7 +313,7 @@ func (d *Decision) abort() {
 // skip ends a step or an item that has not ended, on request of an operator.
 func (d *Decision) skip(o Outcome) {
 	o.Round, o.Status = d.State.Round, ByHand
-	if d.Status(o.Step) == Open {
+	if d.Status(o.Step) == Running {
 		d.effect(Effect{Kind: EffectCancel, Step: o.Step, Index: o.Index})
 		if o.Index == NoIndex && d.plan.Steps[o.Step].Each {
 			d.dropItems(o.Step, "its step was skipped by an operator")
@@ -345,9 +345,9 @@ func (d *Decision) reset() {
 	s := d.State
 	clear(d.resolved)
 	for step := range d.statuses {
-		l := d.Status(step)
+		status := d.Status(step)
 		undone := slices.Contains(s.Undone, step)
-		if l != Failed && l != Cancelled && !undone {
+		if status != Failed && status != Cancelled && !undone {
 			continue
 		}
 		d.statuses[step] = byte(Pending)
@@ -373,7 +373,7 @@ func (d *Decision) stop(cause Cause) {
 		s.Cause = cause
 	}
 	d.mode(ModeStopping)
-	s.More, s.Rest = false, time.Time{}
+	s.More, s.BackoffUntil = false, time.Time{}
 	final := d.final()
 	for step := range d.statuses {
 		p := &d.plan.Steps[step]
@@ -387,10 +387,10 @@ func (d *Decision) stop(cause Cause) {
 			} else if final {
 				d.check = append(d.check, step)
 			}
-		case Open:
+		case Running:
 			if p.Cancelable && !slices.Contains(s.Asked, step) {
 				s.Asked = append(s.Asked, step)
-				d.ask(step)
+				d.requestCancel(step)
 			}
 		}
 	}
@@ -407,13 +407,13 @@ func (d *Decision) final() bool {
 	return d.State.Cause != ByFailure || d.State.Attempt >= d.plan.MaxAttempts
 }
 
-// ask asks the work of a step to end. The run itself ends waits.
-func (d *Decision) ask(step int) {
+// requestCancel asks the work of a step to end. The run itself ends waits.
+func (d *Decision) requestCancel(step int) {
 	p := &d.plan.Steps[step]
 	if p.Each {
 		if each := d.State.Each[step]; !each.Stopped {
 			each.Stopped = true
-			d.askItems(step)
+			d.cancelItems(step)
 			d.checkLater(step, d.plan.Grace)
 			d.items(step)
 		}
@@ -427,7 +427,7 @@ func (d *Decision) ask(step int) {
 func (d *Decision) endWaits(filter func(*PlanStep) bool, reason string) {
 	for step := range d.statuses {
 		p := &d.plan.Steps[step]
-		if d.Status(step) != Open || p.Waits == NoWait || !p.Cancelable || !filter(p) {
+		if d.Status(step) != Running || p.Waits == NoWait || !p.Cancelable || !filter(p) {
 			continue
 		}
 		if !p.Each {

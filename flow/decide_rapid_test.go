@@ -110,7 +110,7 @@ func (w *world) provide(need flow.Need) (items []flow.Item) {
 		return nil
 	}
 	for _, index := range w.itemsOf(w.open, need.Step) {
-		items = append(items, flow.Item{Index: index, Status: flow.Open})
+		items = append(items, flow.Item{Index: index, Status: flow.Running})
 	}
 	for _, index := range w.itemsOf(w.stored, need.Step) {
 		items = append(items, flow.Item{Index: index, Status: flow.Succeeded, Hash: new(int64)})
@@ -324,7 +324,7 @@ func (w *world) end(k [2]int, o flow.Outcome) {
 func (w *world) skip() {
 	var may []int
 	for step := range w.plan.Steps {
-		if l := w.state.StatusOf(step); l == flow.Open || l == flow.Pending {
+		if l := w.state.StatusOf(step); l == flow.Running || l == flow.Pending {
 			may = append(may, step)
 		}
 	}
@@ -469,7 +469,7 @@ func (w *world) atEnd() {
 	if w.state.Status == "succeeded" {
 		for step := range w.plan.Steps {
 			if l := w.state.StatusOf(step); l == flow.Failed || l == flow.Cancelled || l == flow.Pending ||
-				l == flow.Open {
+				l == flow.Running {
 				w.t.Fatalf("the run succeeded, and step %d is %c", step, l)
 			}
 			each := w.state.Each[step]
@@ -488,7 +488,7 @@ func (w *world) atEnd() {
 		w.t.Fatalf("the run has ended and has a timer: %+v", w.state)
 	}
 	for step := range w.plan.Steps {
-		if l := w.state.StatusOf(step); l == flow.Pending || l == flow.Open {
+		if l := w.state.StatusOf(step); l == flow.Pending || l == flow.Running {
 			w.t.Fatalf("the run has ended, and step %d is %c", step, l)
 		}
 	}

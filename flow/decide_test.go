@@ -86,7 +86,7 @@ func (p *play) stored(step int) (items []flow.Item) {
 				hash := flow.HashItem(structpb.NewStringValue(value))
 				item.Hash = &hash
 			}
-		case flow.Open:
+		case flow.Running:
 		default:
 			continue
 		}
@@ -162,7 +162,7 @@ func (p *play) decide(in flow.Input) *flow.Decision {
 		name := p.name(e.Step, e.Index)
 		switch e.Kind {
 		case flow.EffectBegin:
-			p.rows[name] = byte(flow.Open)
+			p.rows[name] = byte(flow.Running)
 			if e.Index != flow.NoIndex {
 				p.values[name] = p.items[e.Index]
 			}
@@ -269,7 +269,7 @@ func TestCleanUpIsStopped(t *testing.T) {
 
 	p := graph()
 	p.decide(cancel)
-	if !p.did("ask 1") {
+	if !p.did("cancel 1") {
 		t.Errorf("a cancel does not reach the step that cleans up: %v", p.said)
 	}
 	p.end(1, flow.NoIndex, flow.Cancelled)
@@ -278,11 +278,11 @@ func TestCleanUpIsStopped(t *testing.T) {
 	p = graph()
 	p.now = p.now.Add(time.Hour)
 	p.decide(flow.Input{Kind: flow.InputTick})
-	if !p.did("ask 1") {
+	if !p.did("cancel 1") {
 		t.Errorf("the timeout does not reach the step that cleans up: %v", p.said)
 	}
 	p.decide(cancel)
-	if p.did("ask 1") {
+	if p.did("cancel 1") {
 		t.Error("a step is asked to end a second time")
 	}
 }

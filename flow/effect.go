@@ -11,16 +11,16 @@ type EffectKind string
 
 // The kinds of effects. All effects of a decision are written in one transaction.
 const (
-	EffectBegin              EffectKind = "begin"     // starts the work of a step or of one of its items
-	EffectEnd                EffectKind = "end"       // sets the final status of a step or item
-	EffectCancel             EffectKind = "ask"       // asks the work of a step or item to end
-	EffectCompensate         EffectKind = "undo"      // begins the compensation of a step
-	EffectCompensated        EffectKind = "undone"    // records the end of a compensation
-	EffectCancelCompensation EffectKind = "ask undo"  // asks the compensation of a step to end
-	EffectRunStatus          EffectKind = "change"    // changes the status of the run
-	EffectReset              EffectKind = "reset"     // sets a step that has ended to PENDING
-	EffectEndSuspended       EffectKind = "suspended" // ends the SUSPENDED processes of a step that was asked to end
-	EffectDropItems          EffectKind = "drop"      // deletes the items of an earlier round, except those in Kept
+	EffectBegin              EffectKind = "begin"       // starts the work of a step or of one of its items
+	EffectEnd                EffectKind = "end"         // sets the final status of a step or item
+	EffectCancel             EffectKind = "cancel"      // asks the work of a step or item to end
+	EffectCompensate         EffectKind = "undo"        // begins the compensation of a step
+	EffectCompensated        EffectKind = "undone"      // records the end of a compensation
+	EffectCancelCompensation EffectKind = "cancel undo" // asks the compensation of a step to end
+	EffectRunStatus          EffectKind = "change"      // changes the status of the run
+	EffectReset              EffectKind = "reset"       // sets a step that has ended to PENDING
+	EffectEndSuspended       EffectKind = "suspended"   // ends the SUSPENDED processes of a step that was asked to end
+	EffectDropItems          EffectKind = "drop"        // deletes the items of an earlier round, except those in Kept
 )
 
 // ReasonStopped is the reason of a step that ends because its run stops. The code that stores it

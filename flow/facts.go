@@ -21,7 +21,7 @@ type Facts struct {
 // Item is a stored item of a step.
 type Item struct {
 	Index  int
-	Status StepStatus // Open, Succeeded or Skipped
+	Status StepStatus // Running, Succeeded or Skipped
 	Hash   *int64     // hash of the item's value; nil if it was stored by a version without hashes
 }
 

@@ -12,7 +12,7 @@ func (d *Decision) items(step int) {
 		for each.Next < each.Count && each.Redo != nil && each.Redo[each.Next/8]&(1<<(each.Next%8)) == 0 {
 			each.Next++
 		}
-		if each.Next >= each.Count || p.MaxRunning > 0 && each.Open >= p.MaxRunning {
+		if each.Next >= each.Count || p.MaxRunning > 0 && each.Running >= p.MaxRunning {
 			break
 		}
 		if d.starts >= startsAtOnce {
@@ -21,13 +21,13 @@ func (d *Decision) items(step int) {
 		}
 		index := each.Next
 		each.Next++
-		each.Open++
+		each.Running++
 		d.startWork(step, index)
-		if d.Status(step) != Open {
+		if d.Status(step) != Running {
 			return // the last item could not begin and ended the step
 		}
 	}
-	if each.Open > 0 || d.Status(step) != Open {
+	if each.Running > 0 || d.Status(step) != Running {
 		return
 	}
 	switch {
@@ -46,14 +46,14 @@ func (d *Decision) items(step int) {
 // processes and runs to end. Waits end at once.
 func (d *Decision) stopItems(step int) {
 	if d.plan.Steps[step].Waits == NoWait {
-		d.askItems(step)
+		d.cancelItems(step)
 		d.checkLater(step, d.plan.Grace)
 		return
 	}
 	d.endItems(step, ReasonItemsFailed)
 }
 
-func (d *Decision) askItems(step int) {
+func (d *Decision) cancelItems(step int) {
 	for _, index := range d.openItems(step) {
 		d.effect(Effect{Kind: EffectCancel, Step: step, Index: index})
 	}
@@ -98,7 +98,7 @@ func redoing(count int, done []int, bytes int) Each {
 // other items have to run, and their stored rows are dropped.
 func (d *Decision) match(step int, each *Each, items []int64) {
 	stored, _ := d.storedItems(step)
-	done := slices.DeleteFunc(slices.Clone(stored), func(item Item) bool { return item.Status == Open })
+	done := slices.DeleteFunc(slices.Clone(stored), func(item Item) bool { return item.Status == Running })
 	kept := matchItems(done, items)
 	same := len(items) == each.Count && len(kept) == len(done)
 	for before, now := range kept {
@@ -137,13 +137,15 @@ func matchItems(done []Item, items []int64) map[int]int {
 
 // openItems returns the open items of a step, including the changes of this decision so far.
 func (d *Decision) openItems(step int) []int {
-	return d.itemsNow(step, func(l StepStatus) bool { return l == Open })
+	return d.itemsNow(step, func(status StepStatus) bool { return status == Running })
 }
 
 // doneItems returns the items of a step that succeeded or were skipped, including the changes of
 // this decision so far.
 func (d *Decision) doneItems(step int) []int {
-	return d.itemsNow(step, func(l StepStatus) bool { return l != Open && l != Failed && l != Cancelled })
+	return d.itemsNow(step, func(status StepStatus) bool {
+		return status != Running && status != Failed && status != Cancelled
+	})
 }
 
 // itemsNow returns the items of a step whose status fits, including the changes of this decision so
@@ -161,7 +163,7 @@ func (d *Decision) itemsNow(step int, fits func(StepStatus) bool) []int {
 		if e.Step != step {
 			continue
 		}
-		l := e.Status
+		status := e.Status
 		switch {
 		case e.Kind == EffectDropItems:
 			if items = nil; fits(Succeeded) {
@@ -171,10 +173,10 @@ func (d *Decision) itemsNow(step int, fits func(StepStatus) bool) []int {
 		case e.Index == NoIndex || e.Kind != EffectBegin && e.Kind != EffectEnd:
 			continue
 		case e.Kind == EffectBegin:
-			l = Open
+			status = Running
 		}
 		items = slices.DeleteFunc(items, func(index int) bool { return index == e.Index })
-		if fits(l) {
+		if fits(status) {
 			items = append(items, e.Index)
 		}
 	}

@@ -51,7 +51,7 @@ type StepStatus byte
 // The statuses of steps.
 const (
 	Pending   StepStatus = 'p'
-	Open      StepStatus = 'o' // begun
+	Running   StepStatus = 'o' // begun
 	Succeeded StepStatus = 's'
 	Failed    StepStatus = 'f'
 	Ignored   StepStatus = 'i' // failed, without failing the run
@@ -60,10 +60,10 @@ const (
 	Cancelled StepStatus = 'c'
 )
 
-func (l StepStatus) ended() bool { return l != Pending && l != Open }
+func (s StepStatus) ended() bool { return s != Pending && s != Running }
 
 // good reports whether a step counts as a success for the steps that depend on it.
-func (l StepStatus) good() bool { return l == Succeeded || l == ByHand }
+func (s StepStatus) good() bool { return s == Succeeded || s == ByHand }
 
 // Mode is the phase of a run.
 type Mode string
@@ -104,14 +104,14 @@ type State struct {
 	Each map[int]*Each `json:"each,omitempty"`
 	Compensation
 	// Broken is the step that failed the run.
-	Broken    *int       `json:"broken,omitempty"`
-	BadResult string     `json:"bad_result,omitempty"` // why the result of the run could not be computed
-	Asked     []int      `json:"asked,omitempty"`      // steps that this attempt asked to end
-	Deadlines []Deadline `json:"dues,omitempty"`
-	RunTime   time.Time  `json:"run_time,omitzero"` // start time of a run that waits for it
-	Deadline  time.Time  `json:"deadline,omitzero"` // deadline of the run
-	Rest      time.Time  `json:"rest,omitzero"`     // start of the next attempt
-	Grace     time.Time  `json:"grace,omitzero"`    // end of the grace period for waits
+	Broken       *int       `json:"broken,omitempty"`
+	BadResult    string     `json:"bad_result,omitempty"` // why the result of the run could not be computed
+	Asked        []int      `json:"asked,omitempty"`      // steps that this attempt asked to end
+	Deadlines    []Deadline `json:"dues,omitempty"`
+	RunTime      time.Time  `json:"run_time,omitzero"` // start time of a run that waits for it
+	Deadline     time.Time  `json:"deadline,omitzero"` // deadline of the run
+	BackoffUntil time.Time  `json:"rest,omitzero"`     // start of the next attempt
+	Grace        time.Time  `json:"grace,omitzero"`    // end of the grace period for waits
 	// CheckAsked is when to check whether processes that were asked to end are suspended.
 	CheckAsked time.Time `json:"check_asked,omitzero"`
 	More       bool      `json:"more,omitempty"` // ready steps are left, because one decision begins a limited number
@@ -130,7 +130,7 @@ type Compensation struct {
 type Each struct {
 	Count     int    `json:"count"`
 	Next      int    `json:"next"` // item to begin next
-	Open      int    `json:"open"`
+	Running   int    `json:"open"`
 	Succeeded int    `json:"succeeded,omitempty"`
 	Failed    int    `json:"failed,omitempty"`
 	Cancelled int    `json:"cancelled,omitempty"`
@@ -213,7 +213,7 @@ func (s *State) Timer(now time.Time) time.Time {
 		sooner(s.RunTime)
 		return at
 	case ModeResting:
-		sooner(s.Rest)
+		sooner(s.BackoffUntil)
 	case ModeRunning, ModeStopping, ModeCompensating:
 		for _, d := range s.Deadlines {
 			sooner(d.At)

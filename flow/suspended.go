@@ -25,7 +25,7 @@ func (d *Decision) checkAsked() {
 	for step := range d.statuses {
 		each := s.Each[step]
 		asked := slices.Contains(s.Asked, step) || each != nil && each.Stopped
-		if asked && d.Status(step) == Open && d.plan.Steps[step].Process {
+		if asked && d.Status(step) == Running && d.plan.Steps[step].Process {
 			d.effect(Effect{Kind: EffectEndSuspended, Step: step, Index: NoIndex})
 			d.checkLater(step, max(d.plan.Grace, 10*checkAgain))
 		}

@@ -10,7 +10,7 @@ import (
 type turn byte
 
 const (
-	stay turn = iota
+	notYet turn = iota
 	begin
 	skip
 )
@@ -20,12 +20,12 @@ func (d *Decision) turnOf(step int) turn {
 	p := &d.plan.Steps[step]
 	var ended, good, failed, skipped int
 	for _, dep := range p.Deps {
-		switch l := d.Status(dep); {
+		switch status := d.Status(dep); {
 		case !d.isResolved(dep):
 			continue
-		case l.good():
+		case status.good():
 			good++
-		case l == Failed || l == Cancelled:
+		case status == Failed || status == Cancelled:
 			failed++
 		default:
 			skipped++
@@ -50,7 +50,7 @@ func (d *Decision) turnOf(step int) turn {
 		}
 		return when(good == len(p.Deps), begin)
 	case !all || failed > 0:
-		return stay
+		return notYet
 	case good == 0 && len(p.Deps) > 0:
 		return skip
 	}
@@ -62,7 +62,7 @@ func (d *Decision) turnOf(step int) turn {
 // runs.
 func (d *Decision) previousSucceeded(step int) bool {
 	for before := range step {
-		if l := d.Status(before); !l.ended() || l == Failed || l == Cancelled {
+		if status := d.Status(before); !status.ended() || status == Failed || status == Cancelled {
 			return false
 		}
 	}
@@ -152,7 +152,7 @@ func when(holds bool, t turn) turn {
 	if holds {
 		return t
 	}
-	return stay
+	return notYet
 }
 
 // work begins or skips the steps that are ready.
@@ -161,17 +161,17 @@ func (d *Decision) work() {
 		step := d.check[0]
 		d.check = d.check[1:]
 		switch d.Status(step) {
-		case Open:
+		case Running:
 			if d.State.Each[step] != nil {
 				d.items(step)
 			}
 		case Pending:
-			d.look(step)
+			d.checkStep(step)
 		}
 	}
 }
 
-func (d *Decision) look(step int) {
+func (d *Decision) checkStep(step int) {
 	s, p := d.State, &d.plan.Steps[step]
 	cleans := s.Mode == ModeStopping && s.Cause != ByCancel && d.final() &&
 		p.Join == progressorv1.JoinRule_JOIN_RULE_ALL_ENDED
@@ -179,7 +179,7 @@ func (d *Decision) look(step int) {
 		return
 	}
 	switch d.turnOf(step) {
-	case stay:
+	case notYet:
 	case skip:
 		d.end(Outcome{Step: step, Index: NoIndex, Status: Skipped, Reason: "none of its dependencies succeeded"})
 	case begin:
@@ -214,7 +214,7 @@ func (d *Decision) broken(step, index int, err error) {
 func (d *Decision) begin(step int) {
 	p, s := &d.plan.Steps[step], d.State
 	if !p.Each {
-		d.statuses[step] = byte(Open)
+		d.statuses[step] = byte(Running)
 		d.startWork(step, NoIndex)
 		return
 	}
@@ -223,7 +223,7 @@ func (d *Decision) begin(step int) {
 	if d.lacks(err) {
 		return
 	}
-	d.statuses[step] = byte(Open)
+	d.statuses[step] = byte(Running)
 	d.effect(Effect{Kind: EffectBegin, Step: step, Index: NoIndex})
 	if err != nil {
 		d.broken(step, NoIndex, err)
@@ -266,7 +266,7 @@ func (d *Decision) checkComplete() {
 	var bad, failed, pending bool
 	for step := range d.statuses {
 		switch d.Status(step) {
-		case Open:
+		case Running:
 			return
 		case Failed:
 			failed = true
@@ -281,10 +281,10 @@ func (d *Decision) checkComplete() {
 	case s.Mode == ModeRunning && pending:
 		return
 	case s.Mode == ModeRunning:
-		if d.succeed(); s.Mode == ModeEnded || d.rest() {
+		if d.succeed(); s.Mode == ModeEnded || d.backOff() {
 			return
 		}
-	case d.rest():
+	case d.backOff():
 		return
 	case s.Cause == ByCancel && !bad && !failed:
 		if d.succeed(); s.Mode == ModeEnded {
@@ -309,14 +309,14 @@ func (d *Decision) succeed() {
 	d.mode(ModeStopping)
 }
 
-// rest begins the pause before the next attempt of a run that failed. It reports whether there is a
-// next attempt.
-func (d *Decision) rest() bool {
+// backOff begins the pause before the next attempt of a run that failed. It reports whether there
+// is a next attempt.
+func (d *Decision) backOff() bool {
 	s := d.State
 	if s.Cause != ByFailure || d.final() {
 		return false
 	}
-	s.Rest = d.facts.Now.Add(d.plan.Backoff(s.Attempt + 1))
+	s.BackoffUntil = d.facts.Now.Add(d.plan.Backoff(s.Attempt + 1))
 	d.reset()
 	d.mode(ModeResting)
 	return true
@@ -352,9 +352,9 @@ func (s *State) stopped() Cause {
 }
 
 // undone records the end of a compensation. A step whose compensation failed keeps its status.
-func (d *Decision) undone(step int, l StepStatus, reason string) {
-	d.effect(Effect{Kind: EffectCompensated, Step: step, Index: NoIndex, Status: l, Reason: reason})
-	if l == Succeeded {
+func (d *Decision) undone(step int, status StepStatus, reason string) {
+	d.effect(Effect{Kind: EffectCompensated, Step: step, Index: NoIndex, Status: status, Reason: reason})
+	if status == Succeeded {
 		d.State.Undone = append(d.State.Undone, step)
 	} else {
 		d.State.Left = append(d.State.Left, step)
@@ -363,8 +363,7 @@ func (d *Decision) undone(step int, l StepStatus, reason string) {
 
 func (d *Decision) finish(status Cause) {
 	s := d.State
-	s.Status, s.Deadlines, s.Grace, s.Deadline, s.Rest, s.More, s.Asked = status, nil, time.Time{}, time.Time{},
-		time.Time{}, false, nil
-	s.CheckAsked = time.Time{}
+	s.Status, s.Deadlines, s.More, s.Asked = status, nil, false, nil
+	s.Deadline, s.Grace, s.BackoffUntil, s.CheckAsked = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	d.mode(ModeEnded)
 }

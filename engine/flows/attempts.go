@@ -19,37 +19,37 @@ type attemptFacts struct {
 
 // isJob reports whether a job does the work of a step or an item. The work of a step with for_each
 // is that of its items.
-func (t *task) isJob(p place) bool {
+func (t *task) isJob(p stepRef) bool {
 	s := &t.template.Steps[p.step]
 	return s.Action == flow.ActionJob && s.ForEach() == (p.index != noIndex)
 }
 
 // setAttempt sets the facts about the last attempt of a job that has ended. It reads them if they
 // are not known. It does nothing if child is not a job.
-func (t *task) setAttempt(p place, child *childEnd) error {
+func (t *task) setAttempt(p stepRef, child *childEnd) error {
 	if !strings.HasPrefix(child.GetProcessId(), process.StepPrefix) {
 		return nil
 	}
 	if t.attempts[p] = child.attempt; !child.attempt.started.IsZero() {
 		return nil
 	}
-	return t.readAttempts(map[place]process.Key{p: keyOfChild(child.ChildEnd)})
+	return t.readAttempts(map[stepRef]process.Key{p: keyOfChild(child.ChildEnd)})
 }
 
 // readAttempts reads the facts about the last attempts of jobs, and sets them in t.attempts. A job
 // that was removed is assumed to have been taken.
-func (t *task) readAttempts(jobsOf map[place]process.Key) error {
+func (t *task) readAttempts(jobsOf map[stepRef]process.Key) error {
 	if len(jobsOf) == 0 {
 		return nil
 	}
-	places := make([]place, 0, len(jobsOf))
+	refs := make([]stepRef, 0, len(jobsOf))
 	keys := make([]process.Key, 0, len(jobsOf))
 	for p, key := range jobsOf {
-		places, keys = append(places, p), append(keys, key)
+		refs, keys = append(refs, p), append(keys, key)
 	}
 	rows, err := jobs.Get(t.ctx, t.flows.store, keys...)
 	if err != nil {
-		return unread(err)
+		return readError(err)
 	}
 	for n, row := range rows {
 		facts := attemptFacts{taken: true}
@@ -60,7 +60,7 @@ func (t *task) readAttempts(jobsOf map[place]process.Key) error {
 				facts.started = row.RunningTime.UTC()
 			}
 		}
-		t.attempts[places[n]] = facts
+		t.attempts[refs[n]] = facts
 	}
 	return nil
 }
@@ -68,13 +68,13 @@ func (t *task) readAttempts(jobsOf map[place]process.Key) error {
 // readOpenAttempts reads the facts about the last attempts of the jobs of steps that end in this
 // task although their jobs have not ended: they were skipped, or the run ends without them.
 func (t *task) readOpenAttempts() error {
-	open := map[place]process.Key{}
+	open := map[stepRef]process.Key{}
 	for n := range t.decision.Effects {
 		e := &t.decision.Effects[n]
-		if e.Kind != flow.EffectEnd || e.Index != noIndex || flow.StepStatus(t.before.steps[e.Step]) != flow.Open {
+		if e.Kind != flow.EffectEnd || e.Index != noIndex || flow.StepStatus(t.before.steps[e.Step]) != flow.Running {
 			continue
 		}
-		p := place{e.Step, noIndex}
+		p := stepRef{e.Step, noIndex}
 		if _, known := t.attempts[p]; known || !t.isJob(p) {
 			continue
 		}

@@ -53,8 +53,8 @@ func (f *Flows) repairBroken(ctx context.Context, key process.Key, by process.Ac
 // messages, which takes milliseconds.
 const cancelWait = 2 * time.Second
 
-// ask asks the work of a step or an item to end. The run itself ends waits and delays.
-func (t *task) ask(p place, reason string) {
+// requestCancel asks the work of a step or an item to end. The run itself ends waits and delays.
+func (t *task) requestCancel(p stepRef, reason string) {
 	s := &t.template.Steps[p.step]
 	if s.ForEach() && p.index == noIndex {
 		return
@@ -84,10 +84,10 @@ func (t *task) ask(p place, reason string) {
 
 // cancelEvent adds an event that reports how the cancel of a job or process of a step ended: its
 // worker stopped, or its grace period expired.
-func (t *task) cancelEvent(p place, child *progressorv1.ChildEnd) error {
+func (t *task) cancelEvent(p stepRef, child *progressorv1.ChildEnd) error {
 	kind, worker, err := flows.CancelOutcome(t.ctx, t.flows.store, keyOfChild(child))
 	if err != nil {
-		return unread(err)
+		return readError(err)
 	}
 	if kind != "" {
 		t.event(kind, p, "", "", "").WorkerID = worker
@@ -104,14 +104,14 @@ func (t *task) endSuspended() error {
 	}
 	keys, err := flows.SuspendedProcesses(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.endsSuspended)
 	if err != nil {
-		return unread(err)
+		return readError(err)
 	}
 	for _, key := range keys {
 		_, err := t.flows.engine.CancelProcess(t.ctx, engine.CancelParams{
 			Key: key, Reason: t.cancelReason(), Actor: process.Actor{Name: "run " + t.runID},
 		})
 		if err != nil && !errors.Is(err, process.ErrProcessNotFound) && !ended(err) {
-			return unread(err)
+			return readError(err)
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ func (t *task) execute() error {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
 	t.by = process.Actor{Name: o.Actor, Source: o.Source}
-	t.answer = &answered{}
+	t.reply = &reply{}
 	switch o.Method {
 	case methodTurn:
 		if t.state.Run.Mode != flow.ModeWaiting || t.state.Blocked == "" {
@@ -70,7 +70,7 @@ func (t *task) cancel(o *command) error {
 	switch {
 	case o.Force && s.Mode != flow.ModeEnded:
 		t.state.Cancel, t.cancels, t.state.Blocked = wire.Plain(o.Reason), true, ""
-		t.event(eventCancelRequested, place{noIndex, noIndex}, "", "", o.Reason)
+		t.event(eventCancelRequested, stepRef{noIndex, noIndex}, "", "", o.Reason)
 		return t.decide(flow.Input{Kind: flow.InputAbort})
 	case s.Cause == flow.ByCancel && s.Mode != flow.ModeEnded:
 		return nil // the cancel was already requested
@@ -84,7 +84,7 @@ func (t *task) cancel(o *command) error {
 	}
 	t.state.Cancel, t.cancels = wire.Plain(o.Reason), true
 	t.state.Blocked = ""
-	t.event(eventCancelRequested, place{noIndex, noIndex}, "", "", o.Reason)
+	t.event(eventCancelRequested, stepRef{noIndex, noIndex}, "", "", o.Reason)
 	return t.decide(flow.Input{Kind: flow.InputCancel})
 }
 
@@ -115,7 +115,7 @@ func (t *task) beginInScope(done string) error {
 	}
 	reason := fmt.Sprintf("run %s of the same scope has succeeded, and its template is not repeatable", done)
 	t.state.Cancel, t.cancels = reason, true
-	t.event(eventCancelRequested, place{noIndex, noIndex}, "", "", reason)
+	t.event(eventCancelRequested, stepRef{noIndex, noIndex}, "", "", reason)
 	return t.decide(flow.Input{Kind: flow.InputCancel})
 }
 
@@ -149,14 +149,14 @@ func (t *task) retry(o *command) error {
 
 func (t *task) decideRetry() error {
 	t.state.Cancel = ""
-	t.event(eventRetried, place{noIndex, noIndex}, "", "", "")
+	t.event(eventRetried, stepRef{noIndex, noIndex}, "", "", "")
 	return t.decide(flow.Input{Kind: flow.InputRetry})
 }
 
 // refuse refuses a command for a run that was reopened for it. The run ends again with its previous
 // status, which a rejection would not do.
 func (t *task) refuse(format string, args ...any) {
-	t.answer = &answered{Refused: fmt.Sprintf(format, args...)}
+	t.reply = &reply{Refused: fmt.Sprintf(format, args...)}
 }
 
 // move changes the run to the newest version of its template.
@@ -201,14 +201,14 @@ func (t *task) move() (moved bool, err error) {
 	return true, nil
 }
 
-// find returns the place that a command names.
-func (t *task) find(o *command) (place, error) {
+// find returns the step or item that a command names.
+func (t *task) find(o *command) (stepRef, error) {
 	step, ok := t.template.Index(o.StepID)
 	if !ok {
-		return place{}, processor.Reject(rejectedStep, "step %q of template %s, version %d", o.StepID, t.state.Type,
+		return stepRef{}, processor.Reject(rejectedStep, "step %q of template %s, version %d", o.StepID, t.state.Type,
 			t.state.Version)
 	}
-	p := place{step, o.Index}
+	p := stepRef{step, o.Index}
 	if o.Index == noIndex {
 		return p, nil
 	}
@@ -225,19 +225,19 @@ func (t *task) skip(o *command) error {
 		return err
 	}
 	s := t.state.Run
-	l := s.StatusOf(p.step)
+	status := s.StatusOf(p.step)
 	switch {
 	case s.Mode == flow.ModeEnded, s.Mode == flow.ModeCompensating:
 		return processor.Reject(rejectedStatus, "it is %s: its steps can no longer be skipped", word(t.status()))
-	case l != flow.Pending && l != flow.Open:
+	case status != flow.Pending && status != flow.Running:
 		return processor.Reject(rejectedStatus, "step %s is %s: only a step that has not ended can be skipped",
-			o.StepID, statusOf(l))
+			o.StepID, statusOf(status))
 	}
 	if p.index != noIndex {
 		if err := t.load(flow.Need{Kind: flow.NeedItems, Step: p.step}); err != nil {
 			return err
 		}
-		isOpen := func(item flow.Item) bool { return item.Index == p.index && item.Status == flow.Open }
+		isOpen := func(item flow.Item) bool { return item.Index == p.index && item.Status == flow.Running }
 		if !slices.ContainsFunc(t.facts.items[p.step], isOpen) {
 			return processor.Reject(rejectedStatus, "item %d of step %s is not open", p.index, o.StepID)
 		}
@@ -249,7 +249,7 @@ func (t *task) skip(o *command) error {
 }
 
 // wait finds the wait that a command answers, and checks that it may be answered.
-func (t *task) wait(o *command) (place, error) {
+func (t *task) wait(o *command) (stepRef, error) {
 	p, err := t.find(o)
 	if err != nil {
 		return p, err
@@ -270,7 +270,7 @@ func (t *task) wait(o *command) (place, error) {
 	switch {
 	case err != nil:
 		return p, err
-	case !found || row.Status != flows.StepRunning || t.state.Run.StatusOf(p.step) != flow.Open:
+	case !found || row.Status != flows.StepRunning || t.state.Run.StatusOf(p.step) != flow.Running:
 		return p, processor.Reject(rejectedStatus, "step %s is not waiting", o.StepID)
 	case o.Token == "" && step.Source.GetWait().GetKind() != progressorv1.WaitAction_KIND_HUMAN:
 		return p, processor.Reject(rejectedInvalid, "is required: step %s waits for an external answer",
@@ -331,11 +331,11 @@ func (t *task) report(o *command) error {
 		t.state.Run.SetDeadline(p.step, p.index, r.Due)
 	}
 	t.attempt.AddEffects(r)
-	a := answered{Directive: int32(progressorv1.LeaseDirective_DIRECTIVE_CONTINUE)}
+	a := reply{Directive: int32(progressorv1.LeaseDirective_DIRECTIVE_CONTINUE)}
 	if t.state.Run.Cause == flow.ByCancel {
 		a.Directive, a.Reason = int32(progressorv1.LeaseDirective_DIRECTIVE_CANCEL), t.state.Cancel
 	}
-	t.answer = &a
+	t.reply = &a
 	return nil
 }
 
@@ -348,9 +348,9 @@ func word(s flows.Status) string {
 }
 
 // statusOf returns the status of a step as messages and events show it.
-func statusOf(l flow.StepStatus) flows.StepStatus {
-	switch l {
-	case flow.Open:
+func statusOf(status flow.StepStatus) flows.StepStatus {
+	switch status {
+	case flow.Running:
 		return flows.StepRunning
 	case flow.Succeeded:
 		return flows.StepSucceeded

@@ -147,7 +147,7 @@ func (f *Flows) CancelMessage(key process.Key, reason string) storage.Message {
 // EndOf returns how the run of a fire ended. The status is cron.Skipped if another run of its scope
 // prevented the start. ok is false if child does not contain an outcome.
 func (f *Flows) EndOf(child *progressorv1.ChildEnd) (status cron.Status, detail string, ok bool) {
-	var a answered
+	var a reply
 	if err := json.Unmarshal(child.GetResponse(), &a); err != nil {
 		return 0, "", false
 	}

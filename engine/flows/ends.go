@@ -93,16 +93,16 @@ func (t *task) outcome(child *childEnd) (flow.Outcome, error) {
 		return flow.Outcome{}, processor.Reject(processor.ReasonBadArgs,
 			"a run accepts messages only from its own steps")
 	}
-	p := place{from.Step, from.Index}
+	p := stepRef{from.Step, from.Index}
 	o := flow.Outcome{Step: p.step, Index: p.index, Round: from.Round, Undo: from.Undo}
 	if from.Round != t.state.Run.Round {
 		return o, nil
 	}
-	end, l, err := t.endOf(p, child.ChildEnd, from.Undo)
+	end, status, err := t.endOf(p, child.ChildEnd, from.Undo)
 	if err != nil {
 		return o, err
 	}
-	o.Status, o.WorkerLost = l, end.Failure.GetReason() == process.ReasonLeaseLost
+	o.Status, o.WorkerLost = status, end.Failure.GetReason() == process.ReasonLeaseLost
 	if from.Undo {
 		o.Reason = cmp.Or(end.Reason, end.Failure.GetMessage(), end.Failure.GetReason())
 	} else {
@@ -111,14 +111,14 @@ func (t *task) outcome(child *childEnd) (flow.Outcome, error) {
 			return o, err
 		}
 	}
-	if l == flow.Cancelled && t.state.Run.StatusOf(p.step) == flow.Open {
+	if status == flow.Cancelled && t.state.Run.StatusOf(p.step) == flow.Running {
 		err = t.cancelEvent(p, child.ChildEnd)
 	}
 	return o, err
 }
 
 // endOf returns how the work of a step ended.
-func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*flow.End, flow.StepStatus, error) {
+func (t *task) endOf(p stepRef, child *progressorv1.ChildEnd, undo bool) (*flow.End, flow.StepStatus, error) {
 	action := t.template.Steps[p.step].Action
 	if undo {
 		action = flow.ActionJob
@@ -143,7 +143,7 @@ func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*flow.En
 		return &flow.End{Failure: failure}, flow.Failed, err
 	}
 	if action == flow.ActionRun && len(child.GetResponse()) > 0 {
-		var a answered
+		var a reply
 		if err := json.Unmarshal(child.GetResponse(), &a); err == nil && a.Outcome != "" {
 			return failed(reasonNotStarted, a.Message), flow.Failed, nil
 		}
@@ -169,7 +169,7 @@ func failureOf(end *flow.End) *progressorv1.Failure {
 
 // runEnd returns the end of a step that is a run.
 func (t *task) runEnd(child *progressorv1.ChildEnd) (*flow.End, flow.StepStatus, error) {
-	var o answered
+	var o reply
 	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {
 		return failed(reasonRun, "the run returned no outcome"), flow.Failed, nil //nolint:nilerr // in the failure
 	}
@@ -180,7 +180,7 @@ func (t *task) runEnd(child *progressorv1.ChildEnd) (*flow.End, flow.StepStatus,
 		case errors.Is(err, process.ErrRunNotFound):
 			return failed(reasonRun, "its run was removed before its result was read"), flow.Failed, nil
 		case err != nil:
-			return nil, 0, unread(err)
+			return nil, 0, readError(err)
 		}
 		o.Result, o.Failure = row.Result, row.Failure
 	}

@@ -74,7 +74,7 @@ func (t *task) load(needs ...flow.Need) error {
 			err = t.loadResults(need.Step)
 		}
 		if err != nil {
-			return unread(err)
+			return readError(err)
 		}
 	}
 	if len(steps) == 0 {
@@ -82,7 +82,7 @@ func (t *task) load(needs ...flow.Need) error {
 	}
 	rows, err := flows.Values(t.ctx, t.flows.store, t.key.Namespace, t.runID, steps...)
 	if err != nil {
-		return unread(err)
+		return readError(err)
 	}
 	for _, row := range rows {
 		step, _ := t.template.Index(row.StepID)
@@ -119,7 +119,7 @@ func (t *task) loadItems(step int) error {
 		item := flow.Item{Index: int(rows[n].Index), Hash: rows[n].ItemHash}
 		switch rows[n].Status {
 		case flows.StepRunning:
-			item.Status = flow.Open
+			item.Status = flow.Running
 		case flows.StepSucceeded:
 			item.Status = flow.Succeeded
 		case flows.StepSkipped:
@@ -156,8 +156,8 @@ func (t *task) value(step int) (flow.Ended, error) {
 	return rules{t}.value(t.decision, step)
 }
 
-// unread marks the error of a failed read, so that the task is retried.
-func unread(err error) error { return &processor.UnreachableError{Err: err} }
+// readError marks the error of a failed read, so that the task is retried.
+func readError(err error) error { return &processor.UnreachableError{Err: err} }
 
 // valueOf decodes JSON. It returns nil if there is none.
 func valueOf(text []byte) (*structpb.Value, error) { return wire.Value(text) }

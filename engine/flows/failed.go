@@ -73,8 +73,8 @@ func (t *task) cancelFailedJobs(now flows.Status) error {
 	for step, each := range t.state.Run.Each {
 		reads = reads || ended && (each.Failed > 0 || t.template.Steps[step].Source.GetIgnoreFailure())
 	}
-	for _, l := range t.before.steps {
-		reads = reads || ended && flow.StepStatus(l) == flow.Failed
+	for _, status := range t.before.steps {
+		reads = reads || ended && flow.StepStatus(status) == flow.Failed
 	}
 	if !reads || t.created != nil {
 		return nil

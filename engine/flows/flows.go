@@ -109,8 +109,8 @@ const (
 	methodAskTurn  = "AskTurn"  // the run that held the dedupe key was removed
 )
 
-// answered is the response of a run to a command.
-type answered struct {
+// reply is the response of a run to a command.
+type reply struct {
 	// Outcome is only for StartRun: started, exists, done, invalid, not_found or disabled.
 	Outcome string    `json:"outcome,omitempty"`
 	Holder  string    `json:"holder,omitempty"` // the existing run
@@ -195,8 +195,8 @@ func (e *TemplateError) Error() string { return e.Message }
 // runCommand sends a command to a run and returns its result once it is stored.
 func (f *Flows) runCommand(
 	ctx context.Context, namespace, runID string, o *command, by process.Actor,
-) (answered, error) {
-	var a answered
+) (reply, error) {
+	var a reply
 	o.Actor, o.Source = by.Name, by.Source
 	args, err := encode(o)
 	if err != nil {

@@ -65,12 +65,12 @@ func (t *task) change() flows.Change {
 	case s.Mode == flow.ModeWaiting && !s.RunTime.IsZero():
 		c.BlockedOn = "time: " + s.RunTime.UTC().Format(time.RFC3339Nano)
 	case s.Mode == flow.ModeResting:
-		c.BlockedOn = "backoff: " + s.Rest.UTC().Format(time.RFC3339Nano)
+		c.BlockedOn = "backoff: " + s.BackoffUntil.UTC().Format(time.RFC3339Nano)
 	}
 	return c
 }
 
-func (t *task) event(kind string, p place, from, to, message string) *jobs.Event {
+func (t *task) event(kind string, p stepRef, from, to, message string) *jobs.Event {
 	e := &jobs.Event{
 		JobID: t.runID, Type: kind, From: from, To: to, Message: wire.Plain(message), Attempt: t.state.Run.Attempt,
 		Actor: t.by.Name,
@@ -87,7 +87,7 @@ func (t *task) event(kind string, p place, from, to, message string) *jobs.Event
 }
 
 // row returns the change to the row of a step or an item. It creates the change if necessary.
-func (t *task) row(p place) *flows.StepChange {
+func (t *task) row(p stepRef) *flows.StepChange {
 	row, ok := t.rows[p]
 	if !ok {
 		row = &flows.StepChange{
@@ -102,7 +102,7 @@ func (t *task) row(p place) *flows.StepChange {
 
 // apply turns effects into rows, messages and events.
 func (t *task) apply(e *flow.Effect) error {
-	p := place{e.Step, e.Index}
+	p := stepRef{e.Step, e.Index}
 	switch e.Kind {
 	case flow.EffectBegin:
 		row := t.row(p)
@@ -122,7 +122,7 @@ func (t *task) apply(e *flow.Effect) error {
 	case flow.EffectEnd:
 		return t.ended(p, e)
 	case flow.EffectCancel:
-		t.ask(p, e.Reason)
+		t.requestCancel(p, e.Reason)
 	case flow.EffectCompensate:
 		t.row(p).Compensation = flows.StepRunning
 		t.messages = append(t.messages, *e.Work.(*work).message)
@@ -169,10 +169,10 @@ func (t *task) begin(row *flows.StepChange, w *work) {
 }
 
 // ended records the end of a step or an item.
-func (t *task) ended(p place, e *flow.Effect) error {
+func (t *task) ended(p stepRef, e *flow.Effect) error {
 	row := t.row(p)
 	from := flows.StepPending // it was skipped or cancelled before it began
-	if row.Begins || p.index != noIndex || flow.StepStatus(t.before.steps[p.step]) == flow.Open {
+	if row.Begins || p.index != noIndex || flow.StepStatus(t.before.steps[p.step]) == flow.Running {
 		from = flows.StepRunning
 	}
 	if attempt, known := t.attempts[p]; known && from == flows.StepRunning {
@@ -233,12 +233,12 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 	if s.Run.Mode == flow.ModeEnded {
 		result.Complete()
 		s.Timer = time.Time{}
-		if t.answer == nil {
-			t.answer = &answered{}
+		if t.reply == nil {
+			t.reply = &reply{}
 		}
-		t.answer.Status, t.answer.Result, t.answer.Failure = string(now.Status), now.Result, now.Failure
+		t.reply.Status, t.reply.Result, t.reply.Failure = string(now.Status), now.Result, now.Failure
 		if now.Status == flows.Cancelled {
-			t.answer.Reason = t.state.Cancel
+			t.reply.Reason = t.state.Cancel
 		}
 		// a timer that is due is not set again
 	} else if at := s.Run.Timer(t.now); !at.Equal(s.Timer) &&
@@ -251,9 +251,9 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 		}
 	}
 	if t.created != nil {
-		t.answer.Fresh = t.fresh(&now)
+		t.reply.Fresh = t.fresh(&now)
 	}
-	if t.answer != nil {
+	if t.reply != nil {
 		response, err := t.response()
 		if err != nil {
 			return nil, err
@@ -273,11 +273,11 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 // response returns the answer as JSON. A result or failure that is too large for a message stays in
 // the row of the run.
 func (t *task) response() ([]byte, error) {
-	text, err := encode(t.answer)
+	text, err := encode(t.reply)
 	if err != nil || len(text) <= process.MaxPayloadBytes {
 		return text, err
 	}
-	short := *t.answer
+	short := *t.reply
 	failure, _ := wire.Failure(short.Failure) // the row has the full failure
 	short.InRow, short.Message = true, shorten(orElse(failure.GetMessage(), failure.GetReason()))
 	short.Result, short.Failure = nil, nil
@@ -399,7 +399,7 @@ func (t *task) result() ([]byte, error) {
 		}
 		rows, err := flows.Values(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
 		if err != nil {
-			return nil, unread(err)
+			return nil, readError(err)
 		}
 		if len(rows) > 0 {
 			return rows[0].Result, nil

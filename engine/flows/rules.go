@@ -169,11 +169,11 @@ func (r rules) items(d *flow.Decision, step int) (*itemList, error) {
 // Begin implements flow.Rules. The work is a *work.
 func (r rules) Begin(d *flow.Decision, step, index int) (any, time.Time, error) {
 	w := &work{}
-	due, err := r.begin(d, w, place{step, index})
+	due, err := r.begin(d, w, stepRef{step, index})
 	return w, due, err
 }
 
-func (r rules) begin(d *flow.Decision, w *work, p place) (due time.Time, err error) {
+func (r rules) begin(d *flow.Decision, w *work, p stepRef) (due time.Time, err error) {
 	s := &r.template.Steps[p.step]
 	scope, err := r.scope(d)
 	if err != nil {
@@ -315,7 +315,7 @@ func (t *task) workID(from origin) string {
 
 // origin returns the origin of the work of a step or an item, or of the compensation of a step, in
 // the current round.
-func (t *task) origin(p place, undo bool) origin {
+func (t *task) origin(p stepRef, undo bool) origin {
 	return origin{Step: p.step, Index: p.index, Round: t.state.Run.Round, Undo: undo}
 }
 

@@ -152,7 +152,7 @@ func (f *Flows) start(
 	if err != nil {
 		return nil, refused(runID, err)
 	}
-	var a answered
+	var a reply
 	if err := json.Unmarshal(answer.Response, &a); err != nil {
 		return nil, fmt.Errorf("answer of run %s: %w", runID, err)
 	}
@@ -203,7 +203,7 @@ func (o *command) requestIdentity(r *progressorv1.StartRunRequest) ([]byte, erro
 
 // fresh builds a run that has just been stored, so that it need not be read. Its open steps, if
 // any, are jobs that no worker has taken.
-func fresh(r *progressorv1.StartRunRequest, o *command, runID string, t *template, a *answered) *progressorv1.Run {
+func fresh(r *progressorv1.StartRunRequest, o *command, runID string, t *template, a *reply) *progressorv1.Run {
 	run := &progressorv1.Run{
 		Namespace: r.GetNamespace(), RunId: runID, TemplateType: o.Type, TemplateVersion: o.Version, Scope: o.Scope,
 		ScopeId: o.ScopeID, Payload: r.GetPayload(),
@@ -231,7 +231,7 @@ func fresh(r *progressorv1.StartRunRequest, o *command, runID string, t *templat
 
 // startResponse returns the response to a StartRun.
 func (f *Flows) startResponse(
-	ctx context.Context, namespace, runID string, t *template, a *answered,
+	ctx context.Context, namespace, runID string, t *template, a *reply,
 ) (*progressorv1.StartRunResponse, error) {
 	switch a.Outcome {
 	case outcomeStarted:
@@ -260,9 +260,9 @@ func (f *Flows) dryRunResponse(
 	}
 	switch {
 	case holder.Done != "":
-		return f.startResponse(ctx, r.GetNamespace(), "", t, &answered{Outcome: outcomeDone, Holder: holder.Done})
+		return f.startResponse(ctx, r.GetNamespace(), "", t, &reply{Outcome: outcomeDone, Holder: holder.Done})
 	case holder.RunID != "" && t.rejectsDuplicates():
-		return f.startResponse(ctx, r.GetNamespace(), "", t, &answered{Outcome: outcomeExists, Holder: holder.RunID})
+		return f.startResponse(ctx, r.GetNamespace(), "", t, &reply{Outcome: outcomeExists, Holder: holder.RunID})
 	}
 	return &progressorv1.StartRunResponse{Run: &progressorv1.Run{
 		Namespace: r.GetNamespace(), RunId: r.GetRunId(), TemplateType: t.Source.GetType(), TemplateVersion: o.Version,

@@ -48,8 +48,8 @@ const maxKeptPayload = 1 << 10
 
 const noIndex = flow.NoIndex
 
-// place identifies a step or an item.
-type place struct{ step, index int }
+// stepRef identifies a step or an item.
+type stepRef struct{ step, index int }
 
 // task is one task of a run's process.
 type task struct {
@@ -67,8 +67,8 @@ type task struct {
 	decision *flow.Decision
 
 	by       process.Actor
-	attempts map[place]attemptFacts // facts about the jobs that end in this task
-	failed   []failedJob            // whose ends this task handles
+	attempts map[stepRef]attemptFacts // facts about the jobs that end in this task
+	failed   []failedJob              // whose ends this task handles
 	changes
 }
 
@@ -77,9 +77,9 @@ type changes struct {
 	created       *flows.NewRun // set for an INIT task
 	removes       bool          // the run does not start
 	cancels       bool          // a command to end the run was received
-	answer        *answered
-	rows          map[place]*flows.StepChange
-	order         []place // the places in rows, in order
+	reply         *reply
+	rows          map[stepRef]*flows.StepChange
+	order         []stepRef // the keys of rows, in order
 	events        []*jobs.Event
 	messages      []storage.Message
 	endsSuspended []string // IDs of steps whose suspended processes are to be ended
@@ -107,7 +107,8 @@ func (f *Flows) decide(ctx context.Context, r *progressorv1.ProcessRequest) (*pr
 	t := &task{
 		flows: f, ctx: ctx, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond), key: key,
 		runID: key.ProcessID[len(process.FlowPrefix):],
-		facts: newFacts(), attempts: map[place]attemptFacts{}, changes: changes{rows: map[place]*flows.StepChange{}},
+		facts: newFacts(), attempts: map[stepRef]attemptFacts{},
+		changes: changes{rows: map[stepRef]*flows.StepChange{}},
 	}
 	if r.GetType() == progressorv1.TaskType_TASK_TYPE_INIT {
 		if err := t.create(); err != nil || t.removes {
@@ -150,7 +151,7 @@ func (t *task) notStarted(err error) (*progressorv1.ProcessResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	return processor.Result().JSONResponse(t.answer).Remove().Done()
+	return processor.Result().JSONResponse(t.reply).Remove().Done()
 }
 
 func (t *task) read() error {
@@ -228,7 +229,7 @@ func (t *task) create() error {
 	if started, err := t.enter(payload); err != nil || !started {
 		return err
 	}
-	t.answer = &answered{Outcome: outcomeStarted, Request: o.Request}
+	t.reply = &reply{Outcome: outcomeStarted, Request: o.Request}
 	switch {
 	case t.state.Blocked != "":
 	case o.RunTime.After(t.now):
@@ -292,7 +293,7 @@ func (t *task) enter(payload *structpb.Value) (started bool, err error) {
 
 // reject answers that the run does not start. Its process is removed.
 func (t *task) reject(outcome, holder, format string, args ...any) {
-	t.answer, t.removes = &answered{Outcome: outcome, Holder: holder, Message: fmt.Sprintf(format, args...)}, true
+	t.reply, t.removes = &reply{Outcome: outcome, Holder: holder, Message: fmt.Sprintf(format, args...)}, true
 }
 
 // sendCommand sends a command to another run of the namespace.
@@ -320,7 +321,7 @@ func (t *task) tick() error {
 	for _, due := range s.DueNow(t.now) {
 		switch {
 		case due.Index == noIndex:
-			inputs = append(inputs, t.dueEnd(place{due.Step, noIndex}))
+			inputs = append(inputs, t.dueEnd(stepRef{due.Step, noIndex}))
 		case !read[due.Step]:
 			read[due.Step] = true
 			items, err := t.dueItems(due.Step)
@@ -342,7 +343,7 @@ func (t *task) startClock() error {
 	}
 	first, err := flows.FirstStart(t.ctx, t.flows.store, t.key.Namespace, t.runID, s.Deadline.Add(-timeout))
 	if err != nil {
-		return unread(err)
+		return readError(err)
 	}
 	if first.IsZero() {
 		first = t.now
@@ -361,7 +362,7 @@ func (t *task) dueItems(step int) (ends []flow.Input, err error) {
 		t.ctx, t.flows.store, t.key.Namespace, t.runID, source.GetStepId(), source.GetTimeout().AsDuration(),
 		maxDueItems+1)
 	if err != nil {
-		return nil, unread(err)
+		return nil, readError(err)
 	}
 	t.state.Run.ClearDeadline(step)
 	for n, item := range items {
@@ -369,14 +370,14 @@ func (t *task) dueItems(step int) (ends []flow.Input, err error) {
 			t.state.Run.SetDeadline(step, int(item.Index), item.Due)
 			break
 		}
-		ends = append(ends, t.dueEnd(place{step, int(item.Index)}))
+		ends = append(ends, t.dueEnd(stepRef{step, int(item.Index)}))
 	}
 	return ends, nil
 }
 
 // dueEnd returns the end of a step or an item that is due. It has no effect if the step ends with
 // an earlier one.
-func (t *task) dueEnd(p place) flow.Input {
+func (t *task) dueEnd(p stepRef) flow.Input {
 	o := flow.Outcome{Step: p.step, Index: p.index, Round: t.state.Run.Round, Status: flow.Succeeded}
 	switch s := &t.template.Steps[p.step]; s.Action {
 	case flow.ActionWait:

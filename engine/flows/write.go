@@ -33,10 +33,10 @@ func (t *task) shownStatus(status flows.Status) string {
 	waits, queued := false, false
 	for step := range t.template.Steps {
 		switch s := &t.template.Steps[step]; {
-		case t.state.Run.StatusOf(step) != flow.Open:
+		case t.state.Run.StatusOf(step) != flow.Running:
 		case s.Action == flow.ActionWait:
 			waits = true
-		case t.isJob(place{step, noIndex}):
+		case t.isJob(stepRef{step, noIndex}):
 			queued = true
 		default:
 			return "running"
@@ -60,7 +60,7 @@ func (t *task) statusEvent(now *flows.Change) {
 			from = "running"
 		}
 	}
-	t.event(eventStatus, place{noIndex, noIndex}, from, to, now.BlockedOn)
+	t.event(eventStatus, stepRef{noIndex, noIndex}, from, to, now.BlockedOn)
 }
 
 // write adds the changes of rows, events and messages to the result of the task.

@@ -42,14 +42,14 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-one-item-more", breaks: "max_running items run at a time",
-		file: flowItems, old: "p.MaxRunning > 0 && each.Open >= p.MaxRunning",
-		planted:  "p.MaxRunning > 0 && each.Open > p.MaxRunning",
+		file: flowItems, old: "p.MaxRunning > 0 && each.Running >= p.MaxRunning",
+		planted:  "p.MaxRunning > 0 && each.Running > p.MaxRunning",
 		packages: "./flow", run: "RandomGraphs",
 	},
 	{
 		name: "flow-items-outlive-their-step", breaks: "the items of a step that is skipped end with it",
 		file: flowDecide, old: "			d.dropItems(o.Step, \"its step was skipped by an operator\")\n",
-		planted:  "			d.askItems(o.Step)\n",
+		planted:  "			d.cancelItems(o.Step)\n",
 		packages: "./flow", run: "RandomGraphs",
 	},
 	{
@@ -162,7 +162,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-fails-for-the-database", breaks: "no step fails because what it needs could not be read",
-		file: "engine/flows/facts.go", old: "	if err != nil {\n		return unread(err)\n	}\n	for _, row",
+		file: "engine/flows/facts.go", old: "	if err != nil {\n		return readError(err)\n	}\n	for _, row",
 		planted:  "	_ = err\n	for _, row",
 		packages: "./engine/flows", run: "NoFaultOfTheDatabase",
 	},
@@ -194,13 +194,13 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-ends-at-a-bad-result", breaks: "a run without its result undoes what was done",
-		file: flowTurn, old: "		if d.succeed(); s.Mode == ModeEnded || d.rest() {",
+		file: flowTurn, old: "		if d.succeed(); s.Mode == ModeEnded || d.backOff() {",
 		planted:  "		if d.succeed(); s.Mode == ModeEnded || true {",
 		packages: "./flow", run: "TestNoResult",
 	},
 	{
 		name: "flow-late-and-cancelled", breaks: "a wait that was cancelled has no result of its timeout",
-		file: flowDecide, old: "case d.Status(o.Step) != Open ||", planted: "case d.Status(o.Step) == Pending ||",
+		file: flowDecide, old: "case d.Status(o.Step) != Running ||", planted: "case d.Status(o.Step) == Pending ||",
 		packages: "./flow", run: "EndOfAClosedStep",
 	},
 	{
@@ -210,8 +210,8 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-failed-items-wait", breaks: "waits end when too many items of their step have failed",
-		file: flowItems, old: "d.plan.Steps[step].Waits == NoWait {\n		d.askItems",
-		planted:  "d.plan.Steps[step].Waits != NoWait {\n		d.askItems",
+		file: flowItems, old: "d.plan.Steps[step].Waits == NoWait {\n		d.cancelItems",
+		planted:  "d.plan.Steps[step].Waits != NoWait {\n		d.cancelItems",
 		packages: "./flow", run: "ItemsThatWaitFail",
 	},
 	{

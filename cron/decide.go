@@ -144,18 +144,18 @@ func (d *decider) overlap(action OverlapAction) verdict {
 // failure returns the decision if a failed run causes a skip. A manual trigger is not skipped,
 // because it may restart a failing cron.
 func (d *decider) failure(manual bool) verdict {
-	before := d.s.Previous
-	failed := before != nil && before.Status.failed()
+	previous := d.s.Previous
+	failed := previous != nil && previous.Status.failed()
 	switch d.Policy.Failure {
 	case FailureSkip:
-		if failed && !before.Spent && !manual {
+		if failed && !previous.Spent && !manual {
 			return verdict{decision: SkippedFailure, usesUpFailure: true, reason: d.ended()}
 		}
 	case FailureBackoff:
 		if !failed || manual {
 			break
 		}
-		until := before.Ended.Add(d.Policy.RetryBackoff.interval(before.Attempt, d.Key, before.Ended))
+		until := previous.Ended.Add(d.Policy.RetryBackoff.interval(previous.Attempt, d.Key, previous.Ended))
 		if d.now.Before(until) {
 			return verdict{decision: SkippedFailure, reason: d.ended() + ", back-off until " + text(until)}
 		}
@@ -189,14 +189,14 @@ func (d *decider) ended() string {
 // attempt returns the attempt number of the run that starts now.
 func (d *decider) attempt() int32 {
 	retries := d.Policy.Failure == FailureRetry || d.Policy.Failure == FailureBackoff
-	before := d.s.Previous
-	if !retries || before == nil || !before.Status.failed() {
+	previous := d.s.Previous
+	if !retries || previous == nil || !previous.Status.failed() {
 		return 1
 	}
-	if limit := d.Policy.MaxAttempts; limit > 0 && before.Attempt >= limit {
+	if limit := d.Policy.MaxAttempts; limit > 0 && previous.Attempt >= limit {
 		return 1
 	}
-	return before.Attempt + 1
+	return previous.Attempt + 1
 }
 
 // decide creates the row of a fire, and starts its run.

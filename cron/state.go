@@ -115,8 +115,8 @@ func (s State) clone() State {
 	s.Running, s.Queue, s.Backfills, s.Earlier = slices.Clone(s.Running), slices.Clone(s.Queue),
 		slices.Clone(s.Backfills), slices.Clone(s.Earlier)
 	if s.Previous != nil {
-		before := *s.Previous
-		s.Previous = &before
+		previous := *s.Previous
+		s.Previous = &previous
 	}
 	if s.Old != nil {
 		old := *s.Old

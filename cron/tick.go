@@ -135,7 +135,7 @@ func (d *decider) newestThatStart(newest time.Time) time.Time {
 // room returns how many consecutive fire times can start or be queued now, including one that a
 // failure skips before them. MaxInt: all.
 func (d *decider) room() int {
-	room, fires := d.places()
+	room, fires := d.startable()
 	failure := d.failure(false)
 	switch {
 	case room == 0:
@@ -159,9 +159,9 @@ func (d *decider) overlapsBuffered() bool {
 	return d.Policy.Overlap == OverlapActionBufferOne && d.overlaps()
 }
 
-// places returns how many consecutive fire times overlap and concurrency allow to start or queue.
-// fires: the first of them starts.
-func (d *decider) places() (n int, fires bool) {
+// startable returns how many consecutive fire times overlap and concurrency allow to start or
+// queue. fires: the first of them starts.
+func (d *decider) startable() (n int, fires bool) {
 	running, limit := len(d.s.Running), int(d.Policy.MaxConcurrency)
 	overlap := d.Policy.Overlap
 	if overlap == OverlapActionCancelPrev && d.overlaps() {

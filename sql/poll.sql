@@ -47,11 +47,7 @@ WITH found AS MATERIALIZED (
                OR s.job_name IS NULL
                OR (s.namespace, s.job_name) NOT IN (
                  SELECT x.namespace, x.name FROM job_pauses x))
-          AND p.status = CASE s.task_type
-                           WHEN 'INIT' THEN 'INIT'
-                           WHEN 'REPAIR' THEN 'ERROR'
-                           ELSE 'RUNNING'
-                         END::process_status
+          AND p.status = required_status(s.task_type)
         ORDER BY s.priority, s.round, s.task_id LIMIT @lim::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
      UNION ALL
@@ -238,11 +234,7 @@ WITH due_timers AS MATERIALIZED (
            WHERE c.namespace = ANY (ARRAY[s.namespace])
              AND c.process_id = s.process_id
              AND c.waits_for::text = 'place')
-        AND p.status = CASE s.task_type
-                         WHEN 'INIT' THEN 'INIT'
-                         WHEN 'REPAIR' THEN 'ERROR'
-                         ELSE 'RUNNING'
-                       END::process_status
+        AND p.status = required_status(s.task_type)
         AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
       ORDER BY s.scheduled_time LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) due_timer),
 -- Of two due timers of a process, the one with the smaller task_id is first.

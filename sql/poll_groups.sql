@@ -50,11 +50,7 @@ WITH found AS MATERIALIZED (
                OR s.job_name IS NULL
                OR (s.namespace, s.job_name) NOT IN (
                  SELECT x.namespace, x.name FROM job_pauses x))
-          AND p.status = CASE s.task_type
-                           WHEN 'INIT' THEN 'INIT'
-                           WHEN 'REPAIR' THEN 'ERROR'
-                           ELSE 'RUNNING'
-                         END::process_status
+          AND p.status = required_status(s.task_type)
         ORDER BY s.priority, s.round, s.task_id LIMIT @lim::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
      UNION ALL

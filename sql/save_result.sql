@@ -100,11 +100,7 @@ next_tasks AS (
          AND s.waits_for IN ('process', 'place')
          AND input.new_status <> 'SUSPENDED'
          AND input.outcome NOT IN ('fail', 'complete', 'cancel')
-         AND input.new_status = CASE s.task_type
-                                  WHEN 'INIT' THEN 'INIT'
-                                  WHEN 'REPAIR' THEN 'ERROR'
-                                  ELSE 'RUNNING'
-                                END::process_status
+         AND input.new_status = required_status(s.task_type)
          AND (NOT input.cancelling OR s.task_type IN ('INIT', 'CANCEL'))
          AND NOT (s.timer_name IS NOT NULL
                   AND (input.timer_action = 'unset'

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
@@ -384,5 +385,26 @@ func TestHotPlansAreJudged(t *testing.T) {
 		if found := strings.Join(explain(t, conn, sql).faults("Other"), "; "); !strings.Contains(found, want) {
 			t.Errorf("%s: found %q, want %q", sql, found, want)
 		}
+	}
+}
+
+// PostgreSQL inlines required_status, so that claims do not call a function for each row.
+func TestRequiredStatusIsInlined(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	rows, err := b.db.Query(t.Context(), `EXPLAIN (VERBOSE)
+		SELECT FROM schedule s JOIN processes p USING (namespace, process_id)
+		 WHERE p.status = required_status(s.task_type)`)
+	lines, err := pgx.CollectRows(must(t, rows, err), pgx.RowTo[string])
+	plan := strings.Join(must(t, lines, err), "\n")
+	if strings.Contains(plan, "required_status") || !strings.Contains(plan, "CASE") {
+		t.Error(plan)
+	}
+	for taskType, want := range map[process.TaskType]process.Status{
+		process.TaskInit: process.StatusInit, process.TaskRepair: process.StatusError,
+		process.TaskCall: process.StatusRunning, process.TaskCancel: process.StatusRunning,
+	} {
+		got := ask[process.Status](b, "SELECT required_status($1::text::task_type)", taskType)
+		equal(t, "the status for "+string(taskType), got, want)
 	}
 }

@@ -66,6 +66,12 @@ var mutants = []mutant{
 		packages: "./storage", run: "SearchMessages",
 	},
 	{
+		name: "repair-outside-of-error", breaks: "a repair runs only in a process with the status ERROR",
+		file: "migrations/00115_required_status.sql", old: "WHEN 'REPAIR' THEN 'ERROR'",
+		planted:  "WHEN 'REPAIR' THEN 'RUNNING'",
+		packages: "./storage", run: "RepairWithKey|TestRequiredStatus",
+	},
+	{
 		name: "repaired-unsettled", breaks: "a process is repaired only after all that its error cancels is cancelled",
 		file:     "storage/internal/dbsqlc/prepare_repair.sql.go",
 		old:      "input.acceptable\n           AND NOT input.repairing\n           AND NOT input.unsettled",

@@ -30,11 +30,7 @@ SELECT EXISTS (
              OR s.job_name IS NULL
              OR (s.namespace, s.job_name) NOT IN (
                SELECT x.namespace, x.name FROM job_pauses x))
-        AND p.status = CASE s.task_type
-                         WHEN 'INIT' THEN 'INIT'
-                         WHEN 'REPAIR' THEN 'ERROR'
-                         ELSE 'RUNNING'
-                       END::process_status
+        AND p.status = required_status(s.task_type)
       ORDER BY s.priority, s.round, s.task_id LIMIT 1) waiting)::bool AS calls_left
 `
 
@@ -85,11 +81,7 @@ WITH found AS MATERIALIZED (
                OR s.job_name IS NULL
                OR (s.namespace, s.job_name) NOT IN (
                  SELECT x.namespace, x.name FROM job_pauses x))
-          AND p.status = CASE s.task_type
-                           WHEN 'INIT' THEN 'INIT'
-                           WHEN 'REPAIR' THEN 'ERROR'
-                           ELSE 'RUNNING'
-                         END::process_status
+          AND p.status = required_status(s.task_type)
         ORDER BY s.priority, s.round, s.task_id LIMIT target.lim
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
      UNION ALL
@@ -110,11 +102,7 @@ WITH found AS MATERIALIZED (
           AND starts_with(s.process_id, '~')
           AND NOT starts_with(s.process_id, '~job/')
           AND (NOT target.urgent OR starts_with(s.process_id, '~cron/'))
-          AND p.status = CASE s.task_type
-                           WHEN 'INIT' THEN 'INIT'
-                           WHEN 'REPAIR' THEN 'ERROR'
-                           ELSE 'RUNNING'
-                         END::process_status
+          AND p.status = required_status(s.task_type)
         ORDER BY s.priority, s.task_id LIMIT target.lim
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) own_task) candidate
     LEFT JOIN LATERAL (

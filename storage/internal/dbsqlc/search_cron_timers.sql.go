@@ -45,11 +45,7 @@ WITH found AS MATERIALIZED (
            WHERE c.namespace = ANY (ARRAY[s.namespace])
              AND c.process_id = s.process_id
              AND c.waits_for::text = 'place')
-        AND p.status = CASE s.task_type
-                         WHEN 'INIT' THEN 'INIT'
-                         WHEN 'REPAIR' THEN 'ERROR'
-                         ELSE 'RUNNING'
-                       END::process_status
+        AND p.status = required_status(s.task_type)
         AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
       ORDER BY s.scheduled_time LIMIT target.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) candidate),
 ready AS MATERIALIZED (

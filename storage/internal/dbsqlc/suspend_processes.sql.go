@@ -60,10 +60,7 @@ WITH input AS MATERIALIZED (
          AND r.task_id IS NULL
          AND s.timer_name IS NULL
          AND s.scheduled_time <= statement_timestamp()
-         AND p.previous_status = CASE s.task_type
-                                   WHEN 'INIT' THEN 'INIT'
-                                   ELSE 'RUNNING'
-                                 END::process_status
+         AND p.previous_status = required_status(s.task_type)
          AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
        ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) next_task ON true
     LEFT JOIN LATERAL (

@@ -1,0 +1,53 @@
+package tidy
+
+// The reasons of exceptions.
+const (
+	checksLock = "it treats a process as missing that was inserted after LockProcesses: xmin or xmax of a locked row " +
+		"is this transaction"
+	checksResult = "it applies only to results that this transaction has stored: xmin of their rows is this transaction"
+	fastPath     = "it belongs to the fast path, which other databases do not use"
+	savesSearch  = "the address of a row that the statement has found saves a search by key"
+	orderedByXID = "events of jobs are ordered by the transactions that wrote them"
+	examines     = "doctor examines PostgreSQL itself"
+	numbersLanes = "an advisory lock numbers the session for the counters"
+	locksScope   = "an advisory lock stands for a dedupe key that has no row yet"
+	wakesNodes   = "a notice wakes other nodes, which also poll"
+)
+
+// exceptions contains all statements that use a feature which is not portable. The list only
+// becomes shorter: rewrite a statement, then remove it. Never add one.
+var exceptions = []exception{
+	{rowVersions, fastPath, []string{"CaptureCall"}},
+	{transactionIDs, fastPath, []string{"CaptureCall"}},
+	{rowAddresses, fastPath, []string{"SaveCompleted", "SaveFinished"}},
+	{rowVersions, checksLock, locksChecked},
+	{transactionIDs, checksLock, locksChecked},
+	{rowVersions, checksResult, resultsChecked},
+	{transactionIDs, checksResult, resultsChecked},
+	{rowVersions, "it reports whether the row is new", []string{"LockType"}},
+	{rowAddresses, savesSearch, []string{
+		"DeleteFires", "DeliverNotifies", "EndSteps", "ForgetFires", "ReleaseMessages", "ResumeTasks", "SaveResult",
+		"SettleQueues",
+	}},
+	{transactionIDs, orderedByXID, []string{
+		"EventsFromNow", "FindKindViolations", "IsAhead", "WatchJobEvents", "function job_event_xid",
+		"storage/search/events.go eventStatement", "table job_events",
+	}},
+	{rowVersions, examines, []string{"cmd/progressor/internal/cli/server/doctorchecks.go lookAtXmin"}},
+	{advisoryLocks, numbersLanes, []string{"TakeLane"}},
+	{advisoryLocks, locksScope, []string{"LockScope", "LockScopes"}},
+	{notifications, wakesNodes, []string{
+		"SendNotice", "function enqueue", "function send_message", "storage/listen.go listenOnce",
+	}},
+}
+
+var locksChecked = []string{
+	"CancelProcesses", "DeliverCancels", "DeliverNotifies", "EndSteps", "PrepareCall", "PrepareRepair",
+	"RemoveProcesses", "RestartHistories", "ResumeProcesses", "RetryJob", "SimpleRepair", "SuspendProcesses",
+}
+
+var resultsChecked = []string{
+	"CancelScheduled", "DropItems", "EndIfCancelled", "EndJobs", "EndSteps", "FreeKeys", "InsertRuns",
+	"InsertTaskAudits", "LeaveScopes", "ReassignMembers", "ReportSteps", "RequeueForKeys", "SendMessages",
+	"StartSteps", "UpdateRuns", "WriteFires", "WriteJobEvents", "WriteJobs", "WriteSteps", "WriteUnreached",
+}

@@ -38,6 +38,10 @@ test: postgres ## Run all tests (PKG=./storage/... for some)
 race: postgres ## Run all tests with the race detector
 	$(GO) test -race -timeout 40m $(PKG)
 
+.PHONY: test-portable
+test-portable: postgres ## Run the tests on databases without NOTIFY and advisory locks (PKG=./storage/... for some)
+	PROGRESSOR_TEST_PORTABLE=1 $(GO) test -timeout 40m $(PKG)
+
 .PHONY: generate
 generate: ## Regenerate code and docs: protobuf, Connect, OpenAPI, reference.md, cli.md, sqlc
 	@# The OpenAPI plugin prints a useless warning about a field that it does not set.

@@ -1,7 +1,7 @@
--- LockScope locks the rows of a dedupe key. EnterScope and LeaveScopes follow, so their snapshots
+-- LockScope locks a dedupe key. EnterScope and LeaveScopes follow, so their snapshots
 -- contain the changes of all earlier holders.
 -- name: LockScope :exec
-SELECT pg_advisory_xact_lock(hashtextextended(
+SELECT lock_key(hashtextextended(
   @namespace::text || chr(31) || @template_type::text || chr(31) || @dedupe_key::text,
   7));
 
@@ -73,17 +73,20 @@ VALUES (@namespace, @template_type, @dedupe_key, @run_id, @holds)
 ON CONFLICT (namespace, template_type, dedupe_key, run_id) DO UPDATE SET
        holds = flow_scopes.holds OR excluded.holds;
 
--- LockScopes locks the dedupe keys of ending runs: see LockScope.
+-- LockScopes locks the dedupe keys of ending runs: see LockScope. The order is that of the rows
+-- that a portable database locks (see lock_key), and that of the keys.
 -- name: LockScopes :exec
-SELECT pg_advisory_xact_lock(wanted.h)
+SELECT lock_key(wanted.h)
   FROM (
-    SELECT DISTINCT hashtextextended(
-      item.namespace || chr(31) || item.template_type || chr(31) || item.dedupe_key,
-      7) AS h
-      FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@template_types::text[]),
-                      unnest(@dedupe_keys::text[]))
-           AS item(namespace, template_type, dedupe_key)
-     ORDER BY 1) wanted;
+    SELECT dedupe_keys.h
+      FROM (
+        SELECT DISTINCT hashtextextended(
+          item.namespace || chr(31) || item.template_type || chr(31) || item.dedupe_key,
+          7) AS h
+          FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@template_types::text[]),
+                          unnest(@dedupe_keys::text[]))
+               AS item(namespace, template_type, dedupe_key)) dedupe_keys
+     ORDER BY dedupe_keys.h & 255, dedupe_keys.h) wanted;
 
 -- LeaveScopes frees the dedupe keys of ended runs, and gives each to the run that has waited
 -- longest, which is notified. It runs after SaveResult and LockScopes, and applies only to items

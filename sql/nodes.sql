@@ -66,4 +66,8 @@ RETURNING n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draini
 -- SendNotice wakes the nodes that listen on a channel. Its commit does not wait for the disk: a
 -- notice that is lost in a crash delays work until the next poll.
 -- name: SendNotice :exec
-SELECT set_config('synchronous_commit', 'off', true), pg_notify(@channel, '');
+SELECT set_config('synchronous_commit', 'off', true), send_notice(@channel);
+
+-- IsPortable reports whether the setting progressor.portable is on.
+-- name: IsPortable :one
+SELECT is_portable()::bool AS portable;

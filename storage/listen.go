@@ -19,8 +19,17 @@ const (
 
 // Listen receives NOTIFYs until ctx is cancelled, and calls the function of their channel. It uses
 // its own connection and reconnects when that breaks. It calls up when it starts to listen and when
-// the connection is lost. Notifications in between are lost.
+// the connection is lost. Notifications in between are lost. On a portable database it does not
+// listen: it calls up once, with false.
 func (s *Store) Listen(ctx context.Context, heard map[string]func(), up func(bool)) {
+	if s.portable {
+		up(false)
+		select {
+		case <-ctx.Done():
+		case <-s.stopped.Done():
+		}
+		return
+	}
 	wait := 50 * time.Millisecond
 	for ctx.Err() == nil && s.stopped.Err() == nil {
 		listened, err := s.listenOnce(ctx, heard, up)
@@ -83,7 +92,11 @@ func (s *Store) listenOnce(ctx context.Context, heard map[string]func(), up func
 	}
 }
 
-// SendNotice sends a NOTIFY to the nodes that listen on a channel.
+// SendNotice sends a NOTIFY to the nodes that listen on a channel. On a portable database, nodes
+// poll instead.
 func (s *Store) SendNotice(ctx context.Context, channel string) error {
+	if s.portable {
+		return nil
+	}
 	return mapped("notify "+channel, s.q.SendNotice(ctx, s.general, channel))
 }

@@ -290,11 +290,11 @@ func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) e
 	if err := createSchema(ctx, db); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, uint64(max(m.LockWait/time.Second, 1))))
+	locking, err := m.locking(ctx, db)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, m.Files, goose.WithSessionLocker(locker))
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, m.Files, locking)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -302,6 +302,25 @@ func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) e
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil
+}
+
+// locking returns how concurrent migrations wait for each other: by an advisory lock or, in a
+// portable database, by a row of the table goose_lock.
+func (m Migration) locking(ctx context.Context, db *sql.DB) (goose.ProviderOption, error) {
+	var portable bool
+	// The function is_portable does not exist before the migrations.
+	err := db.QueryRowContext(ctx,
+		"SELECT coalesce(NULLIF(current_setting('progressor.portable', true), '')::boolean, false)").Scan(&portable)
+	if err != nil {
+		return nil, fmt.Errorf("setting progressor.portable: must be on or off: %w", err)
+	}
+	tries := uint64(max(m.LockWait/time.Second, 1))
+	if portable {
+		locker, err := lock.NewPostgresTableLocker(lock.WithTableLockTimeout(time.Second, tries))
+		return goose.WithLocker(locker), err
+	}
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, tries))
+	return goose.WithSessionLocker(locker), err
 }
 
 // createSchema creates the schema if it is missing. If the owner of the database has created it, it

@@ -100,6 +100,9 @@ type Store struct {
 	nodeID      atomic.Int64
 	generations generations
 	generalOnly bool // no item uses the fast path, see Config.WithoutFastPath
+	// portable is the setting progressor.portable: the database may lack NOTIFY, advisory locks and
+	// what the fast path uses.
+	portable bool
 	// waitsForLocks makes flushes wait for the locks of their processes, for tests in which two
 	// transactions meet.
 	waitsForLocks bool
@@ -139,35 +142,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.callQueues.wait, s.callQueues.byProcess = callQueueWait, map[process.Key]*processQueue{}
 	s.stopped, s.stop = context.WithCancel(context.Background())
-	pools := []struct {
-		into **pgxpool.Pool
-		poolConfig
-	}{
-		{&s.shared, poolConfig{name: "hot", size: cfg.ScanConns, settings: hotSettings, takesLane: true}},
-		{&s.general, poolConfig{name: "general", size: cfg.MaxConns, settings: calmSettings, pings: true}},
-		{&s.beats, poolConfig{name: "heartbeat", size: 1, settings: hotSettings}},
-	}
-	var watched []namedPool
-	for _, p := range pools {
-		pool, err := s.openPool(ctx, cfg.DSN, p.poolConfig)
-		if err != nil {
-			s.closePools()
-			return nil, fmt.Errorf("open pool %s: %w", p.name, err)
-		}
-		*p.into = pool
-		watched = append(watched, namedPool{pool, p.name})
-	}
-	s.hot, s.kept = newShare("scans", s.shared), newShare("answers", s.shared)
-	s.searches = newShare("searches", s.general)
-	s.metrics.watchPools(watched, s.hot, s.kept, s.searches)
-	have, err := CheckSchema(ctx, s.general)
-	if err != nil {
+	if err := s.openPools(ctx, cfg); err != nil {
 		s.closePools()
 		return nil, err
-	}
-	if want := SchemaVersion(); have > want {
-		s.log.WarnContext(ctx, "the schema is newer than this program, and declares itself compatible", "schema", have,
-			"program", want)
 	}
 	laneConfig, err := connConfig(cfg.DSN, hotSettings, "progressor lane")
 	if err == nil {
@@ -186,6 +163,57 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.metrics.watchLanes(s.lanes)
 	return s, nil
+}
+
+// openPools opens the pools. It opens that of general first, because only the current schema has
+// what the others need.
+func (s *Store) openPools(ctx context.Context, cfg Config) error {
+	pools := []struct {
+		into   **pgxpool.Pool
+		opened func(context.Context) error
+		poolConfig
+	}{
+		{&s.general, s.checkDatabase, poolConfig{
+			name: "general", size: cfg.MaxConns, settings: calmSettings, pings: true,
+		}},
+		{&s.shared, nil, poolConfig{name: "hot", size: cfg.ScanConns, settings: hotSettings, takesLane: true}},
+		{&s.beats, nil, poolConfig{name: "heartbeat", size: 1, settings: hotSettings}},
+	}
+	var watched []namedPool
+	for _, p := range pools {
+		pool, err := s.openPool(ctx, cfg.DSN, p.poolConfig)
+		if err != nil {
+			return fmt.Errorf("open pool %s: %w", p.name, err)
+		}
+		*p.into = pool
+		watched = append(watched, namedPool{pool, p.name})
+		if p.opened != nil {
+			if err := p.opened(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	s.hot, s.kept = newShare("scans", s.shared), newShare("answers", s.shared)
+	s.searches = newShare("searches", s.general)
+	s.metrics.watchPools(watched, s.hot, s.kept, s.searches)
+	return nil
+}
+
+// checkDatabase checks the schema and reads whether the database is portable.
+func (s *Store) checkDatabase(ctx context.Context) error {
+	have, err := CheckSchema(ctx, s.general)
+	if err != nil {
+		return err
+	}
+	if want := SchemaVersion(); have > want {
+		s.log.WarnContext(ctx, "the schema is newer than this program, and declares itself compatible", "schema", have,
+			"program", want)
+	}
+	if s.portable, err = s.q.IsPortable(ctx, s.general); err != nil {
+		return mapped("setting progressor.portable: must be on or off", err)
+	}
+	s.generalOnly = s.generalOnly || s.portable
+	return nil
 }
 
 // Close stops the lanes and closes all connections. Operations in progress return ErrUnavailable.

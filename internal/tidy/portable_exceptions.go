@@ -9,9 +9,7 @@ const (
 	savesSearch  = "the address of a row that the statement has found saves a search by key"
 	orderedByXID = "events of jobs are ordered by the transactions that wrote them"
 	examines     = "doctor examines PostgreSQL itself"
-	numbersLanes = "an advisory lock numbers the session for the counters"
-	locksScope   = "an advisory lock stands for a dedupe key that has no row yet"
-	wakesNodes   = "a notice wakes other nodes, which also poll"
+	onlyIfThere  = "it does so only if the setting progressor.portable is off"
 )
 
 // exceptions contains all statements that use a feature which is not portable. The list only
@@ -34,11 +32,8 @@ var exceptions = []exception{
 		"storage/search/events.go eventStatement", "table job_events",
 	}},
 	{rowVersions, examines, []string{"cmd/progressor/internal/cli/server/doctorchecks.go lookAtXmin"}},
-	{advisoryLocks, numbersLanes, []string{"TakeLane"}},
-	{advisoryLocks, locksScope, []string{"LockScope", "LockScopes"}},
-	{notifications, wakesNodes, []string{
-		"SendNotice", "function enqueue", "function send_message", "storage/listen.go listenOnce",
-	}},
+	{advisoryLocks, onlyIfThere, []string{"TakeLane", "function lock_key"}},
+	{notifications, onlyIfThere, []string{"function send_notice", "storage/listen.go listenOnce"}},
 }
 
 var locksChecked = []string{

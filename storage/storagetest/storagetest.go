@@ -74,7 +74,14 @@ func Main(m *testing.M, with ...MainOption) {
 // Option changes what DSN and Pool do.
 type Option func(*options)
 
-type options struct{ withoutInvariants bool }
+type options struct{ withoutInvariants, portable bool }
+
+// Portable makes the database portable (see docs/scale-out.md): NOTIFY and advisory locks fail.
+func Portable() Option { return func(o *options) { o.portable = true } }
+
+// portableVariable is the environment variable that makes the databases of all tests portable. The
+// target test-portable of the Makefile sets it.
+const portableVariable = "PROGRESSOR_TEST_PORTABLE"
 
 // WithoutInvariants skips the check of invariants, for tests that violate them on purpose.
 func WithoutInvariants() Option { return func(o *options) { o.withoutInvariants = true } }
@@ -85,7 +92,7 @@ func WithoutInvariants() Option { return func(o *options) { o.withoutInvariants 
 // the test if no server can be started.
 func DSN(t testing.TB, with ...Option) string {
 	t.Helper()
-	var chosen options
+	chosen := options{portable: os.Getenv(portableVariable) != ""}
 	for _, option := range with {
 		option(&chosen)
 	}
@@ -101,6 +108,11 @@ func DSN(t testing.TB, with ...Option) string {
 		t.Fatalf("storagetest: clone the template: %v", err)
 	}
 	dsn := server.DSNFor(name)
+	if chosen.portable {
+		if err := makePortable(name, dsn); err != nil {
+			t.Fatalf("storagetest: make the database portable: %v", err)
+		}
+	}
 	t.Cleanup(func() {
 		if !chosen.withoutInvariants {
 			Invariants(t, dsn)

@@ -174,7 +174,7 @@ func (q *Queries) LeaveScopes(ctx context.Context, db DBTX, arg LeaveScopesParam
 }
 
 const lockScope = `-- name: LockScope :exec
-SELECT pg_advisory_xact_lock(hashtextextended(
+SELECT lock_key(hashtextextended(
   $1::text || chr(31) || $2::text || chr(31) || $3::text,
   7))
 `
@@ -185,7 +185,7 @@ type LockScopeParams struct {
 	DedupeKey    string
 }
 
-// LockScope locks the rows of a dedupe key. EnterScope and LeaveScopes follow, so their snapshots
+// LockScope locks a dedupe key. EnterScope and LeaveScopes follow, so their snapshots
 // contain the changes of all earlier holders.
 func (q *Queries) LockScope(ctx context.Context, db DBTX, arg LockScopeParams) error {
 	_, err := db.Exec(ctx, lockScope, arg.Namespace, arg.TemplateType, arg.DedupeKey)
@@ -193,15 +193,17 @@ func (q *Queries) LockScope(ctx context.Context, db DBTX, arg LockScopeParams) e
 }
 
 const lockScopes = `-- name: LockScopes :exec
-SELECT pg_advisory_xact_lock(wanted.h)
+SELECT lock_key(wanted.h)
   FROM (
-    SELECT DISTINCT hashtextextended(
-      item.namespace || chr(31) || item.template_type || chr(31) || item.dedupe_key,
-      7) AS h
-      FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
-                      unnest($3::text[]))
-           AS item(namespace, template_type, dedupe_key)
-     ORDER BY 1) wanted
+    SELECT dedupe_keys.h
+      FROM (
+        SELECT DISTINCT hashtextextended(
+          item.namespace || chr(31) || item.template_type || chr(31) || item.dedupe_key,
+          7) AS h
+          FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                          unnest($3::text[]))
+               AS item(namespace, template_type, dedupe_key)) dedupe_keys
+     ORDER BY dedupe_keys.h & 255, dedupe_keys.h) wanted
 `
 
 type LockScopesParams struct {
@@ -210,7 +212,8 @@ type LockScopesParams struct {
 	DedupeKeys    []string
 }
 
-// LockScopes locks the dedupe keys of ending runs: see LockScope.
+// LockScopes locks the dedupe keys of ending runs: see LockScope. The order is that of the rows
+// that a portable database locks (see lock_key), and that of the keys.
 func (q *Queries) LockScopes(ctx context.Context, db DBTX, arg LockScopesParams) error {
 	_, err := db.Exec(ctx, lockScopes, arg.Namespaces, arg.TemplateTypes, arg.DedupeKeys)
 	return err

@@ -153,6 +153,18 @@ func (q *Queries) InsertNode(ctx context.Context, db DBTX, arg InsertNodeParams)
 	return node_id, err
 }
 
+const isPortable = `-- name: IsPortable :one
+SELECT is_portable()::bool AS portable
+`
+
+// IsPortable reports whether the setting progressor.portable is on.
+func (q *Queries) IsPortable(ctx context.Context, db DBTX) (bool, error) {
+	row := db.QueryRow(ctx, isPortable)
+	var portable bool
+	err := row.Scan(&portable)
+	return portable, err
+}
+
 const listBeats = `-- name: ListBeats :many
 SELECT n.node_id, n.beat_time, n.draining, n.requests_only,
        statement_timestamp()::timestamptz AS now
@@ -246,7 +258,7 @@ func (q *Queries) ListNodes(ctx context.Context, db DBTX) ([]ListNodesRow, error
 }
 
 const sendNotice = `-- name: SendNotice :exec
-SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')
+SELECT set_config('synchronous_commit', 'off', true), send_notice($1)
 `
 
 // SendNotice wakes the nodes that listen on a channel. Its commit does not wait for the disk: a

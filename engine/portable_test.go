@@ -1,0 +1,23 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// Without NOTIFY and advisory locks, nodes poll for the messages of SQL functions, for the tasks of
+// nodes that take requests only, and for their answers.
+func TestPortable(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t, storagetest.Portable())
+	n := start(t, dsn, by{notifyTask: noted})
+	n.started(t, "p")
+	rows := look(t, dsn)
+	if _, err := rows.Exec(t.Context(), "SELECT progressor.notify('ns', 'p', ' sql')"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the message is delivered", func() bool { return n.state(t, "p") == "start sql" })
+	front := start(t, dsn, fails(t), brief, requestsOnly)
+	front.called(t, "p", " call")
+}

@@ -119,24 +119,32 @@ SELECT f.fire_time FROM cron_fires f
 
 -- DeleteFires deletes the ledger of a deleted cron, lim rows at a time.
 -- name: DeleteFires :execrows
-DELETE FROM cron_fires
- WHERE ctid = ANY (ARRAY(
-   SELECT f.ctid FROM cron_fires f
+DELETE FROM cron_fires d
+ USING (
+   SELECT f.namespace, f.cron_id, f.fire_time
+     FROM cron_fires f
     WHERE f.namespace = @namespace
       AND f.cron_id = @cron_id
       AND f.decided_time < @before::timestamptz
-    LIMIT @lim::int));
+    LIMIT @lim::int) decided
+ WHERE d.namespace = decided.namespace
+   AND d.cron_id = decided.cron_id
+   AND d.fire_time = decided.fire_time;
 
 -- ForgetFires deletes rows of the ledger after their retention, lim at a time. Running and waiting
 -- runs are kept.
 -- name: ForgetFires :execrows
-DELETE FROM cron_fires
- WHERE ctid = ANY (ARRAY(
-   SELECT f.ctid FROM cron_fires f
+DELETE FROM cron_fires d
+ USING (
+   SELECT f.namespace, f.cron_id, f.fire_time
+     FROM cron_fires f
     WHERE f.decided_time
             < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'
       AND f.ended_time IS NOT NULL
-    LIMIT @lim::int));
+    LIMIT @lim::int) decided
+ WHERE d.namespace = decided.namespace
+   AND d.cron_id = decided.cron_id
+   AND d.fire_time = decided.fire_time;
 
 -- ForgetCronTasks deletes tasks of crons that ended before a time, oldest first, at most lim of
 -- each cron. A cron continues to exist, and each fire adds tasks. It returns the number of deleted

@@ -32,7 +32,7 @@ WITH taken_messages AS MATERIALIZED (
           AND p.process_id = item.process_id
           AND p.removed_time IS NULL
           AND (p.status IN ('SUSPENDED', 'ERROR') AND p.kind <> 'job'
-               OR p.xmax <> pg_current_xact_id()::xid AND p.xmin <> pg_current_xact_id()::xid))),
+               OR NOT is_locked(p.namespace, p.process_id)))),
 deleted_messages AS (
   DELETE FROM messages m USING taken_messages
    WHERE m.namespace = ANY (ARRAY[taken_messages.namespace])

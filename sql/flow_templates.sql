@@ -1,9 +1,16 @@
 -- LockType creates and locks the row of a template, so that versions are put one after the other.
--- name: LockType :one
+-- name: LockType :exec
 INSERT INTO flow_types AS t (namespace, template_type, version)
 VALUES (@namespace, @template_type, 1)
-ON CONFLICT (namespace, template_type) DO UPDATE SET version = t.version
-RETURNING t.version, (xmax = 0)::bool AS created;
+ON CONFLICT (namespace, template_type) DO UPDATE SET version = t.version;
+
+-- NewestVersion returns the number of the newest version of a template, or 0 if there is none. It
+-- runs after LockType, whose row does not show whether it is new.
+-- name: NewestVersion :one
+SELECT coalesce(max(v.version), 0)::int AS version
+  FROM flow_templates v
+ WHERE v.namespace = @namespace
+   AND v.template_type = @template_type;
 
 -- InsertTemplate stores a version.
 -- name: InsertTemplate :exec

@@ -27,7 +27,7 @@ WITH input AS MATERIALIZED (
       ON p.namespace = @namespace::text
      AND p.process_id = @process_id::text
      AND p.removed_time IS NULL
-     AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+     AND is_locked(p.namespace, p.process_id)
     LEFT JOIN requests q ON q.request_id = @request_id::uuid),
 accepted AS MATERIALIZED (
   SELECT * FROM input

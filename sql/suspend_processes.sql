@@ -14,7 +14,7 @@ WITH input AS MATERIALIZED (
       ON p.namespace = ANY (ARRAY[item.namespace])
      AND p.process_id = item.process_id
      AND p.removed_time IS NULL
-     AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+     AND is_locked(p.namespace, p.process_id)
     LEFT JOIN LATERAL (
       SELECT s.job_name,
              CASE
@@ -122,7 +122,7 @@ WITH input AS MATERIALIZED (
       ON p.namespace = ANY (ARRAY[item.namespace])
      AND p.process_id = item.process_id
      AND p.removed_time IS NULL
-     AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+     AND is_locked(p.namespace, p.process_id)
     LEFT JOIN running r
       ON r.namespace = ANY (ARRAY[item.namespace])
      AND r.process_id = item.process_id

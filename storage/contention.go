@@ -214,13 +214,15 @@ func (l *lane) putAside(ops []operation, blocked func(operation) process.Key, ot
 
 // begin starts the transaction of a flush that does not lock all of its processes at once, and
 // locks them. It returns the items whose processes were locked.
-func (l *lane) begin(ctx context.Context, ops []operation, mode lockMode) ([]operation, error) {
+func (l *lane) begin(
+	ctx context.Context, ops []operation, mode lockMode, created map[process.Key]bool,
+) ([]operation, error) {
 	s := l.store
-	keys := sortedKeys(keysOfItems(ops))
+	request := lockRequest{keys: keysOfItems(ops), created: created}
 	contended := map[process.Key]bool{}
-	lock := s.lockStage(keys)
+	lock := s.waitStage(request)
 	if mode == lockUncontended {
-		lock = s.lockUncontendedStage(keys, contended)
+		lock = s.lockUncontendedStage(request, contended)
 	}
 	err := pipeline(ctx, l.conn, []stage{execStage("BEGIN"), s.shortLockTimeoutStage(), lock})
 	if err != nil || len(contended) == 0 {
@@ -282,16 +284,18 @@ func (s *Store) shortLockTimeoutStage() stage {
 
 // lockUncontendedStage locks the processes that no other session has locked, and adds the others to
 // contended.
-func (s *Store) lockUncontendedStage(keys []process.Key, contended map[process.Key]bool) stage {
-	arg := dbsqlc.LockUncontendedProcessesParams{}
-	for n, key := range keys {
+func (s *Store) lockUncontendedStage(request lockRequest, contended map[process.Key]bool) stage {
+	keys := sortedKeys(request.keys)
+	params := request.params()
+	arg := dbsqlc.LockUncontendedProcessesParams{
+		Namespaces: params.Namespaces, ProcessIds: params.ProcessIds, Createds: params.Createds,
+	}
+	for n := range keys {
 		arg.Ords = append(arg.Ords, int32(n))
-		arg.Namespaces = append(arg.Namespaces, key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, key.ProcessID)
 	}
 	return func(ctx context.Context, db DB) error {
-		ords, err := s.q.LockUncontendedProcesses(ctx, db, arg)
-		for _, n := range ords {
+		row, err := s.q.LockUncontendedProcesses(ctx, db, arg)
+		for _, n := range row.Contended {
 			contended[keys[n]] = true
 		}
 		return err

@@ -84,7 +84,7 @@ func deliverStages(s *Store, items []*deliverItem, out *outgoing) []stage {
 		b.keys.add(k)
 	}
 	b.modes = s.EventModes(b.keys.namespaces)
-	return []stage{b.lockKeys, b.starts, s.tryLockStage(targets), b.notifies, b.cancels}
+	return []stage{b.lockKeys, b.starts, s.tryLockStage(lockRequest{keys: targets, again: true}), b.notifies, b.cancels}
 }
 
 func (b *deliverBatch) add(namespace, processID string, d Delivery, more bool) {

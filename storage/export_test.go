@@ -87,6 +87,20 @@ func (s *Store) SaveAndCancel(c *Completion, overdue bool) error {
 	return errors.Join(save.err, cancel.err)
 }
 
+// StartAndCall stores a start and a call of its process in one transaction.
+func (s *Store) StartAndCall(init *Init, call *Call) (started, called Prepared, err error) {
+	l := newLane(s, 0, s.lanes[0].config)
+	if err := l.connect(); err != nil {
+		return started, called, err
+	}
+	defer l.disconnect()
+	start := &initItem{item: newItem(init.Key, init.bytes(), false), init: init}
+	next := &callItem{item: newItem(call.Key, call.bytes(), false), call: call}
+	next.general = true
+	l.flush([]operation{start, next}, lockAll)
+	return start.prepared, next.prepared, errors.Join(start.err, next.err)
+}
+
 // FlushTimeout sets the flush timeout of an unused store.
 func (s *Store) FlushTimeout(timeout time.Duration) *Store {
 	for _, l := range s.lanes {

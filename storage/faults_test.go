@@ -270,6 +270,20 @@ func TestProcessInsertedBehindTheLocks(t *testing.T) {
 	t.Fatal("never within the lock timeout")
 }
 
+// A process that a flush creates is not missing for its later statements.
+func TestCallInTheFlushOfItsStart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	started, called, err := b.StartAndCall(newInit("p"), call("p"))
+	equal(t, "the start", must(t, started, err).Outcome, storage.Captured)
+	equal(t, "the call", called.Outcome, storage.Postponed)
+	b.is("p", "INIT e0: INIT runs#1, CALL waits for process#0")
+	// The process of another client is locked by then, too.
+	started, called, err = b.StartAndCall(newInit("p"), call("p"))
+	equal(t, "another start", must(t, started, err).Outcome, storage.Exists)
+	equal(t, "another call", called.Outcome, storage.Postponed)
+}
+
 // If a commit fails, the results of the flush are not returned to clients. They arrive before the
 // commit.
 func TestCommitFails(t *testing.T) {

@@ -54,16 +54,25 @@ func keysOfItems(ops []operation) []process.Key {
 		if keys = append(keys, i.key); (i.also != process.Key{}) {
 			keys = append(keys, i.also)
 		}
-		if c := completionOf(op); c != nil && c.MayStartStep {
-			for n := range c.Messages {
-				if c.starts(&c.Messages[n]) {
-					keys = append(keys, c.Messages[n].Target) // it may run here
-					break
-				}
-			}
+		if step, starts := startedStep(op); starts {
+			keys = append(keys, step)
 		}
 	}
 	return keys
+}
+
+// startedStep returns the process of the first step that a result starts, which may run here.
+func startedStep(op operation) (key process.Key, starts bool) {
+	c := completionOf(op)
+	if c == nil || !c.MayStartStep {
+		return key, false
+	}
+	for n := range c.Messages {
+		if c.starts(&c.Messages[n]) {
+			return c.Messages[n].Target, true
+		}
+	}
+	return key, false
 }
 
 // operation is an item of any kind.
@@ -90,6 +99,7 @@ type batch struct {
 	repairs    []*repairItem
 	simples    []*simpleRepairItem
 	delivers   []*deliverItem
+	lateLocks  []process.Key // processes that this flush inserts, and on which it then acts
 	outgoing   outgoing
 	audits     auditRecords // commands of operators, except for
 	lateAudits auditRecords // those whose statements run later
@@ -169,6 +179,9 @@ func (b *batch) stages(s *Store) []stage {
 	stages = append(stages, deliverStages(s, b.delivers, &b.outgoing)...)
 	stages = append(stages, initStages(s, b.inits)...)
 	stages = append(stages, insertStages(s, b.inserts)...)
+	if len(b.lateLocks) > 0 {
+		stages = append(stages, s.tryLockStage(lockRequest{keys: b.lateLocks, again: true}))
+	}
 	stages = append(stages, callStages(s, b.calls)...)
 	stages = append(stages, repairStages(s, b.repairs)...)
 	for _, r := range b.simples {

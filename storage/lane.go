@@ -418,18 +418,19 @@ func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 	defer cancel()
 	start := time.Now()
 	var stages []stage
+	created := createdKeys(ops)
 	if mode == lockAll {
 		if start.Before(l.shortLocksUntil) {
 			stages = append(stages, l.store.shortLockTimeoutStage())
 		}
-		stages = append(stages, l.store.tryLockStage(keysOfItems(ops)))
+		stages = append(stages, l.store.tryLockStage(lockRequest{keys: keysOfItems(ops), created: created}))
 	} else {
 		var err error
-		if ops, err = l.begin(ctx, ops, mode); err != nil || len(ops) == 0 {
+		if ops, err = l.begin(ctx, ops, mode, created); err != nil || len(ops) == 0 {
 			return ops, l.rollback(ctx, err)
 		}
 	}
-	var b batch
+	b := batch{lateLocks: lateLocks(created)}
 	room := 0
 	for _, op := range ops {
 		i := op.base()

@@ -62,7 +62,8 @@ func TestFirstStatementLocks(t *testing.T) {
 				b.add(op)
 			}
 		}
-		queued := recordStages(t, append([]stage{s.tryLockStage([]process.Key{key})}, b.stages(s)...))
+		locks := s.tryLockStage(lockRequest{keys: []process.Key{key}})
+		queued := recordStages(t, append([]stage{locks}, b.stages(s)...))
 		for n, sql := range queued {
 			// A delivery also locks the processes that its starts have created.
 			made := n > 0 && strings.HasPrefix(queued[n-1], "-- name: DeliverStarts ")

@@ -21,7 +21,7 @@ func (s *Store) Write(ctx context.Context, op string, write func(context.Context
 func (s *Store) RunLocked(
 	ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error,
 ) error {
-	return mapped(op, s.write(ctx, s.afterLocks(ctx, keys, write)))
+	return mapped(op, s.write(ctx, s.afterLocks(ctx, lockRequest{keys: keys}, write)))
 }
 
 // InsertLocked is RunLocked with the settings of the hot path, for inserting many processes.
@@ -33,17 +33,21 @@ func (s *Store) InsertLocked(
 		return mapped(op, err)
 	}
 	defer conn.Release()
-	return mapped(op, s.writeOn(conn.Conn(), s.afterLocks(ctx, keys, write)))
+	request := lockRequest{keys: keys, created: make(map[process.Key]bool, len(keys))}
+	for _, key := range keys {
+		request.created[key] = true
+	}
+	return mapped(op, s.writeOn(conn.Conn(), s.afterLocks(ctx, request, write)))
 }
 
 // afterLocks returns a function that runs a transaction after locking processes.
 func (s *Store) afterLocks(
-	ctx context.Context, keys []process.Key, write func(context.Context, DB) error,
+	ctx context.Context, request lockRequest, write func(context.Context, DB) error,
 ) func(*pgx.Conn) error {
 	return func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if len(keys) > 0 {
-				if err := s.lockStage(keys)(ctx, tx); err != nil {
+			if len(request.keys) > 0 {
+				if err := s.waitStage(request)(ctx, tx); err != nil {
 					return err
 				}
 			}

@@ -154,9 +154,36 @@ var mutants = []mutant{
 	},
 	{
 		name: "acts-unlocked", breaks: "nothing is done to a process that was not locked first",
-		file: prepareCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)",
-		planted:  "",
+		file: prepareCall, old: " AND is_locked(p.namespace, p.process_id)", planted: "",
 		packages: "./storage", run: "InsertedBehind",
+	},
+	{
+		name: "portable-listens", breaks: "a node does not listen in a portable database",
+		file: "storage/listen.go", old: "if s.portable {\n\t\tup(false)", planted: "if false {\n\t\tup(false)",
+		packages: "./storage", run: "TestPortable",
+	},
+	{
+		name: "portable-fast-path", breaks: "a portable database gets no statements of the fast path",
+		file: "storage/store.go", old: "|| s.portable", planted: "",
+		packages: "./storage", run: "TestPortable",
+	},
+	{
+		name: "portable-unlocked", breaks: "in a portable database, a key is locked by a row",
+		file: "migrations/00116_portable.sql", old: "WHERE slot = hash & 255 FOR UPDATE",
+		planted:  "WHERE slot = hash & 255",
+		packages: "./storage", run: "TestLockKey",
+	},
+	{
+		name: "missing-forgotten", breaks: "a transaction knows which processes it has not locked",
+		file:     "storage/internal/dbsqlc/lock_processes.sql.go",
+		old:      "LIMIT 1 FOR UPDATE) process ON true) locks\n WHERE $1::bool\n    OR locks.missing IS NOT NULL",
+		planted:  "LIMIT 1 FOR UPDATE) process ON true) locks\n WHERE $1::bool",
+		packages: "./storage", run: "InsertedBehind",
+	},
+	{
+		name: "created-missing", breaks: "a flush acts on processes that it has created",
+		file: "storage/item.go", old: "if len(b.lateLocks) > 0 {", planted: "if false {",
+		packages: "./storage", run: "CallInTheFlush",
 	},
 	{
 		name: "quick-acts-unlocked", breaks: "nor by the quick statement",
@@ -413,8 +440,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "message-kept", breaks: "the messages held for a suspended process are delivered when it continues",
-		file: messages, old: "AND o.process_id = released_processes.process_id\n           AND o.held::int = 1",
-		planted:  "AND o.process_id = released_processes.process_id\n           AND o.held::int = 2",
+		file: messages, old: "AND o.process_id = released_processes.process_id\n            AND o.held::int = 1",
+		planted:  "AND o.process_id = released_processes.process_id\n            AND o.held::int = 2",
 		packages: "./storage", run: "Message|Held",
 	},
 	{

@@ -2,9 +2,8 @@ package tidy
 
 // The reasons of exceptions.
 const (
-	checksLock = "it treats a process as missing that was inserted after LockProcesses: xmin or xmax of a locked row " +
-		"is this transaction"
 	checksResult = "it applies only to results that this transaction has stored: xmin of their rows is this transaction"
+	checksRun    = "it must not change a run that the flush has not locked: xmin or xmax of its row is this transaction"
 	fastPath     = "it belongs to the fast path, which other databases do not use"
 	savesSearch  = "the address of a row that the statement has found saves a search by key"
 	orderedByXID = "events of jobs are ordered by the transactions that wrote them"
@@ -18,15 +17,10 @@ var exceptions = []exception{
 	{rowVersions, fastPath, []string{"CaptureCall"}},
 	{transactionIDs, fastPath, []string{"CaptureCall"}},
 	{rowAddresses, fastPath, []string{"SaveCompleted", "SaveFinished"}},
-	{rowVersions, checksLock, locksChecked},
-	{transactionIDs, checksLock, locksChecked},
+	{rowVersions, checksRun, []string{"EndSteps"}},
 	{rowVersions, checksResult, resultsChecked},
 	{transactionIDs, checksResult, resultsChecked},
-	{rowVersions, "it reports whether the row is new", []string{"LockType"}},
-	{rowAddresses, savesSearch, []string{
-		"DeleteFires", "DeliverNotifies", "EndSteps", "ForgetFires", "ReleaseMessages", "ResumeTasks", "SaveResult",
-		"SettleQueues",
-	}},
+	{rowAddresses, savesSearch, []string{"EndSteps", "ResumeTasks", "SaveResult"}},
 	{transactionIDs, orderedByXID, []string{
 		"EventsFromNow", "FindKindViolations", "IsAhead", "WatchJobEvents", "function job_event_xid",
 		"storage/search/events.go eventStatement", "table job_events",
@@ -34,11 +28,6 @@ var exceptions = []exception{
 	{rowVersions, examines, []string{"cmd/progressor/internal/cli/server/doctorchecks.go lookAtXmin"}},
 	{advisoryLocks, onlyIfThere, []string{"TakeLane", "function lock_key"}},
 	{notifications, onlyIfThere, []string{"function send_notice", "storage/listen.go listenOnce"}},
-}
-
-var locksChecked = []string{
-	"CancelProcesses", "DeliverCancels", "DeliverNotifies", "EndSteps", "PrepareCall", "PrepareRepair",
-	"RemoveProcesses", "RestartHistories", "ResumeProcesses", "RetryJob", "SimpleRepair", "SuspendProcesses",
 }
 
 var resultsChecked = []string{

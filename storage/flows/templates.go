@@ -24,13 +24,15 @@ func Put(
 	err = s.RunLocked(ctx, "put template", nil, func(ctx context.Context, db storage.DB) error {
 		q := dbsqlc.New()
 		created = false
-		head, err := q.LockType(ctx, db, dbsqlc.LockTypeParams{Namespace: namespace, TemplateType: templateType})
+		err := q.LockType(ctx, db, dbsqlc.LockTypeParams{Namespace: namespace, TemplateType: templateType})
 		if err != nil {
 			return err
 		}
-		newest := head.Version
-		if head.Created {
-			newest = 0
+		newest, err := q.NewestVersion(ctx, db, dbsqlc.NewestVersionParams{
+			Namespace: namespace, TemplateType: templateType,
+		})
+		if err != nil {
+			return err
 		}
 		if expected >= 0 && expected != newest {
 			return process.ErrStaleVersion

@@ -11,13 +11,17 @@ import (
 )
 
 const deleteFires = `-- name: DeleteFires :execrows
-DELETE FROM cron_fires
- WHERE ctid = ANY (ARRAY(
-   SELECT f.ctid FROM cron_fires f
+DELETE FROM cron_fires d
+ USING (
+   SELECT f.namespace, f.cron_id, f.fire_time
+     FROM cron_fires f
     WHERE f.namespace = $1
       AND f.cron_id = $2
       AND f.decided_time < $3::timestamptz
-    LIMIT $4::int))
+    LIMIT $4::int) decided
+ WHERE d.namespace = decided.namespace
+   AND d.cron_id = decided.cron_id
+   AND d.fire_time = decided.fire_time
 `
 
 type DeleteFiresParams struct {
@@ -85,13 +89,17 @@ func (q *Queries) ForgetCronTasks(ctx context.Context, db DBTX, arg ForgetCronTa
 }
 
 const forgetFires = `-- name: ForgetFires :execrows
-DELETE FROM cron_fires
- WHERE ctid = ANY (ARRAY(
-   SELECT f.ctid FROM cron_fires f
+DELETE FROM cron_fires d
+ USING (
+   SELECT f.namespace, f.cron_id, f.fire_time
+     FROM cron_fires f
     WHERE f.decided_time
             < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
       AND f.ended_time IS NOT NULL
-    LIMIT $2::int))
+    LIMIT $2::int) decided
+ WHERE d.namespace = decided.namespace
+   AND d.cron_id = decided.cron_id
+   AND d.fire_time = decided.fire_time
 `
 
 type ForgetFiresParams struct {

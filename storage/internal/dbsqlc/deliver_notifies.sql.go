@@ -13,7 +13,7 @@ const deliverNotifies = `-- name: DeliverNotifies :many
 WITH candidates AS MATERIALIZED (
   SELECT item.namespace, item.process_id, p.status,
          coalesce(p.status IN ('SUSPENDED', 'ERROR') AND p.kind <> 'job', false) AS holds,
-         marked.message_ctid, marked.leading, marked.more,
+         marked.message_id, marked.leading, marked.more,
          marked.leading
            AND p.status IN ('INIT', 'RUNNING')
            AND p.kind <> 'job'
@@ -30,41 +30,46 @@ WITH candidates AS MATERIALIZED (
      AND p.process_id = item.process_id
      AND p.removed_time IS NULL
    CROSS JOIN LATERAL (
-     SELECT message.message_ctid,
+     SELECT message.message_id,
             bool_and(message.kind IN ('notify', 'child_end'))
               OVER (ORDER BY message.message_id ROWS UNBOUNDED PRECEDING) AS leading,
             count(*) OVER () = $4::int
               OR NOT bool_and(message.kind IN ('notify', 'child_end')) OVER () AS more
        FROM (
-         SELECT s.message_id, s.kind, s.ctid AS message_ctid
+         SELECT s.message_id, s.kind
            FROM messages s
           WHERE s.namespace = item.namespace
             AND s.process_id = item.process_id
           ORDER BY s.namespace, s.process_id, s.message_id LIMIT $4::int) message) marked
    WHERE p.process_id IS NULL
-      OR p.xmax = pg_current_xact_id()::xid
-      OR p.xmin = pg_current_xact_id()::xid),
+      OR is_locked(p.namespace, p.process_id)),
 held_messages AS (
   UPDATE messages m
      SET held = true
-   WHERE m.ctid = ANY (ARRAY(
-     SELECT message.ctid FROM (
-       SELECT DISTINCT candidates.namespace, candidates.process_id
-         FROM candidates WHERE candidates.holds) holding
-      CROSS JOIN LATERAL (
-        SELECT o.ctid FROM messages o
-         WHERE o.namespace = holding.namespace
-           AND o.process_id = holding.process_id
-           AND NOT o.held
-         ORDER BY o.namespace, o.process_id, o.message_id LIMIT $5::int) message))
+    FROM (
+      SELECT message.namespace, message.process_id, message.message_id
+        FROM (
+          SELECT DISTINCT candidates.namespace, candidates.process_id
+            FROM candidates WHERE candidates.holds) holding
+       CROSS JOIN LATERAL (
+         SELECT o.namespace, o.process_id, o.message_id
+           FROM messages o
+          WHERE o.namespace = holding.namespace
+            AND o.process_id = holding.process_id
+            AND NOT o.held
+          ORDER BY o.namespace, o.process_id, o.message_id LIMIT $5::int) message) held
+   WHERE m.namespace = ANY (ARRAY[held.namespace])
+     AND m.process_id = held.process_id
+     AND m.message_id = held.message_id
   RETURNING m.namespace, m.process_id, m.kind),
 deleted_messages AS (
-  DELETE FROM messages m
-   WHERE m.ctid = ANY (ARRAY(
-     SELECT candidates.message_ctid FROM candidates
-      WHERE candidates.leading
-        AND NOT candidates.holds
-        AND candidates.is_full IS NOT TRUE))
+  DELETE FROM messages m USING candidates
+   WHERE candidates.leading
+     AND NOT candidates.holds
+     AND candidates.is_full IS NOT TRUE
+     AND m.namespace = ANY (ARRAY[candidates.namespace])
+     AND m.process_id = candidates.process_id
+     AND m.message_id = candidates.message_id
   RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.grace, m.ctid),
 decided AS MATERIALIZED (
   SELECT nextval('task_ids') AS task_id,

@@ -297,11 +297,10 @@ func (q *Queries) ListVersions(ctx context.Context, db DBTX, arg ListVersionsPar
 	return items, nil
 }
 
-const lockType = `-- name: LockType :one
+const lockType = `-- name: LockType :exec
 INSERT INTO flow_types AS t (namespace, template_type, version)
 VALUES ($1, $2, 1)
 ON CONFLICT (namespace, template_type) DO UPDATE SET version = t.version
-RETURNING t.version, (xmax = 0)::bool AS created
 `
 
 type LockTypeParams struct {
@@ -309,15 +308,29 @@ type LockTypeParams struct {
 	TemplateType string
 }
 
-type LockTypeRow struct {
-	Version int32
-	Created bool
+// LockType creates and locks the row of a template, so that versions are put one after the other.
+func (q *Queries) LockType(ctx context.Context, db DBTX, arg LockTypeParams) error {
+	_, err := db.Exec(ctx, lockType, arg.Namespace, arg.TemplateType)
+	return err
 }
 
-// LockType creates and locks the row of a template, so that versions are put one after the other.
-func (q *Queries) LockType(ctx context.Context, db DBTX, arg LockTypeParams) (LockTypeRow, error) {
-	row := db.QueryRow(ctx, lockType, arg.Namespace, arg.TemplateType)
-	var i LockTypeRow
-	err := row.Scan(&i.Version, &i.Created)
-	return i, err
+const newestVersion = `-- name: NewestVersion :one
+SELECT coalesce(max(v.version), 0)::int AS version
+  FROM flow_templates v
+ WHERE v.namespace = $1
+   AND v.template_type = $2
+`
+
+type NewestVersionParams struct {
+	Namespace    string
+	TemplateType string
+}
+
+// NewestVersion returns the number of the newest version of a template, or 0 if there is none. It
+// runs after LockType, whose row does not show whether it is new.
+func (q *Queries) NewestVersion(ctx context.Context, db DBTX, arg NewestVersionParams) (int32, error) {
+	row := db.QueryRow(ctx, newestVersion, arg.Namespace, arg.TemplateType)
+	var version int32
+	err := row.Scan(&version)
+	return version, err
 }

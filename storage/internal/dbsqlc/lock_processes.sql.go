@@ -10,18 +10,34 @@ import (
 )
 
 const lockProcesses = `-- name: LockProcesses :exec
-SELECT count(*) FROM (
-  SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id) item
- CROSS JOIN LATERAL (
-   SELECT 1 FROM processes p
-    WHERE p.namespace = item.namespace
-      AND p.process_id = item.process_id
-    LIMIT 1 FOR UPDATE) process
+SELECT set_config('progressor.missing',
+                  CASE
+                    WHEN $1::bool THEN still_missing(locks.found)
+                    ELSE locks.missing::text
+                  END,
+                  true)
+  FROM (
+    SELECT array_agg(item.namespace || '/' || item.process_id)
+             FILTER (WHERE $1::bool AND process.found) AS found,
+           array_agg(item.namespace || '/' || item.process_id)
+             FILTER (WHERE process.found IS NULL AND item.created IS NOT TRUE) AS missing
+      FROM (
+        SELECT unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id,
+               unnest($4::bool[]) AS created) item
+      LEFT JOIN LATERAL (
+        SELECT true AS found FROM processes p
+         WHERE p.namespace = item.namespace
+           AND p.process_id = item.process_id
+         LIMIT 1 FOR UPDATE) process ON true) locks
+ WHERE $1::bool
+    OR locks.missing IS NOT NULL
 `
 
 type LockProcessesParams struct {
+	Again      bool
 	Namespaces []string
 	ProcessIds []string
+	Createds   []bool
 }
 
 // LockProcesses is the first statement of every transaction that moves tasks: it locks all its
@@ -30,9 +46,12 @@ type LockProcessesParams struct {
 // wake-ups and deadlocks.
 //
 // A process that was inserted after this statement began is not locked, but visible to the
-// following statements. A statement that acts on a process therefore checks the lock: xmax is this
-// transaction (FOR UPDATE is never shared, so it is not a multixact), or xmin is, if the flush has
-// inserted or changed the row itself. A process without it is treated as missing.
+// following statements. LockProcesses therefore stores the keys that it does not find in the
+// setting progressor.missing of this transaction, which is nearly always empty. The statements that
+// act on a process of the arrays check is_locked, and treat those keys as missing. (CaptureCall and
+// EndSteps check the row itself.) Keys with created are not stored, because only statements that
+// insert them follow. If again is true, this is a later lock of processes that were missing, and
+// may have been inserted: those that it finds are no longer missing.
 //
 // The statements of starts, results and fast calls read a table by a lateral subquery with LIMIT 1
 // for each item. The planner then always searches by the primary key, independent of its
@@ -44,58 +63,69 @@ type LockProcessesParams struct {
 // (ARRAY[x])", which cannot be a key of a merge join, but is a more expensive search. Items are
 // unnested in a SELECT list, because each unnest in FROM would write and read a tuplestore.
 func (q *Queries) LockProcesses(ctx context.Context, db DBTX, arg LockProcessesParams) error {
-	_, err := db.Exec(ctx, lockProcesses, arg.Namespaces, arg.ProcessIds)
+	_, err := db.Exec(ctx, lockProcesses,
+		arg.Again,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.Createds,
+	)
 	return err
 }
 
-const lockUncontendedProcesses = `-- name: LockUncontendedProcesses :many
+const lockUncontendedProcesses = `-- name: LockUncontendedProcesses :one
 WITH input AS MATERIALIZED (
   SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
-         unnest($3::text[]) AS process_id),
+         unnest($3::text[]) AS process_id, unnest($4::bool[]) AS created),
 locked AS MATERIALIZED (
   SELECT input.ord FROM input
    CROSS JOIN LATERAL (
      SELECT 1 FROM processes p
       WHERE p.namespace = input.namespace
         AND p.process_id = input.process_id
-      LIMIT 1 FOR UPDATE SKIP LOCKED) process)
-SELECT input.ord::int AS ord FROM input
- CROSS JOIN LATERAL (
-   SELECT p.last_event_id FROM processes p
-    WHERE p.namespace = input.namespace
-      AND p.process_id = input.process_id
-    LIMIT 1) process
- WHERE process.last_event_id >= 0
-   AND input.ord <> ALL (ARRAY(SELECT locked.ord FROM locked))
+      LIMIT 1 FOR UPDATE SKIP LOCKED) process),
+looked_up AS MATERIALIZED (
+  SELECT input.ord, input.namespace || '/' || input.process_id AS key, input.created,
+         process.last_event_id IS NOT NULL AS found
+    FROM input
+    LEFT JOIN LATERAL (
+      SELECT p.last_event_id FROM processes p
+       WHERE p.namespace = input.namespace
+         AND p.process_id = input.process_id
+       LIMIT 1) process ON true)
+SELECT coalesce(array_agg(item.ord) FILTER (WHERE item.found), '{}')::int[] AS contended,
+       set_config('progressor.missing',
+                  coalesce((array_agg(item.key) FILTER (WHERE item.created IS NOT TRUE))::text, ''),
+                  true)::text AS missing
+  FROM looked_up item
+ WHERE item.ord <> ALL (ARRAY(SELECT locked.ord FROM locked))
 `
 
 type LockUncontendedProcessesParams struct {
 	Ords       []int32
 	Namespaces []string
 	ProcessIds []string
+	Createds   []bool
+}
+
+type LockUncontendedProcessesRow struct {
+	Contended []int32
+	Missing   string
 }
 
 // LockUncontendedProcesses locks the processes that no other session has locked, and returns the
 // ords of the others, which may include processes that another session has removed in the meantime.
+// It also stores all that it has not locked in progressor.missing, like LockProcesses.
 // (last_event_id is in no index: the planner reads the primary key.)
-func (q *Queries) LockUncontendedProcesses(ctx context.Context, db DBTX, arg LockUncontendedProcessesParams) ([]int32, error) {
-	rows, err := db.Query(ctx, lockUncontendedProcesses, arg.Ords, arg.Namespaces, arg.ProcessIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int32
-	for rows.Next() {
-		var ord int32
-		if err := rows.Scan(&ord); err != nil {
-			return nil, err
-		}
-		items = append(items, ord)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+func (q *Queries) LockUncontendedProcesses(ctx context.Context, db DBTX, arg LockUncontendedProcessesParams) (LockUncontendedProcessesRow, error) {
+	row := db.QueryRow(ctx, lockUncontendedProcesses,
+		arg.Ords,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.Createds,
+	)
+	var i LockUncontendedProcessesRow
+	err := row.Scan(&i.Contended, &i.Missing)
+	return i, err
 }
 
 const setLockTimeout = `-- name: SetLockTimeout :exec
@@ -109,23 +139,44 @@ func (q *Queries) SetLockTimeout(ctx context.Context, db DBTX, milliseconds stri
 }
 
 const tryLockProcesses = `-- name: TryLockProcesses :exec
-SELECT count(*) FROM (
-  SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id) item
- CROSS JOIN LATERAL (
-   SELECT 1 FROM processes p
-    WHERE p.namespace = item.namespace
-      AND p.process_id = item.process_id
-    LIMIT 1 FOR UPDATE NOWAIT) process
+SELECT set_config('progressor.missing',
+                  CASE
+                    WHEN $1::bool THEN still_missing(locks.found)
+                    ELSE locks.missing::text
+                  END,
+                  true)
+  FROM (
+    SELECT array_agg(item.namespace || '/' || item.process_id)
+             FILTER (WHERE $1::bool AND process.found) AS found,
+           array_agg(item.namespace || '/' || item.process_id)
+             FILTER (WHERE process.found IS NULL AND item.created IS NOT TRUE) AS missing
+      FROM (
+        SELECT unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id,
+               unnest($4::bool[]) AS created) item
+      LEFT JOIN LATERAL (
+        SELECT true AS found FROM processes p
+         WHERE p.namespace = item.namespace
+           AND p.process_id = item.process_id
+         LIMIT 1 FOR UPDATE NOWAIT) process ON true) locks
+ WHERE $1::bool
+    OR locks.missing IS NOT NULL
 `
 
 type TryLockProcessesParams struct {
+	Again      bool
 	Namespaces []string
 	ProcessIds []string
+	Createds   []bool
 }
 
 // TryLockProcesses is LockProcesses for flushes: it fails at once (55P03) if another session has
 // locked one of the processes.
 func (q *Queries) TryLockProcesses(ctx context.Context, db DBTX, arg TryLockProcessesParams) error {
-	_, err := db.Exec(ctx, tryLockProcesses, arg.Namespaces, arg.ProcessIds)
+	_, err := db.Exec(ctx, tryLockProcesses,
+		arg.Again,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.Createds,
+	)
 	return err
 }

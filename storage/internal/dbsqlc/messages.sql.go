@@ -181,14 +181,19 @@ WITH released_processes AS MATERIALIZED (
 updated_messages AS (
   UPDATE messages m
      SET held = false
-   WHERE m.ctid = ANY (ARRAY(
-     SELECT held_message.ctid FROM released_processes
-      CROSS JOIN LATERAL (
-        SELECT o.ctid FROM messages o
-         WHERE o.namespace = released_processes.namespace
-           AND o.process_id = released_processes.process_id
-           AND o.held::int = 1
-         ORDER BY o.namespace, o.process_id, o.message_id LIMIT $3::int) held_message))
+    FROM (
+      SELECT held_message.namespace, held_message.process_id, held_message.message_id
+        FROM released_processes
+       CROSS JOIN LATERAL (
+         SELECT o.namespace, o.process_id, o.message_id
+           FROM messages o
+          WHERE o.namespace = released_processes.namespace
+            AND o.process_id = released_processes.process_id
+            AND o.held::int = 1
+          ORDER BY o.namespace, o.process_id, o.message_id LIMIT $3::int) held_message) released
+   WHERE m.namespace = ANY (ARRAY[released.namespace])
+     AND m.process_id = released.process_id
+     AND m.message_id = released.message_id
   RETURNING m.namespace, m.process_id, m.message_id),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id, after_message_id)

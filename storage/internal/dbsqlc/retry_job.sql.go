@@ -126,7 +126,7 @@ WITH checked AS MATERIALIZED (
       ON p.namespace = ANY (ARRAY[item.namespace])
      AND p.process_id = item.process_id
      AND p.removed_time IS NULL
-     AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+     AND is_locked(p.namespace, p.process_id)
     LEFT JOIN LATERAL (
       SELECT k.namespace, k.process_id, k.task_id, k.task_type, k.status, k.attempt, k.priority, k.fencing_token, k.cancelled_by, k.scheduled_time, k.running_time, k.finished_time, k.retry_interval, k.timer_name, k.idempotency_key, k.args, k.context, k.response, k.failure, k.rejection, k.worker_id FROM tasks k
        WHERE k.namespace = item.namespace

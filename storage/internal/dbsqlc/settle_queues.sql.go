@@ -137,23 +137,20 @@ WITH backlogs AS MATERIALIZED (
    WHERE NOT b.resuming
       OR p.status IS DISTINCT FROM 'SUSPENDED'),
 waiting_tasks AS MATERIALIZED (
-  SELECT backlogs.namespace, backlogs.process_id, backlogs.status, waiting.task_id,
-         waiting.task_ctid
+  SELECT backlogs.namespace, backlogs.process_id, backlogs.status, waiting.task_id
     FROM backlogs
    CROSS JOIN LATERAL (
-     SELECT s.task_id, s.ctid AS task_ctid
-       FROM schedule s
+     SELECT s.task_id FROM schedule s
       WHERE s.namespace = backlogs.namespace
         AND s.process_id = backlogs.process_id
         AND s.task_id > backlogs.after_task_id
         AND backlogs.status IN ('SUSPENDED', 'ERROR', 'COMPLETED', 'CANCELLED')
       ORDER BY s.namespace, s.process_id, s.task_id LIMIT $3::int) waiting),
 held_messages AS MATERIALIZED (
-  SELECT backlogs.namespace, backlogs.process_id, message.message_id, message.message_ctid
+  SELECT backlogs.namespace, backlogs.process_id, message.message_id
     FROM backlogs
    CROSS JOIN LATERAL (
-     SELECT o.message_id, o.ctid AS message_ctid
-       FROM messages o
+     SELECT o.message_id FROM messages o
       WHERE NOT backlogs.holds
         AND o.namespace = backlogs.namespace
         AND o.process_id = backlogs.process_id
@@ -163,12 +160,17 @@ held_messages AS MATERIALIZED (
 held_tasks AS (
   UPDATE schedule s
      SET waits_for = 'operator'
-   WHERE s.ctid = ANY (ARRAY(
-     SELECT waiting_tasks.task_ctid FROM waiting_tasks WHERE waiting_tasks.status = 'SUSPENDED'))),
+    FROM waiting_tasks
+   WHERE waiting_tasks.status = 'SUSPENDED'
+     AND s.namespace = ANY (ARRAY[waiting_tasks.namespace])
+     AND s.process_id = waiting_tasks.process_id
+     AND s.task_id = waiting_tasks.task_id),
 deleted_schedule AS (
-  DELETE FROM schedule s
-   WHERE s.ctid = ANY (ARRAY(
-     SELECT waiting_tasks.task_ctid FROM waiting_tasks WHERE waiting_tasks.status <> 'SUSPENDED'))
+  DELETE FROM schedule s USING waiting_tasks
+   WHERE waiting_tasks.status <> 'SUSPENDED'
+     AND s.namespace = ANY (ARRAY[waiting_tasks.namespace])
+     AND s.process_id = waiting_tasks.process_id
+     AND s.task_id = waiting_tasks.task_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.ctid),
 cancelled_tasks AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
@@ -186,7 +188,10 @@ cancelled_tasks AS (
 released_messages AS (
   UPDATE messages o
      SET held = false
-   WHERE o.ctid = ANY (ARRAY(SELECT held_messages.message_ctid FROM held_messages))),
+    FROM held_messages
+   WHERE o.namespace = ANY (ARRAY[held_messages.namespace])
+     AND o.process_id = held_messages.process_id
+     AND o.message_id = held_messages.message_id),
 moved AS MATERIALIZED (
   SELECT backlogs.namespace, backlogs.process_id, task_counts.tasks, task_counts.last_task_id,
          message_counts.messages, message_counts.last_message_id

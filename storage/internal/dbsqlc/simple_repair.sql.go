@@ -36,7 +36,7 @@ WITH input AS MATERIALIZED (
       ON p.namespace = $2::text
      AND p.process_id = $3::text
      AND p.removed_time IS NULL
-     AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+     AND is_locked(p.namespace, p.process_id)
     LEFT JOIN requests q ON q.request_id = $4::uuid),
 accepted AS MATERIALIZED (
   SELECT namespace, process_id, status, corrupted_by, earlier_process_id, earlier_task_id, earlier_fingerprint, kind, acceptable, repairing, unsettled FROM input

@@ -57,6 +57,9 @@ namespaces:
 		"host=db user=me password=hunter2", "host=db password = 'hunter2 \\' hunter2' user=me",
 		"host=db sslpassword=hunter2",
 		"postgres://me:hunter2%40hunter2@db/x?application_name=a@b",
+		"postgres://db:5432/x?password=hunter2@hunter2&user=me", "postgres://db/x?user=me&pass%77ord=hunter2#hunter2",
+		"host=db password=a&hunter2 user=me", `host=db password=a\ hunter2 user=me`,
+		"host=db password='a hunter2", "host=db password=a hunter2", "host=db password=a://b:c@hunter2",
 	} {
 		p := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
 		for _, args := range [][]string{{"print"}, {"print", "-o", "json"}, {"check"},
@@ -90,6 +93,10 @@ func TestBadConfiguration(t *testing.T) {
 		{"missing file", "", []string{"-c", "/does/not/exist"}, "no such file"},
 		{"no dsn", "", nil, "--db.dsn: is required"},
 		{"bad dsn", "db: {dsn: 'postgres://db:port/x'}", nil, "--db.dsn: cannot parse"},
+		{"bad host", dsn, []string{"--listen-hosts", "a.example.com,https://b.example.com"},
+			`--listen-hosts: must be host names without a port, such as progressor.example.com or *.example.com ` +
+				`(got "https://b.example.com")`},
+		{"host with a port", dsn + "listen_hosts: a.example.com:8080", nil, "--listen-hosts: must be host names"},
 		{"open listener", dsn + "listen: ':8080'", nil, "use --insecure"},
 		{"open listener by address", dsn, []string{"--listen", "0.0.0.0:8080"}, "use --insecure"},
 		{"no port", dsn + "listen: localhost", nil, "want host:port"},

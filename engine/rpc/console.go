@@ -149,8 +149,9 @@ func mountConsole(mux *http.ServeMux, mode Console, version string, plain http.H
 }
 
 // guardBrowsers rejects requests from pages of other sites and, if the console is read-only, all
-// requests of browsers that change something. Only browsers send these two headers.
-func guardBrowsers(mode Console, next http.Handler) http.Handler {
+// requests of browsers that change something. Only browsers send these two headers. It calls
+// rejected for each request of another site.
+func guardBrowsers(mode Console, next http.Handler, rejected func()) http.Handler {
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		browser := r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 		if mode == ConsoleReadOnly && browser && r.Method == http.MethodPost && !isRead(r.URL.Path) {
@@ -162,6 +163,7 @@ func guardBrowsers(mode Console, next http.Handler) http.Handler {
 	})
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rejected()
 		refuse(w, r, "a page of another site sent this request: browsers may send requests only from pages of "+
 			"the engine")
 	}))

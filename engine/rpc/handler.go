@@ -56,6 +56,7 @@ type Config struct {
 	Traces     trace.TracerProvider  // for the spans of requests; nil for none
 	Version    string                // version of the program
 	Console    Console               // "" means ConsoleFull
+	Hosts      *Hosts                // by which clients address the server; nil for IP addresses and localhost only
 	Ready      func() error          // why the program is not ready although the engine is; nil if it always is
 }
 
@@ -79,7 +80,8 @@ var services = []string{
 //	/              the web console, for clients that accept HTML
 //
 // It also serves gRPC health (with the status of /readyz, and that of namespaces) and gRPC
-// reflection, v1 and v1alpha. It panics if the compiled-in contract cannot be validated, or if a
+// reflection, v1 and v1alpha. It rejects requests whose Host is not one of cfg.Hosts, and requests
+// of pages of other sites. It panics if the compiled-in contract cannot be validated, or if a
 // metric with the same name is already registered. Both are defects of the program.
 func NewHandler(cfg Config) http.Handler {
 	e := cfg.Engine
@@ -186,7 +188,8 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	if err := mountPages(mux, cfg, ready); err != nil {
 		return nil, err
 	}
-	return guardBrowsers(cfg.Console, mux), nil
+	guarded := guardBrowsers(cfg.Console, mux, func() { counted.rejected[rejectedOrigin].Inc() })
+	return cfg.Hosts.Guard(guarded, func() { counted.rejected[rejectedHost].Inc() }), nil
 }
 
 // mountPages serves the pages for probes, scrapers and people.

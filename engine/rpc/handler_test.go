@@ -367,6 +367,7 @@ func BenchmarkCall(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r := httptest.NewRequest(http.MethodPost, callPath, strings.NewReader(body))
+		r.Host = localhost
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)

@@ -14,10 +14,17 @@ import (
 // codeOK is the label of a successful request.
 const codeOK = "ok"
 
+// Reasons of requests that are rejected before they reach a method.
+const (
+	rejectedHost   = "host"
+	rejectedOrigin = "origin"
+)
+
 // metrics counts requests by method and code.
 type metrics struct {
 	duration *prometheus.HistogramVec
 	answered map[string]prometheus.Observer // by procedure, for successful requests
+	rejected map[string]prometheus.Counter  // by reason
 }
 
 // newMetrics registers the metrics of the services with reg. If reg is nil, they are not exported.
@@ -29,7 +36,15 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 				"including waits.",
 			Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60},
 		}, []string{"method", "code"}),
-		answered: map[string]prometheus.Observer{},
+		answered: map[string]prometheus.Observer{}, rejected: map[string]prometheus.Counter{},
+	}
+	rejections := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "progressor_http_rejected_total",
+		Help: "HTTP requests that were rejected because of their Host (reason host), or because a page of " +
+			"another site sent them (reason origin).",
+	}, []string{"reason"})
+	for _, reason := range []string{rejectedHost, rejectedOrigin} {
+		m.rejected[reason] = rejections.WithLabelValues(reason)
 	}
 	for _, name := range services {
 		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
@@ -51,7 +66,7 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	for _, c := range []prometheus.Collector{m.duration, build} {
+	for _, c := range []prometheus.Collector{m.duration, rejections, build} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

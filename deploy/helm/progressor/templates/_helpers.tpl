@@ -2,6 +2,14 @@
 {{ .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/* The names by which clients may address the engine: those of the service, and .Values.hosts. */}}
+{{- define "progressor.hosts" -}}
+{{- $service := include "progressor.name" . -}}
+{{- $qualified := printf "%s.%s" $service .Release.Namespace -}}
+{{- $all := list $service $qualified (printf "%s.svc" $qualified) (printf "%s.svc.cluster.local" $qualified) -}}
+{{ concat $all .Values.hosts | join "," }}
+{{- end }}
+
 {{- define "progressor.selector" -}}
 app.kubernetes.io/name: progressor
 app.kubernetes.io/instance: {{ .Release.Name }}

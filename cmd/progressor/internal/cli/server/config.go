@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -165,29 +166,64 @@ func redactURL(text string) string {
 	return text
 }
 
-var dsnPassword = regexp.MustCompile(`(?i)\b(password|sslpassword)(\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)`)
+var (
+	// dsnPassword matches a password in a connection string of key=value pairs. A backslash escapes
+	// the next character, also a space.
+	dsnPassword = regexp.MustCompile(`(?i)\b(password|sslpassword)(\s*=\s*)('(?:[^'\\]|\\.)*'|(?:\\.|[^\s\\])+)`)
+	// passwordBegin matches the beginning of a password in a string that cannot be parsed.
+	passwordBegin = regexp.MustCompile(`(?i)password\s*=`)
+)
 
 // redactDSN hides the passwords of a connection string of either form.
 func redactDSN(dsn string) string {
-	if scheme, rest, ok := strings.Cut(dsn, "://"); ok {
-		authority := rest
-		if i := strings.IndexAny(rest, "/?"); i >= 0 {
-			authority = rest[:i]
-		}
-		// The last @ of the authority ends the user's part. A later @ belongs to a path or a
-		// parameter, except that a password with an unescaped slash moves it there, too. So if
-		// there is a colon, take the last @ of the whole URL.
-		at := strings.LastIndex(authority, "@")
-		if at < 0 {
-			at = strings.LastIndex(rest, "@")
-		}
-		if at >= 0 {
-			if user, _, has := strings.Cut(rest[:at], ":"); has {
-				dsn = scheme + "://" + user + ":" + redacted + rest[at:]
-			}
+	if scheme, rest, ok := strings.Cut(dsn, "://"); ok && !strings.ContainsAny(scheme, "= ") {
+		return scheme + "://" + redactUser(redactQuery(rest))
+	}
+	if _, err := pgxpool.ParseConfig(dsn); err != nil {
+		// It is unknown where the password ends.
+		if begin := passwordBegin.FindStringIndex(dsn); begin != nil {
+			return dsn[:begin[1]] + redacted
 		}
 	}
 	return dsnPassword.ReplaceAllString(dsn, "${1}${2}"+redacted)
+}
+
+// redactUser hides the password in the user's part of a URL without its scheme.
+func redactUser(rest string) string {
+	authority := rest
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		authority = rest[:i]
+	}
+	// The last @ of the authority ends the user's part. A later @ belongs to a path or a parameter,
+	// except that a password with an unescaped slash moves it there, too. So if there is a colon,
+	// take the last @ of the whole URL.
+	at := strings.LastIndex(authority, "@")
+	if at < 0 {
+		at = strings.LastIndex(rest, "@")
+	}
+	if at >= 0 {
+		if user, _, has := strings.Cut(rest[:at], ":"); has {
+			return user + ":" + redacted + rest[at:]
+		}
+	}
+	return rest
+}
+
+// redactQuery hides the passwords among the parameters of a URL. Their names may be escaped.
+func redactQuery(text string) string {
+	before, query, ok := strings.Cut(text, "?")
+	if !ok {
+		return text
+	}
+	parameters := strings.Split(query, "&")
+	for i, parameter := range parameters {
+		name, _, _ := strings.Cut(parameter, "=")
+		plain, err := url.QueryUnescape(name)
+		if err != nil || strings.Contains(strings.ToLower(plain), "password") {
+			parameters[i] = name + "=" + redacted
+		}
+	}
+	return before + "?" + strings.Join(parameters, "&")
 }
 
 type configCheckCmd struct {

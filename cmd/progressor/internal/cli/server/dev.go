@@ -32,16 +32,17 @@ const (
 
 type devCmd struct {
 	configFlag
-	Listen   string       `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
-	Insecure bool         `setting:"" help:"Allow --listen on an address that is not loopback, without authentication."`
-	Console  string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
-	DataDir  string       `default:".progressor" placeholder:"DIR" setting:"" help:"Directory for all data. Default: ${default}."`
-	DemoFlow bool         `setting:"" help:"Also store a flow in the namespace demo and start three runs of it, unless it exists."`
-	DB       poolFlags    `embed:"" prefix:"db."`
-	Engine   engineFlags  `embed:"" prefix:"engine."`
-	Log      cli.LogFlags `embed:"" prefix:"log."`
-	Tracing  tracingFlags `embed:"" prefix:"tracing."`
-	Debug    debugFlags   `embed:"" prefix:"debug."`
+	Listen      string       `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
+	ListenHosts string       `placeholder:"NAMES" setting:"" help:"Host names, separated by commas, by which clients address the engine, in addition to IP addresses, localhost and the name of --listen. *.example.com means all subdomains."`
+	Insecure    bool         `setting:"" help:"Allow --listen on an address that is not loopback, without authentication."`
+	Console     string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
+	DataDir     string       `default:".progressor" placeholder:"DIR" setting:"" help:"Directory for all data. Default: ${default}."`
+	DemoFlow    bool         `setting:"" help:"Also store a flow in the namespace demo and start three runs of it, unless it exists."`
+	DB          poolFlags    `embed:"" prefix:"db."`
+	Engine      engineFlags  `embed:"" prefix:"engine."`
+	Log         cli.LogFlags `embed:"" prefix:"log."`
+	Tracing     tracingFlags `embed:"" prefix:"tracing."`
+	Debug       debugFlags   `embed:"" prefix:"debug."`
 }
 
 func (devCmd) Help() string {
@@ -77,12 +78,19 @@ func (c *devCmd) check() error {
 	if err := rpc.CheckListen(c.Listen, c.Insecure); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
+	if _, err := hosts(c.Listen, c.ListenHosts); err != nil {
+		return err
+	}
 	return errors.Join(c.DB.check(), c.Engine.check(), c.Tracing.check(), c.Debug.check())
 }
 
 // serve starts PostgreSQL before the engine and stops it after, so that the engine can drain.
 func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listener net.Listener) (err error) {
 	defer listener.Close()
+	names, err := hosts(c.Listen, c.ListenHosts)
+	if err != nil {
+		return err
+	}
 	dir, err := filepath.Abs(c.DataDir)
 	if err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
@@ -108,7 +116,7 @@ func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listen
 	go keepPostgres(engineCtx, cancel, server, log)
 	n := &node{
 		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, tracing: c.Tracing,
-		getenv: a.Getenv, debug: c.Debug, console: rpc.Console(c.Console), file: a.ConfigFile(),
+		getenv: a.Getenv, debug: c.Debug, hosts: names, console: rpc.Console(c.Console), file: a.ConfigFile(),
 		prepare: putDemoNamespaces,
 		ready: func() {
 			fmt.Fprint(a.Stdout,

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
-	"net/http/pprof"
 	"os"
 	"runtime/debug"
 	"sync/atomic"
@@ -65,6 +63,7 @@ type node struct {
 	tracing  tracingFlags
 	getenv   func(string) (string, bool)
 	debug    debugFlags
+	hosts    *rpc.Hosts // by which clients address the API and the profiles
 	console  rpc.Console
 
 	file    *configfile.File                            // its namespaces, templates and crons are stored
@@ -123,7 +122,7 @@ func (n *node) run(ctx context.Context) error {
 	handler := rpc.NewHandler(rpc.Config{
 		Engine: eng, Insight: insights, Workers: workers, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs,
 		Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
-		Streams: streams.New(eng, store), Console: n.console,
+		Streams: streams.New(eng, store), Console: n.console, Hosts: n.hosts,
 		Ready: func() error {
 			if !complete.Load() {
 				return errors.New("storing the crons of the configuration")
@@ -135,7 +134,7 @@ func (n *node) run(ctx context.Context) error {
 	group.Go(func() error { return eng.Run(ctx) })
 	group.Go(func() error { return insights.Sample(ctx) })
 	group.Go(func() error { return rpc.Serve(ctx, n.listener, handler, log, n.engine.DrainTimeout+drainMargin) })
-	group.Go(func() error { return n.debug.serve(ctx, log) })
+	group.Go(func() error { return n.debug.serve(ctx, n.hosts, log) })
 	group.Go(func() error {
 		if err := awaitReady(ctx, eng); err != nil {
 			return nil //nolint:nilerr // it ends before it was ready
@@ -217,31 +216,6 @@ func newRegistry() *prometheus.Registry {
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
-}
-
-// serve serves net/http/pprof until ctx ends, if enabled.
-func (d debugFlags) serve(ctx context.Context, log *slog.Logger) error {
-	if d.Listen == "" {
-		return nil
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	listener, err := listen("--debug.listen", d.Listen)
-	if err != nil {
-		return err
-	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	log.Info("serving profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve profiles: %w", err)
-	}
-	return nil
 }
 
 // listen opens an address. Its error names the flag for another one.

@@ -32,13 +32,18 @@ func (c *serveCmd) Run(a *cli.App) error {
 	for _, u := range a.UnknownVariables() {
 		log.Warn("unknown environment variable ignored", "name", u.Name, "nearest", u.Nearest)
 	}
+	names, err := hosts(c.Listen, c.ListenHosts)
+	if err != nil {
+		return err
+	}
 	listener, err := listen("--listen", c.Listen)
 	if err != nil {
 		return err
 	}
 	n := &node{
 		log: log, listener: listener, dsn: c.DB.DSN, password: c.DB.password(), pool: c.DB.poolFlags, engine: c.Engine,
-		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, console: rpc.Console(c.Console), file: a.ConfigFile(),
+		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, hosts: names,
+		console: rpc.Console(c.Console), file: a.ConfigFile(),
 		ready: func() { log.Info("ready", "version", cli.BuildVersion(), "url", "http://"+listener.Addr().String()) },
 	}
 	return a.UntilSignal(log, func(ctx context.Context) error {

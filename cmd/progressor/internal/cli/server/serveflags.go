@@ -23,14 +23,15 @@ type configFlag struct {
 
 // serveSettings are all settings of serve. docs/configuration.md lists them.
 type serveSettings struct {
-	Listen   string       `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
-	Insecure bool         `setting:"" help:"Allow --listen on an address that is not loopback, without authentication."`
-	Console  string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
-	DB       dbFlags      `embed:"" prefix:"db."`
-	Engine   engineFlags  `embed:"" prefix:"engine."`
-	Log      cli.LogFlags `embed:"" prefix:"log."`
-	Tracing  tracingFlags `embed:"" prefix:"tracing."`
-	Debug    debugFlags   `embed:"" prefix:"debug."`
+	Listen      string       `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
+	ListenHosts string       `placeholder:"NAMES" setting:"" help:"Host names, separated by commas, by which clients address the engine, in addition to IP addresses, localhost and the name of --listen. *.example.com means all subdomains."`
+	Insecure    bool         `setting:"" help:"Allow --listen on an address that is not loopback, without authentication."`
+	Console     string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
+	DB          dbFlags      `embed:"" prefix:"db."`
+	Engine      engineFlags  `embed:"" prefix:"engine."`
+	Log         cli.LogFlags `embed:"" prefix:"log."`
+	Tracing     tracingFlags `embed:"" prefix:"tracing."`
+	Debug       debugFlags   `embed:"" prefix:"debug."`
 }
 
 // dsnFlag contains the DSN and the source of its password.
@@ -85,10 +86,29 @@ func (s *serveSettings) check(file *configfile.File) error {
 	if err := rpc.CheckListen(s.Listen, s.Insecure); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
+	if _, err := hosts(s.Listen, s.ListenHosts); err != nil {
+		return err
+	}
 	if err := errors.Join(s.Tracing.check(), s.Debug.check()); err != nil {
 		return err
 	}
 	return checkFile(file)
+}
+
+// hosts returns the names by which clients may address the API: that of the listener, and a list
+// separated by commas.
+func hosts(listen, listed string) (*rpc.Hosts, error) {
+	var names []string
+	for name := range strings.SplitSeq(listed, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	all, err := rpc.NewHosts(listen, names...)
+	if err != nil {
+		return nil, fmt.Errorf("--listen-hosts: %w", err)
+	}
+	return all, nil
 }
 
 // checkDSN parses a connection string. Its error contains only the reason of pgx's error, because

@@ -35,6 +35,7 @@ type Crons struct {
 	store   *storage.Store
 	metrics *metrics
 	http    *http.Client
+	egress  egress
 	trimmed time.Time // when the tasks of crons were last trimmed; used only by the collector
 	newJob  NewJob
 	flows   Flows
@@ -71,10 +72,9 @@ func (c *Crons) RunBy(flows Flows) { c.flows = flows }
 // New returns the crons of an engine and its store. The caller must add Kinds to the engine.
 // registerer may be nil.
 func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registerer) *Crons {
-	return &Crons{
-		engine: e, store: store, metrics: newMetrics(registerer), http: newHTTPClient(),
-		retention: crons.DefaultRetention,
-	}
+	c := &Crons{engine: e, store: store, metrics: newMetrics(registerer), retention: crons.DefaultRetention}
+	c.http = newHTTPClient(&c.egress)
+	return c
 }
 
 // KeepLedger sets the retention of the ledger and of the tasks of crons. Call it before the engine

@@ -46,11 +46,10 @@ const (
 	headerAttempt  = "Progressor-Attempt"
 )
 
-// newHTTPClient returns the client of HTTP targets. It checks the resolved address right before it
-// connects, so a changed DNS record cannot bypass the check. It uses no proxy, which would hide the
-// address, and follows no redirects.
-func newHTTPClient() *http.Client {
-	dialer := &net.Dialer{Timeout: httpTimeout, ControlContext: remote.Control}
+// newHTTPClient returns the client of HTTP targets. It uses no proxy, which would hide the address
+// from the check of addresses, and follows no redirects.
+func newHTTPClient(e *egress) *http.Client {
+	dialer := &net.Dialer{Timeout: httpTimeout, ControlContext: e.control}
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, MaxIdleConns: 100, MaxIdleConnsPerHost: 10,
@@ -142,14 +141,7 @@ func (c *Crons) request(
 		o := failed("%s", cut)
 		return &o, nil
 	}
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err // without the URL, which may contain a secret
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errNoAnswer
-	}
-	o := failed("%s", err)
+	o := failed("%s", failureClass(err))
 	return &o, nil
 }
 
@@ -161,7 +153,7 @@ type bodyError struct {
 }
 
 func (e *bodyError) Error() string {
-	why := e.err.Error()
+	why := "the response cannot be read"
 	if errors.Is(e.err, io.ErrUnexpectedEOF) || errors.Is(e.err, syscall.ECONNRESET) {
 		why = "the server closed the connection"
 	}
@@ -206,12 +198,18 @@ func (c *Crons) ask(ctx context.Context, w *work, target *progressorv1.HttpTarge
 	}
 	switch {
 	case good && err != nil && !errors.Is(err, io.EOF):
-		return nil, &bodyError{status: response.Status, read: read, err: err}
+		return nil, &bodyError{status: statusText(response.StatusCode), read: read, err: err}
 	case good:
 		return &outcome{cron.Success, "HTTP " + strconv.Itoa(response.StatusCode)}, nil
 	}
-	o := failed("HTTP %s", response.Status)
+	o := failed("HTTP %s", statusText(response.StatusCode))
 	return &o, nil
+}
+
+// statusText returns a status with its standard text. The text in the response is that of the
+// server.
+func statusText(code int) string {
+	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }
 
 // headerText returns an ID as a header value. An ID with other characters than printable ASCII is

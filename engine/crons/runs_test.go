@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -301,6 +302,33 @@ func TestHTTPAddresses(t *testing.T) {
 	if f := n.awaits(t, "mute", "FIRED FAILED 1")[0]; f.GetDetail() != "the server closed the connection without an "+
 		"answer" && !strings.Contains(f.GetReason(), "the server closed the connection without an answer") {
 		t.Errorf("no answer: %v", f)
+	}
+}
+
+// The ledger does not show what a server sends that is not HTTP.
+func TestBannerIsNotStored(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "SSH-2.0-OpenSSH_secret\r\n\r\n")
+			_ = conn.Close()
+		}
+	}()
+	n.create(t, target("ssh", "http://"+ln.Addr().String()))
+	n.trigger(t, "ssh")
+	f := n.awaits(t, "ssh", "FIRED FAILED 1")[0]
+	if text := f.String(); strings.Contains(text, "secret") || strings.Contains(f.GetDetail(), "127.0.0.1") {
+		t.Errorf("the fire shows the banner or the address: %s", text)
 	}
 }
 

@@ -461,6 +461,9 @@ func TestAddressPolicy(t *testing.T) {
 		"fd12::1":         true,
 		"169.254.169.254": false, "169.254.0.1": false, "fe80::1": false, "fe80::1%eth0": false, "febf::1": false,
 		"::ffff:169.254.169.254": false, "64:ff9b::a9fe:a9fe": false, "fd00:ec2::254": false, "100.100.100.200": false,
+		"fd00:ec2:0:1::23": false, "64:ff9b:1::a9fe:a9fe": false, "2002:a9fe:a9fe::1": false, "::a9fe:a9fe": false,
+		"192.0.0.192": false, "192.0.0.170": false, "::": true, "0.0.0.0": true, "fd00:ec3::1": true,
+		"2001:db8::1":   true,
 		"168.63.129.16": false, "224.0.0.1": false, "ff02::1": false,
 	} {
 		if err := Allowed(netip.MustParseAddr(addr)); (err == nil) != want {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
@@ -104,6 +105,21 @@ var metadataAddrs = map[netip.Addr]bool{
 	netip.MustParseAddr("192.0.0.192"):     true,
 }
 
+// metadataPrefixes are the networks that contain such addresses, also of future services, and those
+// under which networks translate or tunnel to any IPv4 address.
+var metadataPrefixes = []netip.Prefix{
+	netip.MustParsePrefix("fd00:ec2::/32"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("::/96"),
+}
+
+func servesMetadata(addr netip.Addr) bool {
+	if addr.IsLoopback() || addr.IsUnspecified() { // in ::/96
+		return false
+	}
+	within := func(p netip.Prefix) bool { return p.Contains(addr) }
+	return metadataAddrs[addr] || slices.ContainsFunc(metadataPrefixes, within)
+}
+
 // nat64 is the prefix under which IPv6 networks reach IPv4 addresses; the last four bytes are the
 // address.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
@@ -119,8 +135,8 @@ func Allowed(addr netip.Addr) error {
 	switch {
 	case addr.IsLinkLocalUnicast():
 		return fmt.Errorf("address %s is not allowed: it is link-local", addr)
-	case metadataAddrs[addr]:
-		return fmt.Errorf("address %s is not allowed: it serves cloud metadata", addr)
+	case servesMetadata(addr):
+		return fmt.Errorf("address %s is not allowed: it may serve cloud metadata", addr)
 	case addr.IsMulticast():
 		return fmt.Errorf("address %s is not allowed: it is multicast", addr)
 	}

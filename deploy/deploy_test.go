@@ -162,13 +162,40 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
+// systemd restarts an engine whose database is down for as long as it takes. By default, it gives
+// up after five starts within ten seconds.
+func TestRestartsHaveNoLimit(t *testing.T) {
+	text, err := os.ReadFile("systemd/progressor.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit, _, _ := strings.Cut(string(text), "[Service]")
+	if !strings.Contains(unit, "\nStartLimitIntervalSec=0\n") || !strings.Contains(string(text), "\nRestart=always\n") {
+		t.Error("the unit must restart always, with StartLimitIntervalSec=0 in its section [Unit]")
+	}
+}
+
+// A pod that migrates the schema is not restarted: its liveness probe begins when the startup probe
+// has succeeded.
+func TestMigrationIsNotInterrupted(t *testing.T) {
+	text, err := os.ReadFile("helm/progressor/templates/deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, probe, _ := strings.Cut(string(text), "startupProbe:")
+	probe, _, _ = strings.Cut(probe, "livenessProbe:")
+	if !strings.Contains(probe, "path: /livez") || !strings.Contains(probe, "failureThreshold: 720\n") {
+		t.Errorf("the startup probe does not wait for a migration: %q", probe)
+	}
+}
+
 // In every deployment, the stop timeout of the service is longer than the default drain timeout of
 // the engine.
 func TestGraceIsLongerThanDrain(t *testing.T) {
 	for path, grace := range map[string]string{
 		"systemd/progressor.service":  "TimeoutStopSec=45\n",
 		"docker/compose.yaml":         "stop_grace_period: 45s\n",
-		"helm/progressor/values.yaml": "terminationGracePeriodSeconds: 45\n",
+		"helm/progressor/values.yaml": "terminationGracePeriodSeconds: 60\n",
 	} {
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -189,6 +190,29 @@ func TestTwoNodesAndTheSecondSignal(t *testing.T) {
 	codes := []int{one.Await(t), two.Await(t)}
 	if codes[0] != cli.ExitInterrupted && codes[1] != cli.ExitInterrupted {
 		t.Errorf("codes %d: the node that runs a task does not stop at once by the second signal", codes)
+	}
+}
+
+// On SIGTERM, /readyz returns 503 for the time of engine.linger, and requests are still served, so
+// that a load balancer notices before a client does.
+func TestServeLingers(t *testing.T) {
+	t.Parallel()
+	d := clitest.Start(t, newCommands, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve",
+		"--listen", "127.0.0.1:0", "--engine.linger", "10s", "--log.format", "json")
+	d.Signals <- syscall.SIGTERM
+	clitest.Eventually(t, "not ready", func() error {
+		if status, body := clitest.Fetch(t, d.URL+"/readyz"); status != http.StatusServiceUnavailable ||
+			!strings.Contains(body, "stopping") {
+			return fmt.Errorf("%d %s", status, body)
+		}
+		return nil
+	})
+	if status, _ := clitest.Fetch(t, d.URL+"/livez"); status != http.StatusOK {
+		t.Errorf("/livez: %d", status)
+	}
+	d.Client.OK(t, "namespace", "list")
+	if code := d.Await(t); code != cli.ExitOK {
+		t.Errorf("code %d after the linger time", code)
 	}
 }
 

@@ -70,11 +70,16 @@ type node struct {
 	prepare func(context.Context, *engine.Engine) error // called before that; may be nil
 	begin   func(context.Context, *flows.Flows) error   // called when it can run processes; may be nil
 	ready   func()                                      // called when it accepts requests
+
+	complete atomic.Bool // everything in the configuration is stored
+	stopping atomic.Bool // the node waits for the end of the linger time, or drains
 }
 
 // run starts the engine, serves until ctx ends, and drains. It closes the listener.
 func (n *node) run(ctx context.Context) error {
 	defer n.listener.Close() // if it fails before Serve
+	ctx, cancel := n.linger(ctx)
+	defer cancel()
 	registry := newRegistry()
 	log := n.log
 	var provider trace.TracerProvider // nil without traces
@@ -105,6 +110,7 @@ func (n *node) run(ctx context.Context) error {
 	}
 	schedules := crons.New(eng, store, registry)
 	schedules.KeepLedger(n.engine.LedgerRetention)
+	schedules.DenyListener(n.listener.Addr())
 	eng.Add(schedules.Kinds()...)
 	queue := jobs.New(eng, store, registry)
 	eng.Add(queue.Kind())
@@ -118,17 +124,11 @@ func (n *node) run(ctx context.Context) error {
 	if err := n.put(ctx, eng, runs); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
-	var complete atomic.Bool // everything in the configuration is stored
 	handler := rpc.NewHandler(rpc.Config{
 		Engine: eng, Insight: insights, Workers: workers, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs,
 		Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
 		Streams: streams.New(eng, store), Console: n.console, Hosts: n.hosts,
-		Ready: func() error {
-			if !complete.Load() {
-				return errors.New("storing the crons of the configuration")
-			}
-			return nil
-		},
+		Ready: n.readiness,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return eng.Run(ctx) })
@@ -139,16 +139,45 @@ func (n *node) run(ctx context.Context) error {
 		if err := awaitReady(ctx, eng); err != nil {
 			return nil //nolint:nilerr // it ends before it was ready
 		}
-		return n.complete(ctx, schedules, runs, log, &complete)
+		return n.finish(ctx, schedules, runs, log)
 	})
 	return group.Wait()
 }
 
-// complete stores the parts of the configuration that need a ready engine, and then reports that
-// the program is ready.
-func (n *node) complete(
-	ctx context.Context, schedules *crons.Crons, runs *flows.Flows, log *slog.Logger, done *atomic.Bool,
-) error {
+// linger returns a context that ends engine.linger after ctx. From the end of ctx on, the node is
+// not ready, so that load balancers send requests to other nodes before this one drains. A node
+// that was never ready does not linger.
+func (n *node) linger(ctx context.Context) (context.Context, context.CancelFunc) {
+	lingering, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		defer cancel()
+		n.stopping.Store(true)
+		if n.engine.Linger == 0 || !n.complete.Load() {
+			return
+		}
+		n.log.Info("not ready any more: still accepting requests", "linger", n.engine.Linger)
+		select {
+		case <-time.After(n.engine.Linger):
+		case <-lingering.Done():
+		}
+	})
+	return lingering, func() { stop(); cancel() }
+}
+
+// readiness returns why the program is not ready although the engine is, or nil.
+func (n *node) readiness() error {
+	switch {
+	case n.stopping.Load():
+		return errors.New("stopping")
+	case !n.complete.Load():
+		return errors.New("storing the crons of the configuration")
+	}
+	return nil
+}
+
+// finish stores the parts of the configuration that need a ready engine, and then reports that the
+// program is ready.
+func (n *node) finish(ctx context.Context, schedules *crons.Crons, runs *flows.Flows, log *slog.Logger) error {
 	if err := putCrons(ctx, schedules, n.file, log); err != nil {
 		return err
 	}
@@ -158,7 +187,7 @@ func (n *node) complete(
 		}
 	}
 	debug.FreeOSMemory() // release the memory of the start: 65 MiB remain of 93
-	done.Store(true)
+	n.complete.Store(true)
 	n.ready()
 	return nil
 }

@@ -47,6 +47,9 @@ type dbFlags struct {
 	Migrate bool `setting:"" help:"Migrate the schema before the start."`
 }
 
+// maxLinger is the longest time between SIGTERM and the drain.
+const maxLinger = 10 * time.Minute
+
 // maxPoolConns is the largest pool of connections.
 const maxPoolConns = 1000
 
@@ -63,6 +66,7 @@ type engineFlags struct {
 	RequestsOnly bool          `setting:"" help:"Take requests and polls of workers, but run no tasks: other nodes run them."`
 	ZombieAfter  time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node without a heartbeat for this long is dead. Must be the same on all nodes. Default: ${default}."`
 	ZombieMargin time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long a live node may exceed the deadline of a task before other nodes collect it. Default: ${default}."`
+	Linger       time.Duration `default:"0s" placeholder:"DURATION" setting:"" help:"How long the engine still accepts requests after SIGTERM while /readyz returns 503, so that load balancers notice. Default: ${default}."`
 	DrainTimeout time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long a stop waits for running tasks. Default: ${default}."`
 
 	LedgerRetention time.Duration `default:"720h" placeholder:"DURATION" setting:"" help:"How long rows of the cron ledger, and tasks of crons, are kept; at least 1h. Default: ${default}."`
@@ -131,6 +135,8 @@ func (e engineFlags) check() error {
 		return errors.New("--engine.zombie-after: must be at least 1s")
 	case e.ZombieMargin <= 0:
 		return errors.New("--engine.zombie-margin: must be more than 0s")
+	case e.Linger < 0 || e.Linger > maxLinger:
+		return fmt.Errorf("--engine.linger: must be 0s to %s", maxLinger)
 	case e.DrainTimeout <= 0:
 		return errors.New("--engine.drain-timeout: must be more than 0s")
 	case e.LedgerRetention < time.Hour:

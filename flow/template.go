@@ -88,6 +88,7 @@ type compiler struct {
 	programs map[source]func() (cel.Program, error)
 	guesses  int // suggestions for unknown step IDs so far
 	bytes    int // bytes of all expressions
+	schemas  schemaSize
 }
 
 func newCompiler(t *progressorv1.Template) *compiler {

@@ -8,8 +8,10 @@ const (
 	MaxProcessIDBytes = 256
 	MaxPayloadBytes   = 1 << 20 // args, an event's payload, aux_state, response and context, each
 	MaxMetadataBytes  = 64 << 10
-	MaxJSONDepth      = 100      // nesting of objects and lists
-	MaxMessageBytes   = 16 << 20 // one message, decoded
+	MaxJSONDepth      = 100             // nesting of objects and lists
+	MaxMessageBytes   = 16 << 20        // one message, decoded
+	MaxElements       = 200_000         // fields and elements of one message
+	MaxBatchElements  = 5 * MaxElements // fields and elements of a batch of jobs, and of an import
 	MaxResultEvents   = 1000
 	MaxResultBytes    = 8 << 20
 	MaxCommands       = 100
@@ -17,8 +19,10 @@ const (
 	MaxTimers         = 100  // pending in one process
 	MaxHistoryEvents  = 10_000
 	MaxHistoryBytes   = 8 << 20
-	MaxHeadersBytes   = 64 << 10 // names and values of the headers of a processor together
-	MaxTemplateBytes  = 4 << 20  // template as JSON
+	MaxHeadersBytes   = 64 << 10  // names and values of the headers of a processor together
+	MaxTemplateBytes  = 4 << 20   // template as JSON
+	MaxSchemaBytes    = 256 << 10 // the schemas of a template together, as JSON
+	MaxPatterns       = 200       // regular expressions in them
 	MaxDuration       = 100 * 365 * 24 * time.Hour
 	MaxRetryAfter     = 365 * 24 * time.Hour // retry delay of a failure and of a released lease
 

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/progressor-engine/progressor/internal/elements"
 )
 
 // codecProto is the name of the binary codec in Connect.
@@ -55,6 +57,9 @@ func (binary) Unmarshal(data []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
 		return notProto(message)
+	}
+	if err := elements.CheckProto(data, m.ProtoReflect().Descriptor(), maxElements(m)); err != nil {
+		return err
 	}
 	err := proto.Unmarshal(data, m)
 	if err == nil {

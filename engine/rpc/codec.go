@@ -12,6 +12,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/progressor-engine/progressor/internal/digits"
+	"github.com/progressor-engine/progressor/internal/elements"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // The names of the JSON codec in Connect: the content type with an optional charset.
@@ -56,14 +59,37 @@ func (strictJSON) Unmarshal(data []byte, message any) error {
 	if len(data) == 0 {
 		return errors.New("an empty body is not a JSON object: send {} for a request without fields")
 	}
+	if err := elements.CheckJSON(data, maxElements(m)); err != nil {
+		return err
+	}
 	if err := protojson.Unmarshal(data, m); err != nil {
 		if path, found := findBadUTF8(data, m); found {
-			return fmt.Errorf("%s: not valid UTF-8", path)
+			return shortError(fmt.Errorf("%s: not valid UTF-8", path))
 		}
 		// protojson randomly uses no-break spaces in its errors, depending on the build.
-		return errors.New(withKnownValues(strings.ReplaceAll(err.Error(), "\u00a0", " "), m))
+		text := strings.ReplaceAll(shorten(err.Error()), "\u00a0", " ")
+		return errors.New(shorten(withKnownValues(text, m)))
 	}
-	return digits.Check(data, "", m)
+	return shortError(digits.Check(data, "", m))
+}
+
+// maxElements returns how many fields and elements a request of this type may have.
+func maxElements(m proto.Message) int {
+	switch m.(type) {
+	case *progressorv1.EnqueueBatchRequest, *progressorv1.PutProcessRequest:
+		return process.MaxBatchElements
+	default:
+		return process.MaxElements
+	}
+}
+
+// shortError returns an error with at most maxErrorText bytes of text. Decoders repeat values of
+// the request, which may have megabytes.
+func shortError(err error) error {
+	if err == nil || len(err.Error()) <= maxErrorText {
+		return err
+	}
+	return errors.New(shorten(err.Error()))
 }
 
 // unknownEnum matches the error of protojson for an unknown enum value.

@@ -325,19 +325,28 @@ func scopeOf(request any) (namespace, processID string) {
 	return namespace, processID
 }
 
+// maxDetailName is the maximum size of a name in an ErrorDetail in bytes. Valid names are shorter.
+const maxDetailName = 512
+
+// addDetail adds a detail to an error, with the beginnings of names that are too long.
 func addDetail(e *connect.Error, d *progressorv1.ErrorDetail) {
+	d.Field, d.Namespace, d.ProcessId = clip(d.Field, maxErrorText), clip(d.Namespace, maxDetailName),
+		clip(d.ProcessId, maxDetailName)
 	// It fails only for invalid messages. The error then has no detail.
 	if detail, err := connect.NewErrorDetail(d); err == nil {
 		e.AddDetail(detail)
 	}
 }
 
-// shorten cuts a text to maxErrorText at a character boundary.
-func shorten(text string) string {
-	if len(text) <= maxErrorText {
+// shorten cuts a text to maxErrorText.
+func shorten(text string) string { return clip(text, maxErrorText) }
+
+// clip cuts a text to a number of bytes at a character boundary.
+func clip(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	end := maxErrorText
+	end := limit
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}

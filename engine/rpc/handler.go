@@ -188,8 +188,9 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	if err := mountPages(mux, cfg, ready); err != nil {
 		return nil, err
 	}
-	guarded := guardBrowsers(cfg.Console, mux, func() { counted.rejected[rejectedOrigin].Inc() })
-	return cfg.Hosts.Guard(guarded, func() { counted.rejected[rejectedHost].Inc() }), nil
+	rejected := func(reason string) func() { return counted.rejected[reason].Inc }
+	guarded := guardBrowsers(cfg.Console, mux, rejected(rejectedOrigin))
+	return limitBodyTime(cfg.Hosts.Guard(guarded, rejected(rejectedHost)), bodyTimeout, rejected(rejectedSlow)), nil
 }
 
 // mountPages serves the pages for probes, scrapers and people.

@@ -18,6 +18,7 @@ const codeOK = "ok"
 const (
 	rejectedHost   = "host"
 	rejectedOrigin = "origin"
+	rejectedSlow   = "slow_body"
 )
 
 // metrics counts requests by method and code.
@@ -40,10 +41,10 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 	}
 	rejections := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "progressor_http_rejected_total",
-		Help: "HTTP requests that were rejected because of their Host (reason host), or because a page of " +
-			"another site sent them (reason origin).",
+		Help: "HTTP requests that were rejected because of their Host (reason host), because a page of " +
+			"another site sent them (origin), or because their body arrived too slowly (slow_body).",
 	}, []string{"reason"})
-	for _, reason := range []string{rejectedHost, rejectedOrigin} {
+	for _, reason := range []string{rejectedHost, rejectedOrigin, rejectedSlow} {
 		m.rejected[reason] = rejections.WithLabelValues(reason)
 	}
 	for _, name := range services {

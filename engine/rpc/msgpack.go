@@ -49,7 +49,7 @@ func (packed) Unmarshal(data []byte, message any) error {
 	if !ok {
 		return notProto(message)
 	}
-	return msgpack.Unmarshal(data, m)
+	return shortError(msgpack.UnmarshalMax(data, m, maxElements(m)))
 }
 
 // onlyUnary is the error for streams and gRPC requests in MessagePack.

@@ -8,11 +8,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 )
 
 // The limits of the listener. There is no read or write timeout, because a request may wait as long
-// as its client asks for.
+// as its client asks for; limitBodyTime limits the time of a body.
 const (
 	readHeaderTimeout    = 10 * time.Second
 	idleTimeout          = 2 * time.Minute
@@ -40,7 +41,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 		MaxHeaderBytes:    maxHeaderBytes,
 		Protocols:         new(http.Protocols),
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxConcurrentStreams},
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(errorsOfServer{log.Handler()}, slog.LevelDebug),
 	}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
@@ -67,6 +68,24 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 	}
 	return nil
 }
+
+// errorsOfServer logs the errors of net/http. Those that mean that no client can connect, such as
+// too many open files, are warnings.
+type errorsOfServer struct{ slog.Handler }
+
+// Handle logs an error.
+func (h errorsOfServer) Handle(ctx context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "Accept error") {
+		r.Level = slog.LevelWarn
+	}
+	if !h.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// Enabled reports whether the level of an error may be logged, which Handle decides.
+func (errorsOfServer) Enabled(context.Context, slog.Level) bool { return true }
 
 // CheckListen returns an error if other machines could connect to the address, because there is no
 // authentication yet. insecure means that the operator trusts the network. The address is

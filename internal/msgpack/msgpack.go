@@ -3,6 +3,7 @@ package msgpack
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strconv"
 
 	low "github.com/vmihailenco/msgpack/v5"
@@ -43,13 +44,17 @@ func MarshalAppend(dst []byte, m proto.Message) ([]byte, error) {
 }
 
 // Unmarshal decodes a message and replaces the content of m. The error is an *Error.
-func Unmarshal(data []byte, m proto.Message) error {
+func Unmarshal(data []byte, m proto.Message) error { return UnmarshalMax(data, m, math.MaxInt) }
+
+// UnmarshalMax is like Unmarshal, but returns an error if the message has more than limit values,
+// with the keys of maps in a google.protobuf.Value. It then has built at most limit of them.
+func UnmarshalMax(data []byte, m proto.Message, limit int) error {
 	proto.Reset(m)
 	if len(data) == 0 {
 		return fault("an empty body is not a MessagePack map: send the byte 0x80 for a message without fields")
 	}
 	src := bytes.NewReader(data)
-	d := &decoder{data: data, src: src, low: low.NewDecoder(src)}
+	d := &decoder{data: data, src: src, low: low.NewDecoder(src), limit: limit}
 	if err := d.message(m.ProtoReflect(), 0); err != nil {
 		return err
 	}

@@ -59,9 +59,19 @@ func kindOf(c byte) kind {
 // decoder decodes a message. The library reads the header of a value. The bytes of strings, bin and
 // extensions are taken from data, so that a wrong length costs no memory.
 type decoder struct {
-	data []byte
-	src  *bytes.Reader
-	low  *low.Decoder
+	data  []byte
+	src   *bytes.Reader
+	low   *low.Decoder
+	limit int // maximum number of values
+	count int // values so far
+}
+
+// element counts a value, before it is built.
+func (d *decoder) element() error {
+	if d.count++; d.count > d.limit {
+		return fault("the message has more than %d values: send less at a time, or large lists as one string", d.limit)
+	}
+	return nil
 }
 
 // short replaces an error of the library: after the check of the kind, only the end of the data is

@@ -62,6 +62,9 @@ func fieldNames(md protoreflect.MessageDescriptor) string {
 
 // field decodes the value of a field. nil means absent, except for a Value, where it is a value.
 func (d *decoder) field(m protoreflect.Message, fd protoreflect.FieldDescriptor, depth int) error {
+	if err := d.element(); err != nil {
+		return err
+	}
 	next, err := d.next()
 	if err != nil {
 		return err
@@ -94,6 +97,9 @@ func (d *decoder) list(list protoreflect.List, fd protoreflect.FieldDescriptor, 
 		return err
 	}
 	for i := range n {
+		if err := d.element(); err != nil {
+			return err
+		}
 		if fd.Message() != nil {
 			err = d.message(list.AppendMutable().Message(), depth+2)
 		} else {
@@ -115,6 +121,9 @@ func (d *decoder) entries(entries protoreflect.Map, fd protoreflect.FieldDescrip
 		return err
 	}
 	for range n {
+		if err := d.element(); err != nil {
+			return err
+		}
 		k, err := d.scalar(fd.MapKey())
 		if err != nil {
 			return err

@@ -63,6 +63,9 @@ func (d *decoder) value(h holder, depth int) (*structpb.Value, error) {
 	if depth > maxDepth {
 		return nil, fault("nested deeper than %d maps and arrays", maxDepth)
 	}
+	if err := d.element(); err != nil {
+		return nil, err
+	}
 	next, err := d.next()
 	if err != nil {
 		return nil, err

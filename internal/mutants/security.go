@@ -19,6 +19,54 @@ var securityMutants = []mutant{
 		packages: "./cmd/progressor/internal/cli/server", run: "TestProfiles",
 	},
 	{
+		name: "json-of-many-values", breaks: "a JSON request has at most 200,000 values",
+		file: "internal/elements/elements.go", old: "case ',', '[', '{':", planted: "case '{':",
+		packages: "./engine/rpc", run: "TestExpandingRequests",
+	},
+	{
+		name: "msgpack-of-many-values", breaks: "a MessagePack request has at most 200,000 values",
+		file: "internal/msgpack/read.go", old: "d.count > d.limit", planted: "false",
+		packages: "./engine/rpc", run: "TestExpandingRequests",
+	},
+	{
+		name: "response-of-many-values", breaks: "a response of a processor has at most 200,000 values",
+		file:     "processor/remote/plain.go",
+		old:      "elements.CheckJSON(text, process.MaxElements)",
+		planted:  "elements.CheckJSON(text, process.MaxMessageBytes)",
+		packages: "./processor/remote", run: "TestResponsesOfManyValues",
+	},
+	{
+		name: "error-with-the-request", breaks: "an error repeats no long value of a request",
+		file: "engine/rpc/codec.go", old: "len(err.Error()) <= maxErrorText {", planted: "true {",
+		packages: "./engine/rpc", run: "TestErrorsDoNotRepeatTheRequest",
+	},
+	{
+		name: "body-without-deadline", breaks: "a body that stops arriving ends its request",
+		file: "engine/rpc/bodies.go", old: "b.timer = time.AfterFunc(b.timeout, b.check)",
+		planted:  "b.timer = time.AfterFunc(time.Hour, b.check)",
+		packages: "./engine/rpc", run: "TestSlowBody",
+	},
+	{
+		name: "cron-calls-its-engine", breaks: "a cron cannot call the engine that runs it",
+		file: "engine/crons/egress.go", old: "if listener == to {", planted: "if false {",
+		packages: "./engine/crons", run: "TestOwnListenerIsDenied",
+	},
+	{
+		name: "banner-in-the-ledger", breaks: "the detail of a fire shows no banner of a server",
+		file: "engine/crons/http.go", old: `failed("%s", failureClass(err))`, planted: `failed("%s", err)`,
+		packages: "./engine/crons", run: "TestBannerIsNotStored",
+	},
+	{
+		name: "patterns-without-limit", breaks: "the schemas of a template have at most 200 patterns",
+		file: "flow/schema.go", old: "case z.patterns > process.MaxPatterns:", planted: "case false:",
+		packages: "./flow", run: "TestSchemasAreBounded",
+	},
+	{
+		name: "ready-while-stopping", breaks: "a node that stops is not ready",
+		file: "cmd/progressor/internal/cli/server/run.go", old: "case n.stopping.Load():", planted: "case false:",
+		packages: "./cmd/progressor", run: "TestServeLingers",
+	},
+	{
 		name: "password-until-ampersand", breaks: "a password with & is hidden completely",
 		file: "cmd/progressor/internal/cli/server/config.go", old: `(?:\\.|[^\s\\])+`, planted: `[^\s&]+`,
 		packages: "./cmd/progressor", run: "TestSecretsAreRedacted",

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/internal/digits"
+	"github.com/progressor-engine/progressor/internal/elements"
 	"github.com/progressor-engine/progressor/internal/msgpack"
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
@@ -28,11 +29,18 @@ type encoding struct {
 
 var (
 	jsonEncoding    = encoding{"application/json", protojson.Marshal, unmarshalJSON}
-	msgpackEncoding = encoding{"application/msgpack", msgpack.Marshal, msgpack.Unmarshal}
+	msgpackEncoding = encoding{"application/msgpack", msgpack.Marshal, unmarshalMsgpack}
 )
+
+func unmarshalMsgpack(data []byte, m proto.Message) error {
+	return msgpack.UnmarshalMax(data, m, process.MaxElements)
+}
 
 // unmarshalJSON rejects integers that would lose digits.
 func unmarshalJSON(text []byte, m proto.Message) error {
+	if err := elements.CheckJSON(text, process.MaxElements); err != nil {
+		return err
+	}
 	if err := protojson.Unmarshal(text, m); err != nil {
 		return err
 	}

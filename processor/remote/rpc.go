@@ -30,6 +30,7 @@ type callFunc = func(context.Context, *progressorv1.ProcessRequest) (*progressor
 func rpcCall(target *url.URL, headers http.Header, transport *http.Transport, grpc bool) callFunc {
 	opts := []connect.ClientOption{
 		connect.WithReadMaxBytes(process.MaxMessageBytes),
+		connect.WithCodec(protoCodec{}),
 		// Messages are small and the network is fast: compression costs more than it saves.
 		connect.WithAcceptCompression("gzip", nil, nil),
 	}

@@ -33,8 +33,10 @@ var hotSettings = map[string]string{
 	"default_transaction_isolation": "read committed",
 }
 
-// calmSettings are the settings of all other connections.
+// calmSettings are the settings of all other connections. None of their statements runs for as long
+// as PostgreSQL needs to compile it.
 var calmSettings = map[string]string{
+	"jit":               "off",
 	"statement_timeout": "60000",
 	"lock_timeout":      "5000",
 }

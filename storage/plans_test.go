@@ -227,10 +227,11 @@ var scanIndexes = map[string][]string{
 
 // planNode is a node of EXPLAIN (FORMAT JSON).
 type planNode struct {
-	Type      string `json:"Node Type"`
-	Relation  string `json:"Relation Name"`
-	Index     string `json:"Index Name"`
-	Condition string `json:"Index Cond"`
+	Type      string  `json:"Node Type"`
+	Relation  string  `json:"Relation Name"`
+	Index     string  `json:"Index Name"`
+	Condition string  `json:"Index Cond"`
+	Cost      float64 `json:"Total Cost"`
 	Plans     []planNode
 }
 

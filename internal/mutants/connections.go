@@ -18,6 +18,16 @@ var connectionMutants = []mutant{
 		packages: "./storage", run: "TestLockTimeoutIsUnavailable",
 	},
 	{
+		name: "checks-are-compiled", breaks: "PostgreSQL does not compile the statements of a check",
+		file: "storage/invariants.go", old: "SET LOCAL jit = off", planted: "SET LOCAL jit = on",
+		packages: "./storage", run: "TestChecksAreNotCompiled",
+	},
+	{
+		name: "command-gives-up", breaks: "a change of constraints waits for transactions that assign keys",
+		file: "storage/jobs/constraints.go", old: `commandLockTimeout = "5000"`, planted: `commandLockTimeout = "250"`,
+		packages: "./storage", run: "TestChangeOfConstraintsWaits",
+	},
+	{
 		name: "fault-breaks-process", breaks: "only errors of the data turn a result into a failure",
 		file: "storage/lane.go", old: "completionOf(op) != nil && !rejectsData(err):",
 		planted:  "completionOf(op) != nil && isTemporary(err):",

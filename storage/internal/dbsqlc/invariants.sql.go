@@ -29,6 +29,19 @@ queue AS MATERIALIZED (
          min(coalesce(own_priority, priority)) AS priority
     FROM schedule WHERE waits_for IN ('process', 'place')
    GROUP BY namespace, process_id),
+open_tasks AS MATERIALIZED (
+  SELECT task.namespace, task.process_id,
+         count(*) FILTER (WHERE task.task_type = 'CANCEL') AS cancels,
+         count(*) FILTER (WHERE task.task_type = 'INIT') AS inits,
+         bool_or(task.runs) AS runs,
+         coalesce(bool_or(task.taker = '~'), false) AS waits_for_members
+    FROM (
+      SELECT namespace, process_id, task_type, true AS runs, NULL AS taker
+        FROM running
+      UNION ALL
+      SELECT namespace, process_id, task_type, false, taker
+        FROM schedule) task
+   GROUP BY task.namespace, task.process_id),
 numbered AS MATERIALIZED (
   SELECT namespace, process_id, count(*) AS n, min(event_id) AS first_id, max(event_id) AS last_id
     FROM events GROUP BY namespace, process_id),
@@ -282,35 +295,21 @@ found AS (
   -- not in ERROR or ended; other processes have none. A job has none: while it is being cancelled,
   -- its INIT task runs or, in a group, its members run.
   SELECT 'cancel_has_task', p.namespace, p.process_id,
-         format('%s CANCEL tasks in a process in %s, cancel deadline %s', x.n, p.status,
-                coalesce(p.cancel_deadline::text, 'none'))
+         format('%s CANCEL tasks in a process in %s, cancel deadline %s', coalesce(x.cancels, 0),
+                p.status, coalesce(p.cancel_deadline::text, 'none'))
     FROM processes p
-   CROSS JOIN LATERAL (
-     SELECT (
-       SELECT count(*) FROM running r
-        WHERE r.namespace = p.namespace
-          AND r.process_id = p.process_id
-          AND r.task_type = 'CANCEL') + (
-            SELECT count(*) FROM schedule s
-             WHERE s.namespace = p.namespace
-               AND s.process_id = p.process_id
-               AND s.task_type = 'CANCEL') AS n) x
+    LEFT JOIN open_tasks x
+      ON x.namespace = p.namespace
+     AND x.process_id = p.process_id
    WHERE p.removed_time IS NULL
-     AND (x.n <> CASE WHEN p.cancel_deadline IS NULL OR p.kind = 'job' THEN 0 ELSE 1 END
+     AND (coalesce(x.cancels, 0)
+            <> CASE WHEN p.cancel_deadline IS NULL OR p.kind = 'job' THEN 0 ELSE 1 END
           AND NOT (p.status IN ('ERROR', 'CANCELLED', 'COMPLETED')
                    AND (p.namespace, p.process_id)
                          IN (SELECT namespace, process_id FROM unsettled))
           OR (p.kind = 'job'
               AND p.cancel_deadline IS NOT NULL
-              AND NOT EXISTS (
-                SELECT 1 FROM running r
-                 WHERE r.namespace = p.namespace
-                   AND r.process_id = p.process_id)
-              AND NOT EXISTS (
-                SELECT 1 FROM schedule s
-                 WHERE s.namespace = p.namespace
-                   AND s.process_id = p.process_id
-                   AND s.taker = '~'))
+              AND (x.runs OR x.waits_for_members) IS NOT TRUE)
           OR (p.cancel_deadline IS NOT NULL AND p.status NOT IN ('INIT', 'RUNNING', 'SUSPENDED')))
   UNION ALL
   -- cancel_goes_first: a process with a cancel request runs no task that came after the request,
@@ -333,24 +332,18 @@ found AS (
   -- init_has_task: a process in INIT has one INIT task that runs or waits; other processes have
   -- none.
   SELECT 'init_has_task', p.namespace, p.process_id,
-         format('%s INIT tasks in a process in %s', x.n, p.status)
+         format('%s INIT tasks in a process in %s', coalesce(x.inits, 0), p.status)
     FROM processes p
-   CROSS JOIN LATERAL (
-     SELECT (
-       SELECT count(*) FROM running r
-        WHERE r.namespace = p.namespace
-          AND r.process_id = p.process_id
-          AND r.task_type = 'INIT') + (
-            SELECT count(*) FROM schedule s
-             WHERE s.namespace = p.namespace
-               AND s.process_id = p.process_id
-               AND s.task_type = 'INIT') AS n) x
+    LEFT JOIN open_tasks x
+      ON x.namespace = p.namespace
+     AND x.process_id = p.process_id
    WHERE p.removed_time IS NULL
-     AND x.n <> CASE
-                  WHEN p.status = 'INIT' OR (p.status = 'SUSPENDED' AND p.previous_status = 'INIT')
-                    THEN 1
-                  ELSE 0
-                END
+     AND coalesce(x.inits, 0)
+           <> CASE
+                WHEN p.status = 'INIT' OR (p.status = 'SUSPENDED' AND p.previous_status = 'INIT')
+                  THEN 1
+                ELSE 0
+              END
   UNION ALL
   -- attention_is_status: attention is the status with its time, unless that is INIT or RUNNING.
   SELECT 'attention_is_status', namespace, process_id,
@@ -513,6 +506,8 @@ type FindViolationsRow struct {
 // Every table that can contain a task. Those of removed processes are left to the batches that
 // delete them.
 // Waiting tasks that continue without an operator when their process is idle.
+// The tasks of each process that has not ended all of them: CANCEL tasks, INIT tasks, whether one
+// runs, and whether a group waits for its members.
 // Processes whose waiting tasks SettleQueues still moves after a change of status. Until then they
 // wait in a process that does not run them.
 func (q *Queries) FindViolations(ctx context.Context, db DBTX, lim int32) ([]FindViolationsRow, error) {

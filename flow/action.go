@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -42,8 +43,8 @@ func (c *compiler) options(path string, o *progressorv1.JobOptions) {
 			"must be at most 1 (got %d): one worker runs a step; for several workers, use for_each with an item "+
 				"for each", n)
 	}
-	if d := o.GetStartDeadline(); d != nil && d.AsDuration() <= 0 {
-		c.add(path+".start_deadline", "must be a positive duration, such as 5m")
+	if d := o.GetStartDeadline(); d != nil && d.AsDuration() == 0 { // see violation for less
+		c.add(path+".start_deadline", durations.Positive)
 	}
 	if o.GetStartDeadline() != nil && o.GetWorkers() != nil {
 		c.add(path+".start_deadline",

@@ -11,7 +11,9 @@ import (
 	"buf.build/go/protovalidate"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -119,6 +121,11 @@ func violation(v *protovalidate.Violation) string {
 			return "is required: set one of " + choices(v)
 		}
 		return "is required"
+	case "duration.gte_lte":
+		d, ok := v.FieldValue.Message().Interface().(*durationpb.Duration)
+		if ok && d.AsDuration() < 0 && v.FieldDescriptor.FullName() == "progressor.v1.JobOptions.start_deadline" {
+			return durations.Positive // 0 is rejected, too
+		}
 	case "enum.defined_only":
 		if v.FieldDescriptor != nil && v.FieldDescriptor.Enum() != nil {
 			return fmt.Sprintf("must be one of %s (got %d)", strings.Join(enumNames(v.FieldDescriptor.Enum()), ", "),

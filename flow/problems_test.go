@@ -67,6 +67,7 @@ func TestProblems(t *testing.T) {
 			`"job": {}, "timeout": "-2s"}]}`},
 		{"timeout of a job", linear(job("a", `, "timeout": "31536001s"`))},
 		{"start deadline", linear(`{"stepId": "a", "job": {"options": {"startDeadline": "0s"}}}`,
+			`{"stepId": "c", "job": {"options": {"startDeadline": "-1s"}}}`,
 			`{"stepId": "b", "job": {"options": {"startDeadline": "60s", "workers": {"count": 1}}}}`)},
 		{"options", linear(`{"stepId": "a", "job": {"options": {"runTime": "2026-01-01T00:00:00Z", "unique": {}, ` +
 			`"keepResult": true, "workers": {"count": 2}}}}`)},

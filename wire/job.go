@@ -319,7 +319,7 @@ func CheckStartDeadline(field string, o *progressorv1.JobOptions) error {
 		return nil
 	case o.GetStartDeadline().AsDuration() <= 0:
 		return &process.InvalidError{Field: field + "start_deadline",
-			Message: "must be a positive duration, such as 5m"}
+			Message: durations.Positive}
 	case o.GetWorkers() != nil:
 		return &process.InvalidError{
 			Field: field + "start_deadline",
@@ -337,10 +337,10 @@ func CheckLease(field string, o *progressorv1.JobOptions) error {
 	switch {
 	case lease != nil && lease.AsDuration() <= 0:
 		return &process.InvalidError{Field: field + "lease_duration",
-			Message: "must be a positive duration, such as 30s"}
+			Message: durations.Positive}
 	case interval != nil && interval.AsDuration() <= 0:
 		return &process.InvalidError{Field: field + "heartbeat_interval",
-			Message: "must be a positive duration, such as 10s"}
+			Message: durations.Positive}
 	}
 	most, of := process.MaxLease/2, "the longest lease, "+durations.Exact(process.MaxLease)
 	if lease != nil && lease.AsDuration() < process.MaxLease {

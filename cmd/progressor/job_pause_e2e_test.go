@@ -34,7 +34,8 @@ func TestPausedJobs(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"pause none send", "namespace not found: none"},
 		{"pause mail send --reason " + strings.Repeat("x", 1025), "reason: "},
-		{"enqueue mail send --start-deadline 0s", "--start-deadline: must be a positive duration, such as 5m"},
+		{"enqueue mail send --start-deadline 0s", "--start-deadline: must be a positive duration, such as 30s"},
+		{"enqueue mail send --start-deadline=-1s", "--start-deadline: must be a positive duration, such as 30s"},
 	} {
 		r := d.Client.Run(t, append([]string{"job"}, strings.Fields(c.args)...)...)
 		if r.Code == cli.ExitOK || !strings.Contains(r.Stderr, c.want) {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
@@ -209,9 +210,7 @@ func (q *Jobs) EnqueueBatch(
 // duration use the default instead. path is the prefix of field names in errors.
 func checkTimes(path string, o *progressorv1.JobOptions) error {
 	if o.GetTimeout() != nil && o.GetTimeout().AsDuration() <= 0 {
-		return &process.InvalidError{
-			Field: path + "options.timeout", Message: "must be a positive duration, such as 30s",
-		}
+		return &process.InvalidError{Field: path + "options.timeout", Message: durations.Positive}
 	}
 	return cmp.Or(wire.CheckLease(path+"options.", o), wire.CheckStartDeadline(path+"options.", o))
 }

@@ -252,8 +252,8 @@ func TestInvalidStartDeadline(t *testing.T) {
 		options *progressorv1.JobOptions
 		want    string
 	}{
-		{within(0), "options.start_deadline: must be a positive duration, such as 5m"},
-		{within(-time.Second), "options.start_deadline: must be a positive duration, such as 5m"},
+		{within(0), "options.start_deadline: must be a positive duration, such as 30s"},
+		{within(-time.Second), "options.start_deadline: must be a positive duration, such as 30s"},
 		{group, "options.start_deadline: must not be set together with options.workers: a job for several workers " +
 			"has no start deadline"},
 	} {

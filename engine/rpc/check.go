@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/internal/digits"
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 )
 
@@ -88,6 +89,9 @@ func (all contentChecks) valueCheck(fd protoreflect.FieldDescriptor) valueCheck 
 	case timestampName:
 		return checkTimestamp
 	case durationName:
+		if mustBePositive(fd) {
+			return checkPositiveDuration
+		}
 		return checkDuration
 	case structName:
 		return func(v protoreflect.Value) *process.InvalidError {
@@ -193,6 +197,37 @@ func checkDuration(v protoreflect.Value) *process.InvalidError {
 		return fault("must be a duration from 0s up to 100 years (3153600000s)")
 	}
 	return nil
+}
+
+// checkPositiveDuration is checkDuration for a duration that must not be 0. The rules or the engine
+// reject 0.
+func checkPositiveDuration(v protoreflect.Value) *process.InvalidError {
+	switch d := v.Message().Interface().(*durationpb.Duration); {
+	case checkDuration(v) == nil:
+		return nil
+	case d.CheckValid() == nil && d.AsDuration() < 0:
+		return fault(durations.Positive)
+	}
+	return fault("must be a duration of more than 0s, up to 100 years (3153600000s)")
+}
+
+// positiveDurations are the durations that the rules of the contract allow to be 0, and the engine
+// does not. Templates and crons from before that may have a 0, which means the default.
+var positiveDurations = map[protoreflect.FullName]bool{
+	"progressor.v1.JobOptions.start_deadline":     true,
+	"progressor.v1.JobOptions.timeout":            true,
+	"progressor.v1.JobOptions.lease_duration":     true,
+	"progressor.v1.JobOptions.heartbeat_interval": true,
+}
+
+// mustBePositive reports whether a duration must not be 0.
+func mustBePositive(fd protoreflect.FieldDescriptor) bool {
+	rules, err := protovalidate.ResolveFieldRules(fd)
+	if err != nil {
+		return false
+	}
+	_, positive := rules.GetDuration().GetGreaterThan().(*validate.DurationRules_Gt)
+	return positive || positiveDurations[fd.FullName()]
 }
 
 // checkStruct checks an object. depth counts it and the objects and lists around it.

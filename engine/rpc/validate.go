@@ -9,7 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/internal/warm"
 	"github.com/progressor-engine/progressor/process"
 )
@@ -96,6 +98,8 @@ func invalidOf(request protoreflect.MessageDescriptor, violation *protovalidate.
 		message = "is required: set one of " + choices(request, violation)
 	case rule == "required" || isEmpty(violation.FieldValue):
 		message = "is required: it must not be empty"
+	case isNotPositive(violation):
+		message = durations.Positive
 	case rule == "string.pattern" && patternWords[violation.RuleValue.String()] != "":
 		message = patternWords[violation.RuleValue.String()]
 	case message == "":
@@ -111,6 +115,17 @@ func invalidOf(request protoreflect.MessageDescriptor, violation *protovalidate.
 		Message:  message,
 		TooLarge: isLimit(rule),
 	}
+}
+
+// isNotPositive reports whether a violation is that of a duration that must not be 0, and is not
+// positive.
+func isNotPositive(violation *protovalidate.Violation) bool {
+	field := violation.FieldDescriptor
+	if field == nil || field.Kind() != protoreflect.MessageKind || field.IsList() || field.IsMap() {
+		return false
+	}
+	d, ok := violation.FieldValue.Message().Interface().(*durationpb.Duration)
+	return ok && d.AsDuration() <= 0 && mustBePositive(field)
 }
 
 // patternWords describe the patterns of the contract in words.

@@ -185,6 +185,53 @@ func TestARequiredChoiceIsListed(t *testing.T) {
 	}
 }
 
+// The error of a duration that must not be 0 names no bound that includes 0.
+func TestPositiveDurations(t *testing.T) {
+	t.Parallel()
+	valid, err := newValidation(services...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []*durationpb.Duration{durationpb.New(-time.Second), durationpb.New(-1)} {
+		for field, o := range map[string]*progressorv1.JobOptions{
+			"start_deadline": {StartDeadline: d}, "timeout": {Timeout: d},
+			"lease_duration": {LeaseDuration: d}, "heartbeat_interval": {HeartbeatInterval: d},
+		} {
+			err := valid.check(&progressorv1.EnqueueRequest{Namespace: "n", Name: "work", Options: o})
+			want := "options." + field + ": must be a positive duration, such as 30s"
+			if err == nil || err.Error() != want {
+				t.Errorf("%s: %v, want %s", d.AsDuration(), err, want)
+			}
+		}
+	}
+	for _, d := range []time.Duration{-time.Second, 0} {
+		err := valid.check(&progressorv1.PutConstraintRequest{Constraint: &progressorv1.Constraint{
+			Namespace: "n", Name: "api", Key: "args.id",
+			Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(d)},
+		}})
+		if want := "constraint.rate.per: must be a positive duration, such as 30s"; err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", d, err, want)
+		}
+	}
+	for want, o := range map[string]*progressorv1.JobOptions{
+		"options.start_deadline: must be a duration of more than 0s, up to 100 years (3153600000s)": {
+			StartDeadline: &durationpb.Duration{Seconds: 3153600001}},
+		"options.cancel_grace: must be a duration from 0s up to 100 years (3153600000s)": {
+			CancelGrace: durationpb.New(-1)},
+	} {
+		err := valid.check(&progressorv1.EnqueueRequest{Namespace: "n", Name: "work", Options: o})
+		if err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	// Outside of a server, only the rules are checked.
+	err = CheckRules(&progressorv1.EnqueueRequest{Namespace: "n", Name: "work", Options: &progressorv1.JobOptions{
+		StartDeadline: durationpb.New(-time.Second)}})
+	if want := "options.start_deadline: must be a positive duration, such as 30s"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestImportsAndMetadata(t *testing.T) {
 	t.Parallel()
 	large, err := structpb.NewStruct(map[string]any{"a": strings.Repeat("x", process.MaxMetadataBytes)})

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// Positive is the error of a duration that is 0 or negative, and that must not be.
+const Positive = "must be a positive duration, such as 30s"
+
 // Exact formats a duration without rounding and without trailing zeros: 1h, not 1h0m0s.
 func Exact(d time.Duration) string {
 	text := d.String()

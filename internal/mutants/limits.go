@@ -8,6 +8,11 @@ var limitMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestTokensThatNobodyGaveOut",
 	},
 	{
+		name: "zero-is-a-bound", breaks: "the error of a duration that must not be 0 names no bound that includes 0",
+		file: "engine/rpc/check.go", old: "if mustBePositive(fd) {", planted: "if false {",
+		packages: "./engine/rpc", run: "TestPositiveDurations",
+	},
+	{
 		name: "wait-failure-without-bound", breaks: "the failure of a wait is bounded",
 		file: "engine/flows/answers.go", old: "size > process.MaxPayloadBytes",
 		planted:  "size > process.MaxMessageBytes",

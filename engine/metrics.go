@@ -80,7 +80,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 			"Changes of the clock of PostgreSQL by 0.5 s or more, forward or backward.", "direction"),
 	}
 	m.addDurations()
-	// Sinks do not exist yet. Create the series so that the name and HELP are exported.
+	// Create the series so that the name and HELP are exported before a sink delivers.
 	m.notification.WithLabelValues("", "event_sink")
 	m.notification.WithLabelValues("", "lifecycle_sink")
 	m.clockSteps.WithLabelValues("forward") // rate() needs the zero before the first step
@@ -152,6 +152,12 @@ func (e *Engine) requestsOnlyValue() float64 {
 }
 
 func since(began time.Time) float64 { return float64(time.Since(began).Microseconds()) / 1000 }
+
+// ObserveNotification observes the delivery of changes of a namespace to a target, since it began.
+// The types are those of the reference: event_sink and lifecycle_sink.
+func (e *Engine) ObserveNotification(namespace, notificationType string, began time.Time) {
+	e.metrics.notification.WithLabelValues(namespace, notificationType).Observe(since(began))
+}
 
 func (m *engineMetrics) callsScanned(began time.Time) {
 	m.callsScanning.WithLabelValues("").Observe(since(began))

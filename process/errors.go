@@ -28,6 +28,7 @@ var (
 	ErrTemplateNotFound   = errors.New("template not found")
 	ErrRunExists          = errors.New("run already exists")
 	ErrRunNotFound        = errors.New("run not found")
+	ErrSinkNotFound       = errors.New("sink not found")
 	ErrStepNotFound       = errors.New("step not found")
 	ErrStaleVersion       = errors.New("the expected version is not the newest: read the newest version and retry")
 	ErrNamespacePaused    = errors.New("the namespace is paused: resume it first")

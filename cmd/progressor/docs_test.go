@@ -30,6 +30,8 @@ var silentMetrics = []string{
 	"progressor_jobs",
 	"progressor_request_preparing_duration_ms", "progressor_task_processing_duration_ms",
 	"progressor_task_completion_duration_ms", "progressor_process_removing_duration_ms",
+	"progressor_sink_changes_delivered_total", "progressor_sink_dead_letters_total", "progressor_sink_failures_total",
+	"progressor_sink_lag_changes", "progressor_sink_lag_seconds", "progressor_sink_state",
 	"progressor_notification_duration_ms", "progressor_requests_refused_total", "progressor_scan_errors_total",
 }
 

@@ -37,7 +37,7 @@ var boundedInCode = map[string][]protoreflect.FullName{
 	"ignored in requests": {
 		"Failure.worker_id", "Failure.node_id", "Cron.next_fire_times", "Cron.fires_by_decision",
 		"Cron.running_process_ids", "Cron.backfills",
-		"NamespaceDeletion.left",
+		"NamespaceDeletion.left", "Sink.status",
 	},
 }
 

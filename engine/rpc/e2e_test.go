@@ -19,6 +19,8 @@ import (
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/pull"
+	"github.com/progressor-engine/progressor/engine/sinks"
+	"github.com/progressor-engine/progressor/engine/sinks/targets"
 	"github.com/progressor-engine/progressor/engine/streams"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/remote"
@@ -75,6 +77,7 @@ func newWorld(t *testing.T) *world {
 	w.url = listen(t, NewHandler(
 		Config{
 			Engine: e, Insight: insight.New(e), Workers: workers, Bulks: bulks, Streams: streams.New(e, store),
+			Sinks:      sinks.New(e, store, sinks.Config{Open: targets.Open}),
 			Registerer: registry, Gatherer: registry, Version: "test",
 		}))
 	namespaces := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)

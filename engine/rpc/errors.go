@@ -46,6 +46,7 @@ var sentinels = []struct {
 	{process.ErrTemplateNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND},
 	{process.ErrRunNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND},
 	{process.ErrRunExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
+	{process.ErrSinkNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_UNSPECIFIED},
 	{process.ErrStepNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND},
 	{process.ErrStaleVersion, connect.CodeAborted, progressorv1.ErrorDetail_REASON_STALE_ETAG},
 	{process.ErrNamespaceNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND},
@@ -257,6 +258,10 @@ func wantedText(a clientError, request any) string {
 		if a.code == connect.CodeNotFound && a.detail.GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
 			return fmt.Sprintf("constraint %q not found", r.GetName())
 		}
+	case interface{ GetSinkId() string }:
+		if a.text == process.ErrSinkNotFound.Error() {
+			return fmt.Sprintf("sink %q not found", r.GetSinkId())
+		}
 	case *progressorv1.StopWorkerRequest:
 		if a.code == connect.CodeNotFound && a.detail.GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
 			return fmt.Sprintf("worker %q not found: it was not seen within a day", r.GetWorkerId())
@@ -303,6 +308,8 @@ func scopeOf(request any) (namespace, processID string) {
 		namespace = r.GetConstraint().GetNamespace()
 	case interface{ GetCron() *progressorv1.CronRef }:
 		namespace = r.GetCron().GetNamespace()
+	case interface{ GetSink() *progressorv1.Sink }:
+		namespace = r.GetSink().GetNamespace()
 	}
 	switch r := request.(type) {
 	case interface{ GetProcessId() string }:

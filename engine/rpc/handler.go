@@ -22,6 +22,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/pull"
+	"github.com/progressor-engine/progressor/engine/sinks"
 	"github.com/progressor-engine/progressor/engine/streams"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -50,6 +51,7 @@ type Config struct {
 	Crons      *crons.Crons          // nil if CronService is not served
 	Jobs       *jobs.Jobs            // nil if JobService and JobEventService are not served
 	Streams    *streams.Streams      // nil if ChangeService is not served
+	Sinks      *sinks.Sinks          // set if Streams is
 	Logger     *slog.Logger          // slog.Default() if nil
 	Registerer prometheus.Registerer // for the metrics of the handler; nil for none
 	Gatherer   prometheus.Gatherer   // for /metrics; nil for no such page
@@ -98,7 +100,7 @@ func NewHandler(cfg Config) http.Handler {
 		progressorv1connect.UnimplementedChangeServiceHandler{},
 	}
 	if cfg.Streams != nil {
-		s.change = &changeService{streams: cfg.Streams}
+		s.change = &changeService{streams: cfg.Streams, sinks: cfg.Sinks}
 	}
 	if cfg.Bulks != nil {
 		s.bulk = &bulks{bulks: cfg.Bulks}

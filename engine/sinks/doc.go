@@ -1,5 +1,14 @@
 // Package sinks delivers the recorded changes of namespaces to targets outside of the engine.
 //
+// A sink is a row of the table sinks. A node delivers for it while it holds the lease of the row. A
+// sink is not a process of the engine, as crons and bulks are: a process would write several rows
+// for each batch of changes, its state would show the secrets of the target to readers of
+// processes, and the changes would pass through its history. The lease needs one update per batch,
+// which also stores the cursor. Its token fences a node that was replaced: a late one cannot move
+// the cursor.
+//
 // A target implements Deliverer, in a subpackage: kafka, or webhook. Package format encodes changes
-// and knows no target. The subpackages of targets import this one for their errors.
+// and knows no target. The subpackages of targets import this one for their errors; package targets
+// opens them. Start with sinks.go (commands), runner.go (leases) and delivery.go (the loop of a
+// sink).
 package sinks

@@ -2,20 +2,16 @@ package streams
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
-
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/types/known/structpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/changes"
+	"github.com/progressor-engine/progressor/wire"
 )
 
 const (
@@ -136,7 +132,7 @@ func (w *watch) pass(found []changes.Change, last bool) error {
 		if !w.matches(&found[n]) {
 			continue
 		}
-		m, err := message(w.request.GetNamespace(), &found[n])
+		m, err := wire.Change(w.request.GetNamespace(), &found[n])
 		if err != nil {
 			return err
 		}
@@ -152,39 +148,5 @@ func (w *watch) pass(found []changes.Change, last bool) error {
 
 func (w *watch) matches(c *changes.Change) bool {
 	kinds, id := w.request.GetKinds(), w.request.GetProcessId()
-	return (len(kinds) == 0 || slices.Contains(kinds, kindOf[c.Kind])) && (id == "" || id == c.ProcessID)
-}
-
-var kindOf = map[string]progressorv1.ChangeKind{
-	"event":     progressorv1.ChangeKind_CHANGE_KIND_EVENT,
-	"lifecycle": progressorv1.ChangeKind_CHANGE_KIND_LIFECYCLE,
-	"job":       progressorv1.ChangeKind_CHANGE_KIND_JOB,
-	"step":      progressorv1.ChangeKind_CHANGE_KIND_STEP,
-	"run":       progressorv1.ChangeKind_CHANGE_KIND_RUN,
-	"fire":      progressorv1.ChangeKind_CHANGE_KIND_FIRE,
-}
-
-// message returns a change as a message of the API.
-func message(namespace string, c *changes.Change) (*progressorv1.Change, error) {
-	metadata, err := object(c.Metadata)
-	if err != nil {
-		return nil, fmt.Errorf("metadata of change %d: %w", c.ChangeID, err)
-	}
-	details, err := object(c.Details)
-	if err != nil {
-		return nil, fmt.Errorf("details of change %d: %w", c.ChangeID, err)
-	}
-	return &progressorv1.Change{
-		ChangeId: c.ChangeID, Kind: kindOf[c.Kind], Type: c.Type, Namespace: namespace, ProcessId: c.ProcessID,
-		Time: timestamppb.New(c.Time), EventId: c.EventID, FromStatus: c.FromStatus, ToStatus: c.ToStatus,
-		Reason: c.Reason, Metadata: metadata, Payload: c.Payload, Details: details,
-	}, nil
-}
-
-func object(text json.RawMessage) (*structpb.Struct, error) {
-	if len(text) == 0 {
-		return nil, nil
-	}
-	m := new(structpb.Struct)
-	return m, protojson.Unmarshal(text, m)
+	return (len(kinds) == 0 || slices.Contains(kinds, wire.ChangeKind(c.Kind))) && (id == "" || id == c.ProcessID)
 }

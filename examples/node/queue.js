@@ -14,6 +14,7 @@ import { FlowService, JobEventService, RunStatus, StepStatus, WaitAction_Kind } 
 import { JobService } from "./gen/progressor/v1/job_pb.js";
 import { ChangeKind, NamespaceService } from "./gen/progressor/v1/namespace_pb.js";
 import { ErrorDetail_Reason } from "./gen/progressor/v1/process_pb.js";
+import { SinkState } from "./gen/progressor/v1/sink_pb.js";
 import { JobState, LeaseDirective_Directive, WorkerDirective, WorkerService } from "./gen/progressor/v1/worker_pb.js";
 
 const jobs = client(JobService);
@@ -257,6 +258,23 @@ async function tryChanges() {
   for await (const { changes: some } of changes.watchChanges({ namespace, cursor: last, stop: true })) assert.equal(some.length, 0);
 }
 
+async function trySinks() {
+  const webhook = { url: "http://127.0.0.1:9/unused", secrets: ["whsec_c2VjcmV0LWtleS1mb3ItdGhlLWV4YW1wbGU="] };
+  const named = { namespace, sinkId: "audit" };
+  const put = (sink) => changes.putSink({ sink: { ...named, kinds: [ChangeKind.JOB], target: { case: "webhook", value: webhook }, ...sink } });
+  assert.equal((await put({})).sink.target.value.signed, true);
+  await refused(Code.InvalidArgument, put({ filter: "change.typo" }));
+  assert.equal((await changes.pauseSink(named)).sink.status.state, SinkState.PAUSED);
+  assert.deepEqual((await changes.listSinks({ namespace })).sinks.map((one) => one.sinkId), ["audit"]);
+  const { sink } = await changes.rewindSink({ ...named, toTime: timestampFromMs(0) });
+  assert.ok(sink.status.lagChanges > 0n);
+  assert.deepEqual((await changes.getSink(named)).sink.target.value.secrets, []);
+  await changes.rewindSink({ ...named, toTime: timestampFromMs(Date.now() + 60_000) });
+  assert.equal((await changes.resumeSink(named)).sink.status.state, SinkState.ACTIVE);
+  await changes.deleteSink(named);
+  await refused(Code.NotFound, changes.getSink(named));
+}
+
 async function tryWorkers() {
   const list = await workers.listWorkers({ namespace });
   assert.equal(list.workers[0].workerId, workerId);
@@ -271,5 +289,6 @@ await tryCrons();
 await tryFlows();
 await tryEvents();
 await tryChanges();
+await trySinks();
 await tryWorkers();
 allCalled();

@@ -81,7 +81,8 @@ var changeMutants = []mutant{
 	},
 	{
 		name: "watch-of-another-database", breaks: "a cursor of a database that was restored since is refused",
-		file: "storage/changes/read.go", old: "if first.Generation != at.Generation ||", planted: "if",
+		file: "storage/changes/read.go", old: "first.Generation != at.Generation && !at.Stored ||",
+		planted:  "",
 		packages: "./engine/streams", run: "TestLostCursors",
 	},
 }

@@ -25,6 +25,9 @@ type Change = dbsqlc.ReadChangesRow
 type Cursor struct {
 	Generation uuid.UUID
 	Lanes      map[int64]int64
+	// Stored is set for the cursor of a sink. It is valid in each generation, because it is stored
+	// in the database, and so restored with it.
+	Stored bool
 }
 
 // cursorVersion is the first byte of the text of a cursor.
@@ -89,13 +92,14 @@ func Read(
 		return nil, at, false, err
 	}
 	first := &found[0]
-	if first.Generation != at.Generation || first.Lost || int(first.Known) != len(at.Lanes) {
+	if first.Generation != at.Generation && !at.Stored || first.Lost ||
+		int(first.Known) != len(at.Lanes) {
 		return nil, at, false, lost(ctx, s, namespace, at, first)
 	}
 	if first.ChangeID == 0 {
 		return nil, at, false, nil
 	}
-	next = Cursor{Generation: at.Generation, Lanes: maps.Clone(at.Lanes)}
+	next = Cursor{Generation: at.Generation, Stored: at.Stored, Lanes: maps.Clone(at.Lanes)}
 	bytes := int64(0)
 	for n := range found {
 		c := &found[n]
@@ -116,7 +120,7 @@ func lost(ctx context.Context, s *storage.Store, namespace string, at Cursor, ro
 	}
 	reason := "changes after it were deleted, because their retention is over"
 	switch {
-	case row.Generation != at.Generation:
+	case row.Generation != at.Generation && !at.Stored:
 		reason = "the database failed over or was restored since, which may have lost changes"
 	case int(row.Known) != len(at.Lanes):
 		reason = "it is not a cursor of this namespace"

@@ -81,8 +81,9 @@ func PutNamespace(
 	}
 }
 
-// Maintain adds partitions for the next days, drops those whose retention is over, and drops the
-// triggers if no namespace records. A table that is locked is left to the next pass.
+// Maintain adds partitions for the next days, gives up sinks that lag too far, drops partitions
+// whose retention is over, and drops the triggers if no namespace records. A table that is locked
+// is left to the next pass.
 func Maintain(ctx context.Context, s *storage.Store) error {
 	var records bool
 	err := s.RunSoon(ctx, "read change settings", func(ctx context.Context, db storage.DB) (err error) {
@@ -97,6 +98,10 @@ func Maintain(ctx context.Context, s *storage.Store) error {
 		errs = append(errs, ignoreLocked(addPartitions(ctx, s)))
 	} else {
 		errs = append(errs, ignoreLocked(stop(ctx, s)))
+	}
+	// The changes of a sink must not be deleted before it is BROKEN.
+	if err := breakLagging(ctx, s); err != nil {
+		return errors.Join(append(errs, err)...)
 	}
 	return errors.Join(append(errs, ignoreLocked(dropPartitions(ctx, s)))...)
 }

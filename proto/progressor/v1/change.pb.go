@@ -317,7 +317,7 @@ var File_progressor_v1_change_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_change_proto_rawDesc = "" +
 	"\n" +
-	"\x1aprogressor/v1/change.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dprogressor/v1/namespace.proto\"\xae\x02\n" +
+	"\x1aprogressor/v1/change.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dprogressor/v1/namespace.proto\x1a\x18progressor/v1/sink.proto\"\xae\x02\n" +
 	"\x13WatchChangesRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06cursor\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06cursor\x127\n" +
@@ -345,9 +345,19 @@ const file_progressor_v1_change_proto_rawDesc = "" +
 	" \x01(\tR\x06reason\x123\n" +
 	"\bmetadata\x18\v \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12\x18\n" +
 	"\apayload\x18\f \x01(\fR\apayload\x121\n" +
-	"\adetails\x18\r \x01(\v2\x17.google.protobuf.StructR\adetails2j\n" +
+	"\adetails\x18\r \x01(\v2\x17.google.protobuf.StructR\adetails2\x97\x05\n" +
 	"\rChangeService\x12Y\n" +
-	"\fWatchChanges\x12\".progressor.v1.WatchChangesRequest\x1a#.progressor.v1.WatchChangesResponse0\x01B\xbf\x01\n" +
+	"\fWatchChanges\x12\".progressor.v1.WatchChangesRequest\x1a#.progressor.v1.WatchChangesResponse0\x01\x12H\n" +
+	"\aPutSink\x12\x1d.progressor.v1.PutSinkRequest\x1a\x1e.progressor.v1.PutSinkResponse\x12H\n" +
+	"\aGetSink\x12\x1d.progressor.v1.GetSinkRequest\x1a\x1e.progressor.v1.GetSinkResponse\x12N\n" +
+	"\tListSinks\x12\x1f.progressor.v1.ListSinksRequest\x1a .progressor.v1.ListSinksResponse\x12N\n" +
+	"\tPauseSink\x12\x1f.progressor.v1.PauseSinkRequest\x1a .progressor.v1.PauseSinkResponse\x12Q\n" +
+	"\n" +
+	"ResumeSink\x12 .progressor.v1.ResumeSinkRequest\x1a!.progressor.v1.ResumeSinkResponse\x12Q\n" +
+	"\n" +
+	"RewindSink\x12 .progressor.v1.RewindSinkRequest\x1a!.progressor.v1.RewindSinkResponse\x12Q\n" +
+	"\n" +
+	"DeleteSink\x12 .progressor.v1.DeleteSinkRequest\x1a!.progressor.v1.DeleteSinkResponseB\xbf\x01\n" +
 	"\x11com.progressor.v1B\vChangeProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
 var (
@@ -370,22 +380,50 @@ var file_progressor_v1_change_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
 	(ChangeKind)(0),               // 4: progressor.v1.ChangeKind
 	(*structpb.Struct)(nil),       // 5: google.protobuf.Struct
+	(*PutSinkRequest)(nil),        // 6: progressor.v1.PutSinkRequest
+	(*GetSinkRequest)(nil),        // 7: progressor.v1.GetSinkRequest
+	(*ListSinksRequest)(nil),      // 8: progressor.v1.ListSinksRequest
+	(*PauseSinkRequest)(nil),      // 9: progressor.v1.PauseSinkRequest
+	(*ResumeSinkRequest)(nil),     // 10: progressor.v1.ResumeSinkRequest
+	(*RewindSinkRequest)(nil),     // 11: progressor.v1.RewindSinkRequest
+	(*DeleteSinkRequest)(nil),     // 12: progressor.v1.DeleteSinkRequest
+	(*PutSinkResponse)(nil),       // 13: progressor.v1.PutSinkResponse
+	(*GetSinkResponse)(nil),       // 14: progressor.v1.GetSinkResponse
+	(*ListSinksResponse)(nil),     // 15: progressor.v1.ListSinksResponse
+	(*PauseSinkResponse)(nil),     // 16: progressor.v1.PauseSinkResponse
+	(*ResumeSinkResponse)(nil),    // 17: progressor.v1.ResumeSinkResponse
+	(*RewindSinkResponse)(nil),    // 18: progressor.v1.RewindSinkResponse
+	(*DeleteSinkResponse)(nil),    // 19: progressor.v1.DeleteSinkResponse
 }
 var file_progressor_v1_change_proto_depIdxs = []int32{
-	3, // 0: progressor.v1.WatchChangesRequest.from_time:type_name -> google.protobuf.Timestamp
-	4, // 1: progressor.v1.WatchChangesRequest.kinds:type_name -> progressor.v1.ChangeKind
-	2, // 2: progressor.v1.WatchChangesResponse.changes:type_name -> progressor.v1.Change
-	4, // 3: progressor.v1.Change.kind:type_name -> progressor.v1.ChangeKind
-	3, // 4: progressor.v1.Change.time:type_name -> google.protobuf.Timestamp
-	5, // 5: progressor.v1.Change.metadata:type_name -> google.protobuf.Struct
-	5, // 6: progressor.v1.Change.details:type_name -> google.protobuf.Struct
-	0, // 7: progressor.v1.ChangeService.WatchChanges:input_type -> progressor.v1.WatchChangesRequest
-	1, // 8: progressor.v1.ChangeService.WatchChanges:output_type -> progressor.v1.WatchChangesResponse
-	8, // [8:9] is the sub-list for method output_type
-	7, // [7:8] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	3,  // 0: progressor.v1.WatchChangesRequest.from_time:type_name -> google.protobuf.Timestamp
+	4,  // 1: progressor.v1.WatchChangesRequest.kinds:type_name -> progressor.v1.ChangeKind
+	2,  // 2: progressor.v1.WatchChangesResponse.changes:type_name -> progressor.v1.Change
+	4,  // 3: progressor.v1.Change.kind:type_name -> progressor.v1.ChangeKind
+	3,  // 4: progressor.v1.Change.time:type_name -> google.protobuf.Timestamp
+	5,  // 5: progressor.v1.Change.metadata:type_name -> google.protobuf.Struct
+	5,  // 6: progressor.v1.Change.details:type_name -> google.protobuf.Struct
+	0,  // 7: progressor.v1.ChangeService.WatchChanges:input_type -> progressor.v1.WatchChangesRequest
+	6,  // 8: progressor.v1.ChangeService.PutSink:input_type -> progressor.v1.PutSinkRequest
+	7,  // 9: progressor.v1.ChangeService.GetSink:input_type -> progressor.v1.GetSinkRequest
+	8,  // 10: progressor.v1.ChangeService.ListSinks:input_type -> progressor.v1.ListSinksRequest
+	9,  // 11: progressor.v1.ChangeService.PauseSink:input_type -> progressor.v1.PauseSinkRequest
+	10, // 12: progressor.v1.ChangeService.ResumeSink:input_type -> progressor.v1.ResumeSinkRequest
+	11, // 13: progressor.v1.ChangeService.RewindSink:input_type -> progressor.v1.RewindSinkRequest
+	12, // 14: progressor.v1.ChangeService.DeleteSink:input_type -> progressor.v1.DeleteSinkRequest
+	1,  // 15: progressor.v1.ChangeService.WatchChanges:output_type -> progressor.v1.WatchChangesResponse
+	13, // 16: progressor.v1.ChangeService.PutSink:output_type -> progressor.v1.PutSinkResponse
+	14, // 17: progressor.v1.ChangeService.GetSink:output_type -> progressor.v1.GetSinkResponse
+	15, // 18: progressor.v1.ChangeService.ListSinks:output_type -> progressor.v1.ListSinksResponse
+	16, // 19: progressor.v1.ChangeService.PauseSink:output_type -> progressor.v1.PauseSinkResponse
+	17, // 20: progressor.v1.ChangeService.ResumeSink:output_type -> progressor.v1.ResumeSinkResponse
+	18, // 21: progressor.v1.ChangeService.RewindSink:output_type -> progressor.v1.RewindSinkResponse
+	19, // 22: progressor.v1.ChangeService.DeleteSink:output_type -> progressor.v1.DeleteSinkResponse
+	15, // [15:23] is the sub-list for method output_type
+	7,  // [7:15] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_change_proto_init() }
@@ -394,6 +432,7 @@ func file_progressor_v1_change_proto_init() {
 		return
 	}
 	file_progressor_v1_namespace_proto_init()
+	file_progressor_v1_sink_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -803,7 +803,8 @@ type DataCount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// processes, jobs, runs, crons, templates, waiting_tasks, running_tasks, ended_tasks, events,
 	// idempotency_keys, unique_keys, answers, messages, dead_letters, job_events, cron_fires,
-	// constraints, paused_job_names or workers. Jobs, runs and crons are processes as well.
+	// changes, sinks, constraints, paused_job_names or workers. Jobs, runs and crons are processes as
+	// well.
 	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Status        string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"` // of processes, jobs and runs
 	Count         int64  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`

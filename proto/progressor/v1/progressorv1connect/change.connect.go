@@ -36,6 +36,23 @@ const (
 	// ChangeServiceWatchChangesProcedure is the fully-qualified name of the ChangeService's
 	// WatchChanges RPC.
 	ChangeServiceWatchChangesProcedure = "/progressor.v1.ChangeService/WatchChanges"
+	// ChangeServicePutSinkProcedure is the fully-qualified name of the ChangeService's PutSink RPC.
+	ChangeServicePutSinkProcedure = "/progressor.v1.ChangeService/PutSink"
+	// ChangeServiceGetSinkProcedure is the fully-qualified name of the ChangeService's GetSink RPC.
+	ChangeServiceGetSinkProcedure = "/progressor.v1.ChangeService/GetSink"
+	// ChangeServiceListSinksProcedure is the fully-qualified name of the ChangeService's ListSinks RPC.
+	ChangeServiceListSinksProcedure = "/progressor.v1.ChangeService/ListSinks"
+	// ChangeServicePauseSinkProcedure is the fully-qualified name of the ChangeService's PauseSink RPC.
+	ChangeServicePauseSinkProcedure = "/progressor.v1.ChangeService/PauseSink"
+	// ChangeServiceResumeSinkProcedure is the fully-qualified name of the ChangeService's ResumeSink
+	// RPC.
+	ChangeServiceResumeSinkProcedure = "/progressor.v1.ChangeService/ResumeSink"
+	// ChangeServiceRewindSinkProcedure is the fully-qualified name of the ChangeService's RewindSink
+	// RPC.
+	ChangeServiceRewindSinkProcedure = "/progressor.v1.ChangeService/RewindSink"
+	// ChangeServiceDeleteSinkProcedure is the fully-qualified name of the ChangeService's DeleteSink
+	// RPC.
+	ChangeServiceDeleteSinkProcedure = "/progressor.v1.ChangeService/DeleteSink"
 )
 
 // ChangeServiceClient is a client for the progressor.v1.ChangeService service.
@@ -43,6 +60,20 @@ type ChangeServiceClient interface {
 	// WatchChanges streams the changes of a namespace after a cursor: each at least once, without
 	// gaps, and those of a process in their order. It continues from a cursor on any node.
 	WatchChanges(context.Context, *v1.WatchChangesRequest) (*connect.ServerStreamForClient[v1.WatchChangesResponse], error)
+	// PutSink creates a sink or replaces its settings. It keeps the cursor and the state of an
+	// existing sink, and repeats a failed delivery at once.
+	PutSink(context.Context, *v1.PutSinkRequest) (*v1.PutSinkResponse, error)
+	GetSink(context.Context, *v1.GetSinkRequest) (*v1.GetSinkResponse, error)
+	ListSinks(context.Context, *v1.ListSinksRequest) (*v1.ListSinksResponse, error)
+	// PauseSink stops deliveries within about a second. Requests under way end. The changes wait, at
+	// most max_lag.
+	PauseSink(context.Context, *v1.PauseSinkRequest) (*v1.PauseSinkResponse, error)
+	// ResumeSink makes a sink ACTIVE, whatever its state, and repeats a failed delivery at once.
+	ResumeSink(context.Context, *v1.ResumeSinkRequest) (*v1.ResumeSinkResponse, error)
+	// RewindSink moves the cursor of a sink to a time. The state remains.
+	RewindSink(context.Context, *v1.RewindSinkRequest) (*v1.RewindSinkResponse, error)
+	// DeleteSink deletes a sink with its dead letters.
+	DeleteSink(context.Context, *v1.DeleteSinkRequest) (*v1.DeleteSinkResponse, error)
 }
 
 // NewChangeServiceClient constructs a client for the progressor.v1.ChangeService service. By
@@ -62,12 +93,61 @@ func NewChangeServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(changeServiceMethods.ByName("WatchChanges")),
 			connect.WithClientOptions(opts...),
 		),
+		putSink: connect.NewClient[v1.PutSinkRequest, v1.PutSinkResponse](
+			httpClient,
+			baseURL+ChangeServicePutSinkProcedure,
+			connect.WithSchema(changeServiceMethods.ByName("PutSink")),
+			connect.WithClientOptions(opts...),
+		),
+		getSink: connect.NewClient[v1.GetSinkRequest, v1.GetSinkResponse](
+			httpClient,
+			baseURL+ChangeServiceGetSinkProcedure,
+			connect.WithSchema(changeServiceMethods.ByName("GetSink")),
+			connect.WithClientOptions(opts...),
+		),
+		listSinks: connect.NewClient[v1.ListSinksRequest, v1.ListSinksResponse](
+			httpClient,
+			baseURL+ChangeServiceListSinksProcedure,
+			connect.WithSchema(changeServiceMethods.ByName("ListSinks")),
+			connect.WithClientOptions(opts...),
+		),
+		pauseSink: connect.NewClient[v1.PauseSinkRequest, v1.PauseSinkResponse](
+			httpClient,
+			baseURL+ChangeServicePauseSinkProcedure,
+			connect.WithSchema(changeServiceMethods.ByName("PauseSink")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeSink: connect.NewClient[v1.ResumeSinkRequest, v1.ResumeSinkResponse](
+			httpClient,
+			baseURL+ChangeServiceResumeSinkProcedure,
+			connect.WithSchema(changeServiceMethods.ByName("ResumeSink")),
+			connect.WithClientOptions(opts...),
+		),
+		rewindSink: connect.NewClient[v1.RewindSinkRequest, v1.RewindSinkResponse](
+			httpClient,
+			baseURL+ChangeServiceRewindSinkProcedure,
+			connect.WithSchema(changeServiceMethods.ByName("RewindSink")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteSink: connect.NewClient[v1.DeleteSinkRequest, v1.DeleteSinkResponse](
+			httpClient,
+			baseURL+ChangeServiceDeleteSinkProcedure,
+			connect.WithSchema(changeServiceMethods.ByName("DeleteSink")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // changeServiceClient implements ChangeServiceClient.
 type changeServiceClient struct {
 	watchChanges *connect.Client[v1.WatchChangesRequest, v1.WatchChangesResponse]
+	putSink      *connect.Client[v1.PutSinkRequest, v1.PutSinkResponse]
+	getSink      *connect.Client[v1.GetSinkRequest, v1.GetSinkResponse]
+	listSinks    *connect.Client[v1.ListSinksRequest, v1.ListSinksResponse]
+	pauseSink    *connect.Client[v1.PauseSinkRequest, v1.PauseSinkResponse]
+	resumeSink   *connect.Client[v1.ResumeSinkRequest, v1.ResumeSinkResponse]
+	rewindSink   *connect.Client[v1.RewindSinkRequest, v1.RewindSinkResponse]
+	deleteSink   *connect.Client[v1.DeleteSinkRequest, v1.DeleteSinkResponse]
 }
 
 // WatchChanges calls progressor.v1.ChangeService.WatchChanges.
@@ -75,11 +155,88 @@ func (c *changeServiceClient) WatchChanges(ctx context.Context, req *v1.WatchCha
 	return c.watchChanges.CallServerStream(ctx, connect.NewRequest(req))
 }
 
+// PutSink calls progressor.v1.ChangeService.PutSink.
+func (c *changeServiceClient) PutSink(ctx context.Context, req *v1.PutSinkRequest) (*v1.PutSinkResponse, error) {
+	response, err := c.putSink.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetSink calls progressor.v1.ChangeService.GetSink.
+func (c *changeServiceClient) GetSink(ctx context.Context, req *v1.GetSinkRequest) (*v1.GetSinkResponse, error) {
+	response, err := c.getSink.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListSinks calls progressor.v1.ChangeService.ListSinks.
+func (c *changeServiceClient) ListSinks(ctx context.Context, req *v1.ListSinksRequest) (*v1.ListSinksResponse, error) {
+	response, err := c.listSinks.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// PauseSink calls progressor.v1.ChangeService.PauseSink.
+func (c *changeServiceClient) PauseSink(ctx context.Context, req *v1.PauseSinkRequest) (*v1.PauseSinkResponse, error) {
+	response, err := c.pauseSink.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ResumeSink calls progressor.v1.ChangeService.ResumeSink.
+func (c *changeServiceClient) ResumeSink(ctx context.Context, req *v1.ResumeSinkRequest) (*v1.ResumeSinkResponse, error) {
+	response, err := c.resumeSink.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RewindSink calls progressor.v1.ChangeService.RewindSink.
+func (c *changeServiceClient) RewindSink(ctx context.Context, req *v1.RewindSinkRequest) (*v1.RewindSinkResponse, error) {
+	response, err := c.rewindSink.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeleteSink calls progressor.v1.ChangeService.DeleteSink.
+func (c *changeServiceClient) DeleteSink(ctx context.Context, req *v1.DeleteSinkRequest) (*v1.DeleteSinkResponse, error) {
+	response, err := c.deleteSink.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ChangeServiceHandler is an implementation of the progressor.v1.ChangeService service.
 type ChangeServiceHandler interface {
 	// WatchChanges streams the changes of a namespace after a cursor: each at least once, without
 	// gaps, and those of a process in their order. It continues from a cursor on any node.
 	WatchChanges(context.Context, *v1.WatchChangesRequest, *connect.ServerStream[v1.WatchChangesResponse]) error
+	// PutSink creates a sink or replaces its settings. It keeps the cursor and the state of an
+	// existing sink, and repeats a failed delivery at once.
+	PutSink(context.Context, *v1.PutSinkRequest) (*v1.PutSinkResponse, error)
+	GetSink(context.Context, *v1.GetSinkRequest) (*v1.GetSinkResponse, error)
+	ListSinks(context.Context, *v1.ListSinksRequest) (*v1.ListSinksResponse, error)
+	// PauseSink stops deliveries within about a second. Requests under way end. The changes wait, at
+	// most max_lag.
+	PauseSink(context.Context, *v1.PauseSinkRequest) (*v1.PauseSinkResponse, error)
+	// ResumeSink makes a sink ACTIVE, whatever its state, and repeats a failed delivery at once.
+	ResumeSink(context.Context, *v1.ResumeSinkRequest) (*v1.ResumeSinkResponse, error)
+	// RewindSink moves the cursor of a sink to a time. The state remains.
+	RewindSink(context.Context, *v1.RewindSinkRequest) (*v1.RewindSinkResponse, error)
+	// DeleteSink deletes a sink with its dead letters.
+	DeleteSink(context.Context, *v1.DeleteSinkRequest) (*v1.DeleteSinkResponse, error)
 }
 
 // NewChangeServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -95,10 +252,66 @@ func NewChangeServiceHandler(svc ChangeServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(changeServiceMethods.ByName("WatchChanges")),
 		connect.WithHandlerOptions(opts...),
 	)
+	changeServicePutSinkHandler := connect.NewUnaryHandlerSimple(
+		ChangeServicePutSinkProcedure,
+		svc.PutSink,
+		connect.WithSchema(changeServiceMethods.ByName("PutSink")),
+		connect.WithHandlerOptions(opts...),
+	)
+	changeServiceGetSinkHandler := connect.NewUnaryHandlerSimple(
+		ChangeServiceGetSinkProcedure,
+		svc.GetSink,
+		connect.WithSchema(changeServiceMethods.ByName("GetSink")),
+		connect.WithHandlerOptions(opts...),
+	)
+	changeServiceListSinksHandler := connect.NewUnaryHandlerSimple(
+		ChangeServiceListSinksProcedure,
+		svc.ListSinks,
+		connect.WithSchema(changeServiceMethods.ByName("ListSinks")),
+		connect.WithHandlerOptions(opts...),
+	)
+	changeServicePauseSinkHandler := connect.NewUnaryHandlerSimple(
+		ChangeServicePauseSinkProcedure,
+		svc.PauseSink,
+		connect.WithSchema(changeServiceMethods.ByName("PauseSink")),
+		connect.WithHandlerOptions(opts...),
+	)
+	changeServiceResumeSinkHandler := connect.NewUnaryHandlerSimple(
+		ChangeServiceResumeSinkProcedure,
+		svc.ResumeSink,
+		connect.WithSchema(changeServiceMethods.ByName("ResumeSink")),
+		connect.WithHandlerOptions(opts...),
+	)
+	changeServiceRewindSinkHandler := connect.NewUnaryHandlerSimple(
+		ChangeServiceRewindSinkProcedure,
+		svc.RewindSink,
+		connect.WithSchema(changeServiceMethods.ByName("RewindSink")),
+		connect.WithHandlerOptions(opts...),
+	)
+	changeServiceDeleteSinkHandler := connect.NewUnaryHandlerSimple(
+		ChangeServiceDeleteSinkProcedure,
+		svc.DeleteSink,
+		connect.WithSchema(changeServiceMethods.ByName("DeleteSink")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/progressor.v1.ChangeService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ChangeServiceWatchChangesProcedure:
 			changeServiceWatchChangesHandler.ServeHTTP(w, r)
+		case ChangeServicePutSinkProcedure:
+			changeServicePutSinkHandler.ServeHTTP(w, r)
+		case ChangeServiceGetSinkProcedure:
+			changeServiceGetSinkHandler.ServeHTTP(w, r)
+		case ChangeServiceListSinksProcedure:
+			changeServiceListSinksHandler.ServeHTTP(w, r)
+		case ChangeServicePauseSinkProcedure:
+			changeServicePauseSinkHandler.ServeHTTP(w, r)
+		case ChangeServiceResumeSinkProcedure:
+			changeServiceResumeSinkHandler.ServeHTTP(w, r)
+		case ChangeServiceRewindSinkProcedure:
+			changeServiceRewindSinkHandler.ServeHTTP(w, r)
+		case ChangeServiceDeleteSinkProcedure:
+			changeServiceDeleteSinkHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -110,4 +323,32 @@ type UnimplementedChangeServiceHandler struct{}
 
 func (UnimplementedChangeServiceHandler) WatchChanges(context.Context, *v1.WatchChangesRequest, *connect.ServerStream[v1.WatchChangesResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ChangeService.WatchChanges is not implemented"))
+}
+
+func (UnimplementedChangeServiceHandler) PutSink(context.Context, *v1.PutSinkRequest) (*v1.PutSinkResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ChangeService.PutSink is not implemented"))
+}
+
+func (UnimplementedChangeServiceHandler) GetSink(context.Context, *v1.GetSinkRequest) (*v1.GetSinkResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ChangeService.GetSink is not implemented"))
+}
+
+func (UnimplementedChangeServiceHandler) ListSinks(context.Context, *v1.ListSinksRequest) (*v1.ListSinksResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ChangeService.ListSinks is not implemented"))
+}
+
+func (UnimplementedChangeServiceHandler) PauseSink(context.Context, *v1.PauseSinkRequest) (*v1.PauseSinkResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ChangeService.PauseSink is not implemented"))
+}
+
+func (UnimplementedChangeServiceHandler) ResumeSink(context.Context, *v1.ResumeSinkRequest) (*v1.ResumeSinkResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ChangeService.ResumeSink is not implemented"))
+}
+
+func (UnimplementedChangeServiceHandler) RewindSink(context.Context, *v1.RewindSinkRequest) (*v1.RewindSinkResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ChangeService.RewindSink is not implemented"))
+}
+
+func (UnimplementedChangeServiceHandler) DeleteSink(context.Context, *v1.DeleteSinkRequest) (*v1.DeleteSinkResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ChangeService.DeleteSink is not implemented"))
 }

@@ -36,6 +36,7 @@ type Engine struct {
 	Cron    *progressorv1.Cron
 	Fires   []*progressorv1.Fire
 	Changes []*progressorv1.WatchChangesResponse
+	Sink    *progressorv1.Sink
 }
 
 // Serve returns a program whose engine is f.
@@ -376,4 +377,53 @@ func (f *Engine) WatchChanges(
 		return err
 	}
 	return connect.NewError(connect.CodeUnavailable, errors.New("the node is stopping"))
+}
+
+// PutSink answers the request.
+func (f *Engine) PutSink(
+	_ context.Context, req *progressorv1.PutSinkRequest,
+) (*progressorv1.PutSinkResponse, error) {
+	return Answer(f, req, &progressorv1.PutSinkResponse{Sink: f.Sink})
+}
+
+// GetSink answers the request.
+func (f *Engine) GetSink(
+	_ context.Context, req *progressorv1.GetSinkRequest,
+) (*progressorv1.GetSinkResponse, error) {
+	return Answer(f, req, &progressorv1.GetSinkResponse{Sink: f.Sink})
+}
+
+// PauseSink answers the request.
+func (f *Engine) PauseSink(
+	_ context.Context, req *progressorv1.PauseSinkRequest,
+) (*progressorv1.PauseSinkResponse, error) {
+	return Answer(f, req, &progressorv1.PauseSinkResponse{Sink: f.Sink})
+}
+
+// ResumeSink answers the request.
+func (f *Engine) ResumeSink(
+	_ context.Context, req *progressorv1.ResumeSinkRequest,
+) (*progressorv1.ResumeSinkResponse, error) {
+	return Answer(f, req, &progressorv1.ResumeSinkResponse{Sink: f.Sink})
+}
+
+// RewindSink answers the request.
+func (f *Engine) RewindSink(
+	_ context.Context, req *progressorv1.RewindSinkRequest,
+) (*progressorv1.RewindSinkResponse, error) {
+	return Answer(f, req, &progressorv1.RewindSinkResponse{Sink: f.Sink})
+}
+
+// ListSinks answers the request.
+func (f *Engine) ListSinks(
+	_ context.Context, req *progressorv1.ListSinksRequest,
+) (*progressorv1.ListSinksResponse, error) {
+	return Answer(f, req, &progressorv1.ListSinksResponse{Sinks: []*progressorv1.Sink{f.Sink}, NextPageToken: "next"})
+}
+
+// DeleteSink answers the request.
+func (f *Engine) DeleteSink(
+	_ context.Context, req *progressorv1.DeleteSinkRequest,
+) (*progressorv1.DeleteSinkResponse, error) {
+	return Answer(f, req, &progressorv1.DeleteSinkResponse{})
 }

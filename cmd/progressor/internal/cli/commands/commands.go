@@ -8,6 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/job"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/process"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/server"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/sink"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/worker"
 )
 
@@ -20,6 +21,7 @@ type tree struct {
 	Job        job.Commands           `embed:""`
 	Flow       flow.Commands          `embed:""`
 	Constraint job.ConstraintCommands `embed:""`
+	Sink       sink.Commands          `embed:""`
 	Worker     worker.Commands        `embed:""`
 	Admin      admin.Commands         `embed:""`
 

@@ -27,6 +27,8 @@ import (
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/engine/sinks"
+	"github.com/progressor-engine/progressor/engine/sinks/targets"
 	"github.com/progressor-engine/progressor/engine/streams"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/demo"
@@ -118,16 +120,16 @@ func (n *node) run(ctx context.Context) error {
 	runs := flows.New(eng, store, queue.NewJob, registry)
 	eng.Add(runs.Kind())
 	schedules.RunBy(runs)
-	insights, workers := insight.New(eng), pull.New(eng)
-	bulks := bulk.New(eng, jobTarget(queue), runTarget(runs))
-	eng.Add(bulks.Kind())
+	insights, workers, bulks := insight.New(eng), pull.New(eng), bulk.New(eng, jobTarget(queue), runTarget(runs))
+	deliveries := sinks.New(eng, store, sinks.Config{Open: targets.Open, Logger: log, Registerer: registry})
+	eng.Add(bulks.Kind(), deliveries.Kind())
 	if err := n.put(ctx, eng, runs); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
 	handler := rpc.NewHandler(rpc.Config{
 		Engine: eng, Insight: insights, Workers: workers, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs,
 		Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
-		Streams: streams.New(eng, store), Console: n.console, Hosts: n.hosts,
+		Streams: streams.New(eng, store), Sinks: deliveries, Console: n.console, Hosts: n.hosts,
 		Ready: n.readiness,
 	})
 	group, ctx := errgroup.WithContext(ctx)

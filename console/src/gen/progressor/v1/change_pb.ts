@@ -8,13 +8,15 @@ import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { ChangeKind } from "./namespace_pb";
 import { file_progressor_v1_namespace } from "./namespace_pb";
+import type { DeleteSinkRequestSchema, DeleteSinkResponseSchema, GetSinkRequestSchema, GetSinkResponseSchema, ListSinksRequestSchema, ListSinksResponseSchema, PauseSinkRequestSchema, PauseSinkResponseSchema, PutSinkRequestSchema, PutSinkResponseSchema, ResumeSinkRequestSchema, ResumeSinkResponseSchema, RewindSinkRequestSchema, RewindSinkResponseSchema } from "./sink_pb";
+import { file_progressor_v1_sink } from "./sink_pb";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file progressor/v1/change.proto.
  */
 export const file_progressor_v1_change: GenFile = /*@__PURE__*/
-  fileDesc("Chpwcm9ncmVzc29yL3YxL2NoYW5nZS5wcm90bxINcHJvZ3Jlc3Nvci52MSKzAQoTV2F0Y2hDaGFuZ2VzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGY3Vyc29yGAIgASgJEi0KCWZyb21fdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoFa2luZHMYBCADKA4yGS5wcm9ncmVzc29yLnYxLkNoYW5nZUtpbmQSEgoKcHJvY2Vzc19pZBgFIAEoCRIMCgRzdG9wGAYgASgIIk4KFFdhdGNoQ2hhbmdlc1Jlc3BvbnNlEiYKB2NoYW5nZXMYASADKAsyFS5wcm9ncmVzc29yLnYxLkNoYW5nZRIOCgZjdXJzb3IYAiABKAki0wIKBkNoYW5nZRIRCgljaGFuZ2VfaWQYASABKAMSJwoEa2luZBgCIAEoDjIZLnByb2dyZXNzb3IudjEuQ2hhbmdlS2luZBIMCgR0eXBlGAMgASgJEhEKCW5hbWVzcGFjZRgEIAEoCRISCgpwcm9jZXNzX2lkGAUgASgJEigKBHRpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGV2ZW50X2lkGAcgASgDEhMKC2Zyb21fc3RhdHVzGAggASgJEhEKCXRvX3N0YXR1cxgJIAEoCRIOCgZyZWFzb24YCiABKAkSKQoIbWV0YWRhdGEYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg8KB3BheWxvYWQYDCABKAwSKAoHZGV0YWlscxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QyagoNQ2hhbmdlU2VydmljZRJZCgxXYXRjaENoYW5nZXMSIi5wcm9ncmVzc29yLnYxLldhdGNoQ2hhbmdlc1JlcXVlc3QaIy5wcm9ncmVzc29yLnYxLldhdGNoQ2hhbmdlc1Jlc3BvbnNlMAFiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_namespace]);
+  fileDesc("Chpwcm9ncmVzc29yL3YxL2NoYW5nZS5wcm90bxINcHJvZ3Jlc3Nvci52MSKzAQoTV2F0Y2hDaGFuZ2VzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGY3Vyc29yGAIgASgJEi0KCWZyb21fdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoFa2luZHMYBCADKA4yGS5wcm9ncmVzc29yLnYxLkNoYW5nZUtpbmQSEgoKcHJvY2Vzc19pZBgFIAEoCRIMCgRzdG9wGAYgASgIIk4KFFdhdGNoQ2hhbmdlc1Jlc3BvbnNlEiYKB2NoYW5nZXMYASADKAsyFS5wcm9ncmVzc29yLnYxLkNoYW5nZRIOCgZjdXJzb3IYAiABKAki0wIKBkNoYW5nZRIRCgljaGFuZ2VfaWQYASABKAMSJwoEa2luZBgCIAEoDjIZLnByb2dyZXNzb3IudjEuQ2hhbmdlS2luZBIMCgR0eXBlGAMgASgJEhEKCW5hbWVzcGFjZRgEIAEoCRISCgpwcm9jZXNzX2lkGAUgASgJEigKBHRpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGV2ZW50X2lkGAcgASgDEhMKC2Zyb21fc3RhdHVzGAggASgJEhEKCXRvX3N0YXR1cxgJIAEoCRIOCgZyZWFzb24YCiABKAkSKQoIbWV0YWRhdGEYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg8KB3BheWxvYWQYDCABKAwSKAoHZGV0YWlscxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QylwUKDUNoYW5nZVNlcnZpY2USWQoMV2F0Y2hDaGFuZ2VzEiIucHJvZ3Jlc3Nvci52MS5XYXRjaENoYW5nZXNSZXF1ZXN0GiMucHJvZ3Jlc3Nvci52MS5XYXRjaENoYW5nZXNSZXNwb25zZTABEkgKB1B1dFNpbmsSHS5wcm9ncmVzc29yLnYxLlB1dFNpbmtSZXF1ZXN0Gh4ucHJvZ3Jlc3Nvci52MS5QdXRTaW5rUmVzcG9uc2USSAoHR2V0U2luaxIdLnByb2dyZXNzb3IudjEuR2V0U2lua1JlcXVlc3QaHi5wcm9ncmVzc29yLnYxLkdldFNpbmtSZXNwb25zZRJOCglMaXN0U2lua3MSHy5wcm9ncmVzc29yLnYxLkxpc3RTaW5rc1JlcXVlc3QaIC5wcm9ncmVzc29yLnYxLkxpc3RTaW5rc1Jlc3BvbnNlEk4KCVBhdXNlU2luaxIfLnByb2dyZXNzb3IudjEuUGF1c2VTaW5rUmVxdWVzdBogLnByb2dyZXNzb3IudjEuUGF1c2VTaW5rUmVzcG9uc2USUQoKUmVzdW1lU2luaxIgLnByb2dyZXNzb3IudjEuUmVzdW1lU2lua1JlcXVlc3QaIS5wcm9ncmVzc29yLnYxLlJlc3VtZVNpbmtSZXNwb25zZRJRCgpSZXdpbmRTaW5rEiAucHJvZ3Jlc3Nvci52MS5SZXdpbmRTaW5rUmVxdWVzdBohLnByb2dyZXNzb3IudjEuUmV3aW5kU2lua1Jlc3BvbnNlElEKCkRlbGV0ZVNpbmsSIC5wcm9ncmVzc29yLnYxLkRlbGV0ZVNpbmtSZXF1ZXN0GiEucHJvZ3Jlc3Nvci52MS5EZWxldGVTaW5rUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_namespace, file_progressor_v1_sink]);
 
 /**
  * @generated from message progressor.v1.WatchChangesRequest
@@ -192,7 +194,7 @@ export const ChangeSchema: GenMessage<Change> = /*@__PURE__*/
   messageDesc(file_progressor_v1_change, 2);
 
 /**
- * ChangeService streams what happens in namespaces that record changes.
+ * ChangeService streams what happens in namespaces that record changes, to clients and to sinks.
  *
  * @generated from service progressor.v1.ChangeService
  */
@@ -207,6 +209,74 @@ export const ChangeService: GenService<{
     methodKind: "server_streaming";
     input: typeof WatchChangesRequestSchema;
     output: typeof WatchChangesResponseSchema;
+  },
+  /**
+   * PutSink creates a sink or replaces its settings. It keeps the cursor and the state of an
+   * existing sink, and repeats a failed delivery at once.
+   *
+   * @generated from rpc progressor.v1.ChangeService.PutSink
+   */
+  putSink: {
+    methodKind: "unary";
+    input: typeof PutSinkRequestSchema;
+    output: typeof PutSinkResponseSchema;
+  },
+  /**
+   * @generated from rpc progressor.v1.ChangeService.GetSink
+   */
+  getSink: {
+    methodKind: "unary";
+    input: typeof GetSinkRequestSchema;
+    output: typeof GetSinkResponseSchema;
+  },
+  /**
+   * @generated from rpc progressor.v1.ChangeService.ListSinks
+   */
+  listSinks: {
+    methodKind: "unary";
+    input: typeof ListSinksRequestSchema;
+    output: typeof ListSinksResponseSchema;
+  },
+  /**
+   * PauseSink stops deliveries within about a second. Requests under way end. The changes wait, at
+   * most max_lag.
+   *
+   * @generated from rpc progressor.v1.ChangeService.PauseSink
+   */
+  pauseSink: {
+    methodKind: "unary";
+    input: typeof PauseSinkRequestSchema;
+    output: typeof PauseSinkResponseSchema;
+  },
+  /**
+   * ResumeSink makes a sink ACTIVE, whatever its state, and repeats a failed delivery at once.
+   *
+   * @generated from rpc progressor.v1.ChangeService.ResumeSink
+   */
+  resumeSink: {
+    methodKind: "unary";
+    input: typeof ResumeSinkRequestSchema;
+    output: typeof ResumeSinkResponseSchema;
+  },
+  /**
+   * RewindSink moves the cursor of a sink to a time. The state remains.
+   *
+   * @generated from rpc progressor.v1.ChangeService.RewindSink
+   */
+  rewindSink: {
+    methodKind: "unary";
+    input: typeof RewindSinkRequestSchema;
+    output: typeof RewindSinkResponseSchema;
+  },
+  /**
+   * DeleteSink deletes a sink with its dead letters.
+   *
+   * @generated from rpc progressor.v1.ChangeService.DeleteSink
+   */
+  deleteSink: {
+    methodKind: "unary";
+    input: typeof DeleteSinkRequestSchema;
+    output: typeof DeleteSinkResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_progressor_v1_change, 0);

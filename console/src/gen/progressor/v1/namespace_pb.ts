@@ -235,7 +235,8 @@ export type DataCount = Message<"progressor.v1.DataCount"> & {
   /**
    * processes, jobs, runs, crons, templates, waiting_tasks, running_tasks, ended_tasks, events,
    * idempotency_keys, unique_keys, answers, messages, dead_letters, job_events, cron_fires,
-   * constraints, paused_job_names or workers. Jobs, runs and crons are processes as well.
+   * changes, sinks, constraints, paused_job_names or workers. Jobs, runs and crons are processes as
+   * well.
    *
    * @generated from field: string kind = 1;
    */

@@ -1,0 +1,354 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/changes"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// maxError limits the stored text of an error, in bytes.
+const maxError = 1000
+
+// delivery delivers for one sink while this node has its lease.
+type delivery struct {
+	sinks    *Sinks
+	lease    changes.SinkLease
+	revision int64
+	settings changes.SinkSettings
+	log      *slog.Logger
+
+	ctx    context.Context // cancelled when the lease is lost
+	abort  context.CancelCauseFunc
+	expiry *time.Timer   // calls abort when the lease is over
+	ending chan struct{} // closed when the delivery should end after the changes under way
+	end    func()
+	done   chan struct{} // closed when run returns
+
+	target   Deliverer
+	filter   *filter
+	at       changes.Cursor
+	unsaved  bool      // at was not stored, because only unselected changes were read
+	saved    time.Time // when the cursor was stored
+	failures int
+	wait     time.Duration // before the first attempt
+	offline  bool          // the last statement failed
+}
+
+func newDelivery(s *Sinks, c changes.ClaimedSink) *delivery {
+	d := &delivery{
+		sinks: s, lease: c.SinkLease, revision: c.Revision, settings: c.SinkSettings, at: c.Cursor,
+		failures: c.Failures, wait: c.Wait, ending: make(chan struct{}), done: make(chan struct{}),
+		log: s.log.With("namespace", c.Namespace, "sink_id", c.SinkID),
+	}
+	d.ctx, d.abort = context.WithCancelCause(context.Background())
+	d.end = sync.OnceFunc(func() { close(d.ending) })
+	return d
+}
+
+// run delivers until it is ended or aborted, or the sink has failed for good. Then it releases the
+// lease.
+func (d *delivery) run() {
+	defer close(d.done)
+	defer d.abort(nil)
+	defer d.expiry.Stop()
+	err := d.open()
+	if err == nil {
+		defer d.target.Close()
+		err = d.loop()
+	} else {
+		err = d.fail(err)
+	}
+	switch {
+	case errors.Is(err, errEnded):
+	case d.ctx.Err() != nil:
+		d.log.Info("deliveries aborted", "reason", context.Cause(d.ctx))
+	case errors.Is(err, process.ErrFenced):
+		d.log.Info("deliveries ended", "reason", errLeaseLost)
+	case err != nil:
+		d.log.Error("deliveries ended", "error", err)
+	}
+	limit, cancel := context.WithTimeout(context.Background(), d.sinks.limits.statement)
+	defer cancel()
+	if err := changes.ReleaseSink(limit, d.sinks.store, d.lease); err != nil {
+		d.log.Warn("cannot release the sink: another node continues when the lease is over", "error", err)
+	}
+	d.sinks.wake() // a node with new settings, or after a rewind
+}
+
+// open prepares the target and the filter.
+func (d *delivery) open() error {
+	m, err := sinkOf(&d.settings)
+	if err != nil {
+		return err
+	}
+	if d.filter, err = newFilter(m); err != nil {
+		return err
+	}
+	d.target, err = d.sinks.open(m)
+	return err
+}
+
+// errEnded ends the loop of a delivery.
+var errEnded = errors.New("ended")
+
+// loop reads changes and delivers them. It returns nil when it was asked to end, and an error if it
+// cannot continue.
+func (d *delivery) loop() error {
+	err := d.pause(d.wait)
+	idle := d.sinks.limits.minIdle
+	for err == nil {
+		var found []changes.Change
+		var next changes.Cursor
+		found, next, _, err = changes.Read(d.ctx, d.sinks.store, d.lease.Namespace, d.at,
+			changes.ReadLimit{Changes: d.sinks.limits.changes, Bytes: d.sinks.limits.bytes})
+		switch {
+		case err != nil:
+			err = d.readFailed(err)
+		case len(found) == 0:
+			d.offline = false
+			if err = d.saveIdle(); err == nil {
+				err = d.pause(idle)
+			}
+			idle = min(2*idle, d.sinks.limits.maxIdle)
+		default:
+			d.offline = false
+			idle = d.sinks.limits.minIdle
+			err = d.deliver(found, next)
+		}
+	}
+	if errors.Is(err, errEnded) {
+		return d.save()
+	}
+	return err
+}
+
+// pause waits. It returns errEnded if the delivery should end.
+func (d *delivery) pause(wait time.Duration) error {
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-d.ending:
+		case <-d.ctx.Done():
+		}
+	}
+	select {
+	case <-d.ctx.Done():
+		return context.Cause(d.ctx)
+	case <-d.ending:
+		return errEnded
+	default:
+		return nil
+	}
+}
+
+// readFailed handles the error of a read. If changes were deleted before they were delivered, the
+// sink is BROKEN.
+func (d *delivery) readFailed(err error) error {
+	if lost, ok := errors.AsType[*process.CursorError](err); ok {
+		text := "changes were deleted before they were delivered: rewind the sink to continue with those that are " +
+			"left (" + lost.Message + ")"
+		d.log.Error("the sink is broken", "error", text)
+		return d.stored(changes.SinkFailure{State: "BROKEN", Error: text})
+	}
+	if d.ctx.Err() != nil {
+		return context.Cause(d.ctx)
+	}
+	if !d.offline { // log only once while the database is unavailable
+		d.log.Warn("cannot read changes", "error", err)
+	}
+	d.offline = true
+	return d.pause(d.sinks.limits.storeRetry)
+}
+
+// stored stores a final failure.
+func (d *delivery) stored(f changes.SinkFailure) error {
+	err := d.store(func(ctx context.Context) error { return changes.FailSink(ctx, d.sinks.store, d.lease, f) })
+	if err == nil {
+		err = errEnded
+	}
+	return err
+}
+
+// store repeats a statement until it succeeds, the lease is lost, or the delivery is aborted.
+func (d *delivery) store(write func(context.Context) error) error {
+	for {
+		ctx, cancel := context.WithTimeout(d.ctx, d.sinks.limits.statement)
+		err := write(ctx)
+		cancel()
+		if err == nil || errors.Is(err, process.ErrFenced) {
+			return err
+		}
+		if d.ctx.Err() != nil {
+			return context.Cause(d.ctx)
+		}
+		if !d.offline {
+			d.log.Warn("cannot store the progress of the sink", "error", err)
+		}
+		d.offline = true
+		timer := time.NewTimer(d.sinks.limits.storeRetry)
+		select {
+		case <-timer.C:
+		case <-d.ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// saveIdle stores a cursor that moved only past unselected changes, after a while.
+func (d *delivery) saveIdle() error {
+	if time.Since(d.saved) < d.sinks.limits.save {
+		return nil
+	}
+	return d.save()
+}
+
+func (d *delivery) save() error {
+	if !d.unsaved {
+		return nil
+	}
+	return d.advance(d.at, 0)
+}
+
+// advance stores the cursor after changes that were delivered.
+func (d *delivery) advance(to changes.Cursor, delivered int) error {
+	err := d.store(func(ctx context.Context) error {
+		return changes.AdvanceSink(ctx, d.sinks.store, d.lease, to, delivered)
+	})
+	if err == nil {
+		d.advanced(to)
+	}
+	return err
+}
+
+func (d *delivery) advanced(to changes.Cursor) {
+	if d.failures > 0 {
+		d.log.Info("the sink delivers again", "failures", d.failures)
+	}
+	d.at, d.unsaved, d.saved, d.failures = to, false, time.Now(), 0
+}
+
+// deliver delivers what the sink selects of the changes that were read, and stores the cursor after
+// them. If the target fails, it waits before the next attempt.
+func (d *delivery) deliver(found []changes.Change, next changes.Cursor) error {
+	selected, rejected := d.choose(found)
+	if len(selected) == 0 && len(rejected) == 0 {
+		d.at, d.unsaved = next, true
+		if err := d.saveIdle(); err != nil {
+			return err
+		}
+		return d.pause(0)
+	}
+	delivered := len(selected)
+	if delivered > 0 {
+		began := time.Now()
+		err := d.target.Deliver(d.ctx, selected)
+		if _, permanent := errors.AsType[*PermanentError](err); permanent {
+			var letters []changes.Rejection
+			delivered, letters, err = d.deliverEach(found, selected)
+			rejected = append(rejected, letters...)
+		}
+		if d.ctx.Err() != nil {
+			return context.Cause(d.ctx)
+		}
+		if err != nil {
+			return d.fail(err)
+		}
+		d.sinks.metrics.observe(d, selected, began)
+	}
+	if len(rejected) == 0 {
+		if err := d.advance(next, delivered); err != nil {
+			return err
+		}
+		return d.pause(0)
+	}
+	err := d.store(func(ctx context.Context) error {
+		return changes.RejectChanges(ctx, d.sinks.store, d.lease, next, delivered, rejected)
+	})
+	if err != nil {
+		return err
+	}
+	d.sinks.metrics.rejected.WithLabelValues(d.lease.Namespace, d.lease.SinkID).Add(float64(len(rejected)))
+	d.log.Warn("changes became dead letters", "changes", len(rejected), "error", rejected[0].Reason)
+	d.advanced(next)
+	return d.pause(0)
+}
+
+// choose returns the changes that the sink selects. Those that cannot be encoded are rejected.
+func (d *delivery) choose(found []changes.Change) (selected []*progressorv1.Change, rejected []changes.Rejection) {
+	for n := range found {
+		m, err := wire.Change(d.lease.Namespace, &found[n])
+		if err != nil {
+			rejected = append(rejected, rejection(&found[n], err))
+		} else if d.filter.matches(m) {
+			selected = append(selected, m)
+		}
+	}
+	return selected, rejected
+}
+
+// deliverEach delivers changes one by one, because the target will never accept one of them.
+func (d *delivery) deliverEach(
+	found []changes.Change, selected []*progressorv1.Change,
+) (delivered int, rejected []changes.Rejection, err error) {
+	rows := map[int64]*changes.Change{}
+	for n := range found {
+		rows[found[n].ChangeID] = &found[n]
+	}
+	for _, m := range selected {
+		err := d.target.Deliver(d.ctx, []*progressorv1.Change{m})
+		if permanent, ok := errors.AsType[*PermanentError](err); ok {
+			rejected = append(rejected, rejection(rows[m.GetChangeId()], permanent))
+			continue
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		delivered++
+	}
+	return delivered, rejected, nil
+}
+
+func rejection(c *changes.Change, err error) changes.Rejection {
+	return changes.Rejection{Change: c, Reason: shorten(err.Error())}
+}
+
+// fail stores a failed attempt and waits for the next one. After ErrGone there is none.
+func (d *delivery) fail(err error) error {
+	if errors.Is(err, ErrGone) {
+		d.log.Warn("the sink is disabled", "error", err)
+		return d.stored(changes.SinkFailure{State: "DISABLED", Error: shorten(err.Error())})
+	}
+	d.failures++
+	d.sinks.metrics.failures.WithLabelValues(d.lease.Namespace, d.lease.SinkID).Inc()
+	wait := d.sinks.limits.retry.Interval(int32(min(d.failures, 1000)), rand.Float64())
+	if d.failures == 1 {
+		d.log.Warn("the sink fails", "error", err)
+	}
+	f := changes.SinkFailure{State: "FAILING", Error: shorten(err.Error()), Wait: wait}
+	err = d.store(func(ctx context.Context) error { return changes.FailSink(ctx, d.sinks.store, d.lease, f) })
+	if err != nil {
+		return err
+	}
+	return d.pause(wait)
+}
+
+// shorten returns the text of an error as it is stored.
+func shorten(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
+	if len(text) > maxError {
+		text = strings.ToValidUTF8(text[:maxError], "") + fmt.Sprintf(" … (%d bytes)", len(text))
+	}
+	return text
+}

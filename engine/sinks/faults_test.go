@@ -1,0 +1,366 @@
+package sinks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/sinks"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/changes"
+)
+
+// A failed delivery is repeated until it succeeds. The status shows the failure meanwhile.
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reaction reaction
+		err      string
+		again    int // at least
+	}{
+		"error":   {http.StatusInternalServerError, "HTTP 500 Internal Server Error: no a", 0},
+		"missing": {http.StatusNotFound, "HTTP 404 Not Found: no a", 0},
+		"slow":    {hang, "no response within 200ms", 0},
+		"cut":     {cut, "the receiver closed the connection without a response", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			n := s.start()
+			r := newReceiver(t)
+			var fails atomic.Bool
+			fails.Store(true)
+			r.reacts(func(*progressorv1.Change) reaction {
+				if fails.Load() {
+					return test.reaction
+				}
+				return accept
+			})
+			m := sinkTo(r)
+			m.GetWebhook().Timeout = durationpb.New(200 * time.Millisecond)
+			n.put(t, m)
+			n.begin(t, "a")
+			eventually(t, "three failures", func() bool { return n.status(t).GetFailures() >= 3 })
+			got := n.status(t)
+			if got.GetState() != failing || got.GetLastError() != test.err || got.GetNextAttemptTime() == nil ||
+				got.GetDeliveredChanges() != 0 {
+				t.Errorf("while it fails: %v", got)
+			}
+			fails.Store(false)
+			n.drains(t)
+			want(t, "delivered", r.text(), "a created, a stored 1")
+			if got := n.status(t); got.GetState() != active || got.GetFailures() != 0 || got.GetLastError() == "" {
+				t.Errorf("afterwards: %v", got)
+			}
+			if _, again, _ := r.counts(); again < test.again {
+				t.Errorf("%d changes came again", again)
+			}
+		})
+	}
+}
+
+// While a sink waits long for its next attempt, a resume or new settings repeat the delivery at
+// once.
+func TestRetryNow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	n := s.start()
+	r := newReceiver(t)
+	n.put(t, sinkTo(r))
+	for id, act := range map[string]func(){
+		"resumed": func() {
+			request := &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}
+			if _, err := n.Resume(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"put": func() { n.put(t, sinkTo(r)) },
+	} {
+		r.reacts(func(*progressorv1.Change) reaction { return http.StatusBadGateway })
+		n.begin(t, id)
+		n.becomes(t, failing)
+		// As if it had failed for long. The lease is taken from the node, which forgets its own
+		// wait.
+		s.exec(`UPDATE sinks SET next_attempt_time = now() + interval '1 hour', token = token + 1, node_id = NULL,
+			lease_time = NULL`)
+		eventually(t, "a node waits with the sink", func() bool { return n.status(t).GetNodeId() != 0 })
+		r.reacts(nil)
+		act()
+		n.drains(t)
+	}
+}
+
+// A status of 410 disables a sink, until it is resumed.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	n := s.start()
+	r := newReceiver(t)
+	r.reacts(func(*progressorv1.Change) reaction { return http.StatusGone })
+	n.put(t, sinkTo(r))
+	n.begin(t, "a")
+	n.becomes(t, disabled)
+	if got := n.status(t).GetLastError(); got != "the target is gone (HTTP 410 Gone: no a)" {
+		t.Error(got)
+	}
+	eventually(t, "no node delivers", func() bool { return n.status(t).GetNodeId() == 0 })
+	if _, _, requests := r.counts(); requests != 1 {
+		t.Errorf("%d requests after the status 410", requests)
+	}
+	r.reacts(nil)
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	n.drains(t)
+	want(t, "delivered", r.text(), "a created, a stored 1")
+}
+
+// A change that the target will never accept becomes a dead letter, and the next ones are
+// delivered. No other change comes again.
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	n := s.start()
+	r := newReceiver(t)
+	r.reacts(func(c *progressorv1.Change) reaction {
+		switch {
+		case c.GetProcessId() == "b" && c.GetType() == "created":
+			return http.StatusUnprocessableEntity
+		case c.GetProcessId() == "d":
+			return http.StatusRequestEntityTooLarge
+		}
+		return accept
+	})
+	n.put(t, sinkTo(r))
+	if _, err := n.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a", "b", "c", "d"} { // one batch
+		n.begin(t, id)
+	}
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	n.drains(t)
+	m := n.sink(t).GetStatus()
+	var letters []string
+	for _, d := range m.GetRecentDeadLetters() {
+		letters = append(letters, d.GetProcessId()+" "+d.GetType()+" "+d.GetError())
+	}
+	want(t, "dead letters", strings.Join(letters, ", "), "d stored HTTP 413 Request Entity Too Large: no d, "+
+		"d created HTTP 413 Request Entity Too Large: no d, b created HTTP 422 Unprocessable Entity: no b")
+	if m.GetDeadLetters() != 3 || m.GetState() != active || m.GetDeliveredChanges() != 5 {
+		t.Errorf("%v", m)
+	}
+	if _, again, _ := r.counts(); again != 0 {
+		t.Errorf("%d changes came again", again)
+	}
+}
+
+// A sink whose changes were deleted is BROKEN. Rewound and resumed, it continues.
+func TestBroken(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	n := s.start()
+	r := newReceiver(t)
+	n.put(t, sinkTo(r))
+	if _, err := n.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	n.begin(t, "a")
+	s.exec(`WITH d AS (DELETE FROM changes RETURNING namespace, lane, seq, "time")
+		INSERT INTO change_drops SELECT namespace, lane, max(seq), max("time") FROM d GROUP BY 1, 2`)
+	resume := func() {
+		t.Helper()
+		if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resume()
+	n.becomes(t, broken)
+	got := n.status(t).GetLastError()
+	if !strings.Contains(got, "deleted before they were delivered: rewind the sink") {
+		t.Error(got)
+	}
+	rewind := &progressorv1.RewindSinkRequest{Namespace: "ns", SinkId: "s", ToTime: beginning}
+	if _, err := n.Rewind(t.Context(), rewind); err != nil {
+		t.Fatal(err)
+	}
+	resume()
+	n.begin(t, "b")
+	n.drains(t)
+	want(t, "delivered", r.text(), "b created, b stored 1")
+}
+
+// A sink that lags for longer than it may is BROKEN, also while it is paused. A resume gives it
+// that time again.
+func TestLagLimit(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	n := s.start()
+	r := newReceiver(t)
+	m := sinkTo(r)
+	m.MaxLag = durationpb.New(time.Hour)
+	n.put(t, m)
+	if _, err := n.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	n.begin(t, "a")
+	maintain := func() {
+		t.Helper()
+		if err := changes.Maintain(t.Context(), n.Store); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.exec(`UPDATE changes SET "time" = "time" - interval '61 minutes'`)
+	maintain()
+	if got := n.status(t).GetState(); got != paused {
+		t.Errorf("a minute after it was created: %s", got)
+	}
+	s.exec(`UPDATE sinks SET resumed_time = resumed_time - interval '61 minutes'`)
+	maintain()
+	got := n.status(t)
+	if got.GetState() != broken || !strings.Contains(got.GetLastError(), "is older than max_lag") {
+		t.Errorf("after its limit: %v", got)
+	}
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	maintain()
+	n.drains(t)
+	want(t, "delivered", r.text(), "a created, a stored 1")
+}
+
+// Several nodes write. The one that delivers is killed, and the receiver fails in every way. No
+// change is missing, and each process is received in its order.
+func TestNoGap(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	victim := s.start()
+	r := newReceiver(t)
+	requests := 0
+	r.reacts(func(*progressorv1.Change) reaction { // holds the lock of r
+		requests++
+		switch {
+		case requests%37 == 0:
+			return cut
+		case requests%23 == 0:
+			return http.StatusServiceUnavailable
+		case requests%101 == 0:
+			return hang
+		}
+		return accept
+	})
+	m := sinkTo(r)
+	m.GetWebhook().Timeout = durationpb.New(100 * time.Millisecond)
+	victim.put(t, m)
+	eventually(t, "a node delivers", func() bool { return victim.status(t).GetNodeId() == victim.Store.NodeID() })
+	nodes := []*node{s.start(), s.start()}
+	const processes, calls = 10, 20
+	for p := range processes {
+		nodes[p%2].begin(t, fmt.Sprintf("p%d", p))
+	}
+	var writers sync.WaitGroup
+	for p := range processes {
+		writers.Go(func() {
+			for i := range calls {
+				nodes[i%2].callOften(t, fmt.Sprintf("p%d", p), fmt.Sprint(i))
+			}
+		})
+	}
+	eventually(t, "some changes are delivered", func() bool {
+		events, _, _ := r.counts()
+		return events > processes
+	})
+	victim.Store.Close() // as a kill: its lease ends by itself
+	writers.Wait()
+	r.reacts(nil)
+	nodes[1].drains(t)
+	got, again, faults := r.counts()
+	if stored := int64(enginetest.Count(t, s.db, "SELECT count(*) FROM events")); got != stored ||
+		got < processes*(calls+1) {
+		t.Errorf("%d events were received, %d are stored", got, stored)
+	}
+	if faults == 0 || again == 0 {
+		t.Errorf("%d faults, and %d changes came again", faults, again)
+	}
+}
+
+// callOften calls a process until the call is stored.
+func (n *node) callOften(t testing.TB, id, key string) {
+	for {
+		_, err := n.Call(context.Background(), engine.CallParams{
+			Key: process.Key{Namespace: "ns", ProcessID: id}, Args: []byte("x"), IdempotencyKey: key,
+		})
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, process.ErrUnavailable) {
+			t.Error(err)
+			return
+		}
+	}
+}
+
+// When the node that delivers is killed, another one continues after the end of its lease. The old
+// one cannot move the cursor any more.
+func TestNodeIsKilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first := s.start()
+	r := newReceiver(t)
+	first.put(t, sinkTo(r))
+	first.begin(t, "a")
+	first.drains(t)
+	second := s.start(func(k *sinks.Sinks) { k.ClaimOne() })
+	if got := second.status(t).GetNodeId(); got != first.Store.NodeID() {
+		t.Errorf("node %d delivers", got)
+	}
+	lease := changes.SinkLease{SinkKey: changes.SinkKey{Namespace: "ns", SinkID: "s"}}
+	lease.Token = int64(enginetest.Count(t, s.db, "SELECT token FROM sinks"))
+	first.Store.Close()
+	second.begin(t, "b")
+	second.drains(t)
+	want(t, "delivered", r.text(), "a created, a stored 1, b created, b stored 1")
+	if got := second.status(t).GetNodeId(); got != second.Store.NodeID() {
+		t.Errorf("node %d delivers", got)
+	}
+	late := changes.AdvanceSink(t.Context(), second.Store, lease, changes.Cursor{}, 1)
+	if !errors.Is(late, process.ErrFenced) {
+		t.Errorf("the old node moves the cursor: %v", late)
+	}
+}
+
+// A node that stops gives its sinks to another one at once, without a duplicate.
+func TestNodeStops(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first := s.start()
+	r := newReceiver(t)
+	first.put(t, sinkTo(r))
+	first.begin(t, "a")
+	first.drains(t)
+	second := s.start()
+	first.Stop()
+	if free := enginetest.Count(t, s.db, "SELECT count(*) FROM sinks WHERE node_id IS NULL"); free == 0 &&
+		second.status(t).GetNodeId() != second.Store.NodeID() {
+		t.Error("the sink was not released")
+	}
+	second.begin(t, "b")
+	second.drains(t)
+	want(t, "delivered", r.text(), "a created, a stored 1, b created, b stored 1")
+	if _, again, _ := r.counts(); again != 0 {
+		t.Errorf("%d changes came again", again)
+	}
+}

@@ -1,0 +1,116 @@
+package sinks
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/engine"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/changes"
+)
+
+const (
+	gaugeAge   = 5 * time.Second // maximum age of the gauges
+	gaugeLimit = 10_000          // sinks with gauges
+)
+
+// metrics counts what this node delivers.
+type metrics struct {
+	delivered *prometheus.CounterVec
+	rejected  *prometheus.CounterVec
+	failures  *prometheus.CounterVec
+}
+
+func newMetrics(s *Sinks, registerer prometheus.Registerer) *metrics {
+	counter := func(name, help string) *prometheus.CounterVec {
+		labels := []string{"namespace", "sink_id"}
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &metrics{
+		delivered: counter("progressor_sink_changes_delivered_total",
+			"Changes that this node has delivered to a sink."),
+		rejected: counter("progressor_sink_dead_letters_total",
+			"Changes that the target of a sink has rejected for good."),
+		failures: counter("progressor_sink_failures_total", "Failed deliveries of this node, which are repeated."),
+	}
+	storage.Register(registerer, m.delivered, m.rejected, m.failures, &gauges{sinks: s})
+	return m
+}
+
+// observe counts a batch that was delivered.
+func (m *metrics) observe(d *delivery, batch []*progressorv1.Change, began time.Time) {
+	m.delivered.WithLabelValues(d.lease.Namespace, d.lease.SinkID).Add(float64(len(batch)))
+	for _, name := range notificationTypes(batch) {
+		d.sinks.engine.ObserveNotification(d.lease.Namespace, name, began)
+	}
+}
+
+// notificationTypes returns the types of notifications in a batch, as the reference names them.
+func notificationTypes(batch []*progressorv1.Change) (types []string) {
+	events := 0
+	for _, c := range batch {
+		if c.GetKind() == progressorv1.ChangeKind_CHANGE_KIND_EVENT {
+			events++
+		}
+	}
+	if events > 0 {
+		types = append(types, "event_sink")
+	}
+	if events < len(batch) {
+		types = append(types, "lifecycle_sink")
+	}
+	return types
+}
+
+// gauges exports the lag and the state of all sinks. It queries the database only during scrapes.
+type gauges struct {
+	sinks *Sinks
+	cache engine.ScrapeCache[[]changes.SinkRow]
+}
+
+var (
+	lagChanges = prometheus.NewDesc("progressor_sink_lag_changes",
+		"Changes that were recorded and not delivered to a sink. All nodes report the same value.",
+		[]string{"namespace", "sink_id"}, nil)
+	lagSeconds = prometheus.NewDesc("progressor_sink_lag_seconds",
+		"Age of the oldest change that was not delivered to a sink, in seconds; 0 if there is none. All nodes report "+
+			"the same value.", []string{"namespace", "sink_id"}, nil)
+	sinkState = prometheus.NewDesc("progressor_sink_state",
+		"1 for the state of each sink: active, paused, failing, broken or disabled. All nodes report the same value.",
+		[]string{"namespace", "sink_id", "state"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
+	ch <- lagChanges
+	ch <- lagSeconds
+	ch <- sinkState
+}
+
+// Collect implements prometheus.Collector. While the database is unavailable it exports nothing.
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	rows, err := g.cache.Get(gaugeAge, func(ctx context.Context) ([]changes.SinkRow, error) {
+		rows, err := changes.ListSinks(ctx, g.sinks.store, "", changes.SinkKey{}, gaugeLimit)
+		if err != nil {
+			g.sinks.log.Warn("cannot read the lags of sinks", "error", err)
+		}
+		return rows, err
+	})
+	if err != nil {
+		return
+	}
+	for n := range rows {
+		r := &rows[n]
+		gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value,
+				append([]string{r.Namespace, r.SinkID}, labels...)...)
+		}
+		gauge(lagChanges, float64(r.LagChanges))
+		gauge(lagSeconds, float64(max(r.LagUs, 0))/1e6)
+		gauge(sinkState, 1, strings.ToLower(r.State))
+	}
+}

@@ -1,0 +1,191 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/changes"
+)
+
+// limits are the times and sizes of the runner.
+type limits struct {
+	lease      time.Duration // how long a node may deliver without renewing its lease
+	renew      time.Duration // between renewals
+	margin     time.Duration // how long before its end a node stops to use a lease
+	poll       time.Duration // between reads of the sinks
+	claims     int           // sinks that a node claims per read, so that other nodes get some
+	stop       time.Duration // how long a stopping node waits for a delivery to end
+	statement  time.Duration // limit of one statement of the runner
+	changes    int           // limit of one read, and so of one delivery
+	bytes      int64         // limit of one read
+	minIdle    time.Duration // first wait of a sink without changes; it doubles
+	maxIdle    time.Duration
+	save       time.Duration // how long a cursor that moved only past unselected changes is not stored
+	retry      process.RetryPolicy
+	storeRetry time.Duration // between tries while the database is not available
+}
+
+// A delivery is repeated after 1 s, then after twice as long each time, up to 5 minutes.
+var usual = limits{
+	lease: 15 * time.Second, renew: 4 * time.Second, margin: 2 * time.Second, poll: time.Second, claims: 4,
+	stop: 5 * time.Second, statement: 5 * time.Second, changes: 500, bytes: 1 << 20,
+	minIdle: 20 * time.Millisecond, maxIdle: 500 * time.Millisecond, save: time.Second,
+	retry:      process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: 5 * time.Minute, JitterPortion: 0.1},
+	storeRetry: time.Second,
+}
+
+// runner claims sinks for a node and starts their deliveries.
+type runner struct {
+	*Sinks
+	held    map[changes.SinkKey]*delivery
+	renewed time.Time // when the leases were renewed
+	failing bool      // the last pass failed
+}
+
+// run delivers until ctx is cancelled. A node that takes requests only does not.
+func (s *Sinks) run(ctx context.Context) error {
+	if s.engine.RequestsOnly() {
+		return nil
+	}
+	r := &runner{Sinks: s, held: map[changes.SinkKey]*delivery{}}
+	ticker := time.NewTicker(s.limits.poll)
+	defer ticker.Stop()
+	for {
+		err := r.pass(ctx)
+		if err != nil && ctx.Err() == nil && !r.failing { // log only once while the database is unavailable
+			s.log.Warn("cannot read the sinks", "error", err)
+		}
+		r.failing = err != nil
+		select {
+		case <-ctx.Done():
+			r.stop()
+			return nil
+		case <-ticker.C:
+		case <-s.woken:
+		}
+	}
+}
+
+// pass renews the leases, ends deliveries whose sink has changed, and claims sinks.
+func (r *runner) pass(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.limits.statement)
+	defer cancel()
+	r.forgetEnded()
+	if err := r.renew(ctx); err != nil {
+		return err
+	}
+	rows, err := changes.ReadSinkLeases(ctx, r.store)
+	if err != nil {
+		return err
+	}
+	states := map[changes.SinkKey]*changes.LeaseState{}
+	claimable := false
+	for n := range rows {
+		row := &rows[n]
+		states[changes.SinkKey{Namespace: row.Namespace, SinkID: row.SinkID}] = row
+		claimable = claimable || row.Runs && row.Free
+	}
+	for key, d := range r.held {
+		switch state := states[key]; {
+		case state == nil || state.Token != d.lease.Token:
+			d.abort(errLeaseLost)
+		case !state.Runs || state.Revision != d.revision:
+			d.end()
+		}
+	}
+	if !claimable {
+		return nil
+	}
+	return r.claim(ctx)
+}
+
+// forgetEnded drops the deliveries that have ended.
+func (r *runner) forgetEnded() {
+	for key, d := range r.held {
+		select {
+		case <-d.done:
+			delete(r.held, key)
+		default:
+		}
+	}
+}
+
+// renew extends the leases that are due, and aborts deliveries that have lost theirs.
+func (r *runner) renew(ctx context.Context) error {
+	if len(r.held) == 0 || time.Since(r.renewed) < r.limits.renew {
+		return nil
+	}
+	var leases []changes.SinkLease
+	for _, d := range r.held {
+		leases = append(leases, d.lease)
+	}
+	sent := time.Now()
+	kept, err := changes.RenewSinks(ctx, r.store, r.limits.lease, leases)
+	if err != nil {
+		return err
+	}
+	r.renewed = sent
+	for _, d := range r.held {
+		if !kept[d.lease] {
+			d.abort(errLeaseLost)
+			continue
+		}
+		d.expiry.Reset(time.Until(sent.Add(r.limits.lease - r.limits.margin)))
+	}
+	return nil
+}
+
+var errLeaseLost = errors.New("the lease of the sink is over")
+
+// claim takes the leases of sinks that no node has, and starts to deliver.
+func (r *runner) claim(ctx context.Context) error {
+	sent := time.Now()
+	claimed, err := changes.ClaimSinks(ctx, r.store, r.limits.lease, r.limits.claims)
+	if err != nil {
+		return err
+	}
+	if len(r.held) == 0 {
+		r.renewed = sent
+	}
+	for _, c := range claimed {
+		if old := r.held[c.SinkKey]; old != nil { // its lease is over: it must not deliver any more
+			old.abort(errLeaseLost)
+			<-old.done
+		}
+		d := newDelivery(r.Sinks, c)
+		d.expiry = time.AfterFunc(time.Until(sent.Add(r.limits.lease-r.limits.margin)),
+			func() { d.abort(errLeaseLost) })
+		r.held[c.SinkKey] = d
+		go d.run()
+	}
+	if len(claimed) == r.limits.claims {
+		r.wake()
+	}
+	return nil
+}
+
+// stop ends all deliveries: it waits for those under way, and aborts them if that takes too long.
+func (r *runner) stop() {
+	for _, d := range r.held {
+		d.end()
+	}
+	timer := time.NewTimer(r.limits.stop)
+	defer timer.Stop()
+	for _, d := range r.held {
+		select {
+		case <-d.done:
+		case <-timer.C:
+			for _, d := range r.held {
+				d.abort(errStopping)
+			}
+			timer.Reset(0)
+		}
+	}
+	for _, d := range r.held {
+		<-d.done
+	}
+}
+
+var errStopping = errors.New("the node stops")

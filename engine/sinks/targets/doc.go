@@ -1,0 +1,2 @@
+// Package targets opens the targets of sinks. Start with Open.
+package targets

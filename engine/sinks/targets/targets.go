@@ -1,0 +1,98 @@
+package targets
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/progressor-engine/progressor/engine/sinks"
+	"github.com/progressor-engine/progressor/engine/sinks/format"
+	"github.com/progressor-engine/progressor/engine/sinks/kafka"
+	"github.com/progressor-engine/progressor/engine/sinks/webhook"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor/remote"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Open is a sinks.Open for the targets of the API.
+func Open(m *progressorv1.Sink) (sinks.Deliverer, error) {
+	f, err := formatOf(m.GetFormat())
+	if err != nil {
+		return nil, err
+	}
+	switch m.GetTarget().(type) {
+	case *progressorv1.Sink_Webhook:
+		return webhook.New(m, f)
+	case *progressorv1.Sink_Kafka:
+		return openKafka(m.GetKafka(), f)
+	default:
+		return nil, &process.InvalidError{Field: "sink.target", Message: "is required: set webhook or kafka"}
+	}
+}
+
+// openKafka returns the deliverer of a topic. The address of a broker is checked right before it is
+// connected to, as for webhooks.
+func openKafka(m *progressorv1.KafkaTarget, f format.Format) (sinks.Deliverer, error) {
+	dialer := &net.Dialer{ControlContext: remote.Control}
+	c := kafka.Config{
+		Brokers: m.GetBrokers(), Topic: m.GetTopic(), CreateTopic: m.GetCreateTopic(), Format: f,
+		Dial: dialer.DialContext, Timeout: m.GetTimeout().AsDuration(), MaxMessageBytes: int(m.GetMaxMessageBytes()),
+	}
+	if login := m.GetSasl(); login != nil {
+		c.SASL = &kafka.SASL{
+			Mechanism: kafka.Mechanism(login.GetMechanism()), User: login.GetUser(), Password: login.GetPassword(),
+		}
+		if login.GetPassword() == "" {
+			return nil, &process.InvalidError{
+				Field: "sink.kafka.sasl.password", Message: "is required for new brokers or another user",
+			}
+		}
+	}
+	if m.GetTls() != nil {
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		if text := m.GetTls().GetCaPem(); text != "" {
+			c.TLS.RootCAs = x509.NewCertPool()
+			if !c.TLS.RootCAs.AppendCertsFromPEM([]byte(text)) {
+				return nil, &process.InvalidError{
+					Field: "sink.kafka.tls.ca_pem", Message: "must be certificates in PEM: -----BEGIN CERTIFICATE-----",
+				}
+			}
+		}
+	}
+	d, err := kafka.New(c)
+	if err != nil {
+		return nil, invalidKafka(err)
+	}
+	return d, nil
+}
+
+// invalidKafka returns the first error in a configuration of Kafka, which begins with the field.
+func invalidKafka(err error) error {
+	if all, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err); ok {
+		err = all.Unwrap()[0]
+	}
+	field, message, found := strings.Cut(err.Error(), ": ")
+	if !found {
+		field, message = "", err.Error()
+	}
+	return &process.InvalidError{Field: strings.TrimSuffix("sink.kafka."+field, "."), Message: message}
+}
+
+func formatOf(f progressorv1.SinkFormat) (format.Format, error) {
+	switch f {
+	case progressorv1.SinkFormat_SINK_FORMAT_UNSPECIFIED, progressorv1.SinkFormat_SINK_FORMAT_CLOUDEVENTS:
+		return format.Structured, nil
+	case progressorv1.SinkFormat_SINK_FORMAT_CLOUDEVENTS_BINARY:
+		return format.Binary, nil
+	case progressorv1.SinkFormat_SINK_FORMAT_PROTOBUF:
+		return format.Protobuf, nil
+	}
+	return 0, &process.InvalidError{Field: "sink.format", Message: fmt.Sprintf(
+		"must be CLOUDEVENTS, CLOUDEVENTS_BINARY or PROTOBUF (got %d)", f)}
+}

@@ -1,0 +1,82 @@
+package webhook
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine/sinks/format"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor/remote"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+const (
+	defaultTimeout    = 10 * time.Second
+	defaultConcurrent = 8
+	secretPrefix      = "whsec_"
+	// Standard Webhooks demands keys of this size.
+	minKeyBytes = 24
+	maxKeyBytes = 64
+)
+
+// settings are the parsed settings of a target.
+type settings struct {
+	url        string
+	keys       [][]byte
+	timeout    time.Duration
+	concurrent int
+	format     format.Format
+}
+
+func invalid(field, message string, args ...any) error {
+	return &process.InvalidError{Field: "sink.webhook." + field, Message: fmt.Sprintf(message, args...)}
+}
+
+func parse(m *progressorv1.Sink, f format.Format) (settings, error) {
+	hook := m.GetWebhook()
+	s := settings{url: hook.GetUrl(), timeout: defaultTimeout, concurrent: defaultConcurrent, format: f}
+	if err := checkURL(hook.GetUrl()); err != nil {
+		return s, err
+	}
+	for n, secret := range hook.GetSecrets() {
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+		if err != nil || !strings.HasPrefix(secret, secretPrefix) || len(key) < minKeyBytes || len(key) > maxKeyBytes {
+			// The value is secret, so the message does not contain it.
+			return s, invalid(fmt.Sprintf("secrets[%d]", n), "must be %s and %d to %d bytes in base64, such as the "+
+				"output of echo %s$(openssl rand -base64 32)", secretPrefix, minKeyBytes, maxKeyBytes, secretPrefix)
+		}
+		s.keys = append(s.keys, key)
+	}
+	if d := hook.GetTimeout().AsDuration(); d > 0 {
+		s.timeout = d
+	}
+	if n := hook.GetMaxConcurrent(); n > 0 {
+		s.concurrent = int(n)
+	}
+	return s, nil
+}
+
+func checkURL(text string) error {
+	to, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return invalid("url", "not a URL: %s", errors.Unwrap(err))
+	case to.Hostname() == "" || to.Scheme != "http" && to.Scheme != "https":
+		return invalid("url", "must be http://HOST/PATH or https://HOST/PATH")
+	case to.User != nil:
+		return invalid("url", "must not contain a user or a password: the receiver checks the signature")
+	case to.Fragment != "":
+		return invalid("url", "must not contain a fragment: remove # and what follows")
+	}
+	if address, err := netip.ParseAddr(to.Hostname()); err == nil {
+		if err := remote.Allowed(address); err != nil {
+			return invalid("url", "%s", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine/sinks"
+	"github.com/progressor-engine/progressor/engine/sinks/format"
+	"github.com/progressor-engine/progressor/processor/remote"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+const (
+	// maxBodyBytes is how much of a response is read. Only its status counts. The body is read so
+	// that the connection can be reused.
+	maxBodyBytes = 64 << 10
+	// shownBodyBytes is how much of the response to a failed request an error quotes.
+	shownBodyBytes = 200
+)
+
+// deliverer sends the changes of a sink.
+type deliverer struct {
+	settings
+	client *http.Client
+
+	mu       sync.Mutex
+	accepted map[int64]bool // by change ID: of a batch that has failed
+}
+
+// New returns the deliverer of a sink with a webhook, which encodes changes in a format. If a
+// setting is invalid, the error is a *process.InvalidError.
+//
+// It checks the resolved address right before it connects, so that a changed DNS record cannot
+// bypass the check. It uses no proxy, which would hide the address, and follows no redirects.
+func New(m *progressorv1.Sink, f format.Format) (sinks.Deliverer, error) {
+	s, err := parse(m, f)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: s.timeout, ControlContext: remote.Control}
+	return &deliverer{settings: s, accepted: map[int64]bool{}, client: &http.Client{
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: s.concurrent,
+			IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: s.timeout, MaxResponseHeaderBytes: maxBodyBytes,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// Close closes idle connections.
+func (d *deliverer) Close() { d.client.CloseIdleConnections() }
+
+// Deliver sends each change that was not yet accepted: those of a process one after the other,
+// those of different processes at the same time.
+func (d *deliverer) Deliver(ctx context.Context, changes []*progressorv1.Change) error {
+	var order []string
+	queues := map[string][]*progressorv1.Change{}
+	for _, c := range changes {
+		if d.isAccepted(c) {
+			continue
+		}
+		id := c.GetProcessId()
+		if queues[id] == nil {
+			order = append(order, id)
+		}
+		queues[id] = append(queues[id], c)
+	}
+	b := &batch{deliverer: d}
+	next := make(chan []*progressorv1.Change)
+	var group sync.WaitGroup
+	for range min(d.concurrent, len(order)) {
+		group.Go(func() {
+			for queue := range next {
+				b.send(ctx, queue)
+			}
+		})
+	}
+	for _, id := range order {
+		next <- queues[id]
+	}
+	close(next)
+	group.Wait()
+	if b.err != nil {
+		return b.err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range changes {
+		delete(d.accepted, c.GetChangeId())
+	}
+	return nil
+}
+
+func (d *deliverer) isAccepted(c *progressorv1.Change) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.accepted[c.GetChangeId()]
+}
+
+// batch is one call of Deliver.
+type batch struct {
+	*deliverer
+	err error // the most important error; guarded by mu
+}
+
+// send sends the changes of a process until one fails, or one of another process has failed.
+func (b *batch) send(ctx context.Context, queue []*progressorv1.Change) {
+	for _, c := range queue {
+		b.mu.Lock()
+		failed := b.err != nil && !isPermanent(b.err)
+		b.mu.Unlock()
+		if failed {
+			return
+		}
+		err := b.post(ctx, c)
+		b.mu.Lock()
+		switch {
+		case err == nil:
+			b.accepted[c.GetChangeId()] = true
+		case b.err == nil || isPermanent(b.err) && !isPermanent(err) || errors.Is(err, sinks.ErrGone):
+			b.err = err
+		}
+		b.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func isPermanent(err error) bool {
+	_, ok := errors.AsType[*sinks.PermanentError](err)
+	return ok
+}
+
+// post sends a change and evaluates the response.
+func (d *deliverer) post(ctx context.Context, c *progressorv1.Change) error {
+	m, err := format.Encode(c, d.format)
+	if err != nil {
+		return &sinks.PermanentError{Err: err}
+	}
+	limit, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(limit, http.MethodPost, d.url, bytes.NewReader(m.Body))
+	if err != nil {
+		return fmt.Errorf("request: %w", err)
+	}
+	for _, h := range m.HTTPHeaders() {
+		request.Header.Set(h.Name, h.Value)
+	}
+	request.Header.Set("User-Agent", "progressor")
+	d.sign(request.Header, messageID(c), time.Now(), m.Body)
+	response, err := d.client.Do(request)
+	if err != nil {
+		return d.explain(limit, err)
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes)) // the status has arrived
+	return judge(response, body)
+}
+
+// messageID returns the webhook-id of a change. It is the same for each attempt. It contains the
+// time, because the numbers of changes that were lost by a restore of the database are used again.
+func messageID(c *progressorv1.Change) string {
+	return fmt.Sprintf("change_%d_%d", c.GetChangeId(), c.GetTime().AsTime().UnixMicro())
+}
+
+// sign adds the headers of Standard Webhooks.
+func (d *deliverer) sign(header http.Header, id string, at time.Time, body []byte) {
+	timestamp := strconv.FormatInt(at.Unix(), 10)
+	var signatures []string
+	for _, key := range d.keys {
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "%s.%s.", id, timestamp)
+		mac.Write(body)
+		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	header.Set("webhook-id", id)
+	header.Set("webhook-timestamp", timestamp)
+	if len(signatures) > 0 {
+		header.Set("webhook-signature", strings.Join(signatures, " "))
+	}
+}
+
+// judge returns the error of a response.
+func judge(r *http.Response, body []byte) error {
+	text := strings.TrimSpace(strings.ToValidUTF8(string(body[:min(len(body), shownBodyBytes)]), "?"))
+	err := fmt.Errorf("HTTP %s", r.Status)
+	if text != "" {
+		err = fmt.Errorf("HTTP %s: %s", r.Status, text)
+	}
+	switch {
+	case r.StatusCode >= 200 && r.StatusCode <= 299:
+		return nil
+	case r.StatusCode == http.StatusGone:
+		return fmt.Errorf("%w (%w)", sinks.ErrGone, err)
+	case r.StatusCode == http.StatusRequestEntityTooLarge, r.StatusCode == http.StatusUnprocessableEntity:
+		return &sinks.PermanentError{Err: err}
+	}
+	return err
+}
+
+// explain returns the error of a request without a response. It does not contain the URL, which may
+// have a secret.
+func (d *deliverer) explain(ctx context.Context, err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("no response within %s", d.timeout)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the receiver closed the connection without a response")
+	}
+	return err
+}

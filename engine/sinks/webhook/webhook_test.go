@@ -1,0 +1,225 @@
+package webhook_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/sinks"
+	"github.com/progressor-engine/progressor/engine/sinks/format"
+	"github.com/progressor-engine/progressor/engine/sinks/webhook"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+const (
+	secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	other  = "whsec_b3RoZXIgc2VjcmV0IGtleSBmb3IgdGVzdHM="
+)
+
+// The signature is that of the example of Standard Webhooks. With two secrets there are two.
+func TestSignature(t *testing.T) {
+	at, body := time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`)
+	h := webhook.Sign([]string{secret, other}, "msg_p5jXN8AQM9LWM0D4loKWxJek", at, body)
+	first, second, _ := strings.Cut(h.Get("webhook-signature"), " ")
+	if first != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" || !strings.HasPrefix(second, "v1,") ||
+		second == first {
+		t.Errorf("signature %q", h.Get("webhook-signature"))
+	}
+	if h.Get("webhook-id") != "msg_p5jXN8AQM9LWM0D4loKWxJek" || h.Get("webhook-timestamp") != "1614265330" {
+		t.Errorf("%v", h)
+	}
+	if h := webhook.Sign(nil, "id", at, body); h.Get("webhook-signature") != "" {
+		t.Errorf("without a secret: %v", h)
+	}
+}
+
+// site is a receiver that records requests.
+type site struct {
+	mu       sync.Mutex
+	requests []string // process/change
+	status   func(id string) int
+	running  int
+	most     int            // requests at the same time
+	inside   map[string]int // requests of a process at the same time
+	overlap  bool           // two requests of a process at the same time
+	gate     chan struct{}  // requests wait for it; nil: they do not
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	c := &progressorv1.Change{}
+	if err := proto.Unmarshal(body, c); err != nil {
+		w.WriteHeader(http.StatusTeapot)
+		return
+	}
+	id := fmt.Sprint(c.GetProcessId(), c.GetChangeId())
+	s.mu.Lock()
+	s.requests = append(s.requests, id)
+	s.running++
+	s.most = max(s.most, s.running)
+	if s.inside == nil {
+		s.inside = map[string]int{}
+	}
+	s.inside[c.GetProcessId()]++
+	s.overlap = s.overlap || s.inside[c.GetProcessId()] > 1
+	status := http.StatusNoContent
+	if s.status != nil {
+		status = s.status(id)
+	}
+	gate := s.gate
+	s.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	s.mu.Lock()
+	s.running--
+	s.inside[c.GetProcessId()]--
+	s.mu.Unlock()
+	if status == http.StatusFound {
+		w.Header().Set("Location", "/elsewhere")
+	}
+	w.WriteHeader(status)
+	if status == http.StatusOK {
+		_, _ = io.WriteString(w, strings.Repeat("x", 1<<20)) // the deliverer need not read it
+	}
+}
+
+func (s *site) open(t *testing.T) sinks.Deliverer {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	d, err := webhook.New(&progressorv1.Sink{Target: &progressorv1.Sink_Webhook{Webhook: &progressorv1.WebhookTarget{
+		Url: server.URL, Secrets: []string{secret}, MaxConcurrent: 3, Timeout: durationpb.New(30 * time.Second),
+	}}}, format.Protobuf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+func change(process string, id int64) *progressorv1.Change {
+	return &progressorv1.Change{
+		ChangeId: id, ProcessId: process, Namespace: "ns", Type: "stored",
+		Kind: progressorv1.ChangeKind_CHANGE_KIND_EVENT, Time: timestamppb.New(time.Unix(1, 0)),
+	}
+}
+
+// The changes of a process are sent one after the other, those of several at the same time, up to
+// the limit.
+func TestConcurrency(t *testing.T) {
+	s := &site{gate: make(chan struct{})}
+	d := s.open(t)
+	var batch []*progressorv1.Change
+	for range 5 {
+		for _, process := range []string{"a", "b", "c", "d"} {
+			batch = append(batch, change(process, int64(len(batch))+1))
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- d.Deliver(context.Background(), batch) }()
+	enginetest.Eventually(t, time.Minute, "three requests at the same time", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.running == 3
+	})
+	for range batch {
+		s.gate <- struct{}{}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	for _, process := range []string{"a", "b", "c", "d"} {
+		var ids []string
+		for _, id := range s.requests {
+			if strings.HasPrefix(id, process) {
+				ids = append(ids, id)
+			}
+		}
+		var wanted []string
+		for _, c := range batch {
+			if c.GetProcessId() == process {
+				wanted = append(wanted, fmt.Sprint(process, c.GetChangeId()))
+			}
+		}
+		if !slices.Equal(ids, wanted) {
+			t.Errorf("process %s: %v", process, ids)
+		}
+	}
+	if s.overlap || s.most != 3 {
+		t.Errorf("%d requests at the same time, those of a process: %t", s.most, s.overlap)
+	}
+}
+
+// After a failure, the changes of the process that follow are not sent. A repetition sends only
+// what was not accepted.
+func TestRepetition(t *testing.T) {
+	s := &site{status: func(id string) int {
+		if id == "a2" {
+			return http.StatusInternalServerError
+		}
+		return http.StatusOK
+	}}
+	d := s.open(t)
+	batch := []*progressorv1.Change{change("a", 1), change("a", 2), change("a", 3)}
+	err := d.Deliver(t.Context(), batch)
+	if err == nil || !strings.HasPrefix(err.Error(), "HTTP 500 Internal Server Error") {
+		t.Errorf("%v", err)
+	}
+	s.status = nil
+	if err := d.Deliver(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(s.requests, " "); got != "a1 a2 a2 a3" {
+		t.Error(got)
+	}
+	if err := d.Deliver(t.Context(), batch[:1]); err != nil { // after a rewind
+		t.Fatal(err)
+	}
+	if got := strings.Join(s.requests, " "); got != "a1 a2 a2 a3 a1" {
+		t.Error(got)
+	}
+}
+
+// A status says whether the change is repeated, a dead letter, or the last one.
+func TestStatuses(t *testing.T) {
+	s := &site{}
+	d := s.open(t)
+	deliver := func(status int) error {
+		s.status = func(string) int { return status }
+		return d.Deliver(t.Context(), []*progressorv1.Change{change("a", int64(status))})
+	}
+	for _, status := range []int{200, 202, 204, 299} {
+		if err := deliver(status); err != nil {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+	for _, status := range []int{302, 400, 401, 404, 408, 429, 500, 503, 599} {
+		err := deliver(status)
+		if _, permanent := errors.AsType[*sinks.PermanentError](err); err == nil || permanent ||
+			errors.Is(err, sinks.ErrGone) {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+	for _, status := range []int{413, 422} {
+		if _, permanent := errors.AsType[*sinks.PermanentError](deliver(status)); !permanent {
+			t.Errorf("%d is not permanent", status)
+		}
+	}
+	if err := deliver(410); !errors.Is(err, sinks.ErrGone) {
+		t.Errorf("410: %v", err)
+	}
+}

@@ -1,0 +1,200 @@
+-- LockSink locks and returns a sink.
+-- name: LockSink :one
+SELECT s.config, s.secrets FROM sinks s
+ WHERE s.namespace = @namespace
+   AND s.sink_id = @sink_id
+   FOR UPDATE;
+
+-- name: CountSinks :one
+SELECT count(*) FROM sinks s WHERE s.namespace = @namespace;
+
+-- PutSink creates a sink or replaces its settings. An existing one keeps its cursor and its state.
+-- name: PutSink :exec
+INSERT INTO sinks AS s (
+  namespace, sink_id, config, secrets, revision, state, lanes, seqs, max_lag, resumed_time, token,
+  delivered, failures, dead_letters, created_time, updated_time)
+VALUES (
+  @namespace, @sink_id, @config, @secrets, 1, 'ACTIVE', @lanes::bigint[], @seqs::bigint[],
+  (@max_lag_us::bigint) * interval '1 microsecond', statement_timestamp(), 0, 0, 0, 0,
+  statement_timestamp(), statement_timestamp())
+ON CONFLICT (namespace, sink_id) DO UPDATE
+  SET config = excluded.config, secrets = excluded.secrets, revision = s.revision + 1,
+      max_lag = excluded.max_lag, next_attempt_time = NULL, updated_time = excluded.updated_time;
+
+-- ListSinks returns sinks with their lags, by namespace and ID: those of one namespace, or of all
+-- if it is empty. With only_id, it returns the sink with that ID.
+-- name: ListSinks :many
+SELECT s.namespace, s.sink_id, s.config, s.secrets, s.state, s.lanes, s.seqs, s.delivered,
+       s.delivered_time, s.failures, coalesce(s.last_error, '')::text AS last_error,
+       s.last_error_time, s.next_attempt_time, s.dead_letters, s.created_time, s.updated_time,
+       coalesce(CASE WHEN s.lease_time > statement_timestamp() THEN s.node_id END, 0)::bigint
+         AS node_id,
+       l.changes AS lag_changes,
+       coalesce(extract(epoch FROM statement_timestamp() - l.oldest_time) * 1000000, 0)::bigint
+         AS lag_us,
+       (SELECT g.generation FROM database_generation g)::uuid AS generation
+  FROM sinks s
+  JOIN sink_lags l
+    ON l.namespace = s.namespace
+   AND l.sink_id = s.sink_id
+ WHERE (@namespace::text = '' OR s.namespace = @namespace)
+   AND (@only_id::text = '' OR s.sink_id = @only_id)
+   AND (s.namespace, s.sink_id) > (@after_namespace::text, @after_id::text)
+ ORDER BY s.namespace, s.sink_id LIMIT @lim::int;
+
+-- name: ListSinkDeadLetters :many
+SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."time"
+  FROM sink_dead_letters d
+ WHERE d.namespace = @namespace
+   AND d.sink_id = @sink_id
+ ORDER BY d.change_id DESC LIMIT @lim::int;
+
+-- name: PauseSink :execrows
+UPDATE sinks s
+   SET state = 'PAUSED', next_attempt_time = NULL
+ WHERE s.namespace = @namespace
+   AND s.sink_id = @sink_id;
+
+-- name: ResumeSink :execrows
+UPDATE sinks s
+   SET state = 'ACTIVE', revision = s.revision + 1, failures = 0, next_attempt_time = NULL,
+       resumed_time = statement_timestamp()
+ WHERE s.namespace = @namespace
+   AND s.sink_id = @sink_id;
+
+-- RewindSink moves the cursor. It takes the lease from the node that delivers, so that this one
+-- does not move the cursor back.
+-- name: RewindSink :execrows
+UPDATE sinks s
+   SET lanes = @lanes::bigint[], seqs = @seqs::bigint[], token = s.token + 1, node_id = NULL,
+       lease_time = NULL, failures = 0, next_attempt_time = NULL,
+       resumed_time = statement_timestamp()
+ WHERE s.namespace = @namespace
+   AND s.sink_id = @sink_id;
+
+-- name: DeleteSink :execrows
+WITH deleted_letters AS (
+  DELETE FROM sink_dead_letters d
+   WHERE d.namespace = @namespace
+     AND d.sink_id = @sink_id)
+DELETE FROM sinks s
+ WHERE s.namespace = @namespace
+   AND s.sink_id = @sink_id;
+
+-- ReadSinkLeases returns all sinks, with who delivers. runs reports whether one should deliver, and
+-- free that it may be claimed.
+-- name: ReadSinkLeases :many
+SELECT s.namespace, s.sink_id, s.revision, s.token,
+       (s.state IN ('ACTIVE', 'FAILING'))::bool AS runs,
+       (s.lease_time IS NULL OR s.lease_time < statement_timestamp())::bool AS free
+  FROM sinks s;
+
+-- ClaimSinks takes the leases of sinks that should deliver and that no node has.
+-- name: ClaimSinks :many
+WITH free AS MATERIALIZED (
+  SELECT s.namespace, s.sink_id
+    FROM sinks s
+   WHERE s.state IN ('ACTIVE', 'FAILING')
+     AND (s.lease_time IS NULL OR s.lease_time < statement_timestamp())
+   ORDER BY s.namespace, s.sink_id LIMIT @lim::int FOR UPDATE SKIP LOCKED)
+UPDATE sinks s
+   SET token = s.token + 1, node_id = @node_id::bigint,
+       lease_time = statement_timestamp() + (@lease_us::bigint) * interval '1 microsecond'
+  FROM free
+ WHERE s.namespace = free.namespace
+   AND s.sink_id = free.sink_id
+RETURNING s.namespace, s.sink_id, s.config, s.secrets, s.revision, s.token, s.lanes, s.seqs,
+          s.failures,
+          coalesce(extract(epoch FROM s.next_attempt_time - statement_timestamp()) * 1000000,
+                   0)::bigint AS wait_us;
+
+-- RenewSinks extends leases. It returns those that the node still has.
+-- name: RenewSinks :many
+UPDATE sinks s
+   SET lease_time = statement_timestamp() + (@lease_us::bigint) * interval '1 microsecond'
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@sink_ids::text[]), unnest(@tokens::bigint[]))
+       AS held(namespace, sink_id, token)
+ WHERE s.namespace = held.namespace
+   AND s.sink_id = held.sink_id
+   AND s.token = held.token
+   AND s.node_id IS NOT NULL
+RETURNING s.namespace, s.sink_id, s.token;
+
+-- name: ReleaseSink :exec
+UPDATE sinks s
+   SET node_id = NULL, lease_time = NULL
+ WHERE s.namespace = @namespace
+   AND s.sink_id = @sink_id
+   AND s.token = @token;
+
+-- AdvanceSink moves the cursor after a delivery, or past changes that the sink does not select.
+-- name: AdvanceSink :execrows
+UPDATE sinks s
+   SET lanes = @lanes::bigint[], seqs = @seqs::bigint[],
+       delivered = s.delivered + @delivered::bigint,
+       delivered_time = CASE
+         WHEN (@delivered::bigint) > 0 THEN statement_timestamp()
+         ELSE s.delivered_time
+       END,
+       failures = 0, next_attempt_time = NULL, dead_letters = s.dead_letters + @rejected::bigint,
+       state = CASE s.state WHEN 'FAILING' THEN 'ACTIVE' ELSE s.state END
+ WHERE s.namespace = @namespace
+   AND s.sink_id = @sink_id
+   AND s.token = @token;
+
+-- FailSink stores a failed attempt. The state is FAILING, BROKEN or DISABLED; a sink that was
+-- paused meanwhile stays PAUSED.
+-- name: FailSink :execrows
+UPDATE sinks s
+   SET state = CASE s.state WHEN 'PAUSED' THEN 'PAUSED' ELSE @state::text END,
+       failures = s.failures + 1, last_error = @error::text,
+       last_error_time = statement_timestamp(),
+       next_attempt_time = CASE
+         WHEN s.state = 'PAUSED' OR (@state::text) <> 'FAILING' THEN NULL
+         ELSE statement_timestamp() + (@wait_us::bigint) * interval '1 microsecond'
+       END
+ WHERE s.namespace = @namespace
+   AND s.sink_id = @sink_id
+   AND s.token = @token;
+
+-- AddSinkDeadLetter adds a dead letter, unless the sink has it, and deletes the oldest ones above
+-- the limit.
+-- name: AddSinkDeadLetter :exec
+WITH deleted AS (
+  DELETE FROM sink_dead_letters d
+   WHERE d.namespace = @namespace
+     AND d.sink_id = @sink_id
+     AND d.change_id < (
+       SELECT min(newest.change_id)
+         FROM (
+           SELECT x.change_id
+             FROM sink_dead_letters x
+            WHERE x.namespace = @namespace
+              AND x.sink_id = @sink_id
+            ORDER BY x.change_id DESC LIMIT (@kept::int) - 1) newest)),
+noted AS (
+  UPDATE sinks s
+     SET last_error = @error::text, last_error_time = statement_timestamp()
+   WHERE s.namespace = @namespace
+     AND s.sink_id = @sink_id)
+INSERT INTO sink_dead_letters (
+  namespace, sink_id, change_id, kind, type, process_id, change_time, error, "time")
+VALUES (
+  @namespace, @sink_id, @change_id, @kind, @type, @process_id, @change_time, @error::text,
+  statement_timestamp())
+ON CONFLICT (namespace, sink_id, change_id) DO NOTHING;
+
+-- BreakLaggingSinks gives up the sinks whose oldest change has waited for longer than their limit.
+-- Only then may their changes be deleted.
+-- name: BreakLaggingSinks :many
+UPDATE sinks s
+   SET state = 'BROKEN', next_attempt_time = NULL, last_error_time = statement_timestamp(),
+       last_error = 'the oldest change that is not delivered is older than max_lag: it is from '
+         || to_char(l.oldest_time AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+         || coalesce('; last error: ' || s.last_error, '')
+  FROM sink_lags l
+ WHERE l.namespace = s.namespace
+   AND l.sink_id = s.sink_id
+   AND s.state IN ('ACTIVE', 'FAILING', 'PAUSED')
+   AND greatest(l.oldest_time, s.resumed_time) < statement_timestamp() - s.max_lag
+RETURNING s.namespace, s.sink_id;

@@ -1,0 +1,160 @@
+package changes
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// SinkLease identifies the lease of a sink. After a claim by another node, or a rewind, operations
+// with it return process.ErrFenced.
+type SinkLease struct {
+	SinkKey
+	Token int64
+}
+
+// LeaseState is a sink and who may deliver.
+type LeaseState = dbsqlc.ReadSinkLeasesRow
+
+// ClaimedSink is a sink whose lease this node has taken.
+type ClaimedSink struct {
+	SinkLease
+	SinkSettings
+	Revision int64
+	Cursor   Cursor
+	Failures int
+	Wait     time.Duration // until the next attempt; negative if it is due
+}
+
+// ReadSinkLeases returns all sinks.
+func ReadSinkLeases(ctx context.Context, s *storage.Store) (rows []LeaseState, err error) {
+	err = s.RunSoon(ctx, "read sinks", func(ctx context.Context, db storage.DB) (err error) {
+		rows, err = dbsqlc.New().ReadSinkLeases(ctx, db)
+		return err
+	})
+	return rows, err
+}
+
+// ClaimSinks takes the leases of at most limit sinks that no node has.
+func ClaimSinks(
+	ctx context.Context, s *storage.Store, lease time.Duration, limit int,
+) (claimed []ClaimedSink, err error) {
+	var rows []dbsqlc.ClaimSinksRow
+	err = s.RunLocked(ctx, "claim sinks", nil, func(ctx context.Context, db storage.DB) (err error) {
+		rows, err = dbsqlc.New().ClaimSinks(ctx, db, dbsqlc.ClaimSinksParams{
+			NodeID: s.NodeID(), LeaseUs: lease.Microseconds(), Lim: int32(limit),
+		})
+		return err
+	})
+	for _, r := range rows {
+		claimed = append(claimed, ClaimedSink{
+			SinkLease:    SinkLease{SinkKey{r.Namespace, r.SinkID}, r.Token},
+			SinkSettings: SinkSettings{Config: r.Config, Secrets: r.Secrets}, Revision: r.Revision,
+			Cursor: cursorOf(r.Lanes, r.Seqs), Failures: int(r.Failures),
+			Wait: time.Duration(r.WaitUs) * time.Microsecond,
+		})
+	}
+	return claimed, err
+}
+
+// RenewSinks extends leases, and returns those that this node still has.
+func RenewSinks(
+	ctx context.Context, s *storage.Store, lease time.Duration, held []SinkLease,
+) (kept map[SinkLease]bool, err error) {
+	a := dbsqlc.RenewSinksParams{LeaseUs: lease.Microseconds()}
+	for _, l := range held {
+		a.Namespaces, a.SinkIds, a.Tokens = append(a.Namespaces, l.Namespace), append(a.SinkIds, l.SinkID),
+			append(a.Tokens, l.Token)
+	}
+	var rows []dbsqlc.RenewSinksRow
+	err = s.RunSoon(ctx, "renew leases of sinks", func(ctx context.Context, db storage.DB) (err error) {
+		rows, err = dbsqlc.New().RenewSinks(ctx, db, a)
+		return err
+	})
+	kept = map[SinkLease]bool{}
+	for _, r := range rows {
+		kept[SinkLease{SinkKey{r.Namespace, r.SinkID}, r.Token}] = true
+	}
+	return kept, err
+}
+
+// ReleaseSink gives up a lease, so that any node can claim the sink at once.
+func ReleaseSink(ctx context.Context, s *storage.Store, l SinkLease) error {
+	return s.RunSoon(ctx, "release a sink", func(ctx context.Context, db storage.DB) error {
+		return dbsqlc.New().ReleaseSink(ctx, db, dbsqlc.ReleaseSinkParams{
+			Namespace: l.Namespace, SinkID: l.SinkID, Token: l.Token,
+		})
+	})
+}
+
+// AdvanceSink moves the cursor of a sink after a number of changes was delivered. Without any, it
+// moves it past changes that the sink does not select.
+func AdvanceSink(ctx context.Context, s *storage.Store, l SinkLease, to Cursor, delivered int) error {
+	return s.RunSoon(ctx, "advance a sink", func(ctx context.Context, db storage.DB) error {
+		return advance(ctx, db, l, to, dbsqlc.AdvanceSinkParams{Delivered: int64(delivered)})
+	})
+}
+
+func advance(ctx context.Context, db storage.DB, l SinkLease, to Cursor, a dbsqlc.AdvanceSinkParams) error {
+	a.Namespace, a.SinkID, a.Token = l.Namespace, l.SinkID, l.Token
+	a.Lanes, a.Seqs = to.arrays()
+	n, err := dbsqlc.New().AdvanceSink(ctx, db, a)
+	if err == nil && n == 0 {
+		err = process.ErrFenced
+	}
+	return err
+}
+
+// Rejection is a change that the target has rejected for good, and why.
+type Rejection struct {
+	Change *Change
+	Reason string
+}
+
+// RejectChanges stores dead letters, and moves the cursor of the sink after them and after a number
+// of changes that were delivered.
+func RejectChanges(
+	ctx context.Context, s *storage.Store, l SinkLease, to Cursor, delivered int, rejected []Rejection,
+) error {
+	return s.RunLocked(ctx, "store dead letters of a sink", nil, func(ctx context.Context, db storage.DB) error {
+		counts := dbsqlc.AdvanceSinkParams{Delivered: int64(delivered), Rejected: int64(len(rejected))}
+		if err := advance(ctx, db, l, to, counts); err != nil {
+			return err
+		}
+		for _, r := range rejected {
+			err := dbsqlc.New().AddSinkDeadLetter(ctx, db, dbsqlc.AddSinkDeadLetterParams{
+				Namespace: l.Namespace, SinkID: l.SinkID, ChangeID: r.Change.ChangeID, Kind: r.Change.Kind,
+				Type: r.Change.Type, ProcessID: r.Change.ProcessID, ChangeTime: r.Change.Time, Error: r.Reason,
+				Kept: keptDeadLetters,
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// SinkFailure is a failed attempt to deliver.
+type SinkFailure struct {
+	State string // FAILING, BROKEN or DISABLED
+	Error string
+	Wait  time.Duration // until the next attempt of a FAILING sink
+}
+
+// FailSink stores a failed attempt.
+func FailSink(ctx context.Context, s *storage.Store, l SinkLease, f SinkFailure) error {
+	return s.RunSoon(ctx, "store the failure of a sink", func(ctx context.Context, db storage.DB) error {
+		n, err := dbsqlc.New().FailSink(ctx, db, dbsqlc.FailSinkParams{
+			Namespace: l.Namespace, SinkID: l.SinkID, Token: l.Token, State: f.State, Error: f.Error,
+			WaitUs: f.Wait.Microseconds(),
+		})
+		if err == nil && n == 0 {
+			err = process.ErrFenced
+		}
+		return err
+	})
+}

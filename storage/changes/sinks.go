@@ -1,0 +1,207 @@
+package changes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// maxSinks limits the sinks of a namespace.
+const maxSinks = 100
+
+// shownDeadLetters is how many dead letters DeadLetters returns. The table has keptDeadLetters.
+const (
+	shownDeadLetters = 100
+	keptDeadLetters  = 1000
+)
+
+// SinkKey identifies a sink.
+type SinkKey struct{ Namespace, SinkID string }
+
+// SinkRow is a sink with its lag.
+type SinkRow = dbsqlc.ListSinksRow
+
+// DeadLetter is a change that the target of a sink has rejected for good.
+type DeadLetter = dbsqlc.ListSinkDeadLettersRow
+
+// SinkSettings are the stored settings of a sink. Config has no secrets.
+type SinkSettings struct {
+	Config, Secrets json.RawMessage
+	MaxLag          time.Duration
+}
+
+// arrays returns the lanes of a cursor and their numbers.
+func (c Cursor) arrays() (lanes, seqs []int64) {
+	lanes, seqs = slices.Sorted(maps.Keys(c.Lanes)), []int64{}
+	for _, lane := range lanes {
+		seqs = append(seqs, c.Lanes[lane])
+	}
+	if lanes == nil {
+		lanes = []int64{}
+	}
+	return lanes, seqs
+}
+
+// cursorOf returns the cursor of a row.
+func cursorOf(lanes, seqs []int64) Cursor {
+	c := Cursor{Stored: true, Lanes: make(map[int64]int64, len(lanes))}
+	for n, lane := range lanes {
+		c.Lanes[lane] = seqs[n]
+	}
+	return c
+}
+
+// SinkCursor returns the cursor of a row for clients.
+func SinkCursor(r *SinkRow) string {
+	c := cursorOf(r.Lanes, r.Seqs)
+	c.Generation = r.Generation
+	return c.String()
+}
+
+// PutSink creates a sink that begins at a cursor, or replaces the settings of an existing one.
+// settings gets the existing ones, if there are any.
+func PutSink(
+	ctx context.Context, s *storage.Store, k SinkKey, begin Cursor,
+	settings func(existing *SinkSettings) (SinkSettings, error), by ...process.Actor,
+) error {
+	return s.RunLocked(ctx, "put sink", nil, func(ctx context.Context, db storage.DB) error {
+		q := dbsqlc.New()
+		var existing *SinkSettings
+		row, err := q.LockSink(ctx, db, dbsqlc.LockSinkParams(k))
+		switch {
+		case err == nil:
+			existing = &SinkSettings{Config: row.Config, Secrets: row.Secrets}
+		case !errors.Is(err, pgx.ErrNoRows):
+			return err
+		default:
+			n, err := q.CountSinks(ctx, db, k.Namespace)
+			if err != nil {
+				return err
+			}
+			if n >= maxSinks {
+				return &process.InvalidError{Field: "sink.sink_id", TooLarge: true,
+					Message: "a namespace has at most 100 sinks: delete one first"}
+			}
+		}
+		put, err := settings(existing)
+		if err != nil {
+			return err
+		}
+		a := dbsqlc.PutSinkParams{
+			Namespace: k.Namespace, SinkID: k.SinkID, Config: put.Config, Secrets: put.Secrets,
+			MaxLagUs: put.MaxLag.Microseconds(),
+		}
+		a.Lanes, a.Seqs = begin.arrays()
+		if err := q.PutSink(ctx, db, a); err != nil {
+			return err
+		}
+		return storage.AuditCommand(ctx, db, "PutSink", k.Namespace, k.SinkID, by)
+	})
+}
+
+// commandSink runs a command on an existing sink.
+func commandSink(
+	ctx context.Context, s *storage.Store, method string, k SinkKey, by []process.Actor,
+	run func(*dbsqlc.Queries, context.Context, storage.DB) (int64, error),
+) error {
+	return s.RunLocked(ctx, method, nil, func(ctx context.Context, db storage.DB) error {
+		n, err := run(dbsqlc.New(), ctx, db)
+		if err == nil && n == 0 {
+			err = process.ErrSinkNotFound
+		}
+		if err != nil {
+			return err
+		}
+		return storage.AuditCommand(ctx, db, method, k.Namespace, k.SinkID, by)
+	})
+}
+
+// PauseSink makes a sink PAUSED. The error is process.ErrSinkNotFound if it does not exist.
+func PauseSink(ctx context.Context, s *storage.Store, k SinkKey, by ...process.Actor) error {
+	return commandSink(ctx, s, "PauseSink", k, by,
+		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) (int64, error) {
+			return q.PauseSink(ctx, db, dbsqlc.PauseSinkParams(k))
+		})
+}
+
+// ResumeSink makes a sink ACTIVE.
+func ResumeSink(ctx context.Context, s *storage.Store, k SinkKey, by ...process.Actor) error {
+	return commandSink(ctx, s, "ResumeSink", k, by,
+		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) (int64, error) {
+			return q.ResumeSink(ctx, db, dbsqlc.ResumeSinkParams(k))
+		})
+}
+
+// RewindSink moves the cursor of a sink, and takes it from the node that delivers.
+func RewindSink(ctx context.Context, s *storage.Store, k SinkKey, to Cursor, by ...process.Actor) error {
+	a := dbsqlc.RewindSinkParams{Namespace: k.Namespace, SinkID: k.SinkID}
+	a.Lanes, a.Seqs = to.arrays()
+	return commandSink(ctx, s, "RewindSink", k, by,
+		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) (int64, error) {
+			return q.RewindSink(ctx, db, a)
+		})
+}
+
+// DeleteSink deletes a sink with its dead letters.
+func DeleteSink(ctx context.Context, s *storage.Store, k SinkKey, by ...process.Actor) error {
+	return commandSink(ctx, s, "DeleteSink", k, by,
+		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) (int64, error) {
+			return q.DeleteSink(ctx, db, dbsqlc.DeleteSinkParams(k))
+		})
+}
+
+// ListSinks returns at most limit sinks after a key: those of a namespace, or of all if it is "".
+func ListSinks(
+	ctx context.Context, s *storage.Store, namespace string, after SinkKey, limit int,
+) (rows []SinkRow, err error) {
+	return listSinks(ctx, s, dbsqlc.ListSinksParams{
+		Namespace: namespace, AfterNamespace: after.Namespace, AfterID: after.SinkID, Lim: int32(limit),
+	})
+}
+
+// GetSink returns a sink. The error is process.ErrSinkNotFound if it does not exist.
+func GetSink(ctx context.Context, s *storage.Store, k SinkKey) (*SinkRow, error) {
+	rows, err := listSinks(ctx, s, dbsqlc.ListSinksParams{Namespace: k.Namespace, OnlyID: k.SinkID, Lim: 1})
+	if err == nil && len(rows) == 0 {
+		err = process.ErrSinkNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &rows[0], nil
+}
+
+func listSinks(ctx context.Context, s *storage.Store, a dbsqlc.ListSinksParams) (rows []SinkRow, err error) {
+	err = s.ReadOne(ctx, "list sinks", func(ctx context.Context, db storage.DB) (err error) {
+		rows, err = dbsqlc.New().ListSinks(ctx, db, a)
+		return err
+	})
+	return rows, err
+}
+
+// DeadLetters returns the newest dead letters of a sink.
+func DeadLetters(ctx context.Context, s *storage.Store, k SinkKey) (rows []DeadLetter, err error) {
+	err = s.ReadOne(ctx, "list dead letters of a sink", func(ctx context.Context, db storage.DB) (err error) {
+		a := dbsqlc.ListSinkDeadLettersParams{Namespace: k.Namespace, SinkID: k.SinkID, Lim: shownDeadLetters}
+		rows, err = dbsqlc.New().ListSinkDeadLetters(ctx, db, a)
+		return err
+	})
+	return rows, err
+}
+
+// breakLagging gives up the sinks that lag for longer than they may.
+func breakLagging(ctx context.Context, s *storage.Store) error {
+	return s.Write(ctx, "give up lagging sinks", func(ctx context.Context, db storage.DB) error {
+		_, err := dbsqlc.New().BreakLaggingSinks(ctx, db)
+		return err
+	})
+}

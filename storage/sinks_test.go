@@ -1,0 +1,72 @@
+package storage_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage/changes"
+)
+
+// Old changes are kept for a sink that has not delivered them, unless it is BROKEN or DISABLED.
+func TestSinksKeepChanges(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.recordIn("shop", `, "retention": "86400s"`, "LIFECYCLE")
+	b.process("p")
+	b.exec("SELECT add_change_partition((now() AT TIME ZONE 'UTC')::date - n) FROM (VALUES (10), (6), (4)) d(n)")
+	b.exec("DELETE FROM changes")
+	b.exec(`INSERT INTO changes (namespace, lane, seq, change_id, "time", kind, type, process_id)
+		SELECT 'shop', h.lane, row_number() OVER (ORDER BY d.n DESC), -d.n, now() - d.n * interval '1 day', 'lifecycle',
+		  'created', 'p'
+		  FROM change_heads h, (VALUES (10), (6), (4)) d(n) WHERE h.namespace = 'shop'`)
+	begin, err := changes.Oldest(t.Context(), b.Store, "shop")
+	must(t, 0, err)
+	k := changes.SinkKey{Namespace: "shop", SinkID: "s"}
+	settings := func(*changes.SinkSettings) (changes.SinkSettings, error) {
+		return changes.SinkSettings{Config: []byte("{}"), Secrets: []byte("{}"), MaxLag: 7 * 24 * time.Hour}, nil
+	}
+	must(t, 0, changes.PutSink(t.Context(), b.Store, k, begin, settings))
+	kept := func(what, wanted string) {
+		t.Helper()
+		must(t, 0, changes.Maintain(t.Context(), b.Store))
+		got := ask[string](b, "SELECT coalesce(string_agg(seq::text, ' ' ORDER BY seq), '') FROM changes")
+		equal(t, what, got, wanted)
+	}
+	row, err := changes.GetSink(t.Context(), b.Store, k)
+	equal(t, "the lag", must(t, row, err).LagChanges, 3)
+	kept("of a new sink", "1 2 3")
+	claimed, err := changes.ClaimSinks(t.Context(), b.Store, time.Minute, 1)
+	must(t, 0, err)
+	next := claimed[0].Cursor
+	for lane := range begin.Lanes {
+		next.Lanes[lane] = 1
+	}
+	must(t, 0, changes.AdvanceSink(t.Context(), b.Store, claimed[0].SinkLease, next, 1))
+	kept("after the first one is delivered", "2 3")
+	must(t, 0, changes.PauseSink(t.Context(), b.Store, k))
+	kept("of a paused sink", "2 3")
+	b.exec("UPDATE sinks SET state = 'DISABLED'")
+	kept("of a disabled sink", "")
+}
+
+// A sink keeps its newest dead letters, and counts all.
+func TestDeadLettersAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	k := changes.SinkKey{Namespace: "shop", SinkID: "s"}
+	settings := func(*changes.SinkSettings) (changes.SinkSettings, error) {
+		return changes.SinkSettings{Config: []byte("{}"), Secrets: []byte("{}"), MaxLag: time.Hour}, nil
+	}
+	must(t, 0, changes.PutSink(t.Context(), b.Store, k, changes.Cursor{}, settings))
+	b.exec(`INSERT INTO sink_dead_letters SELECT 'shop', 's', n, 'event', 'stored', 'p', now(), 'HTTP 413', now()
+		FROM generate_series(1, 1000) n`)
+	claimed, err := changes.ClaimSinks(t.Context(), b.Store, time.Minute, 1)
+	must(t, 0, err)
+	rejected := []changes.Rejection{{Change: &changes.Change{ChangeID: 5000, Kind: "event"}, Reason: "HTTP 422"}}
+	must(t, 0, changes.RejectChanges(t.Context(), b.Store, claimed[0].SinkLease, changes.Cursor{}, 7, rejected))
+	equal(t, "dead letters", ask[string](b, `SELECT concat_ws(' ', count(*), min(change_id), max(change_id))
+		FROM sink_dead_letters`), "1000 2 5000")
+	row, err := changes.GetSink(t.Context(), b.Store, k)
+	must(t, 0, err)
+	equal(t, "counted", []any{row.Delivered, row.DeadLetters, row.LastError}, "[7 1 HTTP 422]")
+}

@@ -62,7 +62,7 @@ func (b *backlog) counted(n int, began, ended time.Time) {
 // that runs at once. (Storing all of them, calls at twice the peak ended at 44% of the peak instead
 // of 65%.)
 func (e *Engine) addToBacklog(ctx context.Context, ns *namespace) error {
-	if taken, _ := ns.slots.inUse(); !ns.usage.byProcessors(taken, time.Now()) {
+	if ns.waitsForDatabase() {
 		e.metrics.refused.WithLabelValues("place").Inc()
 		return &process.OverloadError{
 			Bound: fmt.Sprintf("no slot of namespace %q became free within %s (max_running, engine.max_running), and "+

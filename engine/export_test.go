@@ -21,6 +21,11 @@ func (e *Engine) Storing(namespace string, took time.Duration) (free func()) {
 	return func() { ns.slots.release(fresh) }
 }
 
+// StoringTime returns how long the results and requests of a namespace took to store.
+func (e *Engine) StoringTime(namespace string) time.Duration {
+	return time.Duration(e.registry.all()[namespace].usage.storing.Load())
+}
+
 // Attempts returns how many tasks the node runs.
 func (e *Engine) Attempts() int { return e.attempts.count() }
 

@@ -116,27 +116,19 @@ func (e *Engine) prepare(
 			return storage.Prepared{}, err
 		}
 	} else if canRun && (ns.servable() || r.internal) && e.isConnected() {
-		// An accepted request, or one whose process is busy, does not wait for a slot. It is stored
-		// and queued if none is free.
-		if r.accepted {
-			r.call.Capture = ns.slots.tryTakeIdle()
-		} else if e.attempts.runs(r.call.Key) {
-			r.call.Capture = ns.slots.tryTake()
-		} else if r.call.Capture = ns.slots.take(ctx); !r.call.Capture {
-			if err := e.addToBacklog(ctx, ns); err != nil {
-				return storage.Prepared{}, err
-			}
+		if err := e.takeSlot(ctx, r); err != nil {
+			return storage.Prepared{}, err
 		}
 	}
-	if wait := r.wait(); r.call.Capture && !r.accepted && wait >= minRequestWait && !ns.slots.contended() {
-		r.call.MayWait = func() bool { return ctx.Err() == nil && !e.draining.Load() && !ns.slots.contended() }
+	if wait := r.wait(); r.call.Capture && !r.accepted && wait >= minRequestWait && ns.mayHoldSlot() {
+		r.call.MayWait = func() bool { return ctx.Err() == nil && !e.draining.Load() && ns.mayHoldSlot() }
 		r.call.Here = func() bool { return e.attempts.runs(r.call.Key) }
 	}
 	began := time.Now()
 	p, err := store()
 	ns.metrics.prepared(taskType, began)
 	if captured = err == nil && p.Outcome == storage.Captured; captured {
-		ns.usage.stored(began)
+		ns.usage.stored(began.Add(p.Waited))
 	}
 	if r.call.Capture && !captured {
 		ns.slots.release(fresh)
@@ -145,6 +137,28 @@ func (e *Engine) prepare(
 		e.metrics.refused.WithLabelValues("waiting").Inc()
 	}
 	return p, err
+}
+
+// takeSlot takes a slot for a request if one is free. If none is, it fails if the request must not
+// be stored.
+func (e *Engine) takeSlot(ctx context.Context, r *request) error {
+	ns := r.ns
+	if r.accepted { // it is stored and queued, and nobody waits for its end
+		r.call.Capture = ns.slots.tryTakeIdle()
+		return nil
+	}
+	// A call of a process that runs here gets the slot of the running task, so it does not wait for
+	// another one. But storing it is expensive: if the tasks wait for the database, it has to wait
+	// like a call of an idle process.
+	if e.attempts.runs(r.call.Key) {
+		if r.call.Capture = ns.slots.tryTake(); r.call.Capture || !ns.waitsForDatabase() {
+			return nil
+		}
+	}
+	if r.call.Capture = ns.slots.take(ctx); r.call.Capture {
+		return nil
+	}
+	return e.addToBacklog(ctx, ns)
 }
 
 // respond completes a request according to the outcome of prepare.

@@ -344,42 +344,6 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// While storing takes more of the slots' time than processing, a request that gets no slot is
-// rejected within about 100 ms, or at once, and nothing is stored.
-func TestOverloadOfTheDatabase(t *testing.T) {
-	t.Parallel()
-	dsn := storagetest.DSN(t)
-	reg := newRegistry()
-	n := start(t, dsn, by{}, reg.use)
-	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
-	free := n.Storing("ns", time.Hour)
-	began := time.Now()
-	refused := make(chan error, 1)
-	go func() {
-		_, err := n.Start(t.Context(), engine.StartParams{Key: key("waits")})
-		refused <- err
-	}()
-	eventually(t, "one waits for a slot", func() bool { _, waiting := n.Slots("ns"); return waiting == 1 })
-	now := time.Now()
-	_, err := n.Start(t.Context(), engine.StartParams{Key: key("refused at once")})
-	if took := time.Since(now); !errors.Is(err, process.ErrOverloaded) || took > 80*time.Millisecond {
-		t.Errorf("after %s: %v", took, err)
-	}
-	err = receive(t, "the rejection", refused)
-	if took := time.Since(began); !errors.Is(err, process.ErrOverloaded) || took < 100*time.Millisecond ||
-		took > time.Second {
-		t.Errorf("after %s: %v", took, err)
-	}
-	if reg.value(t, "progressor_requests_refused_total", "bound=place") != 2 {
-		t.Error("the rejections were not counted")
-	}
-	if got := look(t, dsn).count(t, "SELECT count(*) FROM processes"); got != 0 {
-		t.Errorf("%d processes were stored", got)
-	}
-	free()
-	n.started(t, "p")
-}
-
 func TestInFlight(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

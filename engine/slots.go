@@ -348,6 +348,15 @@ func (s *slots) inUse() (taken, waiting int) {
 	return s.shares.total(), len(s.queue)
 }
 
+// demand returns how many slots are taken and how many fresh requests wait for one. others reports
+// whether anything else waits: stored tasks, timers, or another namespace for a slot of the node.
+func (s *slots) demand() (taken, waiting int, others bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	others = s.waits[stored] || s.waits[timers] || s.node.contended(s)
+	return s.shares.total(), len(s.queue), others
+}
+
 // force takes a slot for class c even if none is free, for a task that already runs according to
 // the database.
 func (s *slots) force(c class) {

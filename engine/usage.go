@@ -9,6 +9,22 @@ import (
 // usageWindow is the minimum time over which usage compares processors with the database.
 const usageWindow = time.Second
 
+// waitsForDatabase reports whether the tasks that have the slots of the namespace on this node wait
+// for the database rather than for their processor.
+func (ns *namespace) waitsForDatabase() bool {
+	taken, _ := ns.slots.inUse()
+	return !ns.usage.byProcessors(taken, time.Now())
+}
+
+// mayHoldSlot reports whether a call may keep its slot while it waits in memory for its process:
+// only fresh requests wait for a slot, and their tasks would wait for the database. If these calls
+// were stored during an overload, each would need a row of schedule, and nearly every flush would
+// use the general statements.
+func (ns *namespace) mayHoldSlot() bool {
+	taken, fresh, others := ns.slots.demand()
+	return !others && (fresh == 0 || !ns.usage.byProcessors(taken, time.Now()))
+}
+
 // usage measures whether the tasks of a namespace use their slots on this node for their processor
 // or for the database. If it is the database, storing more requests would slow down the running
 // tasks. It is safe for concurrent use.

@@ -39,6 +39,36 @@ func TestUsage(t *testing.T) {
 	expect("processing took longer in this window and the last one", 2, true)
 }
 
+// A call keeps its slot in memory while nothing waits for a slot. While fresh requests wait, it
+// keeps it only if the tasks wait for the database.
+func TestCallMayHoldItsSlot(t *testing.T) {
+	t.Parallel()
+	p, _, _ := newSlots(1)
+	ns := &namespace{slots: p, usage: &usage{}}
+	expect := func(what string, want bool) {
+		t.Helper()
+		if got := ns.mayHoldSlot(); got != want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	expect("a slot is free", true)
+	p.tryTake()
+	expect("nothing waits", true)
+	p.queue = append(p.queue, make(chan struct{}))
+	ns.usage.processing.Store(2)
+	ns.usage.storing.Store(1)
+	expect("a request waits for processors", false)
+	ns.usage.storing.Store(3)
+	expect("a request waits for the database", true)
+	for _, c := range []class{stored, timers} {
+		p.waits[c] = true
+		expect("stored tasks or timers wait, too", false)
+		p.waits[c] = false
+	}
+	p.node.queue = append(p.node.queue, &slots{})
+	expect("another namespace waits for a slot of the node", false)
+}
+
 // The backlog is counted rarely. In between, the tasks that this node stores are added.
 func TestBacklogIsCounted(t *testing.T) {
 	t.Parallel()

@@ -110,6 +110,7 @@ func (q *callQueues) join(save *saveItem) {
 func (p *processQueue) take() *callItem {
 	first := p.calls[0]
 	p.calls = p.calls[1:]
+	first.left = time.Now()
 	return first
 }
 
@@ -127,6 +128,7 @@ func (q *callQueues) leave(it *callItem) bool {
 		return false
 	}
 	p.calls = slices.Delete(p.calls, n, n+1)
+	it.left = time.Now()
 	p.leaving++
 	return true
 }
@@ -189,6 +191,7 @@ func (q *callQueues) releaseAll(key process.Key) {
 	}
 	delete(q.byProcess, key)
 	for _, it := range p.calls {
+		it.left = time.Now()
 		close(it.turn)
 	}
 }
@@ -243,6 +246,8 @@ func (s *Store) queueOrSubmit(it *callItem) error {
 	if path != queued {
 		return s.submitCall(it, path)
 	}
+	began := time.Now()
+	defer func() { it.prepared.Waited = it.left.Sub(began) }()
 	check := time.NewTicker(min(callQueueCheck, s.callQueues.wait))
 	defer check.Stop()
 	for until := time.Now().Add(s.callQueues.wait); ; {

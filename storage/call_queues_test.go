@@ -74,6 +74,9 @@ func TestCallsGoWithResults(t *testing.T) {
 		equal(t, "the next task of the process", b.save(end(running, storage.Finished)).Next, (*storage.Claim)(nil))
 		prepared, err := answer()
 		equal(t, "the outcome of a queued call", must(t, prepared, err).Outcome, storage.Captured)
+		if prepared.Waited <= 0 {
+			t.Errorf("a queued call has waited for %s", prepared.Waited)
+		}
 		running = prepared.Claim
 		equal(t, "the running call", string(running.Args), fmt.Sprint(n))
 	}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"time"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
@@ -13,6 +14,7 @@ type callItem struct {
 	prepared Prepared
 	turn     chan struct{} // closed when the call may be stored, see callQueues
 	group    *commitGroup  // with the result that it is stored with
+	left     time.Time     // when it left its queue
 }
 
 // PrepareCall stores a call. It returns when the task is durable, or when the process has refused

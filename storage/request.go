@@ -15,6 +15,7 @@ type Prepared struct {
 	TaskID    int64
 	Status    process.Status // status of the process that refused the request
 	Claim     *Claim         // only for a captured request, which runs on this node now
+	Waited    time.Duration  // how long the call waited in memory, see callQueues
 }
 
 // PrepareOutcome is the outcome of a request.

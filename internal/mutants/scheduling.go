@@ -227,6 +227,21 @@ var schedulingMutants = []mutant{
 		packages: "./engine", run: "Backlog",
 	},
 	{
+		name: "busy-overload-stored", breaks: "a call of a busy process is rejected if the tasks wait for the database",
+		file: "engine/request.go", old: "r.call.Capture || !ns.waitsForDatabase() {", planted: "true {",
+		packages: "./engine", run: "TestOverloadWithABusyProcess",
+	},
+	{
+		name: "memory-wait-is-storing", breaks: "waiting in memory does not count as storing",
+		file: "engine/request.go", old: "ns.usage.stored(began.Add(p.Waited))", planted: "ns.usage.stored(began)",
+		packages: "./engine", run: "TestWaitInMemoryIsNotStoring",
+	},
+	{
+		name: "overload-leaves-memory", breaks: "calls wait in memory while requests wait for the database",
+		file: "engine/usage.go", old: "(fresh == 0 || !ns.usage", planted: "(fresh == 0 || false && !ns.usage",
+		packages: "./engine", run: "TestCallMayHoldItsSlot",
+	},
+	{
 		name:   "overload-stored",
 		breaks: "a request that gets no slot is not stored while the database is the bottleneck",
 		file:   "engine/usage.go", old: "return most", planted: "return most || true",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,12 +11,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
@@ -71,9 +74,29 @@ func TestDev(t *testing.T) {
 		t.Error("PostgreSQL is still there")
 	}
 
-	again := background(t, nil, "dev", "--listen", "127.0.0.1:0", "--data-dir", dir)
+	again := background(t, nil, "dev", "--listen", "127.0.0.1:0", "--data-dir", dir, "--kafka", "--kafka-listen",
+		"127.0.0.1:0")
+	produceTo(t, kafkaInBanner.FindString(again.Output))
 	clitest.WantLines(t, again.Client.OK(t, "get", "demo", "order-1"), "demo/order-1", "reserved")
 	again.Stop(t)
+}
+
+var kafkaInBanner = regexp.MustCompile(`127\.0\.0\.1:\d+  \(messages are in memory\)`)
+
+// produceTo writes a message to a new topic of the Kafka broker in a line of the banner.
+func produceTo(t *testing.T, line string) {
+	t.Helper()
+	address, _, _ := strings.Cut(line, " ")
+	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.AllowAutoTopicCreation())
+	if err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), clitest.DaemonWait)
+	defer cancel()
+	if err := client.ProduceSync(ctx, &kgo.Record{Topic: "new", Value: []byte("x")}).FirstErr(); err != nil {
+		t.Errorf("produce to %q: %v", line, err)
+	}
 }
 
 func TestErrorsOfTheEngine(t *testing.T) {

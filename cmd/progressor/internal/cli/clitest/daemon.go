@@ -23,8 +23,8 @@ type Daemon struct {
 	URL     string
 	Client  Program // runs commands against it
 	Signals chan os.Signal
+	Output  string // up to the line with its URL
 	done    chan int
-	output  string // up to the line with its URL
 }
 
 // URLInLine matches the address of a local engine in its output.
@@ -51,13 +51,13 @@ func Start(t *testing.T, commands func() any, env map[string]string, args ...str
 	})
 	lines := bufio.NewScanner(reader)
 	for d.URL == "" && lines.Scan() {
-		d.output += lines.Text() + "\n"
+		d.Output += lines.Text() + "\n"
 		if line := lines.Text(); strings.Contains(line, "API") || strings.Contains(line, `"msg":"ready"`) {
 			d.URL = URLInLine.FindString(line)
 		}
 	}
 	if d.URL == "" {
-		t.Fatalf("progressor %s ended:\n%s", strings.Join(args, " "), d.output)
+		t.Fatalf("progressor %s ended:\n%s", strings.Join(args, " "), d.Output)
 	}
 	go func() { _, _ = io.Copy(io.Discard, reader) }()
 	d.Client = Program{Commands: commands, Env: map[string]string{"PROGRESSOR_ADDRESS": d.URL}}

@@ -32,27 +32,29 @@ const (
 
 type devCmd struct {
 	configFlag
-	Listen      string       `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
-	ListenHosts string       `placeholder:"NAMES" setting:"" help:"Host names, separated by commas, by which clients address the engine, in addition to IP addresses, localhost and the name of --listen. *.example.com means all subdomains."`
-	Insecure    bool         `setting:"" help:"Allow --listen on an address that is not loopback, without authentication."`
-	Console     string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
-	DataDir     string       `default:".progressor" placeholder:"DIR" setting:"" help:"Directory for all data. Default: ${default}."`
-	DemoFlow    bool         `setting:"" help:"Also store a flow in the namespace demo and start three runs of it, unless it exists."`
-	DB          poolFlags    `embed:"" prefix:"db."`
-	Engine      engineFlags  `embed:"" prefix:"engine."`
-	Log         cli.LogFlags `embed:"" prefix:"log."`
-	Tracing     tracingFlags `embed:"" prefix:"tracing."`
-	Debug       debugFlags   `embed:"" prefix:"debug."`
+	Listen      string        `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
+	ListenHosts string        `placeholder:"NAMES" setting:"" help:"Host names, separated by commas, by which clients address the engine, in addition to IP addresses, localhost and the name of --listen. *.example.com means all subdomains."`
+	Insecure    bool          `setting:"" help:"Allow --listen on an address that is not loopback, without authentication."`
+	Console     string        `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
+	DataDir     string        `default:".progressor" placeholder:"DIR" setting:"" help:"Directory for all data. Default: ${default}."`
+	DemoFlow    bool          `setting:"" help:"Also store a flow in the namespace demo and start three runs of it, unless it exists."`
+	Kafka       devKafkaFlags `embed:""`
+	DB          poolFlags     `embed:"" prefix:"db."`
+	Engine      engineFlags   `embed:"" prefix:"engine."`
+	Log         cli.LogFlags  `embed:"" prefix:"log."`
+	Tracing     tracingFlags  `embed:"" prefix:"tracing."`
+	Debug       debugFlags    `embed:"" prefix:"debug."`
 }
 
 func (devCmd) Help() string {
 	return `Dev runs everything on this machine: a private PostgreSQL in the data directory, an engine, and two
 namespaces to try: demo (orders of a shop) and echo. Ctrl-C stops the engine and its PostgreSQL; the
 data is kept. Namespaces, templates and crons of a configuration file are stored at the start; its
-db.dsn is ignored.
+db.dsn is ignored. With --kafka, it also runs a Kafka broker to try sinks, without authentication.
 
     progressor dev
     progressor dev --listen 127.0.0.1:9090 --data-dir /tmp/play
+    progressor dev --kafka
     progressor dev -c progressor.yaml`
 }
 
@@ -81,7 +83,7 @@ func (c *devCmd) check() error {
 	if _, err := hosts(c.Listen, c.ListenHosts); err != nil {
 		return err
 	}
-	return errors.Join(c.DB.check(), c.Engine.check(), c.Tracing.check(), c.Debug.check())
+	return errors.Join(c.Kafka.check(c.Insecure), c.DB.check(), c.Engine.check(), c.Tracing.check(), c.Debug.check())
 }
 
 // serve starts PostgreSQL before the engine and stops it after, so that the engine can drain.
@@ -95,6 +97,11 @@ func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listen
 	if err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
+	kafka, stopKafka, err := c.Kafka.start()
+	if err != nil {
+		return err
+	}
+	defer stopKafka()
 	server, err := pgembed.Start(ctx, pgembed.Config{Dir: filepath.Join(dir, "postgres"), Logger: log})
 	if errors.Is(err, pgembed.ErrInUse) {
 		return &cli.CodedError{Err: fmt.Errorf("--data-dir: %w", err), Code: cli.ExitConflict,
@@ -120,8 +127,7 @@ func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listen
 		prepare: putDemoNamespaces,
 		ready: func() {
 			fmt.Fprint(a.Stdout,
-				banner(listener.Addr().String(), c.DataDir, server.Version(), rpc.Console(c.Console),
-					a.ConfigFile().Namespaces))
+				c.banner(listener.Addr().String(), kafka, server.Version(), a.ConfigFile().Namespaces))
 		},
 	}
 	if c.DemoFlow {
@@ -219,14 +225,15 @@ func invocation() string {
 	return "progressor"
 }
 
-// banner returns the addresses and files of the running program, with commands to paste.
-func banner(address, dir string, postgres int, mode rpc.Console, own []configfile.Namespace) string {
+// banner returns the addresses and files of the running program, with commands to paste. kafka is
+// the address of the Kafka broker, or "".
+func (c *devCmd) banner(address, kafka string, postgres int, own []configfile.Namespace) string {
 	url, flag := "http://"+address, ""
 	if address != "127.0.0.1:8080" {
 		flag = " --address " + url
 	}
 	shown := url + "/"
-	switch mode {
+	switch rpc.Console(c.Console) {
 	case rpc.ConsoleReadOnly:
 		shown += "  (read-only)"
 	case rpc.ConsoleOff:
@@ -238,10 +245,13 @@ func banner(address, dir string, postgres int, mode rpc.Console, own []configfil
 			namespaces += ", " + name
 		}
 	}
+	if kafka != "" {
+		kafka = "\n  kafka       " + kafka + "  (messages are in memory)"
+	}
 	text := `
 Progressor ${version} is ready. Ctrl-C stops it; the data stays.
 
-  console     ${console}
+  console     ${console}${kafka}
   API         ${url}  (Connect, gRPC, gRPC-Web, JSON)
   metrics     ${url}/metrics
   database    psql "$(cat ${dir}/dsn)"  (PostgreSQL ${postgres}; the DSN is in ${dir}/dsn)
@@ -258,8 +268,8 @@ To try, in another terminal:
 
 `
 	return strings.NewReplacer(
-		"${program}", invocation(), "${version}", cli.BuildVersion(), "${console}", shown, "${url}", url, "${dir}", dir,
-		"${flag}", flag, "${postgres}", fmt.Sprint(postgres),
+		"${program}", invocation(), "${version}", cli.BuildVersion(), "${console}", shown, "${url}", url,
+		"${dir}", c.DataDir, "${flag}", flag, "${kafka}", kafka, "${postgres}", fmt.Sprint(postgres),
 		"${namespaces}", namespaces,
 	).Replace(text)
 }

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/progressor-engine/progressor/engine/rpc"
+)
+
+// devKafkaFlags configure the Kafka broker of dev.
+type devKafkaFlags struct {
+	Run    bool   `name:"kafka" setting:"" help:"Also run a Kafka broker to try sinks. It keeps its messages in memory and creates missing topics."`
+	Listen string `name:"kafka-listen" default:"127.0.0.1:9092" placeholder:"ADDR" setting:"" help:"Address of the Kafka broker. Default: ${default}."`
+}
+
+func (f *devKafkaFlags) check(insecure bool) error {
+	if !f.Run {
+		return nil
+	}
+	if err := rpc.CheckListen(f.Listen, insecure); err != nil {
+		return fmt.Errorf("--kafka-listen: %w", err)
+	}
+	return nil
+}
+
+// start starts the broker. It returns its address and a function that stops it, or "" without
+// --kafka.
+func (f *devKafkaFlags) start() (address string, stop func(), err error) {
+	if !f.Run {
+		return "", func() {}, nil
+	}
+	listener, err := listen("--kafka-listen", f.Listen)
+	if err != nil {
+		return "", nil, err
+	}
+	cluster, err := kfake.NewCluster(
+		kfake.NumBrokers(1), kfake.AllowAutoTopicCreation(),
+		kfake.ListenFn(func(string, string) (net.Listener, error) { return listener, nil }),
+	)
+	if err != nil {
+		return "", nil, fmt.Errorf("--kafka: %w", err)
+	}
+	return listener.Addr().String(), cluster.Close, nil
+}

@@ -164,33 +164,35 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// After a failure, the changes of the process that follow are not sent. A repetition sends only
-// what was not accepted.
+// After a failure, which may be permanent, the changes of the process that follow are not sent. A
+// repetition sends only what was not accepted.
 func TestRepetition(t *testing.T) {
-	s := &site{status: func(id string) int {
-		if id == "a2" {
-			return http.StatusInternalServerError
+	for _, status := range []int{http.StatusInternalServerError, http.StatusUnprocessableEntity} {
+		s := &site{status: func(id string) int {
+			if id == "a2" {
+				return status
+			}
+			return http.StatusOK
+		}}
+		d := s.open(t)
+		batch := []*progressorv1.Change{change("a", 1), change("a", 2), change("a", 3)}
+		err := d.Deliver(t.Context(), batch)
+		if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("HTTP %d %s", status, http.StatusText(status))) {
+			t.Errorf("%v", err)
 		}
-		return http.StatusOK
-	}}
-	d := s.open(t)
-	batch := []*progressorv1.Change{change("a", 1), change("a", 2), change("a", 3)}
-	err := d.Deliver(t.Context(), batch)
-	if err == nil || !strings.HasPrefix(err.Error(), "HTTP 500 Internal Server Error") {
-		t.Errorf("%v", err)
-	}
-	s.status = nil
-	if err := d.Deliver(t.Context(), batch); err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Join(s.requests, " "); got != "a1 a2 a2 a3" {
-		t.Error(got)
-	}
-	if err := d.Deliver(t.Context(), batch[:1]); err != nil { // after a rewind
-		t.Fatal(err)
-	}
-	if got := strings.Join(s.requests, " "); got != "a1 a2 a2 a3 a1" {
-		t.Error(got)
+		s.status = nil
+		if err := d.Deliver(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(s.requests, " "); got != "a1 a2 a2 a3" {
+			t.Errorf("%d: %s", status, got)
+		}
+		if err := d.Deliver(t.Context(), batch[:1]); err != nil { // after a rewind
+			t.Fatal(err)
+		}
+		if got := strings.Join(s.requests, " "); got != "a1 a2 a2 a3 a1" {
+			t.Errorf("%d: %s", status, got)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/crons"
@@ -35,7 +36,6 @@ type Crons struct {
 	store   *storage.Store
 	metrics *metrics
 	http    *http.Client
-	egress  egress
 	trimmed time.Time // when the tasks of crons were last trimmed; used only by the collector
 	newJob  NewJob
 	flows   Flows
@@ -73,9 +73,12 @@ func (c *Crons) RunBy(flows Flows) { c.flows = flows }
 // registerer may be nil.
 func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registerer) *Crons {
 	c := &Crons{engine: e, store: store, metrics: newMetrics(registerer), retention: crons.DefaultRetention}
-	c.http = newHTTPClient(&c.egress)
+	c.LimitEgress(&remote.Egress{})
 	return c
 }
+
+// LimitEgress sets the addresses to which HTTP requests may go. Call it before the engine runs.
+func (c *Crons) LimitEgress(e *remote.Egress) { c.http = newHTTPClient(e) }
 
 // KeepLedger sets the retention of the ledger and of the tasks of crons. Call it before the engine
 // runs.

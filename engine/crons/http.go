@@ -48,8 +48,8 @@ const (
 
 // newHTTPClient returns the client of HTTP targets. It uses no proxy, which would hide the address
 // from the check of addresses, and follows no redirects.
-func newHTTPClient(e *egress) *http.Client {
-	dialer := &net.Dialer{Timeout: httpTimeout, ControlContext: e.control}
+func newHTTPClient(e *remote.Egress) *http.Client {
+	dialer := &net.Dialer{Timeout: httpTimeout, ControlContext: e.Control}
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, MaxIdleConns: 100, MaxIdleConnsPerHost: 10,

@@ -77,7 +77,7 @@ func newWorld(t *testing.T) *world {
 	w.url = listen(t, NewHandler(
 		Config{
 			Engine: e, Insight: insight.New(e), Workers: workers, Bulks: bulks, Streams: streams.New(e, store),
-			Sinks:      sinks.New(e, store, sinks.Config{Open: targets.Open}),
+			Sinks:      sinks.New(e, store, sinks.Config{Open: targets.Open(&remote.Egress{})}),
 			Registerer: registry, Gatherer: registry, Version: "test",
 		}))
 	namespaces := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)

@@ -27,6 +27,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/sinks/targets"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -74,7 +75,9 @@ func (s *site) start(change ...func(*sinks.Sinks)) *node {
 	})
 	n := &node{registry: prometheus.NewRegistry()}
 	n.Node = enginetest.Start(s.t, s.dsn, p, func(e *engine.Engine, store *storage.Store) []engine.Kind {
-		n.Sinks = sinks.New(e, store, sinks.Config{Open: targets.Open, Registerer: n.registry, Logger: discard})
+		n.Sinks = sinks.New(e, store, sinks.Config{
+			Open: targets.Open(&remote.Egress{}), Registerer: n.registry, Logger: discard,
+		})
 		n.Hurry()
 		for _, f := range change {
 			f(n.Sinks)

@@ -47,9 +47,9 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestSlowBody",
 	},
 	{
-		name: "cron-calls-its-engine", breaks: "a cron cannot call the engine that runs it",
-		file: "engine/crons/egress.go", old: "if listener == to {", planted: "if false {",
-		packages: "./engine/crons", run: "TestOwnListenerIsDenied",
+		name: "cron-calls-its-engine", breaks: "a cron or sink cannot call the engine that runs it",
+		file: "processor/remote/egress.go", old: "if listener == to {", planted: "if false {",
+		packages: "./processor/remote", run: "TestOwnListenerIsDenied",
 	},
 	{
 		name: "banner-in-the-ledger", breaks: "the detail of a fire shows no banner of a server",

@@ -17,17 +17,22 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Open is a sinks.Open for the targets of the API.
-func Open(m *progressorv1.Sink) (sinks.Deliverer, error) {
+// Open returns a sinks.Open for the targets of the API. It limits the addresses to which they
+// connect.
+func Open(e *remote.Egress) sinks.Open {
+	return func(m *progressorv1.Sink) (sinks.Deliverer, error) { return open(m, e) }
+}
+
+func open(m *progressorv1.Sink, e *remote.Egress) (sinks.Deliverer, error) {
 	f, err := formatOf(m.GetFormat())
 	if err != nil {
 		return nil, err
 	}
 	switch m.GetTarget().(type) {
 	case *progressorv1.Sink_Webhook:
-		return webhook.New(m, f)
+		return webhook.New(m, f, e)
 	case *progressorv1.Sink_Kafka:
-		return openKafka(m.GetKafka(), f)
+		return openKafka(m.GetKafka(), f, e)
 	default:
 		return nil, &process.InvalidError{Field: "sink.target", Message: "is required: set webhook or kafka"}
 	}
@@ -35,8 +40,8 @@ func Open(m *progressorv1.Sink) (sinks.Deliverer, error) {
 
 // openKafka returns the deliverer of a topic. The address of a broker is checked right before it is
 // connected to, as for webhooks.
-func openKafka(m *progressorv1.KafkaTarget, f format.Format) (sinks.Deliverer, error) {
-	dialer := &net.Dialer{ControlContext: remote.Control}
+func openKafka(m *progressorv1.KafkaTarget, f format.Format, e *remote.Egress) (sinks.Deliverer, error) {
+	dialer := &net.Dialer{ControlContext: e.Control}
 	c := kafka.Config{
 		Brokers: m.GetBrokers(), Topic: m.GetTopic(), CreateTopic: m.GetCreateTopic(), Format: f,
 		Dial: dialer.DialContext, Timeout: m.GetTimeout().AsDuration(), MaxMessageBytes: int(m.GetMaxMessageBytes()),

@@ -43,14 +43,14 @@ type deliverer struct {
 // New returns the deliverer of a sink with a webhook, which encodes changes in a format. If a
 // setting is invalid, the error is a *process.InvalidError.
 //
-// It checks the resolved address right before it connects, so that a changed DNS record cannot
-// bypass the check. It uses no proxy, which would hide the address, and follows no redirects.
-func New(m *progressorv1.Sink, f format.Format) (sinks.Deliverer, error) {
+// The addresses to which it connects are limited by e. It uses no proxy, which would hide the
+// address, and follows no redirects.
+func New(m *progressorv1.Sink, f format.Format, e *remote.Egress) (sinks.Deliverer, error) {
 	s, err := parse(m, f)
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{Timeout: s.timeout, ControlContext: remote.Control}
+	dialer := &net.Dialer{Timeout: s.timeout, ControlContext: e.Control}
 	return &deliverer{settings: s, accepted: map[int64]bool{}, client: &http.Client{
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: s.concurrent,

@@ -21,6 +21,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/sinks"
 	"github.com/progressor-engine/progressor/engine/sinks/format"
 	"github.com/progressor-engine/progressor/engine/sinks/webhook"
+	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -103,7 +104,7 @@ func (s *site) open(t *testing.T) sinks.Deliverer {
 	t.Cleanup(server.Close)
 	d, err := webhook.New(&progressorv1.Sink{Target: &progressorv1.Sink_Webhook{Webhook: &progressorv1.WebhookTarget{
 		Url: server.URL, Secrets: []string{secret}, MaxConcurrent: 3, Timeout: durationpb.New(30 * time.Second),
-	}}}, format.Protobuf)
+	}}}, format.Protobuf, &remote.Egress{})
 	if err != nil {
 		t.Fatal(err)
 	}

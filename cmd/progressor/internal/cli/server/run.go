@@ -112,7 +112,9 @@ func (n *node) run(ctx context.Context) error {
 	}
 	schedules := crons.New(eng, store, registry)
 	schedules.KeepLedger(n.engine.LedgerRetention)
-	schedules.DenyListener(n.listener.Addr())
+	egress := &remote.Egress{}
+	egress.DenyListener(n.listener.Addr())
+	schedules.LimitEgress(egress)
 	eng.Add(schedules.Kinds()...)
 	queue := jobs.New(eng, store, registry)
 	eng.Add(queue.Kind())
@@ -121,7 +123,7 @@ func (n *node) run(ctx context.Context) error {
 	eng.Add(runs.Kind())
 	schedules.RunBy(runs)
 	insights, workers, bulks := insight.New(eng), pull.New(eng), bulk.New(eng, jobTarget(queue), runTarget(runs))
-	deliveries := sinks.New(eng, store, sinks.Config{Open: targets.Open, Logger: log, Registerer: registry})
+	deliveries := sinks.New(eng, store, sinks.Config{Open: targets.Open(egress), Logger: log, Registerer: registry})
 	eng.Add(bulks.Kind(), deliveries.Kind())
 	if err := n.put(ctx, eng, runs); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))

@@ -6,50 +6,21 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/progressor-engine/progressor/processor/remote"
 )
 
 // dialed requests a URL as a cron does and returns the class of its failure, or "".
-func dialed(e *egress, to string) string {
+func dialed(e *remote.Egress, to string) string {
 	response, err := newHTTPClient(e).Get(to)
 	if err != nil {
 		return failureClass(err)
 	}
 	_ = response.Body.Close()
 	return ""
-}
-
-// A cron cannot call the engine that runs it, under any address of the machine.
-func TestOwnListenerIsDenied(t *testing.T) {
-	t.Parallel()
-	api := httptest.NewServer(http.NotFoundHandler())
-	defer api.Close()
-	other := httptest.NewServer(http.NotFoundHandler())
-	defer other.Close()
-	c := &Crons{}
-	c.DenyListener(api.Listener.Addr())
-	_, port, _ := net.SplitHostPort(api.Listener.Addr().String())
-	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]"} {
-		if got := dialed(&c.egress, "http://"+host+":"+port); got != errOwnAddress.Error() {
-			t.Errorf("%s: %q", host, got)
-		}
-	}
-	if got := dialed(&c.egress, other.URL); got != "" {
-		t.Errorf("another server: %q", got)
-	}
-	everywhere := &egress{listeners: []netip.AddrPort{netip.MustParseAddrPort("[::]:8080")}}
-	for to, want := range map[string]error{
-		"127.0.0.1:8080": errOwnAddress, "[::1]:8080": errOwnAddress, "127.9.9.9:8080": errOwnAddress,
-		"0.0.0.0:8080": errOwnAddress, "127.0.0.1:8081": nil, "192.0.2.1:8080": nil, "[2001:db8::1]:8080": nil,
-		"169.254.169.254:80": errDeniedAddress, "[fd00:ec2::254]:80": errDeniedAddress, "x": errDeniedAddress,
-	} {
-		if err := everywhere.control(t.Context(), "tcp", to, nil); !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", to, err, want)
-		}
-	}
 }
 
 // TestFailuresShowNothingInternal checks that the detail of a failed request contains nothing that
@@ -84,9 +55,9 @@ func TestFailuresShowNothingInternal(t *testing.T) {
 		"banner for TLS": {"https://" + banner.Addr().String(), "the server does not respond with TLS"},
 		"closed":         {"http://" + closed.Addr().String(), "connection refused"},
 		"certificate":    {secure.URL, "the certificate of the server is signed by an unknown authority"},
-		"metadata":       {"http://169.254.169.254/", errDeniedAddress.Error()},
+		"metadata":       {"http://169.254.169.254/", remote.ErrDeniedAddress.Error()},
 	} {
-		got := dialed(&egress{}, tt.url)
+		got := dialed(&remote.Egress{}, tt.url)
 		u, err := url.Parse(tt.url)
 		if err != nil {
 			t.Fatal(err)

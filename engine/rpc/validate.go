@@ -130,6 +130,7 @@ func isNotPositive(violation *protovalidate.Violation) bool {
 
 // patternWords describe the patterns of the contract in words.
 var patternWords = map[string]string{
+	"^[a-zA-Z0-9._-]+$":    "must have only letters from a to z and A to Z, digits and . _ -, such as audit",
 	"^[a-zA-Z0-9._/-]+$":   "must have only letters from a to z and A to Z, digits and . _ / -, such as shop/orders",
 	"^https?://":           "must begin with http:// or https://, such as http://127.0.0.1:9000",
 	"^[a-z0-9_]{1,64}$":    "must have 1 to 64 of the small letters a to z, digits and _, such as charge_card",

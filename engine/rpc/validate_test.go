@@ -206,7 +206,7 @@ func TestPositiveDurations(t *testing.T) {
 	}
 	for _, d := range []time.Duration{-time.Second, 0} {
 		err := valid.check(&progressorv1.PutConstraintRequest{Constraint: &progressorv1.Constraint{
-			Namespace: "n", Name: "api", Key: "args.id",
+			Namespace: "n", Name: "api", Match: "true", Key: "args.id",
 			Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(d)},
 		}})
 		if want := "constraint.rate.per: must be a positive duration, such as 30s"; err == nil || err.Error() != want {

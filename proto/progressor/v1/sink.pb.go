@@ -1562,10 +1562,10 @@ const file_progressor_v1_sink_proto_rawDesc = "" +
 	"\tmechanism\x18\x01 \x01(\tB*\xbaH'r%R\x05PLAINR\rSCRAM-SHA-256R\rSCRAM-SHA-512R\tmechanism\x12\x1e\n" +
 	"\x04user\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x04user\x12$\n" +
-	"\bpassword\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\bpassword\"\xe4\x04\n" +
+	"\bpassword\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\bpassword\"\xee\x04\n" +
 	"\n" +
-	"SinkStatus\x12.\n" +
-	"\x05state\x18\x01 \x01(\x0e2\x18.progressor.v1.SinkStateR\x05state\x12\x16\n" +
+	"SinkStatus\x128\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x18.progressor.v1.SinkStateB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05state\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1f\n" +
 	"\vlag_changes\x18\x03 \x01(\x03R\n" +
 	"lagChanges\x12+\n" +
@@ -1580,10 +1580,10 @@ const file_progressor_v1_sink_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\x12\x17\n" +
 	"\anode_id\x18\v \x01(\x03R\x06nodeId\x12!\n" +
 	"\fdead_letters\x18\f \x01(\x03R\vdeadLetters\x12M\n" +
-	"\x13recent_dead_letters\x18\r \x03(\v2\x1d.progressor.v1.SinkDeadLetterR\x11recentDeadLetters\"\x92\x02\n" +
+	"\x13recent_dead_letters\x18\r \x03(\v2\x1d.progressor.v1.SinkDeadLetterR\x11recentDeadLetters\"\x9c\x02\n" +
 	"\x0eSinkDeadLetter\x12\x1b\n" +
-	"\tchange_id\x18\x01 \x01(\x03R\bchangeId\x12-\n" +
-	"\x04kind\x18\x02 \x01(\x0e2\x19.progressor.v1.ChangeKindR\x04kind\x12\x12\n" +
+	"\tchange_id\x18\x01 \x01(\x03R\bchangeId\x127\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x19.progressor.v1.ChangeKindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\tR\x04type\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x04 \x01(\tR\tprocessId\x12;\n" +

@@ -62,13 +62,13 @@ func TestLockKey(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer tx.Rollback(context.Background()) //nolint:errcheck // it only releases the lock
+			defer tx.Rollback(context.Background())
 			lock := func(hash int64) string {
 				other, err := db.Begin(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer other.Rollback(context.Background()) //nolint:errcheck // it only releases the lock
+				defer other.Rollback(context.Background())
 				if _, err := other.Exec(t.Context(), "SET LOCAL lock_timeout = '1ms'"); err != nil {
 					t.Fatal(err)
 				}

@@ -82,7 +82,7 @@ func (s *site) start(change ...func(*sinks.Sinks)) *node {
 		for _, f := range change {
 			f(n.Sinks)
 		}
-		return []engine.Kind{n.Sinks.Kind()}
+		return []engine.Kind{n.Kind()}
 	})
 	settings := &progressorv1.ChangeSettings{Kinds: []progressorv1.ChangeKind{
 		progressorv1.ChangeKind_CHANGE_KIND_EVENT, progressorv1.ChangeKind_CHANGE_KIND_LIFECYCLE,

@@ -91,7 +91,7 @@ func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int6
 	row.figure("offered", float64(storm.offered)/storm.elapsed.Seconds(), "1/s")
 	done := 100 * row.OpsPerSecond / peak
 	row.figure("done", done, "% of the peak")
-	row.figure("goodput, within 1 s", done*float64(storm.good)/float64(storm.done.n), "% of the peak")
+	row.figure("goodput, within 1 s", done*(float64(storm.good)/float64(storm.done.n)), "% of the peak")
 	row.figure("refused, p50", millis(storm.refused.quantile(0.50)), "ms")
 	row.figure("refused, p99", millis(storm.refused.quantile(0.99)), "ms")
 	row.figure("leases lost and results refused", lostAfter-lostBefore, "")

@@ -137,10 +137,7 @@ func TestUpdateOfTheTargetWithAFireDue(t *testing.T) {
 	c.Spec.StartTime = stamp(time.Now().Add(2 * time.Second))
 	c.Spec.EndTime = stamp(c.GetSpec().GetStartTime().AsTime().Add(time.Second))
 	n.create(t, c)
-	if _, err := n.db.Exec(t.Context(),
-		"UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE process_id = '~cron/c'"); err != nil {
-		t.Fatal(err) // the timer does not run
-	}
+	n.holdTimer(t)
 	eventually(t, "the fire time passes", func() bool { return time.Now().After(c.GetSpec().GetEndTime().AsTime()) })
 	c.Target = target("c", server.URL).GetTarget()
 	if _, err := n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: c}, kim); err != nil {
@@ -154,20 +151,27 @@ func TestUpdateOfTheTargetWithAFireDue(t *testing.T) {
 	}
 }
 
+// holdTimer moves the timer of the cron c into the future, before its first fire time.
+func (n *node) holdTimer(t *testing.T) {
+	t.Helper()
+	moved, err := n.db.Exec(t.Context(),
+		"UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE process_id = '~cron/c'")
+	if err != nil || moved.RowsAffected() != 1 || len(n.fires(t, "c")) != 0 {
+		t.Fatalf("the timer was not held: %s, %v, fires %v", moved, err, n.fires(t, "c"))
+	}
+}
+
 // Fire times that were due before an update are decided by the old policy, later ones by the new
 // policy.
 func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	c := starts("c", "* * * * * *", "complete")
-	c.Policy.MaxConcurrency = 100
+	begin := time.Now().Truncate(time.Second).Add(3 * time.Second)
+	c.Policy.MaxConcurrency, c.Spec.StartTime = 100, stamp(begin)
 	n.create(t, c)
-	if _, err := n.db.Exec(t.Context(),
-		"UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE process_id = '~cron/c'"); err != nil {
-		t.Fatal(err) // the timer does not run
-	}
-	passes := time.Now().Truncate(time.Second).Add(3100 * time.Millisecond)
-	eventually(t, "three fire times pass", func() bool { return time.Now().After(passes) })
+	n.holdTimer(t)
+	eventually(t, "three fire times pass", func() bool { return time.Since(begin) > 2100*time.Millisecond })
 	c.Policy.MisfirePolicy = progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP
 	if _, err := n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: c}, kim); err != nil {
 		t.Fatal(err)

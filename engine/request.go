@@ -143,7 +143,7 @@ func (e *Engine) prepare(
 // be stored.
 func (e *Engine) takeSlot(ctx context.Context, r *request) error {
 	ns := r.ns
-	if r.accepted { // it is stored and queued, and nobody waits for its end
+	if r.accepted { // it is stored and queued, and no client waits for its end
 		r.call.Capture = ns.slots.tryTakeIdle()
 		return nil
 	}

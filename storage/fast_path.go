@@ -12,7 +12,8 @@ import (
 // is not taken.
 
 // minFastPath is how many items must use the fast path if other items of the flush need the general
-// statement. One more statement costs as much as it saves for about five items.
+// statement. One more statement has a cost of its own, which a few items would not repay. The
+// number is an estimate.
 const minFastPath = 8
 
 // splitPaths divides items of a flush into those that use the fast path and the others. If too few

@@ -2,9 +2,12 @@ package migrations
 
 import "embed"
 
-// Base is the schema version that the first files create together, one subject each. They replaced
-// the migrations up to this version. Later files migrate a database of this version.
-const Base = 98
+// The files from First to Base create the schema together, one subject each. They replaced all
+// migrations up to Base. Later files migrate a database of that version.
+const (
+	First = 111
+	Base  = 118
+)
 
 // FS contains the migrations, one SQL file each. They are applied in the order of their numbers
 // while engines run: TestMigrationsLetEnginesRun says what a migration may do.

@@ -99,10 +99,12 @@ func (m Migration) checkBase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, replaced := applied[1]; !replaced {
+	delete(applied, 0) // goose's own row
+	versions := slices.Sorted(maps.Keys(applied))
+	if len(versions) == 0 || versions[0] >= migrations.First {
 		return nil
 	}
-	newest := slices.Max(slices.Collect(maps.Keys(applied)))
+	newest := versions[len(versions)-1]
 	if newest >= migrations.Base {
 		return nil
 	}

@@ -93,13 +93,11 @@ func TestMigratePortable(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t, storagetest.Portable())
 	pool := storagetest.Connect(t, dsn)
-	if err := storage.MigrateDown(t.Context(), dsn); err != nil {
-		t.Fatal(err)
-	}
+	next := storagetest.NextMigrations(t, "ALTER TABLE nodes ADD COLUMN next int;")
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
-			if err := (storage.Migration{DSN: dsn, LockWait: time.Minute}).Up(t.Context()); err != nil {
+			if err := (storage.Migration{DSN: dsn, Files: next, LockWait: time.Minute}).Up(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

@@ -1,9 +1,6 @@
 package main
 
-const (
-	changesSchema  = "migrations/00113_changes.sql"
-	changeTriggers = "migrations/00114_change_triggers.sql"
-)
+const changesSchema = "migrations/00117_changes.sql"
 
 // changeMutants are the mutants of the recording of changes.
 var changeMutants = []mutant{
@@ -21,20 +18,20 @@ var changeMutants = []mutant{
 	},
 	{
 		name: "change-reordered", breaks: "the end of a process follows the events of its last result",
-		file:     changeTriggers,
+		file:     changesSchema,
 		old:      "CASE WHEN u.type IN ('repaired', 'resumed') THEN 0 ELSE 2 END",
 		planted:  "0",
 		packages: "./storage", run: "TestChangesOfProcesses",
 	},
 	{
 		name: "change-not-recorded", breaks: "each event of a result is recorded",
-		file: changeTriggers, old: "AND e.event_id > u.old_event_id\n",
+		file: changesSchema, old: "AND e.event_id > u.old_event_id\n",
 		planted:  "AND e.event_id > u.old_event_id + 1\n",
 		packages: "./storage", run: "TestChangesOfProcesses",
 	},
 	{
 		name: "change-lost-of-imports", breaks: "the history of an imported process is recorded",
-		file: changeTriggers, old: "AND n.last_event_id > 0), -- imported",
+		file: changesSchema, old: "AND n.last_event_id > 0), -- imported",
 		planted:  "AND n.last_event_id < 0), -- imported",
 		packages: "./storage", run: "TestChangesOfOtherWriters",
 	},
@@ -58,7 +55,7 @@ var changeMutants = []mutant{
 	},
 	{
 		name: "change-triggers-missing", breaks: "a namespace cannot record without the triggers",
-		file: changeTriggers, old: "AND EXISTS (SELECT FROM change_triggers t WHERE NOT t.exists) THEN",
+		file: changesSchema, old: "AND EXISTS (SELECT FROM change_triggers t WHERE NOT t.exists) THEN",
 		planted:  "AND false THEN",
 		packages: "./storage", run: "TestNoTriggersWithoutRecording|TestRecordingStartsAgain",
 	},

@@ -11,7 +11,7 @@ const (
 	jobsSQL      = "storage/internal/dbsqlc/jobs.sql.go"
 
 	constraintsSQL = "storage/internal/dbsqlc/constraints.sql.go"
-	fairnessSQL    = "migrations/00105_rounds.sql"
+	fairnessSQL    = "migrations/00113_tasks.sql"
 )
 
 // jobMutants are the mutants of jobs, workers, constraints and groups.

@@ -67,7 +67,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "repair-outside-of-error", breaks: "a repair runs only in a process with the status ERROR",
-		file: "migrations/00115_required_status.sql", old: "WHEN 'REPAIR' THEN 'ERROR'",
+		file: "migrations/00113_tasks.sql", old: "WHEN 'REPAIR' THEN 'ERROR'",
 		planted:  "WHEN 'REPAIR' THEN 'RUNNING'",
 		packages: "./storage", run: "RepairWithKey|TestRequiredStatus",
 	},
@@ -169,7 +169,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "portable-unlocked", breaks: "in a portable database, a key is locked by a row",
-		file: "migrations/00116_portable.sql", old: "WHERE slot = hash & 255 FOR UPDATE",
+		file: "migrations/00111_namespaces.sql", old: "WHERE slot = hash & 255 FOR UPDATE",
 		planted:  "WHERE slot = hash & 255",
 		packages: "./storage", run: "TestLockKey",
 	},
@@ -429,7 +429,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "sql-json-unchecked", breaks: "JSON that comes from SQL is checked like JSON in requests",
-		file: "migrations/00098_sql.sql", old: "WHEN (NEW.sender_process_id IS NULL AND", planted: "WHEN (false AND",
+		file: "migrations/00118_sql.sql", old: "WHEN (NEW.sender_process_id IS NULL AND", planted: "WHEN (false AND",
 		packages: "./storage", run: "FunctionsCheckJSON",
 	},
 	{

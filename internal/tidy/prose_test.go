@@ -35,7 +35,6 @@ func TestProseCatches(t *testing.T) {
 		{"indented code on a page", "clean/a.md", "    " + long(200) + "\n", ""},
 		{"URL", "clean/a.go", "package a\n\n// https://example.org/" + long(100) + "\n", ""},
 		{"link", "clean/a.md", "[a](" + long(120) + ")\n", ""},
-		{"long line of an exempt file", columnsExempt[0], long(200) + "\n", ""},
 		{"tag", "clean/a.go",
 			"package a\n\ntype a struct {\n\tb int `help:\"" + long(120) + "\"`\n}\n", ""},
 		{"other file", "clean/a.yaml", "# anew " + long(200) + "\n", ""},
@@ -47,25 +46,5 @@ func TestProseCatches(t *testing.T) {
 			}
 			check(t, violations, tt.want)
 		})
-	}
-}
-
-// An exempt file that has become clean must leave the list, so that it stays clean.
-func TestExemptions(t *testing.T) {
-	needed := map[string]bool{}
-	err := walk(root, func(name string, content []byte) error {
-		if !isProse(name, content) || len(columns(name, content)) == 0 {
-			return nil
-		}
-		needed[name] = true
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range columnsExempt {
-		if !needed[name] {
-			t.Errorf("%s is clean now: remove it from columnsExempt", name)
-		}
 	}
 }

@@ -1,5 +1,5 @@
 -- +goose Up
--- Jobs.
+-- Jobs and constraints.
 
 CREATE TABLE jobs (
   namespace           text COLLATE "C" NOT NULL,
@@ -18,6 +18,8 @@ CREATE TABLE jobs (
   constraints_version bigint,
   constraint_keys     jsonb,
   unique_key          text COLLATE "C",
+  unreached           jsonb,
+  fairness_key        text COLLATE "C",
   PRIMARY KEY (namespace, process_id),
   CONSTRAINT jobs_constraint_keys_check CHECK (jsonb_typeof(constraint_keys) = 'object'),
   CONSTRAINT jobs_failures_check CHECK (jsonb_typeof(failures) = 'array'),
@@ -64,6 +66,13 @@ COMMENT ON COLUMN jobs.constraint_keys IS
   'none matches.';
 COMMENT ON COLUMN jobs.unique_key IS
   'Unique key of the job, if it keeps the key after its end. NULL if it does not.';
+COMMENT ON COLUMN jobs.unreached IS
+  'Set when the processor of a pushed job could not be reached: the attempt, the number of tries, '
+  'the time of the first one (since) and the error of the last one (cause), as JSON. It stays when '
+  'a later try succeeds. NULL if the processor was always reached.';
+COMMENT ON COLUMN jobs.fairness_key IS
+  'Fairness key of the job: the value of the fairness_key of its namespace when the job was '
+  'enqueued. NULL if the namespace had none.';
 CREATE INDEX jobs_result_expires ON jobs (result_expires_time) WHERE result IS NOT NULL;
 CREATE INDEX jobs_name ON jobs (namespace COLLATE "POSIX", name COLLATE "POSIX");
 CREATE INDEX jobs_tags ON jobs USING gin (tags jsonb_path_ops) WITH (fastupdate = off)
@@ -98,6 +107,7 @@ CREATE TABLE job_groups (
   max_failures int NOT NULL,
   worker_ids   text[],
   takers       text[] NOT NULL DEFAULT '{}'::text[],
+  running_time timestamptz,
   PRIMARY KEY (namespace, process_id),
   CONSTRAINT job_groups_count_check CHECK (count > 0),
   CONSTRAINT job_groups_max_failures_check CHECK (max_failures >= 0)
@@ -116,6 +126,11 @@ COMMENT ON COLUMN job_groups.worker_ids IS
 COMMENT ON COLUMN job_groups.takers IS
   'IDs of the workers that have a member, or whose member has succeeded or failed. They get no '
   'other one.';
+COMMENT ON COLUMN job_groups.running_time IS
+  'Since when the job runs: a worker has a member, or a member has succeeded. NULL if it waits for '
+  'workers or has ended.';
+CREATE INDEX job_groups_running ON job_groups (namespace, process_id)
+  WHERE running_time IS NOT NULL;
 
 CREATE TABLE job_places (
   namespace     text COLLATE "C" NOT NULL,
@@ -248,8 +263,8 @@ COMMENT ON COLUMN job_counts.lane IS
   'Lane that counted. Each lane of each engine has its own rows, so that lanes do not wait for '
   'each other. 0 for changes outside of lanes.';
 COMMENT ON COLUMN job_counts.state IS
-  'State of the jobs, in lower case. available includes running jobs. Running jobs of several '
-  'workers are also counted as running or cancel_requested.';
+  'State of the jobs, in lower case. available includes running jobs and jobs with a cancel '
+  'request. Members of jobs of several workers are not counted.';
 COMMENT ON COLUMN job_counts.n IS
   'Number of jobs that entered the state minus those that left it. It may be negative in a single '
   'lane.';
@@ -275,17 +290,22 @@ SELECT p.namespace, p.process_id AS job_id, j.name,
          WHEN p.status = 'CANCELLED' THEN 'CANCELLED'
          WHEN r.task_id IS NOT NULL AND p.cancel_deadline IS NOT NULL THEN 'CANCEL_REQUESTED'
          WHEN r.task_id IS NOT NULL THEN 'RUNNING'
-         WHEN s.taker = '~' AND s.attempt > 0
-           THEN CASE WHEN p.cancel_deadline IS NULL THEN 'RUNNING' ELSE 'CANCEL_REQUESTED' END
+         WHEN s.taker = '~' AND s.attempt > 0 AND p.cancel_deadline IS NOT NULL
+           THEN 'CANCEL_REQUESTED'
+         WHEN s.taker = '~' AND g.running_time IS NOT NULL THEN 'RUNNING'
          WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'RETRYABLE'
          WHEN s.waits_for = 'time' THEN 'SCHEDULED'
          ELSE 'AVAILABLE'
        END AS state,
        s.waits_for, coalesce(s.scheduled_time, r.scheduled_time) AS run_time,
-       coalesce(r.attempt, s.attempt, t.attempt) AS attempt,
+       CASE
+         WHEN s.taker = '~' AND g.running_time IS NULL THEN 0
+         ELSE coalesce(r.attempt, s.attempt, t.attempt)
+       END AS attempt,
        coalesce((j.options->>'maxRetry')::int, 0) AS max_retry, j.takeovers,
        coalesce(l.worker_id, t.worker_id, j.worker_id) AS worker_id,
-       l.expires_time AS lease_expires_time, r.node_id, r.running_time, r.deadline, p.detail,
+       l.expires_time AS lease_expires_time, r.node_id,
+       coalesce(r.running_time, g.running_time) AS running_time, r.deadline, p.detail,
        p.cancel_reason, j.failures->-1->'failure' AS last_failure, j.progress
   FROM processes p
   JOIN jobs j
@@ -297,6 +317,10 @@ SELECT p.namespace, p.process_id AS job_id, j.name,
   LEFT JOIN running r
     ON r.namespace = p.namespace
    AND r.process_id = p.process_id
+  LEFT JOIN job_groups g
+    ON s.taker = '~'
+   AND g.namespace = p.namespace
+   AND g.process_id = p.process_id
   LEFT JOIN leases l
     ON l.namespace = r.namespace
    AND l.process_id = r.process_id
@@ -350,3 +374,202 @@ COMMENT ON COLUMN job_list.last_failure IS
   'Failure of the last attempt that failed, as JSON (reason, message, details). NULL if none has.';
 COMMENT ON COLUMN job_list.progress IS
   'Last reported progress, as JSON (percent, summary, details). NULL if none was reported.';
+
+-- +goose StatementBegin
+CREATE FUNCTION member_runs(member_namespace text, member_id text) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+  SELECT EXISTS (
+           SELECT FROM running r
+            WHERE r.namespace = member_namespace
+              AND r.process_id = member_id)
+         OR EXISTS (
+           SELECT FROM processes p
+            WHERE p.namespace = member_namespace
+              AND p.process_id = member_id
+              AND p.removed_time IS NULL
+              AND p.status NOT IN ('INIT', 'SUSPENDED'))
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION member_runs IS
+  'Reports whether a worker has a member of a job of several workers, or had it at its end, which '
+  'the job learns a moment later.';
+
+-- A step whose job is for several workers runs while that job runs.
+CREATE VIEW running_jobs AS
+SELECT r.namespace, r.process_id, r.fencing_token, r.running_time
+  FROM running r
+UNION ALL
+SELECT g.namespace, g.process_id, NULL, g.running_time
+  FROM job_groups g WHERE g.running_time IS NOT NULL;
+COMMENT ON VIEW running_jobs IS
+  'What runs: tasks, and jobs of several workers, which have no running task of their own.';
+COMMENT ON COLUMN running_jobs.namespace IS 'Namespace of the process.';
+COMMENT ON COLUMN running_jobs.process_id IS 'ID of the process.';
+COMMENT ON COLUMN running_jobs.fencing_token IS
+  'Fencing token of the attempt. NULL for a job of several workers.';
+COMMENT ON COLUMN running_jobs.running_time IS 'Start of the attempt.';
+
+-- Job names that are paused: their jobs wait, while others run.
+CREATE TABLE job_pauses (
+  namespace   text COLLATE "C" NOT NULL,
+  name        text COLLATE "C" NOT NULL,
+  reason      text NOT NULL DEFAULT '',
+  actor       text,
+  paused_time timestamptz NOT NULL DEFAULT statement_timestamp(),
+  PRIMARY KEY (namespace, name),
+  CONSTRAINT job_pauses_name_check CHECK (octet_length(name) BETWEEN 1 AND 256),
+  CONSTRAINT job_pauses_reason_check CHECK (octet_length(reason) <= 1024)
+);
+COMMENT ON TABLE job_pauses IS
+  'Paused names of jobs, at most 100 in a namespace. No job of such a name is claimed. A row is '
+  'written by PauseJobs, and deleted by ResumeJobs.';
+COMMENT ON COLUMN job_pauses.namespace IS 'Namespace of the jobs.';
+COMMENT ON COLUMN job_pauses.name IS 'Name of the jobs.';
+COMMENT ON COLUMN job_pauses.reason IS
+  'Why the name is paused, at most 1 KiB. Empty if no reason was given.';
+COMMENT ON COLUMN job_pauses.actor IS 'Who paused the name last. NULL if unknown.';
+COMMENT ON COLUMN job_pauses.paused_time IS 'Since when the name has been paused.';
+-- Limits of jobs by key.
+
+CREATE TABLE constraint_buckets (
+  namespace     text COLLATE "C" NOT NULL,
+  line          text COLLATE "C" NOT NULL,
+  tokens        double precision NOT NULL,
+  unstarted     int NOT NULL,
+  refilled_time timestamptz NOT NULL,
+  full_time     timestamptz NOT NULL,
+  next_time     timestamptz,
+  PRIMARY KEY (namespace, line),
+  CONSTRAINT constraint_buckets_tokens_check CHECK (tokens >= (0)::double precision),
+  CONSTRAINT constraint_buckets_unstarted_check CHECK (unstarted >= 0)
+)
+WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE constraint_buckets IS
+  'Token buckets of keys whose constraint has a rate. A key without a row has a full bucket. A '
+  'row is written when a job gets the key, and deleted when the bucket is full or the constraint '
+  'has no rate.';
+COMMENT ON COLUMN constraint_buckets.namespace IS 'Namespace of the constraint.';
+COMMENT ON COLUMN constraint_buckets.line IS
+  'Key queue: name of the constraint, =, value of its key.';
+COMMENT ON COLUMN constraint_buckets.tokens IS
+  'Tokens in the bucket at refilled_time: how many more jobs could get the key.';
+COMMENT ON COLUMN constraint_buckets.unstarted IS
+  'Number of jobs that had the key at refilled_time and were not yet claimed. They reduce the '
+  'size of the bucket, because all of them may start at once.';
+COMMENT ON COLUMN constraint_buckets.refilled_time IS 'When the bucket was last refilled.';
+COMMENT ON COLUMN constraint_buckets.full_time IS
+  'When the bucket is full again if no other job gets the key. The row is deleted after that.';
+COMMENT ON COLUMN constraint_buckets.next_time IS
+  'When the next job may get the key. NULL if one may get it now.';
+CREATE INDEX constraint_buckets_next ON constraint_buckets (namespace, next_time)
+  WHERE next_time IS NOT NULL;
+
+CREATE TABLE constraint_holds (
+  namespace  text COLLATE "C" NOT NULL,
+  process_id text COLLATE "C" NOT NULL,
+  line       text COLLATE "C" NOT NULL,
+  held_time  timestamptz NOT NULL DEFAULT statement_timestamp(),
+  PRIMARY KEY (namespace, process_id, line)
+)
+WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+      autovacuum_vacuum_cost_delay = 0);
+COMMENT ON TABLE constraint_holds IS
+  'Keys of constraints that jobs have. A row is written when the job may be claimed, and deleted '
+  'when its attempt ends. max_running limits the number of rows of a key.';
+COMMENT ON COLUMN constraint_holds.namespace IS 'Namespace of the job.';
+COMMENT ON COLUMN constraint_holds.process_id IS 'ID of the job and of its process.';
+COMMENT ON COLUMN constraint_holds.line IS
+  'Key queue: name of the constraint, =, value of its key.';
+COMMENT ON COLUMN constraint_holds.held_time IS 'When the job got the key.';
+CREATE INDEX constraint_holds_line ON constraint_holds (namespace COLLATE "POSIX", line);
+
+CREATE TABLE constraint_reservations (
+  namespace     text COLLATE "C" NOT NULL,
+  line          text COLLATE "C" NOT NULL,
+  process_id    text COLLATE "C" NOT NULL,
+  reserved_time timestamptz NOT NULL DEFAULT statement_timestamp(),
+  PRIMARY KEY (namespace, line)
+);
+COMMENT ON TABLE constraint_reservations IS
+  'Keys of constraints that are kept for a job that needs several keys and waits for another one '
+  'of them. A row is deleted when the job no longer waits for a key.';
+COMMENT ON COLUMN constraint_reservations.namespace IS 'Namespace of the job.';
+COMMENT ON COLUMN constraint_reservations.line IS
+  'Key queue: name of the constraint, =, value of its key.';
+COMMENT ON COLUMN constraint_reservations.process_id IS
+  'ID of the job for which the key is reserved. The row has no effect if the job does not wait '
+  'for a key.';
+COMMENT ON COLUMN constraint_reservations.reserved_time IS 'When the key was reserved.';
+
+CREATE TABLE constraint_sets (
+  namespace    text COLLATE "C" NOT NULL,
+  version      bigint NOT NULL,
+  changed_time timestamptz NOT NULL,
+  began_time   timestamptz NOT NULL,
+  swept_time   timestamptz,
+  cursor       text COLLATE "C",
+  PRIMARY KEY (namespace),
+  CONSTRAINT constraint_sets_version_check CHECK (version > 0)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE constraint_sets IS
+  'State of the constraints of a namespace: one row for each namespace that has, or had, '
+  'constraints. Transactions that assign keys to jobs lock it first.';
+COMMENT ON COLUMN constraint_sets.namespace IS 'Namespace of the constraints.';
+COMMENT ON COLUMN constraint_sets.version IS
+  'Version of the constraints, incremented with each change. A job runs only with the keys of '
+  'this version.';
+COMMENT ON COLUMN constraint_sets.changed_time IS 'When a constraint was last changed.';
+COMMENT ON COLUMN constraint_sets.began_time IS
+  'When the last evaluation of the waiting jobs began.';
+COMMENT ON COLUMN constraint_sets.swept_time IS
+  'When the last evaluation that was completed had begun. NULL if none was completed.';
+COMMENT ON COLUMN constraint_sets.cursor IS
+  'Progress of the evaluation: the last process_id that was evaluated, empty at the beginning. '
+  'NULL if no evaluation is in progress.';
+
+CREATE TABLE constraints (
+  namespace    text COLLATE "C" NOT NULL,
+  name         text COLLATE "C" NOT NULL,
+  match        text NOT NULL,
+  key          text NOT NULL DEFAULT '',
+  max_running  int NOT NULL DEFAULT 0,
+  rate_count   int,
+  rate_per     interval,
+  rate_burst   int,
+  created_time timestamptz NOT NULL DEFAULT statement_timestamp(),
+  updated_time timestamptz NOT NULL DEFAULT statement_timestamp(),
+  PRIMARY KEY (namespace, name),
+  CONSTRAINT constraints_limit CHECK (max_running > 0 OR rate_count IS NOT NULL),
+  CONSTRAINT constraints_match_check CHECK (match <> ''),
+  CONSTRAINT constraints_max_running_check CHECK (max_running >= 0),
+  CONSTRAINT constraints_name_check CHECK (
+    octet_length(name) BETWEEN 1
+    AND 256
+    AND (POSITION(('=') IN (name)) = 0)),
+  CONSTRAINT constraints_rate CHECK (
+    ((rate_count IS NULL) = (rate_per IS NULL))
+    AND ((rate_count IS NULL) = (rate_burst IS NULL))),
+  CONSTRAINT constraints_rate_burst_check CHECK (rate_burst > 0),
+  CONSTRAINT constraints_rate_count_check CHECK (rate_count > 0),
+  CONSTRAINT constraints_rate_per_check CHECK (rate_per > '00:00:00'::interval)
+);
+COMMENT ON TABLE constraints IS
+  'Limits of jobs. Change them only with PutConstraint and DeleteConstraint, which also cause '
+  'waiting jobs to be evaluated again.';
+COMMENT ON COLUMN constraints.namespace IS 'Namespace of the jobs that the constraint limits.';
+COMMENT ON COLUMN constraints.name IS 'Name of the constraint, 1 to 256 bytes without =.';
+COMMENT ON COLUMN constraints.match IS
+  'CEL expression that selects the jobs that the constraint limits.';
+COMMENT ON COLUMN constraints.key IS
+  'CEL expression. Each of its values has its own limit. Empty if all jobs share one limit.';
+COMMENT ON COLUMN constraints.max_running IS
+  'Maximum number of jobs of a key that run at the same time. 0 for no limit.';
+COMMENT ON COLUMN constraints.rate_count IS
+  'Maximum number of jobs of a key that start in rate_per. NULL for no limit.';
+COMMENT ON COLUMN constraints.rate_per IS 'Period to which rate_count applies. NULL for no limit.';
+COMMENT ON COLUMN constraints.rate_burst IS
+  'Size of the token bucket: how many unused starts may follow at once. NULL if the constraint '
+  'has no rate.';
+COMMENT ON COLUMN constraints.created_time IS 'When the constraint was created.';
+COMMENT ON COLUMN constraints.updated_time IS
+  'When the constraint was last created or replaced by PutConstraint.';

@@ -50,6 +50,9 @@ CREATE TABLE schedule (
   line            text COLLATE "C",
   taker           text,
   own_priority    int,
+  start_deadline  timestamptz,
+  round           bigint NOT NULL DEFAULT 0,
+  fairness_key    text COLLATE "C",
   PRIMARY KEY (namespace, process_id, task_id),
   CONSTRAINT schedule_attempt_check CHECK (attempt >= 0),
   CONSTRAINT schedule_timer_has_name CHECK (
@@ -111,21 +114,24 @@ COMMENT ON COLUMN schedule.taker IS
 COMMENT ON COLUMN schedule.own_priority IS
   'Priority of the task itself, if priority is or was the smaller one of a task behind it. NULL '
   'otherwise.';
+COMMENT ON COLUMN schedule.start_deadline IS
+  'For a job without an attempt: until when its first attempt must begin, scheduled_time plus the '
+  'option start_deadline. It is not claimed later. NULL if there is no limit, or if an attempt was '
+  'counted.';
+COMMENT ON COLUMN schedule.round IS
+  'Round in which a job with a fairness key runs, within its priority, among the jobs that wait '
+  'for a slot or for the same key of a constraint. 0 for other tasks, which run first.';
+COMMENT ON COLUMN schedule.fairness_key IS
+  'Fairness key of the job: the value of the fairness_key of its namespace. NULL if there is none.';
 CREATE INDEX schedule_time ON schedule (namespace COLLATE "POSIX", scheduled_time)
   WHERE waits_for = 'time';
-CREATE INDEX schedule_place ON schedule (namespace COLLATE "POSIX", priority, task_id)
-  WHERE waits_for = 'place';
 CREATE INDEX schedule_cron ON schedule (namespace COLLATE "POSIX", scheduled_time)
   WHERE waits_for = 'time' AND starts_with(process_id, '~cron/');
-CREATE INDEX schedule_jobs ON schedule (namespace COLLATE "POSIX", job_name, priority, task_id)
-  WHERE waits_for = 'place' AND job_name IS NOT NULL;
 CREATE INDEX schedule_own ON schedule (namespace COLLATE "POSIX", priority, task_id)
   WHERE waits_for = 'place' AND starts_with(process_id, '~') AND NOT starts_with(process_id,
                                             '~job/');
 CREATE INDEX schedule_job_times ON schedule (namespace COLLATE "POSIX", scheduled_time)
   WHERE waits_for = 'time' AND job_name IS NOT NULL;
-CREATE INDEX schedule_lines ON schedule (namespace COLLATE "POSIX", line, priority, task_id)
-  WHERE waits_for = 'constraint';
 CREATE INDEX schedule_line_times ON schedule (namespace COLLATE "POSIX", scheduled_time)
   WHERE waits_for = 'time' AND line IS NOT NULL;
 -- The predicate on waits_for is written as in no other index. Otherwise the planner would use
@@ -137,6 +143,23 @@ CREATE INDEX schedule_members ON schedule (namespace COLLATE "POSIX", task_id)
 CREATE INDEX schedule_due ON schedule (scheduled_time) WHERE (waits_for = 'time')::integer = 1;
 CREATE INDEX schedule_internal_retries ON schedule (namespace, process_id)
   WHERE attempt > 0 AND starts_with(process_id, '~') AND NOT starts_with(process_id, '~job/');
+CREATE INDEX schedule_start_deadline ON schedule (start_deadline)
+  WHERE start_deadline IS NOT NULL;
+CREATE INDEX schedule_rounds ON schedule (namespace COLLATE "POSIX",
+  priority, round, task_id)
+  WHERE waits_for = 'place';
+CREATE INDEX schedule_job_rounds ON schedule (namespace COLLATE "POSIX",
+  job_name, priority, round, task_id)
+  WHERE waits_for = 'place' AND job_name IS NOT NULL;
+CREATE INDEX schedule_line_rounds ON schedule (namespace COLLATE "POSIX",
+  line, priority, round, task_id)
+  WHERE waits_for = 'constraint';
+CREATE INDEX schedule_job_fairness ON schedule (namespace COLLATE "POSIX",
+  job_name, priority, fairness_key, round)
+  WHERE waits_for = 'place' AND fairness_key IS NOT NULL;
+CREATE INDEX schedule_line_fairness ON schedule (namespace COLLATE "POSIX",
+  line, priority, fairness_key, round)
+  WHERE waits_for = 'constraint' AND fairness_key IS NOT NULL;
 
 CREATE TABLE running (
   namespace       text COLLATE "C" NOT NULL,
@@ -476,3 +499,85 @@ COMMENT ON COLUMN task_list.rejection IS
 COMMENT ON COLUMN task_list.cancelled_by IS
   'For a CANCELLED task: number of the task whose failure or end cancelled it, or 0 if it was '
   'imported so. NULL if no task did.';
+
+-- The function is volatile so that it sees the rows that the calling statement has already written:
+-- the jobs of one key in a batch get one round after the other.
+-- +goose StatementBegin
+CREATE FUNCTION next_round(
+  namespace text, waits_for waits_for, job_name text, line text, priority integer,
+  fairness_key text)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF fairness_key IS NULL THEN
+    RETURN 0;
+  END IF;
+  IF waits_for = 'place' THEN
+    RETURN coalesce((
+      SELECT s.round + 1 FROM schedule s
+       WHERE s.namespace COLLATE "POSIX" = next_round.namespace
+         AND s.waits_for = 'place'
+         AND s.job_name = next_round.job_name
+         AND s.priority = next_round.priority
+         AND s.fairness_key = next_round.fairness_key
+       ORDER BY s.round DESC LIMIT 1),
+                    (
+                      SELECT s.round FROM schedule s
+                       WHERE s.namespace COLLATE "POSIX" = next_round.namespace
+                         AND s.waits_for = 'place'
+                         AND s.job_name IS NOT NULL
+                         AND s.job_name = next_round.job_name
+                         AND s.priority = next_round.priority
+                         AND s.round > 0
+                       ORDER BY s.round LIMIT 1),
+                    (
+                      SELECT s.round FROM schedule s
+                       WHERE s.namespace COLLATE "POSIX" = next_round.namespace
+                         AND s.waits_for = 'place'
+                         AND s.priority = next_round.priority
+                         AND s.round > 0
+                       ORDER BY s.round LIMIT 1),
+                    1);
+  END IF;
+  IF waits_for = 'constraint' AND line <> '' THEN
+    RETURN coalesce((
+      SELECT s.round + 1 FROM schedule s
+       WHERE s.namespace COLLATE "POSIX" = next_round.namespace
+         AND s.waits_for = 'constraint'
+         AND s.line = next_round.line
+         AND s.priority = next_round.priority
+         AND s.fairness_key = next_round.fairness_key
+       ORDER BY s.round DESC LIMIT 1),
+                    (
+                      SELECT s.round FROM schedule s
+                       WHERE s.namespace COLLATE "POSIX" = next_round.namespace
+                         AND s.waits_for = 'constraint'
+                         AND s.line = next_round.line
+                         AND s.priority = next_round.priority
+                         AND s.round > 0
+                       ORDER BY s.round LIMIT 1),
+                    1);
+  END IF;
+  RETURN 0;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION next_round IS
+  'Returns the round of a job that begins to wait for a slot or a key: the one after the last '
+  'waiting job of its fairness key, or the first one of the queue. 0 if the job has no fairness '
+  'key, or does not wait in a queue.';
+
+-- Statements that claim tasks compare it with the status of the process. PostgreSQL inlines it, so
+-- that their plans are the same as with the expression itself.
+-- +goose StatementBegin
+CREATE FUNCTION required_status(type task_type) RETURNS process_status
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT CASE type
+           WHEN 'INIT' THEN 'INIT'::process_status
+           WHEN 'REPAIR' THEN 'ERROR'
+           ELSE 'RUNNING'
+         END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION required_status IS
+  'Returns the status that a process must have so that a task of this type can run.';

@@ -2,11 +2,13 @@
 -- Namespaces, nodes, workers and the audit log.
 
 CREATE TABLE namespaces (
-  namespace    text COLLATE "C" NOT NULL,
-  config       jsonb NOT NULL DEFAULT '{}'::jsonb,
-  paused       boolean NOT NULL DEFAULT false,
-  created_time timestamptz NOT NULL DEFAULT statement_timestamp(),
-  updated_time timestamptz NOT NULL DEFAULT clock_timestamp(),
+  namespace               text COLLATE "C" NOT NULL,
+  config                  jsonb NOT NULL DEFAULT '{}'::jsonb,
+  paused                  boolean NOT NULL DEFAULT false,
+  created_time            timestamptz NOT NULL DEFAULT statement_timestamp(),
+  updated_time            timestamptz NOT NULL DEFAULT clock_timestamp(),
+  deletion_requested_time timestamptz,
+  deletes_data            boolean NOT NULL DEFAULT false,
   PRIMARY KEY (namespace),
   CONSTRAINT namespaces_config_check CHECK (jsonb_typeof(config) = 'object'),
   CONSTRAINT namespaces_namespace_check CHECK (namespace ~ '^[a-zA-Z0-9._/-]{1,128}$')
@@ -25,6 +27,12 @@ COMMENT ON COLUMN namespaces.paused IS
 COMMENT ON COLUMN namespaces.created_time IS 'When the namespace was created.';
 COMMENT ON COLUMN namespaces.updated_time IS
   'When the namespace was last configured, paused or resumed.';
+COMMENT ON COLUMN namespaces.deletion_requested_time IS
+  'When DeleteNamespace was accepted. The namespace accepts no requests, and its row is deleted '
+  'when it has no other rows. NULL if it is not being deleted.';
+COMMENT ON COLUMN namespaces.deletes_data IS
+  'True if the namespace is being deleted with its data. Otherwise the deletion is cancelled if '
+  'there is a process, a task or a template.';
 
 CREATE TABLE nodes (
   node_id              bigint GENERATED ALWAYS AS IDENTITY,
@@ -39,6 +47,7 @@ CREATE TABLE nodes (
   dead_beat_time       timestamptz,
   max_connections      int,
   requests_only        boolean NOT NULL DEFAULT false,
+  known_deletions      timestamptz[],
   PRIMARY KEY (node_id)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE nodes IS
@@ -70,6 +79,9 @@ COMMENT ON COLUMN nodes.max_connections IS
   '19 by default.';
 COMMENT ON COLUMN nodes.requests_only IS
   'True if the node only takes requests and polls of workers, and runs no tasks.';
+COMMENT ON COLUMN nodes.known_deletions IS
+  'The deletion_requested_time of the namespaces that are being deleted and for which the node '
+  'accepts no requests. NULL if there never was one.';
 
 CREATE TABLE workers (
   namespace      text COLLATE "C" NOT NULL,
@@ -246,3 +258,60 @@ COMMENT ON FUNCTION oldest_engine IS
 
 INSERT INTO database_generation (system_identifier, timeline)
 SELECT i.system_identifier, i.timeline FROM database_identity() i;
+
+-- +goose StatementBegin
+CREATE FUNCTION is_deleting(namespace text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = progressor, pg_temp AS $$
+  SELECT EXISTS (
+    SELECT FROM namespaces n
+     WHERE n.namespace = is_deleting.namespace
+       AND n.deletion_requested_time IS NOT NULL)
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION is_deleting IS 'Reports whether a namespace is being deleted.';
+
+-- The setting progressor.portable, for databases with PostgreSQL's protocol that lack NOTIFY or
+-- advisory locks: see docs/scale-out.md.
+CREATE FUNCTION is_portable() RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT coalesce(NULLIF(current_setting('progressor.portable', true), '')::boolean, false)
+$$;
+COMMENT ON FUNCTION is_portable IS
+  'Reports whether the setting progressor.portable is on: the database is used without NOTIFY and '
+  'advisory locks.';
+
+-- +goose StatementBegin
+CREATE FUNCTION send_notice(channel text) RETURNS void
+LANGUAGE plpgsql SET search_path = progressor, pg_temp AS $$
+BEGIN
+  IF NOT is_portable() THEN
+    PERFORM pg_notify(channel, '');
+  END IF;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION send_notice IS
+  'Wakes the nodes that listen on a channel. In a portable database, nodes poll instead.';
+
+CREATE TABLE key_locks (
+  slot integer PRIMARY KEY
+);
+COMMENT ON TABLE key_locks IS
+  'Rows that are locked for keys that have no row of their own, in a portable database. The number '
+  'of rows is fixed.';
+COMMENT ON COLUMN key_locks.slot IS 'Hash of the key, modulo 256.';
+
+INSERT INTO key_locks SELECT generate_series(0, 255);
+
+-- +goose StatementBegin
+CREATE FUNCTION lock_key(hash bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = progressor, pg_temp AS $$
+BEGIN
+  IF is_portable() THEN
+    PERFORM FROM key_locks WHERE slot = hash & 255 FOR UPDATE;
+  ELSE
+    PERFORM pg_advisory_xact_lock(hash);
+  END IF;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION lock_key IS
+  'Locks a key, by its hash, until the end of the transaction.';

@@ -1,7 +1,6 @@
 -- +goose Up
 -- Functions and views for applications and people. Their names, arguments and columns stay when
 -- tables change.
-
 -- +goose StatementBegin
 CREATE FUNCTION send_message(
   kind message_kind, namespace text, process_id text, args bytea, metadata jsonb,
@@ -16,6 +15,8 @@ BEGIN
     WHEN namespace IS NULL
          OR NOT EXISTS (SELECT FROM namespaces n WHERE n.namespace = send_message.namespace)
       THEN format('there is no namespace "%s"', namespace)
+    WHEN is_deleting(namespace)
+      THEN format('namespace "%s" is being deleted', namespace)
     WHEN process_id IS NULL OR octet_length(process_id) NOT BETWEEN 1 AND 256
       THEN format('process_id has %s bytes, 1 to 256 are allowed',
                   coalesce(octet_length(process_id), 0))
@@ -39,7 +40,7 @@ BEGIN
   VALUES (send_message.namespace, send_message.process_id, send_message.kind, send_message.args,
           send_message.metadata, send_message.start_time, send_message.reason)
   RETURNING m.message_id INTO sent;
-  PERFORM pg_notify('progressor_messages', '');
+  PERFORM send_notice('progressor_messages');
   RETURN sent;
 END $$;
 -- +goose StatementEnd
@@ -85,6 +86,10 @@ BEGIN
     RAISE EXCEPTION 'progressor: metadata %', fault USING ERRCODE = 'invalid_parameter_value';
   END IF;
   IF NEW.job IS NOT NULL THEN
+    IF is_deleting(NEW.namespace) THEN
+      RAISE EXCEPTION 'progressor: namespace "%" is being deleted', NEW.namespace
+        USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     fault := json_fault(convert_from(NEW.args, 'UTF8')::jsonb);
   END IF;
   IF fault IS NOT NULL THEN
@@ -99,14 +104,15 @@ COMMENT ON FUNCTION check_sql_message IS
 
 -- +goose StatementBegin
 CREATE FUNCTION enqueue(
-  namespace text, name text, args jsonb DEFAULT NULL, job_id text DEFAULT NULL,
-  run_time timestamptz DEFAULT NULL, priority integer DEFAULT 0, max_retry integer DEFAULT 0,
-  backoff interval[] DEFAULT NULL, timeout interval DEFAULT '00:00:30',
-  keep_result boolean DEFAULT false, result_ttl interval DEFAULT NULL,
-  max_takeovers integer DEFAULT NULL, cancel_grace interval DEFAULT NULL, tags text[] DEFAULT NULL,
-  metadata jsonb DEFAULT NULL, unique_key text DEFAULT NULL, unique_ttl interval DEFAULT NULL)
-RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = progressor, pg_temp AS $$
+    namespace text, name text, args jsonb DEFAULT NULL, job_id text DEFAULT NULL,
+    run_time timestamptz DEFAULT NULL, priority integer DEFAULT 0, max_retry integer DEFAULT 0,
+    backoff interval[] DEFAULT NULL, timeout interval DEFAULT '00:00:30',
+    keep_result boolean DEFAULT false, result_ttl interval DEFAULT NULL,
+    max_takeovers integer DEFAULT NULL, cancel_grace interval DEFAULT NULL,
+    tags text[] DEFAULT NULL, metadata jsonb DEFAULT NULL, unique_key text DEFAULT NULL,
+    unique_ttl interval DEFAULT NULL, start_deadline interval DEFAULT NULL)
+  RETURNS text
+  LANGUAGE plpgsql SECURITY DEFINER SET search_path = progressor, pg_temp AS $body$
 DECLARE
   id text := enqueue.job_id;
   wrong text;
@@ -146,6 +152,8 @@ BEGIN
     WHEN timeout = '0' THEN 'timeout is 0: want a positive one, such as 30 seconds'
     WHEN timeout IS NULL OR timeout < '0' OR timeout > '365 days'
       THEN 'timeout is not between 0 and 365 days'
+    WHEN start_deadline <= '0' OR start_deadline > '100 years'
+      THEN 'start_deadline is not positive and at most 100 years'
     WHEN EXISTS (SELECT FROM unnest(ARRAY[result_ttl, cancel_grace, unique_ttl] || backoff) i
                   WHERE i < '0' OR i > '100 years')
          OR array_position(backoff, NULL) IS NOT NULL
@@ -176,6 +184,7 @@ BEGIN
     'keepResult', NULLIF(keep_result, false),
     'resultTtl', extract(epoch FROM result_ttl)::numeric(20, 6) || 's',
     'cancelGrace', extract(epoch FROM cancel_grace)::numeric(20, 6) || 's',
+    'startDeadline', extract(epoch FROM start_deadline)::numeric(20, 6) || 's',
     'backoff', CASE
       WHEN cardinality(backoff) > 0 THEN jsonb_build_object('steps', (
         SELECT jsonb_agg(extract(epoch FROM i)::numeric(20, 6) || 's' ORDER BY n)
@@ -195,9 +204,9 @@ BEGIN
             'options', NULLIF(options, '{}'),
             'uniqueKey', unique_key,
             'uniqueTtlUs', (extract(epoch FROM unique_ttl) * 1000000)::bigint)));
-  PERFORM pg_notify('progressor_messages', '');
+  PERFORM send_notice('progressor_messages');
   RETURN id;
-END $$;
+END $body$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION enqueue IS
   'Enqueues a job when the transaction commits. Nothing happens if its ID exists or another job '
@@ -244,7 +253,7 @@ SELECT n.namespace, n.paused, statement_timestamp() - c.since AS place_age,
        SELECT s.scheduled_time FROM schedule s
         WHERE s.namespace COLLATE "POSIX" = n.namespace
           AND s.waits_for = 'place'
-        ORDER BY s.priority, s.task_id LIMIT 1000) q) c
+        ORDER BY s.priority, s.round, s.task_id LIMIT 1000) q) c
  CROSS JOIN LATERAL (
    SELECT min(s.scheduled_time) AS since FROM schedule s
     WHERE s.namespace COLLATE "POSIX" = n.namespace

@@ -166,6 +166,29 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// All changes reach Kafka and a webhook. Only a real run shows how fast.
+func TestChanges(t *testing.T) {
+	report := runShort(t, "--workloads=changes")
+	if len(report.Rows) != 4 {
+		t.Fatalf("%d rows, want 4", len(report.Rows))
+	}
+	for n, row := range report.Rows {
+		if row.Operations == 0 || row.P50Millis == nil || row.Checked["task_in_one_place"] == 0 {
+			t.Errorf("nothing was measured: %+v", row)
+		}
+		if compared := n == 1 || n == 2; compared != (row.Ratio != nil) {
+			t.Errorf("%s: ratio %v", row.Workload, row.Ratio)
+		}
+	}
+	figures := map[string]float64{}
+	for _, f := range report.Rows[2].Figures {
+		figures[f.Name] = f.Value
+	}
+	if figures["backlog delivered"] == 0 || figures["changes delivered twice"] != 0 {
+		t.Errorf("figures of the sink: %v", figures)
+	}
+}
+
 // Every state of a tenant begins, ends and leaves nothing behind. Only a real run shows how much it
 // leaves to others.
 func TestNeighbors(t *testing.T) {

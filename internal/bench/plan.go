@@ -14,7 +14,7 @@ type variant struct {
 	history  string
 	metadata bool
 	events   string // which events of jobs the namespace keeps; "" means all
-	state    string // only for neighbors: the state of the tenant
+	state    string // for neighbors: the state of the tenant; for changes: who receives them
 }
 
 // eventsAll is the default value of --job-events of a namespace.
@@ -89,6 +89,7 @@ var workloads = []workload{
 	{"search", onceVariant, (*runner).search},
 	{"overload", overloadVariants, (*runner).overload},
 	{"neighbors", neighborVariants, (*runner).neighbors},
+	{"changes", snapshotVariants, (*runner).changes},
 }
 
 func workloadNames() []string {

@@ -14,6 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/pull"
+	"github.com/progressor-engine/progressor/engine/sinks"
+	"github.com/progressor-engine/progressor/engine/sinks/targets"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -37,6 +39,7 @@ type site struct {
 	jobs     *jobs.Jobs
 	workers  *pull.Server
 	flows    *flows.Flows
+	sinks    *sinks.Sinks
 	store    *storage.Store
 	registry *prometheus.Registry
 	stop     context.CancelFunc
@@ -69,6 +72,10 @@ func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p pr
 	s.flows = flows.New(s.engine, s.store, s.jobs.NewJob)
 	s.workers = pull.New(s.engine)
 	s.engine.Add(s.flows.Kind())
+	s.sinks = sinks.New(s.engine, s.store, sinks.Config{
+		Open: targets.Open(&remote.Egress{}), Logger: log, Registerer: s.registry,
+	})
+	s.engine.Add(s.sinks.Kind())
 	var running context.Context
 	running, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go func() { s.ended <- s.engine.Run(running) }()

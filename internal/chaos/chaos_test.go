@@ -30,6 +30,7 @@ type chaosRun struct {
 	crons   *cronWatch
 	jobs    *jobWatch
 	flows   *flowWatch
+	sinks   *sinkWatch
 	nodes   []*node
 	proxies []*proxy
 	started int
@@ -83,6 +84,8 @@ var faults = []struct {
 	{"add a backlog to many namespaces", (*chaosRun).addBacklog},
 	{"slow down the processor", (*chaosRun).slowProcessor},
 	{"make the processor unreachable", (*chaosRun).refuseCalls},
+	{"break Kafka", (*chaosRun).breakKafka},
+	{"break the webhook", (*chaosRun).breakWebhook},
 }
 
 func TestChaos(t *testing.T) {
@@ -124,10 +127,11 @@ func newChaosRun(t testing.TB, seed uint64) *chaosRun {
 		s.nodes = append(s.nodes, nil)
 		s.startEngine(i)
 	}
-	putChain(t, s.nodes[0], s.chain, nil)
+	putChain(t, s.nodes[0], s.chain, record)
 	s.tenants = &tenants{}
 	s.putTenants()
 	s.fleet = newFleet(t, s.nodes...)
+	s.sinks = startSinks(s.fleet)
 	s.fleet.start(50)
 	s.crons = startCrons(s.fleet, s.nodes[0], s.chain)
 	s.jobs = startJobs(s.fleet, s.nodes[0], seed)
@@ -371,6 +375,7 @@ func (s *chaosRun) finish() {
 	runs := s.flows.end(conn)
 	jobs := s.jobs.end(conn)
 	others := s.settleTenants(conn)
+	entries = slices.Concat(entries, s.sinks.end(s.seed))
 	settle(s.t, s.dsn)
 	for _, n := range s.nodes {
 		s.addCounters(n)
@@ -380,12 +385,13 @@ func (s *chaosRun) finish() {
 	rejected, wrongCalls := held(s.load.orders.windows, entries)
 	fires, wrongFires := s.crons.ledger(s.crons.rows(conn), s.crons.runs(conn))
 	for _, w := range slices.Concat(wrongMessages, wrongCalls, wrongFires, s.jobs.defects(jobs), s.flows.defects(runs),
-		s.tenants.defects(others)) {
+		s.tenants.defects(others), s.sinks.defects(conn)) {
 		s.t.Error(w)
 	}
 	replay(s.t, s.fleet, entries)
 	s.report(conn, entries, slices.Concat(
-		s.figures(conn, messages, rejected, fires), s.jobs.figures(jobs), s.flows.figures(runs), s.tenants.figures()))
+		s.figures(conn, messages, rejected, fires), s.jobs.figures(jobs), s.flows.figures(runs), s.tenants.figures(),
+		s.sinks.figures()))
 }
 
 // resumeAll resumes all suspended processes and returns their number. An engine that was

@@ -27,6 +27,7 @@ type failover struct {
 	chain *chain
 	nodes []*node
 	fleet *fleet
+	sinks *sinkWatch
 	load  *load
 }
 
@@ -34,9 +35,10 @@ func newFailover(t *testing.T) *failover {
 	f := &failover{Replicated: storagetest.NewReplicated(t), t: t, chain: newChain(t)}
 	f.chain.told = map[string][][]byte{}
 	f.nodes = []*node{startNode(t, "a", f.DSN), startNode(t, "b", f.DSN)}
-	putChain(t, f.nodes[0], f.chain, nil)
+	putChain(t, f.nodes[0], f.chain, record)
 	f.fleet = newFleet(t, f.nodes...)
 	f.fleet.try = testTimeout // a wait that hangs fails the test
+	f.sinks = startSinks(f.fleet)
 	f.fleet.start(20)
 	return f
 }
@@ -86,12 +88,24 @@ func failoverThatLosesTheTail(t *testing.T) {
 		}
 	}
 	verify(t, f.DSN, entries)
+	f.sinks.lossy = true
+	f.verifySinks()
 	t.Logf("%d calls answered, %d of them lost by the failover, %.0f reported as lost; 200 more were answered in %s; "+
 		"clients saw %v",
 		f.load.acked.Load(), lost, f.metric("progressor_tasks_lost_total"), took.Round(time.Millisecond), &f.load.seen)
 	if lost == 0 {
 		t.Error("the failover lost nothing: this test has seen no lost tail")
 	}
+}
+
+// verifySinks checks that the sinks have delivered everything that is left, in order.
+func (f *failover) verifySinks() {
+	f.t.Helper()
+	for _, w := range f.sinks.defects(observe(f.t, f.DSN)) {
+		f.t.Error(w)
+	}
+	total, again := f.sinks.counts()
+	f.t.Logf("%d changes received from the sinks, %d of them again", total, again)
 }
 
 func (f *failover) metric(name string) (sum float64) {
@@ -117,6 +131,7 @@ func failoverThatLosesNothing(t *testing.T) {
 	f.load.seen.only(t)
 	settle(t, f.DSN)
 	verify(t, f.DSN, entries)
+	f.verifySinks()
 	replay(t, f.fleet, entries)
 	t.Logf("%d calls answered; 200 more in %s after the failover; clients saw %v", f.load.acked.Load(),
 		took.Round(time.Millisecond), &f.load.seen)

@@ -84,6 +84,8 @@ const (
 	moveLeases = `UPDATE leases SET leased_time = leased_time + $1::interval, beat_time = beat_time + $1::interval,
 		expires_time = expires_time + $1::interval
 		WHERE (namespace, process_id) IN (SELECT namespace, process_id FROM leases FOR UPDATE SKIP LOCKED)`
+	moveSinks = `UPDATE sinks SET lease_time = lease_time + $1::interval,
+		next_attempt_time = next_attempt_time + $1::interval, resumed_time = resumed_time + $1::interval`
 	moveMessages = `UPDATE messages SET created_time = created_time + $1::interval
 		WHERE (namespace, process_id, message_id) IN (
 			SELECT namespace, process_id, message_id FROM messages FOR UPDATE SKIP LOCKED)`
@@ -95,11 +97,13 @@ const (
 
 // clockForward sets the clock forward by an hour, so that every heartbeat, lease and deadline is
 // long over.
-func (s *chaosRun) clockForward(int) { s.clockStep("-1 hour", moveNodes, moveRunning, moveLeases) }
+func (s *chaosRun) clockForward(int) {
+	s.clockStep("-1 hour", moveNodes, moveRunning, moveLeases, moveSinks)
+}
 
 // clockBackward sets the clock back by an hour, so that everything that is stored is in the future.
 func (s *chaosRun) clockBackward(int) {
-	s.clockStep("1 hour", moveNodes, moveRunning, moveLeases, moveMessages, moveCancels)
+	s.clockStep("1 hour", moveNodes, moveRunning, moveLeases, moveSinks, moveMessages, moveCancels)
 }
 
 // clockStep moves stored times while the engines hold calls, and waits for the next heartbeat of

@@ -65,6 +65,9 @@ type Kind struct {
 	// Wake is called when the kind has something to check: the end of a member or a time that has
 	// come. It must not block. Spurious calls are allowed. It may be nil.
 	Wake func()
+	// Hears has functions that receive the payloads of NOTIFYs, by channel. They are called with ""
+	// when notices may have been lost. They must not block.
+	Hears map[string]func(payload string)
 	// Urgent is set if the tasks of the kind do not wait for slots. It may be nil.
 	Urgent *Urgent
 	// ObserveNamespaces is called once a second with the state of all namespaces. It must not

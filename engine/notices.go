@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"time"
 )
 
@@ -78,17 +79,20 @@ func (n *notices) send(ctx context.Context) {
 
 // listen receives the NOTIFYs for this node until ctx is cancelled.
 func (e *Engine) listen(ctx context.Context) error {
-	heard := map[string]func(){
-		messageChannel: func() { signal(e.messages.woken) },
-		taskChannel:    e.wakeAll,
+	heard := map[string]func(string){
+		messageChannel: func(string) { signal(e.messages.woken) },
+		taskChannel:    func(string) { e.wakeAll() },
 	}
 	if e.cfg.RequestsOnly {
-		heard = map[string]func(){answerChannel: e.waiters.endedElsewhere}
+		heard = map[string]func(string){answerChannel: func(string) { e.waiters.endedElsewhere() }}
+	}
+	for _, k := range e.kinds {
+		maps.Copy(heard, k.Hears)
 	}
 	e.store.Listen(ctx, heard, func(up bool) {
 		e.messages.listening(up)
 		for _, f := range heard { // notices may have been lost
-			f()
+			f("")
 		}
 	})
 	return nil

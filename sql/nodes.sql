@@ -68,6 +68,11 @@ RETURNING n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draini
 -- name: SendNotice :exec
 SELECT set_config('synchronous_commit', 'off', true), send_notice(@channel);
 
+-- SendNotices is like SendNotice, with several payloads.
+-- name: SendNotices :exec
+SELECT set_config('synchronous_commit', 'off', true), send_notice(@channel, item.payload)
+  FROM unnest(@payloads::text[]) AS item(payload);
+
 -- IsPortable reports whether the setting progressor.portable is on.
 -- name: IsPortable :one
 SELECT is_portable()::bool AS portable;

@@ -5,6 +5,11 @@ SELECT s.config, s.secrets FROM sinks s
    AND s.sink_id = @sink_id
    FOR UPDATE;
 
+-- IsGeneration reports whether a generation of the database is the current one.
+-- name: IsGeneration :one
+SELECT EXISTS (
+  SELECT FROM database_generation g WHERE g.generation = @generation::uuid)::bool AS current;
+
 -- name: CountSinks :one
 SELECT count(*) FROM sinks s WHERE s.namespace = @namespace;
 
@@ -82,23 +87,35 @@ DELETE FROM sinks s
    AND s.sink_id = @sink_id;
 
 -- ReadSinkLeases returns all sinks, with who delivers. runs reports whether one should deliver, and
--- free that it may be claimed.
+-- free that no node has the lease: it is over, or so far in the future that the clock was set back.
 -- name: ReadSinkLeases :many
-SELECT s.namespace, s.sink_id, s.revision, s.token,
+SELECT s.namespace, s.sink_id, s.revision, s.token, coalesce(s.node_id, 0)::bigint AS node_id,
+       coalesce(s.asked_node_id, 0)::bigint AS asked_node_id,
        (s.state IN ('ACTIVE', 'FAILING'))::bool AS runs,
-       (s.lease_time IS NULL OR s.lease_time < statement_timestamp())::bool AS free
+       (s.lease_time IS NULL
+        OR s.lease_time < statement_timestamp()
+        OR s.lease_time > statement_timestamp()
+             + (@lease_us::bigint) * interval '1 microsecond')::bool AS free
   FROM sinks s;
 
--- ClaimSinks takes the leases of sinks that should deliver and that no node has.
+-- ClaimSinks takes the leases of sinks that should deliver and that no node has. For a moment, only
+-- a node that has asked for a lease may take it.
 -- name: ClaimSinks :many
 WITH free AS MATERIALIZED (
   SELECT s.namespace, s.sink_id
     FROM sinks s
    WHERE s.state IN ('ACTIVE', 'FAILING')
-     AND (s.lease_time IS NULL OR s.lease_time < statement_timestamp())
+     AND (s.lease_time IS NULL
+          OR s.lease_time < statement_timestamp()
+          OR s.lease_time > statement_timestamp()
+               + (@lease_us::bigint) * interval '1 microsecond')
+     AND (s.asked_node_id IS NULL
+          OR s.asked_node_id = @node_id::bigint
+          OR s.asked_time NOT BETWEEN statement_timestamp() - interval '5 seconds'
+                                  AND statement_timestamp())
    ORDER BY s.namespace, s.sink_id LIMIT @lim::int FOR UPDATE SKIP LOCKED)
 UPDATE sinks s
-   SET token = s.token + 1, node_id = @node_id::bigint,
+   SET token = s.token + 1, node_id = @node_id::bigint, asked_node_id = NULL, asked_time = NULL,
        lease_time = statement_timestamp() + (@lease_us::bigint) * interval '1 microsecond'
   FROM free
  WHERE s.namespace = free.namespace
@@ -106,7 +123,8 @@ UPDATE sinks s
 RETURNING s.namespace, s.sink_id, s.config, s.secrets, s.revision, s.token, s.lanes, s.seqs,
           s.failures,
           coalesce(extract(epoch FROM s.next_attempt_time - statement_timestamp()) * 1000000,
-                   0)::bigint AS wait_us;
+                   0)::bigint AS wait_us,
+          (SELECT g.generation FROM database_generation g)::uuid AS generation;
 
 -- RenewSinks extends leases. It returns those that the node still has.
 -- name: RenewSinks :many
@@ -120,6 +138,18 @@ UPDATE sinks s
    AND s.node_id IS NOT NULL
 RETURNING s.namespace, s.sink_id, s.token;
 
+-- AskForSink asks the node that has the lease of a sink to release it, unless another node has just
+-- asked.
+-- name: AskForSink :exec
+UPDATE sinks s
+   SET asked_node_id = @node_id::bigint, asked_time = statement_timestamp()
+ WHERE s.namespace = @namespace
+   AND s.sink_id = @sink_id
+   AND s.token = @token
+   AND (s.asked_node_id IS NULL
+        OR s.asked_time NOT BETWEEN statement_timestamp() - interval '10 seconds'
+                                AND statement_timestamp());
+
 -- name: ReleaseSink :exec
 UPDATE sinks s
    SET node_id = NULL, lease_time = NULL
@@ -127,7 +157,8 @@ UPDATE sinks s
    AND s.sink_id = @sink_id
    AND s.token = @token;
 
--- AdvanceSink moves the cursor after a delivery, or past changes that the sink does not select.
+-- AdvanceSink moves the cursor after a delivery, or past changes that the sink does not select. It
+-- must be of the current generation: a failover may have lost the changes that were delivered.
 -- name: AdvanceSink :execrows
 UPDATE sinks s
    SET lanes = @lanes::bigint[], seqs = @seqs::bigint[],
@@ -140,7 +171,8 @@ UPDATE sinks s
        state = CASE s.state WHEN 'FAILING' THEN 'ACTIVE' ELSE s.state END
  WHERE s.namespace = @namespace
    AND s.sink_id = @sink_id
-   AND s.token = @token;
+   AND s.token = @token
+   AND EXISTS (SELECT FROM database_generation g WHERE g.generation = @generation::uuid);
 
 -- FailSink stores a failed attempt. The state is FAILING, BROKEN or DISABLED; a sink that was
 -- paused meanwhile stays PAUSED.

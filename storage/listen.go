@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
 const (
@@ -17,11 +19,11 @@ const (
 	listenRetry = 5 * time.Second
 )
 
-// Listen receives NOTIFYs until ctx is cancelled, and calls the function of their channel. It uses
-// its own connection and reconnects when that breaks. It calls up when it starts to listen and when
-// the connection is lost. Notifications in between are lost. On a portable database it does not
-// listen: it calls up once, with false.
-func (s *Store) Listen(ctx context.Context, heard map[string]func(), up func(bool)) {
+// Listen receives NOTIFYs until ctx is cancelled, and calls the function of their channel with
+// their payload. It uses its own connection and reconnects when that breaks. It calls up when it
+// starts to listen and when the connection is lost. Notifications in between are lost. On a
+// portable database it does not listen: it calls up once, with false.
+func (s *Store) Listen(ctx context.Context, heard map[string]func(payload string), up func(bool)) {
 	if s.portable {
 		up(false)
 		select {
@@ -50,7 +52,9 @@ func (s *Store) Listen(ctx context.Context, heard map[string]func(), up func(boo
 }
 
 // listenOnce listens until the connection breaks.
-func (s *Store) listenOnce(ctx context.Context, heard map[string]func(), up func(bool)) (listened bool, err error) {
+func (s *Store) listenOnce(
+	ctx context.Context, heard map[string]func(string), up func(bool),
+) (listened bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopped, cancel)()
@@ -77,7 +81,7 @@ func (s *Store) listenOnce(ctx context.Context, heard map[string]func(), up func
 		switch {
 		case err == nil:
 			if f := heard[notice.Channel]; f != nil {
-				f()
+				f(notice.Payload)
 			}
 		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
 			return true, err
@@ -99,4 +103,13 @@ func (s *Store) SendNotice(ctx context.Context, channel string) error {
 		return nil
 	}
 	return mapped("notify "+channel, s.q.SendNotice(ctx, s.general, channel))
+}
+
+// SendNotices is like SendNotice, with one NOTIFY for each payload.
+func (s *Store) SendNotices(ctx context.Context, channel string, payloads []string) error {
+	if s.portable {
+		return nil
+	}
+	err := s.q.SendNotices(ctx, s.general, dbsqlc.SendNoticesParams{Channel: channel, Payloads: payloads})
+	return mapped("notify "+channel, err)
 }

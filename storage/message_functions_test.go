@@ -208,7 +208,8 @@ func TestListen(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.Listen(ctx, map[string]func(){"progressor_messages": func() { heard <- struct{}{} }}, func(is bool) {
+		hear := func(string) { heard <- struct{}{} }
+		b.Listen(ctx, map[string]func(string){"progressor_messages": hear}, func(is bool) {
 			up <- is
 		})
 	}()

@@ -118,6 +118,7 @@ func (l *lane) tryRecover(ops []operation, keys []process.Key, sent bool) ([]ope
 		l.disconnect()
 		return nil, err
 	}
+	l.store.changeReaders.committed(keys)
 	for op, outcome := range answered {
 		finish(op, outcome)
 	}

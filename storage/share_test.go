@@ -24,7 +24,7 @@ func TestConnectionsOfANode(t *testing.T) {
 	}
 	var stopped atomic.Bool
 	defer stopped.Store(true)
-	go b.Listen(t.Context(), map[string]func(){"progressor_messages": func() {}}, func(bool) {})
+	go b.Listen(t.Context(), map[string]func(string){"progressor_messages": func(string) {}}, func(bool) {})
 	var load sync.WaitGroup
 	for n := range processes {
 		id := fmt.Sprint(n)

@@ -88,18 +88,20 @@ func (c Config) connections() int { return c.Lanes + c.ScanConns + c.MaxConns + 
 type Store struct {
 	connections
 	hooks
-	log         *slog.Logger
-	q           *dbsqlc.Queries
-	lanes       []*lane
-	pending     atomic.Int64 // operations in progress in the lanes
-	metrics     *metrics
-	histories   histories
-	callQueues  callQueues
-	purges      purges
-	forgotten   forgotten
-	nodeID      atomic.Int64
-	generations generations
-	generalOnly bool // no item uses the fast path, see Config.WithoutFastPath
+	log        *slog.Logger
+	q          *dbsqlc.Queries
+	lanes      []*lane
+	pending    atomic.Int64 // operations in progress in the lanes
+	metrics    *metrics
+	histories  histories
+	callQueues callQueues
+	// changeReaders are woken by commits.
+	changeReaders changeReaders
+	purges        purges
+	forgotten     forgotten
+	nodeID        atomic.Int64
+	generations   generations
+	generalOnly   bool // no item uses the fast path, see Config.WithoutFastPath
 	// portable is the setting progressor.portable: the database may lack NOTIFY, advisory locks and
 	// what the fast path uses.
 	portable bool

@@ -21,7 +21,11 @@ func (s *Store) Write(ctx context.Context, op string, write func(context.Context
 func (s *Store) RunLocked(
 	ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error,
 ) error {
-	return mapped(op, s.write(ctx, s.afterLocks(ctx, lockRequest{keys: keys}, write)))
+	err := s.write(ctx, s.afterLocks(ctx, lockRequest{keys: keys}, write))
+	if err == nil {
+		s.changeReaders.committed(keys)
+	}
+	return mapped(op, err)
 }
 
 // InsertLocked is RunLocked with the settings of the hot path, for inserting many processes.
@@ -37,7 +41,10 @@ func (s *Store) InsertLocked(
 	for _, key := range keys {
 		request.created[key] = true
 	}
-	return mapped(op, s.writeOn(conn.Conn(), s.afterLocks(ctx, request, write)))
+	if err = s.writeOn(conn.Conn(), s.afterLocks(ctx, request, write)); err == nil {
+		s.changeReaders.committed(keys)
+	}
+	return mapped(op, err)
 }
 
 // afterLocks returns a function that runs a transaction after locking processes.

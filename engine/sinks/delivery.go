@@ -47,8 +47,9 @@ type delivery struct {
 func newDelivery(s *Sinks, c changes.ClaimedSink) *delivery {
 	d := &delivery{
 		sinks: s, lease: c.SinkLease, revision: c.Revision, settings: c.SinkSettings, at: c.Cursor,
-		failures: c.Failures, wait: c.Wait, ending: make(chan struct{}), done: make(chan struct{}),
-		log: s.log.With("namespace", c.Namespace, "sink_id", c.SinkID),
+		failures: c.Failures, wait: min(c.Wait, s.limits.retry.Max), ending: make(chan struct{}),
+		done: make(chan struct{}),
+		log:  s.log.With("namespace", c.Namespace, "sink_id", c.SinkID),
 	}
 	d.ctx, d.abort = context.WithCancelCause(context.Background())
 	d.end = sync.OnceFunc(func() { close(d.ending) })
@@ -74,6 +75,9 @@ func (d *delivery) run() {
 		d.log.Info("deliveries aborted", "reason", context.Cause(d.ctx))
 	case errors.Is(err, process.ErrFenced):
 		d.log.Info("deliveries ended", "reason", errLeaseLost)
+	case errors.Is(err, changes.ErrNewGeneration):
+		d.log.Warn("the sink continues at its stored position; the target may have received changes that were lost",
+			"reason", err)
 	case err != nil:
 		d.log.Error("deliveries ended", "error", err)
 	}
@@ -104,26 +108,30 @@ var errEnded = errors.New("ended")
 // loop reads changes and delivers them. It returns nil when it was asked to end, and an error if it
 // cannot continue.
 func (d *delivery) loop() error {
+	pacer := changes.NewPacer(d.sinks.store, d.lease.Namespace, d.sinks.limits.pace)
+	defer pacer.Close()
 	err := d.pause(d.wait)
-	idle := d.sinks.limits.minIdle
 	for err == nil {
+		pacer.Begin()
 		var found []changes.Change
 		var next changes.Cursor
-		found, next, _, err = changes.Read(d.ctx, d.sinks.store, d.lease.Namespace, d.at,
+		var more bool
+		found, next, more, err = changes.Read(d.ctx, d.sinks.store, d.lease.Namespace, d.at,
 			changes.ReadLimit{Changes: d.sinks.limits.changes, Bytes: d.sinks.limits.bytes})
 		switch {
 		case err != nil:
 			err = d.readFailed(err)
 		case len(found) == 0:
 			d.offline = false
-			if err = d.saveIdle(); err == nil {
-				err = d.pause(idle)
-			}
-			idle = min(2*idle, d.sinks.limits.maxIdle)
+			err = d.saveIdle()
 		default:
 			d.offline = false
-			idle = d.sinks.limits.minIdle
+			pacer.Found()
 			err = d.deliver(found, next)
+		}
+		if err == nil && !more {
+			pacer.Wait(d.ctx, d.ending)
+			err = d.pause(0)
 		}
 	}
 	if errors.Is(err, errEnded) {
@@ -164,6 +172,9 @@ func (d *delivery) readFailed(err error) error {
 	}
 	if d.ctx.Err() != nil {
 		return context.Cause(d.ctx)
+	}
+	if errors.Is(err, changes.ErrNewGeneration) {
+		return err
 	}
 	if !d.offline { // log only once while the database is unavailable
 		d.log.Warn("cannot read changes", "error", err)

@@ -12,3 +12,6 @@ func (s *Sinks) Hurry() {
 
 // ClaimOne lets a node claim one sink per pass.
 func (s *Sinks) ClaimOne() { s.limits.claims = 1 }
+
+// ReadOnlyWhenWoken lets sinks read again only after a commit or a notice.
+func (s *Sinks) ReadOnlyWhenWoken() { s.limits.pace.Min, s.limits.pace.Max = time.Hour, time.Hour }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -242,11 +243,20 @@ func TestLagLimit(t *testing.T) {
 	want(t, "delivered", r.text(), "a created, a stored 1")
 }
 
-// Several nodes write. The one that delivers is killed, and the receiver fails in every way. No
-// change is missing, and each process is received in its order.
+// Several nodes write. The one that delivers is killed, and the receiver fails in every way, while
+// a long transaction of another application is open. No change is missing, and each process is
+// received in its order.
 func TestNoGap(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
+	long, err := s.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = long.Rollback(context.Background()) }()
+	if _, err := long.Exec(t.Context(), "SELECT pg_current_xact_id()"); err != nil {
+		t.Fatal(err)
+	}
 	victim := s.start()
 	r := newReceiver(t)
 	requests := 0
@@ -336,9 +346,20 @@ func TestNodeIsKilled(t *testing.T) {
 	if got := second.status(t).GetNodeId(); got != second.Store.NodeID() {
 		t.Errorf("node %d delivers", got)
 	}
-	late := changes.AdvanceSink(t.Context(), second.Store, lease, changes.Cursor{}, 1)
-	if !errors.Is(late, process.ErrFenced) {
+	at, _, err := changes.Now(t.Context(), second.Store, "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	advance := func(token int64, generation uuid.UUID) error {
+		lease.Token, at.Generation = token, generation
+		return changes.AdvanceSink(t.Context(), second.Store, lease, at, 1)
+	}
+	token := int64(enginetest.Count(t, s.db, "SELECT token FROM sinks"))
+	if late := advance(lease.Token, at.Generation); !errors.Is(late, process.ErrFenced) {
 		t.Errorf("the old node moves the cursor: %v", late)
+	}
+	if late := advance(token, uuid.New()); !errors.Is(late, process.ErrFenced) {
+		t.Errorf("after a failover, a cursor from before is stored: %v", late)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"google.golang.org/protobuf/proto"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -46,7 +47,8 @@ func TestKafka(t *testing.T) {
 	want(t, "keys", strings.Join(keys, " "), "ns:a ns:a")
 }
 
-// The password of Kafka is kept for the same brokers and user only, and never returned.
+// The password of Kafka is kept only if it is sent to the same brokers in the same way, and never
+// returned.
 func TestKafkaSettings(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -60,17 +62,29 @@ func TestKafkaSettings(t *testing.T) {
 	}
 	m := sinkToKafka("127.0.0.1:9")
 	m.GetKafka().Sasl = login("kim", "hidden")
+	m.GetKafka().Sasl.Mechanism = "SCRAM-SHA-256"
 	if got := n.put(t, m).GetKafka().GetSasl(); got.GetPassword() != "" || got.GetUser() != "kim" {
 		t.Errorf("%v", got)
 	}
-	m.GetKafka().Sasl = login("kim", "")
+	m.GetKafka().Sasl.Password, m.GetKafka().Tls = "", &progressorv1.KafkaTls{}
 	if err := put(m); err != nil {
-		t.Errorf("without the password: %v", err)
+		t.Errorf("with TLS, without the password: %v", err)
+	}
+	const required = "sink.kafka.sasl.password: is required for new brokers, another user or mechanism, or other TLS"
+	for what, change := range map[string]func(*progressorv1.KafkaTarget){
+		"brokers":     func(k *progressorv1.KafkaTarget) { k.Brokers = []string{"127.0.0.1:10"} },
+		"user":        func(k *progressorv1.KafkaTarget) { k.Sasl.User = "sam" },
+		"mechanism":   func(k *progressorv1.KafkaTarget) { k.Sasl.Mechanism = "PLAIN" },
+		"no TLS":      func(k *progressorv1.KafkaTarget) { k.Tls = nil },
+		"authorities": func(k *progressorv1.KafkaTarget) { k.Tls = &progressorv1.KafkaTls{CaPem: "others"} },
+	} {
+		other := proto.CloneOf(m)
+		change(other.GetKafka())
+		if err := put(other); err == nil || !strings.Contains(err.Error(), required) {
+			t.Errorf("another one, %s, without the password: %v", what, err)
+		}
 	}
 	for wanted, change := range map[string]func(*progressorv1.KafkaTarget){
-		"sink.kafka.sasl.password: is required for new brokers or another user": func(k *progressorv1.KafkaTarget) {
-			k.Brokers = []string{"127.0.0.1:10"}
-		},
 		"sink.kafka.brokers[0]: must be host:port": func(k *progressorv1.KafkaTarget) {
 			k.Brokers, k.Sasl = []string{"nowhere"}, nil
 		},
@@ -78,13 +92,12 @@ func TestKafkaSettings(t *testing.T) {
 			k.Topic = "changes.{type}"
 		},
 		"sink.kafka.tls.ca_pem: must be certificates in PEM": func(k *progressorv1.KafkaTarget) {
-			k.Tls = &progressorv1.KafkaTls{CaPem: "x"}
+			k.Tls, k.Sasl.Password = &progressorv1.KafkaTls{CaPem: "x"}, "hidden"
 		},
 	} {
-		m := sinkToKafka("127.0.0.1:9")
-		m.GetKafka().Sasl = login("kim", "")
-		change(m.GetKafka())
-		if err := put(m); err == nil || !strings.Contains(err.Error(), wanted) {
+		other := proto.CloneOf(m)
+		change(other.GetKafka())
+		if err := put(other); err == nil || !strings.Contains(err.Error(), wanted) {
 			t.Errorf("got %v\nwant %s", err, wanted)
 		}
 	}

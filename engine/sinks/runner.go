@@ -3,6 +3,8 @@ package sinks
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
@@ -20,8 +22,7 @@ type limits struct {
 	statement  time.Duration // limit of one statement of the runner
 	changes    int           // limit of one read, and so of one delivery
 	bytes      int64         // limit of one read
-	minIdle    time.Duration // first wait of a sink without changes; it doubles
-	maxIdle    time.Duration
+	pace       changes.Pace
 	save       time.Duration // how long a cursor that moved only past unselected changes is not stored
 	retry      process.RetryPolicy
 	storeRetry time.Duration // between tries while the database is not available
@@ -31,7 +32,7 @@ type limits struct {
 var usual = limits{
 	lease: 15 * time.Second, renew: 4 * time.Second, margin: 2 * time.Second, poll: time.Second, claims: 4,
 	stop: 5 * time.Second, statement: 5 * time.Second, changes: 500, bytes: 1 << 20,
-	minIdle: 20 * time.Millisecond, maxIdle: 500 * time.Millisecond, save: time.Second,
+	pace: changes.UsualPace, save: time.Second,
 	retry:      process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: 5 * time.Minute, JitterPortion: 0.1},
 	storeRetry: time.Second,
 }
@@ -39,17 +40,19 @@ var usual = limits{
 // runner claims sinks for a node and starts their deliveries.
 type runner struct {
 	*Sinks
+	notices *notices
 	held    map[changes.SinkKey]*delivery
 	renewed time.Time // when the leases were renewed
 	failing bool      // the last pass failed
 }
 
-// run delivers until ctx is cancelled. A node that takes requests only does not.
+// run delivers until ctx is cancelled. A node that takes requests only tells the others what it has
+// recorded.
 func (s *Sinks) run(ctx context.Context) error {
-	if s.engine.RequestsOnly() {
-		return nil
-	}
-	r := &runner{Sinks: s, held: map[changes.SinkKey]*delivery{}}
+	r := &runner{Sinks: s, notices: newNotices(s), held: map[changes.SinkKey]*delivery{}}
+	var noticing sync.WaitGroup
+	defer noticing.Wait()
+	noticing.Go(func() { r.notices.run(ctx) })
 	ticker := time.NewTicker(s.limits.poll)
 	defer ticker.Stop()
 	for {
@@ -61,6 +64,7 @@ func (s *Sinks) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			r.stop()
+			r.notices.follow(nil, nil)
 			return nil
 		case <-ticker.C:
 		case <-s.woken:
@@ -76,10 +80,11 @@ func (r *runner) pass(ctx context.Context) error {
 	if err := r.renew(ctx); err != nil {
 		return err
 	}
-	rows, err := changes.ReadSinkLeases(ctx, r.store)
+	rows, err := changes.ReadSinkLeases(ctx, r.store, r.limits.lease)
 	if err != nil {
 		return err
 	}
+	r.notices.follow(rows, r.delivers)
 	states := map[changes.SinkKey]*changes.LeaseState{}
 	claimable := false
 	for n := range rows {
@@ -91,14 +96,46 @@ func (r *runner) pass(ctx context.Context) error {
 		switch state := states[key]; {
 		case state == nil || state.Token != d.lease.Token:
 			d.abort(errLeaseLost)
-		case !state.Runs || state.Revision != d.revision:
+		case !state.Runs || state.Revision != d.revision || state.AskedNodeID != 0:
 			d.end()
 		}
 	}
-	if !claimable {
+	switch {
+	case r.engine.RequestsOnly():
+		return nil
+	case claimable:
+		return r.claim(ctx)
+	default:
+		return r.balance(ctx, rows)
+	}
+}
+
+// balance asks for a sink of the node with the most, if that has at least two more than this one.
+func (r *runner) balance(ctx context.Context, rows []changes.LeaseState) error {
+	byNode := map[int64][]*changes.LeaseState{}
+	for n := range rows {
+		if row := &rows[n]; row.Runs && !row.Free && row.AskedNodeID == 0 {
+			byNode[row.NodeID] = append(byNode[row.NodeID], row)
+		}
+	}
+	var most []*changes.LeaseState
+	for node, leases := range byNode {
+		if node != r.store.NodeID() && len(leases) > len(most) {
+			most = leases
+		}
+	}
+	if len(most) < len(r.held)+2 {
 		return nil
 	}
-	return r.claim(ctx)
+	row := most[rand.IntN(len(most))]
+	return changes.AskForSink(ctx, r.store, changes.SinkLease{
+		SinkKey: changes.SinkKey{Namespace: row.Namespace, SinkID: row.SinkID}, Token: row.Token,
+	})
+}
+
+// delivers reports whether this node delivers for a sink.
+func (r *runner) delivers(row *changes.LeaseState) bool {
+	return r.held[changes.SinkKey{Namespace: row.Namespace, SinkID: row.SinkID}] != nil
 }
 
 // forgetEnded drops the deliveries that have ended.

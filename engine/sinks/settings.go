@@ -61,7 +61,8 @@ func sinkOf(s *changes.SinkSettings) (*progressorv1.Sink, error) {
 }
 
 // keepSecrets gives a sink the stored secrets of a target of the same type, if it has none itself.
-// A password is sent to the brokers, so it is kept only for the same ones.
+// A password is sent to the brokers, so it is kept only for the same ones, and only if the login
+// and the connection are protected as before.
 func keepSecrets(m *progressorv1.Sink, old *changes.SinkSettings) error {
 	stored, err := sinkOf(old)
 	if err != nil {
@@ -71,11 +72,19 @@ func keepSecrets(m *progressorv1.Sink, old *changes.SinkSettings) error {
 		hook.Secrets = stored.GetWebhook().GetSecrets()
 	}
 	now, before := m.GetKafka(), stored.GetKafka()
-	if login := now.GetSasl(); login != nil && login.GetPassword() == "" &&
-		slices.Equal(now.GetBrokers(), before.GetBrokers()) && login.GetUser() == before.GetSasl().GetUser() {
+	if login := now.GetSasl(); login != nil && login.GetPassword() == "" && sameLogin(now, before) {
 		login.Password = before.GetSasl().GetPassword()
 	}
 	return nil
+}
+
+// sameLogin reports whether a put may use the stored password: the receivers are the same, and
+// nobody else can read it. TLS may be added.
+func sameLogin(now, before *progressorv1.KafkaTarget) bool {
+	return slices.Equal(now.GetBrokers(), before.GetBrokers()) &&
+		now.GetSasl().GetUser() == before.GetSasl().GetUser() &&
+		now.GetSasl().GetMechanism() == before.GetSasl().GetMechanism() &&
+		(before.GetTls() == nil || proto.Equal(now.GetTls(), before.GetTls()))
 }
 
 // messageOf returns a sink for clients, without its secrets.

@@ -60,15 +60,12 @@ func New(e *engine.Engine, s *storage.Store, cfg Config) *Sinks {
 }
 
 // Kind returns the kind that delivers on every node that runs tasks.
-func (s *Sinks) Kind() engine.Kind { return engine.Kind{Name: kind, Run: s.run} }
+func (s *Sinks) Kind() engine.Kind {
+	return engine.Kind{Name: kind, Run: s.run, Hears: map[string]func(string){noticeChannel: s.hear}}
+}
 
 // wake lets the runner read the sinks again.
-func (s *Sinks) wake() {
-	select {
-	case s.woken <- struct{}{}:
-	default:
-	}
-}
+func (s *Sinks) wake() { signal(s.woken) }
 
 // Put creates a sink or replaces its settings.
 func (s *Sinks) Put(

@@ -18,10 +18,6 @@ const (
 	// readChanges and readBytes limit one read of a stream, and so a response.
 	readChanges = 500
 	readBytes   = 1 << 20
-	// A stream that has no changes to send reads again after minWait, then twice as long each time,
-	// up to maxWait.
-	minWait = 20 * time.Millisecond
-	maxWait = 500 * time.Millisecond
 	// cursorWait is how long a stream whose filter matches no change sends no cursor.
 	cursorWait = time.Second
 )
@@ -30,10 +26,13 @@ const (
 type Streams struct {
 	engine *engine.Engine
 	store  *storage.Store
+	pace   changes.Pace
 }
 
 // New returns the streams of an engine.
-func New(e *engine.Engine, s *storage.Store) *Streams { return &Streams{engine: e, store: s} }
+func New(e *engine.Engine, s *storage.Store) *Streams {
+	return &Streams{engine: e, store: s, pace: changes.UsualPace}
+}
 
 // Watch sends the changes of a namespace after a cursor until ctx is cancelled, at least once and
 // in the order of each process. It returns process.ErrUnavailable when the node stops, and a
@@ -81,8 +80,10 @@ type watch struct {
 }
 
 func (w *watch) run(ctx context.Context) error {
-	wait := minWait
+	pacer := changes.NewPacer(w.streams.store, w.request.GetNamespace(), w.streams.pace)
+	defer pacer.Close()
 	for {
+		pacer.Begin()
 		found, next, more, err := changes.Read(ctx, w.streams.store, w.request.GetNamespace(), w.at,
 			changes.ReadLimit{Changes: readChanges, Bytes: readBytes})
 		if err != nil {
@@ -93,24 +94,20 @@ func (w *watch) run(ctx context.Context) error {
 		if err := w.pass(found, done); err != nil || done {
 			return err
 		}
+		if len(found) > 0 {
+			pacer.Found()
+		}
 		if more {
-			wait = minWait
 			continue
 		}
-		if len(found) > 0 {
-			wait = minWait
-		}
-		timer := time.NewTimer(wait)
+		pacer.Wait(ctx, w.streams.engine.Drained())
 		select {
-		case <-timer.C:
 		case <-ctx.Done():
-			timer.Stop()
 			return fmt.Errorf("watch changes of %s: %w", w.request.GetNamespace(), ctx.Err())
 		case <-w.streams.engine.Drained():
-			timer.Stop()
 			return fmt.Errorf("%w (%w)", process.ErrDraining, process.ErrUnavailable)
+		default:
 		}
-		wait = min(2*wait, maxWait)
 	}
 }
 

@@ -153,6 +153,34 @@ func TestWatchChanges(t *testing.T) {
 	want(t, "from now on", text(list), "b stored 1 init, c created, c stored 1 init")
 }
 
+// A commit of the node wakes its streams. Without that, they would read again after an hour.
+func TestCommitWakesTheStream(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	n := s.start()
+	n.ReadOnlyWhenWoken()
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	enough := errors.New("enough")
+	received, started := 0, 0
+	request := &progressorv1.WatchChangesRequest{Namespace: "ns"}
+	err := n.Watch(ctx, request, func(u *progressorv1.WatchChangesResponse) error {
+		received += len(u.GetChanges())
+		if received < 2*started {
+			return nil
+		}
+		if started == 5 {
+			return enough
+		}
+		n.begin(t, fmt.Sprintf("p%d", started))
+		started++
+		return nil
+	})
+	if !errors.Is(err, enough) {
+		t.Errorf("%d of %d changes were received: %v", received, 2*started, err)
+	}
+}
+
 // A stream that cannot continue without a gap says so, with a cursor that works.
 func TestLostCursors(t *testing.T) {
 	t.Parallel()

@@ -78,8 +78,13 @@ var changeMutants = []mutant{
 	},
 	{
 		name: "watch-of-another-database", breaks: "a cursor of a database that was restored since is refused",
-		file: "storage/changes/read.go", old: "first.Generation != at.Generation && !at.Stored ||",
-		planted:  "",
+		file: "storage/changes/read.go", old: "if first.Generation != at.Generation || ",
+		planted:  "if ",
 		packages: "./engine/streams", run: "TestLostCursors",
+	},
+	{
+		name: "watch-not-woken", breaks: "a commit wakes the streams of its namespace",
+		file: "storage/changes/pacer.go", old: "		case p.woken <- struct{}{}:\n", planted: "",
+		packages: "./engine/streams", run: "TestCommitWakesTheStream",
 	},
 }

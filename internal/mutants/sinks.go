@@ -21,14 +21,14 @@ var sinkMutants = []mutant{
 	},
 	{
 		name: "sink-not-taken-over", breaks: "another node continues when the lease is over",
-		file: sinkStates, old: "(s.lease_time IS NULL OR s.lease_time < statement_timestamp())::bool AS free",
-		planted:  "(s.lease_time IS NULL)::bool AS free",
+		file: sinkStates, old: "(s.lease_time IS NULL\n        OR s.lease_time < statement_timestamp()\n",
+		planted:  "(s.lease_time IS NULL\n",
 		packages: "./engine/sinks", run: "TestNodeIsKilled",
 	},
 	{
 		name: "sink-paused-delivers", breaks: "a paused sink delivers nothing",
-		file: "engine/sinks/runner.go", old: "case !state.Runs || state.Revision != d.revision:",
-		planted:  "case state.Revision != d.revision:",
+		file: "engine/sinks/runner.go", old: "case !state.Runs || state.Revision != d.revision ||",
+		planted:  "case state.Revision != d.revision ||",
 		packages: "./engine/sinks", run: "TestPauseAndResume",
 	},
 	{
@@ -75,6 +75,53 @@ var sinkMutants = []mutant{
 		file: sinkStates, old: "< statement_timestamp() - s.max_lag",
 		planted:  "< statement_timestamp() - 9 * s.max_lag",
 		packages: "./engine/sinks", run: "TestLagLimit",
+	},
+	{
+		name: "sink-not-woken", breaks: "a commit wakes the sinks of its namespace on the same node",
+		file: "storage/lane.go", old: "	l.store.changeReaders.flushed(ops)\n", planted: "",
+		packages: "./engine/sinks", run: "TestCommitWakesTheSink",
+	},
+	{
+		name: "sink-not-notified", breaks: "a commit wakes the sinks of its namespace on other nodes",
+		file: "engine/sinks/notices.go", old: "	return n.sinks.store.SendNotices(limit, noticeChannel, payloads)\n",
+		planted:  "	_ = payloads\n	return limit.Err()\n",
+		packages: "./engine/sinks", run: "TestNoticeWakesTheSink",
+	},
+	{
+		name: "sink-skips-after-failover", breaks: "after a failover, a sink continues at its stored position",
+		file: "storage/changes/read.go", old: "	if at.Stored && first.Generation != at.Generation {\n",
+		planted:  "	if at.Stored {\n		at.Generation = first.Generation\n	}\n	if false {\n",
+		packages: "./engine/sinks", run: "TestFailover",
+	},
+	{
+		name: "sink-stores-a-lost-position", breaks: "a position from before a failover is not stored",
+		file:     sinkStates,
+		old:      "AND EXISTS (SELECT FROM database_generation g WHERE g.generation = $8::uuid)",
+		planted:  "AND $8::uuid IS NOT NULL",
+		packages: "./engine/sinks", run: "TestNodeIsKilled",
+	},
+	{
+		name: "sink-lease-of-the-future", breaks: "a lease from before a backward step of the clock ends",
+		file: sinkStates, old: "          OR s.lease_time > statement_timestamp()\n",
+		planted:  "          OR false AND s.lease_time > statement_timestamp()\n",
+		packages: "./engine/sinks", run: "TestClockIsSetBack",
+	},
+	{
+		name: "sink-one-node-has-all", breaks: "nodes share the sinks",
+		file: "engine/sinks/runner.go", old: "	if len(most) < len(r.held)+2 {\n",
+		planted:  "	if len(most) >= 0 {\n",
+		packages: "./engine/sinks", run: "TestNodesShareSinks",
+	},
+	{
+		name: "sink-not-handed-over", breaks: "a node does not take back the sink that another one has asked for",
+		file: sinkStates, old: "     AND (s.asked_node_id IS NULL\n", planted: "     AND (true\n",
+		packages: "./engine/sinks", run: "TestNodesShareSinks",
+	},
+	{
+		name: "sink-password-in-the-clear", breaks: "a stored password is not sent with less protection than before",
+		file: "engine/sinks/settings.go",
+		old:  "(before.GetTls() == nil || proto.Equal(now.GetTls(), before.GetTls()))", planted: "true",
+		packages: "./engine/sinks", run: "TestKafkaSettings",
 	},
 	{
 		name: "webhook-reorders", breaks: "after a failure, later changes of the process are not sent",

@@ -25,10 +25,14 @@ type Change = dbsqlc.ReadChangesRow
 type Cursor struct {
 	Generation uuid.UUID
 	Lanes      map[int64]int64
-	// Stored is set for the cursor of a sink. It is valid in each generation, because it is stored
-	// in the database, and so restored with it.
+	// Stored is set for the cursor of a sink. It is stored in the database, and so restored with
+	// it: in a new generation, the stored one is valid, but not its copy in memory.
 	Stored bool
 }
+
+// ErrNewGeneration is the error of a read with the copy of a stored cursor after a failover or a
+// restore.
+var ErrNewGeneration = errors.New("the database failed over or was restored")
 
 // cursorVersion is the first byte of the text of a cursor.
 const cursorVersion = 1
@@ -92,8 +96,10 @@ func Read(
 		return nil, at, false, err
 	}
 	first := &found[0]
-	if first.Generation != at.Generation && !at.Stored || first.Lost ||
-		int(first.Known) != len(at.Lanes) {
+	if at.Stored && first.Generation != at.Generation {
+		return nil, at, false, ErrNewGeneration
+	}
+	if first.Generation != at.Generation || first.Lost || int(first.Known) != len(at.Lanes) {
 		return nil, at, false, lost(ctx, s, namespace, at, first)
 	}
 	if first.ChangeID == 0 {
@@ -120,7 +126,7 @@ func lost(ctx context.Context, s *storage.Store, namespace string, at Cursor, ro
 	}
 	reason := "changes after it were deleted, because their retention is over"
 	switch {
-	case row.Generation != at.Generation && !at.Stored:
+	case row.Generation != at.Generation:
 		reason = "the database failed over or was restored since, which may have lost changes"
 	case int(row.Known) != len(at.Lanes):
 		reason = "it is not a cursor of this namespace"

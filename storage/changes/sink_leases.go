@@ -29,10 +29,10 @@ type ClaimedSink struct {
 	Wait     time.Duration // until the next attempt; negative if it is due
 }
 
-// ReadSinkLeases returns all sinks.
-func ReadSinkLeases(ctx context.Context, s *storage.Store) (rows []LeaseState, err error) {
+// ReadSinkLeases returns all sinks. lease is the length of a lease.
+func ReadSinkLeases(ctx context.Context, s *storage.Store, lease time.Duration) (rows []LeaseState, err error) {
 	err = s.RunSoon(ctx, "read sinks", func(ctx context.Context, db storage.DB) (err error) {
-		rows, err = dbsqlc.New().ReadSinkLeases(ctx, db)
+		rows, err = dbsqlc.New().ReadSinkLeases(ctx, db, lease.Microseconds())
 		return err
 	})
 	return rows, err
@@ -50,10 +50,12 @@ func ClaimSinks(
 		return err
 	})
 	for _, r := range rows {
+		at := cursorOf(r.Lanes, r.Seqs)
+		at.Generation = r.Generation
 		claimed = append(claimed, ClaimedSink{
 			SinkLease:    SinkLease{SinkKey{r.Namespace, r.SinkID}, r.Token},
 			SinkSettings: SinkSettings{Config: r.Config, Secrets: r.Secrets}, Revision: r.Revision,
-			Cursor: cursorOf(r.Lanes, r.Seqs), Failures: int(r.Failures),
+			Cursor: at, Failures: int(r.Failures),
 			Wait: time.Duration(r.WaitUs) * time.Microsecond,
 		})
 	}
@@ -81,6 +83,15 @@ func RenewSinks(
 	return kept, err
 }
 
+// AskForSink asks the node that has a lease to release it for this node.
+func AskForSink(ctx context.Context, s *storage.Store, l SinkLease) error {
+	return s.RunSoon(ctx, "ask for a sink", func(ctx context.Context, db storage.DB) error {
+		return dbsqlc.New().AskForSink(ctx, db, dbsqlc.AskForSinkParams{
+			NodeID: s.NodeID(), Namespace: l.Namespace, SinkID: l.SinkID, Token: l.Token,
+		})
+	})
+}
+
 // ReleaseSink gives up a lease, so that any node can claim the sink at once.
 func ReleaseSink(ctx context.Context, s *storage.Store, l SinkLease) error {
 	return s.RunSoon(ctx, "release a sink", func(ctx context.Context, db storage.DB) error {
@@ -99,7 +110,7 @@ func AdvanceSink(ctx context.Context, s *storage.Store, l SinkLease, to Cursor, 
 }
 
 func advance(ctx context.Context, db storage.DB, l SinkLease, to Cursor, a dbsqlc.AdvanceSinkParams) error {
-	a.Namespace, a.SinkID, a.Token = l.Namespace, l.SinkID, l.Token
+	a.Namespace, a.SinkID, a.Token, a.Generation = l.Namespace, l.SinkID, l.Token, to.Generation
 	a.Lanes, a.Seqs = to.arrays()
 	n, err := dbsqlc.New().AdvanceSink(ctx, db, a)
 	if err == nil && n == 0 {

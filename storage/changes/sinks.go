@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -92,6 +93,9 @@ func PutSink(
 					Message: "a namespace has at most 100 sinks: delete one first"}
 			}
 		}
+		if err := checkGeneration(ctx, db, begin); err != nil {
+			return err
+		}
 		put, err := settings(existing)
 		if err != nil {
 			return err
@@ -147,8 +151,20 @@ func RewindSink(ctx context.Context, s *storage.Store, k SinkKey, to Cursor, by 
 	a.Lanes, a.Seqs = to.arrays()
 	return commandSink(ctx, s, "RewindSink", k, by,
 		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) (int64, error) {
+			if err := checkGeneration(ctx, db, to); err != nil {
+				return 0, err
+			}
 			return q.RewindSink(ctx, db, a)
 		})
+}
+
+// checkGeneration fails if a cursor was read before a failover that may have lost its changes.
+func checkGeneration(ctx context.Context, db storage.DB, c Cursor) error {
+	current, err := dbsqlc.New().IsGeneration(ctx, db, c.Generation)
+	if err == nil && !current {
+		err = fmt.Errorf("%w (%w)", process.ErrUnavailable, ErrNewGeneration)
+	}
+	return err
 }
 
 // DeleteSink deletes a sink with its dead letters.

@@ -52,7 +52,8 @@ func openKafka(m *progressorv1.KafkaTarget, f format.Format, e *remote.Egress) (
 		}
 		if login.GetPassword() == "" {
 			return nil, &process.InvalidError{
-				Field: "sink.kafka.sasl.password", Message: "is required for new brokers or another user",
+				Field:   "sink.kafka.sasl.password",
+				Message: "is required for new brokers, another user or mechanism, or other TLS settings",
 			}
 		}
 	}

@@ -267,3 +267,19 @@ func (q *Queries) SendNotice(ctx context.Context, db DBTX, channel string) error
 	_, err := db.Exec(ctx, sendNotice, channel)
 	return err
 }
+
+const sendNotices = `-- name: SendNotices :exec
+SELECT set_config('synchronous_commit', 'off', true), send_notice($1, item.payload)
+  FROM unnest($2::text[]) AS item(payload)
+`
+
+type SendNoticesParams struct {
+	Channel  string
+	Payloads []string
+}
+
+// SendNotices is like SendNotice, with several payloads.
+func (q *Queries) SendNotices(ctx context.Context, db DBTX, arg SendNoticesParams) error {
+	_, err := db.Exec(ctx, sendNotices, arg.Channel, arg.Payloads)
+	return err
+}

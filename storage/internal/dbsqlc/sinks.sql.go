@@ -81,19 +81,22 @@ UPDATE sinks s
  WHERE s.namespace = $5
    AND s.sink_id = $6
    AND s.token = $7
+   AND EXISTS (SELECT FROM database_generation g WHERE g.generation = $8::uuid)
 `
 
 type AdvanceSinkParams struct {
-	Lanes     []int64
-	Seqs      []int64
-	Delivered int64
-	Rejected  int64
-	Namespace string
-	SinkID    string
-	Token     int64
+	Lanes      []int64
+	Seqs       []int64
+	Delivered  int64
+	Rejected   int64
+	Namespace  string
+	SinkID     string
+	Token      int64
+	Generation uuid.UUID
 }
 
-// AdvanceSink moves the cursor after a delivery, or past changes that the sink does not select.
+// AdvanceSink moves the cursor after a delivery, or past changes that the sink does not select. It
+// must be of the current generation: a failover may have lost the changes that were delivered.
 func (q *Queries) AdvanceSink(ctx context.Context, db DBTX, arg AdvanceSinkParams) (int64, error) {
 	result, err := db.Exec(ctx, advanceSink,
 		arg.Lanes,
@@ -103,11 +106,42 @@ func (q *Queries) AdvanceSink(ctx context.Context, db DBTX, arg AdvanceSinkParam
 		arg.Namespace,
 		arg.SinkID,
 		arg.Token,
+		arg.Generation,
 	)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const askForSink = `-- name: AskForSink :exec
+UPDATE sinks s
+   SET asked_node_id = $1::bigint, asked_time = statement_timestamp()
+ WHERE s.namespace = $2
+   AND s.sink_id = $3
+   AND s.token = $4
+   AND (s.asked_node_id IS NULL
+        OR s.asked_time NOT BETWEEN statement_timestamp() - interval '10 seconds'
+                                AND statement_timestamp())
+`
+
+type AskForSinkParams struct {
+	NodeID    int64
+	Namespace string
+	SinkID    string
+	Token     int64
+}
+
+// AskForSink asks the node that has the lease of a sink to release it, unless another node has just
+// asked.
+func (q *Queries) AskForSink(ctx context.Context, db DBTX, arg AskForSinkParams) error {
+	_, err := db.Exec(ctx, askForSink,
+		arg.NodeID,
+		arg.Namespace,
+		arg.SinkID,
+		arg.Token,
+	)
+	return err
 }
 
 const breakLaggingSinks = `-- name: BreakLaggingSinks :many
@@ -156,10 +190,17 @@ WITH free AS MATERIALIZED (
   SELECT s.namespace, s.sink_id
     FROM sinks s
    WHERE s.state IN ('ACTIVE', 'FAILING')
-     AND (s.lease_time IS NULL OR s.lease_time < statement_timestamp())
+     AND (s.lease_time IS NULL
+          OR s.lease_time < statement_timestamp()
+          OR s.lease_time > statement_timestamp()
+               + ($2::bigint) * interval '1 microsecond')
+     AND (s.asked_node_id IS NULL
+          OR s.asked_node_id = $1::bigint
+          OR s.asked_time NOT BETWEEN statement_timestamp() - interval '5 seconds'
+                                  AND statement_timestamp())
    ORDER BY s.namespace, s.sink_id LIMIT $3::int FOR UPDATE SKIP LOCKED)
 UPDATE sinks s
-   SET token = s.token + 1, node_id = $1::bigint,
+   SET token = s.token + 1, node_id = $1::bigint, asked_node_id = NULL, asked_time = NULL,
        lease_time = statement_timestamp() + ($2::bigint) * interval '1 microsecond'
   FROM free
  WHERE s.namespace = free.namespace
@@ -167,7 +208,8 @@ UPDATE sinks s
 RETURNING s.namespace, s.sink_id, s.config, s.secrets, s.revision, s.token, s.lanes, s.seqs,
           s.failures,
           coalesce(extract(epoch FROM s.next_attempt_time - statement_timestamp()) * 1000000,
-                   0)::bigint AS wait_us
+                   0)::bigint AS wait_us,
+          (SELECT g.generation FROM database_generation g)::uuid AS generation
 `
 
 type ClaimSinksParams struct {
@@ -177,19 +219,21 @@ type ClaimSinksParams struct {
 }
 
 type ClaimSinksRow struct {
-	Namespace string
-	SinkID    string
-	Config    json.RawMessage
-	Secrets   json.RawMessage
-	Revision  int64
-	Token     int64
-	Lanes     []int64
-	Seqs      []int64
-	Failures  int32
-	WaitUs    int64
+	Namespace  string
+	SinkID     string
+	Config     json.RawMessage
+	Secrets    json.RawMessage
+	Revision   int64
+	Token      int64
+	Lanes      []int64
+	Seqs       []int64
+	Failures   int32
+	WaitUs     int64
+	Generation uuid.UUID
 }
 
-// ClaimSinks takes the leases of sinks that should deliver and that no node has.
+// ClaimSinks takes the leases of sinks that should deliver and that no node has. For a moment, only
+// a node that has asked for a lease may take it.
 func (q *Queries) ClaimSinks(ctx context.Context, db DBTX, arg ClaimSinksParams) ([]ClaimSinksRow, error) {
 	rows, err := db.Query(ctx, claimSinks, arg.NodeID, arg.LeaseUs, arg.Lim)
 	if err != nil {
@@ -210,6 +254,7 @@ func (q *Queries) ClaimSinks(ctx context.Context, db DBTX, arg ClaimSinksParams)
 			&i.Seqs,
 			&i.Failures,
 			&i.WaitUs,
+			&i.Generation,
 		); err != nil {
 			return nil, err
 		}
@@ -293,6 +338,19 @@ func (q *Queries) FailSink(ctx context.Context, db DBTX, arg FailSinkParams) (in
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const isGeneration = `-- name: IsGeneration :one
+SELECT EXISTS (
+  SELECT FROM database_generation g WHERE g.generation = $1::uuid)::bool AS current
+`
+
+// IsGeneration reports whether a generation of the database is the current one.
+func (q *Queries) IsGeneration(ctx context.Context, db DBTX, generation uuid.UUID) (bool, error) {
+	row := db.QueryRow(ctx, isGeneration, generation)
+	var current bool
+	err := row.Scan(&current)
+	return current, err
 }
 
 const listSinkDeadLetters = `-- name: ListSinkDeadLetters :many
@@ -530,25 +588,31 @@ func (q *Queries) PutSink(ctx context.Context, db DBTX, arg PutSinkParams) error
 }
 
 const readSinkLeases = `-- name: ReadSinkLeases :many
-SELECT s.namespace, s.sink_id, s.revision, s.token,
+SELECT s.namespace, s.sink_id, s.revision, s.token, coalesce(s.node_id, 0)::bigint AS node_id,
+       coalesce(s.asked_node_id, 0)::bigint AS asked_node_id,
        (s.state IN ('ACTIVE', 'FAILING'))::bool AS runs,
-       (s.lease_time IS NULL OR s.lease_time < statement_timestamp())::bool AS free
+       (s.lease_time IS NULL
+        OR s.lease_time < statement_timestamp()
+        OR s.lease_time > statement_timestamp()
+             + ($1::bigint) * interval '1 microsecond')::bool AS free
   FROM sinks s
 `
 
 type ReadSinkLeasesRow struct {
-	Namespace string
-	SinkID    string
-	Revision  int64
-	Token     int64
-	Runs      bool
-	Free      bool
+	Namespace   string
+	SinkID      string
+	Revision    int64
+	Token       int64
+	NodeID      int64
+	AskedNodeID int64
+	Runs        bool
+	Free        bool
 }
 
 // ReadSinkLeases returns all sinks, with who delivers. runs reports whether one should deliver, and
-// free that it may be claimed.
-func (q *Queries) ReadSinkLeases(ctx context.Context, db DBTX) ([]ReadSinkLeasesRow, error) {
-	rows, err := db.Query(ctx, readSinkLeases)
+// free that no node has the lease: it is over, or so far in the future that the clock was set back.
+func (q *Queries) ReadSinkLeases(ctx context.Context, db DBTX, leaseUs int64) ([]ReadSinkLeasesRow, error) {
+	rows, err := db.Query(ctx, readSinkLeases, leaseUs)
 	if err != nil {
 		return nil, err
 	}
@@ -561,6 +625,8 @@ func (q *Queries) ReadSinkLeases(ctx context.Context, db DBTX) ([]ReadSinkLeases
 			&i.SinkID,
 			&i.Revision,
 			&i.Token,
+			&i.NodeID,
+			&i.AskedNodeID,
 			&i.Runs,
 			&i.Free,
 		); err != nil {

@@ -1,0 +1,76 @@
+package sinks_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/sinks"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// soon reports whether a condition that may never hold does so within a second.
+func soon(cond func() bool) bool {
+	end := time.NewTimer(time.Second)
+	defer end.Stop()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for !cond() {
+		select {
+		case <-look.C:
+		case <-end.C:
+			return false
+		}
+	}
+	return true
+}
+
+// A commit wakes the sinks of its namespace on the same node. Without that, they would read again
+// after an hour.
+func TestCommitWakesTheSink(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	n := s.start(func(k *sinks.Sinks) { k.ReadOnlyWhenWoken() })
+	r := newReceiver(t)
+	n.put(t, sinkTo(r))
+	for p := range 5 {
+		n.begin(t, fmt.Sprintf("p%d", p))
+		n.drains(t)
+	}
+	if _, err := n.SuspendProcess(t.Context(), key("p0"), "a reason", kim); err != nil {
+		t.Fatal(err)
+	}
+	n.drains(t)
+	if events, again, _ := r.counts(); events != 5 || again != 0 {
+		t.Errorf("%d events were received, and %d changes came again", events, again)
+	}
+}
+
+// A commit of another node wakes a sink, too.
+func TestNoticeWakesTheSink(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	if enginetest.Count(t, s.db, "SELECT is_portable()::int") == 1 {
+		t.Skip("a portable database has no NOTIFY")
+	}
+	first := s.start(func(k *sinks.Sinks) { k.ReadOnlyWhenWoken() })
+	r := newReceiver(t)
+	first.put(t, sinkTo(r))
+	eventually(t, "a node delivers", func() bool { return first.status(t).GetNodeId() == first.Store.NodeID() })
+	second := s.start(func(k *sinks.Sinks) { k.ReadOnlyWhenWoken() })
+	started := 0
+	eventually(t, "a commit of the other node wakes the sink", func() bool {
+		// The other node may not have read yet that there is a sink.
+		second.begin(t, fmt.Sprintf("p%d", started))
+		started++
+		return soon(func() bool { return second.status(t).GetLagChanges() == 0 })
+	})
+	if events, _, _ := r.counts(); events != int64(started) {
+		t.Errorf("%d of %d events were received", events, started)
+	}
+	if _, err := second.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "no node delivers", func() bool { return second.status(t).GetNodeId() == 0 })
+}

@@ -17,19 +17,13 @@ func (s *bulks) StartBulk(
 	ctx context.Context, r *progressorv1.StartBulkRequest,
 ) (*progressorv1.StartBulkResponse, error) {
 	b, err := s.bulks.Start(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.StartBulkResponse{Bulk: b}, nil
+	return &progressorv1.StartBulkResponse{Bulk: b}, err
 }
 
 // GetBulk returns the progress of a bulk, with its newest failures.
 func (s *bulks) GetBulk(ctx context.Context, r *progressorv1.GetBulkRequest) (*progressorv1.GetBulkResponse, error) {
 	b, err := s.bulks.Get(ctx, r.GetNamespace(), r.GetBulkId())
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.GetBulkResponse{Bulk: b}, nil
+	return &progressorv1.GetBulkResponse{Bulk: b}, err
 }
 
 // ListBulks returns a page of the bulks of a namespace, or of all namespaces.
@@ -37,10 +31,7 @@ func (s *bulks) ListBulks(
 	ctx context.Context, r *progressorv1.ListBulksRequest,
 ) (*progressorv1.ListBulksResponse, error) {
 	list, next, err := s.bulks.List(ctx, r.GetNamespace(), r.GetPageSize(), r.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListBulksResponse{Bulks: list, NextPageToken: next}, nil
+	return &progressorv1.ListBulksResponse{Bulks: list, NextPageToken: next}, err
 }
 
 // CancelBulk cancels a bulk.
@@ -48,8 +39,5 @@ func (s *bulks) CancelBulk(
 	ctx context.Context, r *progressorv1.CancelBulkRequest,
 ) (*progressorv1.CancelBulkResponse, error) {
 	b, err := s.bulks.Cancel(ctx, r.GetNamespace(), r.GetBulkId(), actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.CancelBulkResponse{Bulk: b}, nil
+	return &progressorv1.CancelBulkResponse{Bulk: b}, err
 }

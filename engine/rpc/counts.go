@@ -11,8 +11,5 @@ func (s *insights) CountProcesses(
 	ctx context.Context, r *progressorv1.CountProcessesRequest,
 ) (*progressorv1.CountProcessesResponse, error) {
 	counts, err := s.insight.CountProcesses(ctx, r.GetNamespace())
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.CountProcessesResponse{CountByStatus: counts}, nil
+	return &progressorv1.CountProcessesResponse{CountByStatus: counts}, err
 }

@@ -19,10 +19,7 @@ func (s *cronService) CreateCron(
 	ctx context.Context, r *progressorv1.CreateCronRequest,
 ) (*progressorv1.CreateCronResponse, error) {
 	c, err := s.crons.Create(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.CreateCronResponse{Cron: c}, nil
+	return &progressorv1.CreateCronResponse{Cron: c}, err
 }
 
 // UpdateCron replaces the definition of a cron.
@@ -30,10 +27,7 @@ func (s *cronService) UpdateCron(
 	ctx context.Context, r *progressorv1.UpdateCronRequest,
 ) (*progressorv1.UpdateCronResponse, error) {
 	c, err := s.crons.Update(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.UpdateCronResponse{Cron: c}, nil
+	return &progressorv1.UpdateCronResponse{Cron: c}, err
 }
 
 // GetCron returns a cron.
@@ -41,10 +35,7 @@ func (s *cronService) GetCron(
 	ctx context.Context, r *progressorv1.GetCronRequest,
 ) (*progressorv1.GetCronResponse, error) {
 	c, err := s.crons.Get(ctx, r.GetNamespace(), r.GetCronId())
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.GetCronResponse{Cron: c}, nil
+	return &progressorv1.GetCronResponse{Cron: c}, err
 }
 
 // ListCrons returns a page of the crons of a namespace.
@@ -52,20 +43,14 @@ func (s *cronService) ListCrons(
 	ctx context.Context, r *progressorv1.ListCronsRequest,
 ) (*progressorv1.ListCronsResponse, error) {
 	list, next, err := s.crons.List(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListCronsResponse{Crons: list, NextPageToken: next}, nil
+	return &progressorv1.ListCronsResponse{Crons: list, NextPageToken: next}, err
 }
 
 // DeleteCron deletes a cron.
 func (s *cronService) DeleteCron(
 	ctx context.Context, r *progressorv1.DeleteCronRequest,
 ) (*progressorv1.DeleteCronResponse, error) {
-	if err := s.crons.Delete(ctx, r, actorOf(ctx)); err != nil {
-		return nil, err
-	}
-	return &progressorv1.DeleteCronResponse{}, nil
+	return &progressorv1.DeleteCronResponse{}, s.crons.Delete(ctx, r, actorOf(ctx))
 }
 
 // PauseCron pauses a cron until ResumeCron.
@@ -73,10 +58,7 @@ func (s *cronService) PauseCron(
 	ctx context.Context, r *progressorv1.PauseCronRequest,
 ) (*progressorv1.PauseCronResponse, error) {
 	c, err := s.crons.Pause(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.PauseCronResponse{Cron: c}, nil
+	return &progressorv1.PauseCronResponse{Cron: c}, err
 }
 
 // ResumeCron resumes a cron.
@@ -84,10 +66,7 @@ func (s *cronService) ResumeCron(
 	ctx context.Context, r *progressorv1.ResumeCronRequest,
 ) (*progressorv1.ResumeCronResponse, error) {
 	c, err := s.crons.Resume(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ResumeCronResponse{Cron: c}, nil
+	return &progressorv1.ResumeCronResponse{Cron: c}, err
 }
 
 // TriggerCron starts a run now.
@@ -95,10 +74,7 @@ func (s *cronService) TriggerCron(
 	ctx context.Context, r *progressorv1.TriggerCronRequest,
 ) (*progressorv1.TriggerCronResponse, error) {
 	f, err := s.crons.Trigger(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.TriggerCronResponse{Fire: f}, nil
+	return &progressorv1.TriggerCronResponse{Fire: f}, err
 }
 
 // CancelFire withdraws a fire that waits, or asks its run to end.
@@ -106,10 +82,7 @@ func (s *cronService) CancelFire(
 	ctx context.Context, r *progressorv1.CancelFireRequest,
 ) (*progressorv1.CancelFireResponse, error) {
 	f, err := s.crons.CancelFire(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.CancelFireResponse{Fire: f}, nil
+	return &progressorv1.CancelFireResponse{Fire: f}, err
 }
 
 // RerunFire starts another run for a fire that was skipped or failed.
@@ -117,10 +90,7 @@ func (s *cronService) RerunFire(
 	ctx context.Context, r *progressorv1.RerunFireRequest,
 ) (*progressorv1.RerunFireResponse, error) {
 	f, err := s.crons.RerunFire(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.RerunFireResponse{Fire: f}, nil
+	return &progressorv1.RerunFireResponse{Fire: f}, err
 }
 
 // BackfillCron orders runs for past fire times.
@@ -128,10 +98,7 @@ func (s *cronService) BackfillCron(
 	ctx context.Context, r *progressorv1.BackfillCronRequest,
 ) (*progressorv1.BackfillCronResponse, error) {
 	n, err := s.crons.Backfill(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.BackfillCronResponse{Fires: n}, nil
+	return &progressorv1.BackfillCronResponse{Fires: n}, err
 }
 
 // StopBackfills drops the remaining fire times of the backfills of a cron.
@@ -139,10 +106,7 @@ func (s *cronService) StopBackfills(
 	ctx context.Context, r *progressorv1.StopBackfillsRequest,
 ) (*progressorv1.StopBackfillsResponse, error) {
 	n, err := s.crons.StopBackfills(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.StopBackfillsResponse{Backfills: n}, nil
+	return &progressorv1.StopBackfillsResponse{Backfills: n}, err
 }
 
 // PreviewCron returns fire times of a cron or a spec, and its description in words.
@@ -165,8 +129,5 @@ func (s *cronService) ListFires(
 	ctx context.Context, r *progressorv1.ListFiresRequest,
 ) (*progressorv1.ListFiresResponse, error) {
 	list, next, err := s.crons.ListFires(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListFiresResponse{Fires: list, NextPageToken: next}, nil
+	return &progressorv1.ListFiresResponse{Fires: list, NextPageToken: next}, err
 }

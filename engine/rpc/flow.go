@@ -34,10 +34,7 @@ func (s *flowService) ListTemplates(
 	ctx context.Context, r *progressorv1.ListTemplatesRequest,
 ) (*progressorv1.ListTemplatesResponse, error) {
 	list, next, err := s.flows.ListTemplates(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListTemplatesResponse{Templates: list, NextPageToken: next}, nil
+	return &progressorv1.ListTemplatesResponse{Templates: list, NextPageToken: next}, err
 }
 
 // EnableTemplate enables new runs.
@@ -45,10 +42,7 @@ func (s *flowService) EnableTemplate(
 	ctx context.Context, r *progressorv1.EnableTemplateRequest,
 ) (*progressorv1.EnableTemplateResponse, error) {
 	t, err := s.flows.EnableTemplate(ctx, r.GetNamespace(), r.GetType(), true, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.EnableTemplateResponse{Template: t}, nil
+	return &progressorv1.EnableTemplateResponse{Template: t}, err
 }
 
 // DisableTemplate disables new runs.
@@ -56,20 +50,15 @@ func (s *flowService) DisableTemplate(
 	ctx context.Context, r *progressorv1.DisableTemplateRequest,
 ) (*progressorv1.DisableTemplateResponse, error) {
 	t, err := s.flows.EnableTemplate(ctx, r.GetNamespace(), r.GetType(), false, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.DisableTemplateResponse{Template: t}, nil
+	return &progressorv1.DisableTemplateResponse{Template: t}, err
 }
 
 // DeleteTemplate deletes a template with all its versions.
 func (s *flowService) DeleteTemplate(
 	ctx context.Context, r *progressorv1.DeleteTemplateRequest,
 ) (*progressorv1.DeleteTemplateResponse, error) {
-	if err := s.flows.DeleteTemplate(ctx, r.GetNamespace(), r.GetType(), actorOf(ctx)); err != nil {
-		return nil, err
-	}
-	return &progressorv1.DeleteTemplateResponse{}, nil
+	return &progressorv1.DeleteTemplateResponse{},
+		s.flows.DeleteTemplate(ctx, r.GetNamespace(), r.GetType(), actorOf(ctx))
 }
 
 // StartRun starts a run, or returns the existing one.
@@ -85,10 +74,7 @@ func (s *flowService) StartRun(
 // GetRun returns a run with its steps.
 func (s *flowService) GetRun(ctx context.Context, r *progressorv1.GetRunRequest) (*progressorv1.GetRunResponse, error) {
 	run, err := s.flows.Get(ctx, r.GetNamespace(), r.GetRunId(), r.GetAwaitEnd().AsDuration())
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.GetRunResponse{Run: run}, nil
+	return &progressorv1.GetRunResponse{Run: run}, err
 }
 
 // ListRuns returns a page of runs.
@@ -96,10 +82,7 @@ func (s *flowService) ListRuns(
 	ctx context.Context, r *progressorv1.ListRunsRequest,
 ) (*progressorv1.ListRunsResponse, error) {
 	list, next, err := s.flows.ListRuns(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListRunsResponse{Runs: list, NextPageToken: next}, nil
+	return &progressorv1.ListRunsResponse{Runs: list, NextPageToken: next}, err
 }
 
 // ListSteps returns a page of the steps of a run and their items.
@@ -107,10 +90,7 @@ func (s *flowService) ListSteps(
 	ctx context.Context, r *progressorv1.ListStepsRequest,
 ) (*progressorv1.ListStepsResponse, error) {
 	steps, next, err := s.flows.ListSteps(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListStepsResponse{Steps: steps, NextPageToken: next}, nil
+	return &progressorv1.ListStepsResponse{Steps: steps, NextPageToken: next}, err
 }
 
 // ListOpenWaits returns a page of open waits.
@@ -118,10 +98,7 @@ func (s *flowService) ListOpenWaits(
 	ctx context.Context, r *progressorv1.ListOpenWaitsRequest,
 ) (*progressorv1.ListOpenWaitsResponse, error) {
 	list, next, err := s.flows.ListOpenWaits(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListOpenWaitsResponse{Waits: list, NextPageToken: next}, nil
+	return &progressorv1.ListOpenWaitsResponse{Waits: list, NextPageToken: next}, err
 }
 
 // ReportStep stores the progress of a wait.
@@ -129,10 +106,7 @@ func (s *flowService) ReportStep(
 	ctx context.Context, r *progressorv1.ReportStepRequest,
 ) (*progressorv1.ReportStepResponse, error) {
 	d, err := s.flows.Report(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ReportStepResponse{Directive: d}, nil
+	return &progressorv1.ReportStepResponse{Directive: d}, err
 }
 
 // CancelRun cancels a run.
@@ -140,10 +114,7 @@ func (s *flowService) CancelRun(
 	ctx context.Context, r *progressorv1.CancelRunRequest,
 ) (*progressorv1.CancelRunResponse, error) {
 	run, err := s.flows.Cancel(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.CancelRunResponse{Run: run}, nil
+	return &progressorv1.CancelRunResponse{Run: run}, err
 }
 
 // RetryRun continues a run that has ended without success.
@@ -151,10 +122,7 @@ func (s *flowService) RetryRun(
 	ctx context.Context, r *progressorv1.RetryRunRequest,
 ) (*progressorv1.RetryRunResponse, error) {
 	run, err := s.flows.Retry(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.RetryRunResponse{Run: run}, nil
+	return &progressorv1.RetryRunResponse{Run: run}, err
 }
 
 // RepeatRun starts a new run with the payload of an old one.
@@ -162,20 +130,14 @@ func (s *flowService) RepeatRun(
 	ctx context.Context, r *progressorv1.RepeatRunRequest,
 ) (*progressorv1.RepeatRunResponse, error) {
 	run, err := s.flows.Repeat(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.RepeatRunResponse{Run: run}, nil
+	return &progressorv1.RepeatRunResponse{Run: run}, err
 }
 
 // RemoveRun removes a run that has ended.
 func (s *flowService) RemoveRun(
 	ctx context.Context, r *progressorv1.RemoveRunRequest,
 ) (*progressorv1.RemoveRunResponse, error) {
-	if err := s.flows.Remove(ctx, r.GetNamespace(), r.GetRunId(), actorOf(ctx)); err != nil {
-		return nil, err
-	}
-	return &progressorv1.RemoveRunResponse{}, nil
+	return &progressorv1.RemoveRunResponse{}, s.flows.Remove(ctx, r.GetNamespace(), r.GetRunId(), actorOf(ctx))
 }
 
 // CompleteStep answers a wait.
@@ -183,10 +145,7 @@ func (s *flowService) CompleteStep(
 	ctx context.Context, r *progressorv1.CompleteStepRequest,
 ) (*progressorv1.CompleteStepResponse, error) {
 	run, err := s.flows.Complete(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.CompleteStepResponse{Run: run}, nil
+	return &progressorv1.CompleteStepResponse{Run: run}, err
 }
 
 // SkipStep skips a step.
@@ -194,10 +153,7 @@ func (s *flowService) SkipStep(
 	ctx context.Context, r *progressorv1.SkipStepRequest,
 ) (*progressorv1.SkipStepResponse, error) {
 	run, err := s.flows.Skip(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.SkipStepResponse{Run: run}, nil
+	return &progressorv1.SkipStepResponse{Run: run}, err
 }
 
 // flowAnswer maps the errors of runs.

@@ -26,10 +26,7 @@ func (s *insights) ListNodes(
 	ctx context.Context, _ *progressorv1.ListNodesRequest,
 ) (*progressorv1.ListNodesResponse, error) {
 	nodes, err := s.insight.ListNodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListNodesResponse{Nodes: nodes}, nil
+	return &progressorv1.ListNodesResponse{Nodes: nodes}, err
 }
 
 // DrainNode requests that a node takes no new tasks and finishes the running ones.
@@ -37,10 +34,7 @@ func (s *insights) DrainNode(
 	ctx context.Context, r *progressorv1.DrainNodeRequest,
 ) (*progressorv1.DrainNodeResponse, error) {
 	node, err := s.engine.DrainNode(ctx, r.GetNodeId(), actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.DrainNodeResponse{Node: node}, nil
+	return &progressorv1.DrainNodeResponse{Node: node}, err
 }
 
 // ListErrors groups the processes in ERROR by their errors.
@@ -48,10 +42,7 @@ func (s *insights) ListErrors(
 	ctx context.Context, r *progressorv1.ListErrorsRequest,
 ) (*progressorv1.ListErrorsResponse, error) {
 	groups, next, err := s.insight.ListErrors(ctx, r.GetNamespace(), int(r.GetPageSize()), r.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListErrorsResponse{Groups: groups, NextPageToken: next}, nil
+	return &progressorv1.ListErrorsResponse{Groups: groups, NextPageToken: next}, err
 }
 
 // GetOverview summarizes one or all namespaces, and the nodes.
@@ -66,8 +57,5 @@ func (s *insights) ListAudit(
 	ctx context.Context, r *progressorv1.ListAuditRequest,
 ) (*progressorv1.ListAuditResponse, error) {
 	entries, next, err := s.insight.ListAudit(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListAuditResponse{Entries: entries, NextPageToken: next}, nil
+	return &progressorv1.ListAuditResponse{Entries: entries, NextPageToken: next}, err
 }

@@ -32,8 +32,8 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			if r := recover(); r != nil {
 				response, err = nil, i.caught(ctx, procedure, r)
 			}
-			if err != nil {
-				err = i.mapError(ctx, procedure, err, request.Any())
+			if err != nil { // the response that a handler returns with an error is not complete
+				response, err = nil, i.mapError(ctx, procedure, err, request.Any())
 			}
 			if span != nil {
 				endSpan(span, request.Any(), messageOf(response), err)

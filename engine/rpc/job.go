@@ -67,10 +67,7 @@ func (s *jobService) EnqueueBatch(
 // GetJob returns a job. It can wait for its end.
 func (s *jobService) GetJob(ctx context.Context, r *progressorv1.GetJobRequest) (*progressorv1.GetJobResponse, error) {
 	job, err := s.jobs.Get(ctx, jobKey(r), r.GetAwaitEnd().AsDuration())
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.GetJobResponse{Job: job}, nil
+	return &progressorv1.GetJobResponse{Job: job}, err
 }
 
 // ListJobs lists jobs that match a filter.
@@ -78,10 +75,7 @@ func (s *jobService) ListJobs(
 	ctx context.Context, r *progressorv1.ListJobsRequest,
 ) (*progressorv1.ListJobsResponse, error) {
 	list, next, err := s.jobs.List(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListJobsResponse{Jobs: list, NextPageToken: next}, nil
+	return &progressorv1.ListJobsResponse{Jobs: list, NextPageToken: next}, err
 }
 
 // FetchResult returns a kept result once.
@@ -99,10 +93,7 @@ func (s *jobService) UpdateJob(
 		return nil, err
 	}
 	job, err := s.jobs.Update(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.UpdateJobResponse{Job: job}, nil
+	return &progressorv1.UpdateJobResponse{Job: job}, err
 }
 
 // RemoveJob deletes a job that has ended.
@@ -127,10 +118,7 @@ func (s *jobService) CancelJob(
 		return nil, err
 	}
 	job, err := s.jobs.Cancel(ctx, jobKey(r), r.GetReason(), actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.CancelJobResponse{Job: job}, nil
+	return &progressorv1.CancelJobResponse{Job: job}, err
 }
 
 // PutConstraint stores a constraint.
@@ -138,10 +126,7 @@ func (s *jobService) PutConstraint(
 	ctx context.Context, r *progressorv1.PutConstraintRequest,
 ) (*progressorv1.PutConstraintResponse, error) {
 	c, err := s.jobs.PutConstraint(ctx, r.GetConstraint(), actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.PutConstraintResponse{Constraint: c}, nil
+	return &progressorv1.PutConstraintResponse{Constraint: c}, err
 }
 
 // ListConstraints returns the constraints of a namespace with their current use.
@@ -149,20 +134,15 @@ func (s *jobService) ListConstraints(
 	ctx context.Context, r *progressorv1.ListConstraintsRequest,
 ) (*progressorv1.ListConstraintsResponse, error) {
 	all, err := s.jobs.ListConstraints(ctx, r.GetNamespace())
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListConstraintsResponse{Constraints: all}, nil
+	return &progressorv1.ListConstraintsResponse{Constraints: all}, err
 }
 
 // DeleteConstraint deletes a constraint.
 func (s *jobService) DeleteConstraint(
 	ctx context.Context, r *progressorv1.DeleteConstraintRequest,
 ) (*progressorv1.DeleteConstraintResponse, error) {
-	if err := s.jobs.DeleteConstraint(ctx, r.GetNamespace(), r.GetName(), actorOf(ctx)); err != nil {
-		return nil, err
-	}
-	return &progressorv1.DeleteConstraintResponse{}, nil
+	return &progressorv1.DeleteConstraintResponse{},
+		s.jobs.DeleteConstraint(ctx, r.GetNamespace(), r.GetName(), actorOf(ctx))
 }
 
 // GetQueueStats returns the number of jobs of a namespace by name and state.
@@ -177,10 +157,7 @@ func (s *jobService) PauseJobs(
 	ctx context.Context, r *progressorv1.PauseJobsRequest,
 ) (*progressorv1.PauseJobsResponse, error) {
 	paused, err := s.jobs.PauseName(ctx, r.GetNamespace(), r.GetName(), r.GetReason(), actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.PauseJobsResponse{Paused: paused}, nil
+	return &progressorv1.PauseJobsResponse{Paused: paused}, err
 }
 
 // ResumeJobs resumes the jobs of one name.
@@ -188,10 +165,7 @@ func (s *jobService) ResumeJobs(
 	ctx context.Context, r *progressorv1.ResumeJobsRequest,
 ) (*progressorv1.ResumeJobsResponse, error) {
 	was, err := s.jobs.ResumeName(ctx, r.GetNamespace(), r.GetName(), actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ResumeJobsResponse{WasPaused: was}, nil
+	return &progressorv1.ResumeJobsResponse{WasPaused: was}, err
 }
 
 // ListPausedJobs returns the paused job names of a namespace.
@@ -199,10 +173,7 @@ func (s *jobService) ListPausedJobs(
 	ctx context.Context, r *progressorv1.ListPausedJobsRequest,
 ) (*progressorv1.ListPausedJobsResponse, error) {
 	list, err := s.jobs.ListPausedNames(ctx, r.GetNamespace())
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListPausedJobsResponse{Paused: list}, nil
+	return &progressorv1.ListPausedJobsResponse{Paused: list}, err
 }
 
 // RetryJob runs a job again that has ended, or makes the next attempt of a job in backoff now.
@@ -220,8 +191,5 @@ func (s *jobService) RetryJob(
 		return &progressorv1.RetryJobResponse{Job: job}, nil
 	}
 	job, err := s.jobs.Retry(ctx, jobKey(r), r.GetClearSuccesses(), actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.RetryJobResponse{Job: job}, nil
+	return &progressorv1.RetryJobResponse{Job: job}, err
 }

@@ -19,10 +19,7 @@ func (s *jobEventService) ListJobEvents(
 	ctx context.Context, r *progressorv1.ListJobEventsRequest,
 ) (*progressorv1.ListJobEventsResponse, error) {
 	events, next, err := s.jobs.ListEvents(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListJobEventsResponse{Events: events, NextPageToken: next}, nil
+	return &progressorv1.ListJobEventsResponse{Events: events, NextPageToken: next}, err
 }
 
 // WatchJobEvents streams the events of a namespace.

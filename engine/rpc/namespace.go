@@ -19,10 +19,7 @@ func (s *namespaces) PutNamespace(
 	ctx context.Context, r *progressorv1.PutNamespaceRequest,
 ) (*progressorv1.PutNamespaceResponse, error) {
 	ns, err := s.engine.PutNamespace(ctx, r.GetNamespace(), actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.PutNamespaceResponse{Namespace: ns}, nil
+	return &progressorv1.PutNamespaceResponse{Namespace: ns}, err
 }
 
 // GetNamespace returns a namespace.
@@ -30,10 +27,7 @@ func (s *namespaces) GetNamespace(
 	ctx context.Context, r *progressorv1.GetNamespaceRequest,
 ) (*progressorv1.GetNamespaceResponse, error) {
 	ns, err := s.engine.GetNamespace(ctx, r.GetNamespace())
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.GetNamespaceResponse{Namespace: ns}, nil
+	return &progressorv1.GetNamespaceResponse{Namespace: ns}, err
 }
 
 // ListNamespaces returns a page of the namespaces.
@@ -41,10 +35,7 @@ func (s *namespaces) ListNamespaces(
 	ctx context.Context, r *progressorv1.ListNamespacesRequest,
 ) (*progressorv1.ListNamespacesResponse, error) {
 	list, next, err := s.engine.ListNamespaces(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListNamespacesResponse{Namespaces: list, NextPageToken: next}, nil
+	return &progressorv1.ListNamespacesResponse{Namespaces: list, NextPageToken: next}, err
 }
 
 // GetNamespaceHealth reports whether the tasks of namespaces run.
@@ -52,10 +43,7 @@ func (s *namespaces) GetNamespaceHealth(
 	ctx context.Context, r *progressorv1.GetNamespaceHealthRequest,
 ) (*progressorv1.GetNamespaceHealthResponse, error) {
 	list, err := s.insight.NamespaceHealth(ctx, r.GetNamespace())
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.GetNamespaceHealthResponse{Namespaces: list}, nil
+	return &progressorv1.GetNamespaceHealthResponse{Namespaces: list}, err
 }
 
 // PauseNamespace pauses a namespace.
@@ -63,10 +51,7 @@ func (s *namespaces) PauseNamespace(
 	ctx context.Context, r *progressorv1.PauseNamespaceRequest,
 ) (*progressorv1.PauseNamespaceResponse, error) {
 	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), true, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.PauseNamespaceResponse{Namespace: ns}, nil
+	return &progressorv1.PauseNamespaceResponse{Namespace: ns}, err
 }
 
 // ResumeNamespace resumes a namespace.
@@ -74,10 +59,7 @@ func (s *namespaces) ResumeNamespace(
 	ctx context.Context, r *progressorv1.ResumeNamespaceRequest,
 ) (*progressorv1.ResumeNamespaceResponse, error) {
 	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), false, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ResumeNamespaceResponse{Namespace: ns}, nil
+	return &progressorv1.ResumeNamespaceResponse{Namespace: ns}, err
 }
 
 // DeleteNamespace requests the deletion of a namespace, or counts what it has.

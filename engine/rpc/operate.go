@@ -21,10 +21,7 @@ func (s *processes) CancelProcess(
 		p.Grace = &grace
 	}
 	cancelled, err := s.engine.CancelProcess(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.CancelProcessResponse{Process: cancelled}, nil
+	return &progressorv1.CancelProcessResponse{Process: cancelled}, err
 }
 
 // SuspendProcess suspends a process until ResumeProcess.
@@ -36,10 +33,7 @@ func (s *processes) SuspendProcess(
 		return nil, err
 	}
 	p, err := s.engine.SuspendProcess(ctx, key, r.GetReason(), actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.SuspendProcessResponse{Process: p}, nil
+	return &progressorv1.SuspendProcessResponse{Process: p}, err
 }
 
 // RestartHistory starts a new history of a process.
@@ -51,10 +45,7 @@ func (s *processes) RestartHistory(
 		return nil, err
 	}
 	p, err := s.engine.RestartHistory(ctx, key, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.RestartHistoryResponse{Process: p}, nil
+	return &progressorv1.RestartHistoryResponse{Process: p}, err
 }
 
 // ResumeProcess resumes a suspended process.
@@ -66,8 +57,5 @@ func (s *processes) ResumeProcess(
 		return nil, err
 	}
 	p, err := s.engine.ResumeProcess(ctx, key, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ResumeProcessResponse{Process: p}, nil
+	return &progressorv1.ResumeProcessResponse{Process: p}, err
 }

@@ -48,10 +48,7 @@ func (s *processes) Start(ctx context.Context, r *progressorv1.StartRequest) (*p
 		p.StartTime = t.AsTime()
 	}
 	a, err := s.engine.Start(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.StartResponse{ProcessId: a.ProcessID, TaskId: a.TaskID, Response: a.Response}, nil
+	return &progressorv1.StartResponse{ProcessId: a.ProcessID, TaskId: a.TaskID, Response: a.Response}, err
 }
 
 // Call runs a CALL task, or with WAIT_ACCEPTED a NOTIFY task.
@@ -61,10 +58,7 @@ func (s *processes) Call(ctx context.Context, r *progressorv1.CallRequest) (*pro
 		return nil, err
 	}
 	a, err := s.engine.Call(ctx, *p)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.CallResponse{TaskId: a.TaskID, Response: a.Response}, nil
+	return &progressorv1.CallResponse{TaskId: a.TaskID, Response: a.Response}, err
 }
 
 // callParams is not inlined into Call, to keep the stacks of waiting requests small: see
@@ -106,10 +100,7 @@ func (s *processes) Repair(ctx context.Context, r *progressorv1.RepairRequest) (
 		Actor:          actorOf(ctx),
 	}
 	a, err := s.engine.Repair(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.RepairResponse{TaskId: a.TaskID, Response: a.Response}, nil
+	return &progressorv1.RepairResponse{TaskId: a.TaskID, Response: a.Response}, err
 }
 
 // AwaitTask waits for a task.
@@ -137,10 +128,7 @@ func (s *processes) GetProcess(
 	ctx context.Context, r *progressorv1.GetProcessRequest,
 ) (*progressorv1.GetProcessResponse, error) {
 	p, err := s.engine.GetProcess(ctx, keyOf(r), r.GetRange(), durationOf(r.GetAwaitInit()))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.GetProcessResponse{Process: p}, nil
+	return &progressorv1.GetProcessResponse{Process: p}, err
 }
 
 // ListProcesses returns a page of the processes of a namespace.
@@ -148,10 +136,7 @@ func (s *processes) ListProcesses(
 	ctx context.Context, r *progressorv1.ListProcessesRequest,
 ) (*progressorv1.ListProcessesResponse, error) {
 	list, next, err := s.engine.ListProcesses(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListProcessesResponse{Processes: list, NextPageToken: next}, nil
+	return &progressorv1.ListProcessesResponse{Processes: list, NextPageToken: next}, err
 }
 
 // TraceProcess returns a page of the tasks of a process, each with its events.
@@ -172,10 +157,7 @@ func (s *processes) PutProcess(
 		return nil, err
 	}
 	p, err := s.engine.PutProcess(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.PutProcessResponse{Process: p}, nil
+	return &progressorv1.PutProcessResponse{Process: p}, err
 }
 
 // RemoveProcess deletes a process and all of its data.
@@ -186,10 +168,7 @@ func (s *processes) RemoveProcess(
 	if err != nil {
 		return nil, err
 	}
-	if err := s.engine.RemoveProcess(ctx, key, actorOf(ctx)); err != nil {
-		return nil, err
-	}
-	return &progressorv1.RemoveProcessResponse{}, nil
+	return &progressorv1.RemoveProcessResponse{}, s.engine.RemoveProcess(ctx, key, actorOf(ctx))
 }
 
 // keyed is a request about a process.

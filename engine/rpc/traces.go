@@ -66,10 +66,10 @@ func endSpan(span trace.Span, request any, response any, err error) {
 		return
 	}
 	namespace, processID := scopeOf(request)
-	if r, ok := response.(interface{ GetProcessId() string }); ok && processID == "" && err == nil {
+	if r, ok := response.(interface{ GetProcessId() string }); ok && processID == "" {
 		processID = r.GetProcessId()
 	}
-	if r, ok := response.(interface{ GetTaskId() int64 }); ok && err == nil && r.GetTaskId() != 0 {
+	if r, ok := response.(interface{ GetTaskId() int64 }); ok && r.GetTaskId() != 0 {
 		span.SetAttributes(attribute.Int64("progressor.task_id", r.GetTaskId()))
 	}
 	for key, value := range map[string]string{"progressor.namespace": namespace, "progressor.process_id": processID} {

@@ -171,10 +171,8 @@ func (s *workerService) outcome(
 func (s *workerService) Release(
 	ctx context.Context, r *progressorv1.ReleaseRequest,
 ) (*progressorv1.ReleaseResponse, error) {
-	if err := s.workers.ReleaseLeasesAfter(ctx, r.GetLeaseTokens(), r.GetDelay().AsDuration()); err != nil {
-		return nil, err
-	}
-	return &progressorv1.ReleaseResponse{}, nil
+	return &progressorv1.ReleaseResponse{},
+		s.workers.ReleaseLeasesAfter(ctx, r.GetLeaseTokens(), r.GetDelay().AsDuration())
 }
 
 // ListWorkers lists the workers of a namespace.
@@ -182,10 +180,7 @@ func (s *workerService) ListWorkers(
 	ctx context.Context, r *progressorv1.ListWorkersRequest,
 ) (*progressorv1.ListWorkersResponse, error) {
 	list, next, err := s.workers.ListWorkers(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListWorkersResponse{Workers: list, NextPageToken: next}, nil
+	return &progressorv1.ListWorkersResponse{Workers: list, NextPageToken: next}, err
 }
 
 // StopWorker tells a worker to take no new tasks, or also to stop.
@@ -193,8 +188,5 @@ func (s *workerService) StopWorker(
 	ctx context.Context, r *progressorv1.StopWorkerRequest,
 ) (*progressorv1.StopWorkerResponse, error) {
 	w, err := s.workers.StopWorker(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.StopWorkerResponse{Worker: w}, nil
+	return &progressorv1.StopWorkerResponse{Worker: w}, err
 }

@@ -22,7 +22,7 @@ func TestLongIntegersAreRefused(t *testing.T) {
 			"    args: {n: [1, 9007199254740993]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := &clitest.Queue{}
+	f := &clitest.Engine{}
 	for _, c := range []struct {
 		args  []string
 		stdin string
@@ -44,7 +44,7 @@ func TestLongIntegersAreRefused(t *testing.T) {
 		{args: []string{"cron", "create", "mail", "c", "-f", cron},
 			says: "line 5: target.enqueue_job.args.n[1]: the integer 9007199254740993 " + pastExact},
 	} {
-		p := clitest.ServeQueue(t, newCommands, f)
+		p := clitest.Serve(t, newCommands, f)
 		p.Stdin = c.stdin
 		if r := p.Run(t, c.args...); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.says) {
 			t.Errorf("%q: code %d, %s", c.args, r.Code, r.Stderr)
@@ -53,7 +53,7 @@ func TestLongIntegersAreRefused(t *testing.T) {
 	if f.Last != nil {
 		t.Errorf("the engine was asked: %v", f.Last)
 	}
-	p := clitest.ServeQueue(t, newCommands, f)
+	p := clitest.Serve(t, newCommands, f)
 	p.OK(t, "job", "enqueue", "mail", "send", "--args", `{"n": 9007199254740992, "s": "9007199254740993", "x": 1e300}`)
 	args := f.Last.(*progressorv1.EnqueueRequest).GetArgs().GetStructValue().GetFields()
 	if n := args["n"].GetNumberValue(); n != 1<<53 {

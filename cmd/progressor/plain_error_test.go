@@ -78,8 +78,8 @@ func TestCommandLineIsCorrectedInWords(t *testing.T) {
 
 // Errors of the engine about a job have the names of the flags.
 func TestJobErrorsNameFlags(t *testing.T) {
-	f := &clitest.Queue{}
-	p := clitest.ServeQueue(t, newCommands, f)
+	f := &clitest.Engine{}
+	p := clitest.Serve(t, newCommands, f)
 	for field, flag := range map[string]string{
 		"options.max_retry": "--max-retry", "options.backoff.factor": "--backoff-factor",
 		"options.backoff.initial": "--backoff", "options.tags[2]": "--tag[2]",
@@ -97,8 +97,8 @@ func TestJobErrorsNameFlags(t *testing.T) {
 
 // A result is requested before the end of its job.
 func TestJobResultBeforeTheEnd(t *testing.T) {
-	f := &clitest.Queue{}
-	p := clitest.ServeQueue(t, newCommands, f)
+	f := &clitest.Engine{}
+	p := clitest.Serve(t, newCommands, f)
 	r := p.Run(t, "job", "result", "mail", "m-1")
 	if r.Code != cli.ExitConflict ||
 		!strings.Contains(r.Stderr,

@@ -1,6 +1,7 @@
 package clitest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -18,12 +19,7 @@ import (
 
 // Engine is a fake. It returns preset responses and records the last request.
 type Engine struct {
-	progressorv1connect.UnimplementedProcessServiceHandler
-	progressorv1connect.UnimplementedNamespaceServiceHandler
-	progressorv1connect.UnimplementedInsightServiceHandler
-	progressorv1connect.UnimplementedBulkServiceHandler
-	progressorv1connect.UnimplementedCronServiceHandler
-	progressorv1connect.UnimplementedChangeServiceHandler
+	services
 
 	Err     error // error of the next requests
 	Last    any
@@ -37,21 +33,59 @@ type Engine struct {
 	Fires   []*progressorv1.Fire
 	Changes []*progressorv1.WatchChangesResponse
 	Sink    *progressorv1.Sink
+	Jobs    []*progressorv1.Job // the states of a job, one after the other
+	Batches []int               // sizes of the batches that were enqueued
+	Refuse  int                 // the batch that is rejected, from 1
+}
+
+// services has all methods. Engine answers most requests in intercept, before they reach a method.
+type services struct {
+	progressorv1connect.UnimplementedProcessServiceHandler
+	progressorv1connect.UnimplementedNamespaceServiceHandler
+	progressorv1connect.UnimplementedInsightServiceHandler
+	progressorv1connect.UnimplementedBulkServiceHandler
+	progressorv1connect.UnimplementedCronServiceHandler
+	progressorv1connect.UnimplementedChangeServiceHandler
+	progressorv1connect.UnimplementedJobServiceHandler
+	progressorv1connect.UnimplementedJobEventServiceHandler
+	progressorv1connect.UnimplementedWorkerServiceHandler
 }
 
 // Serve returns a program whose engine is f.
 func Serve(t *testing.T, commands func() any, f *Engine) Program {
 	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle(progressorv1connect.NewProcessServiceHandler(f))
-	mux.Handle(progressorv1connect.NewNamespaceServiceHandler(f))
-	mux.Handle(progressorv1connect.NewInsightServiceHandler(f))
-	mux.Handle(progressorv1connect.NewBulkServiceHandler(f))
-	mux.Handle(progressorv1connect.NewCronServiceHandler(f))
-	mux.Handle(progressorv1connect.NewChangeServiceHandler(f))
+	intercept := connect.WithInterceptors(connect.UnaryInterceptorFunc(f.intercept))
+	mux.Handle(progressorv1connect.NewProcessServiceHandler(f, intercept))
+	mux.Handle(progressorv1connect.NewNamespaceServiceHandler(f, intercept))
+	mux.Handle(progressorv1connect.NewInsightServiceHandler(f, intercept))
+	mux.Handle(progressorv1connect.NewBulkServiceHandler(f, intercept))
+	mux.Handle(progressorv1connect.NewCronServiceHandler(f, intercept))
+	mux.Handle(progressorv1connect.NewChangeServiceHandler(f, intercept))
+	mux.Handle(progressorv1connect.NewJobServiceHandler(f, intercept))
+	mux.Handle(progressorv1connect.NewJobEventServiceHandler(f, intercept))
+	mux.Handle(progressorv1connect.NewWorkerServiceHandler(f, intercept))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return Program{Commands: commands, Env: map[string]string{"PROGRESSOR_ADDRESS": server.URL}}
+}
+
+// intercept records a request and returns its preset response, or the error of f. A request
+// without a preset response is passed on to its method.
+func (f *Engine) intercept(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
+		m := request.Any()
+		response := cmp.Or(f.processResponse(m), f.commandResponse(m), f.cronResponse(m), f.sinkResponse(m),
+			f.jobResponse(m))
+		if response == nil {
+			return next(ctx, request)
+		}
+		f.Last = m
+		if f.Err != nil {
+			return nil, f.Err
+		}
+		return response, nil
+	}
 }
 
 // Answer records a request and returns its response, or the error of f.
@@ -63,58 +97,156 @@ func Answer[T any](f *Engine, req any, resp *T) (*T, error) {
 	return resp, nil
 }
 
-// Start answers the request.
-func (f *Engine) Start(_ context.Context, req *progressorv1.StartRequest) (*progressorv1.StartResponse, error) {
-	return Answer(f, req, &progressorv1.StartResponse{ProcessId: "p-1", TaskId: 1, Response: req.GetArgs()})
-}
-
-// Call answers the request.
-func (f *Engine) Call(_ context.Context, req *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
-	return Answer(f, req, &progressorv1.CallResponse{TaskId: 2, Response: req.GetArgs()})
-}
-
-// Repair answers the request.
-func (f *Engine) Repair(_ context.Context, req *progressorv1.RepairRequest) (*progressorv1.RepairResponse, error) {
-	return Answer(f, req, &progressorv1.RepairResponse{TaskId: 3})
-}
-
-// AwaitTask answers the request.
-func (f *Engine) AwaitTask(
-	_ context.Context, req *progressorv1.AwaitTaskRequest,
-) (*progressorv1.AwaitTaskResponse, error) {
-	resp := &progressorv1.AwaitTaskResponse{}
-	if len(f.Tasks) > 0 {
-		resp.Task = f.Tasks[0]
+// EngineError returns an error as the engine sends it.
+func EngineError(code connect.Code, message string, detail *progressorv1.ErrorDetail) error {
+	err := connect.NewError(code, errors.New(message))
+	d, detailErr := connect.NewErrorDetail(detail)
+	if detailErr != nil {
+		panic(detailErr)
 	}
-	return Answer(f, req, resp)
+	err.AddDetail(d)
+	return err
 }
 
-// GetProcess answers the request.
-func (f *Engine) GetProcess(
-	_ context.Context, req *progressorv1.GetProcessRequest,
-) (*progressorv1.GetProcessResponse, error) {
-	return Answer(f, req, &progressorv1.GetProcessResponse{Process: f.Process})
-}
-
-// ListProcesses answers the request.
-func (f *Engine) ListProcesses(
-	_ context.Context, req *progressorv1.ListProcessesRequest,
-) (*progressorv1.ListProcessesResponse, error) {
-	page := 0
-	if req.GetPageToken() != "" {
-		page = 1
+func (f *Engine) processResponse(request any) connect.AnyResponse {
+	switch r := request.(type) {
+	case *progressorv1.StartRequest:
+		return connect.NewResponse(&progressorv1.StartResponse{ProcessId: "p-1", TaskId: 1, Response: r.GetArgs()})
+	case *progressorv1.CallRequest:
+		return connect.NewResponse(&progressorv1.CallResponse{TaskId: 2, Response: r.GetArgs()})
+	case *progressorv1.RepairRequest:
+		return connect.NewResponse(&progressorv1.RepairResponse{TaskId: 3})
+	case *progressorv1.AwaitTaskRequest:
+		resp := &progressorv1.AwaitTaskResponse{}
+		if len(f.Tasks) > 0 {
+			resp.Task = f.Tasks[0]
+		}
+		return connect.NewResponse(resp)
+	case *progressorv1.GetProcessRequest:
+		return connect.NewResponse(&progressorv1.GetProcessResponse{Process: f.Process})
+	case *progressorv1.ListProcessesRequest:
+		page := 0
+		if r.GetPageToken() != "" {
+			page = 1
+		}
+		if page >= len(f.Pages) {
+			return connect.NewResponse(&progressorv1.ListProcessesResponse{})
+		}
+		return connect.NewResponse(f.Pages[page])
+	case *progressorv1.TraceProcessRequest:
+		return connect.NewResponse(&progressorv1.TraceProcessResponse{Tasks: f.Tasks})
+	case *progressorv1.PutProcessRequest:
+		return connect.NewResponse(&progressorv1.PutProcessResponse{Process: f.Process})
+	case *progressorv1.ExplainProcessRequest:
+		resp, _ := f.Insight.(*progressorv1.ExplainProcessResponse)
+		return connect.NewResponse(resp)
+	case *progressorv1.CountProcessesRequest:
+		resp, _ := f.Insight.(*progressorv1.CountProcessesResponse)
+		return connect.NewResponse(resp)
 	}
-	if page >= len(f.Pages) {
-		return Answer(f, req, &progressorv1.ListProcessesResponse{})
-	}
-	return Answer(f, req, f.Pages[page])
+	return nil
 }
 
-// TraceProcess answers the request.
-func (f *Engine) TraceProcess(
-	_ context.Context, req *progressorv1.TraceProcessRequest,
-) (*progressorv1.TraceProcessResponse, error) {
-	return Answer(f, req, &progressorv1.TraceProcessResponse{Tasks: f.Tasks})
+// commandResponse returns the response of a command for processes, bulks or a namespace.
+func (f *Engine) commandResponse(request any) connect.AnyResponse {
+	switch r := request.(type) {
+	case *progressorv1.CancelProcessRequest:
+		return connect.NewResponse(&progressorv1.CancelProcessResponse{Process: f.Process})
+	case *progressorv1.SuspendProcessRequest:
+		return connect.NewResponse(&progressorv1.SuspendProcessResponse{Process: f.Process})
+	case *progressorv1.ResumeProcessRequest:
+		return connect.NewResponse(&progressorv1.ResumeProcessResponse{Process: f.Process})
+	case *progressorv1.RemoveProcessRequest:
+		return connect.NewResponse(&progressorv1.RemoveProcessResponse{})
+	case *progressorv1.StartBulkRequest:
+		return connect.NewResponse(&progressorv1.StartBulkResponse{Bulk: f.Bulks[0]})
+	case *progressorv1.GetBulkRequest:
+		return connect.NewResponse(&progressorv1.GetBulkResponse{Bulk: next(&f.Bulks)})
+	case *progressorv1.ListBulksRequest:
+		return connect.NewResponse(&progressorv1.ListBulksResponse{Bulks: f.Bulks, NextPageToken: "demo:more"})
+	case *progressorv1.CancelBulkRequest:
+		return connect.NewResponse(&progressorv1.CancelBulkResponse{Bulk: f.Bulks[0]})
+	case *progressorv1.PutNamespaceRequest:
+		return connect.NewResponse(&progressorv1.PutNamespaceResponse{Namespace: r.GetNamespace()})
+	case *progressorv1.PauseNamespaceRequest:
+		ns := &progressorv1.Namespace{Namespace: r.GetNamespace(), Paused: true}
+		return connect.NewResponse(&progressorv1.PauseNamespaceResponse{Namespace: ns})
+	case *progressorv1.DeleteNamespaceRequest:
+		return connect.NewResponse(&progressorv1.DeleteNamespaceResponse{
+			Namespace: &progressorv1.Namespace{Namespace: r.GetNamespace()},
+			Counts: []*progressorv1.DataCount{
+				{Kind: "processes", Status: "RUNNING", Count: 1234},
+				{Kind: "waiting_tasks", Count: 1_000_000, OrMore: true},
+			},
+		})
+	}
+	return nil
+}
+
+// next returns the first value and removes it, unless it is the last one.
+func next[T any](values *[]T) T {
+	first := (*values)[0]
+	if len(*values) > 1 {
+		*values = (*values)[1:]
+	}
+	return first
+}
+
+func (f *Engine) cronResponse(request any) connect.AnyResponse {
+	switch r := request.(type) {
+	case *progressorv1.CreateCronRequest:
+		return connect.NewResponse(&progressorv1.CreateCronResponse{Cron: r.GetCron()})
+	case *progressorv1.UpdateCronRequest:
+		return connect.NewResponse(&progressorv1.UpdateCronResponse{Cron: r.GetCron()})
+	case *progressorv1.GetCronRequest:
+		return connect.NewResponse(&progressorv1.GetCronResponse{Cron: f.Cron})
+	case *progressorv1.ListCronsRequest:
+		return connect.NewResponse(
+			&progressorv1.ListCronsResponse{Crons: []*progressorv1.Cron{f.Cron}, NextPageToken: "next"})
+	case *progressorv1.ResumeCronRequest:
+		return connect.NewResponse(&progressorv1.ResumeCronResponse{Cron: f.Cron})
+	case *progressorv1.TriggerCronRequest:
+		return connect.NewResponse(&progressorv1.TriggerCronResponse{Fire: f.Fires[0]})
+	case *progressorv1.CancelFireRequest:
+		return connect.NewResponse(&progressorv1.CancelFireResponse{Fire: f.Fires[0]})
+	case *progressorv1.RerunFireRequest:
+		return connect.NewResponse(&progressorv1.RerunFireResponse{Fire: f.Fires[0]})
+	case *progressorv1.StopBackfillsRequest:
+		return connect.NewResponse(&progressorv1.StopBackfillsResponse{Backfills: 2})
+	case *progressorv1.BackfillCronRequest:
+		return connect.NewResponse(&progressorv1.BackfillCronResponse{Fires: 1234})
+	case *progressorv1.PreviewCronRequest: // a fire time each minute
+		resp := &progressorv1.PreviewCronResponse{}
+		for t := r.GetFromTime().AsTime(); t.Before(r.GetToTime().AsTime()) &&
+			len(resp.GetFireTimes()) < int(r.GetLimit()); t = t.Add(time.Minute) {
+			resp.FireTimes = append(resp.FireTimes, timestamppb.New(t))
+		}
+		return connect.NewResponse(resp)
+	case *progressorv1.ListFiresRequest:
+		return connect.NewResponse(&progressorv1.ListFiresResponse{Fires: f.Fires})
+	}
+	return nil
+}
+
+func (f *Engine) sinkResponse(request any) connect.AnyResponse {
+	switch request.(type) {
+	case *progressorv1.PutSinkRequest:
+		return connect.NewResponse(&progressorv1.PutSinkResponse{Sink: f.Sink})
+	case *progressorv1.GetSinkRequest:
+		return connect.NewResponse(&progressorv1.GetSinkResponse{Sink: f.Sink})
+	case *progressorv1.PauseSinkRequest:
+		return connect.NewResponse(&progressorv1.PauseSinkResponse{Sink: f.Sink})
+	case *progressorv1.ResumeSinkRequest:
+		return connect.NewResponse(&progressorv1.ResumeSinkResponse{Sink: f.Sink})
+	case *progressorv1.RewindSinkRequest:
+		return connect.NewResponse(&progressorv1.RewindSinkResponse{Sink: f.Sink})
+	case *progressorv1.ListSinksRequest:
+		return connect.NewResponse(
+			&progressorv1.ListSinksResponse{Sinks: []*progressorv1.Sink{f.Sink}, NextPageToken: "next"})
+	case *progressorv1.DeleteSinkRequest:
+		return connect.NewResponse(&progressorv1.DeleteSinkResponse{})
+	}
+	return nil
 }
 
 // WatchProcess answers the request.
@@ -129,214 +261,6 @@ func (f *Engine) WatchProcess(
 		}
 	}
 	return f.Err
-}
-
-// PutProcess answers the request.
-func (f *Engine) PutProcess(
-	_ context.Context, req *progressorv1.PutProcessRequest,
-) (*progressorv1.PutProcessResponse, error) {
-	return Answer(f, req, &progressorv1.PutProcessResponse{Process: f.Process})
-}
-
-// RemoveProcess answers the request.
-func (f *Engine) RemoveProcess(
-	_ context.Context, req *progressorv1.RemoveProcessRequest,
-) (*progressorv1.RemoveProcessResponse, error) {
-	return Answer(f, req, &progressorv1.RemoveProcessResponse{})
-}
-
-// PutNamespace answers the request.
-func (f *Engine) PutNamespace(
-	_ context.Context, req *progressorv1.PutNamespaceRequest,
-) (*progressorv1.PutNamespaceResponse, error) {
-	return Answer(f, req, &progressorv1.PutNamespaceResponse{Namespace: req.GetNamespace()})
-}
-
-// DeleteNamespace answers the request.
-func (f *Engine) DeleteNamespace(
-	_ context.Context, req *progressorv1.DeleteNamespaceRequest,
-) (*progressorv1.DeleteNamespaceResponse, error) {
-	resp := &progressorv1.DeleteNamespaceResponse{
-		Namespace: &progressorv1.Namespace{Namespace: req.GetNamespace()},
-		Counts: []*progressorv1.DataCount{
-			{Kind: "processes", Status: "RUNNING", Count: 1234},
-			{Kind: "waiting_tasks", Count: 1_000_000, OrMore: true},
-		},
-	}
-	return Answer(f, req, resp)
-}
-
-// PauseNamespace answers the request.
-func (f *Engine) PauseNamespace(
-	_ context.Context, req *progressorv1.PauseNamespaceRequest,
-) (*progressorv1.PauseNamespaceResponse, error) {
-	ns := &progressorv1.Namespace{Namespace: req.GetNamespace(), Paused: true}
-	return Answer(f, req, &progressorv1.PauseNamespaceResponse{Namespace: ns})
-}
-
-// EngineError returns an error as the engine sends it.
-func EngineError(code connect.Code, message string, detail *progressorv1.ErrorDetail) error {
-	err := connect.NewError(code, errors.New(message))
-	d, detailErr := connect.NewErrorDetail(detail)
-	if detailErr != nil {
-		panic(detailErr)
-	}
-	err.AddDetail(d)
-	return err
-}
-
-// StartBulk answers the request.
-func (f *Engine) StartBulk(
-	_ context.Context, req *progressorv1.StartBulkRequest,
-) (*progressorv1.StartBulkResponse, error) {
-	return Answer(f, req, &progressorv1.StartBulkResponse{Bulk: f.Bulks[0]})
-}
-
-// GetBulk returns one response after the other, and repeats the last one.
-func (f *Engine) GetBulk(_ context.Context, req *progressorv1.GetBulkRequest) (*progressorv1.GetBulkResponse, error) {
-	b := f.Bulks[0]
-	if len(f.Bulks) > 1 {
-		f.Bulks = f.Bulks[1:]
-	}
-	return Answer(f, req, &progressorv1.GetBulkResponse{Bulk: b})
-}
-
-// ListBulks answers the request.
-func (f *Engine) ListBulks(
-	_ context.Context, req *progressorv1.ListBulksRequest,
-) (*progressorv1.ListBulksResponse, error) {
-	return Answer(f, req, &progressorv1.ListBulksResponse{Bulks: f.Bulks, NextPageToken: "demo:more"})
-}
-
-// CancelBulk answers the request.
-func (f *Engine) CancelBulk(
-	_ context.Context, req *progressorv1.CancelBulkRequest,
-) (*progressorv1.CancelBulkResponse, error) {
-	return Answer(f, req, &progressorv1.CancelBulkResponse{Bulk: f.Bulks[0]})
-}
-
-// CreateCron answers the request.
-func (f *Engine) CreateCron(
-	_ context.Context, req *progressorv1.CreateCronRequest,
-) (*progressorv1.CreateCronResponse, error) {
-	return Answer(f, req, &progressorv1.CreateCronResponse{Cron: req.GetCron()})
-}
-
-// UpdateCron answers the request.
-func (f *Engine) UpdateCron(
-	_ context.Context, req *progressorv1.UpdateCronRequest,
-) (*progressorv1.UpdateCronResponse, error) {
-	return Answer(f, req, &progressorv1.UpdateCronResponse{Cron: req.GetCron()})
-}
-
-// GetCron answers the request.
-func (f *Engine) GetCron(_ context.Context, req *progressorv1.GetCronRequest) (*progressorv1.GetCronResponse, error) {
-	return Answer(f, req, &progressorv1.GetCronResponse{Cron: f.Cron})
-}
-
-// ListCrons answers the request.
-func (f *Engine) ListCrons(
-	_ context.Context, req *progressorv1.ListCronsRequest,
-) (*progressorv1.ListCronsResponse, error) {
-	return Answer(f, req, &progressorv1.ListCronsResponse{Crons: []*progressorv1.Cron{f.Cron}, NextPageToken: "next"})
-}
-
-// ResumeCron answers the request.
-func (f *Engine) ResumeCron(
-	_ context.Context, req *progressorv1.ResumeCronRequest,
-) (*progressorv1.ResumeCronResponse, error) {
-	return Answer(f, req, &progressorv1.ResumeCronResponse{Cron: f.Cron})
-}
-
-// TriggerCron answers the request.
-func (f *Engine) TriggerCron(
-	_ context.Context, req *progressorv1.TriggerCronRequest,
-) (*progressorv1.TriggerCronResponse, error) {
-	return Answer(f, req, &progressorv1.TriggerCronResponse{Fire: f.Fires[0]})
-}
-
-// CancelFire answers the request.
-func (f *Engine) CancelFire(
-	_ context.Context, req *progressorv1.CancelFireRequest,
-) (*progressorv1.CancelFireResponse, error) {
-	return Answer(f, req, &progressorv1.CancelFireResponse{Fire: f.Fires[0]})
-}
-
-// RerunFire answers the request.
-func (f *Engine) RerunFire(
-	_ context.Context, req *progressorv1.RerunFireRequest,
-) (*progressorv1.RerunFireResponse, error) {
-	return Answer(f, req, &progressorv1.RerunFireResponse{Fire: f.Fires[0]})
-}
-
-// StopBackfills answers the request.
-func (f *Engine) StopBackfills(
-	_ context.Context, req *progressorv1.StopBackfillsRequest,
-) (*progressorv1.StopBackfillsResponse, error) {
-	return Answer(f, req, &progressorv1.StopBackfillsResponse{Backfills: 2})
-}
-
-// BackfillCron answers the request.
-func (f *Engine) BackfillCron(
-	_ context.Context, req *progressorv1.BackfillCronRequest,
-) (*progressorv1.BackfillCronResponse, error) {
-	return Answer(f, req, &progressorv1.BackfillCronResponse{Fires: 1234})
-}
-
-// PreviewCron returns a fire time each minute.
-func (f *Engine) PreviewCron(
-	_ context.Context, req *progressorv1.PreviewCronRequest,
-) (*progressorv1.PreviewCronResponse, error) {
-	resp := &progressorv1.PreviewCronResponse{}
-	for t := req.GetFromTime().AsTime(); t.Before(req.GetToTime().AsTime()) &&
-		len(resp.GetFireTimes()) < int(req.GetLimit()); t = t.Add(time.Minute) {
-		resp.FireTimes = append(resp.FireTimes, timestamppb.New(t))
-	}
-	return Answer(f, req, resp)
-}
-
-// ListFires answers the request.
-func (f *Engine) ListFires(
-	_ context.Context, req *progressorv1.ListFiresRequest,
-) (*progressorv1.ListFiresResponse, error) {
-	return Answer(f, req, &progressorv1.ListFiresResponse{Fires: f.Fires})
-}
-
-// ExplainProcess answers the request.
-func (f *Engine) ExplainProcess(
-	_ context.Context, req *progressorv1.ExplainProcessRequest,
-) (*progressorv1.ExplainProcessResponse, error) {
-	resp, _ := f.Insight.(*progressorv1.ExplainProcessResponse)
-	return Answer(f, req, resp)
-}
-
-// CancelProcess answers the request.
-func (f *Engine) CancelProcess(
-	_ context.Context, req *progressorv1.CancelProcessRequest,
-) (*progressorv1.CancelProcessResponse, error) {
-	return Answer(f, req, &progressorv1.CancelProcessResponse{Process: f.Process})
-}
-
-// SuspendProcess answers the request.
-func (f *Engine) SuspendProcess(
-	_ context.Context, req *progressorv1.SuspendProcessRequest,
-) (*progressorv1.SuspendProcessResponse, error) {
-	return Answer(f, req, &progressorv1.SuspendProcessResponse{Process: f.Process})
-}
-
-// ResumeProcess answers the request.
-func (f *Engine) ResumeProcess(
-	_ context.Context, req *progressorv1.ResumeProcessRequest,
-) (*progressorv1.ResumeProcessResponse, error) {
-	return Answer(f, req, &progressorv1.ResumeProcessResponse{Process: f.Process})
-}
-
-// CountProcesses answers the request.
-func (f *Engine) CountProcesses(
-	_ context.Context, req *progressorv1.CountProcessesRequest,
-) (*progressorv1.CountProcessesResponse, error) {
-	resp, _ := f.Insight.(*progressorv1.CountProcessesResponse)
-	return Answer(f, req, resp)
 }
 
 // GetNamespaceHealth answers the request.
@@ -377,53 +301,4 @@ func (f *Engine) WatchChanges(
 		return err
 	}
 	return connect.NewError(connect.CodeUnavailable, errors.New("the node is stopping"))
-}
-
-// PutSink answers the request.
-func (f *Engine) PutSink(
-	_ context.Context, req *progressorv1.PutSinkRequest,
-) (*progressorv1.PutSinkResponse, error) {
-	return Answer(f, req, &progressorv1.PutSinkResponse{Sink: f.Sink})
-}
-
-// GetSink answers the request.
-func (f *Engine) GetSink(
-	_ context.Context, req *progressorv1.GetSinkRequest,
-) (*progressorv1.GetSinkResponse, error) {
-	return Answer(f, req, &progressorv1.GetSinkResponse{Sink: f.Sink})
-}
-
-// PauseSink answers the request.
-func (f *Engine) PauseSink(
-	_ context.Context, req *progressorv1.PauseSinkRequest,
-) (*progressorv1.PauseSinkResponse, error) {
-	return Answer(f, req, &progressorv1.PauseSinkResponse{Sink: f.Sink})
-}
-
-// ResumeSink answers the request.
-func (f *Engine) ResumeSink(
-	_ context.Context, req *progressorv1.ResumeSinkRequest,
-) (*progressorv1.ResumeSinkResponse, error) {
-	return Answer(f, req, &progressorv1.ResumeSinkResponse{Sink: f.Sink})
-}
-
-// RewindSink answers the request.
-func (f *Engine) RewindSink(
-	_ context.Context, req *progressorv1.RewindSinkRequest,
-) (*progressorv1.RewindSinkResponse, error) {
-	return Answer(f, req, &progressorv1.RewindSinkResponse{Sink: f.Sink})
-}
-
-// ListSinks answers the request.
-func (f *Engine) ListSinks(
-	_ context.Context, req *progressorv1.ListSinksRequest,
-) (*progressorv1.ListSinksResponse, error) {
-	return Answer(f, req, &progressorv1.ListSinksResponse{Sinks: []*progressorv1.Sink{f.Sink}, NextPageToken: "next"})
-}
-
-// DeleteSink answers the request.
-func (f *Engine) DeleteSink(
-	_ context.Context, req *progressorv1.DeleteSinkRequest,
-) (*progressorv1.DeleteSinkResponse, error) {
-	return Answer(f, req, &progressorv1.DeleteSinkResponse{})
 }

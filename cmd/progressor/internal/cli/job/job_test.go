@@ -22,8 +22,8 @@ import (
 )
 
 func TestJobEventsAndStats(t *testing.T) {
-	f := &clitest.Queue{}
-	p := clitest.ServeQueue(t, newCommands, f)
+	f := &clitest.Engine{}
+	p := clitest.Serve(t, newCommands, f)
 	clitest.WantLines(t, p.OK(t, "job", "stats", "mail"),
 		"NAME SCHEDULED AVAILABLE RUNNING RETRYABLE CANCEL REQUESTED SUCCEEDED FAILED CANCELLED",
 		"send 0 7 0 0 1 0 2 0", "(all) 0 7 0 0 1 0 2 0",
@@ -50,8 +50,8 @@ func TestJobEventsAndStats(t *testing.T) {
 }
 
 func TestJobEnqueueFlags(t *testing.T) {
-	f := &clitest.Queue{}
-	p := clitest.ServeQueue(t, newCommands, f)
+	f := &clitest.Engine{}
+	p := clitest.Serve(t, newCommands, f)
 	out := p.OK(t, "job", "enqueue", "mail", "send", "--id", "m-1", "--args", `{"to":"ann"}`, "-k", "key",
 		"--max-retry", "3", "--backoff-steps", "1s,10s", "--timeout", "5m",
 		"--keep-result", "--tag", "a,b", "--tag", "c", "--metadata", `{"tenant":"acme"}`, "--unique-ttl", "1h",
@@ -107,8 +107,8 @@ func TestJobEnqueueFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := &clitest.Queue{}
-	p := clitest.ServeQueue(t, newCommands, f)
+	f := &clitest.Engine{}
+	p := clitest.Serve(t, newCommands, f)
 	p.Terminal = true
 	r := p.Run(t, "job", "enqueue", "mail", "--file", file)
 	if r.Code != cli.ExitOK || !slices.Equal(f.Batches, []int{1000, 1000, 300}) ||
@@ -164,8 +164,8 @@ func TestJobWait(t *testing.T) {
 	}
 	succeeded := &progressorv1.Job{Namespace: "mail", JobId: "m-1", State: progressorv1.JobState_JOB_STATE_SUCCEEDED,
 		Attempt: 1}
-	f := &clitest.Queue{Jobs: []*progressorv1.Job{running, failed}}
-	p := clitest.ServeQueue(t, newCommands, f)
+	f := &clitest.Engine{Jobs: []*progressorv1.Job{running, failed}}
+	p := clitest.Serve(t, newCommands, f)
 	p.Terminal = true
 	r := p.Run(t, "job", "get", "mail", "m-1", "--wait")
 	if r.Code != cli.ExitTaskFailed ||
@@ -190,9 +190,9 @@ func TestJobWait(t *testing.T) {
 }
 
 func TestJobListUpdateAndErrors(t *testing.T) {
-	f := &clitest.Queue{Jobs: []*progressorv1.Job{
+	f := &clitest.Engine{Jobs: []*progressorv1.Job{
 		{JobId: "m-1", Name: "send", State: progressorv1.JobState_JOB_STATE_SCHEDULED, BlockedOn: "time: tomorrow"}}}
-	p := clitest.ServeQueue(t, newCommands, f)
+	p := clitest.Serve(t, newCommands, f)
 	out := p.OK(t, "job", "list", "mail", "--state", "job_state_scheduled", "--name", `a*"b`, "tags:urgent")
 	clitest.WantLines(t, out, "m-1 send SCHEDULED 0 0", "time: tomorrow", "more: --page-token next")
 	if got := f.Last.(*progressorv1.ListJobsRequest).GetFilter(); got !=

@@ -10,8 +10,8 @@ import (
 )
 
 func TestWorkerStop(t *testing.T) {
-	f := &clitest.Queue{}
-	p := clitest.ServeQueue(t, newCommands, f)
+	f := &clitest.Engine{}
+	p := clitest.Serve(t, newCommands, f)
 	clitest.WantLines(t, p.OK(t, "worker", "stop", "mail", "host-1", "--grace", "1m", "--reason", "deploy"),
 		"host-1 3 STOP mail, media")
 	if got := f.Last.(*progressorv1.StopWorkerRequest); got.GetGrace().AsDuration() != time.Minute ||

@@ -46,16 +46,23 @@ func TestPagesAreBounded(t *testing.T) {
 	t.Parallel()
 	a, _ := withSignals(t)
 	read := 0
-	err := PrintPages(a, OutputFlag{}, PageFlags{All: true},
-		func(ctx context.Context, token string) (*progressorv1.ListBulksResponse, error) {
+	c := struct {
+		OutputFlag
+		PageFlags
+	}{PageFlags: PageFlags{All: true, PageSize: 7}}
+	err := PrintPages(a, c,
+		func(ctx context.Context, req *progressorv1.ListBulksRequest) (*progressorv1.ListBulksResponse, error) {
 			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > ReadTimeout {
-				t.Errorf("page %q is read until %v, %v", token, deadline, ok)
+				t.Errorf("page %q is read until %v, %v", req.GetPageToken(), deadline, ok)
+			}
+			if req.GetPageSize() != 7 || read > 0 && req.GetPageToken() != "more" {
+				t.Errorf("page %d is requested by %v", read, req)
 			}
 			if read++; read < 3 {
 				return &progressorv1.ListBulksResponse{NextPageToken: "more"}, nil
 			}
 			return &progressorv1.ListBulksResponse{}, nil
-		}, func(*progressorv1.ListBulksResponse) error { return nil })
+		}, &progressorv1.ListBulksRequest{}, func(*progressorv1.ListBulksResponse) error { return nil })
 	if err != nil || read != 3 {
 		t.Errorf("%d pages, %v", read, err)
 	}

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/client"
-	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -65,20 +64,11 @@ func (a *App) Request() (context.Context, context.CancelFunc) {
 	return ctx, func() { cancel(); cancelSignal() }
 }
 
-// Ask sends a request that does not wait for a task, and prints the response as JSON or with show.
+// Ask is Show with a function that prints only this type of response.
 func Ask[Q, P proto.Message](
 	a *App, format OutputFlag, call func(context.Context, Q) (P, error), req Q, show func(P) error,
 ) error {
-	ctx, cancel := a.Request()
-	defer cancel()
-	resp, err := call(ctx, req)
-	switch {
-	case err != nil:
-		return err
-	case format.JSON():
-		return output.PrintMessage(a.Stdout, resp)
-	}
-	return show(resp)
+	return Show(a, format, call, req, func(_ *App, resp P) error { return show(resp) })
 }
 
 // ProcessArgs identify a process.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 )
@@ -16,43 +17,56 @@ type PageFlags struct {
 	All       bool   `help:"Print all pages."`
 }
 
+// listCommand is a command that embeds OutputFlag and PageFlags.
+type listCommand interface {
+	JSON() bool
+	pageFlags() PageFlags
+}
+
+func (f PageFlags) pageFlags() PageFlags { return f }
+
 // page is a response with a page of a list.
 type page interface {
 	proto.Message
 	GetNextPageToken() string
 }
 
-// PrintPages reads a page, or with --all that page and all following ones, and prints them as JSON
-// or with show.
-func PrintPages[P page](
-	a *App, format OutputFlag, flags PageFlags, read func(ctx context.Context, token string) (P, error),
-	show func(all P) error,
+// PrintPages reads a page with call, or with --all that page and all following ones, and prints
+// them as JSON or with show.
+func PrintPages[Q proto.Message, P page](
+	a *App, c listCommand, call func(context.Context, Q) (P, error), req Q, show func(all P) error,
 ) error {
-	one := func(token string) (P, error) {
+	flags := c.pageFlags()
+	read := func(token string) (P, error) {
 		ctx, cancel := a.Request()
 		defer cancel()
-		return read(ctx, token)
+		setField(req, "page_size", protoreflect.ValueOfInt32(flags.PageSize))
+		setField(req, "page_token", protoreflect.ValueOfString(token))
+		return call(ctx, req)
 	}
-	all, err := one(flags.PageToken)
+	all, err := read(flags.PageToken)
 	if err != nil {
 		return err
 	}
 	for flags.All && all.GetNextPageToken() != "" {
-		next, err := one(all.GetNextPageToken())
+		next, err := read(all.GetNextPageToken())
 		if err != nil {
 			return err
 		}
-		m := all.ProtoReflect()
-		m.Clear(m.Descriptor().Fields().ByName("next_page_token")) // the last page has none
+		setField(all, "next_page_token", protoreflect.ValueOfString("")) // the last page has none
 		proto.Merge(all, next)
 	}
-	if format.JSON() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, all)
 	}
 	if err := show(all); err != nil {
 		return err
 	}
 	return printMore(a, all.GetNextPageToken())
+}
+
+func setField(m proto.Message, name protoreflect.Name, value protoreflect.Value) {
+	m.ProtoReflect().Set(m.ProtoReflect().Descriptor().Fields().ByName(name), value)
 }
 
 // printMore prints how to get the next page.

@@ -1,8 +1,6 @@
 package admin
 
 import (
-	"context"
-
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
@@ -33,12 +31,9 @@ A filter can use actor, method and subject (= and !=) and time (= != < <= > >=).
 }
 
 func (c *auditCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListAuditResponse, error) {
-			return c.Client().Insight.ListAudit(ctx, &progressorv1.ListAuditRequest{
-				Namespace: c.NS, Filter: cli.Both(c.Match, c.Filter), PageSize: c.PageSize, PageToken: token,
-			})
-		}, func(all *progressorv1.ListAuditResponse) error {
+	return cli.PrintPages(a, c, c.Client().Insight.ListAudit,
+		&progressorv1.ListAuditRequest{Namespace: c.NS, Filter: cli.Both(c.Match, c.Filter)},
+		func(all *progressorv1.ListAuditResponse) error {
 			var rows []table.Row
 			for _, e := range all.GetEntries() {
 				rows = append(rows, table.Row{

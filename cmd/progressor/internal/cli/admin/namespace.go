@@ -144,10 +144,8 @@ func (c *namespacePutCmd) Run(a *cli.App) error {
 			errors.New("processor: is required: set --connect-url URL, --builtin NAME, --pull (workers poll for " +
 				"tasks), or a --file with one"))
 	}
-	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.PutNamespace, &progressorv1.PutNamespaceRequest{Namespace: ns},
-		func(resp *progressorv1.PutNamespaceResponse) error {
-			return printNamespace(a, resp.GetNamespace())
-		})
+	return cli.Show(a, c, c.Client().Namespace.PutNamespace,
+		&progressorv1.PutNamespaceRequest{Namespace: ns}, printNamespace)
 }
 
 // apply sets the values of the flags in the namespace.
@@ -224,10 +222,8 @@ func (namespaceGetCmd) Help() string {
 }
 
 func (c *namespaceGetCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.GetNamespace,
-		&progressorv1.GetNamespaceRequest{Namespace: c.NS}, func(resp *progressorv1.GetNamespaceResponse) error {
-			return printNamespace(a, resp.GetNamespace())
-		})
+	return cli.Show(a, c, c.Client().Namespace.GetNamespace,
+		&progressorv1.GetNamespaceRequest{Namespace: c.NS}, printNamespace)
 }
 
 type namespaceListCmd struct{ cli.ClientFlags }
@@ -283,10 +279,8 @@ func (namespacePauseCmd) Help() string {
 }
 
 func (c *namespacePauseCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.PauseNamespace,
-		&progressorv1.PauseNamespaceRequest{Namespace: c.NS}, func(resp *progressorv1.PauseNamespaceResponse) error {
-			return printNamespace(a, resp.GetNamespace())
-		})
+	return cli.Show(a, c, c.Client().Namespace.PauseNamespace,
+		&progressorv1.PauseNamespaceRequest{Namespace: c.NS}, printNamespace)
 }
 
 type namespaceResumeCmd struct {
@@ -301,13 +295,15 @@ func (namespaceResumeCmd) Help() string {
 }
 
 func (c *namespaceResumeCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.ResumeNamespace,
-		&progressorv1.ResumeNamespaceRequest{Namespace: c.NS}, func(resp *progressorv1.ResumeNamespaceResponse) error {
-			return printNamespace(a, resp.GetNamespace())
-		})
+	return cli.Show(a, c, c.Client().Namespace.ResumeNamespace,
+		&progressorv1.ResumeNamespaceRequest{Namespace: c.NS}, printNamespace)
 }
 
-func printNamespace(a *cli.App, ns *progressorv1.Namespace) error {
+// printNamespace prints the namespace of a response.
+func printNamespace[P interface {
+	GetNamespace() *progressorv1.Namespace
+}](a *cli.App, resp P) error {
+	ns := resp.GetNamespace()
 	retry := ns.GetRetryPolicy()
 	number := func(n int32) string { return output.ID(int64(n)) }
 	return output.PrintFields(a.Stdout,

@@ -1,7 +1,6 @@
 package cron
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -59,10 +58,8 @@ the number of fires by decision. The output of get -o json can be edited and pas
 }
 
 func (c *cronGetCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Cron.GetCron,
-		&progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID}, func(resp *progressorv1.GetCronResponse) error {
-			return printCron(a, resp.GetCron())
-		})
+	return cli.Show(a, c, c.Client().Cron.GetCron,
+		&progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID}, printCron)
 }
 
 type cronListCmd struct {
@@ -84,12 +81,9 @@ fire times, and its schedule in words.
 }
 
 func (c *cronListCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListCronsResponse, error) {
-			return c.Client().Cron.ListCrons(ctx, &progressorv1.ListCronsRequest{
-				Namespace: c.NS, Filter: cli.Both(c.Match, c.Filter), PageSize: c.PageSize, PageToken: token,
-			})
-		}, func(all *progressorv1.ListCronsResponse) error {
+	return cli.PrintPages(a, c, c.Client().Cron.ListCrons,
+		&progressorv1.ListCronsRequest{Namespace: c.NS, Filter: cli.Both(c.Match, c.Filter)},
+		func(all *progressorv1.ListCronsResponse) error {
 			var rows []table.Row
 			for _, cr := range all.GetCrons() {
 				next := ""
@@ -117,7 +111,9 @@ func cronState(c *progressorv1.Cron) string {
 	return "active"
 }
 
-func printCron(a *cli.App, c *progressorv1.Cron) error {
+// printCron prints the cron of a response.
+func printCron[P interface{ GetCron() *progressorv1.Cron }](a *cli.App, resp P) error {
+	c := resp.GetCron()
 	var next []string
 	for _, t := range c.GetNextFireTimes() {
 		next = append(next, output.Time(t))
@@ -291,10 +287,7 @@ func (c *cronTriggerCmd) Run(a *cli.App) error {
 		func(v progressorv1.OverlapAction) { req.OverlapAction = v }); err != nil {
 		return err
 	}
-	return cli.Ask(a, c.OutputFlag, c.Client().Cron.TriggerCron, req,
-		func(resp *progressorv1.TriggerCronResponse) error {
-			return printFires(a, []*progressorv1.Fire{resp.GetFire()})
-		})
+	return cli.Show(a, c, c.Client().Cron.TriggerCron, req, showFire)
 }
 
 // fireArgs names a fire for a command.
@@ -320,10 +313,7 @@ func (c *cronCancelCmd) Run(a *cli.App) error {
 		return err
 	}
 	req := &progressorv1.CancelFireRequest{Namespace: c.NS, CronId: c.ID, FireTime: at, Reason: c.Reason}
-	show := func(resp *progressorv1.CancelFireResponse) error {
-		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
-	}
-	return c.advised(cli.Ask(a, c.OutputFlag, c.Client().Cron.CancelFire, req, show))
+	return c.advised(cli.Show(a, c, c.Client().Cron.CancelFire, req, showFire))
 }
 
 // advised names the argument in an error about a fire, and the command that shows the fires.
@@ -362,8 +352,5 @@ func (c *cronRerunCmd) Run(a *cli.App) error {
 		return err
 	}
 	req := &progressorv1.RerunFireRequest{Namespace: c.NS, CronId: c.ID, FireTime: at, Reason: c.Reason}
-	show := func(resp *progressorv1.RerunFireResponse) error {
-		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
-	}
-	return c.advised(cli.Ask(a, c.OutputFlag, c.Client().Cron.RerunFire, req, show))
+	return c.advised(cli.Show(a, c, c.Client().Cron.RerunFire, req, showFire))
 }

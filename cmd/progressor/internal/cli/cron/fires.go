@@ -1,7 +1,6 @@
 package cron
 
 import (
-	"context"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -28,14 +27,16 @@ row of old missed fire times may stand for several.
 }
 
 func (c *cronFiresCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListFiresResponse, error) {
-			return c.Client().Cron.ListFires(ctx, &progressorv1.ListFiresRequest{
-				Namespace: c.NS, CronId: c.ID, PageSize: c.PageSize, PageToken: token,
-			})
-		}, func(all *progressorv1.ListFiresResponse) error {
+	return cli.PrintPages(a, c, c.Client().Cron.ListFires,
+		&progressorv1.ListFiresRequest{Namespace: c.NS, CronId: c.ID},
+		func(all *progressorv1.ListFiresResponse) error {
 			return printFires(a, all.GetFires())
 		})
+}
+
+// showFire prints the fire of a response.
+func showFire[P interface{ GetFire() *progressorv1.Fire }](a *cli.App, resp P) error {
+	return printFires(a, []*progressorv1.Fire{resp.GetFire()})
 }
 
 func printFires(a *cli.App, fires []*progressorv1.Fire) error {

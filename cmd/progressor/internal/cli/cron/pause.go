@@ -26,17 +26,8 @@ pause wait for the resume.
 }
 
 func (c *cronPauseCmd) Run(a *cli.App) error {
-	ctx, cancel := a.Request()
-	defer cancel()
-	resp, err := c.Client().Cron.PauseCron(ctx,
-		&progressorv1.PauseCronRequest{Namespace: c.NS, CronId: c.ID, Note: c.Note})
-	if err != nil {
-		return err
-	}
-	if c.JSON() {
-		return output.PrintMessage(a.Stdout, resp)
-	}
-	return printCron(a, resp.GetCron())
+	return cli.Show(a, c, c.Client().Cron.PauseCron,
+		&progressorv1.PauseCronRequest{Namespace: c.NS, CronId: c.ID, Note: c.Note}, printCron)
 }
 
 type cronResumeCmd struct {
@@ -60,18 +51,9 @@ func (c *cronResumeCmd) Run(a *cli.App) error {
 	if err := c.printWaiting(a); err != nil {
 		return err
 	}
-	ctx, cancel := a.Request()
-	defer cancel()
-	resp, err := c.Client().Cron.ResumeCron(ctx, &progressorv1.ResumeCronRequest{
+	return cli.Show(a, c, c.Client().Cron.ResumeCron, &progressorv1.ResumeCronRequest{
 		Namespace: c.NS, CronId: c.ID, Note: c.Note, CatchUp: c.CatchUp,
-	})
-	if err != nil {
-		return err
-	}
-	if c.JSON() {
-		return output.PrintMessage(a.Stdout, resp)
-	}
-	return printCron(a, resp.GetCron())
+	}, printCron)
 }
 
 // maxWaiting is the number at which the engine stops counting.

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
-	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/protoyaml"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -146,10 +145,8 @@ func (c *cronCreateCmd) Run(a *cli.App) error {
 	if err := c.apply(a, cr, c.Expressions); err != nil {
 		return err
 	}
-	return flagOf(cli.Ask(a, c.OutputFlag, c.Client().Cron.CreateCron, &progressorv1.CreateCronRequest{Cron: cr},
-		func(resp *progressorv1.CreateCronResponse) error {
-			return printCron(a, resp.GetCron())
-		}), c.File)
+	return flagOf(cli.Show(a, c, c.Client().Cron.CreateCron,
+		&progressorv1.CreateCronRequest{Cron: cr}, printCron), c.File)
 }
 
 type cronUpdateCmd struct {
@@ -197,12 +194,6 @@ func (c *cronUpdateCmd) Run(a *cli.App) error {
 	if err := c.apply(a, cr, c.Expressions); err != nil {
 		return err
 	}
-	resp, err := c.Client().Cron.UpdateCron(ctx, &progressorv1.UpdateCronRequest{Cron: cr})
-	if err != nil {
-		return flagOf(err, c.File)
-	}
-	if c.JSON() {
-		return output.PrintMessage(a.Stdout, resp)
-	}
-	return printCron(a, resp.GetCron())
+	return flagOf(cli.Show(a, c, c.Client().Cron.UpdateCron,
+		&progressorv1.UpdateCronRequest{Cron: cr}, printCron), c.File)
 }

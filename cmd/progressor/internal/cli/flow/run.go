@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -162,12 +161,9 @@ func (c *flowListCmd) Run(a *cli.App) error {
 		filter = cli.Both(filter, "scope_id = "+search.Quote(c.ScopeID, false))
 	}
 	filter = cli.Both(filter, c.Match)
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListRunsResponse, error) {
-			return c.Client().Flow.ListRuns(ctx, &progressorv1.ListRunsRequest{
-				Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
-			})
-		}, func(all *progressorv1.ListRunsResponse) error {
+	return cli.PrintPages(a, c, c.Client().Flow.ListRuns,
+		&progressorv1.ListRunsRequest{Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy},
+		func(all *progressorv1.ListRunsResponse) error {
 			var rows []table.Row
 			for _, r := range all.GetRuns() {
 				rows = append(rows, table.Row{

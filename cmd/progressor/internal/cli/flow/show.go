@@ -136,16 +136,9 @@ for_each steps, with their action, worker, duration and outcome.
 }
 
 func (c *flowStepsCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListStepsResponse, error) {
-			page, err := c.Client().Flow.ListSteps(ctx,
-				&progressorv1.ListStepsRequest{Namespace: c.NS, RunId: c.ID, StepId: c.Step, PageSize: c.PageSize,
-					PageToken: token})
-			if err != nil {
-				return nil, ofRun(c.flowArgs, err)
-			}
-			return page, nil
-		}, func(all *progressorv1.ListStepsResponse) error {
+	return ofRun(c.flowArgs, cli.PrintPages(a, c, c.Client().Flow.ListSteps,
+		&progressorv1.ListStepsRequest{Namespace: c.NS, RunId: c.ID, StepId: c.Step},
+		func(all *progressorv1.ListStepsResponse) error {
 			var rows []table.Row
 			for _, s := range all.GetSteps() {
 				rows = append(rows, table.Row{
@@ -158,5 +151,5 @@ func (c *flowStepsCmd) Run(a *cli.App) error {
 			}
 			return output.PrintRows(a.Stdout,
 				table.Row{"step", "status", "attempt", "took", "done by", "worker", "input", "result", "note"}, rows)
-		})
+		}))
 }

@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -208,11 +207,9 @@ func (templateListCmd) Help() string {
 }
 
 func (c *templateListCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListTemplatesResponse, error) {
-			return c.Client().Flow.ListTemplates(ctx,
-				&progressorv1.ListTemplatesRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
-		}, func(all *progressorv1.ListTemplatesResponse) error {
+	return cli.PrintPages(a, c, c.Client().Flow.ListTemplates,
+		&progressorv1.ListTemplatesRequest{Namespace: c.NS},
+		func(all *progressorv1.ListTemplatesResponse) error {
 			var rows []table.Row
 			for _, t := range all.GetTemplates() {
 				rows = append(rows,
@@ -236,12 +233,8 @@ func (templateEnableCmd) Help() string {
 }
 
 func (c *templateEnableCmd) Run(a *cli.App) error {
-	return ofTemplate(c.templateArgs,
-		cli.Ask(a, c.OutputFlag, c.Client().Flow.EnableTemplate,
-			&progressorv1.EnableTemplateRequest{Namespace: c.NS, Type: c.Type},
-			func(resp *progressorv1.EnableTemplateResponse) error {
-				return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
-			}))
+	return ofTemplate(c.templateArgs, cli.Show(a, c, c.Client().Flow.EnableTemplate,
+		&progressorv1.EnableTemplateRequest{Namespace: c.NS, Type: c.Type}, showTemplate))
 }
 
 type templateDisableCmd struct {
@@ -257,12 +250,8 @@ continue.
 }
 
 func (c *templateDisableCmd) Run(a *cli.App) error {
-	return ofTemplate(c.templateArgs,
-		cli.Ask(a, c.OutputFlag, c.Client().Flow.DisableTemplate,
-			&progressorv1.DisableTemplateRequest{Namespace: c.NS, Type: c.Type},
-			func(resp *progressorv1.DisableTemplateResponse) error {
-				return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
-			}))
+	return ofTemplate(c.templateArgs, cli.Show(a, c, c.Client().Flow.DisableTemplate,
+		&progressorv1.DisableTemplateRequest{Namespace: c.NS, Type: c.Type}, showTemplate))
 }
 
 type templateDeleteCmd struct {
@@ -284,6 +273,11 @@ func (c *templateDeleteCmd) Run(a *cli.App) error {
 			func(resp *progressorv1.DeleteTemplateResponse) error {
 				return printState(a, &progressorv1.Template{Namespace: c.NS, Type: c.Type}, "deleted")
 			}))
+}
+
+// showTemplate prints the template of a response.
+func showTemplate[P interface{ GetTemplate() *progressorv1.Template }](a *cli.App, resp P) error {
+	return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
 }
 
 func printState(a *cli.App, t *progressorv1.Template, state string) error {

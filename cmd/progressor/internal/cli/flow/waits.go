@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -50,12 +49,9 @@ func (c *flowWaitsCmd) Run(a *cli.App) error {
 		filter = cli.Both(filter, "assignees:"+search.Quote(c.Assignee, false))
 	}
 	filter = cli.Both(filter, c.Match)
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListOpenWaitsResponse, error) {
-			return c.Client().Flow.ListOpenWaits(ctx,
-				&progressorv1.ListOpenWaitsRequest{Namespace: c.NS, Filter: filter, PageSize: c.PageSize,
-					PageToken: token})
-		}, func(all *progressorv1.ListOpenWaitsResponse) error {
+	return cli.PrintPages(a, c, c.Client().Flow.ListOpenWaits,
+		&progressorv1.ListOpenWaitsRequest{Namespace: c.NS, Filter: filter},
+		func(all *progressorv1.ListOpenWaitsResponse) error {
 			var rows []table.Row
 			for _, w := range all.GetWaits() {
 				note := ""

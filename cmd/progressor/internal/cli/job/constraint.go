@@ -71,22 +71,16 @@ func (c *constraintPutCmd) Run(a *cli.App) error {
 	if err := c.apply(m); err != nil {
 		return cli.UsageError(err)
 	}
-	ctx, cancel := a.Request()
-	defer cancel()
-	resp, err := c.Client().Job.PutConstraint(ctx, &progressorv1.PutConstraintRequest{Constraint: m})
-	if err != nil {
-		return c.flagOf(err)
-	}
-	if c.JSON() {
-		return output.PrintMessage(a.Stdout, resp)
-	}
-	stored := resp.GetConstraint()
-	return output.PrintFields(a.Stdout,
-		output.Field{"constraint", output.OneLine(stored.GetNamespace() + "/" + stored.GetName())},
-		output.Field{"match", output.OneLine(stored.GetMatch())},
-		output.Field{"key", output.OneLine(stored.GetKey())},
-		output.Field{"max_running", showLimit(stored.GetMaxRunning())},
-		output.Field{"rate", showRate(stored.GetRate())})
+	return c.flagOf(cli.Ask(a, c.OutputFlag, c.Client().Job.PutConstraint,
+		&progressorv1.PutConstraintRequest{Constraint: m}, func(resp *progressorv1.PutConstraintResponse) error {
+			stored := resp.GetConstraint()
+			return output.PrintFields(a.Stdout,
+				output.Field{"constraint", output.OneLine(stored.GetNamespace() + "/" + stored.GetName())},
+				output.Field{"match", output.OneLine(stored.GetMatch())},
+				output.Field{"key", output.OneLine(stored.GetKey())},
+				output.Field{"max_running", showLimit(stored.GetMaxRunning())},
+				output.Field{"rate", showRate(stored.GetRate())})
+		}))
 }
 
 // flagOf replaces the field name in an error by --match or --key, if the value comes from the flag.
@@ -183,27 +177,22 @@ func (constraintListCmd) Help() string {
 }
 
 func (c *constraintListCmd) Run(a *cli.App) error {
-	ctx, cancel := a.Request()
-	defer cancel()
-	resp, err := c.Client().Job.ListConstraints(ctx, &progressorv1.ListConstraintsRequest{Namespace: c.NS})
-	if err != nil {
-		return err
-	}
-	if c.JSON() {
-		return output.PrintMessage(a.Stdout, resp)
-	}
-	var rows []table.Row
-	for _, s := range resp.GetConstraints() {
-		m := s.GetConstraint()
-		rows = append(rows, table.Row{
-			output.OneLine(m.GetName()), output.OneLine(m.GetMatch()), output.OneLine(m.GetKey()),
-			showLimit(m.GetMaxRunning()), showRate(m.GetRate()), s.GetRunning(), s.GetHeld(), s.GetWaiting(),
-			output.Time(s.GetNextFreeTime()),
+	return cli.Ask(a, c.OutputFlag, c.Client().Job.ListConstraints,
+		&progressorv1.ListConstraintsRequest{Namespace: c.NS}, func(resp *progressorv1.ListConstraintsResponse) error {
+			var rows []table.Row
+			for _, s := range resp.GetConstraints() {
+				m := s.GetConstraint()
+				rows = append(rows, table.Row{
+					output.OneLine(m.GetName()), output.OneLine(m.GetMatch()), output.OneLine(m.GetKey()),
+					showLimit(m.GetMaxRunning()), showRate(m.GetRate()), s.GetRunning(), s.GetHeld(), s.GetWaiting(),
+					output.Time(s.GetNextFreeTime()),
+				})
+			}
+			return output.PrintRows(a.Stdout,
+				table.Row{"name", "match", "key", "max_running", "rate", "running", "held", "waiting",
+					"next_free_time"}, rows,
+				"max_running")
 		})
-	}
-	return output.PrintRows(a.Stdout,
-		table.Row{"name", "match", "key", "max_running", "rate", "running", "held", "waiting", "next_free_time"}, rows,
-		"max_running")
 }
 
 type constraintDeleteCmd struct {
@@ -219,16 +208,10 @@ func (constraintDeleteCmd) Help() string {
 }
 
 func (c *constraintDeleteCmd) Run(a *cli.App) error {
-	ctx, cancel := a.Request()
-	defer cancel()
-	resp, err := c.Client().Job.DeleteConstraint(ctx,
-		&progressorv1.DeleteConstraintRequest{Namespace: c.NS, Name: c.Name})
-	if err != nil {
-		return err
-	}
-	if c.JSON() {
-		return output.PrintMessage(a.Stdout, resp)
-	}
-	return output.PrintFields(a.Stdout, output.Field{"constraint", output.OneLine(c.NS + "/" + c.Name)},
-		output.Field{"state", "deleted"})
+	return cli.Ask(a, c.OutputFlag, c.Client().Job.DeleteConstraint,
+		&progressorv1.DeleteConstraintRequest{Namespace: c.NS, Name: c.Name},
+		func(*progressorv1.DeleteConstraintResponse) error {
+			return output.PrintFields(a.Stdout, output.Field{"constraint", output.OneLine(c.NS + "/" + c.Name)},
+				output.Field{"state", "deleted"})
+		})
 }

@@ -2,7 +2,6 @@ package job
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,12 +47,9 @@ func (c *jobEventsCmd) Run(a *cli.App) error {
 	if c.Cursor != "" {
 		return cli.UsageError(errors.New("--cursor requires --watch"))
 	}
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListJobEventsResponse, error) {
-			return c.Client().JobEvent.ListJobEvents(ctx, &progressorv1.ListJobEventsRequest{
-				Namespace: c.NS, Filter: c.Match, PageSize: c.PageSize, PageToken: token,
-			})
-		}, func(all *progressorv1.ListJobEventsResponse) error {
+	return cli.PrintPages(a, c, c.Client().JobEvent.ListJobEvents,
+		&progressorv1.ListJobEventsRequest{Namespace: c.NS, Filter: c.Match},
+		func(all *progressorv1.ListJobEventsResponse) error {
 			var rows []table.Row
 			for _, e := range all.GetEvents() {
 				rows = append(rows, table.Row{

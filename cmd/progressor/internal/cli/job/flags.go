@@ -219,8 +219,5 @@ func (c *jobUpdateCmd) Run(a *cli.App) error {
 				output.ShellWord(c.NS), output.ShellWord(c.ID)))
 	}
 	req.UpdateMask = fieldMask(paths)
-	return ofJob(c.jobArgs, cli.Ask(a, c.OutputFlag, c.Client().Job.UpdateJob, req,
-		func(resp *progressorv1.UpdateJobResponse) error {
-			return printJob(a, resp.GetJob())
-		}))
+	return ofJob(c.jobArgs, cli.Show(a, c, c.Client().Job.UpdateJob, req, showJob))
 }

@@ -1,7 +1,6 @@
 package job
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -63,10 +62,7 @@ func (c *jobGetCmd) Run(a *cli.App) error {
 	if c.Wait {
 		return followJob(a, c.EndFlags, c.ClientFlags, c.jobArgs)
 	}
-	return cli.Ask(a, c.OutputFlag, c.Client().Job.GetJob, &progressorv1.GetJobRequest{Namespace: c.NS, JobId: c.ID},
-		func(resp *progressorv1.GetJobResponse) error {
-			return printJob(a, resp.GetJob())
-		})
+	return cli.Show(a, c, c.Client().Job.GetJob, &progressorv1.GetJobRequest{Namespace: c.NS, JobId: c.ID}, showJob)
 }
 
 type jobListCmd struct {
@@ -102,12 +98,9 @@ func (c *jobListCmd) Run(a *cli.App) error {
 		filter = cli.Both(filter, "name = "+search.Quote(c.Name, false))
 	}
 	filter = cli.Both(cli.Both(filter, c.Filter), c.Match)
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListJobsResponse, error) {
-			return c.Client().Job.ListJobs(ctx, &progressorv1.ListJobsRequest{
-				Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
-			})
-		}, func(all *progressorv1.ListJobsResponse) error {
+	return cli.PrintPages(a, c, c.Client().Job.ListJobs,
+		&progressorv1.ListJobsRequest{Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy},
+		func(all *progressorv1.ListJobsResponse) error {
 			var rows []table.Row
 			for _, j := range all.GetJobs() {
 				rows = append(rows, table.Row{
@@ -152,11 +145,8 @@ succeeds before that, the job has succeeded.
 }
 
 func (c *jobCancelCmd) Run(a *cli.App) error {
-	return ofJob(c.jobArgs, cli.Ask(a, c.OutputFlag, c.Client().Job.CancelJob,
-		&progressorv1.CancelJobRequest{Namespace: c.NS, JobId: c.ID, Reason: c.Reason},
-		func(resp *progressorv1.CancelJobResponse) error {
-			return printJob(a, resp.GetJob())
-		}))
+	return ofJob(c.jobArgs, cli.Show(a, c, c.Client().Job.CancelJob,
+		&progressorv1.CancelJobRequest{Namespace: c.NS, JobId: c.ID, Reason: c.Reason}, showJob))
 }
 
 type jobRetryCmd struct {
@@ -174,11 +164,8 @@ of a RETRYABLE job begins now, and its earlier attempts count.
 }
 
 func (c *jobRetryCmd) Run(a *cli.App) error {
-	return ofJob(c.jobArgs, cli.Ask(a, c.OutputFlag, c.Client().Job.RetryJob,
-		&progressorv1.RetryJobRequest{Namespace: c.NS, JobId: c.ID, ClearSuccesses: c.ClearSuccesses},
-		func(resp *progressorv1.RetryJobResponse) error {
-			return printJob(a, resp.GetJob())
-		}))
+	return ofJob(c.jobArgs, cli.Show(a, c, c.Client().Job.RetryJob,
+		&progressorv1.RetryJobRequest{Namespace: c.NS, JobId: c.ID, ClearSuccesses: c.ClearSuccesses}, showJob))
 }
 
 type jobResultCmd struct {
@@ -246,6 +233,11 @@ func (c *jobResultCmd) notYet(state progressorv1.JobState) error {
 		err.Next = "progressor explain " + job
 	}
 	return err
+}
+
+// showJob prints the job of a response.
+func showJob[P interface{ GetJob() *progressorv1.Job }](a *cli.App, resp P) error {
+	return printJob(a, resp.GetJob())
 }
 
 // printJob prints a job for people.

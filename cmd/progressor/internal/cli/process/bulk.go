@@ -199,6 +199,11 @@ func printDryRun(a *cli.App, action string, b *progressorv1.Bulk, leftOut string
 	return nil
 }
 
+// showBulk prints the bulk of a response.
+func showBulk[P interface{ GetBulk() *progressorv1.Bulk }](a *cli.App, resp P) error {
+	return printBulk(a, resp.GetBulk())
+}
+
 func printBulk(a *cli.App, b *progressorv1.Bulk) error {
 	err := output.PrintFields(a.Stdout,
 		output.Field{"bulk", output.OneLine(b.GetNamespace() + " " + b.GetBulkId())},
@@ -274,10 +279,8 @@ events of its process, ~bulk/ID.
 }
 
 func (c *bulkGetCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Bulk.GetBulk,
-		&progressorv1.GetBulkRequest{Namespace: c.NS, BulkId: c.ID}, func(resp *progressorv1.GetBulkResponse) error {
-			return printBulk(a, resp.GetBulk())
-		})
+	return cli.Show(a, c, c.Client().Bulk.GetBulk,
+		&progressorv1.GetBulkRequest{Namespace: c.NS, BulkId: c.ID}, showBulk)
 }
 
 type bulkCancelCmd struct {
@@ -292,11 +295,8 @@ func (bulkCancelCmd) Help() string {
 }
 
 func (c *bulkCancelCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Bulk.CancelBulk,
-		&progressorv1.CancelBulkRequest{Namespace: c.NS, BulkId: c.ID},
-		func(resp *progressorv1.CancelBulkResponse) error {
-			return printBulk(a, resp.GetBulk())
-		})
+	return cli.Show(a, c, c.Client().Bulk.CancelBulk,
+		&progressorv1.CancelBulkRequest{Namespace: c.NS, BulkId: c.ID}, showBulk)
 }
 
 type bulkListCmd struct {
@@ -314,11 +314,9 @@ func (bulkListCmd) Help() string {
 }
 
 func (c *bulkListCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListBulksResponse, error) {
-			return c.Client().Bulk.ListBulks(ctx,
-				&progressorv1.ListBulksRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
-		}, func(all *progressorv1.ListBulksResponse) error {
+	return cli.PrintPages(a, c, c.Client().Bulk.ListBulks,
+		&progressorv1.ListBulksRequest{Namespace: c.NS},
+		func(all *progressorv1.ListBulksResponse) error {
 			var rows []table.Row
 			for _, b := range all.GetBulks() {
 				rows = append(rows, table.Row{

@@ -1,8 +1,6 @@
 package process
 
 import (
-	"context"
-
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
@@ -31,11 +29,9 @@ run. Jobs of steps are not listed, because the failure is shown with their run.
 }
 
 func (c *errorsCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListErrorsResponse, error) {
-			return c.Client().Insight.ListErrors(ctx,
-				&progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
-		}, func(all *progressorv1.ListErrorsResponse) error {
+	return cli.PrintPages(a, c, c.Client().Insight.ListErrors,
+		&progressorv1.ListErrorsRequest{Namespace: c.NS},
+		func(all *progressorv1.ListErrorsResponse) error {
 			var rows []table.Row
 			for _, g := range all.GetGroups() {
 				of := "processes"

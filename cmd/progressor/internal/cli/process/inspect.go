@@ -1,7 +1,6 @@
 package process
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -46,10 +45,12 @@ func (c *getCmd) Run(a *cli.App) error {
 	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
-	return printProcess(a, resp.GetProcess())
+	return printProcess(a, resp)
 }
 
-func printProcess(a *cli.App, p *progressorv1.Process) error {
+// printProcess prints the process of a response.
+func printProcess[P interface{ GetProcess() *progressorv1.Process }](a *cli.App, resp P) error {
+	p := resp.GetProcess()
 	err := output.PrintFields(a.Stdout,
 		output.Field{"process", output.OneLine(p.GetNamespace() + "/" + p.GetProcessId())},
 		output.Field{"kind", p.GetKind()},
@@ -158,12 +159,9 @@ func (c *listCmd) Run(a *cli.App) error {
 		return err
 	}
 	filter = cli.Both(cli.Both(filter, c.Match), c.Filter)
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListProcessesResponse, error) {
-			return c.Client().Process.ListProcesses(ctx, &progressorv1.ListProcessesRequest{
-				Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
-			})
-		}, func(all *progressorv1.ListProcessesResponse) error {
+	return cli.PrintPages(a, c, c.Client().Process.ListProcesses,
+		&progressorv1.ListProcessesRequest{Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy},
+		func(all *progressorv1.ListProcessesResponse) error {
 			var rows []table.Row
 			for _, p := range all.GetProcesses() {
 				rows = append(rows, table.Row{
@@ -194,12 +192,9 @@ their own rows, with the time of the failure: the newest 10 of each task.
 }
 
 func (c *traceCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.TraceProcessResponse, error) {
-			return c.Client().Process.TraceProcess(ctx, &progressorv1.TraceProcessRequest{
-				Namespace: c.NS, ProcessId: c.ID, PageSize: c.PageSize, PageToken: token,
-			})
-		}, func(all *progressorv1.TraceProcessResponse) error {
+	return cli.PrintPages(a, c, c.Client().Process.TraceProcess,
+		&progressorv1.TraceProcessRequest{Namespace: c.NS, ProcessId: c.ID},
+		func(all *progressorv1.TraceProcessResponse) error {
 			var rows []table.Row
 			for _, t := range all.GetTasks() {
 				for _, f := range t.GetFailures() {

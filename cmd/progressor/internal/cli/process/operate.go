@@ -31,10 +31,7 @@ func (c *cancelCmd) Run(a *cli.App) error {
 	if c.Grace != nil {
 		req.Grace = durationpb.New(*c.Grace)
 	}
-	return cli.Ask(a, c.OutputFlag, c.Client().Process.CancelProcess, req,
-		func(resp *progressorv1.CancelProcessResponse) error {
-			return printProcess(a, resp.GetProcess())
-		})
+	return cli.Show(a, c, c.Client().Process.CancelProcess, req, printProcess)
 }
 
 type suspendCmd struct {
@@ -52,11 +49,9 @@ timers wait, and calls are refused.
 }
 
 func (c *suspendCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Process.SuspendProcess,
+	return cli.Show(a, c, c.Client().Process.SuspendProcess,
 		&progressorv1.SuspendProcessRequest{Namespace: c.NS, ProcessId: c.ID, Reason: c.Reason},
-		func(resp *progressorv1.SuspendProcessResponse) error {
-			return printProcess(a, resp.GetProcess())
-		})
+		printProcess)
 }
 
 type resumeCmd struct {
@@ -71,11 +66,8 @@ func (resumeCmd) Help() string {
 }
 
 func (c *resumeCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Process.ResumeProcess,
-		&progressorv1.ResumeProcessRequest{Namespace: c.NS, ProcessId: c.ID},
-		func(resp *progressorv1.ResumeProcessResponse) error {
-			return printProcess(a, resp.GetProcess())
-		})
+	return cli.Show(a, c, c.Client().Process.ResumeProcess,
+		&progressorv1.ResumeProcessRequest{Namespace: c.NS, ProcessId: c.ID}, printProcess)
 }
 
 type restartHistoryCmd struct {
@@ -96,10 +88,7 @@ running task belongs to the new history.
 
 func (c *restartHistoryCmd) Run(a *cli.App) error {
 	req := &progressorv1.RestartHistoryRequest{Namespace: c.NS, ProcessId: c.ID}
-	return cli.Ask(a, c.OutputFlag, c.Client().Process.RestartHistory, req,
-		func(resp *progressorv1.RestartHistoryResponse) error {
-			return printProcess(a, resp.GetProcess())
-		})
+	return cli.Show(a, c, c.Client().Process.RestartHistory, req, printProcess)
 }
 
 type removeCmd struct {

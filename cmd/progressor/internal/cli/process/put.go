@@ -48,10 +48,7 @@ func (c *putCmd) Run(a *cli.App) error {
 	if err := c.apply(a, req); err != nil {
 		return err
 	}
-	return cli.Ask(a, c.OutputFlag, c.Client().Process.PutProcess, req,
-		func(resp *progressorv1.PutProcessResponse) error {
-			return printProcess(a, resp.GetProcess())
-		})
+	return cli.Show(a, c, c.Client().Process.PutProcess, req, printProcess)
 }
 
 // apply sets the values of the flags in the request.

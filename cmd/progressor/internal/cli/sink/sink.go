@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -85,9 +84,7 @@ func (c *sinkPutCmd) Run(a *cli.App) error {
 	if req.FromTime, err = cli.TimeFrom("--from", c.From); err != nil {
 		return err
 	}
-	err = cli.Ask(a, c.OutputFlag, c.Client().Change.PutSink, req, func(resp *progressorv1.PutSinkResponse) error {
-		return printSink(a, resp.GetSink())
-	})
+	err = cli.Show(a, c, c.Client().Change.PutSink, req, printSink)
 	return inFile(err)
 }
 
@@ -147,11 +144,8 @@ newest dead letters. The output of get -o json can be edited and passed to put -
 }
 
 func (c *sinkGetCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Change.GetSink,
-		&progressorv1.GetSinkRequest{Namespace: c.NS, SinkId: c.ID},
-		func(resp *progressorv1.GetSinkResponse) error {
-			return printSink(a, resp.GetSink())
-		})
+	return cli.Show(a, c, c.Client().Change.GetSink,
+		&progressorv1.GetSinkRequest{Namespace: c.NS, SinkId: c.ID}, printSink)
 }
 
 type sinkListCmd struct {
@@ -170,12 +164,9 @@ delivered, and how old the oldest of them is.
 }
 
 func (c *sinkListCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListSinksResponse, error) {
-			return c.Client().Change.ListSinks(ctx, &progressorv1.ListSinksRequest{
-				Namespace: c.NS, PageSize: c.PageSize, PageToken: token,
-			})
-		}, func(all *progressorv1.ListSinksResponse) error {
+	return cli.PrintPages(a, c, c.Client().Change.ListSinks,
+		&progressorv1.ListSinksRequest{Namespace: c.NS},
+		func(all *progressorv1.ListSinksResponse) error {
 			var rows []table.Row
 			for _, m := range all.GetSinks() {
 				s := m.GetStatus()
@@ -199,7 +190,9 @@ func target(m *progressorv1.Sink) string {
 	return output.OneLine(m.GetWebhook().GetUrl())
 }
 
-func printSink(a *cli.App, m *progressorv1.Sink) error {
+// printSink prints the sink of a response.
+func printSink[P interface{ GetSink() *progressorv1.Sink }](a *cli.App, resp P) error {
+	m := resp.GetSink()
 	s := m.GetStatus()
 	var kinds []string
 	for _, kind := range m.GetKinds() {
@@ -264,11 +257,8 @@ func (sinkPauseCmd) Help() string {
 }
 
 func (c *sinkPauseCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Change.PauseSink,
-		&progressorv1.PauseSinkRequest{Namespace: c.NS, SinkId: c.ID},
-		func(resp *progressorv1.PauseSinkResponse) error {
-			return printSink(a, resp.GetSink())
-		})
+	return cli.Show(a, c, c.Client().Change.PauseSink,
+		&progressorv1.PauseSinkRequest{Namespace: c.NS, SinkId: c.ID}, printSink)
 }
 
 type sinkResumeCmd struct {
@@ -284,11 +274,8 @@ delivery now.
 }
 
 func (c *sinkResumeCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Change.ResumeSink,
-		&progressorv1.ResumeSinkRequest{Namespace: c.NS, SinkId: c.ID},
-		func(resp *progressorv1.ResumeSinkResponse) error {
-			return printSink(a, resp.GetSink())
-		})
+	return cli.Show(a, c, c.Client().Change.ResumeSink,
+		&progressorv1.ResumeSinkRequest{Namespace: c.NS, SinkId: c.ID}, printSink)
 }
 
 type sinkRewindCmd struct {
@@ -313,11 +300,8 @@ func (c *sinkRewindCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	return cli.Ask(a, c.OutputFlag, c.Client().Change.RewindSink,
-		&progressorv1.RewindSinkRequest{Namespace: c.NS, SinkId: c.ID, ToTime: to},
-		func(resp *progressorv1.RewindSinkResponse) error {
-			return printSink(a, resp.GetSink())
-		})
+	return cli.Show(a, c, c.Client().Change.RewindSink,
+		&progressorv1.RewindSinkRequest{Namespace: c.NS, SinkId: c.ID, ToTime: to}, printSink)
 }
 
 type sinkDeleteCmd struct {

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"strings"
 	"time"
 
@@ -31,11 +30,9 @@ leases, when they were last seen (stored every five seconds), and the commands s
 }
 
 func (c *workerListCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
-		func(ctx context.Context, token string) (*progressorv1.ListWorkersResponse, error) {
-			return c.Client().Worker.ListWorkers(ctx,
-				&progressorv1.ListWorkersRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
-		}, func(all *progressorv1.ListWorkersResponse) error {
+	return cli.PrintPages(a, c, c.Client().Worker.ListWorkers,
+		&progressorv1.ListWorkersRequest{Namespace: c.NS},
+		func(all *progressorv1.ListWorkersResponse) error {
 			return printWorkers(a, all.GetWorkers())
 		})
 }
@@ -86,18 +83,13 @@ func (c *workerStopCmd) Run(a *cli.App) error {
 	if c.Grace != nil {
 		req.Grace = durationpb.New(*c.Grace)
 	}
-	ctx, cancel := a.Request()
-	defer cancel()
-	resp, err := c.Client().Worker.StopWorker(ctx, req)
+	err := cli.Ask(a, c.OutputFlag, c.Client().Worker.StopWorker, req,
+		func(resp *progressorv1.StopWorkerResponse) error {
+			return printWorkers(a, []*progressorv1.Worker{resp.GetWorker()})
+		})
 	if connect.CodeOf(err) == connect.CodeNotFound &&
 		client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
 		return &cli.Advised{Err: err, Next: "progressor worker list " + output.ShellWord(c.NS)}
 	}
-	if err != nil {
-		return err
-	}
-	if c.JSON() {
-		return output.PrintMessage(a.Stdout, resp)
-	}
-	return printWorkers(a, []*progressorv1.Worker{resp.GetWorker()})
+	return err
 }

@@ -14,18 +14,7 @@ import (
 // audits describes audit entries, rows a of audit.
 var audits = &table{
 	fields: []*field{
-		{
-			name: "actor", compare: map[string]string{equals: "a.actor = $?::text"},
-			prefix: "starts_with(a.actor, $?::text)",
-		},
-		{
-			name: "method", compare: map[string]string{equals: "a.method = $?::text"},
-			prefix: "starts_with(a.method, $?::text)",
-		},
-		{
-			name: "subject", compare: map[string]string{equals: "a.subject = $?::text"},
-			prefix: "starts_with(a.subject, $?::text)",
-		},
+		textField("actor", "a.actor"), textField("method", "a.method"), textField("subject", "a.subject"),
 		{name: "time", values: isTime, compare: inOrder("a.time", "$?::timestamptz")},
 	},
 	example: "method = RemoveProcess", text: "subject = ",
@@ -64,10 +53,7 @@ func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, wi
 			return AuditPage{}, process.InvalidPageToken()
 		}
 	}
-	size := DefaultPageSize
-	if q.PageSize > 0 {
-		size = min(q.PageSize, MaxPageSize)
-	}
+	size := pageSize(q.PageSize)
 	var rows []auditRow
 	err = store.Search(ctx, "list audit", func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {

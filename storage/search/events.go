@@ -2,6 +2,7 @@ package search
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -13,11 +14,9 @@ import (
 
 // eventText returns a text field of events. column is an expression over a row a of job_events.
 func eventText(name, column string) *field {
-	of := "coalesce(" + column + ", '')"
-	return &field{
-		name: name, compare: map[string]string{equals: of + " = $?::text"}, prefix: "starts_with(" + of + ", $?::text)",
-		there: "(" + column + ") IS NOT NULL",
-	}
+	f := textField(name, "coalesce("+column+", '')")
+	f.there = "(" + column + ") IS NOT NULL"
+	return f
 }
 
 // Events of the jobs of steps, as process.ParseStepJob parses their IDs.
@@ -29,12 +28,8 @@ const (
 
 // The fields of events.
 var (
-	fieldEventRun = eventText("run_id", runOfJob)
-	// see check
-	fieldEventJob = &field{
-		name: "job_id", compare: map[string]string{equals: "a.job_id = $?::text"},
-		prefix: "starts_with(a.job_id, $?::text)",
-	}
+	fieldEventRun  = eventText("run_id", runOfJob)
+	fieldEventJob  = textField("job_id", "a.job_id") // see check
 	fieldEventTime = &field{name: "created_time", values: isTime, compare: inOrder("a.created_time", "$?::timestamptz")}
 )
 
@@ -59,19 +54,9 @@ func (f Filter) MatchesEvent(e *jobs.EventRow) bool {
 func eventMatches(n node, e *jobs.EventRow) bool {
 	switch n := n.(type) {
 	case allOf:
-		for _, part := range n {
-			if !eventMatches(part, e) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(n, func(part node) bool { return !eventMatches(part, e) })
 	case anyOf:
-		for _, part := range n {
-			if eventMatches(part, e) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(n, func(part node) bool { return eventMatches(part, e) })
 	case not:
 		return !eventMatches(n.of, e)
 	case *comparison:
@@ -176,10 +161,7 @@ func listEventsWithin(ctx context.Context, store *storage.Store, q EventQuery, w
 			return EventPage{}, err
 		}
 	}
-	size := DefaultPageSize
-	if q.PageSize > 0 {
-		size = min(q.PageSize, MaxPageSize)
-	}
+	size := pageSize(q.PageSize)
 	var rows []eventRow
 	err = store.Search(ctx, "list events", func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {
@@ -236,11 +218,7 @@ func runJobs(ctx context.Context, tx pgx.Tx, namespace string, filter Filter) ([
    AND p.process_id < '~job/' || $?::text || '0' AND strpos(substr(p.process_id, length($?::text) + 7), '/') = 0
    LIMIT $?::bigint)`,
 		namespace, run, namespace, run, run, run, maxRunJobs+1)
-	rows, err := tx.Query(ctx, s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	ids, err := queryIDs(ctx, tx, s)
 	if err != nil || len(ids) == 0 || ids[0] != process.FlowPrefix+run || len(ids) > maxRunJobs+1 {
 		return nil, err
 	}

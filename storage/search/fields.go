@@ -60,6 +60,14 @@ func documentField(name, column string) *field {
 	return &field{name: name, compare: doc.texts, there: column + " IS NOT NULL", doc: doc}
 }
 
+// textField returns a field with a text that a prefix can select.
+func textField(name, column string) *field {
+	return &field{
+		name: name, compare: map[string]string{equals: column + " = $?::text"},
+		prefix: "starts_with(" + column + ", $?::text)",
+	}
+}
+
 // The fields of processes, of a row p.
 var (
 	fieldStatus = &field{

@@ -110,11 +110,7 @@ var jobOrders = map[string]string{
 }
 
 func jobOrder(text string, f Filter) (string, error) {
-	words := strings.Fields(strings.ToLower(text))
-	if len(words) == 2 && words[1] == "asc" {
-		words = words[:1]
-	}
-	order, known := jobOrders[strings.Join(words, " ")]
+	order, known := jobOrders[orderName(text)]
 	switch {
 	case !known:
 		return "", &process.InvalidError{Field: "order_by",
@@ -171,25 +167,19 @@ func listJobsWithin(ctx context.Context, store *storage.Store, q JobQuery, r rea
 	l := &jobList{
 		list: list{
 			query: Query{Namespace: q.Namespace, Filter: quick, jobs: true}, order: orders[name], reach: r,
-			size: DefaultPageSize, lean: true,
+			lean: true,
 		},
 		ofArgs: ofArgs,
 	}
-	if q.PageSize > 0 {
-		l.size = min(q.PageSize, MaxPageSize)
-	}
-	l.wanted = l.size
+	l.wanted = pageSize(q.PageSize)
+	l.size = l.wanted
 	if ofArgs.root != nil {
 		l.size = MaxPageSize // few of them may match args
 	}
 	signed := Query{Namespace: q.Namespace, Filter: filter}
-	l.last = l.order.begin()
-	if q.PageToken != "" {
-		if l.last, err = positionOf(q.PageToken, signed, name); err != nil {
-			return JobPage{}, err
-		}
+	if l.last, err = l.order.positionOf(q.PageToken, signed, name); err != nil {
+		return JobPage{}, err
 	}
-	l.last = l.order.start(quick, l.last)
 	begin := l.last
 	err = store.Search(ctx, "list jobs", func(ctx context.Context, tx pgx.Tx) error {
 		l.last, l.ids, l.taken = begin, nil, 0 // this may be the second try

@@ -35,6 +35,14 @@ const (
 	MaxPageSize     = 1000
 )
 
+// pageSize returns the size of a page for the size in a request.
+func pageSize(requested int) int {
+	if requested > 0 {
+		return min(requested, MaxPageSize)
+	}
+	return DefaultPageSize
+}
+
 // Query selects a page of a list.
 type Query struct {
 	Namespace string
@@ -68,17 +76,10 @@ func listWithin(ctx context.Context, store *storage.Store, q Query, r reach) (Pa
 	if err != nil {
 		return Page{}, err
 	}
-	l := &list{query: q, order: orders[order], reach: r, size: DefaultPageSize}
-	l.last = l.order.begin()
-	if q.PageSize > 0 {
-		l.size = min(q.PageSize, MaxPageSize)
+	l := &list{query: q, order: orders[order], reach: r, size: pageSize(q.PageSize)}
+	if l.last, err = l.order.positionOf(q.PageToken, q, order); err != nil {
+		return Page{}, err
 	}
-	if q.PageToken != "" {
-		if l.last, err = positionOf(q.PageToken, q, order); err != nil {
-			return Page{}, err
-		}
-	}
-	l.last = l.order.start(q.Filter, l.last)
 	if err := store.Search(ctx, "list processes", l.read); err != nil {
 		return Page{}, err
 	}
@@ -252,11 +253,21 @@ func (o *order) position(r *row) position {
 	return position{r.CreatedTime, r.ProcessID}
 }
 
-// query runs a statement with a custom plan, because other values may need another index.
+// query runs a statement and returns its rows.
 func query[Row any](ctx context.Context, tx pgx.Tx, s *statement) ([]Row, error) {
+	return collect(ctx, tx, s, pgx.RowToStructByNameLax[Row])
+}
+
+// queryIDs runs a statement with one column and returns its values.
+func queryIDs(ctx context.Context, tx pgx.Tx, s *statement) ([]string, error) {
+	return collect(ctx, tx, s, pgx.RowTo[string])
+}
+
+// collect runs a statement with a custom plan, because other values may need another index.
+func collect[Row any](ctx context.Context, tx pgx.Tx, s *statement, row pgx.RowToFunc[Row]) ([]Row, error) {
 	rows, err := tx.Query(ctx, s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByNameLax[Row])
+	return pgx.CollectRows(rows, row)
 }

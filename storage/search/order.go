@@ -73,13 +73,18 @@ var orders = map[string]*order{
 	},
 }
 
-// orderOf parses order_by: a field, optionally with asc or desc.
-func orderOf(text string, f Filter) (string, error) {
-	words := strings.Fields(text)
-	if len(words) == 2 && strings.EqualFold(words[1], "asc") {
+// orderName returns order_by in lower case, with single spaces, and without a final asc.
+func orderName(text string) string {
+	words := strings.Fields(strings.ToLower(text))
+	if len(words) == 2 && words[1] == "asc" {
 		words = words[:1]
 	}
-	name := strings.ToLower(strings.Join(words, " "))
+	return strings.Join(words, " ")
+}
+
+// orderOf parses order_by: a field, optionally with asc or desc.
+func orderOf(text string, f Filter) (string, error) {
+	name := orderName(text)
 	switch {
 	case name == "":
 		return OrderCreated, nil
@@ -107,6 +112,18 @@ func (o *order) begin() position {
 		return position{}
 	}
 	return position{time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), "\U0010FFFF"}
+}
+
+// positionOf returns the position after which a page begins: that of a page token, or the beginning
+// of the list, but not before the range in the filter.
+func (o *order) positionOf(pageToken string, q Query, order string) (from position, err error) {
+	from = o.begin()
+	if pageToken != "" {
+		if from, err = parseToken(pageToken, q, order); err != nil {
+			return from, err
+		}
+	}
+	return o.start(q.Filter, from), nil
 }
 
 // start returns the later of a position and the start of the range in the filter. They must be one

@@ -163,7 +163,7 @@ func FuzzPageToken(f *testing.F) {
 	f.Add("\n" + token(q, OrderID, position{id: "p"}) + "\r")
 	f.Fuzz(func(t *testing.T, text string) {
 		for name := range orders {
-			p, err := positionOf(text, q, name)
+			p, err := parseToken(text, q, name)
 			if err != nil {
 				if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "page_token" {
 					t.Fatalf("%q: %v", text, err)

@@ -74,27 +74,12 @@ var (
 	fieldRunActive = &field{
 		name: "status", compare: map[string]string{equals: "(r.status = 'active' AND " + runActive + " = $?::text)"},
 	}
-	fieldRunID = &field{
-		name: "run_id", compare: map[string]string{equals: "r.run_id = $?::text"},
-		prefix: "starts_with(r.run_id, $?::text)",
-	}
-	fieldRunType = &field{
-		name: "template_type", compare: map[string]string{equals: "r.template_type = $?::text"},
-		prefix: "starts_with(r.template_type, $?::text)",
-	}
-	fieldRunScope = &field{
-		name: "scope", compare: map[string]string{equals: "r.scope = $?::text"},
-		prefix: "starts_with(r.scope, $?::text)",
-	}
-	fieldRunScopeID = &field{
-		name: "scope_id", compare: map[string]string{equals: "r.scope_id = $?::text"},
-		prefix: "starts_with(r.scope_id, $?::text)",
-	}
-	fieldRunPhase = &field{
-		name: "phase", compare: map[string]string{equals: runPhase + " = $?::text"},
-		prefix: "starts_with(" + runPhase + ", $?::text)",
-	}
-	fieldRunCron = &field{
+	fieldRunID      = textField("run_id", "r.run_id")
+	fieldRunType    = textField("template_type", "r.template_type")
+	fieldRunScope   = textField("scope", "r.scope")
+	fieldRunScopeID = textField("scope_id", "r.scope_id")
+	fieldRunPhase   = textField("phase", runPhase)
+	fieldRunCron    = &field{
 		name: "cron_id", compare: map[string]string{equals: "coalesce(r.cron_id = $?::text, false)"},
 		prefix: "coalesce(starts_with(r.cron_id, $?::text), false)",
 	}
@@ -143,11 +128,7 @@ var runOrders = map[string]*order{
 }
 
 func runOrder(text string) (string, error) {
-	words := strings.Fields(strings.ToLower(text))
-	if len(words) == 2 && words[1] == "asc" {
-		words = words[:1]
-	}
-	name := strings.Join(words, " ")
+	name := orderName(text)
 	switch {
 	case name == "":
 		return OrderCreated, nil
@@ -258,18 +239,12 @@ func listRunsWithin(ctx context.Context, store *storage.Store, q RunQuery, r rea
 	}
 	o := runOrders[name]
 	signed, sign := Query{Namespace: q.Namespace, Filter: filter}, "runs "+name
-	from := o.begin()
-	if q.PageToken != "" {
-		if from, err = positionOf(q.PageToken, signed, sign); err != nil {
-			return page, err
-		}
+	from, err := o.positionOf(q.PageToken, signed, sign)
+	if err != nil {
+		return page, err
 	}
-	l := &runList{namespace: q.Namespace, filter: filter, order: o, window: windowed{reach: r, size: DefaultPageSize}}
-	if q.PageSize > 0 {
-		l.window.size = min(q.PageSize, MaxPageSize)
-	}
-	if o.field != nil {
-		from = o.start(filter, from)
+	l := &runList{
+		namespace: q.Namespace, filter: filter, order: o, window: windowed{reach: r, size: pageSize(q.PageSize)},
 	}
 	err = store.Search(ctx, "list runs", func(ctx context.Context, tx pgx.Tx) error {
 		l.window.start(from) // this may be the second try
@@ -312,11 +287,7 @@ func (l *runList) find(ctx context.Context, tx pgx.Tx) error {
 		}
 		s.add(` AND p.namespace = $?::text AND p.kind = 'flow'`, l.namespace)
 		s.add(` LIMIT $?::bigint`, l.window.reach.candidates)
-		rows, err := tx.Query(ctx, s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
-		if err != nil {
-			return err
-		}
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		ids, err := queryIDs(ctx, tx, s)
 		if err != nil {
 			return err
 		}

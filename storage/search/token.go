@@ -36,8 +36,8 @@ func token(q Query, order string, p position) string {
 	return base64.RawURLEncoding.EncodeToString(append(raw, p.id...))
 }
 
-// positionOf parses a token. It rejects tokens of other lists.
-func positionOf(text string, q Query, order string) (position, error) {
+// parseToken parses a token. It rejects tokens of other lists.
+func parseToken(text string, q Query, order string) (position, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	// The decoder ignores line breaks.
 	if err != nil || len(raw) < headBytes || raw[0] != tokenVersion || strings.ContainsAny(text, "\r\n") {

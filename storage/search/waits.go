@@ -86,7 +86,7 @@ func listWaitsWithin(ctx context.Context, store *storage.Store, q WaitQuery, r r
 	signed := Query{Namespace: q.Namespace, Filter: filter}
 	from := waitOrder.begin()
 	if q.PageToken != "" {
-		if from, err = positionOf(q.PageToken, signed, sign); err != nil {
+		if from, err = parseToken(q.PageToken, signed, sign); err != nil {
 			return page, err
 		}
 		if _, _, _, ok := waitKey(from); !ok {
@@ -94,10 +94,7 @@ func listWaitsWithin(ctx context.Context, store *storage.Store, q WaitQuery, r r
 		}
 	}
 	from = waitOrder.start(filter, from)
-	w := &windowed{reach: r, size: DefaultPageSize}
-	if q.PageSize > 0 {
-		w.size = min(q.PageSize, MaxPageSize)
-	}
+	w := &windowed{reach: r, size: pageSize(q.PageSize)}
 	settings := scanSettings
 	if ofOneRun(filter) {
 		settings += "; " + candidateSettings // the steps of a run are read by their primary key and sorted

@@ -26,6 +26,9 @@ type metrics struct {
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
 	m := &metrics{
 		registerer: registerer,
 		flushItems: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -37,45 +40,29 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help:    "Duration of a group commit in seconds, including its commit.",
 			Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1},
 		}),
-		flushRetries: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_flush_retries_total",
-			Help: "Group commits repeated after a deadlock or a serialization failure.",
-		}),
-		flushSplits: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_flush_splits_total",
-			Help: "Group commits that failed as a whole and were repeated in halves.",
-		}),
-		recoveries: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_flush_recoveries_total",
-			Help: "Group commits whose connection broke, settled on a new one.",
-		}),
-		fastPathFallbacks: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_quick_misses_total",
-			Help: "Calls and results of busy processes that needed a second group commit.",
-		}),
-		generations: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_database_generations_total",
-			Help: "Failovers and restores of the database that this node has noticed. The last commits before each " +
-				"of them may be lost.",
-		}),
-		unreplicated: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_commits_not_replicated_total",
-			Help: "Commits whose wait for the synchronous standby was cancelled. They are confirmed on a new " +
-				"connection first.",
-		}),
+		flushRetries: counter("progressor_flush_retries_total",
+			"Group commits repeated after a deadlock or a serialization failure."),
+		flushSplits: counter("progressor_flush_splits_total",
+			"Group commits that failed as a whole and were repeated in halves."),
+		flushTimeouts: counter("progressor_flush_timeouts_total",
+			"Operations that took too long to store although each was the only one in its group commit."),
+		recoveries: counter("progressor_flush_recoveries_total",
+			"Group commits whose connection broke, settled on a new one."),
+		fastPathFallbacks: counter("progressor_quick_misses_total",
+			"Calls and results of busy processes that needed a second group commit."),
+		generations: counter("progressor_database_generations_total",
+			"Failovers and restores of the database that this node has noticed. The last commits before each "+
+				"of them may be lost."),
+		unreplicated: counter("progressor_commits_not_replicated_total",
+			"Commits whose wait for the synchronous standby was cancelled. They are confirmed on a new "+
+				"connection first."),
+		contended: counter("progressor_flush_contended_total",
+			"How often a process was left out of a group commit because another session had locked one of its rows."),
+		resultRetries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "progressor_result_retries_total",
+			Help: "Results that PostgreSQL did not store and that are retried, by SQLSTATE.",
+		}, []string{"sqlstate"}),
 	}
-	m.resultRetries = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "progressor_result_retries_total",
-		Help: "Results that PostgreSQL did not store and that are retried, by SQLSTATE.",
-	}, []string{"sqlstate"})
-	m.contended = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "progressor_flush_contended_total",
-		Help: "How often a process was left out of a group commit because another session had locked one of its rows.",
-	})
-	m.flushTimeouts = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "progressor_flush_timeouts_total",
-		Help: "Operations that took too long to store although each was the only one in its group commit.",
-	})
 	m.resultRetries.WithLabelValues(stateQueryCanceled) // rate() needs the zero before the first one
 	Register(registerer, m.resultRetries, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries,
 		m.fastPathFallbacks,

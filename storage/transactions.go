@@ -84,6 +84,19 @@ func (s *Store) ReadOne(ctx context.Context, op string, read func(context.Contex
 	return mapped(op, read(ctx, s.general))
 }
 
+// Query runs one statement by a method of Store, such as ReadOne, and returns its result. The error
+// is pgx.ErrNoRows if a statement for one row has none. op is the name of the operation in errors.
+func Query[Params, Result any](
+	ctx context.Context, run func(context.Context, string, func(context.Context, DB) error) error, op string,
+	query func(context.Context, DB, Params) (Result, error), params Params,
+) (result Result, err error) {
+	err = run(ctx, op, func(ctx context.Context, db DB) (err error) {
+		result, err = query(ctx, db, params)
+		return err
+	})
+	return result, err
+}
+
 // Scan runs one statement that claims tasks, with the settings of the hot path. op is the name of
 // the operation in errors.
 func (s *Store) Scan(ctx context.Context, op string, scan func(context.Context, DB) error) error {

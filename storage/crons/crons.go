@@ -76,40 +76,28 @@ func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 // the cron was created. Older rows belong to a deleted cron with the same ID.
 func List(
 	ctx context.Context, s *storage.Store, namespace, cronID string, before, since time.Time, limit int,
-) (rows []Row, err error) {
-	err = s.Read(ctx, "list fires", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err = dbsqlc.New().ListFires(ctx, tx, dbsqlc.ListFiresParams{
-			Namespace: namespace, CronID: cronID, Before: before, Since: since, Lim: int32(limit),
-		})
-		return err
+) ([]Row, error) {
+	return storage.Query(ctx, s.ReadOne, "list fires", dbsqlc.New().ListFires, dbsqlc.ListFiresParams{
+		Namespace: namespace, CronID: cronID, Before: before, Since: since, Lim: int32(limit),
 	})
-	return rows, err
 }
 
 // Get returns the row of a fire time, or process.ErrTaskNotFound if there is none.
-func Get(ctx context.Context, s *storage.Store, namespace, cronID string, fire time.Time) (row Row, err error) {
-	err = s.Read(ctx, "get fire", func(ctx context.Context, tx pgx.Tx) error {
-		r, err := dbsqlc.New().GetFire(ctx, tx,
-			dbsqlc.GetFireParams{Namespace: namespace, CronID: cronID, FireTime: fire})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return process.ErrTaskNotFound
-		}
-		row = Row(r)
-		return err
-	})
-	return row, err
+func Get(ctx context.Context, s *storage.Store, namespace, cronID string, fire time.Time) (Row, error) {
+	r, err := storage.Query(ctx, s.ReadOne, "get fire", dbsqlc.New().GetFire,
+		dbsqlc.GetFireParams{Namespace: namespace, CronID: cronID, FireTime: fire})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = process.ErrTaskNotFound
+	}
+	return Row(r), err
 }
 
 // Times returns the fire times with rows in [from, to).
 func Times(
 	ctx context.Context, s *storage.Store, namespace, cronID string, from, to time.Time,
-) (times []time.Time, err error) {
-	err = s.Read(ctx, "list fire times", func(ctx context.Context, tx pgx.Tx) error {
-		times, err = dbsqlc.New().ListFireTimes(ctx, tx,
-			dbsqlc.ListFireTimesParams{Namespace: namespace, CronID: cronID, FromTime: from, ToTime: to})
-		return err
-	})
-	return times, err
+) ([]time.Time, error) {
+	return storage.Query(ctx, s.ReadOne, "list fire times", dbsqlc.New().ListFireTimes,
+		dbsqlc.ListFireTimesParams{Namespace: namespace, CronID: cronID, FromTime: from, ToTime: to})
 }
 
 // forgetBatch is how many rows one statement deletes.

@@ -266,16 +266,10 @@ func (*Report) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 
 // Get returns a run, or process.ErrRunNotFound.
 func Get(ctx context.Context, s *storage.Store, namespace, runID string) (run Run, err error) {
-	missing := false
-	err = s.Read(ctx, "get run", func(ctx context.Context, tx pgx.Tx) error {
-		run, err = dbsqlc.New().GetRun(ctx, tx, dbsqlc.GetRunParams{Namespace: namespace, RunID: runID})
-		if missing = errors.Is(err, pgx.ErrNoRows); missing {
-			return nil
-		}
-		return err
-	})
-	if missing {
-		err = process.ErrRunNotFound // outside the read, which would wrap it as a database error
+	run, err = storage.Query(ctx, s.ReadOne, "get run", dbsqlc.New().GetRun,
+		dbsqlc.GetRunParams{Namespace: namespace, RunID: runID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = process.ErrRunNotFound
 	}
 	return run, err
 }
@@ -312,13 +306,10 @@ type StepsQuery struct {
 // Steps reads rows of steps in their order, at most Limit and about MaxBytes. more reports that
 // there may be further steps.
 func Steps(ctx context.Context, s *storage.Store, q StepsQuery) (rows []Step, more bool, err error) {
-	err = s.Read(ctx, "list steps", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err = dbsqlc.New().ListSteps(ctx, tx, dbsqlc.ListStepsParams{
-			Namespace: q.Namespace, RunID: q.RunID, StepID: q.StepID, OnlySteps: q.OnlySteps,
-			AfterOrd: q.AfterOrd, AfterIndex: q.After, Lim: int32(q.Limit),
-			MaxBytes: q.MaxBytes, AllSteps: q.WithoutValues,
-		})
-		return err
+	rows, err = storage.Query(ctx, s.ReadOne, "list steps", dbsqlc.New().ListSteps, dbsqlc.ListStepsParams{
+		Namespace: q.Namespace, RunID: q.RunID, StepID: q.StepID, OnlySteps: q.OnlySteps,
+		AfterOrd: q.AfterOrd, AfterIndex: q.After, Lim: int32(q.Limit),
+		MaxBytes: q.MaxBytes, AllSteps: q.WithoutValues,
 	})
 	bytes := int64(0)
 	for n := range rows {
@@ -328,12 +319,9 @@ func Steps(ctx context.Context, s *storage.Store, q StepsQuery) (rows []Step, mo
 }
 
 // Items counts the items of the steps of a run by status.
-func Items(ctx context.Context, s *storage.Store, namespace, runID string) (counts []dbsqlc.CountItemsRow, err error) {
-	err = s.Read(ctx, "count items", func(ctx context.Context, tx pgx.Tx) error {
-		counts, err = dbsqlc.New().CountItems(ctx, tx, dbsqlc.CountItemsParams{Namespace: namespace, RunID: runID})
-		return err
-	})
-	return counts, err
+func Items(ctx context.Context, s *storage.Store, namespace, runID string) ([]dbsqlc.CountItemsRow, error) {
+	return storage.Query(ctx, s.ReadOne, "count items", dbsqlc.New().CountItems,
+		dbsqlc.CountItemsParams{Namespace: namespace, RunID: runID})
 }
 
 // Value contains the fields of a step that expressions can read.
@@ -342,13 +330,9 @@ type Value = dbsqlc.ReadStepsRow
 // Values returns the fields of steps that expressions can read.
 func Values(
 	ctx context.Context, s *storage.Store, namespace, runID string, stepIDs ...string,
-) (rows []Value, err error) {
-	err = s.Read(ctx, "read steps", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err = dbsqlc.New().ReadSteps(ctx, tx,
-			dbsqlc.ReadStepsParams{Namespace: namespace, RunID: runID, StepIds: stepIDs})
-		return err
-	})
-	return rows, err
+) ([]Value, error) {
+	return storage.Query(ctx, s.ReadOne, "read steps", dbsqlc.New().ReadSteps,
+		dbsqlc.ReadStepsParams{Namespace: namespace, RunID: runID, StepIds: stepIDs})
 }
 
 // Item is an item of a step.
@@ -357,13 +341,9 @@ type Item = dbsqlc.ReadItemsRow
 // ItemsOf returns the items of a step in order.
 func ItemsOf(
 	ctx context.Context, s *storage.Store, namespace, runID, stepID string, results bool,
-) (rows []Item, err error) {
-	err = s.Read(ctx, "read items", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err = dbsqlc.New().ReadItems(ctx, tx,
-			dbsqlc.ReadItemsParams{Namespace: namespace, RunID: runID, StepID: stepID, Results: results})
-		return err
-	})
-	return rows, err
+) ([]Item, error) {
+	return storage.Query(ctx, s.ReadOne, "read items", dbsqlc.New().ReadItems,
+		dbsqlc.ReadItemsParams{Namespace: namespace, RunID: runID, StepID: stepID, Results: results})
 }
 
 // FirstFailed returns the index and the failure (JSON) of the first failed item of a step, in
@@ -371,56 +351,41 @@ func ItemsOf(
 func FirstFailed(
 	ctx context.Context, s *storage.Store, namespace, runID, stepID string,
 ) (index int32, failure []byte, err error) {
-	err = s.Read(ctx, "read the first item that failed", func(ctx context.Context, tx pgx.Tx) error {
-		row, err := dbsqlc.New().ReadFirstFailed(ctx, tx,
-			dbsqlc.ReadFirstFailedParams{Namespace: namespace, RunID: runID, StepID: stepID})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		index, failure = row.Index, row.Failure
-		return err
-	})
-	return index, failure, err
+	row, err := storage.Query(ctx, s.ReadOne, "read the first item that failed", dbsqlc.New().ReadFirstFailed,
+		dbsqlc.ReadFirstFailedParams{Namespace: namespace, RunID: runID, StepID: stepID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil, nil
+	}
+	return row.Index, row.Failure, err
 }
 
 // FailedJob is a failed job with its step.
 type FailedJob = dbsqlc.ReadFailedJobsRow
 
 // FailedJobs returns the jobs of steps and items of a run that have failed and are in ERROR.
-func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) (rows []FailedJob, err error) {
-	err = s.Read(ctx, "read failed jobs", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err = dbsqlc.New().ReadFailedJobs(ctx, tx,
-			dbsqlc.ReadFailedJobsParams{Namespace: namespace, RunID: runID})
-		return err
-	})
-	return rows, err
+func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) ([]FailedJob, error) {
+	return storage.Query(ctx, s.ReadOne, "read failed jobs", dbsqlc.New().ReadFailedJobs,
+		dbsqlc.ReadFailedJobsParams{Namespace: namespace, RunID: runID})
 }
 
 // CancelOutcome reads how the cancel of a job or process ended: cancel_acknowledged with the
 // worker, cancel_grace_expired, or "" if neither is known.
 func CancelOutcome(ctx context.Context, s *storage.Store, key process.Key) (kind, worker string, err error) {
-	err = s.Read(ctx, "read how a cancel ended", func(ctx context.Context, tx pgx.Tx) error {
-		row, err := dbsqlc.New().ReadCancelOutcome(ctx, tx,
-			dbsqlc.ReadCancelOutcomeParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		kind, worker = row.Type, row.WorkerID
-		return err
-	})
-	return kind, worker, err
+	row, err := storage.Query(ctx, s.ReadOne, "read how a cancel ended", dbsqlc.New().ReadCancelOutcome,
+		dbsqlc.ReadCancelOutcomeParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", "", nil
+	}
+	return row.Type, row.WorkerID, err
 }
 
 // FirstStart reads when the first step of a run began since a time: a worker took its job, or it is
 // something else. Zero: none has.
 func FirstStart(
 	ctx context.Context, s *storage.Store, namespace, runID string, since time.Time,
-) (first time.Time, err error) {
-	err = s.Read(ctx, "read the first start", func(ctx context.Context, tx pgx.Tx) error {
-		first, err = dbsqlc.New().ReadFirstStart(ctx, tx,
-			dbsqlc.ReadFirstStartParams{Namespace: namespace, RunID: runID, Since: since})
-		return err
-	})
+) (time.Time, error) {
+	first, err := storage.Query(ctx, s.ReadOne, "read the first start", dbsqlc.New().ReadFirstStart,
+		dbsqlc.ReadFirstStartParams{Namespace: namespace, RunID: runID, Since: since})
 	if first.Unix() <= 0 {
 		return time.Time{}, err
 	}
@@ -434,14 +399,10 @@ type DueItem = dbsqlc.ReadDueItemsRow
 // timeout is that of a step whose items are processes or runs.
 func DueItems(
 	ctx context.Context, s *storage.Store, namespace, runID, stepID string, timeout time.Duration, limit int,
-) (rows []DueItem, err error) {
-	err = s.Read(ctx, "read due items", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err = dbsqlc.New().ReadDueItems(ctx, tx, dbsqlc.ReadDueItemsParams{
-			Namespace: namespace, RunID: runID, StepID: stepID, TimeoutUs: timeout.Microseconds(), Lim: int32(limit),
-		})
-		return err
+) ([]DueItem, error) {
+	return storage.Query(ctx, s.ReadOne, "read due items", dbsqlc.New().ReadDueItems, dbsqlc.ReadDueItemsParams{
+		Namespace: namespace, RunID: runID, StepID: stepID, TimeoutUs: timeout.Microseconds(), Lim: int32(limit),
 	})
-	return rows, err
 }
 
 // maxJobs bounds the jobs that Jobs reads in each of its parts.
@@ -449,15 +410,11 @@ const maxJobs = 500
 
 // Jobs reads the jobs of a run that are not removed. It returns none if no job is left.
 func Jobs(ctx context.Context, s *storage.Store, namespace, runID string) (keys []process.Key, err error) {
-	err = s.Read(ctx, "read jobs of a run", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := dbsqlc.New().ReadRunJobs(ctx, tx,
-			dbsqlc.ReadRunJobsParams{Namespace: namespace, RunID: runID, Lim: maxJobs})
-		keys = nil
-		for _, row := range rows {
-			keys = append(keys, process.Key{Namespace: row.Namespace, ProcessID: row.ProcessID})
-		}
-		return err
-	})
+	rows, err := storage.Query(ctx, s.ReadOne, "read jobs of a run", dbsqlc.New().ReadRunJobs,
+		dbsqlc.ReadRunJobsParams{Namespace: namespace, RunID: runID, Lim: maxJobs})
+	for _, row := range rows {
+		keys = append(keys, process.Key(row))
+	}
 	return keys, err
 }
 
@@ -469,15 +426,10 @@ const maxSuspended = 100
 func SuspendedProcesses(
 	ctx context.Context, s *storage.Store, namespace, runID string, stepIDs []string,
 ) (keys []process.Key, err error) {
-	err = s.Read(ctx, "read suspended processes", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := dbsqlc.New().ReadSuspended(ctx, tx, dbsqlc.ReadSuspendedParams{
-			Namespace: namespace, RunID: runID, StepIds: stepIDs, Lim: maxSuspended,
-		})
-		keys = nil
-		for _, row := range rows {
-			keys = append(keys, process.Key{Namespace: row.Namespace, ProcessID: row.ProcessID})
-		}
-		return err
-	})
+	rows, err := storage.Query(ctx, s.ReadOne, "read suspended processes", dbsqlc.New().ReadSuspended,
+		dbsqlc.ReadSuspendedParams{Namespace: namespace, RunID: runID, StepIds: stepIDs, Lim: maxSuspended})
+	for _, row := range rows {
+		keys = append(keys, process.Key(row))
+	}
 	return keys, err
 }

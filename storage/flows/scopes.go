@@ -3,8 +3,6 @@ package flows
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
@@ -109,16 +107,13 @@ func Peek(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err e
 	if sc.DedupeKey == "" || !sc.Alone && !sc.Once {
 		return holder, nil
 	}
-	err = s.Read(ctx, "peek scope", func(ctx context.Context, tx pgx.Tx) error {
-		row, err := dbsqlc.New().PeekScope(ctx, tx, dbsqlc.PeekScopeParams{
-			Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID,
-			Repeatable: !sc.Once,
-		})
-		holder = Holder{RunID: row.Holder, Done: row.Done}
-		if !sc.Alone {
-			holder.RunID = ""
-		}
-		return err
+	row, err := storage.Query(ctx, s.ReadOne, "peek scope", dbsqlc.New().PeekScope, dbsqlc.PeekScopeParams{
+		Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID,
+		Repeatable: !sc.Once,
 	})
+	holder = Holder{RunID: row.Holder, Done: row.Done}
+	if !sc.Alone {
+		holder.RunID = ""
+	}
 	return holder, err
 }

@@ -75,12 +75,9 @@ func Put(
 func GetTemplate(
 	ctx context.Context, s *storage.Store, namespace, templateType string, version int32,
 ) (t Template, err error) {
-	err = s.ReadOne(ctx, "get template", func(ctx context.Context, db storage.DB) error {
-		t, err = dbsqlc.New().GetTemplate(ctx, db,
-			dbsqlc.GetTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
-		return noTemplate(err)
-	})
-	return t, err
+	t, err = storage.Query(ctx, s.ReadOne, "get template", dbsqlc.New().GetTemplate,
+		dbsqlc.GetTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
+	return t, noTemplate(err)
 }
 
 // Head is a version of a template without its definition.
@@ -90,12 +87,9 @@ type Head = dbsqlc.HeadTemplateRow
 func HeadTemplate(
 	ctx context.Context, s *storage.Store, namespace, templateType string, version int32,
 ) (h Head, err error) {
-	err = s.ReadOne(ctx, "get template", func(ctx context.Context, db storage.DB) error {
-		h, err = dbsqlc.New().HeadTemplate(ctx, db,
-			dbsqlc.HeadTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
-		return noTemplate(err)
-	})
-	return h, err
+	h, err = storage.Query(ctx, s.ReadOne, "get template", dbsqlc.New().HeadTemplate,
+		dbsqlc.HeadTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
+	return h, noTemplate(err)
 }
 
 func noTemplate(err error) error {
@@ -106,25 +100,18 @@ func noTemplate(err error) error {
 }
 
 // IsRequest reports whether a start of a run with an idempotency key is stored.
-func IsRequest(ctx context.Context, s *storage.Store, key process.Key, idempotencyKey string) (known bool, err error) {
-	err = s.ReadOne(ctx, "look for the request", func(ctx context.Context, db storage.DB) error {
-		known, err = dbsqlc.New().IsRequest(ctx, db, process.RequestID(key.Namespace, key.ProcessID, idempotencyKey))
-		return err
-	})
-	return known, err
+func IsRequest(ctx context.Context, s *storage.Store, key process.Key, idempotencyKey string) (bool, error) {
+	return storage.Query(ctx, s.ReadOne, "look for the request", dbsqlc.New().IsRequest,
+		process.RequestID(key.Namespace, key.ProcessID, idempotencyKey))
 }
 
 // MaxVersions limits the number of versions that Versions returns.
 const MaxVersions = 1000
 
 // Versions lists the newest versions of a template, in ascending order.
-func Versions(ctx context.Context, s *storage.Store, namespace, templateType string) (versions []int32, err error) {
-	err = s.Read(ctx, "list versions", func(ctx context.Context, tx pgx.Tx) error {
-		versions, err = dbsqlc.New().ListVersions(ctx, tx,
-			dbsqlc.ListVersionsParams{Namespace: namespace, TemplateType: templateType, Lim: MaxVersions})
-		return err
-	})
-	return versions, err
+func Versions(ctx context.Context, s *storage.Store, namespace, templateType string) ([]int32, error) {
+	return storage.Query(ctx, s.ReadOne, "list versions", dbsqlc.New().ListVersions,
+		dbsqlc.ListVersionsParams{Namespace: namespace, TemplateType: templateType, Lim: MaxVersions})
 }
 
 // Listed is the newest version of a template.
@@ -135,11 +122,8 @@ type Listed = dbsqlc.ListTemplatesRow
 func ListTemplates(
 	ctx context.Context, s *storage.Store, namespace, after string, limit int,
 ) (rows []Listed, cut bool, err error) {
-	err = s.Read(ctx, "list templates", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err = dbsqlc.New().ListTemplates(ctx, tx, dbsqlc.ListTemplatesParams{
-			Namespace: namespace, After: after, Lim: int32(limit), MaxBytes: storage.ListBytes,
-		})
-		return err
+	rows, err = storage.Query(ctx, s.ReadOne, "list templates", dbsqlc.New().ListTemplates, dbsqlc.ListTemplatesParams{
+		Namespace: namespace, After: after, Lim: int32(limit), MaxBytes: storage.ListBytes,
 	})
 	bytes := 0
 	for n := range rows {

@@ -17,14 +17,10 @@ type Wait = dbsqlc.GetWaitRow
 func GetWait(
 	ctx context.Context, s *storage.Store, namespace, runID, stepID string, index int32,
 ) (w Wait, found bool, err error) {
-	err = s.Read(ctx, "get wait", func(ctx context.Context, tx pgx.Tx) error {
-		w, err = dbsqlc.New().GetWait(ctx, tx,
-			dbsqlc.GetWaitParams{Namespace: namespace, RunID: runID, StepID: stepID, Index: index})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		found = err == nil
-		return err
-	})
-	return w, found, err
+	w, err = storage.Query(ctx, s.ReadOne, "get wait", dbsqlc.New().GetWait,
+		dbsqlc.GetWaitParams{Namespace: namespace, RunID: runID, StepID: stepID, Index: index})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return w, false, nil
+	}
+	return w, err == nil, err
 }

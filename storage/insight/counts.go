@@ -12,7 +12,7 @@ import (
 // namespaces if it is "". Processes in INIT count as RUNNING. It reads the counters of the lanes,
 // so its cost does not depend on the number of processes.
 func CountProcesses(ctx context.Context, s *storage.Store, namespace string) (map[process.Status]int64, error) {
-	rows, err := read(ctx, s, "count processes", dbsqlc.New().CountProcesses, namespace)
+	rows, err := storage.Query(ctx, s.ReadOne, "count processes", dbsqlc.New().CountProcesses, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,8 @@ func CountProcesses(ctx context.Context, s *storage.Store, namespace string) (ma
 func CountNamespaces(
 	ctx context.Context, s *storage.Store, namespaces []string,
 ) (map[string]map[process.Status]int64, error) {
-	rows, err := read(ctx, s, "count processes of namespaces", dbsqlc.New().CountNamespaces, namespaces)
+	rows, err := storage.Query(ctx, s.ReadOne, "count processes of namespaces", dbsqlc.New().CountNamespaces,
+		namespaces)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ type Broken = dbsqlc.ListBrokenRow
 // ListBroken lists the processes in ERROR of namespaces, newest first. Details are cut to maxDetail
 // characters.
 func ListBroken(ctx context.Context, s *storage.Store, namespaces []string, maxDetail, limit int) ([]Broken, error) {
-	return read(ctx, s, "list processes in ERROR", dbsqlc.New().ListBroken, dbsqlc.ListBrokenParams{
+	return storage.Query(ctx, s.ReadOne, "list processes in ERROR", dbsqlc.New().ListBroken, dbsqlc.ListBrokenParams{
 		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit),
 	})
 }
@@ -23,7 +23,7 @@ func ListBroken(ctx context.Context, s *storage.Store, namespaces []string, maxD
 // NewestErrors returns how long ago a process of each namespace last went to ERROR and stayed
 // there. Namespaces without such processes are missing.
 func NewestErrors(ctx context.Context, s *storage.Store, namespaces []string) (map[string]time.Duration, error) {
-	rows, err := read(ctx, s, "read the newest errors", dbsqlc.New().NewestErrors, namespaces)
+	rows, err := storage.Query(ctx, s.ReadOne, "read the newest errors", dbsqlc.New().NewestErrors, namespaces)
 	ages := make(map[string]time.Duration, len(rows))
 	for _, r := range rows {
 		ages[r.Namespace] = time.Duration(r.AgeUs) * time.Microsecond
@@ -39,7 +39,7 @@ type FailedRun = dbsqlc.ListFailedRunsRow
 func ListFailedRuns(
 	ctx context.Context, s *storage.Store, namespaces []string, maxDetail, limit int,
 ) ([]FailedRun, error) {
-	return read(ctx, s, "list failed runs", dbsqlc.New().ListFailedRuns, dbsqlc.ListFailedRunsParams{
+	return storage.Query(ctx, s.ReadOne, "list failed runs", dbsqlc.New().ListFailedRuns, dbsqlc.ListFailedRunsParams{
 		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit),
 	})
 }

@@ -20,7 +20,7 @@ type Growth struct {
 
 // ReadGrowth reads Growth. It counts to limit.
 func ReadGrowth(ctx context.Context, s *storage.Store, retention time.Duration, limit int) (Growth, error) {
-	r, err := read(ctx, s, "read growth", dbsqlc.New().ReadGrowth, dbsqlc.ReadGrowthParams{
+	r, err := storage.Query(ctx, s.ReadOne, "read growth", dbsqlc.New().ReadGrowth, dbsqlc.ReadGrowthParams{
 		RetentionUs: retention.Microseconds(), Lim: int32(limit),
 	})
 	if err != nil {

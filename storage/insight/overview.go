@@ -13,7 +13,7 @@ type Waiting = dbsqlc.WaitingByWhatRow
 
 // CountWaiting counts the waiting tasks. It counts each kind in each namespace to limit.
 func CountWaiting(ctx context.Context, s *storage.Store, namespaces []string, limit int) (Waiting, error) {
-	return read(ctx, s, "count waiting tasks", dbsqlc.New().WaitingByWhat, dbsqlc.WaitingByWhatParams{
+	return storage.Query(ctx, s.ReadOne, "count waiting tasks", dbsqlc.New().WaitingByWhat, dbsqlc.WaitingByWhatParams{
 		Namespaces: namespaces, Lim: int32(limit),
 	})
 }
@@ -22,7 +22,7 @@ func CountWaiting(ctx context.Context, s *storage.Store, namespaces []string, li
 func CountWorkers(
 	ctx context.Context, s *storage.Store, namespaces []string, seen time.Duration,
 ) (map[string]int64, error) {
-	rows, err := read(ctx, s, "count workers", dbsqlc.New().CountWorkers, dbsqlc.CountWorkersParams{
+	rows, err := storage.Query(ctx, s.ReadOne, "count workers", dbsqlc.New().CountWorkers, dbsqlc.CountWorkersParams{
 		Namespaces: namespaces, SeenUs: seen.Microseconds(),
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ type Depth struct {
 // QueueDepths returns how many tasks of each namespace could run now, counted to limit, and how
 // long the oldest has waited.
 func QueueDepths(ctx context.Context, s *storage.Store, namespaces []string, limit int) ([]Depth, error) {
-	rows, err := read(ctx, s, "queue depths", dbsqlc.New().QueueDepths, dbsqlc.QueueDepthsParams{
+	rows, err := storage.Query(ctx, s.ReadOne, "queue depths", dbsqlc.New().QueueDepths, dbsqlc.QueueDepthsParams{
 		Namespaces: namespaces, Lim: int32(limit),
 	})
 	depths := make([]Depth, len(rows))

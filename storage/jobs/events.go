@@ -136,11 +136,7 @@ func EventCursor(ctx context.Context, s *storage.Store, field, text string) (Eve
 	if err != nil {
 		return p, err
 	}
-	var ahead bool
-	err = s.RunSoon(ctx, "watch job events", func(ctx context.Context, db storage.DB) error {
-		ahead, err = dbsqlc.New().IsAhead(ctx, db, p.XID)
-		return err
-	})
+	ahead, err := storage.Query(ctx, s.RunSoon, "watch job events", dbsqlc.New().IsAhead, p.XID)
 	if err != nil {
 		return p, err
 	}
@@ -173,11 +169,7 @@ func ReadEvents(
 		a.Xids = append(a.Xids, w.From.XID)
 		a.EventIds = append(a.EventIds, w.From.EventID)
 	}
-	var rows []dbsqlc.WatchJobEventsRow
-	err = s.RunSoon(ctx, "watch job events", func(ctx context.Context, db storage.DB) error {
-		rows, err = dbsqlc.New().WatchJobEvents(ctx, db, a)
-		return err
-	})
+	rows, err := storage.Query(ctx, s.RunSoon, "watch job events", dbsqlc.New().WatchJobEvents, a)
 	if err != nil {
 		return nil, false, err
 	}

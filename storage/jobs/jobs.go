@@ -132,15 +132,11 @@ func Get(ctx context.Context, s *storage.Store, keys ...process.Key) ([]*Row, er
 
 // FetchResult returns a kept result and deletes it. It returns nil if there is none.
 func FetchResult(ctx context.Context, s *storage.Store, key process.Key) (result []byte, err error) {
-	err = s.Write(ctx, "fetch result", func(ctx context.Context, db storage.DB) error {
-		result, err = dbsqlc.New().FetchResult(ctx, db, dbsqlc.FetchResultParams{
-			Namespace: key.Namespace, ProcessID: key.ProcessID,
-		})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		return err
-	})
+	result, err = storage.Query(ctx, s.Write, "fetch result", dbsqlc.New().FetchResult,
+		dbsqlc.FetchResultParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
 	return result, err
 }
 

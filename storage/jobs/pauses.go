@@ -80,12 +80,8 @@ func ResumeName(
 }
 
 // ListPausedNames returns the paused job names of a namespace, sorted.
-func ListPausedNames(ctx context.Context, s *storage.Store, namespace string) (rows []PausedName, err error) {
-	err = s.ReadOne(ctx, "list paused jobs", func(ctx context.Context, db storage.DB) error {
-		rows, err = dbsqlc.New().ListPausedJobs(ctx, db, namespace)
-		return err
-	})
-	return rows, err
+func ListPausedNames(ctx context.Context, s *storage.Store, namespace string) ([]PausedName, error) {
+	return storage.Query(ctx, s.ReadOne, "list paused jobs", dbsqlc.New().ListPausedJobs, namespace)
 }
 
 // paused returns the paused names of a transaction as an argument of statements, which must not be

@@ -37,13 +37,8 @@ func EnqueueReplacing(
 func enqueueReplacing(
 	ctx context.Context, s *storage.Store, j *NewJob,
 ) (done Enqueued, replaced bool, err error) {
-	var holder dbsqlc.ReadKeyHolderRow
-	err = s.ReadOne(ctx, "read unique key", func(ctx context.Context, db storage.DB) error {
-		holder, err = dbsqlc.New().ReadKeyHolder(ctx, db, dbsqlc.ReadKeyHolderParams{
-			Namespace: j.Key.Namespace, UniqueKey: j.Unique.Key,
-		})
-		return err
-	})
+	holder, err := storage.Query(ctx, s.ReadOne, "read unique key", dbsqlc.New().ReadKeyHolder,
+		dbsqlc.ReadKeyHolderParams{Namespace: j.Key.Namespace, UniqueKey: j.Unique.Key})
 	if err != nil {
 		return done, false, err
 	}

@@ -88,13 +88,10 @@ func BeatAll(ctx context.Context, s *storage.Store, workerID string, beats []Bea
 // LeaseAnswered returns the stored result of the attempt of an ended lease. It returns
 // process.ErrFenced if there is none.
 func LeaseAnswered(ctx context.Context, s *storage.Store, t LeaseToken) (storage.Answered, error) {
-	var row storage.Answered
-	err := s.RunSoon(ctx, "read answer of a lease", func(ctx context.Context, db storage.DB) (err error) {
-		row, err = dbsqlc.New().LeaseAnswered(ctx, db, dbsqlc.LeaseAnsweredParams{
+	row, err := storage.Query(ctx, s.RunSoon, "read answer of a lease", dbsqlc.New().LeaseAnswered,
+		dbsqlc.LeaseAnsweredParams{
 			Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, FencingToken: t.FencingToken,
 		})
-		return err
-	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return storage.Answered{}, process.ErrFenced
 	}

@@ -109,12 +109,8 @@ func SetCommand(
 func ListWorkers(
 	ctx context.Context, s *storage.Store, namespace, after, only string, limit int,
 ) (list []Worker, more bool, err error) {
-	var rows []dbsqlc.ListWorkersRow
-	err = s.ReadOne(ctx, "list workers", func(ctx context.Context, db storage.DB) (err error) {
-		rows, err = dbsqlc.New().ListWorkers(ctx, db, dbsqlc.ListWorkersParams{
-			Namespace: namespace, After: after, Exactly: only, Lim: int32(limit), MaxBytes: storage.ListBytes,
-		})
-		return err
+	rows, err := storage.Query(ctx, s.ReadOne, "list workers", dbsqlc.New().ListWorkers, dbsqlc.ListWorkersParams{
+		Namespace: namespace, After: after, Exactly: only, Lim: int32(limit), MaxBytes: storage.ListBytes,
 	})
 	list = make([]Worker, len(rows))
 	bytes := 0
@@ -132,11 +128,8 @@ func ListWorkers(
 
 // LeasesOf returns the tokens of at most limit leases of workers.
 func LeasesOf(ctx context.Context, s *storage.Store, workerIDs []string, limit int) ([]LeaseToken, error) {
-	var rows []dbsqlc.LeasesOfRow
-	err := s.RunSoon(ctx, "leases of workers", func(ctx context.Context, db storage.DB) (err error) {
-		rows, err = dbsqlc.New().LeasesOf(ctx, db, dbsqlc.LeasesOfParams{WorkerIds: workerIDs, Lim: int32(limit)})
-		return err
-	})
+	rows, err := storage.Query(ctx, s.RunSoon, "leases of workers", dbsqlc.New().LeasesOf,
+		dbsqlc.LeasesOfParams{WorkerIds: workerIDs, Lim: int32(limit)})
 	tokens := make([]LeaseToken, len(rows))
 	for n, r := range rows {
 		tokens[n] = LeaseToken{

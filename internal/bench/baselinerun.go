@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 )
 
 // baseline measures the baseline under the conditions of a variant.
@@ -120,23 +119,15 @@ func (r *runner) baselineTimers(ctx context.Context, b *baseline, row *Row) erro
 		return err
 	}
 	m := &meter{conn: r.server.admin, postmaster: r.server.postmaster, engineCPU: ownCPU}
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
 	var lateness histogram
-	begin := time.Now()
-	if err := b.drainTimers(ctx, &lateness); err != nil {
-		return err
-	}
-	elapsed := time.Since(begin)
-	spent, err := m.end(ctx)
+	spent, err := m.measure(ctx, func() error { return b.drainTimers(ctx, &lateness) })
 	if err != nil {
 		return err
 	}
 	if lateness.n != uint64(r.command.Timers) {
 		return errors.New("the baseline lost timers")
 	}
-	row.fill(int64(lateness.n), elapsed, &lateness, spent)
+	row.fill(int64(lateness.n), spent.elapsed, &lateness, spent)
 	row.Note = "latency is lateness"
 	return nil
 }

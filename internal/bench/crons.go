@@ -81,19 +81,12 @@ func (r *runner) fireCrons(ctx context.Context, d *scratch, s *site, row *Row) e
 	if err := wait(ctx, time.Until(first.Add(-ahead))-20*time.Millisecond); err != nil {
 		return err
 	}
-	m := r.meterOf(s)
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
 	conn, err := d.connect(ctx, engineSchema)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := f.awaitEnd(ctx, conn, ahead); err != nil {
-		return err
-	}
-	spent, err := m.end(ctx)
+	spent, err := r.meterOf(s).measure(ctx, func() error { return f.awaitEnd(ctx, conn, ahead) })
 	if err != nil {
 		return err
 	}

@@ -167,28 +167,24 @@ func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepper, ro
 	if err := r.settle(ctx, d.analyze); err != nil {
 		return err
 	}
-	m := r.meterOf(s)
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
-	begin := time.Now()
-	for i := range lonelyRuns {
-		id := fmt.Sprint("lonely-", i)
-		if err := s.startRun(ctx, "line", id, nil); err != nil {
-			return err
+	spent, err := r.meterOf(s).measure(ctx, func() error {
+		for i := range lonelyRuns {
+			id := fmt.Sprint("lonely-", i)
+			if err := s.startRun(ctx, "line", id, nil); err != nil {
+				return err
+			}
+			if err := d.waitRuns(ctx); err != nil {
+				return err
+			}
+			p.mu.Lock()
+			for step := 1; step < lineSteps; step++ {
+				latencies.add(p.begins[stepJob(id, step)].Sub(p.begins[stepJob(id, step-1)]))
+			}
+			p.mu.Unlock()
 		}
-		if err := d.waitRuns(ctx); err != nil {
-			return err
-		}
-		p.mu.Lock()
-		for step := 1; step < lineSteps; step++ {
-			latencies.add(p.begins[stepJob(id, step)].Sub(p.begins[stepJob(id, step-1)]))
-		}
-		p.mu.Unlock()
-	}
-	elapsed := time.Since(begin)
-	spent, err := m.end(ctx)
-	row.fill(lonelyRuns, elapsed, &latencies, spent)
+		return nil
+	})
+	row.fill(lonelyRuns, spent.elapsed, &latencies, spent)
 	return err
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -69,15 +68,7 @@ func (r *runner) watchIdle(
 	if err != nil {
 		return err
 	}
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
-	begin := time.Now()
-	if err := wait(ctx, r.command.Idle); err != nil {
-		return err
-	}
-	seconds := time.Since(begin).Seconds()
-	spent, err := m.end(ctx)
+	spent, err := m.measure(ctx, func() error { return wait(ctx, r.command.Idle) })
 	if err != nil {
 		return err
 	}
@@ -85,6 +76,7 @@ func (r *runner) watchIdle(
 	if err != nil {
 		return err
 	}
+	seconds := spent.elapsed.Seconds()
 	row.Seconds = seconds
 	row.figure(unit, float64(after-before)/seconds, "1/s")
 	if spent.engineTime != nil {

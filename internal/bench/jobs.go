@@ -104,8 +104,7 @@ func (r *runner) jobs(ctx context.Context, v variant) error {
 			return nil, err
 		}
 		r.step("jobs, latency")
-		one, err := r.oneJob(ctx, s, f, latency)
-		return acknowledged{process.TaskInit: int64(n + one)}, err
+		return acknowledged{process.TaskInit: int64(n + lonelyJobs)}, r.jobsOneByOne(ctx, s, f, latency)
 	})
 	drain.Checked, latency.Checked = enqueue.Checked, enqueue.Checked
 	r.report.Rows = append(r.report.Rows, enqueue, drain, latency)
@@ -127,27 +126,19 @@ func (r *runner) enqueueJobs(ctx context.Context, s *site, n int, row *Row) erro
 	if _, err := s.engine.SetNamespacePaused(ctx, namespaceName, true); err != nil {
 		return err
 	}
-	m := r.meterOf(s)
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
 	var mu sync.Mutex
 	var latencies histogram
-	begin := time.Now()
-	err := each(ctx, n/jobBatch, jobClients, func(ctx context.Context, _ int) error {
-		began := time.Now()
-		_, err := s.jobs.EnqueueBatch(ctx, jobsOf(jobBatch))
-		mu.Lock()
-		defer mu.Unlock()
-		latencies.add(time.Since(began))
-		return err
+	spent, err := r.meterOf(s).measure(ctx, func() error {
+		return each(ctx, n/jobBatch, jobClients, func(ctx context.Context, _ int) error {
+			began := time.Now()
+			_, err := s.jobs.EnqueueBatch(ctx, jobsOf(jobBatch))
+			mu.Lock()
+			defer mu.Unlock()
+			latencies.add(time.Since(began))
+			return err
+		})
 	})
-	if err != nil {
-		return err
-	}
-	elapsed := time.Since(begin)
-	spent, err := m.end(ctx)
-	row.fill(int64(n), elapsed, &latencies, spent)
+	row.fill(int64(n), spent.elapsed, &latencies, spent)
 	return err
 }
 
@@ -184,37 +175,43 @@ func (r *runner) drainJobs(ctx context.Context, d *scratch, s *site, f *foreman,
 // lonelyJobs is the number of jobs that are enqueued one after the other.
 const lonelyJobs = 500
 
-func (r *runner) oneJob(ctx context.Context, s *site, f *foreman, row *Row) (int, error) {
+// jobsOneByOne enqueues jobs on an idle engine and measures how soon each begins.
+func (r *runner) jobsOneByOne(ctx context.Context, s *site, f *foreman, row *Row) error {
 	var latencies histogram
-	m := r.meterOf(s)
-	if err := m.begin(ctx); err != nil {
+	spent, err := r.meterOf(s).measure(ctx, func() error {
+		for i := range lonelyJobs {
+			took, err := s.oneJob(ctx, f, i)
+			if err != nil {
+				return err
+			}
+			latencies.add(took)
+			if err := wait(ctx, 5*time.Millisecond); err != nil { // so that the engine is idle
+				return err
+			}
+		}
+		return nil
+	})
+	row.fill(lonelyJobs, spent.elapsed, &latencies, spent)
+	return err
+}
+
+// oneJob enqueues a job and returns how soon it began.
+func (s *site) oneJob(ctx context.Context, f *foreman, i int) (time.Duration, error) {
+	id := fmt.Sprint("lonely-", i)
+	taken := make(chan time.Time, 1)
+	f.mu.Lock()
+	f.started[id] = taken
+	f.mu.Unlock()
+	began := time.Now()
+	if _, err := s.jobs.Enqueue(ctx, &progressorv1.EnqueueRequest{
+		Namespace: namespaceName, JobId: id, Name: "send_mail", Args: jobArgs(i),
+	}); err != nil {
 		return 0, err
 	}
-	begin := time.Now()
-	for i := range lonelyJobs {
-		id := fmt.Sprint("lonely-", i)
-		taken := make(chan time.Time, 1)
-		f.mu.Lock()
-		f.started[id] = taken
-		f.mu.Unlock()
-		began := time.Now()
-		if _, err := s.jobs.Enqueue(ctx,
-			&progressorv1.EnqueueRequest{Namespace: namespaceName, JobId: id, Name: "send_mail",
-				Args: jobArgs(i)}); err != nil {
-			return 0, err
-		}
-		select {
-		case at := <-taken:
-			latencies.add(at.Sub(began))
-		case <-time.After(time.Minute):
-			return 0, fmt.Errorf("job %s has not begun within a minute", id)
-		}
-		if err := wait(ctx, 5*time.Millisecond); err != nil { // so that the engine is idle
-			return 0, err
-		}
+	select {
+	case at := <-taken:
+		return at.Sub(began), nil
+	case <-time.After(time.Minute):
+		return 0, fmt.Errorf("job %s has not begun within a minute", id)
 	}
-	elapsed := time.Since(begin)
-	spent, err := m.end(ctx)
-	row.fill(lonelyJobs, elapsed, &latencies, spent)
-	return lonelyJobs, err
 }

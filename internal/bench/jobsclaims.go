@@ -138,34 +138,26 @@ func (r *runner) inTurn(
 		add(name, fmt.Sprintf("each holds one of %d keys; in turn with those without", keysOfJobs))
 	r.step(keyed.Workload)
 	m := r.meterOf(s)
-	var elapsed [2]time.Duration
 	var sum [2]spent
 	for round := range n / claimRound {
 		for k := range 2 {
 			k = (k + round) % 2 // the first namespace changes each round
-			if err := m.begin(ctx); err != nil {
-				return err
-			}
-			begin := time.Now()
-			if err := do(ctx, []string{plainNamespace, keyedNamespace}[k]); err != nil {
-				return err
-			}
-			elapsed[k] += time.Since(begin)
-			cost, err := m.end(ctx)
+			cost, err := m.measure(ctx, func() error { return do(ctx, []string{plainNamespace, keyedNamespace}[k]) })
 			if err != nil {
 				return err
 			}
 			sum[k].add(cost)
 		}
 	}
-	plain.fill(int64(n), elapsed[0], nil, sum[0])
-	keyed.fill(int64(n), elapsed[1], nil, sum[1])
+	plain.fill(int64(n), sum[0].elapsed, nil, sum[0])
+	keyed.fill(int64(n), sum[1].elapsed, nil, sum[1])
 	keyed.compare(plain, "without keys")
 	return nil
 }
 
 // add adds the costs of several pieces of work. The means are those of the last one.
 func (s *spent) add(more spent) {
+	s.elapsed += more.elapsed
 	if more.walBytes != nil {
 		s.walBytes = new(*more.walBytes + deref(s.walBytes))
 	}

@@ -65,30 +65,23 @@ func (r *runner) pullAll(ctx context.Context, d *scratch, e *spawned, api *sdk.C
 		return err
 	}
 	m := &meter{conn: r.server.admin, postmaster: r.server.postmaster, engineCPU: e.cpu, flushes: e.flushes}
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
-	begin := time.Now()
 	var latencies histogram
 	var mu sync.Mutex
 	done := 0
-	err = each(ctx, pullWorkers, pullWorkers, func(ctx context.Context, i int) error {
-		return pullJobs(ctx, api, fmt.Sprint("worker-", i), func(took time.Duration, answered int) {
-			mu.Lock()
-			defer mu.Unlock()
-			latencies.add(took)
-			done += answered
+	spent, err := m.measure(ctx, func() error {
+		return each(ctx, pullWorkers, pullWorkers, func(ctx context.Context, i int) error {
+			return pullJobs(ctx, api, fmt.Sprint("worker-", i), func(took time.Duration, answered int) {
+				mu.Lock()
+				defer mu.Unlock()
+				latencies.add(took)
+				done += answered
+			})
 		})
 	})
-	if err != nil {
-		return err
+	if err == nil && done != n {
+		err = fmt.Errorf("%d of %d jobs were done", done, n)
 	}
-	if done != n {
-		return fmt.Errorf("%d of %d jobs were done", done, n)
-	}
-	elapsed := time.Since(begin)
-	spent, err := m.end(ctx)
-	row.fill(int64(n), elapsed, &latencies, spent)
+	row.fill(int64(n), spent.elapsed, &latencies, spent)
 	return err
 }
 

@@ -30,10 +30,26 @@ type sample struct {
 
 // spent is the difference of two samples. nil values are unknown.
 type spent struct {
+	elapsed      time.Duration
 	walBytes     *float64
 	postgresTime *time.Duration
 	engineTime   *time.Duration
 	flushItems   *float64 // mean of one group commit
+}
+
+// measure does some work and returns what it cost.
+func (m *meter) measure(ctx context.Context, work func() error) (spent, error) {
+	if err := m.begin(ctx); err != nil {
+		return spent{}, err
+	}
+	begin := time.Now()
+	if err := work(); err != nil {
+		return spent{}, err
+	}
+	elapsed := time.Since(begin)
+	s, err := m.end(ctx)
+	s.elapsed = elapsed
+	return s, err
 }
 
 func (m *meter) begin(ctx context.Context) error {
@@ -124,16 +140,7 @@ func (r *runner) spentOn(
 	if err := r.settle(ctx, d.analyze); err != nil {
 		return err
 	}
-	m := r.meterOf(s)
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
-	begin := time.Now()
-	if err := work(); err != nil {
-		return err
-	}
-	elapsed := time.Since(begin)
-	spent, err := m.end(ctx)
-	row.fill(operations, elapsed, nil, spent)
+	spent, err := r.meterOf(s).measure(ctx, work)
+	row.fill(operations, spent.elapsed, nil, spent)
 	return err
 }

@@ -56,15 +56,13 @@ func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int6
 	if err != nil {
 		return 0, err
 	}
-	if err := m.begin(ctx); err != nil {
-		return 0, err
-	}
-	storm, err := flood{rate: 2 * first.rate(), duration: duration, do: o.call}.run(ctx)
-	if err != nil {
-		return 0, err
-	}
-	ended := time.Now()
-	spent, err := m.end(ctx)
+	var storm *flooded
+	var ended time.Time
+	spent, err := m.measure(ctx, func() (err error) {
+		storm, err = flood{rate: 2 * first.rate(), duration: duration, do: o.call}.run(ctx)
+		ended = time.Now()
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}

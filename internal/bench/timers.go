@@ -150,18 +150,15 @@ func (r *runner) drainBurst(
 	if err := wait(ctx, time.Until(due)-20*time.Millisecond); err != nil {
 		return nil, err
 	}
-	m := r.meterOf(s)
-	if err := m.begin(ctx); err != nil {
-		return nil, err
-	}
-	if err := clock.wait(ctx, 10*time.Minute); err != nil {
-		return nil, err
-	}
-	if err := d.waitIdle(ctx); err != nil {
-		return nil, err
-	}
-	elapsed := time.Since(due)
-	spent, err := m.end(ctx)
+	var elapsed time.Duration
+	spent, err := r.meterOf(s).measure(ctx, func() error {
+		if err := clock.wait(ctx, 10*time.Minute); err != nil {
+			return err
+		}
+		err := d.waitIdle(ctx)
+		elapsed = time.Since(due)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -185,19 +182,11 @@ func (r *runner) drainSpread(
 	if err := wait(ctx, time.Until(first)); err != nil {
 		return nil, err
 	}
-	m := r.meterOf(s)
-	if err := m.begin(ctx); err != nil {
-		return nil, err
-	}
-	if err := clock.wait(ctx, r.command.Spread+time.Minute); err != nil {
-		return nil, err
-	}
-	elapsed := time.Since(first)
-	spent, err := m.end(ctx)
+	spent, err := r.meterOf(s).measure(ctx, func() error { return clock.wait(ctx, r.command.Spread+time.Minute) })
 	if err != nil {
 		return nil, err
 	}
-	row.fill(int64(n), elapsed, &clock.lateness, spent)
+	row.fill(int64(n), spent.elapsed, &clock.lateness, spent)
 	return acknowledged{process.TaskInit: int64(n), process.TaskTimeout: int64(n)}, d.waitIdle(ctx)
 }
 

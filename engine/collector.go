@@ -63,18 +63,13 @@ const (
 
 // Run collects until ctx is cancelled.
 func (c *collector) Run(ctx context.Context) error {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for { // the first pass runs at once, because it passes the namespaces to the kinds of this node
+	pass := func() {
 		if err := c.runOnce(ctx); err != nil && ctx.Err() == nil {
 			c.engine.log.Warn("collector pass failed", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
 	}
+	pass() // at once, because it passes the namespaces to the kinds of this node
+	return Every(ctx, time.Second, pass)
 }
 
 func (c *collector) runOnce(ctx context.Context) error {

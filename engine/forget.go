@@ -13,19 +13,12 @@ const forgetEvery = 30 * time.Second
 // It runs in its own goroutine because a pass can take long after hours at 20,000 keys/s, and must
 // not delay the collector.
 func (e *Engine) forgetKeys(ctx context.Context) error {
-	ticker := time.NewTicker(forgetEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	return Every(ctx, forgetEvery, func() {
 		for more := true; more && ctx.Err() == nil; {
 			var err error
 			if more, err = e.store.Forget(ctx, e.cfg.KeyRetention); err != nil && ctx.Err() == nil {
 				e.log.Warn("cannot delete idempotency keys", "error", err)
 			}
 		}
-	}
+	})
 }

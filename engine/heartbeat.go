@@ -26,16 +26,8 @@ func newHeartbeater(e *Engine) *heartbeater {
 
 // Run sends heartbeats until ctx is cancelled.
 func (h *heartbeater) Run(ctx context.Context) error {
-	ticker := time.NewTicker(h.interval)
-	defer ticker.Stop()
-	for {
-		h.runOnce(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	h.runOnce(ctx)
+	return Every(ctx, h.interval, func() { h.runOnce(ctx) })
 }
 
 func (h *heartbeater) runOnce(ctx context.Context) {

@@ -34,18 +34,11 @@ const removalTurn = 500 * time.Millisecond
 
 // Run deletes until ctx is cancelled.
 func (r *namespaceRemover) Run(ctx context.Context) error {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	return Every(ctx, time.Second, func() {
 		for more := true; more && ctx.Err() == nil; {
 			more = r.runOnce(ctx)
 		}
-	}
+	})
 }
 
 // runOnce deletes some rows of each namespace. more reports that there are more that can be deleted

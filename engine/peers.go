@@ -34,20 +34,15 @@ func newPeers(e *Engine) *peers { return &peers{engine: e, seen: map[int64]beatS
 
 // Run watches the nodes until ctx is cancelled.
 func (p *peers) Run(ctx context.Context) error {
-	ticker := time.NewTicker(min(2*time.Second, p.engine.cfg.ZombieAfter/5))
-	defer ticker.Stop()
-	for {
+	pass := func() {
 		limit, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
 		if err := p.runOnce(limit); err != nil && ctx.Err() == nil {
 			p.engine.log.Warn("cannot read the heartbeats of the other nodes", "error", err)
 		}
-		cancel()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
 	}
+	pass()
+	return Every(ctx, min(2*time.Second, p.engine.cfg.ZombieAfter/5), pass)
 }
 
 func (p *peers) runOnce(ctx context.Context) error {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/engine"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/insight"
 )
@@ -26,16 +27,7 @@ type sampleHistory struct {
 
 // Sample takes samples for the overview until ctx is cancelled.
 func (i *Insight) Sample(ctx context.Context) error {
-	ticker := time.NewTicker(sampleEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			i.sampleOnce(ctx)
-		}
-	}
+	return engine.Every(ctx, sampleEvery, func() { i.sampleOnce(ctx) })
 }
 
 // sampleOnce takes a sample. While the database is unavailable it takes none, because a gap is

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/pull"
@@ -140,18 +141,11 @@ func (w *workers) graces(commands map[string]pull.StoppingWorker, now time.Time)
 
 // Run records and reads workers until ctx is cancelled.
 func (w *workers) Run(ctx context.Context) error {
-	ticker := time.NewTicker(min(w.server.scan, workersRest))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	return engine.Every(ctx, min(w.server.scan, workersRest), func() {
 		if err := w.runOnce(ctx); err != nil {
 			w.server.engine.ReportScanError(ctx, "workers", err)
 		}
-	}
+	})
 }
 
 func (w *workers) runOnce(ctx context.Context) error {

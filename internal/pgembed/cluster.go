@@ -4,7 +4,6 @@ package pgembed
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -68,14 +67,8 @@ func (p place) initdb(ctx context.Context, unsafe bool) error {
 	if _, err := p.account.makeDir(draft); err != nil {
 		return err
 	}
-	if err := os.WriteFile(p.passwordPath(), []byte(rand.Text()), 0o600); err != nil {
-		return err
-	}
-	if err := p.account.own(p.passwordPath()); err != nil {
-		return err
-	}
 	arguments := []string{"--pgdata", draft, "--username", superuser, "--encoding=UTF8", "--locale=C",
-		"--auth-local=trust", "--auth-host=scram-sha-256", "--pwfile", p.passwordPath()}
+		"--auth-local=trust", "--auth-host=reject"}
 	if unsafe {
 		arguments = append(arguments, "--no-sync")
 	}

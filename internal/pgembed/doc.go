@@ -3,8 +3,7 @@
 // that started it and ends with it.
 //
 // Clients connect through a Unix socket in a directory that only the user of the server and root
-// can enter; they need no password. TCP, if requested, listens on 127.0.0.1 only, with the password
-// that was generated with the directory.
+// can enter; they need no password. The server does not listen on TCP.
 //
 // Start with Start (pgembed.go).
 package pgembed

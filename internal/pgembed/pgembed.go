@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -24,21 +22,14 @@ const (
 
 // Config configures a server. Dir is required, other fields may be zero.
 type Config struct {
-	// Dir contains all files of the server: cluster/ (PostgreSQL's own files), run/ (its socket),
-	// password and postgres.log. It is created with mode 0700 if it is missing, and kept between
-	// runs. It may be empty only for an Ephemeral server, which then uses a new directory under
+	// Dir contains all files of the server: cluster/ (PostgreSQL's own files), run/ (its socket)
+	// and postgres.log. It is created with mode 0700 if it is missing, and kept between runs. It
+	// may be empty only for an Ephemeral server, which then uses a new directory under
 	// os.TempDir().
 	Dir string
 
 	// Logger logs starts and stops. Default: nothing is logged.
 	Logger *slog.Logger
-
-	// Port, if not 0, also makes the server listen on 127.0.0.1:Port.
-	Port int
-
-	// Listen makes the server listen on 127.0.0.1 even if Port is 0, on a free port that Addr
-	// returns.
-	Listen bool
 
 	// Settings are PostgreSQL settings that override the defaults of this package, such as
 	// {"shared_buffers": "64MB"}.
@@ -111,11 +102,6 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.place.prepare(ctx, s.major, s.config.Unsafe); err != nil {
 		return err
 	}
-	if s.config.Listen && s.config.Port == 0 {
-		if s.config.Port, err = freePort(); err != nil {
-			return err
-		}
-	}
 	return s.launch(ctx)
 }
 
@@ -171,29 +157,7 @@ func (s *Server) DSN() string { return s.DSNFor("postgres") }
 
 // DSNFor returns the DSN of another database of this server.
 func (s *Server) DSNFor(db string) string {
-	return fmt.Sprintf("host=%s port=%d user=%s dbname=%s", s.place.socketDir, s.port(), superuser, quoteDSN(db))
-}
-
-// Addr returns the TCP address of the server (127.0.0.1:port); "" if it does not listen.
-func (s *Server) Addr() string {
-	if s.config.Port == 0 {
-		return ""
-	}
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.config.Port))
-}
-
-// TCPDSNFor returns the connection string of a database over TCP, with its password. It returns an
-// error if the server does not listen.
-func (s *Server) TCPDSNFor(db string) (string, error) {
-	if s.config.Port == 0 {
-		return "", errors.New("the PostgreSQL server does not listen on TCP: set Config.Listen or Config.Port")
-	}
-	password, err := os.ReadFile(s.place.passwordPath())
-	if err != nil {
-		return "", fmt.Errorf("read the PostgreSQL password: %w", err)
-	}
-	return fmt.Sprintf("host=127.0.0.1 port=%d user=%s password=%s dbname=%s sslmode=disable",
-		s.config.Port, superuser, quoteDSN(string(password)), quoteDSN(db)), nil
+	return fmt.Sprintf("host=%s port=%s user=%s dbname=%s", s.place.socketDir, port, superuser, quoteDSN(db))
 }
 
 // Dir returns the absolute path of Config.Dir.
@@ -296,24 +260,6 @@ func (s *Server) setRestarting(restarting bool) {
 	s.state.Lock()
 	defer s.state.Unlock()
 	s.restarting = restarting
-}
-
-// port is the TCP port, which is also part of the name of the socket; a server without TCP uses
-// PostgreSQL's default there.
-func (s *Server) port() int {
-	if s.config.Port != 0 {
-		return s.config.Port
-	}
-	return 5432
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
 func closed(c <-chan struct{}) bool {

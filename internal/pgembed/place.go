@@ -26,9 +26,8 @@ type place struct {
 	made      bool // dir was missing
 }
 
-func (p place) clusterDir() string   { return filepath.Join(p.dir, "cluster") }
-func (p place) logPath() string      { return filepath.Join(p.dir, "postgres.log") }
-func (p place) passwordPath() string { return filepath.Join(p.dir, "password") }
+func (p place) clusterDir() string { return filepath.Join(p.dir, "cluster") }
+func (p place) logPath() string    { return filepath.Join(p.dir, "postgres.log") }
 
 // newPlace creates the directories around the cluster, and checks that the user of the server can
 // enter them.

@@ -5,7 +5,6 @@ package pgembed
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -35,6 +34,9 @@ var defaultSettings = map[string]string{
 
 var unsafeSettings = map[string]string{"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
+// port is part of the name of the socket. No server listens on TCP.
+const port = "5432"
+
 // arguments returns the arguments of the postmaster. Config.Settings cannot change where it
 // listens, because DSN depends on it.
 func (s *Server) arguments() []string {
@@ -43,12 +45,8 @@ func (s *Server) arguments() []string {
 		maps.Copy(settings, unsafeSettings)
 	}
 	maps.Copy(settings, s.config.Settings)
-	settings["port"] = strconv.Itoa(s.port())
-	settings["unix_socket_directories"] = s.place.socketDir
+	settings["port"], settings["unix_socket_directories"] = port, s.place.socketDir
 	settings["listen_addresses"] = ""
-	if s.config.Port != 0 {
-		settings["listen_addresses"] = "127.0.0.1"
-	}
 	arguments := []string{"-D", s.place.clusterDir()}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		arguments = append(arguments, "-c", name+"="+settings[name])

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -23,14 +21,11 @@ func (s *Server) Standby(ctx context.Context, config Config, name string) (*Serv
 	if err != nil {
 		return nil, fmt.Errorf("prepare standby directory %q: %w", config.Dir, err)
 	}
-	conninfo := fmt.Sprintf("host=%s port=%d user=%s application_name=%s", s.place.socketDir, s.port(), superuser, name)
+	conninfo := fmt.Sprintf("host=%s port=%s user=%s application_name=%s", s.place.socketDir, port, superuser, name)
 	backup := place.command("pg_basebackup", "--pgdata", place.clusterDir(), "--dbname", conninfo,
 		"--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "--no-sync")
 	if _, err := runCommand(ctx, backup); err != nil {
 		return nil, fmt.Errorf("pg_basebackup: %w", err)
-	}
-	if err := os.Link(s.place.passwordPath(), filepath.Join(place.dir, "password")); err != nil {
-		return nil, err
 	}
 	return Start(ctx, config)
 }

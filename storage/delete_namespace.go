@@ -159,8 +159,8 @@ var namespaceTables = []namespaceTable{
 	{name: "flow_templates", key: []string{"template_type", "version"}},
 	{name: "flow_types", key: []string{"template_type"}, kind: "templates"},
 	{name: "cron_fires", key: []string{"cron_id", "fire_time"}, kind: "cron_fires"},
+	{name: "sinks", key: []string{"sink_id"}, kind: "sinks"}, // without it, no dead letter is added
 	{name: "sink_dead_letters", key: []string{"sink_id", "change_id"}},
-	{name: "sinks", key: []string{"sink_id"}, kind: "sinks"},
 	{name: "changes", key: []string{"lane", "seq"}, of: "bigint", kind: "changes"},
 	{name: "change_drops", key: []string{"lane"}, of: "bigint"},
 	{name: "change_heads", key: []string{"lane"}, of: "bigint"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/changes"
 	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -150,6 +151,11 @@ var planted = []struct{ invariant, process, sql string }{
 		`UPDATE changes SET "time" = "time" - interval '1 day' WHERE process_id = $1 AND event_id = 2`},
 	{"changes_of_process", "idle", `UPDATE changes SET event_id = 3 WHERE process_id = $1 AND event_id = 1`},
 	{"changes_are_recorded", "", `SELECT drop_trigger() WHERE $1::text = ''`},
+	{"sink_within_lanes", "", `UPDATE sinks SET seqs[1] = seqs[1] + 1000 WHERE $1::text = ''`},
+	{"sink_within_lanes", "", `UPDATE sinks SET seqs[1] = -1 WHERE $1::text = ''`},
+	{"sink_within_lanes", "", `UPDATE sinks SET lanes[1] = 0 WHERE $1::text = ''`},
+	{"sink_within_lanes", "", `UPDATE sinks SET lanes = lanes || lanes[1], seqs = seqs || seqs[1] WHERE $1::text = ''`},
+	{"dead_letter_has_sink", "", `DELETE FROM sinks WHERE $1::text = ''`},
 }
 
 var errRolledBack = errors.New("rolled back")
@@ -215,6 +221,10 @@ func (b *bench) stock() {
 		('shop', 'group', 1, 0, '{w1}')`)
 	b.exec(`INSERT INTO job_places (namespace, process_id, job_id, worker_id) VALUES
 		('shop', '~job/group/1', 'group', 'w1')`)
+	now, _, err := changes.Now(b.t.Context(), b.Store, "shop")
+	must(b.t, 0, err)
+	b.sink("s", now)
+	b.exec(`INSERT INTO sink_dead_letters SELECT 'shop', 's', 1, 'event', 'stored', 'idle', now(), 'HTTP 413', now()`)
 	b.process("overdue")
 	b.cancelFor("overdue", 0)
 	ended, err := b.EndOverdueCancel(key("overdue"))

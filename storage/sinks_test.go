@@ -7,6 +7,44 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
+// sink creates a sink of namespace shop that begins at a cursor.
+func (b *bench) sink(id string, begin changes.Cursor) changes.SinkKey {
+	b.t.Helper()
+	k := changes.SinkKey{Namespace: "shop", SinkID: id}
+	settings := func(*changes.SinkSettings) (changes.SinkSettings, error) {
+		return changes.SinkSettings{Config: []byte("{}"), Secrets: []byte("{}"), MaxLag: 7 * 24 * time.Hour}, nil
+	}
+	must(b.t, 0, changes.PutSink(b.t.Context(), b.Store, k, begin, settings))
+	return k
+}
+
+// The deletion of a sink deletes the dead letters that a delivery stores at the same time.
+func TestDeletedSinkLeavesNoDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	begin, _, err := changes.Now(t.Context(), b.Store, "shop")
+	must(t, 0, err)
+	k := b.sink("s", begin)
+	rejects, err := b.db.Begin(t.Context())
+	must(t, 0, err)
+	for _, sql := range []string{
+		`UPDATE sinks SET dead_letters = 1`,
+		`INSERT INTO sink_dead_letters SELECT 'shop', 's', 1, 'event', 'stored', 'p', now(), 'HTTP 413', now()`,
+	} {
+		_, err := rejects.Exec(t.Context(), sql)
+		must(t, 0, err)
+	}
+	deleted := make(chan error, 1)
+	go func() { deleted <- changes.DeleteSink(t.Context(), b.Store, k) }()
+	b.until("the deletion waits", func() bool {
+		return ask[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+	})
+	must(t, 0, rejects.Commit(t.Context()))
+	must(t, 0, <-deleted)
+	equal(t, "dead letters", ask[int](b, "SELECT count(*) FROM sink_dead_letters"), 0)
+}
+
 // Old changes are kept for a sink that has not delivered them, unless it is BROKEN or DISABLED.
 func TestSinksKeepChanges(t *testing.T) {
 	t.Parallel()
@@ -21,11 +59,7 @@ func TestSinksKeepChanges(t *testing.T) {
 		  FROM change_heads h, (VALUES (10), (6), (4)) d(n) WHERE h.namespace = 'shop'`)
 	begin, err := changes.Oldest(t.Context(), b.Store, "shop")
 	must(t, 0, err)
-	k := changes.SinkKey{Namespace: "shop", SinkID: "s"}
-	settings := func(*changes.SinkSettings) (changes.SinkSettings, error) {
-		return changes.SinkSettings{Config: []byte("{}"), Secrets: []byte("{}"), MaxLag: 7 * 24 * time.Hour}, nil
-	}
-	must(t, 0, changes.PutSink(t.Context(), b.Store, k, begin, settings))
+	k := b.sink("s", begin)
 	kept := func(what, wanted string) {
 		t.Helper()
 		must(t, 0, changes.Maintain(t.Context(), b.Store))
@@ -53,17 +87,15 @@ func TestSinksKeepChanges(t *testing.T) {
 func TestDeadLettersAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	k := changes.SinkKey{Namespace: "shop", SinkID: "s"}
-	settings := func(*changes.SinkSettings) (changes.SinkSettings, error) {
-		return changes.SinkSettings{Config: []byte("{}"), Secrets: []byte("{}"), MaxLag: time.Hour}, nil
-	}
-	must(t, 0, changes.PutSink(t.Context(), b.Store, k, changes.Cursor{}, settings))
+	begin, _, err := changes.Now(t.Context(), b.Store, "shop")
+	must(t, 0, err)
+	k := b.sink("s", begin)
 	b.exec(`INSERT INTO sink_dead_letters SELECT 'shop', 's', n, 'event', 'stored', 'p', now(), 'HTTP 413', now()
 		FROM generate_series(1, 1000) n`)
 	claimed, err := changes.ClaimSinks(t.Context(), b.Store, time.Minute, 1)
 	must(t, 0, err)
 	rejected := []changes.Rejection{{Change: &changes.Change{ChangeID: 5000, Kind: "event"}, Reason: "HTTP 422"}}
-	must(t, 0, changes.RejectChanges(t.Context(), b.Store, claimed[0].SinkLease, changes.Cursor{}, 7, rejected))
+	must(t, 0, changes.RejectChanges(t.Context(), b.Store, claimed[0].SinkLease, claimed[0].Cursor, 7, rejected))
 	equal(t, "dead letters", ask[string](b, `SELECT concat_ws(' ', count(*), min(change_id), max(change_id))
 		FROM sink_dead_letters`), "1000 2 5000")
 	row, err := changes.GetSink(t.Context(), b.Store, k)

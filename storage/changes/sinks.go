@@ -167,10 +167,14 @@ func checkGeneration(ctx context.Context, db storage.DB, c Cursor) error {
 	return err
 }
 
-// DeleteSink deletes a sink with its dead letters.
+// DeleteSink deletes a sink with its dead letters. It locks the sink first, so that the deletion
+// sees the dead letters of a delivery that has just ended.
 func DeleteSink(ctx context.Context, s *storage.Store, k SinkKey, by ...process.Actor) error {
 	return commandSink(ctx, s, "DeleteSink", k, by,
 		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) (int64, error) {
+			if _, err := q.LockSink(ctx, db, dbsqlc.LockSinkParams(k)); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+				return 0, err
+			}
 			return q.DeleteSink(ctx, db, dbsqlc.DeleteSinkParams(k))
 		})
 }

@@ -54,7 +54,47 @@ WITH found AS (
   SELECT 'changes_are_recorded', s.namespace, '', format('trigger %s is missing', t.name)
     FROM change_settings s
     JOIN change_triggers t
-      ON NOT t.exists)
+      ON NOT t.exists
+  UNION ALL
+  -- sink_within_lanes: the cursor of a sink has lanes of its namespace, each once, and is not after
+  -- the last change of any of them.
+  SELECT 'sink_within_lanes', s.namespace, '',
+         format('sink %s is at %s in lane %s, which ends at %s', s.sink_id, item.seq, item.lane,
+                coalesce(last.seq::text, 'nothing: it does not exist'))
+    FROM sinks s
+   CROSS JOIN LATERAL ROWS FROM (unnest(s.lanes), unnest(s.seqs)) AS item(lane, seq)
+    LEFT JOIN LATERAL (
+      SELECT greatest(coalesce(d.seq, 0), coalesce((
+               SELECT max(c.seq) FROM changes c
+                WHERE c.namespace = h.namespace
+                  AND c.lane = h.lane), 0)) AS seq
+        FROM change_heads h
+        LEFT JOIN change_drops d
+          ON d.namespace = h.namespace
+         AND d.lane = h.lane
+       WHERE h.namespace = s.namespace
+         AND h.lane = item.lane) last ON true
+    LEFT JOIN namespaces n
+      ON n.namespace = s.namespace
+   WHERE (last.seq IS NULL OR item.seq NOT BETWEEN 0 AND last.seq)
+     AND n.deletes_data IS NOT TRUE
+  UNION ALL
+  SELECT 'sink_within_lanes', s.namespace, '', format('sink %s has lanes twice', s.sink_id)
+    FROM sinks s
+   WHERE cardinality(s.lanes) <> (SELECT count(DISTINCT l.lane) FROM unnest(s.lanes) AS l(lane))
+  UNION ALL
+  -- dead_letter_has_sink: the dead letters of a sink are deleted with it.
+  SELECT 'dead_letter_has_sink', d.namespace, '',
+         format('change %s is a dead letter of sink %s, which does not exist', d.change_id,
+                d.sink_id)
+    FROM sink_dead_letters d
+    LEFT JOIN sinks s
+      ON s.namespace = d.namespace
+     AND s.sink_id = d.sink_id
+    LEFT JOIN namespaces n
+      ON n.namespace = d.namespace
+   WHERE s.sink_id IS NULL
+     AND n.deletes_data IS NOT TRUE)
 SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id,
        detail::text AS detail
   FROM found LIMIT $1::int

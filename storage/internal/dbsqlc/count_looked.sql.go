@@ -159,7 +159,13 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
            (SELECT count(*) FROM changes WHERE kind = 'event')
     UNION ALL
     SELECT 'changes_are_recorded',
-           (SELECT count(*) FROM change_settings)) counts
+           (SELECT count(*) FROM change_settings)
+    UNION ALL
+    SELECT 'sink_within_lanes',
+           (SELECT count(*) FROM sinks)
+    UNION ALL
+    SELECT 'dead_letter_has_sink',
+           (SELECT count(*) FROM sink_dead_letters)) counts
 `
 
 type CountLookedRow struct {

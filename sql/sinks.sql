@@ -47,6 +47,43 @@ SELECT s.namespace, s.sink_id, s.config, s.secrets, s.state, s.lanes, s.seqs, s.
    AND (s.namespace, s.sink_id) > (@after_namespace::text, @after_id::text)
  ORDER BY s.namespace, s.sink_id LIMIT @lim::int;
 
+-- ExplainSink returns the data for the explanation of a sink, in addition to the sink itself: who
+-- has its lease, how many live nodes could deliver, when its lag becomes too large, whether its
+-- namespace records, and whether changes were deleted before they were delivered.
+-- name: ExplainSink :one
+SELECT statement_timestamp()::timestamptz AS now,
+       coalesce(s.node_id, 0)::bigint AS node_id,
+       coalesce(s.lease_time, 'epoch')::timestamptz AS lease_time,
+       coalesce(n.address, '')::text AS address,
+       coalesce(n.beat_time, 'epoch')::timestamptz AS beat_time,
+       coalesce(n.beat_time
+                   >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond',
+                false)::bool AS alive,
+       (
+         SELECT count(*) FROM nodes any_node
+          WHERE any_node.beat_time >= statement_timestamp()
+                  - (@zombie_after_us::bigint) * interval '1 microsecond'
+            AND NOT any_node.requests_only)::int AS deliverers,
+       coalesce(l.oldest_time, 'epoch')::timestamptz AS oldest_time,
+       coalesce(greatest(l.oldest_time, s.resumed_time) + s.max_lag, 'epoch')::timestamptz
+         AS break_time,
+       EXISTS (
+         SELECT 1 FROM change_settings c WHERE c.namespace = s.namespace)::bool AS records,
+       EXISTS (
+         SELECT 1
+           FROM change_drops d
+           LEFT JOIN ROWS FROM (unnest(s.lanes), unnest(s.seqs)) AS item(lane, seq)
+             ON item.lane = d.lane
+          WHERE d.namespace = s.namespace
+            AND d.seq > coalesce(item.seq, 0))::bool AS lost
+  FROM sinks s
+  JOIN sink_lags l
+    ON l.namespace = s.namespace
+   AND l.sink_id = s.sink_id
+  LEFT JOIN nodes n ON n.node_id = s.node_id
+ WHERE s.namespace = @namespace
+   AND s.sink_id = @sink_id;
+
 -- name: ListSinkDeadLetters :many
 SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."time"
   FROM sink_dead_letters d

@@ -46,6 +46,13 @@ func (s *changeService) GetSink(
 	return &progressorv1.GetSinkResponse{Sink: m}, nil
 }
 
+// ExplainSink reports why a sink does not deliver, and what would unblock it.
+func (s *changeService) ExplainSink(
+	ctx context.Context, r *progressorv1.ExplainSinkRequest,
+) (*progressorv1.ExplainSinkResponse, error) {
+	return s.sinks.Explain(ctx, r)
+}
+
 // PauseSink stops the deliveries of a sink.
 func (s *changeService) PauseSink(
 	ctx context.Context, r *progressorv1.PauseSinkRequest,

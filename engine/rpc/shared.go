@@ -35,7 +35,7 @@ const (
 
 // sharedCost is how many statements a read costs, if more than 1.
 var sharedCost = map[string]int{"GetOverview": 6, "ExplainProcess": 7, "ListConstraints": 2, "GetRun": 3, "ListRuns": 2,
-	"ListSteps": 2, "GetTemplate": 2}
+	"ListSteps": 2, "GetTemplate": 2, "ExplainSink": 3}
 
 // shared caches the reads of many viewers, so that they cost as much as those of one. A client that
 // sends `Cache-Control: max-age=SECONDS` accepts responses of that age. A client without the header

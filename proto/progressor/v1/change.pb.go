@@ -345,12 +345,13 @@ const file_progressor_v1_change_proto_rawDesc = "" +
 	" \x01(\tR\x06reason\x123\n" +
 	"\bmetadata\x18\v \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12\x18\n" +
 	"\apayload\x18\f \x01(\fR\apayload\x121\n" +
-	"\adetails\x18\r \x01(\v2\x17.google.protobuf.StructR\adetails2\x97\x05\n" +
+	"\adetails\x18\r \x01(\v2\x17.google.protobuf.StructR\adetails2\xed\x05\n" +
 	"\rChangeService\x12Y\n" +
 	"\fWatchChanges\x12\".progressor.v1.WatchChangesRequest\x1a#.progressor.v1.WatchChangesResponse0\x01\x12H\n" +
 	"\aPutSink\x12\x1d.progressor.v1.PutSinkRequest\x1a\x1e.progressor.v1.PutSinkResponse\x12H\n" +
 	"\aGetSink\x12\x1d.progressor.v1.GetSinkRequest\x1a\x1e.progressor.v1.GetSinkResponse\x12N\n" +
-	"\tListSinks\x12\x1f.progressor.v1.ListSinksRequest\x1a .progressor.v1.ListSinksResponse\x12N\n" +
+	"\tListSinks\x12\x1f.progressor.v1.ListSinksRequest\x1a .progressor.v1.ListSinksResponse\x12T\n" +
+	"\vExplainSink\x12!.progressor.v1.ExplainSinkRequest\x1a\".progressor.v1.ExplainSinkResponse\x12N\n" +
 	"\tPauseSink\x12\x1f.progressor.v1.PauseSinkRequest\x1a .progressor.v1.PauseSinkResponse\x12Q\n" +
 	"\n" +
 	"ResumeSink\x12 .progressor.v1.ResumeSinkRequest\x1a!.progressor.v1.ResumeSinkResponse\x12Q\n" +
@@ -383,17 +384,19 @@ var file_progressor_v1_change_proto_goTypes = []any{
 	(*PutSinkRequest)(nil),        // 6: progressor.v1.PutSinkRequest
 	(*GetSinkRequest)(nil),        // 7: progressor.v1.GetSinkRequest
 	(*ListSinksRequest)(nil),      // 8: progressor.v1.ListSinksRequest
-	(*PauseSinkRequest)(nil),      // 9: progressor.v1.PauseSinkRequest
-	(*ResumeSinkRequest)(nil),     // 10: progressor.v1.ResumeSinkRequest
-	(*RewindSinkRequest)(nil),     // 11: progressor.v1.RewindSinkRequest
-	(*DeleteSinkRequest)(nil),     // 12: progressor.v1.DeleteSinkRequest
-	(*PutSinkResponse)(nil),       // 13: progressor.v1.PutSinkResponse
-	(*GetSinkResponse)(nil),       // 14: progressor.v1.GetSinkResponse
-	(*ListSinksResponse)(nil),     // 15: progressor.v1.ListSinksResponse
-	(*PauseSinkResponse)(nil),     // 16: progressor.v1.PauseSinkResponse
-	(*ResumeSinkResponse)(nil),    // 17: progressor.v1.ResumeSinkResponse
-	(*RewindSinkResponse)(nil),    // 18: progressor.v1.RewindSinkResponse
-	(*DeleteSinkResponse)(nil),    // 19: progressor.v1.DeleteSinkResponse
+	(*ExplainSinkRequest)(nil),    // 9: progressor.v1.ExplainSinkRequest
+	(*PauseSinkRequest)(nil),      // 10: progressor.v1.PauseSinkRequest
+	(*ResumeSinkRequest)(nil),     // 11: progressor.v1.ResumeSinkRequest
+	(*RewindSinkRequest)(nil),     // 12: progressor.v1.RewindSinkRequest
+	(*DeleteSinkRequest)(nil),     // 13: progressor.v1.DeleteSinkRequest
+	(*PutSinkResponse)(nil),       // 14: progressor.v1.PutSinkResponse
+	(*GetSinkResponse)(nil),       // 15: progressor.v1.GetSinkResponse
+	(*ListSinksResponse)(nil),     // 16: progressor.v1.ListSinksResponse
+	(*ExplainSinkResponse)(nil),   // 17: progressor.v1.ExplainSinkResponse
+	(*PauseSinkResponse)(nil),     // 18: progressor.v1.PauseSinkResponse
+	(*ResumeSinkResponse)(nil),    // 19: progressor.v1.ResumeSinkResponse
+	(*RewindSinkResponse)(nil),    // 20: progressor.v1.RewindSinkResponse
+	(*DeleteSinkResponse)(nil),    // 21: progressor.v1.DeleteSinkResponse
 }
 var file_progressor_v1_change_proto_depIdxs = []int32{
 	3,  // 0: progressor.v1.WatchChangesRequest.from_time:type_name -> google.protobuf.Timestamp
@@ -407,20 +410,22 @@ var file_progressor_v1_change_proto_depIdxs = []int32{
 	6,  // 8: progressor.v1.ChangeService.PutSink:input_type -> progressor.v1.PutSinkRequest
 	7,  // 9: progressor.v1.ChangeService.GetSink:input_type -> progressor.v1.GetSinkRequest
 	8,  // 10: progressor.v1.ChangeService.ListSinks:input_type -> progressor.v1.ListSinksRequest
-	9,  // 11: progressor.v1.ChangeService.PauseSink:input_type -> progressor.v1.PauseSinkRequest
-	10, // 12: progressor.v1.ChangeService.ResumeSink:input_type -> progressor.v1.ResumeSinkRequest
-	11, // 13: progressor.v1.ChangeService.RewindSink:input_type -> progressor.v1.RewindSinkRequest
-	12, // 14: progressor.v1.ChangeService.DeleteSink:input_type -> progressor.v1.DeleteSinkRequest
-	1,  // 15: progressor.v1.ChangeService.WatchChanges:output_type -> progressor.v1.WatchChangesResponse
-	13, // 16: progressor.v1.ChangeService.PutSink:output_type -> progressor.v1.PutSinkResponse
-	14, // 17: progressor.v1.ChangeService.GetSink:output_type -> progressor.v1.GetSinkResponse
-	15, // 18: progressor.v1.ChangeService.ListSinks:output_type -> progressor.v1.ListSinksResponse
-	16, // 19: progressor.v1.ChangeService.PauseSink:output_type -> progressor.v1.PauseSinkResponse
-	17, // 20: progressor.v1.ChangeService.ResumeSink:output_type -> progressor.v1.ResumeSinkResponse
-	18, // 21: progressor.v1.ChangeService.RewindSink:output_type -> progressor.v1.RewindSinkResponse
-	19, // 22: progressor.v1.ChangeService.DeleteSink:output_type -> progressor.v1.DeleteSinkResponse
-	15, // [15:23] is the sub-list for method output_type
-	7,  // [7:15] is the sub-list for method input_type
+	9,  // 11: progressor.v1.ChangeService.ExplainSink:input_type -> progressor.v1.ExplainSinkRequest
+	10, // 12: progressor.v1.ChangeService.PauseSink:input_type -> progressor.v1.PauseSinkRequest
+	11, // 13: progressor.v1.ChangeService.ResumeSink:input_type -> progressor.v1.ResumeSinkRequest
+	12, // 14: progressor.v1.ChangeService.RewindSink:input_type -> progressor.v1.RewindSinkRequest
+	13, // 15: progressor.v1.ChangeService.DeleteSink:input_type -> progressor.v1.DeleteSinkRequest
+	1,  // 16: progressor.v1.ChangeService.WatchChanges:output_type -> progressor.v1.WatchChangesResponse
+	14, // 17: progressor.v1.ChangeService.PutSink:output_type -> progressor.v1.PutSinkResponse
+	15, // 18: progressor.v1.ChangeService.GetSink:output_type -> progressor.v1.GetSinkResponse
+	16, // 19: progressor.v1.ChangeService.ListSinks:output_type -> progressor.v1.ListSinksResponse
+	17, // 20: progressor.v1.ChangeService.ExplainSink:output_type -> progressor.v1.ExplainSinkResponse
+	18, // 21: progressor.v1.ChangeService.PauseSink:output_type -> progressor.v1.PauseSinkResponse
+	19, // 22: progressor.v1.ChangeService.ResumeSink:output_type -> progressor.v1.ResumeSinkResponse
+	20, // 23: progressor.v1.ChangeService.RewindSink:output_type -> progressor.v1.RewindSinkResponse
+	21, // 24: progressor.v1.ChangeService.DeleteSink:output_type -> progressor.v1.DeleteSinkResponse
+	16, // [16:25] is the sub-list for method output_type
+	7,  // [7:16] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
 	7,  // [7:7] is the sub-list for extension extendee
 	0,  // [0:7] is the sub-list for field type_name

@@ -1019,6 +1019,134 @@ func (x *GetSinkResponse) GetSink() *Sink {
 	return nil
 }
 
+type ExplainSinkRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	SinkId        string                 `protobuf:"bytes,2,opt,name=sink_id,json=sinkId,proto3" json:"sink_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainSinkRequest) Reset() {
+	*x = ExplainSinkRequest{}
+	mi := &file_progressor_v1_sink_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainSinkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainSinkRequest) ProtoMessage() {}
+
+func (x *ExplainSinkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_sink_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainSinkRequest.ProtoReflect.Descriptor instead.
+func (*ExplainSinkRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ExplainSinkRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ExplainSinkRequest) GetSinkId() string {
+	if x != nil {
+		return x.SinkId
+	}
+	return ""
+}
+
+type ExplainSinkResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sink          *Sink                  `protobuf:"bytes,1,opt,name=sink,proto3" json:"sink,omitempty"`
+	Detail        string                 `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`                     // sentences: what the sink does, or why it does not deliver
+	Next          string                 `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`                         // a sentence: what happens next, and when
+	NextTime      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_time,json=nextTime,proto3" json:"next_time,omitempty"` // absent if unknown
+	Unblock       string                 `protobuf:"bytes,5,opt,name=unblock,proto3" json:"unblock,omitempty"`                   // a sentence: how to unblock the sink, with the command
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainSinkResponse) Reset() {
+	*x = ExplainSinkResponse{}
+	mi := &file_progressor_v1_sink_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainSinkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainSinkResponse) ProtoMessage() {}
+
+func (x *ExplainSinkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_sink_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainSinkResponse.ProtoReflect.Descriptor instead.
+func (*ExplainSinkResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ExplainSinkResponse) GetSink() *Sink {
+	if x != nil {
+		return x.Sink
+	}
+	return nil
+}
+
+func (x *ExplainSinkResponse) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *ExplainSinkResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *ExplainSinkResponse) GetNextTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextTime
+	}
+	return nil
+}
+
+func (x *ExplainSinkResponse) GetUnblock() string {
+	if x != nil {
+		return x.Unblock
+	}
+	return ""
+}
+
 type ListSinksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Default: those of all namespaces.
@@ -1032,7 +1160,7 @@ type ListSinksRequest struct {
 
 func (x *ListSinksRequest) Reset() {
 	*x = ListSinksRequest{}
-	mi := &file_progressor_v1_sink_proto_msgTypes[11]
+	mi := &file_progressor_v1_sink_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1172,7 @@ func (x *ListSinksRequest) String() string {
 func (*ListSinksRequest) ProtoMessage() {}
 
 func (x *ListSinksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_sink_proto_msgTypes[11]
+	mi := &file_progressor_v1_sink_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1185,7 @@ func (x *ListSinksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSinksRequest.ProtoReflect.Descriptor instead.
 func (*ListSinksRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{11}
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListSinksRequest) GetNamespace() string {
@@ -1091,7 +1219,7 @@ type ListSinksResponse struct {
 
 func (x *ListSinksResponse) Reset() {
 	*x = ListSinksResponse{}
-	mi := &file_progressor_v1_sink_proto_msgTypes[12]
+	mi := &file_progressor_v1_sink_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1231,7 @@ func (x *ListSinksResponse) String() string {
 func (*ListSinksResponse) ProtoMessage() {}
 
 func (x *ListSinksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_sink_proto_msgTypes[12]
+	mi := &file_progressor_v1_sink_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1244,7 @@ func (x *ListSinksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSinksResponse.ProtoReflect.Descriptor instead.
 func (*ListSinksResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{12}
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListSinksResponse) GetSinks() []*Sink {
@@ -1143,7 +1271,7 @@ type PauseSinkRequest struct {
 
 func (x *PauseSinkRequest) Reset() {
 	*x = PauseSinkRequest{}
-	mi := &file_progressor_v1_sink_proto_msgTypes[13]
+	mi := &file_progressor_v1_sink_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1283,7 @@ func (x *PauseSinkRequest) String() string {
 func (*PauseSinkRequest) ProtoMessage() {}
 
 func (x *PauseSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_sink_proto_msgTypes[13]
+	mi := &file_progressor_v1_sink_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1296,7 @@ func (x *PauseSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSinkRequest.ProtoReflect.Descriptor instead.
 func (*PauseSinkRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{13}
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PauseSinkRequest) GetNamespace() string {
@@ -1194,7 +1322,7 @@ type PauseSinkResponse struct {
 
 func (x *PauseSinkResponse) Reset() {
 	*x = PauseSinkResponse{}
-	mi := &file_progressor_v1_sink_proto_msgTypes[14]
+	mi := &file_progressor_v1_sink_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1206,7 +1334,7 @@ func (x *PauseSinkResponse) String() string {
 func (*PauseSinkResponse) ProtoMessage() {}
 
 func (x *PauseSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_sink_proto_msgTypes[14]
+	mi := &file_progressor_v1_sink_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1219,7 +1347,7 @@ func (x *PauseSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSinkResponse.ProtoReflect.Descriptor instead.
 func (*PauseSinkResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{14}
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PauseSinkResponse) GetSink() *Sink {
@@ -1239,7 +1367,7 @@ type ResumeSinkRequest struct {
 
 func (x *ResumeSinkRequest) Reset() {
 	*x = ResumeSinkRequest{}
-	mi := &file_progressor_v1_sink_proto_msgTypes[15]
+	mi := &file_progressor_v1_sink_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1379,7 @@ func (x *ResumeSinkRequest) String() string {
 func (*ResumeSinkRequest) ProtoMessage() {}
 
 func (x *ResumeSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_sink_proto_msgTypes[15]
+	mi := &file_progressor_v1_sink_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1392,7 @@ func (x *ResumeSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSinkRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSinkRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{15}
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResumeSinkRequest) GetNamespace() string {
@@ -1290,7 +1418,7 @@ type ResumeSinkResponse struct {
 
 func (x *ResumeSinkResponse) Reset() {
 	*x = ResumeSinkResponse{}
-	mi := &file_progressor_v1_sink_proto_msgTypes[16]
+	mi := &file_progressor_v1_sink_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1430,7 @@ func (x *ResumeSinkResponse) String() string {
 func (*ResumeSinkResponse) ProtoMessage() {}
 
 func (x *ResumeSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_sink_proto_msgTypes[16]
+	mi := &file_progressor_v1_sink_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1443,7 @@ func (x *ResumeSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSinkResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSinkResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{16}
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResumeSinkResponse) GetSink() *Sink {
@@ -1339,7 +1467,7 @@ type RewindSinkRequest struct {
 
 func (x *RewindSinkRequest) Reset() {
 	*x = RewindSinkRequest{}
-	mi := &file_progressor_v1_sink_proto_msgTypes[17]
+	mi := &file_progressor_v1_sink_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1479,7 @@ func (x *RewindSinkRequest) String() string {
 func (*RewindSinkRequest) ProtoMessage() {}
 
 func (x *RewindSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_sink_proto_msgTypes[17]
+	mi := &file_progressor_v1_sink_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1492,7 @@ func (x *RewindSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RewindSinkRequest.ProtoReflect.Descriptor instead.
 func (*RewindSinkRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{17}
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RewindSinkRequest) GetNamespace() string {
@@ -1397,7 +1525,7 @@ type RewindSinkResponse struct {
 
 func (x *RewindSinkResponse) Reset() {
 	*x = RewindSinkResponse{}
-	mi := &file_progressor_v1_sink_proto_msgTypes[18]
+	mi := &file_progressor_v1_sink_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1537,7 @@ func (x *RewindSinkResponse) String() string {
 func (*RewindSinkResponse) ProtoMessage() {}
 
 func (x *RewindSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_sink_proto_msgTypes[18]
+	mi := &file_progressor_v1_sink_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1550,7 @@ func (x *RewindSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RewindSinkResponse.ProtoReflect.Descriptor instead.
 func (*RewindSinkResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{18}
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RewindSinkResponse) GetSink() *Sink {
@@ -1442,7 +1570,7 @@ type DeleteSinkRequest struct {
 
 func (x *DeleteSinkRequest) Reset() {
 	*x = DeleteSinkRequest{}
-	mi := &file_progressor_v1_sink_proto_msgTypes[19]
+	mi := &file_progressor_v1_sink_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1582,7 @@ func (x *DeleteSinkRequest) String() string {
 func (*DeleteSinkRequest) ProtoMessage() {}
 
 func (x *DeleteSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_sink_proto_msgTypes[19]
+	mi := &file_progressor_v1_sink_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1595,7 @@ func (x *DeleteSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSinkRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSinkRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{19}
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeleteSinkRequest) GetNamespace() string {
@@ -1492,7 +1620,7 @@ type DeleteSinkResponse struct {
 
 func (x *DeleteSinkResponse) Reset() {
 	*x = DeleteSinkResponse{}
-	mi := &file_progressor_v1_sink_proto_msgTypes[20]
+	mi := &file_progressor_v1_sink_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1632,7 @@ func (x *DeleteSinkResponse) String() string {
 func (*DeleteSinkResponse) ProtoMessage() {}
 
 func (x *DeleteSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_sink_proto_msgTypes[20]
+	mi := &file_progressor_v1_sink_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1645,7 @@ func (x *DeleteSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSinkResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSinkResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{20}
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{22}
 }
 
 var File_progressor_v1_sink_proto protoreflect.FileDescriptor
@@ -1600,7 +1728,16 @@ const file_progressor_v1_sink_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x124\n" +
 	"\asink_id\x18\x02 \x01(\tB\x1b\xbaH\x18r\x16\x18\x80\x012\x11^[a-zA-Z0-9._-]+$R\x06sinkId\":\n" +
 	"\x0fGetSinkResponse\x12'\n" +
-	"\x04sink\x18\x01 \x01(\v2\x13.progressor.v1.SinkR\x04sink\"\xa3\x01\n" +
+	"\x04sink\x18\x01 \x01(\v2\x13.progressor.v1.SinkR\x04sink\"\x86\x01\n" +
+	"\x12ExplainSinkRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x124\n" +
+	"\asink_id\x18\x02 \x01(\tB\x1b\xbaH\x18r\x16\x18\x80\x012\x11^[a-zA-Z0-9._-]+$R\x06sinkId\"\xbd\x01\n" +
+	"\x13ExplainSinkResponse\x12'\n" +
+	"\x04sink\x18\x01 \x01(\v2\x13.progressor.v1.SinkR\x04sink\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\x127\n" +
+	"\tnext_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bnextTime\x12\x18\n" +
+	"\aunblock\x18\x05 \x01(\tR\aunblock\"\xa3\x01\n" +
 	"\x10ListSinksRequest\x12=\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
@@ -1658,7 +1795,7 @@ func file_progressor_v1_sink_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_sink_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_progressor_v1_sink_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_progressor_v1_sink_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_progressor_v1_sink_proto_goTypes = []any{
 	(SinkFormat)(0),               // 0: progressor.v1.SinkFormat
 	(SinkState)(0),                // 1: progressor.v1.SinkState
@@ -1673,56 +1810,60 @@ var file_progressor_v1_sink_proto_goTypes = []any{
 	(*PutSinkResponse)(nil),       // 10: progressor.v1.PutSinkResponse
 	(*GetSinkRequest)(nil),        // 11: progressor.v1.GetSinkRequest
 	(*GetSinkResponse)(nil),       // 12: progressor.v1.GetSinkResponse
-	(*ListSinksRequest)(nil),      // 13: progressor.v1.ListSinksRequest
-	(*ListSinksResponse)(nil),     // 14: progressor.v1.ListSinksResponse
-	(*PauseSinkRequest)(nil),      // 15: progressor.v1.PauseSinkRequest
-	(*PauseSinkResponse)(nil),     // 16: progressor.v1.PauseSinkResponse
-	(*ResumeSinkRequest)(nil),     // 17: progressor.v1.ResumeSinkRequest
-	(*ResumeSinkResponse)(nil),    // 18: progressor.v1.ResumeSinkResponse
-	(*RewindSinkRequest)(nil),     // 19: progressor.v1.RewindSinkRequest
-	(*RewindSinkResponse)(nil),    // 20: progressor.v1.RewindSinkResponse
-	(*DeleteSinkRequest)(nil),     // 21: progressor.v1.DeleteSinkRequest
-	(*DeleteSinkResponse)(nil),    // 22: progressor.v1.DeleteSinkResponse
-	(ChangeKind)(0),               // 23: progressor.v1.ChangeKind
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*ExplainSinkRequest)(nil),    // 13: progressor.v1.ExplainSinkRequest
+	(*ExplainSinkResponse)(nil),   // 14: progressor.v1.ExplainSinkResponse
+	(*ListSinksRequest)(nil),      // 15: progressor.v1.ListSinksRequest
+	(*ListSinksResponse)(nil),     // 16: progressor.v1.ListSinksResponse
+	(*PauseSinkRequest)(nil),      // 17: progressor.v1.PauseSinkRequest
+	(*PauseSinkResponse)(nil),     // 18: progressor.v1.PauseSinkResponse
+	(*ResumeSinkRequest)(nil),     // 19: progressor.v1.ResumeSinkRequest
+	(*ResumeSinkResponse)(nil),    // 20: progressor.v1.ResumeSinkResponse
+	(*RewindSinkRequest)(nil),     // 21: progressor.v1.RewindSinkRequest
+	(*RewindSinkResponse)(nil),    // 22: progressor.v1.RewindSinkResponse
+	(*DeleteSinkRequest)(nil),     // 23: progressor.v1.DeleteSinkRequest
+	(*DeleteSinkResponse)(nil),    // 24: progressor.v1.DeleteSinkResponse
+	(ChangeKind)(0),               // 25: progressor.v1.ChangeKind
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
 }
 var file_progressor_v1_sink_proto_depIdxs = []int32{
-	23, // 0: progressor.v1.Sink.kinds:type_name -> progressor.v1.ChangeKind
+	25, // 0: progressor.v1.Sink.kinds:type_name -> progressor.v1.ChangeKind
 	0,  // 1: progressor.v1.Sink.format:type_name -> progressor.v1.SinkFormat
 	3,  // 2: progressor.v1.Sink.webhook:type_name -> progressor.v1.WebhookTarget
 	4,  // 3: progressor.v1.Sink.kafka:type_name -> progressor.v1.KafkaTarget
-	24, // 4: progressor.v1.Sink.max_lag:type_name -> google.protobuf.Duration
+	26, // 4: progressor.v1.Sink.max_lag:type_name -> google.protobuf.Duration
 	7,  // 5: progressor.v1.Sink.status:type_name -> progressor.v1.SinkStatus
-	25, // 6: progressor.v1.Sink.created_time:type_name -> google.protobuf.Timestamp
-	25, // 7: progressor.v1.Sink.updated_time:type_name -> google.protobuf.Timestamp
-	24, // 8: progressor.v1.WebhookTarget.timeout:type_name -> google.protobuf.Duration
+	27, // 6: progressor.v1.Sink.created_time:type_name -> google.protobuf.Timestamp
+	27, // 7: progressor.v1.Sink.updated_time:type_name -> google.protobuf.Timestamp
+	26, // 8: progressor.v1.WebhookTarget.timeout:type_name -> google.protobuf.Duration
 	5,  // 9: progressor.v1.KafkaTarget.tls:type_name -> progressor.v1.KafkaTls
 	6,  // 10: progressor.v1.KafkaTarget.sasl:type_name -> progressor.v1.KafkaSasl
-	24, // 11: progressor.v1.KafkaTarget.timeout:type_name -> google.protobuf.Duration
+	26, // 11: progressor.v1.KafkaTarget.timeout:type_name -> google.protobuf.Duration
 	1,  // 12: progressor.v1.SinkStatus.state:type_name -> progressor.v1.SinkState
-	24, // 13: progressor.v1.SinkStatus.lag:type_name -> google.protobuf.Duration
-	25, // 14: progressor.v1.SinkStatus.delivered_time:type_name -> google.protobuf.Timestamp
-	25, // 15: progressor.v1.SinkStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	25, // 16: progressor.v1.SinkStatus.next_attempt_time:type_name -> google.protobuf.Timestamp
+	26, // 13: progressor.v1.SinkStatus.lag:type_name -> google.protobuf.Duration
+	27, // 14: progressor.v1.SinkStatus.delivered_time:type_name -> google.protobuf.Timestamp
+	27, // 15: progressor.v1.SinkStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	27, // 16: progressor.v1.SinkStatus.next_attempt_time:type_name -> google.protobuf.Timestamp
 	8,  // 17: progressor.v1.SinkStatus.recent_dead_letters:type_name -> progressor.v1.SinkDeadLetter
-	23, // 18: progressor.v1.SinkDeadLetter.kind:type_name -> progressor.v1.ChangeKind
-	25, // 19: progressor.v1.SinkDeadLetter.change_time:type_name -> google.protobuf.Timestamp
-	25, // 20: progressor.v1.SinkDeadLetter.time:type_name -> google.protobuf.Timestamp
+	25, // 18: progressor.v1.SinkDeadLetter.kind:type_name -> progressor.v1.ChangeKind
+	27, // 19: progressor.v1.SinkDeadLetter.change_time:type_name -> google.protobuf.Timestamp
+	27, // 20: progressor.v1.SinkDeadLetter.time:type_name -> google.protobuf.Timestamp
 	2,  // 21: progressor.v1.PutSinkRequest.sink:type_name -> progressor.v1.Sink
-	25, // 22: progressor.v1.PutSinkRequest.from_time:type_name -> google.protobuf.Timestamp
+	27, // 22: progressor.v1.PutSinkRequest.from_time:type_name -> google.protobuf.Timestamp
 	2,  // 23: progressor.v1.PutSinkResponse.sink:type_name -> progressor.v1.Sink
 	2,  // 24: progressor.v1.GetSinkResponse.sink:type_name -> progressor.v1.Sink
-	2,  // 25: progressor.v1.ListSinksResponse.sinks:type_name -> progressor.v1.Sink
-	2,  // 26: progressor.v1.PauseSinkResponse.sink:type_name -> progressor.v1.Sink
-	2,  // 27: progressor.v1.ResumeSinkResponse.sink:type_name -> progressor.v1.Sink
-	25, // 28: progressor.v1.RewindSinkRequest.to_time:type_name -> google.protobuf.Timestamp
-	2,  // 29: progressor.v1.RewindSinkResponse.sink:type_name -> progressor.v1.Sink
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	2,  // 25: progressor.v1.ExplainSinkResponse.sink:type_name -> progressor.v1.Sink
+	27, // 26: progressor.v1.ExplainSinkResponse.next_time:type_name -> google.protobuf.Timestamp
+	2,  // 27: progressor.v1.ListSinksResponse.sinks:type_name -> progressor.v1.Sink
+	2,  // 28: progressor.v1.PauseSinkResponse.sink:type_name -> progressor.v1.Sink
+	2,  // 29: progressor.v1.ResumeSinkResponse.sink:type_name -> progressor.v1.Sink
+	27, // 30: progressor.v1.RewindSinkRequest.to_time:type_name -> google.protobuf.Timestamp
+	2,  // 31: progressor.v1.RewindSinkResponse.sink:type_name -> progressor.v1.Sink
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_sink_proto_init() }
@@ -1741,7 +1882,7 @@ func file_progressor_v1_sink_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_sink_proto_rawDesc), len(file_progressor_v1_sink_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

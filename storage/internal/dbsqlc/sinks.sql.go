@@ -300,6 +300,83 @@ func (q *Queries) DeleteSink(ctx context.Context, db DBTX, arg DeleteSinkParams)
 	return result.RowsAffected(), nil
 }
 
+const explainSink = `-- name: ExplainSink :one
+SELECT statement_timestamp()::timestamptz AS now,
+       coalesce(s.node_id, 0)::bigint AS node_id,
+       coalesce(s.lease_time, 'epoch')::timestamptz AS lease_time,
+       coalesce(n.address, '')::text AS address,
+       coalesce(n.beat_time, 'epoch')::timestamptz AS beat_time,
+       coalesce(n.beat_time
+                   >= statement_timestamp() - ($1::bigint) * interval '1 microsecond',
+                false)::bool AS alive,
+       (
+         SELECT count(*) FROM nodes any_node
+          WHERE any_node.beat_time >= statement_timestamp()
+                  - ($1::bigint) * interval '1 microsecond'
+            AND NOT any_node.requests_only)::int AS deliverers,
+       coalesce(l.oldest_time, 'epoch')::timestamptz AS oldest_time,
+       coalesce(greatest(l.oldest_time, s.resumed_time) + s.max_lag, 'epoch')::timestamptz
+         AS break_time,
+       EXISTS (
+         SELECT 1 FROM change_settings c WHERE c.namespace = s.namespace)::bool AS records,
+       EXISTS (
+         SELECT 1
+           FROM change_drops d
+           LEFT JOIN ROWS FROM (unnest(s.lanes), unnest(s.seqs)) AS item(lane, seq)
+             ON item.lane = d.lane
+          WHERE d.namespace = s.namespace
+            AND d.seq > coalesce(item.seq, 0))::bool AS lost
+  FROM sinks s
+  JOIN sink_lags l
+    ON l.namespace = s.namespace
+   AND l.sink_id = s.sink_id
+  LEFT JOIN nodes n ON n.node_id = s.node_id
+ WHERE s.namespace = $2
+   AND s.sink_id = $3
+`
+
+type ExplainSinkParams struct {
+	ZombieAfterUs int64
+	Namespace     string
+	SinkID        string
+}
+
+type ExplainSinkRow struct {
+	Now        time.Time
+	NodeID     int64
+	LeaseTime  time.Time
+	Address    string
+	BeatTime   time.Time
+	Alive      bool
+	Deliverers int32
+	OldestTime time.Time
+	BreakTime  time.Time
+	Records    bool
+	Lost       bool
+}
+
+// ExplainSink returns the data for the explanation of a sink, in addition to the sink itself: who
+// has its lease, how many live nodes could deliver, when its lag becomes too large, whether its
+// namespace records, and whether changes were deleted before they were delivered.
+func (q *Queries) ExplainSink(ctx context.Context, db DBTX, arg ExplainSinkParams) (ExplainSinkRow, error) {
+	row := db.QueryRow(ctx, explainSink, arg.ZombieAfterUs, arg.Namespace, arg.SinkID)
+	var i ExplainSinkRow
+	err := row.Scan(
+		&i.Now,
+		&i.NodeID,
+		&i.LeaseTime,
+		&i.Address,
+		&i.BeatTime,
+		&i.Alive,
+		&i.Deliverers,
+		&i.OldestTime,
+		&i.BreakTime,
+		&i.Records,
+		&i.Lost,
+	)
+	return i, err
+}
+
 const failSink = `-- name: FailSink :execrows
 UPDATE sinks s
    SET state = CASE s.state WHEN 'PAUSED' THEN 'PAUSED' ELSE $1::text END,

@@ -42,6 +42,9 @@ const (
 	ChangeServiceGetSinkProcedure = "/progressor.v1.ChangeService/GetSink"
 	// ChangeServiceListSinksProcedure is the fully-qualified name of the ChangeService's ListSinks RPC.
 	ChangeServiceListSinksProcedure = "/progressor.v1.ChangeService/ListSinks"
+	// ChangeServiceExplainSinkProcedure is the fully-qualified name of the ChangeService's ExplainSink
+	// RPC.
+	ChangeServiceExplainSinkProcedure = "/progressor.v1.ChangeService/ExplainSink"
 	// ChangeServicePauseSinkProcedure is the fully-qualified name of the ChangeService's PauseSink RPC.
 	ChangeServicePauseSinkProcedure = "/progressor.v1.ChangeService/PauseSink"
 	// ChangeServiceResumeSinkProcedure is the fully-qualified name of the ChangeService's ResumeSink
@@ -65,6 +68,8 @@ type ChangeServiceClient interface {
 	PutSink(context.Context, *v1.PutSinkRequest) (*v1.PutSinkResponse, error)
 	GetSink(context.Context, *v1.GetSinkRequest) (*v1.GetSinkResponse, error)
 	ListSinks(context.Context, *v1.ListSinksRequest) (*v1.ListSinksResponse, error)
+	// ExplainSink returns why a sink does not deliver, what comes next, and what would unblock it.
+	ExplainSink(context.Context, *v1.ExplainSinkRequest) (*v1.ExplainSinkResponse, error)
 	// PauseSink stops deliveries within about a second. Requests under way end. The changes wait, at
 	// most max_lag.
 	PauseSink(context.Context, *v1.PauseSinkRequest) (*v1.PauseSinkResponse, error)
@@ -111,6 +116,12 @@ func NewChangeServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(changeServiceMethods.ByName("ListSinks")),
 			connect.WithClientOptions(opts...),
 		),
+		explainSink: connect.NewClient[v1.ExplainSinkRequest, v1.ExplainSinkResponse](
+			httpClient,
+			baseURL+ChangeServiceExplainSinkProcedure,
+			connect.WithSchema(changeServiceMethods.ByName("ExplainSink")),
+			connect.WithClientOptions(opts...),
+		),
 		pauseSink: connect.NewClient[v1.PauseSinkRequest, v1.PauseSinkResponse](
 			httpClient,
 			baseURL+ChangeServicePauseSinkProcedure,
@@ -144,6 +155,7 @@ type changeServiceClient struct {
 	putSink      *connect.Client[v1.PutSinkRequest, v1.PutSinkResponse]
 	getSink      *connect.Client[v1.GetSinkRequest, v1.GetSinkResponse]
 	listSinks    *connect.Client[v1.ListSinksRequest, v1.ListSinksResponse]
+	explainSink  *connect.Client[v1.ExplainSinkRequest, v1.ExplainSinkResponse]
 	pauseSink    *connect.Client[v1.PauseSinkRequest, v1.PauseSinkResponse]
 	resumeSink   *connect.Client[v1.ResumeSinkRequest, v1.ResumeSinkResponse]
 	rewindSink   *connect.Client[v1.RewindSinkRequest, v1.RewindSinkResponse]
@@ -176,6 +188,15 @@ func (c *changeServiceClient) GetSink(ctx context.Context, req *v1.GetSinkReques
 // ListSinks calls progressor.v1.ChangeService.ListSinks.
 func (c *changeServiceClient) ListSinks(ctx context.Context, req *v1.ListSinksRequest) (*v1.ListSinksResponse, error) {
 	response, err := c.listSinks.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ExplainSink calls progressor.v1.ChangeService.ExplainSink.
+func (c *changeServiceClient) ExplainSink(ctx context.Context, req *v1.ExplainSinkRequest) (*v1.ExplainSinkResponse, error) {
+	response, err := c.explainSink.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -228,6 +249,8 @@ type ChangeServiceHandler interface {
 	PutSink(context.Context, *v1.PutSinkRequest) (*v1.PutSinkResponse, error)
 	GetSink(context.Context, *v1.GetSinkRequest) (*v1.GetSinkResponse, error)
 	ListSinks(context.Context, *v1.ListSinksRequest) (*v1.ListSinksResponse, error)
+	// ExplainSink returns why a sink does not deliver, what comes next, and what would unblock it.
+	ExplainSink(context.Context, *v1.ExplainSinkRequest) (*v1.ExplainSinkResponse, error)
 	// PauseSink stops deliveries within about a second. Requests under way end. The changes wait, at
 	// most max_lag.
 	PauseSink(context.Context, *v1.PauseSinkRequest) (*v1.PauseSinkResponse, error)
@@ -270,6 +293,12 @@ func NewChangeServiceHandler(svc ChangeServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(changeServiceMethods.ByName("ListSinks")),
 		connect.WithHandlerOptions(opts...),
 	)
+	changeServiceExplainSinkHandler := connect.NewUnaryHandlerSimple(
+		ChangeServiceExplainSinkProcedure,
+		svc.ExplainSink,
+		connect.WithSchema(changeServiceMethods.ByName("ExplainSink")),
+		connect.WithHandlerOptions(opts...),
+	)
 	changeServicePauseSinkHandler := connect.NewUnaryHandlerSimple(
 		ChangeServicePauseSinkProcedure,
 		svc.PauseSink,
@@ -304,6 +333,8 @@ func NewChangeServiceHandler(svc ChangeServiceHandler, opts ...connect.HandlerOp
 			changeServiceGetSinkHandler.ServeHTTP(w, r)
 		case ChangeServiceListSinksProcedure:
 			changeServiceListSinksHandler.ServeHTTP(w, r)
+		case ChangeServiceExplainSinkProcedure:
+			changeServiceExplainSinkHandler.ServeHTTP(w, r)
 		case ChangeServicePauseSinkProcedure:
 			changeServicePauseSinkHandler.ServeHTTP(w, r)
 		case ChangeServiceResumeSinkProcedure:
@@ -335,6 +366,10 @@ func (UnimplementedChangeServiceHandler) GetSink(context.Context, *v1.GetSinkReq
 
 func (UnimplementedChangeServiceHandler) ListSinks(context.Context, *v1.ListSinksRequest) (*v1.ListSinksResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ChangeService.ListSinks is not implemented"))
+}
+
+func (UnimplementedChangeServiceHandler) ExplainSink(context.Context, *v1.ExplainSinkRequest) (*v1.ExplainSinkResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ChangeService.ExplainSink is not implemented"))
 }
 
 func (UnimplementedChangeServiceHandler) PauseSink(context.Context, *v1.PauseSinkRequest) (*v1.PauseSinkResponse, error) {

@@ -234,6 +234,9 @@ func (f *Engine) sinkResponse(request any) connect.AnyResponse {
 		return connect.NewResponse(&progressorv1.PutSinkResponse{Sink: f.Sink})
 	case *progressorv1.GetSinkRequest:
 		return connect.NewResponse(&progressorv1.GetSinkResponse{Sink: f.Sink})
+	case *progressorv1.ExplainSinkRequest:
+		resp, _ := f.Insight.(*progressorv1.ExplainSinkResponse)
+		return connect.NewResponse(resp)
 	case *progressorv1.PauseSinkRequest:
 		return connect.NewResponse(&progressorv1.PauseSinkResponse{Sink: f.Sink})
 	case *progressorv1.ResumeSinkRequest:

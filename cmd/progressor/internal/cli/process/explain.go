@@ -18,25 +18,31 @@ import (
 )
 
 type explainCmd struct {
+	Process explainProcessCmd `cmd:"" default:"withargs" help:"Explain what a process waits for, what happens next, and where its time went."`
+	Sink    explainSinkCmd    `cmd:"" help:"Explain why a sink does not deliver, what happens next, and what would unblock it."`
+}
+
+type explainProcessCmd struct {
 	cli.ProcessArgs
 	cli.ClientFlags
 	All bool `help:"Show the whole timeline. Default: the newest 20 spans."`
 }
 
-func (explainCmd) Help() string {
+func (explainProcessCmd) Help() string {
 	return `Explain shows what a process waits for, what happens next, what would unblock it, and where its time
 went: running, waiting for another task, for a slot or for a retry, or idle.
 
     progressor explain demo order-1
     progressor explain demo order-1 --all
     progressor explain shop run-1          also the id of a run or a cron
+    progressor explain process sink p-1    the same, in a namespace that is called sink
     progressor explain demo order-1 -o json`
 }
 
 // shownSpans is the number of spans that are shown without --all.
 const shownSpans = 20
 
-func (c *explainCmd) Run(a *cli.App) error {
+func (c *explainProcessCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
 	resp, err := c.explained(ctx)
@@ -71,7 +77,7 @@ func (c *explainCmd) Run(a *cli.App) error {
 }
 
 // explained explains the process or, if it does not exist, the run or cron with this ID.
-func (c *explainCmd) explained(ctx context.Context) (*progressorv1.ExplainProcessResponse, error) {
+func (c *explainProcessCmd) explained(ctx context.Context) (*progressorv1.ExplainProcessResponse, error) {
 	insight := c.Client().Insight
 	resp, err := insight.ExplainProcess(ctx, &progressorv1.ExplainProcessRequest{Namespace: c.NS, ProcessId: c.ID})
 	if client.Detail(err).GetReason() != progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND {

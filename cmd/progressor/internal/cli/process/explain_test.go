@@ -55,3 +55,26 @@ func TestExplain(t *testing.T) {
 	}
 	clitest.WantLines(t, p.OK(t, "explain", "demo", "o-1", "--all"), "call 1.")
 }
+
+// Explain sink shows the state and the sentences of the engine. A process in a namespace that is
+// called sink is explained by explain process.
+func TestExplainSink(t *testing.T) {
+	f := &clitest.Engine{Insight: &progressorv1.ExplainSinkResponse{
+		Sink: &progressorv1.Sink{Namespace: "shop", SinkId: "audit", Status: &progressorv1.SinkStatus{
+			State:      progressorv1.SinkState_SINK_STATE_FAILING,
+			LagChanges: 1234, Lag: durationpb.New(90 * time.Second),
+		}},
+		Detail: "It broke.", Next: "Another try.", Unblock: "progressor sink resume shop audit.",
+	}}
+	p := clitest.Serve(t, newCommands, f)
+	clitest.WantLines(t, p.OK(t, "explain", "sink", "shop", "audit"), "sink     shop/audit", "state    failing",
+		"lag      1,234 changes, the oldest 1m30s old", "now      It broke.", "next     Another try.",
+		"unblock  progressor sink resume shop audit.")
+	clitest.WantRequest(t, f.Last, &progressorv1.ExplainSinkRequest{Namespace: "shop", SinkId: "audit"})
+	if text := p.OK(t, "explain", "sink", "shop", "audit", "-o", "json"); !json.Valid([]byte(text)) {
+		t.Errorf("not JSON: %s", text)
+	}
+	f.Insight = &progressorv1.ExplainProcessResponse{Process: order()}
+	p.OK(t, "explain", "process", "sink", "o-1")
+	clitest.WantRequest(t, f.Last, &progressorv1.ExplainProcessRequest{Namespace: "sink", ProcessId: "o-1"})
+}

@@ -22,7 +22,7 @@ type Commands struct {
 	List           listCmd           `cmd:"" group:"process" help:"List the processes of a namespace."`
 	Count          countCmd          `cmd:"" group:"process" help:"Count processes by status."`
 	Trace          traceCmd          `cmd:"" group:"process" help:"Show the tasks of a process with their events."`
-	Explain        explainCmd        `cmd:"" group:"process" help:"Explain what a process waits for, what happens next, and where its time went."`
+	Explain        explainCmd        `cmd:"" group:"process" help:"Explain what a process waits for, or why a sink does not deliver."`
 	Errors         errorsCmd         `cmd:"" group:"process" help:"Group the processes in ERROR by cause."`
 	Watch          watchCmd          `cmd:"" group:"process" help:"Print new events and status changes of a process."`
 	Put            putCmd            `cmd:"" group:"process" help:"Import a process with its history."`

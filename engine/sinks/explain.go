@@ -1,0 +1,57 @@
+package sinks
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/explain"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/changes"
+)
+
+// Explain returns why a sink does not deliver, what comes next and what would unblock it.
+func (s *Sinks) Explain(
+	ctx context.Context, r *progressorv1.ExplainSinkRequest,
+) (*progressorv1.ExplainSinkResponse, error) {
+	if err := s.engine.CheckNamespace(ctx, r.GetNamespace()); err != nil {
+		return nil, err
+	}
+	k := changes.SinkKey{Namespace: r.GetNamespace(), SinkID: r.GetSinkId()}
+	row, state, err := changes.ExplainSink(ctx, s.store, k, s.engine.Config().ZombieAfter)
+	if err != nil {
+		return nil, fmt.Errorf("sink %s/%s: %w", k.Namespace, k.SinkID, err)
+	}
+	m, err := messageOf(row)
+	if err != nil {
+		return nil, err
+	}
+	state.Webhook, state.Letters.Count = m.GetWebhook() != nil, row.DeadLetters
+	if row.DeadLetters > 0 {
+		letters, err := changes.DeadLetters(ctx, s.store, k)
+		if err != nil {
+			return nil, err
+		}
+		addLetters(&state.Letters, letters)
+	}
+	said := explain.ExplainSink(state)
+	response := &progressorv1.ExplainSinkResponse{Sink: m, Detail: said.Detail, Next: said.Next, Unblock: said.Unblock}
+	if !said.NextTime.IsZero() {
+		response.NextTime = timestamppb.New(said.NextTime)
+	}
+	return response, nil
+}
+
+// addLetters adds the newest dead letters, newest first, to those of an explanation.
+func addLetters(to *explain.DeadLetters, letters []changes.DeadLetter) {
+	for n := range letters {
+		d := &letters[n]
+		if n == 0 {
+			to.Newest = explain.DeadLetter{ChangeID: d.ChangeID, ProcessID: d.ProcessID, Error: d.Error}
+		}
+		if to.Oldest.IsZero() || d.ChangeTime.Before(to.Oldest) {
+			to.Oldest = d.ChangeTime
+		}
+	}
+}

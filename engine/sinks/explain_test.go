@@ -1,0 +1,82 @@
+package sinks_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// An explanation says which node delivers, what waits, why the target fails, what it rejected, and
+// how to continue.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	n := s.start()
+	r := newReceiver(t)
+	n.put(t, sinkTo(r))
+	node := fmt.Sprintf("Node %d", n.Store.NodeID())
+	explains := func(what string, wanted ...string) {
+		t.Helper()
+		text := ""
+		defer func() {
+			if t.Failed() {
+				t.Log(text)
+			}
+		}()
+		eventually(t, what, func() bool {
+			e, err := n.Explain(t.Context(), &progressorv1.ExplainSinkRequest{Namespace: "ns", SinkId: "s"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = strings.Join([]string{e.GetDetail(), e.GetNext(), e.GetUnblock()}, "\n")
+			for _, w := range wanted {
+				if !strings.Contains(text, w) {
+					return false
+				}
+			}
+			return !strings.Contains(text, secret)
+		})
+	}
+	explains("it delivers", node, "delivers for sink s, and has delivered all changes")
+	r.reacts(func(c *progressorv1.Change) reaction {
+		if c.GetProcessId() == "bad" {
+			return 413
+		}
+		return 500
+	})
+	n.begin(t, "a")
+	explains("it fails", "deliveries of sink s failed, the newest at", "no a",
+		"2 changes wait, the oldest was recorded", "If the oldest change is not delivered by",
+		"progressor sink resume ns s then repeats")
+	if _, err := n.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	explains("it is paused", "Sink s is paused. 2 changes wait", "progressor sink resume ns s.")
+	s.exec(`INSERT INTO change_drops (namespace, lane, seq, "time") SELECT namespace, lane, max(seq), now() FROM changes
+		GROUP BY namespace, lane`)
+	s.exec(`DELETE FROM changes`)
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	explains("it is broken", "The engine gave up sink s", "changes were deleted before they were delivered",
+		"progressor sink rewind ns s 1970-01-01 continues with the oldest change that is left, and then")
+	if _, err := n.Rewind(t.Context(), &progressorv1.RewindSinkRequest{
+		Namespace: "ns", SinkId: "s", ToTime: beginning,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	n.begin(t, "bad")
+	explains("it has dead letters", "2 changes became dead letters, the newest is change", "of bad: ",
+		"progressor sink rewind ns s 20", "delivers again everything since the oldest listed one")
+	_, err := n.Explain(t.Context(), &progressorv1.ExplainSinkRequest{Namespace: "ns", SinkId: "nothing"})
+	if !errors.Is(err, process.ErrSinkNotFound) {
+		t.Errorf("a sink that does not exist: %v", err)
+	}
+}

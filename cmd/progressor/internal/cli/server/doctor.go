@@ -139,7 +139,7 @@ func examine(ctx context.Context, dsn string, long time.Duration) (*examination,
 		{"server", e.lookAtServer}, {"settings", e.lookAtSettings}, {"connections", e.lookAtConnections},
 		{"indexes", e.lookAtIndexes}, {"tables", e.lookAtTables}, {"nodes", e.lookAtNodes},
 		{"transaction IDs", e.lookAtFreezing}, {"queues", e.lookAtQueues}, {"idempotency keys", e.lookAtKeys},
-		{"failing tasks", e.lookAtFailing},
+		{"failing tasks", e.lookAtFailing}, {"sinks", e.lookAtSinks},
 		{"transactions", func(ctx context.Context, conn *pgx.Conn) error {
 			return e.lookAtTransactions(ctx, conn, long)
 		}},

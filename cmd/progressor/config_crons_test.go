@@ -26,7 +26,7 @@ crons:
 func TestCronsOfTheConfiguration(t *testing.T) {
 	path := clitest.WriteConfig(t, cronsOfFile)
 	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", path); out !=
-		"the configuration is valid: 0 namespaces, 2 crons, 0 templates\n" {
+		"the configuration is valid: 0 namespaces, 2 crons, 0 templates, 0 sinks\n" {
 		t.Errorf("%s", out)
 	}
 	printed := clitest.Program{Commands: newCommands}.OK(t, "config", "print", "-c", path)
@@ -34,7 +34,8 @@ func TestCronsOfTheConfiguration(t *testing.T) {
 		t.Errorf("a secret is shown:\n%s", printed)
 	}
 	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c",
-		clitest.WriteConfig(t, printed)); out != "the configuration is valid: 0 namespaces, 2 crons, 0 templates\n" {
+		clitest.WriteConfig(t, printed)); out !=
+		"the configuration is valid: 0 namespaces, 2 crons, 0 templates, 0 sinks\n" {
 		t.Errorf("%s", out)
 	}
 	for change, want := range map[string]string{

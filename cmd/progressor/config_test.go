@@ -160,13 +160,13 @@ namespaces:
   - {namespace: play, processor: {builtin: {name: echo}}}
 `)
 	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", path); out !=
-		"the configuration is valid: 2 namespaces, 0 crons, 0 templates\n" {
+		"the configuration is valid: 2 namespaces, 0 crons, 0 templates, 0 sinks\n" {
 		t.Errorf("output = %q", out)
 	}
 	one := clitest.WriteConfig(t,
 		"db: {dsn: 'host=db'}\nnamespaces: [{namespace: a, processor: {builtin: {name: echo}}}]")
 	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", one); out !=
-		"the configuration is valid: 1 namespace, 0 crons, 0 templates\n" {
+		"the configuration is valid: 1 namespace, 0 crons, 0 templates, 0 sinks\n" {
 		t.Errorf("output = %q", out)
 	}
 	out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", clitest.WriteConfig(t, ""),
@@ -218,7 +218,8 @@ func TestDocumentedConfiguration(t *testing.T) {
 		text += block
 	}
 	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c",
-		clitest.WriteConfig(t, text)); out != "the configuration is valid: 2 namespaces, 2 crons, 1 template\n" {
+		clitest.WriteConfig(t, text)); out !=
+		"the configuration is valid: 2 namespaces, 2 crons, 1 template, 2 sinks\n" {
 		t.Errorf("output = %q", out)
 	}
 }

@@ -71,21 +71,65 @@ func (s *Sinks) wake() { signal(s.woken) }
 func (s *Sinks) Put(
 	ctx context.Context, r *progressorv1.PutSinkRequest, by ...process.Actor,
 ) (*progressorv1.Sink, error) {
-	m := proto.CloneOf(r.GetSink())
-	if err := s.checkNamespace(ctx, m); err != nil {
+	always := func(*progressorv1.Sink, *changes.SinkSettings) error { return nil }
+	if err := s.put(ctx, r, always, by); err != nil {
 		return nil, err
 	}
+	return s.read(ctx, changes.SinkKey{Namespace: r.GetSink().GetNamespace(), SinkID: r.GetSink().GetSinkId()})
+}
+
+// errSame ends the transaction of a put that would change nothing.
+var errSame = errors.New("the sink has these settings")
+
+// Declare is Put, except that it leaves a sink with the same settings and secrets as it is.
+func (s *Sinks) Declare(ctx context.Context, m *progressorv1.Sink, by ...process.Actor) error {
+	ifChanged := func(wanted *progressorv1.Sink, old *changes.SinkSettings) error {
+		stored, err := sinkOf(old)
+		if err == nil && proto.Equal(declared(wanted), declared(stored)) {
+			err = errSame
+		}
+		return err
+	}
+	err := s.put(ctx, &progressorv1.PutSinkRequest{Sink: m}, ifChanged, by)
+	if errors.Is(err, errSame) {
+		return nil
+	}
+	return err
+}
+
+// declared returns a sink without the fields that the engine sets.
+func declared(m *progressorv1.Sink) *progressorv1.Sink {
+	m = proto.CloneOf(m)
+	m.Status, m.CreatedTime, m.UpdatedTime = nil, nil, nil
+	if hook := m.GetWebhook(); hook != nil {
+		hook.Signed = false
+	}
+	return m
+}
+
+// put stores a sink, unless replace refuses to replace the old settings.
+func (s *Sinks) put(
+	ctx context.Context, r *progressorv1.PutSinkRequest,
+	replace func(wanted *progressorv1.Sink, old *changes.SinkSettings) error, by []process.Actor,
+) error {
+	m := proto.CloneOf(r.GetSink())
+	if err := s.checkNamespace(ctx, m); err != nil {
+		return err
+	}
 	if _, err := newFilter(m); err != nil {
-		return nil, err
+		return err
 	}
 	begin, err := s.cursorAt(ctx, m.GetNamespace(), r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	k := changes.SinkKey{Namespace: m.GetNamespace(), SinkID: m.GetSinkId()}
 	err = changes.PutSink(ctx, s.store, k, begin, func(old *changes.SinkSettings) (changes.SinkSettings, error) {
 		if old != nil {
 			if err := keepSecrets(m, old); err != nil {
+				return changes.SinkSettings{}, err
+			}
+			if err := replace(m, old); err != nil {
 				return changes.SinkSettings{}, err
 			}
 		}
@@ -97,10 +141,28 @@ func (s *Sinks) Put(
 		return settingsOf(m)
 	}, by...)
 	if err != nil {
-		return nil, fmt.Errorf("sink %s/%s: %w", k.Namespace, k.SinkID, err)
+		return fmt.Errorf("sink %s/%s: %w", k.Namespace, k.SinkID, err)
 	}
 	s.wake()
-	return s.read(ctx, k)
+	return nil
+}
+
+// Check returns the error of Put for the settings of a sink, as far as they do not depend on the
+// database. A password that is missing may be stored there.
+func Check(m *progressorv1.Sink, open Open) error {
+	if _, err := newFilter(m); err != nil {
+		return err
+	}
+	m = proto.CloneOf(m)
+	if login := m.GetKafka().GetSasl(); login != nil && login.GetPassword() == "" {
+		login.Password = "stored"
+	}
+	target, err := open(m)
+	if err != nil {
+		return err
+	}
+	target.Close()
+	return nil
 }
 
 // checkNamespace reports whether a namespace records what a sink selects.

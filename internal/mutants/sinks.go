@@ -124,6 +124,37 @@ var sinkMutants = []mutant{
 		packages: "./engine/sinks", run: "TestKafkaSettings",
 	},
 	{
+		name: "sink-lost-changes-unexplained", breaks: "explain says that deleted changes need a rewind",
+		file: "explain/sink.go", old: "	if s.Backlog.Lost {\n		e.Unblock = fmt.Sprintf(",
+		planted:  "	if false {\n		e.Unblock = fmt.Sprintf(",
+		packages: "./explain", run: "TestExplainSink",
+	},
+	{
+		name: "sink-declared-again", breaks: "a sink of the configuration file that has not changed is not touched",
+		file: "engine/sinks/sinks.go", old: "if err == nil && proto.Equal(declared(wanted), declared(stored)) {",
+		planted:  "if false {",
+		packages: "./engine/sinks", run: "TestDeclare",
+	},
+	{
+		name: "sink-beyond-head", breaks: "the cursor of a sink is not after the last change of a lane",
+		file: "storage/internal/dbsqlc/change_invariants.sql.go", old: "item.seq NOT BETWEEN 0 AND last.seq",
+		planted:  "item.seq < 0",
+		packages: "./storage", run: "TestInvariantsAreChecked",
+	},
+	{
+		name: "sink-lane-twice", breaks: "the cursor of a sink has each lane once",
+		file: "storage/internal/dbsqlc/change_invariants.sql.go", old: "WHERE cardinality(s.lanes) <>",
+		planted:  "WHERE cardinality(s.lanes) <",
+		packages: "./storage", run: "TestInvariantsAreChecked",
+	},
+	{
+		name: "sink-dead-letter-left", breaks: "the dead letters of a sink are deleted with it",
+		file:     "storage/changes/sinks.go",
+		old:      "if _, err := q.LockSink(ctx, db, dbsqlc.LockSinkParams(k)); err != nil &&",
+		planted:  "if err := error(nil); err != nil &&",
+		packages: "./storage", run: "TestDeletedSinkLeavesNoDeadLetters",
+	},
+	{
 		name: "webhook-reorders", breaks: "after a failure, later changes of the process are not sent",
 		file: sinkWebhook, old: "		b.mu.Unlock()\n		if err != nil {\n			return\n		}\n",
 		planted:  "		b.mu.Unlock()\n",

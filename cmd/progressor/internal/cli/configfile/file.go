@@ -19,6 +19,7 @@ type File struct {
 	Namespaces []Namespace
 	Crons      []Cron
 	Templates  []Template
+	Sinks      []Sink
 }
 
 // Namespace is a namespace of the configuration file.
@@ -36,6 +37,12 @@ type Cron struct {
 // Template is a template of the configuration file.
 type Template struct {
 	*progressorv1.Template
+	inFile
+}
+
+// Sink is a sink of the configuration file.
+type Sink struct {
+	*progressorv1.Sink
 	inFile
 }
 
@@ -63,6 +70,9 @@ func Parse(text []byte, keys map[string]bool) (File, error) {
 		case "templates":
 			file.Templates, err = parseList(value, key.Value,
 				func(t *progressorv1.Template, at inFile) Template { return Template{t, at} }, "namespace", "type")
+		case "sinks":
+			file.Sinks, err = parseList(value, key.Value,
+				func(m *progressorv1.Sink, at inFile) Sink { return Sink{m, at} }, "namespace", "sink_id")
 		case "defaults":
 			defaults = value
 		default:
@@ -122,7 +132,7 @@ func siblings(keys map[string]bool, key string) []string {
 		}
 	}
 	if group == "" {
-		names = append(names, "defaults", "namespaces", "crons", "templates")
+		names = append(names, "defaults", "namespaces", "crons", "templates", "sinks")
 	}
 	return names
 }

@@ -34,7 +34,7 @@ type configPrintCmd struct {
 
 func (configPrintCmd) Help() string {
 	return `Print shows the configuration that serve would use, as a configuration file. Passwords and headers
-are redacted.
+are redacted, and secrets of sinks are left out.
 
     progressor config print -c progressor.yaml
     PROGRESSOR_LISTEN=127.0.0.1:9090 progressor config print`
@@ -53,29 +53,8 @@ func (c *configPrintCmd) Run(a *cli.App, ctx *kong.Context) error {
 		}
 		insertSetting(root, strings.Split(configfile.Key(flag.Name), "."), value, a.Source(ctx, flag))
 	}
-	if len(a.ConfigFile().Namespaces) > 0 {
-		list, err := listNode(a.ConfigFile().Namespaces,
-			func(n configfile.Namespace) *progressorv1.Namespace { return redactNamespace(n.Namespace) })
-		if err != nil {
-			return fmt.Errorf("namespaces as YAML: %w", err)
-		}
-		root.Content = append(root.Content, scalar("namespaces", ""), list)
-	}
-	if len(a.ConfigFile().Templates) > 0 {
-		list, err := listNode(a.ConfigFile().Templates,
-			func(t configfile.Template) *progressorv1.Template { return t.Template })
-		if err != nil {
-			return fmt.Errorf("templates as YAML: %w", err)
-		}
-		root.Content = append(root.Content, scalar("templates", ""), list)
-	}
-	if len(a.ConfigFile().Crons) > 0 {
-		list, err := listNode(a.ConfigFile().Crons,
-			func(c configfile.Cron) *progressorv1.Cron { return redactCron(c.Cron) })
-		if err != nil {
-			return fmt.Errorf("crons as YAML: %w", err)
-		}
-		root.Content = append(root.Content, scalar("crons", ""), list)
+	if err := appendLists(root, a.ConfigFile()); err != nil {
+		return err
 	}
 	if c.JSON() {
 		var tree any
@@ -87,6 +66,36 @@ func (c *configPrintCmd) Run(a *cli.App, ctx *kong.Context) error {
 	encoder := yaml.NewEncoder(a.Stdout)
 	encoder.SetIndent(2)
 	return encoder.Encode(root)
+}
+
+// appendLists adds the lists of the file, without secrets.
+func appendLists(root *yaml.Node, f *configfile.File) error {
+	namespaces, err := listNode(f.Namespaces,
+		func(n configfile.Namespace) *progressorv1.Namespace { return redactNamespace(n.Namespace) })
+	if err != nil {
+		return fmt.Errorf("namespaces as YAML: %w", err)
+	}
+	templates, err := listNode(f.Templates, func(t configfile.Template) *progressorv1.Template { return t.Template })
+	if err != nil {
+		return fmt.Errorf("templates as YAML: %w", err)
+	}
+	crons, err := listNode(f.Crons, func(c configfile.Cron) *progressorv1.Cron { return redactCron(c.Cron) })
+	if err != nil {
+		return fmt.Errorf("crons as YAML: %w", err)
+	}
+	sinks, err := listNode(f.Sinks, func(m configfile.Sink) *progressorv1.Sink { return redactSink(m.Sink) })
+	if err != nil {
+		return fmt.Errorf("sinks as YAML: %w", err)
+	}
+	for _, list := range []struct {
+		key  string
+		node *yaml.Node
+	}{{"namespaces", namespaces}, {"templates", templates}, {"crons", crons}, {"sinks", sinks}} {
+		if len(list.node.Content) > 0 {
+			root.Content = append(root.Content, scalar(list.key, ""), list.node)
+		}
+	}
+	return nil
 }
 
 func scalar(value, comment string) *yaml.Node {
@@ -244,8 +253,9 @@ func (c *configCheckCmd) Run(a *cli.App) error {
 		return cli.UsageError(err)
 	}
 	a.WarnUnknown()
-	_, err := fmt.Fprintf(a.Stdout, "the configuration is valid: %s, %s, %s\n",
-		output.Counted(len(a.ConfigFile().Namespaces), "namespace"), output.Counted(len(a.ConfigFile().Crons), "cron"),
-		output.Counted(len(a.ConfigFile().Templates), "template"))
+	f := a.ConfigFile()
+	_, err := fmt.Fprintf(a.Stdout, "the configuration is valid: %s, %s, %s, %s\n",
+		output.Counted(len(f.Namespaces), "namespace"), output.Counted(len(f.Crons), "cron"),
+		output.Counted(len(f.Templates), "template"), output.Counted(len(f.Sinks), "sink"))
 	return err
 }

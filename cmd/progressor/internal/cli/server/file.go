@@ -17,14 +17,16 @@ import (
 	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/engine/sinks"
+	"github.com/progressor-engine/progressor/engine/sinks/targets"
 	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// checkFile returns the error that the engine would return for the namespaces, templates and crons
-// of the file.
+// checkFile returns the error that the engine would return for the namespaces, templates, crons and
+// sinks of the file.
 func checkFile(f *configfile.File) error {
 	node := engine.Config{Builtins: builtins(), Dial: remote.Dial}
 	for _, ns := range f.Namespaces {
@@ -43,6 +45,11 @@ func checkFile(f *configfile.File) error {
 	}
 	for _, t := range f.Templates {
 		if err := checkFileTemplate(t); err != nil {
+			return fmt.Errorf("configuration file %s: %w", f.Path, err)
+		}
+	}
+	for _, m := range f.Sinks {
+		if err := checkFileSink(m); err != nil {
 			return fmt.Errorf("configuration file %s: %w", f.Path, err)
 		}
 	}
@@ -177,4 +184,43 @@ func putTemplates(ctx context.Context, all *flows.Flows, f *configfile.File) err
 		}
 	}
 	return nil
+}
+
+// checkFileSink returns the error that the engine would return.
+func checkFileSink(m configfile.Sink) error {
+	err := rpc.CheckRules(&progressorv1.PutSinkRequest{Sink: m.Sink})
+	if err == nil {
+		err = sinks.Check(m.Sink, targets.Open(&remote.Egress{}))
+	}
+	if err != nil {
+		return m.Wrong("sink", err)
+	}
+	return nil
+}
+
+// putSinks stores the sinks of the file that are missing or differ, except those of namespaces that
+// are being deleted.
+func putSinks(ctx context.Context, all *sinks.Sinks, f *configfile.File, log *slog.Logger) error {
+	by := process.Actor{Name: "configuration file"}
+	for _, m := range f.Sinks {
+		if err := all.Declare(ctx, m.Sink, by); isDeleting(err) {
+			log.Warn("cannot store a sink of the configuration file", "namespace", m.GetNamespace(), "sink_id",
+				m.GetSinkId(), "cause", err)
+		} else if err != nil {
+			return fmt.Errorf("configuration file %s: %w", f.Path, m.Wrong("sink", err))
+		}
+	}
+	return nil
+}
+
+// redactSink removes the secrets of a target. A put without them keeps those that are stored.
+func redactSink(m *progressorv1.Sink) *progressorv1.Sink {
+	m = proto.CloneOf(m)
+	if hook := m.GetWebhook(); hook != nil {
+		hook.Secrets = nil
+	}
+	if login := m.GetKafka().GetSasl(); login != nil {
+		login.Password = ""
+	}
+	return m
 }

@@ -68,7 +68,7 @@ type node struct {
 	hosts    *rpc.Hosts // by which clients address the API and the profiles
 	console  rpc.Console
 
-	file    *configfile.File                            // its namespaces, templates and crons are stored
+	file    *configfile.File                            // its namespaces, templates, crons and sinks are stored
 	prepare func(context.Context, *engine.Engine) error // called before that; may be nil
 	begin   func(context.Context, *flows.Flows) error   // called when it can run processes; may be nil
 	ready   func()                                      // called when it accepts requests
@@ -125,7 +125,7 @@ func (n *node) run(ctx context.Context) error {
 	insights, workers, bulks := insight.New(eng), pull.New(eng), bulk.New(eng, jobTarget(queue), runTarget(runs))
 	deliveries := sinks.New(eng, store, sinks.Config{Open: targets.Open(egress), Logger: log, Registerer: registry})
 	eng.Add(bulks.Kind(), deliveries.Kind())
-	if err := n.put(ctx, eng, runs); err != nil {
+	if err := n.put(ctx, eng, runs, deliveries); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
 	handler := rpc.NewHandler(rpc.Config{
@@ -196,9 +196,9 @@ func (n *node) finish(ctx context.Context, schedules *crons.Crons, runs *flows.F
 	return nil
 }
 
-// put stores the namespaces and templates. Crons are processes, so they are stored when the node is
-// ready.
-func (n *node) put(ctx context.Context, eng *engine.Engine, runs *flows.Flows) error {
+// put stores the namespaces, templates and sinks. Crons are processes, so they are stored when the
+// node is ready.
+func (n *node) put(ctx context.Context, eng *engine.Engine, runs *flows.Flows, deliveries *sinks.Sinks) error {
 	if n.prepare != nil {
 		if err := n.prepare(ctx, eng); err != nil {
 			return err
@@ -207,7 +207,10 @@ func (n *node) put(ctx context.Context, eng *engine.Engine, runs *flows.Flows) e
 	if err := putNamespaces(ctx, eng, n.file, n.log); err != nil {
 		return err
 	}
-	return putTemplates(ctx, runs, n.file)
+	if err := putTemplates(ctx, runs, n.file); err != nil {
+		return err
+	}
+	return putSinks(ctx, deliveries, n.file, n.log)
 }
 
 // drainMargin is how much longer than the drain of the engine connections are kept, so that clients

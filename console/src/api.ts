@@ -3,6 +3,7 @@ import { Code, ConnectError, createClient, type CallOptions, type Interceptor } 
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { keepPreviousData, QueryClient, useMutation, useQuery, type QueryKey } from "@tanstack/react-query";
 import { BulkService, InsightService } from "./gen/progressor/v1/admin_pb";
+import { ChangeService } from "./gen/progressor/v1/change_pb";
 import { CronService } from "./gen/progressor/v1/cron_pb";
 import { FlowService, JobEventService } from "./gen/progressor/v1/flow_pb";
 import { JobService } from "./gen/progressor/v1/job_pb";
@@ -55,6 +56,7 @@ const transport = createConnectTransport({ baseUrl: new URL(".", location.href.s
 export const processes = createClient(ProcessService, transport);
 export const insight = createClient(InsightService, transport);
 export const bulks = createClient(BulkService, transport);
+export const changes = createClient(ChangeService, transport);
 export const crons = createClient(CronService, transport);
 export const flows = createClient(FlowService, transport);
 export const jobEvents = createClient(JobEventService, transport);

@@ -26,6 +26,8 @@ const pages: Record<string, Page> = {
   constraints: { title: "Constraints", needs: true, nav: false, show: lazy(() => import("./pages/constraints").then((m) => ({ default: m.Constraints }))) },
   crons: { title: "Crons", key: "c", needs: true, nav: true, show: lazy(() => import("./pages/crons").then((m) => ({ default: m.Crons }))) },
   cron: { title: "Cron", needs: true, nav: false, show: lazy(() => import("./pages/cron").then((m) => ({ default: m.CronPage }))) },
+  changes: { title: "Changes", key: "h", needs: true, nav: true, show: lazy(() => import("./pages/changes").then((m) => ({ default: m.Changes }))) },
+  sink: { title: "Sink", needs: true, nav: false, show: lazy(() => import("./pages/sink").then((m) => ({ default: m.SinkPage }))) },
   workers: { title: "Workers", key: "w", needs: true, nav: true, show: lazy(() => import("./pages/workers").then((m) => ({ default: m.Workers }))) },
   namespaces: { title: "Namespaces", key: "n", needs: false, nav: true, show: lazy(() => import("./pages/namespaces").then((m) => ({ default: m.Namespaces }))) },
   nodes: { title: "Nodes", key: "d", needs: false, nav: true, show: lazy(() => import("./pages/nodes").then((m) => ({ default: m.Nodes }))) },
@@ -249,7 +251,7 @@ function Only({ title, ns, others }: { title: string; ns: string; others: string
 }
 
 // Pages that belong to another one in the navigation.
-const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", job: "jobs", constraints: "jobs", run: "flows", templates: "flows", template: "flows", waits: "flows" };
+const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", sink: "changes", job: "jobs", constraints: "jobs", run: "flows", templates: "flows", template: "flows", waits: "flows" };
 
 export function App() {
   return (

@@ -3,6 +3,7 @@ import { ProcessStatus, TaskStatus, TaskType } from "./gen/progressor/v1/process
 import { JobState } from "./gen/progressor/v1/worker_pb";
 import { Decision, FireStatus } from "./gen/progressor/v1/cron_pb";
 import { RunStatus, StepStatus } from "./gen/progressor/v1/flow_pb";
+import { SinkState } from "./gen/progressor/v1/sink_pb";
 
 export type Tone = "wait" | "run" | "good" | "bad" | "hold" | "gone" | "plain";
 type Shape = "ring" | "dot" | "check" | "cross" | "bars" | "slash" | "clock";
@@ -84,6 +85,14 @@ export const stepLook: Record<string, Look> = {
   CANCELLED: { name: "Cancelled", tone: "gone", shape: "slash" },
 };
 
+const sinkLook: Record<string, Look> = {
+  ACTIVE: { name: "Active", tone: "good", shape: "check" },
+  PAUSED: { name: "Paused", tone: "hold", shape: "bars" },
+  FAILING: { name: "Failing", tone: "bad", shape: "clock" },
+  BROKEN: { name: "Broken", tone: "bad", shape: "cross" },
+  DISABLED: { name: "Disabled", tone: "gone", shape: "slash" },
+};
+
 const unknown: Look = { name: "?", tone: "plain", shape: "ring" };
 export const lookOfProcess = (s: ProcessStatus): Look => processLook[ProcessStatus[s] ?? ""] ?? unknown;
 export const lookOfTask = (s: TaskStatus): Look => taskLook[TaskStatus[s] ?? ""] ?? unknown;
@@ -91,6 +100,7 @@ export const lookOfJob = (s: JobState): Look => jobLook[JobState[s] ?? ""] ?? un
 export const lookOfFire = (s: FireStatus): Look => fireLook[FireStatus[s] ?? ""] ?? unknown;
 export const lookOfRun = (s: RunStatus): Look => runLook[RunStatus[s] ?? ""] ?? unknown;
 export const lookOfStep = (s: StepStatus): Look => stepLook[StepStatus[s] ?? ""] ?? unknown;
+export const lookOfSink = (s?: SinkState): Look => sinkLook[SinkState[s ?? 0] ?? ""] ?? unknown;
 export const taskTypeName = (t: TaskType): string => TaskType[t] ?? "?";
 export const decisionName = (d: Decision): string => (Decision[d] ?? "?").toLowerCase().replaceAll("_", " ");
 

@@ -46,7 +46,7 @@ export function Told({ text }: { text: string }) {
 export const toldTitle = (text: string): string => text.replace(new RegExp(utc, "g"), (t) => exact(Date.parse(t), false));
 
 // A command ends at the end of its sentence, or before a verb that describes it.
-const after = "shows|makes|lets|runs|starts|says|deletes|takes|answers|lists|doubles|is|of|and|or|in|with|for|on";
+const after = "shows|makes|lets|runs|starts|says|deletes|takes|answers|lists|doubles|gives|continues|delivers|then|is|of|and|or|in|with|for|on";
 const word = String.raw`(?:'(?:[^']|'\\'')*'|[^\s';)]*[^\s';).,])`;
 const command = new RegExp(String.raw`(\bprogressor(?: (?!(?:${after})\b)${word})+)`);
 

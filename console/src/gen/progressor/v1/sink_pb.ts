@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/sink.proto.
  */
 export const file_progressor_v1_sink: GenFile = /*@__PURE__*/
-  fileDesc("Chhwcm9ncmVzc29yL3YxL3NpbmsucHJvdG8SDXByb2dyZXNzb3IudjEisgMKBFNpbmsSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkSKAoFa2luZHMYAyADKA4yGS5wcm9ncmVzc29yLnYxLkNoYW5nZUtpbmQSDgoGZmlsdGVyGAQgASgJEikKBmZvcm1hdBgFIAEoDjIZLnByb2dyZXNzb3IudjEuU2lua0Zvcm1hdBIvCgd3ZWJob29rGAYgASgLMhwucHJvZ3Jlc3Nvci52MS5XZWJob29rVGFyZ2V0SAASKwoFa2Fma2EYByABKAsyGi5wcm9ncmVzc29yLnYxLkthZmthVGFyZ2V0SAASKgoHbWF4X2xhZxgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIpCgZzdGF0dXMYCSABKAsyGS5wcm9ncmVzc29yLnYxLlNpbmtTdGF0dXMSMAoMY3JlYXRlZF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgx1cGRhdGVkX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQggKBnRhcmdldCKBAQoNV2ViaG9va1RhcmdldBILCgN1cmwYASABKAkSDwoHc2VjcmV0cxgCIAMoCRIOCgZzaWduZWQYAyABKAgSKgoHdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5tYXhfY29uY3VycmVudBgFIAEoBSLYAQoLS2Fma2FUYXJnZXQSDwoHYnJva2VycxgBIAMoCRINCgV0b3BpYxgCIAEoCRIUCgxjcmVhdGVfdG9waWMYAyABKAgSJAoDdGxzGAQgASgLMhcucHJvZ3Jlc3Nvci52MS5LYWZrYVRscxImCgRzYXNsGAUgASgLMhgucHJvZ3Jlc3Nvci52MS5LYWZrYVNhc2wSKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFtYXhfbWVzc2FnZV9ieXRlcxgHIAEoBSIaCghLYWZrYVRscxIOCgZjYV9wZW0YASABKAkiPgoJS2Fma2FTYXNsEhEKCW1lY2hhbmlzbRgBIAEoCRIMCgR1c2VyGAIgASgJEhAKCHBhc3N3b3JkGAMgASgJIsYDCgpTaW5rU3RhdHVzEicKBXN0YXRlGAEgASgOMhgucHJvZ3Jlc3Nvci52MS5TaW5rU3RhdGUSDgoGY3Vyc29yGAIgASgJEhMKC2xhZ19jaGFuZ2VzGAMgASgDEiYKA2xhZxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFkZWxpdmVyZWRfY2hhbmdlcxgFIAEoAxIyCg5kZWxpdmVyZWRfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZmFpbHVyZXMYByABKAUSEgoKbGFzdF9lcnJvchgIIAEoCRIzCg9sYXN0X2Vycm9yX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEW5leHRfYXR0ZW1wdF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGAsgASgDEhQKDGRlYWRfbGV0dGVycxgMIAEoAxI6ChNyZWNlbnRfZGVhZF9sZXR0ZXJzGA0gAygLMh0ucHJvZ3Jlc3Nvci52MS5TaW5rRGVhZExldHRlciLYAQoOU2lua0RlYWRMZXR0ZXISEQoJY2hhbmdlX2lkGAEgASgDEicKBGtpbmQYAiABKA4yGS5wcm9ncmVzc29yLnYxLkNoYW5nZUtpbmQSDAoEdHlwZRgDIAEoCRISCgpwcm9jZXNzX2lkGAQgASgJEi8KC2NoYW5nZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVlcnJvchgGIAEoCRIoCgR0aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJiCg5QdXRTaW5rUmVxdWVzdBIhCgRzaW5rGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5TaW5rEi0KCWZyb21fdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNAoPUHV0U2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsiNAoOR2V0U2lua1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkiNAoPR2V0U2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsiTAoQTGlzdFNpbmtzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiUAoRTGlzdFNpbmtzUmVzcG9uc2USIgoFc2lua3MYASADKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjYKEFBhdXNlU2lua1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkiNgoRUGF1c2VTaW5rUmVzcG9uc2USIQoEc2luaxgBIAEoCzITLnByb2dyZXNzb3IudjEuU2luayI3ChFSZXN1bWVTaW5rUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHc2lua19pZBgCIAEoCSI3ChJSZXN1bWVTaW5rUmVzcG9uc2USIQoEc2luaxgBIAEoCzITLnByb2dyZXNzb3IudjEuU2luayJkChFSZXdpbmRTaW5rUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHc2lua19pZBgCIAEoCRIrCgd0b190aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI3ChJSZXdpbmRTaW5rUmVzcG9uc2USIQoEc2luaxgBIAEoCzITLnByb2dyZXNzb3IudjEuU2luayI3ChFEZWxldGVTaW5rUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHc2lua19pZBgCIAEoCSIUChJEZWxldGVTaW5rUmVzcG9uc2UqhAEKClNpbmtGb3JtYXQSGwoXU0lOS19GT1JNQVRfVU5TUEVDSUZJRUQQABIbChdTSU5LX0ZPUk1BVF9DTE9VREVWRU5UUxABEiIKHlNJTktfRk9STUFUX0NMT1VERVZFTlRTX0JJTkFSWRACEhgKFFNJTktfRk9STUFUX1BST1RPQlVGEAMqnQEKCVNpbmtTdGF0ZRIaChZTSU5LX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRU0lOS19TVEFURV9BQ1RJVkUQARIVChFTSU5LX1NUQVRFX1BBVVNFRBACEhYKElNJTktfU1RBVEVfRkFJTElORxADEhUKEVNJTktfU1RBVEVfQlJPS0VOEAQSFwoTU0lOS19TVEFURV9ESVNBQkxFRBAFYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_progressor_v1_namespace]);
+  fileDesc("Chhwcm9ncmVzc29yL3YxL3NpbmsucHJvdG8SDXByb2dyZXNzb3IudjEisgMKBFNpbmsSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkSKAoFa2luZHMYAyADKA4yGS5wcm9ncmVzc29yLnYxLkNoYW5nZUtpbmQSDgoGZmlsdGVyGAQgASgJEikKBmZvcm1hdBgFIAEoDjIZLnByb2dyZXNzb3IudjEuU2lua0Zvcm1hdBIvCgd3ZWJob29rGAYgASgLMhwucHJvZ3Jlc3Nvci52MS5XZWJob29rVGFyZ2V0SAASKwoFa2Fma2EYByABKAsyGi5wcm9ncmVzc29yLnYxLkthZmthVGFyZ2V0SAASKgoHbWF4X2xhZxgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIpCgZzdGF0dXMYCSABKAsyGS5wcm9ncmVzc29yLnYxLlNpbmtTdGF0dXMSMAoMY3JlYXRlZF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgx1cGRhdGVkX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQggKBnRhcmdldCKBAQoNV2ViaG9va1RhcmdldBILCgN1cmwYASABKAkSDwoHc2VjcmV0cxgCIAMoCRIOCgZzaWduZWQYAyABKAgSKgoHdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5tYXhfY29uY3VycmVudBgFIAEoBSLYAQoLS2Fma2FUYXJnZXQSDwoHYnJva2VycxgBIAMoCRINCgV0b3BpYxgCIAEoCRIUCgxjcmVhdGVfdG9waWMYAyABKAgSJAoDdGxzGAQgASgLMhcucHJvZ3Jlc3Nvci52MS5LYWZrYVRscxImCgRzYXNsGAUgASgLMhgucHJvZ3Jlc3Nvci52MS5LYWZrYVNhc2wSKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFtYXhfbWVzc2FnZV9ieXRlcxgHIAEoBSIaCghLYWZrYVRscxIOCgZjYV9wZW0YASABKAkiPgoJS2Fma2FTYXNsEhEKCW1lY2hhbmlzbRgBIAEoCRIMCgR1c2VyGAIgASgJEhAKCHBhc3N3b3JkGAMgASgJIsYDCgpTaW5rU3RhdHVzEicKBXN0YXRlGAEgASgOMhgucHJvZ3Jlc3Nvci52MS5TaW5rU3RhdGUSDgoGY3Vyc29yGAIgASgJEhMKC2xhZ19jaGFuZ2VzGAMgASgDEiYKA2xhZxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFkZWxpdmVyZWRfY2hhbmdlcxgFIAEoAxIyCg5kZWxpdmVyZWRfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZmFpbHVyZXMYByABKAUSEgoKbGFzdF9lcnJvchgIIAEoCRIzCg9sYXN0X2Vycm9yX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEW5leHRfYXR0ZW1wdF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGAsgASgDEhQKDGRlYWRfbGV0dGVycxgMIAEoAxI6ChNyZWNlbnRfZGVhZF9sZXR0ZXJzGA0gAygLMh0ucHJvZ3Jlc3Nvci52MS5TaW5rRGVhZExldHRlciLYAQoOU2lua0RlYWRMZXR0ZXISEQoJY2hhbmdlX2lkGAEgASgDEicKBGtpbmQYAiABKA4yGS5wcm9ncmVzc29yLnYxLkNoYW5nZUtpbmQSDAoEdHlwZRgDIAEoCRISCgpwcm9jZXNzX2lkGAQgASgJEi8KC2NoYW5nZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVlcnJvchgGIAEoCRIoCgR0aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJiCg5QdXRTaW5rUmVxdWVzdBIhCgRzaW5rGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5TaW5rEi0KCWZyb21fdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNAoPUHV0U2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsiNAoOR2V0U2lua1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkiNAoPR2V0U2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsiOAoSRXhwbGFpblNpbmtSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdzaW5rX2lkGAIgASgJIpYBChNFeHBsYWluU2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsSDgoGZGV0YWlsGAIgASgJEgwKBG5leHQYAyABKAkSLQoJbmV4dF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd1bmJsb2NrGAUgASgJIkwKEExpc3RTaW5rc1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlAKEUxpc3RTaW5rc1Jlc3BvbnNlEiIKBXNpbmtzGAEgAygLMhMucHJvZ3Jlc3Nvci52MS5TaW5rEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI2ChBQYXVzZVNpbmtSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdzaW5rX2lkGAIgASgJIjYKEVBhdXNlU2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsiNwoRUmVzdW1lU2lua1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkiNwoSUmVzdW1lU2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsiZAoRUmV3aW5kU2lua1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkSKwoHdG9fdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNwoSUmV3aW5kU2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsiNwoRRGVsZXRlU2lua1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkiFAoSRGVsZXRlU2lua1Jlc3BvbnNlKoQBCgpTaW5rRm9ybWF0EhsKF1NJTktfRk9STUFUX1VOU1BFQ0lGSUVEEAASGwoXU0lOS19GT1JNQVRfQ0xPVURFVkVOVFMQARIiCh5TSU5LX0ZPUk1BVF9DTE9VREVWRU5UU19CSU5BUlkQAhIYChRTSU5LX0ZPUk1BVF9QUk9UT0JVRhADKp0BCglTaW5rU3RhdGUSGgoWU0lOS19TVEFURV9VTlNQRUNJRklFRBAAEhUKEVNJTktfU1RBVEVfQUNUSVZFEAESFQoRU0lOS19TVEFURV9QQVVTRUQQAhIWChJTSU5LX1NUQVRFX0ZBSUxJTkcQAxIVChFTSU5LX1NUQVRFX0JST0tFThAEEhcKE1NJTktfU1RBVEVfRElTQUJMRUQQBWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_progressor_v1_namespace]);
 
 /**
  * Sink delivers the changes of a namespace to a target: each at least once, and those of a process
@@ -506,6 +506,73 @@ export const GetSinkResponseSchema: GenMessage<GetSinkResponse> = /*@__PURE__*/
   messageDesc(file_progressor_v1_sink, 10);
 
 /**
+ * @generated from message progressor.v1.ExplainSinkRequest
+ */
+export type ExplainSinkRequest = Message<"progressor.v1.ExplainSinkRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string sink_id = 2;
+   */
+  sinkId: string;
+};
+
+/**
+ * Describes the message progressor.v1.ExplainSinkRequest.
+ * Use `create(ExplainSinkRequestSchema)` to create a new message.
+ */
+export const ExplainSinkRequestSchema: GenMessage<ExplainSinkRequest> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_sink, 11);
+
+/**
+ * @generated from message progressor.v1.ExplainSinkResponse
+ */
+export type ExplainSinkResponse = Message<"progressor.v1.ExplainSinkResponse"> & {
+  /**
+   * @generated from field: progressor.v1.Sink sink = 1;
+   */
+  sink?: Sink | undefined;
+
+  /**
+   * sentences: what the sink does, or why it does not deliver
+   *
+   * @generated from field: string detail = 2;
+   */
+  detail: string;
+
+  /**
+   * a sentence: what happens next, and when
+   *
+   * @generated from field: string next = 3;
+   */
+  next: string;
+
+  /**
+   * absent if unknown
+   *
+   * @generated from field: google.protobuf.Timestamp next_time = 4;
+   */
+  nextTime?: Timestamp | undefined;
+
+  /**
+   * a sentence: how to unblock the sink, with the command
+   *
+   * @generated from field: string unblock = 5;
+   */
+  unblock: string;
+};
+
+/**
+ * Describes the message progressor.v1.ExplainSinkResponse.
+ * Use `create(ExplainSinkResponseSchema)` to create a new message.
+ */
+export const ExplainSinkResponseSchema: GenMessage<ExplainSinkResponse> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_sink, 12);
+
+/**
  * @generated from message progressor.v1.ListSinksRequest
  */
 export type ListSinksRequest = Message<"progressor.v1.ListSinksRequest"> & {
@@ -534,7 +601,7 @@ export type ListSinksRequest = Message<"progressor.v1.ListSinksRequest"> & {
  * Use `create(ListSinksRequestSchema)` to create a new message.
  */
 export const ListSinksRequestSchema: GenMessage<ListSinksRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_sink, 11);
+  messageDesc(file_progressor_v1_sink, 13);
 
 /**
  * @generated from message progressor.v1.ListSinksResponse
@@ -558,7 +625,7 @@ export type ListSinksResponse = Message<"progressor.v1.ListSinksResponse"> & {
  * Use `create(ListSinksResponseSchema)` to create a new message.
  */
 export const ListSinksResponseSchema: GenMessage<ListSinksResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_sink, 12);
+  messageDesc(file_progressor_v1_sink, 14);
 
 /**
  * @generated from message progressor.v1.PauseSinkRequest
@@ -580,7 +647,7 @@ export type PauseSinkRequest = Message<"progressor.v1.PauseSinkRequest"> & {
  * Use `create(PauseSinkRequestSchema)` to create a new message.
  */
 export const PauseSinkRequestSchema: GenMessage<PauseSinkRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_sink, 13);
+  messageDesc(file_progressor_v1_sink, 15);
 
 /**
  * @generated from message progressor.v1.PauseSinkResponse
@@ -597,7 +664,7 @@ export type PauseSinkResponse = Message<"progressor.v1.PauseSinkResponse"> & {
  * Use `create(PauseSinkResponseSchema)` to create a new message.
  */
 export const PauseSinkResponseSchema: GenMessage<PauseSinkResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_sink, 14);
+  messageDesc(file_progressor_v1_sink, 16);
 
 /**
  * @generated from message progressor.v1.ResumeSinkRequest
@@ -619,7 +686,7 @@ export type ResumeSinkRequest = Message<"progressor.v1.ResumeSinkRequest"> & {
  * Use `create(ResumeSinkRequestSchema)` to create a new message.
  */
 export const ResumeSinkRequestSchema: GenMessage<ResumeSinkRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_sink, 15);
+  messageDesc(file_progressor_v1_sink, 17);
 
 /**
  * @generated from message progressor.v1.ResumeSinkResponse
@@ -636,7 +703,7 @@ export type ResumeSinkResponse = Message<"progressor.v1.ResumeSinkResponse"> & {
  * Use `create(ResumeSinkResponseSchema)` to create a new message.
  */
 export const ResumeSinkResponseSchema: GenMessage<ResumeSinkResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_sink, 16);
+  messageDesc(file_progressor_v1_sink, 18);
 
 /**
  * @generated from message progressor.v1.RewindSinkRequest
@@ -667,7 +734,7 @@ export type RewindSinkRequest = Message<"progressor.v1.RewindSinkRequest"> & {
  * Use `create(RewindSinkRequestSchema)` to create a new message.
  */
 export const RewindSinkRequestSchema: GenMessage<RewindSinkRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_sink, 17);
+  messageDesc(file_progressor_v1_sink, 19);
 
 /**
  * @generated from message progressor.v1.RewindSinkResponse
@@ -684,7 +751,7 @@ export type RewindSinkResponse = Message<"progressor.v1.RewindSinkResponse"> & {
  * Use `create(RewindSinkResponseSchema)` to create a new message.
  */
 export const RewindSinkResponseSchema: GenMessage<RewindSinkResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_sink, 18);
+  messageDesc(file_progressor_v1_sink, 20);
 
 /**
  * @generated from message progressor.v1.DeleteSinkRequest
@@ -706,7 +773,7 @@ export type DeleteSinkRequest = Message<"progressor.v1.DeleteSinkRequest"> & {
  * Use `create(DeleteSinkRequestSchema)` to create a new message.
  */
 export const DeleteSinkRequestSchema: GenMessage<DeleteSinkRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_sink, 19);
+  messageDesc(file_progressor_v1_sink, 21);
 
 /**
  * @generated from message progressor.v1.DeleteSinkResponse
@@ -719,7 +786,7 @@ export type DeleteSinkResponse = Message<"progressor.v1.DeleteSinkResponse"> & {
  * Use `create(DeleteSinkResponseSchema)` to create a new message.
  */
 export const DeleteSinkResponseSchema: GenMessage<DeleteSinkResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_sink, 20);
+  messageDesc(file_progressor_v1_sink, 22);
 
 /**
  * SinkFormat is how a change is encoded.

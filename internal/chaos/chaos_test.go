@@ -88,6 +88,9 @@ var faults = []struct {
 	{"break the webhook", (*chaosRun).breakWebhook},
 }
 
+// fullRound is the shortest run that injects each fault, however long that takes.
+const fullRound = time.Minute
+
 func TestChaos(t *testing.T) {
 	seed := *chaosSeed
 	if seed == 0 {
@@ -97,7 +100,8 @@ func TestChaos(t *testing.T) {
 	s := newChaosRun(t, seed)
 	end := time.Now().Add(*chaosDuration)
 	var remaining []int // the faults of this round
-	for time.Now().Before(end) && !t.Failed() {
+	all := func() bool { return *chaosDuration < fullRound || len(s.fired) == len(faults) }
+	for (time.Now().Before(end) || !all()) && !t.Failed() {
 		if len(remaining) == 0 {
 			remaining = s.random.Perm(len(faults))
 		}

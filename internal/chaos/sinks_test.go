@@ -299,7 +299,7 @@ func startSinks(f *fleet) *sinkWatch {
 // breakKafka lets Kafka fail in one way until that has been noticed.
 func (s *chaosRun) breakKafka(int) {
 	happened, stop := kafkaFaults[s.random.IntN(len(kafkaFaults))](s.sinks.broker)
-	soon(3*time.Second, func() bool { return happened() >= 3 })
+	awaitFaults(happened)
 	s.sinks.faults += happened()
 	stop()
 }
@@ -308,8 +308,19 @@ func (s *chaosRun) breakKafka(int) {
 func (s *chaosRun) breakWebhook(int) {
 	before := s.sinks.hook.failed.Load()
 	s.sinks.hook.fails.Store(true)
-	soon(3*time.Second, func() bool { return s.sinks.hook.failed.Load() >= before+8 })
+	awaitFaults(func() int64 { return s.sinks.hook.failed.Load() - before })
 	s.sinks.hook.fails.Store(false)
+}
+
+// awaitFaults waits until a fault has happened several times. A sink whose node was killed delivers
+// nothing for 15 s. Short runs do not wait for that.
+func awaitFaults(happened func() int64) {
+	limit := 20 * time.Second
+	if *chaosDuration < fullRound {
+		limit = time.Second
+	}
+	soon(limit, func() bool { return happened() > 0 })
+	soon(2*time.Second, func() bool { return happened() >= 8 })
 }
 
 // catchUp waits until the sinks have delivered everything. A resume repeats a failed delivery at

@@ -185,7 +185,7 @@ func (s State) wait(p *Step, name, begin string) (waits process.WaitsFor, detail
 	}
 	token := ""
 	if p.Wait == "EXTERNAL" {
-		who, token = "an external answer", " --token …"
+		who, token = "an external answer", " --wait-token …"
 		if p.Assignees != "" {
 			who += " (" + p.Assignees + ")"
 		}

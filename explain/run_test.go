@@ -36,7 +36,7 @@ func TestRuns(t *testing.T) {
 				"progressor run complete shop A-2 approve --result … answers it."}},
 		"somebody outside": {open(explain.Step{Index: 3, Wait: "EXTERNAL"}), process.WaitsForOperator, time.Time{},
 			[]string{"Item 3 of step approve waits for an external answer.",
-				"progressor run complete shop A-2 approve --index 3 --token … --result … answers it.",
+				"progressor run complete shop A-2 approve --index 3 --wait-token … --result … answers it.",
 				"progressor run waits shop --run A-2."}},
 		"a delay": {open(explain.Step{Index: -1, Due: at(160)}), process.WaitsForTime, at(160),
 			[]string{"Step approve waits until 2026-11-20T12:02:40.000Z."}},

@@ -13,6 +13,7 @@ var (
 	ErrProcessNotFound     = errors.New("process not found")
 	ErrTaskNotFound        = errors.New("task not found")
 	ErrNodeNotFound        = errors.New("node not found")
+	ErrKeyNotFound         = errors.New("key not found")
 	ErrProcessExists       = errors.New("process already exists")
 	ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
 	ErrOverloaded          = errors.New("overloaded: nothing was stored; try again after a while")

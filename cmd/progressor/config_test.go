@@ -97,10 +97,12 @@ func TestBadConfiguration(t *testing.T) {
 			`--listen-hosts: must be host names without a port, such as progressor.example.com or *.example.com ` +
 				`(got "https://b.example.com")`},
 		{"host with a port", dsn + "listen_hosts: a.example.com:8080", nil, "--listen-hosts: must be host names"},
-		{"open listener", dsn + "listen: ':8080'", nil, "use --insecure"},
-		{"open listener by address", dsn, []string{"--listen", "0.0.0.0:8080"}, "use --insecure"},
+		{"key file", dsn, []string{"--auth.key-file", "x"},
+			"--auth.key-file: is used only with --auth.mode local"},
+		{"unknown mode", dsn + "auth: {mode: open}", nil, "--auth.mode"},
 		{"no port", dsn + "listen: localhost", nil, "want host:port"},
-		{"open profiles", dsn, []string{"--debug.listen", ":6060", "--insecure"}, "must be a loopback address"},
+		{"open profiles", dsn, []string{"--debug.listen", ":6060", "--auth.mode", "none"},
+			"must be a loopback address"},
 		{"lanes", dsn, []string{"--db.lanes", "0"}, "--db.lanes: must be 1 to 64"},
 		{"scans", dsn, []string{"--db.scan-conns", "1"}, "--db.scan-conns: must be 2 to 1000 (got 1)"},
 		{"reads", dsn, []string{"--db.max-conns", "0"}, "--db.max-conns: must be 1 to 1000 (got 0)"},
@@ -170,7 +172,7 @@ namespaces:
 		t.Errorf("output = %q", out)
 	}
 	out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", clitest.WriteConfig(t, ""),
-		"--listen", ":0", "--insecure", "--db.dsn", "host=db")
+		"--listen", ":0", "--auth.mode", "none", "--db.dsn", "host=db")
 	if !strings.Contains(out, "is valid") {
 		t.Errorf("output = %q", out)
 	}
@@ -196,7 +198,7 @@ func TestUnknownVariables(t *testing.T) {
 	// exist.
 	p.Env["PROGRESSOR_DB_DSN"], p.Env["PROGRESSOR_LOG_FORMAT"] = "host=/does/not/exist", "json"
 	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"},
-		{"dev", "--listen", "192.0.2.1:1", "--insecure", "--data-dir", t.TempDir()}} {
+		{"dev", "--listen", "192.0.2.1:1", "--data-dir", t.TempDir()}} {
 		r := p.Run(t, command...)
 		if r.Code == cli.ExitOK ||
 			!strings.Contains(r.Stderr, `"name":"PROGRESSOR_LISTN","nearest":"PROGRESSOR_LISTEN"`) ||

@@ -252,7 +252,7 @@ func TestServeRefuses(t *testing.T) {
 		want string
 	}{
 		{nil, cli.ExitUsage, "--db.dsn: is required"},
-		{[]string{"--db.dsn", "host=x", "--listen", "0.0.0.0:0"}, cli.ExitUsage, "--insecure"},
+		{[]string{"--db.dsn", "host=x", "--listen", "0.0.0.0"}, cli.ExitUsage, "want host:port"},
 		{[]string{"--db.dsn", "host=x", "--listen", taken.Addr().String()}, cli.ExitFailed,
 			"is used by another program"},
 		{[]string{"--db.dsn", "postgres://me:hunter2@127.0.0.1:1/x", "--listen", "127.0.0.1:0"}, cli.ExitUnavailable, "check that PostgreSQL runs there"},

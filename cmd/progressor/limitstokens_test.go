@@ -201,7 +201,7 @@ func TestSizesOfCommandsHaveLimits(t *testing.T) {
 	t.Run("run complete", func(t *testing.T) {
 		complete := func(n int) clitest.Result {
 			return l.cli.Run(t, "run", "complete", limitsNamespace, l.waitingRun(), "ask",
-				"--result", "null", "--token", xs("", n))
+				"--result", "null", "--wait-token", xs("", n))
 		}
 		const found = "the token belongs to an earlier attempt or to another wait"
 		if r := complete(tokenBytes); !strings.Contains(r.Stderr, found) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/progressor-engine/progressor/docs"
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/auth"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/engine/flows"
@@ -58,6 +59,7 @@ type Config struct {
 	Traces     trace.TracerProvider  // for the spans of requests; nil for none
 	Version    string                // version of the program
 	Console    Console               // "" means ConsoleFull
+	Auth       *auth.Authenticator   // checks tokens; nil if all clients may do everything
 	Hosts      *Hosts                // by which clients address the server; nil for IP addresses and localhost only
 	Ready      func() error          // why the program is not ready although the engine is; nil if it always is
 }
@@ -171,7 +173,9 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 		connect.WithInterceptors(&interceptor{valid, cfg.Logger, counted, newShared(), newTraces(cfg.Traces)}),
 	)
 	mux := http.NewServeMux()
-	mount := func(path string, h http.Handler) { mux.Handle(path, limitBody(packErrors(h))) }
+	errorWriter := connect.NewErrorWriter(options)
+	private := func(h http.Handler) http.Handler { return authenticated(cfg.Auth, errorWriter, h) }
+	mount := func(path string, h http.Handler) { mux.Handle(path, packErrors(private(limitBody(h)))) }
 	mount(progressorv1connect.NewProcessServiceHandler(s.process, options))
 	mount(progressorv1connect.NewNamespaceServiceHandler(s.namespace, options))
 	mount(progressorv1connect.NewInsightServiceHandler(s.insight, options))
@@ -183,11 +187,14 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(progressorv1connect.NewChangeServiceHandler(s.change, options))
 	mount(progressorv1connect.NewWorkerServiceHandler(s.worker, options,
 		connect.WithCompressMinBytes(workerCompressMinBytes)))
-	mount(grpchealth.NewHandler(&health{ready, s.namespace}, connect.WithReadMaxBytes(process.MaxMessageBytes)))
+	// Probes have no token. Health shows whether a namespace exists only to authenticated clients.
+	path, checks := grpchealth.NewHandler(&health{ready, s.namespace, cfg.Auth != nil},
+		connect.WithReadMaxBytes(process.MaxMessageBytes))
+	mux.Handle(path, limitBody(identified(cfg.Auth, errorWriter, checks)))
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)
-	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
-	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
-	if err := mountPages(mux, cfg, ready); err != nil {
+	mount(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
+	mount(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
+	if err := mountPages(mux, cfg, ready, private); err != nil {
 		return nil, err
 	}
 	rejected := func(reason string) func() { return counted.rejected[reason].Inc }
@@ -196,7 +203,8 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 }
 
 // mountPages serves the pages for probes, scrapers and people.
-func mountPages(mux *http.ServeMux, cfg Config, ready func() error) error {
+func mountPages(mux *http.ServeMux, cfg Config, ready func() error, private func(http.Handler) http.Handler) error {
+	mux.Handle("GET /whoami", private(http.HandlerFunc(whoami)))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { page(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := ready(); err != nil {
@@ -206,13 +214,13 @@ func mountPages(mux *http.ServeMux, cfg Config, ready func() error) error {
 		page(w, http.StatusOK, cfg.readyText())
 	})
 	if cfg.Gatherer != nil {
-		mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{
+		mux.Handle("GET /metrics", private(promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{
 			Registry: cfg.Registerer, EnableOpenMetrics: true,
 			ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
-		}))
+		})))
 	}
 	if cfg.Streams != nil {
-		mux.Handle("GET /changes", &changePage{streams: cfg.Streams, log: cfg.Logger})
+		mux.Handle("GET /changes", private(&changePage{streams: cfg.Streams, log: cfg.Logger}))
 	}
 	mux.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
@@ -256,6 +264,7 @@ func limitBody(h http.Handler) http.Handler {
 type health struct {
 	ready      func() error
 	namespaces progressorv1connect.NamespaceServiceHandler
+	private    bool // the health of namespaces is shown only to authenticated clients
 }
 
 // namespacePrefix begins the names of the services that are namespaces.
@@ -265,6 +274,9 @@ const namespacePrefix = "namespace/"
 // orders.
 func (h *health) Check(ctx context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	if name, ok := strings.CutPrefix(r.Service, namespacePrefix); ok && name != "" {
+		if h.private && principalOf(ctx) == nil {
+			return nil, connect.NewError(connect.CodeUnauthenticated, auth.ErrMissing)
+		}
 		return h.checkNamespace(ctx, name)
 	}
 	known := r.Service == "" || r.Service == grpchealth.HealthV1ServiceName

@@ -250,11 +250,15 @@ func accepted(w progressorv1.Wait) bool { return w == progressorv1.Wait_WAIT_ACC
 // durationOf returns 0 if the duration is not set.
 func durationOf(d *durationpb.Duration) time.Duration { return d.AsDuration() }
 
-// actorOf returns the origin of a request. Without authentication it is only the address.
+// actorOf returns the origin of a request: its principal, if it is authenticated, and its address.
 func actorOf(ctx context.Context) process.Actor {
 	call, ok := connect.CallInfoForHandlerContext(ctx)
 	if !ok {
 		return process.Actor{}
 	}
-	return process.Actor{Source: call.Peer().Addr}
+	by := process.Actor{Source: call.Peer().Addr}
+	if p := principalOf(ctx); p != nil {
+		by.Name = p.Name
+	}
+	return by
 }

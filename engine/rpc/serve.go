@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 )
@@ -86,27 +85,3 @@ func (h errorsOfServer) Handle(ctx context.Context, r slog.Record) error {
 
 // Enabled reports whether the level of an error may be logged, which Handle decides.
 func (errorsOfServer) Enabled(context.Context, slog.Level) bool { return true }
-
-// CheckListen returns an error if other machines could connect to the address, because there is no
-// authentication yet. insecure means that the operator trusts the network. The address is
-// host:port. Of all host names, only localhost is known to be this machine.
-func CheckListen(addr string, insecure bool) error {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return fmt.Errorf("listen address %q: %w (want host:port, as in 127.0.0.1:7070)", addr, err)
-	}
-	if insecure || isLoopback(host) {
-		return nil
-	}
-	return fmt.Errorf("listen address %q is not loopback, and without authentication anyone who can connect has full "+
-		"access: "+
-		"listen on 127.0.0.1, or use --insecure if the network is trusted", addr)
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
-}

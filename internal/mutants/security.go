@@ -67,6 +67,33 @@ var securityMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestServeLingers",
 	},
 	{
+		name: "method-without-token", breaks: "every method needs a token",
+		file: "engine/rpc/handler.go", old: "packErrors(private(limitBody(h)))", planted: "packErrors(limitBody(h))",
+		packages: "./engine/rpc", run: "TestEveryMethodNeedsAToken",
+	},
+	{
+		name: "any-secret", breaks: "a token needs the secret of its key",
+		file:     "engine/auth/authenticator.go",
+		old:      "subtle.ConstantTimeCompare(hash[:], s.hash[:]) != 1 ||",
+		planted:  "false && subtle.ConstantTimeCompare(hash[:], s.hash[:]) != 1 ||",
+		packages: "./engine/auth", run: "TestKeys",
+	},
+	{
+		name: "revoked-key-is-cached", breaks: "a revoked key is rejected after 10 s",
+		file: "engine/auth/authenticator.go", old: "if age < cacheTime {", planted: "if age < staleTime {",
+		packages: "./engine/auth", run: "TestCache",
+	},
+	{
+		name: "guesses-without-limit", breaks: "guesses cause a bounded number of reads",
+		file: "engine/auth/authenticator.go", old: "!a.failed.allow(address) || !a.unknown.Allow()", planted: "false",
+		packages: "./engine/auth", run: "TestGuessing",
+	},
+	{
+		name: "two-credentials", breaks: "two credentials at once are rejected",
+		file: "engine/auth/authenticator.go", old: "len(headers) > 1 || !ok", planted: "!ok",
+		packages: "./engine/auth", run: "TestKeys",
+	},
+	{
 		name: "password-until-ampersand", breaks: "a password with & is hidden completely",
 		file: "cmd/progressor/internal/cli/server/config.go", old: `(?:\\.|[^\s\\])+`, planted: `[^\s&]+`,
 		packages: "./cmd/progressor", run: "TestSecretsAreRedacted",

@@ -34,7 +34,7 @@ var groupLevels = map[string]int{
 	"wire":         3, "storage/search": 3,
 	"engine":       4,
 	"engine/crons": 5, "engine/jobs": 5, "engine/flows": 5, "engine/bulk": 5, "engine/insight": 5, "engine/pull": 5,
-	"engine/sinks": 5, "engine/streams": 5,
+	"engine/sinks": 5, "engine/streams": 5, "engine/auth": 5,
 	"engine/rpc":     6,
 	"internal/bench": 7, "examples": 7,
 

@@ -109,6 +109,24 @@ func (ns NullStepStatus) Value() (driver.Value, error) {
 	return string(ns.StepStatus), nil
 }
 
+// Keys with which clients authenticate. A row is written by progressor key create, and changed by progressor key revoke. It is never deleted, so that audit entries can be attributed.
+type ApiKey struct {
+	// ID of the key, the part of the token after pgr_.
+	KeyID string
+	// What the key is for, at most 256 bytes.
+	Name string
+	// SHA-256 of the token. The token itself is not stored.
+	SecretHash []byte
+	// Database role that created the key.
+	CreatedBy string
+	// When the key was created.
+	CreatedTime time.Time
+	// When the key expires. NULL if it does not.
+	ExpireTime *time.Time
+	// When the key was revoked. NULL if it is valid.
+	RevokedTime *time.Time
+}
+
 // Number of jobs of each name in each state: sum(n) over the lanes. Each transaction that creates, removes or changes jobs updates it, so the sums are exact.
 type JobCount struct {
 	// Namespace of the jobs.

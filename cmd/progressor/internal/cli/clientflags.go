@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -40,7 +44,9 @@ func (e engineAddress) Validate() error {
 
 // ClientFlags are the flags of all commands that call an engine.
 type ClientFlags struct {
-	Address engineAddress `default:"http://127.0.0.1:8080" placeholder:"URL" setting:"" help:"URL of an engine. Default: ${default}."`
+	Address   engineAddress `default:"http://127.0.0.1:8080" placeholder:"URL" setting:"" help:"URL of an engine. Default: ${default}."`
+	Token     string        `placeholder:"TOKEN" setting:"" help:"Token of an engine that requires authentication. Prefer the variable or --token-file: other users of the machine can see flags."`
+	TokenFile string        `placeholder:"FILE" setting:"" help:"File with the token. Default: .progressor/token, if it exists and --address is on this machine."`
 	OutputFlag
 }
 
@@ -53,8 +59,78 @@ func (f ClientFlags) Client() *client.Client {
 func (f ClientFlags) RetryingClient() *client.Client { return f.clientWith(client.DefaultRetry()) }
 
 func (f ClientFlags) clientWith(r client.Retry) *client.Client {
-	return client.New(f.Address.url(), client.WithRetry(r),
-		client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries))))
+	options := []client.Option{client.WithRetry(r),
+		client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries)))}
+	switch file := f.tokenFile(); {
+	case f.Token != "":
+		options = append(options, client.WithToken(f.Token))
+	case file != "":
+		options = append(options, client.WithTokenFile(file))
+	}
+	return client.New(f.Address.url(), options...)
+}
+
+// localTokenFile is where an engine on this machine stores its root key.
+const localTokenFile = ".progressor/token"
+
+// tokenFile returns the file with the token, or "". The root key of an engine on this machine is
+// never sent to another machine.
+func (f ClientFlags) tokenFile() string {
+	if f.TokenFile != "" {
+		return f.TokenFile
+	}
+	u, err := url.Parse(f.Address.url())
+	if err != nil {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback()) {
+		return ""
+	}
+	if info, err := os.Stat(localTokenFile); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return localTokenFile
+}
+
+// maxPage is the largest page that is read.
+const maxPage = 64 << 10
+
+// Page returns the text of a page of the engine.
+func (f ClientFlags) Page(ctx context.Context, path string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.Address.url()+path, nil)
+	if err != nil {
+		return "", err
+	}
+	token := f.Token
+	if file := f.tokenFile(); token == "" && file != "" {
+		if token, err = client.ReadToken(file); err != nil {
+			return "", UsageError(err)
+		}
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", &CodedError{Err: fmt.Errorf("the engine at %s cannot be reached", f.Address), Code: ExitUnavailable}
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxPage))
+	switch {
+	case err != nil:
+		return "", err
+	case response.StatusCode != http.StatusOK:
+		return "", errors.New(strings.TrimSpace(string(text)))
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// Validate returns an error if the flags are contradictory.
+func (f ClientFlags) Validate() error {
+	if f.Token != "" && f.TokenFile != "" {
+		return errors.New("--token, --token-file: set only one of them")
+	}
+	return nil
 }
 
 // Request returns the context of a request that does not wait for a task.

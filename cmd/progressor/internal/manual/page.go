@@ -24,7 +24,7 @@ var pageTemplate string
 // them once.
 const sharedCommand = "get"
 
-var sharedFlags = []string{"address", "output"}
+var sharedFlags = []string{"address", "token", "token-file", "output"}
 
 // page is docs/cli.md.
 type page struct {

@@ -20,6 +20,7 @@ type Commands struct {
 	Audit     auditCmd     `cmd:"" group:"process" help:"List commands of operators."`
 	Node      nodeCmd      `cmd:"" group:"process" help:"List or drain engines."`
 	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"process" help:"Manage namespaces."`
+	Whoami    whoamiCmd    `cmd:"" group:"process" help:"Show as whom the engine knows this client."`
 }
 
 type overviewCmd struct {

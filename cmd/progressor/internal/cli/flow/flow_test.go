@@ -267,7 +267,7 @@ func TestRunStart(t *testing.T) {
 	f.refuse = clitest.EngineError(connect.CodeInvalidArgument, "step ask names the token of the wait: give it",
 		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "token"})
 	if r := p.Run(t, "run", "complete", "demo", "r-1", "ask", "--result", "null"); r.Code != cli.ExitUsage ||
-		!strings.Contains(r.Stderr, "Next: --token, which progressor run waits demo --run r-1 shows") {
+		!strings.Contains(r.Stderr, "Next: --wait-token, which progressor run waits demo --run r-1 shows") {
 		t.Errorf("%+v", r)
 	}
 	for _, c := range []struct {
@@ -371,7 +371,7 @@ func TestRunAnswers(t *testing.T) {
 		Namespace: "demo", RunId: "r-1", StepId: "ask", Index: &index, WorkerId: "ann",
 		Outcome: &progressorv1.CompleteStepRequest_Result{Result: structpb.NewBoolValue(true)},
 	})
-	p.OK(t, "run", "complete", "demo", "r-1", "ask", "--token", "T", "--failure", "no", "--message", "nobody")
+	p.OK(t, "run", "complete", "demo", "r-1", "ask", "--wait-token", "T", "--failure", "no", "--message", "nobody")
 	clitest.WantRequest(t, f.Last, &progressorv1.CompleteStepRequest{
 		Namespace: "demo", RunId: "r-1", StepId: "ask", Token: "T",
 		Outcome: &progressorv1.CompleteStepRequest_Failure{
@@ -389,7 +389,7 @@ func TestRunAnswers(t *testing.T) {
 			t.Errorf("%q: %+v", args, r)
 		}
 	}
-	out := p.OK(t, "run", "report", "demo", "r-1", "ask", "--token", "T", "--percent", "40", "--summary", "page 4",
+	out := p.OK(t, "run", "report", "demo", "r-1", "ask", "--wait-token", "T", "--percent", "40", "--summary", "page 4",
 		"--due", "1h")
 	clitest.WantLines(t, out, "directive CANCEL", "cancel reason enough")
 	clitest.WantRequest(t, f.Last, &progressorv1.ReportStepRequest{

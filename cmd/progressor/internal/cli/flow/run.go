@@ -329,7 +329,8 @@ func ofRun(run flowArgs, err error) error {
 		return &cli.Advised{Err: err, Next: next}
 	default:
 		if d.GetField() == "token" {
-			return &cli.Advised{Err: err, Next: "--token, which progressor run waits " + ns + " --run " + id + " shows"}
+			next := "--wait-token, which progressor run waits " + ns + " --run " + id + " shows"
+			return &cli.Advised{Err: err, Next: next}
 		}
 		return err
 	}

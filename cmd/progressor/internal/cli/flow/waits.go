@@ -83,7 +83,7 @@ type waitArgs struct {
 type flowCompleteCmd struct {
 	waitArgs
 	cli.ClientFlags
-	Token     string `placeholder:"TOKEN" help:"Token of a wait for an external worker; run waits shows it."`
+	Token     string `name:"wait-token" placeholder:"TOKEN" help:"Token of a wait for an external worker; run waits shows it."`
 	Result    string `xor:"outcome" placeholder:"JSON|@FILE|@-" help:"Result of the step, which has succeeded."`
 	Failure   string `xor:"outcome" placeholder:"REASON" help:"Reason why the step failed, an identifier; --message adds details."`
 	Cancelled bool   `xor:"outcome" help:"The step has stopped, as requested by the cancel of the run."`
@@ -96,8 +96,8 @@ func (flowCompleteCmd) Help() string {
 failure, or by confirming a cancel. A wait for a person needs no token.
 
     progressor run complete demo order-7 approve --result '{"approved": true}' --worker-id ann
-    progressor run complete demo doc-1 translate --token 0192f7c0… --result @text.json
-    progressor run complete demo doc-1 translate --token 0192f7c0… --failure no_translator --message 'no translator'`
+    progressor run complete demo doc-1 translate --wait-token 0192f7c0… --result @text.json
+    progressor run complete demo doc-1 translate --wait-token 0192f7c0… --failure no_translator`
 }
 
 func (c *flowCompleteCmd) Run(a *cli.App) error {
@@ -132,7 +132,7 @@ func (c *flowCompleteCmd) Run(a *cli.App) error {
 type flowReportCmd struct {
 	waitArgs
 	cli.ClientFlags
-	Token   string         `placeholder:"TOKEN" help:"Token of a wait for an external worker; run waits shows it."`
+	Token   string         `name:"wait-token" placeholder:"TOKEN" help:"Token of a wait for an external worker; run waits shows it."`
 	Percent *float64       `placeholder:"0..100" help:"Progress in percent."`
 	Summary string         `placeholder:"TEXT" help:"Summary of the progress."`
 	Due     *time.Duration `placeholder:"DURATION" help:"New due time, as a duration from now."`
@@ -142,7 +142,7 @@ func (flowReportCmd) Help() string {
 	return `Report reports the progress of a wait, and changes its due time. The directive in the response is
 CONTINUE or CANCEL.
 
-    progressor run report demo doc-1 translate --token 0192f7c0… --percent 40 --summary 'page 4 of 10' --due 1h`
+    progressor run report demo doc-1 translate --wait-token 0192f7c0… --percent 40 --summary 'page 4 of 10' --due 1h`
 }
 
 func (c *flowReportCmd) Run(a *cli.App) error {

@@ -34,10 +34,10 @@ type devCmd struct {
 	configFlag
 	Listen      string        `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
 	ListenHosts string        `placeholder:"NAMES" setting:"" help:"Host names, separated by commas, by which clients address the engine, in addition to IP addresses, localhost and the name of --listen. *.example.com means all subdomains."`
-	Insecure    bool          `setting:"" help:"Allow --listen on an address that is not loopback, without authentication."`
 	Console     string        `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
 	DataDir     string        `default:".progressor" placeholder:"DIR" setting:"" help:"Directory for all data. Default: ${default}."`
 	DemoFlow    bool          `setting:"" help:"Also store a flow in the namespace demo and start three runs of it, unless it exists."`
+	Auth        authFlags     `embed:"" prefix:"auth."`
 	Kafka       devKafkaFlags `embed:""`
 	DB          poolFlags     `embed:"" prefix:"db."`
 	Engine      engineFlags   `embed:"" prefix:"engine."`
@@ -77,13 +77,13 @@ func (c *devCmd) check() error {
 	if c.DataDir == "" {
 		return errors.New("--data-dir: must be a directory")
 	}
-	if err := rpc.CheckListen(c.Listen, c.Insecure); err != nil {
-		return fmt.Errorf("--listen: %w", err)
+	if err := errors.Join(checkListen("--listen", c.Listen), c.Auth.check()); err != nil {
+		return err
 	}
 	if _, err := hosts(c.Listen, c.ListenHosts); err != nil {
 		return err
 	}
-	return errors.Join(c.Kafka.check(c.Insecure), c.DB.check(), c.Engine.check(), c.Tracing.check(), c.Debug.check())
+	return errors.Join(c.Kafka.check(c.Auth.Mode), c.DB.check(), c.Engine.check(), c.Tracing.check(), c.Debug.check())
 }
 
 // serve starts PostgreSQL before the engine and stops it after, so that the engine can drain.
@@ -118,16 +118,22 @@ func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listen
 	if err := prepareDatabase(ctx, server.DSN(), filepath.Join(dir, "dsn")); err != nil {
 		return err
 	}
+	clients := c.Auth.authentication(c.Listen)
+	if c.Auth.KeyFile == "" {
+		clients.keyFile = filepath.Join(dir, "token")
+	}
 	engineCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go keepPostgres(engineCtx, cancel, server, log)
 	n := &node{
 		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, tracing: c.Tracing,
-		getenv: a.Getenv, debug: c.Debug, hosts: names, console: rpc.Console(c.Console), file: a.ConfigFile(),
+		getenv: a.Getenv, debug: c.Debug, auth: clients, hosts: names, console: rpc.Console(c.Console),
+		file:    a.ConfigFile(),
 		prepare: putDemoNamespaces,
 		ready: func() {
 			fmt.Fprint(a.Stdout,
 				c.banner(listener.Addr().String(), kafka, server.Version(), a.ConfigFile().Namespaces))
+			fmt.Fprint(a.Stdout, clients.notice(c.DataDir))
 		},
 	}
 	if c.DemoFlow {

@@ -5,8 +5,6 @@ import (
 	"net"
 
 	"github.com/twmb/franz-go/pkg/kfake"
-
-	"github.com/progressor-engine/progressor/engine/rpc"
 )
 
 // devKafkaFlags configure the Kafka broker of dev.
@@ -15,12 +13,18 @@ type devKafkaFlags struct {
 	Listen string `name:"kafka-listen" default:"127.0.0.1:9092" placeholder:"ADDR" setting:"" help:"Address of the Kafka broker. Default: ${default}."`
 }
 
-func (f *devKafkaFlags) check(insecure bool) error {
+// check returns an error if the flags are wrong. The broker has no authentication, so it listens
+// beyond loopback only if the engine requires none either.
+func (f *devKafkaFlags) check(mode string) error {
 	if !f.Run {
 		return nil
 	}
-	if err := rpc.CheckListen(f.Listen, insecure); err != nil {
-		return fmt.Errorf("--kafka-listen: %w", err)
+	if err := checkListen("--kafka-listen", f.Listen); err != nil {
+		return err
+	}
+	if mode != authNone && !isLoopback(f.Listen) {
+		return fmt.Errorf("--kafka-listen: must be a loopback address, such as 127.0.0.1:9092, because the broker "+
+			"has no authentication (got %s); --auth.mode none allows others", f.Listen)
 	}
 	return nil
 }

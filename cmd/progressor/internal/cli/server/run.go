@@ -42,6 +42,7 @@ type Commands struct {
 	Serve   serveCmd   `cmd:"" group:"engine" help:"Run an engine on your PostgreSQL."`
 	Migrate migrateCmd `cmd:"" group:"engine" help:"Migrate the schema of the database."`
 	Doctor  doctorCmd  `cmd:"" group:"engine" help:"Check a database: versions, invariants, indexes, transactions, settings."`
+	Key     keyCmd     `cmd:"" group:"engine" help:"Manage the keys with which clients authenticate."`
 	Config  configCmd  `cmd:"" group:"engine" help:"Show or check the configuration of serve."`
 	Bench   benchCmd   `cmd:"" group:"engine" help:"Measure the engine and, as a baseline, the SQL of the reference."`
 }
@@ -65,6 +66,7 @@ type node struct {
 	tracing  tracingFlags
 	getenv   func(string) (string, bool)
 	debug    debugFlags
+	auth     authentication
 	hosts    *rpc.Hosts // by which clients address the API and the profiles
 	console  rpc.Console
 
@@ -93,14 +95,15 @@ func (n *node) run(ctx context.Context) error {
 		provider, log = spans, slog.New(tracedLog{log.Handler()})
 		defer spans.stop(ctx)
 	}
-	store, err := storage.Open(ctx, storage.Config{
-		DSN: n.dsn, Password: n.password, Lanes: n.pool.Lanes,
-		ScanConns: n.pool.ScanConns, MaxConns: n.pool.MaxConns, Logger: log, Registerer: registry,
-	})
+	store, err := n.openStore(ctx, log, registry)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	clients, err := n.auth.open(store, n.listener.Addr().String(), registry, n.log)
+	if err != nil {
+		return err
+	}
 	eng, err := engine.New(ctx, engine.Config{
 		Store: store, Logger: log, Registerer: registry, Traces: provider, Builtins: builtins(), Dial: remote.Dial,
 		Address: n.address(), Version: cli.BuildVersion(), MaxInFlight: n.engine.MaxInFlight,
@@ -131,7 +134,7 @@ func (n *node) run(ctx context.Context) error {
 	handler := rpc.NewHandler(rpc.Config{
 		Engine: eng, Insight: insights, Workers: workers, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs,
 		Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
-		Streams: streams.New(eng, store), Sinks: deliveries, Console: n.console, Hosts: n.hosts,
+		Streams: streams.New(eng, store), Sinks: deliveries, Console: n.console, Hosts: n.hosts, Auth: clients,
 		Ready: n.readiness,
 	})
 	group, ctx := errgroup.WithContext(ctx)
@@ -146,6 +149,15 @@ func (n *node) run(ctx context.Context) error {
 		return n.finish(ctx, schedules, runs, log)
 	})
 	return group.Wait()
+}
+
+func (n *node) openStore(
+	ctx context.Context, log *slog.Logger, registerer prometheus.Registerer,
+) (*storage.Store, error) {
+	return storage.Open(ctx, storage.Config{
+		DSN: n.dsn, Password: n.password, Lanes: n.pool.Lanes,
+		ScanConns: n.pool.ScanConns, MaxConns: n.pool.MaxConns, Logger: log, Registerer: registerer,
+	})
 }
 
 // linger returns a context that ends engine.linger after ctx. From the end of ctx on, the node is

@@ -42,7 +42,7 @@ func (c *serveCmd) Run(a *cli.App) error {
 	}
 	n := &node{
 		log: log, listener: listener, dsn: c.DB.DSN, password: c.DB.password(), pool: c.DB.poolFlags, engine: c.Engine,
-		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, hosts: names,
+		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, auth: c.Auth.authentication(c.Listen), hosts: names,
 		console: rpc.Console(c.Console), file: a.ConfigFile(),
 		ready: func() { log.Info("ready", "version", cli.BuildVersion(), "url", "http://"+listener.Addr().String()) },
 	}

@@ -25,8 +25,8 @@ type configFlag struct {
 type serveSettings struct {
 	Listen      string       `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
 	ListenHosts string       `placeholder:"NAMES" setting:"" help:"Host names, separated by commas, by which clients address the engine, in addition to IP addresses, localhost and the name of --listen. *.example.com means all subdomains."`
-	Insecure    bool         `setting:"" help:"Allow --listen on an address that is not loopback, without authentication."`
 	Console     string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
+	Auth        authFlags    `embed:"" prefix:"auth."`
 	DB          dbFlags      `embed:"" prefix:"db."`
 	Engine      engineFlags  `embed:"" prefix:"engine."`
 	Log         cli.LogFlags `embed:"" prefix:"log."`
@@ -87,8 +87,8 @@ func (s *serveSettings) check(file *configfile.File) error {
 	if err := s.DB.poolFlags.check(); err != nil {
 		return err
 	}
-	if err := rpc.CheckListen(s.Listen, s.Insecure); err != nil {
-		return fmt.Errorf("--listen: %w", err)
+	if err := errors.Join(checkListen("--listen", s.Listen), s.Auth.check()); err != nil {
+		return err
 	}
 	if _, err := hosts(s.Listen, s.ListenHosts); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (d debugFlags) check() error {
 	if d.Listen == "" {
 		return nil
 	}
-	if err := rpc.CheckListen(d.Listen, false); err != nil {
+	if !isLoopback(d.Listen) {
 		return fmt.Errorf("--debug.listen: must be a loopback address, such as 127.0.0.1:6060 (got %s)", d.Listen)
 	}
 	return nil

@@ -1,0 +1,105 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+)
+
+// WithToken sends a token with every request, for engines that require authentication. The token is
+// a secret: use https unless the engine is on the same machine or in a trusted network.
+func WithToken(token string) Option {
+	return WithConnectOptions(connect.WithInterceptors(bearer(func() (string, error) { return token, nil })))
+}
+
+// WithTokenFile is like WithToken, but reads the token from a file. It reads the file again every
+// 10 s, so that the token can be rotated.
+func WithTokenFile(path string) Option {
+	f := &tokenFile{path: path}
+	return WithConnectOptions(connect.WithInterceptors(bearer(f.token)))
+}
+
+// tokenFileTime is how long the content of a file is used.
+const tokenFileTime = 10 * time.Second
+
+type tokenFile struct {
+	path string
+
+	mu   sync.Mutex
+	text string
+	read time.Time
+}
+
+// token returns the token in the file.
+func (f *tokenFile) token() (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.text != "" && time.Since(f.read) < tokenFileTime {
+		return f.text, nil
+	}
+	text, err := ReadToken(f.path)
+	if err != nil {
+		return "", err
+	}
+	f.text, f.read = text, time.Now()
+	return text, nil
+}
+
+// ReadToken returns the token in a file.
+func ReadToken(path string) (string, error) {
+	content, err := os.ReadFile(path)
+	text := strings.TrimSpace(string(content))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("token file: %w", err)
+	case text == "" || strings.ContainsAny(text, "\r\n"):
+		return "", fmt.Errorf("token file %s: must contain one token", path)
+	}
+	return text, nil
+}
+
+// bearer adds a token to each request.
+type bearer func() (string, error)
+
+// header returns the value of the header Authorization.
+func (b bearer) header() (string, error) {
+	token, err := b()
+	if err != nil {
+		return "", connect.NewError(connect.CodeUnauthenticated, err)
+	}
+	if token == "" {
+		return "", connect.NewError(connect.CodeUnauthenticated, errors.New("the token is empty"))
+	}
+	return "Bearer " + token, nil
+}
+
+func (b bearer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
+		value, err := b.header()
+		if err != nil {
+			return nil, err
+		}
+		request.Header().Set("Authorization", value)
+		return next(ctx, request)
+	}
+}
+
+func (b bearer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		conn := next(ctx, spec)
+		if value, err := b.header(); err == nil { // without a token, the engine returns the error
+			conn.RequestHeader().Set("Authorization", value)
+		}
+		return conn
+	}
+}
+
+func (b bearer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// newKey creates a key and returns its ID and its token.
+func newKey(t *testing.T, dsn, name string) (id, token string) {
+	t.Helper()
+	var key struct{ ID, Token string }
+	out := clitest.Program{Commands: newCommands}.OK(t, "key", "create", "--name", name, "--db.dsn", dsn, "-o", "json")
+	if err := json.Unmarshal([]byte(out), &key); err != nil {
+		t.Fatal(err)
+	}
+	return key.ID, key.Token
+}
+
+// TestKeys goes the way of an operator: an engine that requires keys, a key for a client, a second
+// one during a rotation, and the end of the first one.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--auth.mode", "required", "--db.dsn", dsn)
+	if r := d.Client.Run(t, "namespace", "list"); r.Code == cli.ExitOK ||
+		!strings.Contains(r.Stderr, "the request has no token") {
+		t.Fatalf("without a token: %+v", r)
+	}
+	firstID, first := newKey(t, dsn, "billing")
+	secondID, second := newKey(t, dsn, "billing, rotated")
+	with := func(token string) clitest.Program {
+		p := d.Client
+		p.Env = map[string]string{"PROGRESSOR_ADDRESS": d.URL, "PROGRESSOR_TOKEN": token}
+		return p
+	}
+	with(first).OK(t, "namespace", "put", "orders", "--builtin", "orders")
+	if out := with(second).OK(t, "whoami"); out != "key:"+secondID+"\n" {
+		t.Errorf("whoami: %q", out)
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(second+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.Client.OK(t, "namespace", "pause", "orders", "--token-file", file)
+	audit := with(second).OK(t, "audit", "orders", "-o", "json")
+	if !strings.Contains(audit, "key:"+firstID) || !strings.Contains(audit, "key:"+secondID) {
+		t.Errorf("the audit does not show the keys: %s", audit)
+	}
+	program := clitest.Program{Commands: newCommands}
+	program.OK(t, "key", "revoke", firstID, "--db.dsn", dsn)
+	list := program.OK(t, "key", "list", "--db.dsn", dsn)
+	clitest.WantLines(t, list, firstID+" billing revoked", secondID+" billing, rotated valid")
+	if strings.Contains(list, first) || strings.Contains(list, strings.TrimPrefix(second, "pgr_"+secondID+"_")) {
+		t.Errorf("the list shows a secret: %s", list)
+	}
+	clitest.Eventually(t, "the revoked key is rejected", func() error {
+		if r := with(first).Run(t, "namespace", "list"); !strings.Contains(r.Stderr, "the token is not valid") {
+			return &cli.CodedError{Err: os.ErrInvalid}
+		}
+		return nil
+	})
+	with(second).OK(t, "namespace", "list")
+	if r := program.Run(t, "key", "revoke", firstID, "--db.dsn", dsn); r.Code != cli.ExitNotFound {
+		t.Errorf("revoked twice: %+v", r)
+	}
+	if r := d.Client.Run(t, "namespace", "list", "--token", "a", "--token-file", "b"); r.Code != cli.ExitUsage {
+		t.Errorf("two tokens: %+v", r)
+	}
+}
+
+// The Go client and its worker use a token for unary methods and for streams.
+func TestGoClientWithToken(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--auth.mode", "required", "--db.dsn", dsn)
+	_, token := newKey(t, dsn, "go")
+	for name, option := range map[string]client.Option{
+		"token": client.WithToken(token), "file": client.WithTokenFile(clitest.WriteConfig(t, token+"\n")),
+	} {
+		c := client.New(d.URL, option)
+		if _, err := c.Namespace.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		request := &progressorv1.WatchChangesRequest{Namespace: "none", Stop: true}
+		stream, err := c.Change.WatchChanges(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for stream.Receive() {
+		}
+		if err := stream.Err(); err == nil || strings.Contains(err.Error(), "token") {
+			t.Errorf("%s, stream: %v", name, err)
+		}
+		_ = stream.Close()
+	}
+	none := client.WithTokenFile(filepath.Join(t.TempDir(), "none"))
+	missing := client.New(d.URL, none, client.WithRetry(client.Retry{}))
+	_, err := missing.Namespace.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{})
+	if err == nil || !strings.Contains(err.Error(), "token file") {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+// With auth.mode local, the root key in the file works, and the file is created for its owner only.
+func TestLocalMode(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "data", "token")
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--auth.mode", "local", "--auth.key-file", file,
+		"--db.dsn", storagetest.DSN(t))
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	out := d.Client.OK(t, "whoami", "--token-file", file, "-o", "json")
+	if !strings.Contains(out, `"principal": "root"`) {
+		t.Errorf("whoami: %s", out)
+	}
+	if r := d.Client.Run(t, "whoami"); r.Code == cli.ExitOK || !strings.Contains(r.Stderr, "no token") {
+		t.Errorf("without a token: %+v", r)
+	}
+}

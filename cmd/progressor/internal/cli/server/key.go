@@ -1,0 +1,182 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	"github.com/progressor-engine/progressor/engine/auth"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+type keyCmd struct {
+	Create keyCreateCmd `cmd:"" help:"Create a key with which clients authenticate, and print its token."`
+	List   keyListCmd   `cmd:"" help:"List the keys."`
+	Revoke keyRevokeCmd `cmd:"" help:"Revoke a key."`
+}
+
+// maxKeyName is the maximum size of the name of a key in bytes.
+const maxKeyName = 256
+
+// connected connects to the database of a command and calls f.
+func (f databaseFlags) connected(a *cli.App, run func(context.Context, *pgx.Conn) error) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	ctx, cancel := a.Request()
+	defer cancel()
+	dsn, err := f.DB.current(ctx)
+	if err != nil {
+		return err
+	}
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return checkDSN(dsn)
+	}
+	cfg.RuntimeParams["search_path"] = "progressor"
+	cfg.RuntimeParams["application_name"] = "progressor key"
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it was opened for is done
+	return run(ctx, conn)
+}
+
+type keyCreateCmd struct {
+	databaseFlags
+	cli.OutputFlag
+	Name    string        `required:"" placeholder:"NAME" help:"What the key is for, such as billing-worker."`
+	Expires time.Duration `placeholder:"DURATION" help:"How long the key is valid, such as 2160h. Default: without limit."`
+}
+
+func (keyCreateCmd) Help() string {
+	return `Create stores the hash of a new key in the database and prints the token once. Clients send it as
+"Authorization: Bearer TOKEN", and the commands read it from --token-file or $PROGRESSOR_TOKEN. Every
+client with a key may do everything. The command needs a database role that may write api_keys.
+
+    progressor key create --name billing-worker --db.dsn postgres://progressor@db/progressor
+    progressor key create --name ci --expires 720h --db.dsn postgres://progressor@db/progressor`
+}
+
+// createdKey is a new key in the JSON output.
+type createdKey struct {
+	ID    string `json:"id"`
+	Token string `json:"token"`
+}
+
+func (c *keyCreateCmd) Run(a *cli.App) error {
+	switch {
+	case c.Name == "" || len(c.Name) > maxKeyName:
+		return cli.UsageError(fmt.Errorf("--name: must have 1 to %d bytes (got %d)", maxKeyName, len(c.Name)))
+	case c.Expires < 0:
+		return cli.UsageError(fmt.Errorf("--expires: must be more than 0s (got %s)", c.Expires))
+	}
+	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+		id, token := auth.NewToken()
+		hash := auth.Hash(token)
+		if _, err := storage.CreateKey(ctx, conn, id, c.Name, hash[:], c.Expires); err != nil {
+			return err
+		}
+		if c.JSON() {
+			return output.PrintJSON(a.Stdout, createdKey{id, token})
+		}
+		fmt.Fprintln(a.Stderr, "The token is shown only now:")
+		_, err := fmt.Fprintln(a.Stdout, token)
+		return err
+	})
+}
+
+type keyListCmd struct {
+	databaseFlags
+	cli.OutputFlag
+}
+
+func (keyListCmd) Help() string {
+	return `List shows all keys, the newest first, without their tokens.
+
+    progressor key list --db.dsn postgres://progressor@db/progressor`
+}
+
+// listedKey is a key in the JSON output.
+type listedKey struct {
+	ID          string     `json:"id"`
+	Name        string     `json:"name"`
+	State       string     `json:"state"`
+	CreatedBy   string     `json:"created_by"`
+	CreatedTime time.Time  `json:"created_time"`
+	ExpireTime  *time.Time `json:"expire_time,omitempty"`
+	RevokedTime *time.Time `json:"revoked_time,omitempty"`
+}
+
+func (c *keyListCmd) Run(a *cli.App) error {
+	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+		keys, err := storage.ListKeys(ctx, conn)
+		if err != nil {
+			return err
+		}
+		listed := make([]listedKey, 0, len(keys))
+		for i := range keys {
+			k := &keys[i]
+			listed = append(listed, listedKey{k.KeyID, k.Name, stateOf(k, time.Now()), k.CreatedBy, k.CreatedTime,
+				k.ExpireTime, k.RevokedTime})
+		}
+		if c.JSON() {
+			return output.PrintJSON(a.Stdout, map[string]any{"keys": listed})
+		}
+		var rows []table.Row
+		for _, k := range listed {
+			expires := "never"
+			if k.ExpireTime != nil {
+				expires = k.ExpireTime.UTC().Format(time.RFC3339)
+			}
+			rows = append(rows, table.Row{k.ID, output.OneLine(k.Name), k.State, output.OneLine(k.CreatedBy),
+				k.CreatedTime.UTC().Format(time.RFC3339), expires})
+		}
+		return output.PrintRows(a.Stdout, table.Row{"key", "name", "state", "created by", "created", "expires"}, rows)
+	})
+}
+
+func stateOf(k *storage.APIKey, now time.Time) string {
+	switch {
+	case k.RevokedTime != nil:
+		return "revoked"
+	case k.ExpireTime != nil && !k.ExpireTime.After(now):
+		return "expired"
+	}
+	return "valid"
+}
+
+type keyRevokeCmd struct {
+	databaseFlags
+	Key string `arg:"" name:"key" help:"ID of the key; key list shows it."`
+}
+
+func (keyRevokeCmd) Help() string {
+	return `Revoke makes a key invalid. Every engine rejects it after 10 s at most. A revoked key cannot become
+valid again.
+
+    progressor key revoke k3v9q2m1x7ab --db.dsn postgres://progressor@db/progressor`
+}
+
+func (c *keyRevokeCmd) Run(a *cli.App) error {
+	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+		key, err := storage.RevokeKey(ctx, conn, c.Key)
+		if errors.Is(err, process.ErrKeyNotFound) {
+			return &cli.CodedError{Err: fmt.Errorf("there is no valid key %.40q", c.Key), Code: cli.ExitNotFound,
+				Next: "progressor key list"}
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(a.Stdout, "revoked %s (%s)\n", key.KeyID, output.OneLine(key.Name))
+		return err
+	})
+}

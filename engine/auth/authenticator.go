@@ -1,0 +1,235 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+const (
+	// cacheTime is how long the state of a key is used without a read. A revoked key is rejected
+	// after that time on every node.
+	cacheTime = 10 * time.Second
+	// staleTime is how long it is used while the database cannot be read.
+	staleTime = time.Minute
+	// maxCached limits the number of cached keys.
+	maxCached = 10_000
+	// unknownRate is how many unknown IDs per second a node looks up in the database.
+	unknownRate = 100
+)
+
+// The errors of Authenticate.
+var (
+	ErrMissing   = errors.New("the request has no token: send the header Authorization: Bearer TOKEN")
+	ErrMalformed = errors.New("the header Authorization must be Bearer and one token, such as pgr_ID_SECRET")
+	ErrInvalid   = errors.New("the token is not valid: it is unknown, revoked or expired")
+	ErrLimited   = errors.New("too many failed authentications from this address: wait a second")
+)
+
+// Principal is an authenticated client.
+type Principal struct{ Name string } // key:ID, or root
+
+// Keys reads keys.
+type Keys interface {
+	ReadKey(ctx context.Context, keyID string) (storage.KeyState, error)
+}
+
+// Authenticator checks tokens. It is safe for concurrent use.
+type Authenticator struct {
+	keys    Keys
+	root    *entry // nil without a root key
+	now     func() time.Time
+	unknown *rate.Limiter // reads of IDs that are not cached
+	failed  *failures
+	total   *prometheus.CounterVec
+	ok      [2]prometheus.Counter // successes of keys, and of the root key
+
+	cached sync.Map // *entry by ID
+	count  atomic.Int64
+}
+
+// entry is a cached key.
+type entry struct {
+	principal *Principal
+	state     atomic.Pointer[state]
+	reading   sync.Mutex // held by the request that reads the state
+}
+
+// state is what was read of a key.
+type state struct {
+	hash  [sha256.Size]byte
+	valid bool
+	read  time.Time
+}
+
+// New returns an Authenticator for the keys. root is the token of the root key, or "" for none.
+// registerer may be nil.
+func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticator {
+	a := &Authenticator{
+		keys: keys, now: time.Now, unknown: rate.NewLimiter(unknownRate, unknownRate), failed: newFailures(),
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "progressor_auth_total",
+			Help: "Authentications by scheme (key, root, none, other) and outcome (ok, missing, malformed, invalid, " +
+				"limited, unavailable).",
+		}, []string{"scheme", "outcome"}),
+	}
+	a.ok = [2]prometheus.Counter{a.total.WithLabelValues("key", "ok"), a.total.WithLabelValues("root", "ok")}
+	for _, outcome := range []string{"invalid", "limited", "unavailable"} {
+		a.total.WithLabelValues("key", outcome)
+	}
+	a.total.WithLabelValues("none", "missing")
+	if root != "" {
+		a.root = &entry{principal: &Principal{Name: rootID}}
+		a.root.state.Store(&state{hash: Hash(root), valid: true})
+	}
+	if registerer != nil {
+		registerer.MustRegister(a.total)
+	}
+	return a
+}
+
+// Authenticate returns the principal of a request with these Authorization headers from an address.
+// It returns one of the errors above, or process.ErrUnavailable if the database cannot be read. A
+// failure takes the same time for every reason, and an address has at most 10 of them per second.
+func (a *Authenticator) Authenticate(ctx context.Context, headers []string, address string) (*Principal, error) {
+	token, err := tokenIn(headers)
+	if err != nil {
+		scheme := "other"
+		if errors.Is(err, ErrMissing) {
+			scheme = "none"
+		}
+		return nil, a.fail(ctx, scheme, err, address)
+	}
+	id, ok := idOf(token)
+	if !ok {
+		return nil, a.fail(ctx, "other", ErrMalformed, address)
+	}
+	e, err := a.entry(ctx, id, address)
+	if err != nil {
+		return nil, a.fail(ctx, "key", err, address)
+	}
+	s := e.state.Load()
+	hash := Hash(token)
+	if subtle.ConstantTimeCompare(hash[:], s.hash[:]) != 1 || !s.valid {
+		return nil, a.fail(ctx, "key", ErrInvalid, address)
+	}
+	if e == a.root {
+		a.ok[1].Inc()
+	} else {
+		a.ok[0].Inc()
+	}
+	return e.principal, nil
+}
+
+// tokenIn returns the token in the Authorization headers of a request.
+func tokenIn(headers []string) (string, error) {
+	if len(headers) == 0 || len(headers) == 1 && headers[0] == "" {
+		return "", ErrMissing
+	}
+	scheme, token, ok := strings.Cut(headers[0], " ")
+	if len(headers) > 1 || !ok || !strings.EqualFold(scheme, "Bearer") {
+		return "", ErrMalformed
+	}
+	return strings.TrimSpace(token), nil
+}
+
+// entry returns the entry of a key with a state that is new enough.
+func (a *Authenticator) entry(ctx context.Context, id, address string) (*entry, error) {
+	if id == rootID {
+		if a.root == nil {
+			return nil, ErrInvalid
+		}
+		return a.root, nil
+	}
+	if found, ok := a.cached.Load(id); ok {
+		e := found.(*entry) //nolint:forcetypeassert // only entries are stored
+		if a.now().Sub(e.state.Load().read) < cacheTime {
+			return e, nil
+		}
+		return e, a.refresh(ctx, id, e)
+	}
+	// Random IDs must not cause reads without limit.
+	if !a.failed.allow(address) || !a.unknown.Allow() {
+		return nil, ErrLimited
+	}
+	s, err := a.read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	e := &entry{principal: &Principal{Name: "key:" + id}}
+	e.state.Store(s)
+	if a.count.Load() >= maxCached {
+		a.cached.Clear()
+		a.count.Store(0)
+	}
+	if found, loaded := a.cached.LoadOrStore(id, e); loaded {
+		return found.(*entry), nil //nolint:forcetypeassert // only entries are stored
+	}
+	a.count.Add(1)
+	return e, nil
+}
+
+// refresh reads the state of a cached key again. Concurrent requests wait for one read. If the
+// database cannot be read, the old state is used for staleTime.
+func (a *Authenticator) refresh(ctx context.Context, id string, e *entry) error {
+	e.reading.Lock()
+	defer e.reading.Unlock()
+	age := a.now().Sub(e.state.Load().read)
+	if age < cacheTime {
+		return nil
+	}
+	s, err := a.read(ctx, id)
+	switch {
+	case err == nil:
+		e.state.Store(s)
+	case errors.Is(err, ErrInvalid):
+		e.state.Store(&state{read: a.now()})
+	case age > staleTime:
+		return err
+	}
+	return nil
+}
+
+func (a *Authenticator) read(ctx context.Context, id string) (*state, error) {
+	row, err := a.keys.ReadKey(ctx, id)
+	switch {
+	case errors.Is(err, process.ErrKeyNotFound):
+		return nil, ErrInvalid
+	case err != nil:
+		return nil, errors.Join(process.ErrUnavailable, err)
+	case len(row.SecretHash) != sha256.Size:
+		return nil, ErrInvalid
+	}
+	return &state{hash: [sha256.Size]byte(row.SecretHash), valid: !row.Revoked && !row.Expired, read: a.now()}, nil
+}
+
+// fail counts a failure and delays its answer.
+func (a *Authenticator) fail(ctx context.Context, scheme string, err error, address string) error {
+	outcome := "invalid"
+	switch {
+	case errors.Is(err, process.ErrUnavailable):
+		a.total.WithLabelValues(scheme, "unavailable").Inc()
+		return err
+	case errors.Is(err, ErrLimited), !a.failed.add(address):
+		a.total.WithLabelValues(scheme, "limited").Inc()
+		return ErrLimited
+	case errors.Is(err, ErrMissing):
+		outcome = "missing"
+	case errors.Is(err, ErrMalformed):
+		outcome = "malformed"
+	}
+	a.total.WithLabelValues(scheme, outcome).Inc()
+	a.failed.delay(ctx)
+	return err
+}

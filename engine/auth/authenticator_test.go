@@ -1,0 +1,342 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// table is a table of keys in memory.
+type table struct {
+	mu    sync.Mutex
+	rows  map[string]storage.KeyState
+	reads int
+	err   error
+}
+
+func (t *table) ReadKey(_ context.Context, id string) (storage.KeyState, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reads++
+	row, ok := t.rows[id]
+	switch {
+	case t.err != nil:
+		return row, t.err
+	case !ok:
+		return row, process.ErrKeyNotFound
+	}
+	return row, nil
+}
+
+func (t *table) set(change func(*table)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change(t)
+}
+
+// add creates a key and returns its ID and its token.
+func (t *table) add() (id, token string) {
+	id, token = NewToken()
+	hash := Hash(token)
+	t.set(func(t *table) { t.rows[id] = storage.KeyState{SecretHash: hash[:]} })
+	return id, token
+}
+
+// clock is the time of a test.
+type clock struct{ now time.Time }
+
+func newTest(t *testing.T, root string) (*Authenticator, *table, *clock) {
+	t.Helper()
+	keys, at := &table{rows: map[string]storage.KeyState{}}, &clock{time.Now()}
+	a := New(keys, root, prometheus.NewRegistry())
+	a.now = func() time.Time { return at.now }
+	a.failed.pause = 0
+	return a, keys, at
+}
+
+const address = "192.0.2.1:4711"
+
+// secretOf returns the secret of a token, with the _ before it.
+func secretOf(token string) string { return token[strings.LastIndex(token, "_"):] }
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	root := tokenOf(rootID)
+	a, keys, _ := newTest(t, root)
+	id, token := keys.add()
+	_, other := keys.add()
+	for _, tt := range []struct {
+		name    string
+		headers []string
+		want    string
+		err     error
+	}{
+		{"key", []string{"Bearer " + token}, "key:" + id, nil},
+		{"scheme in lower case", []string{"bearer " + token}, "key:" + id, nil},
+		{"root key", []string{"Bearer " + root}, "root", nil},
+		{"no header", nil, "", ErrMissing},
+		{"empty header", []string{""}, "", ErrMissing},
+		{"two credentials", []string{"Bearer " + token, "Bearer " + token}, "", ErrMalformed},
+		{"two tokens", []string{"Bearer " + token + ", Bearer " + token}, "", ErrMalformed},
+		{"another scheme", []string{"Basic " + token}, "", ErrMalformed},
+		{"no scheme", []string{token}, "", ErrMalformed},
+		{"only a scheme", []string{"Bearer"}, "", ErrMalformed},
+		{"no token", []string{"Bearer "}, "", ErrMalformed},
+		{"only an ID", []string{"Bearer pgr_" + id + "_"}, "", ErrMalformed},
+		{"the secret of another key", []string{"Bearer pgr_" + id + secretOf(other)}, "", ErrInvalid},
+		{"another ID", []string{"Bearer pgr_" + strings.Repeat("a", idBytes) + secretOf(token)}, "", ErrInvalid},
+		{"another root key", []string{"Bearer " + tokenOf(rootID)}, "", ErrInvalid},
+		{"ID in upper case", []string{"Bearer pgr_" + strings.ToUpper(id) + secretOf(token)}, "", ErrMalformed},
+		{"secret in upper case", []string{"Bearer pgr_" + id + strings.ToUpper(secretOf(token))}, "", ErrInvalid},
+		{"cut", []string{"Bearer " + token[:len(token)-1]}, "", ErrMalformed},
+		{"too long", []string{"Bearer " + token + "0"}, "", ErrMalformed},
+		{"huge", []string{"Bearer pgr_" + strings.Repeat("a", 1<<20)}, "", ErrMalformed},
+	} {
+		p, err := a.Authenticate(t.Context(), tt.headers, fmt.Sprintf("192.0.2.%d:1", len(tt.name)))
+		if !errors.Is(err, tt.err) || (p == nil) != (tt.err != nil) || p != nil && p.Name != tt.want {
+			t.Errorf("%s: %v, %v; want %q, %v", tt.name, p, err, tt.want, tt.err)
+		}
+	}
+	if p, err := New(keys, "", nil).Authenticate(t.Context(), []string{"Bearer " + root}, address); err == nil {
+		t.Errorf("a root key is accepted by an engine that has none: %v", p)
+	}
+}
+
+// A request costs a read of the database at most every 10 s. A key that was revoked or has expired
+// is rejected after that time.
+func TestCache(t *testing.T) {
+	t.Parallel()
+	a, keys, at := newTest(t, "")
+	id, token := keys.add()
+	try := func() error {
+		_, err := a.Authenticate(t.Context(), []string{"Bearer " + token}, address)
+		return err
+	}
+	for range 100 {
+		if err := try(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if keys.reads != 1 {
+		t.Errorf("%d reads for 100 requests", keys.reads)
+	}
+	keys.set(func(k *table) { row := k.rows[id]; row.Revoked = true; k.rows[id] = row })
+	at.now = at.now.Add(cacheTime)
+	if err := try(); !errors.Is(err, ErrInvalid) {
+		t.Errorf("revoked: %v", err)
+	}
+	keys.set(func(k *table) { row := k.rows[id]; row.Revoked, row.Expired = false, true; k.rows[id] = row })
+	at.now = at.now.Add(cacheTime)
+	if err := try(); !errors.Is(err, ErrInvalid) {
+		t.Errorf("expired: %v", err)
+	}
+	keys.set(func(k *table) { delete(k.rows, id) })
+	at.now = at.now.Add(cacheTime)
+	if err := try(); !errors.Is(err, ErrInvalid) {
+		t.Errorf("deleted: %v", err)
+	}
+}
+
+// While the database cannot be read, known keys work for a minute, and unknown ones get UNAVAILABLE
+// instead of an error that a client takes for a wrong token.
+func TestDatabaseDown(t *testing.T) {
+	t.Parallel()
+	a, keys, at := newTest(t, "")
+	_, known := keys.add()
+	_, unknown := keys.add()
+	try := func(token string) error {
+		_, err := a.Authenticate(t.Context(), []string{"Bearer " + token}, address)
+		return err
+	}
+	if err := try(known); err != nil {
+		t.Fatal(err)
+	}
+	keys.set(func(k *table) { k.err = errors.New("connection refused") })
+	at.now = at.now.Add(staleTime)
+	if err := try(known); err != nil {
+		t.Errorf("a known key: %v", err)
+	}
+	if err := try(unknown); !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("an unknown key: %v", err)
+	}
+	at.now = at.now.Add(time.Second)
+	if err := try(known); !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("after a minute: %v", err)
+	}
+}
+
+// counted returns how often an outcome was counted.
+func counted(t *testing.T, a *Authenticator, outcome string) (n int) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(a.total)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "outcome" && label.GetValue() == outcome {
+					n += int(m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	return n
+}
+
+// TestGuessing attacks with random tokens. They cost at most 10 reads per second and address, and
+// do not prevent a client of the same address from using its key.
+func TestGuessing(t *testing.T) {
+	t.Parallel()
+	a, keys, _ := newTest(t, "")
+	_, token := keys.add()
+	good := func() {
+		t.Helper()
+		if _, err := a.Authenticate(t.Context(), []string{"Bearer " + token}, address); err != nil {
+			t.Error(err)
+		}
+	}
+	good()
+	limited := 0
+	for range 500 {
+		_, guess := NewToken()
+		if _, err := a.Authenticate(t.Context(), []string{"Bearer " + guess}, address); errors.Is(err, ErrLimited) {
+			limited++
+		} else if !errors.Is(err, ErrInvalid) {
+			t.Fatalf("%v", err)
+		}
+	}
+	if limited < 400 || keys.reads > 100 {
+		t.Errorf("%d of 500 guesses were limited, with %d reads", limited, keys.reads)
+	}
+	good()
+	if _, err := a.Authenticate(t.Context(), nil, "192.0.2.9:1"); !errors.Is(err, ErrMissing) {
+		t.Errorf("another address: %v", err)
+	}
+	if got := counted(t, a, "limited"); got != limited {
+		t.Errorf("%d limited guesses were counted, want %d", got, limited)
+	}
+	for n := range 3 * maxAddresses {
+		a.failed.add(fmt.Sprintf("[2001:db8:%x:%x::1]:1", n>>8, n&0xff))
+	}
+	if len(a.failed.addresses) > maxAddresses {
+		t.Errorf("%d addresses are remembered", len(a.failed.addresses))
+	}
+}
+
+// All failures take the same time.
+func TestFailuresTakeTheSameTime(t *testing.T) {
+	t.Parallel()
+	a, keys, _ := newTest(t, "")
+	a.failed.pause = 30 * time.Millisecond
+	id, _ := keys.add()
+	_, unknown := NewToken()
+	for _, headers := range [][]string{nil, {"Basic x"}, {"Bearer " + unknown},
+		{"Bearer pgr_" + id + secretOf(unknown)}} {
+		begin := time.Now()
+		if _, err := a.Authenticate(t.Context(), headers, address); err == nil {
+			t.Errorf("%q is accepted", headers)
+		}
+		if took := time.Since(begin); took < a.failed.pause {
+			t.Errorf("%.30q: rejected after %s", headers, took)
+		}
+	}
+}
+
+func TestNetworks(t *testing.T) {
+	t.Parallel()
+	for _, same := range [][2]string{{"192.0.2.1:1", "192.0.2.1:2"}, {"[2001:db8::1]:1", "[2001:db8::2]:1"},
+		{"[::ffff:192.0.2.1]:1", "192.0.2.1:2"}, {"", "x"}} {
+		if networkOf(same[0]) != networkOf(same[1]) {
+			t.Errorf("%q and %q are different clients", same[0], same[1])
+		}
+	}
+	for _, other := range [][2]string{{"192.0.2.1:1", "192.0.2.2:1"}, {"[2001:db8::1]:1", "[2001:db8:0:1::1]:1"}} {
+		if networkOf(other[0]) == networkOf(other[1]) {
+			t.Errorf("%q and %q are one client", other[0], other[1])
+		}
+	}
+}
+
+// A file with a root key is created once, for its owner only. A file that others can read is
+// rejected.
+func TestRootKey(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "data", "token")
+	token, err := RootKey(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if again, err := RootKey(path); err != nil || again != token {
+		t.Errorf("the second start: %v", err)
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RootKey(path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("a file that others can read: %v", err)
+	}
+	_, key := NewToken()
+	for _, text := range []string{"", "x", key} {
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := RootKey(path); err == nil || strings.Contains(err.Error(), key) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// FuzzToken accepts only the tokens of the keys, however they are written.
+func FuzzToken(f *testing.F) {
+	keys := &table{rows: map[string]storage.KeyState{}}
+	_, token := keys.add()
+	a := New(keys, "", nil)
+	a.failed.pause = 0
+	f.Add("Bearer "+token, "")
+	f.Add("bearer  "+token, "x")
+	f.Add("Bearer pgr_root_"+strings.Repeat("0", 64), "")
+	f.Fuzz(func(t *testing.T, first, second string) {
+		headers := []string{first}
+		if second != "" {
+			headers = append(headers, second)
+		}
+		_, err := a.Authenticate(t.Context(), headers, address)
+		scheme, sent, _ := strings.Cut(first, " ")
+		valid := second == "" && strings.EqualFold(scheme, "Bearer") && strings.TrimSpace(sent) == token
+		if (err == nil) != valid {
+			t.Errorf("%q: %v", headers, err)
+		}
+	})
+}
+
+// BenchmarkAuthenticate measures the cost for each request with a cached key.
+func BenchmarkAuthenticate(b *testing.B) {
+	keys := &table{rows: map[string]storage.KeyState{}}
+	_, token := keys.add()
+	a := New(keys, "", nil)
+	headers := []string{"Bearer " + token}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := a.Authenticate(b.Context(), headers, address); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	tokenPrefix = "pgr_"
+	secretBytes = 32
+	idBytes     = 12
+	rootID      = "root"
+	// maxToken is longer than any token.
+	maxToken = 256
+)
+
+// NewToken returns a new ID, and a token with a random secret of 256 bits: pgr_ID_SECRET.
+func NewToken() (id, token string) {
+	id = strings.ToLower(rand.Text()[:idBytes])
+	return id, tokenOf(id)
+}
+
+func tokenOf(id string) string {
+	secret := make([]byte, secretBytes)
+	_, _ = rand.Read(secret) // never fails
+	return tokenPrefix + id + "_" + hex.EncodeToString(secret)
+}
+
+// Hash returns the SHA-256 of a token, which is stored instead of it. A token is random, so a
+// faster hash than that of passwords is enough.
+func Hash(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
+
+// idOf returns the ID in a token. It returns false if the token is malformed.
+func idOf(token string) (string, bool) {
+	rest, ok := strings.CutPrefix(token, tokenPrefix)
+	if !ok || len(token) > maxToken {
+		return "", false
+	}
+	id, secret, ok := strings.Cut(rest, "_")
+	if !ok || id == "" || len(id) > 32 || len(secret) != 2*secretBytes {
+		return "", false
+	}
+	for _, c := range []byte(id) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return "", false
+		}
+	}
+	return id, true
+}
+
+// RootKey returns the token in a file, and creates the file with a new token if it does not exist.
+// Only the owner may read the file.
+func RootKey(path string) (string, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", fmt.Errorf("create the directory of the root key: %w", err)
+	}
+	token := tokenOf(rootID)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return readRootKey(path)
+	case err != nil:
+		return "", fmt.Errorf("create the root key: %w", err)
+	}
+	_, err = file.WriteString(token + "\n")
+	if err = errors.Join(err, file.Close()); err != nil {
+		return "", fmt.Errorf("write the root key: %w", err)
+	}
+	return token, nil
+}
+
+func readRootKey(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("root key: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return "", fmt.Errorf("root key %s: must be readable only by its owner (mode %04o): run chmod 600 %[1]s", path,
+			mode)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("root key: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if id, ok := idOf(token); !ok || id != rootID {
+		return "", fmt.Errorf("root key %s: contains no root key: delete the file to create a new one", path)
+	}
+	return token, nil
+}

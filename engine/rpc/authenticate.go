@@ -1,0 +1,83 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"github.com/progressor-engine/progressor/engine/auth"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// principalKey is the key of the *auth.Principal in the context of a request.
+type principalKey struct{}
+
+// principalOf returns who sent a request, or nil without authentication.
+func principalOf(ctx context.Context) *auth.Principal {
+	p, _ := ctx.Value(principalKey{}).(*auth.Principal)
+	return p
+}
+
+// authenticated passes only requests with a valid token to next, with their principal in the
+// context. It does not read the body of others. A nil Authenticator passes all requests.
+func authenticated(a *auth.Authenticator, errorWriter *connect.ErrorWriter, next http.Handler) http.Handler {
+	if a == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		principal, err := a.Authenticate(r.Context(), r.Header["Authorization"], r.RemoteAddr)
+		if err != nil {
+			refuseUnauthenticated(w, r, errorWriter, err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), principalKey{}, principal)))
+	})
+}
+
+// identified is like authenticated, but also passes requests without a token.
+func identified(a *auth.Authenticator, errorWriter *connect.ErrorWriter, next http.Handler) http.Handler {
+	private := authenticated(a, errorWriter, next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header["Authorization"]) == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		private.ServeHTTP(w, r)
+	})
+}
+
+// refuseUnauthenticated answers a request without a valid token.
+func refuseUnauthenticated(w http.ResponseWriter, r *http.Request, errorWriter *connect.ErrorWriter, err error) {
+	code, status, reason := connect.CodeUnauthenticated, http.StatusUnauthorized,
+		progressorv1.ErrorDetail_REASON_UNAUTHENTICATED
+	switch {
+	case errors.Is(err, auth.ErrLimited):
+		code, status, reason = connect.CodeResourceExhausted, http.StatusTooManyRequests,
+			progressorv1.ErrorDetail_REASON_OVERLOADED
+	case errors.Is(err, process.ErrUnavailable):
+		code, status, reason = connect.CodeUnavailable, http.StatusServiceUnavailable,
+			progressorv1.ErrorDetail_REASON_UNAVAILABLE
+		err = process.ErrUnavailable // without the error of the database
+	default:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	if r.Method == http.MethodPost && errorWriter.IsSupported(r) { // all methods are POST; pages are GET
+		answer := connect.NewError(code, err)
+		addDetail(answer, &progressorv1.ErrorDetail{Reason: reason})
+		_ = errorWriter.Write(w, r, answer) // the client may be gone
+		return
+	}
+	page(w, status, err.Error())
+}
+
+// whoami shows the principal of a request.
+func whoami(w http.ResponseWriter, r *http.Request) {
+	name := "anonymous"
+	if p := principalOf(r.Context()); p != nil {
+		name = p.Name
+	}
+	page(w, http.StatusOK, name)
+}

@@ -24,7 +24,7 @@ func settingsOf(m *progressorv1.Sink) (changes.SinkSettings, error) {
 	public.Status, public.CreatedTime, public.UpdatedTime = nil, nil, nil
 	if hook := public.GetWebhook(); hook != nil {
 		secret.Target = &progressorv1.Sink_Webhook{Webhook: &progressorv1.WebhookTarget{Secrets: hook.GetSecrets()}}
-		hook.Secrets, hook.Signed = nil, false
+		hook.Secrets, hook.Signed, hook.Unsigned = nil, false, false
 	}
 	if login := public.GetKafka().GetSasl(); login != nil {
 		secret.Target = &progressorv1.Sink_Kafka{Kafka: &progressorv1.KafkaTarget{
@@ -68,7 +68,7 @@ func keepSecrets(m *progressorv1.Sink, old *changes.SinkSettings) error {
 	if err != nil {
 		return err
 	}
-	if hook := m.GetWebhook(); hook != nil && len(hook.GetSecrets()) == 0 {
+	if hook := m.GetWebhook(); hook != nil && len(hook.GetSecrets()) == 0 && !hook.GetUnsigned() {
 		hook.Secrets = stored.GetWebhook().GetSecrets()
 	}
 	now, before := m.GetKafka(), stored.GetKafka()

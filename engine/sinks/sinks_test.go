@@ -61,6 +61,9 @@ func TestPutRefuses(t *testing.T) {
 		"sink.webhook.secrets[0]: must be whsec_": func(m *progressorv1.Sink) {
 			m.GetWebhook().Secrets = []string{strings.TrimPrefix(secret, "whsec_")}
 		},
+		"sink.webhook.unsigned: must be false if there are secrets": func(m *progressorv1.Sink) {
+			m.GetWebhook().Unsigned = true
+		},
 		"sink.target: is required": func(m *progressorv1.Sink) { m.Target = nil },
 		"sink.format: must be":     func(m *progressorv1.Sink) { m.Format = 99 },
 	} {
@@ -102,6 +105,10 @@ func TestSettings(t *testing.T) {
 	n.begin(t, "a")
 	n.drains(t) // the receiver requires a signature
 	want(t, "delivered", r.text(), "a created, a stored 1")
+	again.GetWebhook().Unsigned = true
+	if got := n.put(t, again); got.GetWebhook().GetSigned() || got.GetWebhook().GetUnsigned() {
+		t.Errorf("made unsigned: %v", got)
+	}
 	for _, id := range []string{"t", "u"} {
 		other := sinkTo(r)
 		other.SinkId = id
@@ -122,7 +129,7 @@ func TestSettings(t *testing.T) {
 	}
 	audited := enginetest.Count(t, s.db,
 		"SELECT count(*) FROM audit WHERE actor = 'kim' AND method IN ('PutSink', 'DeleteSink') AND namespace = 'ns'")
-	if audited != 5 {
+	if audited != 6 {
 		t.Errorf("%d commands are audited", audited)
 	}
 }

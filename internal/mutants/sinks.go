@@ -118,6 +118,11 @@ var sinkMutants = []mutant{
 		packages: "./engine/sinks", run: "TestNodesShareSinks",
 	},
 	{
+		name: "sink-stays-signed", breaks: "a webhook can be made unsigned",
+		file: "engine/sinks/settings.go", old: " && !hook.GetUnsigned() {", planted: " {",
+		packages: "./engine/sinks", run: "TestSettings",
+	},
+	{
 		name: "sink-password-in-the-clear", breaks: "a stored password is not sent with less protection than before",
 		file: "engine/sinks/settings.go",
 		old:  "(before.GetTls() == nil || proto.Equal(now.GetTls(), before.GetTls()))", planted: "true",

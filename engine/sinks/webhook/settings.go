@@ -43,6 +43,9 @@ func parse(m *progressorv1.Sink, f format.Format) (settings, error) {
 	if err := checkURL(hook.GetUrl()); err != nil {
 		return s, err
 	}
+	if hook.GetUnsigned() && len(hook.GetSecrets()) > 0 {
+		return s, invalid("unsigned", "must be false if there are secrets")
+	}
 	for n, secret := range hook.GetSecrets() {
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
 		if err != nil || !strings.HasPrefix(secret, secretPrefix) || len(key) < minKeyBytes || len(key) > maxKeyBytes {

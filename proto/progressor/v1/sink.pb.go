@@ -305,13 +305,16 @@ type WebhookTarget struct {
 	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// The keys that sign the requests: whsec_ and 24 to 64 bytes in base64. A request has a signature
 	// of each key, so that a key can be replaced without a rejected request. They are never returned.
-	// If empty, PutSink keeps the stored ones, or creates an unsigned sink.
+	// If empty, PutSink keeps the stored ones, or creates an unsigned sink. See unsigned.
 	Secrets []string `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	Signed  bool     `protobuf:"varint,3,opt,name=signed,proto3" json:"signed,omitempty"` // set by the engine: there are secrets
 	// Limit of one request. Default: 10 s.
 	Timeout *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Requests at the same time, for different processes. Default: 8.
 	MaxConcurrent int32 `protobuf:"varint,5,opt,name=max_concurrent,json=maxConcurrent,proto3" json:"max_concurrent,omitempty"`
+	// PutSink removes the stored keys: requests have no signature. It is not stored, and must be
+	// false if there are secrets.
+	Unsigned      bool `protobuf:"varint,6,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -379,6 +382,13 @@ func (x *WebhookTarget) GetMaxConcurrent() int32 {
 		return x.MaxConcurrent
 	}
 	return 0
+}
+
+func (x *WebhookTarget) GetUnsigned() bool {
+	if x != nil {
+		return x.Unsigned
+	}
+	return false
 }
 
 // KafkaTarget is a topic of Kafka. The key of a message is NAMESPACE:PROCESS_ID, so the changes of
@@ -1666,14 +1676,15 @@ const file_progressor_v1_sink_proto_rawDesc = "" +
 	"\fcreated_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTime\x12=\n" +
 	"\fupdated_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vupdatedTimeB\x0f\n" +
-	"\x06target\x12\x05\xbaH\x02\b\x01\"\xf1\x01\n" +
+	"\x06target\x12\x05\xbaH\x02\b\x01\"\x8d\x02\n" +
 	"\rWebhookTarget\x12&\n" +
 	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
 	"^https?://R\x03url\x12+\n" +
 	"\asecrets\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x02\"\ar\x05 \x01(\x80\x02R\asecrets\x12\x16\n" +
 	"\x06signed\x18\x03 \x01(\bR\x06signed\x12A\n" +
 	"\atimeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b\x1e2\x00R\atimeout\x120\n" +
-	"\x0emax_concurrent\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\rmaxConcurrent\"\xd6\x02\n" +
+	"\x0emax_concurrent\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\rmaxConcurrent\x12\x1a\n" +
+	"\bunsigned\x18\x06 \x01(\bR\bunsigned\"\xd6\x02\n" +
 	"\vKafkaTarget\x12+\n" +
 	"\abrokers\x18\x01 \x03(\tB\x11\xbaH\x0e\x92\x01\v\b\x01\x10d\"\x05r\x03(\x80\x02R\abrokers\x12 \n" +
 	"\x05topic\x18\x02 \x01(\tB\n" +

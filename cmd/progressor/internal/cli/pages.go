@@ -20,10 +20,11 @@ type PageFlags struct {
 // listCommand is a command that embeds OutputFlag and PageFlags.
 type listCommand interface {
 	JSON() bool
-	pageFlags() PageFlags
+	Pages() PageFlags
 }
 
-func (f PageFlags) pageFlags() PageFlags { return f }
+// Pages returns the flags, for PrintPages.
+func (f PageFlags) Pages() PageFlags { return f }
 
 // page is a response with a page of a list.
 type page interface {
@@ -36,7 +37,7 @@ type page interface {
 func PrintPages[Q proto.Message, P page](
 	a *App, c listCommand, call func(context.Context, Q) (P, error), req Q, show func(all P) error,
 ) error {
-	flags := c.pageFlags()
+	flags := c.Pages()
 	read := func(token string) (P, error) {
 		ctx, cancel := a.Request()
 		defer cancel()

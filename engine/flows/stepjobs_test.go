@@ -156,7 +156,7 @@ func TestStepOfNamedWorkers(t *testing.T) {
 	if r := shown("RUNNING", "RUNNING"); r.GetSteps()[0].GetRunningTime() == nil {
 		t.Errorf("no start of %v", r.GetSteps()[0])
 	}
-	if err := n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}); err != nil {
+	if err := n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}, 0); err != nil {
 		t.Fatal(err)
 	}
 	shown("QUEUED", "PENDING")

@@ -145,7 +145,7 @@ func TestFailureAgain(t *testing.T) {
 		t.Errorf("%v", f)
 	}
 	lost(first.GetLeaseToken(), breaks("x", 1))
-	must(t, n.ReleaseLeases(t.Context(), []string{second.GetLeaseToken()}))
+	must(t, n.ReleaseLeases(t.Context(), []string{second.GetLeaseToken()}, 0))
 	lost(second.GetLeaseToken(), breaks("x", 1))
 	lost(second.GetLeaseToken(), breaks("", 0))
 

@@ -152,7 +152,7 @@ func TestReleaseWithDelay(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "later", nil)
-	if err := n.ReleaseLeasesAfter(t.Context(), []string{n.one(t, "w1").GetLeaseToken()}, time.Hour); err != nil {
+	if err := n.ReleaseLeases(t.Context(), []string{n.one(t, "w1").GetLeaseToken()}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	job := n.job(t, "pull", "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
@@ -161,7 +161,7 @@ func TestReleaseWithDelay(t *testing.T) {
 	}
 	n.enqueue(t, "pull", "soon", nil)
 	first := n.one(t, "w1")
-	if err := n.ReleaseLeasesAfter(t.Context(), []string{first.GetLeaseToken()}, 10*time.Millisecond); err != nil {
+	if err := n.ReleaseLeases(t.Context(), []string{first.GetLeaseToken()}, 10*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	second := n.one(t, "w2")

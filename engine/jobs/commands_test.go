@@ -242,7 +242,7 @@ func TestParentIsTold(t *testing.T) {
 	n.child(t, "released", `{}`)
 	l = n.one(t, "w1")
 	cancel("released")
-	must(n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}))
+	must(n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}, 0))
 	n.told(t, "released", "CANCELLED")
 	for _, id := range []string{"fails", "waits"} {
 		_, err := n.Retry(t.Context(), key("pull", id), false)

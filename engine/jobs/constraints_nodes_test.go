@@ -150,7 +150,7 @@ func work(ctx context.Context, n *node, id string, random *rand.Rand, w *watch, 
 			case 0:
 				_ = n.fail(l, "no") // it may have been cancelled
 			case 1:
-				_ = n.ReleaseLeases(ctx, []string{l.GetLeaseToken()})
+				_ = n.ReleaseLeases(ctx, []string{l.GetLeaseToken()}, 0)
 			default:
 				_ = n.succeed(l, nil)
 			}

@@ -231,7 +231,7 @@ func TestReleasedJobWaitsInLine(t *testing.T) {
 	n.limited(t, "pull", "first", "", nil)
 	n.limited(t, "pull", "second", "", nil)
 	l := n.one(t, "w")
-	must(t, n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}))
+	must(t, n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}, 0))
 	again := n.one(t, "w")
 	if again.GetJob().GetJobId() != "first" || again.GetJob().GetAttempt() != 1 {
 		t.Errorf("then %v", again.GetJob())

@@ -76,7 +76,7 @@ func TestJobEvents(t *testing.T) {
 		}},
 		{"is given back", nil, func(t *testing.T, _ string) {
 			l := n.one(t, "w")
-			must(t, n.ReleaseLeases(ctx, []string{l.GetLeaseToken()}))
+			must(t, n.ReleaseLeases(ctx, []string{l.GetLeaseToken()}, 0))
 			must(t, n.succeed(n.one(t, "w2"), nil))
 		}, []string{
 			"enqueued >available", "started available>running 1 w", "released running>available 1 w",

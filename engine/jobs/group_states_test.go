@@ -66,9 +66,9 @@ func TestGroupRunsWithItsWorkers(t *testing.T) {
 				t.Errorf("it has not begun: %v", job)
 			}
 			b := n.one(t, "w2")
-			must(t, n.ReleaseLeases(t.Context(), []string{a.GetLeaseToken()}))
+			must(t, n.ReleaseLeases(t.Context(), []string{a.GetLeaseToken()}, 0))
 			n.inState(t, "two", running)
-			must(t, n.ReleaseLeases(t.Context(), []string{b.GetLeaseToken()}))
+			must(t, n.ReleaseLeases(t.Context(), []string{b.GetLeaseToken()}, 0))
 			if job := n.inState(t, "two", available); job.GetRunningTime() != nil {
 				t.Errorf("running since %v", job.GetRunningTime())
 			}
@@ -133,6 +133,6 @@ func TestWaitingGroupIsCancelled(t *testing.T) {
 	enginetest.Eventually(t, testTimeout, "the worker is asked to end", func() bool {
 		return n.beat(t, "w1", l).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
 	})
-	must(t, n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}))
+	must(t, n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}, 0))
 	n.job(t, "pull", "busy", cancelled)
 }

@@ -374,7 +374,7 @@ func TestMemberReleased(t *testing.T) {
 	id := strings.Repeat("i", 256) // the ID of its member is shorter
 	n.enqueue(t, "pull", id, workers(1, 0, "w1", "w2"))
 	n.members(t, id, 1)
-	if err := n.ReleaseLeases(t.Context(), []string{n.one(t, "w1").GetLeaseToken()}); err != nil {
+	if err := n.ReleaseLeases(t.Context(), []string{n.one(t, "w1").GetLeaseToken()}, 0); err != nil {
 		t.Fatal(err)
 	}
 	l := n.one(t, "w2")
@@ -415,7 +415,7 @@ func TestGroupsByTwoEngines(t *testing.T) {
 			for m, l := range leases {
 				switch (k + m) % 5 {
 				case 0:
-					_ = n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()})
+					_ = n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}, 0)
 				case 1:
 					_ = n.fail(l, "broken")
 				default:

@@ -230,7 +230,7 @@ func TestRelease(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", nil)
 	l := n.one(t, "w1")
-	if err := n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}); err != nil {
+	if err := n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}, 0); err != nil {
 		t.Fatal(err)
 	}
 	again := n.one(t, "w2")

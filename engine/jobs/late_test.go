@@ -204,7 +204,7 @@ func TestStartDeadlineIsOfTheFirstAttempt(t *testing.T) {
 	n.job(t, "pull", "fails", succeeded)
 
 	n.enqueue(t, "pull", "released", within(time.Hour))
-	must(t, n.ReleaseLeases(t.Context(), []string{n.one(t, "w").GetLeaseToken()}))
+	must(t, n.ReleaseLeases(t.Context(), []string{n.one(t, "w").GetLeaseToken()}, 0))
 	if got := wait("released"); got != "01:00:00" {
 		t.Errorf("start deadline after a release: %s after its time", got)
 	}

@@ -42,7 +42,7 @@ func TestLeaseTokenIsNotGuessed(t *testing.T) {
 	if err := n.succeed(guessed, nil); err == nil {
 		t.Error("a guessed token answers")
 	}
-	if err := n.ReleaseLeases(t.Context(), []string{guessed.GetLeaseToken()}); err != nil {
+	if err := n.ReleaseLeases(t.Context(), []string{guessed.GetLeaseToken()}, 0); err != nil {
 		t.Error(err)
 	}
 	n.job(t, "pull", "j", running)

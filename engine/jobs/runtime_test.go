@@ -40,7 +40,7 @@ func TestRunTimeOfARunningJob(t *testing.T) {
 	n.enqueue(t, "pull", "plain", nil)
 	l := n.one(t, "w")
 	refused("plain", running)
-	if err := n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}); err != nil {
+	if err := n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := later("plain"); err != nil {

@@ -70,6 +70,6 @@ func TestGroupThatNoWorkerRuns(t *testing.T) {
 	wantBlockedOn(t, n.job(t, "pull", "one", available), want)
 	l := n.one(t, "w")
 	wantBlockedOn(t, n.job(t, "pull", "one", running), "")
-	must(t, n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}))
+	must(t, n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}, 0))
 	wantBlockedOn(t, n.job(t, "pull", "one", available), want)
 }

@@ -10,14 +10,8 @@ import (
 )
 
 // ReleaseLeases releases leases without an answer. It skips leases that were lost. Other workers
-// can take the tasks at once.
-func (s *Server) ReleaseLeases(ctx context.Context, tokens []string) error {
-	return s.ReleaseLeasesAfter(ctx, tokens, 0)
-}
-
-// ReleaseLeasesAfter is ReleaseLeases with a delay, at most process.MaxRetryAfter, after which
-// other workers can take the tasks.
-func (s *Server) ReleaseLeasesAfter(ctx context.Context, tokens []string, delay time.Duration) error {
+// can take the tasks after a delay, at most process.MaxRetryAfter.
+func (s *Server) ReleaseLeases(ctx context.Context, tokens []string, delay time.Duration) error {
 	delay = min(max(delay, 0), process.MaxRetryAfter)
 	for n, token := range tokens {
 		t, err := parseLeaseToken(fmt.Sprintf("lease_tokens[%d]", n), token)

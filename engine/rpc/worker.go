@@ -172,7 +172,7 @@ func (s *workerService) Release(
 	ctx context.Context, r *progressorv1.ReleaseRequest,
 ) (*progressorv1.ReleaseResponse, error) {
 	return &progressorv1.ReleaseResponse{},
-		s.workers.ReleaseLeasesAfter(ctx, r.GetLeaseTokens(), r.GetDelay().AsDuration())
+		s.workers.ReleaseLeases(ctx, r.GetLeaseTokens(), r.GetDelay().AsDuration())
 }
 
 // ListWorkers lists the workers of a namespace.

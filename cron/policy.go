@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -107,16 +108,9 @@ func (b Backoff) interval(n int32, key string, ended time.Time) time.Duration {
 	if len(b.Steps) > 0 {
 		wait = b.Steps[min(int(n), len(b.Steps))-1]
 	} else {
-		initial, factor, longest := b.Initial, b.Factor, b.Max
-		if initial == 0 {
-			initial = DefaultBackoffInitial
-		}
-		if factor == 0 {
-			factor = DefaultBackoffFactor
-		}
-		if longest == 0 {
-			longest = DefaultBackoffMax
-		}
+		initial := cmp.Or(b.Initial, DefaultBackoffInitial)
+		factor := cmp.Or(b.Factor, DefaultBackoffFactor)
+		longest := cmp.Or(b.Max, DefaultBackoffMax)
 		wait = time.Duration(min(float64(initial)*math.Pow(factor, float64(n-1)), float64(longest)))
 	}
 	if b.Jitter == 0 {
@@ -203,8 +197,6 @@ func (p Policy) filled() Policy {
 	fill(&p.MaxConcurrency, DefaultMaxConcurrency)
 	fill(&p.MaxOverlap, MaxRuns)
 	fill(&p.QueueLimit, DefaultQueueLimit)
-	if p.MisfireThreshold == 0 {
-		p.MisfireThreshold = DefaultMisfireThreshold
-	}
+	p.MisfireThreshold = cmp.Or(p.MisfireThreshold, DefaultMisfireThreshold)
 	return p
 }

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"google.golang.org/protobuf/proto"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -17,22 +18,14 @@ func filled(t *progressorv1.Template) *progressorv1.Template {
 	t.Version, t.CreatedTime, t.UpdatedTime, t.Enabled = 0, nil, nil, nil
 	setTrue(&t.Repeatable)
 	setTrue(&t.Schedulable)
-	if t.ConcurrencyPolicy == 0 {
-		t.ConcurrencyPolicy = progressorv1.ScopePolicy_SCOPE_POLICY_ALLOW
-	}
-	if t.StepOrder == 0 {
-		t.StepOrder = progressorv1.StepOrder_STEP_ORDER_LINEAR
-	}
+	t.ConcurrencyPolicy = cmp.Or(t.ConcurrencyPolicy, progressorv1.ScopePolicy_SCOPE_POLICY_ALLOW)
+	t.StepOrder = cmp.Or(t.StepOrder, progressorv1.StepOrder_STEP_ORDER_LINEAR)
 	for _, s := range t.GetSteps() {
 		setTrue(&s.Cancelable)
 		s.Weight = max(s.Weight, 1)
-		if s.JoinRule == 0 {
-			s.JoinRule = progressorv1.JoinRule_JOIN_RULE_NONE_FAILED
-		}
+		s.JoinRule = cmp.Or(s.JoinRule, progressorv1.JoinRule_JOIN_RULE_NONE_FAILED)
 		if w := s.GetWait(); w != nil {
-			if w.Kind == 0 {
-				w.Kind = progressorv1.WaitAction_KIND_EXTERNAL
-			}
+			w.Kind = cmp.Or(w.Kind, progressorv1.WaitAction_KIND_EXTERNAL)
 			if w.DueAction == 0 && w.GetDue().AsDuration() > 0 {
 				w.DueAction = progressorv1.WaitAction_DUE_ACTION_FAIL
 			}

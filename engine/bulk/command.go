@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -46,9 +47,7 @@ func (o *command) check(verbs map[progressorv1.BulkVerb]Verb) error {
 		return &process.InvalidError{Field: "verb", Message: "must be one of " + verbNames(verbs)}
 	}
 	o.VerbName = o.verbName()
-	if o.Rate == 0 {
-		o.Rate = DefaultRate
-	}
+	o.Rate = cmp.Or(o.Rate, DefaultRate)
 	if !(o.Rate >= minRate && o.Rate <= maxRate) {
 		return &process.InvalidError{Field: "rate",
 			Message: fmt.Sprintf("must be 0 (which is %d), or from %g to %d processes a second", DefaultRate, minRate,

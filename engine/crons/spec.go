@@ -56,9 +56,7 @@ func policyOf(p *progressorv1.CronPolicy) cron.Policy {
 	for _, step := range b.GetSteps() {
 		policy.RetryBackoff.Steps = append(policy.RetryBackoff.Steps, step.AsDuration())
 	}
-	if policy.MaxOverlap == 0 {
-		policy.MaxOverlap = maxRuns
-	}
+	policy.MaxOverlap = cmp.Or(policy.MaxOverlap, maxRuns)
 	return policy
 }
 

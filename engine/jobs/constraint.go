@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -245,9 +246,7 @@ func storedConstraint(c *progressorv1.Constraint) (jobs.Constraint, error) {
 	}
 	if r := c.GetRate(); r != nil {
 		s.RateCount, s.RatePer, s.RateBurst = r.GetCount(), r.GetPer().AsDuration(), r.GetBurst()
-		if s.RateBurst == 0 {
-			s.RateBurst = s.RateCount
-		}
+		s.RateBurst = cmp.Or(s.RateBurst, s.RateCount)
 		if s.RatePer < time.Microsecond {
 			return s, &process.InvalidError{Field: "constraint.rate.per", Message: "must be at least 1 µs"}
 		}

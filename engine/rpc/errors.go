@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,12 +83,8 @@ func toConnect(err error, request any) (connectErr *connect.Error, internal bool
 		a.detail.Field, namespace, processID = item.Field, item.Key.Namespace, item.Key.ProcessID
 		a.text = item.Field + ": " + a.text
 	}
-	if a.detail.Namespace == "" {
-		a.detail.Namespace = namespace
-	}
-	if a.detail.ProcessId == "" {
-		a.detail.ProcessId = processID
-	}
+	a.detail.Namespace = cmp.Or(a.detail.Namespace, namespace)
+	a.detail.ProcessId = cmp.Or(a.detail.ProcessId, processID)
 	if a.scoped {
 		a.text = wantedText(a, request) + scopeText(a.detail, isOfCron(err))
 	}

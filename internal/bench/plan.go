@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -166,9 +167,7 @@ func snapshotVariants(c *Command, name string) []variant {
 			clients = max(clients, n)
 		}
 	}
-	if clients == 0 {
-		clients = 128
-	}
+	clients = cmp.Or(clients, 128)
 	return []variant{{workload: name, clients: clients, history: historyNone}}
 }
 

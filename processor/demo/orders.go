@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -240,13 +241,8 @@ func (o *Order) check() error {
 	}
 	for i := range o.Items {
 		item := &o.Items[i]
-		if item.Quantity == 0 {
-			item.Quantity = 1
-		}
-		price := item.Price
-		if price == 0 {
-			price = DefaultPrice
-		}
+		item.Quantity = cmp.Or(item.Quantity, 1)
+		price := cmp.Or(item.Price, DefaultPrice)
 		switch {
 		case item.SKU == "":
 			return processor.Reject("bad_request", "items[%d].sku: it is empty", i)

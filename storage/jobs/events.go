@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -52,16 +53,12 @@ func (*Event) Write(ctx context.Context, db storage.DB, all []storage.BoundEffec
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens, a.Checks, a.Ords = storage.Checks(all)
 	for _, r := range all {
 		e := r.Effect.(*Event)
-		jobID := e.JobID
-		if jobID == "" {
-			jobID = r.Key.ProcessID
-		}
 		index := int32(-1)
 		if e.Index != nil {
 			index = *e.Index
 		}
 		a.EventNamespaces = append(a.EventNamespaces, r.Key.Namespace)
-		a.JobIds = append(a.JobIds, jobID)
+		a.JobIds = append(a.JobIds, cmp.Or(e.JobID, r.Key.ProcessID))
 		a.StepIds = append(a.StepIds, e.StepID)
 		a.Indexes = append(a.Indexes, index)
 		a.Types = append(a.Types, e.Type)

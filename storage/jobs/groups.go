@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -191,10 +192,7 @@ func (l *look) add(g *Group, step GroupStep) {
 		l.end.Modes = append(l.end.Modes, l.store.EventModeOf(g.Key.Namespace))
 		return
 	}
-	takers := textList(step.Takers)
-	if takers == "" {
-		takers = "[]"
-	}
+	takers := cmp.Or(textList(step.Takers), "[]")
 	l.takers.Namespaces = append(l.takers.Namespaces, g.Key.Namespace)
 	l.takers.ProcessIds = append(l.takers.ProcessIds, g.Key.ProcessID)
 	l.takers.Takers = append(l.takers.Takers, takers)

@@ -122,9 +122,7 @@ func (c errorReport) line() string {
 	d := c.engine
 	if d != nil {
 		facts := []string{strings.ToLower(output.Enum(d.GetReason()))}
-		if facts[0] == "" {
-			facts[0] = c.Code
-		}
+		facts[0] = cmp.Or(facts[0], c.Code)
 		if d.GetField() != "" && !c.named && !strings.Contains(c.Message, d.GetField()) {
 			facts = append(facts, "field "+d.GetField())
 		}

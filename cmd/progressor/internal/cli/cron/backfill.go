@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -35,10 +36,7 @@ func (c *cronBackfillCmd) Run(a *cli.App) error {
 	if req.FromTime, err = cli.TimeFrom("--from", c.From); err != nil {
 		return err
 	}
-	to := c.To
-	if to == "" {
-		to = "0s"
-	}
+	to := cmp.Or(c.To, "0s")
 	if req.ToTime, err = cli.TimeFrom("--to", to); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -226,10 +227,7 @@ func showTarget(t *progressorv1.CronTarget) string {
 		return "notify the process " + t.NotifyProcess.GetProcessId() + in(t.NotifyProcess.GetNamespace()) +
 			with(t.NotifyProcess.GetArgs())
 	case *progressorv1.CronTarget_Http:
-		method := t.Http.GetMethod()
-		if method == "" {
-			method = "POST"
-		}
+		method := cmp.Or(t.Http.GetMethod(), "POST")
 		return method + " " + t.Http.GetUrl() + with(t.Http.GetBody())
 	case *progressorv1.CronTarget_StartRun:
 		return showStartRun(t.StartRun)

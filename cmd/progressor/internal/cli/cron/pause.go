@@ -2,6 +2,7 @@ package cron
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -103,10 +104,7 @@ func becomes(p *progressorv1.CronPolicy, catchUp bool) string {
 	case !catchUp:
 		return "none of them runs (use --catch-up to run them)"
 	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP:
-		threshold := p.GetMisfireThreshold().AsDuration()
-		if threshold == 0 {
-			threshold = cron.DefaultMisfireThreshold
-		}
+		threshold := cmp.Or(p.GetMisfireThreshold().AsDuration(), cron.DefaultMisfireThreshold)
 		return fmt.Sprintf("only the newest is decided, unless it is more than %s late (misfire policy SKIP)",
 			output.Duration(threshold))
 	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED:

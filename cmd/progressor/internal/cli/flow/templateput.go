@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -155,10 +156,7 @@ func (c *templateGetCmd) Run(a *cli.App) error {
 }
 
 func printTemplate(a *cli.App, t *progressorv1.Template, versions []int32) error {
-	order := output.Enum(t.GetStepOrder())
-	if order == "" {
-		order = "LINEAR"
-	}
+	order := cmp.Or(output.Enum(t.GetStepOrder()), "LINEAR")
 	return output.PrintFields(a.Stdout,
 		output.Field{"template", output.OneLine(t.GetNamespace() + "/" + t.GetType())},
 		output.Field{"version", fmt.Sprintf("%d of %s", t.GetVersion(), showVersions(versions))},

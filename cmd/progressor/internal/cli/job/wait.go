@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -62,10 +63,7 @@ func jobLine(j *progressorv1.Job) string {
 	if j.GetAttempt() > 1 {
 		line += fmt.Sprintf(", attempt %d", j.GetAttempt())
 	}
-	note := j.GetProgress().GetSummary()
-	if note == "" {
-		note = j.GetBlockedOn()
-	}
+	note := cmp.Or(j.GetProgress().GetSummary(), j.GetBlockedOn())
 	if note = output.OneLine(note); note != "" {
 		if cut := []rune(note); len(cut) > maxSummary {
 			note = string(cut[:maxSummary]) + "…"

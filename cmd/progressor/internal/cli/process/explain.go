@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -167,10 +168,7 @@ func timelineRows(spans []*progressorv1.Span, now time.Time) []table.Row {
 	for _, s := range spans {
 		first := min(scale(s.GetFromTime().AsTime()), barWidth-1)
 		last := max(scale(end(s)), first+1)
-		bar := bars[s.GetWhat()]
-		if bar == "" {
-			bar = "▒"
-		}
+		bar := cmp.Or(bars[s.GetWhat()], "▒")
 		took := durations.Rounded(end(s).Sub(s.GetFromTime().AsTime()))
 		if s.GetToTime() == nil {
 			took += "…"

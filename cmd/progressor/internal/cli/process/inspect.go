@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -103,10 +104,7 @@ func taskName(id int64) string {
 func timerRows(timers []*progressorv1.Timer) []table.Row {
 	var rows []table.Row
 	for _, t := range timers {
-		name, does := output.OneLine(t.GetName()), "timeout"
-		if name == "" {
-			name = "(default)"
-		}
+		name, does := cmp.Or(output.OneLine(t.GetName()), "(default)"), "timeout"
 		if t.GetRemove() {
 			does = "remove"
 		}

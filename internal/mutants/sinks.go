@@ -137,7 +137,7 @@ var sinkMutants = []mutant{
 	{
 		name: "sink-declared-again", breaks: "a sink of the configuration file that has not changed is not touched",
 		file: "engine/sinks/sinks.go", old: "if err == nil && proto.Equal(declared(wanted), declared(stored)) {",
-		planted:  "if false {",
+		planted:  "if err == nil && stored == nil {",
 		packages: "./engine/sinks", run: "TestDeclare",
 	},
 	{

@@ -69,8 +69,8 @@ type SinkExplanation struct {
 	Unblock  string
 }
 
-// ExplainSink returns the explanation of a sink.
-func ExplainSink(s SinkState) SinkExplanation {
+// Sink returns the explanation of a sink.
+func Sink(s SinkState) SinkExplanation {
 	var e SinkExplanation
 	switch s.State {
 	case "PAUSED":

@@ -146,7 +146,7 @@ var sinkCases = []struct {
 func TestExplainSink(t *testing.T) {
 	for _, tt := range sinkCases {
 		t.Run(tt.name, func(t *testing.T) {
-			e := explain.ExplainSink(tt.state)
+			e := explain.Sink(tt.state)
 			if !e.NextTime.Equal(tt.nextTime) {
 				t.Errorf("next at %s, want %s", e.NextTime, tt.nextTime)
 			}

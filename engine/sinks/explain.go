@@ -35,7 +35,7 @@ func (s *Sinks) Explain(
 		}
 		addLetters(&state.Letters, letters)
 	}
-	said := explain.ExplainSink(state)
+	said := explain.Sink(state)
 	response := &progressorv1.ExplainSinkResponse{Sink: m, Detail: said.Detail, Next: said.Next, Unblock: said.Unblock}
 	if !said.NextTime.IsZero() {
 		response.NextTime = timestamppb.New(said.NextTime)

@@ -29,10 +29,7 @@ func (s *changeService) PutSink(
 	ctx context.Context, r *progressorv1.PutSinkRequest,
 ) (*progressorv1.PutSinkResponse, error) {
 	m, err := s.sinks.Put(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.PutSinkResponse{Sink: m}, nil
+	return &progressorv1.PutSinkResponse{Sink: m}, err
 }
 
 // GetSink returns a sink with its newest dead letters.
@@ -40,10 +37,7 @@ func (s *changeService) GetSink(
 	ctx context.Context, r *progressorv1.GetSinkRequest,
 ) (*progressorv1.GetSinkResponse, error) {
 	m, err := s.sinks.Get(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.GetSinkResponse{Sink: m}, nil
+	return &progressorv1.GetSinkResponse{Sink: m}, err
 }
 
 // ExplainSink reports why a sink does not deliver, and what would unblock it.
@@ -58,10 +52,7 @@ func (s *changeService) PauseSink(
 	ctx context.Context, r *progressorv1.PauseSinkRequest,
 ) (*progressorv1.PauseSinkResponse, error) {
 	m, err := s.sinks.Pause(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.PauseSinkResponse{Sink: m}, nil
+	return &progressorv1.PauseSinkResponse{Sink: m}, err
 }
 
 // ResumeSink makes a sink ACTIVE.
@@ -69,10 +60,7 @@ func (s *changeService) ResumeSink(
 	ctx context.Context, r *progressorv1.ResumeSinkRequest,
 ) (*progressorv1.ResumeSinkResponse, error) {
 	m, err := s.sinks.Resume(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ResumeSinkResponse{Sink: m}, nil
+	return &progressorv1.ResumeSinkResponse{Sink: m}, err
 }
 
 // RewindSink moves the cursor of a sink to a time.
@@ -80,10 +68,7 @@ func (s *changeService) RewindSink(
 	ctx context.Context, r *progressorv1.RewindSinkRequest,
 ) (*progressorv1.RewindSinkResponse, error) {
 	m, err := s.sinks.Rewind(ctx, r, actorOf(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.RewindSinkResponse{Sink: m}, nil
+	return &progressorv1.RewindSinkResponse{Sink: m}, err
 }
 
 // ListSinks returns a page of the sinks of a namespace, or of all.
@@ -91,18 +76,12 @@ func (s *changeService) ListSinks(
 	ctx context.Context, r *progressorv1.ListSinksRequest,
 ) (*progressorv1.ListSinksResponse, error) {
 	list, next, err := s.sinks.List(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.ListSinksResponse{Sinks: list, NextPageToken: next}, nil
+	return &progressorv1.ListSinksResponse{Sinks: list, NextPageToken: next}, err
 }
 
 // DeleteSink deletes a sink.
 func (s *changeService) DeleteSink(
 	ctx context.Context, r *progressorv1.DeleteSinkRequest,
 ) (*progressorv1.DeleteSinkResponse, error) {
-	if err := s.sinks.Delete(ctx, r, actorOf(ctx)); err != nil {
-		return nil, err
-	}
-	return &progressorv1.DeleteSinkResponse{}, nil
+	return &progressorv1.DeleteSinkResponse{}, s.sinks.Delete(ctx, r, actorOf(ctx))
 }

@@ -48,7 +48,7 @@ SELECT $1, $2, nextval('task_ids'), 'NOTIFY', $4::text::waits_for, statement_tim
   FROM generate_series(1, $3::int)`
 	fillMessages = `
 INSERT INTO messages (namespace, process_id, kind, held) SELECT $1, $2, 'notify', $4 FROM generate_series(1, $3::int)`
-	announceMessages = `SELECT pg_notify('progressor_messages', '')`
+	announceMessages = `SELECT send_notice('progressor_messages')`
 	resumeNamespaces = `
 UPDATE namespaces SET paused = false, updated_time = clock_timestamp() WHERE namespace LIKE $1 AND paused`
 	pauseNamespaces = `

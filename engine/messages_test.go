@@ -275,6 +275,7 @@ func connections(t *testing.T, rows db) func(allow bool) {
 // transaction is rolled back, none is delivered. If NOTIFY does not work, the scan finds them soon.
 func TestFunctionsAreHeard(t *testing.T) {
 	t.Parallel()
+	storagetest.NeedsNotify(t)
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, by{notifyTask: noted}, func(c *engine.Config) { c.ScanInterval = time.Hour })
 	n.started(t, "p")

@@ -15,9 +15,11 @@ import (
 
 func mayWait(c *storage.Call) { c.MayWait = func() bool { return true } }
 
-// withQueues returns a bench with a wait in call queues, and its registry.
+// withQueues returns a bench with a wait in call queues, and its registry. Call queues are part of
+// the fast path.
 func withQueues(t *testing.T, wait time.Duration) (*bench, *prometheus.Registry) {
 	t.Helper()
+	storagetest.NeedsFastPath(t)
 	dsn, registry := storagetest.DSN(t), prometheus.NewRegistry()
 	s := open(t, dsn, storage.Config{Registerer: registry}).CallQueueWait(wait)
 	return &bench{Store: s, t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}, registry

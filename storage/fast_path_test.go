@@ -22,6 +22,7 @@ import (
 // when no task waits there.
 func TestQuickStatementsMiss(t *testing.T) {
 	t.Parallel()
+	storagetest.NeedsFastPath(t)
 	dsn := storagetest.DSN(t)
 	registry := prometheus.NewRegistry()
 	b := &bench{
@@ -94,6 +95,7 @@ func quickMisses(t *testing.T, registry *prometheus.Registry) float64 {
 // path leaves it to the next flush.
 func TestQuickStatementsLeaveWhatIsUnlocked(t *testing.T) {
 	t.Parallel()
+	storagetest.NeedsFastPath(t)
 	dsn := storagetest.DSN(t)
 	registry := prometheus.NewRegistry()
 	b := &bench{Store: open(t, dsn, storage.Config{}), t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}

@@ -201,6 +201,7 @@ func TestOpenTransactionHoldsUpNobody(t *testing.T) {
 // Listen reports commits, but not rollbacks. A broken connection is replaced.
 func TestListen(t *testing.T) {
 	t.Parallel()
+	storagetest.NeedsNotify(t)
 	b := newBench(t)
 	b.namespace(ns)
 	heard, up := make(chan struct{}, 100), make(chan bool, 100)

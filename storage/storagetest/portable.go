@@ -2,6 +2,11 @@
 
 package storagetest
 
+import (
+	"os"
+	"testing"
+)
+
 // rejectFeatures replaces NOTIFY and advisory locks by functions that return an error. The original
 // functions get other names, because PostgreSQL finds a built-in function by its OID, whatever its
 // definition.
@@ -26,6 +31,28 @@ BEGIN
                    builtin.name || ' is not portable');
   END LOOP;
 END $do$`
+
+// NeedsNotify skips a test whose subject is LISTEN and NOTIFY if the databases are portable.
+func NeedsNotify(t testing.TB) {
+	t.Helper()
+	needs(t, "LISTEN and NOTIFY")
+}
+
+// NeedsFastPath skips a test whose subject is the fast path if the databases are portable.
+func NeedsFastPath(t testing.TB) {
+	t.Helper()
+	needs(t, "the fast path")
+}
+
+func needs(t testing.TB, feature string) {
+	t.Helper()
+	if AllPortable() {
+		t.Skipf("it tests %s, which portable databases do not use", feature)
+	}
+}
+
+// AllPortable reports whether the databases of all tests are portable.
+func AllPortable() bool { return os.Getenv(portableVariable) != "" }
 
 // makePortable turns the setting progressor.portable on for a database, and rejects what portable
 // databases may lack.

@@ -92,7 +92,7 @@ func WithoutInvariants() Option { return func(o *options) { o.withoutInvariants 
 // the test if no server can be started.
 func DSN(t testing.TB, with ...Option) string {
 	t.Helper()
-	chosen := options{portable: os.Getenv(portableVariable) != ""}
+	chosen := options{portable: AllPortable()}
 	for _, option := range with {
 		option(&chosen)
 	}

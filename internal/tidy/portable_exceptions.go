@@ -20,7 +20,7 @@ var exceptions = []exception{
 	{rowVersions, checksRun, []string{"EndSteps"}},
 	{rowVersions, checksResult, resultsChecked},
 	{transactionIDs, checksResult, resultsChecked},
-	{rowAddresses, savesSearch, []string{"EndSteps", "ResumeTasks", "SaveResult"}},
+	{rowAddresses, savesSearch, []string{"EndSteps", "SaveResult"}},
 	{transactionIDs, orderedByXID, []string{
 		"EventsFromNow", "FindKindViolations", "IsAhead", "WatchJobEvents", "function job_event_xid",
 		"storage/search/events.go eventStatement", "table job_events",

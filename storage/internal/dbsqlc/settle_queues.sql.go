@@ -61,11 +61,10 @@ WITH suspended AS MATERIALIZED (
      AND p.removed_time IS NULL
      AND p.status = 'SUSPENDED'),
 waiting_tasks AS MATERIALIZED (
-  SELECT suspended.namespace, suspended.process_id, waiting.task_id, waiting.task_ctid
+  SELECT suspended.namespace, suspended.process_id, waiting.task_id
     FROM suspended
    CROSS JOIN LATERAL (
-     SELECT s.task_id, s.ctid AS task_ctid
-       FROM schedule s
+     SELECT s.task_id FROM schedule s
       WHERE s.namespace = suspended.namespace
         AND s.process_id = suspended.process_id
         AND s.task_id > suspended.after_task_id
@@ -78,7 +77,10 @@ prepared_tasks AS (
                          THEN 'time'
                        ELSE 'process'
                      END::waits_for
-   WHERE s.ctid = ANY (ARRAY(SELECT waiting_tasks.task_ctid FROM waiting_tasks))),
+    FROM waiting_tasks
+   WHERE s.namespace = ANY (ARRAY[waiting_tasks.namespace])
+     AND s.process_id = waiting_tasks.process_id
+     AND s.task_id = waiting_tasks.task_id),
 counts AS MATERIALIZED (
   SELECT count(*) AS moved, max(waiting_tasks.task_id) AS last_task_id FROM waiting_tasks),
 preparing AS (

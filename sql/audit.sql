@@ -53,14 +53,14 @@ SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
       AND t.process_id = item.process_id
       AND t.task_id = item.task_id
       AND t.fencing_token = item.fencing_token
-      AND t.xmin = pg_current_xact_id()::xid
+      AND is_saved(item.fencing_token)
    UNION ALL
    SELECT 1 FROM answers a
     WHERE a.namespace = item.namespace
       AND a.process_id = item.process_id
       AND a.task_id = item.task_id
       AND a.fencing_token = item.fencing_token
-      AND a.xmin = pg_current_xact_id()::xid
+      AND is_saved(item.fencing_token)
     LIMIT 1) ended;
 
 -- ForgetAudit deletes the oldest commands after their retention, lim at a time.

@@ -359,7 +359,7 @@ WITH input AS MATERIALIZED (
         AND t.process_id = item.process_id
         AND t.task_id = item.task_id
         AND t.fencing_token = item.fencing_token
-        AND t.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
       LIMIT 1) ended)
 DELETE FROM constraint_holds h USING input
  WHERE h.namespace = ANY (ARRAY[input.namespace])
@@ -380,14 +380,14 @@ WITH input AS MATERIALIZED (
         AND t.process_id = item.process_id
         AND t.task_id = item.task_id
         AND t.fencing_token = item.fencing_token
-        AND t.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
      UNION ALL
      SELECT 1 FROM schedule s
       WHERE s.namespace = item.namespace
         AND s.process_id = item.process_id
         AND s.task_id = item.task_id
         AND s.fencing_token = item.fencing_token
-        AND s.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
       LIMIT 1) ended),
 updated_schedule AS (
   UPDATE schedule s

@@ -5,23 +5,23 @@
 -- cost of a step.
 --
 -- It runs after SaveResult and ignores an item if this transaction has not written the end of its
--- task. Each end is delivered once, because EndSteps deletes the row of parents. It deletes by
--- ctid: a change of that row needs the lock of the job, which the flush has.
+-- task. Each end is delivered once, because EndSteps deletes the row of parents.
 --
 -- While a run is busy, ends are added to its last waiting task if that task contains ends. So the
--- run handles many ends with one result. A run is notified by a message if it is not locked, not
--- RUNNING, in another namespace, or has a cancel request or messages. ord is the ord of the first
+-- run handles many ends with one result. A run is notified by a message if it is not locked (it is
+-- not the run_id of an item, or was missing), not RUNNING, in another namespace, or has a cancel
+-- request or messages. ord is the ord of the first
 -- job of the run. The outcome is captured, place (the task waits to be claimed), process (it waits
 -- behind others) or message.
 -- name: EndSteps :many
 WITH ended_steps AS MATERIALIZED (
-  SELECT item.*, parent.ctid AS parents_ctid, parent.parent_namespace, parent.parent_process_id,
+  SELECT item.*, parent.parent_namespace, parent.parent_process_id,
          translate(encode(task.response, 'base64'), E'\n', '') AS response,
          task.worker_id, task.running_time, parent.args
     FROM (
       SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace,
              unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
-             unnest(@fencing_tokens::bigint[]) AS fencing_token,
+             unnest(@fencing_tokens::bigint[]) AS fencing_token, unnest(@run_ids::text[]) AS run_id,
              unnest(@captures::bool[]) AS capture,
              unnest(@step_timeouts_us::bigint[]) AS step_timeout_us) AS item
    CROSS JOIN LATERAL (
@@ -30,19 +30,22 @@ WITH ended_steps AS MATERIALIZED (
         AND t.process_id = item.process_id
         AND t.task_id = item.task_id
         AND t.fencing_token = item.fencing_token
-        AND t.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
       LIMIT 1) task
    CROSS JOIN LATERAL (
-     SELECT r.ctid, r.parent_namespace, r.parent_process_id, r.args
+     SELECT r.parent_namespace, r.parent_process_id, r.args
        FROM parents r
       WHERE r.namespace = item.namespace
         AND r.process_id = item.process_id
       LIMIT 1) parent),
 deleted_parents AS (
   DELETE FROM parents r
-   WHERE r.ctid = ANY (ARRAY(SELECT ended_steps.parents_ctid FROM ended_steps))),
+   USING (SELECT ended_steps.namespace, ended_steps.process_id FROM ended_steps OFFSET 0) ended
+   WHERE r.namespace = ANY (ARRAY[ended.namespace])
+     AND r.process_id = ended.process_id),
 runs AS MATERIALIZED (
   SELECT ended_steps.parent_namespace, ended_steps.parent_process_id, min(ended_steps.ord) AS ord,
+         bool_or(ended_steps.run_id = ended_steps.parent_process_id) AS locked,
          bool_and(ended_steps.capture) AS capture,
          max(ended_steps.step_timeout_us) AS step_timeout_us,
          jsonb_agg(
@@ -77,7 +80,8 @@ notified AS MATERIALIZED (
         AND p.status = 'RUNNING'
         AND p.cancel_deadline IS NULL
         AND p.removed_time IS NULL
-        AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+        AND runs.locked
+        AND is_locked(p.namespace, p.process_id)
       LIMIT 1) process
     LEFT JOIN LATERAL (
       SELECT r.task_type IS NOT NULL AS found FROM running r

@@ -40,7 +40,7 @@ SELECT item.namespace, item.run_id, item.template_type, item.template_version,
       AND t.process_id = item.process_id
       AND t.task_id = item.task_id
       AND t.fencing_token = item.fencing_token
-      AND t.xmin = pg_current_xact_id()::xid
+      AND is_saved(item.fencing_token)
     LIMIT 1) ended
 ON CONFLICT DO NOTHING;
 
@@ -64,7 +64,7 @@ WITH input AS MATERIALIZED (
         AND t.process_id = item.process_id
         AND t.task_id = item.task_id
         AND t.fencing_token = item.fencing_token
-        AND t.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
       LIMIT 1) ended)
 UPDATE flow_runs r
    SET status = input.status::flow_status,
@@ -111,7 +111,7 @@ removed AS (
         AND t.process_id = item.process_id
         AND t.task_id = item.task_id
         AND t.fencing_token = item.fencing_token
-        AND t.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
       LIMIT 1) ended
    WHERE f.namespace = ANY (ARRAY[item.namespace])
      AND f.run_id = item.run_id

@@ -16,7 +16,7 @@ WITH accepted AS MATERIALIZED (
         AND t.process_id = item.process_id
         AND t.task_id = item.task_id
         AND t.fencing_token = item.fencing_token
-        AND t.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
       LIMIT 1) ended)
 INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, compensation_status,
                              attempt, running_time, finished_time, due_time, process_id,
@@ -123,7 +123,7 @@ UPDATE flow_steps f
       AND t.process_id = item.process_id
       AND t.task_id = item.task_id
       AND t.fencing_token = item.fencing_token
-      AND t.xmin = pg_current_xact_id()::xid
+      AND is_saved(item.fencing_token)
     LIMIT 1) ended
  WHERE f.namespace = ANY (ARRAY[item.namespace])
    AND f.run_id = item.run_id

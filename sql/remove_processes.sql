@@ -10,7 +10,8 @@
 -- At most lim waiting tasks of each process are deleted here. If there may be more, the status
 -- becomes CANCELLED, so that no claim takes them, and PurgeHistory deletes them. dropped and
 -- open_dropped are the request IDs of a rejected INIT task, in the two scopes that it may have.
--- They are deleted. They are zero if there is no such request.
+-- They are deleted. They are zero if there is no such request. The fencing tokens of attempts that
+-- may not remove their process are added to progressor.unsaved (see SaveResult).
 -- name: RemoveProcesses :many
 WITH input AS MATERIALIZED (
   SELECT item.*,
@@ -163,7 +164,14 @@ inserted_answers AS (
   SELECT namespace, process_id, task_id, task_type, 'CANCELLED', NULL, statement_timestamp(), NULL,
          NULL
     FROM deleted_schedule)
-SELECT input.ord::int AS ord FROM input;
+SELECT input.ord::int AS ord
+  FROM input
+ WHERE (
+   SELECT CASE
+            WHEN count(*) = cardinality(@ords::int[]) THEN true
+            ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(removed.fencing_token))
+          END
+     FROM input removed);
 
 -- PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and its
 -- rows as a job or run. If a removed run had not ended, the processes of its open steps get a

@@ -79,4 +79,10 @@ deleted_running AS (
   DELETE FROM running r
    WHERE r.ctid = ANY (ARRAY(SELECT results.running_ctid FROM results)))
 SELECT results.ord::int AS ord, statement_timestamp()::timestamptz AS now
-  FROM results;
+  FROM results
+ WHERE (
+   SELECT CASE
+            WHEN count(*) = cardinality(@ords::int[]) THEN true
+            ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))
+          END
+     FROM results saved);

@@ -18,6 +18,10 @@
 -- (waits_for::text prevents the use of the partial index of due tasks, in which the planner would
 -- read every due timer.)
 --
+-- The fencing tokens of the items that are not stored are added to the setting progressor.unsaved
+-- of the transaction, which is nearly always empty. The statements that store the effects of
+-- results check is_saved, and ignore those items.
+--
 -- The rows that input and next_tasks have found are changed by ctid, which saves three searches by
 -- key: their process was locked before this statement began, so they cannot have moved.
 -- updated_processes reads only the columns of results that it needs (OFFSET 0 enforces that),
@@ -329,4 +333,10 @@ SELECT results.ord::int AS ord, results.new_status::process_status AS status,
        (CASE WHEN results.promoted THEN results.next_context END)::bytea AS next_context,
        (CASE WHEN results.promoted THEN results.next_child END)::jsonb AS next_child,
        results.first_event_id
-  FROM results;
+  FROM results
+ WHERE (
+   SELECT CASE
+            WHEN count(*) = cardinality(@ords::int[]) THEN true
+            ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))
+          END
+     FROM results saved);

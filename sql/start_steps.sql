@@ -30,7 +30,7 @@ WITH input AS MATERIALIZED (
         AND t.process_id = item.process_id
         AND t.task_id = item.task_id
         AND t.fencing_token = item.fencing_token
-        AND t.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
       LIMIT 1) task
     LEFT JOIN LATERAL (
       SELECT p.status FROM processes p

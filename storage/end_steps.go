@@ -57,6 +57,7 @@ func endStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 		a.ProcessIds = append(a.ProcessIds, c.Key.ProcessID)
 		a.TaskIds = append(a.TaskIds, c.TaskID)
 		a.FencingTokens = append(a.FencingTokens, c.FencingToken)
+		a.RunIds = append(a.RunIds, c.Run.ProcessID)
 		a.Captures = append(a.Captures, c.MayContinue)
 		a.StepTimeoutsUs = append(a.StepTimeoutsUs, c.StepTimeout.Microseconds())
 		e.items = append(e.items, it)

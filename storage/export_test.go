@@ -87,6 +87,32 @@ func (s *Store) SaveAndCancel(c *Completion, overdue bool) error {
 	return errors.Join(save.err, cancel.err)
 }
 
+// SaveTogether stores results in one transaction. Those that do not fit the fast path follow in the
+// next one.
+func (s *Store) SaveTogether(completions ...*Completion) (errs []error) {
+	l := newLane(s, 0, s.lanes[0].config)
+	if err := l.connect(); err != nil {
+		return []error{err}
+	}
+	defer l.disconnect()
+	var ops []operation
+	for _, c := range completions {
+		save := &saveItem{item: newItem(c.Key, c.bytes(), true), completion: c}
+		save.general = !c.plain() || s.generalOnly
+		ops = append(ops, save)
+	}
+	l.flush(ops, lockAll)
+	for len(l.held) > 0 {
+		held := l.held
+		l.held = nil
+		l.flush(held, lockAll)
+	}
+	for _, op := range ops {
+		errs = append(errs, op.base().err)
+	}
+	return errs
+}
+
 // StartAndCall stores a start and a call of its process in one transaction.
 func (s *Store) StartAndCall(init *Init, call *Call) (started, called Prepared, err error) {
 	l := newLane(s, 0, s.lanes[0].config)

@@ -364,6 +364,53 @@ func TestResultBesideTheEndOfItsAttempt(t *testing.T) {
 	}
 }
 
+// The collector has released an attempt, and a cancel ends its waiting task in the flush in which
+// the late result of the attempt arrives. The result is not stored, and its message is not sent.
+func TestFencedResultBesideTheEndOfItsTask(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	late := b.claim("p")
+	b.save(end(late, storage.Retry, parked))
+	b.cancelFor("p", 0)
+	err := b.SaveAndCancel(end(late, storage.Finished, says(notifyOf("q", "no"))), true)
+	equal(t, "the late result", errors.Is(err, process.ErrFenced), true)
+	equal(t, "tasks that the cancel has ended", ask[int](b, "SELECT count(*) FROM tasks WHERE fencing_token = $1",
+		late.FencingToken), 1)
+	equal(t, "messages", b.undelivered(), 0)
+}
+
+// Messages of a result are sent if it is stored, and not if another result of the same flush is.
+func TestFencedResultBesideAnother(t *testing.T) {
+	t.Parallel()
+	for name, whole := range map[string]bool{"fast path": false, "general statement": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			if whole {
+				b.Whole()
+			}
+			sends := func(c *storage.Claim, outcome storage.Outcome, target string) *storage.Completion {
+				return end(c, outcome, says(notifyOf(target, "x")))
+			}
+			var ends []*storage.Completion
+			for n, outcome := range []storage.Outcome{storage.Finished, storage.Completed} {
+				stored, fenced := fmt.Sprint("stored", n), fmt.Sprint("fenced", n)
+				b.process(stored)
+				b.process(fenced)
+				late := b.claim(fenced)
+				b.save(end(late, storage.Finished))
+				ends = append(ends, sends(b.claim(stored), outcome, stored), sends(late, outcome, fenced))
+			}
+			for n, err := range b.SaveTogether(ends...) {
+				equal(t, fmt.Sprintf("result %d is fenced", n), errors.Is(err, process.ErrFenced), n%2 == 1)
+			}
+			equal(t, "targets of messages", ask[string](b, "SELECT string_agg(process_id, ' ' ORDER BY process_id) "+
+				"FROM messages"), "stored0 stored1")
+		})
+	}
+}
+
 // The collector and a node may both fail one attempt. If the second failure arrives after a repair,
 // it cancels nothing.
 func TestLateTwinOfFailureCancelsNothing(t *testing.T) {

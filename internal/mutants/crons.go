@@ -24,7 +24,7 @@ var cronMutants = []mutant{
 	{
 		name: "cron-row-of-fenced-result", breaks: "a result that is refused writes nothing into the ledger",
 		file: cronFires, old: "AND t.fencing_token = item.fencing_token\n" +
-			"        AND t.xmin = pg_current_xact_id()::xid", planted: "",
+			"        AND is_saved(item.fencing_token)", planted: "AND t.fencing_token = item.fencing_token",
 		packages: "./storage ./engine/crons", run: "Fire|Effects",
 	},
 	{

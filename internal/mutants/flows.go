@@ -233,15 +233,19 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "step-end-told-twice", breaks: "a run is notified of the end of a step once",
-		file: endSteps, old: "WHERE r.ctid = ANY (ARRAY(SELECT ended_steps.parents_ctid FROM ended_steps))",
-		planted: "WHERE r.ctid = ANY (ARRAY(SELECT ended_steps.parents_ctid FROM ended_steps WHERE " +
-			"ended_steps.ord < 0))",
+		file: endSteps, old: "WHERE r.namespace = ANY (ARRAY[ended.namespace])",
+		planted:  "WHERE false AND r.namespace = ANY (ARRAY[ended.namespace])",
+		packages: "./storage", run: "EndsOfSteps",
+	},
+	{
+		name: "step-end-unlocked", breaks: "a run that the flush has not locked gets a message",
+		file: endSteps, old: "        AND runs.locked\n", planted: "",
 		packages: "./storage", run: "EndsOfSteps",
 	},
 	{
 		name: "step-start-of-the-fenced", breaks: "a result that comes late starts no step",
 		file: startSteps, old: "AND t.fencing_token = item.fencing_token\n" +
-			"        AND t.xmin = pg_current_xact_id()::xid\n      LIMIT 1) task",
+			"        AND is_saved(item.fencing_token)\n      LIMIT 1) task",
 		planted:  "AND t.fencing_token = item.fencing_token LIMIT 1) task",
 		packages: "./storage", run: "JobsStartWithTheResult",
 	},

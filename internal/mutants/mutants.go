@@ -423,9 +423,9 @@ var mutants = []mutant{
 	},
 	{
 		name: "late-result-speaks", breaks: "a result that is refused sends no message",
-		file: messages, old: "AND t.fencing_token = item.fencing_token\n        AND t.xmin = pg_current_xact_id()::xid",
-		planted:  "",
-		packages: "./storage", run: "Speak|Message",
+		file: messages, old: "AND t.fencing_token = item.fencing_token\n        AND is_saved(item.fencing_token)",
+		planted:  "AND t.fencing_token = item.fencing_token",
+		packages: "./storage", run: "Speak|FencedResultBeside",
 	},
 	{
 		name: "sql-json-unchecked", breaks: "JSON that comes from SQL is checked like JSON in requests",

@@ -15,34 +15,37 @@ import (
 
 const endSteps = `-- name: EndSteps :many
 WITH ended_steps AS MATERIALIZED (
-  SELECT item.ord, item.namespace, item.process_id, item.task_id, item.fencing_token, item.capture, item.step_timeout_us, parent.ctid AS parents_ctid, parent.parent_namespace, parent.parent_process_id,
+  SELECT item.ord, item.namespace, item.process_id, item.task_id, item.fencing_token, item.run_id, item.capture, item.step_timeout_us, parent.parent_namespace, parent.parent_process_id,
          translate(encode(task.response, 'base64'), E'\n', '') AS response,
          task.worker_id, task.running_time, parent.args
     FROM (
       SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
              unnest($3::text[]) AS process_id, unnest($4::bigint[]) AS task_id,
-             unnest($5::bigint[]) AS fencing_token,
-             unnest($6::bool[]) AS capture,
-             unnest($7::bigint[]) AS step_timeout_us) AS item
+             unnest($5::bigint[]) AS fencing_token, unnest($6::text[]) AS run_id,
+             unnest($7::bool[]) AS capture,
+             unnest($8::bigint[]) AS step_timeout_us) AS item
    CROSS JOIN LATERAL (
      SELECT t.response, t.worker_id, t.running_time FROM tasks t
       WHERE t.namespace = item.namespace
         AND t.process_id = item.process_id
         AND t.task_id = item.task_id
         AND t.fencing_token = item.fencing_token
-        AND t.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
       LIMIT 1) task
    CROSS JOIN LATERAL (
-     SELECT r.ctid, r.parent_namespace, r.parent_process_id, r.args
+     SELECT r.parent_namespace, r.parent_process_id, r.args
        FROM parents r
       WHERE r.namespace = item.namespace
         AND r.process_id = item.process_id
       LIMIT 1) parent),
 deleted_parents AS (
   DELETE FROM parents r
-   WHERE r.ctid = ANY (ARRAY(SELECT ended_steps.parents_ctid FROM ended_steps))),
+   USING (SELECT ended_steps.namespace, ended_steps.process_id FROM ended_steps OFFSET 0) ended
+   WHERE r.namespace = ANY (ARRAY[ended.namespace])
+     AND r.process_id = ended.process_id),
 runs AS MATERIALIZED (
   SELECT ended_steps.parent_namespace, ended_steps.parent_process_id, min(ended_steps.ord) AS ord,
+         bool_or(ended_steps.run_id = ended_steps.parent_process_id) AS locked,
          bool_and(ended_steps.capture) AS capture,
          max(ended_steps.step_timeout_us) AS step_timeout_us,
          jsonb_agg(
@@ -57,7 +60,7 @@ runs AS MATERIALIZED (
     FROM ended_steps WHERE ended_steps.parent_namespace = ended_steps.namespace
    GROUP BY ended_steps.parent_namespace, ended_steps.parent_process_id),
 notified AS MATERIALIZED (
-  SELECT runs.parent_namespace, runs.parent_process_id, runs.ord, runs.capture, runs.step_timeout_us, runs.ends, process.status, process.previous_status, process.status_changed_time, process.detail, process.corrupted_by, process.aux_state, process.metadata, process.last_event_id, process.first_event_id, process.kind, process.created_time,
+  SELECT runs.parent_namespace, runs.parent_process_id, runs.ord, runs.locked, runs.capture, runs.step_timeout_us, runs.ends, process.status, process.previous_status, process.status_changed_time, process.detail, process.corrupted_by, process.aux_state, process.metadata, process.last_event_id, process.first_event_id, process.kind, process.created_time,
          attempt.found IS NULL AND waiting.task_id IS NULL AS free,
          attempt.found IS NULL AND waiting.task_id IS NULL AND runs.capture AS captured,
          coalesce(waiting.adds, false) AS adds, waiting.task_id AS wait_task_id,
@@ -77,7 +80,8 @@ notified AS MATERIALIZED (
         AND p.status = 'RUNNING'
         AND p.cancel_deadline IS NULL
         AND p.removed_time IS NULL
-        AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+        AND runs.locked
+        AND is_locked(p.namespace, p.process_id)
       LIMIT 1) process
     LEFT JOIN LATERAL (
       SELECT r.task_type IS NOT NULL AS found FROM running r
@@ -102,7 +106,7 @@ notified AS MATERIALIZED (
 inserted_running AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, fencing_token, node_id,
                        deadline, scheduled_time, running_time, child)
-  SELECT parent_namespace, parent_process_id, task_id, 'NOTIFY', 1, fencing_token, $8::bigint,
+  SELECT parent_namespace, parent_process_id, task_id, 'NOTIFY', 1, fencing_token, $9::bigint,
          statement_timestamp() + step_timeout_us * interval '1 microsecond',
          statement_timestamp(), statement_timestamp(), jsonb_build_object('ends', ends)
     FROM notified WHERE captured),
@@ -174,6 +178,7 @@ type EndStepsParams struct {
 	ProcessIds     []string
 	TaskIds        []int64
 	FencingTokens  []int64
+	RunIds         []string
 	Captures       []bool
 	StepTimeoutsUs []int64
 	NodeID         int64
@@ -208,12 +213,12 @@ type EndStepsRow struct {
 // cost of a step.
 //
 // It runs after SaveResult and ignores an item if this transaction has not written the end of its
-// task. Each end is delivered once, because EndSteps deletes the row of parents. It deletes by
-// ctid: a change of that row needs the lock of the job, which the flush has.
+// task. Each end is delivered once, because EndSteps deletes the row of parents.
 //
 // While a run is busy, ends are added to its last waiting task if that task contains ends. So the
-// run handles many ends with one result. A run is notified by a message if it is not locked, not
-// RUNNING, in another namespace, or has a cancel request or messages. ord is the ord of the first
+// run handles many ends with one result. A run is notified by a message if it is not locked (it is
+// not the run_id of an item, or was missing), not RUNNING, in another namespace, or has a cancel
+// request or messages. ord is the ord of the first
 // job of the run. The outcome is captured, place (the task waits to be claimed), process (it waits
 // behind others) or message.
 func (q *Queries) EndSteps(ctx context.Context, db DBTX, arg EndStepsParams) ([]EndStepsRow, error) {
@@ -223,6 +228,7 @@ func (q *Queries) EndSteps(ctx context.Context, db DBTX, arg EndStepsParams) ([]
 		arg.ProcessIds,
 		arg.TaskIds,
 		arg.FencingTokens,
+		arg.RunIds,
 		arg.Captures,
 		arg.StepTimeoutsUs,
 		arg.NodeID,

@@ -58,7 +58,7 @@ WITH input AS MATERIALIZED (
         AND s.process_id = item.process_id
         AND s.task_id = item.task_id
         AND s.fencing_token = item.fencing_token
-        AND s.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
       LIMIT 1) waiting
    CROSS JOIN LATERAL (
      SELECT l.namespace, l.process_id, l.job_id, l.worker_id, l.pinned, l.asked, l.state, l.attempts, l.running_time, l.finished_time, l.failure, l.result FROM job_places l

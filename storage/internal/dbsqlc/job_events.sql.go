@@ -101,7 +101,7 @@ WITH input AS MATERIALIZED (
         AND t.process_id = item.process_id
         AND t.task_id = item.task_id
         AND t.fencing_token = item.fencing_token
-        AND t.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
      UNION ALL
      SELECT CASE
               WHEN s.waits_for <> 'time' THEN 'available'
@@ -113,7 +113,7 @@ WITH input AS MATERIALIZED (
         AND s.process_id = item.process_id
         AND s.task_id = item.task_id
         AND s.fencing_token = item.fencing_token
-        AND s.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
       LIMIT 1) ended
    CROSS JOIN LATERAL (
      SELECT p.status, p.cancel_requested_time IS NOT NULL AS cancelling
@@ -581,21 +581,21 @@ WITH accepted AS MATERIALIZED (
         AND t.process_id = item.process_id
         AND t.task_id = item.task_id
         AND t.fencing_token = item.fencing_token
-        AND t.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
      UNION ALL
      SELECT 1 FROM schedule s
       WHERE s.namespace = item.namespace
         AND s.process_id = item.process_id
         AND s.task_id = item.task_id
         AND s.fencing_token = item.fencing_token
-        AND s.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
      UNION ALL
      SELECT 1 FROM answers a
       WHERE a.namespace = item.namespace
         AND a.process_id = item.process_id
         AND a.task_id = item.task_id
         AND a.fencing_token = item.fencing_token
-        AND a.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
       LIMIT 1) ended)
 INSERT INTO job_events (namespace, xid, job_id, step_id, index, type, from_status, to_status,
                         attempt, worker_id, actor, message, metadata)

@@ -375,7 +375,7 @@ WITH input AS MATERIALIZED (
              SELECT 1 FROM schedule s
               WHERE s.namespace = item.namespace
                 AND s.process_id = item.process_id
-              LIMIT $1::int) waiting) = $1::int AS more,
+              LIMIT $3::int) waiting) = $3::int AS more,
          r.task_id, r.task_type, r.fencing_token AS running_token, r.attempt AS running_attempt,
          job.name AS job_name,
          CASE
@@ -392,8 +392,8 @@ WITH input AS MATERIALIZED (
            WHEN waiting.attempt > 0 THEN 'retryable'
            ELSE 'scheduled'
          END AS job_state
-    FROM ROWS FROM (unnest($2::int[]), unnest($3::text[]), unnest($4::text[]),
-                    unnest($5::bigint[]), unnest($6::bytea[]),
+    FROM ROWS FROM (unnest($1::int[]), unnest($4::text[]), unnest($5::text[]),
+                    unnest($2::bigint[]), unnest($6::bytea[]),
                     unnest($7::text[]), unnest($8::uuid[]),
                     unnest($9::uuid[]), unnest($10::text[]), unnest($11::int[]),
                     unnest($12::bool[]))
@@ -486,7 +486,7 @@ deleted_schedule AS (
                    WHERE w.namespace = input.namespace
                      AND w.process_id = input.process_id
                    ORDER BY w.namespace, w.process_id, w.task_id
-                   LIMIT $1::int) waiting) AS last_task_id
+                   LIMIT $3::int) waiting) AS last_task_id
        FROM input) first
    WHERE s.namespace = ANY (ARRAY[first.namespace])
      AND s.process_id = first.process_id
@@ -518,15 +518,22 @@ inserted_answers AS (
   SELECT namespace, process_id, task_id, task_type, 'CANCELLED', NULL, statement_timestamp(), NULL,
          NULL
     FROM deleted_schedule)
-SELECT input.ord::int AS ord FROM input
+SELECT input.ord::int AS ord
+  FROM input
+ WHERE (
+   SELECT CASE
+            WHEN count(*) = cardinality($1::int[]) THEN true
+            ELSE add_unsaved($2::bigint[], array_agg(removed.fencing_token))
+          END
+     FROM input removed)
 `
 
 type RemoveProcessesParams struct {
-	Lim           int32
 	Ords          []int32
+	FencingTokens []int64
+	Lim           int32
 	Namespaces    []string
 	ProcessIds    []string
-	FencingTokens []int64
 	Responses     [][]byte
 	Rejections    []string
 	Dropped       []uuid.UUID
@@ -548,15 +555,16 @@ type RemoveProcessesParams struct {
 // At most lim waiting tasks of each process are deleted here. If there may be more, the status
 // becomes CANCELLED, so that no claim takes them, and PurgeHistory deletes them. dropped and
 // open_dropped are the request IDs of a rejected INIT task, in the two scopes that it may have.
-// They are deleted. They are zero if there is no such request.
+// They are deleted. They are zero if there is no such request. The fencing tokens of attempts that
+// may not remove their process are added to progressor.unsaved (see SaveResult).
 // The delete searches by key: see CancelProcesses.
 func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProcessesParams) ([]int32, error) {
 	rows, err := db.Query(ctx, removeProcesses,
-		arg.Lim,
 		arg.Ords,
+		arg.FencingTokens,
+		arg.Lim,
 		arg.Namespaces,
 		arg.ProcessIds,
-		arg.FencingTokens,
 		arg.Responses,
 		arg.Rejections,
 		arg.Dropped,

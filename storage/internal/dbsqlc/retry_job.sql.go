@@ -29,7 +29,7 @@ WITH input AS MATERIALIZED (
         AND s.process_id = item.process_id
         AND s.task_id = item.task_id
         AND s.fencing_token = item.fencing_token
-        AND s.xmin = pg_current_xact_id()::xid
+        AND is_saved(item.fencing_token)
       LIMIT 1) waiting
    CROSS JOIN LATERAL (
      SELECT p.cancel_deadline FROM processes p

@@ -16,9 +16,9 @@ WITH results AS MATERIALIZED (
          attempt.running_time, attempt.retry_interval, attempt.timer_name, attempt.idempotency_key,
          attempt.args, attempt.context, attempt.ctid AS running_ctid, process.ctid AS process_ctid
     FROM (
-      SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
-             unnest($3::text[]) AS process_id, unnest($4::bigint[]) AS task_id,
-             unnest($5::bigint[]) AS fencing_token,
+      SELECT unnest($1::int[]) AS ord, unnest($3::text[]) AS namespace,
+             unnest($4::text[]) AS process_id, unnest($5::bigint[]) AS task_id,
+             unnest($2::bigint[]) AS fencing_token,
              unnest($6::bytea[]) AS aux_state, unnest($7::text[]) AS metadata,
              unnest($8::int[]) AS event_count,
              unnest($9::bytea[]) AS response) AS item
@@ -88,14 +88,20 @@ deleted_running AS (
    WHERE r.ctid = ANY (ARRAY(SELECT results.running_ctid FROM results)))
 SELECT results.ord::int AS ord, statement_timestamp()::timestamptz AS now
   FROM results
+ WHERE (
+   SELECT CASE
+            WHEN count(*) = cardinality($1::int[]) THEN true
+            ELSE add_unsaved($2::bigint[], array_agg(saved.fencing_token))
+          END
+     FROM results saved)
 `
 
 type SaveFinishedParams struct {
 	Ords            []int32
+	FencingTokens   []int64
 	Namespaces      []string
 	ProcessIds      []string
 	TaskIds         []int64
-	FencingTokens   []int64
 	AuxStates       [][]byte
 	Metadatas       []string
 	EventCounts     []int32
@@ -123,10 +129,10 @@ type SaveFinishedRow struct {
 func (q *Queries) SaveFinished(ctx context.Context, db DBTX, arg SaveFinishedParams) ([]SaveFinishedRow, error) {
 	rows, err := db.Query(ctx, saveFinished,
 		arg.Ords,
+		arg.FencingTokens,
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.TaskIds,
-		arg.FencingTokens,
 		arg.AuxStates,
 		arg.Metadatas,
 		arg.EventCounts,

@@ -36,9 +36,9 @@ WITH input AS MATERIALIZED (
            ELSE item.timer_at
          END AS timer_time
     FROM (
-      SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
-             unnest($3::text[]) AS process_id, unnest($4::bigint[]) AS task_id,
-             unnest($5::bigint[]) AS fencing_token,
+      SELECT unnest($1::int[]) AS ord, unnest($3::text[]) AS namespace,
+             unnest($4::text[]) AS process_id, unnest($5::bigint[]) AS task_id,
+             unnest($2::bigint[]) AS fencing_token,
              unnest($6::text[]) AS outcome, unnest($7::bytea[]) AS aux_state,
              unnest($8::text[]) AS metadata, unnest($9::int[]) AS event_count,
              unnest($10::bytea[]) AS response, unnest($11::text[]) AS failure,
@@ -317,14 +317,20 @@ SELECT results.ord::int AS ord, results.new_status::process_status AS status,
        (CASE WHEN results.promoted THEN results.next_child END)::jsonb AS next_child,
        results.first_event_id
   FROM results
+ WHERE (
+   SELECT CASE
+            WHEN count(*) = cardinality($1::int[]) THEN true
+            ELSE add_unsaved($2::bigint[], array_agg(saved.fencing_token))
+          END
+     FROM results saved)
 `
 
 type SaveResultParams struct {
 	Ords            []int32
+	FencingTokens   []int64
 	Namespaces      []string
 	ProcessIds      []string
 	TaskIds         []int64
-	FencingTokens   []int64
 	Outcomes        []string
 	AuxStates       [][]byte
 	Metadatas       []string
@@ -396,6 +402,10 @@ type SaveResultRow struct {
 // (waits_for::text prevents the use of the partial index of due tasks, in which the planner would
 // read every due timer.)
 //
+// The fencing tokens of the items that are not stored are added to the setting progressor.unsaved
+// of the transaction, which is nearly always empty. The statements that store the effects of
+// results check is_saved, and ignore those items.
+//
 // The rows that input and next_tasks have found are changed by ctid, which saves three searches by
 // key: their process was locked before this statement began, so they cannot have moved.
 // updated_processes reads only the columns of results that it needs (OFFSET 0 enforces that),
@@ -407,10 +417,10 @@ type SaveResultRow struct {
 func (q *Queries) SaveResult(ctx context.Context, db DBTX, arg SaveResultParams) ([]SaveResultRow, error) {
 	rows, err := db.Query(ctx, saveResult,
 		arg.Ords,
+		arg.FencingTokens,
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.TaskIds,
-		arg.FencingTokens,
 		arg.Outcomes,
 		arg.AuxStates,
 		arg.Metadatas,

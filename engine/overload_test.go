@@ -84,6 +84,7 @@ func TestOverloadWithABusyProcess(t *testing.T) {
 // Otherwise calls of one slow process would look like an overload of the database.
 func TestWaitInMemoryIsNotStoring(t *testing.T) {
 	t.Parallel()
+	storagetest.NeedsFastPath(t)
 	const wait = 60 * time.Millisecond // less than a call waits in memory
 	entered, proceed := make(chan struct{}), make(chan struct{})
 	n := start(t, storagetest.DSN(t), by{callTask: func(

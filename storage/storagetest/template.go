@@ -152,7 +152,7 @@ func copyServer(ctx context.Context, from, to string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "cp", "-a", filepath.Join(from, "cluster"), filepath.Join(from, "password"), to)
+	cmd := exec.CommandContext(ctx, "cp", "-a", filepath.Join(from, "cluster"), to)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("copy %s: %w: %s", from, err, out)
 	}

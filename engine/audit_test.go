@@ -28,8 +28,8 @@ func (n *node) audited(t testing.TB, namespace, filter string) []string {
 		for _, e := range entries {
 			short := fmt.Sprint(e.GetMethod(), " ", e.GetNamespace(), "/", e.GetSubject(), " ", e.GetActor(), "@",
 				e.GetSource())
-			if e.GetDetails() != nil {
-				short += " " + e.GetDetails().GetFields()["reason"].GetStringValue()
+			if reason := e.GetDetails().GetFields()["reason"].GetStringValue(); reason != "" {
+				short += " " + reason
 			}
 			list = append(list, short)
 		}

@@ -6,6 +6,18 @@ ON CONFLICT (namespace) DO UPDATE SET config = excluded.config, updated_time = c
  WHERE namespaces.deletion_requested_time IS NULL
 RETURNING *;
 
+-- NumberOfNamespaces returns it, including those that are being deleted.
+-- name: NumberOfNamespaces :one
+SELECT count(*)::int AS n
+  FROM namespaces;
+
+-- LockNamespaceConfig locks a namespace and returns its configuration.
+-- name: LockNamespaceConfig :one
+SELECT n.config
+  FROM namespaces n
+ WHERE n.namespace = @namespace
+   FOR UPDATE;
+
 -- SetNamespacePaused pauses or resumes a namespace. It returns no row if the namespace does not
 -- exist or is being deleted.
 -- name: SetNamespacePaused :one

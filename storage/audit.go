@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,15 +19,13 @@ type AuditEntry struct {
 	Details                                   json.RawMessage
 }
 
-// AuditRetention is how long an audit entry is kept.
-const AuditRetention = 90 * 24 * time.Hour
-
 // AuditRecord is an audit entry for an operator's command. It is stored in the transaction of the
 // command.
 type AuditRecord struct {
 	Method  string
 	By      process.Actor
 	Details map[string]string // in addition to By; empty values are omitted
+	Change  ConfigChange      // added to the details
 }
 
 // noted adds an audit entry to an item if an operator is given.
@@ -48,13 +45,20 @@ func (i *item) actor() string {
 
 // details returns the other fields of the entry as JSON, or "" if there are none.
 func (n *AuditRecord) details() string {
-	details := map[string]string{"via": n.By.Via}
-	maps.Copy(details, n.Details)
-	maps.DeleteFunc(details, func(_, value string) bool { return value == "" })
+	details := map[string]any{}
+	if n.By.Via != "" {
+		details["via"] = n.By.Via
+	}
+	for name, value := range n.Details {
+		if value != "" {
+			details[name] = value
+		}
+	}
+	n.Change.add(details)
 	if len(details) == 0 {
 		return ""
 	}
-	text, _ := json.Marshal(details) // a map of strings
+	text, _ := json.Marshal(details) // a map of strings and decoded JSON
 	return string(text)
 }
 
@@ -80,7 +84,10 @@ func (o *auditRecords) stages(s *Store) []stage {
 }
 
 // note identifies a command that does not use a lane.
-type note struct{ method, namespace, subject string }
+type note struct {
+	method, namespace, subject string
+	change                     *ConfigChange // set by the command; nil if it changes no configuration
+}
 
 // audited runs a command. If an operator is given, it adds an audit entry in the same transaction.
 func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOut func(DB) error) error {
@@ -92,7 +99,10 @@ func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOu
 			if err := carryOut(tx); err != nil {
 				return err
 			}
-			return AuditCommand(ctx, tx, n.method, n.namespace, n.subject, by)
+			if n.change == nil {
+				n.change = &ConfigChange{}
+			}
+			return n.change.Audit(ctx, tx, n.method, n.namespace, n.subject, by)
 		})
 	})
 }
@@ -107,18 +117,11 @@ func (n *AuditRecord) Record(ctx context.Context, db DB, namespace, subject stri
 
 // AuditCommand adds an audit entry in the transaction of a command if an operator is given.
 func AuditCommand(ctx context.Context, db DB, method, namespace, subject string, by []process.Actor) error {
-	if len(by) == 0 {
-		return nil
-	}
-	return dbsqlc.New().InsertAudit(ctx, db, dbsqlc.InsertAuditParams{
-		Actor: by[0].Name, Source: by[0].Source, Method: method, Namespace: namespace, Subject: subject,
-	})
+	return ConfigChange{}.Audit(ctx, db, method, namespace, subject, by)
 }
 
 // ForgetAudit deletes entries whose retention is over.
 func (s *Store) ForgetAudit(ctx context.Context) error {
-	return mapped("delete old audit rows",
-		s.q.ForgetAudit(ctx, s.general, dbsqlc.ForgetAuditParams{
-			RetentionUs: AuditRetention.Microseconds(), Lim: forgetBatch,
-		}))
+	_, err := s.q.ForgetAudit(ctx, s.general, forgetBatch)
+	return mapped("delete old audit rows", err)
 }

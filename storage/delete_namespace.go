@@ -34,10 +34,12 @@ func (s *Store) RequestDeletion(
 	ctx context.Context, namespace string, d Deletion, by ...process.Actor,
 ) (Namespace, error) {
 	var row Namespace
-	err := s.audited(ctx, note{"DeleteNamespace", namespace, namespace}, by, func(db DB) (err error) {
+	var change ConfigChange
+	err := s.audited(ctx, note{"DeleteNamespace", namespace, namespace, &change}, by, func(db DB) (err error) {
 		row, err = s.q.RequestDeletion(ctx, db, dbsqlc.RequestDeletionParams{
 			Namespace: namespace, WithData: d == DeletesData,
 		})
+		change.Before = row.Config
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {

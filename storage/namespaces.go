@@ -17,7 +17,14 @@ func (s *Store) PutNamespace(
 	ctx context.Context, namespace string, config json.RawMessage, by ...process.Actor,
 ) (Namespace, error) {
 	var row Namespace
-	err := s.audited(ctx, note{"PutNamespace", namespace, namespace}, by, func(db DB) (err error) {
+	change := ConfigChange{After: config}
+	err := s.audited(ctx, note{"PutNamespace", namespace, namespace, &change}, by, func(db DB) (err error) {
+		if len(by) > 0 {
+			change.Before, err = s.q.LockNamespaceConfig(ctx, db, namespace)
+			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+				return err
+			}
+		}
 		row, err = s.q.PutNamespace(ctx, db, dbsqlc.PutNamespaceParams{Namespace: namespace, Config: config})
 		return err
 	})
@@ -28,6 +35,12 @@ func (s *Store) PutNamespace(
 func (s *Store) GetNamespace(ctx context.Context, namespace string) (Namespace, error) {
 	row, err := s.q.GetNamespace(ctx, s.general, namespace)
 	return row, noRow(mapped("get namespace "+namespace, err), process.ErrNamespaceNotFound)
+}
+
+// CountNamespaces returns the number of namespaces, including those that are being deleted.
+func (s *Store) CountNamespaces(ctx context.Context) (int, error) {
+	n, err := s.q.NumberOfNamespaces(ctx, s.general)
+	return int(n), mapped("count namespaces", err)
 }
 
 // ListNamespaces lists the namespaces after a name, at most limit and about ListBytes. more reports
@@ -63,7 +76,7 @@ func (s *Store) SetNamespacePaused(
 	if paused {
 		method = "PauseNamespace"
 	}
-	err := s.audited(ctx, note{method, namespace, namespace}, by, func(db DB) (err error) {
+	err := s.audited(ctx, note{method, namespace, namespace, nil}, by, func(db DB) (err error) {
 		row, err = s.q.SetNamespacePaused(ctx, db, dbsqlc.SetNamespacePausedParams{
 			Namespace: namespace, Paused: paused,
 		})

@@ -104,7 +104,7 @@ func (s *Store) PutProcess(ctx context.Context, in Import, by ...process.Actor) 
 		arg.TimerAts = append(arg.TimerAts, t.At)
 	}
 	var row dbsqlc.PutProcessRow
-	err := s.audited(ctx, note{"PutProcess", in.Key.Namespace, in.Key.ProcessID}, by, func(db DB) (err error) {
+	err := s.audited(ctx, note{"PutProcess", in.Key.Namespace, in.Key.ProcessID, nil}, by, func(db DB) (err error) {
 		row, err = s.q.PutProcess(ctx, db, arg)
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/cron"
@@ -78,15 +79,37 @@ func (t *task) carryOut(ctx context.Context) error {
 	if creates != (o.Method == methodCreate) {
 		return processor.Reject(processor.ReasonBadArgs, "the command %s does not fit the state of the cron", o.Method)
 	}
+	before := t.definitionJSON()
 	if err := t.apply(ctx, &o); err != nil {
 		return err
 	}
-	by := process.Actor{Name: o.Actor, Source: o.Source}
-	t.attempt.AddEffects(&storage.AuditRecord{Method: o.Method, By: by, Details: map[string]string{"note": o.Note}})
+	note := &storage.AuditRecord{
+		Method: o.Method, By: process.Actor{Name: o.Actor, Source: o.Source},
+		Details: map[string]string{"note": o.Note},
+	}
+	switch o.Method {
+	case methodCreate, methodUpdate:
+		note.Change = storage.ConfigChange{Before: before, After: t.definitionJSON()}
+	case methodDelete:
+		note.Change = storage.ConfigChange{Before: before}
+	}
+	t.attempt.AddEffects(note)
 	if t.answer == nil {
 		t.answer = answered{Now: t.now}
 	}
 	return nil
+}
+
+// definitionJSON returns the definition of the cron for the audit, or nil before it is created.
+func (t *task) definitionJSON() []byte {
+	if t.state == nil {
+		return nil
+	}
+	text, err := protojson.Marshal(t.state.definition)
+	if err != nil {
+		return nil // cannot happen: it was decoded
+	}
+	return text
 }
 
 func (t *task) apply(ctx context.Context, o *command) error {

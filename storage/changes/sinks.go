@@ -108,7 +108,11 @@ func PutSink(
 		if err := q.PutSink(ctx, db, a); err != nil {
 			return err
 		}
-		return storage.AuditCommand(ctx, db, "PutSink", k.Namespace, k.SinkID, by)
+		change := storage.ConfigChange{After: put.Config}
+		if existing != nil {
+			change.Before = existing.Config
+		}
+		return change.Audit(ctx, db, "PutSink", k.Namespace, k.SinkID, by)
 	})
 }
 

@@ -65,7 +65,12 @@ func Put(
 		if err != nil {
 			return err
 		}
-		return storage.AuditCommand(ctx, db, "PutTemplate", namespace, templateType, by)
+		// The versions are kept in flow_templates.
+		change := storage.ConfigChange{After: storage.ConfigJSON(map[string]int32{"version": newest + 1})}
+		if newest > 0 {
+			change.Before = storage.ConfigJSON(map[string]int32{"version": newest})
+		}
+		return change.Audit(ctx, db, "PutTemplate", namespace, templateType, by)
 	})
 	return created, err
 }

@@ -234,14 +234,23 @@ func PutConstraint(
 	after func(*ConstraintTx) error,
 ) error {
 	return change(ctx, s, namespace, after, func(ctx context.Context, db storage.DB, q *dbsqlc.Queries) error {
-		err := q.PutConstraint(ctx, db, dbsqlc.PutConstraintParams{
+		before, err := constraintJSON(ctx, db, namespace, c.Name)
+		if err != nil {
+			return err
+		}
+		err = q.PutConstraint(ctx, db, dbsqlc.PutConstraintParams{
 			Namespace: namespace, Name: c.Name, Match: c.Match, Key: c.Key, MaxRunning: c.MaxRunning,
 			RateCount: c.RateCount, RatePerUs: c.RatePer.Microseconds(), RateBurst: c.RateBurst,
 		})
 		if err != nil {
 			return err
 		}
-		return storage.AuditCommand(ctx, db, "PutConstraint", namespace, c.Name, by)
+		after, err := constraintJSON(ctx, db, namespace, c.Name)
+		if err != nil {
+			return err
+		}
+		change := storage.ConfigChange{Before: before, After: after}
+		return change.Audit(ctx, db, "PutConstraint", namespace, c.Name, by)
 	})
 }
 
@@ -251,6 +260,10 @@ func DeleteConstraint(
 	ctx context.Context, s *storage.Store, namespace, name string, by []process.Actor, after func(*ConstraintTx) error,
 ) error {
 	return change(ctx, s, namespace, after, func(ctx context.Context, db storage.DB, q *dbsqlc.Queries) error {
+		before, err := constraintJSON(ctx, db, namespace, name)
+		if err != nil {
+			return err
+		}
 		n, err := q.DeleteConstraint(ctx, db, dbsqlc.DeleteConstraintParams{Namespace: namespace, Name: name})
 		if err == nil && n == 0 {
 			err = fmt.Errorf("constraint %q of namespace %q: %w", name, namespace, process.ErrConstraintNotFound)
@@ -258,7 +271,7 @@ func DeleteConstraint(
 		if err != nil {
 			return err
 		}
-		return storage.AuditCommand(ctx, db, "DeleteConstraint", namespace, name, by)
+		return storage.ConfigChange{Before: before}.Audit(ctx, db, "DeleteConstraint", namespace, name, by)
 	})
 }
 

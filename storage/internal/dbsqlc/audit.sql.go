@@ -9,22 +9,17 @@ import (
 	"context"
 )
 
-const forgetAudit = `-- name: ForgetAudit :exec
-DELETE FROM audit a
- USING (SELECT x.audit_id, x.time FROM audit x ORDER BY x.audit_id LIMIT $1::int) oldest
- WHERE a.audit_id = oldest.audit_id
-   AND oldest.time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
+const forgetAudit = `-- name: ForgetAudit :one
+SELECT forget_audit($1::int)::bigint AS deleted
 `
 
-type ForgetAuditParams struct {
-	Lim         int32
-	RetentionUs int64
-}
-
-// ForgetAudit deletes the oldest commands after their retention, lim at a time.
-func (q *Queries) ForgetAudit(ctx context.Context, db DBTX, arg ForgetAuditParams) error {
-	_, err := db.Exec(ctx, forgetAudit, arg.Lim, arg.RetentionUs)
-	return err
+// ForgetAudit deletes the oldest commands after their retention, lim at a time. The function has the
+// rights of the owner of the table, so that the role of the engine needs no DELETE.
+func (q *Queries) ForgetAudit(ctx context.Context, db DBTX, lim int32) (int64, error) {
+	row := db.QueryRow(ctx, forgetAudit, lim)
+	var deleted int64
+	err := row.Scan(&deleted)
+	return deleted, err
 }
 
 const insertAudit = `-- name: InsertAudit :exec

@@ -221,6 +221,34 @@ func (q *Queries) ListStartTargets(ctx context.Context, db DBTX, arg ListStartTa
 	return items, nil
 }
 
+const lockNamespaceConfig = `-- name: LockNamespaceConfig :one
+SELECT n.config
+  FROM namespaces n
+ WHERE n.namespace = $1
+   FOR UPDATE
+`
+
+// LockNamespaceConfig locks a namespace and returns its configuration.
+func (q *Queries) LockNamespaceConfig(ctx context.Context, db DBTX, namespace string) (json.RawMessage, error) {
+	row := db.QueryRow(ctx, lockNamespaceConfig, namespace)
+	var config json.RawMessage
+	err := row.Scan(&config)
+	return config, err
+}
+
+const numberOfNamespaces = `-- name: NumberOfNamespaces :one
+SELECT count(*)::int AS n
+  FROM namespaces
+`
+
+// NumberOfNamespaces returns it, including those that are being deleted.
+func (q *Queries) NumberOfNamespaces(ctx context.Context, db DBTX) (int32, error) {
+	row := db.QueryRow(ctx, numberOfNamespaces)
+	var n int32
+	err := row.Scan(&n)
+	return n, err
+}
+
 const putNamespace = `-- name: PutNamespace :one
 INSERT INTO namespaces (namespace, config)
 VALUES ($1, $2)

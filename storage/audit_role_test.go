@@ -1,0 +1,84 @@
+package storage_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// audited returns the details of the newest audit entry.
+func (b *bench) audited() string {
+	return ask[string](b, `SELECT method || ' ' || coalesce(details::text, '') FROM audit
+		ORDER BY audit_id DESC LIMIT 1`)
+}
+
+// An engine with the documented role cannot change or delete its audit entries. It can still delete
+// them after their retention.
+func TestEngineRoleOnlyAddsAudit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	page, err := os.ReadFile("../docs/operations.md")
+	must(t, page, err)
+	var rights []string
+	for _, m := range regexp.MustCompile(`(?m)^GRANT (.*) TO progressor;`).FindAllStringSubmatch(string(page), -1) {
+		rights = append(rights, m[1])
+	}
+	revokes := regexp.MustCompile(`(?m)^REVOKE (.*) FROM progressor;`).FindAllStringSubmatch(string(page), -1)
+	if len(rights) != 4 || len(revokes) != 1 {
+		t.Fatalf("docs/operations.md has the grants %q and %q", rights, revokes)
+	}
+	role := b.role(rights...)
+	var name string
+	must(t, 0, role.QueryRow(t.Context(), "SELECT current_user").Scan(&name))
+	b.exec("REVOKE " + revokes[0][1] + " FROM " + name)
+	s := open(t, regexp.MustCompile(`user=\S+`).ReplaceAllString(b.dsn, "user="+name), storage.Config{})
+	ada := process.Actor{Name: "ada", Source: "10.0.0.1"}
+	for range 2 {
+		_, err := s.PutNamespace(t.Context(), "other", json.RawMessage(`{"maxWaiting": 5}`), ada)
+		must(t, 0, err)
+	}
+	for _, sql := range []string{
+		"UPDATE progressor.audit SET actor = 'bob'", "DELETE FROM progressor.audit", "TRUNCATE progressor.audit",
+		"ALTER TABLE progressor.audit DISABLE TRIGGER ALL", "DROP TABLE progressor.audit",
+		"SELECT FROM progressor.audit FOR UPDATE",
+	} {
+		if _, err := role.Exec(t.Context(), sql); storage.SQLState(err) != "42501" {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	must(t, 0, s.ForgetAudit(t.Context()))
+	equal(t, "entries", ask[int](b, "SELECT count(*)::int FROM audit WHERE actor = 'ada'"), 2)
+	b.exec("UPDATE audit SET time = time - interval '91 days' WHERE audit_id = (SELECT min(audit_id) FROM audit)")
+	must(t, 0, s.ForgetAudit(t.Context()))
+	equal(t, "entries after the retention", ask[int](b, "SELECT count(*)::int FROM audit"), 1)
+}
+
+// The audit has a configuration before and after its change, without secrets.
+func TestAuditHasTheChange(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ada := process.Actor{Name: "ada"}
+	put := func(config string) {
+		_, err := b.PutNamespace(t.Context(), "other", json.RawMessage(config), ada)
+		must(t, 0, err)
+	}
+	put(`{"maxWaiting": 5}`)
+	equal(t, "created", b.audited(), `PutNamespace {"after": {"maxWaiting": 5}}`)
+	put(`{"maxWaiting": 6, "processor": {"connect": {"headers": {"authorization": "Bearer secret"}}}}`)
+	equal(t, "changed", b.audited(), `PutNamespace {"after": {"processor": {"connect": {"headers": `+
+		`{"authorization": "REDACTED"}}}, "maxWaiting": 6}, "before": {"maxWaiting": 5}}`)
+	put(`{"filter": "` + strings.Repeat("x", 64<<10) + `"}`)
+	if got := b.audited(); !strings.Contains(got, `"after": "65550 bytes"`) || strings.Contains(got, "secret") {
+		t.Errorf("a large configuration: %.200s", got)
+	}
+	_, err := b.RequestDeletion(t.Context(), "other", storage.DeletesEmpty, ada)
+	must(t, 0, err)
+	if got := b.audited(); !strings.HasPrefix(got, `DeleteNamespace {"before": "`) {
+		t.Errorf("%.200s", got)
+	}
+}

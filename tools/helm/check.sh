@@ -10,10 +10,13 @@ all=("${least[@]}" --set serviceMonitor.enabled=true --set networkPolicy.from.ro
   --set 'config.namespaces[0].namespace=shop')
 helm lint --strict "${least[@]}" "$chart"
 helm template progressor "$chart" "${least[@]}" >/dev/null
-for kind in Deployment Service ConfigMap PodDisruptionBudget NetworkPolicy ServiceMonitor; do
+for kind in Deployment Service Secret PodDisruptionBudget NetworkPolicy ServiceMonitor; do
   helm template progressor "$chart" "${all[@]}" | grep -q "^kind: $kind$" ||
     { echo "helm: $chart creates no $kind"; exit 1; }
 done
+if helm template progressor "$chart" "${all[@]}" | grep -q "^kind: ConfigMap$"; then
+  echo "helm: $chart creates a ConfigMap, where headers of the configuration are not protected"; exit 1
+fi
 if helm template progressor "$chart" >/dev/null 2>&1; then
   echo "helm: $chart is rendered without database.existingSecret"; exit 1
 fi

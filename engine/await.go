@@ -23,11 +23,20 @@ type AwaitParams struct {
 // AwaitTask waits for the end of a task. After the timeout it returns the task in its current
 // status.
 func (e *Engine) AwaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Task, error) {
-	share, err := e.enter(ctx, p.Key.Namespace)
+	enter := e.enter
+	if p.Timeout > 0 {
+		enter = e.enterWaiting
+	}
+	share, err := enter(ctx, p.Key.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	defer e.leave(share)
+	return e.awaitTask(ctx, p)
+}
+
+// awaitTask is AwaitTask for a request that was admitted.
+func (e *Engine) awaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Task, error) {
 	taskID := p.TaskID
 	if p.IdempotencyKey != "" {
 		var err error

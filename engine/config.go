@@ -47,6 +47,9 @@ type Config struct {
 	// MaxInFlight is the maximum number of concurrent requests to this node, including those that
 	// wait for a response. The default is 20,000.
 	MaxInFlight int
+	// MaxNamespaces is how many namespaces there may be before this node refuses to create another
+	// one. The default is 1,000.
+	MaxNamespaces int
 	// MaxRunning is the maximum number of tasks that this node runs at a time, over all namespaces.
 	// The default is 10,000.
 	MaxRunning int
@@ -78,6 +81,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.MaxInFlight <= 0 {
 		c.MaxInFlight = 20_000
+	}
+	if c.MaxNamespaces <= 0 {
+		c.MaxNamespaces = 1000
 	}
 	if c.MaxRunning <= 0 {
 		c.MaxRunning = 10_000

@@ -58,7 +58,8 @@ const (
 // settled reports whether no request for a namespace that is being deleted can store anything now.
 func (ns *namespace) settled() bool {
 	known := time.Since(ns.deletion.seen)
-	return known >= deletionPause && ns.requests.used.Load() == 0 && ns.polls.used.Load() == 0 || known >= deletionWait
+	used := ns.shares.requests.used.Load() + ns.shares.polls.used.Load()
+	return known >= deletionPause && used == 0 || known >= deletionWait
 }
 
 // knownDeletions are the deletions that this node has acknowledged in its row.
@@ -200,4 +201,7 @@ func (e *Engine) dropNamespaces(rows []storage.Namespace) {
 		closeIdle(ns.processor)
 	}
 	e.registry.byName.Store(&next)
+	for _, ns := range dropped {
+		e.labels.drop(ns.name)
+	}
 }

@@ -33,9 +33,10 @@ type Engine struct {
 	nodeSlots *nodeSlots
 	runners   *warm.Goroutines
 	traces    *traces // nil if tracing is off
-	inFlight  atomic.Int64
-	unknown   share // requests for namespaces that this node does not know
+	inFlight  inFlight
+	unknown   *requestShares // requests for namespaces that this node does not know
 	deletions knownDeletions
+	labels    namespaceLabels
 }
 
 // services are the parts of an engine that work in the background.
@@ -78,7 +79,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	kinds := map[string]Kind{}
 	e := &Engine{
 		cfg: cfg, log: cfg.Logger, store: cfg.Store, kinds: kinds, attempts: newAttempts(kinds),
-		unknown: share{holder: "namespaces that it does not know"}, backlog: backlogResults{pending: cfg.Store.Pending},
+		unknown:   newRequestShares("namespaces that it does not know"),
+		backlog:   backlogResults{pending: cfg.Store.Pending},
 		workers:   noWorkers{},
 		liveness:  liveness{started: time.Now(), generations: make(chan struct{}, 1)},
 		lifecycle: lifecycle{drained: make(chan struct{})},

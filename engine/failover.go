@@ -82,7 +82,7 @@ func (f *failovers) lost(ref storage.TaskRef) {
 	if _, known := e.registry.all()[ref.Key.Namespace]; known {
 		name = ref.Key.Namespace
 	}
-	e.metrics.lost.WithLabelValues(name).Inc()
+	e.metrics.lost.WithLabelValues(e.NamespaceLabel(name)).Inc()
 	e.log.Warn("task lost by a failover of the database", "namespace", ref.Key.Namespace, "process_id",
 		ref.Key.ProcessID, "task_id", ref.TaskID)
 	e.waiters.deliver(ref, taskEnd{status: process.TaskStatusError, lost: true})

@@ -9,81 +9,162 @@ import (
 )
 
 const (
-	// shareFactor is how many times the node's free requests a share may hold. A share that is
-	// alone reaches 80% of MaxInFlight. With n full shares, each holds 4/(4n+1) of it and 1/(4n+1)
-	// stays free (a dynamic threshold, as in switches that share one buffer).
+	// shareFactor is how many times the node's free requests a share may hold. With n full shares,
+	// each holds 4/(4n+1) of the limit and 1/(4n+1) stays free (a dynamic threshold, as in switches
+	// that share one buffer).
 	shareFactor = 4
-	// guaranteedPortion is the part of MaxInFlight that a share may hold however few requests are
+	// namespacePortion is the part of the limit that one share may hold at most.
+	namespacePortion = 2
+	// guaranteedPortion is the part of the limit that a share may hold however few requests are
 	// free.
 	guaranteedPortion = 100
+	// reservedPortion is the part of MaxInFlight that only requests without a share may use: the
+	// answers of workers, commands of operators, and reads of all namespaces. Without it, clients
+	// whose requests fill the node would make the workers lose their leases.
+	reservedPortion = 10
+)
+
+// load is how a request occupies the node while it is in flight.
+type load int
+
+const (
+	works load = iota // it uses slots or the database until its response
+	// It waits for an event: AwaitTask, Poll and streams. These requests have a limit of their own,
+	// so that clients that only wait do not shut out work.
+	waits
 )
 
 // share counts the requests of one namespace that are in this node. It survives changes of the
 // namespace.
 type share struct {
+	load   load
 	holder string // in errors
 	used   atomic.Int64
 }
 
+// requestShares are the shares of one namespace. Polls have a share of their own, so that clients
+// that wait for workers do not shut out these workers.
+type requestShares struct {
+	requests share
+	waits    share // AwaitTask and streams
+	polls    share // polls of workers
+}
+
+func newRequestShares(holder string) *requestShares {
+	return &requestShares{
+		requests: share{holder: holder},
+		waits:    share{load: waits, holder: "clients that wait in " + holder},
+		polls:    share{load: waits, holder: "workers that poll " + holder},
+	}
+}
+
+// inFlight counts the requests that are in this node.
+type inFlight struct{ working, waiting atomic.Int64 }
+
+// sharesOf returns the shares of a namespace. Namespaces that this node has not read yet, or that
+// do not exist, have common shares, so that names from clients use no memory.
+func (e *Engine) sharesOf(name string) *requestShares {
+	if ns, ok := e.registry.all()[name]; ok {
+		return ns.shares
+	}
+	return e.unknown
+}
+
 // shareOf returns the share that a request of a namespace counts against, nil if it names none.
-// Namespaces that this node has not read yet, or that do not exist, have one share together, so
-// that names from clients use no memory.
 func (e *Engine) shareOf(name string) *share {
 	if name == "" {
 		return nil
 	}
-	if ns, ok := e.registry.all()[name]; ok {
-		return ns.requests
-	}
-	return &e.unknown
+	return &e.sharesOf(name).requests
 }
 
 // pollShareOf returns the share that a poll counts against: of the first namespace, if it names
-// several. Polls have shares of their own, so that clients that wait for workers do not shut out
-// these workers.
+// several.
 func (e *Engine) pollShareOf(names []string) *share {
 	if len(names) == 0 {
 		return nil
 	}
-	if ns, ok := e.registry.all()[names[0]]; ok {
-		return ns.polls
-	}
-	return &e.unknown
+	return &e.sharesOf(names[0]).polls
 }
 
 // admit counts a request, or rejects it if the node or the share has reached its bound. A request
-// with a nil share counts only against the node. leave must follow if admit returns nil.
+// with a nil share counts only against the node, and may use the reserved part. leave must follow
+// if admit returns nil.
 func (e *Engine) admit(s *share) error {
 	if e.draining.Load() {
 		return errDraining
 	}
+	if s != nil && s.load == waits {
+		return e.admitWaiting(s)
+	}
 	limit := int64(e.cfg.MaxInFlight)
-	free := limit - e.inFlight.Add(1)
+	if s != nil {
+		limit -= limit / reservedPortion
+	}
+	free := limit - e.inFlight.working.Add(1)
 	if free < 0 {
-		e.inFlight.Add(-1)
-		e.metrics.refused.WithLabelValues("in_flight").Inc()
-		return &process.OverloadError{
-			Bound: fmt.Sprintf("the node has %d requests in flight, its max_in_flight", limit),
-		}
+		e.inFlight.working.Add(-1)
+		return e.refused("in_flight", "the node has %d requests in flight, its max_in_flight", limit)
 	}
 	if s == nil {
 		return nil
 	}
-	if held := s.used.Add(1); held > max(shareFactor*free, limit/guaranteedPortion, 1) {
+	if held, most := s.used.Add(1), mostOf(limit, free); held > most {
 		e.leave(s)
-		e.metrics.refused.WithLabelValues("namespace_in_flight").Inc()
-		return &process.OverloadError{
-			Bound: fmt.Sprintf("the node has %d requests of %s in flight, the limit of its share of max_in_flight is "+
-				"%d", held-1, s.holder, limit),
-		}
+		return e.refused("namespace_in_flight",
+			"the node has %d requests of %s in flight, the limit of its share of max_in_flight is %d", held-1, s.holder,
+			most)
 	}
 	return nil
 }
 
+// admitWaiting admits a request that waits for an event.
+func (e *Engine) admitWaiting(s *share) error {
+	limit := int64(e.cfg.MaxInFlight)
+	free := limit - e.inFlight.waiting.Add(1)
+	if free < 0 {
+		e.inFlight.waiting.Add(-1)
+		return e.refused("awaits", "%d requests wait in the node, its max_in_flight", limit)
+	}
+	if held, most := s.used.Add(1), mostOf(limit, free); held > most {
+		e.leave(s)
+		return e.refused("namespace_awaits",
+			"the node has %d requests of %s, the limit of their share of max_in_flight is %d", held-1, s.holder, most)
+	}
+	return nil
+}
+
+// mostOf returns how many requests a share may hold now.
+func mostOf(limit, free int64) int64 {
+	return max(min(shareFactor*free, limit/namespacePortion), limit/guaranteedPortion, 1)
+}
+
+// refused counts a request that was rejected for a bound, and returns its error.
+func (e *Engine) refused(bound, format string, args ...any) error {
+	e.CountRefusal(bound)
+	return &process.OverloadError{Bound: fmt.Sprintf(format, args...)}
+}
+
+// CountRefusal counts a request that was rejected for overload.
+func (e *Engine) CountRefusal(bound string) { e.metrics.refused.WithLabelValues(bound).Inc() }
+
 // enter admits a request for a namespace, which must exist. The caller must call leave with the
 // share.
 func (e *Engine) enter(ctx context.Context, name string) (*share, error) {
-	s := e.shareOf(name)
+	return e.enterShare(ctx, name, e.shareOf(name))
+}
+
+// enterWaiting is enter for a request that waits for an event.
+func (e *Engine) enterWaiting(ctx context.Context, name string) (*share, error) {
+	return e.enterShare(ctx, name, &e.sharesOf(name).waits)
+}
+
+// enterReserved is enter for a command of an operator, which may use the reserved part.
+func (e *Engine) enterReserved(ctx context.Context, name string) (*share, error) {
+	return e.enterShare(ctx, name, nil)
+}
+
+func (e *Engine) enterShare(ctx context.Context, name string, s *share) (*share, error) {
 	if err := e.admit(s); err != nil {
 		return nil, err
 	}
@@ -99,5 +180,9 @@ func (e *Engine) leave(s *share) {
 	if s != nil {
 		s.used.Add(-1)
 	}
-	e.inFlight.Add(-1)
+	if s != nil && s.load == waits {
+		e.inFlight.waiting.Add(-1)
+		return
+	}
+	e.inFlight.working.Add(-1)
 }

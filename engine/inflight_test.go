@@ -32,7 +32,7 @@ func TestInFlightPerNamespace(t *testing.T) {
 	for range 4 {
 		waiting = append(waiting, n.calling("p", "x"))
 	}
-	awaited := make(chan error, 4)
+	awaited := make(chan error, 5)
 	for range cap(awaited) {
 		go func() {
 			_, err := n.AwaitTask(t.Context(), engine.AwaitParams{
@@ -41,8 +41,8 @@ func TestInFlightPerNamespace(t *testing.T) {
 			awaited <- err
 		}()
 	}
-	eventually(t, "eight requests are in flight", func() bool {
-		return reg.value(t, "progressor_requests_in_flight") == 8
+	eventually(t, "four requests work and five wait", func() bool {
+		return reg.value(t, "progressor_requests_in_flight") == 4 && reg.value(t, "progressor_requests_waiting") == 5
 	})
 	refused := func(what string, err error) {
 		t.Helper()
@@ -54,12 +54,22 @@ func TestInFlightPerNamespace(t *testing.T) {
 	}
 	refused("call", (<-n.calling("p", "one too many")).err)
 	_, err = n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: accepted.TaskID})
+	refused("read of a task", err)
+	_, err = n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: accepted.TaskID, Timeout: longWait})
 	refused("await", err)
 	refused("watch", n.WatchProcess(t.Context(), key("p"), 0, func(*progressorv1.WatchProcessResponse) error {
 		return errors.New("the watch was admitted")
 	}))
-	if got := reg.value(t, "progressor_requests_refused_total", "bound=namespace_in_flight"); got != 3 {
-		t.Errorf("%v refusals were counted", got)
+	if got := reg.value(t, "progressor_requests_refused_total", "bound=namespace_in_flight"); got != 2 {
+		t.Errorf("%v refusals of work were counted", got)
+	}
+	if got := reg.value(t, "progressor_requests_refused_total", "bound=namespace_awaits"); got != 2 {
+		t.Errorf("%v refusals of waits were counted", got)
+	}
+	if leave, err := n.EnterPoll([]string{"ns"}); err != nil {
+		t.Errorf("a poll of a worker: %v", err)
+	} else {
+		leave()
 	}
 	if _, err := n.Start(t.Context(), engine.StartParams{
 		Key: process.Key{Namespace: "other", ProcessID: "q"},
@@ -83,4 +93,57 @@ func TestInFlightPerNamespace(t *testing.T) {
 		}
 	}
 	n.called(t, "p", "after")
+}
+
+// Requests of all namespaces that fill the node leave a part of it to the answers of workers and to
+// operators.
+func TestReservedRequests(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	reg := newRegistry()
+	n := start(t, dsn, by{callTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 10 })
+	n.started(t, "idle")
+	var calls []<-chan result
+	for _, name := range []string{"ns", "other", "third", "fourth"} {
+		count := map[string]int{"ns": 4, "other": 3}[name]
+		if name != "ns" {
+			n.put(t, &progressorv1.Namespace{Namespace: name})
+		}
+		p := process.Key{Namespace: name, ProcessID: "p"}
+		if _, err := n.Start(t.Context(), engine.StartParams{Key: p}); err != nil {
+			t.Fatal(err)
+		}
+		for range max(count, 1) {
+			calls = append(calls, n.calling("p", "x", func(c *engine.CallParams) { c.Key = p }))
+		}
+		eventually(t, "the calls are in flight", func() bool {
+			return reg.value(t, "progressor_requests_in_flight") == float64(len(calls))
+		})
+	}
+	if _, err := n.GetProcess(t.Context(), key("p"), nil, 0); !errors.Is(err, process.ErrOverloaded) {
+		t.Errorf("a read of a full node: %v", err)
+	}
+	if got := reg.value(t, "progressor_requests_refused_total", "bound=in_flight"); got != 1 {
+		t.Errorf("%v refusals were counted", got)
+	}
+	if _, err := n.SuspendProcess(t.Context(), key("idle"), "", process.Actor{}); err != nil {
+		t.Errorf("a command of an operator: %v", err)
+	}
+	leave, err := n.EnterPoll(nil)
+	if err != nil {
+		t.Errorf("the answer of a worker: %v", err)
+	} else {
+		leave()
+	}
+	if _, err := n.ResumeProcess(t.Context(), key("idle"), process.Actor{}); err != nil {
+		t.Error(err)
+	}
+	g.release()
+	for _, c := range calls {
+		if res := receive(t, "call", c); res.err != nil {
+			t.Error(res.err)
+		}
+	}
 }

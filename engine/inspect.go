@@ -31,6 +31,15 @@ func (e *Engine) Enter(ctx context.Context, namespace string) (names []string, l
 	return []string{namespace}, func() { e.leave(share) }, nil
 }
 
+// EnterStream is Enter for a stream of one namespace.
+func (e *Engine) EnterStream(ctx context.Context, namespace string) (leave func(), err error) {
+	share, err := e.enterWaiting(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return func() { e.leave(share) }, nil
+}
+
 // NamespaceState is the state of a namespace on this node.
 type NamespaceState struct {
 	Paused      bool

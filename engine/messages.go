@@ -137,7 +137,7 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 			d.rest(k, fullRetry)
 			continue
 		}
-		e.metrics.messages.WithLabelValues(namespace, string(m.Kind), m.Outcome).Inc()
+		e.metrics.messages.WithLabelValues(e.NamespaceLabel(namespace), string(m.Kind), m.Outcome).Inc()
 		made := m.Outcome == storage.Delivered
 		calls, timers = calls || made && !m.Later, timers || made && m.Later
 		noted = noted || m.Outcome == storage.MemberRecorded || made && m.Kind == storage.MessageCancel

@@ -80,6 +80,8 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 			"Changes of the clock of PostgreSQL by 0.5 s or more, forward or backward.", "direction"),
 	}
 	m.addDurations()
+	e.TrackSeries(m.preparing, m.processing, m.completion, m.removing, m.notification, m.stale, m.expired,
+		m.zombieTasks, m.adopted, m.lost, m.messages)
 	// Create the series so that the name and HELP are exported before a sink delivers.
 	m.notification.WithLabelValues("", "event_sink")
 	m.notification.WithLabelValues("", "lifecycle_sink")
@@ -131,8 +133,12 @@ func (e *Engine) gauges() []prometheus.Collector {
 		gauge("progressor_node_requests_only",
 			"1 if this node takes requests but runs no tasks (engine.requests_only), else 0.", e.requestsOnlyValue),
 		gauge("progressor_requests_in_flight",
-			"Requests in flight on this node, including those that wait for a result.", func() float64 {
-				return float64(e.inFlight.Load())
+			"Requests in flight on this node, including calls that wait for their result.", func() float64 {
+				return float64(e.inFlight.working.Load())
+			}),
+		gauge("progressor_requests_waiting",
+			"Requests on this node that wait for an event: AwaitTask, Poll and streams.", func() float64 {
+				return float64(e.inFlight.waiting.Load())
 			}),
 		gauge("progressor_tasks_running", "Tasks that this node is running.", func() float64 {
 			return float64(e.attempts.count())
@@ -156,7 +162,7 @@ func since(began time.Time) float64 { return float64(time.Since(began).Microseco
 // ObserveNotification observes the delivery of changes of a namespace to a target, since it began.
 // The types are those of the reference: event_sink and lifecycle_sink.
 func (e *Engine) ObserveNotification(namespace, notificationType string, began time.Time) {
-	e.metrics.notification.WithLabelValues(namespace, notificationType).Observe(since(began))
+	e.metrics.notification.WithLabelValues(e.NamespaceLabel(namespace), notificationType).Observe(since(began))
 }
 
 func (m *engineMetrics) callsScanned(began time.Time) {
@@ -289,13 +295,19 @@ func (c *slotsCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *slotsCollector) Collect(ch chan<- prometheus.Metric) {
-	taken, waits := c.engine.nodeSlots.inUse()
+	nodeTaken, waits := c.engine.nodeSlots.inUse()
 	ch <- prometheus.MustNewConstMetric(nodeSlotsMax, prometheus.GaugeValue, float64(c.engine.nodeSlots.max))
-	ch <- prometheus.MustNewConstMetric(nodeSlotsTaken, prometheus.GaugeValue, float64(taken))
+	ch <- prometheus.MustNewConstMetric(nodeSlotsTaken, prometheus.GaugeValue, float64(nodeTaken))
 	ch <- prometheus.MustNewConstMetric(nodeSlotsWaits, prometheus.CounterValue, float64(waits))
+	taken, waiting := map[string]int{}, map[string]int{}
 	for name, ns := range c.engine.registry.all() {
-		taken, waiting := ns.slots.inUse()
-		ch <- prometheus.MustNewConstMetric(slotsTaken, prometheus.GaugeValue, float64(taken), name)
-		ch <- prometheus.MustNewConstMetric(slotsWaiting, prometheus.GaugeValue, float64(waiting), name)
+		label := c.engine.NamespaceLabel(name)
+		used, wanted := ns.slots.inUse()
+		taken[label] += used
+		waiting[label] += wanted
+	}
+	for label := range taken {
+		ch <- prometheus.MustNewConstMetric(slotsTaken, prometheus.GaugeValue, float64(taken[label]), label)
+		ch <- prometheus.MustNewConstMetric(slotsWaiting, prometheus.GaugeValue, float64(waiting[label]), label)
 	}
 }

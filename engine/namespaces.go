@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -35,8 +36,7 @@ type namespace struct {
 	backlog     *backlog
 	usage       *usage
 	slots       *slots
-	requests    *share // requests in this node, without polls
-	polls       *share // polls of workers in this node
+	shares      *requestShares // requests in this node
 	urgentSlots *urgentSlots
 	away        *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
 	config      []byte       // as stored
@@ -76,10 +76,11 @@ func (ns *namespace) pulled() bool { return !ns.paused && ns.lease > 0 }
 
 // registry holds the namespaces that this node knows.
 type registry struct {
-	mu     sync.Mutex
-	byName atomic.Pointer[map[string]*namespace]
-	pauses atomic.Pointer[namePauses]
-	puts   int // how often this node wrote or read a single row
+	mu       sync.Mutex
+	creating sync.Mutex // held while this node creates a namespace
+	byName   atomic.Pointer[map[string]*namespace]
+	pauses   atomic.Pointer[namePauses]
+	puts     int // how often this node wrote or read a single row
 }
 
 func (r *registry) all() map[string]*namespace {
@@ -195,7 +196,7 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	ns := &namespace{
 		policies: defaultPolicies(), name: row.Namespace, paused: row.Paused, config: row.Config,
 		deletion: deletionOf(row),
-		metrics:  e.metrics.namespace(row.Namespace), away: new(atomic.Bool),
+		metrics:  e.metrics.namespace(e.labels.add(row.Namespace)), away: new(atomic.Bool),
 	}
 	maxRunning := process.DefaultMaxRunning
 	var m progressorv1.Namespace
@@ -216,7 +217,7 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 		math.MaxInt32))
 	if old != nil {
 		ns.backlog, ns.usage = old.backlog, old.usage
-		ns.slots, ns.urgentSlots, ns.requests, ns.polls = old.slots, old.urgentSlots, old.requests, old.polls
+		ns.slots, ns.urgentSlots, ns.shares = old.slots, old.urgentSlots, old.shares
 		ns.slots.resize(maxRunning)
 	} else {
 		ns.backlog, ns.usage = &backlog{}, &usage{}
@@ -224,8 +225,7 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 			max: maxRunning, node: e.nodeSlots, wakeStored: e.calls.wake,
 			wakeTimers: func() { e.timers.alarm(row.Namespace, 0) },
 		}
-		holder := fmt.Sprintf("namespace %q", row.Namespace)
-		ns.requests, ns.polls = &share{holder: holder}, &share{holder: "workers that poll " + holder}
+		ns.shares = newRequestShares(fmt.Sprintf("namespace %q", row.Namespace))
 		ns.urgentSlots = &urgentSlots{wake: func() { e.timers.alarm(row.Namespace, 0) }}
 	}
 	return ns
@@ -329,12 +329,32 @@ func (e *Engine) PutNamespace(
 	if err != nil {
 		return nil, fmt.Errorf("put namespace %s: %w", m.GetNamespace(), err)
 	}
+	if _, known := e.registry.all()[m.GetNamespace()]; !known {
+		e.registry.creating.Lock()
+		defer e.registry.creating.Unlock()
+		if err := e.checkRoom(ctx, m.GetNamespace()); err != nil {
+			return nil, err
+		}
+	}
 	row, err := e.putNamespace(ctx, m, config, by)
 	if err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", m.GetNamespace(), err)
 	}
 	e.takeOver(row)
 	return e.namespaceMessage(ctx, row)
+}
+
+// checkRoom returns an error if there is no room for a namespace that does not exist yet. Each
+// other node may create one more at the same time.
+func (e *Engine) checkRoom(ctx context.Context, name string) error {
+	n, err := e.store.CountNamespaces(ctx)
+	if err != nil || n < e.cfg.MaxNamespaces {
+		return err
+	}
+	if _, err := e.store.GetNamespace(ctx, name); !errors.Is(err, process.ErrNamespaceNotFound) {
+		return err
+	}
+	return e.refused("namespaces", "there are %d namespaces, max_namespaces of this node is %d", n, e.cfg.MaxNamespaces)
 }
 
 // retentionOf returns the retention of each outcome in a namespace.

@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -308,4 +310,38 @@ func TestNamespaceSettings(t *testing.T) {
 	if d := <-deadlines; d > time.Hour || d < 50*time.Minute {
 		t.Errorf("the step timeout leaves %s", d)
 	}
+}
+
+// The number of namespaces is limited, also if many are created at the same time. The limit does
+// not affect those that exist.
+func TestNamespacesAreLimited(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	reg := newRegistry()
+	n := start(t, dsn, processor.Echo(), reg.use, func(c *engine.Config) { c.MaxNamespaces = 3 })
+	results := make(chan error, 20)
+	for k := range cap(results) {
+		go func() {
+			_, err := n.PutNamespace(t.Context(),
+				&progressorv1.Namespace{Namespace: fmt.Sprintf("extra-%d", k), Processor: builtin("p")})
+			results <- err
+		}()
+	}
+	refused := 0
+	for range cap(results) {
+		if err := receive(t, "put", results); errors.Is(err, process.ErrOverloaded) {
+			if !strings.Contains(err.Error(), "there are 3 namespaces, max_namespaces of this node is 3") {
+				t.Error(err)
+			}
+			refused++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if refused != 18 || reg.value(t, "progressor_requests_refused_total", "bound=namespaces") != 18 {
+		t.Errorf("%d of 20 namespaces were refused", refused)
+	}
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxWaiting: 17})
+	look(t, dsn).exec(t, `INSERT INTO namespaces (namespace, config) VALUES ('of-another-node', '{}')`)
+	n.put(t, &progressorv1.Namespace{Namespace: "of-another-node", MaxWaiting: 17})
 }

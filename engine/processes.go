@@ -19,7 +19,11 @@ import (
 func (e *Engine) GetProcess(
 	ctx context.Context, key process.Key, r *progressorv1.HistoryRange, awaitInit time.Duration,
 ) (*progressorv1.Process, error) {
-	share, err := e.enter(ctx, key.Namespace)
+	enter := e.enter
+	if awaitInit > 0 {
+		enter = e.enterWaiting
+	}
+	share, err := enter(ctx, key.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +57,7 @@ func (e *Engine) awaitInit(ctx context.Context, key process.Key, timeout time.Du
 	if err != nil || len(trace.Tasks) == 0 {
 		return err
 	}
-	_, err = e.AwaitTask(ctx, AwaitParams{Key: key, TaskID: trace.Tasks[0].TaskID, Timeout: timeout})
+	_, err = e.awaitTask(ctx, AwaitParams{Key: key, TaskID: trace.Tasks[0].TaskID, Timeout: timeout})
 	return err
 }
 

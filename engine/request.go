@@ -85,10 +85,10 @@ type request struct {
 func (e *Engine) accept(
 	ctx context.Context, r *request, taskType process.TaskType, canRun bool, store func() (storage.Prepared, error),
 ) (Answer, error) {
-	if err := e.admit(r.ns.requests); err != nil {
+	if err := e.admit(&r.ns.shares.requests); err != nil {
 		return Answer{}, err
 	}
-	defer e.leave(r.ns.requests)
+	defer e.leave(&r.ns.shares.requests)
 	p, err := e.prepare(ctx, r, taskType, canRun, store)
 	if err != nil {
 		return Answer{}, err

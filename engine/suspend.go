@@ -41,7 +41,7 @@ func (e *Engine) RestartHistory(ctx context.Context, key process.Key, by process
 // runCommand runs an operator's command on a process and returns the resulting process without its
 // history.
 func (e *Engine) runCommand(ctx context.Context, key process.Key, give func() error) (*progressorv1.Process, error) {
-	share, err := e.enter(ctx, key.Namespace)
+	share, err := e.enterReserved(ctx, key.Namespace)
 	if err != nil {
 		return nil, err
 	}

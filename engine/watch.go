@@ -16,7 +16,7 @@ import (
 func (e *Engine) WatchProcess(
 	ctx context.Context, key process.Key, after int64, send func(*progressorv1.WatchProcessResponse) error,
 ) error {
-	share, err := e.enter(ctx, key.Namespace)
+	share, err := e.enterWaiting(ctx, key.Namespace)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,10 @@ const (
 	// maxLooked is the maximum number of watched processes in one query. If there are more, they
 	// take turns.
 	maxLooked = 1000
+	// maxHeldBytes limits the news that clients have not read. Beyond it, none are read from the
+	// database until a client reads its news or limitStalls of package rpc ends its stream. It is
+	// more than what the streams of one client can hold: 100 events of 1 MiB.
+	maxHeldBytes = 128 << 20
 	// minLookGap is the minimum time between queries for processes that are known to have news.
 	minLookGap = 10 * time.Millisecond
 )
@@ -25,6 +29,17 @@ type news struct {
 	process *storage.Process // set if its status changed
 }
 
+func (n *news) size() int {
+	size := 0
+	for i := range n.events {
+		size += len(n.events[i].Payload) + len(n.events[i].Metadata)
+	}
+	if p := n.process; p != nil {
+		size += len(p.AuxState) + len(p.Metadata)
+	}
+	return size
+}
+
 // watcher is one client that watches a process. It gets news only after it has sent the previous
 // ones. News for a slow client are read from the database later, so no queue builds up.
 type watcher struct {
@@ -34,6 +49,7 @@ type watcher struct {
 	changed time.Time // status_changed_time of the status that it received; zero if none
 	created time.Time // creation time of the process; zero if unknown
 	ready   bool      // it has sent the news that it received
+	held    int       // size of the news that it received and has not sent
 	behind  bool      // there may be more news
 	left    bool      // the client is gone
 }
@@ -48,6 +64,7 @@ type watchers struct {
 	byKey  map[process.Key][]*watcher
 	order  []*watcher // to take turns; ended ones are dropped when their turn comes
 	kick   chan struct{}
+	held   int // size of the news that all watchers hold
 
 	failing bool // the last query failed; used only by Run
 }
@@ -73,6 +90,7 @@ func (w *watchers) forget(wt *watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.count.Add(-1)
+	w.release(wt)
 	wt.left = true
 	list := w.byKey[wt.key]
 	for n, other := range list {
@@ -91,9 +109,19 @@ func (w *watchers) markReady(wt *watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wt.ready = true
+	w.release(wt)
 	if wt.behind {
 		signal(w.kick)
 	}
+}
+
+// release ends the counting of the news that a watcher has sent. The caller holds the lock.
+func (w *watchers) release(wt *watcher) {
+	if w.held >= maxHeldBytes {
+		signal(w.kick) // others wait for room
+	}
+	w.held -= wt.held
+	wt.held = 0
 }
 
 // stored sends the events of a result that this node stored at the time now. They follow the event
@@ -105,15 +133,20 @@ func (w *watchers) stored(done *storage.Completion, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var events []storage.Event
+	size := 0
+	for n := range done.Events {
+		size += len(done.Events[n].Payload) + len(done.Events[n].Metadata)
+	}
 	for _, wt := range w.byKey[done.Key] {
-		if !wt.ready || wt.after != done.LastEventID || wt.changed.IsZero() {
+		if !wt.ready || wt.after != done.LastEventID || wt.changed.IsZero() ||
+			size > storage.WatchedBytes || w.held >= maxHeldBytes { // it is read in parts, when there is room
 			w.markBehind(wt)
 			continue
 		}
 		if events == nil {
 			events = storedEvents(done, now)
 		}
-		wt.send(news{events: events})
+		w.send(wt, news{events: events})
 	}
 }
 
@@ -138,8 +171,9 @@ func (w *watchers) markBehind(wt *watcher) {
 }
 
 // send sends news to a watcher that is ready. The caller holds the lock.
-func (wt *watcher) send(n news) {
-	wt.ready = false
+func (w *watchers) send(wt *watcher, n news) {
+	wt.ready, wt.held = false, n.size()
+	w.held += wt.held
 	if len(n.events) > 0 {
 		wt.after = n.events[len(n.events)-1].EventID
 	}
@@ -223,7 +257,7 @@ func (w *watchers) due(all bool) (asked []*watcher, refs []storage.WatchRef, wat
 		if wt.left {
 			continue
 		}
-		if len(asked) < maxLooked && wt.ready && (all || wt.behind) {
+		if len(asked) < maxLooked && wt.ready && (all || wt.behind) && w.held < maxHeldBytes {
 			wt.behind = false
 			asked = append(asked, wt)
 			refs = append(refs, storage.WatchRef{Key: wt.key, AfterEventID: wt.after, StatusChangedTime: wt.changed})
@@ -253,6 +287,6 @@ func (w *watchers) report(wt *watcher, ref storage.WatchRef, found *storage.Watc
 		w.markBehind(wt) // there is more than one query returns
 	}
 	if n.gone || n.process != nil || len(n.events) > 0 {
-		wt.send(n)
+		w.send(wt, n)
 	}
 }

@@ -90,3 +90,54 @@ func TestWatchersTakeTurns(t *testing.T) {
 		}
 	}
 }
+
+// Clients that do not read hold a bounded part of the memory of the node. The news of others wait
+// until there is room.
+func TestWatchersHoldLittle(t *testing.T) {
+	t.Parallel()
+	w := bare().watchers
+	key := process.Key{Namespace: "ns", ProcessID: "p"}
+	changed := time.Now()
+	first := w.register(key, 3)
+	asked, refs, _ := w.due(false)
+	w.report(asked[0], refs[0], &storage.Watched{Process: &storage.Process{StatusChangedTime: changed}})
+	<-first.news
+	w.markReady(first)
+	large := eventsAfter(key, 3, 1)
+	large.Events[0].Payload = make([]byte, storage.WatchedBytes+1)
+	w.stored(large, changed)
+	if len(first.news) != 0 || !first.behind {
+		t.Error("a watcher got more from memory than a read of the database returns")
+	}
+	event := make([]byte, 1<<20)
+	var held []*watcher
+	for len(held) < maxHeldBytes>>20 {
+		held = append(held, w.register(key, 3))
+	}
+	asked, refs, _ = w.due(false)
+	for n, wt := range asked {
+		w.report(wt, refs[n], &storage.Watched{Events: []storage.Event{{EventID: 4, Payload: event}}})
+	}
+	if w.held < maxHeldBytes {
+		t.Fatalf("%d bytes are held", w.held)
+	}
+	late := w.register(key, 3)
+	if asked, _, watching := w.due(true); len(asked) != 0 || !watching {
+		t.Errorf("%d watchers are asked for while the memory is full", len(asked))
+	}
+	w.stored(eventsAfter(key, 3, 1), changed)
+	if len(late.news) != 0 {
+		t.Error("a watcher got news from memory while it is full")
+	}
+	w.forget(first) // the client has left
+	w.markReady(held[0])
+	if asked, _, _ := w.due(true); len(asked) != 2 || asked[0] != late && asked[1] != late {
+		t.Errorf("%d watchers are asked for when there is room", len(asked))
+	}
+	for _, wt := range append(held, late) {
+		w.forget(wt)
+	}
+	if w.held != 0 {
+		t.Errorf("%d bytes are held without watchers", w.held)
+	}
+}

@@ -63,7 +63,7 @@ SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
       AND is_saved(item.fencing_token)
     LIMIT 1) ended;
 
--- ForgetAudit deletes the oldest commands after their retention, lim at a time. The function has the
--- rights of the owner of the table, so that the role of the engine needs no DELETE.
+-- ForgetAudit deletes the oldest commands after their retention, lim at a time. The function has
+-- the rights of the owner of the table, so that the role of the engine needs no DELETE.
 -- name: ForgetAudit :one
 SELECT forget_audit(@lim::int)::bigint AS deleted;

@@ -12,8 +12,9 @@ import (
 // query returns the rest.
 const (
 	watchedEvents = 1000
-	watchedBytes  = 1 << 20
-	watchedTotal  = 16 << 20
+	// WatchedBytes is what a watcher holds in memory while its client does not read it.
+	WatchedBytes = 128 << 10
+	watchedTotal = 16 << 20
 )
 
 // WatchRef is a watched process with the state that its watcher knows.
@@ -35,7 +36,7 @@ type Watched struct {
 
 // ReadWatched returns the changes of watched processes. Processes without changes are missing.
 func (s *Store) ReadWatched(ctx context.Context, refs []WatchRef) ([]Watched, error) {
-	arg := dbsqlc.ReadWatchedParams{Lim: watchedEvents, MaxBytes: watchedBytes, MaxTotal: watchedTotal}
+	arg := dbsqlc.ReadWatchedParams{Lim: watchedEvents, MaxBytes: WatchedBytes, MaxTotal: watchedTotal}
 	for n, r := range refs {
 		arg.Ords = append(arg.Ords, int32(n))
 		arg.Namespaces = append(arg.Namespaces, r.Key.Namespace)

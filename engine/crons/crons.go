@@ -72,7 +72,7 @@ func (c *Crons) RunBy(flows Flows) { c.flows = flows }
 // New returns the crons of an engine and its store. The caller must add Kinds to the engine.
 // registerer may be nil.
 func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registerer) *Crons {
-	c := &Crons{engine: e, store: store, metrics: newMetrics(registerer), retention: crons.DefaultRetention}
+	c := &Crons{engine: e, store: store, metrics: newMetrics(e, registerer), retention: crons.DefaultRetention}
 	c.LimitEgress(&remote.Egress{})
 	return c
 }

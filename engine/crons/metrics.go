@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/storage"
 )
 
@@ -23,7 +24,7 @@ type metrics struct {
 	requests    *prometheus.HistogramVec
 }
 
-func newMetrics(registerer prometheus.Registerer) *metrics {
+func newMetrics(e *engine.Engine, registerer prometheus.Registerer) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: name, Help: help,
@@ -59,6 +60,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"namespace", "status"}),
 	}
+	e.TrackSeries(m.runs, m.overlap, m.retries, m.timeouts, m.concurrency, m.fires, m.misfires, m.lateness, m.failures,
+		m.requests)
 	storage.Register(registerer, m.runs, m.overlap, m.retries, m.timeouts, m.concurrency, m.fires, m.misfires,
 		m.lateness, m.failures, m.requests)
 	return m
@@ -66,9 +69,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 
 func namespaceName(t *task) string { return t.request.GetProcess().GetNamespace() }
 
+// namespaceLabel returns the label of the namespace of a task.
+func namespaceLabel(t *task) string { return t.crons.engine.NamespaceLabel(namespaceName(t)) }
+
 // ended counts the end of a run.
 func (m *metrics) ended(t *task, status cron.Status) {
-	namespace := namespaceName(t)
+	namespace := namespaceLabel(t)
 	t.attempt.Stored(func() {
 		m.runs.WithLabelValues(namespace, status.String()).Inc()
 		if status == cron.Timeout {
@@ -79,23 +85,23 @@ func (m *metrics) ended(t *task, status cron.Status) {
 
 // failed counts a failed run and observes the number of consecutive failures of its cron.
 func (m *metrics) failed(t *task) {
-	namespace, failures := namespaceName(t), float64(t.state.Cron.Failures)
+	namespace, failures := namespaceLabel(t), float64(t.state.Cron.Failures)
 	t.attempt.Stored(func() { m.failures.WithLabelValues(namespace).Observe(failures) })
 }
 
 // requested counts a request, even if its result is not stored. o is nil if the run was asked to
-// end.
-func (m *metrics) requested(namespace string, o *outcome, took time.Duration) {
+// end. label is that of the namespace.
+func (m *metrics) requested(label string, o *outcome, took time.Duration) {
 	status := cron.Cancelled
 	if o != nil {
 		status = o.Status
 	}
-	m.requests.WithLabelValues(namespace, status.String()).Observe(took.Seconds())
+	m.requests.WithLabelValues(label, status.String()).Observe(took.Seconds())
 }
 
 // decided counts a decision.
 func (m *metrics) decided(t *task, fire cron.Fire) {
-	namespace, count := namespaceName(t), float64(fire.Count)
+	namespace, count := namespaceLabel(t), float64(fire.Count)
 	madeUp := t.resumed || fire.Time.Before(t.newest)
 	late := t.now.Sub(t.cron.Schedule.Due(t.cron.Key, fire.Time)).Seconds()
 	t.attempt.Stored(func() {
@@ -119,7 +125,7 @@ func (m *metrics) decided(t *task, fire cron.Fire) {
 
 // refused counts a run that was refused. Its decision was counted as FIRED or QUEUED before.
 func (m *metrics) refused(t *task) {
-	namespace := namespaceName(t)
+	namespace := namespaceLabel(t)
 	t.attempt.Stored(func() {
 		m.fires.WithLabelValues(namespace, cron.SkippedConcurrency.String()).Inc()
 		m.runs.WithLabelValues(namespace, cron.Skipped.String()).Inc()
@@ -129,6 +135,6 @@ func (m *metrics) refused(t *task) {
 
 // retried counts a run that repeats a failed one.
 func (m *metrics) retried(t *task) {
-	namespace := namespaceName(t)
+	namespace := namespaceLabel(t)
 	t.attempt.Stored(func() { m.retries.WithLabelValues(namespace).Inc() })
 }

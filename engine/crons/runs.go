@@ -113,7 +113,7 @@ func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) 
 	case *progressorv1.CronTarget_Http:
 		began := time.Now()
 		if o, err = c.request(ctx, key, &w, target.Http, r.GetDeadline().AsTime()); err == nil {
-			c.metrics.requested(key.Namespace, o, time.Since(began))
+			c.metrics.requested(c.engine.NamespaceLabel(key.Namespace), o, time.Since(began))
 		}
 	case *progressorv1.CronTarget_NotifyProcess:
 		o, err = c.notify(ctx, key, target.NotifyProcess)

@@ -39,7 +39,7 @@ type NewJob func(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, err
 // New returns the flows of an engine and its store. The caller adds their Kind to the engine.
 // Without a registerer, there are no metrics.
 func New(e *engine.Engine, store *storage.Store, newJob NewJob, registerer ...prometheus.Registerer) *Flows {
-	return &Flows{engine: e, store: store, newJob: newJob, metrics: newMetrics(registerer)}
+	return &Flows{engine: e, store: store, newJob: newJob, metrics: newMetrics(e, registerer)}
 }
 
 // Kind returns the process kind of runs for the engine.

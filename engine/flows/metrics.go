@@ -3,6 +3,7 @@ package flows
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/flows"
 )
@@ -12,12 +13,13 @@ type metrics struct {
 	runs *prometheus.CounterVec
 }
 
-func newMetrics(registerers []prometheus.Registerer) *metrics {
+func newMetrics(e *engine.Engine, registerers []prometheus.Registerer) *metrics {
 	m := &metrics{runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "progressor_flow_runs_total",
 		Help: "Runs of flows that have ended, by status: succeeded, failed, cancelled, expired. A run that is " +
 			"retried counts again when it ends.",
 	}, []string{"namespace", "status"})}
+	e.TrackSeries(m.runs)
 	for _, registerer := range registerers {
 		storage.Register(registerer, m.runs)
 	}
@@ -30,6 +32,6 @@ func (t *task) recordEnd(status flows.Status) {
 	if n := len(t.events); n > 0 {
 		t.events[n-1].EndsJob = true
 	}
-	m, namespace := t.flows.metrics, t.key.Namespace
-	t.attempt.Stored(func() { m.runs.WithLabelValues(namespace, string(status)).Inc() })
+	runs, label := t.flows.metrics.runs, t.flows.engine.NamespaceLabel(t.key.Namespace)
+	t.attempt.Stored(func() { runs.WithLabelValues(label, string(status)).Inc() })
 }

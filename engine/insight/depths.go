@@ -56,8 +56,16 @@ func (c *depthsCollector) Collect(ch chan<- prometheus.Metric) {
 	if err != nil {
 		return
 	}
+	byLabel := map[string]insight.Depth{}
 	for _, d := range depths {
-		ch <- prometheus.MustNewConstMetric(depthWaiting, prometheus.GaugeValue, float64(d.Waiting), d.Namespace)
-		ch <- prometheus.MustNewConstMetric(depthOldest, prometheus.GaugeValue, d.Oldest.Seconds(), d.Namespace)
+		label := c.insight.engine.NamespaceLabel(d.Namespace)
+		sum := byLabel[label]
+		sum.Waiting += d.Waiting
+		sum.Oldest = max(sum.Oldest, d.Oldest)
+		byLabel[label] = sum
+	}
+	for label, d := range byLabel {
+		ch <- prometheus.MustNewConstMetric(depthWaiting, prometheus.GaugeValue, float64(d.Waiting), label)
+		ch <- prometheus.MustNewConstMetric(depthOldest, prometheus.GaugeValue, d.Oldest.Seconds(), label)
 	}
 }

@@ -46,7 +46,7 @@ func (q *Jobs) ListEvents(
 func (q *Jobs) WatchEvents(
 	ctx context.Context, r *progressorv1.WatchJobEventsRequest, send func(*progressorv1.WatchJobEventsResponse) error,
 ) error {
-	_, leave, err := q.engine.Enter(ctx, r.GetNamespace())
+	leave, err := q.engine.EnterStream(ctx, r.GetNamespace())
 	if err != nil {
 		return err
 	}

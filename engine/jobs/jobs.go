@@ -71,7 +71,7 @@ func (q *Jobs) admit(c *storage.Claim) bool {
 	if !q.admission.admit(c) {
 		return false
 	}
-	q.metrics.claims.WithLabelValues(c.Namespace).Inc()
+	q.metrics.claims.WithLabelValues(q.engine.NamespaceLabel(c.Namespace)).Inc()
 	return true
 }
 

@@ -68,7 +68,7 @@ func (l *lateJobs) end(ctx context.Context) (more bool, err error) {
 	for n, j := range late.Ended {
 		keys[n] = process.Key{Namespace: j.Namespace, ProcessID: j.ProcessID}
 		namespaces = append(namespaces, j.Namespace)
-		l.jobs.metrics.late.WithLabelValues(j.Namespace, l.jobs.metrics.label(j.Namespace, j.Name)).Inc()
+		l.jobs.metrics.late.WithLabelValues(l.jobs.metrics.labels(j.Namespace, j.Name)...).Inc()
 	}
 	l.jobs.engine.AnnounceEnds(keys, late.Notified)
 	slices.Sort(namespaces)

@@ -25,6 +25,7 @@ const (
 
 // metrics counts the jobs of this node.
 type metrics struct {
+	engine    *engine.Engine
 	claims    *prometheus.CounterVec
 	lost      *prometheus.CounterVec
 	late      *prometheus.CounterVec
@@ -38,6 +39,7 @@ type metrics struct {
 
 func newMetrics(q *Jobs, registerers []prometheus.Registerer) *metrics {
 	m := &metrics{
+		engine: q.engine,
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "progressor_job_claims_total",
 			Help: "Attempts of jobs that this node has started or leased to workers.",
@@ -62,14 +64,25 @@ func newMetrics(q *Jobs, registerers []prometheus.Registerer) *metrics {
 		}, []string{"namespace", "name"}),
 		named: map[process.Key]struct{}{}, count: map[string]int{},
 	}
+	q.engine.TrackSeries(m.claims, m.lost, m.late, m.blocked, m.durations)
 	for _, registerer := range registerers {
 		storage.Register(registerer, m.claims, m.lost, m.late, m.blocked, m.durations, &statsCollector{jobs: q})
 	}
 	return m
 }
 
-// label returns the value of the label "name" for a job.
-func (m *metrics) label(namespace, name string) string {
+// labels returns the labels "namespace" and "name" of a job. Namespaces without series of their own
+// have no names.
+func (m *metrics) labels(namespace, name string) []string {
+	label := m.engine.NamespaceLabel(namespace)
+	if label == engine.OtherNamespaces {
+		return []string{label, otherNames}
+	}
+	return []string{label, m.name(namespace, name)}
+}
+
+// name returns the label "name" of a job.
+func (m *metrics) name(namespace, name string) string {
 	name = strings.ToValidUTF8(name, "?")
 	k := process.Key{Namespace: namespace, ProcessID: name}
 	m.mu.Lock()
@@ -91,19 +104,23 @@ func (m *metrics) ended(c *storage.Claim, done *storage.Completion, now time.Tim
 	if !isJob || record.Type == EventReleased {
 		return
 	}
-	label := m.label(c.Namespace, record.JobName)
+	labels := m.labels(c.Namespace, record.JobName)
 	if record.Type == EventLeaseLost {
-		m.lost.WithLabelValues(c.Namespace, label).Inc()
+		m.lost.WithLabelValues(labels...).Inc()
 	}
 	if !c.RunningTime.IsZero() && !now.IsZero() {
-		m.durations.WithLabelValues(c.Namespace, label).Observe(max(now.Sub(c.RunningTime), 0).Seconds())
+		m.durations.WithLabelValues(labels...).Observe(max(now.Sub(c.RunningTime), 0).Seconds())
 	}
 }
 
 // given counts how long jobs have waited for keys, by constraint.
 func (m *metrics) given(namespace string, blocked map[string]time.Duration) {
+	label := m.engine.NamespaceLabel(namespace)
 	for constraint, waited := range blocked {
-		m.blocked.WithLabelValues(namespace, constraint).Add(waited.Seconds())
+		if label == engine.OtherNamespaces {
+			constraint = label
+		}
+		m.blocked.WithLabelValues(label, constraint).Add(waited.Seconds())
 	}
 }
 
@@ -137,33 +154,37 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	if err != nil {
 		return
 	}
-	byNamespace := map[string][]*jobs.Counts{}
+	byLabel := map[string][]*jobs.Counts{}
 	for _, namespace := range c.jobs.engine.NamespaceNames() {
-		byNamespace[namespace] = nil
+		byLabel[c.jobs.engine.NamespaceLabel(namespace)] = nil
 	}
 	for _, n := range counts {
-		byNamespace[n.Namespace] = append(byNamespace[n.Namespace], n)
+		label := c.jobs.engine.NamespaceLabel(n.Namespace)
+		byLabel[label] = append(byLabel[label], n)
 	}
-	for namespace, all := range byNamespace {
+	for label, all := range byLabel {
 		oldest, other := time.Duration(0), &jobs.Counts{Name: otherNames, ByState: map[string]int64{}}
 		for _, n := range all {
 			oldest = max(oldest, n.Oldest)
 		}
-		list := most(all)
-		for _, n := range list[min(len(list), metricNames):] {
+		list, named := most(all), metricNames
+		if label == engine.OtherNamespaces {
+			named = 0
+		}
+		for _, n := range list[min(len(list), named):] {
 			for state, count := range n.ByState {
 				other.ByState[state] += count
 			}
 		}
-		if list = list[:min(len(list), metricNames)]; len(other.ByState) > 0 {
+		if list = list[:min(len(list), named)]; len(other.ByState) > 0 {
 			list = append(list, other)
 		}
 		for _, n := range list {
 			for _, state := range States {
 				ch <- prometheus.MustNewConstMetric(jobsInState, prometheus.GaugeValue, float64(n.ByState[state]),
-					namespace, strings.ToValidUTF8(n.Name, "?"), state)
+					label, strings.ToValidUTF8(n.Name, "?"), state)
 			}
 		}
-		ch <- prometheus.MustNewConstMetric(oldestJob, prometheus.GaugeValue, oldest.Seconds(), namespace)
+		ch <- prometheus.MustNewConstMetric(oldestJob, prometheus.GaugeValue, oldest.Seconds(), label)
 	}
 }

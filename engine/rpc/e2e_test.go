@@ -17,7 +17,10 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
+	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/insight"
+	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/engine/sinks"
 	"github.com/progressor-engine/progressor/engine/sinks/targets"
@@ -64,6 +67,7 @@ func newWorld(t *testing.T) *world {
 	}
 	bulks := bulk.New(e)
 	e.Add(bulks.Kind())
+	schedules, queue, runs := addKinds(e, store, registry)
 	workers := pull.New(e)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -77,7 +81,8 @@ func newWorld(t *testing.T) *world {
 	w.url = listen(t, NewHandler(
 		Config{
 			Engine: e, Insight: insight.New(e), Workers: workers, Bulks: bulks, Streams: streams.New(e, store),
-			Sinks:      sinks.New(e, store, sinks.Config{Open: targets.Open(&remote.Egress{})}),
+			Sinks: sinks.New(e, store, sinks.Config{Open: targets.Open(&remote.Egress{})}),
+			Crons: schedules, Jobs: queue, Flows: runs,
 			Registerer: registry, Gatherer: registry, Version: "test",
 		}))
 	namespaces := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)
@@ -91,6 +96,20 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// addKinds adds crons, jobs and flows to an engine.
+func addKinds(
+	e *engine.Engine, store *storage.Store, registry *prometheus.Registry,
+) (*crons.Crons, *jobs.Jobs, *flows.Flows) {
+	schedules, queue := crons.New(e, store, registry), jobs.New(e, store, registry)
+	e.Add(schedules.Kinds()...)
+	e.Add(queue.Kind())
+	schedules.EnqueueBy(queue.NewJob)
+	runs := flows.New(e, store, queue.NewJob, registry)
+	e.Add(runs.Kind())
+	schedules.RunBy(runs)
+	return schedules, queue, runs
 }
 
 // process follows the args and stores one event with them.

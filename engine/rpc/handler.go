@@ -61,7 +61,10 @@ type Config struct {
 	Console    Console               // "" means ConsoleFull
 	Auth       *auth.Authenticator   // checks tokens; nil if all clients may do everything
 	Hosts      *Hosts                // by which clients address the server; nil for IP addresses and localhost only
+	Limits     Limits                // limits of clients; none if zero
 	Ready      func() error          // why the program is not ready although the engine is; nil if it always is
+
+	countRefusal func(bound string) // counts a request that was rejected because of Limits
 }
 
 // services are the served services.
@@ -116,6 +119,7 @@ func NewHandler(cfg Config) http.Handler {
 	if cfg.Flows != nil {
 		s.flow = &flowService{flows: cfg.Flows}
 	}
+	cfg.countRefusal = e.CountRefusal
 	h, err := newHandler(cfg, s, readiness(e.Ready, cfg.Ready))
 	if err != nil {
 		panic(fmt.Sprintf("rpc: %v", err))
@@ -155,6 +159,9 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	if cfg.Console == "" {
 		cfg.Console = ConsoleFull
 	}
+	if cfg.countRefusal == nil {
+		cfg.countRefusal = func(string) {}
+	}
 	valid, err := newValidation(services...)
 	if err != nil {
 		return nil, err
@@ -163,6 +170,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	if err != nil {
 		return nil, err
 	}
+	clients := newClients(cfg.Limits, cfg.countRefusal)
 	options := connect.WithHandlerOptions(
 		connect.WithCodec(binary{}),
 		connect.WithCodec(strictJSON{codecJSON}),
@@ -170,11 +178,13 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 		connect.WithCodec(packed{}),
 		connect.WithReadMaxBytes(process.MaxMessageBytes),
 		connect.WithCompressMinBytes(compressMinBytes),
-		connect.WithInterceptors(&interceptor{valid, cfg.Logger, counted, newShared(), newTraces(cfg.Traces)}),
+		connect.WithInterceptors(&interceptor{valid, cfg.Logger, counted, newShared(), clients, newTraces(cfg.Traces)}),
 	)
 	mux := http.NewServeMux()
 	errorWriter := connect.NewErrorWriter(options)
-	private := func(h http.Handler) http.Handler { return authenticated(cfg.Auth, errorWriter, h) }
+	private := func(h http.Handler) http.Handler {
+		return authenticated(cfg.Auth, errorWriter, limitStalls(h, writeTimeout, counted.rejected[rejectedStall].Inc))
+	}
 	mount := func(path string, h http.Handler) { mux.Handle(path, packErrors(private(limitBody(h)))) }
 	mount(progressorv1connect.NewProcessServiceHandler(s.process, options))
 	mount(progressorv1connect.NewNamespaceServiceHandler(s.namespace, options))
@@ -194,7 +204,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)
 	mount(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	mount(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
-	if err := mountPages(mux, cfg, ready, private); err != nil {
+	if err := mountPages(mux, cfg, clients, ready, private); err != nil {
 		return nil, err
 	}
 	rejected := func(reason string) func() { return counted.rejected[reason].Inc }
@@ -203,7 +213,9 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 }
 
 // mountPages serves the pages for probes, scrapers and people.
-func mountPages(mux *http.ServeMux, cfg Config, ready func() error, private func(http.Handler) http.Handler) error {
+func mountPages(
+	mux *http.ServeMux, cfg Config, clients *clients, ready func() error, private func(http.Handler) http.Handler,
+) error {
 	mux.Handle("GET /whoami", private(http.HandlerFunc(whoami)))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { page(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -220,7 +232,7 @@ func mountPages(mux *http.ServeMux, cfg Config, ready func() error, private func
 		})))
 	}
 	if cfg.Streams != nil {
-		mux.Handle("GET /changes", private(&changePage{streams: cfg.Streams, log: cfg.Logger}))
+		mux.Handle("GET /changes", private(&changePage{streams: cfg.Streams, clients: clients, log: cfg.Logger}))
 	}
 	mux.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")

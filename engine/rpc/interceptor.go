@@ -13,12 +13,14 @@ import (
 )
 
 // interceptor runs between the decoding of a request and its handler. It validates requests,
-// recovers panics, converts errors, and records metrics, spans and logs.
+// recovers panics, converts errors, limits what a client has in flight, and records metrics, spans
+// and logs.
 type interceptor struct {
 	valid   *validation
 	log     *slog.Logger
 	metrics *metrics
 	shared  *shared
+	clients *clients
 	traces  *traces // nil if tracing is off
 }
 
@@ -40,6 +42,11 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			}
 			i.metrics.observe(procedure, err, time.Since(begin))
 		}()
+		client, of := clientOf(request.Peer().Addr), classOf(procedure, request.Any())
+		if err := i.clients.enter(client, of); err != nil {
+			return nil, err
+		}
+		defer i.clients.leave(client, of)
 		if err := i.valid.check(request.Any()); err != nil {
 			return nil, err
 		}
@@ -64,6 +71,11 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 			endSpan(span, stream.last, nil, err)
 			i.metrics.observe(procedure, err, time.Since(begin))
 		}()
+		client := clientOf(conn.Peer().Addr)
+		if err := i.clients.enter(client, classStream); err != nil {
+			return err
+		}
+		defer i.clients.leave(client, classStream)
 		return next(ctx, stream)
 	}
 }

@@ -19,6 +19,7 @@ const (
 	rejectedHost   = "host"
 	rejectedOrigin = "origin"
 	rejectedSlow   = "slow_body"
+	rejectedStall  = "stalled"
 )
 
 // metrics counts requests by method and code.
@@ -42,9 +43,10 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 	rejections := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "progressor_http_rejected_total",
 		Help: "HTTP requests that were rejected because of their Host (reason host), because a page of " +
-			"another site sent them (origin), or because their body arrived too slowly (slow_body).",
+			"another site sent them (origin), or because their body arrived too slowly (slow_body), and those " +
+			"that ended because their client did not read the response (stalled).",
 	}, []string{"reason"})
-	for _, reason := range []string{rejectedHost, rejectedOrigin, rejectedSlow} {
+	for _, reason := range []string{rejectedHost, rejectedOrigin, rejectedSlow, rejectedStall} {
 		m.rejected[reason] = rejections.WithLabelValues(reason)
 	}
 	for _, name := range services {

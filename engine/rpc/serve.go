@@ -12,7 +12,8 @@ import (
 )
 
 // The limits of the listener. There is no read or write timeout, because a request may wait as long
-// as its client asks for; limitBodyTime limits the time of a body.
+// as its client asks for; limitBodyTime limits the time of a body, and limitStalls that of a part
+// of a response.
 const (
 	readHeaderTimeout    = 10 * time.Second
 	idleTimeout          = 2 * time.Minute
@@ -33,18 +34,28 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 	if drain <= 0 {
 		drain = DefaultDrain
 	}
+	return serve(ctx, ln, newServer(h, log), log, drain)
+}
+
+// newServer returns a server with the limits.
+func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		Protocols:         new(http.Protocols),
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxConcurrentStreams},
-		ErrorLog:          slog.NewLogLogger(errorsOfServer{log.Handler()}, slog.LevelDebug),
+		// limitStalls cannot end a stream if the client reads nothing of its connection.
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxConcurrentStreams, WriteByteTimeout: writeTimeout},
+		ErrorLog: slog.NewLogLogger(errorsOfServer{log.Handler()}, slog.LevelDebug),
 	}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
+	return server
+}
 
+// serve is Serve with a server.
+func serve(ctx context.Context, ln net.Listener, server *http.Server, log *slog.Logger, drain time.Duration) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(ln) }()
 	select {

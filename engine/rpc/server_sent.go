@@ -29,6 +29,7 @@ const keepAlive = 15 * time.Second
 // is the cursor after it, which browsers send again when they reconnect.
 type changePage struct {
 	streams *streams.Streams
+	clients *clients
 	log     *slog.Logger
 }
 
@@ -38,10 +39,15 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = CheckRules(request)
 	}
+	client := clientOf(r.RemoteAddr)
+	if err == nil {
+		err = p.clients.enter(client, classStream)
+	}
 	if err != nil {
 		p.refuse(w, r, request, err)
 		return
 	}
+	defer p.clients.leave(client, classStream)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	s := &serverSent{writer: w, control: http.NewResponseController(w), cancel: cancel}

@@ -191,7 +191,7 @@ func maxAge(header string) time.Duration {
 }
 
 // awaits reports whether a read waits for an event.
-func awaits(message proto.Message) bool {
+func awaits(message any) bool {
 	if m, ok := message.(interface{ GetAwaitInit() *durationpb.Duration }); ok && m.GetAwaitInit() != nil {
 		return true
 	}

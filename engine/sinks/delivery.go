@@ -290,7 +290,8 @@ func (d *delivery) deliver(found []changes.Change, next changes.Cursor) error {
 	if err != nil {
 		return err
 	}
-	d.sinks.metrics.rejected.WithLabelValues(d.lease.Namespace, d.lease.SinkID).Add(float64(len(rejected)))
+	labels := d.sinks.labels(d.lease.Namespace, d.lease.SinkID)
+	d.sinks.metrics.rejected.WithLabelValues(labels...).Add(float64(len(rejected)))
 	d.log.Warn("changes became dead letters", "changes", len(rejected), "error", rejected[0].Reason)
 	d.advanced(next)
 	return d.pause(0)
@@ -342,7 +343,7 @@ func (d *delivery) fail(err error) error {
 		return d.stored(changes.SinkFailure{State: "DISABLED", Error: shorten(err.Error())})
 	}
 	d.failures++
-	d.sinks.metrics.failures.WithLabelValues(d.lease.Namespace, d.lease.SinkID).Inc()
+	d.sinks.metrics.failures.WithLabelValues(d.sinks.labels(d.lease.Namespace, d.lease.SinkID)...).Inc()
 	wait := d.sinks.limits.retry.Interval(int32(min(d.failures, 1000)), rand.Float64())
 	if d.failures == 1 {
 		d.log.Warn("the sink fails", "error", err)

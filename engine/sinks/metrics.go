@@ -37,13 +37,14 @@ func newMetrics(s *Sinks, registerer prometheus.Registerer) *metrics {
 			"Changes that the target of a sink has rejected for good."),
 		failures: counter("progressor_sink_failures_total", "Failed deliveries of this node, which are repeated."),
 	}
+	s.engine.TrackSeries(m.delivered, m.rejected, m.failures)
 	storage.Register(registerer, m.delivered, m.rejected, m.failures, &gauges{sinks: s})
 	return m
 }
 
 // observe counts a batch that was delivered.
 func (m *metrics) observe(d *delivery, batch []*progressorv1.Change, began time.Time) {
-	m.delivered.WithLabelValues(d.lease.Namespace, d.lease.SinkID).Add(float64(len(batch)))
+	m.delivered.WithLabelValues(d.sinks.labels(d.lease.Namespace, d.lease.SinkID)...).Add(float64(len(batch)))
 	for _, name := range notificationTypes(batch) {
 		d.sinks.engine.ObserveNotification(d.lease.Namespace, name, began)
 	}
@@ -80,7 +81,8 @@ var (
 		"Age of the oldest change that was not delivered to a sink, in seconds; 0 if there is none. All nodes report "+
 			"the same value.", []string{"namespace", "sink_id"}, nil)
 	sinkState = prometheus.NewDesc("progressor_sink_state",
-		"1 for the state of each sink: active, paused, failing, broken or disabled. All nodes report the same value.",
+		"1 for the state of each sink: active, paused, failing, broken or disabled; for the namespace (other), the "+
+			"number of its sinks in each state. All nodes report the same value.",
 		[]string{"namespace", "sink_id", "state"}, nil)
 )
 
@@ -103,14 +105,39 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	if err != nil {
 		return
 	}
+	lags, ages, states := map[sinkLabel]float64{}, map[sinkLabel]float64{}, map[sinkLabel]map[string]float64{}
 	for n := range rows {
 		r := &rows[n]
-		gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value,
-				append([]string{r.Namespace, r.SinkID}, labels...)...)
+		named := g.sinks.labels(r.Namespace, r.SinkID)
+		label := sinkLabel{named[0], named[1]}
+		lags[label] += float64(r.LagChanges)
+		ages[label] = max(ages[label], float64(r.LagUs)/1e6)
+		if states[label] == nil {
+			states[label] = map[string]float64{}
 		}
-		gauge(lagChanges, float64(r.LagChanges))
-		gauge(lagSeconds, float64(max(r.LagUs, 0))/1e6)
-		gauge(sinkState, 1, strings.ToLower(r.State))
+		states[label][strings.ToLower(r.State)]++
 	}
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	for label := range lags {
+		gauge(lagChanges, lags[label], label.namespace, label.sink)
+		gauge(lagSeconds, ages[label], label.namespace, label.sink)
+		for state, count := range states[label] {
+			gauge(sinkState, count, label.namespace, label.sink, state)
+		}
+	}
+}
+
+// sinkLabel are the labels of a sink.
+type sinkLabel struct{ namespace, sink string }
+
+// labels returns the labels "namespace" and "sink_id" of a sink. The sinks of the namespaces
+// without series of their own have common ones.
+func (s *Sinks) labels(namespace, sink string) []string {
+	label := s.engine.NamespaceLabel(namespace)
+	if label == engine.OtherNamespaces {
+		sink = label
+	}
+	return []string{label, sink}
 }

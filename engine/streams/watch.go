@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -17,7 +19,10 @@ import (
 const (
 	// readChanges and readBytes limit one read of a stream, and so a response.
 	readChanges = 500
-	readBytes   = 1 << 20
+	readBytes   = 256 << 10
+	// maxReadBytes limits the changes that all streams of a node have read and not sent: in reads
+	// of readBytes. It is more than the streams of one client can hold.
+	maxReadBytes = 128 << 20
 	// cursorWait is how long a stream whose filter matches no change sends no cursor.
 	cursorWait = time.Second
 )
@@ -27,11 +32,14 @@ type Streams struct {
 	engine *engine.Engine
 	store  *storage.Store
 	pace   changes.Pace
+	memory *semaphore.Weighted // maxReadBytes in total
 }
 
 // New returns the streams of an engine.
 func New(e *engine.Engine, s *storage.Store) *Streams {
-	return &Streams{engine: e, store: s, pace: changes.UsualPace}
+	return &Streams{
+		engine: e, store: s, pace: changes.UsualPace, memory: semaphore.NewWeighted(maxReadBytes),
+	}
 }
 
 // Watch sends the changes of a namespace after a cursor until ctx is cancelled, at least once and
@@ -40,7 +48,7 @@ func New(e *engine.Engine, s *storage.Store) *Streams {
 func (s *Streams) Watch(
 	ctx context.Context, r *progressorv1.WatchChangesRequest, send func(*progressorv1.WatchChangesResponse) error,
 ) error {
-	_, leave, err := s.engine.Enter(ctx, r.GetNamespace())
+	leave, err := s.engine.EnterStream(ctx, r.GetNamespace())
 	if err != nil {
 		return err
 	}
@@ -84,17 +92,11 @@ func (w *watch) run(ctx context.Context) error {
 	defer pacer.Close()
 	for {
 		pacer.Begin()
-		found, next, more, err := changes.Read(ctx, w.streams.store, w.request.GetNamespace(), w.at,
-			changes.ReadLimit{Changes: readChanges, Bytes: readBytes})
-		if err != nil {
+		some, more, done, err := w.step(ctx)
+		if err != nil || done {
 			return err
 		}
-		w.at = next
-		done := w.request.GetStop() && w.reached()
-		if err := w.pass(found, done); err != nil || done {
-			return err
-		}
-		if len(found) > 0 {
+		if some {
 			pacer.Found()
 		}
 		if more {
@@ -109,6 +111,23 @@ func (w *watch) run(ctx context.Context) error {
 		default:
 		}
 	}
+}
+
+// step reads changes and sends them. It reports whether there were any, whether there are more, and
+// whether the stream has reached its end.
+func (w *watch) step(ctx context.Context) (some, more, done bool, err error) {
+	if err := w.streams.memory.Acquire(ctx, readBytes); err != nil {
+		return false, false, false, fmt.Errorf("watch changes of %s: %w", w.request.GetNamespace(), err)
+	}
+	defer w.streams.memory.Release(readBytes)
+	found, next, more, err := changes.Read(ctx, w.streams.store, w.request.GetNamespace(), w.at,
+		changes.ReadLimit{Changes: readChanges, Bytes: readBytes})
+	if err != nil {
+		return false, false, false, err
+	}
+	w.at = next
+	done = w.request.GetStop() && w.reached()
+	return len(found) > 0, more, done, w.pass(found, done)
 }
 
 // reached reports whether all changes up to end were read.

@@ -385,12 +385,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-bound-in-memory", breaks: "a node refuses what it cannot hold",
-		file: "engine/inflight.go", old: "if free < 0 {", planted: "if free < -1<<30 {",
+		file: "engine/inflight.go", old: "limit - e.inFlight.working.Add(1)",
+		planted:  "limit + 0*e.inFlight.working.Add(1)",
 		packages: "./engine", run: "InFlight|Overload",
 	},
 	{
 		name: "one-namespace-takes-all", breaks: "a namespace leaves requests of max_in_flight for the others",
-		file: "engine/inflight.go", old: "max(shareFactor*free, limit/guaranteedPortion, 1)", planted: "limit",
+		file: "engine/inflight.go", old: "min(shareFactor*free, limit/namespacePortion)", planted: "limit",
 		packages: "./engine", run: "InFlight",
 	},
 	{

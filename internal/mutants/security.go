@@ -98,4 +98,77 @@ var securityMutants = []mutant{
 		file: "cmd/progressor/internal/cli/server/config.go", old: `(?:\\.|[^\s\\])+`, planted: `[^\s&]+`,
 		packages: "./cmd/progressor", run: "TestSecretsAreRedacted",
 	},
+	{
+		name: "nothing-is-reserved", breaks: "answers of workers and commands of operators pass a full node",
+		file: "engine/inflight.go", old: "limit -= limit / reservedPortion", planted: "_ = reservedPortion",
+		packages: "./engine", run: "TestReservedRequests",
+	},
+	{
+		name: "waits-are-work", breaks: "requests that wait for an event do not count as work",
+		file: "engine/await.go", old: "		enter = e.enterWaiting", planted: "		enter = e.enter",
+		packages: "./engine", run: "TestInFlightPerNamespace",
+	},
+	{
+		name: "client-takes-all", breaks: "one client has a share of the requests of a node",
+		file: "engine/rpc/clients.go", old: "if limit > 0 && held[of] >= limit {", planted: "if false {",
+		packages: "./engine/rpc", run: "TestOneClientDoesNotFillTheNode",
+	},
+	{
+		name: "answers-in-the-share", breaks: "a client whose share is full can send the answers of its workers",
+		file: "engine/rpc/clients.go", old: "	if reservedMethods[method] {", planted: "	if false {",
+		packages: "./engine/rpc", run: "TestFullShareOfCalls",
+	},
+	{
+		name: "stalled-for-good", breaks: "a response that its client does not read ends",
+		file:     "engine/rpc/stalls.go",
+		old:      "SetWriteDeadline(time.Unix(1, 0))",
+		planted:  "SetWriteDeadline(time.Time{})",
+		packages: "./engine/rpc", run: "TestClientsThatDoNotRead",
+	},
+	{
+		name: "idle-is-stalled", breaks: "a stream that has nothing to send is not stalled",
+		file: "engine/rpc/stalls.go", old: "	w.begin = time.Time{}", planted: "",
+		packages: "./engine/rpc", run: "TestSlowReadersAreServed",
+	},
+	{
+		name: "deaf-connection", breaks: "a connection of HTTP/2 that its client does not read is closed",
+		file: "engine/rpc/serve.go", old: ", WriteByteTimeout: writeTimeout}", planted: "}",
+		packages: "./engine/rpc", run: "TestConnectionsThatAreNotRead",
+	},
+	{
+		name: "watchers-hold-all", breaks: "clients that do not read hold a bounded part of the memory",
+		file:     "engine/watchers.go",
+		old:      "(all || wt.behind) && w.held < maxHeldBytes {",
+		planted:  "(all || wt.behind) {",
+		packages: "./engine", run: "TestWatchersHoldLittle",
+	},
+	{
+		name: "metrics-for-each", breaks: "namespaces beyond a limit have common metrics",
+		file: "engine/namespace_labels.go", old: "len(l.own) >= maxLabelled", planted: "false",
+		packages: "./engine/rpc", run: "TestMetricsOfManyNamespaces",
+	},
+	{
+		name: "metrics-of-the-deleted", breaks: "the metrics of a deleted namespace disappear",
+		file:     "engine/namespace_labels.go",
+		old:      "	for _, s := range l.series {",
+		planted:  "	for _, s := range l.series[:0] {",
+		packages: "./engine/rpc", run: "TestMetricsOfManyNamespaces",
+	},
+	{
+		name: "namespaces-in-parallel", breaks: "the number of namespaces is limited",
+		file:     "engine/namespaces.go",
+		old:      "		e.registry.creating.Lock()\n		defer e.registry.creating.Unlock()\n",
+		planted:  "",
+		packages: "./engine", run: "TestNamespacesAreLimited",
+	},
+	{
+		name: "audit-with-secrets", breaks: "the audit has no headers of a configuration",
+		file: "storage/audit_change.go", old: `"headers": true, `, planted: "",
+		packages: "./storage", run: "TestAuditHasTheChange",
+	},
+	{
+		name: "audit-deleted-early", breaks: "audit entries are kept for their retention",
+		file: "migrations/00123_audit.sql", old: "interval '90 days'", planted: "interval '0 days'",
+		packages: "./storage", run: "TestEngineRoleOnlyAddsAudit",
+	},
 }

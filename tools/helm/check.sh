@@ -15,7 +15,7 @@ for kind in Deployment Service Secret PodDisruptionBudget NetworkPolicy ServiceM
     { echo "helm: $chart creates no $kind"; exit 1; }
 done
 if helm template progressor "$chart" "${all[@]}" | grep -q "^kind: ConfigMap$"; then
-  echo "helm: $chart creates a ConfigMap, where headers of the configuration are not protected"; exit 1
+  echo "helm: $chart creates a ConfigMap, which does not protect headers"; exit 1
 fi
 if helm template progressor "$chart" >/dev/null 2>&1; then
   echo "helm: $chart is rendered without database.existingSecret"; exit 1

@@ -1298,15 +1298,17 @@ func (x *DrainNodeResponse) GetNode() *Node {
 }
 
 type AuditEntry struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AuditId       int64                  `protobuf:"varint,1,opt,name=audit_id,json=auditId,proto3" json:"audit_id,omitempty"`
-	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	Actor         string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
-	Source        string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"` // address
-	Method        string                 `protobuf:"bytes,5,opt,name=method,proto3" json:"method,omitempty"`
-	Namespace     string                 `protobuf:"bytes,6,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Subject       string                 `protobuf:"bytes,7,opt,name=subject,proto3" json:"subject,omitempty"` // the object of the request
-	Details       *structpb.Struct       `protobuf:"bytes,8,opt,name=details,proto3" json:"details,omitempty"` // no payloads
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	AuditId   int64                  `protobuf:"varint,1,opt,name=audit_id,json=auditId,proto3" json:"audit_id,omitempty"`
+	Time      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	Actor     string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	Source    string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"` // address
+	Method    string                 `protobuf:"bytes,5,opt,name=method,proto3" json:"method,omitempty"`
+	Namespace string                 `protobuf:"bytes,6,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Subject   string                 `protobuf:"bytes,7,opt,name=subject,proto3" json:"subject,omitempty"` // the object of the request
+	// The arguments, without payloads. For a change of a configuration, it is in before and after,
+	// without secrets. Of a template, they have the version.
+	Details       *structpb.Struct `protobuf:"bytes,8,opt,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

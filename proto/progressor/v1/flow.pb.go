@@ -3106,7 +3106,7 @@ type GetRunRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// How long to wait for the end of the run.
+	// How long to wait for the end of the run, at most 10 minutes.
 	AwaitEnd      *durationpb.Duration `protobuf:"bytes,3,opt,name=await_end,json=awaitEnd,proto3" json:"await_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4962,13 +4962,13 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\rvalidate_only\x18\v \x01(\bR\fvalidateOnly\"R\n" +
 	"\x10StartRunResponse\x12$\n" +
 	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\x12\x18\n" +
-	"\astarted\x18\x02 \x01(\bR\astarted\"\xb8\x01\n" +
+	"\astarted\x18\x02 \x01(\bR\astarted\"\xb5\x01\n" +
 	"\rGetRunRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x12H\n" +
-	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\bawaitEnd\"6\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x12E\n" +
+	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
+	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\bawaitEnd\"6\n" +
 	"\x0eGetRunResponse\x12$\n" +
 	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xe7\x01\n" +
 	"\x0fListRunsRequest\x12:\n" +

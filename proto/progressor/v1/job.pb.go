@@ -281,7 +281,7 @@ type GetJobRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	// How long to wait for the end of the job.
+	// How long to wait for the end of the job, at most 10 minutes.
 	AwaitEnd      *durationpb.Duration `protobuf:"bytes,3,opt,name=await_end,json=awaitEnd,proto3" json:"await_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -512,10 +512,11 @@ func (x *ListJobsResponse) GetNextPageToken() string {
 }
 
 type FetchResultRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	JobId         string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	AwaitEnd      *durationpb.Duration   `protobuf:"bytes,3,opt,name=await_end,json=awaitEnd,proto3" json:"await_end,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// How long to wait for the end of the job, at most 10 minutes.
+	AwaitEnd      *durationpb.Duration `protobuf:"bytes,3,opt,name=await_end,json=awaitEnd,proto3" json:"await_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2105,13 +2106,13 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\x13EnqueueBatchRequest\x12>\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x1d.progressor.v1.EnqueueRequestB\v\xbaH\b\x92\x01\x05\b\x01\x10\x90NR\x04jobs\"J\n" +
 	"\x14EnqueueBatchResponse\x122\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x1e.progressor.v1.EnqueueResponseR\x04jobs\"\xb8\x01\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x1e.progressor.v1.EnqueueResponseR\x04jobs\"\xb5\x01\n" +
 	"\rGetJobRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06job_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12H\n" +
-	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\bawaitEnd\"6\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12E\n" +
+	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
+	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\bawaitEnd\"6\n" +
 	"\x0eGetJobResponse\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"\xe7\x01\n" +
 	"\x0fListJobsRequest\x12:\n" +
@@ -2124,13 +2125,13 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"b\n" +
 	"\x10ListJobsResponse\x12&\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.progressor.v1.JobR\x04jobs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbd\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xba\x01\n" +
 	"\x12FetchResultRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06job_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12H\n" +
-	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\bawaitEnd\"\x81\x02\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12E\n" +
+	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
+	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\bawaitEnd\"\x81\x02\n" +
 	"\x13FetchResultResponse\x12-\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x17.progressor.v1.JobStateR\x05state\x12.\n" +
 	"\x06result\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x06result\x120\n" +

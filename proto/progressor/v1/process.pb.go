@@ -1801,8 +1801,8 @@ type AwaitTaskRequest struct {
 	Key isAwaitTaskRequest_Key `protobuf_oneof:"key"`
 	// Required.
 	ProcessId string `protobuf:"bytes,4,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// 0 returns at once. After the timeout, the response is the task in its present state, not an
-	// error.
+	// 0 returns at once; at most 10 minutes. After the timeout, the response is the task in its
+	// present state, not an error.
 	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1949,7 +1949,7 @@ type GetProcessRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	Range     *HistoryRange          `protobuf:"bytes,3,opt,name=range,proto3" json:"range,omitempty"`
-	// How long to wait while the process is in INIT.
+	// How long to wait while the process is in INIT, at most 10 minutes.
 	AwaitInit     *durationpb.Duration `protobuf:"bytes,4,opt,name=await_init,json=awaitInit,proto3" json:"await_init,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3467,7 +3467,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x03how\x12\x05\xbaH\x02\b\x01\"E\n" +
 	"\x0eRepairResponse\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\x03R\x06taskId\x12\x1a\n" +
-	"\bresponse\x18\x02 \x01(\fR\bresponse\"\xa9\x02\n" +
+	"\bresponse\x18\x02 \x01(\fR\bresponse\"\xa6\x02\n" +
 	"\x10AwaitTaskRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\"\n" +
 	"\atask_id\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x01H\x00R\x06taskId\x125\n" +
@@ -3475,21 +3475,21 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\xbaH\ar\x05 \x01(\x80\x02H\x00R\x0eidempotencyKey\x12)\n" +
 	"\n" +
 	"process_id\x18\x04 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12E\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\atimeoutB\f\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12B\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
+	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\atimeoutB\f\n" +
 	"\x03key\x12\x05\xbaH\x02\b\x01\"<\n" +
 	"\x11AwaitTaskResponse\x12'\n" +
-	"\x04task\x18\x01 \x01(\v2\x13.progressor.v1.TaskR\x04task\"\xf9\x01\n" +
+	"\x04task\x18\x01 \x01(\v2\x13.progressor.v1.TaskR\x04task\"\xf6\x01\n" +
 	"\x11GetProcessRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x121\n" +
-	"\x05range\x18\x03 \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x12J\n" +
+	"\x05range\x18\x03 \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x12G\n" +
 	"\n" +
-	"await_init\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\tawaitInit\"F\n" +
+	"await_init\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
+	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\tawaitInit\"F\n" +
 	"\x12GetProcessResponse\x120\n" +
 	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"\xec\x01\n" +
 	"\x14ListProcessesRequest\x12:\n" +

@@ -13,8 +13,8 @@ const forgetAudit = `-- name: ForgetAudit :one
 SELECT forget_audit($1::int)::bigint AS deleted
 `
 
-// ForgetAudit deletes the oldest commands after their retention, lim at a time. The function has the
-// rights of the owner of the table, so that the role of the engine needs no DELETE.
+// ForgetAudit deletes the oldest commands after their retention, lim at a time. The function has
+// the rights of the owner of the table, so that the role of the engine needs no DELETE.
 func (q *Queries) ForgetAudit(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	row := db.QueryRow(ctx, forgetAudit, lim)
 	var deleted int64

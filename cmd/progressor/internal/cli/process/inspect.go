@@ -19,7 +19,7 @@ type getCmd struct {
 	cli.ProcessArgs
 	cli.RangeFlags
 	cli.ClientFlags
-	AwaitInit time.Duration `placeholder:"DURATION" help:"Wait up to this long while the process is in INIT."`
+	AwaitInit time.Duration `placeholder:"DURATION" help:"Wait up to this long while the process is in INIT, at most 10m."`
 }
 
 func (getCmd) Help() string {

@@ -84,8 +84,7 @@ func (n *node) run(ctx context.Context) error {
 	defer n.listener.Close() // if it fails before Serve
 	ctx, cancel := n.linger(ctx)
 	defer cancel()
-	registry := newRegistry()
-	log := n.log
+	registry, log := newRegistry(), n.log
 	var provider trace.TracerProvider // nil without traces
 	spans, err := n.tracing.open(ctx, n.getenv, n.address(), log, registry)
 	if err != nil {
@@ -109,6 +108,7 @@ func (n *node) run(ctx context.Context) error {
 		Address: n.address(), Version: cli.BuildVersion(), MaxInFlight: n.engine.MaxInFlight,
 		MaxRunning: n.engine.MaxRunning, RequestsOnly: n.engine.RequestsOnly, FileNamespaces: fileNamespaces(n.file),
 		ZombieAfter: n.engine.ZombieAfter, ZombieMargin: n.engine.ZombieMargin, DrainTimeout: n.engine.DrainTimeout,
+		MaxNamespaces: n.engine.MaxNamespaces,
 	})
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (n *node) run(ctx context.Context) error {
 		Engine: eng, Insight: insights, Workers: workers, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs,
 		Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
 		Streams: streams.New(eng, store), Sinks: deliveries, Console: n.console, Hosts: n.hosts, Auth: clients,
-		Ready: n.readiness,
+		Ready: n.readiness, Limits: n.engine.limits(),
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return eng.Run(ctx) })

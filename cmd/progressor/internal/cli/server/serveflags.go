@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -50,6 +51,9 @@ type dbFlags struct {
 // maxLinger is the longest time between SIGTERM and the drain.
 const maxLinger = 10 * time.Minute
 
+// clientPortion is the part of engine.max_in_flight that one client gets by default.
+const clientPortion = 4
+
 // maxPoolConns is the largest pool of connections.
 const maxPoolConns = 1000
 
@@ -60,14 +64,18 @@ type poolFlags struct {
 }
 
 type engineFlags struct {
-	Address      string        `placeholder:"ADDR" setting:"" help:"Address of this node in the table nodes. Default: host name and port."`
-	MaxInFlight  int           `default:"20000" placeholder:"N" setting:"" help:"Maximum number of concurrent requests, including waiting ones; more get RESOURCE_EXHAUSTED. Default: ${default}."`
-	MaxRunning   int           `default:"10000" placeholder:"N" setting:"" help:"Maximum number of tasks that the node runs concurrently, of all namespaces together. Default: ${default}."`
-	RequestsOnly bool          `setting:"" help:"Take requests and polls of workers, but run no tasks: other nodes run them."`
-	ZombieAfter  time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node without a heartbeat for this long is dead. Must be the same on all nodes. Default: ${default}."`
-	ZombieMargin time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long a live node may exceed the deadline of a task before other nodes collect it. Default: ${default}."`
-	Linger       time.Duration `default:"0s" placeholder:"DURATION" setting:"" help:"How long the engine still accepts requests after SIGTERM while /readyz returns 503, so that load balancers notice. Default: ${default}."`
-	DrainTimeout time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long a stop waits for running tasks. Default: ${default}."`
+	Address              string        `placeholder:"ADDR" setting:"" help:"Address of this node in the table nodes. Default: host name and port."`
+	MaxInFlight          int           `default:"20000" placeholder:"N" setting:"" help:"Maximum number of concurrent requests, and as many that wait for an event; more get RESOURCE_EXHAUSTED. Default: ${default}."`
+	MaxInFlightPerClient int           `default:"0" placeholder:"N" setting:"" help:"Maximum number of concurrent requests of one client address, and as many that wait for an event. Default: a quarter of --engine.max-in-flight."`
+	MaxStreams           int           `default:"1000" placeholder:"N" setting:"" help:"Maximum number of concurrent streams. Default: ${default}."`
+	MaxStreamsPerClient  int           `default:"100" placeholder:"N" setting:"" help:"Maximum number of concurrent streams of one client address. Default: ${default}."`
+	MaxNamespaces        int           `default:"1000" placeholder:"N" setting:"" help:"Maximum number of namespaces that there may be before the node refuses to create another one. Default: ${default}."`
+	MaxRunning           int           `default:"10000" placeholder:"N" setting:"" help:"Maximum number of tasks that the node runs concurrently, of all namespaces together. Default: ${default}."`
+	RequestsOnly         bool          `setting:"" help:"Take requests and polls of workers, but run no tasks: other nodes run them."`
+	ZombieAfter          time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node without a heartbeat for this long is dead. Must be the same on all nodes. Default: ${default}."`
+	ZombieMargin         time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long a live node may exceed the deadline of a task before other nodes collect it. Default: ${default}."`
+	Linger               time.Duration `default:"0s" placeholder:"DURATION" setting:"" help:"How long the engine still accepts requests after SIGTERM while /readyz returns 503, so that load balancers notice. Default: ${default}."`
+	DrainTimeout         time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long a stop waits for running tasks. Default: ${default}."`
 
 	LedgerRetention time.Duration `default:"720h" placeholder:"DURATION" setting:"" help:"How long rows of the cron ledger, and tasks of crons, are kept; at least 1h. Default: ${default}."`
 }
@@ -143,10 +151,26 @@ func (e engineFlags) check() error {
 		return errors.New("--engine.ledger-retention: must be at least 1h")
 	case e.MaxInFlight < 1:
 		return errors.New("--engine.max-in-flight: must be at least 1")
+	case e.MaxInFlightPerClient < 0 || e.MaxInFlightPerClient > e.MaxInFlight:
+		return errors.New("--engine.max-in-flight-per-client: must be 0 to --engine.max-in-flight")
+	case e.MaxStreams < 1:
+		return errors.New("--engine.max-streams: must be at least 1")
+	case e.MaxStreamsPerClient < 1:
+		return errors.New("--engine.max-streams-per-client: must be at least 1")
+	case e.MaxNamespaces < 1:
+		return errors.New("--engine.max-namespaces: must be at least 1")
 	case e.MaxRunning < 1:
 		return errors.New("--engine.max-running: must be at least 1")
 	}
 	return nil
+}
+
+// limits returns the limits of clients.
+func (e engineFlags) limits() rpc.Limits {
+	return rpc.Limits{
+		ClientRequests: cmp.Or(e.MaxInFlightPerClient, max(1, e.MaxInFlight/clientPortion)),
+		ClientStreams:  e.MaxStreamsPerClient, Streams: e.MaxStreams,
+	}
 }
 
 func (p poolFlags) check() error {

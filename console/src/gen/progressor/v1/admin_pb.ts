@@ -652,7 +652,8 @@ export type AuditEntry = Message<"progressor.v1.AuditEntry"> & {
   subject: string;
 
   /**
-   * no payloads
+   * The arguments, without payloads. For a change of a configuration, it is in before and after,
+   * without secrets. Of a template, they have the version.
    *
    * @generated from field: google.protobuf.Struct details = 8;
    */

@@ -1602,7 +1602,7 @@ export type GetRunRequest = Message<"progressor.v1.GetRunRequest"> & {
   runId: string;
 
   /**
-   * How long to wait for the end of the run.
+   * How long to wait for the end of the run, at most 10 minutes.
    *
    * @generated from field: google.protobuf.Duration await_end = 3;
    */

@@ -157,7 +157,7 @@ export type GetJobRequest = Message<"progressor.v1.GetJobRequest"> & {
   jobId: string;
 
   /**
-   * How long to wait for the end of the job.
+   * How long to wait for the end of the job, at most 10 minutes.
    *
    * @generated from field: google.protobuf.Duration await_end = 3;
    */
@@ -264,6 +264,8 @@ export type FetchResultRequest = Message<"progressor.v1.FetchResultRequest"> & {
   jobId: string;
 
   /**
+   * How long to wait for the end of the job, at most 10 minutes.
+   *
    * @generated from field: google.protobuf.Duration await_end = 3;
    */
   awaitEnd?: Duration | undefined;

@@ -871,8 +871,8 @@ export type AwaitTaskRequest = Message<"progressor.v1.AwaitTaskRequest"> & {
   processId: string;
 
   /**
-   * 0 returns at once. After the timeout, the response is the task in its present state, not an
-   * error.
+   * 0 returns at once; at most 10 minutes. After the timeout, the response is the task in its
+   * present state, not an error.
    *
    * @generated from field: google.protobuf.Duration timeout = 5;
    */
@@ -923,7 +923,7 @@ export type GetProcessRequest = Message<"progressor.v1.GetProcessRequest"> & {
   range?: HistoryRange | undefined;
 
   /**
-   * How long to wait while the process is in INIT.
+   * How long to wait while the process is in INIT, at most 10 minutes.
    *
    * @generated from field: google.protobuf.Duration await_init = 4;
    */

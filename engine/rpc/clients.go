@@ -1,0 +1,152 @@
+package rpc
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Limits are how many requests and streams of clients a node serves at a time. 0 means no limit.
+type Limits struct {
+	ClientRequests int // requests of one client that work; as many others may wait for an event
+	ClientStreams  int // streams of one client
+	Streams        int // streams of all clients
+}
+
+// class is what a request counts as in the limits of its client.
+type class int
+
+const (
+	classWork class = iota
+	classWait       // it waits for an event
+	// classReserved has the answers of workers and the commands of operators. They count
+	// separately, so that a client that waits for its workers does not make them lose their leases.
+	classReserved
+	classStream
+	classes
+)
+
+// clients counts the requests and streams of each client that are in flight.
+type clients struct {
+	limits  Limits
+	refused func(bound string) // counts a rejected request
+
+	mu      sync.Mutex
+	held    map[string]*[classes]int
+	streams int
+}
+
+func newClients(limits Limits, refused func(bound string)) *clients {
+	return &clients{limits: limits, refused: refused, held: map[string]*[classes]int{}}
+}
+
+// enter counts a request, or rejects it if its client or the node has reached a limit. leave must
+// follow if it returns nil.
+func (c *clients) enter(client string, of class) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := c.held[client]
+	if held == nil {
+		held = new([classes]int)
+	}
+	limit := c.limits.ClientRequests
+	if of == classStream {
+		limit = c.limits.ClientStreams
+		if c.limits.Streams > 0 && c.streams >= c.limits.Streams {
+			c.refused("streams")
+			return &process.OverloadError{
+				Bound: fmt.Sprintf("the node has %d streams, its max_streams", c.streams),
+			}
+		}
+	}
+	if limit > 0 && held[of] >= limit {
+		c.refused(boundOf[of].label)
+		return &process.OverloadError{
+			Bound: fmt.Sprintf("the client %s has %d %s in this node, its %s", client, held[of], boundOf[of].what,
+				boundOf[of].setting),
+		}
+	}
+	held[of]++
+	c.held[client] = held
+	if of == classStream {
+		c.streams++
+	}
+	return nil
+}
+
+// leave ends the counting of a request.
+func (c *clients) leave(client string, of class) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := c.held[client]
+	held[of]--
+	if of == classStream {
+		c.streams--
+	}
+	if *held == [classes]int{} {
+		delete(c.held, client)
+	}
+}
+
+// boundOf describes the limit of a client for each class.
+var boundOf = [classes]struct{ label, what, setting string }{
+	classWork:     {"client_in_flight", "requests in flight", "max_in_flight_per_client"},
+	classWait:     {"client_awaits", "waiting requests", "max_in_flight_per_client"},
+	classReserved: {"client_answers", "answers and commands", "max_in_flight_per_client"},
+	classStream:   {"client_streams", "streams", "max_streams_per_client"},
+}
+
+// clientOf returns who sends a request, by the address of the peer. An IPv6 client is its network,
+// because one machine may use all addresses of it.
+func clientOf(address string) string {
+	port, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return address
+	}
+	ip := port.Addr().Unmap().WithZone("")
+	switch {
+	case ip.IsLoopback():
+		return "localhost"
+	case ip.Is6():
+		network, _ := ip.Prefix(64) // cannot fail: 64 bits are valid
+		return network.String()
+	}
+	return ip.String()
+}
+
+// reservedMethods are the methods of workers that hold leases. The commands of operators are those
+// that begin with one of reservedVerbs.
+var (
+	reservedMethods = map[string]bool{"Complete": true, "CompleteBatch": true, "Heartbeat": true, "Release": true}
+	reservedVerbs   = []string{"Pause", "Resume", "Suspend", "Cancel", "Drain", "Stop"}
+)
+
+// classOf returns what a unary request counts as.
+func classOf(procedure string, message any) class {
+	switch m := message.(type) {
+	case *progressorv1.PollRequest:
+		return classWait
+	case *progressorv1.AwaitTaskRequest:
+		if m.GetTimeout().AsDuration() > 0 {
+			return classWait
+		}
+		return classWork
+	}
+	if awaits(message) {
+		return classWait
+	}
+	method := methodOf(procedure)
+	if reservedMethods[method] {
+		return classReserved
+	}
+	for _, verb := range reservedVerbs {
+		if strings.HasPrefix(method, verb) {
+			return classReserved
+		}
+	}
+	return classWork
+}

@@ -1,0 +1,181 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// stallSite serves a handler with a limit for stalled clients.
+func stallSite(t *testing.T, timeout time.Duration, h http.HandlerFunc) (address string, rejected *atomic.Int32) {
+	rejected = &atomic.Int32{}
+	url := listen(t, limitStalls(h, timeout, func() { rejected.Add(1) }))
+	return strings.TrimPrefix(url, "http://"), rejected
+}
+
+// endless writes until it fails, and sends the error.
+func endless(failed chan<- error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		message := bytes.Repeat([]byte("x"), 1<<20)
+		for {
+			if _, err := w.Write(message); err != nil {
+				failed <- err
+				return
+			}
+			w.(http.Flusher).Flush()
+		}
+	}
+}
+
+// TestClientsThatDoNotRead attacks with clients that request a stream and never read it. Their
+// streams must end.
+func TestClientsThatDoNotRead(t *testing.T) {
+	t.Parallel()
+	failed := make(chan error, 20)
+	address, rejected := stallSite(t, 100*time.Millisecond, endless(failed))
+	for range 10 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h2c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
+	h2c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
+	for range 10 {
+		answer, err := h2c.Get("http://" + address) // Go reads no more than a window of it
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+	}
+	for range 20 {
+		select {
+		case err := <-failed:
+			if err == nil {
+				t.Error("a write without an error")
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("a stream has not ended")
+		}
+	}
+	if rejected.Load() != 20 {
+		t.Errorf("%d stalled streams were counted", rejected.Load())
+	}
+}
+
+// A client that reads slowly, a stream that has nothing to send and the next request of a
+// connection are not affected.
+func TestSlowReadersAreServed(t *testing.T) {
+	t.Parallel()
+	const timeout = 300 * time.Millisecond
+	large := bytes.Repeat([]byte("x"), 8<<20)
+	address, rejected := stallSite(t, timeout, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/idle" {
+			_, _ = io.WriteString(w, "first")
+			w.(http.Flusher).Flush()
+			<-time.After(2 * timeout)
+			_, _ = io.WriteString(w, "last")
+			return
+		}
+		if n, err := w.Write(large); err != nil || n != len(large) {
+			t.Errorf("wrote %d bytes: %v", n, err)
+		}
+	})
+	h2c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
+	h2c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
+	for name, client := range map[string]*http.Client{"HTTP/1.1": {Transport: &http.Transport{}}, "HTTP/2": h2c} {
+		for _, path := range []string{"/slow", "/idle", "/slow"} {
+			answer, err := client.Get("http://" + address + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, part := 0, make([]byte, 1<<20)
+			for err == nil {
+				var n int
+				n, err = io.ReadFull(answer.Body, part)
+				read += n
+				<-time.After(timeout / 6) // all of it takes longer than the timeout
+			}
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) ||
+				read != map[string]int{"/slow": len(large), "/idle": len("firstlast")}[path] {
+				t.Errorf("%s %s: %d bytes, %v", name, path, read, err)
+			}
+			_ = answer.Body.Close()
+		}
+	}
+	if rejected.Load() != 0 {
+		t.Errorf("%d responses were counted as stalled", rejected.Load())
+	}
+}
+
+// deafConn reads nothing after the first part of what the server sends.
+type deafConn struct {
+	net.Conn
+	left int
+	gone chan struct{}
+}
+
+func (c *deafConn) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		<-c.gone
+		return 0, net.ErrClosed
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
+// A client that reads nothing of its HTTP/2 connection cannot be told that its stream has ended.
+// The connection is closed.
+func TestConnectionsThatAreNotRead(t *testing.T) {
+	t.Parallel()
+	failed, rejected := make(chan error, 1), make(chan struct{}, 1)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := newServer(limitStalls(endless(failed), 100*time.Millisecond, func() { rejected <- struct{}{} }),
+		slog.New(slog.DiscardHandler))
+	server.HTTP2.WriteByteTimeout /= 100 // so that the test takes 300 ms
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, ln, server, slog.New(slog.DiscardHandler), time.Second) }()
+	gone := make(chan struct{})
+	h2c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols),
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			return &deafConn{Conn: conn, left: 64 << 10, gone: gone}, err
+		}}}
+	h2c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
+	answer, err := h2c.Get("http://" + ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	for _, end := range []string{"stalled", "ended"} {
+		select {
+		case <-rejected:
+		case <-failed:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("the stream has not %s", end)
+		}
+	}
+	close(gone)
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+}

@@ -66,7 +66,7 @@ type poolFlags struct {
 type engineFlags struct {
 	Address              string        `placeholder:"ADDR" setting:"" help:"Address of this node in the table nodes. Default: host name and port."`
 	MaxInFlight          int           `default:"20000" placeholder:"N" setting:"" help:"Maximum number of concurrent requests, and as many that wait for an event; more get RESOURCE_EXHAUSTED. Default: ${default}."`
-	MaxInFlightPerClient int           `default:"0" placeholder:"N" setting:"" help:"Maximum number of concurrent requests of one client address, and as many that wait for an event. Default: a quarter of --engine.max-in-flight."`
+	MaxInFlightPerClient int           `default:"0" placeholder:"N" setting:"" help:"Maximum number of concurrent requests of one client address, and as many that wait for an event. Default: ${default}, which means a quarter of --engine.max-in-flight."`
 	MaxStreams           int           `default:"1000" placeholder:"N" setting:"" help:"Maximum number of concurrent streams. Default: ${default}."`
 	MaxStreamsPerClient  int           `default:"100" placeholder:"N" setting:"" help:"Maximum number of concurrent streams of one client address. Default: ${default}."`
 	MaxNamespaces        int           `default:"1000" placeholder:"N" setting:"" help:"Maximum number of namespaces that there may be before the node refuses to create another one. Default: ${default}."`

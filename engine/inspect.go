@@ -22,7 +22,7 @@ func (e *Engine) Enter(ctx context.Context, namespace string) (names []string, l
 		if err := e.admit(nil); err != nil {
 			return nil, nil, err
 		}
-		return e.NamespaceNames(), func() { e.leave(nil) }, nil
+		return e.VisibleNames(ctx), func() { e.leave(nil) }, nil
 	}
 	share, err := e.enter(ctx, namespace)
 	if err != nil {

@@ -403,7 +403,7 @@ func (e *Engine) ListNamespaces(
 	if r.GetPageSize() > 0 {
 		size = min(int(r.GetPageSize()), maxNamespaces)
 	}
-	rows, more, err := e.store.ListNamespaces(ctx, after, size+1)
+	rows, more, err := e.store.ListNamespaces(ctx, Visible(ctx), after, size+1)
 	if err != nil {
 		return nil, "", err
 	}

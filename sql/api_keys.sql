@@ -5,11 +5,20 @@ VALUES (@key_id, @name, @secret_hash,
         statement_timestamp() + (sqlc.narg('ttl_us')::bigint) * interval '1 microsecond')
 RETURNING *;
 
--- ReadKey returns the hash of a key, and whether it is still valid.
+-- ReadKey returns the hash of a key, whether it is still valid, and its grants: the roles, and in
+-- the same order the patterns of their namespaces.
 -- name: ReadKey :one
 SELECT k.secret_hash,
        (k.revoked_time IS NOT NULL)::bool AS revoked,
-       (k.expire_time IS NOT NULL AND k.expire_time <= statement_timestamp())::bool AS expired
+       (k.expire_time IS NOT NULL AND k.expire_time <= statement_timestamp())::bool AS expired,
+       ARRAY(
+         SELECT g.role FROM grants g
+          WHERE g.principal = 'key:' || k.key_id
+          ORDER BY g.role, g.namespaces)::text[] AS roles,
+       ARRAY(
+         SELECT g.namespaces FROM grants g
+          WHERE g.principal = 'key:' || k.key_id
+          ORDER BY g.role, g.namespaces)::text[] AS patterns
   FROM api_keys k
  WHERE k.key_id = @key_id;
 

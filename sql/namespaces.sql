@@ -88,8 +88,8 @@ SELECT DISTINCT m.process_id
 -- name: GetNamespace :one
 SELECT * FROM namespaces WHERE namespace = @namespace;
 
--- ListNamespaces lists at most lim namespaces after a name, until their settings exceed max_bytes,
--- including the one that exceeds it.
+-- ListNamespaces lists at most lim namespaces after a name whose names match a pattern of LIKE,
+-- until their settings exceed max_bytes, including the one that exceeds it.
 -- name: ListNamespaces :many
 SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time,
        bounded.updated_time, bounded.deletion_requested_time, bounded.deletes_data
@@ -100,6 +100,7 @@ SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time,
       FROM (
         SELECT x.* FROM namespaces x
          WHERE x.namespace > @after::text
+           AND x.namespace LIKE ANY (@visible::text[])
          ORDER BY x.namespace LIMIT @lim::int) n) bounded
  WHERE bounded.bytes_before <= @max_bytes::bigint
  ORDER BY bounded.namespace;

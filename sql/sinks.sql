@@ -26,8 +26,9 @@ ON CONFLICT (namespace, sink_id) DO UPDATE
   SET config = excluded.config, secrets = excluded.secrets, revision = s.revision + 1,
       max_lag = excluded.max_lag, next_attempt_time = NULL, updated_time = excluded.updated_time;
 
--- ListSinks returns sinks with their lags, by namespace and ID: those of one namespace, or of all
--- if it is empty. With only_id, it returns the sink with that ID.
+-- ListSinks returns sinks with their lags, by namespace and ID: those of one namespace, or, if it
+-- is empty, of those whose names match a pattern of LIKE. With only_id, it returns the sink with
+-- that ID.
 -- name: ListSinks :many
 SELECT s.namespace, s.sink_id, s.config, s.secrets, s.state, s.lanes, s.seqs, s.delivered,
        s.delivered_time, s.failures, coalesce(s.last_error, '')::text AS last_error,
@@ -42,7 +43,8 @@ SELECT s.namespace, s.sink_id, s.config, s.secrets, s.state, s.lanes, s.seqs, s.
   JOIN sink_lags l
     ON l.namespace = s.namespace
    AND l.sink_id = s.sink_id
- WHERE (@namespace::text = '' OR s.namespace = @namespace)
+ WHERE (s.namespace = @namespace::text
+     OR @namespace = '' AND s.namespace LIKE ANY (@visible::text[]))
    AND (@only_id::text = '' OR s.sink_id = @only_id)
    AND (s.namespace, s.sink_id) > (@after_namespace::text, @after_id::text)
  ORDER BY s.namespace, s.sink_id LIMIT @lim::int;

@@ -26,20 +26,34 @@ func (s *Store) ReadKey(ctx context.Context, keyID string) (KeyState, error) {
 	return row, noRow(mapped("read a key", err), process.ErrKeyNotFound)
 }
 
-// CreateKey stores a key by its hash. ttl 0 means that it does not expire. It writes to audit.
-func CreateKey(
-	ctx context.Context, conn *pgx.Conn, keyID, name string, hash []byte, ttl time.Duration,
-) (APIKey, error) {
+// NewKey is a key to be created.
+type NewKey struct {
+	KeyID, Name string
+	Hash        []byte
+	TTL         time.Duration // 0 if it does not expire
+	Grants      []GrantKey    // grants of the key
+}
+
+// CreateKey stores a key with its grants. It writes to audit.
+func CreateKey(ctx context.Context, conn *pgx.Conn, k NewKey) (APIKey, error) {
 	var row APIKey
-	arg := dbsqlc.CreateKeyParams{KeyID: keyID, Name: name, SecretHash: hash}
-	if us := ttl.Microseconds(); us > 0 {
+	arg := dbsqlc.CreateKeyParams{KeyID: k.KeyID, Name: k.Name, SecretHash: k.Hash}
+	if us := k.TTL.Microseconds(); us > 0 {
 		arg.TtlUs = &us
 	}
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
 		if row, err = dbsqlc.New().CreateKey(ctx, tx, arg); err != nil {
 			return err
 		}
-		return auditKey(ctx, tx, "CreateKey", row)
+		if err := auditAccess(ctx, tx, "CreateKey", row.KeyID); err != nil {
+			return err
+		}
+		for _, g := range k.Grants {
+			if _, err := addGrant(ctx, tx, g); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return row, mapped("create a key", err)
 }
@@ -58,7 +72,7 @@ func RevokeKey(ctx context.Context, conn *pgx.Conn, keyID string) (APIKey, error
 		if row, err = dbsqlc.New().RevokeKey(ctx, tx, keyID); err != nil {
 			return err
 		}
-		return auditKey(ctx, tx, "RevokeKey", row)
+		return auditAccess(ctx, tx, "RevokeKey", row.KeyID)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return row, process.ErrKeyNotFound
@@ -66,11 +80,11 @@ func RevokeKey(ctx context.Context, conn *pgx.Conn, keyID string) (APIKey, error
 	return row, mapped("revoke a key", err)
 }
 
-// auditKey records a command on a key by the role of the connection.
-func auditKey(ctx context.Context, tx pgx.Tx, method string, key APIKey) error {
+// auditAccess records a command on a key or a grant by the role of the connection.
+func auditAccess(ctx context.Context, tx pgx.Tx, method, subject string) error {
 	var role string
 	if err := tx.QueryRow(ctx, "SELECT session_user::text").Scan(&role); err != nil {
 		return err
 	}
-	return AuditCommand(ctx, tx, method, "", key.KeyID, []process.Actor{{Name: "pg:" + role}})
+	return AuditCommand(ctx, tx, method, "", subject, []process.Actor{{Name: "pg:" + role}})
 }

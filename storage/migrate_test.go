@@ -337,7 +337,7 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf("put again: %+v after %+v", second, first)
 	}
 	must(t, second, func() error { _, err := b.PutNamespace(ctx, "A/b", []byte(`{}`)); return err }())
-	list, _, err := b.ListNamespaces(ctx, "", 10)
+	list, _, err := b.ListNamespaces(ctx, nil, "", 10)
 	equal(t, "the list", []string{must(t, list, err)[0].Namespace, list[1].Namespace}, "[A/b a]")
 	if _, err := b.PutNamespace(ctx, "not ok", []byte(`{}`)); err == nil {
 		t.Error("a name with a blank was taken")

@@ -43,11 +43,13 @@ func (s *Store) CountNamespaces(ctx context.Context) (int, error) {
 	return int(n), mapped("count namespaces", err)
 }
 
-// ListNamespaces lists the namespaces after a name, at most limit and about ListBytes. more reports
-// that there may be more within the limit.
-func (s *Store) ListNamespaces(ctx context.Context, after string, limit int) (rows []Namespace, more bool, err error) {
+// ListNamespaces lists the selected namespaces after a name, at most limit and about ListBytes.
+// more reports that there may be more within the limit.
+func (s *Store) ListNamespaces(
+	ctx context.Context, selected process.Patterns, after string, limit int,
+) (rows []Namespace, more bool, err error) {
 	rows, err = s.q.ListNamespaces(ctx, s.general, dbsqlc.ListNamespacesParams{
-		After: after, Lim: int32(limit), MaxBytes: ListBytes,
+		After: after, Visible: selected.Like(), Lim: int32(limit), MaxBytes: ListBytes,
 	})
 	bytes := 0
 	for n := range rows {

@@ -14,11 +14,15 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// newKey creates a key and returns its ID and its token.
-func newKey(t *testing.T, dsn, name string) (id, token string) {
+// newKey creates a key with a role in some namespaces and returns its ID and its token.
+func newKey(t *testing.T, dsn, name, role string, namespaces ...string) (id, token string) {
 	t.Helper()
 	var key struct{ ID, Token string }
-	out := clitest.Program{Commands: newCommands}.OK(t, "key", "create", "--name", name, "--db.dsn", dsn, "-o", "json")
+	args := []string{"key", "create", "--name", name, "--role", role, "--db.dsn", dsn, "-o", "json"}
+	if role != "root" {
+		args = append(args, "--namespaces", strings.Join(namespaces, ","))
+	}
+	out := clitest.Program{Commands: newCommands}.OK(t, args...)
 	if err := json.Unmarshal([]byte(out), &key); err != nil {
 		t.Fatal(err)
 	}
@@ -35,15 +39,15 @@ func TestKeys(t *testing.T) {
 		!strings.Contains(r.Stderr, "the request has no token") {
 		t.Fatalf("without a token: %+v", r)
 	}
-	firstID, first := newKey(t, dsn, "billing")
-	secondID, second := newKey(t, dsn, "billing, rotated")
+	firstID, first := newKey(t, dsn, "billing", "root")
+	secondID, second := newKey(t, dsn, "billing, rotated", "admin", "*")
 	with := func(token string) clitest.Program {
 		p := d.Client
 		p.Env = map[string]string{"PROGRESSOR_ADDRESS": d.URL, "PROGRESSOR_TOKEN": token}
 		return p
 	}
 	with(first).OK(t, "namespace", "put", "orders", "--builtin", "orders")
-	if out := with(second).OK(t, "whoami"); out != "key:"+secondID+"\n" {
+	if out := with(second).OK(t, "whoami"); out != "key:"+secondID+"\nadmin *\n" {
 		t.Errorf("whoami: %q", out)
 	}
 	file := filepath.Join(t.TempDir(), "token")
@@ -82,7 +86,7 @@ func TestGoClientWithToken(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--auth.mode", "required", "--db.dsn", dsn)
-	_, token := newKey(t, dsn, "go")
+	_, token := newKey(t, dsn, "go", "root")
 	for name, option := range map[string]client.Option{
 		"token": client.WithToken(token), "file": client.WithTokenFile(clitest.WriteConfig(t, token+"\n")),
 	} {
@@ -120,7 +124,7 @@ func TestLocalMode(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	out := d.Client.OK(t, "whoami", "--token-file", file, "-o", "json")
-	if !strings.Contains(out, `"principal": "root"`) {
+	if !strings.Contains(out, `"principal": "root"`) || !strings.Contains(out, `"root *"`) {
 		t.Errorf("whoami: %s", out)
 	}
 	if r := d.Client.Run(t, "whoami"); r.Code == cli.ExitOK || !strings.Contains(r.Stderr, "no token") {

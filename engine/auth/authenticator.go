@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// cacheTime is how long the state of a key is used without a read. A revoked key is rejected
-	// after that time on every node.
-	cacheTime = 10 * time.Second
+	// CacheTime is how long the state of a key and its grants are used without a read. A revoked
+	// key is rejected after that time on every node.
+	CacheTime = 10 * time.Second
 	// staleTime is how long it is used while the database cannot be read.
 	staleTime = time.Minute
 	// maxCached limits the number of cached keys.
@@ -36,9 +36,6 @@ var (
 	ErrInvalid   = errors.New("the token is not valid: it is unknown, revoked or expired")
 	ErrLimited   = errors.New("too many failed authentications from this address: wait a second")
 )
-
-// Principal is an authenticated client.
-type Principal struct{ Name string } // key:ID, or root
 
 // Keys reads keys.
 type Keys interface {
@@ -61,16 +58,16 @@ type Authenticator struct {
 
 // entry is a cached key.
 type entry struct {
-	principal *Principal
-	state     atomic.Pointer[state]
-	reading   sync.Mutex // held by the request that reads the state
+	state   atomic.Pointer[state]
+	reading sync.Mutex // held by the request that reads the state
 }
 
 // state is what was read of a key.
 type state struct {
-	hash  [sha256.Size]byte
-	valid bool
-	read  time.Time
+	hash      [sha256.Size]byte
+	principal *Principal
+	valid     bool
+	read      time.Time
 }
 
 // New returns an Authenticator for the keys. root is the token of the root key, or "" for none.
@@ -90,8 +87,9 @@ func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticato
 	}
 	a.total.WithLabelValues("none", "missing")
 	if root != "" {
-		a.root = &entry{principal: &Principal{Name: rootID}}
-		a.root.state.Store(&state{hash: Hash(root), valid: true})
+		a.root = &entry{}
+		principal := NewPrincipal(rootID, []Grant{{RoleRoot, Everywhere}})
+		a.root.state.Store(&state{hash: Hash(root), principal: principal, valid: true})
 	}
 	if registerer != nil {
 		registerer.MustRegister(a.total)
@@ -129,7 +127,25 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, addr
 	} else {
 		a.ok[0].Inc()
 	}
-	return e.principal, nil
+	return s.principal, nil
+}
+
+// Current returns an authenticated principal with its present grants. It returns ErrInvalid if its
+// key was revoked or has expired, or process.ErrUnavailable if the database cannot be read.
+func (a *Authenticator) Current(ctx context.Context, p *Principal) (*Principal, error) {
+	id, ok := strings.CutPrefix(p.Name, keyPrefix)
+	if !ok {
+		return p, nil // the root key
+	}
+	e, err := a.known(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	s := e.state.Load()
+	if !s.valid {
+		return nil, ErrInvalid
+	}
+	return s.principal, nil
 }
 
 // tokenIn returns the token in the Authorization headers of a request.
@@ -152,22 +168,27 @@ func (a *Authenticator) entry(ctx context.Context, id, address string) (*entry, 
 		}
 		return a.root, nil
 	}
+	// Random IDs must not cause reads without limit.
+	if _, ok := a.cached.Load(id); !ok && (!a.failed.allow(address) || !a.unknown.Allow()) {
+		return nil, ErrLimited
+	}
+	return a.known(ctx, id)
+}
+
+// known is entry for the ID of a key, without a limit of reads.
+func (a *Authenticator) known(ctx context.Context, id string) (*entry, error) {
 	if found, ok := a.cached.Load(id); ok {
 		e := found.(*entry) //nolint:forcetypeassert // only entries are stored
-		if a.now().Sub(e.state.Load().read) < cacheTime {
+		if a.now().Sub(e.state.Load().read) < CacheTime {
 			return e, nil
 		}
 		return e, a.refresh(ctx, id, e)
-	}
-	// Random IDs must not cause reads without limit.
-	if !a.failed.allow(address) || !a.unknown.Allow() {
-		return nil, ErrLimited
 	}
 	s, err := a.read(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{principal: &Principal{Name: "key:" + id}}
+	e := &entry{}
 	e.state.Store(s)
 	if a.count.Load() >= maxCached {
 		a.cached.Clear()
@@ -186,7 +207,7 @@ func (a *Authenticator) refresh(ctx context.Context, id string, e *entry) error 
 	e.reading.Lock()
 	defer e.reading.Unlock()
 	age := a.now().Sub(e.state.Load().read)
-	if age < cacheTime {
+	if age < CacheTime {
 		return nil
 	}
 	s, err := a.read(ctx, id)
@@ -194,7 +215,7 @@ func (a *Authenticator) refresh(ctx context.Context, id string, e *entry) error 
 	case err == nil:
 		e.state.Store(s)
 	case errors.Is(err, ErrInvalid):
-		e.state.Store(&state{read: a.now()})
+		e.state.Store(&state{read: a.now()}) // the row was deleted
 	case age > staleTime:
 		return err
 	}
@@ -211,8 +232,21 @@ func (a *Authenticator) read(ctx context.Context, id string) (*state, error) {
 	case len(row.SecretHash) != sha256.Size:
 		return nil, ErrInvalid
 	}
-	return &state{hash: [sha256.Size]byte(row.SecretHash), valid: !row.Revoked && !row.Expired, read: a.now()}, nil
+	grants := make([]Grant, min(len(row.Roles), len(row.Patterns)))
+	for n := range grants {
+		grants[n] = Grant{row.Roles[n], row.Patterns[n]}
+	}
+	return &state{
+		hash: [sha256.Size]byte(row.SecretHash), principal: NewPrincipal(keyPrefix+id, grants),
+		valid: !row.Revoked && !row.Expired, read: a.now(),
+	}, nil
 }
+
+// keyPrefix begins the names of principals that are keys.
+const keyPrefix = "key:"
+
+// KeyPrincipal returns the name of the principal of a key.
+func KeyPrincipal(keyID string) string { return keyPrefix + keyID }
 
 // fail counts a failure and delays its answer.
 func (a *Authenticator) fail(ctx context.Context, scheme string, err error, address string) error {

@@ -132,17 +132,17 @@ func TestCache(t *testing.T) {
 		t.Errorf("%d reads for 100 requests", keys.reads)
 	}
 	keys.set(func(k *table) { row := k.rows[id]; row.Revoked = true; k.rows[id] = row })
-	at.now = at.now.Add(cacheTime)
+	at.now = at.now.Add(CacheTime)
 	if err := try(); !errors.Is(err, ErrInvalid) {
 		t.Errorf("revoked: %v", err)
 	}
 	keys.set(func(k *table) { row := k.rows[id]; row.Revoked, row.Expired = false, true; k.rows[id] = row })
-	at.now = at.now.Add(cacheTime)
+	at.now = at.now.Add(CacheTime)
 	if err := try(); !errors.Is(err, ErrInvalid) {
 		t.Errorf("expired: %v", err)
 	}
 	keys.set(func(k *table) { delete(k.rows, id) })
-	at.now = at.now.Add(cacheTime)
+	at.now = at.now.Add(CacheTime)
 	if err := try(); !errors.Is(err, ErrInvalid) {
 		t.Errorf("deleted: %v", err)
 	}

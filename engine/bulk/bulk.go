@@ -162,7 +162,7 @@ func (b *Bulks) List(
 ) ([]*progressorv1.Bulk, string, error) {
 	names := []string{namespace}
 	if namespace == "" {
-		names = b.engine.NamespaceNames()
+		names = b.engine.VisibleNames(ctx)
 	}
 	at, inner, ok := strings.Cut(pageToken, ":") // the name of a namespace contains no colon
 	if pageToken != "" && (!ok || namespace != "" && at != namespace) {

@@ -3,6 +3,7 @@ package insight
 import (
 	"context"
 
+	"github.com/progressor-engine/progressor/engine"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/search"
 	"github.com/progressor-engine/progressor/wire"
@@ -20,7 +21,8 @@ func (i *Insight) ListAudit(
 	}
 	defer leave()
 	page, err := search.ListAudit(ctx, i.store, search.AuditQuery{
-		Namespace: r.GetNamespace(), Filter: r.GetFilter(), PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
+		Namespace: r.GetNamespace(), Visible: engine.Visible(ctx), Filter: r.GetFilter(),
+		PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
 	})
 	if err != nil {
 		return nil, "", err

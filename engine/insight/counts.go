@@ -4,23 +4,42 @@ import (
 	"context"
 	"strings"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 // CountProcesses returns the number of processes in each status, by its lower case name. If the
-// namespace is "", it counts all namespaces together. Processes in INIT count as running.
+// namespace is "", it counts all visible namespaces together. Processes in INIT count as running.
 func (i *Insight) CountProcesses(ctx context.Context, namespace string) (map[string]int64, error) {
-	_, leave, err := i.engine.Enter(ctx, namespace)
+	names, leave, err := i.engine.Enter(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+	if namespace == "" && engine.Visible(ctx) != nil {
+		return i.countVisible(ctx, names)
+	}
 	counted, err := insight.CountProcesses(ctx, i.store, namespace)
 	if err != nil {
 		return nil, err
 	}
 	return namedCounts(counted), nil
+}
+
+// countVisible counts the processes of some namespaces together.
+func (i *Insight) countVisible(ctx context.Context, names []string) (map[string]int64, error) {
+	counted, err := insight.CountNamespaces(ctx, i.store, names)
+	if err != nil {
+		return nil, err
+	}
+	all := map[process.Status]int64{}
+	for _, counts := range counted {
+		for status, n := range counts {
+			all[status] += n
+		}
+	}
+	return namedCounts(all), nil
 }
 
 // namedCounts returns counts by the lower case names of the statuses, as in the API.

@@ -42,6 +42,13 @@ func parseLeaseToken(field, token string) (pull.LeaseToken, error) {
 	}
 }
 
+// NamespaceOfLease returns the namespace in a lease token. It returns false if the token is
+// malformed; such tokens are rejected where they are used.
+func NamespaceOfLease(token string) (string, bool) {
+	t, err := parseLeaseToken("", token)
+	return t.Key.Namespace, err == nil
+}
+
 // DistinctLeases returns an error if a list in a request names a lease twice, because the result
 // would depend on the order. Invalid tokens are rejected where they are parsed.
 func DistinctLeases[M interface{ GetLeaseToken() string }](field string, list []M) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -19,6 +20,14 @@ type principalKey struct{}
 func principalOf(ctx context.Context) *auth.Principal {
 	p, _ := ctx.Value(principalKey{}).(*auth.Principal)
 	return p
+}
+
+// viewOf returns what the principal of a request may see, or "" without authentication.
+func viewOf(ctx context.Context) string {
+	if p := principalOf(ctx); p != nil {
+		return p.View()
+	}
+	return ""
 }
 
 // authenticated passes only requests with a valid token to next, with their principal in the
@@ -73,11 +82,23 @@ func refuseUnauthenticated(w http.ResponseWriter, r *http.Request, errorWriter *
 	page(w, status, err.Error())
 }
 
-// whoami shows the principal of a request.
+// whoami shows the principal of a request, and in the next lines its grants.
 func whoami(w http.ResponseWriter, r *http.Request) {
-	name := "anonymous"
+	text := "anonymous"
 	if p := principalOf(r.Context()); p != nil {
-		name = p.Name
+		text = strings.Join(append([]string{p.Name}, p.Grants()...), "\n")
 	}
-	page(w, http.StatusOK, name)
+	page(w, http.StatusOK, text)
+}
+
+// everywhere passes only requests whose principal has a permission in all namespaces to next.
+func everywhere(permission progressorv1.Permission, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !mayEverywhere(r.Context(), permission) {
+			page(w, http.StatusForbidden, r.URL.Path+" needs the permission "+auth.PermissionName(permission)+
+				" in all namespaces (roles with it: "+strings.Join(auth.RolesWith(permission), ", ")+")")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -30,7 +30,7 @@ func (k *oneKey) ReadKey(_ context.Context, id string) (storage.KeyState, error)
 	if id != k.id {
 		return storage.KeyState{}, process.ErrKeyNotFound
 	}
-	return storage.KeyState{SecretHash: k.hash[:]}, nil
+	return storage.KeyState{SecretHash: k.hash[:], Roles: []string{"root"}, Patterns: []string{"*"}}, nil
 }
 
 // newPrivateSite serves a site that requires authentication. principal returns the name of the

@@ -166,6 +166,10 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	if err != nil {
 		return nil, err
 	}
+	may, err := newAuthorization(cfg.Auth, services...)
+	if err != nil {
+		return nil, err
+	}
 	counted, err := newMetrics(cfg.Registerer, cfg.Version, services...)
 	if err != nil {
 		return nil, err
@@ -178,7 +182,8 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 		connect.WithCodec(packed{}),
 		connect.WithReadMaxBytes(process.MaxMessageBytes),
 		connect.WithCompressMinBytes(compressMinBytes),
-		connect.WithInterceptors(&interceptor{valid, cfg.Logger, counted, newShared(), clients, newTraces(cfg.Traces)}),
+		connect.WithInterceptors(
+			&interceptor{valid, may, cfg.Logger, counted, newShared(), clients, newTraces(cfg.Traces)}),
 	)
 	mux := http.NewServeMux()
 	errorWriter := connect.NewErrorWriter(options)
@@ -198,13 +203,13 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(progressorv1connect.NewWorkerServiceHandler(s.worker, options,
 		connect.WithCompressMinBytes(workerCompressMinBytes)))
 	// Probes have no token. Health shows whether a namespace exists only to authenticated clients.
-	path, checks := grpchealth.NewHandler(&health{ready, s.namespace, cfg.Auth != nil},
+	path, checks := grpchealth.NewHandler(&health{ready, s.namespace, may},
 		connect.WithReadMaxBytes(process.MaxMessageBytes))
 	mux.Handle(path, limitBody(identified(cfg.Auth, errorWriter, checks)))
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)
 	mount(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	mount(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
-	if err := mountPages(mux, cfg, clients, ready, private); err != nil {
+	if err := mountPages(mux, cfg, clients, ready, may, private); err != nil {
 		return nil, err
 	}
 	rejected := func(reason string) func() { return counted.rejected[reason].Inc }
@@ -214,7 +219,8 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 
 // mountPages serves the pages for probes, scrapers and people.
 func mountPages(
-	mux *http.ServeMux, cfg Config, clients *clients, ready func() error, private func(http.Handler) http.Handler,
+	mux *http.ServeMux, cfg Config, clients *clients, ready func() error, may *authorization,
+	private func(http.Handler) http.Handler,
 ) error {
 	mux.Handle("GET /whoami", private(http.HandlerFunc(whoami)))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { page(w, http.StatusOK, "ok") })
@@ -226,13 +232,16 @@ func mountPages(
 		page(w, http.StatusOK, cfg.readyText())
 	})
 	if cfg.Gatherer != nil {
-		mux.Handle("GET /metrics", private(promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{
+		metrics := promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{
 			Registry: cfg.Registerer, EnableOpenMetrics: true,
 			ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
-		})))
+		})
+		// The labels have the names of all namespaces.
+		mux.Handle("GET /metrics", private(everywhere(progressorv1.Permission_PERMISSION_NAMESPACE_READ, metrics)))
 	}
 	if cfg.Streams != nil {
-		mux.Handle("GET /changes", private(&changePage{streams: cfg.Streams, clients: clients, log: cfg.Logger}))
+		mux.Handle("GET /changes",
+			private(&changePage{streams: cfg.Streams, clients: clients, log: cfg.Logger, access: may}))
 	}
 	mux.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
@@ -276,7 +285,7 @@ func limitBody(h http.Handler) http.Handler {
 type health struct {
 	ready      func() error
 	namespaces progressorv1connect.NamespaceServiceHandler
-	private    bool // the health of namespaces is shown only to authenticated clients
+	access     *authorization // for the health of namespaces; nil if all clients may do everything
 }
 
 // namespacePrefix begins the names of the services that are namespaces.
@@ -286,9 +295,6 @@ const namespacePrefix = "namespace/"
 // orders.
 func (h *health) Check(ctx context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	if name, ok := strings.CutPrefix(r.Service, namespacePrefix); ok && name != "" {
-		if h.private && principalOf(ctx) == nil {
-			return nil, connect.NewError(connect.CodeUnauthenticated, auth.ErrMissing)
-		}
 		return h.checkNamespace(ctx, name)
 	}
 	known := r.Service == "" || r.Service == grpchealth.HealthV1ServiceName
@@ -307,6 +313,10 @@ func (h *health) Check(ctx context.Context, r *grpchealth.CheckRequest) (*grpche
 
 func (h *health) checkNamespace(ctx context.Context, name string) (*grpchealth.CheckResponse, error) {
 	request := &progressorv1.GetNamespaceHealthRequest{Namespace: name}
+	const procedure = progressorv1connect.NamespaceServiceGetNamespaceHealthProcedure
+	if _, err := h.access.check(ctx, procedure, request); err != nil {
+		return nil, err
+	}
 	resp, err := h.namespaces.GetNamespaceHealth(ctx, request)
 	if err != nil {
 		connectErr, _ := toConnect(err, request)

@@ -207,7 +207,7 @@ func (healthOnly) GetNamespaceHealth(
 // Namespaces are services of gRPC health. One that is DEGRADED serves.
 func TestHealthOfNamespaces(t *testing.T) {
 	t.Parallel()
-	h := &health{func() error { return nil }, healthOnly{}, false}
+	h := &health{func() error { return nil }, healthOnly{}, nil}
 	for name, want := range map[string]grpchealth.Status{
 		"OK": grpchealth.StatusServing, "DEGRADED": grpchealth.StatusServing, "DOWN": grpchealth.StatusNotServing,
 	} {

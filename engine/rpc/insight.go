@@ -49,7 +49,14 @@ func (s *insights) ListErrors(
 func (s *insights) GetOverview(
 	ctx context.Context, r *progressorv1.GetOverviewRequest,
 ) (*progressorv1.GetOverviewResponse, error) {
-	return s.insight.GetOverview(ctx, r.GetNamespace())
+	overview, err := s.insight.GetOverview(ctx, r.GetNamespace())
+	if err != nil || mayEverywhere(ctx, progressorv1.Permission_PERMISSION_NAMESPACE_READ) {
+		return overview, err
+	}
+	// These are about all namespaces.
+	overview.Nodes, overview.Samples, overview.TasksPerSecond, overview.TimerLatenessP99 = nil, nil, 0, nil
+	overview.ProcessingP50, overview.ProcessingP99 = nil, nil
+	return overview, nil
 }
 
 // ListAudit lists audit entries.

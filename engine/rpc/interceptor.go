@@ -12,11 +12,12 @@ import (
 	"connectrpc.com/connect"
 )
 
-// interceptor runs between the decoding of a request and its handler. It validates requests,
-// recovers panics, converts errors, limits what a client has in flight, and records metrics, spans
-// and logs.
+// interceptor runs between the decoding of a request and its handler. It validates and authorizes
+// requests, recovers panics, converts errors, limits what a client has in flight, and records
+// metrics, spans and logs.
 type interceptor struct {
 	valid   *validation
+	access  *authorization // nil if all clients may do everything
 	log     *slog.Logger
 	metrics *metrics
 	shared  *shared
@@ -50,7 +51,11 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if err := i.valid.check(request.Any()); err != nil {
 			return nil, err
 		}
-		return i.shared.unary(ctx, request, next)
+		granted, err := i.access.check(ctx, procedure, request.Any())
+		if err != nil {
+			return nil, err
+		}
+		return i.shared.unary(granted.in(ctx), request, granted.handler(next))
 	}
 }
 
@@ -60,7 +65,9 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		begin := time.Now()
 		procedure := conn.Spec().Procedure
 		ctx, span := i.traces.begin(ctx, procedure, conn.Peer().Protocol, conn.RequestHeader())
-		stream := &validatedStream{StreamingHandlerConn: conn, valid: i.valid}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		stream := &checkedStream{StreamingHandlerConn: conn, valid: i.valid, access: i.access, ctx: ctx, end: cancel}
 		defer func() {
 			if r := recover(); r != nil {
 				err = i.caught(ctx, procedure, r)
@@ -76,7 +83,11 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 			return err
 		}
 		defer i.clients.leave(client, classStream)
-		return next(ctx, stream)
+		err = next(ctx, stream)
+		if denied, ok := errors.AsType[*connect.Error](context.Cause(ctx)); ok { // by follow
+			err = denied
+		}
+		return err
 	}
 }
 
@@ -85,15 +96,20 @@ func (*interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connec
 	return next
 }
 
-// validatedStream validates each received message.
-type validatedStream struct {
+// checkedStream validates and authorizes each received message, and hides from sent ones what the
+// principal may not see. All streams receive one message.
+type checkedStream struct {
 	connect.StreamingHandlerConn
-	valid *validation
-	last  any // the last received message, the subject of errors
+	valid   *validation
+	access  *authorization
+	ctx     context.Context //nolint:containedctx // that of the stream
+	end     func(error)     // ends the stream
+	last    any             // the last received message, the subject of errors
+	granted access
 }
 
 // Receive receives the next message.
-func (s *validatedStream) Receive(message any) error {
+func (s *checkedStream) Receive(message any) error {
 	if err := s.StreamingHandlerConn.Receive(message); err != nil {
 		return err
 	}
@@ -102,7 +118,19 @@ func (s *validatedStream) Receive(message any) error {
 		connectErr, _ := toConnect(err, message)
 		return connectErr
 	}
+	granted, err := s.access.check(s.ctx, s.Spec().Procedure, message)
+	if err != nil {
+		return err
+	}
+	if s.granted = granted; granted.rule != nil {
+		go s.access.follow(s.ctx, s.Spec().Procedure, message, s.end)
+	}
 	return nil
+}
+
+// Send sends a message.
+func (s *checkedStream) Send(message any) error {
+	return s.StreamingHandlerConn.Send(s.granted.shown(message))
 }
 
 func (i *interceptor) mapError(ctx context.Context, procedure string, err error, request any) error {

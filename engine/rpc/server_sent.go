@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/streams"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
 // keepAlive is how often an idle stream sends a comment, so that proxies do not close it.
@@ -31,6 +33,7 @@ type changePage struct {
 	streams *streams.Streams
 	clients *clients
 	log     *slog.Logger
+	access  *authorization
 }
 
 // ServeHTTP streams until the client disconnects.
@@ -38,6 +41,10 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request, err := changesRequest(r)
 	if err == nil {
 		err = CheckRules(request)
+	}
+	const procedure = progressorv1connect.ChangeServiceWatchChangesProcedure
+	if err == nil {
+		_, err = p.access.check(r.Context(), procedure, request)
 	}
 	client := clientOf(r.RemoteAddr)
 	if err == nil {
@@ -48,11 +55,16 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer p.clients.leave(client, classStream)
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, end := context.WithCancelCause(r.Context())
+	cancel := func() { end(nil) }
 	defer cancel()
+	go p.access.follow(ctx, procedure, request, end)
 	s := &serverSent{writer: w, control: http.NewResponseController(w), cancel: cancel}
 	stop := s.keepAlive(ctx)
 	err = p.streams.Watch(ctx, request, s.send)
+	if denied, ok := errors.AsType[*connect.Error](context.Cause(ctx)); ok { // by follow
+		err = denied
+	}
 	cancel()
 	stop()
 	switch {
@@ -78,6 +90,10 @@ func (p *changePage) refuse(
 	switch connectErr.Code() {
 	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeOutOfRange:
 		status = http.StatusBadRequest
+	case connect.CodeUnauthenticated:
+		status = http.StatusUnauthorized
+	case connect.CodePermissionDenied:
+		status = http.StatusForbidden
 	case connect.CodeNotFound:
 		status = http.StatusNotFound
 	case connect.CodeResourceExhausted:

@@ -46,7 +46,7 @@ type shared struct {
 	pace *rate.Limiter
 
 	mu        sync.Mutex
-	responses map[string]*sharedResponse // by method and request
+	responses map[string]*sharedResponse // by method, view of the principal, and request
 }
 
 type sharedResponse struct {
@@ -84,7 +84,7 @@ func (s *shared) respond(
 	if err != nil {
 		return read(ctx)
 	}
-	key := method + "\x00" + string(text)
+	key := method + "\x00" + viewOf(ctx) + "\x00" + string(text)
 	s.mu.Lock()
 	a := s.responses[key]
 	if a == nil || a.over() && time.Since(a.began) > age {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -180,6 +181,9 @@ func (s *workerService) ListWorkers(
 	ctx context.Context, r *progressorv1.ListWorkersRequest,
 ) (*progressorv1.ListWorkersResponse, error) {
 	list, next, err := s.workers.ListWorkers(ctx, r)
+	for _, w := range list {
+		w.Namespaces = visibleNames(ctx, w.GetNamespaces())
+	}
 	return &progressorv1.ListWorkersResponse{Workers: list, NextPageToken: next}, err
 }
 
@@ -188,5 +192,19 @@ func (s *workerService) StopWorker(
 	ctx context.Context, r *progressorv1.StopWorkerRequest,
 ) (*progressorv1.StopWorkerResponse, error) {
 	w, err := s.workers.StopWorker(ctx, r, actorOf(ctx))
+	if err == nil {
+		w.Namespaces = visibleNames(ctx, w.GetNamespaces())
+	}
 	return &progressorv1.StopWorkerResponse{Worker: w}, err
+}
+
+// visibleNames returns the namespaces that the principal of a request may see.
+func visibleNames(ctx context.Context, names []string) []string {
+	p := principalOf(ctx)
+	if p == nil {
+		return names
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return !p.Can(progressorv1.Permission_PERMISSION_NAMESPACE_READ, name)
+	})
 }

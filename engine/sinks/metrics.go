@@ -96,7 +96,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. While the database is unavailable it exports nothing.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	rows, err := g.cache.Get(gaugeAge, func(ctx context.Context) ([]changes.SinkRow, error) {
-		rows, err := changes.ListSinks(ctx, g.sinks.store, "", changes.SinkKey{}, gaugeLimit)
+		rows, err := changes.ListSinks(ctx, g.sinks.store, nil, "", changes.SinkKey{}, gaugeLimit)
 		if err != nil {
 			g.sinks.log.Warn("cannot read the lags of sinks", "error", err)
 		}

@@ -275,7 +275,7 @@ func (s *Sinks) List(
 	if r.GetPageSize() > 0 {
 		size = int(r.GetPageSize())
 	}
-	rows, err := changes.ListSinks(ctx, s.store, r.GetNamespace(), after, size+1)
+	rows, err := changes.ListSinks(ctx, s.store, engine.Visible(ctx), r.GetNamespace(), after, size+1)
 	if err != nil {
 		return nil, "", err
 	}

@@ -80,7 +80,7 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "revoked-key-is-cached", breaks: "a revoked key is rejected after 10 s",
-		file: "engine/auth/authenticator.go", old: "if age < cacheTime {", planted: "if age < staleTime {",
+		file: "engine/auth/authenticator.go", old: "if age < CacheTime {", planted: "if age < staleTime {",
 		packages: "./engine/auth", run: "TestCache",
 	},
 	{
@@ -92,6 +92,49 @@ var securityMutants = []mutant{
 		name: "two-credentials", breaks: "two credentials at once are rejected",
 		file: "engine/auth/authenticator.go", old: "len(headers) > 1 || !ok", planted: "!ok",
 		packages: "./engine/auth", run: "TestKeys",
+	},
+	{
+		name: "any-role", breaks: "a method needs its permission",
+		file: "engine/rpc/authorize.go", old: "if p.Can(needs, namespace) ||",
+		planted:  "if true || p.Can(needs, namespace) ||",
+		packages: "./engine/rpc", run: "TestEveryMethodAsEveryRole",
+	},
+	{
+		name: "lease-of-any-namespace", breaks: "the namespace of a lease token is checked",
+		file: "engine/rpc/named.go", old: `case "lease_token", "lease_tokens":`, planted: `case "lease_token":`,
+		packages: "./engine/rpc", run: "TestEveryNamespaceIsChecked",
+	},
+	{
+		name: "target-without-permission", breaks: "a target in another namespace needs a permission there",
+		file: "engine/rpc/named.go", old: `value == "" || value == own || found(value, f.needs)`,
+		planted: "true", packages: "./engine/rpc", run: "TestTargets",
+	},
+	{
+		name: "payload-in-lists", breaks: "payloads of a list are hidden",
+		file: "engine/rpc/shown.go", old: "for at := range list.Len() {",
+		planted:  "for at := range min(0, list.Len()) {",
+		packages: "./engine/rpc", run: "TestHidden",
+	},
+	{
+		name: "shared-with-anyone", breaks: "clients with different grants do not share responses",
+		file: "engine/rpc/shared.go", old: `viewOf(ctx) + "\x00" + string(text)`, planted: "string(text)",
+		packages: "./engine/rpc", run: "TestSharedByView",
+	},
+	{
+		name: "stream-of-a-revoked-key", breaks: "a stream ends when its key is revoked",
+		file: "engine/auth/authenticator.go", old: "if !s.valid {", planted: "if false {",
+		packages: "./engine/rpc", run: "TestStreamsAreFollowed",
+	},
+	{
+		name: "pattern-of-a-prefix", breaks: "shop/* does not match shops",
+		file: "process/patterns.go", old: `strings.CutSuffix(pattern, "*"); ok {`,
+		planted:  `strings.CutSuffix(strings.Replace(pattern, "/*", "*", 1), "*"); ok {`,
+		packages: "./engine/auth", run: "TestRoles",
+	},
+	{
+		name: "all-namespaces-for-all", breaks: "lists have only the namespaces that the client may see",
+		file: "engine/rpc/authorize.go", old: "return engine.WithVisible(ctx, a.visible)", planted: "return ctx",
+		packages: "./cmd/progressor", run: "TestListsShowWhatClientsMaySee",
 	},
 	{
 		name: "password-until-ampersand", breaks: "a password with & is hidden completely",

@@ -122,6 +122,9 @@ func (p *page) service(service *protogen.Service) {
 			stream = ", a stream"
 		}
 		p.line("`POST /%s/%s`%s\n", service.Desc.FullName(), method.Desc.Name(), stream)
+		if needs := p.needsOf(method); needs != "" {
+			p.line("[Needs](security.md#roles) %s.\n", needs)
+		}
 		p.part("request", method.Input)
 		p.part("response", method.Output)
 	}

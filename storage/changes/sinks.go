@@ -185,10 +185,11 @@ func DeleteSink(ctx context.Context, s *storage.Store, k SinkKey, by ...process.
 
 // ListSinks returns at most limit sinks after a key: those of a namespace, or of all if it is "".
 func ListSinks(
-	ctx context.Context, s *storage.Store, namespace string, after SinkKey, limit int,
+	ctx context.Context, s *storage.Store, selected process.Patterns, namespace string, after SinkKey, limit int,
 ) (rows []SinkRow, err error) {
 	return listSinks(ctx, s, dbsqlc.ListSinksParams{
-		Namespace: namespace, AfterNamespace: after.Namespace, AfterID: after.SinkID, Lim: int32(limit),
+		Namespace: namespace, Visible: selected.Like(),
+		AfterNamespace: after.Namespace, AfterID: after.SinkID, Lim: int32(limit),
 	})
 }
 

@@ -22,10 +22,11 @@ var audits = &table{
 
 // AuditQuery selects a page of audit entries, newest first.
 type AuditQuery struct {
-	Namespace string // "" for all entries, including those without a namespace
-	Filter    string // over actor, method, subject and time
-	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
-	PageToken string // token from the previous page; "" for the first
+	Namespace string           // "" for all entries, including those without a namespace
+	Visible   process.Patterns // patterns of their namespaces; nil for all
+	Filter    string           // over actor, method, subject and time
+	PageSize  int              // at most MaxPageSize; 0 means DefaultPageSize
+	PageToken string           // token from the previous page; "" for the first
 }
 
 // AuditPage is a page of audit entries. It may have fewer entries than requested, or none, and
@@ -59,7 +60,7 @@ func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, wi
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {
 			return err
 		}
-		rows, err = query[auditRow](ctx, tx, auditStatement(q.Namespace, filter, before, window, size, limit))
+		rows, err = query[auditRow](ctx, tx, auditStatement(q, filter, before, window, size, limit))
 		return err
 	})
 	if err != nil {
@@ -93,7 +94,7 @@ type auditRow struct {
 // auditStatement reads the newest entries before one. The last row of the window is included if it
 // was reached, even if it does not match, because the next page begins after it. It reads no more
 // entries after the details exceed limit, in bytes.
-func auditStatement(namespace string, filter Filter, before int64, window, size, limit int) *statement {
+func auditStatement(q AuditQuery, filter Filter, before int64, window, size, limit int) *statement {
 	s := &statement{}
 	s.add(`SELECT a.audit_id, a.time, a.actor, a.source, a.method, a.namespace, a.subject, a.details, a.n, a.matches
   FROM (SELECT a.*, sum(a.bytes) OVER (ORDER BY a.audit_id DESC ROWS UNBOUNDED PRECEDING) - a.bytes AS bytes_before
@@ -101,8 +102,11 @@ func auditStatement(namespace string, filter Filter, before int64, window, size,
   FROM (SELECT a.*, row_number() OVER (ORDER BY a.audit_id DESC) AS n, `)
 	s.filter(filter)
 	s.add(` AS matches FROM (SELECT * FROM audit a WHERE a.audit_id < $?::bigint`, before)
-	if namespace != "" {
-		s.add(` AND a.namespace = $?::text`, namespace)
+	if q.Namespace != "" {
+		s.add(` AND a.namespace = $?::text`, q.Namespace)
+	}
+	if q.Visible != nil {
+		s.add(` AND a.namespace LIKE ANY ($?::text[])`, q.Visible.Like())
 	}
 	s.add(` ORDER BY a.audit_id DESC LIMIT $?::bigint) a) a`, window)
 	s.add(` WHERE a.matches OR a.n = $?::bigint ORDER BY a.audit_id DESC LIMIT $?::bigint) a) a`, window, size+1)

@@ -148,8 +148,8 @@ func TestListAuditPlans(t *testing.T) {
 				if _, err := tx.Exec(ctx, scanSettings); err != nil {
 					return err
 				}
-				plan, err := planned(ctx, tx, auditStatement(namespace, filter, 29_000, usual.scanned, 10,
-					storage.ListBytes))
+				plan, err := planned(ctx, tx, auditStatement(
+					AuditQuery{Namespace: namespace}, filter, 29_000, usual.scanned, 10, storage.ListBytes))
 				if !strings.Contains(plan, index) || strings.Contains(plan, "Sort") ||
 					strings.Contains(plan, "Seq Scan") {
 					t.Errorf("%s, of %q:\n%s", when, namespace, plan)

@@ -517,8 +517,10 @@ type GetOverviewResponse struct {
 	OldestRunnableAge *durationpb.Duration   `protobuf:"bytes,3,opt,name=oldest_runnable_age,json=oldestRunnableAge,proto3" json:"oldest_runnable_age,omitempty"`
 	TimerLatenessP99  *durationpb.Duration   `protobuf:"bytes,4,opt,name=timer_lateness_p99,json=timerLatenessP99,proto3" json:"timer_lateness_p99,omitempty"`
 	TasksPerSecond    float64                `protobuf:"fixed64,5,opt,name=tasks_per_second,json=tasksPerSecond,proto3" json:"tasks_per_second,omitempty"` // in the last minute
-	Nodes             []*Node                `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Namespaces        []*NamespaceOverview   `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // the first 10,000 by name; the sums have all
+	// The fields tasks_per_second, timer_lateness_p99, nodes, samples and processing_* are about all
+	// namespaces. They are empty for a client that may not see all of them.
+	Nodes      []*Node              `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Namespaces []*NamespaceOverview `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // the first 10,000 by name; the sums have all
 	// One sample per ten seconds of the last hour, oldest first. They start when the node that serves
 	// this request started.
 	Samples []*OverviewSample `protobuf:"bytes,8,rep,name=samples,proto3" json:"samples,omitempty"`
@@ -2241,7 +2243,7 @@ var File_progressor_v1_admin_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x19progressor/v1/admin.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\"\xb9\x01\n" +
+	"\x19progressor/v1/admin.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1bprogressor/v1/process.proto\"\xb9\x01\n" +
 	"\x04Span\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x03R\x06taskId\x127\n" +
@@ -2446,22 +2448,24 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x10BULK_VERB_RESUME\x10\x03\x12\x14\n" +
 	"\x10BULK_VERB_CANCEL\x10\x04\x12\x14\n" +
 	"\x10BULK_VERB_REMOVE\x10\x05\x12\x13\n" +
-	"\x0fBULK_VERB_RETRY\x10\x062\xe7\x04\n" +
-	"\x0eInsightService\x12]\n" +
-	"\x0eExplainProcess\x12$.progressor.v1.ExplainProcessRequest\x1a%.progressor.v1.ExplainProcessResponse\x12]\n" +
-	"\x0eCountProcesses\x12$.progressor.v1.CountProcessesRequest\x1a%.progressor.v1.CountProcessesResponse\x12T\n" +
-	"\vGetOverview\x12!.progressor.v1.GetOverviewRequest\x1a\".progressor.v1.GetOverviewResponse\x12Q\n" +
+	"\x0fBULK_VERB_RETRY\x10\x062\xad\x05\n" +
+	"\x0eInsightService\x12g\n" +
+	"\x0eExplainProcess\x12$.progressor.v1.ExplainProcessRequest\x1a%.progressor.v1.ExplainProcessResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12g\n" +
+	"\x0eCountProcesses\x12$.progressor.v1.CountProcessesRequest\x1a%.progressor.v1.CountProcessesResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x02\x12^\n" +
+	"\vGetOverview\x12!.progressor.v1.GetOverviewRequest\x1a\".progressor.v1.GetOverviewResponse\"\b\xa2\xbb\x18\x04\b\n" +
+	"\x10\x02\x12[\n" +
 	"\n" +
-	"ListErrors\x12 .progressor.v1.ListErrorsRequest\x1a!.progressor.v1.ListErrorsResponse\x12N\n" +
-	"\tListNodes\x12\x1f.progressor.v1.ListNodesRequest\x1a .progressor.v1.ListNodesResponse\x12N\n" +
-	"\tDrainNode\x12\x1f.progressor.v1.DrainNodeRequest\x1a .progressor.v1.DrainNodeResponse\x12N\n" +
-	"\tListAudit\x12\x1f.progressor.v1.ListAuditRequest\x1a .progressor.v1.ListAuditResponse2\xca\x02\n" +
-	"\vBulkService\x12N\n" +
-	"\tStartBulk\x12\x1f.progressor.v1.StartBulkRequest\x1a .progressor.v1.StartBulkResponse\x12H\n" +
-	"\aGetBulk\x12\x1d.progressor.v1.GetBulkRequest\x1a\x1e.progressor.v1.GetBulkResponse\x12N\n" +
-	"\tListBulks\x12\x1f.progressor.v1.ListBulksRequest\x1a .progressor.v1.ListBulksResponse\x12Q\n" +
+	"ListErrors\x12 .progressor.v1.ListErrorsRequest\x1a!.progressor.v1.ListErrorsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x02\x12X\n" +
+	"\tListNodes\x12\x1f.progressor.v1.ListNodesRequest\x1a .progressor.v1.ListNodesResponse\"\b\xa2\xbb\x18\x04\b\n" +
+	"\x10\x04\x12X\n" +
+	"\tDrainNode\x12\x1f.progressor.v1.DrainNodeRequest\x1a .progressor.v1.DrainNodeResponse\"\b\xa2\xbb\x18\x04\b\f\x10\x04\x12X\n" +
+	"\tListAudit\x12\x1f.progressor.v1.ListAuditRequest\x1a .progressor.v1.ListAuditResponse\"\b\xa2\xbb\x18\x04\b\r\x10\x022\xf2\x02\n" +
+	"\vBulkService\x12X\n" +
+	"\tStartBulk\x12\x1f.progressor.v1.StartBulkRequest\x1a .progressor.v1.StartBulkResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12R\n" +
+	"\aGetBulk\x12\x1d.progressor.v1.GetBulkRequest\x1a\x1e.progressor.v1.GetBulkResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12X\n" +
+	"\tListBulks\x12\x1f.progressor.v1.ListBulksRequest\x1a .progressor.v1.ListBulksResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x02\x12[\n" +
 	"\n" +
-	"CancelBulk\x12 .progressor.v1.CancelBulkRequest\x1a!.progressor.v1.CancelBulkResponseB\xbe\x01\n" +
+	"CancelBulk\x12 .progressor.v1.CancelBulkRequest\x1a!.progressor.v1.CancelBulkResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01B\xbe\x01\n" +
 	"\x11com.progressor.v1B\n" +
 	"AdminProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
@@ -2603,6 +2607,7 @@ func file_progressor_v1_admin_proto_init() {
 	if File_progressor_v1_admin_proto != nil {
 		return
 	}
+	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_process_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -317,7 +317,7 @@ var File_progressor_v1_change_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_change_proto_rawDesc = "" +
 	"\n" +
-	"\x1aprogressor/v1/change.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dprogressor/v1/namespace.proto\x1a\x18progressor/v1/sink.proto\"\xae\x02\n" +
+	"\x1aprogressor/v1/change.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1dprogressor/v1/namespace.proto\x1a\x18progressor/v1/sink.proto\"\xae\x02\n" +
 	"\x13WatchChangesRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06cursor\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06cursor\x127\n" +
@@ -345,20 +345,23 @@ const file_progressor_v1_change_proto_rawDesc = "" +
 	" \x01(\tR\x06reason\x123\n" +
 	"\bmetadata\x18\v \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12\x18\n" +
 	"\apayload\x18\f \x01(\fR\apayload\x121\n" +
-	"\adetails\x18\r \x01(\v2\x17.google.protobuf.StructR\adetails2\xed\x05\n" +
-	"\rChangeService\x12Y\n" +
-	"\fWatchChanges\x12\".progressor.v1.WatchChangesRequest\x1a#.progressor.v1.WatchChangesResponse0\x01\x12H\n" +
-	"\aPutSink\x12\x1d.progressor.v1.PutSinkRequest\x1a\x1e.progressor.v1.PutSinkResponse\x12H\n" +
-	"\aGetSink\x12\x1d.progressor.v1.GetSinkRequest\x1a\x1e.progressor.v1.GetSinkResponse\x12N\n" +
-	"\tListSinks\x12\x1f.progressor.v1.ListSinksRequest\x1a .progressor.v1.ListSinksResponse\x12T\n" +
-	"\vExplainSink\x12!.progressor.v1.ExplainSinkRequest\x1a\".progressor.v1.ExplainSinkResponse\x12N\n" +
-	"\tPauseSink\x12\x1f.progressor.v1.PauseSinkRequest\x1a .progressor.v1.PauseSinkResponse\x12Q\n" +
+	"\adetails\x18\r \x01(\v2\x17.google.protobuf.StructR\adetails2\xc7\x06\n" +
+	"\rChangeService\x12c\n" +
+	"\fWatchChanges\x12\".progressor.v1.WatchChangesRequest\x1a#.progressor.v1.WatchChangesResponse\"\b\xa2\xbb\x18\x04\b\x02\x10\x010\x01\x12R\n" +
+	"\aPutSink\x12\x1d.progressor.v1.PutSinkRequest\x1a\x1e.progressor.v1.PutSinkResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12R\n" +
+	"\aGetSink\x12\x1d.progressor.v1.GetSinkRequest\x1a\x1e.progressor.v1.GetSinkResponse\"\b\xa2\xbb\x18\x04\b\n" +
+	"\x10\x01\x12X\n" +
+	"\tListSinks\x12\x1f.progressor.v1.ListSinksRequest\x1a .progressor.v1.ListSinksResponse\"\b\xa2\xbb\x18\x04\b\n" +
+	"\x10\x02\x12^\n" +
+	"\vExplainSink\x12!.progressor.v1.ExplainSinkRequest\x1a\".progressor.v1.ExplainSinkResponse\"\b\xa2\xbb\x18\x04\b\n" +
+	"\x10\x01\x12X\n" +
+	"\tPauseSink\x12\x1f.progressor.v1.PauseSinkRequest\x1a .progressor.v1.PauseSinkResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12[\n" +
 	"\n" +
-	"ResumeSink\x12 .progressor.v1.ResumeSinkRequest\x1a!.progressor.v1.ResumeSinkResponse\x12Q\n" +
+	"ResumeSink\x12 .progressor.v1.ResumeSinkRequest\x1a!.progressor.v1.ResumeSinkResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12[\n" +
 	"\n" +
-	"RewindSink\x12 .progressor.v1.RewindSinkRequest\x1a!.progressor.v1.RewindSinkResponse\x12Q\n" +
+	"RewindSink\x12 .progressor.v1.RewindSinkRequest\x1a!.progressor.v1.RewindSinkResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12[\n" +
 	"\n" +
-	"DeleteSink\x12 .progressor.v1.DeleteSinkRequest\x1a!.progressor.v1.DeleteSinkResponseB\xbf\x01\n" +
+	"DeleteSink\x12 .progressor.v1.DeleteSinkRequest\x1a!.progressor.v1.DeleteSinkResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01B\xbf\x01\n" +
 	"\x11com.progressor.v1B\vChangeProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
 var (
@@ -436,6 +439,7 @@ func file_progressor_v1_change_proto_init() {
 	if File_progressor_v1_change_proto != nil {
 		return
 	}
+	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_namespace_proto_init()
 	file_progressor_v1_sink_proto_init()
 	type x struct{}

@@ -3239,7 +3239,7 @@ var File_progressor_v1_cron_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\n" +
-	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/flow.proto\x1a\x1aprogressor/v1/worker.proto\"\xc8\a\n" +
+	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x18progressor/v1/flow.proto\x1a\x1aprogressor/v1/worker.proto\"\xc8\a\n" +
 	"\x04Cron\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
 	"\acron_id\x18\x02 \x01(\tB\n" +
@@ -3322,35 +3322,35 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\x0enotify_process\x18\x03 \x01(\v2\".progressor.v1.NotifyProcessTargetH\x00R\rnotifyProcess\x12/\n" +
 	"\x04http\x18\x04 \x01(\v2\x19.progressor.v1.HttpTargetH\x00R\x04http\x12<\n" +
 	"\tstart_run\x18\x05 \x01(\v2\x1d.progressor.v1.StartRunTargetH\x00R\bstartRunB\x0f\n" +
-	"\x06target\x12\x05\xbaH\x02\b\x01\"\xbe\x02\n" +
+	"\x06target\x12\x05\xbaH\x02\b\x01\"\xc6\x02\n" +
 	"\x12StartProcessTarget\x12K\n" +
-	"\arun_end\x18\x04 \x01(\x0e2(.progressor.v1.StartProcessTarget.RunEndB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06runEnd\x12=\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1d\n" +
-	"\x04args\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\x123\n" +
+	"\arun_end\x18\x04 \x01(\x0e2(.progressor.v1.StartProcessTarget.RunEndB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06runEnd\x12A\n" +
+	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x03R\tnamespace\x12!\n" +
+	"\x04args\x18\x02 \x01(\fB\r\xbaH\x06z\x04\x18\x80\x80@\xb0\xbb\x18\x02R\x04args\x123\n" +
 	"\bmetadata\x18\x03 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"H\n" +
 	"\x06RunEnd\x12\x17\n" +
 	"\x13RUN_END_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fRUN_END_PROCESS\x10\x01\x12\x10\n" +
-	"\fRUN_END_INIT\x10\x02\"\xd2\x01\n" +
-	"\x10EnqueueJobTarget\x12=\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1e\n" +
+	"\fRUN_END_INIT\x10\x02\"\xdc\x01\n" +
+	"\x10EnqueueJobTarget\x12A\n" +
+	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x05R\tnamespace\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\x12*\n" +
-	"\x04args\x18\x03 \x01(\v2\x16.google.protobuf.ValueR\x04args\x123\n" +
-	"\aoptions\x18\x04 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\"\x9e\x01\n" +
-	"\x13NotifyProcessTarget\x12=\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\x120\n" +
+	"\x04args\x18\x03 \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\x04args\x123\n" +
+	"\aoptions\x18\x04 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\"\xa6\x01\n" +
+	"\x13NotifyProcessTarget\x12A\n" +
+	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x03R\tnamespace\x12)\n" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12\x1d\n" +
-	"\x04args\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\"\xc2\x02\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12!\n" +
+	"\x04args\x18\x03 \x01(\fB\r\xbaH\x06z\x04\x18\x80\x80@\xb0\xbb\x18\x02R\x04args\"\xca\x02\n" +
 	"\n" +
 	"HttpTarget\x12&\n" +
 	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
 	"^https?://R\x03url\x12\x1f\n" +
-	"\x06method\x18\x02 \x01(\tB\a\xbaH\x04r\x02( R\x06method\x12Z\n" +
-	"\aheaders\x18\x03 \x03(\v2&.progressor.v1.HttpTarget.HeadersEntryB\x18\xbaH\x15\x9a\x01\x12\x10d\"\ar\x05 \x01(\x80\x02*\x05r\x03(\x80@R\aheaders\x12\x1d\n" +
-	"\x04body\x18\x04 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04body\x124\n" +
+	"\x06method\x18\x02 \x01(\tB\a\xbaH\x04r\x02( R\x06method\x12^\n" +
+	"\aheaders\x18\x03 \x03(\v2&.progressor.v1.HttpTarget.HeadersEntryB\x1c\xbaH\x15\x9a\x01\x12\x10d\"\ar\x05 \x01(\x80\x02*\x05r\x03(\x80@\xb0\xbb\x18\aR\aheaders\x12!\n" +
+	"\x04body\x18\x04 \x01(\fB\r\xbaH\x06z\x04\x18\x80\x80@\xb0\xbb\x18\x02R\x04body\x124\n" +
 	"\rsuccess_codes\x18\x05 \x03(\x05B\x0f\xbaH\f\x92\x01\t\"\a\x1a\x05\x18\xd7\x04(dR\fsuccessCodes\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -3525,27 +3525,34 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\x12FIRE_STATUS_FAILED\x10\x04\x12\x17\n" +
 	"\x13FIRE_STATUS_TIMEOUT\x10\x05\x12\x19\n" +
 	"\x15FIRE_STATUS_CANCELLED\x10\x06\x12\x17\n" +
-	"\x13FIRE_STATUS_SKIPPED\x10\a2\x97\t\n" +
-	"\vCronService\x12Q\n" +
+	"\x13FIRE_STATUS_SKIPPED\x10\a2\xaf\n" +
 	"\n" +
-	"CreateCron\x12 .progressor.v1.CreateCronRequest\x1a!.progressor.v1.CreateCronResponse\x12Q\n" +
+	"\vCronService\x12[\n" +
 	"\n" +
-	"UpdateCron\x12 .progressor.v1.UpdateCronRequest\x1a!.progressor.v1.UpdateCronResponse\x12H\n" +
-	"\aGetCron\x12\x1d.progressor.v1.GetCronRequest\x1a\x1e.progressor.v1.GetCronResponse\x12N\n" +
-	"\tListCrons\x12\x1f.progressor.v1.ListCronsRequest\x1a .progressor.v1.ListCronsResponse\x12Q\n" +
+	"CreateCron\x12 .progressor.v1.CreateCronRequest\x1a!.progressor.v1.CreateCronResponse\"\b\xa2\xbb\x18\x04\b\a\x10\x01\x12[\n" +
 	"\n" +
-	"DeleteCron\x12 .progressor.v1.DeleteCronRequest\x1a!.progressor.v1.DeleteCronResponse\x12N\n" +
-	"\tPauseCron\x12\x1f.progressor.v1.PauseCronRequest\x1a .progressor.v1.PauseCronResponse\x12Q\n" +
+	"UpdateCron\x12 .progressor.v1.UpdateCronRequest\x1a!.progressor.v1.UpdateCronResponse\"\b\xa2\xbb\x18\x04\b\a\x10\x01\x12R\n" +
+	"\aGetCron\x12\x1d.progressor.v1.GetCronRequest\x1a\x1e.progressor.v1.GetCronResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12X\n" +
+	"\tListCrons\x12\x1f.progressor.v1.ListCronsRequest\x1a .progressor.v1.ListCronsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12[\n" +
 	"\n" +
-	"ResumeCron\x12 .progressor.v1.ResumeCronRequest\x1a!.progressor.v1.ResumeCronResponse\x12T\n" +
-	"\vTriggerCron\x12!.progressor.v1.TriggerCronRequest\x1a\".progressor.v1.TriggerCronResponse\x12Q\n" +
+	"DeleteCron\x12 .progressor.v1.DeleteCronRequest\x1a!.progressor.v1.DeleteCronResponse\"\b\xa2\xbb\x18\x04\b\a\x10\x01\x12Z\n" +
+	"\tPauseCron\x12\x1f.progressor.v1.PauseCronRequest\x1a .progressor.v1.PauseCronResponse\"\n" +
+	"\xa2\xbb\x18\x06\b\a\x10\x01\x18\x04\x12]\n" +
 	"\n" +
-	"CancelFire\x12 .progressor.v1.CancelFireRequest\x1a!.progressor.v1.CancelFireResponse\x12N\n" +
-	"\tRerunFire\x12\x1f.progressor.v1.RerunFireRequest\x1a .progressor.v1.RerunFireResponse\x12W\n" +
-	"\fBackfillCron\x12\".progressor.v1.BackfillCronRequest\x1a#.progressor.v1.BackfillCronResponse\x12Z\n" +
-	"\rStopBackfills\x12#.progressor.v1.StopBackfillsRequest\x1a$.progressor.v1.StopBackfillsResponse\x12T\n" +
-	"\vPreviewCron\x12!.progressor.v1.PreviewCronRequest\x1a\".progressor.v1.PreviewCronResponse\x12N\n" +
-	"\tListFires\x12\x1f.progressor.v1.ListFiresRequest\x1a .progressor.v1.ListFiresResponseB\xbd\x01\n" +
+	"ResumeCron\x12 .progressor.v1.ResumeCronRequest\x1a!.progressor.v1.ResumeCronResponse\"\n" +
+	"\xa2\xbb\x18\x06\b\a\x10\x01\x18\x04\x12`\n" +
+	"\vTriggerCron\x12!.progressor.v1.TriggerCronRequest\x1a\".progressor.v1.TriggerCronResponse\"\n" +
+	"\xa2\xbb\x18\x06\b\a\x10\x01\x18\x04\x12]\n" +
+	"\n" +
+	"CancelFire\x12 .progressor.v1.CancelFireRequest\x1a!.progressor.v1.CancelFireResponse\"\n" +
+	"\xa2\xbb\x18\x06\b\a\x10\x01\x18\x04\x12Z\n" +
+	"\tRerunFire\x12\x1f.progressor.v1.RerunFireRequest\x1a .progressor.v1.RerunFireResponse\"\n" +
+	"\xa2\xbb\x18\x06\b\a\x10\x01\x18\x04\x12a\n" +
+	"\fBackfillCron\x12\".progressor.v1.BackfillCronRequest\x1a#.progressor.v1.BackfillCronResponse\"\b\xa2\xbb\x18\x04\b\a\x10\x01\x12f\n" +
+	"\rStopBackfills\x12#.progressor.v1.StopBackfillsRequest\x1a$.progressor.v1.StopBackfillsResponse\"\n" +
+	"\xa2\xbb\x18\x06\b\a\x10\x01\x18\x04\x12^\n" +
+	"\vPreviewCron\x12!.progressor.v1.PreviewCronRequest\x1a\".progressor.v1.PreviewCronResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x03\x12X\n" +
+	"\tListFires\x12\x1f.progressor.v1.ListFiresRequest\x1a .progressor.v1.ListFiresResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01B\xbd\x01\n" +
 	"\x11com.progressor.v1B\tCronProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
 var (
@@ -3729,6 +3736,7 @@ func file_progressor_v1_cron_proto_init() {
 	if File_progressor_v1_cron_proto != nil {
 		return
 	}
+	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_flow_proto_init()
 	file_progressor_v1_worker_proto_init()
 	file_progressor_v1_cron_proto_msgTypes[5].OneofWrappers = []any{

@@ -1743,15 +1743,16 @@ func (x *Run) GetMetadata() *structpb.Struct {
 }
 
 type Step struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	StepId           string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
-	Name             string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Index            *int32                 `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"` // only for an item of for_each; counts from 0
-	Status           StepStatus             `protobuf:"varint,4,opt,name=status,proto3,enum=progressor.v1.StepStatus" json:"status,omitempty"`
-	Attempt          int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"` // the number of starts; a job starts when a worker takes it
-	Progress         *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
-	Input            *structpb.Value        `protobuf:"bytes,7,opt,name=input,proto3" json:"input,omitempty"`
-	Result           *structpb.Value        `protobuf:"bytes,8,opt,name=result,proto3" json:"result,omitempty"` // with for_each: the results of the items, in order
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	StepId   string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	Name     string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Index    *int32                 `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"` // only for an item of for_each; counts from 0
+	Status   StepStatus             `protobuf:"varint,4,opt,name=status,proto3,enum=progressor.v1.StepStatus" json:"status,omitempty"`
+	Attempt  int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"` // the number of starts; a job starts when a worker takes it
+	Progress *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
+	Input    *structpb.Value        `protobuf:"bytes,7,opt,name=input,proto3" json:"input,omitempty"`
+	// With for_each: the results of the items, in order.
+	Result           *structpb.Value        `protobuf:"bytes,8,opt,name=result,proto3" json:"result,omitempty"`
 	Failure          *Failure               `protobuf:"bytes,9,opt,name=failure,proto3" json:"failure,omitempty"`
 	ProcessId        string                 `protobuf:"bytes,10,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // the job, process or run of this step
 	WorkerId         string                 `protobuf:"bytes,11,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
@@ -2017,17 +2018,18 @@ func (x *StartRunTarget) GetMetadata() *structpb.Struct {
 
 // OpenWait is a wait that has not ended.
 type OpenWait struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Namespace       string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	RunId           string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	StepId          string                 `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
-	Index           *int32                 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
-	Kind            WaitAction_Kind        `protobuf:"varint,5,opt,name=kind,proto3,enum=progressor.v1.WaitAction_Kind" json:"kind,omitempty"`
-	Title           string                 `protobuf:"bytes,6,opt,name=title,proto3" json:"title,omitempty"`
-	Assignees       []string               `protobuf:"bytes,7,rep,name=assignees,proto3" json:"assignees,omitempty"`
-	ResultSchema    *structpb.Struct       `protobuf:"bytes,8,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
-	Input           *structpb.Value        `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"`
-	Token           string                 `protobuf:"bytes,10,opt,name=token,proto3" json:"token,omitempty"` // of this attempt; CompleteStep with an old one fails with FAILED_PRECONDITION
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Namespace    string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	RunId        string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	StepId       string                 `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	Index        *int32                 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
+	Kind         WaitAction_Kind        `protobuf:"varint,5,opt,name=kind,proto3,enum=progressor.v1.WaitAction_Kind" json:"kind,omitempty"`
+	Title        string                 `protobuf:"bytes,6,opt,name=title,proto3" json:"title,omitempty"`
+	Assignees    []string               `protobuf:"bytes,7,rep,name=assignees,proto3" json:"assignees,omitempty"`
+	ResultSchema *structpb.Struct       `protobuf:"bytes,8,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
+	Input        *structpb.Value        `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"`
+	// Of this attempt; CompleteStep with an old one fails with FAILED_PRECONDITION.
+	Token           string                 `protobuf:"bytes,10,opt,name=token,proto3" json:"token,omitempty"`
 	CreatedTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	DueTime         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
 	CancelRequested bool                   `protobuf:"varint,13,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
@@ -4695,7 +4697,7 @@ var File_progressor_v1_flow_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\n" +
-	"\x18progressor/v1/flow.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xb7\b\n" +
+	"\x18progressor/v1/flow.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xb7\b\n" +
 	"\bTemplate\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12/\n" +
 	"\x04type\x18\x02 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12\x18\n" +
@@ -4769,13 +4771,13 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x05items\x18\x01 \x01(\tB\v\xbaH\br\x06 \x01(\x80\x80\x01R\x05items\x12(\n" +
 	"\vmax_running\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
 	"maxRunning\x12*\n" +
-	"\fmax_failures\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxFailures\"\x9d\x01\n" +
-	"\tJobAction\x12=\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1c\n" +
+	"\fmax_failures\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxFailures\"\xa1\x01\n" +
+	"\tJobAction\x12A\n" +
+	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x05R\tnamespace\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04name\x123\n" +
-	"\aoptions\x18\x03 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\"\xa2\x01\n" +
-	"\rProcessAction\x12=\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1d\n" +
+	"\aoptions\x18\x03 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\"\xa6\x01\n" +
+	"\rProcessAction\x12A\n" +
+	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x03R\tnamespace\x12\x1d\n" +
 	"\x04args\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\x123\n" +
 	"\bmetadata\x18\x03 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\xcc\x04\n" +
 	"\n" +
@@ -4808,7 +4810,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\tRunAction\x12/\n" +
 	"\x04type\x18\x01 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12!\n" +
 	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x120\n" +
-	"\apayload\x18\x03 \x01(\v2\x16.google.protobuf.ValueR\apayload\"\xb8\n" +
+	"\apayload\x18\x03 \x01(\v2\x16.google.protobuf.ValueR\apayload\"\xc4\n" +
 	"\n" +
 	"\x03Run\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
@@ -4818,12 +4820,12 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x05scope\x18\x05 \x01(\tR\x05scope\x12\x19\n" +
 	"\bscope_id\x18\x06 \x01(\tR\ascopeId\x120\n" +
 	"\x06status\x18\a \x01(\x0e2\x18.progressor.v1.RunStatusR\x06status\x12\x14\n" +
-	"\x05phase\x18\b \x01(\tR\x05phase\x120\n" +
-	"\apayload\x18\t \x01(\v2\x16.google.protobuf.ValueR\apayload\x123\n" +
+	"\x05phase\x18\b \x01(\tR\x05phase\x126\n" +
+	"\apayload\x18\t \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\apayload\x123\n" +
 	"\bprogress\x18\n" +
 	" \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x12)\n" +
-	"\x05steps\x18\v \x03(\v2\x13.progressor.v1.StepR\x05steps\x12.\n" +
-	"\x06result\x18\f \x01(\v2\x16.google.protobuf.ValueR\x06result\x120\n" +
+	"\x05steps\x18\v \x03(\v2\x13.progressor.v1.StepR\x05steps\x124\n" +
+	"\x06result\x18\f \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\x06result\x120\n" +
 	"\afailure\x18\r \x01(\v2\x16.progressor.v1.FailureR\afailure\x12\x18\n" +
 	"\aattempt\x18\x0e \x01(\x05R\aattempt\x12!\n" +
 	"\fmax_attempts\x18\x0f \x01(\x05R\vmaxAttempts\x12\x1b\n" +
@@ -4842,16 +4844,16 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\tfire_time\x18\x1b \x01(\v2\x1a.google.protobuf.TimestampR\bfireTime\x12\"\n" +
 	"\rparent_run_id\x18\x1c \x01(\tR\vparentRunId\x12'\n" +
 	"\x10repeat_of_run_id\x18\x1d \x01(\tR\rrepeatOfRunId\x123\n" +
-	"\bmetadata\x18\x1e \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\xaa\a\n" +
+	"\bmetadata\x18\x1e \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\xb6\a\n" +
 	"\x04Step\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
 	"\x05index\x18\x03 \x01(\x05H\x00R\x05index\x88\x01\x01\x121\n" +
 	"\x06status\x18\x04 \x01(\x0e2\x19.progressor.v1.StepStatusR\x06status\x12\x18\n" +
 	"\aattempt\x18\x05 \x01(\x05R\aattempt\x123\n" +
-	"\bprogress\x18\x06 \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x12,\n" +
-	"\x05input\x18\a \x01(\v2\x16.google.protobuf.ValueR\x05input\x12.\n" +
-	"\x06result\x18\b \x01(\v2\x16.google.protobuf.ValueR\x06result\x120\n" +
+	"\bprogress\x18\x06 \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x122\n" +
+	"\x05input\x18\a \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\x05input\x124\n" +
+	"\x06result\x18\b \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\x06result\x120\n" +
 	"\afailure\x18\t \x01(\v2\x16.progressor.v1.FailureR\afailure\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\n" +
@@ -4868,14 +4870,14 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\b\n" +
 	"\x06_indexB\x16\n" +
-	"\x14_compensation_status\"\xa1\x02\n" +
+	"\x14_compensation_status\"\xa7\x02\n" +
 	"\x0eStartRunTarget\x12/\n" +
 	"\x04type\x18\x01 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12!\n" +
 	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x12\x1e\n" +
 	"\x05scope\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05scope\x12#\n" +
-	"\bscope_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\ascopeId\x12A\n" +
-	"\x10payload_template\x18\x05 \x01(\v2\x16.google.protobuf.ValueR\x0fpayloadTemplate\x123\n" +
-	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\x88\x04\n" +
+	"\bscope_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\ascopeId\x12G\n" +
+	"\x10payload_template\x18\x05 \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\x0fpayloadTemplate\x123\n" +
+	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\x94\x04\n" +
 	"\bOpenWait\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x17\n" +
@@ -4884,14 +4886,14 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x04kind\x18\x05 \x01(\x0e2\x1e.progressor.v1.WaitAction.KindR\x04kind\x12\x14\n" +
 	"\x05title\x18\x06 \x01(\tR\x05title\x12\x1c\n" +
 	"\tassignees\x18\a \x03(\tR\tassignees\x12<\n" +
-	"\rresult_schema\x18\b \x01(\v2\x17.google.protobuf.StructR\fresultSchema\x12,\n" +
-	"\x05input\x18\t \x01(\v2\x16.google.protobuf.ValueR\x05input\x12\x14\n" +
+	"\rresult_schema\x18\b \x01(\v2\x17.google.protobuf.StructR\fresultSchema\x122\n" +
+	"\x05input\x18\t \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\x05input\x12\x1a\n" +
 	"\x05token\x18\n" +
-	" \x01(\tR\x05token\x12=\n" +
+	" \x01(\tB\x04\xb0\xbb\x18\tR\x05token\x12=\n" +
 	"\fcreated_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTime\x125\n" +
 	"\bdue_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12)\n" +
 	"\x10cancel_requested\x18\r \x01(\bR\x0fcancelRequestedB\b\n" +
-	"\x06_index\"\xab\x03\n" +
+	"\x06_index\"\xb1\x03\n" +
 	"\bJobEvent\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\x03R\aeventId\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x15\n" +
@@ -4901,9 +4903,9 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x04type\x18\x06 \x01(\tR\x04type\x12\x12\n" +
 	"\x04from\x18\a \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\b \x01(\tR\x02to\x12\x18\n" +
-	"\amessage\x18\t \x01(\tR\amessage\x123\n" +
+	"\amessage\x18\t \x01(\tR\amessage\x129\n" +
 	"\bmetadata\x18\n" +
-	" \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12\x18\n" +
+	" \x01(\v2\x17.google.protobuf.StructB\x04\xb0\xbb\x18\x02R\bmetadata\x12\x18\n" +
 	"\aattempt\x18\v \x01(\x05R\aattempt\x12\x1b\n" +
 	"\tworker_id\x18\f \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05actor\x18\r \x01(\tR\x05actor\x12=\n" +
@@ -5125,30 +5127,32 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x15STEP_STATUS_SUCCEEDED\x10\x03\x12\x16\n" +
 	"\x12STEP_STATUS_FAILED\x10\x04\x12\x17\n" +
 	"\x13STEP_STATUS_SKIPPED\x10\x05\x12\x19\n" +
-	"\x15STEP_STATUS_CANCELLED\x10\x062\xf8\v\n" +
-	"\vFlowService\x12T\n" +
-	"\vPutTemplate\x12!.progressor.v1.PutTemplateRequest\x1a\".progressor.v1.PutTemplateResponse\x12T\n" +
-	"\vGetTemplate\x12!.progressor.v1.GetTemplateRequest\x1a\".progressor.v1.GetTemplateResponse\x12Z\n" +
-	"\rListTemplates\x12#.progressor.v1.ListTemplatesRequest\x1a$.progressor.v1.ListTemplatesResponse\x12]\n" +
-	"\x0eEnableTemplate\x12$.progressor.v1.EnableTemplateRequest\x1a%.progressor.v1.EnableTemplateResponse\x12`\n" +
-	"\x0fDisableTemplate\x12%.progressor.v1.DisableTemplateRequest\x1a&.progressor.v1.DisableTemplateResponse\x12]\n" +
-	"\x0eDeleteTemplate\x12$.progressor.v1.DeleteTemplateRequest\x1a%.progressor.v1.DeleteTemplateResponse\x12K\n" +
-	"\bStartRun\x12\x1e.progressor.v1.StartRunRequest\x1a\x1f.progressor.v1.StartRunResponse\x12E\n" +
-	"\x06GetRun\x12\x1c.progressor.v1.GetRunRequest\x1a\x1d.progressor.v1.GetRunResponse\x12K\n" +
-	"\bListRuns\x12\x1e.progressor.v1.ListRunsRequest\x1a\x1f.progressor.v1.ListRunsResponse\x12N\n" +
-	"\tListSteps\x12\x1f.progressor.v1.ListStepsRequest\x1a .progressor.v1.ListStepsResponse\x12N\n" +
-	"\tCancelRun\x12\x1f.progressor.v1.CancelRunRequest\x1a .progressor.v1.CancelRunResponse\x12K\n" +
-	"\bRetryRun\x12\x1e.progressor.v1.RetryRunRequest\x1a\x1f.progressor.v1.RetryRunResponse\x12N\n" +
-	"\tRepeatRun\x12\x1f.progressor.v1.RepeatRunRequest\x1a .progressor.v1.RepeatRunResponse\x12N\n" +
-	"\tRemoveRun\x12\x1f.progressor.v1.RemoveRunRequest\x1a .progressor.v1.RemoveRunResponse\x12Z\n" +
-	"\rListOpenWaits\x12#.progressor.v1.ListOpenWaitsRequest\x1a$.progressor.v1.ListOpenWaitsResponse\x12W\n" +
-	"\fCompleteStep\x12\".progressor.v1.CompleteStepRequest\x1a#.progressor.v1.CompleteStepResponse\x12Q\n" +
+	"\x15STEP_STATUS_CANCELLED\x10\x062\xb0\r\n" +
+	"\vFlowService\x12^\n" +
+	"\vPutTemplate\x12!.progressor.v1.PutTemplateRequest\x1a\".progressor.v1.PutTemplateResponse\"\b\xa2\xbb\x18\x04\b\b\x10\x01\x12^\n" +
+	"\vGetTemplate\x12!.progressor.v1.GetTemplateRequest\x1a\".progressor.v1.GetTemplateResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12d\n" +
+	"\rListTemplates\x12#.progressor.v1.ListTemplatesRequest\x1a$.progressor.v1.ListTemplatesResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12g\n" +
+	"\x0eEnableTemplate\x12$.progressor.v1.EnableTemplateRequest\x1a%.progressor.v1.EnableTemplateResponse\"\b\xa2\xbb\x18\x04\b\b\x10\x01\x12j\n" +
+	"\x0fDisableTemplate\x12%.progressor.v1.DisableTemplateRequest\x1a&.progressor.v1.DisableTemplateResponse\"\b\xa2\xbb\x18\x04\b\b\x10\x01\x12g\n" +
+	"\x0eDeleteTemplate\x12$.progressor.v1.DeleteTemplateRequest\x1a%.progressor.v1.DeleteTemplateResponse\"\b\xa2\xbb\x18\x04\b\b\x10\x01\x12U\n" +
+	"\bStartRun\x12\x1e.progressor.v1.StartRunRequest\x1a\x1f.progressor.v1.StartRunResponse\"\b\xa2\xbb\x18\x04\b\x03\x10\x01\x12O\n" +
+	"\x06GetRun\x12\x1c.progressor.v1.GetRunRequest\x1a\x1d.progressor.v1.GetRunResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12U\n" +
+	"\bListRuns\x12\x1e.progressor.v1.ListRunsRequest\x1a\x1f.progressor.v1.ListRunsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12X\n" +
+	"\tListSteps\x12\x1f.progressor.v1.ListStepsRequest\x1a .progressor.v1.ListStepsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12Z\n" +
+	"\tCancelRun\x12\x1f.progressor.v1.CancelRunRequest\x1a .progressor.v1.CancelRunResponse\"\n" +
+	"\xa2\xbb\x18\x06\b\x03\x10\x01\x18\x04\x12U\n" +
+	"\bRetryRun\x12\x1e.progressor.v1.RetryRunRequest\x1a\x1f.progressor.v1.RetryRunResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12Z\n" +
+	"\tRepeatRun\x12\x1f.progressor.v1.RepeatRunRequest\x1a .progressor.v1.RepeatRunResponse\"\n" +
+	"\xa2\xbb\x18\x06\b\x03\x10\x01\x18\x04\x12X\n" +
+	"\tRemoveRun\x12\x1f.progressor.v1.RemoveRunRequest\x1a .progressor.v1.RemoveRunResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12d\n" +
+	"\rListOpenWaits\x12#.progressor.v1.ListOpenWaitsRequest\x1a$.progressor.v1.ListOpenWaitsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12a\n" +
+	"\fCompleteStep\x12\".progressor.v1.CompleteStepRequest\x1a#.progressor.v1.CompleteStepResponse\"\b\xa2\xbb\x18\x04\b\t\x10\x01\x12[\n" +
 	"\n" +
-	"ReportStep\x12 .progressor.v1.ReportStepRequest\x1a!.progressor.v1.ReportStepResponse\x12K\n" +
-	"\bSkipStep\x12\x1e.progressor.v1.SkipStepRequest\x1a\x1f.progressor.v1.SkipStepResponse2\xce\x01\n" +
-	"\x0fJobEventService\x12Z\n" +
-	"\rListJobEvents\x12#.progressor.v1.ListJobEventsRequest\x1a$.progressor.v1.ListJobEventsResponse\x12_\n" +
-	"\x0eWatchJobEvents\x12$.progressor.v1.WatchJobEventsRequest\x1a%.progressor.v1.WatchJobEventsResponse0\x01B\xbd\x01\n" +
+	"ReportStep\x12 .progressor.v1.ReportStepRequest\x1a!.progressor.v1.ReportStepResponse\"\b\xa2\xbb\x18\x04\b\t\x10\x01\x12U\n" +
+	"\bSkipStep\x12\x1e.progressor.v1.SkipStepRequest\x1a\x1f.progressor.v1.SkipStepResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x012\xe2\x01\n" +
+	"\x0fJobEventService\x12d\n" +
+	"\rListJobEvents\x12#.progressor.v1.ListJobEventsRequest\x1a$.progressor.v1.ListJobEventsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12i\n" +
+	"\x0eWatchJobEvents\x12$.progressor.v1.WatchJobEventsRequest\x1a%.progressor.v1.WatchJobEventsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x010\x01B\xbd\x01\n" +
 	"\x11com.progressor.v1B\tFlowProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
 var (
@@ -5389,6 +5393,7 @@ func file_progressor_v1_flow_proto_init() {
 	if File_progressor_v1_flow_proto != nil {
 		return
 	}
+	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_process_proto_init()
 	file_progressor_v1_worker_proto_init()
 	file_progressor_v1_flow_proto_msgTypes[0].OneofWrappers = []any{}

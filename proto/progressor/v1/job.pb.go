@@ -2087,7 +2087,7 @@ var File_progressor_v1_job_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x17progressor/v1/job.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xe4\x02\n" +
+	"\x17progressor/v1/job.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xe4\x02\n" +
 	"\x0eEnqueueRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1f\n" +
 	"\x06job_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05jobId\x12\x1e\n" +
@@ -2247,27 +2247,31 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\"\x1a\n" +
-	"\x18DeleteConstraintResponse2\xd7\n" +
+	"\x18DeleteConstraintResponse2\xfb\v\n" +
 	"\n" +
+	"JobService\x12R\n" +
+	"\aEnqueue\x12\x1d.progressor.v1.EnqueueRequest\x1a\x1e.progressor.v1.EnqueueResponse\"\b\xa2\xbb\x18\x04\b\x05\x10\x01\x12a\n" +
+	"\fEnqueueBatch\x12\".progressor.v1.EnqueueBatchRequest\x1a#.progressor.v1.EnqueueBatchResponse\"\b\xa2\xbb\x18\x04\b\x05\x10\x01\x12O\n" +
+	"\x06GetJob\x12\x1c.progressor.v1.GetJobRequest\x1a\x1d.progressor.v1.GetJobResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12U\n" +
+	"\bListJobs\x12\x1e.progressor.v1.ListJobsRequest\x1a\x1f.progressor.v1.ListJobsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12^\n" +
+	"\vFetchResult\x12!.progressor.v1.FetchResultRequest\x1a\".progressor.v1.FetchResultResponse\"\b\xa2\xbb\x18\x04\b\x02\x10\x01\x12Z\n" +
+	"\tUpdateJob\x12\x1f.progressor.v1.UpdateJobRequest\x1a .progressor.v1.UpdateJobResponse\"\n" +
+	"\xa2\xbb\x18\x06\b\x05\x10\x01\x18\x04\x12Z\n" +
+	"\tCancelJob\x12\x1f.progressor.v1.CancelJobRequest\x1a .progressor.v1.CancelJobResponse\"\n" +
+	"\xa2\xbb\x18\x06\b\x05\x10\x01\x18\x04\x12U\n" +
+	"\bRetryJob\x12\x1e.progressor.v1.RetryJobRequest\x1a\x1f.progressor.v1.RetryJobResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12X\n" +
+	"\tRemoveJob\x12\x1f.progressor.v1.RemoveJobRequest\x1a .progressor.v1.RemoveJobResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12d\n" +
+	"\rGetQueueStats\x12#.progressor.v1.GetQueueStatsRequest\x1a$.progressor.v1.GetQueueStatsResponse\"\b\xa2\xbb\x18\x04\b\n" +
+	"\x10\x01\x12X\n" +
+	"\tPauseJobs\x12\x1f.progressor.v1.PauseJobsRequest\x1a .progressor.v1.PauseJobsResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12[\n" +
 	"\n" +
-	"JobService\x12H\n" +
-	"\aEnqueue\x12\x1d.progressor.v1.EnqueueRequest\x1a\x1e.progressor.v1.EnqueueResponse\x12W\n" +
-	"\fEnqueueBatch\x12\".progressor.v1.EnqueueBatchRequest\x1a#.progressor.v1.EnqueueBatchResponse\x12E\n" +
-	"\x06GetJob\x12\x1c.progressor.v1.GetJobRequest\x1a\x1d.progressor.v1.GetJobResponse\x12K\n" +
-	"\bListJobs\x12\x1e.progressor.v1.ListJobsRequest\x1a\x1f.progressor.v1.ListJobsResponse\x12T\n" +
-	"\vFetchResult\x12!.progressor.v1.FetchResultRequest\x1a\".progressor.v1.FetchResultResponse\x12N\n" +
-	"\tUpdateJob\x12\x1f.progressor.v1.UpdateJobRequest\x1a .progressor.v1.UpdateJobResponse\x12N\n" +
-	"\tCancelJob\x12\x1f.progressor.v1.CancelJobRequest\x1a .progressor.v1.CancelJobResponse\x12K\n" +
-	"\bRetryJob\x12\x1e.progressor.v1.RetryJobRequest\x1a\x1f.progressor.v1.RetryJobResponse\x12N\n" +
-	"\tRemoveJob\x12\x1f.progressor.v1.RemoveJobRequest\x1a .progressor.v1.RemoveJobResponse\x12Z\n" +
-	"\rGetQueueStats\x12#.progressor.v1.GetQueueStatsRequest\x1a$.progressor.v1.GetQueueStatsResponse\x12N\n" +
-	"\tPauseJobs\x12\x1f.progressor.v1.PauseJobsRequest\x1a .progressor.v1.PauseJobsResponse\x12Q\n" +
-	"\n" +
-	"ResumeJobs\x12 .progressor.v1.ResumeJobsRequest\x1a!.progressor.v1.ResumeJobsResponse\x12]\n" +
-	"\x0eListPausedJobs\x12$.progressor.v1.ListPausedJobsRequest\x1a%.progressor.v1.ListPausedJobsResponse\x12Z\n" +
-	"\rPutConstraint\x12#.progressor.v1.PutConstraintRequest\x1a$.progressor.v1.PutConstraintResponse\x12`\n" +
-	"\x0fListConstraints\x12%.progressor.v1.ListConstraintsRequest\x1a&.progressor.v1.ListConstraintsResponse\x12c\n" +
-	"\x10DeleteConstraint\x12&.progressor.v1.DeleteConstraintRequest\x1a'.progressor.v1.DeleteConstraintResponseB\xbc\x01\n" +
+	"ResumeJobs\x12 .progressor.v1.ResumeJobsRequest\x1a!.progressor.v1.ResumeJobsResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12g\n" +
+	"\x0eListPausedJobs\x12$.progressor.v1.ListPausedJobsRequest\x1a%.progressor.v1.ListPausedJobsResponse\"\b\xa2\xbb\x18\x04\b\n" +
+	"\x10\x01\x12d\n" +
+	"\rPutConstraint\x12#.progressor.v1.PutConstraintRequest\x1a$.progressor.v1.PutConstraintResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12j\n" +
+	"\x0fListConstraints\x12%.progressor.v1.ListConstraintsRequest\x1a&.progressor.v1.ListConstraintsResponse\"\b\xa2\xbb\x18\x04\b\n" +
+	"\x10\x01\x12m\n" +
+	"\x10DeleteConstraint\x12&.progressor.v1.DeleteConstraintRequest\x1a'.progressor.v1.DeleteConstraintResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01B\xbc\x01\n" +
 	"\x11com.progressor.v1B\bJobProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
 var (
@@ -2411,6 +2415,7 @@ func file_progressor_v1_job_proto_init() {
 	if File_progressor_v1_job_proto != nil {
 		return
 	}
+	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_process_proto_init()
 	file_progressor_v1_worker_proto_init()
 	type x struct{}

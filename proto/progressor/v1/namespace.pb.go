@@ -2072,7 +2072,7 @@ var File_progressor_v1_namespace_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\b\n" +
+	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\"\xef\b\n" +
 	"\tNamespace\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12D\n" +
 	"\tprocessor\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessorConfigB\x06\xbaH\x03\xc8\x01\x01R\tprocessor\x12=\n" +
@@ -2119,13 +2119,13 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\aconnect\x18\x01 \x01(\v2\x1f.progressor.v1.ConnectProcessorH\x00R\aconnect\x122\n" +
 	"\x04pull\x18\x02 \x01(\v2\x1c.progressor.v1.PullProcessorH\x00R\x04pull\x12;\n" +
 	"\abuiltin\x18\x03 \x01(\v2\x1f.progressor.v1.BuiltinProcessorH\x00R\abuiltinB\x12\n" +
-	"\ttransport\x12\x05\xbaH\x02\b\x01\"\xe6\x04\n" +
+	"\ttransport\x12\x05\xbaH\x02\b\x01\"\xea\x04\n" +
 	"\x10ConnectProcessor\x12&\n" +
 	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
 	"^https?://R\x03url\x12N\n" +
 	"\bencoding\x18\x02 \x01(\x0e2(.progressor.v1.ConnectProcessor.EncodingB\b\xbaH\x05\x82\x01\x02\x10\x01R\bencoding\x12N\n" +
-	"\bprotocol\x18\x03 \x01(\x0e2(.progressor.v1.ConnectProcessor.ProtocolB\b\xbaH\x05\x82\x01\x02\x10\x01R\bprotocol\x12`\n" +
-	"\aheaders\x18\x04 \x03(\v2,.progressor.v1.ConnectProcessor.HeadersEntryB\x18\xbaH\x15\x9a\x01\x12\x10d\"\ar\x05 \x01(\x80\x02*\x05r\x03(\x80@R\aheaders\x12:\n" +
+	"\bprotocol\x18\x03 \x01(\x0e2(.progressor.v1.ConnectProcessor.ProtocolB\b\xbaH\x05\x82\x01\x02\x10\x01R\bprotocol\x12d\n" +
+	"\aheaders\x18\x04 \x03(\v2,.progressor.v1.ConnectProcessor.HeadersEntryB\x1c\xbaH\x15\x9a\x01\x12\x10d\"\ar\x05 \x01(\x80\x02*\x05r\x03(\x80@\xb0\xbb\x18\vR\aheaders\x12:\n" +
 	"\tmore_urls\x18\x05 \x03(\tB\x1d\xbaH\x1a\x92\x01\x17\x10\x0f\x18\x01\"\x11r\x0f(\x80\x102\n" +
 	"^https?://R\bmoreUrls\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
@@ -2248,15 +2248,18 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10HEALTH_STATUS_OK\x10\x01\x12\x1a\n" +
 	"\x16HEALTH_STATUS_DEGRADED\x10\x02\x12\x16\n" +
-	"\x12HEALTH_STATUS_DOWN\x10\x032\xb1\x05\n" +
-	"\x10NamespaceService\x12W\n" +
-	"\fPutNamespace\x12\".progressor.v1.PutNamespaceRequest\x1a#.progressor.v1.PutNamespaceResponse\x12W\n" +
-	"\fGetNamespace\x12\".progressor.v1.GetNamespaceRequest\x1a#.progressor.v1.GetNamespaceResponse\x12]\n" +
-	"\x0eListNamespaces\x12$.progressor.v1.ListNamespacesRequest\x1a%.progressor.v1.ListNamespacesResponse\x12]\n" +
-	"\x0ePauseNamespace\x12$.progressor.v1.PauseNamespaceRequest\x1a%.progressor.v1.PauseNamespaceResponse\x12`\n" +
-	"\x0fResumeNamespace\x12%.progressor.v1.ResumeNamespaceRequest\x1a&.progressor.v1.ResumeNamespaceResponse\x12i\n" +
-	"\x12GetNamespaceHealth\x12(.progressor.v1.GetNamespaceHealthRequest\x1a).progressor.v1.GetNamespaceHealthResponse\x12`\n" +
-	"\x0fDeleteNamespace\x12%.progressor.v1.DeleteNamespaceRequest\x1a&.progressor.v1.DeleteNamespaceResponseB\xc2\x01\n" +
+	"\x12HEALTH_STATUS_DOWN\x10\x032\xf7\x05\n" +
+	"\x10NamespaceService\x12a\n" +
+	"\fPutNamespace\x12\".progressor.v1.PutNamespaceRequest\x1a#.progressor.v1.PutNamespaceResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12a\n" +
+	"\fGetNamespace\x12\".progressor.v1.GetNamespaceRequest\x1a#.progressor.v1.GetNamespaceResponse\"\b\xa2\xbb\x18\x04\b\n" +
+	"\x10\x01\x12g\n" +
+	"\x0eListNamespaces\x12$.progressor.v1.ListNamespacesRequest\x1a%.progressor.v1.ListNamespacesResponse\"\b\xa2\xbb\x18\x04\b\n" +
+	"\x10\x02\x12g\n" +
+	"\x0ePauseNamespace\x12$.progressor.v1.PauseNamespaceRequest\x1a%.progressor.v1.PauseNamespaceResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12j\n" +
+	"\x0fResumeNamespace\x12%.progressor.v1.ResumeNamespaceRequest\x1a&.progressor.v1.ResumeNamespaceResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12s\n" +
+	"\x12GetNamespaceHealth\x12(.progressor.v1.GetNamespaceHealthRequest\x1a).progressor.v1.GetNamespaceHealthResponse\"\b\xa2\xbb\x18\x04\b\n" +
+	"\x10\x02\x12j\n" +
+	"\x0fDeleteNamespace\x12%.progressor.v1.DeleteNamespaceRequest\x1a&.progressor.v1.DeleteNamespaceResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01B\xc2\x01\n" +
 	"\x11com.progressor.v1B\x0eNamespaceProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
 var (
@@ -2378,6 +2381,7 @@ func file_progressor_v1_namespace_proto_init() {
 	if File_progressor_v1_namespace_proto != nil {
 		return
 	}
+	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_namespace_proto_msgTypes[4].OneofWrappers = []any{
 		(*ProcessorConfig_Connect)(nil),
 		(*ProcessorConfig_Pull)(nil),

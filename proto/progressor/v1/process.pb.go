@@ -1076,7 +1076,8 @@ type Failure struct {
 	Reason       string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // a short, stable name, compared with non_retryable_errors
 	Message      string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	NonRetryable bool                   `protobuf:"varint,3,opt,name=non_retryable,json=nonRetryable,proto3" json:"non_retryable,omitempty"`
-	Details      *structpb.Value        `protobuf:"bytes,4,opt,name=details,proto3" json:"details,omitempty"` // any data for the caller
+	// Any data for the caller.
+	Details *structpb.Value `protobuf:"bytes,4,opt,name=details,proto3" json:"details,omitempty"`
 	// The next attempt begins after this time instead of after the backoff of the job or the retry
 	// policy of the namespace. It does not add attempts. If absent or 0, the backoff applies. At most
 	// 365 days.
@@ -3324,7 +3325,7 @@ var File_progressor_v1_process_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_process_proto_rawDesc = "" +
 	"\n" +
-	"\x1bprogressor/v1/process.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\a\n" +
+	"\x1bprogressor/v1/process.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\"\x97\a\n" +
 	"\aProcess\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
@@ -3332,8 +3333,8 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\x0e2\x1c.progressor.v1.ProcessStatusR\x06status\x12E\n" +
 	"\x0fprevious_status\x18\x04 \x01(\x0e2\x1c.progressor.v1.ProcessStatusR\x0epreviousStatus\x12\x16\n" +
 	"\x06detail\x18\x05 \x01(\tR\x06detail\x12!\n" +
-	"\fcorrupted_by\x18\x06 \x01(\x03R\vcorruptedBy\x12\x1b\n" +
-	"\taux_state\x18\a \x01(\fR\bauxState\x123\n" +
+	"\fcorrupted_by\x18\x06 \x01(\x03R\vcorruptedBy\x12!\n" +
+	"\taux_state\x18\a \x01(\fB\x04\xb0\xbb\x18\x02R\bauxState\x123\n" +
 	"\bmetadata\x18\b \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12.\n" +
 	"\ahistory\x18\t \x03(\v2\x14.progressor.v1.EventR\ahistory\x121\n" +
 	"\x05range\x18\n" +
@@ -3346,13 +3347,13 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\rcancel_reason\x18\x10 \x01(\tR\fcancelReason\x12\x12\n" +
 	"\x04kind\x18\x11 \x01(\tR\x04kind\x12$\n" +
 	"\x0efirst_event_id\x18\x12 \x01(\x03R\ffirstEventId\x12P\n" +
-	"\x16history_restarted_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\x14historyRestartedTime\"\xe2\x01\n" +
+	"\x16history_restarted_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\x14historyRestartedTime\"\xe6\x01\n" +
 	"\x05Event\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\x03R\aeventId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x03R\x06taskId\x12K\n" +
 	"\ttimestamp\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\ttimestamp\x123\n" +
-	"\bmetadata\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12#\n" +
-	"\apayload\x18\x05 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\apayload\"\xc9\x01\n" +
+	"\bmetadata\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12'\n" +
+	"\apayload\x18\x05 \x01(\fB\r\xbaH\x06z\x04\x18\x80\x80@\xb0\xbb\x18\x02R\apayload\"\xc9\x01\n" +
 	"\x05Timer\x12\x1c\n" +
 	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04name\x12M\n" +
 	"\tfire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x14\xbaH\x11\xc8\x01\x01\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\bfireTime\x12\x16\n" +
@@ -3367,7 +3368,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x11DIRECTION_FORWARD\x10\x01\x12\x16\n" +
 	"\x12DIRECTION_BACKWARD\x10\x02B\t\n" +
 	"\a_offsetB\b\n" +
-	"\x06_limit\"\xa3\a\n" +
+	"\x06_limit\"\xb5\a\n" +
 	"\x04Task\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\x03R\x06taskId\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1d\n" +
@@ -3377,14 +3378,14 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x06status\x18\x05 \x01(\x0e2\x19.progressor.v1.TaskStatusR\x06status\x12A\n" +
 	"\x0escheduled_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rscheduledTime\x12=\n" +
 	"\frunning_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vrunningTime\x12?\n" +
-	"\rfinished_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\ffinishedTime\x12\x12\n" +
-	"\x04args\x18\t \x01(\fR\x04args\x12\x18\n" +
+	"\rfinished_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\ffinishedTime\x12\x18\n" +
+	"\x04args\x18\t \x01(\fB\x04\xb0\xbb\x18\x02R\x04args\x12\x1e\n" +
 	"\acontext\x18\n" +
-	" \x01(\fR\acontext\x12'\n" +
+	" \x01(\fB\x04\xb0\xbb\x18\x02R\acontext\x12'\n" +
 	"\x0fidempotency_key\x18\v \x01(\tR\x0eidempotencyKey\x12\x18\n" +
 	"\aattempt\x18\f \x01(\x05R\aattempt\x12@\n" +
-	"\x0eretry_interval\x18\r \x01(\v2\x19.google.protobuf.DurationR\rretryInterval\x12\x1a\n" +
-	"\bresponse\x18\x0e \x01(\fR\bresponse\x120\n" +
+	"\x0eretry_interval\x18\r \x01(\v2\x19.google.protobuf.DurationR\rretryInterval\x12 \n" +
+	"\bresponse\x18\x0e \x01(\fB\x04\xb0\xbb\x18\x02R\bresponse\x120\n" +
 	"\afailure\x18\x0f \x01(\v2\x16.progressor.v1.FailureR\afailure\x126\n" +
 	"\trejection\x18\x10 \x01(\v2\x18.progressor.v1.RejectionR\trejection\x12\x1d\n" +
 	"\n" +
@@ -3392,12 +3393,12 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\bpriority\x18\x12 \x01(\x05R\bpriority\x12,\n" +
 	"\x06events\x18\x13 \x03(\v2\x14.progressor.v1.EventR\x06events\x122\n" +
 	"\bfailures\x18\x14 \x03(\v2\x16.progressor.v1.FailureR\bfailures\x12L\n" +
-	"\x14first_scheduled_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x12firstScheduledTime\"\x88\x03\n" +
+	"\x14first_scheduled_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x12firstScheduledTime\"\x8e\x03\n" +
 	"\aFailure\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12#\n" +
-	"\rnon_retryable\x18\x03 \x01(\bR\fnonRetryable\x120\n" +
-	"\adetails\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\adetails\x12K\n" +
+	"\rnon_retryable\x18\x03 \x01(\bR\fnonRetryable\x126\n" +
+	"\adetails\x18\x04 \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\adetails\x12K\n" +
 	"\vretry_after\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\n" +
 	"retryAfter\x12\x18\n" +
@@ -3406,11 +3407,11 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\vfailed_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"failedTime\x12\x1a\n" +
 	"\btakeover\x18\b \x01(\bR\btakeover\x12\x17\n" +
-	"\anode_id\x18\t \x01(\tR\x06nodeId\"b\n" +
+	"\anode_id\x18\t \x01(\tR\x06nodeId\"f\n" +
 	"\tRejection\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x12#\n" +
-	"\adetails\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\adetails\"\xb6\x04\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12'\n" +
+	"\adetails\x18\x03 \x01(\fB\r\xbaH\x06z\x04\x18\x80\x80@\xb0\xbb\x18\x02R\adetails\"\xb6\x04\n" +
 	"\fStartRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
 	"\n" +
@@ -3426,12 +3427,12 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\tstartTime\x12\x1a\n" +
-	"\bpriority\x18\v \x01(\x05R\bpriority\"c\n" +
+	"\bpriority\x18\v \x01(\x05R\bpriority\"i\n" +
 	"\rStartResponse\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x17\n" +
-	"\atask_id\x18\x02 \x01(\x03R\x06taskId\x12\x1a\n" +
-	"\bresponse\x18\x03 \x01(\fR\bresponse\"\xb4\x03\n" +
+	"\atask_id\x18\x02 \x01(\x03R\x06taskId\x12 \n" +
+	"\bresponse\x18\x03 \x01(\fB\x04\xb0\xbb\x18\x02R\bresponse\"\xb4\x03\n" +
 	"\vCallRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
@@ -3444,10 +3445,10 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x04wait\x18\a \x01(\x0e2\x13.progressor.v1.WaitB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04wait\x12E\n" +
 	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\atimeout\x12\x1a\n" +
-	"\bpriority\x18\t \x01(\x05R\bpriority\"C\n" +
+	"\bpriority\x18\t \x01(\x05R\bpriority\"I\n" +
 	"\fCallResponse\x12\x17\n" +
-	"\atask_id\x18\x01 \x01(\x03R\x06taskId\x12\x1a\n" +
-	"\bresponse\x18\x02 \x01(\fR\bresponse\"\xde\x04\n" +
+	"\atask_id\x18\x01 \x01(\x03R\x06taskId\x12 \n" +
+	"\bresponse\x18\x02 \x01(\fB\x04\xb0\xbb\x18\x02R\bresponse\"\xde\x04\n" +
 	"\rRepairRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
@@ -3464,10 +3465,10 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x04args\x18\x01 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\x121\n" +
 	"\x05range\x18\x02 \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x1a\x0e\n" +
 	"\fSimpleRepairB\f\n" +
-	"\x03how\x12\x05\xbaH\x02\b\x01\"E\n" +
+	"\x03how\x12\x05\xbaH\x02\b\x01\"K\n" +
 	"\x0eRepairResponse\x12\x17\n" +
-	"\atask_id\x18\x01 \x01(\x03R\x06taskId\x12\x1a\n" +
-	"\bresponse\x18\x02 \x01(\fR\bresponse\"\xa6\x02\n" +
+	"\atask_id\x18\x01 \x01(\x03R\x06taskId\x12 \n" +
+	"\bresponse\x18\x02 \x01(\fB\x04\xb0\xbb\x18\x02R\bresponse\"\xa6\x02\n" +
 	"\x10AwaitTaskRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\"\n" +
 	"\atask_id\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x01H\x00R\x06taskId\x125\n" +
@@ -3653,24 +3654,26 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x04Wait\x12\x14\n" +
 	"\x10WAIT_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eWAIT_COMPLETED\x10\x01\x12\x11\n" +
-	"\rWAIT_ACCEPTED\x10\x022\xb4\t\n" +
-	"\x0eProcessService\x12B\n" +
-	"\x05Start\x12\x1b.progressor.v1.StartRequest\x1a\x1c.progressor.v1.StartResponse\x12?\n" +
-	"\x04Call\x12\x1a.progressor.v1.CallRequest\x1a\x1b.progressor.v1.CallResponse\x12E\n" +
-	"\x06Repair\x12\x1c.progressor.v1.RepairRequest\x1a\x1d.progressor.v1.RepairResponse\x12N\n" +
-	"\tAwaitTask\x12\x1f.progressor.v1.AwaitTaskRequest\x1a .progressor.v1.AwaitTaskResponse\x12Q\n" +
+	"\rWAIT_ACCEPTED\x10\x022\xc2\n" +
 	"\n" +
-	"GetProcess\x12 .progressor.v1.GetProcessRequest\x1a!.progressor.v1.GetProcessResponse\x12Z\n" +
-	"\rListProcesses\x12#.progressor.v1.ListProcessesRequest\x1a$.progressor.v1.ListProcessesResponse\x12W\n" +
-	"\fTraceProcess\x12\".progressor.v1.TraceProcessRequest\x1a#.progressor.v1.TraceProcessResponse\x12Y\n" +
-	"\fWatchProcess\x12\".progressor.v1.WatchProcessRequest\x1a#.progressor.v1.WatchProcessResponse0\x01\x12Q\n" +
+	"\x0eProcessService\x12L\n" +
+	"\x05Start\x12\x1b.progressor.v1.StartRequest\x1a\x1c.progressor.v1.StartResponse\"\b\xa2\xbb\x18\x04\b\x03\x10\x01\x12I\n" +
+	"\x04Call\x12\x1a.progressor.v1.CallRequest\x1a\x1b.progressor.v1.CallResponse\"\b\xa2\xbb\x18\x04\b\x03\x10\x01\x12O\n" +
+	"\x06Repair\x12\x1c.progressor.v1.RepairRequest\x1a\x1d.progressor.v1.RepairResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12X\n" +
+	"\tAwaitTask\x12\x1f.progressor.v1.AwaitTaskRequest\x1a .progressor.v1.AwaitTaskResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12[\n" +
 	"\n" +
-	"PutProcess\x12 .progressor.v1.PutProcessRequest\x1a!.progressor.v1.PutProcessResponse\x12Z\n" +
-	"\rCancelProcess\x12#.progressor.v1.CancelProcessRequest\x1a$.progressor.v1.CancelProcessResponse\x12]\n" +
-	"\x0eSuspendProcess\x12$.progressor.v1.SuspendProcessRequest\x1a%.progressor.v1.SuspendProcessResponse\x12Z\n" +
-	"\rResumeProcess\x12#.progressor.v1.ResumeProcessRequest\x1a$.progressor.v1.ResumeProcessResponse\x12]\n" +
-	"\x0eRestartHistory\x12$.progressor.v1.RestartHistoryRequest\x1a%.progressor.v1.RestartHistoryResponse\x12Z\n" +
-	"\rRemoveProcess\x12#.progressor.v1.RemoveProcessRequest\x1a$.progressor.v1.RemoveProcessResponseB\xc0\x01\n" +
+	"GetProcess\x12 .progressor.v1.GetProcessRequest\x1a!.progressor.v1.GetProcessResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12d\n" +
+	"\rListProcesses\x12#.progressor.v1.ListProcessesRequest\x1a$.progressor.v1.ListProcessesResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12a\n" +
+	"\fTraceProcess\x12\".progressor.v1.TraceProcessRequest\x1a#.progressor.v1.TraceProcessResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12c\n" +
+	"\fWatchProcess\x12\".progressor.v1.WatchProcessRequest\x1a#.progressor.v1.WatchProcessResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x010\x01\x12[\n" +
+	"\n" +
+	"PutProcess\x12 .progressor.v1.PutProcessRequest\x1a!.progressor.v1.PutProcessResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12f\n" +
+	"\rCancelProcess\x12#.progressor.v1.CancelProcessRequest\x1a$.progressor.v1.CancelProcessResponse\"\n" +
+	"\xa2\xbb\x18\x06\b\x03\x10\x01\x18\x04\x12g\n" +
+	"\x0eSuspendProcess\x12$.progressor.v1.SuspendProcessRequest\x1a%.progressor.v1.SuspendProcessResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12d\n" +
+	"\rResumeProcess\x12#.progressor.v1.ResumeProcessRequest\x1a$.progressor.v1.ResumeProcessResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12g\n" +
+	"\x0eRestartHistory\x12$.progressor.v1.RestartHistoryRequest\x1a%.progressor.v1.RestartHistoryResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12d\n" +
+	"\rRemoveProcess\x12#.progressor.v1.RemoveProcessRequest\x1a$.progressor.v1.RemoveProcessResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01B\xc0\x01\n" +
 	"\x11com.progressor.v1B\fProcessProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
 var (
@@ -3844,6 +3847,7 @@ func file_progressor_v1_process_proto_init() {
 	if File_progressor_v1_process_proto != nil {
 		return
 	}
+	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_process_proto_msgTypes[3].OneofWrappers = []any{}
 	file_progressor_v1_process_proto_msgTypes[11].OneofWrappers = []any{
 		(*RepairRequest_Processor)(nil),

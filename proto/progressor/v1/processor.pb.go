@@ -1134,7 +1134,7 @@ var File_progressor_v1_processor_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/processor.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\"\xda\x04\n" +
+	"\x1dprogressor/v1/processor.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1bprogressor/v1/process.proto\"\xda\x04\n" +
 	"\x0eProcessRequest\x12+\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x17.progressor.v1.TaskTypeR\x04type\x12\x12\n" +
 	"\x04args\x18\x02 \x01(\fR\x04args\x120\n" +
@@ -1204,9 +1204,9 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\x05start\x18\x01 \x01(\v2\x1b.progressor.v1.StartCommandH\x00R\x05start\x126\n" +
 	"\x06notify\x18\x02 \x01(\v2\x1c.progressor.v1.NotifyCommandH\x00R\x06notify\x126\n" +
 	"\x06cancel\x18\x03 \x01(\v2\x1c.progressor.v1.CancelCommandH\x00R\x06cancelB\x10\n" +
-	"\acommand\x12\x05\xbaH\x02\b\x01\"\xef\x02\n" +
-	"\fStartCommand\x12=\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
+	"\acommand\x12\x05\xbaH\x02\b\x01\"\xf3\x02\n" +
+	"\fStartCommand\x12A\n" +
+	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x03R\tnamespace\x12)\n" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12\x1d\n" +
@@ -1215,15 +1215,15 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\tstartTime\x12<\n" +
 	"\x12notify_parent_args\x18\x06 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x10notifyParentArgs\x88\x01\x01B\x15\n" +
-	"\x13_notify_parent_args\"\x98\x01\n" +
-	"\rNotifyCommand\x12=\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
+	"\x13_notify_parent_args\"\x9c\x01\n" +
+	"\rNotifyCommand\x12A\n" +
+	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x03R\tnamespace\x12)\n" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12\x1d\n" +
-	"\x04args\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\"\x9b\x01\n" +
-	"\rCancelCommand\x12=\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
+	"\x04args\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\"\x9f\x01\n" +
+	"\rCancelCommand\x12A\n" +
+	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x04R\tnamespace\x12)\n" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12 \n" +
@@ -1312,6 +1312,7 @@ func file_progressor_v1_processor_proto_init() {
 	if File_progressor_v1_processor_proto != nil {
 		return
 	}
+	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_process_proto_init()
 	file_progressor_v1_processor_proto_msgTypes[1].OneofWrappers = []any{
 		(*ProcessResponse_Result)(nil),

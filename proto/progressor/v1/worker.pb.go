@@ -2486,7 +2486,7 @@ var File_progressor_v1_worker_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"\x1aprogressor/v1/worker.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1dprogressor/v1/processor.proto\"\x88\x03\n" +
+	"\x1aprogressor/v1/worker.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1dprogressor/v1/processor.proto\"\x88\x03\n" +
 	"\vPollRequest\x12F\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\tB&\xbaH#\x92\x01 \b\x01\x10\xe8\a\"\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\n" +
@@ -2528,11 +2528,11 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"leaseToken\x123\n" +
 	"\bprogress\x18\x02 \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x12R\n" +
 	"\x0elease_duration\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\rleaseDuration\"\x8a\x01\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\rleaseDuration\"\x90\x01\n" +
 	"\bProgress\x121\n" +
 	"\apercent\x18\x01 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00R\apercent\x12\x18\n" +
-	"\asummary\x18\x02 \x01(\tR\asummary\x121\n" +
-	"\adetails\x18\x03 \x01(\v2\x17.google.protobuf.StructR\adetails\"\x8a\x01\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x127\n" +
+	"\adetails\x18\x03 \x01(\v2\x17.google.protobuf.StructB\x04\xb0\xbb\x18\x02R\adetails\"\x8a\x01\n" +
 	"\x11HeartbeatResponse\x12=\n" +
 	"\n" +
 	"directives\x18\x01 \x03(\v2\x1d.progressor.v1.LeaseDirectiveR\n" +
@@ -2619,19 +2619,19 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x05grace\x12 \n" +
 	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"C\n" +
 	"\x12StopWorkerResponse\x12-\n" +
-	"\x06worker\x18\x01 \x01(\v2\x15.progressor.v1.WorkerR\x06worker\"\xb5\b\n" +
+	"\x06worker\x18\x01 \x01(\v2\x15.progressor.v1.WorkerR\x06worker\"\xc1\b\n" +
 	"\x03Job\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\x12*\n" +
-	"\x04args\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\x04args\x12-\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x120\n" +
+	"\x04args\x18\x04 \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\x04args\x12-\n" +
 	"\x05state\x18\x05 \x01(\x0e2\x17.progressor.v1.JobStateR\x05state\x123\n" +
 	"\aoptions\x18\x06 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\x12\x18\n" +
 	"\aattempt\x18\a \x01(\x05R\aattempt\x122\n" +
 	"\bfailures\x18\b \x03(\v2\x16.progressor.v1.FailureR\bfailures\x123\n" +
-	"\bprogress\x18\t \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x12.\n" +
+	"\bprogress\x18\t \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x124\n" +
 	"\x06result\x18\n" +
-	" \x01(\v2\x16.google.protobuf.ValueR\x06result\x12\x1d\n" +
+	" \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\x06result\x12\x1d\n" +
 	"\n" +
 	"blocked_on\x18\v \x01(\tR\tblockedOn\x12\x1b\n" +
 	"\tworker_id\x18\f \x01(\tR\bworkerId\x12=\n" +
@@ -2696,12 +2696,12 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x05count\x121\n" +
 	"\n" +
 	"worker_ids\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xe8\a\"\ar\x05 \x01(\x80\x02R\tworkerIds\x12*\n" +
-	"\fmax_failures\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxFailures\"\xd5\x02\n" +
+	"\fmax_failures\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxFailures\"\xdb\x02\n" +
 	"\tWorkerRun\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.progressor.v1.JobStateR\x05state\x120\n" +
-	"\afailure\x18\x03 \x01(\v2\x16.progressor.v1.FailureR\afailure\x12.\n" +
-	"\x06result\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\x06result\x12=\n" +
+	"\afailure\x18\x03 \x01(\v2\x16.progressor.v1.FailureR\afailure\x124\n" +
+	"\x06result\x18\x04 \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\x06result\x12=\n" +
 	"\frunning_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vrunningTime\x12?\n" +
 	"\rfinished_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\ffinishedTime\x12\x1a\n" +
 	"\battempts\x18\a \x01(\x05R\battempts*\x89\x01\n" +
@@ -2723,16 +2723,17 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\vUniqueScope\x12\x1c\n" +
 	"\x18UNIQUE_SCOPE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13UNIQUE_SCOPE_ACTIVE\x10\x01\x12\x18\n" +
-	"\x14UNIQUE_SCOPE_WAITING\x10\x022\xbc\x04\n" +
-	"\rWorkerService\x12?\n" +
-	"\x04Poll\x12\x1a.progressor.v1.PollRequest\x1a\x1b.progressor.v1.PollResponse\x12N\n" +
-	"\tHeartbeat\x12\x1f.progressor.v1.HeartbeatRequest\x1a .progressor.v1.HeartbeatResponse\x12K\n" +
-	"\bComplete\x12\x1e.progressor.v1.CompleteRequest\x1a\x1f.progressor.v1.CompleteResponse\x12Z\n" +
-	"\rCompleteBatch\x12#.progressor.v1.CompleteBatchRequest\x1a$.progressor.v1.CompleteBatchResponse\x12H\n" +
-	"\aRelease\x12\x1d.progressor.v1.ReleaseRequest\x1a\x1e.progressor.v1.ReleaseResponse\x12T\n" +
-	"\vListWorkers\x12!.progressor.v1.ListWorkersRequest\x1a\".progressor.v1.ListWorkersResponse\x12Q\n" +
+	"\x14UNIQUE_SCOPE_WAITING\x10\x022\x82\x05\n" +
+	"\rWorkerService\x12I\n" +
+	"\x04Poll\x12\x1a.progressor.v1.PollRequest\x1a\x1b.progressor.v1.PollResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x01\x12X\n" +
+	"\tHeartbeat\x12\x1f.progressor.v1.HeartbeatRequest\x1a .progressor.v1.HeartbeatResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12U\n" +
+	"\bComplete\x12\x1e.progressor.v1.CompleteRequest\x1a\x1f.progressor.v1.CompleteResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12d\n" +
+	"\rCompleteBatch\x12#.progressor.v1.CompleteBatchRequest\x1a$.progressor.v1.CompleteBatchResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12R\n" +
+	"\aRelease\x12\x1d.progressor.v1.ReleaseRequest\x1a\x1e.progressor.v1.ReleaseResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12^\n" +
+	"\vListWorkers\x12!.progressor.v1.ListWorkersRequest\x1a\".progressor.v1.ListWorkersResponse\"\b\xa2\xbb\x18\x04\b\n" +
+	"\x10\x01\x12[\n" +
 	"\n" +
-	"StopWorker\x12 .progressor.v1.StopWorkerRequest\x1a!.progressor.v1.StopWorkerResponseB\xbf\x01\n" +
+	"StopWorker\x12 .progressor.v1.StopWorkerRequest\x1a!.progressor.v1.StopWorkerResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01B\xbf\x01\n" +
 	"\x11com.progressor.v1B\vWorkerProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
 var (
@@ -2895,6 +2896,7 @@ func file_progressor_v1_worker_proto_init() {
 	if File_progressor_v1_worker_proto != nil {
 		return
 	}
+	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_process_proto_init()
 	file_progressor_v1_processor_proto_init()
 	file_progressor_v1_worker_proto_msgTypes[8].OneofWrappers = []any{

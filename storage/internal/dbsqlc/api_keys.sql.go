@@ -80,7 +80,15 @@ func (q *Queries) ListKeys(ctx context.Context, db DBTX, lim int32) ([]ApiKey, e
 const readKey = `-- name: ReadKey :one
 SELECT k.secret_hash,
        (k.revoked_time IS NOT NULL)::bool AS revoked,
-       (k.expire_time IS NOT NULL AND k.expire_time <= statement_timestamp())::bool AS expired
+       (k.expire_time IS NOT NULL AND k.expire_time <= statement_timestamp())::bool AS expired,
+       ARRAY(
+         SELECT g.role FROM grants g
+          WHERE g.principal = 'key:' || k.key_id
+          ORDER BY g.role, g.namespaces)::text[] AS roles,
+       ARRAY(
+         SELECT g.namespaces FROM grants g
+          WHERE g.principal = 'key:' || k.key_id
+          ORDER BY g.role, g.namespaces)::text[] AS patterns
   FROM api_keys k
  WHERE k.key_id = $1
 `
@@ -89,13 +97,22 @@ type ReadKeyRow struct {
 	SecretHash []byte
 	Revoked    bool
 	Expired    bool
+	Roles      []string
+	Patterns   []string
 }
 
-// ReadKey returns the hash of a key, and whether it is still valid.
+// ReadKey returns the hash of a key, whether it is still valid, and its grants: the roles, and in
+// the same order the patterns of their namespaces.
 func (q *Queries) ReadKey(ctx context.Context, db DBTX, keyID string) (ReadKeyRow, error) {
 	row := db.QueryRow(ctx, readKey, keyID)
 	var i ReadKeyRow
-	err := row.Scan(&i.SecretHash, &i.Revoked, &i.Expired)
+	err := row.Scan(
+		&i.SecretHash,
+		&i.Revoked,
+		&i.Expired,
+		&i.Roles,
+		&i.Patterns,
+	)
 	return i, err
 }
 

@@ -127,6 +127,20 @@ type ApiKey struct {
 	RevokedTime *time.Time
 }
 
+// What clients may do: their roles in namespaces. Without a grant, a client may do nothing.
+type Grant struct {
+	// Who has the role: key: and the ID of a key.
+	Principal string
+	// viewer, support, client, worker, author, admin or root.
+	Role string
+	// Where: the name of a namespace, a prefix and *, such as shop/*, or * for all.
+	Namespaces string
+	// Database role that created the grant.
+	CreatedBy string
+	// When the grant was created.
+	CreatedTime time.Time
+}
+
 // Number of jobs of each name in each state: sum(n) over the lanes. Each transaction that creates, removes or changes jobs updates it, so the sums are exact.
 type JobCount struct {
 	// Namespace of the jobs.

@@ -111,21 +111,28 @@ SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time,
       FROM (
         SELECT x.namespace, x.config, x.paused, x.created_time, x.updated_time, x.deletion_requested_time, x.deletes_data FROM namespaces x
          WHERE x.namespace > $1::text
-         ORDER BY x.namespace LIMIT $2::int) n) bounded
- WHERE bounded.bytes_before <= $3::bigint
+           AND x.namespace LIKE ANY ($2::text[])
+         ORDER BY x.namespace LIMIT $3::int) n) bounded
+ WHERE bounded.bytes_before <= $4::bigint
  ORDER BY bounded.namespace
 `
 
 type ListNamespacesParams struct {
 	After    string
+	Visible  []string
 	Lim      int32
 	MaxBytes int64
 }
 
-// ListNamespaces lists at most lim namespaces after a name, until their settings exceed max_bytes,
-// including the one that exceeds it.
+// ListNamespaces lists at most lim namespaces after a name whose names match a pattern of LIKE,
+// until their settings exceed max_bytes, including the one that exceeds it.
 func (q *Queries) ListNamespaces(ctx context.Context, db DBTX, arg ListNamespacesParams) ([]Namespace, error) {
-	rows, err := db.Query(ctx, listNamespaces, arg.After, arg.Lim, arg.MaxBytes)
+	rows, err := db.Query(ctx, listNamespaces,
+		arg.After,
+		arg.Visible,
+		arg.Lim,
+		arg.MaxBytes,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -496,14 +496,16 @@ SELECT s.namespace, s.sink_id, s.config, s.secrets, s.state, s.lanes, s.seqs, s.
   JOIN sink_lags l
     ON l.namespace = s.namespace
    AND l.sink_id = s.sink_id
- WHERE ($1::text = '' OR s.namespace = $1)
-   AND ($2::text = '' OR s.sink_id = $2)
-   AND (s.namespace, s.sink_id) > ($3::text, $4::text)
- ORDER BY s.namespace, s.sink_id LIMIT $5::int
+ WHERE (s.namespace = $1::text
+     OR $1 = '' AND s.namespace LIKE ANY ($2::text[]))
+   AND ($3::text = '' OR s.sink_id = $3)
+   AND (s.namespace, s.sink_id) > ($4::text, $5::text)
+ ORDER BY s.namespace, s.sink_id LIMIT $6::int
 `
 
 type ListSinksParams struct {
 	Namespace      string
+	Visible        []string
 	OnlyID         string
 	AfterNamespace string
 	AfterID        string
@@ -533,11 +535,13 @@ type ListSinksRow struct {
 	Generation      uuid.UUID
 }
 
-// ListSinks returns sinks with their lags, by namespace and ID: those of one namespace, or of all
-// if it is empty. With only_id, it returns the sink with that ID.
+// ListSinks returns sinks with their lags, by namespace and ID: those of one namespace, or, if it
+// is empty, of those whose names match a pattern of LIKE. With only_id, it returns the sink with
+// that ID.
 func (q *Queries) ListSinks(ctx context.Context, db DBTX, arg ListSinksParams) ([]ListSinksRow, error) {
 	rows, err := db.Query(ctx, listSinks,
 		arg.Namespace,
+		arg.Visible,
 		arg.OnlyID,
 		arg.AfterNamespace,
 		arg.AfterID,

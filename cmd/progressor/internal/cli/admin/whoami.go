@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
@@ -12,8 +13,9 @@ type whoamiCmd struct {
 }
 
 func (whoamiCmd) Help() string {
-	return `Whoami shows the principal of the token: key:ID for a key, or root for the root key. It shows
-anonymous if the engine does not require authentication.
+	return `Whoami shows the principal of the token: key:ID for a key, or root for the root key. The next lines are
+its grants: a role and the namespaces in which the client has it. Whoami shows anonymous if the engine
+does not require authentication.
 
     progressor whoami
     progressor whoami --token-file /run/secrets/progressor`
@@ -22,13 +24,14 @@ anonymous if the engine does not require authentication.
 func (c *whoamiCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
-	name, err := c.Page(ctx, "/whoami")
-	switch {
-	case err != nil:
+	text, err := c.Page(ctx, "/whoami")
+	if err != nil {
 		return err
-	case c.JSON():
-		return output.PrintJSON(a.Stdout, map[string]string{"principal": name})
 	}
-	_, err = fmt.Fprintln(a.Stdout, name)
+	if c.JSON() {
+		lines := strings.Split(text, "\n")
+		return output.PrintJSON(a.Stdout, map[string]any{"principal": lines[0], "grants": lines[1:]})
+	}
+	_, err = fmt.Fprintln(a.Stdout, text)
 	return err
 }

@@ -109,7 +109,7 @@ func (a authentication) notice(dataDir string) string {
 		return fmt.Sprintf("The API requires a token. It is in %s; the console asks for it.\n\n", a.keyFile)
 	case authRequired:
 		return fmt.Sprintf("The API requires a token; the console asks for it. To get one:\n\n"+
-			"  %s key create --name me --db.dsn \"$(cat %s/dsn)\"\n\n", invocation(), dataDir)
+			"  %s key create --name me --role root --db.dsn \"$(cat %s/dsn)\"\n\n", invocation(), dataDir)
 	}
 	return ""
 }

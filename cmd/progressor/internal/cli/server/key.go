@@ -53,17 +53,21 @@ func (f databaseFlags) connected(a *cli.App, run func(context.Context, *pgx.Conn
 type keyCreateCmd struct {
 	databaseFlags
 	cli.OutputFlag
-	Name    string        `required:"" placeholder:"NAME" help:"What the key is for, such as billing-worker."`
-	Expires time.Duration `placeholder:"DURATION" help:"How long the key is valid, such as 2160h. Default: without limit."`
+	Name       string        `required:"" placeholder:"NAME" help:"What the key is for, such as billing-worker."`
+	Role       string        `required:"" placeholder:"ROLE" help:"What the key may do: viewer, support, client, worker, author, admin or root."`
+	Namespaces []string      `placeholder:"PATTERN,..." help:"Where it may do that: NAME, PREFIX* or *, such as shop/*. Required, except for the role root."`
+	Expires    time.Duration `placeholder:"DURATION" help:"How long the key is valid, such as 2160h. Default: without limit."`
 }
 
 func (keyCreateCmd) Help() string {
 	return `Create stores the hash of a new key in the database and prints the token once. Clients send it as
-"Authorization: Bearer TOKEN", and the commands read it from --token-file or $PROGRESSOR_TOKEN. Every
-client with a key may do everything. The command needs a database role that may write api_keys.
+"Authorization: Bearer TOKEN", and the commands read it from --token-file or $PROGRESSOR_TOKEN. The key
+may do what its role allows in its namespaces; grant add gives it more roles. The command needs a
+database role that may write api_keys and grants.
 
-    progressor key create --name billing-worker --db.dsn postgres://progressor@db/progressor
-    progressor key create --name ci --expires 720h --db.dsn postgres://progressor@db/progressor`
+    progressor key create --name billing --role client --namespaces 'billing/*'
+    progressor key create --name mail-worker --role worker --namespaces mail,news --expires 720h
+    progressor key create --name operator --role root`
 }
 
 // createdKey is a new key in the JSON output.
@@ -79,10 +83,15 @@ func (c *keyCreateCmd) Run(a *cli.App) error {
 	case c.Expires < 0:
 		return cli.UsageError(fmt.Errorf("--expires: must be more than 0s (got %s)", c.Expires))
 	}
+	id, token := auth.NewToken()
+	hash := auth.Hash(token)
+	key := storage.NewKey{KeyID: id, Name: c.Name, Hash: hash[:], TTL: c.Expires}
+	var err error
+	if key.Grants, err = grantsOf(id, c.Role, c.Namespaces); err != nil {
+		return cli.UsageError(err)
+	}
 	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
-		id, token := auth.NewToken()
-		hash := auth.Hash(token)
-		if _, err := storage.CreateKey(ctx, conn, id, c.Name, hash[:], c.Expires); err != nil {
+		if _, err := storage.CreateKey(ctx, conn, key); err != nil {
 			return err
 		}
 		if c.JSON() {
@@ -94,13 +103,35 @@ func (c *keyCreateCmd) Run(a *cli.App) error {
 	})
 }
 
+// grantsOf returns the grants of a key, from the values of --role and --namespaces.
+func grantsOf(keyID, role string, patterns []string) (grants []storage.GrantKey, err error) {
+	if len(patterns) == 0 && role == auth.RoleRoot {
+		patterns = []string{auth.Everywhere}
+	}
+	for _, pattern := range patterns {
+		if err := (auth.Grant{Role: role, Namespaces: pattern}).Check(); err != nil {
+			return nil, fmt.Errorf("--%w", err)
+		}
+		grants = append(grants, storage.GrantKey{
+			Principal: auth.KeyPrincipal(keyID), Role: role, Namespaces: pattern,
+		})
+	}
+	if len(grants) == 0 {
+		if err := (auth.Grant{Role: role, Namespaces: auth.Everywhere}).Check(); err != nil {
+			return nil, fmt.Errorf("--%w", err)
+		}
+		return nil, fmt.Errorf("--namespaces: is required for the role %s: NAME, PREFIX* or *, such as shop/*", role)
+	}
+	return grants, nil
+}
+
 type keyListCmd struct {
 	databaseFlags
 	cli.OutputFlag
 }
 
 func (keyListCmd) Help() string {
-	return `List shows all keys, the newest first, without their tokens.
+	return `List shows all keys, the newest first, without their tokens. Grant list shows what they may do.
 
     progressor key list --db.dsn postgres://progressor@db/progressor`
 }
@@ -170,8 +201,7 @@ func (c *keyRevokeCmd) Run(a *cli.App) error {
 	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
 		key, err := storage.RevokeKey(ctx, conn, c.Key)
 		if errors.Is(err, process.ErrKeyNotFound) {
-			return &cli.CodedError{Err: fmt.Errorf("there is no valid key %.40q", c.Key), Code: cli.ExitNotFound,
-				Next: "progressor key list"}
+			return noKey(c.Key)
 		}
 		if err != nil {
 			return err

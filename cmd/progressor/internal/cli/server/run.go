@@ -43,6 +43,7 @@ type Commands struct {
 	Migrate migrateCmd `cmd:"" group:"engine" help:"Migrate the schema of the database."`
 	Doctor  doctorCmd  `cmd:"" group:"engine" help:"Check a database: versions, invariants, indexes, transactions, settings."`
 	Key     keyCmd     `cmd:"" group:"engine" help:"Manage the keys with which clients authenticate."`
+	Grant   grantCmd   `cmd:"" group:"engine" help:"Manage what clients may do."`
 	Config  configCmd  `cmd:"" group:"engine" help:"Show or check the configuration of serve."`
 	Bench   benchCmd   `cmd:"" group:"engine" help:"Measure the engine and, as a baseline, the SQL of the reference."`
 }

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	"github.com/progressor-engine/progressor/engine/auth"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+type grantCmd struct {
+	Add    grantAddCmd    `cmd:"" help:"Give a role in some namespaces to a client."`
+	List   grantListCmd   `cmd:"" help:"List what clients may do."`
+	Remove grantRemoveCmd `cmd:"" help:"Take a role away from a client."`
+}
+
+// grantArgs identify a grant.
+type grantArgs struct {
+	Principal  string `arg:"" name:"principal" help:"The client: key:ID."`
+	Role       string `arg:"" name:"role" help:"viewer, support, client, worker, author, admin or root."`
+	Namespaces string `arg:"" name:"namespaces" help:"NAME, PREFIX* or *, such as shop/*."`
+}
+
+func (g *grantArgs) key() storage.GrantKey {
+	return storage.GrantKey{Principal: g.Principal, Role: g.Role, Namespaces: g.Namespaces}
+}
+
+// keyOf returns the ID in the name of a principal.
+func keyOf(principal string) (string, error) {
+	id, ok := strings.CutPrefix(principal, auth.KeyPrincipal(""))
+	if !ok || id == "" {
+		return "", cli.UsageError(
+			fmt.Errorf("<principal>: must be key:ID, such as key:k3v9q2m1x7ab (got %.80q)", principal))
+	}
+	return id, nil
+}
+
+type grantAddCmd struct {
+	databaseFlags
+	grantArgs
+}
+
+func (grantAddCmd) Help() string {
+	return `Add gives a client a role in the namespaces that match a pattern. Every engine knows it after 10 s at
+most. A client may do what at least one of its roles allows; docs/security.md describes the roles.
+
+    progressor grant add key:k3v9q2m1x7ab viewer 'shop/*'
+    progressor grant add key:k3v9q2m1x7ab worker mail`
+}
+
+func (c *grantAddCmd) Run(a *cli.App) error {
+	id, err := keyOf(c.Principal)
+	if err != nil {
+		return err
+	}
+	if err := (auth.Grant{Role: c.Role, Namespaces: c.Namespaces}).Check(); err != nil {
+		return cli.UsageError(err)
+	}
+	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+		added, err := storage.AddGrant(ctx, conn, id, c.key())
+		switch {
+		case errors.Is(err, process.ErrKeyNotFound):
+			return noKey(id)
+		case err != nil:
+			return err
+		}
+		word := "already has"
+		if added {
+			word = "has now"
+		}
+		_, err = fmt.Fprintf(a.Stdout, "%s %s the role %s in %s\n", c.Principal, word, c.Role, c.Namespaces)
+		return err
+	})
+}
+
+// noKey is the error for a key that does not exist or was revoked.
+func noKey(id string) error {
+	return &cli.CodedError{Err: fmt.Errorf("there is no valid key %.40q", id), Code: cli.ExitNotFound,
+		Next: "progressor key list"}
+}
+
+type grantListCmd struct {
+	databaseFlags
+	cli.OutputFlag
+	Principal string `arg:"" optional:"" name:"principal" help:"Only of this client: key:ID."`
+}
+
+func (grantListCmd) Help() string {
+	return `List shows the roles of all clients, or of one, and the namespaces in which they have them.
+
+    progressor grant list
+    progressor grant list key:k3v9q2m1x7ab`
+}
+
+// listedGrant is a grant in the JSON output.
+type listedGrant struct {
+	Principal   string    `json:"principal"`
+	Role        string    `json:"role"`
+	Namespaces  string    `json:"namespaces"`
+	CreatedBy   string    `json:"created_by"`
+	CreatedTime time.Time `json:"created_time"`
+}
+
+func (c *grantListCmd) Run(a *cli.App) error {
+	if c.Principal != "" {
+		if _, err := keyOf(c.Principal); err != nil {
+			return err
+		}
+	}
+	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+		grants, err := storage.ListGrants(ctx, conn, c.Principal)
+		if err != nil {
+			return err
+		}
+		listed, rows := make([]listedGrant, len(grants)), make([]table.Row, len(grants))
+		for n := range grants {
+			g := &grants[n]
+			listed[n] = listedGrant{g.Principal, g.Role, g.Namespaces, g.CreatedBy, g.CreatedTime}
+			rows[n] = table.Row{g.Principal, g.Role, g.Namespaces, output.OneLine(g.CreatedBy),
+				g.CreatedTime.UTC().Format(time.RFC3339)}
+		}
+		if c.JSON() {
+			return output.PrintJSON(a.Stdout, map[string]any{"grants": listed})
+		}
+		return output.PrintRows(a.Stdout, table.Row{"principal", "role", "namespaces", "created by", "created"}, rows)
+	})
+}
+
+type grantRemoveCmd struct {
+	databaseFlags
+	grantArgs
+}
+
+func (grantRemoveCmd) Help() string {
+	return `Remove takes a role away from a client. Every engine knows it after 10 s at most, and streams of the
+client that need the role end. A client without roles may do nothing.
+
+    progressor grant remove key:k3v9q2m1x7ab viewer 'shop/*'`
+}
+
+func (c *grantRemoveCmd) Run(a *cli.App) error {
+	if _, err := keyOf(c.Principal); err != nil {
+		return err
+	}
+	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+		removed, err := storage.RemoveGrant(ctx, conn, c.key())
+		switch {
+		case err != nil:
+			return err
+		case !removed:
+			return &cli.CodedError{
+				Err:  fmt.Errorf("%.80s does not have the role %.40q in %.200q", c.Principal, c.Role, c.Namespaces),
+				Code: cli.ExitNotFound, Next: "progressor grant list " + c.Principal,
+			}
+		}
+		_, err = fmt.Fprintf(a.Stdout, "%s no longer has the role %s in %s\n", c.Principal, c.Role, c.Namespaces)
+		return err
+	})
+}

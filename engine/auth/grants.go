@@ -1,0 +1,95 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Everywhere is the pattern of all namespaces.
+const Everywhere = "*"
+
+// Grant gives a role in the namespaces that match a pattern: NAME, PREFIX* or *.
+type Grant struct{ Role, Namespaces string }
+
+var patternRule = regexp.MustCompile(`^([a-zA-Z0-9._/-]{0,127}\*|[a-zA-Z0-9._/-]{1,128})$`)
+
+// Check returns an error if the role is unknown or the pattern is malformed.
+func (g Grant) Check() error {
+	switch {
+	case !slices.Contains(Roles(), g.Role):
+		return fmt.Errorf("role: must be one of %s (got %.40q)", strings.Join(Roles(), ", "), g.Role)
+	case !patternRule.MatchString(g.Namespaces):
+		return fmt.Errorf("namespaces: must be NAME, PREFIX* or *, such as shop/* (got %.200q)", g.Namespaces)
+	case g.Role == RoleRoot && g.Namespaces != Everywhere:
+		return errors.New("namespaces: must be * for the role root, which may do everything; the role admin has all " +
+			"permissions in some namespaces")
+	}
+	return nil
+}
+
+// Principal is an authenticated client. It does not change.
+type Principal struct {
+	Name   string // key:ID, or root
+	grants []granted
+	view   string
+}
+
+type granted struct {
+	permissions permissions
+	namespaces  string // a pattern
+}
+
+// NewPrincipal returns a principal with grants.
+func NewPrincipal(name string, grants []Grant) *Principal {
+	p := &Principal{Name: name}
+	var texts []string
+	for _, g := range grants {
+		p.grants = append(p.grants, granted{permissionsOf(g.Role), g.Namespaces})
+		texts = append(texts, g.Role+" "+g.Namespaces)
+	}
+	slices.Sort(texts)
+	p.view = strings.Join(texts, "\n")
+	return p
+}
+
+// View identifies what the principal may see. Principals with the same grants have the same view.
+func (p *Principal) View() string { return p.view }
+
+// Grants returns the grants in the form "ROLE PATTERN", sorted.
+func (p *Principal) Grants() []string {
+	if p.view == "" {
+		return nil
+	}
+	return strings.Split(p.view, "\n")
+}
+
+// Can reports whether the principal has a permission in a namespace.
+func (p *Principal) Can(permission progressorv1.Permission, namespace string) bool {
+	for n := range p.grants {
+		if p.grants[n].permissions.has(permission) && process.MatchNamespace(p.grants[n].namespaces, namespace) {
+			return true
+		}
+	}
+	return false
+}
+
+// CanEverywhere reports whether the principal has a permission in all namespaces.
+func (p *Principal) CanEverywhere(permission progressorv1.Permission) bool {
+	return slices.Contains(p.Namespaces(permission), Everywhere)
+}
+
+// Namespaces returns the patterns of the namespaces in which the principal has a permission.
+func (p *Principal) Namespaces(permission progressorv1.Permission) (patterns process.Patterns) {
+	for n := range p.grants {
+		if p.grants[n].permissions.has(permission) {
+			patterns = append(patterns, p.grants[n].namespaces)
+		}
+	}
+	return patterns
+}

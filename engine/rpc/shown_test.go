@@ -1,0 +1,116 @@
+package rpc
+
+import (
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine/auth"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// notPayloads are fields of responses that have any content and that everyone sees who may call the
+// method: searchable metadata, and the definitions of templates.
+var notPayloads = []string{"Process.metadata", "Event.metadata", "JobOptions.metadata", "Cron.metadata",
+	"StartProcessTarget.metadata", "StartRunTarget.metadata", "Run.metadata", "Template.", "StepTemplate.",
+	"ProcessAction.", "WaitAction.", "RunAction.", "OpenWait.result_schema", "AuditEntry.details", "Change."}
+
+// Every field of a response with any content is hidden without payload.read, or is known not to be
+// a payload. Workers get what they work on.
+func TestPayloadsAreHidden(t *testing.T) {
+	t.Parallel()
+	a, hidden := newRules(t), 0
+	eachMethod(t, func(service, method protoreflect.Descriptor) {
+		rule := a.rules["/"+string(service.FullName())+"/"+string(method.Name())]
+		switch rule.needs.GetPermission() {
+		case progressorv1.Permission_PERMISSION_JOB_WORK, progressorv1.Permission_PERMISSION_PAYLOAD_READ:
+			return
+		default:
+		}
+		eachField(method.(protoreflect.MethodDescriptor).Output(), nil, func(path fieldPath) {
+			fd := path[len(path)-1]
+			content := fd.Kind() == protoreflect.BytesKind ||
+				fd.Message() != nil && (fd.Message().FullName() == structName || fd.Message().FullName() == valueName)
+			if !content || fd.IsMap() {
+				return
+			}
+			for _, outer := range path {
+				if proto.GetExtension(outer.Options(), progressorv1.E_ShownWith).(progressorv1.Permission) != 0 {
+					hidden++
+					return
+				}
+			}
+			name := strings.TrimPrefix(string(fd.FullName()), "progressor.v1.")
+			for _, known := range notPayloads {
+				if strings.HasPrefix(name, known) {
+					return
+				}
+			}
+			t.Errorf("%s shows %s (%s)", method.Name(), path, name)
+		})
+	})
+	if hidden < 50 {
+		t.Errorf("only %d fields are hidden", hidden)
+	}
+}
+
+func TestHiddenPayloads(t *testing.T) {
+	t.Parallel()
+	a := newRules(t)
+	response := &progressorv1.GetProcessResponse{Process: &progressorv1.Process{
+		Namespace: "own", ProcessId: "p", AuxState: []byte("secret"),
+		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"tenant": structpb.NewStringValue("t")}},
+		History:  []*progressorv1.Event{{EventId: 1, Payload: []byte("secret")}},
+	}}
+	stored := proto.Clone(response)
+	for role, want := range map[string]bool{"support": false, "viewer": true, "admin": true, "root": true} {
+		granted, err := a.decide(roleOf(role), "/progressor.v1.ProcessService/GetProcess",
+			&progressorv1.GetProcessRequest{Namespace: "own", ProcessId: "p"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := granted.shown(response).(*progressorv1.GetProcessResponse).GetProcess()
+		if shown := len(got.GetAuxState()) > 0; shown != want || shown != (len(got.GetHistory()[0].GetPayload()) > 0) {
+			t.Errorf("%s sees %v", role, got)
+		}
+		if got.GetProcessId() != "p" || got.GetHistory()[0].GetEventId() != 1 || got.GetMetadata() == nil {
+			t.Errorf("%s does not see %v", role, got)
+		}
+	}
+	if !proto.Equal(response, stored) {
+		t.Errorf("the response of the engine was changed: %v", response)
+	}
+}
+
+// In a list over all namespaces, the namespace of each item decides what is shown.
+func TestHiddenInLists(t *testing.T) {
+	t.Parallel()
+	a := newRules(t)
+	p := auth.NewPrincipal("key:a", []auth.Grant{{Role: "viewer", Namespaces: "*"}, {Role: "admin", Namespaces: "own"}})
+	granted, err := a.decide(p, "/progressor.v1.NamespaceService/ListNamespaces", &progressorv1.ListNamespacesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(name string) *progressorv1.Namespace {
+		return &progressorv1.Namespace{Namespace: name, Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{
+				Url: "http://x", Headers: map[string]string{"Authorization": "secret"}}}}}
+	}
+	list := granted.shown(&progressorv1.ListNamespacesResponse{
+		Namespaces: []*progressorv1.Namespace{of("other"), of("own")},
+	}).(*progressorv1.ListNamespacesResponse).GetNamespaces()
+	for _, ns := range list {
+		c := ns.GetProcessor().GetConnect()
+		if shown := len(c.GetHeaders()) > 0; shown != (ns.GetNamespace() == "own") || c.GetUrl() == "" {
+			t.Errorf("%s: %v", ns.GetNamespace(), c)
+		}
+	}
+	response := connect.NewResponse(&progressorv1.ListNamespacesResponse{})
+	if got := (shownResponse{response, list[0]}).Any(); got != any(list[0]) {
+		t.Errorf("the response has the message %v", got)
+	}
+}

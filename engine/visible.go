@@ -1,0 +1,28 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+type visibleKey struct{}
+
+// WithVisible returns a context in which lists over all namespaces have only the namespaces that
+// match.
+func WithVisible(ctx context.Context, patterns process.Patterns) context.Context {
+	return context.WithValue(ctx, visibleKey{}, patterns)
+}
+
+// Visible returns which namespaces lists over all namespaces have.
+func Visible(ctx context.Context) process.Patterns {
+	patterns, _ := ctx.Value(visibleKey{}).(process.Patterns)
+	return patterns
+}
+
+// VisibleNames returns the names of the namespaces that are visible in a context, sorted.
+func (e *Engine) VisibleNames(ctx context.Context) []string {
+	patterns := Visible(ctx)
+	return slices.DeleteFunc(e.NamespaceNames(), func(name string) bool { return !patterns.Match(name) })
+}

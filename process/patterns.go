@@ -1,0 +1,38 @@
+package process
+
+import (
+	"slices"
+	"strings"
+)
+
+// Patterns select namespaces by patterns: NAME, PREFIX* or *. nil selects all namespaces.
+type Patterns []string
+
+// MatchNamespace reports whether a pattern matches a namespace.
+func MatchNamespace(pattern, namespace string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(namespace, prefix)
+	}
+	return pattern == namespace
+}
+
+// Match reports whether a namespace is selected.
+func (p Patterns) Match(namespace string) bool {
+	return p == nil ||
+		slices.ContainsFunc(p, func(pattern string) bool { return MatchNamespace(pattern, namespace) })
+}
+
+// Like returns the patterns for LIKE ANY in SQL.
+func (p Patterns) Like() []string {
+	if p == nil {
+		return []string{"%"}
+	}
+	like := make([]string, len(p))
+	for n, pattern := range p {
+		prefix, begins := strings.CutSuffix(pattern, "*")
+		if like[n] = strings.NewReplacer(`\`, `\\`, `_`, `\_`, `%`, `\%`).Replace(prefix); begins {
+			like[n] += "%"
+		}
+	}
+	return like
+}

@@ -1,0 +1,29 @@
+-- AddGrant gives a role in some namespaces to a principal. It returns no row if the principal has
+-- it.
+-- name: AddGrant :one
+INSERT INTO grants (principal, role, namespaces)
+VALUES (@principal, @role, @namespaces)
+ON CONFLICT (principal, role, namespaces) DO NOTHING
+RETURNING *;
+
+-- RemoveGrant takes a role away. It returns no row if the principal does not have it.
+-- name: RemoveGrant :one
+DELETE FROM grants
+ WHERE principal = @principal
+   AND role = @role
+   AND namespaces = @namespaces
+RETURNING *;
+
+-- ListGrants returns the grants of a principal, or of all if it is empty, by principal.
+-- name: ListGrants :many
+SELECT * FROM grants g
+ WHERE @principal::text = ''
+    OR g.principal = @principal
+ ORDER BY g.principal, g.role, g.namespaces LIMIT @lim::int;
+
+-- KeyExists reports whether a key exists and was not revoked.
+-- name: KeyExists :one
+SELECT EXISTS (
+  SELECT 1 FROM api_keys k
+   WHERE k.key_id = @key_id
+     AND k.revoked_time IS NULL)::bool AS found;

@@ -1,0 +1,75 @@
+package storage
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Grant is a role of a principal in some namespaces.
+type Grant = dbsqlc.Grant
+
+// GrantKey identifies a grant.
+type GrantKey struct{ Principal, Role, Namespaces string }
+
+func (g GrantKey) subject() string { return g.Principal + " " + g.Role + " " + g.Namespaces }
+
+// MaxListedGrants is how many grants ListGrants returns at most.
+const MaxListedGrants = 10_000
+
+// AddGrant gives a role to the principal of a key. added is false if it has the role already. It
+// returns process.ErrKeyNotFound if there is no such valid key. It writes to audit.
+func AddGrant(ctx context.Context, conn *pgx.Conn, keyID string, g GrantKey) (added bool, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+		found, err := dbsqlc.New().KeyExists(ctx, tx, keyID)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return process.ErrKeyNotFound
+		}
+		added, err = addGrant(ctx, tx, g)
+		return err
+	})
+	return added, mapped("add a grant", err)
+}
+
+func addGrant(ctx context.Context, tx pgx.Tx, g GrantKey) (added bool, err error) {
+	_, err = dbsqlc.New().AddGrant(ctx, tx, dbsqlc.AddGrantParams(g))
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, auditAccess(ctx, tx, "AddGrant", g.subject())
+}
+
+// RemoveGrant takes a role away. removed is false if the principal does not have it. It writes to
+// audit.
+func RemoveGrant(ctx context.Context, conn *pgx.Conn, g GrantKey) (removed bool, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		_, err := dbsqlc.New().RemoveGrant(ctx, tx, dbsqlc.RemoveGrantParams(g))
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil
+		case err != nil:
+			return err
+		}
+		removed = true
+		return auditAccess(ctx, tx, "RemoveGrant", g.subject())
+	})
+	return removed, mapped("remove a grant", err)
+}
+
+// ListGrants returns the grants of a principal, or of all if it is "".
+func ListGrants(ctx context.Context, conn *pgx.Conn, principal string) ([]Grant, error) {
+	rows, err := dbsqlc.New().ListGrants(ctx, conn, dbsqlc.ListGrantsParams{
+		Principal: principal, Lim: MaxListedGrants,
+	})
+	return rows, mapped("list grants", err)
+}

@@ -47,6 +47,10 @@ func TestDeclare(t *testing.T) {
 		m.GetWebhook().Secrets = []string{"whsec_b3RoZXItc2VjcmV0LWtleS1mb3ItdGhlLXRlc3RzLTE="}
 	})
 	declare("the same again", "3 of revision 3", func(*progressorv1.Sink) {})
+	declare("unsigned", "4 of revision 4", func(m *progressorv1.Sink) {
+		m.GetWebhook().Secrets, m.GetWebhook().Unsigned = nil, true
+	})
+	declare("unsigned again", "4 of revision 4", func(*progressorv1.Sink) {})
 	if status := n.status(t); status.GetState() != paused || status.GetDeliveredChanges() != 2 {
 		t.Errorf("a paused sink became %v", status)
 	}

@@ -97,12 +97,12 @@ func (s *Sinks) Declare(ctx context.Context, m *progressorv1.Sink, by ...process
 	return err
 }
 
-// declared returns a sink without the fields that the engine sets.
+// declared returns a sink without the fields that are not stored.
 func declared(m *progressorv1.Sink) *progressorv1.Sink {
 	m = proto.CloneOf(m)
 	m.Status, m.CreatedTime, m.UpdatedTime = nil, nil, nil
 	if hook := m.GetWebhook(); hook != nil {
-		hook.Signed = false
+		hook.Signed, hook.Unsigned = false, false
 	}
 	return m
 }

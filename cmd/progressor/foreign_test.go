@@ -124,7 +124,8 @@ func TestGrpcurl(t *testing.T) {
 	clitest.WantLines(t, ask(address, "list"), "grpc.health.v1.Health", "progressor.v1.InsightService",
 		"progressor.v1.NamespaceService", "progressor.v1.ProcessService")
 	clitest.WantLines(t, ask(address, "describe", "progressor.v1.ProcessService.Call"),
-		"rpc Call ( .progressor.v1.CallRequest ) returns ( .progressor.v1.CallResponse );")
+		"rpc Call ( .progressor.v1.CallRequest ) returns ( .progressor.v1.CallResponse ) {",
+		"option (.progressor.v1.needs) = { permission: PERMISSION_PROCESS_CALL, scope: SCOPE_NAMESPACE };")
 	clitest.WantLines(t, ask(address, "describe", "progressor.v1.Rejection"), "string reason = 1;")
 	clitest.WantLines(t, ask("-d", `{"service":"progressor.v1.ProcessService"}`, address,
 		"grpc.health.v1.Health/Check"), `"status": "SERVING"`)

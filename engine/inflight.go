@@ -24,22 +24,14 @@ const (
 	reservedPortion = 10
 )
 
-// load is how a request occupies the node while it is in flight.
-type load int
-
-const (
-	works load = iota // it uses slots or the database until its response
-	// It waits for an event: AwaitTask, Poll and streams. These requests have a limit of their own,
-	// so that clients that only wait do not shut out work.
-	waits
-)
-
 // share counts the requests of one namespace that are in this node. It survives changes of the
 // namespace.
 type share struct {
-	load   load
-	holder string // in errors
-	used   atomic.Int64
+	// waiting is set if the requests wait for an event: AwaitTask, Poll and streams. They have a
+	// limit of their own, so that clients that only wait do not shut out work.
+	waiting bool
+	holder  string // in errors
+	used    atomic.Int64
 }
 
 // requestShares are the shares of one namespace. Polls have a share of their own, so that clients
@@ -53,8 +45,8 @@ type requestShares struct {
 func newRequestShares(holder string) *requestShares {
 	return &requestShares{
 		requests: share{holder: holder},
-		waits:    share{load: waits, holder: "clients that wait in " + holder},
-		polls:    share{load: waits, holder: "workers that poll " + holder},
+		waits:    share{waiting: true, holder: "clients that wait in " + holder},
+		polls:    share{waiting: true, holder: "workers that poll " + holder},
 	}
 }
 
@@ -94,7 +86,7 @@ func (e *Engine) admit(s *share) error {
 	if e.draining.Load() {
 		return errDraining
 	}
-	if s != nil && s.load == waits {
+	if s != nil && s.waiting {
 		return e.admitWaiting(s)
 	}
 	limit := int64(e.cfg.MaxInFlight)
@@ -180,7 +172,7 @@ func (e *Engine) leave(s *share) {
 	if s != nil {
 		s.used.Add(-1)
 	}
-	if s != nil && s.load == waits {
+	if s != nil && s.waiting {
 		e.inFlight.waiting.Add(-1)
 		return
 	}

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"cmp"
+
 	"google.golang.org/protobuf/proto"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"

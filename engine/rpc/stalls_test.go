@@ -47,7 +47,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		t.Cleanup(func() { _ = conn.Close() })
 		if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer answer.Body.Close()
+		t.Cleanup(func() { _ = answer.Body.Close() })
 	}
 	for range 20 {
 		select {

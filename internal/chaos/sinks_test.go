@@ -115,7 +115,6 @@ type broker struct {
 	arrivals
 	failing atomic.Bool // connections are cut at the next response
 	cuts    atomic.Int64
-	hits    atomic.Int64
 	read    atomic.Int64
 }
 

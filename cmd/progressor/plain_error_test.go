@@ -35,7 +35,7 @@ func TestCommandLineIsCorrectedInWords(t *testing.T) {
 			"--max-retry?": {"job", "enqueue", "mail", "x", "--max-retries-of-it", "1"},
 		"unknown flag --zzzzzzzzz; see progressor job list --help": {"job", "list", "mail", "--zzzzzzzzz"},
 		"unexpected argument namespcaes; did you mean namespace?":  {"namespcaes"},
-		"unexpected argument airplane; see progressor --help":      {"airplane"},
+		"unexpected argument zzzzzzzzz; see progressor --help":     {"zzzzzzzzz"},
 		"unexpected argument " + two + "; pass a file with -f " +
 			two: {"template", "check", two},
 		"--backoff and --backoff-steps can't be used " +

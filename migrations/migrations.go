@@ -5,7 +5,7 @@ import "embed"
 // The files from First to Base create the schema together, one subject each. They replaced all
 // migrations up to Base. Later files migrate a database of that version.
 const (
-	First = 111
+	First = 107
 	Base  = 118
 )
 

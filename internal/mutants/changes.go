@@ -1,6 +1,9 @@
 package main
 
-const changesSchema = "migrations/00117_changes.sql"
+const (
+	changesSchema  = "migrations/00116_changes.sql"
+	changeTriggers = "migrations/00117_change_triggers.sql"
+)
 
 // changeMutants are the mutants of the recording of changes.
 var changeMutants = []mutant{
@@ -18,20 +21,20 @@ var changeMutants = []mutant{
 	},
 	{
 		name: "change-reordered", breaks: "the end of a process follows the events of its last result",
-		file:     changesSchema,
+		file:     changeTriggers,
 		old:      "CASE WHEN u.type IN ('repaired', 'resumed') THEN 0 ELSE 2 END",
 		planted:  "0",
 		packages: "./storage", run: "TestChangesOfProcesses",
 	},
 	{
 		name: "change-not-recorded", breaks: "each event of a result is recorded",
-		file: changesSchema, old: "AND e.event_id > u.old_event_id\n",
+		file: changeTriggers, old: "AND e.event_id > u.old_event_id\n",
 		planted:  "AND e.event_id > u.old_event_id + 1\n",
 		packages: "./storage", run: "TestChangesOfProcesses",
 	},
 	{
 		name: "change-lost-of-imports", breaks: "the history of an imported process is recorded",
-		file: changesSchema, old: "AND n.last_event_id > 0), -- imported",
+		file: changeTriggers, old: "AND n.last_event_id > 0), -- imported",
 		planted:  "AND n.last_event_id < 0), -- imported",
 		packages: "./storage", run: "TestChangesOfOtherWriters",
 	},
@@ -55,7 +58,7 @@ var changeMutants = []mutant{
 	},
 	{
 		name: "change-triggers-missing", breaks: "a namespace cannot record without the triggers",
-		file: changesSchema, old: "AND EXISTS (SELECT FROM change_triggers t WHERE NOT t.exists) THEN",
+		file: changeTriggers, old: "AND EXISTS (SELECT FROM change_triggers t WHERE NOT t.exists) THEN",
 		planted:  "AND false THEN",
 		packages: "./storage", run: "TestNoTriggersWithoutRecording|TestRecordingStartsAgain",
 	},

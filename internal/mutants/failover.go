@@ -4,7 +4,7 @@ package main
 var failoverMutants = []mutant{
 	{
 		name: "numbers-issued-again", breaks: "no number is issued twice, also after a failover that lost it",
-		file: "migrations/00111_namespaces.sql", old: "PERFORM setval(s.seqrelid, highest)",
+		file: "migrations/00107_namespaces.sql", old: "PERFORM setval(s.seqrelid, highest)",
 		planted:  "PERFORM pg_sequence_last_value(s.seqrelid)",
 		packages: "./storage ./engine", run: "TestNumbersAreNotIssuedTwice|TestFailover",
 	},

@@ -11,7 +11,7 @@ const (
 	jobsSQL      = "storage/internal/dbsqlc/jobs.sql.go"
 
 	constraintsSQL = "storage/internal/dbsqlc/constraints.sql.go"
-	fairnessSQL    = "migrations/00113_tasks.sql"
+	fairnessSQL    = "migrations/00110_task_functions.sql"
 )
 
 // jobMutants are the mutants of jobs, workers, constraints and groups.

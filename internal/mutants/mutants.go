@@ -67,7 +67,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "repair-outside-of-error", breaks: "a repair runs only in a process with the status ERROR",
-		file: "migrations/00113_tasks.sql", old: "WHEN 'REPAIR' THEN 'ERROR'",
+		file: "migrations/00110_task_functions.sql", old: "WHEN 'REPAIR' THEN 'ERROR'",
 		planted:  "WHEN 'REPAIR' THEN 'RUNNING'",
 		packages: "./storage", run: "RepairWithKey|TestRequiredStatus",
 	},
@@ -169,7 +169,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "portable-unlocked", breaks: "in a portable database, a key is locked by a row",
-		file: "migrations/00111_namespaces.sql", old: "WHERE slot = hash & 255 FOR UPDATE",
+		file: "migrations/00107_namespaces.sql", old: "WHERE slot = hash & 255 FOR UPDATE",
 		planted:  "WHERE slot = hash & 255",
 		packages: "./storage", run: "TestLockKey",
 	},

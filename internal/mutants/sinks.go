@@ -67,7 +67,7 @@ var sinkMutants = []mutant{
 	},
 	{
 		name: "sink-changes-dropped", breaks: "changes are kept for a sink that has not delivered them",
-		file: "migrations/00117_changes.sql", old: "least(retained, undelivered)", planted: "retained",
+		file: changesSchema, old: "least(retained, undelivered)", planted: "retained",
 		packages: "./storage", run: "TestSinksKeepChanges",
 	},
 	{

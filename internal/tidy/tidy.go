@@ -113,9 +113,7 @@ func File(name string, content []byte) ([]string, error) {
 		found, err := goFile(name, content)
 		return append(violations, found...), err
 	case ".sql":
-		if !strings.HasPrefix(name, "migrations/") { // one file for each subject
-			violations = append(violations, fileLength(name, content)...)
-		}
+		violations = append(violations, fileLength(name, content)...)
 		violations = append(violations, sqlFile(name, content)...)
 	}
 	return violations, nil

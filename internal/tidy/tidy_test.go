@@ -160,7 +160,6 @@ func TestFileCatches(t *testing.T) {
 		{"kind in a subpackage", "engine/flows/a.go", "package flows\nvar flowsDone int\n", ""},
 		{"kind in a test", "engine/a_test.go", "package engine\nvar flowsDone int\n", ""},
 		{"word that contains a kind", "engine/a.go", "package engine\nvar overflow int\n", ""},
-		{"long migration", "migrations/00001_a.sql", strings.Repeat("\n", maxFileLines+1), ""},
 		{"full file", "engine/a.go", "package engine\n" + strings.Repeat("\n", maxFileLines-1), ""},
 		{"full page", "README.md", strings.Repeat("\n", maxPageLines["README.md"]), ""},
 		{"full versions", "CHANGELOG.md", strings.Repeat("## 1.0\n"+strings.Repeat("- x\n", maxVersionLines-1), 2), ""},

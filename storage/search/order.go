@@ -19,7 +19,7 @@ const (
 
 // order is an order in SQL. Lists are read with an index from a key onwards, so the cost of a page
 // does not depend on the number of pages before it. The indexes of lists have the collation POSIX,
-// see migrations/00112_processes.sql, which statements must name.
+// see migrations/00108_processes.sql, which statements must name.
 type order struct {
 	from    string // the rows that an index covers: of a namespace or, for ofListStatus, of one of its statuses
 	at      string // the time in the key

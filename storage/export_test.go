@@ -15,6 +15,12 @@ func HotConfig(dsn string) (*pgx.ConnConfig, error) {
 	return connConfig(dsn, hotSettings, "progressor test")
 }
 
+// GeneralConfig returns the configuration of the connections for reads, lists and maintenance, for
+// tests of plans.
+func GeneralConfig(dsn string) (*pgx.ConnConfig, error) {
+	return connConfig(dsn, generalSettings, "progressor test")
+}
+
 // Whole disables the fast path of an unused store, so that the first transaction holds its locks
 // until it is stored.
 func (s *Store) Whole() *Store {

@@ -108,7 +108,6 @@ func hotStatements() map[string]string {
 		"ReadWatched":              querySQL(q.ReadWatched),
 		"ReadProcesses":            querySQL(q.ReadProcesses),
 		"RemoveProcesses":          querySQL(q.RemoveProcesses),
-		"SettleQueues":             querySQL(q.SettleQueues),
 		"PurgeHistory":             querySQL(q.PurgeHistory),
 		"DeleteRemoved":            execSQL(q.DeleteRemoved),
 		"WriteFires":               execSQL(q.WriteFires),
@@ -210,7 +209,7 @@ var scanIndexes = map[string][]string{
 	"schedule_takers":              {"PollGroups", "FindMemberWorkers", "TakeGroups", "ReadNamespaceStates"},
 	"job_places_job": {
 		"CancelProcesses", "DeliverCancels", "RemoveProcesses", "PurgeHistory", "ReadPlaces",
-		"EndGroups", "RestGroups",
+		"EndGroups", "RestGroups", "GetJobs",
 	},
 	"schedule_start_deadline": {"ReadNamespaceStates", "FindLateJobs"},
 	"job_pauses_pkey": {

@@ -8,6 +8,12 @@ var connectionMutants = []mutant{
 		packages: "./storage", run: "ReadOnlySessions",
 	},
 	{
+		name: "whole-table-for-one-process", breaks: "a long queue of one process changes no plan for the others",
+		file: "storage/connect.go", old: "generalSettings = withPlans(calmSettings)",
+		planted:  "generalSettings = calmSettings",
+		packages: "./storage", run: "TestGeneralPlans",
+	},
+	{
 		name: "ready-without-lanes", breaks: "a node whose lanes cannot write is not ready",
 		file: "engine/engine.go", old: "return e.store.Ready()", planted: "return nil",
 		packages: "./engine", run: "ReadinessCoversLanes",

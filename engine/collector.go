@@ -97,7 +97,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 	case c.passes%10 == 0 || len(c.unknown) > 0:
 		errs = append(errs, c.adopt(limit, adoptAge))
 	}
-	if c.passes%10 == 0 || c.settling {
+	if c.due("queues", 10) || c.settling {
 		errs = append(errs, c.settleQueues(limit))
 	}
 	return errors.Join(append(errs, c.remove(limit))...)

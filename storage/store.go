@@ -118,8 +118,9 @@ type connections struct {
 	hot    *share        // scans, polls and histories
 	// kept is for heartbeats of workers, answers, watchers and recovery. hot cannot starve it.
 	kept     *share
-	general  *pgxpool.Pool // reads, lists and maintenance, with default plans
+	general  *pgxpool.Pool // reads, lists and maintenance
 	searches *share        // part of general for lists and searches, which may take long
+	batches  *share        // part of general for batches, which may wait for the lock of a process
 	// beats has one connection for the heartbeats of the node, because a node without heartbeats
 	// must stop its tasks.
 	beats          *pgxpool.Pool
@@ -176,7 +177,7 @@ func (s *Store) openPools(ctx context.Context, cfg Config) error {
 		poolConfig
 	}{
 		{&s.general, s.checkDatabase, poolConfig{
-			name: "general", size: cfg.MaxConns, settings: calmSettings, pings: true,
+			name: "general", size: cfg.MaxConns, settings: generalSettings, pings: true,
 		}},
 		{&s.shared, nil, poolConfig{name: "hot", size: cfg.ScanConns, settings: hotSettings, takesLane: true}},
 		{&s.beats, nil, poolConfig{name: "heartbeat", size: 1, settings: hotSettings}},
@@ -196,8 +197,8 @@ func (s *Store) openPools(ctx context.Context, cfg Config) error {
 		}
 	}
 	s.hot, s.kept = newShare("scans", s.shared), newShare("answers", s.shared)
-	s.searches = newShare("searches", s.general)
-	s.metrics.watchPools(watched, s.hot, s.kept, s.searches)
+	s.searches, s.batches = newShare("searches", s.general), newShare("batches", s.general)
+	s.metrics.watchPools(watched, s.hot, s.kept, s.searches, s.batches)
 	return nil
 }
 

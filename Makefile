@@ -12,6 +12,8 @@ ARGS ?=
 # Duration and seed of chaos. 0 chooses a seed and prints it, so that the run can be repeated.
 SECONDS ?= 60
 SEED ?= 0
+# chaos injects only the faults whose name contains this.
+FAULT ?=
 # mutants plants the bugs whose name contains this.
 MUTANT ?=
 # The packages to test, for example: make test PKG=./storage/...
@@ -88,7 +90,7 @@ bench: postgres build ## Measure this engine against the baseline (ARGS=flags of
 .PHONY: chaos
 chaos: postgres ## Break things for SECONDS under load, then check every invariant (SECONDS=60 SEED=0)
 	$(GO) test ./internal/chaos -run TestChaos -count=1 -v -timeout 0 \
-	  -args -chaos.duration=$(SECONDS)s -chaos.seed=$(SEED)
+	  -args -chaos.duration=$(SECONDS)s -chaos.seed=$(SEED) -chaos.fault="$(FAULT)"
 
 .PHONY: mutants
 mutants: postgres ## Plant bugs in the engine, two at a time: the tests must catch each (MUTANT=part of a name)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -91,6 +92,9 @@ var faults = []struct {
 // fullRound is the shortest run that injects each fault, however long that takes.
 const fullRound = time.Minute
 
+// isFullRound reports whether the run injects each fault.
+func isFullRound() bool { return *chaosDuration >= fullRound && *chaosFault == "" }
+
 func TestChaos(t *testing.T) {
 	seed := *chaosSeed
 	if seed == 0 {
@@ -100,13 +104,16 @@ func TestChaos(t *testing.T) {
 	s := newChaosRun(t, seed)
 	end := time.Now().Add(*chaosDuration)
 	var remaining []int // the faults of this round
-	all := func() bool { return *chaosDuration < fullRound || len(s.fired) == len(faults) }
+	all := func() bool { return !isFullRound() || len(s.fired) == len(faults) }
 	for (time.Now().Before(end) || !all()) && !t.Failed() {
 		if len(remaining) == 0 {
 			remaining = s.random.Perm(len(faults))
 		}
 		f := faults[remaining[0]]
 		remaining = remaining[1:]
+		if !strings.Contains(f.name, *chaosFault) {
+			continue
+		}
 		t.Logf("%s: %d answered", f.name, s.load.acked.Load())
 		f.inject(s, s.random.IntN(len(s.nodes)))
 		s.fired[f.name]++

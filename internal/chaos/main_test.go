@@ -25,6 +25,7 @@ import (
 var (
 	chaosDuration = flag.Duration("chaos.duration", 3*time.Second, "how long TestChaos breaks things")
 	chaosSeed     = flag.Uint64("chaos.seed", 0, "repeats a run of TestChaos; 0: a new one, which is printed")
+	chaosFault    = flag.String("chaos.fault", "", "injects only the faults whose name contains this text")
 )
 
 func TestMain(m *testing.M) {

@@ -62,7 +62,7 @@ func (s *chaosRun) figures(conn *pgx.Conn, messages deliveries, rejected int, fi
 // if a fault or a recovery never happened.
 func (s *chaosRun) report(conn *pgx.Conn, entries []*entry, figures []figure) {
 	s.t.Logf("the longest operation took %s; clients saw %v", longest(entries).Round(time.Millisecond), &s.load.seen)
-	long := *chaosDuration >= fullRound
+	long := isFullRound()
 	lines := []string{fmt.Sprintf("what happened (seed %d, %s):", s.seed, *chaosDuration)}
 	for _, f := range faults {
 		lines = append(lines, fmt.Sprintf("%-58s %6d  answered again within %s",

@@ -12,9 +12,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// TestGeneralPlans checks the plans of general connections if nearly all waiting tasks belong to one
-// process. The planner then expects as many of each process, so that reading the whole table seems
-// cheap.
+// TestGeneralPlans checks the plans of general connections if nearly all waiting tasks belong to
+// one process. The planner then expects as many of each process, so that reading the whole table
+// seems cheap.
 func TestGeneralPlans(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

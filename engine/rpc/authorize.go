@@ -81,7 +81,7 @@ func newAccessRule(method protoreflect.MethodDescriptor) (*accessRule, error) {
 type access struct {
 	principal *auth.Principal
 	rule      *accessRule
-	namespace string           // the first one of the request, or ""
+	part      part             // the first namespace of the request, and its process; "" for none
 	visible   process.Patterns // the namespaces of a list over all of them; nil for all
 }
 
@@ -105,12 +105,15 @@ func (a *authorization) decide(p *auth.Principal, procedure string, request any)
 		return access{}, connect.NewError(connect.CodePermissionDenied, errors.New("unknown method "+procedure))
 	}
 	granted := access{principal: p, rule: rule}
+	if of, ok := request.(keyed); ok {
+		granted.part.processID = of.GetProcessId()
+	}
 	var last string
 	var denied error
 	if rule.named != nil {
 		rule.named.each(message.ProtoReflect(), "", func(namespace string, needs progressorv1.Permission) bool {
-			if granted.namespace == "" {
-				granted.namespace = namespace
+			if granted.part.namespace == "" {
+				granted.part.namespace = namespace
 			}
 			if needs == 0 && namespace == last { // as for the item before it in a batch
 				return true
@@ -124,7 +127,7 @@ func (a *authorization) decide(p *auth.Principal, procedure string, request any)
 	switch {
 	case denied != nil:
 		return access{}, denied
-	case granted.namespace == "":
+	case granted.part.namespace == "":
 		if granted.visible, denied = rule.allowUnnamed(p); denied != nil {
 			return access{}, denied
 		}
@@ -168,7 +171,7 @@ func (r *accessRule) allowUnnamed(p *auth.Principal) (process.Patterns, error) {
 // checkFilter returns an error if a principal that may not see payloads searches in them.
 func (r *accessRule) checkFilter(a access, request proto.Message) error {
 	const needs = progressorv1.Permission_PERMISSION_PAYLOAD_READ
-	if !r.filtered || a.namespace == "" || a.principal.Can(needs, a.namespace) {
+	if !r.filtered || a.part.namespace == "" || a.principal.Can(needs, a.part.namespace) {
 		return nil
 	}
 	filter := strings.ToLower(request.ProtoReflect().Get(
@@ -176,7 +179,7 @@ func (r *accessRule) checkFilter(a access, request proto.Message) error {
 	if !strings.Contains(filter, "args") && !strings.Contains(filter, "payload") {
 		return nil
 	}
-	return r.deniedBecause(a.principal, needs, 0, a.namespace, "filter: args and payload are payloads: ")
+	return r.deniedBecause(a.principal, needs, 0, a.part.namespace, "filter: args and payload are payloads: ")
 }
 
 // denied returns the error of a request that needs a permission in a namespace, or in all if it is

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/progressor-engine/progressor/engine/auth"
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -17,6 +19,7 @@ import (
 type shown struct {
 	needs     []progressorv1.Permission // permissions of all fields, also of nested messages
 	namespace protoreflect.FieldDescriptor
+	process   protoreflect.FieldDescriptor // the ID of a process
 	fields    []shownField
 	nested    []nestedShown
 }
@@ -42,6 +45,9 @@ func newShown(md protoreflect.MessageDescriptor) *shown {
 		if fd.Name() == "namespace" && fd.Kind() == protoreflect.StringKind {
 			s.namespace = fd
 		}
+		if fd.Name() == "process_id" && fd.Kind() == protoreflect.StringKind {
+			s.process = fd
+		}
 		needs, _ := proto.GetExtension(fd.Options(), progressorv1.E_ShownWith).(progressorv1.Permission)
 		if needs != 0 {
 			s.fields = append(s.fields, shownField{fd, needs})
@@ -56,7 +62,23 @@ func newShown(md protoreflect.MessageDescriptor) *shown {
 	if len(s.needs) == 0 {
 		return nil
 	}
+	if s.process != nil {
+		s.needs = append(s.needs, ownPayload(process.CronPrefix), ownPayload(process.FlowPrefix))
+	}
 	return s
+}
+
+// ownPayload returns the permission that the payloads of a process of the engine need in addition
+// to payload.read, or 0. The state and the tasks of crons and of their runs have the headers of
+// HTTP targets, and those of runs of flows have the tokens of waits.
+func ownPayload(processID string) progressorv1.Permission {
+	switch {
+	case strings.HasPrefix(processID, process.CronPrefix), strings.HasPrefix(processID, process.CronRunPrefix):
+		return progressorv1.Permission_PERMISSION_CRON_WRITE
+	case strings.HasPrefix(processID, process.FlowPrefix):
+		return progressorv1.Permission_PERMISSION_WAIT_ANSWER
+	}
+	return 0
 }
 
 // all reports whether a principal sees all fields in a namespace, or everywhere if it is "".
@@ -69,16 +91,33 @@ func (s *shown) all(p *auth.Principal, namespace string) bool {
 	return true
 }
 
-// hide clears the fields that a principal may not see. namespace is that of the message around m.
-func (s *shown) hide(m protoreflect.Message, p *auth.Principal, namespace string) {
+// part is where a message of a response belongs to.
+type part struct{ namespace, processID string }
+
+// mayShow reports whether a principal may see a field that needs a permission.
+func (at part) mayShow(p *auth.Principal, needs progressorv1.Permission) bool {
+	if !p.Can(needs, at.namespace) {
+		return false
+	}
+	own := ownPayload(at.processID)
+	return own == 0 || needs != progressorv1.Permission_PERMISSION_PAYLOAD_READ || p.Can(own, at.namespace)
+}
+
+// each calls hidden for each field that a principal may not see and that is set, until hidden
+// returns false. at is the part of the message around m.
+func (s *shown) each(
+	m protoreflect.Message, p *auth.Principal, at part,
+	hidden func(protoreflect.Message, protoreflect.FieldDescriptor) bool,
+) bool {
 	if s.namespace != nil {
-		if own := m.Get(s.namespace).String(); own != "" {
-			namespace = own
-		}
+		at.namespace = cmp.Or(m.Get(s.namespace).String(), at.namespace)
+	}
+	if s.process != nil {
+		at.processID = cmp.Or(m.Get(s.process).String(), at.processID)
 	}
 	for _, f := range s.fields {
-		if !p.Can(f.needs, namespace) {
-			m.Clear(f.fd)
+		if m.Has(f.fd) && !at.mayShow(p, f.needs) && !hidden(m, f.fd) {
+			return false
 		}
 	}
 	for _, n := range s.nested {
@@ -86,23 +125,34 @@ func (s *shown) hide(m protoreflect.Message, p *auth.Principal, namespace string
 		case !m.Has(n.fd):
 		case n.fd.IsList():
 			list := m.Get(n.fd).List()
-			for at := range list.Len() {
-				n.shown.hide(list.Get(at).Message(), p, namespace)
+			for i := range list.Len() {
+				if !n.shown.each(list.Get(i).Message(), p, at, hidden) {
+					return false
+				}
 			}
-		default:
-			n.shown.hide(m.Get(n.fd).Message(), p, namespace)
+		case !n.shown.each(m.Get(n.fd).Message(), p, at, hidden):
+			return false
 		}
 	}
+	return true
 }
 
 // shown returns a message of a response without what the principal may not see.
 func (a access) shown(message any) any {
 	m, ok := message.(proto.Message)
-	if a.rule == nil || a.rule.shown == nil || !ok || a.rule.shown.all(a.principal, a.namespace) {
+	if a.rule == nil || a.rule.shown == nil || !ok || a.rule.shown.all(a.principal, a.part.namespace) {
+		return message
+	}
+	all := func(protoreflect.Message, protoreflect.FieldDescriptor) bool { return false }
+	if a.rule.shown.each(m.ProtoReflect(), a.principal, a.part, all) {
 		return message
 	}
 	m = proto.Clone(m) // the engine may share it
-	a.rule.shown.hide(m.ProtoReflect(), a.principal, a.namespace)
+	a.rule.shown.each(m.ProtoReflect(), a.principal, a.part,
+		func(m protoreflect.Message, fd protoreflect.FieldDescriptor) bool {
+			m.Clear(fd)
+			return true
+		})
 	return m
 }
 

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,43 @@ func TestHiddenPayloads(t *testing.T) {
 	}
 	if !proto.Equal(response, stored) {
 		t.Errorf("the response of the engine was changed: %v", response)
+	}
+}
+
+// The processes of crons contain the headers of HTTP targets, and those of runs the tokens of
+// waits. Who may not see these does not see them in the states and tasks of these processes.
+func TestHiddenInProcessesOfTheEngine(t *testing.T) {
+	t.Parallel()
+	a := newRules(t)
+	const service = "/progressor.v1.ProcessService/"
+	for id, want := range map[string]string{
+		"p": "viewer client author admin root", "~job/run/step": "viewer client author admin root",
+		"~cron/c": "author admin root", "~run/c/1": "author admin root", "~flow/r": "client author admin root",
+	} {
+		events := []*progressorv1.Event{{EventId: 1, Payload: []byte("secret")}}
+		process := &progressorv1.Process{Namespace: "own", ProcessId: id, AuxState: []byte("secret"), History: events}
+		task := &progressorv1.Task{Namespace: "own", ProcessId: id, Args: []byte("secret"), Response: []byte("secret")}
+		for method, messages := range map[string][2]proto.Message{
+			"GetProcess": {&progressorv1.GetProcessRequest{Namespace: "own", ProcessId: id},
+				&progressorv1.GetProcessResponse{Process: process}},
+			"ListProcesses": {&progressorv1.ListProcessesRequest{Namespace: "own"},
+				&progressorv1.ListProcessesResponse{Processes: []*progressorv1.Process{process}}},
+			"TraceProcess": {&progressorv1.TraceProcessRequest{Namespace: "own", ProcessId: id},
+				&progressorv1.TraceProcessResponse{Tasks: []*progressorv1.Task{task}}},
+			"WatchProcess": {&progressorv1.WatchProcessRequest{Namespace: "own", ProcessId: id},
+				&progressorv1.WatchProcessResponse{Update: &progressorv1.WatchProcessResponse_Event{Event: events[0]}}},
+		} {
+			for _, role := range []string{"viewer", "support", "client", "author", "admin", "root"} {
+				granted, err := a.decide(roleOf(role), service+method, messages[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := granted.shown(messages[1]).(proto.Message)
+				if shown := proto.Equal(got, messages[1]); shown != slices.Contains(strings.Fields(want), role) {
+					t.Errorf("%s of %s as %s: %s", method, id, role, got)
+				}
+			}
+		}
 	}
 }
 

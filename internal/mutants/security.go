@@ -111,9 +111,14 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "payload-in-lists", breaks: "payloads of a list are hidden",
-		file: "engine/rpc/shown.go", old: "for at := range list.Len() {",
-		planted:  "for at := range min(0, list.Len()) {",
+		file: "engine/rpc/shown.go", old: "for i := range list.Len() {",
+		planted:  "for i := range min(0, list.Len()) {",
 		packages: "./engine/rpc", run: "TestHidden",
+	},
+	{
+		name: "headers-in-states", breaks: "the state of a cron does not show the headers of its target to all",
+		file: "engine/rpc/shown.go", old: "return own == 0 ||", planted: "return true ||",
+		packages: "./engine/rpc", run: "TestHiddenInProcessesOfTheEngine",
 	},
 	{
 		name: "shared-with-anyone", breaks: "clients with different grants do not share responses",

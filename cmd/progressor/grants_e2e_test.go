@@ -191,6 +191,45 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// A worker stops in all of its namespaces, so that who stops it must be allowed to operate all.
+func TestStopWorkerOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newTenants(t)
+	_, all := newKey(t, s.dsn, "all", "root")
+	_, some := newKey(t, s.dsn, "some", "support", "shop/*")
+	root, support := client.New(s.URL, client.WithToken(all)), client.New(s.URL, client.WithToken(some))
+	for _, name := range []string{"shop/work", "work"} {
+		s.with(all).OK(t, "namespace", "put", name, "--pull")
+	}
+	for id, namespaces := range map[string][]string{"own": {"shop/work"}, "both": {"work", "shop/work"}} {
+		_, err := root.Worker.Poll(t.Context(), &progressorv1.PollRequest{
+			Namespaces: namespaces, WorkerId: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := func(c *client.Client, id string) error {
+		_, err := c.Worker.StopWorker(t.Context(),
+			&progressorv1.StopWorkerRequest{Namespace: "shop/work", WorkerId: id})
+		return err
+	}
+	err := stop(support, "both")
+	if connect.CodeOf(err) != connect.CodePermissionDenied ||
+		!strings.Contains(err.Error(), "process.operate in all namespaces of the worker") ||
+		strings.Contains(err.Error(), "namespace work") {
+		t.Errorf("the worker of others: %v", err)
+	}
+	if err := stop(support, "own"); err != nil {
+		t.Errorf("the own worker: %v", err)
+	}
+	if err := stop(root, "both"); err != nil {
+		t.Errorf("as root: %v", err)
+	}
+	if err := stop(support, "absent"); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("an absent worker: %v", err)
+	}
+}
+
 // Wrong grants are rejected with an error that says what is valid.
 func TestWrongGrants(t *testing.T) {
 	t.Parallel()

@@ -279,12 +279,33 @@ func (s *Server) StopWorker(
 	if _, err := s.workers.readCommands(ctx); err != nil {
 		return nil, err
 	}
-	list, _, err := pull.ListWorkers(ctx, s.store, r.GetNamespace(), "", r.GetWorkerId(), 1)
+	return s.readWorker(ctx, r.GetNamespace(), r.GetWorkerId())
+}
+
+// Worker returns a worker of a namespace. It returns process.ErrWorkerNotFound if the worker was
+// not seen there within a day.
+func (s *Server) Worker(ctx context.Context, namespace, workerID string) (*progressorv1.Worker, error) {
+	_, leave, err := s.engine.Enter(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if err := s.workers.storeSeen(ctx, 0); err != nil {
+		return nil, err
+	}
+	return s.readWorker(ctx, namespace, workerID)
+}
+
+func (s *Server) readWorker(ctx context.Context, namespace, workerID string) (*progressorv1.Worker, error) {
+	list, _, err := pull.ListWorkers(ctx, s.store, namespace, "", workerID, 1)
 	if err != nil || len(list) == 0 {
 		return nil, cmp.Or(err, process.ErrWorkerNotFound)
 	}
 	return workerMessage(&list[0]), nil
 }
+
+// MaxShownNamespaces is how many namespaces of a worker are read.
+const MaxShownNamespaces = 1000
 
 // The page sizes of ListWorkers.
 const (

@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/auth"
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -191,11 +195,42 @@ func (s *workerService) ListWorkers(
 func (s *workerService) StopWorker(
 	ctx context.Context, r *progressorv1.StopWorkerRequest,
 ) (*progressorv1.StopWorkerResponse, error) {
+	if err := s.mayStop(ctx, r); err != nil {
+		return nil, err
+	}
 	w, err := s.workers.StopWorker(ctx, r, actorOf(ctx))
 	if err == nil {
 		w.Namespaces = visibleNames(ctx, w.GetNamespaces())
 	}
 	return &progressorv1.StopWorkerResponse{Worker: w}, err
+}
+
+// mayStop returns an error if the principal of a request may not operate all namespaces of the
+// worker, because it stops in all of them.
+func (s *workerService) mayStop(ctx context.Context, r *progressorv1.StopWorkerRequest) error {
+	const needs = progressorv1.Permission_PERMISSION_PROCESS_OPERATE
+	p := principalOf(ctx)
+	if p == nil || p.CanEverywhere(needs) {
+		return nil
+	}
+	w, err := s.workers.Worker(ctx, r.GetNamespace(), r.GetWorkerId())
+	if err != nil {
+		return err
+	}
+	names := w.GetNamespaces()
+	elsewhere := len(names) >= pull.MaxShownNamespaces || // there may be more
+		slices.ContainsFunc(names, func(name string) bool { return !p.Can(needs, name) })
+	if !elsewhere {
+		return nil
+	}
+	denied := connect.NewError(connect.CodePermissionDenied, fmt.Errorf(
+		"StopWorker needs the permission %s in all namespaces of the worker, and %s does not have it (roles with it: "+
+			"%s)",
+		auth.PermissionName(needs), p.Name, strings.Join(auth.RolesWith(needs), ", ")))
+	addDetail(denied, &progressorv1.ErrorDetail{
+		Reason: progressorv1.ErrorDetail_REASON_PERMISSION, Namespace: r.GetNamespace(),
+	})
+	return denied
 }
 
 // visibleNames returns the namespaces that the principal of a request may see.

@@ -110,6 +110,11 @@ var securityMutants = []mutant{
 		planted: "true", packages: "./engine/rpc", run: "TestTargets",
 	},
 	{
+		name: "stop-workers-of-others", breaks: "a worker is stopped only by who may operate all its namespaces",
+		file: "engine/rpc/worker.go", old: "	if !elsewhere {", planted: "	if true || !elsewhere {",
+		packages: "./cmd/progressor", run: "TestStopWorkerOfOthers",
+	},
+	{
 		name: "payload-in-lists", breaks: "payloads of a list are hidden",
 		file: "engine/rpc/shown.go", old: "for i := range list.Len() {",
 		planted:  "for i := range min(0, list.Len()) {",
@@ -158,7 +163,7 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "client-takes-all", breaks: "one client has a share of the requests of a node",
-		file: "engine/rpc/clients.go", old: "if limit > 0 && held[of] >= limit {", planted: "if false {",
+		file: "engine/rpc/clients.go", old: "if limit > 0 && held[of] >= limit {", planted: "if limit > 0 && false {",
 		packages: "./engine/rpc", run: "TestOneClientDoesNotFillTheNode",
 	},
 	{

@@ -187,9 +187,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	)
 	mux := http.NewServeMux()
 	errorWriter := connect.NewErrorWriter(options)
-	private := func(h http.Handler) http.Handler {
-		return authenticated(cfg.Auth, errorWriter, limitStalls(h, writeTimeout, counted.rejected[rejectedStall].Inc))
-	}
+	private := func(h http.Handler) http.Handler { return authenticated(cfg.Auth, errorWriter, h) }
 	mount := func(path string, h http.Handler) { mux.Handle(path, packErrors(private(limitBody(h)))) }
 	mount(progressorv1connect.NewProcessServiceHandler(s.process, options))
 	mount(progressorv1connect.NewNamespaceServiceHandler(s.namespace, options))
@@ -214,7 +212,8 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	}
 	rejected := func(reason string) func() { return counted.rejected[reason].Inc }
 	guarded := guardBrowsers(cfg.Console, mux, rejected(rejectedOrigin))
-	return limitBodyTime(cfg.Hosts.Guard(guarded, rejected(rejectedHost)), bodyTimeout, rejected(rejectedSlow)), nil
+	h := limitStalls(cfg.Hosts.Guard(guarded, rejected(rejectedHost)), writeTimeout, rejected(rejectedStall))
+	return limitBodyTime(h, bodyTimeout, rejected(rejectedSlow)), nil
 }
 
 // mountPages serves the pages for probes, scrapers and people.

@@ -76,6 +76,45 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	}
 }
 
+// TestClosedWindows attacks with clients of HTTP/2 that allow no data of a response. The connection
+// itself is read, so that only the response can end it. A small response fits in the buffers of the
+// server, which sends it after the handler has returned.
+func TestClosedWindows(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{10, 10 << 10, 60 << 10} {
+		address, _ := stallSite(t, 100*time.Millisecond, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(bytes.Repeat([]byte("x"), size)) // fails for the larger ones
+		})
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		const (
+			settings = "\x00\x00\x06\x04\x00\x00\x00\x00\x00" + "\x00\x04\x00\x00\x00\x00"      // windows of 0 bytes
+			headers  = "\x00\x00\x0e\x01\x05\x00\x00\x00\x01" + "\x82\x86\x84\x41\x09localhost" // GET /
+		)
+		if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings+headers); err != nil {
+			t.Fatal(err)
+		}
+		for frame := make([]byte, 9); ; {
+			if _, err := io.ReadFull(conn, frame); err != nil {
+				t.Fatalf("a response of %d bytes: %v", size, err)
+			}
+			const reset = 3
+			if frame[3] == reset {
+				break
+			}
+			if _, err := io.CopyN(io.Discard, conn, int64(frame[1])<<8|int64(frame[2])); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // A client that reads slowly, a stream that has nothing to send and the next request of a
 // connection are not affected.
 func TestSlowReadersAreServed(t *testing.T) {

@@ -179,6 +179,16 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestClientsThatDoNotRead",
 	},
 	{
+		name: "closed-window", breaks: "a small response ends if its client of HTTP/2 does not read it",
+		file: "engine/rpc/stalls.go", old: "if w.http2 && !w.ended {", planted: "if false {",
+		packages: "./engine/rpc", run: "TestClosedWindows",
+	},
+	{
+		name: "closed-window-of-a-page", breaks: "a response that fits in one part ends if it is not read",
+		file: "engine/rpc/stalls.go", old: "timed.free = http2Buffer", planted: "timed.free = writePart",
+		packages: "./engine/rpc", run: "TestClosedWindows",
+	},
+	{
 		name: "idle-is-stalled", breaks: "a stream that has nothing to send is not stalled",
 		file: "engine/rpc/stalls.go", old: "	w.begin = time.Time{}", planted: "",
 		packages: "./engine/rpc", run: "TestSlowReadersAreServed",

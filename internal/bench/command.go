@@ -55,7 +55,7 @@ type Command struct {
 	NeighborLargeCalls int      `default:"1792" placeholder:"N" help:"For neighbors: waiting calls of 1 MiB of the tenant. Default: ${default}."`
 	NeighborQueue      int      `default:"2000000" placeholder:"N" help:"For neighbors: waiting notifications or held messages of a process of the tenant. Default: ${default}."`
 	NeighborBacklog    int      `default:"100000" placeholder:"N" help:"For neighbors: SQL messages to one process, or stored calls, of the tenant. Default: ${default}."`
-	NeighborClients    int      `default:"20000" placeholder:"N" help:"For neighbors: clients of the tenant that wait for slow processes. Default: ${default}, the max_in_flight of a node."`
+	NeighborClients    int      `default:"9000" placeholder:"N" help:"For neighbors: clients of the tenant that wait for slow processes. Default: ${default}, the share of a namespace in a node."`
 
 	Role string `hidden:"" default:"bench" enum:"bench,engine,processor" help:"Role of a child process of the bench."`
 }

@@ -143,7 +143,8 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "all-namespaces-for-all", breaks: "lists have only the namespaces that the client may see",
-		file: "engine/rpc/authorize.go", old: "return engine.WithVisible(ctx, a.visible)", planted: "return engine.WithVisible(ctx, nil)",
+		file: "engine/rpc/authorize.go", old: "return engine.WithVisible(ctx, a.visible)",
+		planted:  "return engine.WithVisible(ctx, nil)",
 		packages: "./cmd/progressor", run: "TestListsShowWhatClientsMaySee",
 	},
 	{

@@ -42,7 +42,7 @@ race: postgres ## Run all tests with the race detector
 
 .PHONY: test-portable
 test-portable: postgres ## Run the tests on databases without NOTIFY and advisory locks (PKG=./storage/... for some)
-	PROGRESSOR_TEST_PORTABLE=1 $(GO) test -timeout 40m $(PKG)
+	TEST_PORTABLE=1 $(GO) test -timeout 40m $(PKG)
 
 .PHONY: generate
 generate: ## Regenerate code and docs: protobuf, Connect, OpenAPI, reference.md, cli.md, sqlc

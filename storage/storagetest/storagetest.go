@@ -80,8 +80,9 @@ type options struct{ withoutInvariants, portable bool }
 func Portable() Option { return func(o *options) { o.portable = true } }
 
 // portableVariable is the environment variable that makes the databases of all tests portable. The
-// target test-portable of the Makefile sets it.
-const portableVariable = "PROGRESSOR_TEST_PORTABLE"
+// target test-portable of the Makefile sets it. Its name does not begin with PROGRESSOR_, because
+// programs that a test starts would warn of an unknown variable.
+const portableVariable = "TEST_PORTABLE"
 
 // WithoutInvariants skips the check of invariants, for tests that violate them on purpose.
 func WithoutInvariants() Option { return func(o *options) { o.withoutInvariants = true } }

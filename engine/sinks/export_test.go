@@ -15,3 +15,6 @@ func (s *Sinks) ClaimOne() { s.limits.claims = 1 }
 
 // ReadOnlyWhenWoken lets sinks read again only after a commit or a notice.
 func (s *Sinks) ReadOnlyWhenWoken() { s.limits.pace.Min, s.limits.pace.Max = time.Hour, time.Hour }
+
+// RetryLate allows for an hour between attempts.
+func (s *Sinks) RetryLate() { s.limits.retry.Max = time.Hour }

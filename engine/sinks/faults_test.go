@@ -76,7 +76,7 @@ func TestRetries(t *testing.T) {
 func TestRetryNow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	n := s.start()
+	n := s.start(func(k *sinks.Sinks) { k.RetryLate() })
 	r := newReceiver(t)
 	n.put(t, sinkTo(r))
 	for id, act := range map[string]func(){

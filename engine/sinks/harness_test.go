@@ -69,6 +69,11 @@ type node struct {
 // start starts an engine. Namespace ns records all events and lifecycle changes.
 func (s *site) start(change ...func(*sinks.Sinks)) *node {
 	s.t.Helper()
+	return s.startWith(func(*engine.Config) {}, change...)
+}
+
+func (s *site) startWith(config func(*engine.Config), change ...func(*sinks.Sinks)) *node {
+	s.t.Helper()
 	p := processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		result := &progressorv1.Result{Events: []*progressorv1.NewEvent{{Payload: r.GetArgs()}}}
 		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: result}}, nil
@@ -83,7 +88,7 @@ func (s *site) start(change ...func(*sinks.Sinks)) *node {
 			f(n.Sinks)
 		}
 		return []engine.Kind{n.Kind()}
-	})
+	}, config)
 	settings := &progressorv1.ChangeSettings{Kinds: []progressorv1.ChangeKind{
 		progressorv1.ChangeKind_CHANGE_KIND_EVENT, progressorv1.ChangeKind_CHANGE_KIND_LIFECYCLE,
 	}}

@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/sinks"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // soon reports whether a condition that may never hold does so within a second.
@@ -50,10 +51,8 @@ func TestCommitWakesTheSink(t *testing.T) {
 // A commit of another node wakes a sink, too.
 func TestNoticeWakesTheSink(t *testing.T) {
 	t.Parallel()
+	storagetest.NeedsNotify(t)
 	s := newSite(t)
-	if enginetest.Count(t, s.db, "SELECT is_portable()::int") == 1 {
-		t.Skip("a portable database has no NOTIFY")
-	}
 	first := s.start(func(k *sinks.Sinks) { k.ReadOnlyWhenWoken() })
 	r := newReceiver(t)
 	first.put(t, sinkTo(r))
@@ -73,4 +72,34 @@ func TestNoticeWakesTheSink(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "no node delivers", func() bool { return second.status(t).GetNodeId() == 0 })
+}
+
+// A commit of a node that takes requests only wakes the sink of another node, too.
+func TestNoticeOfRequestsOnlyWakesTheSink(t *testing.T) {
+	t.Parallel()
+	storagetest.NeedsNotify(t)
+	s := newSite(t)
+	front := s.startWith(func(c *engine.Config) { c.RequestsOnly = true })
+	r := newReceiver(t)
+	front.put(t, sinkTo(r))
+	back := s.start(func(k *sinks.Sinks) { k.ReadOnlyWhenWoken() })
+	suspended := 0
+	eventually(t, "a commit of the node for requests wakes the sink", func() bool {
+		id := fmt.Sprintf("p%d", suspended)
+		suspended++
+		front.begin(t, id) // the other node runs the task, and wakes its sink
+		back.drains(t)
+		// The node for requests may not have read yet that another node delivers.
+		if _, err := front.SuspendProcess(t.Context(), key(id), "a reason", kim); err != nil {
+			t.Fatal(err)
+		}
+		return soon(func() bool { return back.status(t).GetLagChanges() == 0 })
+	})
+	status := back.status(t)
+	if status.GetNodeId() != back.Store.NodeID() {
+		t.Errorf("node %d delivers, and not node %d, which runs tasks", status.GetNodeId(), back.Store.NodeID())
+	}
+	if events, _, _ := r.counts(); events != int64(suspended) {
+		t.Errorf("%d of %d events were received", events, suspended)
+	}
 }

@@ -88,6 +88,17 @@ var sinkMutants = []mutant{
 		packages: "./engine/sinks", run: "TestNoticeWakesTheSink",
 	},
 	{
+		name: "sink-requests-only-silent", breaks: "a node that takes requests only wakes the sinks of other nodes",
+		file: "engine/sinks/runner.go", old: "	r.notices.follow(rows, r.delivers)\n",
+		planted:  "	if !r.engine.RequestsOnly() {\n		r.notices.follow(rows, r.delivers)\n	}\n",
+		packages: "./engine/sinks", run: "TestNoticeOfRequestsOnly",
+	},
+	{
+		name: "sink-requests-only-delivers", breaks: "a node that takes requests only delivers for no sink",
+		file: "engine/sinks/runner.go", old: "	case r.engine.RequestsOnly():\n", planted: "	case false:\n",
+		packages: "./engine/sinks", run: "TestNoticeOfRequestsOnly",
+	},
+	{
 		name: "sink-skips-after-failover", breaks: "after a failover, a sink continues at its stored position",
 		file: "storage/changes/read.go", old: "	if at.Stored && first.Generation != at.Generation {\n",
 		planted:  "	if at.Stored {\n		at.Generation = first.Generation\n	}\n	if false {\n",

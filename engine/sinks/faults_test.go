@@ -295,7 +295,6 @@ func TestNoGap(t *testing.T) {
 	})
 	victim.Store.Close() // as a kill: its lease ends by itself
 	writers.Wait()
-	r.reacts(nil)
 	nodes[1].drains(t)
 	got, again, faults := r.counts()
 	if stored := int64(enginetest.Count(t, s.db, "SELECT count(*) FROM events")); got != stored ||

@@ -105,9 +105,9 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 
 // all returns the bugs of all subjects.
 func all() []mutant {
-	return slices.Concat(mutants, fencedMutants, changeMutants, sinkMutants, kafkaMutants, cronMutants, jobMutants,
-		jobEventMutants, flowMutants, schedulingMutants, failoverMutants, livenessMutants, connectionMutants,
-		limitMutants, namespaceMutants, securityMutants)
+	return slices.Concat(mutants, fencedMutants, changeMutants, sinkMutants, doctorMutants, kafkaMutants,
+		cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants,
+		livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

@@ -1,0 +1,55 @@
+package main
+
+const doctorSinks = "cmd/progressor/internal/cli/server/doctorsinks.go"
+
+// doctorMutants are the mutants of what progressor doctor says about sinks.
+var doctorMutants = []mutant{
+	{
+		name: "doctor-disabled-sink", breaks: "doctor warns of a sink that the engine has given up",
+		file: doctorSinks, old: `case "BROKEN", "DISABLED":`, planted: `case "BROKEN":`,
+		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
+	},
+	{
+		name: "doctor-failing-sink", breaks: "doctor warns of a sink whose deliveries fail",
+		file: doctorSinks, old: `case "FAILING":`, planted: `case "FAILED":`,
+		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
+	},
+	{
+		name: "doctor-lost-changes", breaks: "doctor warns of changes that were deleted before their delivery",
+		file: doctorSinks, old: "d.seq > coalesce(item.seq, 0))", planted: "d.seq > coalesce(item.seq, 0) + 1)",
+		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
+	},
+	{
+		name: "doctor-resumed-sink", breaks: "doctor counts the lag of a sink from its last resume",
+		file: doctorSinks, old: "if s.Lag > nearMaxLag*s.MaxLag {", planted: "if s.Oldest > nearMaxLag*s.MaxLag {",
+		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
+	},
+	{
+		name: "doctor-late-sink", breaks: "doctor warns of a sink that soon becomes BROKEN",
+		file: doctorSinks, old: "nearMaxLag = 0.8", planted: "nearMaxLag = 1",
+		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
+	},
+	{
+		name: "doctor-left-sink", breaks: "doctor warns of a sink whose node is gone and that no other node takes",
+		file: doctorSinks, old: "case s.NodeID != 0 && s.LeaseEnded > lateLease.Seconds():",
+		planted:  "case s.NodeID != 0 && s.LeaseEnded > 60*lateLease.Seconds():",
+		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
+	},
+	{
+		name: "doctor-waiting-sink", breaks: "doctor warns of a sink with changes for which no node delivers",
+		file: doctorSinks, old: "case s.NodeID == 0 && s.Oldest > lateLease.Seconds():",
+		planted:  "case s.NodeID == 0 && s.Oldest > s.MaxLag:",
+		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
+	},
+	{
+		name: "doctor-paused-sink", breaks: "doctor expects no node to deliver for a paused sink",
+		file: doctorSinks, old: `	case s.State == "PAUSED":`, planted: `	case s.State == "PAUSE":`,
+		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
+	},
+	{
+		name: "doctor-old-letters", breaks: "doctor warns of dead letters for a day",
+		file: doctorSinks, old: `d."time" > statement_timestamp() - make_interval(secs => $1))`,
+		planted:  "make_interval(secs => $1) IS NOT NULL)",
+		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
+	},
+}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -139,11 +140,16 @@ func TestProgressLines(t *testing.T) {
 	}
 }
 
-// A command that fails can say when the next attempt may begin.
+// A command that fails can say when the next attempt may begin, even if it leaves a process behind
+// that holds the file open.
 func TestExecutedRetryAfter(t *testing.T) {
+	// This process ends once the test has removed its directory, and after a minute if the test is
+	// killed.
+	stays := fmt.Sprintf(`setsid sh -c 'n=0; while [ -e %q ] && [ $((n += 1)) -lt 600 ]; do sleep 0.1; done' & `,
+		t.TempDir())
 	for command, want := range map[string]time.Duration{
 		"echo retry_after 90s >&3; exit 1": 90 * time.Second, "echo retry_after soon >&3; exit 1": 0, "exit 1": 0,
-		"setsid sh -c 'sleep 600 3>&3' & echo retry_after 1ms >&3; exit 1": time.Millisecond,
+		stays + "echo retry_after 1ms >&3; exit 1": time.Millisecond,
 	} {
 		_, err := runnerOf(command).Process(t.Context(), jobRequest(""))
 		failure, ok := errors.AsType[*processor.FailureError](err)

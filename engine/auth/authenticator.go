@@ -59,7 +59,13 @@ type Authenticator struct {
 // entry is a cached key.
 type entry struct {
 	state   atomic.Pointer[state]
-	reading sync.Mutex // held by the request that reads the state
+	reading chan struct{} // has an element while a request reads the state
+}
+
+func newEntry(s *state) *entry {
+	e := &entry{reading: make(chan struct{}, 1)}
+	e.state.Store(s)
+	return e
 }
 
 // state is what was read of a key.
@@ -87,9 +93,8 @@ func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticato
 	}
 	a.total.WithLabelValues("none", "missing")
 	if root != "" {
-		a.root = &entry{}
 		principal := NewPrincipal(rootID, []Grant{{RoleRoot, Everywhere}})
-		a.root.state.Store(&state{hash: Hash(root), principal: principal, valid: true})
+		a.root = newEntry(&state{hash: Hash(root), principal: principal, valid: true})
 	}
 	if registerer != nil {
 		registerer.MustRegister(a.total)
@@ -188,8 +193,7 @@ func (a *Authenticator) known(ctx context.Context, id string) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{}
-	e.state.Store(s)
+	e := newEntry(s)
 	if a.count.Load() >= maxCached {
 		a.cached.Clear()
 		a.count.Store(0)
@@ -201,13 +205,24 @@ func (a *Authenticator) known(ctx context.Context, id string) (*entry, error) {
 	return e, nil
 }
 
-// refresh reads the state of a cached key again. Concurrent requests wait for one read. If the
-// database cannot be read, the old state is used for staleTime.
+// refresh reads the state of a cached key again. Concurrent requests use the old state, so that
+// they do not wait for a slow database. If the database cannot be read, all use it for staleTime.
 func (a *Authenticator) refresh(ctx context.Context, id string, e *entry) error {
-	e.reading.Lock()
-	defer e.reading.Unlock()
 	age := a.now().Sub(e.state.Load().read)
-	if age < CacheTime {
+	select {
+	case e.reading <- struct{}{}:
+	default:
+		if age <= staleTime {
+			return nil
+		}
+		select {
+		case e.reading <- struct{}{}:
+		case <-ctx.Done():
+			return errors.Join(process.ErrUnavailable, ctx.Err())
+		}
+	}
+	defer func() { <-e.reading }()
+	if age = a.now().Sub(e.state.Load().read); age < CacheTime { // another request has read it
 		return nil
 	}
 	s, err := a.read(ctx, id)

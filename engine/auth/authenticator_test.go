@@ -23,9 +23,15 @@ type table struct {
 	rows  map[string]storage.KeyState
 	reads int
 	err   error
+	hangs chan struct{} // if not nil, a read sends to it, and waits for the end of its context
 }
 
-func (t *table) ReadKey(_ context.Context, id string) (storage.KeyState, error) {
+func (t *table) ReadKey(ctx context.Context, id string) (storage.KeyState, error) {
+	if t.hangs != nil {
+		t.hangs <- struct{}{}
+		<-ctx.Done()
+		return storage.KeyState{}, ctx.Err()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reads++
@@ -145,6 +151,42 @@ func TestCache(t *testing.T) {
 	at.now = at.now.Add(CacheTime)
 	if err := try(); !errors.Is(err, ErrInvalid) {
 		t.Errorf("deleted: %v", err)
+	}
+}
+
+// While a read of a key waits for the database, other requests with the key do not wait: for a
+// minute they use the old state, and then they end with their clients.
+func TestDatabaseHangs(t *testing.T) {
+	t.Parallel()
+	a, keys, at := newTest(t, "")
+	_, token := keys.add()
+	try := func(ctx context.Context) error {
+		_, err := a.Authenticate(ctx, []string{"Bearer " + token}, address)
+		return err
+	}
+	if err := try(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	at.now = at.now.Add(CacheTime)
+	keys.hangs = make(chan struct{})
+	reading, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- try(reading) }()
+	<-keys.hangs
+	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := try(soon); err != nil {
+		t.Errorf("while another request reads the key: %v", err)
+	}
+	at.now = at.now.Add(staleTime)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if err := try(gone); !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("a minute later, of a client that is gone: %v", err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the request that reads the key: %v", err)
 	}
 }
 

@@ -80,8 +80,13 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "revoked-key-is-cached", breaks: "a revoked key is rejected after 10 s",
-		file: "engine/auth/authenticator.go", old: "if age < CacheTime {", planted: "if age < staleTime {",
+		file: "engine/auth/authenticator.go", old: "age < CacheTime {", planted: "age < staleTime {",
 		packages: "./engine/auth", run: "TestCache",
+	},
+	{
+		name: "all-wait-for-a-key", breaks: "requests do not wait for the read of their key by another one",
+		file: "engine/auth/authenticator.go", old: "		if age <= staleTime {", planted: "		if false {",
+		packages: "./engine/auth", run: "TestDatabaseHangs",
 	},
 	{
 		name: "guesses-without-limit", breaks: "guesses cause a bounded number of reads",

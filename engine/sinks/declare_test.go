@@ -39,9 +39,7 @@ func TestDeclare(t *testing.T) {
 	n.begin(t, "a")
 	n.drains(t)
 	want(t, "delivered", r.text(), "a created, a stored 1")
-	if _, err := n.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	n.pause(t)
 	declare("another filter", "2 of revision 2", func(m *progressorv1.Sink) { m.Filter = `change.type == "stored"` })
 	declare("another key", "3 of revision 3", func(m *progressorv1.Sink) {
 		m.GetWebhook().Secrets = []string{"whsec_b3RoZXItc2VjcmV0LWtleS1mb3ItdGhlLXRlc3RzLTE="}

@@ -14,10 +14,7 @@ import (
 // how to continue.
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	n := s.start()
-	r := newReceiver(t)
-	n.put(t, sinkTo(r))
+	s, n, r := newSink(t)
 	node := fmt.Sprintf("Node %d", n.Store.NodeID())
 	explains := func(what string, wanted ...string) {
 		t.Helper()
@@ -52,16 +49,12 @@ func TestExplain(t *testing.T) {
 	explains("it fails", "deliveries of sink s failed, the newest at", "no a",
 		"2 changes wait, the oldest was recorded", "If the oldest change is not delivered by",
 		"progressor sink resume ns s then repeats")
-	if _, err := n.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	n.pause(t)
 	explains("it is paused", "Sink s is paused. 2 changes wait", "progressor sink resume ns s.")
 	s.exec(`INSERT INTO change_drops (namespace, lane, seq, "time") SELECT namespace, lane, max(seq), now() FROM changes
 		GROUP BY namespace, lane`)
 	s.exec(`DELETE FROM changes`)
-	if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	n.resume(t)
 	explains("it is broken", "The engine gave up sink s", "changes were deleted before they were delivered",
 		"progressor sink rewind ns s 1970-01-01 continues with the oldest change that is left, and then")
 	if _, err := n.Rewind(t.Context(), &progressorv1.RewindSinkRequest{
@@ -69,9 +62,7 @@ func TestExplain(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	n.resume(t)
 	n.begin(t, "bad")
 	explains("it has dead letters", "2 changes became dead letters, the newest is change", "of bad: ",
 		"progressor sink rewind ns s 20", "delivers again everything since the oldest listed one")

@@ -80,13 +80,8 @@ func TestRetryNow(t *testing.T) {
 	r := newReceiver(t)
 	n.put(t, sinkTo(r))
 	for id, act := range map[string]func(){
-		"resumed": func() {
-			request := &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}
-			if _, err := n.Resume(t.Context(), request); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"put": func() { n.put(t, sinkTo(r)) },
+		"resumed": func() { n.resume(t) },
+		"put":     func() { n.put(t, sinkTo(r)) },
 	} {
 		r.reacts(func(*progressorv1.Change) reaction { return http.StatusBadGateway })
 		n.begin(t, id)
@@ -120,9 +115,7 @@ func TestGone(t *testing.T) {
 		t.Errorf("%d requests after the status 410", requests)
 	}
 	r.reacts(nil)
-	if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	n.resume(t)
 	n.drains(t)
 	want(t, "delivered", r.text(), "a created, a stored 1")
 }
@@ -144,15 +137,11 @@ func TestDeadLetters(t *testing.T) {
 		return accept
 	})
 	n.put(t, sinkTo(r))
-	if _, err := n.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	n.pause(t)
 	for _, id := range []string{"a", "b", "c", "d"} { // one batch
 		n.begin(t, id)
 	}
-	if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	n.resume(t)
 	n.drains(t)
 	m := n.sink(t).GetStatus()
 	var letters []string
@@ -172,23 +161,12 @@ func TestDeadLetters(t *testing.T) {
 // A sink whose changes were deleted is BROKEN. Rewound and resumed, it continues.
 func TestBroken(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	n := s.start()
-	r := newReceiver(t)
-	n.put(t, sinkTo(r))
-	if _, err := n.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	s, n, r := newSink(t)
+	n.pause(t)
 	n.begin(t, "a")
 	s.exec(`WITH d AS (DELETE FROM changes RETURNING namespace, lane, seq, "time")
 		INSERT INTO change_drops SELECT namespace, lane, max(seq), max("time") FROM d GROUP BY 1, 2`)
-	resume := func() {
-		t.Helper()
-		if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	resume()
+	n.resume(t)
 	n.becomes(t, broken)
 	got := n.status(t).GetLastError()
 	if !strings.Contains(got, "deleted before they were delivered: rewind the sink") {
@@ -198,7 +176,7 @@ func TestBroken(t *testing.T) {
 	if _, err := n.Rewind(t.Context(), rewind); err != nil {
 		t.Fatal(err)
 	}
-	resume()
+	n.resume(t)
 	n.begin(t, "b")
 	n.drains(t)
 	want(t, "delivered", r.text(), "b created, b stored 1")
@@ -214,9 +192,7 @@ func TestLagLimit(t *testing.T) {
 	m := sinkTo(r)
 	m.MaxLag = durationpb.New(time.Hour)
 	n.put(t, m)
-	if _, err := n.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	n.pause(t)
 	n.begin(t, "a")
 	maintain := func() {
 		t.Helper()
@@ -235,9 +211,7 @@ func TestLagLimit(t *testing.T) {
 	if got.GetState() != broken || !strings.Contains(got.GetLastError(), "is older than max_lag") {
 		t.Errorf("after its limit: %v", got)
 	}
-	if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	n.resume(t)
 	maintain()
 	n.drains(t)
 	want(t, "delivered", r.text(), "a created, a stored 1")
@@ -326,10 +300,7 @@ func (n *node) callOften(t testing.TB, id, key string) {
 // one cannot move the cursor any more.
 func TestNodeIsKilled(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	first := s.start()
-	r := newReceiver(t)
-	first.put(t, sinkTo(r))
+	s, first, r := newSink(t)
 	first.begin(t, "a")
 	first.drains(t)
 	second := s.start(func(k *sinks.Sinks) { k.ClaimOne() })
@@ -365,10 +336,7 @@ func TestNodeIsKilled(t *testing.T) {
 // A node that stops gives its sinks to another one at once, without a duplicate.
 func TestNodeStops(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	first := s.start()
-	r := newReceiver(t)
-	first.put(t, sinkTo(r))
+	s, first, r := newSink(t)
 	first.begin(t, "a")
 	first.drains(t)
 	second := s.start()

@@ -128,6 +128,31 @@ func (n *node) put(t testing.TB, m *progressorv1.Sink) *progressorv1.Sink {
 	return got
 }
 
+// newSink starts a node with the sink s and returns its receiver.
+func newSink(t testing.TB) (*site, *node, *receiver) {
+	t.Helper()
+	s := newSite(t)
+	n, r := s.start(), newReceiver(t)
+	n.put(t, sinkTo(r))
+	return s, n, r
+}
+
+// pause pauses sink s.
+func (n *node) pause(t testing.TB) {
+	t.Helper()
+	if _, err := n.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// resume resumes sink s.
+func (n *node) resume(t testing.TB) {
+	t.Helper()
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // status returns the status of sink s.
 func (n *node) status(t testing.TB) *progressorv1.SinkStatus {
 	t.Helper()

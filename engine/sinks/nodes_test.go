@@ -72,10 +72,7 @@ func TestNodesShareSinks(t *testing.T) {
 // A lease from before a backward step of the clock of the database does not block a sink.
 func TestClockIsSetBack(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	first := s.start()
-	r := newReceiver(t)
-	first.put(t, sinkTo(r))
+	s, first, r := newSink(t)
 	first.begin(t, "a")
 	first.drains(t)
 	first.Store.Close() // as a kill

@@ -259,9 +259,7 @@ func TestRewind(t *testing.T) {
 			t.Errorf("after a rewind to %s, %d changes came again, want %d", what, again-before, wanted)
 		}
 	}
-	if _, err := n.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	n.pause(t)
 	n.begin(t, "c")
 	if err := rewind(time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
@@ -281,15 +279,10 @@ func TestRewind(t *testing.T) {
 // A scrape shows the lag and the state of each sink, and what the node has delivered.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	n := s.start()
-	r := newReceiver(t)
-	n.put(t, sinkTo(r))
+	_, n, _ := newSink(t)
 	n.begin(t, "a")
 	n.drains(t)
-	if _, err := n.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	n.pause(t)
 	eventually(t, "no node delivers", func() bool { return n.status(t).GetNodeId() == 0 })
 	n.begin(t, "b")
 	families, err := n.registry.Gather()

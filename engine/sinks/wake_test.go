@@ -7,7 +7,6 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/sinks"
-	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -68,9 +67,7 @@ func TestNoticeWakesTheSink(t *testing.T) {
 	if events, _, _ := r.counts(); events != int64(started) {
 		t.Errorf("%d of %d events were received", events, started)
 	}
-	if _, err := second.Pause(t.Context(), &progressorv1.PauseSinkRequest{Namespace: "ns", SinkId: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	second.pause(t)
 	eventually(t, "no node delivers", func() bool { return second.status(t).GetNodeId() == 0 })
 }
 

@@ -1,13 +1,6 @@
 package main
 
-import (
-	"os"
-	"strings"
-	"testing"
-
-	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
-	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
-)
+import "testing"
 
 const cronsOfFile = `
 db: {dsn: 'postgres://db/x'}
@@ -24,21 +17,7 @@ crons:
 `
 
 func TestCronsOfTheConfiguration(t *testing.T) {
-	path := clitest.WriteConfig(t, cronsOfFile)
-	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", path); out !=
-		"the configuration is valid: 0 namespaces, 2 crons, 0 templates, 0 sinks\n" {
-		t.Errorf("%s", out)
-	}
-	printed := clitest.Program{Commands: newCommands}.OK(t, "config", "print", "-c", path)
-	if strings.Contains(printed, "hunter2") {
-		t.Errorf("a secret is shown:\n%s", printed)
-	}
-	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c",
-		clitest.WriteConfig(t, printed)); out !=
-		"the configuration is valid: 0 namespaces, 2 crons, 0 templates, 0 sinks\n" {
-		t.Errorf("%s", out)
-	}
-	for change, want := range map[string]string{
+	checkConfiguration(t, cronsOfFile, "2 crons, 0 templates, 0 sinks", map[string]string{
 		"Europe/Berlin|Mars": "line 6: crons[0].spec.timezone: ",
 		"overlap_action: " +
 			"skip|overlap_action: often": `line 7: crons[0].policy.overlap_action: unknown value "often"; known: ALLOW`,
@@ -49,16 +28,5 @@ func TestCronsOfTheConfiguration(t *testing.T) {
 		"{start_process: {args: {order: A-7}}}|{}": "crons[0].target",
 		"timeout: 10m|timeout: 10":                 "line 7: crons[0].policy.timeout: must be a duration with a unit",
 		"timeout: 10m|time_out: 10m":               "line 7: crons[0].policy.time_out: unknown field",
-	} {
-		from, to, _ := strings.Cut(change, "|")
-		bad := strings.Replace(cronsOfFile, from, to, 1)
-		if bad == cronsOfFile {
-			t.Fatalf("the configuration does not contain %s", from)
-		}
-		r := clitest.Program{Commands: newCommands}.Run(t, "config", "check", "-c", clitest.WriteConfig(t, bad))
-		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "configuration file "+os.TempDir()) ||
-			!strings.Contains(r.Stderr, want) {
-			t.Errorf("%s: code %d: %s", change, r.Code, r.Stderr)
-		}
-	}
+	})
 }

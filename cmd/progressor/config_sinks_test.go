@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -27,21 +28,7 @@ sinks:
 `
 
 func TestSinksOfTheConfiguration(t *testing.T) {
-	const valid = "the configuration is valid: 0 namespaces, 0 crons, 0 templates, 2 sinks\n"
-	p := clitest.Program{Commands: newCommands}
-	path := clitest.WriteConfig(t, sinksOfFile)
-	if out := p.OK(t, "config", "check", "-c", path); out != valid {
-		t.Errorf("%s", out)
-	}
-	printed := p.OK(t, "config", "print", "-c", path)
-	if strings.Contains(printed, "hunter2") || strings.Contains(printed, "whsec_") {
-		t.Errorf("a secret is shown:\n%s", printed)
-	}
-	// A file without secrets is valid, too: the engine may have them.
-	if out := p.OK(t, "config", "check", "-c", clitest.WriteConfig(t, printed)); out != valid {
-		t.Errorf("%s", out)
-	}
-	for change, want := range map[string]string{
+	checkConfiguration(t, sinksOfFile, "0 crons, 0 templates, 2 sinks", map[string]string{
 		`change.type == "failed"|change.typo`: "line 6: sinks[0].filter: line 1, column 7: undefined field 'typo'",
 		"https://example|ftp://example":       "line 8: sinks[0].webhook.url: ",
 		"whsec_c2VjcmV0|whsec_c2":             "sinks[0].webhook.secrets[0]: must be whsec_ and 24 to 64 bytes",
@@ -52,14 +39,35 @@ func TestSinksOfTheConfiguration(t *testing.T) {
 		"sink_id: audit|sink_id: a b":         "line 5: sinks[0].sink_id: ",
 		"filter:|filters:":                    "line 6: sinks[0].filters: unknown field",
 		"sinks:|sink:":                        "unknown key sink; known: ",
-	} {
+	})
+}
+
+// checkConfiguration checks a file that is valid and has these parts besides 0 namespaces. config
+// print shows none of its secrets, and its output is valid, too: the engine may have them. Each of
+// the changes FROM|TO makes the file invalid, with an error that contains the value.
+func checkConfiguration(t *testing.T, file, parts string, changes map[string]string) {
+	t.Helper()
+	p := clitest.Program{Commands: newCommands}
+	path := clitest.WriteConfig(t, file)
+	printed := p.OK(t, "config", "print", "-c", path)
+	if strings.Contains(printed, "hunter2") || strings.Contains(printed, "whsec_") {
+		t.Errorf("a secret is shown:\n%s", printed)
+	}
+	valid := "the configuration is valid: 0 namespaces, " + parts + "\n"
+	for _, path := range []string{path, clitest.WriteConfig(t, printed)} {
+		if out := p.OK(t, "config", "check", "-c", path); out != valid {
+			t.Errorf("%s", out)
+		}
+	}
+	for change, want := range changes {
 		from, to, _ := strings.Cut(change, "|")
-		bad := strings.Replace(sinksOfFile, from, to, 1)
-		if bad == sinksOfFile {
+		bad := strings.Replace(file, from, to, 1)
+		if bad == file {
 			t.Fatalf("the configuration does not contain %s", from)
 		}
 		r := p.Run(t, "config", "check", "-c", clitest.WriteConfig(t, bad))
-		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, want) {
+		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "configuration file "+os.TempDir()) ||
+			!strings.Contains(r.Stderr, want) {
 			t.Errorf("%s: code %d: %s", change, r.Code, r.Stderr)
 		}
 	}

@@ -357,6 +357,26 @@ export function typing(e: KeyboardEvent): boolean {
   return t.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(t.tagName) || document.querySelector("dialog[open]") !== null;
 }
 
+/** A table with a row of heads. A head that begins with # is that of a column of numbers. */
+export function Table({ heads, label, children }: { heads: string[]; label?: string; children: ReactNode }) {
+  return (
+    <Scroll label={label}>
+      <table className="stack">
+        <thead>
+          <tr>
+            {heads.map((head, n) => (
+              <th key={n} className={head.startsWith("#") ? "number" : undefined}>
+                {head.replace("#", "")}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </Scroll>
+  );
+}
+
 /** Content that may be wider than the page. It scrolls, also with the keyboard. */
 export function Scroll({ children, label = "table" }: { children: ReactNode; label?: string }) {
   return (

@@ -7,7 +7,7 @@ import { useRequestKey } from "../keys";
 import { Pager } from "../paging";
 import { href, useParam } from "../router";
 import { lookOfProcess, Status } from "../status";
-import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Fields, Loading, Scroll, When } from "../ui";
+import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Fields, Loading, Scroll, Table, When } from "../ui";
 
 type Says = { name: string; does: string; bad?: boolean };
 const verbs: [BulkVerb, Says][] = [
@@ -195,44 +195,29 @@ export function Bulks({ ns }: { ns: string }) {
       )}
       {(data?.bulks.length ?? 0) > 0 && (
         <Card>
-          <Scroll>
-            <table className="stack">
-              <thead>
-                <tr>
-                  <th>Status</th>
-                  <th>Action</th>
-                  <th>Filter</th>
-                  <th className="number">Done</th>
-                  <th className="number">Failed</th>
-                  <th className="number">Skipped</th>
-                  <th>Started</th>
-                </tr>
-              </thead>
-              <tbody>
-                {data?.bulks.map((b) => (
-                  <tr key={b.bulkId}>
-                    <td>
-                      <Status look={lookOfProcess(b.status)} />
-                    </td>
-                    <td>
-                      <a href={href("bulk", { ns: b.namespace, id: b.bulkId })} title={exact(millis(b.createdTime) ?? 0)}>
-                        {saysOf(b.verb).name}
-                      </a>
-                    </td>
-                    <td className="what">
-                      <code>{b.filter}</code>
-                    </td>
-                    <td className="number" data-label="done">{count(b.done)}</td>
-                    <td data-label="failed" className={"number" + (b.failed ? " tone-bad" : "")}>{count(b.failed)}</td>
-                    <td className="number" data-label="skipped">{count(b.skipped)}</td>
-                    <td data-label="started">
-                      <When at={millis(b.createdTime)} />
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+          <Table heads={["Status", "Action", "Filter", "#Done", "#Failed", "#Skipped", "Started"]}>
+            {data?.bulks.map((b) => (
+              <tr key={b.bulkId}>
+                <td>
+                  <Status look={lookOfProcess(b.status)} />
+                </td>
+                <td>
+                  <a href={href("bulk", { ns: b.namespace, id: b.bulkId })} title={exact(millis(b.createdTime) ?? 0)}>
+                    {saysOf(b.verb).name}
+                  </a>
+                </td>
+                <td className="what">
+                  <code>{b.filter}</code>
+                </td>
+                <td className="number" data-label="done">{count(b.done)}</td>
+                <td data-label="failed" className={"number" + (b.failed ? " tone-bad" : "")}>{count(b.failed)}</td>
+                <td className="number" data-label="skipped">{count(b.skipped)}</td>
+                <td data-label="started">
+                  <When at={millis(b.createdTime)} />
+                </td>
+              </tr>
+            ))}
+          </Table>
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />

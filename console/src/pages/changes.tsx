@@ -9,7 +9,7 @@ import { SinkState, type Sink } from "../gen/progressor/v1/sink_pb";
 import { Pager } from "../paging";
 import { change, href, useParam } from "../router";
 import { lookOfSink, Status } from "../status";
-import { Act, Button, Card, Empty, ErrorBox, Field, Line, Loading, Scroll, Told, When } from "../ui";
+import { Act, Button, Card, Empty, ErrorBox, Field, Line, Loading, Table, Told, When } from "../ui";
 import { kindName, Lag, SinkDialog, sinkActions, Subject, targetWords, type SinkAction } from "./sink";
 
 /** Changes that the page keeps. */
@@ -30,55 +30,40 @@ function Sinks({ ns }: { ns: string }) {
       )}
       {(data?.sinks.length ?? 0) > 0 && (
         <Card title="Sinks">
-          <Scroll label="sinks">
-            <table className="stack">
-              <thead>
-                <tr>
-                  <th>State</th>
-                  <th>Sink</th>
-                  <th>Waiting</th>
-                  <th className="number">Delivered</th>
-                  <th className="number">Dead letters</th>
-                  <th>Target, and last error</th>
-                  <th />
-                </tr>
-              </thead>
-              <tbody>
-                {data?.sinks.map((m) => (
-                  <tr key={m.sinkId}>
-                    <td>
-                      <Status look={lookOfSink(m.status?.state)} />
-                    </td>
-                    <td className="wrap id">
-                      <a href={href("sink", { ns, id: m.sinkId })}>{m.sinkId}</a>
-                    </td>
-                    <td data-label="waiting">
-                      <Lag m={m} />
-                    </td>
-                    <td className="number" data-label="delivered">{count(m.status?.deliveredChanges ?? 0n)}</td>
-                    <td className={"number" + (m.status?.deadLetters ? " tone-bad" : " dim")} data-label="dead letters">{count(m.status?.deadLetters ?? 0n)}</td>
-                    <td className="what">
-                      {targetWords(m)}
-                      {m.status?.lastError && (
-                        <div className={m.status.state === SinkState.ACTIVE ? "dim" : "tone-bad"}>
-                          <Told text={m.status.lastError} /> <span className="dim">(<When at={millis(m.status.lastErrorTime)} />)</span>
-                        </div>
-                      )}
-                    </td>
-                    <td className="end">
-                      {sinkActions(m).map(([action, name, kind]) => (
-                        <Fragment key={action}>
-                          <Act kind={kind} onClick={() => setAsked([m, action])}>
-                            {name}
-                          </Act>{" "}
-                        </Fragment>
-                      ))}
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+          <Table label="sinks" heads={["State", "Sink", "Waiting", "#Delivered", "#Dead letters", "Target, and last error", ""]}>
+            {data?.sinks.map((m) => (
+              <tr key={m.sinkId}>
+                <td>
+                  <Status look={lookOfSink(m.status?.state)} />
+                </td>
+                <td className="wrap id">
+                  <a href={href("sink", { ns, id: m.sinkId })}>{m.sinkId}</a>
+                </td>
+                <td data-label="waiting">
+                  <Lag m={m} />
+                </td>
+                <td className="number" data-label="delivered">{count(m.status?.deliveredChanges ?? 0n)}</td>
+                <td className={"number" + (m.status?.deadLetters ? " tone-bad" : " dim")} data-label="dead letters">{count(m.status?.deadLetters ?? 0n)}</td>
+                <td className="what">
+                  {targetWords(m)}
+                  {m.status?.lastError && (
+                    <div className={m.status.state === SinkState.ACTIVE ? "dim" : "tone-bad"}>
+                      <Told text={m.status.lastError} /> <span className="dim">(<When at={millis(m.status.lastErrorTime)} />)</span>
+                    </div>
+                  )}
+                </td>
+                <td className="end">
+                  {sinkActions(m).map(([action, name, kind]) => (
+                    <Fragment key={action}>
+                      <Act kind={kind} onClick={() => setAsked([m, action])}>
+                        {name}
+                      </Act>{" "}
+                    </Fragment>
+                  ))}
+                </td>
+              </tr>
+            ))}
+          </Table>
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />
@@ -189,36 +174,23 @@ function Live({ ns, recorded }: { ns: string; recorded: ChangeKind[] }) {
       <ErrorBox error={error} what="Changes" />
       {!list.length && !error && <Empty title="No changes yet">They appear here as soon as they are recorded.</Empty>}
       {list.length > 0 && (
-        <Scroll label="changes">
-          <table className="stack">
-            <thead>
-              <tr>
-                <th>When</th>
-                <th>Kind</th>
-                <th>Subject</th>
-                <th>What happened</th>
-                <th>Reason</th>
-              </tr>
-            </thead>
-            <tbody>
-              {list.map((c) => (
-                <tr key={String(c.changeId)}>
-                  <td title={exact(millis(c.time) ?? 0)}>
-                    <When at={millis(c.time)} />
-                  </td>
-                  <td data-label="kind">{kindName(c.kind)}</td>
-                  <td>
-                    <Subject ns={ns} id={c.processId} kind={c.kind} />
-                  </td>
-                  <td className="wrap">
-                    <What c={c} />
-                  </td>
-                  <td className="what">{c.reason && <Line text={c.reason} told />}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table label="changes" heads={["When", "Kind", "Subject", "What happened", "Reason"]}>
+          {list.map((c) => (
+            <tr key={String(c.changeId)}>
+              <td title={exact(millis(c.time) ?? 0)}>
+                <When at={millis(c.time)} />
+              </td>
+              <td data-label="kind">{kindName(c.kind)}</td>
+              <td>
+                <Subject ns={ns} id={c.processId} kind={c.kind} />
+              </td>
+              <td className="wrap">
+                <What c={c} />
+              </td>
+              <td className="what">{c.reason && <Line text={c.reason} told />}</td>
+            </tr>
+          ))}
+        </Table>
       )}
       {list.length === kept && <p className="dim">Only the newest {kept} are shown.</p>}
     </Card>

@@ -4,7 +4,7 @@ import { jobs, readOnly, refresh, useRead } from "../api";
 import { count, duration, durationMillis, millis, parseSpan, plural, span, typedSpan, wrongCount } from "../format";
 import { ConstraintSchema, type Constraint } from "../gen/progressor/v1/job_pb";
 import { useCommands } from "../palette";
-import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Loading, Scroll, useToast, When } from "../ui";
+import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Loading, Table, useToast, When } from "../ui";
 
 function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClose: () => void }) {
   const [f, setForm] = useState({
@@ -97,54 +97,37 @@ export function Constraints({ ns }: { ns: string }) {
       {data?.constraints.length === 0 && <Empty title="No constraints yet">A constraint limits how many matching jobs run at the same time, and how many start in a period. Create one with "New constraint…".</Empty>}
       {(data?.constraints.length ?? 0) > 0 && (
         <Card>
-          <Scroll label="constraints">
-            <table className="stack">
-              <thead>
-                <tr>
-                  <th>Constraint</th>
-                  <th>Matches</th>
-                  <th>Key</th>
-                  <th className="number">Running</th>
-                  <th>Limit</th>
-                  <th className="number">Waiting</th>
-                  <th>Rate</th>
-                  <th>Next free</th>
-                  <th />
+          <Table label="constraints" heads={["Constraint", "Matches", "Key", "#Running", "Limit", "#Waiting", "Rate", "Next free", ""]}>
+            {data?.constraints.map((s) => {
+              const c = s.constraint;
+              if (!c) return null;
+              const held = Number(s.held);
+              return (
+                <tr key={c.name}>
+                  <td className="strong">{c.name}</td>
+                  <td className="what">
+                    <code>{c.match}</code>
+                  </td>
+                  <td data-label={c.key ? "key" : undefined}>
+                    <code>{c.key}</code>
+                  </td>
+                  <td className="number" data-label="running">{count(s.running)}</td>
+                  <td data-label="limit">{c.maxRunning > 0 ? c.key ? `${count(c.maxRunning)} each` : <span className="usage"><Bar part={(Number(s.running) + held) / c.maxRunning} label={`${Number(s.running) + held} of ${c.maxRunning} slots in use`} tone={Number(s.running) + held >= c.maxRunning ? "hold" : "run"} /> <span>{count(c.maxRunning)}{held > 0 && <span className="dim">, {count(held)} held</span>}</span></span> : <span className="dim">no limit</span>}</td>
+                  <td className={"number" + (s.waiting ? " strong" : " dim")} data-label="waiting">{count(s.waiting)}</td>
+                  <td data-label="rate">{c.rate ? `${plural(c.rate.count, "start")} per ${span(durationMillis(c.rate.per) ?? 0)}` : <span className="dim">no limit</span>}</td>
+                  <td data-label={s.nextFreeTime && "next free"}>
+                    <When at={millis(s.nextFreeTime)} none="" next />
+                  </td>
+                  <td className="end">
+                    <Act onClick={() => setEditing(c)}>Edit…</Act>{" "}
+                    <Act kind="bad" onClick={() => setDeleting(c)}>
+                      Delete…
+                    </Act>
+                  </td>
                 </tr>
-              </thead>
-              <tbody>
-                {data?.constraints.map((s) => {
-                  const c = s.constraint;
-                  if (!c) return null;
-                  const held = Number(s.held);
-                  return (
-                    <tr key={c.name}>
-                      <td className="strong">{c.name}</td>
-                      <td className="what">
-                        <code>{c.match}</code>
-                      </td>
-                      <td data-label={c.key ? "key" : undefined}>
-                        <code>{c.key}</code>
-                      </td>
-                      <td className="number" data-label="running">{count(s.running)}</td>
-                      <td data-label="limit">{c.maxRunning > 0 ? c.key ? `${count(c.maxRunning)} each` : <span className="usage"><Bar part={(Number(s.running) + held) / c.maxRunning} label={`${Number(s.running) + held} of ${c.maxRunning} slots in use`} tone={Number(s.running) + held >= c.maxRunning ? "hold" : "run"} /> <span>{count(c.maxRunning)}{held > 0 && <span className="dim">, {count(held)} held</span>}</span></span> : <span className="dim">no limit</span>}</td>
-                      <td className={"number" + (s.waiting ? " strong" : " dim")} data-label="waiting">{count(s.waiting)}</td>
-                      <td data-label="rate">{c.rate ? `${plural(c.rate.count, "start")} per ${span(durationMillis(c.rate.per) ?? 0)}` : <span className="dim">no limit</span>}</td>
-                      <td data-label={s.nextFreeTime && "next free"}>
-                        <When at={millis(s.nextFreeTime)} none="" next />
-                      </td>
-                      <td className="end">
-                        <Act onClick={() => setEditing(c)}>Edit…</Act>{" "}
-                        <Act kind="bad" onClick={() => setDeleting(c)}>
-                          Delete…
-                        </Act>
-                      </td>
-                    </tr>
-                  );
-                })}
-              </tbody>
-            </table>
-          </Scroll>
+              );
+            })}
+          </Table>
           {data?.constraints.some((s) => s.held > 0n) && <p className="dim">Held slots belong to jobs that may start, but that no worker has taken yet. Other jobs of the constraint wait for them.</p>}
         </Card>
       )}

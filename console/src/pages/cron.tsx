@@ -6,7 +6,7 @@ import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { go, href, useParam } from "../router";
 import { decisionName, lookOfFire, Status } from "../status";
-import { Act, Card, Confirm, Empty, ErrorBox, Field, Fields, Loading, Missing, Scroll, Took, When } from "../ui";
+import { Act, Card, Confirm, Empty, ErrorBox, Field, Fields, Loading, Missing, Table, Took, When } from "../ui";
 import { Calendar } from "./calendar";
 import { concurrencies, EditCron, failures, misfires } from "./cronedit";
 import { leftOf, lookOfCron, nextOf, Strip, targetWords } from "./crons";
@@ -149,52 +149,37 @@ function Ledger({ c }: { c: Cron }) {
       ) : !data?.fires.length ? (
         <Empty title="No fires yet">Each fire time is recorded here. To start a run now, choose "Trigger…".</Empty>
       ) : (
-        <Scroll label="ledger">
-          <table className="stack">
-            <thead>
-              <tr>
-                <th>Due</th>
-                <th>Decision</th>
-                <th>Result</th>
-                <th className="number">Attempt</th>
-                <th className="number">Took</th>
-                <th>Run</th>
-                <th>Reason</th>
-              </tr>
-            </thead>
-            <tbody>
-              {data.fires.map((f) => (
-                <tr key={f.fireId}>
-                  <td title={exact(millis(f.fireTime) ?? 0)}>
-                    {exact(millis(f.fireTime) ?? 0, false)} <span className="dim"><When at={millis(f.fireTime)} /></span>
-                  </td>
-                  <td>
-                    {decisionName(f.decision)} {f.manual && <span className="tag">manual</span>} {f.count > 1n && <span className="tag">{count(f.count)} times</span>}
-                  </td>
-                  <td>
-                    <Status look={lookOfFire(f.status)} />{" "}
-                    {!readOnly && (f.status === FireStatus.RUNNING || f.status === FireStatus.SCHEDULED) && (
-                      <button onClick={() => setCancelled(f)}>Cancel…</button>
-                    )}
-                    {!readOnly && canRerun(f) && <button onClick={() => setAgain(f)}>Rerun…</button>}
-                  </td>
-                  <td className="number" data-label={f.attempt ? "attempt" : undefined}>{f.attempt || ""}</td>
-                  <td className="number" data-label="took">
-                    <Took ms={took(f)} />
-                  </td>
-                  <td>
-                    {f.processId && (
-                      <a className="line short" title={f.processId} href={f.processId.startsWith("~flow/") ? href("run", { ns: c.namespace, id: f.processId.slice(6) }) : href("process", { ns: runNamespace(c), id: f.processId })}>
-                        {runName(c, f.processId)}
-                      </a>
-                    )}
-                  </td>
-                  <td className="wrap">{[f.reason, f.detail].filter(Boolean).join("; ")}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table label="ledger" heads={["Due", "Decision", "Result", "#Attempt", "#Took", "Run", "Reason"]}>
+          {data.fires.map((f) => (
+            <tr key={f.fireId}>
+              <td title={exact(millis(f.fireTime) ?? 0)}>
+                {exact(millis(f.fireTime) ?? 0, false)} <span className="dim"><When at={millis(f.fireTime)} /></span>
+              </td>
+              <td>
+                {decisionName(f.decision)} {f.manual && <span className="tag">manual</span>} {f.count > 1n && <span className="tag">{count(f.count)} times</span>}
+              </td>
+              <td>
+                <Status look={lookOfFire(f.status)} />{" "}
+                {!readOnly && (f.status === FireStatus.RUNNING || f.status === FireStatus.SCHEDULED) && (
+                  <button onClick={() => setCancelled(f)}>Cancel…</button>
+                )}
+                {!readOnly && canRerun(f) && <button onClick={() => setAgain(f)}>Rerun…</button>}
+              </td>
+              <td className="number" data-label={f.attempt ? "attempt" : undefined}>{f.attempt || ""}</td>
+              <td className="number" data-label="took">
+                <Took ms={took(f)} />
+              </td>
+              <td>
+                {f.processId && (
+                  <a className="line short" title={f.processId} href={f.processId.startsWith("~flow/") ? href("run", { ns: c.namespace, id: f.processId.slice(6) }) : href("process", { ns: runNamespace(c), id: f.processId })}>
+                    {runName(c, f.processId)}
+                  </a>
+                )}
+              </td>
+              <td className="wrap">{[f.reason, f.detail].filter(Boolean).join("; ")}</td>
+            </tr>
+          ))}
+        </Table>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />
       {again && (

@@ -8,7 +8,7 @@ import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { change, href, useParam } from "../router";
 import { decisionName, lookOfFire, Status, type Look } from "../status";
-import { Act, Card, Empty, ErrorBox, Loading, Scroll, When } from "../ui";
+import { Act, Card, Empty, ErrorBox, Loading, Table, When } from "../ui";
 import { EditCron } from "./cronedit";
 
 const fieldsOf = (rows: Cron[]): FieldHelp[] => [
@@ -126,25 +126,11 @@ export function Crons({ ns }: { ns: string }) {
       )}
       {(data?.crons.length ?? 0) > 0 && (
         <Card>
-          <Scroll>
-            <table className="stack">
-              <thead>
-                <tr>
-                  <th>State</th>
-                  <th>Cron</th>
-                  <th>Schedule</th>
-                  <th>Target</th>
-                  <th>Last and next fires</th>
-                  <th>Next</th>
-                </tr>
-              </thead>
-              <tbody>
-                {data?.crons.map((c) => (
-                  <Row key={c.cronId} c={c} />
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+          <Table heads={["State", "Cron", "Schedule", "Target", "Last and next fires", "Next"]}>
+            {data?.crons.map((c) => (
+              <Row key={c.cronId} c={c} />
+            ))}
+          </Table>
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />

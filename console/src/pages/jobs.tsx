@@ -12,7 +12,7 @@ import { bytesOf, Payload, PayloadInput } from "../payload";
 import { homeOf, stepOf } from "../home";
 import { change, go, href, useParam } from "../router";
 import { jobLook, lookOfJob, Mark, Status } from "../status";
-import { Act, Bar, Button, Card, Commanded, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Missing, Scroll, Told, useToast, When } from "../ui";
+import { Act, Bar, Button, Card, Commanded, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Missing, Scroll, Table, Told, useToast, When } from "../ui";
 import { exactJSON, plainValue, valueOf } from "../value";
 import { CancelJob, RetryJob } from "./actions";
 import { Events } from "./events";
@@ -151,26 +151,11 @@ export function Jobs({ ns }: { ns: string }) {
       )}
       {rows.length > 0 && (
         <Card>
-          <Scroll label="jobs">
-            <table className="stack">
-              <thead>
-                <tr>
-                  <th>State</th>
-                  <th>Name</th>
-                  <th>Job</th>
-                  <th className="number">Attempt</th>
-                  <th>Progress or worker</th>
-                  <th>Reason</th>
-                  <th>Enqueued</th>
-                </tr>
-              </thead>
-              <tbody>
-                {rows.map((j) => (
-                  <Row key={j.jobId} j={j} />
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+          <Table label="jobs" heads={["State", "Name", "Job", "#Attempt", "Progress or worker", "Reason", "Enqueued"]}>
+            {rows.map((j) => (
+              <Row key={j.jobId} j={j} />
+            ))}
+          </Table>
         </Card>
       )}
       <Pager after={after} next={data?.next ?? ""} />
@@ -368,35 +353,22 @@ export function JobPage({ ns }: { ns: string }) {
       </div>
       {j.failures.length > 0 && (
         <Card title={plural(j.failures.length, "failed attempt")}>
-          <Scroll label="failures">
-            <table className="stack">
-              <thead>
-                <tr>
-                  <th className="number">Attempt</th>
-                  <th>When</th>
-                  <th>Worker</th>
-                  <th>Failure</th>
-                  <th />
-                </tr>
-              </thead>
-              <tbody>
-                {j.failures.map((f, n) => (
-                  <tr key={n}>
-                    <td className="number" data-label="attempt">{f.attempt || n + 1}</td>
-                    <td>
-                      <When at={millis(f.failedTime)} none="" />
-                    </td>
-                    <td data-label={f.workerId && "on"}>{f.workerId}</td>
-                    <td className="what">
-                      <code className="tag">{f.reason}</code> {f.message}
-                      {f.details && <Payload bytes={bytesOf(JSON.stringify(plainValue(f.details)))} name={`details of attempt ${f.attempt || n + 1}`} />}
-                    </td>
-                    <td>{f.nonRetryable ? "not retried" : f.takeover ? "not counted as a retry" : ""}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+          <Table label="failures" heads={["#Attempt", "When", "Worker", "Failure", ""]}>
+            {j.failures.map((f, n) => (
+              <tr key={n}>
+                <td className="number" data-label="attempt">{f.attempt || n + 1}</td>
+                <td>
+                  <When at={millis(f.failedTime)} none="" />
+                </td>
+                <td data-label={f.workerId && "on"}>{f.workerId}</td>
+                <td className="what">
+                  <code className="tag">{f.reason}</code> {f.message}
+                  {f.details && <Payload bytes={bytesOf(JSON.stringify(plainValue(f.details)))} name={`details of attempt ${f.attempt || n + 1}`} />}
+                </td>
+                <td>{f.nonRetryable ? "not retried" : f.takeover ? "not counted as a retry" : ""}</td>
+              </tr>
+            ))}
+          </Table>
         </Card>
       )}
       {j.workerRuns.length > 0 && (

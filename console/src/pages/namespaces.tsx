@@ -6,7 +6,7 @@ import { BuiltinProcessorSchema, ConnectProcessor_Encoding, ConnectProcessorSche
 import { useCommands } from "../palette";
 import { change, href, useParam } from "../router";
 import { Status } from "../status";
-import { Act, Button, Card, Confirm, Dialog, ErrorBox, Field, Fields, Loading, Scroll, useToast, When } from "../ui";
+import { Act, Button, Card, Confirm, Dialog, ErrorBox, Field, Fields, Loading, Table, useToast, When } from "../ui";
 
 const low = (text?: string) => (text ?? "?").toLowerCase().replaceAll("_", " ");
 
@@ -219,57 +219,43 @@ export function Namespaces() {
       {isPending && <Loading />}
       {data && (
         <Card>
-          <Scroll label="namespaces">
-            <table className="stack">
-              <thead>
-                <tr>
-                  <th>Namespace</th>
-                  <th>State</th>
-                  <th>Processor</th>
-                  <th className="number">Backlog</th>
-                  <th className="number">Workers</th>
-                  <th />
-                </tr>
-              </thead>
-              <tbody>
-                {data.namespaces.map((n) => {
-                  const o = overview.data?.namespaces.find((x) => x.namespace === n.namespace);
-                  const errors = o?.countByStatus["error"] ?? 0n;
-                  const on = open === n.namespace;
-                  return [
-                    <tr key={n.namespace} className={on ? "at" : ""}>
-                      <td>
-                        <button type="button" className="fold strong" aria-expanded={on} onClick={() => change({ open: on ? undefined : n.namespace }, "replace")}>
-                          {on ? "▾" : "▸"} {n.namespace}
-                        </button>
-                      </td>
-                      <td>
-                        {n.paused ? <Status look={{ name: "Paused", tone: "hold", shape: "bars" }} /> : <Status look={{ name: "Active", tone: "good", shape: "check" }} />}{" "}
-                        {errors > 0n && (
-                          <a className="tone-bad" href={href("processes", { ns: n.namespace, filter: "status = ERROR" })}>
-                            {count(errors)} in error
-                          </a>
-                        )}
-                      </td>
-                      <td className="what">{processorWords(n)}</td>
-                      <td className="number" data-label="backlog">{o ? count(o.runnable) : "…"}</td>
-                      <td className="number" data-label="workers">{o ? <a href={href("workers", { ns: n.namespace })}>{count(o.workers)}</a> : "…"}</td>
-                      <td className="end">
-                        <Act onClick={() => setPausing(n)}>{n.paused ? "Resume…" : "Pause…"}</Act> <Act onClick={() => setEditing(n)}>Configure…</Act>
-                      </td>
-                    </tr>,
-                    on && (
-                      <tr key={n.namespace + " open"} className="opened">
-                        <td colSpan={6}>
-                          <One n={n} counts={o?.countByStatus} />
-                        </td>
-                      </tr>
-                    ),
-                  ];
-                })}
-              </tbody>
-            </table>
-          </Scroll>
+          <Table label="namespaces" heads={["Namespace", "State", "Processor", "#Backlog", "#Workers", ""]}>
+            {data.namespaces.map((n) => {
+              const o = overview.data?.namespaces.find((x) => x.namespace === n.namespace);
+              const errors = o?.countByStatus["error"] ?? 0n;
+              const on = open === n.namespace;
+              return [
+                <tr key={n.namespace} className={on ? "at" : ""}>
+                  <td>
+                    <button type="button" className="fold strong" aria-expanded={on} onClick={() => change({ open: on ? undefined : n.namespace }, "replace")}>
+                      {on ? "▾" : "▸"} {n.namespace}
+                    </button>
+                  </td>
+                  <td>
+                    {n.paused ? <Status look={{ name: "Paused", tone: "hold", shape: "bars" }} /> : <Status look={{ name: "Active", tone: "good", shape: "check" }} />}{" "}
+                    {errors > 0n && (
+                      <a className="tone-bad" href={href("processes", { ns: n.namespace, filter: "status = ERROR" })}>
+                        {count(errors)} in error
+                      </a>
+                    )}
+                  </td>
+                  <td className="what">{processorWords(n)}</td>
+                  <td className="number" data-label="backlog">{o ? count(o.runnable) : "…"}</td>
+                  <td className="number" data-label="workers">{o ? <a href={href("workers", { ns: n.namespace })}>{count(o.workers)}</a> : "…"}</td>
+                  <td className="end">
+                    <Act onClick={() => setPausing(n)}>{n.paused ? "Resume…" : "Pause…"}</Act> <Act onClick={() => setEditing(n)}>Configure…</Act>
+                  </td>
+                </tr>,
+                on && (
+                  <tr key={n.namespace + " open"} className="opened">
+                    <td colSpan={6}>
+                      <One n={n} counts={o?.countByStatus} />
+                    </td>
+                  </tr>
+                ),
+              ];
+            })}
+          </Table>
         </Card>
       )}
       {editing && <Edit before={editing === "new" ? undefined : editing} onClose={() => setEditing(undefined)} />}

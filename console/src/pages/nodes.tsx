@@ -3,7 +3,7 @@ import { insight, useRead } from "../api";
 import { count, millis } from "../format";
 import type { Node } from "../gen/progressor/v1/admin_pb";
 import { Status } from "../status";
-import { Act, Card, Confirm, ErrorBox, Loading, Scroll, useNow, When } from "../ui";
+import { Act, Card, Confirm, ErrorBox, Loading, Table, useNow, When } from "../ui";
 import { lookOfNode, silent } from "./overview";
 
 export function Nodes() {
@@ -17,48 +17,32 @@ export function Nodes() {
       {isPending && <Loading rows={3} />}
       {data && (
         <Card extra={<span className="dim">silent nodes are listed for an hour</span>}>
-          <Scroll label="nodes">
-            <table className="stack">
-              <thead>
-                <tr>
-                  <th>State</th>
-                  <th>Node</th>
-                  <th>Address</th>
-                  <th>Version</th>
-                  <th className="number">Running</th>
-                  <th>Last heartbeat</th>
-                  <th>Started</th>
-                  <th />
-                </tr>
-              </thead>
-              <tbody>
-                {data.nodes.map((n) => (
-                  <tr key={n.nodeId}>
-                    <td>
-                      <Status look={lookOfNode(n, now)} />
-                    </td>
-                    <td className="strong">{n.nodeId}</td>
-                    <td data-label="at">{n.address}</td>
-                    <td data-label="version">{n.version}</td>
-                    <td className="number" data-label="running">{count(n.running)}</td>
-                    <td data-label="last heartbeat">
-                      <When at={millis(n.beatTime)} />
-                    </td>
-                    <td data-label="started">
-                      <When at={millis(n.startedTime)} />
-                    </td>
-                    <td className="end">
-                      {!n.draining && lookOfNode(n, now) !== silent && (
-                        <Act kind="bad" onClick={() => setDraining(n)}>
-                          Drain…
-                        </Act>
-                      )}
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+          <Table label="nodes" heads={["State", "Node", "Address", "Version", "#Running", "Last heartbeat", "Started", ""]}>
+            {data.nodes.map((n) => (
+              <tr key={n.nodeId}>
+                <td>
+                  <Status look={lookOfNode(n, now)} />
+                </td>
+                <td className="strong">{n.nodeId}</td>
+                <td data-label="at">{n.address}</td>
+                <td data-label="version">{n.version}</td>
+                <td className="number" data-label="running">{count(n.running)}</td>
+                <td data-label="last heartbeat">
+                  <When at={millis(n.beatTime)} />
+                </td>
+                <td data-label="started">
+                  <When at={millis(n.startedTime)} />
+                </td>
+                <td className="end">
+                  {!n.draining && lookOfNode(n, now) !== silent && (
+                    <Act kind="bad" onClick={() => setDraining(n)}>
+                      Drain…
+                    </Act>
+                  )}
+                </td>
+              </tr>
+            ))}
+          </Table>
         </Card>
       )}
       {draining && (

@@ -5,7 +5,7 @@ import { count, durationMillis, millis, plural, rate, span } from "../format";
 import type { GetOverviewResponse, Node } from "../gen/progressor/v1/admin_pb";
 import { href } from "../router";
 import { Mark, processLook, Status, type Look } from "../status";
-import { Card, Empty, ErrorBox, Loading, Scroll, useNow, When } from "../ui";
+import { Card, Empty, ErrorBox, Loading, Scroll, Table, useNow, When } from "../ui";
 
 const statuses = ["running", "error", "suspended", "completed", "cancelled"];
 
@@ -226,38 +226,25 @@ function Nodes({ o }: { o: GetOverviewResponse }) {
   const now = useNow();
   return (
     <Card title="Nodes">
-      <Scroll label="nodes">
-        <table className="stack">
-          <thead>
-            <tr>
-              <th>Node</th>
-              <th>State</th>
-              <th className="number">Running</th>
-              <th>Last heartbeat</th>
-              <th>Started</th>
-            </tr>
-          </thead>
-          <tbody>
-            {o.nodes.map((n) => (
-              <tr key={n.nodeId}>
-                <td>
-                  {n.nodeId} <span className="dim">{n.address}</span>
-                </td>
-                <td>
-                  <Status look={lookOfNode(n, now)} />
-                </td>
-                <td className="number" data-label="running">{count(n.running)}</td>
-                <td data-label="last heartbeat">
-                  <When at={millis(n.beatTime)} />
-                </td>
-                <td data-label="started">
-                  <When at={millis(n.startedTime)} />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table label="nodes" heads={["Node", "State", "#Running", "Last heartbeat", "Started"]}>
+        {o.nodes.map((n) => (
+          <tr key={n.nodeId}>
+            <td>
+              {n.nodeId} <span className="dim">{n.address}</span>
+            </td>
+            <td>
+              <Status look={lookOfNode(n, now)} />
+            </td>
+            <td className="number" data-label="running">{count(n.running)}</td>
+            <td data-label="last heartbeat">
+              <When at={millis(n.beatTime)} />
+            </td>
+            <td data-label="started">
+              <When at={millis(n.startedTime)} />
+            </td>
+          </tr>
+        ))}
+      </Table>
     </Card>
   );
 }

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { jobs, useRead } from "../api";
 import { millis } from "../format";
-import { Act, Card, Confirm, ErrorBox, Field, Line, Scroll, When } from "../ui";
+import { Act, Card, Confirm, ErrorBox, Field, Line, Table, When } from "../ui";
 
 /** The paused job names of a namespace, if there are any. */
 export function PausedNames({ ns }: { ns: string }) {
@@ -11,40 +11,27 @@ export function PausedNames({ ns }: { ns: string }) {
   if (!data?.paused.length && !resuming) return null;
   return (
     <Card title="Paused names">
-      <Scroll label="paused names">
-        <table className="stack">
-          <thead>
-            <tr>
-              <th>Name</th>
-              <th>Reason</th>
-              <th>By</th>
-              <th>Paused</th>
-              <th />
-            </tr>
-          </thead>
-          <tbody>
-            {data?.paused.map((p) => (
-              <tr key={p.name}>
-                <td className="wrap id">
-                  <code>{p.name}</code>
-                </td>
-                <td className="grow">
-                  <Line text={p.reason} />
-                </td>
-                <td className="wrap" data-label="by">
-                  {p.actor || <span className="dim">unknown</span>}
-                </td>
-                <td data-label="paused">
-                  <When at={millis(p.pausedTime)} />
-                </td>
-                <td className="end">
-                  <Act onClick={() => setResuming(p.name)}>Resume…</Act>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table label="paused names" heads={["Name", "Reason", "By", "Paused", ""]}>
+        {data?.paused.map((p) => (
+          <tr key={p.name}>
+            <td className="wrap id">
+              <code>{p.name}</code>
+            </td>
+            <td className="grow">
+              <Line text={p.reason} />
+            </td>
+            <td className="wrap" data-label="by">
+              {p.actor || <span className="dim">unknown</span>}
+            </td>
+            <td data-label="paused">
+              <When at={millis(p.pausedTime)} />
+            </td>
+            <td className="end">
+              <Act onClick={() => setResuming(p.name)}>Resume…</Act>
+            </td>
+          </tr>
+        ))}
+      </Table>
       {resuming && (
         <Confirm
           title={`Resume ${resuming}?`}

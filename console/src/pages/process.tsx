@@ -12,7 +12,7 @@ import { change, href, useParam } from "../router";
 import { lookOfProcess, lookOfTask, Status, taskTypeName } from "../status";
 import { Timeline, whatNames } from "../timeline";
 import { plainValue } from "../value";
-import { Button, Card, Commanded, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, Scroll, Tabs, Told, Took, useNow, When } from "../ui";
+import { Button, Card, Commanded, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, Table, Tabs, Told, Took, useNow, When } from "../ui";
 import { ActionDialog, offered, repairs, type Action } from "./actions";
 
 const page = 100;
@@ -225,28 +225,12 @@ function Tasks({ tasks, next, after }: { tasks: Task[]; next: string; after: str
   if (tasks.length === 0) return <Empty title="No tasks yet">The tasks of the process appear here when it has started.</Empty>;
   return (
     <>
-      <Scroll label="tasks">
-        <table className="stack">
-          <thead>
-            <tr>
-              <th>Task</th>
-              <th>Type</th>
-              <th>Status</th>
-              <th className="number">Attempt</th>
-              <th>Scheduled</th>
-              <th className="number">Took</th>
-              <th>Args</th>
-              <th>Outcome</th>
-            </tr>
-          </thead>
-          <tbody>
-            {tasks.map((t) => {
-              const id = String(t.taskId);
-              return <TaskRow key={id} t={t} open={open === id} toggle={() => change({ task: open === id ? undefined : id }, "replace")} />;
-            })}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table label="tasks" heads={["Task", "Type", "Status", "#Attempt", "Scheduled", "#Took", "Args", "Outcome"]}>
+        {tasks.map((t) => {
+          const id = String(t.taskId);
+          return <TaskRow key={id} t={t} open={open === id} toggle={() => change({ task: open === id ? undefined : id }, "replace")} />;
+        })}
+      </Table>
       <Pager name="tasks" after={after} next={next} />
     </>
   );
@@ -309,32 +293,19 @@ function Audit({ ns, id }: { ns: string; id: string }) {
   if (error) return <ErrorBox error={error} />;
   if (!data?.entries.length) return <Empty title="No commands yet">Commands of operators are recorded here for 90 days.</Empty>;
   return (
-    <Scroll label="audit">
-      <table className="stack">
-        <thead>
-          <tr>
-            <th>When</th>
-            <th>Command</th>
-            <th>By</th>
-            <th>From</th>
-            <th>Details</th>
-          </tr>
-        </thead>
-        <tbody>
-          {data.entries.map((a) => (
-            <tr key={String(a.auditId)}>
-              <td>
-                <When at={millis(a.time)} />
-              </td>
-              <td>{a.method}</td>
-              <td data-label="by">{a.actor || <span className="dim">unknown</span>}</td>
-              <td data-label="from">{a.source}</td>
-              <td className="wrap mono">{a.details && Object.keys(a.details).length > 0 ? JSON.stringify(a.details) : ""}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <Table label="audit" heads={["When", "Command", "By", "From", "Details"]}>
+      {data.entries.map((a) => (
+        <tr key={String(a.auditId)}>
+          <td>
+            <When at={millis(a.time)} />
+          </td>
+          <td>{a.method}</td>
+          <td data-label="by">{a.actor || <span className="dim">unknown</span>}</td>
+          <td data-label="from">{a.source}</td>
+          <td className="wrap mono">{a.details && Object.keys(a.details).length > 0 ? JSON.stringify(a.details) : ""}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 

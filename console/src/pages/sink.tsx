@@ -8,7 +8,7 @@ import { homeOf } from "../home";
 import { useCommands } from "../palette";
 import { go, href, useParam } from "../router";
 import { lookOfSink, Status } from "../status";
-import { Act, Card, Commanded, Confirm, ErrorBox, Field, Fields, Loading, Missing, Scroll, Told, When } from "../ui";
+import { Act, Card, Commanded, Confirm, ErrorBox, Field, Fields, Loading, Missing, Table, Told, When } from "../ui";
 
 export const kindName = (kind: ChangeKind): string => (ChangeKind[kind] ?? "?").toLowerCase();
 
@@ -146,36 +146,22 @@ function Letters({ m }: { m: Sink }) {
   return (
     <Card title="Dead letters" extra={all > BigInt(letters.length) && <span className="dim">the newest {letters.length} of {count(all)}</span>}>
       <p className="dim">The target will never accept these changes. The sink continued with the next ones.</p>
-      <Scroll label="dead letters">
-        <table className="stack">
-          <thead>
-            <tr>
-              <th>Rejected</th>
-              <th className="number">Change</th>
-              <th>Kind</th>
-              <th>What happened</th>
-              <th>Subject</th>
-              <th>Error</th>
-            </tr>
-          </thead>
-          <tbody>
-            {letters.map((d) => (
-              <tr key={String(d.changeId)}>
-                <td title={exact(millis(d.time) ?? 0)}>
-                  <When at={millis(d.time)} />
-                </td>
-                <td className="number" data-label="change">{String(d.changeId)}</td>
-                <td data-label="kind">{kindName(d.kind)}</td>
-                <td>{d.type.replaceAll("_", " ")}</td>
-                <td>
-                  <Subject ns={m.namespace} id={d.processId} kind={d.kind} />
-                </td>
-                <td className="what">{d.error}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table label="dead letters" heads={["Rejected", "#Change", "Kind", "What happened", "Subject", "Error"]}>
+        {letters.map((d) => (
+          <tr key={String(d.changeId)}>
+            <td title={exact(millis(d.time) ?? 0)}>
+              <When at={millis(d.time)} />
+            </td>
+            <td className="number" data-label="change">{String(d.changeId)}</td>
+            <td data-label="kind">{kindName(d.kind)}</td>
+            <td>{d.type.replaceAll("_", " ")}</td>
+            <td>
+              <Subject ns={m.namespace} id={d.processId} kind={d.kind} />
+            </td>
+            <td className="what">{d.error}</td>
+          </tr>
+        ))}
+      </Table>
     </Card>
   );
 }

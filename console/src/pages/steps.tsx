@@ -9,7 +9,7 @@ import { Pager } from "../paging";
 import { brief, bytesOf, Payload } from "../payload";
 import { change, href, useParam, useRoute } from "../router";
 import { lookOfStep, Status } from "../status";
-import { Act, Bar, Card, ErrorBox, Fields, Line, Loading, Scroll, Told, useNow, When } from "../ui";
+import { Act, Bar, Card, ErrorBox, Fields, Line, Loading, Table, Told, useNow, When } from "../ui";
 import { plainValue } from "../value";
 
 const itemsPage = 50;
@@ -39,48 +39,33 @@ export function Steps({ run, after, ofStep, chosen }: { run: Run; after: Map<str
   const graph = useMemo(() => [...after.values()].some((d) => d.length > 1) || [...places.values()].some((p) => p.row % 1 !== 0), [after, places]);
   return (
     <Card>
-      <Scroll label="steps">
-        <table className="stack">
-          <thead>
-            <tr>
-              <th>Step</th>
-              <th>Status</th>
-              <th>By</th>
-              <th className="number">Attempt</th>
-              <th className="number">Took</th>
-              <th>Worker</th>
-              <th>Note</th>
+      <Table label="steps" heads={["Step", "Status", "By", "#Attempt", "#Took", "Worker", "Note"]}>
+        {run.steps.map((s) => {
+          const t = ofStep(s);
+          const doer = doerOf(run.namespace, s, t);
+          const deep = graph ? Math.min(places.get(s.stepId)?.layer ?? 0, 10) : 0;
+          return (
+            <tr key={s.stepId} className={s.stepId === chosen ? "at" : ""}>
+              <td className="stepname" style={{ "--deep": deep } as React.CSSProperties}>
+                <a href={href("run", { ...keep, step: s.stepId === chosen ? undefined : s.stepId })} aria-current={s.stepId === chosen || undefined}>
+                  {s.name || s.stepId}
+                </a>
+              </td>
+              <td>
+                <Status look={lookOfStep(s.status)} />
+                {s.compensationStatus !== undefined && <span className="dim">, undone: {lookOfStep(s.compensationStatus).name.toLowerCase()}</span>}
+              </td>
+              <td>{doer ? <a href={doer.href}>{t ? kindWords(t) : doer.name}</a> : t ? kindWords(t) : ""}</td>
+              <td className="number" data-label="attempt">{s.attempt || ""}</td>
+              <td className="number" data-label="took">
+                <Took s={s} />
+              </td>
+              <td data-label="on">{s.workerId}</td>
+              <td className="grow">{Object.keys(s.itemsByStatus).length ? <Line told text={[items(s), why(s)].filter(Boolean).join("; ")} /> : <Line told text={why(s)} />}</td>
             </tr>
-          </thead>
-          <tbody>
-            {run.steps.map((s) => {
-              const t = ofStep(s);
-              const doer = doerOf(run.namespace, s, t);
-              const deep = graph ? Math.min(places.get(s.stepId)?.layer ?? 0, 10) : 0;
-              return (
-                <tr key={s.stepId} className={s.stepId === chosen ? "at" : ""}>
-                  <td className="stepname" style={{ "--deep": deep } as React.CSSProperties}>
-                    <a href={href("run", { ...keep, step: s.stepId === chosen ? undefined : s.stepId })} aria-current={s.stepId === chosen || undefined}>
-                      {s.name || s.stepId}
-                    </a>
-                  </td>
-                  <td>
-                    <Status look={lookOfStep(s.status)} />
-                    {s.compensationStatus !== undefined && <span className="dim">, undone: {lookOfStep(s.compensationStatus).name.toLowerCase()}</span>}
-                  </td>
-                  <td>{doer ? <a href={doer.href}>{t ? kindWords(t) : doer.name}</a> : t ? kindWords(t) : ""}</td>
-                  <td className="number" data-label="attempt">{s.attempt || ""}</td>
-                  <td className="number" data-label="took">
-                    <Took s={s} />
-                  </td>
-                  <td data-label="on">{s.workerId}</td>
-                  <td className="grow">{Object.keys(s.itemsByStatus).length ? <Line told text={[items(s), why(s)].filter(Boolean).join("; ")} /> : <Line told text={why(s)} />}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      </Scroll>
+          );
+        })}
+      </Table>
     </Card>
   );
 }
@@ -127,53 +112,37 @@ function Items({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemplate; skip:
       </h3>
       {rows.length === 0 && <p className="dim">No item has started.</p>}
       {rows.length > 0 && (
-        <Scroll label="items">
-          <table className="stack">
-            <thead>
-              <tr>
-                <th className="number">Item</th>
-                <th>Status</th>
-                <th className="number">Attempt</th>
-                <th className="number">Took</th>
-                <th>By</th>
-                <th>Input</th>
-                <th>Result or reason</th>
-                <th />
+        <Table label="items" heads={["#Item", "Status", "#Attempt", "#Took", "By", "Input", "Result or reason", ""]}>
+          {rows.map((i) => {
+            const doer = doerOf(run.namespace, i, t);
+            return (
+              <tr key={i.index}>
+                <td className="number" data-label="item">{i.index}</td>
+                <td>
+                  <Status look={lookOfStep(i.status)} />
+                </td>
+                <td className="number" data-label="attempt">{i.attempt || ""}</td>
+                <td className="number" data-label="took">
+                  <Took s={i} />
+                </td>
+                <td data-label="by">{doer && <a href={doer.href}>{i.workerId || doer.name}</a>}</td>
+                <td>
+                  <code className="line short" title={brief(bytes(i.input), 400)}>
+                    {brief(bytes(i.input), 120)}
+                  </code>
+                </td>
+                <td className={i.failure ? "what" : "grow"}>{i.failure ? why(i) : i.progress && !stepEnded(i) ? <Bar part={i.progress.percent / 100} label={`${Math.round(i.progress.percent)} percent of item ${i.index}`} /> : <Line text={why(i) || brief(bytes(i.result), 120)} />}</td>
+                <td>
+                  {!stepEnded(i) && !runEnded(run) && (
+                    <Act aria-label={`Skip item ${i.index}`} onClick={() => skip(i)}>
+                      Skip…
+                    </Act>
+                  )}
+                </td>
               </tr>
-            </thead>
-            <tbody>
-              {rows.map((i) => {
-                const doer = doerOf(run.namespace, i, t);
-                return (
-                  <tr key={i.index}>
-                    <td className="number" data-label="item">{i.index}</td>
-                    <td>
-                      <Status look={lookOfStep(i.status)} />
-                    </td>
-                    <td className="number" data-label="attempt">{i.attempt || ""}</td>
-                    <td className="number" data-label="took">
-                      <Took s={i} />
-                    </td>
-                    <td data-label="by">{doer && <a href={doer.href}>{i.workerId || doer.name}</a>}</td>
-                    <td>
-                      <code className="line short" title={brief(bytes(i.input), 400)}>
-                        {brief(bytes(i.input), 120)}
-                      </code>
-                    </td>
-                    <td className={i.failure ? "what" : "grow"}>{i.failure ? why(i) : i.progress && !stepEnded(i) ? <Bar part={i.progress.percent / 100} label={`${Math.round(i.progress.percent)} percent of item ${i.index}`} /> : <Line text={why(i) || brief(bytes(i.result), 120)} />}</td>
-                    <td>
-                      {!stepEnded(i) && !runEnded(run) && (
-                        <Act aria-label={`Skip item ${i.index}`} onClick={() => skip(i)}>
-                          Skip…
-                        </Act>
-                      )}
-                    </td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </Scroll>
+            );
+          })}
+        </Table>
       )}
       <Pager name="items" after={after} next={data?.nextPageToken ?? ""} />
     </>

@@ -8,7 +8,7 @@ import { Pager } from "../paging";
 import { bytesOf, Payload } from "../payload";
 import { change, go, href, useParam } from "../router";
 import { Status } from "../status";
-import { Act, Card, Confirm, Empty, ErrorBox, Fields, Loading, Missing, Scroll, When } from "../ui";
+import { Act, Card, Confirm, Empty, ErrorBox, Fields, Loading, Missing, Table, When } from "../ui";
 import { plainValue } from "../value";
 import { FlowTabs } from "./runs";
 import { StartRun } from "./startrun";
@@ -37,44 +37,29 @@ export function Templates({ ns }: { ns: string }) {
       )}
       {(data?.templates.length ?? 0) > 0 && (
         <Card>
-          <Scroll label="templates">
-            <table className="stack">
-              <thead>
-                <tr>
-                  <th>State</th>
-                  <th>Template</th>
-                  <th className="number">Version</th>
-                  <th>Name</th>
-                  <th className="number">Steps</th>
-                  <th>Changed</th>
-                  <th />
-                </tr>
-              </thead>
-              <tbody>
-                {data?.templates.map((t) => (
-                  <tr key={t.type}>
-                    <td>
-                      <Status look={t.enabled === false ? off : on} />
-                    </td>
-                    <td className="wrap id">
-                      <a href={href("template", { ns, type: t.type })}>{t.type}</a>
-                    </td>
-                    <td className="number" data-label="version">{t.version}</td>
-                    <td className="wrap grow">{t.name || <span className="dim">{t.description}</span>}</td>
-                    <td className="number" data-label="steps">{t.steps.length}</td>
-                    <td data-label="changed">
-                      <When at={millis(t.updatedTime)} />
-                    </td>
-                    <td>
-                      <Act disabled={t.enabled === false} aria-label={`Start a run of ${t.type}`} onClick={() => setStarting(t.type)}>
-                        Start…
-                      </Act>
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+          <Table label="templates" heads={["State", "Template", "#Version", "Name", "#Steps", "Changed", ""]}>
+            {data?.templates.map((t) => (
+              <tr key={t.type}>
+                <td>
+                  <Status look={t.enabled === false ? off : on} />
+                </td>
+                <td className="wrap id">
+                  <a href={href("template", { ns, type: t.type })}>{t.type}</a>
+                </td>
+                <td className="number" data-label="version">{t.version}</td>
+                <td className="wrap grow">{t.name || <span className="dim">{t.description}</span>}</td>
+                <td className="number" data-label="steps">{t.steps.length}</td>
+                <td data-label="changed">
+                  <When at={millis(t.updatedTime)} />
+                </td>
+                <td>
+                  <Act disabled={t.enabled === false} aria-label={`Start a run of ${t.type}`} onClick={() => setStarting(t.type)}>
+                    Start…
+                  </Act>
+                </td>
+              </tr>
+            ))}
+          </Table>
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />

@@ -5,7 +5,7 @@ import { WorkerDirective, type Worker } from "../gen/progressor/v1/worker_pb";
 import { Pager } from "../paging";
 import { useParam } from "../router";
 import { Status, type Look } from "../status";
-import { Act, Card, Confirm, Empty, ErrorBox, Field, Loading, Scroll, useNow, When } from "../ui";
+import { Act, Card, Confirm, Empty, ErrorBox, Field, Loading, Table, useNow, When } from "../ui";
 
 function lookOf(w: Worker, now: number): Look {
   if (w.directive === WorkerDirective.STOP) return { name: "stopping", tone: "bad", shape: "slash" };
@@ -43,47 +43,33 @@ export function Workers({ ns }: { ns: string }) {
       )}
       {(data?.workers.length ?? 0) > 0 && (
         <Card>
-          <Scroll label="workers">
-            <table className="stack">
-              <thead>
-                <tr>
-                  <th>State</th>
-                  <th>Worker</th>
-                  <th className="number">Leases</th>
-                  <th>Namespaces</th>
-                  <th>Last seen</th>
-                  <th />
-                </tr>
-              </thead>
-              <tbody>
-                {data?.workers.map((w) => (
-                  <tr key={w.workerId}>
-                    <td>
-                      <Status look={lookOf(w, now)} />
-                    </td>
-                    <td className="wrap id strong">{w.workerId}</td>
-                    <td className="number" data-label="leases">{count(w.leases)}</td>
-                    <td className="wrap" data-label="namespaces">{w.namespaces.join(", ")}</td>
-                    <td data-label="last seen">
-                      <When at={millis(w.lastSeenTime)} />
-                    </td>
-                    <td className="end">
-                      {w.directive === WorkerDirective.STOP || w.directive === WorkerDirective.QUIET ? (
-                        <Act onClick={() => tell(w, WorkerDirective.CONTINUE)}>Continue…</Act>
-                      ) : (
-                        <>
-                          <Act onClick={() => tell(w, WorkerDirective.QUIET)}>Quiet…</Act>{" "}
-                          <Act kind="bad" onClick={() => tell(w, WorkerDirective.STOP)}>
-                            Stop…
-                          </Act>
-                        </>
-                      )}
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+          <Table label="workers" heads={["State", "Worker", "#Leases", "Namespaces", "Last seen", ""]}>
+            {data?.workers.map((w) => (
+              <tr key={w.workerId}>
+                <td>
+                  <Status look={lookOf(w, now)} />
+                </td>
+                <td className="wrap id strong">{w.workerId}</td>
+                <td className="number" data-label="leases">{count(w.leases)}</td>
+                <td className="wrap" data-label="namespaces">{w.namespaces.join(", ")}</td>
+                <td data-label="last seen">
+                  <When at={millis(w.lastSeenTime)} />
+                </td>
+                <td className="end">
+                  {w.directive === WorkerDirective.STOP || w.directive === WorkerDirective.QUIET ? (
+                    <Act onClick={() => tell(w, WorkerDirective.CONTINUE)}>Continue…</Act>
+                  ) : (
+                    <>
+                      <Act onClick={() => tell(w, WorkerDirective.QUIET)}>Quiet…</Act>{" "}
+                      <Act kind="bad" onClick={() => tell(w, WorkerDirective.STOP)}>
+                        Stop…
+                      </Act>
+                    </>
+                  )}
+                </td>
+              </tr>
+            ))}
+          </Table>
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />

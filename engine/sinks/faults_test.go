@@ -156,6 +156,19 @@ func TestDeadLetters(t *testing.T) {
 	if _, again, _ := r.counts(); again != 0 {
 		t.Errorf("%d changes came again", again)
 	}
+	// A rewind delivers the first one and all later changes again.
+	r.reacts(nil)
+	first := m.GetRecentDeadLetters()[2].GetChangeTime()
+	if _, err := n.Rewind(t.Context(), &progressorv1.RewindSinkRequest{
+		Namespace: "ns", SinkId: "s", ToTime: first,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n.drains(t)
+	want(t, "delivered", r.text(), "a created, a stored 1, b stored 1, c created, c stored 1, d created, d stored 1")
+	if m := n.sink(t).GetStatus(); m.GetDeliveredChanges() != 5+6 || m.GetDeadLetters() != 3 {
+		t.Errorf("after the rewind: %v", m)
+	}
 }
 
 // A sink whose changes were deleted is BROKEN. Rewound and resumed, it continues.

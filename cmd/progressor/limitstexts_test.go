@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
@@ -135,12 +136,18 @@ func (l *limits) fired() (string, *timestamppb.Timestamp) {
 	return id, r.GetFire().GetFireTime()
 }
 
-// cancelled triggers a new cron and cancels the fire.
+// cancelled triggers a new cron and cancels the process of the fire. This process waits for a
+// worker, so it ends only because it has no grace period.
 func (l *limits) cancelled() (string, *timestamppb.Timestamp) {
 	l.t.Helper()
-	id, at := l.fired()
-	cancel := &progressorv1.CancelFireRequest{Namespace: limitsNamespace, CronId: id, FireTime: at}
-	if _, err := l.api.Cron.CancelFire(l.ctx, cancel); err != nil {
+	id := l.stored()
+	r, err := l.api.Cron.TriggerCron(l.ctx, &progressorv1.TriggerCronRequest{Namespace: limitsNamespace, CronId: id})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	cancel := &progressorv1.CancelProcessRequest{Namespace: limitsNamespace,
+		ProcessId: r.GetFire().GetProcessId(), Grace: durationpb.New(0)}
+	if _, err := l.api.Process.CancelProcess(l.ctx, cancel); err != nil {
 		l.t.Fatal(err)
 	}
 	clitest.Eventually(l.t, "the fire is cancelled", func() error {
@@ -154,7 +161,7 @@ func (l *limits) cancelled() (string, *timestamppb.Timestamp) {
 		}
 		return nil
 	})
-	return id, at
+	return id, r.GetFire().GetFireTime()
 }
 
 // quoted returns a CEL text of n bytes.

@@ -156,13 +156,14 @@ var jobReasons = []reason{
 			`now Job "mail" waits for constraint one, key a: 1 of 1 slots in use (first). 1 job is ahead of it.`,
 			"unblock The end of a job that holds the key: progressor job get keyed first. Or a higher limit: " +
 				"progressor constraint put keyed one --key job.args.shop --max-running 2 doubles it."}},
+	// The times are days away, which are rounded down. 2 hours would become 1h59m after 30 seconds.
 	{"a start", []string{"namespace put rated --pull",
-		"constraint put rated slow --match 'job.name == \"mail\"' --rate 1/1h",
+		"constraint put rated slow --match 'job.name == \"mail\"' --rate 1/24h",
 		"job enqueue rated mail --id first --timeout 1h", "job enqueue rated mail --id second",
 		"job enqueue rated mail --id third", "poll rated mail"}, "rated third",
-		[]string{"waits for constraint slow: the rate of 1 in 1h is used up, and grants the next start at",
-			"1 job is ahead of it.", "not before 20", "(in 1h59m",
-			`progressor constraint put rated slow --match 'job.name == "mail"' --rate 2/1h doubles it.`}},
+		[]string{"waits for constraint slow: the rate of 1 in 24h is used up, and grants the next start at",
+			"1 job is ahead of it.", "not before 20", "(in 1d23h",
+			`progressor constraint put rated slow --match 'job.name == "mail"' --rate 2/24h doubles it.`}},
 	{"a start that no worker takes",
 		[]string{"namespace put unrated --pull",
 			"constraint put unrated slow --match 'job.name == \"mail\"' --rate 1/1h",

@@ -247,6 +247,8 @@ func TestWrongGrants(t *testing.T) {
 		{"key create --name a --role client --namespaces a,*b", cli.ExitUsage,
 			"--namespaces: must be NAME, PREFIX* or *, such as shop/* (got \"*b\")"},
 		{"key create --name a --role root --namespaces a", cli.ExitUsage, "--namespaces: must be * for the role root"},
+		{"key create --name a --role root --expires 0s", cli.ExitUsage, "--expires: must be at least 1s (got 0s)"},
+		{"key create --name a --role root --expires=-1h", cli.ExitUsage, "--expires: must be at least 1s (got -1h"},
 		{"grant add abc viewer a", cli.ExitUsage, "<principal>: must be key:ID"},
 		{"grant add key:abc owner a", cli.ExitUsage, "role: must be one of"},
 		{"grant add key:abc viewer a", cli.ExitNotFound, `there is no valid key "abc"`},

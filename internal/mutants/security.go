@@ -89,6 +89,11 @@ var securityMutants = []mutant{
 		packages: "./engine/auth", run: "TestDatabaseHangs",
 	},
 	{
+		name: "expires-never", breaks: "a key that expires at once is not a key that never expires",
+		file: "cmd/progressor/internal/cli/server/key.go", old: "*c.Expires < time.Second:", planted: "*c.Expires < 0:",
+		packages: "./cmd/progressor", run: "TestWrongGrants",
+	},
+	{
 		name: "guesses-without-limit", breaks: "guesses cause a bounded number of reads",
 		file: "engine/auth/authenticator.go", old: "!a.failed.allow(address) || !a.unknown.Allow()", planted: "false",
 		packages: "./engine/auth", run: "TestGuessing",

@@ -53,10 +53,10 @@ func (f databaseFlags) connected(a *cli.App, run func(context.Context, *pgx.Conn
 type keyCreateCmd struct {
 	databaseFlags
 	cli.OutputFlag
-	Name       string        `required:"" placeholder:"NAME" help:"What the key is for, such as billing-worker."`
-	Role       string        `required:"" placeholder:"ROLE" help:"What the key may do: viewer, support, client, worker, author, admin or root."`
-	Namespaces []string      `placeholder:"PATTERN,..." help:"Where it may do that: NAME, PREFIX* or *, such as shop/*. Required, except for the role root."`
-	Expires    time.Duration `placeholder:"DURATION" help:"How long the key is valid, such as 2160h. Default: without limit."`
+	Name       string         `required:"" placeholder:"NAME" help:"What the key is for, such as billing-worker."`
+	Role       string         `required:"" placeholder:"ROLE" help:"What the key may do: viewer, support, client, worker, author, admin or root."`
+	Namespaces []string       `placeholder:"PATTERN,..." help:"Where it may do that: NAME, PREFIX* or *, such as shop/*. Required, except for the role root."`
+	Expires    *time.Duration `placeholder:"DURATION" help:"How long the key is valid, such as 2160h. Default: without limit."`
 }
 
 func (keyCreateCmd) Help() string {
@@ -80,12 +80,15 @@ func (c *keyCreateCmd) Run(a *cli.App) error {
 	switch {
 	case c.Name == "" || len(c.Name) > maxKeyName:
 		return cli.UsageError(fmt.Errorf("--name: must have 1 to %d bytes (got %d)", maxKeyName, len(c.Name)))
-	case c.Expires < 0:
-		return cli.UsageError(fmt.Errorf("--expires: must be more than 0s (got %s)", c.Expires))
+	case c.Expires != nil && *c.Expires < time.Second:
+		return cli.UsageError(fmt.Errorf("--expires: must be at least 1s (got %s)", *c.Expires))
 	}
 	id, token := auth.NewToken()
 	hash := auth.Hash(token)
-	key := storage.NewKey{KeyID: id, Name: c.Name, Hash: hash[:], TTL: c.Expires}
+	key := storage.NewKey{KeyID: id, Name: c.Name, Hash: hash[:]}
+	if c.Expires != nil {
+		key.TTL = *c.Expires
+	}
 	var err error
 	if key.Grants, err = grantsOf(id, c.Role, c.Namespaces); err != nil {
 		return cli.UsageError(err)

@@ -328,8 +328,8 @@ func TestStreamsAreFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.recheck = time.Millisecond
-		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), principalKey{}, auth.NewPrincipal("key:a",
-			[]auth.Grant{{Role: "viewer", Namespaces: "own"}})))
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), principalKey{}, auth.NewPrincipal("key:a",
+			[]auth.Grant{{Role: "viewer", Namespaces: "own"}})), 10*time.Second)
 		var got error
 		a.follow(ctx, "/progressor.v1.ChangeService/WatchChanges", request, func(err error) { got = err })
 		if connect.CodeOf(got) != c.want {

@@ -78,7 +78,12 @@ func TestOneClientDoesNotFillTheNode(t *testing.T) {
 		})
 	}
 	for range 40 - share {
-		w := <-results
+		var w *httptest.ResponseRecorder
+		select {
+		case w = <-results:
+		case <-time.After(10 * time.Second):
+			t.Fatal("more requests wait than the share of the client allows")
+		}
 		if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "REASON_OVERLOADED") ||
 			!strings.Contains(w.Body.String(), "the client 10.0.0.1 has 5 waiting requests in this node") {
 			t.Fatalf("%d %s", w.Code, w.Body)

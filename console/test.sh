@@ -13,4 +13,6 @@ if [ -z "$CHROMIUM" ]; then
   exit 0
 fi
 cd console
-node --test --test-concurrency=1 --test-timeout=180000 "$@" test/*.test.mjs
+# Two files run at a time, each with its own engine and browser, because the tests often wait. The
+# timeout is that of a file.
+node --test --test-concurrency=2 --test-timeout=360000 "$@" test/*.test.mjs

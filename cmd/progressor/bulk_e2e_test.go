@@ -15,23 +15,24 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// bulkJSON runs a bulk to its end and returns it.
-func bulkJSON(
-	t *testing.T, d *clitest.Daemon, args ...string,
-) (b struct{ Matched, Done, Skipped, Failed, Expected, Kind string }) {
+// wantBulk runs a bulk in namespace mail to its end. Each of its fields in want, such as done=5,
+// has that value; an empty value means that the field is absent.
+func wantBulk(t *testing.T, d *clitest.Daemon, want, verb, filter string, args ...string) {
 	t.Helper()
-	var resp struct{ Bulk json.RawMessage }
-	text := d.Client.OK(t, append([]string{"bulk", "start"}, append(args, "-o", "json")...)...)
-	if err := json.Unmarshal([]byte(text), &resp); err != nil {
+	var got struct{ Bulk map[string]any }
+	text := d.Client.OK(t, append([]string{"bulk", "start", verb, "mail", filter, "-o", "json"}, args...)...)
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(resp.Bulk, &b); err != nil {
-		t.Fatal(err)
+	for field := range strings.FieldsSeq(want) {
+		name, value, _ := strings.Cut(field, "=")
+		if found, _ := got.Bulk[name].(string); found != value {
+			t.Errorf("%s %s: %s, want %s", verb, filter, text, want)
+		}
 	}
-	return b
 }
 
-// jobs counts the jobs of namespace mail that match a filter.
+// jobsOf counts the jobs of namespace mail that match a filter.
 func jobsOf(t *testing.T, d *clitest.Daemon, filter string) int {
 	t.Helper()
 	out := d.Client.OK(t, "job", "list", "mail", filter, "--all", "-o", "json")
@@ -58,32 +59,20 @@ func TestBulkOfJobs(t *testing.T) {
 	}
 	d.Client.OK(t, "job", "enqueue", "mail", "--file", file)
 	d.Client.OK(t, "job", "cancel", "mail", "a-0")
-	if b := bulkJSON(t, d, "cancel", "mail", "tags:old", "--kind", "job", "--dry-run"); b.Matched != "700" ||
-		b.Skipped != "1" || b.Kind != "job" {
-		t.Errorf("%+v", b)
-	}
+	wantBulk(t, d, "matched=700 skipped=1 kind=job", "cancel", "tags:old", "--kind", "job", "--dry-run")
 	if k := jobsOf(t, d, "state = CANCELLED"); k != 1 {
 		t.Fatalf("a dry run cancelled %d", k)
 	}
 	fast := []string{"--kind", "job", "--rate", "10000", "--wait"}
-	if b := bulkJSON(t, d, append([]string{"cancel", "mail", "tags:old"}, fast...)...); b.Matched != "700" ||
-		b.Done != "699" || b.Skipped != "1" || b.Failed != "" {
-		t.Errorf("%+v", b)
-	}
+	wantBulk(t, d, "matched=700 done=699 skipped=1 failed=", "cancel", "tags:old", fast...)
 	if k := jobsOf(t, d, "state = AVAILABLE"); k != 3 {
 		t.Errorf("%d jobs are left", k)
 	}
-	if b := bulkJSON(t, d, append([]string{"retry", "mail", `state = CANCELLED AND job_id = "a-1*"`},
-		fast...)...); b.Done != "111" {
-		t.Errorf("%+v", b)
-	}
+	wantBulk(t, d, "done=111", "retry", `state = CANCELLED AND job_id = "a-1*"`, fast...)
 	if k := jobsOf(t, d, `state = AVAILABLE AND job_id = "a-*"`); k != 111 {
 		t.Errorf("%d jobs run again", k)
 	}
-	if b := bulkJSON(t, d, append([]string{"remove", "mail", `job_id = "a-*"`}, fast...)...); b.Done != "589" ||
-		b.Skipped != "111" {
-		t.Errorf("%+v", b)
-	}
+	wantBulk(t, d, "done=589 skipped=111", "remove", `job_id = "a-*"`, fast...)
 	if k := jobsOf(t, d, `job_id = "*"`); k != 114 {
 		t.Errorf("%d jobs are left", k)
 	}
@@ -104,31 +93,17 @@ func TestBulkOfRuns(t *testing.T) {
 		d.Client.OK(t, "run", "start", "mail", "ask", "-k", fmt.Sprint(n))
 	}
 	runs := []string{"--kind", "run", "--wait"}
-	if b := bulkJSON(t, d, append([]string{"cancel", "mail", "template_type = ask"}, runs...)...); b.Done != "5" ||
-		b.Kind != "flow" {
-		t.Errorf("%+v", b)
-	}
-	if b := bulkJSON(t, d, append([]string{"cancel", "mail", "template_type = ask"}, runs...)...); b.Skipped != "5" {
-		t.Errorf("%+v", b)
-	}
-	if b := bulkJSON(t, d, append([]string{"remove", "mail", `run_id = "*"`, "--dry-run"}, "--kind",
-		"run")...); b.Matched != "5" {
-		t.Errorf("%+v", b)
-	}
-	if b := bulkJSON(t, d, append([]string{"retry", "mail", "status = CANCELLED"}, runs...)...); b.Done != "5" {
-		t.Errorf("%+v", b)
-	}
-	if b := bulkJSON(t, d, append([]string{"remove", "mail", `run_id = "*"`}, runs...)...); b.Skipped != "5" {
-		t.Errorf("%+v", b)
-	}
+	wantBulk(t, d, "done=5 kind=flow", "cancel", "template_type = ask", runs...)
+	wantBulk(t, d, "skipped=5", "cancel", "template_type = ask", runs...)
+	wantBulk(t, d, "matched=5", "remove", `run_id = "*"`, "--kind", "run", "--dry-run")
+	wantBulk(t, d, "done=5", "retry", "status = CANCELLED", runs...)
+	wantBulk(t, d, "skipped=5", "remove", `run_id = "*"`, runs...)
 	if out := d.Client.OK(t, "run", "list", "mail", "status = WAITING_WORKER", "-o", "json"); strings.Count(out,
 		`"runId"`) != 5 {
 		t.Errorf("%s", out)
 	}
-	bulkJSON(t, d, append([]string{"cancel", "mail", "template_type = ask"}, runs...)...)
-	if b := bulkJSON(t, d, append([]string{"remove", "mail", "status = CANCELLED"}, runs...)...); b.Done != "5" {
-		t.Errorf("%+v", b)
-	}
+	wantBulk(t, d, "done=5", "cancel", "template_type = ask", runs...)
+	wantBulk(t, d, "done=5", "remove", "status = CANCELLED", runs...)
 	if out := d.Client.OK(t, "run", "list", "mail", "-o", "json"); strings.Contains(out, `"runId"`) {
 		t.Errorf("%s", out)
 	}

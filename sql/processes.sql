@@ -8,21 +8,24 @@ SELECT namespace, process_id, status, previous_status, status_changed_time, atte
    AND process_id = @process_id
    AND removed_time IS NULL;
 
+-- GetTimers uses the index schedule_timers, because a process may have many other waiting tasks.
 -- name: GetTimers :many
 SELECT s.timer_name, s.scheduled_time, s.task_type,
-       (EXISTS (
-         SELECT 1 FROM running r
+       ((
+         SELECT r.task_id FROM running r
           WHERE r.namespace = s.namespace
-            AND r.process_id = s.process_id)
-        OR EXISTS (
-          SELECT 1 FROM schedule c
+            AND r.process_id = s.process_id
+          LIMIT 1) IS NOT NULL
+        OR (
+          SELECT c.task_id FROM schedule c
            WHERE c.namespace = s.namespace
              AND c.process_id = s.process_id
-             AND c.waits_for IN ('process', 'place')))::bool AS blocked
+             AND c.waits_for IN ('process', 'place')
+           LIMIT 1) IS NOT NULL)::bool AS blocked
   FROM schedule s
  WHERE s.namespace = @namespace
    AND s.process_id = @process_id
-   AND s.timer_name IS NOT NULL
+   AND (s.timer_name IS NOT NULL)::int = 1
  ORDER BY s.scheduled_time, s.task_id;
 
 -- PutProcess imports a process with its history and timers, without calling the processor. 0 rows:

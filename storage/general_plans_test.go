@@ -54,7 +54,21 @@ func TestGeneralPlans(t *testing.T) {
 			t.Errorf("%s: the plan contains %v", name, types)
 		}
 	}
+	if plan := explain(t, conn, querySQL(q.GetTimers)); !slices.Contains(plan.indexes(), "schedule_timers") {
+		t.Errorf("GetTimers reads all waiting tasks of the process, by %v", plan.indexes())
+	}
 	b.recount()
+}
+
+// indexes returns the indexes that a plan reads.
+func (n planNode) indexes() (names []string) {
+	if n.Index != "" {
+		names = append(names, n.Index)
+	}
+	for _, child := range n.Plans {
+		names = append(names, child.indexes()...)
+	}
+	return names
 }
 
 // types returns the types of the nodes of a plan.

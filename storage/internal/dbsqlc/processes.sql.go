@@ -80,19 +80,21 @@ func (q *Queries) GetProcess(ctx context.Context, db DBTX, arg GetProcessParams)
 
 const getTimers = `-- name: GetTimers :many
 SELECT s.timer_name, s.scheduled_time, s.task_type,
-       (EXISTS (
-         SELECT 1 FROM running r
+       ((
+         SELECT r.task_id FROM running r
           WHERE r.namespace = s.namespace
-            AND r.process_id = s.process_id)
-        OR EXISTS (
-          SELECT 1 FROM schedule c
+            AND r.process_id = s.process_id
+          LIMIT 1) IS NOT NULL
+        OR (
+          SELECT c.task_id FROM schedule c
            WHERE c.namespace = s.namespace
              AND c.process_id = s.process_id
-             AND c.waits_for IN ('process', 'place')))::bool AS blocked
+             AND c.waits_for IN ('process', 'place')
+           LIMIT 1) IS NOT NULL)::bool AS blocked
   FROM schedule s
  WHERE s.namespace = $1
    AND s.process_id = $2
-   AND s.timer_name IS NOT NULL
+   AND (s.timer_name IS NOT NULL)::int = 1
  ORDER BY s.scheduled_time, s.task_id
 `
 
@@ -108,6 +110,7 @@ type GetTimersRow struct {
 	Blocked       bool
 }
 
+// GetTimers uses the index schedule_timers, because a process may have many other waiting tasks.
 func (q *Queries) GetTimers(ctx context.Context, db DBTX, arg GetTimersParams) ([]GetTimersRow, error) {
 	rows, err := db.Query(ctx, getTimers, arg.Namespace, arg.ProcessID)
 	if err != nil {

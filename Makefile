@@ -16,12 +16,8 @@ SEED ?= 0
 FAULT ?=
 # mutants plants the bugs whose name contains this.
 MUTANT ?=
-# The packages to test, for example: make test PKG=./storage/... By default one of the slowest comes
-# first, because it would otherwise be the last and run alone.
-PKG ?= ./storage ./...
-# How many packages are tested at once. It is more than the number of processors, because tests
-# often wait. Measured: with one per processor, .ci/run used two thirds of two processors.
-PACKAGES ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
+# The packages to test, for example: make test PKG=./storage/...
+PKG ?= ./...
 
 # generate writes into this directory. verify-generated uses an empty one, and compares.
 OUT ?= .
@@ -38,7 +34,7 @@ run: postgres build ## Start everything on this machine: private PostgreSQL, eng
 
 .PHONY: test
 test: postgres ## Run all tests (PKG=./storage/... for some)
-	$(GO) test -p $(PACKAGES) -timeout 20m $(PKG)
+	$(GO) test -timeout 20m $(PKG)
 
 .PHONY: race
 race: postgres ## Run all tests with the race detector

@@ -101,8 +101,8 @@ type batch struct {
 	delivers   []*deliverItem
 	lateLocks  []process.Key // processes that this flush inserts, and on which it then acts
 	outgoing   outgoing
-	audits     auditRecords // commands of operators, except for
-	lateAudits auditRecords // those whose statements run later
+	audits     auditRecords // commands of operators, except for those in lateAudits
+	lateAudits auditRecords // starts and simple repairs, which run later
 }
 
 func (b *batch) add(op operation) {

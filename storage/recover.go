@@ -13,13 +13,14 @@ import (
 // recover determines the outcome of a flush whose connection broke:
 //
 //  1. It terminates the old backend and waits until it is gone, so that it cannot commit any more.
-//     Then it commits a write of its own, so that the synchronous standby has everything that was
+//  2. Results whose token is still in running were not stored and are sent again. Those
+//     that are stored under their token are completed. The others return ErrFenced, because their
+//     attempt was ended in another way.
+//  3. Repeatable items are sent again and find their first try, such as requests with an idempotency
+//     key. The others return ErrUnavailable.
+//  4. It commits a write of its own, so that the synchronous standby has everything that was
 //     committed before.
-//  2. Results whose token is still in running were not stored and are sent again. The others are
-//     completed from the stored rows.
-//  3. Requests with an idempotency key are sent again and find their first try. Requests without a
-//     key return ErrUnavailable.
-//  4. Running rows of this node that the lost commit created are adopted.
+//  5. Running rows of this node that the lost commit created are adopted.
 //
 // It returns the items to send again. While the database is unavailable, it fails requests at once
 // and keeps results.

@@ -97,7 +97,8 @@ func (a *authorization) check(ctx context.Context, procedure string, request any
 	return a.decide(p, procedure, request)
 }
 
-// decide is check for a principal.
+// decide is check for a principal. It compares the permission that the method needs with the grants
+// of the principal in each namespace of the request.
 func (a *authorization) decide(p *auth.Principal, procedure string, request any) (access, error) {
 	rule := a.rules[procedure]
 	message, ok := request.(proto.Message)

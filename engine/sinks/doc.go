@@ -11,4 +11,7 @@
 // and knows no target. The subpackages of targets import this one for their errors; package targets
 // opens them. Start with sinks.go (commands), runner.go (leases) and delivery.go (the loop of a
 // sink).
+//
+// A delivery reads changes with package storage/changes, whose Pacer waits for new ones. A commit
+// of this node wakes it. notices.go wakes the deliveries of other nodes.
 package sinks

@@ -114,6 +114,7 @@ func (n *notices) send(ctx context.Context, namespaces []string) error {
 }
 
 // hear wakes the sinks and the watchers of a namespace in which another node has recorded changes.
+// If payload is "", notices may have been lost, and it wakes those of all namespaces.
 func (s *Sinks) hear(payload string) {
 	sender, namespace, _ := strings.Cut(payload, " ")
 	if sender != strconv.FormatInt(s.store.NodeID(), 10) {

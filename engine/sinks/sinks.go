@@ -42,7 +42,7 @@ type Sinks struct {
 	store   *storage.Store
 	open    Open
 	log     *slog.Logger
-	woken   chan struct{} // the runner reads the sinks again
+	woken   chan struct{} // the runner reads the rows of the sinks again
 	limits  limits
 	metrics *metrics
 }
@@ -64,7 +64,8 @@ func (s *Sinks) Kind() engine.Kind {
 	return engine.Kind{Name: kind, Run: s.run, Hears: map[string]func(string){noticeChannel: s.hear}}
 }
 
-// wake lets the runner read the sinks again.
+// wake makes the runner read the rows of the sinks again. It does not wake deliveries, which wait
+// for changes in changes.Pacer.
 func (s *Sinks) wake() { signal(s.woken) }
 
 // Put creates a sink or replaces its settings.

@@ -1,2 +1,3 @@
-// Package streams sends the recorded changes of namespaces to clients.
+// Package streams sends the recorded changes of namespaces to clients. It reads them with package
+// storage/changes, as package sinks does.
 package streams

@@ -1,4 +1,9 @@
-// Package changes starts and ends the recording of changes, and deletes old ones. Triggers record:
-// see migrations/00117_change_triggers.sql. They run in the transaction of every writer, and exist
-// only while a namespace records.
+// Package changes starts and ends the recording of changes, reads them for streams and sinks, and
+// deletes old ones. It also has the statements of sinks: their settings, leases and cursors.
+//
+// Triggers record changes in the table changes: see migrations/00117_change_triggers.sql. They run
+// in the transaction of every writer, and exist only while a namespace records.
+//
+// Start with recording.go, read.go (Read) and pacer.go (what wakes a reader). The commits of a node
+// wake its readers by storage/change_readers.go.
 package changes

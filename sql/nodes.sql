@@ -47,11 +47,12 @@ DELETE FROM nodes n
 -- ListNodes lists the nodes with the number of tasks that they run, at most the newest 1,000. The
 -- table running is small.
 -- name: ListNodes :many
+WITH counts AS MATERIALIZED (
+  SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id)
 SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining, n.requests_only,
        coalesce(counts.running, 0)::int AS running
   FROM (SELECT x.* FROM nodes x ORDER BY x.node_id DESC LIMIT 1000) n
-  LEFT JOIN (SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id) counts
-    ON counts.node_id = n.node_id
+  LEFT JOIN counts ON counts.node_id = n.node_id
  ORDER BY n.node_id;
 
 -- DrainNode asks a node to drain. A second request changes nothing.

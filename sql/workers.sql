@@ -44,11 +44,17 @@ UPDATE workers w
 -- ListWorkers lists the workers of a namespace by ID, each with its first 1,000 namespaces. If
 -- exactly is true, it returns only the worker with this ID. It returns workers until their
 -- namespaces exceed max_bytes, including the one that exceeds it. If a worker was first seen in
--- ListWorkers lists the workers of a namespace by ID, each with its first 1,000 namespaces. If
--- exactly is true, it returns only the worker with this ID. It returns workers until their
--- namespaces exceed max_bytes, including the one that exceeds it. If a worker was first seen in
 -- another namespace after a command, max finds the command.
 -- name: ListWorkers :many
+WITH lease_counts AS MATERIALIZED (
+  SELECT l.worker_id, count(*) AS n
+    FROM leases l
+   WHERE EXISTS (
+     SELECT 1 FROM running r
+      WHERE r.namespace = l.namespace
+        AND r.process_id = l.process_id
+        AND r.fencing_token = l.fencing_token)
+   GROUP BY l.worker_id)
 SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
        listed.last_seen_time::timestamptz AS last_seen_time,
        coalesce(listed.directive, '')::text AS directive,
@@ -72,15 +78,7 @@ SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
          FROM (
            SELECT o.namespace FROM workers o WHERE o.worker_id = known.worker_id
             ORDER BY o.namespace LIMIT 1000) seen) first) listed
-  LEFT JOIN (
-    SELECT l.worker_id, count(*) AS n
-      FROM leases l
-     WHERE EXISTS (
-       SELECT 1 FROM running r
-        WHERE r.namespace = l.namespace
-          AND r.process_id = l.process_id
-          AND r.fencing_token = l.fencing_token)
-     GROUP BY l.worker_id) lease_counts ON lease_counts.worker_id = listed.worker_id
+  LEFT JOIN lease_counts ON lease_counts.worker_id = listed.worker_id
  WHERE listed.bytes_before <= @max_bytes::bigint
  ORDER BY listed.worker_id;
 

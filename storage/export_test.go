@@ -152,7 +152,7 @@ type Share func(*Store) *share
 var (
 	Scans    Share = func(s *Store) *share { return s.hot }
 	Answers  Share = func(s *Store) *share { return s.kept }
-	Searches Share = func(s *Store) *share { return s.searches }
+	Searches Share = func(s *Store) *share { return s.slow }
 )
 
 // Exhaust takes all connections that a kind of work may use, until release is called.

@@ -16,8 +16,8 @@ import (
 //  2. Results whose token is still in running were not stored and are sent again. Those
 //     that are stored under their token are completed. The others return ErrFenced, because their
 //     attempt was ended in another way.
-//  3. Repeatable items are sent again and find their first try, such as requests with an idempotency
-//     key. The others return ErrUnavailable.
+//  3. Repeatable items are sent again and find their first try, such as requests with an
+//     idempotency key. The others return ErrUnavailable.
 //  4. It commits a write of its own, so that the synchronous standby has everything that was
 //     committed before.
 //  5. Running rows of this node that the lost commit created are adopted.

@@ -247,7 +247,7 @@ func (s *Store) deleteStage(keys []process.Key) stage {
 // purge deletes one batch of the history of removed processes, in its own transaction, and then the
 // processes that have none left.
 func (s *Store) purge(ctx context.Context, keys []process.Key) (more bool, err error) {
-	conn, err := s.batches.Acquire(ctx)
+	conn, err := s.slow.Acquire(ctx)
 	if err != nil {
 		return false, mapped("remove", err)
 	}

@@ -61,7 +61,7 @@ func (s *Store) settleQueue(ctx context.Context, key process.Key) (moved int64, 
 
 // locked runs a statement after the lock of a process, in a transaction outside the lanes.
 func (s *Store) locked(ctx context.Context, key process.Key, statement stage) error {
-	conn, err := s.batches.Acquire(ctx)
+	conn, err := s.slow.Acquire(ctx)
 	if err != nil {
 		return err
 	}

@@ -117,10 +117,11 @@ type connections struct {
 	shared *pgxpool.Pool // used by hot and kept, with the settings for the hot path
 	hot    *share        // scans, polls and histories
 	// kept is for heartbeats of workers, answers, watchers and recovery. hot cannot starve it.
-	kept     *share
-	general  *pgxpool.Pool // reads, lists and maintenance
-	searches *share        // part of general for lists and searches, which may take long
-	batches  *share        // part of general for batches, which may wait for the lock of a process
+	kept    *share
+	general *pgxpool.Pool // reads, lists and maintenance
+	// slow is the part of general for lists and searches, which may take long, and for batches, which
+	// may wait for the lock of a process.
+	slow *share
 	// beats has one connection for the heartbeats of the node, because a node without heartbeats
 	// must stop its tasks.
 	beats          *pgxpool.Pool
@@ -197,8 +198,8 @@ func (s *Store) openPools(ctx context.Context, cfg Config) error {
 		}
 	}
 	s.hot, s.kept = newShare("scans", s.shared), newShare("answers", s.shared)
-	s.searches, s.batches = newShare("searches", s.general), newShare("batches", s.general)
-	s.metrics.watchPools(watched, s.hot, s.kept, s.searches, s.batches)
+	s.slow = newShare("searches", s.general)
+	s.metrics.watchPools(watched, s.hot, s.kept, s.slow)
 	return nil
 }
 

@@ -75,7 +75,7 @@ func (s *Store) Read(ctx context.Context, op string, read func(context.Context, 
 // Search is like Read, for operations that may take long: lists and searches. Together they leave
 // at least one connection to other reads and to maintenance, unless there is only one.
 func (s *Store) Search(ctx context.Context, op string, read func(context.Context, pgx.Tx) error) error {
-	return mapped(op, pgx.BeginTxFunc(ctx, s.searches, readOnly, func(tx pgx.Tx) error { return read(ctx, tx) }))
+	return mapped(op, pgx.BeginTxFunc(ctx, s.slow, readOnly, func(tx pgx.Tx) error { return read(ctx, tx) }))
 }
 
 // ReadOne runs one read-only statement. It needs no transaction for a snapshot, which saves two

@@ -23,6 +23,8 @@ const (
 	CacheTime = 10 * time.Second
 	// staleTime is how long it is used while the database cannot be read.
 	staleTime = time.Minute
+	// refreshWait is how long a request waits for the read by another one.
+	refreshWait = time.Second
 	// maxCached limits the number of cached keys.
 	maxCached = 10_000
 	// unknownRate is how many unknown IDs per second a node looks up in the database.
@@ -205,21 +207,20 @@ func (a *Authenticator) known(ctx context.Context, id string) (*entry, error) {
 	return e, nil
 }
 
-// refresh reads the state of a cached key again. Concurrent requests use the old state, so that
-// they do not wait for a slow database. If the database cannot be read, all use it for staleTime.
+// refresh reads the state of a cached key again. Concurrent requests wait for the same read, for at
+// most refreshWait. If the database is slow or cannot be read, they use the old state for staleTime.
 func (a *Authenticator) refresh(ctx context.Context, id string, e *entry) error {
 	age := a.now().Sub(e.state.Load().read)
+	var old <-chan time.Time // when to use the old state
+	if age <= staleTime {
+		old = time.After(refreshWait)
+	}
 	select {
 	case e.reading <- struct{}{}:
-	default:
-		if age <= staleTime {
-			return nil
-		}
-		select {
-		case e.reading <- struct{}{}:
-		case <-ctx.Done():
-			return errors.Join(process.ErrUnavailable, ctx.Err())
-		}
+	case <-old:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(process.ErrUnavailable, ctx.Err())
 	}
 	defer func() { <-e.reading }()
 	if age = a.now().Sub(e.state.Load().read); age < CacheTime { // another request has read it

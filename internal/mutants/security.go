@@ -84,8 +84,13 @@ var securityMutants = []mutant{
 		packages: "./engine/auth", run: "TestCache",
 	},
 	{
-		name: "all-wait-for-a-key", breaks: "requests do not wait for the read of their key by another one",
-		file: "engine/auth/authenticator.go", old: "		if age <= staleTime {", planted: "		if false {",
+		name: "all-wait-for-a-key", breaks: "requests do not wait long for the read of their key by another one",
+		file: "engine/auth/authenticator.go", old: "	if age <= staleTime {", planted: "	if false {",
+		packages: "./engine/auth", run: "TestDatabaseHangs",
+	},
+	{
+		name: "old-state-at-once", breaks: "no request uses an old state of its key while the database responds",
+		file: "engine/auth/authenticator.go", old: "refreshWait = time.Second", planted: "refreshWait = 0",
 		packages: "./engine/auth", run: "TestDatabaseHangs",
 	},
 	{

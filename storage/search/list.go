@@ -115,9 +115,8 @@ type row struct {
 	Total   int64 // bytes of the matching rows so far
 }
 
-// Lists exclude plans that the general settings allow: with statistics from when the table was
-// smaller, a plan might read a whole namespace or status and sort it. Lists are too short for JIT
-// compilation.
+// Lists exclude plans that sort: with statistics from when the table was smaller, a plan might read
+// a whole namespace or status and sort it. Lists are too short for JIT compilation.
 const (
 	scanSettings = "SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET " +
 		"LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off; SET LOCAL statement_timeout = 10000"

@@ -207,11 +207,12 @@ func (q *Queries) ListBeats(ctx context.Context, db DBTX) ([]ListBeatsRow, error
 }
 
 const listNodes = `-- name: ListNodes :many
+WITH counts AS MATERIALIZED (
+  SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id)
 SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining, n.requests_only,
        coalesce(counts.running, 0)::int AS running
   FROM (SELECT x.node_id, x.address, x.version, x.started_time, x.beat_time, x.draining, x.drain_requested_time, x.tasks_per_second, x.timer_lateness_p99, x.dead_beat_time, x.max_connections, x.requests_only, x.known_deletions FROM nodes x ORDER BY x.node_id DESC LIMIT 1000) n
-  LEFT JOIN (SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id) counts
-    ON counts.node_id = n.node_id
+  LEFT JOIN counts ON counts.node_id = n.node_id
  ORDER BY n.node_id
 `
 

@@ -168,6 +168,15 @@ func (q *Queries) ListStoppingWorkers(ctx context.Context, db DBTX) ([]ListStopp
 }
 
 const listWorkers = `-- name: ListWorkers :many
+WITH lease_counts AS MATERIALIZED (
+  SELECT l.worker_id, count(*) AS n
+    FROM leases l
+   WHERE EXISTS (
+     SELECT 1 FROM running r
+      WHERE r.namespace = l.namespace
+        AND r.process_id = l.process_id
+        AND r.fencing_token = l.fencing_token)
+   GROUP BY l.worker_id)
 SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
        listed.last_seen_time::timestamptz AS last_seen_time,
        coalesce(listed.directive, '')::text AS directive,
@@ -191,15 +200,7 @@ SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
          FROM (
            SELECT o.namespace FROM workers o WHERE o.worker_id = known.worker_id
             ORDER BY o.namespace LIMIT 1000) seen) first) listed
-  LEFT JOIN (
-    SELECT l.worker_id, count(*) AS n
-      FROM leases l
-     WHERE EXISTS (
-       SELECT 1 FROM running r
-        WHERE r.namespace = l.namespace
-          AND r.process_id = l.process_id
-          AND r.fencing_token = l.fencing_token)
-     GROUP BY l.worker_id) lease_counts ON lease_counts.worker_id = listed.worker_id
+  LEFT JOIN lease_counts ON lease_counts.worker_id = listed.worker_id
  WHERE listed.bytes_before <= $5::bigint
  ORDER BY listed.worker_id
 `
@@ -220,9 +221,6 @@ type ListWorkersRow struct {
 	Leases       int32
 }
 
-// ListWorkers lists the workers of a namespace by ID, each with its first 1,000 namespaces. If
-// exactly is true, it returns only the worker with this ID. It returns workers until their
-// namespaces exceed max_bytes, including the one that exceeds it. If a worker was first seen in
 // ListWorkers lists the workers of a namespace by ID, each with its first 1,000 namespaces. If
 // exactly is true, it returns only the worker with this ID. It returns workers until their
 // namespaces exceed max_bytes, including the one that exceeds it. If a worker was first seen in

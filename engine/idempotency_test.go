@@ -218,8 +218,8 @@ func TestKeyAfterRemoval(t *testing.T) {
 	}
 }
 
-// repeated sends a call with a key again while the database is not available, such as when the other
-// node holds the lock of the process for long.
+// repeated sends a call with a key again while the database is not available, such as when the
+// other node holds the lock of the process for long.
 func (n *node) repeated(id, args string, option func(*engine.CallParams)) <-chan result {
 	c := make(chan result, 1)
 	go func() {

@@ -18,9 +18,9 @@ import (
 const connectTimeout = 5 * time.Second
 
 // planSettings keep the statements of lanes and pools on plans by primary key or partial index,
-// whatever the statistics are. A statistic may come from an empty table, or one process with a million waiting
-// tasks may make the planner expect as many of each process: then it would read whole tables for a
-// single row, or start parallel workers.
+// whatever the statistics are. A statistic may come from an empty table, or one process with a
+// million waiting tasks may make the planner expect as many of each process. Then it would read
+// whole tables for a single row, or start parallel workers.
 var planSettings = map[string]string{
 	"jit":                             "off",
 	"enable_seqscan":                  "off",

@@ -147,9 +147,10 @@ func (l *limits) cancelled() (string, *timestamppb.Timestamp) {
 	}
 	cancel := &progressorv1.CancelProcessRequest{Namespace: limitsNamespace,
 		ProcessId: r.GetFire().GetProcessId(), Grace: durationpb.New(0)}
-	if _, err := l.api.Process.CancelProcess(l.ctx, cancel); err != nil {
-		l.t.Fatal(err)
-	}
+	clitest.Eventually(l.t, "the started process is cancelled", func() error {
+		_, err := l.api.Process.CancelProcess(l.ctx, cancel)
+		return err
+	})
 	clitest.Eventually(l.t, "the fire is cancelled", func() error {
 		r, err := l.api.Cron.ListFires(l.ctx, &progressorv1.ListFiresRequest{Namespace: limitsNamespace, CronId: id})
 		if err != nil {

@@ -207,8 +207,9 @@ func (a *Authenticator) known(ctx context.Context, id string) (*entry, error) {
 	return e, nil
 }
 
-// refresh reads the state of a cached key again. Concurrent requests wait for the same read, for at
-// most refreshWait. If the database is slow or cannot be read, they use the old state for staleTime.
+// refresh reads the state of a cached key again. Concurrent requests wait for the same read, for
+// at most refreshWait. If the database is slow or cannot be read, they use the old state for
+// staleTime.
 func (a *Authenticator) refresh(ctx context.Context, id string, e *entry) error {
 	age := a.now().Sub(e.state.Load().read)
 	var old <-chan time.Time // when to use the old state

@@ -105,10 +105,6 @@ SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time,
  WHERE bounded.bytes_before <= @max_bytes::bigint
  ORDER BY bounded.namespace;
 
--- ReadNamespaceStates returns what every node reads once per second: the settings of all
--- namespaces, and whether other nodes have changed them or left tasks there. It is a single
--- ReadNamespaceStates returns the state that every node reads once per second: the settings of all
--- namespaces, and whether other nodes have changed them or added tasks. It is a single statement,
 -- ReadNamespaceStates returns the state that every node reads once per second: the settings of all
 -- namespaces, and whether other nodes have changed them or added tasks. It is a single statement,
 -- so that an idle engine sends few statements.

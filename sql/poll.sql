@@ -171,8 +171,6 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
 
 -- CountPollable returns the number of tasks that a Poll would find, at most lim, for each pair of
 -- namespace and job name. An empty name means any job.
--- CountPollable returns the number of tasks that a Poll would find, at most lim, for each pair of
--- namespace and job name. An empty name means any job.
 -- name: CountPollable :many
 SELECT target.ord::int AS ord, count(*)::int AS n
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[]),

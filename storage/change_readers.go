@@ -11,7 +11,7 @@ import (
 // changeReaders wakes the readers of the changes of namespaces after the commits of this node. A
 // commit looks only at this map, so it costs nothing while there is no reader, and almost nothing
 // in a namespace without one. Transactions that do not know their processes, such as scans, wake
-// nobody: readers find their changes when they read again.
+// no reader. Readers find their changes when they read again.
 type changeReaders struct {
 	mu sync.Mutex // held to change the map, which is copied
 	// byNamespace is nil if there is no reader.

@@ -42,7 +42,7 @@ var hotSettings = withPlans(map[string]string{
 })
 
 // calmSettings are the settings of migrations and of the connection that listens. Their statements
-// do not run for as long as PostgreSQL needs to compile them.
+// take less time than PostgreSQL needs to compile them.
 var calmSettings = map[string]string{
 	"jit":               "off",
 	"statement_timeout": "60000",
@@ -141,8 +141,8 @@ type poolConfig struct {
 	name     string
 	size     int
 	settings map[string]string
-	// pings has a connection checked before use if it has been idle: after a restart of the
-	// database, no read fails because of a connection that broke while idle.
+	// pings makes the pool check an idle connection before use, so that after a restart of the
+	// database no read fails because of a connection that broke while idle.
 	pings bool
 	// takesLane gives each connection the number of a lane, because its transactions count jobs:
 	// no claim waits for the commit of another one.

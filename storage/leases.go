@@ -15,7 +15,7 @@ type Lease struct {
 	Duration  time.Duration // time until it expires without a heartbeat
 	Heartbeat time.Duration
 	Timeout   time.Duration // timeout of the attempt
-	Progress  []byte        // JSON, of earlier attempts of a job, if this is from Poll; nil if there is none
+	Progress  []byte        // JSON of earlier attempts of a job, set only by Poll; nil if there is none
 }
 
 // ReleaseTimers moves due tasks of these namespaces to the wait queue of the workers. It returns

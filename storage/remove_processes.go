@@ -154,7 +154,7 @@ func purgeStages(s *Store, items []*removeItem) []stage {
 }
 
 // purgeProgress is the progress of deleting the history of one process: rows up to these IDs are
-// deleted, and some failed attempts of the task failedID. Of a run, the steps before stepID are
+// deleted, and some failed attempts of the task failedID. For a run, the steps before stepID are
 // deleted, and the items of stepID up to index.
 type purgeProgress struct {
 	eventID, taskID, waitingID, failedID int64

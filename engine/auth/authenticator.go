@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// CacheTime is how long the state of a key and its grants are used without a read. A revoked
-	// key is rejected after that time on every node.
+	// CacheTime is how long a node uses the state and the grants of a key before it reads them
+	// again. Every node rejects a revoked key after that time.
 	CacheTime = 10 * time.Second
-	// staleTime is how long it is used while the database cannot be read.
+	// staleTime is how long a node uses them while the database cannot be read.
 	staleTime = time.Minute
-	// refreshWait is how long a request waits for the read by another one.
+	// refreshWait is how long a request waits for a read that another request has started.
 	refreshWait = time.Second
 	// maxCached limits the number of cached keys.
 	maxCached = 10_000
@@ -182,7 +182,7 @@ func (a *Authenticator) entry(ctx context.Context, id, address string) (*entry, 
 	return a.known(ctx, id)
 }
 
-// known is entry for the ID of a key, without a limit of reads.
+// known is like entry, for the ID of a key, but does not limit reads.
 func (a *Authenticator) known(ctx context.Context, id string) (*entry, error) {
 	if found, ok := a.cached.Load(id); ok {
 		e := found.(*entry) //nolint:forcetypeassert // only entries are stored

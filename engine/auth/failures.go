@@ -52,7 +52,8 @@ func (f *failures) limiter(address string) *rate.Limiter {
 	return l
 }
 
-// drop removes the addresses without failures in the last second, or all if there are none of them.
+// drop removes the addresses without failures in the last second. If too many addresses remain, it
+// removes all.
 func (f *failures) drop() {
 	for network, l := range f.addresses {
 		if l.Tokens() >= failureRate {

@@ -33,8 +33,8 @@ func tokenOf(id string) string {
 	return tokenPrefix + id + "_" + hex.EncodeToString(secret)
 }
 
-// Hash returns the SHA-256 of a token, which is stored instead of it. A token is random, so a
-// faster hash than that of passwords is enough.
+// Hash returns the SHA-256 of a token, which is stored instead of it. A token is random, so
+// it does not need the slow hash that passwords need.
 func Hash(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
 
 // idOf returns the ID in a token. It returns false if the token is malformed.

@@ -31,7 +31,7 @@ func viewOf(ctx context.Context) string {
 }
 
 // authenticated passes only requests with a valid token to next, with their principal in the
-// context. It does not read the body of others. A nil Authenticator passes all requests.
+// context. It does not read the body of other requests. A nil Authenticator passes all requests.
 func authenticated(a *auth.Authenticator, errorWriter *connect.ErrorWriter, next http.Handler) http.Handler {
 	if a == nil {
 		return next

@@ -44,8 +44,8 @@ func newClients(limits Limits, refused func(bound string)) *clients {
 	return &clients{limits: limits, refused: refused, held: map[string]*[classes]int{}}
 }
 
-// enter counts a request, or rejects it if its client or the node has reached a limit. leave must
-// follow if it returns nil.
+// enter counts a request, or rejects it if its client or the node has reached a limit. If it
+// returns nil, the caller must call leave.
 func (c *clients) enter(client string, of class) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,7 @@ func (c *clients) enter(client string, of class) error {
 	return nil
 }
 
-// leave ends the counting of a request.
+// leave removes a request from the count.
 func (c *clients) leave(client string, of class) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

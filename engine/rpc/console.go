@@ -45,7 +45,7 @@ type consoleFile struct {
 	immutable           bool // its name changes with its content
 }
 
-// consoleFiles prepares all files of the console, by their URL paths. They have some hundred
+// consoleFiles prepares all files of the console, by their URL paths. They have a few hundred
 // kilobytes in total.
 func consoleFiles(files fs.FS, mode Console, version string) (map[string]*consoleFile, error) {
 	prepared := map[string]*consoleFile{}
@@ -155,8 +155,8 @@ func guardBrowsers(mode Console, next http.Handler, rejected func()) http.Handle
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		browser := r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 		if mode == ConsoleReadOnly && browser && r.Method == http.MethodPost && !isRead(r.URL.Path) {
-			refuse(w, r, "the console of this engine is read-only (--console read-only): make changes by the command "+
-				"line or another client")
+			refuse(w, r, "the console of this engine is read-only (--console read-only): use the command line or "+
+				"another client to make changes")
 			return
 		}
 		next.ServeHTTP(w, r)

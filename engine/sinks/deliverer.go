@@ -11,7 +11,7 @@ type Deliverer interface {
 	// Deliver returns nil when the target has stored all changes, those of a process in their
 	// order. After an error, some of them may be stored, and all are delivered again. A
 	// *PermanentError says that repeating cannot succeed, and ErrGone that the target wants no
-	// changes any more.
+	// more changes.
 	Deliver(ctx context.Context, changes []*progressorv1.Change) error
 	// Close releases the connections of the target.
 	Close()

@@ -2,7 +2,7 @@ package sinks
 
 import "errors"
 
-// ErrGone is the error of a target that wants no changes any more. It disables the sink.
+// ErrGone is the error of a target that wants no more changes. It disables the sink.
 var ErrGone = errors.New("the target is gone")
 
 // PermanentError is the error of a change that a target will never accept, such as one that is too

@@ -15,7 +15,7 @@ import (
 type limits struct {
 	lease      time.Duration // how long a node may deliver without renewing its lease
 	renew      time.Duration // between renewals
-	margin     time.Duration // how long before its end a node stops to use a lease
+	margin     time.Duration // how long before the end of a lease a node stops using it
 	poll       time.Duration // between reads of the sinks
 	claims     int           // sinks that a node claims per read, so that other nodes get some
 	stop       time.Duration // how long a stopping node waits for a delivery to end
@@ -25,7 +25,7 @@ type limits struct {
 	pace       changes.Pace
 	save       time.Duration // how long a cursor that moved only past unselected changes is not stored
 	retry      process.RetryPolicy
-	storeRetry time.Duration // between tries while the database is not available
+	storeRetry time.Duration // between attempts while the database is unavailable
 }
 
 // A delivery is repeated after 1 s, then after twice as long each time, up to 5 minutes.

@@ -78,8 +78,8 @@ func keepSecrets(m *progressorv1.Sink, old *changes.SinkSettings) error {
 	return nil
 }
 
-// sameLogin reports whether a put may use the stored password: the receivers are the same, and
-// nobody else can read it. TLS may be added.
+// sameLogin reports whether a put may use the stored password: the brokers, the user
+// and the mechanism are unchanged, and TLS is unchanged or newly enabled.
 func sameLogin(now, before *progressorv1.KafkaTarget) bool {
 	return slices.Equal(now.GetBrokers(), before.GetBrokers()) &&
 		now.GetSasl().GetUser() == before.GetSasl().GetUser() &&

@@ -166,7 +166,7 @@ func Check(m *progressorv1.Sink, open Open) error {
 	return nil
 }
 
-// checkNamespace reports whether a namespace records what a sink selects.
+// checkNamespace returns an error if a namespace does not record what a sink selects.
 func (s *Sinks) checkNamespace(ctx context.Context, m *progressorv1.Sink) error {
 	ns, err := s.engine.GetNamespace(ctx, m.GetNamespace())
 	switch {

@@ -16,7 +16,7 @@ import (
 // The baseline is the SQL that the reference documents and runs (valitydev/progressor,
 // pg_backend.md), statement by statement in BEGIN … COMMIT, from Go over pgx with prepared
 // statements. It shows what a good implementation without group commits reaches on the same server.
-// It uses nothing of the engine.
+// It does not use the engine.
 
 //go:embed baseline.sql
 var baselineTables string

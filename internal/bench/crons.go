@@ -21,7 +21,7 @@ func cronProcessor() processor.Processor {
 	})
 }
 
-// cronFires is what the crons of a case have to decide. All of them have the same fire times.
+// cronFires contains the fire times that each cron of a case must decide.
 type cronFires struct {
 	crons       int
 	every       time.Duration
@@ -76,7 +76,7 @@ func (r *runner) fireCrons(ctx context.Context, d *scratch, s *site, row *Row) e
 		return err
 	}
 	if time.Until(first.Add(-ahead)) < 0 {
-		return errors.New("the first fire time had come before all crons were made: the machine is too busy to measure")
+		return errors.New("the first fire time came before all crons were created: the machine is too busy to measure")
 	}
 	if err := wait(ctx, time.Until(first.Add(-ahead))-20*time.Millisecond); err != nil {
 		return err

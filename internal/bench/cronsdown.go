@@ -184,7 +184,7 @@ func awaitCaughtUp(ctx context.Context, conn *pgx.Conn) error {
 			return nil
 		}
 		if err := wait(ctx, cronsPoll); err != nil {
-			return fmt.Errorf("%d crons are late still: %w", late, err)
+			return fmt.Errorf("%d crons are still late: %w", late, err)
 		}
 	}
 }

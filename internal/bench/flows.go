@@ -23,7 +23,7 @@ const (
 	flowsAtMost = 10 * time.Minute
 )
 
-// stepper is the processor of steps. It does nothing, and reports when each step begins if somebody
+// stepper is the processor of steps. It does nothing, and reports when each step begins if a caller
 // waits for that.
 type stepper struct {
 	mu     sync.Mutex

@@ -33,7 +33,7 @@ func (r *runner) overload(ctx context.Context, v variant) error {
 	return err
 }
 
-// storm finds the peak, offers half of it, twice of it, and half of it again. Then it finds the
+// storm finds the peak, offers half of it, twice as much, and half of it again. Then it finds the
 // peak again: an engine whose tables are new does more calls than after ten seconds of load. The
 // figures are compared with the mean of both peaks.
 func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int64, err error) {

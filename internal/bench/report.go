@@ -44,8 +44,8 @@ func (r *Report) WriteTable(w io.Writer) error {
 		}
 	}
 	if !r.Machine.Durable() {
-		b.WriteString("\nNo ratio: fsync, synchronous_commit or full_page_writes is off, and the server's commits " +
-			"are worth nothing.\n")
+		b.WriteString("\nNo ratio: fsync, synchronous_commit or full_page_writes is off, so a crash of the " +
+			"server can lose or corrupt data.\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

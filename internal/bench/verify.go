@@ -79,7 +79,7 @@ func verifyOn(ctx context.Context, conn *pgx.Conn, row *Row, done acknowledged) 
 		wrong = append(wrong, errors.New(v.String()))
 	}
 	if len(wrong) > 0 {
-		return fmt.Errorf("the database is not as it must be after %s: %w", row.Workload, errors.Join(wrong...))
+		return fmt.Errorf("the database is inconsistent after %s: %w", row.Workload, errors.Join(wrong...))
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 // Pace is when a reader reads again after it has read everything.
 type Pace struct {
-	// Min is how long the first wait is at most. Each further one is twice as long, up to Max.
+	// Min limits the first wait. The limit doubles with each further wait, up to Max.
 	Min, Max time.Duration
 	// Gap is the minimum time between two reads, so that a busy namespace is read in batches.
 	Gap time.Duration
@@ -49,8 +49,8 @@ func (p *Pacer) Begin() { p.read = time.Now() }
 // Found is called when a read has found changes. The next wait is short.
 func (p *Pacer) Found() { p.wait = p.pace.Min }
 
-// Wait waits until changes may have been recorded, for the wait of the pace at most. It returns
-// when ctx or ended ends.
+// Wait waits until changes may have been recorded or the wait of the pace is over. It returns early
+// when ctx is cancelled or ended is closed.
 func (p *Pacer) Wait(ctx context.Context, ended <-chan struct{}) {
 	timer := time.NewTimer(p.wait)
 	defer timer.Stop()

@@ -27,7 +27,7 @@ const (
 )
 
 // Start creates the triggers that record changes, and partitions for the next days. It waits for
-// running transactions. If a long one has a table, the error is process.ErrUnavailable.
+// running transactions. If a long one has locked a table, the error is process.ErrUnavailable.
 func Start(ctx context.Context, s *storage.Store) error {
 	if err := addPartitions(ctx, s); err != nil {
 		return err

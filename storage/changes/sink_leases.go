@@ -101,8 +101,8 @@ func ReleaseSink(ctx context.Context, s *storage.Store, l SinkLease) error {
 	})
 }
 
-// AdvanceSink moves the cursor of a sink after a number of changes was delivered. Without any, it
-// moves it past changes that the sink does not select.
+// AdvanceSink moves the cursor of a sink after a number of changes was delivered. If the number is
+// 0, it moves the cursor past changes that the sink does not select.
 func AdvanceSink(ctx context.Context, s *storage.Store, l SinkLease, to Cursor, delivered int) error {
 	return s.RunSoon(ctx, "advance a sink", func(ctx context.Context, db storage.DB) error {
 		return advance(ctx, db, l, to, dbsqlc.AdvanceSinkParams{Delivered: int64(delivered)})

@@ -334,10 +334,6 @@ type ReadNamespaceStatesRow struct {
 	PausedNames           []string
 }
 
-// ReadNamespaceStates returns what every node reads once per second: the settings of all
-// namespaces, and whether other nodes have changed them or left tasks there. It is a single
-// ReadNamespaceStates returns the state that every node reads once per second: the settings of all
-// namespaces, and whether other nodes have changed them or added tasks. It is a single statement,
 // ReadNamespaceStates returns the state that every node reads once per second: the settings of all
 // namespaces, and whether other nodes have changed them or added tasks. It is a single statement,
 // so that an idle engine sends few statements.

@@ -63,8 +63,6 @@ type CountPollableRow struct {
 
 // CountPollable returns the number of tasks that a Poll would find, at most lim, for each pair of
 // namespace and job name. An empty name means any job.
-// CountPollable returns the number of tasks that a Poll would find, at most lim, for each pair of
-// namespace and job name. An empty name means any job.
 func (q *Queries) CountPollable(ctx context.Context, db DBTX, arg CountPollableParams) ([]CountPollableRow, error) {
 	rows, err := db.Query(ctx, countPollable,
 		arg.Ords,

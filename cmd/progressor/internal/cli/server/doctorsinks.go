@@ -15,7 +15,7 @@ const (
 	// lateLease is how long no node may deliver for a sink that should. Another node takes a lease
 	// within a second after its end.
 	lateLease = time.Minute
-	// nearMaxLag is the part of max_lag from which on doctor warns.
+	// nearMaxLag is the portion of max_lag from which doctor warns.
 	nearMaxLag = 0.8
 	// newLetters is for how long doctor warns of dead letters.
 	newLetters = 24 * time.Hour

@@ -226,8 +226,8 @@ func (n *node) put(ctx context.Context, eng *engine.Engine, runs *flows.Flows, d
 	return putSinks(ctx, deliveries, n.file, n.log)
 }
 
-// drainMargin is how much longer than the drain of the engine connections are kept, so that clients
-// get the result of their requests after the engine has released the rest (1 s of grace, and at
+// drainMargin is how long connections are kept after the drain of the engine, so that clients get
+// the result of their requests after the engine has released the rest (1 s of grace, and at
 // most twice 5 s for the database).
 const drainMargin = 12 * time.Second
 

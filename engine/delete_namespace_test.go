@@ -344,14 +344,17 @@ func TestDeletionIsCancelled(t *testing.T) {
 	n.deletes(t, &progressorv1.DeleteNamespaceRequest{Namespace: "kept"})
 	d.exec(t, "INSERT INTO flow_types (namespace, template_type, version) VALUES ('kept', 't', 1)")
 	d.exec(t, "DELETE FROM nodes WHERE address = 'old'")
-	eventually(t, "the deletion is cancelled", func() bool {
-		ns, err := n.GetNamespace(t.Context(), "kept")
-		return err == nil && ns.GetDeletion() == nil
+	eventually(t, "the deletion is cancelled, and the node knows", func() bool {
+		_, err := n.Start(t.Context(), engine.StartParams{
+			Key: process.Key{Namespace: "kept", ProcessID: "p"},
+		})
+		if err != nil && !errors.Is(err, process.ErrNamespaceDeleting) {
+			t.Fatal(err)
+		}
+		return err == nil
 	})
-	if _, err := n.Start(t.Context(), engine.StartParams{
-		Key: process.Key{Namespace: "kept", ProcessID: "p"},
-	}); err != nil {
-		t.Error(err)
+	if ns, err := n.GetNamespace(t.Context(), "kept"); err != nil || ns.GetDeletion() != nil {
+		t.Errorf("got deletion %v, error %v", ns.GetDeletion(), err)
 	}
 	if left := strings.Join(d.rowsOf(t, "kept"), ", "); !strings.Contains(left, "flow_types: 1") {
 		t.Errorf("%s", left)

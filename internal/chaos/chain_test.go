@@ -72,6 +72,8 @@ type chain struct {
 	away  int                 // number of requests still to be rejected
 	live  map[string]int      // attempts in progress, by task
 	told  map[string][][]byte // responses by process and operation; nil if they are not kept
+	held  time.Duration       // for how long gates have held all attempts, until since
+	since time.Time           // since when one holds them; zero if none does
 
 	inFlight atomic.Int64
 	repeated atomic.Int64 // operations that were requested more than once
@@ -132,12 +134,29 @@ func (c *chain) hold(match func(op string, attempt int32) bool) *gate {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.gates = append(c.gates, g)
+	if match == nil && c.since.IsZero() {
+		c.since = time.Now()
+	}
 	return g
+}
+
+// heldTime returns for how long gates have held all attempts.
+func (c *chain) heldTime() time.Duration {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.since.IsZero() {
+		return c.held
+	}
+	return c.held + time.Since(c.since)
 }
 
 func (c *chain) openAll() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
+	if !c.since.IsZero() {
+		c.held += time.Since(c.since)
+		c.since = time.Time{}
+	}
 	for _, g := range c.gates {
 		g.open()
 	}

@@ -110,7 +110,8 @@ func TestChaos(t *testing.T) {
 		t.Fatalf("-chaos.fault: no name of a fault contains %q", *chaosFault)
 	}
 	s := newChaosRun(t, seed)
-	end := time.Now().Add(*chaosDuration)
+	began := time.Now()
+	end := began.Add(*chaosDuration)
 	var remaining []int // the faults of this round
 	all := func() bool { return !isFullRound() || len(s.fired) == len(faults) }
 	for (time.Now().Before(end) || !all()) && !t.Failed() {
@@ -119,7 +120,7 @@ func TestChaos(t *testing.T) {
 		}
 		f := chosen[remaining[0]]
 		remaining = remaining[1:]
-		t.Logf("%s: %d answered", f.name, s.load.acked.Load())
+		t.Logf("%6.1f s, %d answered: %s", time.Since(began).Seconds(), s.load.acked.Load(), f.name)
 		f.inject(s, s.random.IntN(len(s.nodes)))
 		s.fired[f.name]++
 		before := s.load.acked.Load()
@@ -152,7 +153,8 @@ func newChaosRun(t testing.TB, seed uint64) *chaosRun {
 	s.crons = startCrons(s.fleet, s.nodes[0], s.chain)
 	s.jobs = startJobs(s.fleet, s.nodes[0], seed)
 	s.flows = startFlows(s.fleet, s.nodes[0], s.jobs)
-	s.load = startLoad(s.fleet, plan{clients: 48, processes: 50, seed: seed, vary: vary, aside: aside(50)})
+	s.load = startLoad(s.fleet, plan{clients: 48, processes: 50, seed: seed, vary: vary, aside: aside(50),
+		held: s.chain.heldTime})
 	return s
 }
 

@@ -278,7 +278,8 @@ func (s *sightings) String() string {
 // load is many clients that call without a pause.
 type load struct {
 	fleet   *fleet
-	ctx     context.Context // context of all operations
+	held    func() time.Duration // see plan
+	ctx     context.Context      // context of all operations
 	stop    func()
 	acked   atomic.Int64
 	repairs atomic.Int64
@@ -298,13 +299,17 @@ type plan struct {
 	vary               func(e *entry, number int, random *rand.Rand) // nil means plain calls
 	// aside may be nil. It may send another request instead of a call, and then returns true.
 	aside func(l *load, client, seq int, random *rand.Rand) bool
+	held  func() time.Duration // for how long the test has held the processor; may be nil
 }
 
 // startLoad starts clients. A client whose operation is not answered within testTimeout fails the
-// test.
+// test. The time in which the test itself holds the processor does not count.
 func startLoad(f *fleet, p plan) *load {
 	stopped := make(chan struct{})
-	l := &load{fleet: f, stop: sync.OnceFunc(func() { close(stopped) })}
+	l := &load{fleet: f, held: p.held, stop: sync.OnceFunc(func() { close(stopped) })}
+	if l.held == nil {
+		l.held = func() time.Duration { return 0 }
+	}
 	var giveUp context.CancelFunc
 	l.ctx, giveUp = context.WithCancel(context.WithoutCancel(f.t.Context()))
 	f.t.Cleanup(func() { // after a test that has passed, nothing is left
@@ -339,7 +344,8 @@ func startLoad(f *fleet, p plan) *load {
 }
 
 func (l *load) perform(e *entry, first int) {
-	ctx, cancel := context.WithTimeout(l.ctx, testTimeout)
+	before := l.held()
+	ctx, cancel := l.limit(before)
 	defer cancel()
 	err := l.fleet.do(ctx, e, first, &l.seen)
 	switch {
@@ -348,13 +354,32 @@ func (l *load) perform(e *entry, first int) {
 		l.resumeStray(ctx, e.process, first)
 	case l.ctx.Err() != nil:
 	case err != nil:
-		l.fleet.t.Errorf("after %s: %v", time.Since(e.begun).Round(time.Millisecond), err)
+		l.fleet.t.Errorf("after %s, of which the test held the processor for %s: %v",
+			time.Since(e.begun).Round(time.Millisecond), (l.held() - before).Round(time.Millisecond), err)
 	case e.outcome == acked:
 		l.acked.Add(1)
 	}
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.entries = append(l.entries, e)
+}
+
+// limit returns the context of an operation. It ends after testTimeout and the time in which the
+// test holds the processor, of which before had passed when the operation began.
+func (l *load) limit(before time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(l.ctx)
+	go func() {
+		end := time.Now().Add(testTimeout)
+		for left := testTimeout; left > 0; left = time.Until(end.Add(l.held() - before)) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(left):
+			}
+		}
+		cancel()
+	}()
+	return ctx, cancel
 }
 
 // repair takes a process out of ERROR. Another client may do so first.

@@ -15,9 +15,9 @@ const (
 	maxBacklogBytes   = 1 << 20
 	// maxLoneResults replaces maxBacklogResults while no other request waits to be stored.
 	maxLoneResults = 512
-	// maxResultsWait bounds how long a scan waits for them: results may be stuck at a row that
-	// another session holds.
-	maxResultsWait = 100 * time.Millisecond
+	// maxResultsWait is how long a scan waits for them while none is stored. It is longer than a
+	// flush takes on a busy database.
+	maxResultsWait = time.Second
 )
 
 // backlogResults counts the results of scanned tasks that wait to be stored. Scans claim faster
@@ -25,8 +25,10 @@ const (
 // whole backlog. It is safe for concurrent use.
 type backlogResults struct {
 	pending func() int64 // counts everything that waits to be stored; nil if unknown
+	aside   func() int64 // counts what of that waits for a row that another session holds; nil if unknown
 	mu      sync.Mutex
 	results int
+	stored  uint64        // how many results have been stored
 	bytes   int           // bytes of the args of their tasks, which are stored with them
 	below   chan struct{} // closed when both are below their bounds; nil if no scan waits
 }
@@ -41,6 +43,9 @@ func (b *backlogResults) add(n int, c *storage.Claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.results += n
+	if n < 0 {
+		b.stored++
+	}
 	b.bytes += n * (len(c.Args) + len(c.Context))
 	if b.below != nil && !b.full() {
 		close(b.below)
@@ -48,32 +53,53 @@ func (b *backlogResults) add(n int, c *storage.Claim) {
 	}
 }
 
-// full reports whether a scan must wait. The caller holds the lock.
+// full reports whether a scan must wait. Results that were put aside may wait for minutes, so they
+// do not count. The caller holds the lock.
 func (b *backlogResults) full() bool {
-	limit := maxBacklogResults
+	limit, waiting := maxBacklogResults, b.results
 	if b.pending != nil && b.pending() <= int64(b.results) {
 		limit = maxLoneResults
 	}
-	return b.results >= limit || b.bytes >= maxBacklogBytes
+	if b.aside != nil {
+		waiting -= int(b.aside())
+	}
+	return waiting >= limit || b.bytes >= maxBacklogBytes
 }
 
 // wait waits until a scan may begin.
 func (b *backlogResults) wait(ctx context.Context) {
-	b.mu.Lock()
-	if !b.full() {
-		b.mu.Unlock()
+	below, stored := b.belowBounds()
+	if below == nil {
 		return
+	}
+	timeout := time.NewTimer(maxResultsWait)
+	defer timeout.Stop()
+	for {
+		select {
+		case <-below:
+			return
+		case <-ctx.Done():
+			return
+		case <-timeout.C:
+		}
+		before := stored
+		if below, stored = b.belowBounds(); below == nil || stored == before {
+			return
+		}
+		timeout.Reset(maxResultsWait)
+	}
+}
+
+// belowBounds returns a channel that is closed when a scan may begin, or nil if it may begin now,
+// and how many results have been stored.
+func (b *backlogResults) belowBounds() (below chan struct{}, stored uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.full() {
+		return nil, b.stored
 	}
 	if b.below == nil {
 		b.below = make(chan struct{})
 	}
-	below := b.below
-	b.mu.Unlock()
-	timeout := time.NewTimer(maxResultsWait)
-	defer timeout.Stop()
-	select {
-	case <-below:
-	case <-timeout.C:
-	case <-ctx.Done():
-	}
+	return b.below, b.stored
 }

@@ -55,7 +55,48 @@ func TestScansWaitForBacklogResults(t *testing.T) {
 	}
 }
 
-// A scan waits only for a limited time. Results that cannot be stored do not stop all scans.
+// A scan waits until the results are stored, however slow the database is.
+func TestScansWaitForSlowResults(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b backlogResults
+		fillBacklogResults(&b)
+		b.begin(&storage.Claim{})
+		b.begin(&storage.Claim{})
+		began := time.Now()
+		waits := make(chan struct{})
+		go func() { b.wait(t.Context()); close(waits) }()
+		for range 3 {
+			select {
+			case <-waits:
+				t.Fatalf("a scan waits only %s for %d results", time.Since(began), b.results)
+			case <-time.After(maxResultsWait * 9 / 10):
+			}
+			b.end(&storage.Claim{})
+		}
+		if <-waits; time.Since(began) > 3*maxResultsWait {
+			t.Errorf("a scan waits %s", time.Since(began))
+		}
+	})
+}
+
+// A scan does not wait for results that were put aside.
+func TestScansDoNotWaitForResultsPutAside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var aside atomic.Int64
+		b := backlogResults{aside: aside.Load}
+		fillBacklogResults(&b)
+		aside.Store(1)
+		began := time.Now()
+		if b.wait(t.Context()); time.Since(began) != 0 {
+			t.Errorf("a scan waits %s", time.Since(began))
+		}
+	})
+}
+
+// A scan waits only for a limited time while none is stored. Results that cannot be stored do not
+// stop all scans.
 func TestScansDoNotWaitForStuckResults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -80,7 +80,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, log: cfg.Logger, store: cfg.Store, kinds: kinds, attempts: newAttempts(kinds),
 		unknown:   newRequestShares("namespaces that it does not know"),
-		backlog:   backlogResults{pending: cfg.Store.Pending},
+		backlog:   backlogResults{pending: cfg.Store.Pending, aside: cfg.Store.PutAside},
 		workers:   noWorkers{},
 		liveness:  liveness{started: time.Now(), generations: make(chan struct{}, 1)},
 		lifecycle: lifecycle{drained: make(chan struct{})},

@@ -148,6 +148,14 @@ func (c contention) drain() (ops []operation) {
 	return ops
 }
 
+// count returns the number of items.
+func (c contention) count() (n int64) {
+	for _, p := range c {
+		n += int64(len(p.items))
+	}
+	return n
+}
+
 // wake returns a channel that is ready when items are due, or nil if there are none.
 func (c contention) wake() <-chan time.Time {
 	var first time.Time

@@ -60,9 +60,11 @@ func TestLockedProcessDelaysNoOther(t *testing.T) {
 		t.Errorf("a call of the locked process: %v", err)
 	}
 	b.is("locked", "RUNNING e0: INIT FINISHED, CALL runs#1")
+	equal(t, "results put aside", s.PutAside(), 1)
 	release()
 	must(t, 0, second(saved()))
 	b.is("locked", "RUNNING e1: INIT FINISHED, CALL FINISHED")
+	b.until("no result is put aside", func() bool { return s.PutAside() == 0 })
 	equal(t, "splits", counter(t, registry, "progressor_flush_splits_total"), 0)
 	if counter(t, registry, "progressor_flush_contended_total") == 0 {
 		t.Error("nothing was put aside")

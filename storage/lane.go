@@ -50,6 +50,7 @@ type lane struct {
 
 	timeout         time.Duration // timeout of a flush: flushTimeout
 	contention      contention    // items whose rows another session has locked
+	aside           atomic.Int64  // how many these were after the last flush
 	alone           bool          // the last flush was for one process (lockWait): the next is for the others
 	lockFailures    int           // lock failures of this flush and its parts
 	shortLocksUntil time.Time     // until then flushes wait only shortLockTimeout for a lock
@@ -134,6 +135,7 @@ func (l *lane) run() {
 		}
 		l.lockFailures = 0
 		l.flush(l.deferSecondEnds(ops), mode)
+		l.aside.Store(l.contention.count())
 	}
 }
 

@@ -271,3 +271,11 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Pending returns the number of operations that wait in the lanes or are being stored.
 func (s *Store) Pending() int64 { return s.pending.Load() }
+
+// PutAside returns how many of them wait for a row that another session has locked.
+func (s *Store) PutAside() (n int64) {
+	for _, l := range s.lanes {
+		n += l.aside.Load()
+	}
+	return n
+}

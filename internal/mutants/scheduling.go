@@ -52,7 +52,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "scans-do-not-wait", breaks: "scans wait while many results of scanned tasks wait to be stored",
-		file: "engine/backlog_results.go", old: "return b.results >= limit ||", planted: "_ = limit\n\treturn",
+		file: "engine/backlog_results.go", old: "return waiting >= limit ||", planted: "_, _ = limit, waiting\n\treturn",
 		packages: "./engine", run: "ScansWaitForBacklogResults",
 	},
 	{
@@ -69,6 +69,21 @@ var schedulingMutants = []mutant{
 		name: "scans-wait-forever", breaks: "results that cannot be stored do not stop scans",
 		file: "engine/backlog_results.go", old: "time.NewTimer(maxResultsWait)", planted: "time.NewTimer(time.Hour)",
 		packages: "./engine", run: "StuckResults",
+	},
+	{
+		name: "scans-wait-for-fast-results", breaks: "scans wait while results are stored slowly",
+		file: "engine/backlog_results.go", old: " || stored == before", planted: " || before > 0",
+		packages: "./engine", run: "TestScansWaitForSlowResults",
+	},
+	{
+		name: "scans-wait-for-locked-rows", breaks: "scans do not wait for results that were put aside",
+		file: "engine/backlog_results.go", old: "waiting -= int(b.aside())", planted: "waiting -= 0 * int(b.aside())",
+		packages: "./engine", run: "PutAside",
+	},
+	{
+		name: "put-aside-uncounted", breaks: "results of locked processes count as put aside",
+		file: "storage/lane.go", old: "l.aside.Store(l.contention.count())", planted: "l.aside.Store(0)",
+		packages: "./storage", run: "TestLockedProcessDelaysNoOther",
 	},
 	{
 		name: "calls-do-not-wait", breaks: "a scan for calls waits for results of scanned tasks",

@@ -67,7 +67,7 @@ func startJobs(f *fleet, n *node, seed uint64) *jobWatch {
 	for i := range 3 {
 		w.pushers.Go(func() { w.enqueue(pushing, i) })
 	}
-	for i := range 6 {
+	for i := range 12 { // they keep up with the jobs and with the steps of the runs
 		random := rand.New(rand.NewPCG(seed, uint64(1000+i)))
 		w.workers.Go(func() { w.work(working, fmt.Sprint("worker-", i), random) })
 	}

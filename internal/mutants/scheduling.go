@@ -52,7 +52,9 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "scans-do-not-wait", breaks: "scans wait while many results of scanned tasks wait to be stored",
-		file: "engine/backlog_results.go", old: "return waiting >= limit ||", planted: "_, _ = limit, waiting\n\treturn",
+		file:     "engine/backlog_results.go",
+		old:      "return waiting >= limit ||",
+		planted:  "_, _ = limit, waiting\n\treturn",
 		packages: "./engine", run: "ScansWaitForBacklogResults",
 	},
 	{

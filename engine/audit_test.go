@@ -133,6 +133,8 @@ func TestAudit(t *testing.T) {
 		(SELECT min(audit_id) + 3 FROM audit)`); err != nil {
 		t.Fatal(err)
 	}
+	_, err = n.store.SealAudit(ctx)
+	must(err)
 	must(n.store.ForgetAudit(ctx))
 	if got := rows.count(t, "SELECT count(*) FROM audit"); got >= len(all) || got < len(all)-4 {
 		t.Errorf("%d entries are left", got)

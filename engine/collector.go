@@ -32,6 +32,8 @@ type collector struct {
 	// orphans is where the next pass continues its search for orphaned failed attempts. It is zero
 	// if the last search is complete.
 	orphans storage.AttemptKey
+	// sealing is true if the last pass did not add all audit entries to the hash chain.
+	sealing bool
 	// forgetting is true if the last pass ran out of time before it removed all old rows of kinds.
 	forgetting bool
 
@@ -140,6 +142,11 @@ func (c *collector) remove(ctx context.Context) error {
 	var errs []error
 	if c.due("purge", 30) || c.engine.removals.Swap(false) {
 		errs = append(errs, c.purge(ctx))
+	}
+	if c.due("audit", 5) || c.sealing {
+		more, err := c.engine.store.SealAudit(ctx)
+		c.sealing = more
+		errs = append(errs, err)
 	}
 	if c.due("forget", 30) {
 		errs = append(errs, c.engine.store.DeleteDeadNodes(ctx), c.engine.store.ForgetAudit(ctx), c.forgetLeases(ctx))

@@ -63,7 +63,36 @@ SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
       AND is_saved(item.fencing_token)
     LIMIT 1) ended;
 
--- ForgetAudit deletes the oldest commands after their retention, lim at a time. The function has
--- the rights of the owner of the table, so that the role of the engine needs no DELETE.
+-- SealAudit adds committed rows to the hash chain, lim at a time. The function has the rights of
+-- the owner of the table, so that the role of the engine needs no UPDATE.
+-- name: SealAudit :one
+SELECT seal_audit(@lim::int)::bigint AS sealed;
+
+-- ForgetAudit deletes the oldest commands after their retention, lim at a time. Like SealAudit, it
+-- needs no rights.
 -- name: ForgetAudit :one
 SELECT forget_audit(@lim::int)::bigint AS deleted;
+
+-- ReadAuditChain returns the start and the end of the hash chain.
+-- name: ReadAuditChain :one
+SELECT c.hash_key, c.last_position, c.last_hash, c.removed_position, c.removed_hash
+  FROM audit_chain c;
+
+-- ReadSealedAudit returns rows of the hash chain in their order, after one.
+-- name: ReadSealedAudit :many
+SELECT a.audit_id, a."time", a.actor, a.source, a.method, a.namespace, a.subject,
+       coalesce(a.details::text, '')::text AS details,
+       a.chain_position::bigint AS chain_position, a.subject_hash, a.details_hash, a.chain_hash
+  FROM audit a
+ WHERE (a.chain_position, a.audit_id) > (@after_position::bigint, @after_id::bigint)
+ ORDER BY a.chain_position, a.audit_id LIMIT @lim::int;
+
+-- CountUnsealedAudit counts the rows that are not yet in the hash chain, at most lim, and returns
+-- the age of the oldest in seconds.
+-- name: CountUnsealedAudit :one
+SELECT count(*) AS rows,
+       coalesce(extract(epoch FROM statement_timestamp() - min(oldest."time")), 0)::float8 AS age
+  FROM (
+    SELECT a."time" FROM audit a
+     WHERE a.chain_position IS NULL
+     ORDER BY a.audit_id LIMIT @lim::int) oldest;

@@ -45,7 +45,7 @@ func CreateKey(ctx context.Context, conn *pgx.Conn, k NewKey) (APIKey, error) {
 		if row, err = dbsqlc.New().CreateKey(ctx, tx, arg); err != nil {
 			return err
 		}
-		if err := auditAccess(ctx, tx, "CreateKey", row.KeyID); err != nil {
+		if err := auditAccess(ctx, tx, "CreateKey", row.KeyID, ConfigChange{After: keyJSON(&row)}); err != nil {
 			return err
 		}
 		for _, g := range k.Grants {
@@ -72,7 +72,7 @@ func RevokeKey(ctx context.Context, conn *pgx.Conn, keyID string) (APIKey, error
 		if row, err = dbsqlc.New().RevokeKey(ctx, tx, keyID); err != nil {
 			return err
 		}
-		return auditAccess(ctx, tx, "RevokeKey", row.KeyID)
+		return auditAccess(ctx, tx, "RevokeKey", row.KeyID, ConfigChange{Before: keyJSON(&row)})
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return row, process.ErrKeyNotFound
@@ -80,11 +80,20 @@ func RevokeKey(ctx context.Context, conn *pgx.Conn, keyID string) (APIKey, error
 	return row, mapped("revoke a key", err)
 }
 
+// keyJSON returns a key for the audit, without the hash of its token.
+func keyJSON(k *APIKey) []byte {
+	fields := map[string]any{"name": k.Name}
+	if k.ExpireTime != nil {
+		fields["expireTime"] = k.ExpireTime.UTC().Format(time.RFC3339Nano)
+	}
+	return ConfigJSON(fields)
+}
+
 // auditAccess records a command on a key or a grant by the role of the connection.
-func auditAccess(ctx context.Context, tx pgx.Tx, method, subject string) error {
+func auditAccess(ctx context.Context, tx pgx.Tx, method, subject string, change ConfigChange) error {
 	var role string
 	if err := tx.QueryRow(ctx, "SELECT session_user::text").Scan(&role); err != nil {
 		return err
 	}
-	return AuditCommand(ctx, tx, method, "", subject, []process.Actor{{Name: "pg:" + role}})
+	return change.Audit(ctx, tx, method, "", subject, []process.Actor{{Name: "pg:" + role}})
 }

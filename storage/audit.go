@@ -125,3 +125,13 @@ func (s *Store) ForgetAudit(ctx context.Context) error {
 	_, err := s.q.ForgetAudit(ctx, s.general, forgetBatch)
 	return mapped("delete old audit rows", err)
 }
+
+// sealBatch is how many entries a transaction adds to the hash chain.
+const sealBatch = 1000
+
+// SealAudit adds committed entries to the hash chain of the audit. It reports whether there may be
+// more.
+func (s *Store) SealAudit(ctx context.Context) (more bool, err error) {
+	n, err := s.q.SealAudit(ctx, s.general, sealBatch)
+	return n == sealBatch, mapped("seal audit rows", err)
+}

@@ -20,7 +20,10 @@ const hidden = "REDACTED"
 
 // hiddenFields are the fields of configurations that have secrets or payloads. The values of an
 // object are hidden, and its names are kept.
-var hiddenFields = map[string]bool{"headers": true, "args": true, "body": true, "payload": true, "context": true}
+var hiddenFields = map[string]bool{
+	"headers": true, "args": true, "body": true, "payload": true, "context": true,
+	"password": true, "secrets": true, "token": true,
+}
 
 // Audit adds an entry with the change, if an operator is given.
 func (c ConfigChange) Audit(

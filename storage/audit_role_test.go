@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/migrations"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -24,18 +25,17 @@ func TestEngineRoleOnlyAddsAudit(t *testing.T) {
 	b := newBench(t)
 	page, err := os.ReadFile("../docs/operations.md")
 	must(t, page, err)
-	var rights []string
-	for _, m := range regexp.MustCompile(`(?m)^GRANT (.*) TO progressor;`).FindAllStringSubmatch(string(page), -1) {
-		rights = append(rights, m[1])
+	rights := regexp.MustCompile(`(?m)^((?:GRANT|REVOKE) .* (?:TO|FROM)) progressor;`).
+		FindAllStringSubmatch(string(page), -1)
+	if len(rights) != 6 {
+		t.Fatalf("docs/operations.md has the rights %q", rights)
 	}
-	revokes := regexp.MustCompile(`(?m)^REVOKE (.*) FROM progressor;`).FindAllStringSubmatch(string(page), -1)
-	if len(rights) != 4 || len(revokes) != 1 {
-		t.Fatalf("docs/operations.md has the grants %q and %q", rights, revokes)
-	}
-	role := b.role(rights...)
+	role := b.role()
 	var name string
 	must(t, 0, role.QueryRow(t.Context(), "SELECT current_user").Scan(&name))
-	b.exec("REVOKE " + revokes[0][1] + " FROM " + name)
+	for _, right := range rights {
+		b.exec(right[1] + " " + name)
+	}
 	s := open(t, regexp.MustCompile(`user=\S+`).ReplaceAllString(b.dsn, "user="+name), storage.Config{})
 	ada := process.Actor{Name: "ada", Source: "10.0.0.1"}
 	for range 2 {
@@ -46,16 +46,45 @@ func TestEngineRoleOnlyAddsAudit(t *testing.T) {
 		"UPDATE progressor.audit SET actor = 'bob'", "DELETE FROM progressor.audit", "TRUNCATE progressor.audit",
 		"ALTER TABLE progressor.audit DISABLE TRIGGER ALL", "DROP TABLE progressor.audit",
 		"SELECT FROM progressor.audit FOR UPDATE",
+		"INSERT INTO progressor.audit (chain_position) VALUES (1)",
+		"INSERT INTO progressor.audit (time) VALUES (now())",
+		"UPDATE progressor.audit_chain SET retention = '1 day'", "DELETE FROM progressor.audit_chain",
+		"INSERT INTO progressor.audit_chain DEFAULT VALUES",
 	} {
 		if _, err := role.Exec(t.Context(), sql); storage.SQLState(err) != "42501" {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
+	must(t, 0, second(s.SealAudit(t.Context())))
 	must(t, 0, s.ForgetAudit(t.Context()))
 	equal(t, "entries", ask[int](b, "SELECT count(*)::int FROM audit WHERE actor = 'ada'"), 2)
-	b.exec("UPDATE audit SET time = time - interval '91 days' WHERE audit_id = (SELECT min(audit_id) FROM audit)")
+	b.exec(`UPDATE audit SET time = time - CASE audit_id WHEN (SELECT min(audit_id) FROM audit)
+		THEN interval '91 days' ELSE interval '89 days' END`)
 	must(t, 0, s.ForgetAudit(t.Context()))
 	equal(t, "entries after the retention", ask[int](b, "SELECT count(*)::int FROM audit"), 1)
+}
+
+// A migration takes the rights away by which a role could change the audit.
+func TestMigrationTakesRightsToTheAudit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	role := b.role("SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON audit, audit_chain", "USAGE ON SCHEMA progressor")
+	text, err := migrations.FS.ReadFile("00126_audit_chain.sql")
+	must(t, 0, err)
+	block := regexp.MustCompile(`(?s)\nDO \$\$\n.*?\nEND \$\$;\n`).FindString(string(text))
+	b.exec(block)
+	const insert = "INSERT INTO progressor.audit (actor, source, method, namespace, subject) SELECT '', '', '', '', ''"
+	for sql, allowed := range map[string]bool{
+		"SELECT FROM progressor.audit": true, "SELECT FROM progressor.audit_chain": true, insert: true,
+		"UPDATE progressor.audit SET actor = 'bob'": false, "DELETE FROM progressor.audit": false,
+		"TRUNCATE progressor.audit": false, "UPDATE progressor.audit_chain SET last_position = 0": false,
+		"DELETE FROM progressor.audit_chain": false, "TRUNCATE progressor.audit_chain": false,
+	} {
+		_, err := role.Exec(t.Context(), sql)
+		if denied := storage.SQLState(err) == "42501"; denied == allowed || allowed && err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
 }
 
 // The audit has a configuration before and after its change, without secrets.

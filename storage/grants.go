@@ -18,6 +18,11 @@ type GrantKey struct{ Principal, Role, Namespaces string }
 
 func (g GrantKey) subject() string { return g.Principal + " " + g.Role + " " + g.Namespaces }
 
+// json returns the grant for the audit.
+func (g GrantKey) json() []byte {
+	return ConfigJSON(map[string]string{"principal": g.Principal, "role": g.Role, "namespaces": g.Namespaces})
+}
+
 // MaxListedGrants is how many grants ListGrants returns at most.
 const MaxListedGrants = 10_000
 
@@ -46,7 +51,7 @@ func addGrant(ctx context.Context, tx pgx.Tx, g GrantKey) (added bool, err error
 	case err != nil:
 		return false, err
 	}
-	return true, auditAccess(ctx, tx, "AddGrant", g.subject())
+	return true, auditAccess(ctx, tx, "AddGrant", g.subject(), ConfigChange{After: g.json()})
 }
 
 // RemoveGrant takes a role away. removed is false if the principal does not have it. It writes to
@@ -61,7 +66,7 @@ func RemoveGrant(ctx context.Context, conn *pgx.Conn, g GrantKey) (removed bool,
 			return err
 		}
 		removed = true
-		return auditAccess(ctx, tx, "RemoveGrant", g.subject())
+		return auditAccess(ctx, tx, "RemoveGrant", g.subject(), ConfigChange{Before: g.json()})
 	})
 	return removed, mapped("remove a grant", err)
 }

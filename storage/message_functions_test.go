@@ -83,6 +83,11 @@ func TestFunctionsSend(t *testing.T) {
 	equal(t, "the job", b.deliver("j"), "start delivered")
 	must(t, 0, second(app.Exec(t.Context(), "SELECT progressor.cancel('shop', 'p', 'no more')")))
 	equal(t, "the cancel", b.deliver("p"), "cancel delivered")
+	var user string
+	must(t, 0, app.QueryRow(t.Context(), "SELECT session_user").Scan(&user))
+	equal(t, "the audit",
+		ask[string](b, "SELECT concat_ws(' ', actor, method, namespace, subject, details) FROM audit"),
+		"pg:"+user+` CancelProcess shop p {"reason": "no more"}`)
 	equal(t, "why", ask[string](b, "SELECT cancel_reason FROM processes WHERE process_id = 'p'"), "no more")
 	for _, sql := range []string{
 		"SELECT * FROM progressor.messages", "SELECT * FROM progressor.processes",

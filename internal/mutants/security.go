@@ -1,5 +1,7 @@
 package main
 
+const auditChain = "storage/audit_chain.go"
+
 // securityMutants remove checks that protect the engine from attackers.
 var securityMutants = []mutant{
 	{
@@ -247,7 +249,51 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "audit-deleted-early", breaks: "audit entries are kept for their retention",
-		file: "migrations/00123_audit.sql", old: "interval '90 days'", planted: "interval '0 days'",
+		file: "migrations/00126_audit_chain.sql", old: "DEFAULT '90 days'", planted: "DEFAULT '1 day'",
 		packages: "./storage", run: "TestEngineRoleOnlyAddsAudit",
+	},
+	{
+		name: "audit-details-unchecked", breaks: "a change of the details of an audit entry is found",
+		file:     auditChain,
+		old:      "		!bytes.Equal(e.DetailsHash, auditMAC(v.key, e.Namespace, e.Details)) ||\n",
+		planted:  "",
+		packages: "./storage", run: "TestAuditChainFindsChanges",
+	},
+	{
+		name: "audit-order-unchecked", breaks: "an audit entry has the hash of the previous one",
+		file: auditChain, old: "append(bytes.Clone(previous), auditParts(",
+		planted:  "append(bytes.Clone(nil), auditParts(",
+		packages: "./storage", run: "TestAuditChainFindsChanges",
+	},
+	{
+		name: "audit-end-unchecked", breaks: "the deletion of the last audit entries is found",
+		file: auditChain, old: "	case v.position < last:", planted: "	case false:",
+		packages: "./storage", run: "TestAuditChainFindsChanges",
+	},
+	{
+		name: "audit-rewritten", breaks: "an audit that was rewritten has another hash than a known entry",
+		file: auditChain, old: "k.Position == v.position && ", planted: "k.Position == 0 && ",
+		packages: "./storage", run: "TestAuditChainIsRewritten",
+	},
+	{
+		name: "audit-start-lost", breaks: "the hash chain continues after the retention of audit entries",
+		file: "migrations/00126_audit_chain.sql", old: "removed_hash = last_old.chain_hash;",
+		planted:  "removed_hash = removed_hash;",
+		packages: "./storage", run: "TestAuditRetentionKeepsTheChain",
+	},
+	{
+		name: "audit-of-the-owner", breaks: "the audit has the role that calls a SQL function",
+		file: "migrations/00126_audit_chain.sql", old: "'pg:' || session_user", planted: "'pg:' || current_user",
+		packages: "./storage", run: "TestFunctionsSend",
+	},
+	{
+		name: "audit-fault-ignored", breaks: "doctor fails if the hash chain of the audit is broken",
+		file: "cmd/progressor/internal/cli/server/doctoraudit.go", old: `if chain.Fault != "" {`, planted: "if false {",
+		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorVerifiesTheAudit",
+	},
+	{
+		name: "grant-without-change", breaks: "the audit has the grant that was removed",
+		file: "storage/grants.go", old: "ConfigChange{Before: g.json()}", planted: "ConfigChange{}",
+		packages: "./cmd/progressor/internal/cli/server", run: "TestAccessIsAudited",
 	},
 }

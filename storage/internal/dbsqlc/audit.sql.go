@@ -7,14 +7,38 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
+
+const countUnsealedAudit = `-- name: CountUnsealedAudit :one
+SELECT count(*) AS rows,
+       coalesce(extract(epoch FROM statement_timestamp() - min(oldest."time")), 0)::float8 AS age
+  FROM (
+    SELECT a."time" FROM audit a
+     WHERE a.chain_position IS NULL
+     ORDER BY a.audit_id LIMIT $1::int) oldest
+`
+
+type CountUnsealedAuditRow struct {
+	Rows int64
+	Age  float64
+}
+
+// CountUnsealedAudit counts the rows that are not yet in the hash chain, at most lim, and returns
+// the age of the oldest in seconds.
+func (q *Queries) CountUnsealedAudit(ctx context.Context, db DBTX, lim int32) (CountUnsealedAuditRow, error) {
+	row := db.QueryRow(ctx, countUnsealedAudit, lim)
+	var i CountUnsealedAuditRow
+	err := row.Scan(&i.Rows, &i.Age)
+	return i, err
+}
 
 const forgetAudit = `-- name: ForgetAudit :one
 SELECT forget_audit($1::int)::bigint AS deleted
 `
 
-// ForgetAudit deletes the oldest commands after their retention, lim at a time. The function has
-// the rights of the owner of the table, so that the role of the engine needs no DELETE.
+// ForgetAudit deletes the oldest commands after their retention, lim at a time. Like SealAudit, it
+// needs no rights.
 func (q *Queries) ForgetAudit(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	row := db.QueryRow(ctx, forgetAudit, lim)
 	var deleted int64
@@ -155,4 +179,108 @@ func (q *Queries) InsertTaskAudits(ctx context.Context, db DBTX, arg InsertTaskA
 		arg.Details,
 	)
 	return err
+}
+
+const readAuditChain = `-- name: ReadAuditChain :one
+SELECT c.hash_key, c.last_position, c.last_hash, c.removed_position, c.removed_hash
+  FROM audit_chain c
+`
+
+type ReadAuditChainRow struct {
+	HashKey         []byte
+	LastPosition    int64
+	LastHash        []byte
+	RemovedPosition int64
+	RemovedHash     []byte
+}
+
+// ReadAuditChain returns the start and the end of the hash chain.
+func (q *Queries) ReadAuditChain(ctx context.Context, db DBTX) (ReadAuditChainRow, error) {
+	row := db.QueryRow(ctx, readAuditChain)
+	var i ReadAuditChainRow
+	err := row.Scan(
+		&i.HashKey,
+		&i.LastPosition,
+		&i.LastHash,
+		&i.RemovedPosition,
+		&i.RemovedHash,
+	)
+	return i, err
+}
+
+const readSealedAudit = `-- name: ReadSealedAudit :many
+SELECT a.audit_id, a."time", a.actor, a.source, a.method, a.namespace, a.subject,
+       coalesce(a.details::text, '')::text AS details,
+       a.chain_position::bigint AS chain_position, a.subject_hash, a.details_hash, a.chain_hash
+  FROM audit a
+ WHERE (a.chain_position, a.audit_id) > ($1::bigint, $2::bigint)
+ ORDER BY a.chain_position, a.audit_id LIMIT $3::int
+`
+
+type ReadSealedAuditParams struct {
+	AfterPosition int64
+	AfterID       int64
+	Lim           int32
+}
+
+type ReadSealedAuditRow struct {
+	AuditID       int64
+	Time          time.Time
+	Actor         string
+	Source        string
+	Method        string
+	Namespace     string
+	Subject       string
+	Details       string
+	ChainPosition int64
+	SubjectHash   []byte
+	DetailsHash   []byte
+	ChainHash     []byte
+}
+
+// ReadSealedAudit returns rows of the hash chain in their order, after one.
+func (q *Queries) ReadSealedAudit(ctx context.Context, db DBTX, arg ReadSealedAuditParams) ([]ReadSealedAuditRow, error) {
+	rows, err := db.Query(ctx, readSealedAudit, arg.AfterPosition, arg.AfterID, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadSealedAuditRow
+	for rows.Next() {
+		var i ReadSealedAuditRow
+		if err := rows.Scan(
+			&i.AuditID,
+			&i.Time,
+			&i.Actor,
+			&i.Source,
+			&i.Method,
+			&i.Namespace,
+			&i.Subject,
+			&i.Details,
+			&i.ChainPosition,
+			&i.SubjectHash,
+			&i.DetailsHash,
+			&i.ChainHash,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sealAudit = `-- name: SealAudit :one
+SELECT seal_audit($1::int)::bigint AS sealed
+`
+
+// SealAudit adds committed rows to the hash chain, lim at a time. The function has the rights of
+// the owner of the table, so that the role of the engine needs no UPDATE.
+func (q *Queries) SealAudit(ctx context.Context, db DBTX, lim int32) (int64, error) {
+	row := db.QueryRow(ctx, sealAudit, lim)
+	var sealed int64
+	err := row.Scan(&sealed)
+	return sealed, err
 }

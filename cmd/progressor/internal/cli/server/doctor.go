@@ -26,12 +26,13 @@ type doctorCmd struct {
 	databaseFlags
 	cli.OutputFlag
 	LongTransaction time.Duration `default:"1m" placeholder:"DURATION" help:"Show transactions that have been open for longer. Default: ${default}."`
+	AuditHead       string        `placeholder:"POSITION:HASH" help:"Also check that the audit still has this entry: a head that doctor printed earlier."`
 }
 
 func (doctorCmd) Help() string {
 	return `Doctor checks a database, also while engines run, and changes nothing. The exit code is 1 if an
-invariant is violated, an index is missing, or this binary cannot use the schema. Warnings do not
-change the exit code.
+invariant is violated, the hash chain of the audit is broken, an index is missing, or this binary
+cannot use the schema. Warnings do not change the exit code.
 
     progressor doctor --db.dsn "$(cat .progressor/dsn)"
     progressor doctor -c /etc/progressor.yaml -o json`
@@ -41,6 +42,10 @@ func (c *doctorCmd) Run(a *cli.App) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	known, err := parseAuditHead(c.AuditHead)
+	if err != nil {
+		return cli.UsageError(err)
+	}
 	ctx, cancelSignal := a.Interruptible()
 	defer cancelSignal()
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
@@ -49,7 +54,7 @@ func (c *doctorCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	found, err := examine(ctx, dsn, c.LongTransaction)
+	found, err := examine(ctx, dsn, examineOptions{long: c.LongTransaction, auditHead: known})
 	if err != nil {
 		return err
 	}
@@ -82,6 +87,8 @@ type examination struct {
 	Connections  connections    `json:"connections"`
 	Tables       []tableFigures `json:"tables"`
 	Nodes        []nodeFacts    `json:"nodes"`
+
+	Audit *storage.AuditChain `json:"audit"` // nil if it was not checked
 }
 
 // finding is a problem with the next step to solve it.
@@ -104,8 +111,14 @@ func (e *examination) warn(next, format string, args ...any) {
 	e.Warnings = append(e.Warnings, finding{What: fmt.Sprintf(format, args...), Next: next})
 }
 
+// examineOptions are the flags of doctor.
+type examineOptions struct {
+	long      time.Duration      // from which a transaction is shown
+	auditHead *storage.AuditHead // an entry that the audit must have, or nil
+}
+
 // examine runs all checks.
-func examine(ctx context.Context, dsn string, long time.Duration) (*examination, error) {
+func examine(ctx context.Context, dsn string, o examineOptions) (*examination, error) {
 	states, err := storage.MigrationStatus(ctx, dsn)
 	if err != nil {
 		return nil, err
@@ -140,8 +153,9 @@ func examine(ctx context.Context, dsn string, long time.Duration) (*examination,
 		{"indexes", e.lookAtIndexes}, {"tables", e.lookAtTables}, {"nodes", e.lookAtNodes},
 		{"transaction IDs", e.lookAtFreezing}, {"queues", e.lookAtQueues}, {"idempotency keys", e.lookAtKeys},
 		{"failing tasks", e.lookAtFailing}, {"sinks", e.lookAtSinks},
+		{"audit", func(ctx context.Context, conn *pgx.Conn) error { return e.lookAtAudit(ctx, conn, o.auditHead) }},
 		{"transactions", func(ctx context.Context, conn *pgx.Conn) error {
-			return e.lookAtTransactions(ctx, conn, long)
+			return e.lookAtTransactions(ctx, conn, o.long)
 		}},
 	}
 	for _, l := range looks {
@@ -235,6 +249,7 @@ func (e *examination) print(a *cli.App) error {
 				e.Connections.Progressor)},
 		output.Field{"oldest xmin", e.OldestXmin.String()},
 		output.Field{"xid age", fmt.Sprintf("%d transactions, frozen at %d", e.Frozen.Age, e.Frozen.MaxAge)},
+		output.Field{"audit", e.auditText()},
 	)
 	if err != nil {
 		return err

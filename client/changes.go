@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -33,4 +34,42 @@ func (c *Client) WatchChanges(
 		}
 		return progress, req.GetStop() && stream.Err() == nil, stream.Err()
 	})
+}
+
+// AwaitSinkRetries polls the dead letters that req selects at the given interval until none of them
+// waits to be delivered again, and returns those that a sink still has. It changes nothing: req is
+// sent as a dry run, and should select by change_ids, because a failed attempt changes the error
+// and the time. It calls seen with every response. If that returns an error, or ctx ends first,
+// AwaitSinkRetries returns the error.
+func (c *Client) AwaitSinkRetries(
+	ctx context.Context, req *progressorv1.RetrySinkDeadLettersRequest, every time.Duration,
+	seen func(*progressorv1.RetrySinkDeadLettersResponse) error,
+) (*progressorv1.RetrySinkDeadLettersResponse, error) {
+	req = proto.CloneOf(req)
+	req.DryRun = true
+	for {
+		resp, err := repeat(ctx, c.retry, true, func() (*progressorv1.RetrySinkDeadLettersResponse, error) {
+			return c.Change.RetrySinkDeadLetters(ctx, req)
+		})
+		if err == nil {
+			err = seen(resp)
+		}
+		if err != nil {
+			return nil, err
+		}
+		waits := false
+		for _, d := range resp.GetDeadLetters() {
+			waits = waits || d.GetRetryTime() != nil
+		}
+		if !waits {
+			return resp, nil
+		}
+		timer := time.NewTimer(every)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+	}
 }

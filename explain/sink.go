@@ -48,10 +48,9 @@ type SinkHolder struct {
 
 // DeadLetters contains the changes that the target of a sink rejected for good.
 type DeadLetters struct {
-	Count  int64
-	Newest DeadLetter
-	// Oldest is the time of the oldest change among the newest dead letters; zero if there is none.
-	Oldest time.Time
+	Count   int64
+	Retries int64 // how many of them wait to be delivered again
+	Newest  DeadLetter
 }
 
 // DeadLetter is a change that the target of a sink rejected for good.
@@ -185,10 +184,17 @@ func (s SinkState) deadLetters(e *SinkExplanation) {
 		e.Detail += fmt.Sprintf(", the newest is change %d of %s: %s", n.ChangeID, n.ProcessID, n.Error)
 	}
 	e.Detail = sentence(e.Detail)
+	switch s.Letters.Retries {
+	case 0:
+	case 1:
+		e.Detail += " 1 dead letter waits to be delivered again."
+	default:
+		e.Detail += fmt.Sprintf(" %d dead letters wait to be delivered again.", s.Letters.Retries)
+	}
 	e.Unblock += fmt.Sprintf(" %s lists the dead letters.", s.command("get", ""))
-	if !s.Letters.Oldest.IsZero() {
-		e.Unblock += fmt.Sprintf(" When the target accepts them, %s delivers again everything since the oldest listed "+
-			"one.", s.command("rewind", " "+stamp(s.Letters.Oldest)))
+	if s.Letters.Retries < s.Letters.Count {
+		e.Unblock += fmt.Sprintf(" When the target accepts them, %s delivers them again.",
+			s.command("retry", " --all"))
 	}
 }
 

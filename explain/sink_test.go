@@ -40,7 +40,7 @@ func lost(s *explain.SinkState) { s.Backlog.Lost = true }
 func letters(count int64) func(*explain.SinkState) {
 	return func(s *explain.SinkState) {
 		s.Letters = explain.DeadLetters{
-			Count: count, Oldest: at(20),
+			Count:  count,
 			Newest: explain.DeadLetter{ChangeID: 7, ProcessID: "o-1", Error: "status 413"},
 		}
 	}
@@ -136,10 +136,16 @@ var sinkCases = []struct {
 		"Sink audit is paused. No change waits. 2 changes became dead letters, the newest is change 7 of o-1: status " +
 			"413.",
 		"Nothing until it is resumed.", "progressor sink resume shop audit. progressor sink get shop audit lists the " +
-			"dead letters. When the target accepts them, progressor sink rewind shop audit 2026-11-20T12:00:20.000Z " +
-			"delivers again everything since the oldest listed one."},
-	{"has had one dead letter", sink("PAUSED", func(s *explain.SinkState) { s.Letters.Count = 1 }), time.Time{},
-		"Sink audit is paused. No change waits. 1 change became a dead letter.", "Nothing until it is resumed.",
+			"dead letters. When the target accepts them, progressor sink retry shop audit --all delivers them again."},
+	{"delivers dead letters again", sink("PAUSED", letters(2), func(s *explain.SinkState) { s.Letters.Retries = 2 }),
+		time.Time{}, "Sink audit is paused. No change waits. 2 changes became dead letters, the newest is change 7 " +
+			"of o-1: status 413. 2 dead letters wait to be delivered again.",
+		"Nothing until it is resumed.", "progressor sink resume shop audit. progressor sink get shop audit lists the " +
+			"dead letters."},
+	{"has one dead letter", sink("PAUSED", func(s *explain.SinkState) {
+		s.Letters.Count, s.Letters.Retries = 1, 1
+	}), time.Time{}, "Sink audit is paused. No change waits. 1 change became a dead letter. 1 dead letter " +
+		"waits to be delivered again.", "Nothing until it is resumed.",
 		"progressor sink resume shop audit. progressor sink get shop audit lists the dead letters."},
 }
 

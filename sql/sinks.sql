@@ -38,11 +38,17 @@ SELECT s.namespace, s.sink_id, s.config, s.secrets, s.state, s.lanes, s.seqs, s.
        l.changes AS lag_changes,
        coalesce(extract(epoch FROM statement_timestamp() - l.oldest_time) * 1000000, 0)::bigint
          AS lag_us,
+       letters.stored AS stored_dead_letters, letters.retries AS retries,
        (SELECT g.generation FROM database_generation g)::uuid AS generation
   FROM sinks s
   JOIN sink_lags l
     ON l.namespace = s.namespace
    AND l.sink_id = s.sink_id
+ CROSS JOIN LATERAL (
+   SELECT count(*) AS stored, count(d.retry_time) AS retries
+     FROM sink_dead_letters d
+    WHERE d.namespace = s.namespace
+      AND d.sink_id = s.sink_id) letters
  WHERE (s.namespace = @namespace::text
      OR @namespace = '' AND s.namespace LIKE ANY (@visible::text[]))
    AND (@only_id::text = '' OR s.sink_id = @only_id)
@@ -87,11 +93,105 @@ SELECT statement_timestamp()::timestamptz AS now,
    AND s.sink_id = @sink_id;
 
 -- name: ListSinkDeadLetters :many
-SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."time"
+SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."time", d.attempts,
+       d.retry_time, coalesce(d.seq <= x.seq, false)::bool AS change_deleted
   FROM sink_dead_letters d
+  LEFT JOIN change_drops x
+    ON x.namespace = d.namespace
+   AND x.lane = d.lane
  WHERE d.namespace = @namespace
    AND d.sink_id = @sink_id
  ORDER BY d.change_id DESC LIMIT @lim::int;
+
+-- SelectSinkDeadLetters returns the dead letters of a sink that match all of the conditions, by
+-- number. change_deleted reports that the retention of the change is over.
+-- name: SelectSinkDeadLetters :many
+SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."time", d.attempts,
+       d.retry_time, coalesce(d.seq <= x.seq, false)::bool AS change_deleted
+  FROM sink_dead_letters d
+  LEFT JOIN change_drops x
+    ON x.namespace = d.namespace
+   AND x.lane = d.lane
+ WHERE d.namespace = @namespace
+   AND d.sink_id = @sink_id
+   AND (cardinality(@change_ids::bigint[]) = 0 OR d.change_id = ANY (@change_ids::bigint[]))
+   AND (@process_id::text = '' OR d.process_id = @process_id::text)
+   AND (@error::text = '' OR strpos(lower(d.error), lower(@error::text)) > 0)
+   AND d."time" >= @since::timestamptz
+   AND d."time" < @until::timestamptz
+ ORDER BY d.change_id LIMIT @lim::int;
+
+-- MarkSinkRetries lets dead letters wait to be delivered again.
+-- name: MarkSinkRetries :exec
+UPDATE sink_dead_letters d
+   SET retry_time = statement_timestamp()
+ WHERE d.namespace = @namespace
+   AND d.sink_id = @sink_id
+   AND d.change_id = ANY (@change_ids::bigint[])
+   AND d.retry_time IS NULL;
+
+-- NextSinkRetry returns the first dead letter that waits to be delivered again, with its change.
+-- stored is false if the change was deleted after its retention. If the lane of the dead letter is
+-- unknown, it searches all lanes of the namespace.
+-- name: NextSinkRetry :many
+SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time AS "time",
+       (c.change_id IS NOT NULL)::bool AS stored, coalesce(c.event_id, 0)::bigint AS event_id,
+       coalesce(c.from_status, '')::text AS from_status,
+       coalesce(c.to_status, '')::text AS to_status, coalesce(c.reason, '')::text AS reason,
+       c.metadata::jsonb AS metadata, c.payload::bytea AS payload, c.details::jsonb AS details
+  FROM (
+    SELECT letter.*
+      FROM sink_dead_letters letter
+     WHERE letter.namespace = @namespace
+       AND letter.sink_id = @sink_id
+       AND letter.retry_time IS NOT NULL
+     ORDER BY letter.change_id LIMIT 1) d
+  LEFT JOIN LATERAL (
+    SELECT found.*
+      FROM change_heads h
+     CROSS JOIN LATERAL (
+       SELECT x.*
+         FROM changes x
+        WHERE x.namespace = h.namespace
+          AND x.lane = h.lane
+          AND x.seq BETWEEN coalesce(d.seq, 0) AND coalesce(d.seq, 9223372036854775807)
+          AND x."time" = d.change_time
+          AND x.change_id = d.change_id
+        LIMIT 1) found
+     WHERE h.namespace = d.namespace
+       AND h.lane BETWEEN coalesce(d.lane, 0) AND coalesce(d.lane, 9223372036854775807)
+     LIMIT 1) c ON true;
+
+-- CountSinkRetry counts a dead letter that was delivered again, under the lease of the sink.
+-- name: CountSinkRetry :execrows
+UPDATE sinks s
+   SET delivered = s.delivered + 1, delivered_time = statement_timestamp()
+ WHERE s.namespace = @namespace
+   AND s.sink_id = @sink_id
+   AND s.token = @token;
+
+-- name: DeleteSinkDeadLetter :exec
+DELETE FROM sink_dead_letters d
+ WHERE d.namespace = @namespace
+   AND d.sink_id = @sink_id
+   AND d.change_id = @change_id;
+
+-- NoteSinkError stores the error of a delivery that does not stop the sink, under its lease.
+-- name: NoteSinkError :execrows
+UPDATE sinks s
+   SET last_error = @error::text, last_error_time = statement_timestamp()
+ WHERE s.namespace = @namespace
+   AND s.sink_id = @sink_id
+   AND s.token = @token;
+
+-- KeepSinkDeadLetter stores that a dead letter could not be delivered again.
+-- name: KeepSinkDeadLetter :exec
+UPDATE sink_dead_letters d
+   SET error = @error::text, "time" = statement_timestamp(), attempts = d.attempts + 1,
+       retry_time = NULL
+ WHERE d.namespace = @namespace
+   AND d.sink_id = @sink_id
+   AND d.change_id = @change_id;
 
 -- name: PauseSink :execrows
 UPDATE sinks s
@@ -125,12 +225,18 @@ DELETE FROM sinks s
  WHERE s.namespace = @namespace
    AND s.sink_id = @sink_id;
 
--- ReadSinkLeases returns all sinks, with who delivers. runs reports whether one should deliver, and
--- free that no node has the lease: it is over, or so far in the future that the clock was set back.
+-- ReadSinkLeases returns all sinks, with who delivers. runs reports whether one should deliver,
+-- retries that dead letters wait to be delivered again, and free that no node has the lease: it is
+-- over, or so far in the future that the clock was set back.
 -- name: ReadSinkLeases :many
 SELECT s.namespace, s.sink_id, s.revision, s.token, coalesce(s.node_id, 0)::bigint AS node_id,
        coalesce(s.asked_node_id, 0)::bigint AS asked_node_id,
        (s.state IN ('ACTIVE', 'FAILING'))::bool AS runs,
+       EXISTS (
+         SELECT 1 FROM sink_dead_letters d
+          WHERE d.namespace = s.namespace
+            AND d.sink_id = s.sink_id
+            AND d.retry_time IS NOT NULL)::bool AS retries,
        (s.lease_time IS NULL
         OR s.lease_time < statement_timestamp()
         OR s.lease_time > statement_timestamp()
@@ -228,13 +334,15 @@ UPDATE sinks s
    AND s.sink_id = @sink_id
    AND s.token = @token;
 
--- AddSinkDeadLetter adds a dead letter, unless the sink has it, and deletes the oldest ones above
--- the limit.
+-- AddSinkDeadLetter adds a dead letter, or counts another attempt of one that the sink has, and
+-- deletes the oldest ones above the limit. Those that wait to be delivered again are kept.
 -- name: AddSinkDeadLetter :exec
 WITH deleted AS (
   DELETE FROM sink_dead_letters d
    WHERE d.namespace = @namespace
      AND d.sink_id = @sink_id
+     AND d.change_id <> @change_id
+     AND d.retry_time IS NULL
      AND d.change_id < (
        SELECT min(newest.change_id)
          FROM (
@@ -242,18 +350,21 @@ WITH deleted AS (
              FROM sink_dead_letters x
             WHERE x.namespace = @namespace
               AND x.sink_id = @sink_id
+              AND x.change_id <> @change_id
             ORDER BY x.change_id DESC LIMIT (@kept::int) - 1) newest)),
 noted AS (
   UPDATE sinks s
      SET last_error = @error::text, last_error_time = statement_timestamp()
    WHERE s.namespace = @namespace
      AND s.sink_id = @sink_id)
-INSERT INTO sink_dead_letters (
-  namespace, sink_id, change_id, kind, type, process_id, change_time, error, "time")
+INSERT INTO sink_dead_letters AS d (
+  namespace, sink_id, change_id, kind, type, process_id, change_time, error, "time", lane, seq)
 VALUES (
   @namespace, @sink_id, @change_id, @kind, @type, @process_id, @change_time, @error::text,
-  statement_timestamp())
-ON CONFLICT (namespace, sink_id, change_id) DO NOTHING;
+  statement_timestamp(), @lane::bigint, @seq::bigint)
+ON CONFLICT (namespace, sink_id, change_id) DO UPDATE
+  SET error = excluded.error, "time" = excluded."time", attempts = d.attempts + 1,
+      lane = excluded.lane, seq = excluded.seq;
 
 -- BreakLaggingSinks gives up the sinks whose oldest change has waited for longer than their limit.
 -- Only then may their changes be deleted.

@@ -1,9 +1,11 @@
 package storage_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
@@ -101,4 +103,42 @@ func TestDeadLettersAreBounded(t *testing.T) {
 	row, err := changes.GetSink(t.Context(), b.Store, k)
 	must(t, 0, err)
 	equal(t, "counted", []any{row.Delivered, row.DeadLetters, row.LastError}, "[7 1 HTTP 422]")
+	// One that waits to be delivered again is kept. Another rejection of the same change counts.
+	found, err := changes.RetryDeadLetters(t.Context(), b.Store, k, changes.Selection{ChangeIDs: []int64{2}})
+	equal(t, "retried", len(must(t, found, err)), 1)
+	again := []changes.Rejection{rejected[0], {Change: &changes.Change{ChangeID: 5001, Kind: "event"}, Reason: "x"}}
+	must(t, 0, changes.RejectChanges(t.Context(), b.Store, claimed[0].SinkLease, claimed[0].Cursor, 0, again))
+	equal(t, "dead letters", ask[string](b, `SELECT string_agg(concat_ws(' ', change_id, attempts), ', '
+		ORDER BY change_id) FROM sink_dead_letters WHERE change_id NOT BETWEEN 3 AND 1000`), "2 1, 5000 2, 5001 1")
+}
+
+// Only the node with the lease stores the result of a dead letter that was delivered again.
+func TestRetryNeedsTheLease(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	begin, _, err := changes.Now(t.Context(), b.Store, "shop")
+	must(t, 0, err)
+	k := b.sink("s", begin)
+	b.exec(`INSERT INTO sink_dead_letters SELECT 'shop', 's', n, 'event', 'stored', 'p', now(), 'HTTP 413', now()
+		FROM generate_series(1, 2) n`)
+	claimed, err := changes.ClaimSinks(t.Context(), b.Store, time.Minute, 1)
+	must(t, 0, err)
+	late := claimed[0].SinkLease
+	must(t, 0, changes.RewindSink(t.Context(), b.Store, k, begin))
+	claimed, err = changes.ClaimSinks(t.Context(), b.Store, time.Minute, 1)
+	must(t, 0, err)
+	letters := func() string {
+		return ask[string](b, `SELECT string_agg(concat_ws(' ', change_id, error, attempts), ', ' ORDER BY change_id)
+			FROM sink_dead_letters`)
+	}
+	if err := changes.EndRetry(t.Context(), b.Store, late, 1); !errors.Is(err, process.ErrFenced) {
+		t.Error(err)
+	}
+	if err := changes.FailRetry(t.Context(), b.Store, late, 2, "late"); !errors.Is(err, process.ErrFenced) {
+		t.Error(err)
+	}
+	equal(t, "after late results", letters(), "1 HTTP 413 1, 2 HTTP 413 1")
+	must(t, 0, changes.EndRetry(t.Context(), b.Store, claimed[0].SinkLease, 1))
+	must(t, 0, changes.FailRetry(t.Context(), b.Store, claimed[0].SinkLease, 2, "no"))
+	equal(t, "after results", letters(), "2 no 2")
 }

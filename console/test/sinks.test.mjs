@@ -52,7 +52,7 @@ spec("A failing sink says why, is paused, resumed and tried again, and delivers"
   await page.getByRole("heading", { name: /audit.*Active/ }).waitFor();
 });
 
-spec("Dead letters are listed, and a rewind delivers again", async (page, go) => {
+spec("Dead letters are listed and delivered again, and a rewind delivers again", async (page, go) => {
   answer = 413;
   await order("large");
   await eventually("two dead letters", async () => (await sinkOf("audit")).status.deadLetters === "2");
@@ -71,8 +71,12 @@ spec("Dead letters are listed, and a rewind delivers again", async (page, go) =>
   await dialog.getByRole("button", { name: "Rewind" }).click();
   await page.getByText("audit is rewound.").waitFor();
   await eventually("all are delivered again", async () => Number((await sinkOf("audit")).status.deliveredChanges) === delivered + 4);
-  await letters.getByRole("link", { name: "large" }).first().click();
-  await page.getByRole("heading", { name: "large" }).waitFor();
+  await page.getByRole("button", { name: "Deliver again…" }).click();
+  await dialog.getByRole("button", { name: "Deliver again" }).click();
+  await page.getByText("audit delivers its dead letters again.").waitFor();
+  await eventually("no dead letter is left", async () => !(await sinkOf("audit")).status.storedDeadLetters);
+  await letters.waitFor({ state: "detached" });
+  assert.equal(Number((await sinkOf("audit")).status.deliveredChanges), delivered + 6);
 });
 
 spec("Changes appear as they are recorded, by kind, and the list can be stopped", async (page, go) => {

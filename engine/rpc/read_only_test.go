@@ -83,8 +83,10 @@ var changes = map[string]string{
 	"ChangeService/PauseSink":     theSink,
 	"ChangeService/ResumeSink":    theSink,
 	"ChangeService/DeleteSink":    theSink,
-	"WorkerService/Poll":          `{"namespaces":["w"],"workerId":"a"}`,
-	"WorkerService/StopWorker":    `{"namespace":"w","workerId":"a"}`,
+	"ChangeService/RetrySinkDeadLetters": `{"namespace":"n","sinkId":"s",` +
+		`"all":true}`,
+	"WorkerService/Poll":       `{"namespaces":["w"],"workerId":"a"}`,
+	"WorkerService/StopWorker": `{"namespace":"w","workerId":"a"}`,
 }
 
 // notWritten are changes that find nothing to change before they write, or that need the lease or

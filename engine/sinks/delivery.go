@@ -42,14 +42,15 @@ type delivery struct {
 	failures int
 	wait     time.Duration // before the first attempt
 	offline  bool          // the last statement failed
+	retries  retries
 }
 
 func newDelivery(s *Sinks, c changes.ClaimedSink) *delivery {
 	d := &delivery{
 		sinks: s, lease: c.SinkLease, revision: c.Revision, settings: c.SinkSettings, at: c.Cursor,
 		failures: c.Failures, wait: min(c.Wait, s.limits.retry.Max), ending: make(chan struct{}),
-		done: make(chan struct{}),
-		log:  s.log.With("namespace", c.Namespace, "sink_id", c.SinkID),
+		done: make(chan struct{}), retries: retries{asked: make(chan struct{}, 1)},
+		log: s.log.With("namespace", c.Namespace, "sink_id", c.SinkID),
 	}
 	d.ctx, d.abort = context.WithCancelCause(context.Background())
 	d.end = sync.OnceFunc(func() { close(d.ending) })
@@ -105,14 +106,18 @@ func (d *delivery) open() error {
 // errEnded ends the loop of a delivery.
 var errEnded = errors.New("ended")
 
-// loop reads changes and delivers them. It returns nil when it was asked to end, and an error if it
-// cannot continue.
+// loop reads changes and delivers them. Before each read, it delivers a dead letter that waits for
+// it. It returns nil when it was asked to end, and an error if it cannot continue.
 func (d *delivery) loop() error {
 	pacer := changes.NewPacer(d.sinks.store, d.lease.Namespace, d.sinks.limits.pace)
 	defer pacer.Close()
 	err := d.pause(d.wait)
 	for err == nil {
 		pacer.Begin()
+		var retried bool
+		if retried, err = d.retry(); err != nil {
+			break
+		}
 		var found []changes.Change
 		var next changes.Cursor
 		var more bool
@@ -129,7 +134,7 @@ func (d *delivery) loop() error {
 			pacer.Found()
 			err = d.deliver(found, next)
 		}
-		if err == nil && !more {
+		if err == nil && !more && !retried {
 			pacer.Wait(d.ctx, d.ending)
 			err = d.pause(0)
 		}

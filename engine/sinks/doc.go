@@ -9,8 +9,8 @@
 //
 // A target implements Deliverer, in a subpackage: kafka, or webhook. Package format encodes changes
 // and knows no target. The subpackages of targets import this one for their errors; package targets
-// opens them. Start with sinks.go (commands), runner.go (leases) and delivery.go (the loop of a
-// sink).
+// opens them. Start with sinks.go (commands), runner.go (leases), delivery.go (the loop of a sink)
+// and retry.go (dead letters that are delivered again).
 //
 // A delivery reads changes with package storage/changes, whose Pacer waits for new ones. A commit
 // of this node wakes it. notices.go wakes the deliveries of other nodes.

@@ -27,13 +27,17 @@ func (s *Sinks) Explain(
 	if err != nil {
 		return nil, err
 	}
-	state.Webhook, state.Letters.Count = m.GetWebhook() != nil, row.DeadLetters
-	if row.DeadLetters > 0 {
+	state.Webhook = m.GetWebhook() != nil
+	state.Letters.Count, state.Letters.Retries = row.StoredDeadLetters, row.Retries
+	if row.StoredDeadLetters > 0 {
 		letters, err := changes.DeadLetters(ctx, s.store, k)
 		if err != nil {
 			return nil, err
 		}
-		addLetters(&state.Letters, letters)
+		if len(letters) > 0 {
+			d := &letters[0]
+			state.Letters.Newest = explain.DeadLetter{ChangeID: d.ChangeID, ProcessID: d.ProcessID, Error: d.Error}
+		}
 	}
 	said := explain.Sink(state)
 	response := &progressorv1.ExplainSinkResponse{Sink: m, Detail: said.Detail, Next: said.Next, Unblock: said.Unblock}
@@ -41,17 +45,4 @@ func (s *Sinks) Explain(
 		response.NextTime = timestamppb.New(said.NextTime)
 	}
 	return response, nil
-}
-
-// addLetters adds the newest dead letters, newest first, to those of an explanation.
-func addLetters(to *explain.DeadLetters, letters []changes.DeadLetter) {
-	for n := range letters {
-		d := &letters[n]
-		if n == 0 {
-			to.Newest = explain.DeadLetter{ChangeID: d.ChangeID, ProcessID: d.ProcessID, Error: d.Error}
-		}
-		if to.Oldest.IsZero() || d.ChangeTime.Before(to.Oldest) {
-			to.Oldest = d.ChangeTime
-		}
-	}
 }

@@ -65,7 +65,7 @@ func TestExplain(t *testing.T) {
 	n.resume(t)
 	n.begin(t, "bad")
 	explains("it has dead letters", "2 changes became dead letters, the newest is change", "of bad: ",
-		"progressor sink rewind ns s 20", "delivers again everything since the oldest listed one")
+		"progressor sink retry ns s --all delivers them again")
 	_, err := n.Explain(t.Context(), &progressorv1.ExplainSinkRequest{Namespace: "ns", SinkId: "nothing"})
 	if !errors.Is(err, process.ErrSinkNotFound) {
 		t.Errorf("a sink that does not exist: %v", err)

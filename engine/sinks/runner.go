@@ -98,6 +98,8 @@ func (r *runner) pass(ctx context.Context) error {
 			d.abort(errLeaseLost)
 		case !state.Runs || state.Revision != d.revision || state.AskedNodeID != 0:
 			d.end()
+		case state.Retries:
+			signal(d.retries.asked)
 		}
 	}
 	switch {

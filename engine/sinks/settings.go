@@ -106,6 +106,7 @@ func messageOf(r *changes.SinkRow) (*progressorv1.Sink, error) {
 		LagChanges: r.LagChanges, DeliveredChanges: r.Delivered, DeliveredTime: timeOf(r.DeliveredTime),
 		Failures: r.Failures, LastError: r.LastError, LastErrorTime: timeOf(r.LastErrorTime),
 		NextAttemptTime: timeOf(r.NextAttemptTime), NodeId: r.NodeID, DeadLetters: r.DeadLetters,
+		StoredDeadLetters: r.StoredDeadLetters, Retries: r.Retries,
 	}
 	if r.LagChanges > 0 {
 		m.Status.Lag = durationpb.New(time.Duration(max(r.LagUs, 0)) * time.Microsecond)
@@ -124,5 +125,6 @@ func letterOf(d *changes.DeadLetter) *progressorv1.SinkDeadLetter {
 	return &progressorv1.SinkDeadLetter{
 		ChangeId: d.ChangeID, Kind: wire.ChangeKind(d.Kind), Type: d.Type, ProcessId: d.ProcessID,
 		ChangeTime: timestamppb.New(d.ChangeTime), Error: d.Error, Time: timestamppb.New(d.Time),
+		Attempts: d.Attempts, RetryTime: timeOf(d.RetryTime), ChangeDeleted: d.ChangeDeleted,
 	}
 }

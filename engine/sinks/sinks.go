@@ -228,7 +228,7 @@ func (s *Sinks) Get(ctx context.Context, r *progressorv1.GetSinkRequest) (*progr
 	}
 	k := changes.SinkKey{Namespace: r.GetNamespace(), SinkID: r.GetSinkId()}
 	m, err := s.read(ctx, k)
-	if err != nil || m.GetStatus().GetDeadLetters() == 0 {
+	if err != nil || m.GetStatus().GetStoredDeadLetters() == 0 {
 		return m, err
 	}
 	letters, err := changes.DeadLetters(ctx, s.store, k)

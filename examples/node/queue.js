@@ -270,6 +270,8 @@ async function trySinks() {
   const { sink } = await changes.rewindSink({ ...named, toTime: timestampFromMs(0) });
   assert.ok(sink.status.lagChanges > 0n);
   assert.deepEqual((await changes.getSink(named)).sink.target.value.secrets, []);
+  assert.deepEqual((await changes.retrySinkDeadLetters({ ...named, all: true })).deadLetters, []);
+  await refused(Code.InvalidArgument, changes.retrySinkDeadLetters(named));
   await changes.rewindSink({ ...named, toTime: timestampFromMs(Date.now() + 60_000) });
   assert.equal((await changes.resumeSink(named)).sink.status.state, SinkState.ACTIVE);
   await changes.deleteSink(named);

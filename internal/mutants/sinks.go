@@ -2,6 +2,7 @@ package main
 
 const (
 	sinkDelivery = "engine/sinks/delivery.go"
+	sinkRetries  = "engine/sinks/retry.go"
 	sinkStates   = "storage/internal/dbsqlc/sinks.sql.go"
 	sinkWebhook  = "engine/sinks/webhook/webhook.go"
 )
@@ -169,6 +170,39 @@ var sinkMutants = []mutant{
 		old:      "if _, err := q.LockSink(ctx, db, dbsqlc.LockSinkParams(k)); err != nil &&",
 		planted:  "if err := error(nil); err != nil &&",
 		packages: "./storage", run: "TestDeletedSinkLeavesNoDeadLetters",
+	},
+	{
+		name: "sink-retry-lost", breaks: "a dead letter that could not be delivered again remains",
+		file: sinkRetries, old: "	case failure == nil:\n", planted: "	case failure == nil || failure != nil:\n",
+		packages: "./engine/sinks", run: "TestRetryDeadLetters",
+	},
+	{
+		name: "sink-retry-fails", breaks: "while a sink fails, its dead letters wait",
+		file: sinkRetries, old: "if !d.retries.pending || d.failures > 0 {", planted: "if !d.retries.pending {",
+		packages: "./engine/sinks", run: "TestRetryWhileFailing",
+	},
+	{
+		name: "sink-retry-late", breaks: "a node without the lease does not delete a dead letter",
+		file: "storage/changes/dead_letters.go", old: "		if err == nil && n == 0 {\n",
+		planted:  "		if err == nil && n < 0 {\n",
+		packages: "./storage", run: "TestRetryNeedsTheLease",
+	},
+	{
+		name: "sink-retry-dropped", breaks: "a dead letter that waits to be delivered again is kept",
+		file: sinkStates, old: "     AND d.retry_time IS NULL\n     AND d.change_id < (",
+		planted:  "     AND d.change_id < (",
+		packages: "./storage", run: "TestDeadLettersAreBounded",
+	},
+	{
+		name: "sink-retry-unheard", breaks: "the node that delivers learns that dead letters wait",
+		file: "engine/sinks/runner.go", old: "		case state.Retries:\n", planted: "		case false:\n",
+		packages: "./engine/sinks", run: "TestRetryWaits",
+	},
+	{
+		name: "sink-retry-of-nothing", breaks: "a dead letter whose change was deleted does not wait",
+		file: "storage/changes/dead_letters.go", old: "d.RetryTime == nil && !d.ChangeDeleted {",
+		planted:  "d.RetryTime == nil {",
+		packages: "./engine/sinks", run: "TestRetryWaits",
 	},
 	{
 		name: "webhook-reorders", breaks: "after a failure, later changes of the process are not sent",

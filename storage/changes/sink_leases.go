@@ -119,36 +119,6 @@ func advance(ctx context.Context, db storage.DB, l SinkLease, to Cursor, a dbsql
 	return err
 }
 
-// Rejection is a change that the target has rejected for good, and why.
-type Rejection struct {
-	Change *Change
-	Reason string
-}
-
-// RejectChanges stores dead letters, and moves the cursor of the sink after them and after a number
-// of changes that were delivered.
-func RejectChanges(
-	ctx context.Context, s *storage.Store, l SinkLease, to Cursor, delivered int, rejected []Rejection,
-) error {
-	return s.RunLocked(ctx, "store dead letters of a sink", nil, func(ctx context.Context, db storage.DB) error {
-		counts := dbsqlc.AdvanceSinkParams{Delivered: int64(delivered), Rejected: int64(len(rejected))}
-		if err := advance(ctx, db, l, to, counts); err != nil {
-			return err
-		}
-		for _, r := range rejected {
-			err := dbsqlc.New().AddSinkDeadLetter(ctx, db, dbsqlc.AddSinkDeadLetterParams{
-				Namespace: l.Namespace, SinkID: l.SinkID, ChangeID: r.Change.ChangeID, Kind: r.Change.Kind,
-				Type: r.Change.Type, ProcessID: r.Change.ProcessID, ChangeTime: r.Change.Time, Error: r.Reason,
-				Kept: keptDeadLetters,
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // SinkFailure is a failed attempt to deliver.
 type SinkFailure struct {
 	State string // FAILING, BROKEN or DISABLED

@@ -19,20 +19,11 @@ import (
 // maxSinks limits the sinks of a namespace.
 const maxSinks = 100
 
-// shownDeadLetters is how many dead letters DeadLetters returns. The table has keptDeadLetters.
-const (
-	shownDeadLetters = 100
-	keptDeadLetters  = 1000
-)
-
 // SinkKey identifies a sink.
 type SinkKey struct{ Namespace, SinkID string }
 
 // SinkRow is a sink with its lag.
 type SinkRow = dbsqlc.ListSinksRow
-
-// DeadLetter is a change that the target of a sink has rejected for good.
-type DeadLetter = dbsqlc.ListSinkDeadLettersRow
 
 // SinkSettings are the stored settings of a sink. Config has no secrets.
 type SinkSettings struct {
@@ -208,16 +199,6 @@ func GetSink(ctx context.Context, s *storage.Store, k SinkKey) (*SinkRow, error)
 func listSinks(ctx context.Context, s *storage.Store, a dbsqlc.ListSinksParams) (rows []SinkRow, err error) {
 	err = s.ReadOne(ctx, "list sinks", func(ctx context.Context, db storage.DB) (err error) {
 		rows, err = dbsqlc.New().ListSinks(ctx, db, a)
-		return err
-	})
-	return rows, err
-}
-
-// DeadLetters returns the newest dead letters of a sink.
-func DeadLetters(ctx context.Context, s *storage.Store, k SinkKey) (rows []DeadLetter, err error) {
-	err = s.ReadOne(ctx, "list dead letters of a sink", func(ctx context.Context, db storage.DB) (err error) {
-		a := dbsqlc.ListSinkDeadLettersParams{Namespace: k.Namespace, SinkID: k.SinkID, Lim: shownDeadLetters}
-		rows, err = dbsqlc.New().ListSinkDeadLetters(ctx, db, a)
 		return err
 	})
 	return rows, err

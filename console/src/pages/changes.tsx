@@ -43,7 +43,7 @@ function Sinks({ ns }: { ns: string }) {
                   <Lag m={m} />
                 </td>
                 <td className="number" data-label="delivered">{count(m.status?.deliveredChanges ?? 0n)}</td>
-                <td className={"number" + (m.status?.deadLetters ? " tone-bad" : " dim")} data-label="dead letters">{count(m.status?.deadLetters ?? 0n)}</td>
+                <td className={"number" + (m.status?.storedDeadLetters ? " tone-bad" : " dim")} data-label="dead letters">{count(m.status?.storedDeadLetters ?? 0n)}</td>
                 <td className="what">
                   {targetWords(m)}
                   {m.status?.lastError && (

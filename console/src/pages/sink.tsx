@@ -37,7 +37,7 @@ export function Lag({ m }: { m: Sink }) {
   );
 }
 
-export type SinkAction = "pause" | "resume" | "rewind" | "delete";
+export type SinkAction = "pause" | "resume" | "retry" | "rewind" | "delete";
 
 /** The actions that the state of a sink allows. */
 export function sinkActions(m: Sink): [SinkAction, string, ("main" | "bad")?][] {
@@ -46,6 +46,7 @@ export function sinkActions(m: Sink): [SinkAction, string, ("main" | "bad")?][] 
   if (state === SinkState.FAILING) list.push(["resume", "Try now…"]);
   else if (state !== SinkState.ACTIVE) list.push(["resume", "Resume…"]);
   if (state === SinkState.ACTIVE || state === SinkState.FAILING) list.push(["pause", "Pause…"]);
+  if ((m.status?.storedDeadLetters ?? 0n) > (m.status?.retries ?? 0n)) list.push(["retry", "Deliver again…"]);
   return [...list, ["rewind", "Rewind…"], ["delete", "Delete…", "bad"]];
 }
 
@@ -102,6 +103,8 @@ export function SinkDialog({ m, action, onClose, onDeleted }: { m: Sink; action:
       ) : (
         <Confirm title={`Resume ${m.sinkId}?`} says="It continues with the oldest change that it has not delivered. If changes were deleted meanwhile, rewind it first." verb="Resume" run={() => changes.resumeSink(key)} done={`${m.sinkId} is resumed.`} onClose={onClose} />
       );
+    case "retry":
+      return <Confirm title={`Deliver the dead letters of ${m.sinkId} again?`} says="Each is delivered once more, after newer changes of its process. One that fails stays a dead letter, with its new error." verb="Deliver again" run={() => changes.retrySinkDeadLetters({ ...key, all: true })} done={`${m.sinkId} delivers its dead letters again.`} onClose={onClose} />;
     case "delete":
       return (
         <Confirm
@@ -123,7 +126,7 @@ export function SinkDialog({ m, action, onClose, onDeleted }: { m: Sink; action:
 
 function Explained({ e, m }: { e: ExplainSinkResponse; m: Sink }) {
   const state = m.status?.state;
-  const tone = state === SinkState.ACTIVE ? (m.status?.deadLetters ? "" : "good") : state === SinkState.PAUSED ? "hold" : "bad";
+  const tone = state === SinkState.ACTIVE ? (m.status?.storedDeadLetters ? "" : "good") : state === SinkState.PAUSED ? "hold" : "bad";
   return (
     <div className={`notice explain ${tone}`}>
       <p>
@@ -142,11 +145,11 @@ function Explained({ e, m }: { e: ExplainSinkResponse; m: Sink }) {
 function Letters({ m }: { m: Sink }) {
   const letters = m.status?.recentDeadLetters ?? [];
   if (!letters.length) return null;
-  const all = m.status?.deadLetters ?? 0n;
+  const all = m.status?.storedDeadLetters ?? 0n;
   return (
     <Card title="Dead letters" extra={all > BigInt(letters.length) && <span className="dim">the newest {letters.length} of {count(all)}</span>}>
-      <p className="dim">The target will never accept these changes. The sink continued with the next ones.</p>
-      <Table label="dead letters" heads={["Rejected", "#Change", "Kind", "What happened", "Subject", "Error"]}>
+      <p className="dim">The target rejected these changes for good. The sink continued with the next ones.</p>
+      <Table label="dead letters" heads={["Failed", "#Change", "Kind", "What happened", "Subject", "#Attempts", "Error"]}>
         {letters.map((d) => (
           <tr key={String(d.changeId)}>
             <td title={exact(millis(d.time) ?? 0)}>
@@ -158,7 +161,12 @@ function Letters({ m }: { m: Sink }) {
             <td>
               <Subject ns={m.namespace} id={d.processId} kind={d.kind} />
             </td>
-            <td className="what">{d.error}</td>
+            <td className="number" data-label="attempts">{count(d.attempts)}</td>
+            <td className="what">
+              {d.error}
+              {d.retryTime && <div className="dim">It waits to be delivered again.</div>}
+              {!d.retryTime && d.changeDeleted && <div className="dim">Its change was deleted: it cannot be delivered again.</div>}
+            </td>
           </tr>
         ))}
       </Table>
@@ -203,7 +211,7 @@ export function SinkPage({ ns }: { ns: string }) {
             ["last delivery", <When key="d" at={millis(s?.deliveredTime)} />],
             ["failures in a row", count(s?.failures ?? 0)],
             ["last error", s?.lastError ? <>{s.lastError} <span className="dim">(<When at={millis(s.lastErrorTime)} />)</span></> : <span key="e" className="dim">none</span>],
-            ["dead letters", count(s?.deadLetters ?? 0n)],
+            ["dead letters", `${count(s?.storedDeadLetters ?? 0n)} (${count(s?.deadLetters ?? 0n)} in all)`],
             ["node", s?.nodeId ? <a key="n" href={href("nodes", { ns })}>{String(s.nodeId)}</a> : <span key="n" className="dim">none</span>],
           ]}
         />

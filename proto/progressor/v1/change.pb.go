@@ -345,7 +345,7 @@ const file_progressor_v1_change_proto_rawDesc = "" +
 	" \x01(\tR\x06reason\x123\n" +
 	"\bmetadata\x18\v \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12\x18\n" +
 	"\apayload\x18\f \x01(\fR\apayload\x121\n" +
-	"\adetails\x18\r \x01(\v2\x17.google.protobuf.StructR\adetails2\xc7\x06\n" +
+	"\adetails\x18\r \x01(\v2\x17.google.protobuf.StructR\adetails2\xc2\a\n" +
 	"\rChangeService\x12c\n" +
 	"\fWatchChanges\x12\".progressor.v1.WatchChangesRequest\x1a#.progressor.v1.WatchChangesResponse\"\b\xa2\xbb\x18\x04\b\x02\x10\x010\x01\x12R\n" +
 	"\aPutSink\x12\x1d.progressor.v1.PutSinkRequest\x1a\x1e.progressor.v1.PutSinkResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12R\n" +
@@ -359,7 +359,8 @@ const file_progressor_v1_change_proto_rawDesc = "" +
 	"\n" +
 	"ResumeSink\x12 .progressor.v1.ResumeSinkRequest\x1a!.progressor.v1.ResumeSinkResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12[\n" +
 	"\n" +
-	"RewindSink\x12 .progressor.v1.RewindSinkRequest\x1a!.progressor.v1.RewindSinkResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12[\n" +
+	"RewindSink\x12 .progressor.v1.RewindSinkRequest\x1a!.progressor.v1.RewindSinkResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12y\n" +
+	"\x14RetrySinkDeadLetters\x12*.progressor.v1.RetrySinkDeadLettersRequest\x1a+.progressor.v1.RetrySinkDeadLettersResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01\x12[\n" +
 	"\n" +
 	"DeleteSink\x12 .progressor.v1.DeleteSinkRequest\x1a!.progressor.v1.DeleteSinkResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01B\xbf\x01\n" +
 	"\x11com.progressor.v1B\vChangeProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
@@ -378,28 +379,30 @@ func file_progressor_v1_change_proto_rawDescGZIP() []byte {
 
 var file_progressor_v1_change_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_progressor_v1_change_proto_goTypes = []any{
-	(*WatchChangesRequest)(nil),   // 0: progressor.v1.WatchChangesRequest
-	(*WatchChangesResponse)(nil),  // 1: progressor.v1.WatchChangesResponse
-	(*Change)(nil),                // 2: progressor.v1.Change
-	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
-	(ChangeKind)(0),               // 4: progressor.v1.ChangeKind
-	(*structpb.Struct)(nil),       // 5: google.protobuf.Struct
-	(*PutSinkRequest)(nil),        // 6: progressor.v1.PutSinkRequest
-	(*GetSinkRequest)(nil),        // 7: progressor.v1.GetSinkRequest
-	(*ListSinksRequest)(nil),      // 8: progressor.v1.ListSinksRequest
-	(*ExplainSinkRequest)(nil),    // 9: progressor.v1.ExplainSinkRequest
-	(*PauseSinkRequest)(nil),      // 10: progressor.v1.PauseSinkRequest
-	(*ResumeSinkRequest)(nil),     // 11: progressor.v1.ResumeSinkRequest
-	(*RewindSinkRequest)(nil),     // 12: progressor.v1.RewindSinkRequest
-	(*DeleteSinkRequest)(nil),     // 13: progressor.v1.DeleteSinkRequest
-	(*PutSinkResponse)(nil),       // 14: progressor.v1.PutSinkResponse
-	(*GetSinkResponse)(nil),       // 15: progressor.v1.GetSinkResponse
-	(*ListSinksResponse)(nil),     // 16: progressor.v1.ListSinksResponse
-	(*ExplainSinkResponse)(nil),   // 17: progressor.v1.ExplainSinkResponse
-	(*PauseSinkResponse)(nil),     // 18: progressor.v1.PauseSinkResponse
-	(*ResumeSinkResponse)(nil),    // 19: progressor.v1.ResumeSinkResponse
-	(*RewindSinkResponse)(nil),    // 20: progressor.v1.RewindSinkResponse
-	(*DeleteSinkResponse)(nil),    // 21: progressor.v1.DeleteSinkResponse
+	(*WatchChangesRequest)(nil),          // 0: progressor.v1.WatchChangesRequest
+	(*WatchChangesResponse)(nil),         // 1: progressor.v1.WatchChangesResponse
+	(*Change)(nil),                       // 2: progressor.v1.Change
+	(*timestamppb.Timestamp)(nil),        // 3: google.protobuf.Timestamp
+	(ChangeKind)(0),                      // 4: progressor.v1.ChangeKind
+	(*structpb.Struct)(nil),              // 5: google.protobuf.Struct
+	(*PutSinkRequest)(nil),               // 6: progressor.v1.PutSinkRequest
+	(*GetSinkRequest)(nil),               // 7: progressor.v1.GetSinkRequest
+	(*ListSinksRequest)(nil),             // 8: progressor.v1.ListSinksRequest
+	(*ExplainSinkRequest)(nil),           // 9: progressor.v1.ExplainSinkRequest
+	(*PauseSinkRequest)(nil),             // 10: progressor.v1.PauseSinkRequest
+	(*ResumeSinkRequest)(nil),            // 11: progressor.v1.ResumeSinkRequest
+	(*RewindSinkRequest)(nil),            // 12: progressor.v1.RewindSinkRequest
+	(*RetrySinkDeadLettersRequest)(nil),  // 13: progressor.v1.RetrySinkDeadLettersRequest
+	(*DeleteSinkRequest)(nil),            // 14: progressor.v1.DeleteSinkRequest
+	(*PutSinkResponse)(nil),              // 15: progressor.v1.PutSinkResponse
+	(*GetSinkResponse)(nil),              // 16: progressor.v1.GetSinkResponse
+	(*ListSinksResponse)(nil),            // 17: progressor.v1.ListSinksResponse
+	(*ExplainSinkResponse)(nil),          // 18: progressor.v1.ExplainSinkResponse
+	(*PauseSinkResponse)(nil),            // 19: progressor.v1.PauseSinkResponse
+	(*ResumeSinkResponse)(nil),           // 20: progressor.v1.ResumeSinkResponse
+	(*RewindSinkResponse)(nil),           // 21: progressor.v1.RewindSinkResponse
+	(*RetrySinkDeadLettersResponse)(nil), // 22: progressor.v1.RetrySinkDeadLettersResponse
+	(*DeleteSinkResponse)(nil),           // 23: progressor.v1.DeleteSinkResponse
 }
 var file_progressor_v1_change_proto_depIdxs = []int32{
 	3,  // 0: progressor.v1.WatchChangesRequest.from_time:type_name -> google.protobuf.Timestamp
@@ -417,18 +420,20 @@ var file_progressor_v1_change_proto_depIdxs = []int32{
 	10, // 12: progressor.v1.ChangeService.PauseSink:input_type -> progressor.v1.PauseSinkRequest
 	11, // 13: progressor.v1.ChangeService.ResumeSink:input_type -> progressor.v1.ResumeSinkRequest
 	12, // 14: progressor.v1.ChangeService.RewindSink:input_type -> progressor.v1.RewindSinkRequest
-	13, // 15: progressor.v1.ChangeService.DeleteSink:input_type -> progressor.v1.DeleteSinkRequest
-	1,  // 16: progressor.v1.ChangeService.WatchChanges:output_type -> progressor.v1.WatchChangesResponse
-	14, // 17: progressor.v1.ChangeService.PutSink:output_type -> progressor.v1.PutSinkResponse
-	15, // 18: progressor.v1.ChangeService.GetSink:output_type -> progressor.v1.GetSinkResponse
-	16, // 19: progressor.v1.ChangeService.ListSinks:output_type -> progressor.v1.ListSinksResponse
-	17, // 20: progressor.v1.ChangeService.ExplainSink:output_type -> progressor.v1.ExplainSinkResponse
-	18, // 21: progressor.v1.ChangeService.PauseSink:output_type -> progressor.v1.PauseSinkResponse
-	19, // 22: progressor.v1.ChangeService.ResumeSink:output_type -> progressor.v1.ResumeSinkResponse
-	20, // 23: progressor.v1.ChangeService.RewindSink:output_type -> progressor.v1.RewindSinkResponse
-	21, // 24: progressor.v1.ChangeService.DeleteSink:output_type -> progressor.v1.DeleteSinkResponse
-	16, // [16:25] is the sub-list for method output_type
-	7,  // [7:16] is the sub-list for method input_type
+	13, // 15: progressor.v1.ChangeService.RetrySinkDeadLetters:input_type -> progressor.v1.RetrySinkDeadLettersRequest
+	14, // 16: progressor.v1.ChangeService.DeleteSink:input_type -> progressor.v1.DeleteSinkRequest
+	1,  // 17: progressor.v1.ChangeService.WatchChanges:output_type -> progressor.v1.WatchChangesResponse
+	15, // 18: progressor.v1.ChangeService.PutSink:output_type -> progressor.v1.PutSinkResponse
+	16, // 19: progressor.v1.ChangeService.GetSink:output_type -> progressor.v1.GetSinkResponse
+	17, // 20: progressor.v1.ChangeService.ListSinks:output_type -> progressor.v1.ListSinksResponse
+	18, // 21: progressor.v1.ChangeService.ExplainSink:output_type -> progressor.v1.ExplainSinkResponse
+	19, // 22: progressor.v1.ChangeService.PauseSink:output_type -> progressor.v1.PauseSinkResponse
+	20, // 23: progressor.v1.ChangeService.ResumeSink:output_type -> progressor.v1.ResumeSinkResponse
+	21, // 24: progressor.v1.ChangeService.RewindSink:output_type -> progressor.v1.RewindSinkResponse
+	22, // 25: progressor.v1.ChangeService.RetrySinkDeadLetters:output_type -> progressor.v1.RetrySinkDeadLettersResponse
+	23, // 26: progressor.v1.ChangeService.DeleteSink:output_type -> progressor.v1.DeleteSinkResponse
+	17, // [17:27] is the sub-list for method output_type
+	7,  // [7:17] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
 	7,  // [7:7] is the sub-list for extension extendee
 	0,  // [0:7] is the sub-list for field type_name

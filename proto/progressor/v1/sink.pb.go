@@ -616,6 +616,8 @@ type SinkStatus struct {
 	DeadLetters      int64                  `protobuf:"varint,12,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`              // changes that the target will never accept, since the sink was created
 	// The newest dead letters, at most 100. Only GetSink returns them.
 	RecentDeadLetters []*SinkDeadLetter `protobuf:"bytes,13,rep,name=recent_dead_letters,json=recentDeadLetters,proto3" json:"recent_dead_letters,omitempty"`
+	StoredDeadLetters int64             `protobuf:"varint,14,opt,name=stored_dead_letters,json=storedDeadLetters,proto3" json:"stored_dead_letters,omitempty"` // that the sink has now
+	Retries           int64             `protobuf:"varint,15,opt,name=retries,proto3" json:"retries,omitempty"`                                                // those of them that wait to be delivered again
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -741,17 +743,35 @@ func (x *SinkStatus) GetRecentDeadLetters() []*SinkDeadLetter {
 	return nil
 }
 
+func (x *SinkStatus) GetStoredDeadLetters() int64 {
+	if x != nil {
+		return x.StoredDeadLetters
+	}
+	return 0
+}
+
+func (x *SinkStatus) GetRetries() int64 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
 // SinkDeadLetter is a change that a target rejected for good. The engine keeps the newest 1,000 of
-// a sink.
+// a sink, and those that wait to be delivered again.
 type SinkDeadLetter struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ChangeId      int64                  `protobuf:"varint,1,opt,name=change_id,json=changeId,proto3" json:"change_id,omitempty"`
-	Kind          ChangeKind             `protobuf:"varint,2,opt,name=kind,proto3,enum=progressor.v1.ChangeKind" json:"kind,omitempty"`
-	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
-	ProcessId     string                 `protobuf:"bytes,4,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	ChangeTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
-	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	Time          *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=time,proto3" json:"time,omitempty"` // when it was rejected
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ChangeId   int64                  `protobuf:"varint,1,opt,name=change_id,json=changeId,proto3" json:"change_id,omitempty"`
+	Kind       ChangeKind             `protobuf:"varint,2,opt,name=kind,proto3,enum=progressor.v1.ChangeKind" json:"kind,omitempty"`
+	Type       string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	ProcessId  string                 `protobuf:"bytes,4,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	ChangeTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	Error      string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`                          // of the last attempt
+	Time       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=time,proto3" json:"time,omitempty"`                            // when that failed
+	Attempts   int32                  `protobuf:"varint,8,opt,name=attempts,proto3" json:"attempts,omitempty"`                   // 1, and one more each time that it failed to be delivered again
+	RetryTime  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"` // since when it waits to be delivered again
+	// The change was deleted after its retention: it cannot be delivered again.
+	ChangeDeleted bool `protobuf:"varint,10,opt,name=change_deleted,json=changeDeleted,proto3" json:"change_deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -833,6 +853,27 @@ func (x *SinkDeadLetter) GetTime() *timestamppb.Timestamp {
 		return x.Time
 	}
 	return nil
+}
+
+func (x *SinkDeadLetter) GetAttempts() int32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *SinkDeadLetter) GetRetryTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RetryTime
+	}
+	return nil
+}
+
+func (x *SinkDeadLetter) GetChangeDeleted() bool {
+	if x != nil {
+		return x.ChangeDeleted
+	}
+	return false
 }
 
 type PutSinkRequest struct {
@@ -1570,6 +1611,171 @@ func (x *RewindSinkResponse) GetSink() *Sink {
 	return nil
 }
 
+type RetrySinkDeadLettersRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	SinkId    string                 `protobuf:"bytes,2,opt,name=sink_id,json=sinkId,proto3" json:"sink_id,omitempty"`
+	// All dead letters of the sink. Otherwise, one or more of the fields below select some: those
+	// that match all of them. A request selects at most 1,000, the oldest changes first.
+	All         bool    `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	ChangeIds   []int64 `protobuf:"varint,4,rep,packed,name=change_ids,json=changeIds,proto3" json:"change_ids,omitempty"`
+	OfProcessId string  `protobuf:"bytes,5,opt,name=of_process_id,json=ofProcessId,proto3" json:"of_process_id,omitempty"`
+	// A part of the error, in upper or lower case, such as HTTP 413.
+	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	SinceTime     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"` // those that failed at or after this time
+	UntilTime     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"` // those that failed before this time
+	DryRun        bool                   `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`         // only return the selected ones
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrySinkDeadLettersRequest) Reset() {
+	*x = RetrySinkDeadLettersRequest{}
+	mi := &file_progressor_v1_sink_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrySinkDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrySinkDeadLettersRequest) ProtoMessage() {}
+
+func (x *RetrySinkDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_sink_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrySinkDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*RetrySinkDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RetrySinkDeadLettersRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RetrySinkDeadLettersRequest) GetSinkId() string {
+	if x != nil {
+		return x.SinkId
+	}
+	return ""
+}
+
+func (x *RetrySinkDeadLettersRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *RetrySinkDeadLettersRequest) GetChangeIds() []int64 {
+	if x != nil {
+		return x.ChangeIds
+	}
+	return nil
+}
+
+func (x *RetrySinkDeadLettersRequest) GetOfProcessId() string {
+	if x != nil {
+		return x.OfProcessId
+	}
+	return ""
+}
+
+func (x *RetrySinkDeadLettersRequest) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *RetrySinkDeadLettersRequest) GetSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SinceTime
+	}
+	return nil
+}
+
+func (x *RetrySinkDeadLettersRequest) GetUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UntilTime
+	}
+	return nil
+}
+
+func (x *RetrySinkDeadLettersRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type RetrySinkDeadLettersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The selected dead letters, by change_id. Those with a retry_time are delivered again. The
+	// change of the others was deleted, or dry_run was set.
+	DeadLetters   []*SinkDeadLetter `protobuf:"bytes,1,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	Sink          *Sink             `protobuf:"bytes,2,opt,name=sink,proto3" json:"sink,omitempty"` // while it is PAUSED, BROKEN or DISABLED, they wait
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrySinkDeadLettersResponse) Reset() {
+	*x = RetrySinkDeadLettersResponse{}
+	mi := &file_progressor_v1_sink_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrySinkDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrySinkDeadLettersResponse) ProtoMessage() {}
+
+func (x *RetrySinkDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_sink_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrySinkDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*RetrySinkDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RetrySinkDeadLettersResponse) GetDeadLetters() []*SinkDeadLetter {
+	if x != nil {
+		return x.DeadLetters
+	}
+	return nil
+}
+
+func (x *RetrySinkDeadLettersResponse) GetSink() *Sink {
+	if x != nil {
+		return x.Sink
+	}
+	return nil
+}
+
 type DeleteSinkRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1580,7 +1786,7 @@ type DeleteSinkRequest struct {
 
 func (x *DeleteSinkRequest) Reset() {
 	*x = DeleteSinkRequest{}
-	mi := &file_progressor_v1_sink_proto_msgTypes[21]
+	mi := &file_progressor_v1_sink_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1798,7 @@ func (x *DeleteSinkRequest) String() string {
 func (*DeleteSinkRequest) ProtoMessage() {}
 
 func (x *DeleteSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_sink_proto_msgTypes[21]
+	mi := &file_progressor_v1_sink_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1811,7 @@ func (x *DeleteSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSinkRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSinkRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{21}
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DeleteSinkRequest) GetNamespace() string {
@@ -1630,7 +1836,7 @@ type DeleteSinkResponse struct {
 
 func (x *DeleteSinkResponse) Reset() {
 	*x = DeleteSinkResponse{}
-	mi := &file_progressor_v1_sink_proto_msgTypes[22]
+	mi := &file_progressor_v1_sink_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1848,7 @@ func (x *DeleteSinkResponse) String() string {
 func (*DeleteSinkResponse) ProtoMessage() {}
 
 func (x *DeleteSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_sink_proto_msgTypes[22]
+	mi := &file_progressor_v1_sink_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1861,7 @@ func (x *DeleteSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSinkResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSinkResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{22}
+	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{24}
 }
 
 var File_progressor_v1_sink_proto protoreflect.FileDescriptor
@@ -1701,7 +1907,7 @@ const file_progressor_v1_sink_proto_rawDesc = "" +
 	"\tmechanism\x18\x01 \x01(\tB*\xbaH'r%R\x05PLAINR\rSCRAM-SHA-256R\rSCRAM-SHA-512R\tmechanism\x12\x1e\n" +
 	"\x04user\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x04user\x12$\n" +
-	"\bpassword\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\bpassword\"\xee\x04\n" +
+	"\bpassword\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\bpassword\"\xb8\x05\n" +
 	"\n" +
 	"SinkStatus\x128\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x18.progressor.v1.SinkStateB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05state\x12\x16\n" +
@@ -1719,7 +1925,9 @@ const file_progressor_v1_sink_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\x12\x17\n" +
 	"\anode_id\x18\v \x01(\x03R\x06nodeId\x12!\n" +
 	"\fdead_letters\x18\f \x01(\x03R\vdeadLetters\x12M\n" +
-	"\x13recent_dead_letters\x18\r \x03(\v2\x1d.progressor.v1.SinkDeadLetterR\x11recentDeadLetters\"\x9c\x02\n" +
+	"\x13recent_dead_letters\x18\r \x03(\v2\x1d.progressor.v1.SinkDeadLetterR\x11recentDeadLetters\x12.\n" +
+	"\x13stored_dead_letters\x18\x0e \x01(\x03R\x11storedDeadLetters\x12\x18\n" +
+	"\aretries\x18\x0f \x01(\x03R\aretries\"\x9a\x03\n" +
 	"\x0eSinkDeadLetter\x12\x1b\n" +
 	"\tchange_id\x18\x01 \x01(\x03R\bchangeId\x127\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x19.progressor.v1.ChangeKindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12\x12\n" +
@@ -1729,7 +1937,12 @@ const file_progressor_v1_sink_proto_rawDesc = "" +
 	"\vchange_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"changeTime\x12\x14\n" +
 	"\x05error\x18\x06 \x01(\tR\x05error\x12.\n" +
-	"\x04time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"z\n" +
+	"\x04time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
+	"\battempts\x18\b \x01(\x05R\battempts\x129\n" +
+	"\n" +
+	"retry_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tretryTime\x12%\n" +
+	"\x0echange_deleted\x18\n" +
+	" \x01(\bR\rchangeDeleted\"z\n" +
 	"\x0ePutSinkRequest\x12/\n" +
 	"\x04sink\x18\x01 \x01(\v2\x13.progressor.v1.SinkB\x06\xbaH\x03\xc8\x01\x01R\x04sink\x127\n" +
 	"\tfrom_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\":\n" +
@@ -1773,7 +1986,23 @@ const file_progressor_v1_sink_proto_rawDesc = "" +
 	"\asink_id\x18\x02 \x01(\tB\x1b\xbaH\x18r\x16\x18\x80\x012\x11^[a-zA-Z0-9._-]+$R\x06sinkId\x12;\n" +
 	"\ato_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x06\xbaH\x03\xc8\x01\x01R\x06toTime\"=\n" +
 	"\x12RewindSinkResponse\x12'\n" +
-	"\x04sink\x18\x01 \x01(\v2\x13.progressor.v1.SinkR\x04sink\"\x85\x01\n" +
+	"\x04sink\x18\x01 \x01(\v2\x13.progressor.v1.SinkR\x04sink\"\xb0\x03\n" +
+	"\x1bRetrySinkDeadLettersRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x124\n" +
+	"\asink_id\x18\x02 \x01(\tB\x1b\xbaH\x18r\x16\x18\x80\x012\x11^[a-zA-Z0-9._-]+$R\x06sinkId\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\x120\n" +
+	"\n" +
+	"change_ids\x18\x04 \x03(\x03B\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\x18\x01\"\x04\"\x02 \x00R\tchangeIds\x12,\n" +
+	"\rof_process_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\vofProcessId\x12\x1e\n" +
+	"\x05error\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x05error\x129\n" +
+	"\n" +
+	"since_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x129\n" +
+	"\n" +
+	"until_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\x12\x17\n" +
+	"\adry_run\x18\t \x01(\bR\x06dryRun\"\x89\x01\n" +
+	"\x1cRetrySinkDeadLettersResponse\x12@\n" +
+	"\fdead_letters\x18\x01 \x03(\v2\x1d.progressor.v1.SinkDeadLetterR\vdeadLetters\x12'\n" +
+	"\x04sink\x18\x02 \x01(\v2\x13.progressor.v1.SinkR\x04sink\"\x85\x01\n" +
 	"\x11DeleteSinkRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x124\n" +
 	"\asink_id\x18\x02 \x01(\tB\x1b\xbaH\x18r\x16\x18\x80\x012\x11^[a-zA-Z0-9._-]+$R\x06sinkId\"\x14\n" +
@@ -1806,75 +2035,82 @@ func file_progressor_v1_sink_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_sink_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_progressor_v1_sink_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_progressor_v1_sink_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_progressor_v1_sink_proto_goTypes = []any{
-	(SinkFormat)(0),               // 0: progressor.v1.SinkFormat
-	(SinkState)(0),                // 1: progressor.v1.SinkState
-	(*Sink)(nil),                  // 2: progressor.v1.Sink
-	(*WebhookTarget)(nil),         // 3: progressor.v1.WebhookTarget
-	(*KafkaTarget)(nil),           // 4: progressor.v1.KafkaTarget
-	(*KafkaTls)(nil),              // 5: progressor.v1.KafkaTls
-	(*KafkaSasl)(nil),             // 6: progressor.v1.KafkaSasl
-	(*SinkStatus)(nil),            // 7: progressor.v1.SinkStatus
-	(*SinkDeadLetter)(nil),        // 8: progressor.v1.SinkDeadLetter
-	(*PutSinkRequest)(nil),        // 9: progressor.v1.PutSinkRequest
-	(*PutSinkResponse)(nil),       // 10: progressor.v1.PutSinkResponse
-	(*GetSinkRequest)(nil),        // 11: progressor.v1.GetSinkRequest
-	(*GetSinkResponse)(nil),       // 12: progressor.v1.GetSinkResponse
-	(*ExplainSinkRequest)(nil),    // 13: progressor.v1.ExplainSinkRequest
-	(*ExplainSinkResponse)(nil),   // 14: progressor.v1.ExplainSinkResponse
-	(*ListSinksRequest)(nil),      // 15: progressor.v1.ListSinksRequest
-	(*ListSinksResponse)(nil),     // 16: progressor.v1.ListSinksResponse
-	(*PauseSinkRequest)(nil),      // 17: progressor.v1.PauseSinkRequest
-	(*PauseSinkResponse)(nil),     // 18: progressor.v1.PauseSinkResponse
-	(*ResumeSinkRequest)(nil),     // 19: progressor.v1.ResumeSinkRequest
-	(*ResumeSinkResponse)(nil),    // 20: progressor.v1.ResumeSinkResponse
-	(*RewindSinkRequest)(nil),     // 21: progressor.v1.RewindSinkRequest
-	(*RewindSinkResponse)(nil),    // 22: progressor.v1.RewindSinkResponse
-	(*DeleteSinkRequest)(nil),     // 23: progressor.v1.DeleteSinkRequest
-	(*DeleteSinkResponse)(nil),    // 24: progressor.v1.DeleteSinkResponse
-	(ChangeKind)(0),               // 25: progressor.v1.ChangeKind
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(SinkFormat)(0),                      // 0: progressor.v1.SinkFormat
+	(SinkState)(0),                       // 1: progressor.v1.SinkState
+	(*Sink)(nil),                         // 2: progressor.v1.Sink
+	(*WebhookTarget)(nil),                // 3: progressor.v1.WebhookTarget
+	(*KafkaTarget)(nil),                  // 4: progressor.v1.KafkaTarget
+	(*KafkaTls)(nil),                     // 5: progressor.v1.KafkaTls
+	(*KafkaSasl)(nil),                    // 6: progressor.v1.KafkaSasl
+	(*SinkStatus)(nil),                   // 7: progressor.v1.SinkStatus
+	(*SinkDeadLetter)(nil),               // 8: progressor.v1.SinkDeadLetter
+	(*PutSinkRequest)(nil),               // 9: progressor.v1.PutSinkRequest
+	(*PutSinkResponse)(nil),              // 10: progressor.v1.PutSinkResponse
+	(*GetSinkRequest)(nil),               // 11: progressor.v1.GetSinkRequest
+	(*GetSinkResponse)(nil),              // 12: progressor.v1.GetSinkResponse
+	(*ExplainSinkRequest)(nil),           // 13: progressor.v1.ExplainSinkRequest
+	(*ExplainSinkResponse)(nil),          // 14: progressor.v1.ExplainSinkResponse
+	(*ListSinksRequest)(nil),             // 15: progressor.v1.ListSinksRequest
+	(*ListSinksResponse)(nil),            // 16: progressor.v1.ListSinksResponse
+	(*PauseSinkRequest)(nil),             // 17: progressor.v1.PauseSinkRequest
+	(*PauseSinkResponse)(nil),            // 18: progressor.v1.PauseSinkResponse
+	(*ResumeSinkRequest)(nil),            // 19: progressor.v1.ResumeSinkRequest
+	(*ResumeSinkResponse)(nil),           // 20: progressor.v1.ResumeSinkResponse
+	(*RewindSinkRequest)(nil),            // 21: progressor.v1.RewindSinkRequest
+	(*RewindSinkResponse)(nil),           // 22: progressor.v1.RewindSinkResponse
+	(*RetrySinkDeadLettersRequest)(nil),  // 23: progressor.v1.RetrySinkDeadLettersRequest
+	(*RetrySinkDeadLettersResponse)(nil), // 24: progressor.v1.RetrySinkDeadLettersResponse
+	(*DeleteSinkRequest)(nil),            // 25: progressor.v1.DeleteSinkRequest
+	(*DeleteSinkResponse)(nil),           // 26: progressor.v1.DeleteSinkResponse
+	(ChangeKind)(0),                      // 27: progressor.v1.ChangeKind
+	(*durationpb.Duration)(nil),          // 28: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 29: google.protobuf.Timestamp
 }
 var file_progressor_v1_sink_proto_depIdxs = []int32{
-	25, // 0: progressor.v1.Sink.kinds:type_name -> progressor.v1.ChangeKind
+	27, // 0: progressor.v1.Sink.kinds:type_name -> progressor.v1.ChangeKind
 	0,  // 1: progressor.v1.Sink.format:type_name -> progressor.v1.SinkFormat
 	3,  // 2: progressor.v1.Sink.webhook:type_name -> progressor.v1.WebhookTarget
 	4,  // 3: progressor.v1.Sink.kafka:type_name -> progressor.v1.KafkaTarget
-	26, // 4: progressor.v1.Sink.max_lag:type_name -> google.protobuf.Duration
+	28, // 4: progressor.v1.Sink.max_lag:type_name -> google.protobuf.Duration
 	7,  // 5: progressor.v1.Sink.status:type_name -> progressor.v1.SinkStatus
-	27, // 6: progressor.v1.Sink.created_time:type_name -> google.protobuf.Timestamp
-	27, // 7: progressor.v1.Sink.updated_time:type_name -> google.protobuf.Timestamp
-	26, // 8: progressor.v1.WebhookTarget.timeout:type_name -> google.protobuf.Duration
+	29, // 6: progressor.v1.Sink.created_time:type_name -> google.protobuf.Timestamp
+	29, // 7: progressor.v1.Sink.updated_time:type_name -> google.protobuf.Timestamp
+	28, // 8: progressor.v1.WebhookTarget.timeout:type_name -> google.protobuf.Duration
 	5,  // 9: progressor.v1.KafkaTarget.tls:type_name -> progressor.v1.KafkaTls
 	6,  // 10: progressor.v1.KafkaTarget.sasl:type_name -> progressor.v1.KafkaSasl
-	26, // 11: progressor.v1.KafkaTarget.timeout:type_name -> google.protobuf.Duration
+	28, // 11: progressor.v1.KafkaTarget.timeout:type_name -> google.protobuf.Duration
 	1,  // 12: progressor.v1.SinkStatus.state:type_name -> progressor.v1.SinkState
-	26, // 13: progressor.v1.SinkStatus.lag:type_name -> google.protobuf.Duration
-	27, // 14: progressor.v1.SinkStatus.delivered_time:type_name -> google.protobuf.Timestamp
-	27, // 15: progressor.v1.SinkStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	27, // 16: progressor.v1.SinkStatus.next_attempt_time:type_name -> google.protobuf.Timestamp
+	28, // 13: progressor.v1.SinkStatus.lag:type_name -> google.protobuf.Duration
+	29, // 14: progressor.v1.SinkStatus.delivered_time:type_name -> google.protobuf.Timestamp
+	29, // 15: progressor.v1.SinkStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	29, // 16: progressor.v1.SinkStatus.next_attempt_time:type_name -> google.protobuf.Timestamp
 	8,  // 17: progressor.v1.SinkStatus.recent_dead_letters:type_name -> progressor.v1.SinkDeadLetter
-	25, // 18: progressor.v1.SinkDeadLetter.kind:type_name -> progressor.v1.ChangeKind
-	27, // 19: progressor.v1.SinkDeadLetter.change_time:type_name -> google.protobuf.Timestamp
-	27, // 20: progressor.v1.SinkDeadLetter.time:type_name -> google.protobuf.Timestamp
-	2,  // 21: progressor.v1.PutSinkRequest.sink:type_name -> progressor.v1.Sink
-	27, // 22: progressor.v1.PutSinkRequest.from_time:type_name -> google.protobuf.Timestamp
-	2,  // 23: progressor.v1.PutSinkResponse.sink:type_name -> progressor.v1.Sink
-	2,  // 24: progressor.v1.GetSinkResponse.sink:type_name -> progressor.v1.Sink
-	2,  // 25: progressor.v1.ExplainSinkResponse.sink:type_name -> progressor.v1.Sink
-	27, // 26: progressor.v1.ExplainSinkResponse.next_time:type_name -> google.protobuf.Timestamp
-	2,  // 27: progressor.v1.ListSinksResponse.sinks:type_name -> progressor.v1.Sink
-	2,  // 28: progressor.v1.PauseSinkResponse.sink:type_name -> progressor.v1.Sink
-	2,  // 29: progressor.v1.ResumeSinkResponse.sink:type_name -> progressor.v1.Sink
-	27, // 30: progressor.v1.RewindSinkRequest.to_time:type_name -> google.protobuf.Timestamp
-	2,  // 31: progressor.v1.RewindSinkResponse.sink:type_name -> progressor.v1.Sink
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	27, // 18: progressor.v1.SinkDeadLetter.kind:type_name -> progressor.v1.ChangeKind
+	29, // 19: progressor.v1.SinkDeadLetter.change_time:type_name -> google.protobuf.Timestamp
+	29, // 20: progressor.v1.SinkDeadLetter.time:type_name -> google.protobuf.Timestamp
+	29, // 21: progressor.v1.SinkDeadLetter.retry_time:type_name -> google.protobuf.Timestamp
+	2,  // 22: progressor.v1.PutSinkRequest.sink:type_name -> progressor.v1.Sink
+	29, // 23: progressor.v1.PutSinkRequest.from_time:type_name -> google.protobuf.Timestamp
+	2,  // 24: progressor.v1.PutSinkResponse.sink:type_name -> progressor.v1.Sink
+	2,  // 25: progressor.v1.GetSinkResponse.sink:type_name -> progressor.v1.Sink
+	2,  // 26: progressor.v1.ExplainSinkResponse.sink:type_name -> progressor.v1.Sink
+	29, // 27: progressor.v1.ExplainSinkResponse.next_time:type_name -> google.protobuf.Timestamp
+	2,  // 28: progressor.v1.ListSinksResponse.sinks:type_name -> progressor.v1.Sink
+	2,  // 29: progressor.v1.PauseSinkResponse.sink:type_name -> progressor.v1.Sink
+	2,  // 30: progressor.v1.ResumeSinkResponse.sink:type_name -> progressor.v1.Sink
+	29, // 31: progressor.v1.RewindSinkRequest.to_time:type_name -> google.protobuf.Timestamp
+	2,  // 32: progressor.v1.RewindSinkResponse.sink:type_name -> progressor.v1.Sink
+	29, // 33: progressor.v1.RetrySinkDeadLettersRequest.since_time:type_name -> google.protobuf.Timestamp
+	29, // 34: progressor.v1.RetrySinkDeadLettersRequest.until_time:type_name -> google.protobuf.Timestamp
+	8,  // 35: progressor.v1.RetrySinkDeadLettersResponse.dead_letters:type_name -> progressor.v1.SinkDeadLetter
+	2,  // 36: progressor.v1.RetrySinkDeadLettersResponse.sink:type_name -> progressor.v1.Sink
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_sink_proto_init() }
@@ -1893,7 +2129,7 @@ func file_progressor_v1_sink_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_sink_proto_rawDesc), len(file_progressor_v1_sink_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   23,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -18,6 +18,8 @@ WITH deleted AS (
   DELETE FROM sink_dead_letters d
    WHERE d.namespace = $1
      AND d.sink_id = $2
+     AND d.change_id <> $3
+     AND d.retry_time IS NULL
      AND d.change_id < (
        SELECT min(newest.change_id)
          FROM (
@@ -25,18 +27,21 @@ WITH deleted AS (
              FROM sink_dead_letters x
             WHERE x.namespace = $1
               AND x.sink_id = $2
-            ORDER BY x.change_id DESC LIMIT ($9::int) - 1) newest)),
+              AND x.change_id <> $3
+            ORDER BY x.change_id DESC LIMIT ($11::int) - 1) newest)),
 noted AS (
   UPDATE sinks s
      SET last_error = $8::text, last_error_time = statement_timestamp()
    WHERE s.namespace = $1
      AND s.sink_id = $2)
-INSERT INTO sink_dead_letters (
-  namespace, sink_id, change_id, kind, type, process_id, change_time, error, "time")
+INSERT INTO sink_dead_letters AS d (
+  namespace, sink_id, change_id, kind, type, process_id, change_time, error, "time", lane, seq)
 VALUES (
   $1, $2, $3, $4, $5, $6, $7, $8::text,
-  statement_timestamp())
-ON CONFLICT (namespace, sink_id, change_id) DO NOTHING
+  statement_timestamp(), $9::bigint, $10::bigint)
+ON CONFLICT (namespace, sink_id, change_id) DO UPDATE
+  SET error = excluded.error, "time" = excluded."time", attempts = d.attempts + 1,
+      lane = excluded.lane, seq = excluded.seq
 `
 
 type AddSinkDeadLetterParams struct {
@@ -48,11 +53,13 @@ type AddSinkDeadLetterParams struct {
 	ProcessID  string
 	ChangeTime time.Time
 	Error      string
+	Lane       int64
+	Seq        int64
 	Kept       int32
 }
 
-// AddSinkDeadLetter adds a dead letter, unless the sink has it, and deletes the oldest ones above
-// the limit.
+// AddSinkDeadLetter adds a dead letter, or counts another attempt of one that the sink has, and
+// deletes the oldest ones above the limit. Those that wait to be delivered again are kept.
 func (q *Queries) AddSinkDeadLetter(ctx context.Context, db DBTX, arg AddSinkDeadLetterParams) error {
 	_, err := db.Exec(ctx, addSinkDeadLetter,
 		arg.Namespace,
@@ -63,6 +70,8 @@ func (q *Queries) AddSinkDeadLetter(ctx context.Context, db DBTX, arg AddSinkDea
 		arg.ProcessID,
 		arg.ChangeTime,
 		arg.Error,
+		arg.Lane,
+		arg.Seq,
 		arg.Kept,
 	)
 	return err
@@ -266,6 +275,29 @@ func (q *Queries) ClaimSinks(ctx context.Context, db DBTX, arg ClaimSinksParams)
 	return items, nil
 }
 
+const countSinkRetry = `-- name: CountSinkRetry :execrows
+UPDATE sinks s
+   SET delivered = s.delivered + 1, delivered_time = statement_timestamp()
+ WHERE s.namespace = $1
+   AND s.sink_id = $2
+   AND s.token = $3
+`
+
+type CountSinkRetryParams struct {
+	Namespace string
+	SinkID    string
+	Token     int64
+}
+
+// CountSinkRetry counts a dead letter that was delivered again, under the lease of the sink.
+func (q *Queries) CountSinkRetry(ctx context.Context, db DBTX, arg CountSinkRetryParams) (int64, error) {
+	result, err := db.Exec(ctx, countSinkRetry, arg.Namespace, arg.SinkID, arg.Token)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const countSinks = `-- name: CountSinks :one
 SELECT count(*) FROM sinks s WHERE s.namespace = $1
 `
@@ -298,6 +330,24 @@ func (q *Queries) DeleteSink(ctx context.Context, db DBTX, arg DeleteSinkParams)
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const deleteSinkDeadLetter = `-- name: DeleteSinkDeadLetter :exec
+DELETE FROM sink_dead_letters d
+ WHERE d.namespace = $1
+   AND d.sink_id = $2
+   AND d.change_id = $3
+`
+
+type DeleteSinkDeadLetterParams struct {
+	Namespace string
+	SinkID    string
+	ChangeID  int64
+}
+
+func (q *Queries) DeleteSinkDeadLetter(ctx context.Context, db DBTX, arg DeleteSinkDeadLetterParams) error {
+	_, err := db.Exec(ctx, deleteSinkDeadLetter, arg.Namespace, arg.SinkID, arg.ChangeID)
+	return err
 }
 
 const explainSink = `-- name: ExplainSink :one
@@ -430,9 +480,40 @@ func (q *Queries) IsGeneration(ctx context.Context, db DBTX, generation uuid.UUI
 	return current, err
 }
 
+const keepSinkDeadLetter = `-- name: KeepSinkDeadLetter :exec
+UPDATE sink_dead_letters d
+   SET error = $1::text, "time" = statement_timestamp(), attempts = d.attempts + 1,
+       retry_time = NULL
+ WHERE d.namespace = $2
+   AND d.sink_id = $3
+   AND d.change_id = $4
+`
+
+type KeepSinkDeadLetterParams struct {
+	Error     string
+	Namespace string
+	SinkID    string
+	ChangeID  int64
+}
+
+// KeepSinkDeadLetter stores that a dead letter could not be delivered again.
+func (q *Queries) KeepSinkDeadLetter(ctx context.Context, db DBTX, arg KeepSinkDeadLetterParams) error {
+	_, err := db.Exec(ctx, keepSinkDeadLetter,
+		arg.Error,
+		arg.Namespace,
+		arg.SinkID,
+		arg.ChangeID,
+	)
+	return err
+}
+
 const listSinkDeadLetters = `-- name: ListSinkDeadLetters :many
-SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."time"
+SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."time", d.attempts,
+       d.retry_time, coalesce(d.seq <= x.seq, false)::bool AS change_deleted
   FROM sink_dead_letters d
+  LEFT JOIN change_drops x
+    ON x.namespace = d.namespace
+   AND x.lane = d.lane
  WHERE d.namespace = $1
    AND d.sink_id = $2
  ORDER BY d.change_id DESC LIMIT $3::int
@@ -445,13 +526,16 @@ type ListSinkDeadLettersParams struct {
 }
 
 type ListSinkDeadLettersRow struct {
-	ChangeID   int64
-	Kind       string
-	Type       string
-	ProcessID  string
-	ChangeTime time.Time
-	Error      string
-	Time       time.Time
+	ChangeID      int64
+	Kind          string
+	Type          string
+	ProcessID     string
+	ChangeTime    time.Time
+	Error         string
+	Time          time.Time
+	Attempts      int32
+	RetryTime     *time.Time
+	ChangeDeleted bool
 }
 
 func (q *Queries) ListSinkDeadLetters(ctx context.Context, db DBTX, arg ListSinkDeadLettersParams) ([]ListSinkDeadLettersRow, error) {
@@ -471,6 +555,9 @@ func (q *Queries) ListSinkDeadLetters(ctx context.Context, db DBTX, arg ListSink
 			&i.ChangeTime,
 			&i.Error,
 			&i.Time,
+			&i.Attempts,
+			&i.RetryTime,
+			&i.ChangeDeleted,
 		); err != nil {
 			return nil, err
 		}
@@ -491,11 +578,17 @@ SELECT s.namespace, s.sink_id, s.config, s.secrets, s.state, s.lanes, s.seqs, s.
        l.changes AS lag_changes,
        coalesce(extract(epoch FROM statement_timestamp() - l.oldest_time) * 1000000, 0)::bigint
          AS lag_us,
+       letters.stored AS stored_dead_letters, letters.retries AS retries,
        (SELECT g.generation FROM database_generation g)::uuid AS generation
   FROM sinks s
   JOIN sink_lags l
     ON l.namespace = s.namespace
    AND l.sink_id = s.sink_id
+ CROSS JOIN LATERAL (
+   SELECT count(*) AS stored, count(d.retry_time) AS retries
+     FROM sink_dead_letters d
+    WHERE d.namespace = s.namespace
+      AND d.sink_id = s.sink_id) letters
  WHERE (s.namespace = $1::text
      OR $1 = '' AND s.namespace LIKE ANY ($2::text[]))
    AND ($3::text = '' OR s.sink_id = $3)
@@ -513,26 +606,28 @@ type ListSinksParams struct {
 }
 
 type ListSinksRow struct {
-	Namespace       string
-	SinkID          string
-	Config          json.RawMessage
-	Secrets         json.RawMessage
-	State           string
-	Lanes           []int64
-	Seqs            []int64
-	Delivered       int64
-	DeliveredTime   *time.Time
-	Failures        int32
-	LastError       string
-	LastErrorTime   *time.Time
-	NextAttemptTime *time.Time
-	DeadLetters     int64
-	CreatedTime     time.Time
-	UpdatedTime     time.Time
-	NodeID          int64
-	LagChanges      int64
-	LagUs           int64
-	Generation      uuid.UUID
+	Namespace         string
+	SinkID            string
+	Config            json.RawMessage
+	Secrets           json.RawMessage
+	State             string
+	Lanes             []int64
+	Seqs              []int64
+	Delivered         int64
+	DeliveredTime     *time.Time
+	Failures          int32
+	LastError         string
+	LastErrorTime     *time.Time
+	NextAttemptTime   *time.Time
+	DeadLetters       int64
+	CreatedTime       time.Time
+	UpdatedTime       time.Time
+	NodeID            int64
+	LagChanges        int64
+	LagUs             int64
+	StoredDeadLetters int64
+	Retries           int64
+	Generation        uuid.UUID
 }
 
 // ListSinks returns sinks with their lags, by namespace and ID: those of one namespace, or, if it
@@ -574,6 +669,8 @@ func (q *Queries) ListSinks(ctx context.Context, db DBTX, arg ListSinksParams) (
 			&i.NodeID,
 			&i.LagChanges,
 			&i.LagUs,
+			&i.StoredDeadLetters,
+			&i.Retries,
 			&i.Generation,
 		); err != nil {
 			return nil, err
@@ -609,6 +706,144 @@ func (q *Queries) LockSink(ctx context.Context, db DBTX, arg LockSinkParams) (Lo
 	var i LockSinkRow
 	err := row.Scan(&i.Config, &i.Secrets)
 	return i, err
+}
+
+const markSinkRetries = `-- name: MarkSinkRetries :exec
+UPDATE sink_dead_letters d
+   SET retry_time = statement_timestamp()
+ WHERE d.namespace = $1
+   AND d.sink_id = $2
+   AND d.change_id = ANY ($3::bigint[])
+   AND d.retry_time IS NULL
+`
+
+type MarkSinkRetriesParams struct {
+	Namespace string
+	SinkID    string
+	ChangeIds []int64
+}
+
+// MarkSinkRetries lets dead letters wait to be delivered again.
+func (q *Queries) MarkSinkRetries(ctx context.Context, db DBTX, arg MarkSinkRetriesParams) error {
+	_, err := db.Exec(ctx, markSinkRetries, arg.Namespace, arg.SinkID, arg.ChangeIds)
+	return err
+}
+
+const nextSinkRetry = `-- name: NextSinkRetry :many
+SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time AS "time",
+       (c.change_id IS NOT NULL)::bool AS stored, coalesce(c.event_id, 0)::bigint AS event_id,
+       coalesce(c.from_status, '')::text AS from_status,
+       coalesce(c.to_status, '')::text AS to_status, coalesce(c.reason, '')::text AS reason,
+       c.metadata::jsonb AS metadata, c.payload::bytea AS payload, c.details::jsonb AS details
+  FROM (
+    SELECT letter.namespace, letter.sink_id, letter.change_id, letter.kind, letter.type, letter.process_id, letter.change_time, letter.error, letter.time, letter.lane, letter.seq, letter.attempts, letter.retry_time
+      FROM sink_dead_letters letter
+     WHERE letter.namespace = $1
+       AND letter.sink_id = $2
+       AND letter.retry_time IS NOT NULL
+     ORDER BY letter.change_id LIMIT 1) d
+  LEFT JOIN LATERAL (
+    SELECT found.namespace, found.lane, found.seq, found.change_id, found.time, found.kind, found.type, found.process_id, found.event_id, found.from_status, found.to_status, found.reason, found.metadata, found.payload, found.details
+      FROM change_heads h
+     CROSS JOIN LATERAL (
+       SELECT x.namespace, x.lane, x.seq, x.change_id, x.time, x.kind, x.type, x.process_id, x.event_id, x.from_status, x.to_status, x.reason, x.metadata, x.payload, x.details
+         FROM changes x
+        WHERE x.namespace = h.namespace
+          AND x.lane = h.lane
+          AND x.seq BETWEEN coalesce(d.seq, 0) AND coalesce(d.seq, 9223372036854775807)
+          AND x."time" = d.change_time
+          AND x.change_id = d.change_id
+        LIMIT 1) found
+     WHERE h.namespace = d.namespace
+       AND h.lane BETWEEN coalesce(d.lane, 0) AND coalesce(d.lane, 9223372036854775807)
+     LIMIT 1) c ON true
+`
+
+type NextSinkRetryParams struct {
+	Namespace string
+	SinkID    string
+}
+
+type NextSinkRetryRow struct {
+	ChangeID   int64
+	Kind       string
+	Type       string
+	ProcessID  string
+	Time       time.Time
+	Stored     bool
+	EventID    int64
+	FromStatus string
+	ToStatus   string
+	Reason     string
+	Metadata   json.RawMessage
+	Payload    []byte
+	Details    json.RawMessage
+}
+
+// NextSinkRetry returns the first dead letter that waits to be delivered again, with its change.
+// stored is false if the change was deleted after its retention. If the lane of the dead letter is
+// unknown, it searches all lanes of the namespace.
+func (q *Queries) NextSinkRetry(ctx context.Context, db DBTX, arg NextSinkRetryParams) ([]NextSinkRetryRow, error) {
+	rows, err := db.Query(ctx, nextSinkRetry, arg.Namespace, arg.SinkID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NextSinkRetryRow
+	for rows.Next() {
+		var i NextSinkRetryRow
+		if err := rows.Scan(
+			&i.ChangeID,
+			&i.Kind,
+			&i.Type,
+			&i.ProcessID,
+			&i.Time,
+			&i.Stored,
+			&i.EventID,
+			&i.FromStatus,
+			&i.ToStatus,
+			&i.Reason,
+			&i.Metadata,
+			&i.Payload,
+			&i.Details,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const noteSinkError = `-- name: NoteSinkError :execrows
+UPDATE sinks s
+   SET last_error = $1::text, last_error_time = statement_timestamp()
+ WHERE s.namespace = $2
+   AND s.sink_id = $3
+   AND s.token = $4
+`
+
+type NoteSinkErrorParams struct {
+	Error     string
+	Namespace string
+	SinkID    string
+	Token     int64
+}
+
+// NoteSinkError stores the error of a delivery that does not stop the sink, under its lease.
+func (q *Queries) NoteSinkError(ctx context.Context, db DBTX, arg NoteSinkErrorParams) (int64, error) {
+	result, err := db.Exec(ctx, noteSinkError,
+		arg.Error,
+		arg.Namespace,
+		arg.SinkID,
+		arg.Token,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const pauseSink = `-- name: PauseSink :execrows
@@ -672,6 +907,11 @@ const readSinkLeases = `-- name: ReadSinkLeases :many
 SELECT s.namespace, s.sink_id, s.revision, s.token, coalesce(s.node_id, 0)::bigint AS node_id,
        coalesce(s.asked_node_id, 0)::bigint AS asked_node_id,
        (s.state IN ('ACTIVE', 'FAILING'))::bool AS runs,
+       EXISTS (
+         SELECT 1 FROM sink_dead_letters d
+          WHERE d.namespace = s.namespace
+            AND d.sink_id = s.sink_id
+            AND d.retry_time IS NOT NULL)::bool AS retries,
        (s.lease_time IS NULL
         OR s.lease_time < statement_timestamp()
         OR s.lease_time > statement_timestamp()
@@ -687,11 +927,13 @@ type ReadSinkLeasesRow struct {
 	NodeID      int64
 	AskedNodeID int64
 	Runs        bool
+	Retries     bool
 	Free        bool
 }
 
-// ReadSinkLeases returns all sinks, with who delivers. runs reports whether one should deliver, and
-// free that no node has the lease: it is over, or so far in the future that the clock was set back.
+// ReadSinkLeases returns all sinks, with who delivers. runs reports whether one should deliver,
+// retries that dead letters wait to be delivered again, and free that no node has the lease: it is
+// over, or so far in the future that the clock was set back.
 func (q *Queries) ReadSinkLeases(ctx context.Context, db DBTX, leaseUs int64) ([]ReadSinkLeasesRow, error) {
 	rows, err := db.Query(ctx, readSinkLeases, leaseUs)
 	if err != nil {
@@ -709,6 +951,7 @@ func (q *Queries) ReadSinkLeases(ctx context.Context, db DBTX, leaseUs int64) ([
 			&i.NodeID,
 			&i.AskedNodeID,
 			&i.Runs,
+			&i.Retries,
 			&i.Free,
 		); err != nil {
 			return nil, err
@@ -841,4 +1084,87 @@ func (q *Queries) RewindSink(ctx context.Context, db DBTX, arg RewindSinkParams)
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const selectSinkDeadLetters = `-- name: SelectSinkDeadLetters :many
+SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."time", d.attempts,
+       d.retry_time, coalesce(d.seq <= x.seq, false)::bool AS change_deleted
+  FROM sink_dead_letters d
+  LEFT JOIN change_drops x
+    ON x.namespace = d.namespace
+   AND x.lane = d.lane
+ WHERE d.namespace = $1
+   AND d.sink_id = $2
+   AND (cardinality($3::bigint[]) = 0 OR d.change_id = ANY ($3::bigint[]))
+   AND ($4::text = '' OR d.process_id = $4::text)
+   AND ($5::text = '' OR strpos(lower(d.error), lower($5::text)) > 0)
+   AND d."time" >= $6::timestamptz
+   AND d."time" < $7::timestamptz
+ ORDER BY d.change_id LIMIT $8::int
+`
+
+type SelectSinkDeadLettersParams struct {
+	Namespace string
+	SinkID    string
+	ChangeIds []int64
+	ProcessID string
+	Error     string
+	Since     time.Time
+	Until     time.Time
+	Lim       int32
+}
+
+type SelectSinkDeadLettersRow struct {
+	ChangeID      int64
+	Kind          string
+	Type          string
+	ProcessID     string
+	ChangeTime    time.Time
+	Error         string
+	Time          time.Time
+	Attempts      int32
+	RetryTime     *time.Time
+	ChangeDeleted bool
+}
+
+// SelectSinkDeadLetters returns the dead letters of a sink that match all of the conditions, by
+// number. change_deleted reports that the retention of the change is over.
+func (q *Queries) SelectSinkDeadLetters(ctx context.Context, db DBTX, arg SelectSinkDeadLettersParams) ([]SelectSinkDeadLettersRow, error) {
+	rows, err := db.Query(ctx, selectSinkDeadLetters,
+		arg.Namespace,
+		arg.SinkID,
+		arg.ChangeIds,
+		arg.ProcessID,
+		arg.Error,
+		arg.Since,
+		arg.Until,
+		arg.Lim,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SelectSinkDeadLettersRow
+	for rows.Next() {
+		var i SelectSinkDeadLettersRow
+		if err := rows.Scan(
+			&i.ChangeID,
+			&i.Kind,
+			&i.Type,
+			&i.ProcessID,
+			&i.ChangeTime,
+			&i.Error,
+			&i.Time,
+			&i.Attempts,
+			&i.RetryTime,
+			&i.ChangeDeleted,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -53,6 +53,9 @@ const (
 	// ChangeServiceRewindSinkProcedure is the fully-qualified name of the ChangeService's RewindSink
 	// RPC.
 	ChangeServiceRewindSinkProcedure = "/progressor.v1.ChangeService/RewindSink"
+	// ChangeServiceRetrySinkDeadLettersProcedure is the fully-qualified name of the ChangeService's
+	// RetrySinkDeadLetters RPC.
+	ChangeServiceRetrySinkDeadLettersProcedure = "/progressor.v1.ChangeService/RetrySinkDeadLetters"
 	// ChangeServiceDeleteSinkProcedure is the fully-qualified name of the ChangeService's DeleteSink
 	// RPC.
 	ChangeServiceDeleteSinkProcedure = "/progressor.v1.ChangeService/DeleteSink"
@@ -77,6 +80,10 @@ type ChangeServiceClient interface {
 	ResumeSink(context.Context, *v1.ResumeSinkRequest) (*v1.ResumeSinkResponse, error)
 	// RewindSink moves the cursor of a sink to a time. The state remains.
 	RewindSink(context.Context, *v1.RewindSinkRequest) (*v1.RewindSinkResponse, error)
+	// RetrySinkDeadLetters lets a sink deliver dead letters again, one at a time, after newer changes
+	// of their processes. It returns at once. One that is delivered is no dead letter any more. One
+	// that fails remains, with its new error, until it is retried again.
+	RetrySinkDeadLetters(context.Context, *v1.RetrySinkDeadLettersRequest) (*v1.RetrySinkDeadLettersResponse, error)
 	// DeleteSink deletes a sink with its dead letters.
 	DeleteSink(context.Context, *v1.DeleteSinkRequest) (*v1.DeleteSinkResponse, error)
 }
@@ -140,6 +147,12 @@ func NewChangeServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(changeServiceMethods.ByName("RewindSink")),
 			connect.WithClientOptions(opts...),
 		),
+		retrySinkDeadLetters: connect.NewClient[v1.RetrySinkDeadLettersRequest, v1.RetrySinkDeadLettersResponse](
+			httpClient,
+			baseURL+ChangeServiceRetrySinkDeadLettersProcedure,
+			connect.WithSchema(changeServiceMethods.ByName("RetrySinkDeadLetters")),
+			connect.WithClientOptions(opts...),
+		),
 		deleteSink: connect.NewClient[v1.DeleteSinkRequest, v1.DeleteSinkResponse](
 			httpClient,
 			baseURL+ChangeServiceDeleteSinkProcedure,
@@ -151,15 +164,16 @@ func NewChangeServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 
 // changeServiceClient implements ChangeServiceClient.
 type changeServiceClient struct {
-	watchChanges *connect.Client[v1.WatchChangesRequest, v1.WatchChangesResponse]
-	putSink      *connect.Client[v1.PutSinkRequest, v1.PutSinkResponse]
-	getSink      *connect.Client[v1.GetSinkRequest, v1.GetSinkResponse]
-	listSinks    *connect.Client[v1.ListSinksRequest, v1.ListSinksResponse]
-	explainSink  *connect.Client[v1.ExplainSinkRequest, v1.ExplainSinkResponse]
-	pauseSink    *connect.Client[v1.PauseSinkRequest, v1.PauseSinkResponse]
-	resumeSink   *connect.Client[v1.ResumeSinkRequest, v1.ResumeSinkResponse]
-	rewindSink   *connect.Client[v1.RewindSinkRequest, v1.RewindSinkResponse]
-	deleteSink   *connect.Client[v1.DeleteSinkRequest, v1.DeleteSinkResponse]
+	watchChanges         *connect.Client[v1.WatchChangesRequest, v1.WatchChangesResponse]
+	putSink              *connect.Client[v1.PutSinkRequest, v1.PutSinkResponse]
+	getSink              *connect.Client[v1.GetSinkRequest, v1.GetSinkResponse]
+	listSinks            *connect.Client[v1.ListSinksRequest, v1.ListSinksResponse]
+	explainSink          *connect.Client[v1.ExplainSinkRequest, v1.ExplainSinkResponse]
+	pauseSink            *connect.Client[v1.PauseSinkRequest, v1.PauseSinkResponse]
+	resumeSink           *connect.Client[v1.ResumeSinkRequest, v1.ResumeSinkResponse]
+	rewindSink           *connect.Client[v1.RewindSinkRequest, v1.RewindSinkResponse]
+	retrySinkDeadLetters *connect.Client[v1.RetrySinkDeadLettersRequest, v1.RetrySinkDeadLettersResponse]
+	deleteSink           *connect.Client[v1.DeleteSinkRequest, v1.DeleteSinkResponse]
 }
 
 // WatchChanges calls progressor.v1.ChangeService.WatchChanges.
@@ -230,6 +244,15 @@ func (c *changeServiceClient) RewindSink(ctx context.Context, req *v1.RewindSink
 	return nil, err
 }
 
+// RetrySinkDeadLetters calls progressor.v1.ChangeService.RetrySinkDeadLetters.
+func (c *changeServiceClient) RetrySinkDeadLetters(ctx context.Context, req *v1.RetrySinkDeadLettersRequest) (*v1.RetrySinkDeadLettersResponse, error) {
+	response, err := c.retrySinkDeadLetters.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // DeleteSink calls progressor.v1.ChangeService.DeleteSink.
 func (c *changeServiceClient) DeleteSink(ctx context.Context, req *v1.DeleteSinkRequest) (*v1.DeleteSinkResponse, error) {
 	response, err := c.deleteSink.CallUnary(ctx, connect.NewRequest(req))
@@ -258,6 +281,10 @@ type ChangeServiceHandler interface {
 	ResumeSink(context.Context, *v1.ResumeSinkRequest) (*v1.ResumeSinkResponse, error)
 	// RewindSink moves the cursor of a sink to a time. The state remains.
 	RewindSink(context.Context, *v1.RewindSinkRequest) (*v1.RewindSinkResponse, error)
+	// RetrySinkDeadLetters lets a sink deliver dead letters again, one at a time, after newer changes
+	// of their processes. It returns at once. One that is delivered is no dead letter any more. One
+	// that fails remains, with its new error, until it is retried again.
+	RetrySinkDeadLetters(context.Context, *v1.RetrySinkDeadLettersRequest) (*v1.RetrySinkDeadLettersResponse, error)
 	// DeleteSink deletes a sink with its dead letters.
 	DeleteSink(context.Context, *v1.DeleteSinkRequest) (*v1.DeleteSinkResponse, error)
 }
@@ -317,6 +344,12 @@ func NewChangeServiceHandler(svc ChangeServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(changeServiceMethods.ByName("RewindSink")),
 		connect.WithHandlerOptions(opts...),
 	)
+	changeServiceRetrySinkDeadLettersHandler := connect.NewUnaryHandlerSimple(
+		ChangeServiceRetrySinkDeadLettersProcedure,
+		svc.RetrySinkDeadLetters,
+		connect.WithSchema(changeServiceMethods.ByName("RetrySinkDeadLetters")),
+		connect.WithHandlerOptions(opts...),
+	)
 	changeServiceDeleteSinkHandler := connect.NewUnaryHandlerSimple(
 		ChangeServiceDeleteSinkProcedure,
 		svc.DeleteSink,
@@ -341,6 +374,8 @@ func NewChangeServiceHandler(svc ChangeServiceHandler, opts ...connect.HandlerOp
 			changeServiceResumeSinkHandler.ServeHTTP(w, r)
 		case ChangeServiceRewindSinkProcedure:
 			changeServiceRewindSinkHandler.ServeHTTP(w, r)
+		case ChangeServiceRetrySinkDeadLettersProcedure:
+			changeServiceRetrySinkDeadLettersHandler.ServeHTTP(w, r)
 		case ChangeServiceDeleteSinkProcedure:
 			changeServiceDeleteSinkHandler.ServeHTTP(w, r)
 		default:
@@ -382,6 +417,10 @@ func (UnimplementedChangeServiceHandler) ResumeSink(context.Context, *v1.ResumeS
 
 func (UnimplementedChangeServiceHandler) RewindSink(context.Context, *v1.RewindSinkRequest) (*v1.RewindSinkResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ChangeService.RewindSink is not implemented"))
+}
+
+func (UnimplementedChangeServiceHandler) RetrySinkDeadLetters(context.Context, *v1.RetrySinkDeadLettersRequest) (*v1.RetrySinkDeadLettersResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ChangeService.RetrySinkDeadLetters is not implemented"))
 }
 
 func (UnimplementedChangeServiceHandler) DeleteSink(context.Context, *v1.DeleteSinkRequest) (*v1.DeleteSinkResponse, error) {

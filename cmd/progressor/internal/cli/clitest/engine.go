@@ -33,6 +33,8 @@ type Engine struct {
 	Fires   []*progressorv1.Fire
 	Changes []*progressorv1.WatchChangesResponse
 	Sink    *progressorv1.Sink
+	// Retries are the responses to successive retries of dead letters. The last one remains.
+	Retries []*progressorv1.RetrySinkDeadLettersResponse
 	Jobs    []*progressorv1.Job // the states of a job, one after the other
 	Batches []int               // sizes of the batches that were enqueued
 	Refuse  int                 // the batch that is rejected, from 1
@@ -243,6 +245,10 @@ func (f *Engine) sinkResponse(request any) connect.AnyResponse {
 		return connect.NewResponse(&progressorv1.ResumeSinkResponse{Sink: f.Sink})
 	case *progressorv1.RewindSinkRequest:
 		return connect.NewResponse(&progressorv1.RewindSinkResponse{Sink: f.Sink})
+	case *progressorv1.RetrySinkDeadLettersRequest:
+		resp := f.Retries[0]
+		f.Retries = f.Retries[min(1, len(f.Retries)-1):]
+		return connect.NewResponse(resp)
 	case *progressorv1.ListSinksRequest:
 		return connect.NewResponse(
 			&progressorv1.ListSinksResponse{Sinks: []*progressorv1.Sink{f.Sink}, NextPageToken: "next"})

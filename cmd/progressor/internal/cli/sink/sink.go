@@ -27,6 +27,7 @@ type sinkCmd struct {
 	Pause  sinkPauseCmd  `cmd:"" help:"Pause a sink; changes wait for it."`
 	Resume sinkResumeCmd `cmd:"" help:"Resume a paused, broken or disabled sink, or repeat a failed delivery now."`
 	Rewind sinkRewindCmd `cmd:"" help:"Move a sink to a time: deliver again, or skip."`
+	Retry  sinkRetryCmd  `cmd:"" help:"Deliver dead letters again."`
 	Delete sinkDeleteCmd `cmd:"" help:"Delete a sink with its dead letters."`
 }
 
@@ -173,7 +174,7 @@ func (c *sinkListCmd) Run(a *cli.App) error {
 				rows = append(rows, table.Row{
 					m.GetNamespace(), m.GetSinkId(), stateName(s), output.Thousands(s.GetLagChanges()),
 					output.Duration(s.GetLag().AsDuration()), output.Thousands(s.GetDeliveredChanges()),
-					output.Thousands(s.GetDeadLetters()), target(m),
+					output.Thousands(s.GetStoredDeadLetters()), target(m),
 				})
 			}
 			return output.PrintRows(a.Stdout,
@@ -219,22 +220,15 @@ func printSink[P interface{ GetSink() *progressorv1.Sink }](a *cli.App, resp P) 
 		output.Field{"signed", signed},
 		output.Field{"format", strings.ToLower(output.Enum(m.GetFormat()))},
 		output.Field{"max lag", output.Duration(m.GetMaxLag().AsDuration())},
-		output.Field{"dead letters", output.ID(s.GetDeadLetters())},
+		output.Field{"dead letters", letters(s)},
 		output.Field{"created", output.Time(m.GetCreatedTime())},
 		output.Field{"updated", output.Time(m.GetUpdatedTime())},
 	)
 	if err != nil || len(s.GetRecentDeadLetters()) == 0 {
 		return err
 	}
-	var rows []table.Row
-	for _, d := range s.GetRecentDeadLetters() {
-		rows = append(rows, table.Row{
-			d.GetChangeId(), output.OneLine(d.GetProcessId()), strings.ToLower(output.Enum(d.GetKind())), d.GetType(),
-			output.Time(d.GetTime()), output.OneLine(d.GetError()),
-		})
-	}
 	fmt.Fprintln(a.Stdout)
-	return output.PrintRows(a.Stdout, table.Row{"dead letter", "process", "kind", "type", "rejected", "error"}, rows)
+	return printLetters(a, s.GetRecentDeadLetters())
 }
 
 func lag(s *progressorv1.SinkStatus) string {

@@ -31,8 +31,9 @@ func shown() *progressorv1.Sink {
 			DeliveredChanges: 5, LastError: "HTTP 500", Failures: 3, DeadLetters: 1,
 			RecentDeadLetters: []*progressorv1.SinkDeadLetter{{
 				ChangeId: 7, ProcessId: "p", Kind: progressorv1.ChangeKind_CHANGE_KIND_EVENT, Type: "stored",
-				Error: "HTTP 413",
+				Error: "HTTP 413", Attempts: 2,
 			}},
+			StoredDeadLetters: 1, Retries: 1,
 		},
 	}
 }
@@ -107,7 +108,8 @@ func TestCommands(t *testing.T) {
 		clitest.WantLines(t, out, "sink orders/audit", "last error HTTP 500")
 		clitest.WantRequest(t, f.Last, wanted)
 	}
-	clitest.WantLines(t, p.OK(t, "sink", "get", "orders", "audit"), "7 p event stored HTTP 413")
+	clitest.WantLines(t, p.OK(t, "sink", "get", "orders", "audit"), "7 p event stored 2 HTTP 413",
+		"dead letters 1, 1 to be delivered again")
 	clitest.WantLines(t, p.OK(t, "sink", "list"),
 		"orders audit failing 1,234 1m30s 5 1 https://example.com/x")
 	clitest.WantRequest(t, f.Last, &progressorv1.ListSinksRequest{})

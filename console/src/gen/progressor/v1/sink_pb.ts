@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/sink.proto.
  */
 export const file_progressor_v1_sink: GenFile = /*@__PURE__*/
-  fileDesc("Chhwcm9ncmVzc29yL3YxL3NpbmsucHJvdG8SDXByb2dyZXNzb3IudjEisgMKBFNpbmsSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkSKAoFa2luZHMYAyADKA4yGS5wcm9ncmVzc29yLnYxLkNoYW5nZUtpbmQSDgoGZmlsdGVyGAQgASgJEikKBmZvcm1hdBgFIAEoDjIZLnByb2dyZXNzb3IudjEuU2lua0Zvcm1hdBIvCgd3ZWJob29rGAYgASgLMhwucHJvZ3Jlc3Nvci52MS5XZWJob29rVGFyZ2V0SAASKwoFa2Fma2EYByABKAsyGi5wcm9ncmVzc29yLnYxLkthZmthVGFyZ2V0SAASKgoHbWF4X2xhZxgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIpCgZzdGF0dXMYCSABKAsyGS5wcm9ncmVzc29yLnYxLlNpbmtTdGF0dXMSMAoMY3JlYXRlZF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgx1cGRhdGVkX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQggKBnRhcmdldCKTAQoNV2ViaG9va1RhcmdldBILCgN1cmwYASABKAkSDwoHc2VjcmV0cxgCIAMoCRIOCgZzaWduZWQYAyABKAgSKgoHdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5tYXhfY29uY3VycmVudBgFIAEoBRIQCgh1bnNpZ25lZBgGIAEoCCLYAQoLS2Fma2FUYXJnZXQSDwoHYnJva2VycxgBIAMoCRINCgV0b3BpYxgCIAEoCRIUCgxjcmVhdGVfdG9waWMYAyABKAgSJAoDdGxzGAQgASgLMhcucHJvZ3Jlc3Nvci52MS5LYWZrYVRscxImCgRzYXNsGAUgASgLMhgucHJvZ3Jlc3Nvci52MS5LYWZrYVNhc2wSKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFtYXhfbWVzc2FnZV9ieXRlcxgHIAEoBSIaCghLYWZrYVRscxIOCgZjYV9wZW0YASABKAkiPgoJS2Fma2FTYXNsEhEKCW1lY2hhbmlzbRgBIAEoCRIMCgR1c2VyGAIgASgJEhAKCHBhc3N3b3JkGAMgASgJIsYDCgpTaW5rU3RhdHVzEicKBXN0YXRlGAEgASgOMhgucHJvZ3Jlc3Nvci52MS5TaW5rU3RhdGUSDgoGY3Vyc29yGAIgASgJEhMKC2xhZ19jaGFuZ2VzGAMgASgDEiYKA2xhZxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFkZWxpdmVyZWRfY2hhbmdlcxgFIAEoAxIyCg5kZWxpdmVyZWRfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZmFpbHVyZXMYByABKAUSEgoKbGFzdF9lcnJvchgIIAEoCRIzCg9sYXN0X2Vycm9yX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEW5leHRfYXR0ZW1wdF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGAsgASgDEhQKDGRlYWRfbGV0dGVycxgMIAEoAxI6ChNyZWNlbnRfZGVhZF9sZXR0ZXJzGA0gAygLMh0ucHJvZ3Jlc3Nvci52MS5TaW5rRGVhZExldHRlciLYAQoOU2lua0RlYWRMZXR0ZXISEQoJY2hhbmdlX2lkGAEgASgDEicKBGtpbmQYAiABKA4yGS5wcm9ncmVzc29yLnYxLkNoYW5nZUtpbmQSDAoEdHlwZRgDIAEoCRISCgpwcm9jZXNzX2lkGAQgASgJEi8KC2NoYW5nZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVlcnJvchgGIAEoCRIoCgR0aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJiCg5QdXRTaW5rUmVxdWVzdBIhCgRzaW5rGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5TaW5rEi0KCWZyb21fdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNAoPUHV0U2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsiNAoOR2V0U2lua1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkiNAoPR2V0U2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsiOAoSRXhwbGFpblNpbmtSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdzaW5rX2lkGAIgASgJIpYBChNFeHBsYWluU2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsSDgoGZGV0YWlsGAIgASgJEgwKBG5leHQYAyABKAkSLQoJbmV4dF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd1bmJsb2NrGAUgASgJIkwKEExpc3RTaW5rc1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlAKEUxpc3RTaW5rc1Jlc3BvbnNlEiIKBXNpbmtzGAEgAygLMhMucHJvZ3Jlc3Nvci52MS5TaW5rEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI2ChBQYXVzZVNpbmtSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdzaW5rX2lkGAIgASgJIjYKEVBhdXNlU2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsiNwoRUmVzdW1lU2lua1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkiNwoSUmVzdW1lU2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsiZAoRUmV3aW5kU2lua1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkSKwoHdG9fdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNwoSUmV3aW5kU2lua1Jlc3BvbnNlEiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsiNwoRRGVsZXRlU2lua1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkiFAoSRGVsZXRlU2lua1Jlc3BvbnNlKoQBCgpTaW5rRm9ybWF0EhsKF1NJTktfRk9STUFUX1VOU1BFQ0lGSUVEEAASGwoXU0lOS19GT1JNQVRfQ0xPVURFVkVOVFMQARIiCh5TSU5LX0ZPUk1BVF9DTE9VREVWRU5UU19CSU5BUlkQAhIYChRTSU5LX0ZPUk1BVF9QUk9UT0JVRhADKp0BCglTaW5rU3RhdGUSGgoWU0lOS19TVEFURV9VTlNQRUNJRklFRBAAEhUKEVNJTktfU1RBVEVfQUNUSVZFEAESFQoRU0lOS19TVEFURV9QQVVTRUQQAhIWChJTSU5LX1NUQVRFX0ZBSUxJTkcQAxIVChFTSU5LX1NUQVRFX0JST0tFThAEEhcKE1NJTktfU1RBVEVfRElTQUJMRUQQBWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_progressor_v1_namespace]);
+  fileDesc("Chhwcm9ncmVzc29yL3YxL3NpbmsucHJvdG8SDXByb2dyZXNzb3IudjEisgMKBFNpbmsSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkSKAoFa2luZHMYAyADKA4yGS5wcm9ncmVzc29yLnYxLkNoYW5nZUtpbmQSDgoGZmlsdGVyGAQgASgJEikKBmZvcm1hdBgFIAEoDjIZLnByb2dyZXNzb3IudjEuU2lua0Zvcm1hdBIvCgd3ZWJob29rGAYgASgLMhwucHJvZ3Jlc3Nvci52MS5XZWJob29rVGFyZ2V0SAASKwoFa2Fma2EYByABKAsyGi5wcm9ncmVzc29yLnYxLkthZmthVGFyZ2V0SAASKgoHbWF4X2xhZxgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIpCgZzdGF0dXMYCSABKAsyGS5wcm9ncmVzc29yLnYxLlNpbmtTdGF0dXMSMAoMY3JlYXRlZF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgx1cGRhdGVkX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQggKBnRhcmdldCKTAQoNV2ViaG9va1RhcmdldBILCgN1cmwYASABKAkSDwoHc2VjcmV0cxgCIAMoCRIOCgZzaWduZWQYAyABKAgSKgoHdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5tYXhfY29uY3VycmVudBgFIAEoBRIQCgh1bnNpZ25lZBgGIAEoCCLYAQoLS2Fma2FUYXJnZXQSDwoHYnJva2VycxgBIAMoCRINCgV0b3BpYxgCIAEoCRIUCgxjcmVhdGVfdG9waWMYAyABKAgSJAoDdGxzGAQgASgLMhcucHJvZ3Jlc3Nvci52MS5LYWZrYVRscxImCgRzYXNsGAUgASgLMhgucHJvZ3Jlc3Nvci52MS5LYWZrYVNhc2wSKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFtYXhfbWVzc2FnZV9ieXRlcxgHIAEoBSIaCghLYWZrYVRscxIOCgZjYV9wZW0YASABKAkiPgoJS2Fma2FTYXNsEhEKCW1lY2hhbmlzbRgBIAEoCRIMCgR1c2VyGAIgASgJEhAKCHBhc3N3b3JkGAMgASgJIvQDCgpTaW5rU3RhdHVzEicKBXN0YXRlGAEgASgOMhgucHJvZ3Jlc3Nvci52MS5TaW5rU3RhdGUSDgoGY3Vyc29yGAIgASgJEhMKC2xhZ19jaGFuZ2VzGAMgASgDEiYKA2xhZxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFkZWxpdmVyZWRfY2hhbmdlcxgFIAEoAxIyCg5kZWxpdmVyZWRfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZmFpbHVyZXMYByABKAUSEgoKbGFzdF9lcnJvchgIIAEoCRIzCg9sYXN0X2Vycm9yX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEW5leHRfYXR0ZW1wdF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGAsgASgDEhQKDGRlYWRfbGV0dGVycxgMIAEoAxI6ChNyZWNlbnRfZGVhZF9sZXR0ZXJzGA0gAygLMh0ucHJvZ3Jlc3Nvci52MS5TaW5rRGVhZExldHRlchIbChNzdG9yZWRfZGVhZF9sZXR0ZXJzGA4gASgDEg8KB3JldHJpZXMYDyABKAMisgIKDlNpbmtEZWFkTGV0dGVyEhEKCWNoYW5nZV9pZBgBIAEoAxInCgRraW5kGAIgASgOMhkucHJvZ3Jlc3Nvci52MS5DaGFuZ2VLaW5kEgwKBHR5cGUYAyABKAkSEgoKcHJvY2Vzc19pZBgEIAEoCRIvCgtjaGFuZ2VfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZXJyb3IYBiABKAkSKAoEdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIYXR0ZW1wdHMYCCABKAUSLgoKcmV0cnlfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOY2hhbmdlX2RlbGV0ZWQYCiABKAgiYgoOUHV0U2lua1JlcXVlc3QSIQoEc2luaxgBIAEoCzITLnByb2dyZXNzb3IudjEuU2luaxItCglmcm9tX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjQKD1B1dFNpbmtSZXNwb25zZRIhCgRzaW5rGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5TaW5rIjQKDkdldFNpbmtSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdzaW5rX2lkGAIgASgJIjQKD0dldFNpbmtSZXNwb25zZRIhCgRzaW5rGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5TaW5rIjgKEkV4cGxhaW5TaW5rUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHc2lua19pZBgCIAEoCSKWAQoTRXhwbGFpblNpbmtSZXNwb25zZRIhCgRzaW5rGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5TaW5rEg4KBmRldGFpbBgCIAEoCRIMCgRuZXh0GAMgASgJEi0KCW5leHRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHdW5ibG9jaxgFIAEoCSJMChBMaXN0U2lua3NSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJQChFMaXN0U2lua3NSZXNwb25zZRIiCgVzaW5rcxgBIAMoCzITLnByb2dyZXNzb3IudjEuU2luaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiNgoQUGF1c2VTaW5rUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHc2lua19pZBgCIAEoCSI2ChFQYXVzZVNpbmtSZXNwb25zZRIhCgRzaW5rGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5TaW5rIjcKEVJlc3VtZVNpbmtSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdzaW5rX2lkGAIgASgJIjcKElJlc3VtZVNpbmtSZXNwb25zZRIhCgRzaW5rGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5TaW5rImQKEVJld2luZFNpbmtSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdzaW5rX2lkGAIgASgJEisKB3RvX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjcKElJld2luZFNpbmtSZXNwb25zZRIhCgRzaW5rGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5TaW5rIvkBChtSZXRyeVNpbmtEZWFkTGV0dGVyc1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkSCwoDYWxsGAMgASgIEhIKCmNoYW5nZV9pZHMYBCADKAMSFQoNb2ZfcHJvY2Vzc19pZBgFIAEoCRINCgVlcnJvchgGIAEoCRIuCgpzaW5jZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1bnRpbF90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdkcnlfcnVuGAkgASgIInYKHFJldHJ5U2lua0RlYWRMZXR0ZXJzUmVzcG9uc2USMwoMZGVhZF9sZXR0ZXJzGAEgAygLMh0ucHJvZ3Jlc3Nvci52MS5TaW5rRGVhZExldHRlchIhCgRzaW5rGAIgASgLMhMucHJvZ3Jlc3Nvci52MS5TaW5rIjcKEURlbGV0ZVNpbmtSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdzaW5rX2lkGAIgASgJIhQKEkRlbGV0ZVNpbmtSZXNwb25zZSqEAQoKU2lua0Zvcm1hdBIbChdTSU5LX0ZPUk1BVF9VTlNQRUNJRklFRBAAEhsKF1NJTktfRk9STUFUX0NMT1VERVZFTlRTEAESIgoeU0lOS19GT1JNQVRfQ0xPVURFVkVOVFNfQklOQVJZEAISGAoUU0lOS19GT1JNQVRfUFJPVE9CVUYQAyqdAQoJU2lua1N0YXRlEhoKFlNJTktfU1RBVEVfVU5TUEVDSUZJRUQQABIVChFTSU5LX1NUQVRFX0FDVElWRRABEhUKEVNJTktfU1RBVEVfUEFVU0VEEAISFgoSU0lOS19TVEFURV9GQUlMSU5HEAMSFQoRU0lOS19TVEFURV9CUk9LRU4QBBIXChNTSU5LX1NUQVRFX0RJU0FCTEVEEAViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_progressor_v1_namespace]);
 
 /**
  * Sink delivers the changes of a namespace to a target: each at least once, and those of a process
@@ -371,6 +371,20 @@ export type SinkStatus = Message<"progressor.v1.SinkStatus"> & {
    * @generated from field: repeated progressor.v1.SinkDeadLetter recent_dead_letters = 13;
    */
   recentDeadLetters: SinkDeadLetter[];
+
+  /**
+   * that the sink has now
+   *
+   * @generated from field: int64 stored_dead_letters = 14;
+   */
+  storedDeadLetters: bigint;
+
+  /**
+   * those of them that wait to be delivered again
+   *
+   * @generated from field: int64 retries = 15;
+   */
+  retries: bigint;
 };
 
 /**
@@ -382,7 +396,7 @@ export const SinkStatusSchema: GenMessage<SinkStatus> = /*@__PURE__*/
 
 /**
  * SinkDeadLetter is a change that a target rejected for good. The engine keeps the newest 1,000 of
- * a sink.
+ * a sink, and those that wait to be delivered again.
  *
  * @generated from message progressor.v1.SinkDeadLetter
  */
@@ -413,16 +427,39 @@ export type SinkDeadLetter = Message<"progressor.v1.SinkDeadLetter"> & {
   changeTime?: Timestamp | undefined;
 
   /**
+   * of the last attempt
+   *
    * @generated from field: string error = 6;
    */
   error: string;
 
   /**
-   * when it was rejected
+   * when that failed
    *
    * @generated from field: google.protobuf.Timestamp time = 7;
    */
   time?: Timestamp | undefined;
+
+  /**
+   * 1, and one more each time that it failed to be delivered again
+   *
+   * @generated from field: int32 attempts = 8;
+   */
+  attempts: number;
+
+  /**
+   * since when it waits to be delivered again
+   *
+   * @generated from field: google.protobuf.Timestamp retry_time = 9;
+   */
+  retryTime?: Timestamp | undefined;
+
+  /**
+   * The change was deleted after its retention: it cannot be delivered again.
+   *
+   * @generated from field: bool change_deleted = 10;
+   */
+  changeDeleted: boolean;
 };
 
 /**
@@ -762,6 +799,101 @@ export const RewindSinkResponseSchema: GenMessage<RewindSinkResponse> = /*@__PUR
   messageDesc(file_progressor_v1_sink, 20);
 
 /**
+ * @generated from message progressor.v1.RetrySinkDeadLettersRequest
+ */
+export type RetrySinkDeadLettersRequest = Message<"progressor.v1.RetrySinkDeadLettersRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string sink_id = 2;
+   */
+  sinkId: string;
+
+  /**
+   * All dead letters of the sink. Otherwise, one or more of the fields below select some: those
+   * that match all of them. A request selects at most 1,000, the oldest changes first.
+   *
+   * @generated from field: bool all = 3;
+   */
+  all: boolean;
+
+  /**
+   * @generated from field: repeated int64 change_ids = 4;
+   */
+  changeIds: bigint[];
+
+  /**
+   * @generated from field: string of_process_id = 5;
+   */
+  ofProcessId: string;
+
+  /**
+   * A part of the error, in upper or lower case, such as HTTP 413.
+   *
+   * @generated from field: string error = 6;
+   */
+  error: string;
+
+  /**
+   * those that failed at or after this time
+   *
+   * @generated from field: google.protobuf.Timestamp since_time = 7;
+   */
+  sinceTime?: Timestamp | undefined;
+
+  /**
+   * those that failed before this time
+   *
+   * @generated from field: google.protobuf.Timestamp until_time = 8;
+   */
+  untilTime?: Timestamp | undefined;
+
+  /**
+   * only return the selected ones
+   *
+   * @generated from field: bool dry_run = 9;
+   */
+  dryRun: boolean;
+};
+
+/**
+ * Describes the message progressor.v1.RetrySinkDeadLettersRequest.
+ * Use `create(RetrySinkDeadLettersRequestSchema)` to create a new message.
+ */
+export const RetrySinkDeadLettersRequestSchema: GenMessage<RetrySinkDeadLettersRequest> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_sink, 21);
+
+/**
+ * @generated from message progressor.v1.RetrySinkDeadLettersResponse
+ */
+export type RetrySinkDeadLettersResponse = Message<"progressor.v1.RetrySinkDeadLettersResponse"> & {
+  /**
+   * The selected dead letters, by change_id. Those with a retry_time are delivered again. The
+   * change of the others was deleted, or dry_run was set.
+   *
+   * @generated from field: repeated progressor.v1.SinkDeadLetter dead_letters = 1;
+   */
+  deadLetters: SinkDeadLetter[];
+
+  /**
+   * while it is PAUSED, BROKEN or DISABLED, they wait
+   *
+   * @generated from field: progressor.v1.Sink sink = 2;
+   */
+  sink?: Sink | undefined;
+};
+
+/**
+ * Describes the message progressor.v1.RetrySinkDeadLettersResponse.
+ * Use `create(RetrySinkDeadLettersResponseSchema)` to create a new message.
+ */
+export const RetrySinkDeadLettersResponseSchema: GenMessage<RetrySinkDeadLettersResponse> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_sink, 22);
+
+/**
  * @generated from message progressor.v1.DeleteSinkRequest
  */
 export type DeleteSinkRequest = Message<"progressor.v1.DeleteSinkRequest"> & {
@@ -781,7 +913,7 @@ export type DeleteSinkRequest = Message<"progressor.v1.DeleteSinkRequest"> & {
  * Use `create(DeleteSinkRequestSchema)` to create a new message.
  */
 export const DeleteSinkRequestSchema: GenMessage<DeleteSinkRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_sink, 21);
+  messageDesc(file_progressor_v1_sink, 23);
 
 /**
  * @generated from message progressor.v1.DeleteSinkResponse
@@ -794,7 +926,7 @@ export type DeleteSinkResponse = Message<"progressor.v1.DeleteSinkResponse"> & {
  * Use `create(DeleteSinkResponseSchema)` to create a new message.
  */
 export const DeleteSinkResponseSchema: GenMessage<DeleteSinkResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_sink, 22);
+  messageDesc(file_progressor_v1_sink, 24);
 
 /**
  * SinkFormat is how a change is encoded.

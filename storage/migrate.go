@@ -189,8 +189,8 @@ func (m Migration) describe(ctx context.Context, query string, args ...any) (str
 	if err := conn.QueryRow(ctx, query, args...).Scan(&pid, &name, &user, &state, &age); err != nil {
 		return "", false
 	}
-	return fmt.Sprintf("held by process %d (%s, user %s, %s), whose transaction is open for %.1f s", pid, name, user,
-		state, age), true
+	return fmt.Sprintf("held by process %d (%s, user %s, %s), whose transaction has been open for %.1f s",
+		pid, name, user, state, age), true
 }
 
 // MigrateDown reverts the newest migration, but not those of the base.

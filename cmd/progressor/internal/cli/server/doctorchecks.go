@@ -297,7 +297,7 @@ func (e *examination) lookAtTransactions(ctx context.Context, conn *pgx.Conn, lo
 	}
 	for _, t := range e.Transactions {
 		e.warn(fmt.Sprintf("end it: pg_terminate_backend(%d)", t.PID),
-			"a transaction of %s (%s) is open for %.0f s: it holds back vacuum", t.User, t.Application, t.Age)
+			"a transaction of %s (%s) has been open for %.0f s: it holds back vacuum", t.User, t.Application, t.Age)
 	}
 	return e.lookAtXmin(ctx, conn)
 }

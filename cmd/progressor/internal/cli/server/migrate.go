@@ -33,7 +33,7 @@ func (f databaseFlags) check() error {
 
 type migrateUpCmd struct {
 	databaseFlags
-	Patience time.Duration `default:"10m" placeholder:"DURATION" help:"How long to retry if a table is locked by another session. Default: ${default}."`
+	LockWait time.Duration `default:"10m" placeholder:"DURATION" help:"How long to retry if a table is locked by another session. Default: ${default}."`
 }
 
 func (migrateUpCmd) Help() string {
@@ -52,15 +52,15 @@ func (c *migrateUpCmd) Run(a *cli.App) error {
 	}
 	ctx, cancel := a.Interruptible()
 	defer cancel()
-	if c.Patience <= 0 {
-		return cli.UsageError(errors.New("--patience: must be more than 0s"))
+	if c.LockWait <= 0 {
+		return cli.UsageError(errors.New("--lock-wait: must be more than 0s"))
 	}
 	waiting := func(holder string) { fmt.Fprintln(a.Stderr, "waiting for a table, "+output.OneLine(holder)) }
 	dsn, err := c.DB.current(ctx)
 	if err != nil {
 		return err
 	}
-	if err := (storage.Migration{DSN: dsn, LockWait: c.Patience, Waiting: waiting}).Up(ctx); err != nil {
+	if err := (storage.Migration{DSN: dsn, LockWait: c.LockWait, Waiting: waiting}).Up(ctx); err != nil {
 		return err
 	}
 	states, err := storage.MigrationStatus(ctx, dsn)

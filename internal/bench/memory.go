@@ -14,8 +14,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// patience is the timeout of the calls of memory, and of the namespace. Nothing in it may time out.
-const patience = 10 * time.Minute
+// memoryTimeout is the timeout of the calls of memory, and of their namespace. None may time out.
+const memoryTimeout = 10 * time.Minute
 
 // overloadPause is the pause before a rejected call is repeated. So many calls come in such a short
 // time that the engine may reject some.
@@ -34,7 +34,7 @@ func (r *runner) memory(ctx context.Context, v variant) error {
 		g, err := r.openRig(ctx, d, true, func(ns *progressorv1.Namespace) {
 			ns.MaxRunning = int32(r.command.InFlight) + 100
 			ns.MaxWaiting = int32(r.command.Waiting) + 100
-			ns.StepTimeout = durationpb.New(patience)
+			ns.StepTimeout = durationpb.New(memoryTimeout)
 		})
 		if err != nil {
 			return err
@@ -95,9 +95,9 @@ func (r *runner) fillCrowd(
 	call := func(n int) {
 		for i := range n {
 			go func() {
-				err := g.call(ctx, uint64(i%held), "", durationpb.New(patience))
+				err := g.call(ctx, uint64(i%held), "", durationpb.New(memoryTimeout))
 				for errors.Is(err, process.ErrOverloaded) && wait(ctx, overloadPause) == nil {
-					err = g.call(ctx, uint64(i%held), "", durationpb.New(patience))
+					err = g.call(ctx, uint64(i%held), "", durationpb.New(memoryTimeout))
 				}
 				if err != nil {
 					cancel(err)

@@ -51,7 +51,7 @@ func (r *runner) spawn(ctx context.Context, role string, o order) (*spawned, err
 	return s, nil
 }
 
-// begin sends the order and waits for the address.
+// begin sends the order and waits until the process is ready.
 func (s *spawned) begin(ctx context.Context, o order, output io.Reader) error {
 	line, err := json.Marshal(o)
 	if err != nil {
@@ -72,22 +72,22 @@ func (s *spawned) begin(ctx context.Context, o order, output io.Reader) error {
 	select {
 	case a := <-answers:
 		if a.err != nil {
-			return fmt.Errorf("it ended, or said nothing: %w", a.err)
+			return fmt.Errorf("the process ended before it was ready: %w", a.err)
 		}
 		var r ready
 		if err := json.Unmarshal(a.line, &r); err != nil {
-			return fmt.Errorf("it said %q: %w", a.line, err)
+			return fmt.Errorf("the process sent %q: %w", a.line, err)
 		}
 		s.address = r.Address
 		return nil
 	case <-time.After(spawnWait):
-		return errors.New("it is not ready in time")
+		return errors.New("the process was not ready within " + spawnWait.String())
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// release sends the second line.
+// release lets the processor release the calls that it holds. It sends the second line of input.
 func (s *spawned) release() error {
 	_, err := io.WriteString(s.input, "\n")
 	return err

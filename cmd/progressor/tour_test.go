@@ -34,8 +34,8 @@ var touredPages = []string{
 const (
 	// tourWait limits the time for one page.
 	tourWait = 4 * time.Minute
-	// tourPatience is how long a block that waits for something is repeated.
-	tourPatience = 45 * time.Second
+	// tourTimeout is how long a block that waits for something is repeated.
+	tourTimeout = 45 * time.Second
 )
 
 // TestTour runs the blocks of sh and sql between <!-- tour --> and <!-- /tour -->. Their output is
@@ -176,7 +176,7 @@ func (b *tourBlock) check(ctx context.Context, t *testing.T, shell *shell, here 
 		if same && b.codeFits(code) {
 			return
 		}
-		if !patient || time.Since(began) > tourPatience {
+		if !patient || time.Since(began) > tourTimeout {
 			t.Errorf("code %d, printed:\n%s\nthe page shows:\n%s\n"+
 				"(go test ./cmd/progressor -run TestTour -update writes it there)", code, output, back)
 			return

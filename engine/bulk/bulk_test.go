@@ -283,7 +283,7 @@ func TestNoBulk(t *testing.T) {
 // number of recorded failures is limited; others are only counted.
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	n := start(t, storagetest.DSN(t), func(b *bulks) { b.Impatient(); b.KeepFailures(2) })
+	n := start(t, storagetest.DSN(t), func(b *bulks) { b.FailSoon(); b.KeepFailures(2) })
 	n.have(t, "", ids("p", 20)...)
 	held, err := n.db.Begin(context.Background())
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Impatient makes failures final soon.
-func (b *Bulks) Impatient() { b.limits.pause, b.limits.tries = 10*time.Millisecond, 3 }
+// FailSoon makes failures final soon.
+func (b *Bulks) FailSoon() { b.limits.pause, b.limits.tries = 10*time.Millisecond, 3 }
 
 // KeepFailures sets the number of recorded failures.
 func (b *Bulks) KeepFailures(n int64) { b.limits.events = n }

@@ -93,9 +93,9 @@ func Count(t testing.TB, db *pgxpool.Pool, sql string, args ...any) (n int) {
 }
 
 // Eventually waits until cond returns true. It calls cond every few milliseconds.
-func Eventually(t testing.TB, patience time.Duration, what string, cond func() bool) {
+func Eventually(t testing.TB, timeout time.Duration, what string, cond func() bool) {
 	t.Helper()
-	end := time.NewTimer(patience)
+	end := time.NewTimer(timeout)
 	defer end.Stop()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
@@ -106,7 +106,7 @@ func Eventually(t testing.TB, patience time.Duration, what string, cond func() b
 			if cond() {
 				return
 			}
-			t.Fatalf("not within %s: %s", patience, what)
+			t.Fatalf("not within %s: %s", timeout, what)
 		}
 	}
 }

@@ -46,9 +46,9 @@ func (s *Spans) Named(name string) (found []sdktrace.ReadOnlySpan) {
 }
 
 // Await waits until n spans with a name have ended.
-func (s *Spans) Await(t testing.TB, patience time.Duration, name string, n int) []sdktrace.ReadOnlySpan {
+func (s *Spans) Await(t testing.TB, timeout time.Duration, name string, n int) []sdktrace.ReadOnlySpan {
 	t.Helper()
-	Eventually(t, patience, fmt.Sprintf("%d spans %q", n, name), func() bool { return len(s.Named(name)) >= n })
+	Eventually(t, timeout, fmt.Sprintf("%d spans %q", n, name), func() bool { return len(s.Named(name)) >= n })
 	return s.Named(name)
 }
 

@@ -170,9 +170,9 @@ func TestNotCancellable(t *testing.T) {
 	refused()
 }
 
-// patientProcess returns a processor that waits until it is called or cancelled. It sends the time
+// waitingProcess returns a processor that waits until it is called or cancelled. It sends the time
 // that each CANCEL task has.
-func patientProcess(cancels chan<- time.Duration) processor.Func {
+func waitingProcess(cancels chan<- time.Duration) processor.Func {
 	return func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		switch r.GetType() {
 		case progressorv1.TaskType_TASK_TYPE_CANCEL:
@@ -190,7 +190,7 @@ func patientProcess(cancels chan<- time.Duration) processor.Func {
 func TestCancelPolicyOfProcesses(t *testing.T) {
 	t.Parallel()
 	cancels := make(chan time.Duration, 10)
-	n := startWith(t, storagetest.DSN(t), patientProcess(cancels))
+	n := startWith(t, storagetest.DSN(t), waitingProcess(cancels))
 	cancelled := func(id, policy string) {
 		t.Helper()
 		n.put(t, "ns", `{"type": "`+id+`", "cancel_policy": `+policy+`, "steps": [{"step_id": "p", "process": {}}]}`)
@@ -217,7 +217,7 @@ func TestCancelPolicyOfProcesses(t *testing.T) {
 // suspended process is resumed.
 func TestStopOfSuspendedProcess(t *testing.T) {
 	t.Parallel()
-	n := startWith(t, storagetest.DSN(t), patientProcess(make(chan time.Duration, 10)))
+	n := startWith(t, storagetest.DSN(t), waitingProcess(make(chan time.Duration, 10)))
 	suspend := func(id string) {
 		t.Helper()
 		enginetest.Eventually(t, testTimeout, "the process is suspended", func() bool {

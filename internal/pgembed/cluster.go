@@ -88,11 +88,11 @@ func (p place) waitUnused(ctx context.Context) error {
 		if err != nil || !live {
 			return err
 		}
-		patience := inUseWait
+		limit := inUseWait
 		if stopping {
-			patience = stoppingWait
+			limit = stoppingWait
 		}
-		if time.Since(begin) > patience {
+		if time.Since(begin) > limit {
 			return fmt.Errorf(
 				"%w: a PostgreSQL server with process id %d runs in %s: stop it, or use another directory",
 				ErrInUse, pid, p.clusterDir())

@@ -106,7 +106,7 @@ func (d *decider) ends(fire time.Time, status Status, ended time.Time) {
 	}
 }
 
-// Trigger starts a manual run, also if the cron is paused. Overlap and concurrency apply, but it is
+// Trigger starts a manual run, even if the cron is paused. Overlap and concurrency apply, but it is
 // not skipped because of a failure, and does not count for max_fires. overlap may be
 // OverlapActionDefault, the action of the policy. Its fire time is now, but never a whole second,
 // because those belong to the schedule.

@@ -23,7 +23,7 @@ func (c *activeCounter) enter() bool {
 	return true
 }
 
-// join counts a claim that is stored for this node, also while it drains. It returns false after
+// join counts a claim that is stored for this node, even while it drains. It returns false after
 // close.
 func (c *activeCounter) join() bool {
 	c.mu.Lock()

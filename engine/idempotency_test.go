@@ -136,7 +136,7 @@ func TestKeyScope(t *testing.T) {
 	}
 }
 
-// A Start with a key and without a process ID gets the same process each time, on any node, also if
+// A Start with a key and without a process ID gets the same process each time, on any node, even if
 // requests are concurrent.
 func TestKeyedStartWithoutID(t *testing.T) {
 	t.Parallel()

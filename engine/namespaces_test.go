@@ -312,7 +312,7 @@ func TestNamespaceSettings(t *testing.T) {
 	}
 }
 
-// The number of namespaces is limited, also if many are created at the same time. The limit does
+// The number of namespaces is limited, even if many are created at the same time. The limit does
 // not affect those that exist.
 func TestNamespacesAreLimited(t *testing.T) {
 	t.Parallel()

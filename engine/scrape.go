@@ -14,7 +14,7 @@ const scrapeTimeout = 2 * time.Second
 // each of them.
 type ScrapeCache[T any] struct {
 	mu    sync.Mutex
-	read  time.Time // time of the last read, also if it failed
+	read  time.Time // time of the last read, even if it failed
 	value T
 	err   error
 }

@@ -164,7 +164,7 @@ func TestSeats(t *testing.T) {
 	equal(t, "takers", ask[string](b, "SELECT takers::text FROM job_groups WHERE process_id = 'two'"), "{w2}")
 }
 
-// Of many concurrent polls of one worker, on two nodes, one gets a slot of a group, also if the
+// Of many concurrent polls of one worker, on two nodes, one gets a slot of a group, even if the
 // group runs. Of many workers, as many get one as there are slots.
 func TestManyPollsOneGroup(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,7 @@ func TestStepJobIsLate(t *testing.T) {
 	same(t, runSummary(r)+": "+r.GetFailure().GetReason(), "FAILED: a FAILED: start_deadline")
 }
 
-// TestStepOfAPausedName checks that a step whose job has a paused name waits, also if its node has
+// TestStepOfAPausedName checks that a step whose job has a paused name waits, even if its node has
 // a slot for it.
 func TestStepOfAPausedName(t *testing.T) {
 	t.Parallel()

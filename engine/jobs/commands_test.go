@@ -198,7 +198,7 @@ func (n *node) told(t testing.TB, id, status string) {
 }
 
 // The creator of a job is notified of its end once if it asked for that, for every kind of end.
-// This holds also if the job was to be retried or was released, and its cancel came first. The end
+// This holds even if the job was to be retried or was released, and its cancel came first. The end
 // after a RetryJob is not reported: the first end counts.
 func TestParentIsTold(t *testing.T) {
 	t.Parallel()

@@ -334,7 +334,7 @@ func TestWatchJobEvents(t *testing.T) {
 	}
 }
 
-// The counts match the jobs, by name. The age of the oldest job that could run is known, also if it
+// The counts match the jobs, by name. The age of the oldest job that could run is known, even if it
 // waits for a constraint. Names without jobs are deleted.
 func TestQueueStats(t *testing.T) {
 	t.Parallel()

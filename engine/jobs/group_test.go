@@ -148,7 +148,7 @@ func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 	}
 }
 
-// Statistics count a job for several workers once, and not its members, also while a member waits
+// Statistics count a job for several workers once, and not its members, even while a member waits
 // for its retry and after the members have ended.
 func TestMembersAreNotCounted(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ func slowSite(t *testing.T, timeout time.Duration, h http.HandlerFunc) (address 
 }
 
 // TestSlowBody attacks with a body that stops after its first byte. The server ends the request and
-// closes the connection, also if the handler does not read the body.
+// closes the connection, even if the handler does not read the body.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -30,7 +30,7 @@ type cronCmd struct {
 	Delete       cronDeleteCmd       `cmd:"" help:"Delete a cron with its ledger; current runs continue."`
 	Pause        cronPauseCmd        `cmd:"" help:"Pause a cron."`
 	Resume       cronResumeCmd       `cmd:"" help:"Resume a paused cron."`
-	Trigger      cronTriggerCmd      `cmd:"" help:"Start a run now, also if the cron is paused."`
+	Trigger      cronTriggerCmd      `cmd:"" help:"Start a run now, even if the cron is paused."`
 	Cancel       cronCancelCmd       `cmd:"" help:"Cancel the run of a fire, or a fire that waits."`
 	Rerun        cronRerunCmd        `cmd:"" help:"Start another run for a fire that was skipped or failed."`
 	Backfill     cronBackfillCmd     `cmd:"" help:"Run past fire times that are not in the ledger."`
@@ -272,7 +272,7 @@ type cronTriggerCmd struct {
 }
 
 func (cronTriggerCmd) Help() string {
-	return `Trigger starts a run now, also if the cron is paused, and shows its row of the ledger. The overlap
+	return `Trigger starts a run now, even if the cron is paused, and shows its row of the ledger. The overlap
 action and the concurrency policy apply, but the run is not skipped because of a failure.
 
     progressor cron trigger demo nightly

@@ -204,7 +204,7 @@ the engine ends the run. Then completed steps that have a compensation are undon
 
     progressor run cancel demo task-1 --reason 'the customer went away'
 
-With --force, the run ends now, in any status before its end and also if its template does not
+With --force, the run ends now, in any status before its end, even if its template does not
 support cancelling. Open steps are asked to end, the run does not wait for them, and nothing more is
 compensated. Use it for a run that cannot be ended otherwise.`
 }

@@ -32,7 +32,7 @@ func TestPrintEmptyList(t *testing.T) {
 	}
 }
 
-// Columns of numbers are aligned to the right, also if their cells are texts.
+// Columns of numbers are aligned to the right, even if their cells are texts.
 func TestNumbersStandRight(t *testing.T) {
 	var b strings.Builder
 	if err := PrintRows(&b, table.Row{"bulk", "expected", "filter"},

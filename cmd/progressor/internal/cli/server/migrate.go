@@ -37,7 +37,7 @@ type migrateUpCmd struct {
 }
 
 func (migrateUpCmd) Help() string {
-	return `Up applies missing migrations, also while engines run. Concurrent runs wait for each other. If
+	return `Up applies missing migrations, even while engines run. Concurrent runs wait for each other. If
 another transaction has locked a table that must change, the command names it, backs off after 0.1
 s, so that engines do not queue behind it, and retries. Only the build of an index, which blocks
 no other statement, waits until older transactions have ended; the command reports this every

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/progressor-engine/progressor/internal/spelling"
 )
 
 // set is a set of step indexes.
@@ -156,7 +158,10 @@ func (c *compiler) known(id string) string {
 		return "write the id of a step"
 	}
 	for i := range steps {
-		if d := editDistance(id, steps[i].ID, distance); d < distance {
+		if max(len(id), len(steps[i].ID)) > 64 { // longer than an ID may be
+			continue
+		}
+		if d := spelling.Distance(id, steps[i].ID); d < distance {
 			best, distance = steps[i].ID, d
 		}
 	}
@@ -171,28 +176,4 @@ func (c *compiler) known(id string) string {
 		ids = append(ids, fmt.Sprintf("… (%d in total)", len(steps)))
 	}
 	return "the steps are " + strings.Join(ids, ", ")
-}
-
-// editDistance returns the Levenshtein distance, or limit if the distance is not smaller.
-func editDistance(a, b string, limit int) int {
-	if len(a) > 64 || len(b) > 64 || max(len(a)-len(b), len(b)-len(a)) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, diagonal+1, row[j]+1)
-		}
-	}
-	return min(row[len(b)], limit)
 }

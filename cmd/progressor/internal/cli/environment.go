@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/progressor-engine/progressor/internal/spelling"
 )
 
 // UnknownVariable is an environment variable that is named like a setting but is not one.
@@ -31,8 +33,7 @@ func (s *settings) unknown(program *kong.Node) []UnknownVariable {
 		if !strings.HasPrefix(name, EnvName("")) || slices.Contains(known, name) || serviceLink.MatchString(name) {
 			continue
 		}
-		nearest := slices.MinFunc(known, func(a, b string) int { return distance(name, a) - distance(name, b) })
-		unknown = append(unknown, UnknownVariable{name, nearest})
+		unknown = append(unknown, UnknownVariable{name, spelling.Nearest(name, known)})
 	}
 	slices.SortFunc(unknown, func(a, b UnknownVariable) int { return strings.Compare(a.Name, b.Name) })
 	return unknown
@@ -49,28 +50,6 @@ func variables(node *kong.Node, names []string) []string {
 		names = variables(child, names)
 	}
 	return names
-}
-
-// distance returns the number of letters to insert, delete or replace to turn one name into the
-// other.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // UnknownVariables returns the variables of the environment that are named like settings but do not

@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	"github.com/progressor-engine/progressor/internal/spelling"
 )
 
 var noDuration = regexp.MustCompile(`expected duration but got ("(?:[^"\\]|\\.)*"): .*?( \(from .*\))?$`)
@@ -54,8 +55,8 @@ func plainError(err error, parser *kong.Kong, at *kong.ParseError) error {
 	if len(known) == 0 {
 		return errors.New(text)
 	}
-	nearest := slices.MinFunc(known, func(a, b string) int { return distance(unknown, a) - distance(unknown, b) })
-	if distance(unknown, nearest) > len(unknown)/2 {
+	nearest := spelling.Nearest(unknown, known)
+	if spelling.Distance(unknown, nearest) > len(unknown)/2 {
 		return fmt.Errorf("%s; see %s --help", text, strings.TrimSpace("progressor "+node.Path()))
 	}
 	return fmt.Errorf("%s; did you mean %s?", text, nearest)

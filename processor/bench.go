@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 
-	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -65,14 +64,6 @@ func BenchLoop() Processor {
 // LoopArgs returns the args of a Start that makes BenchLoop run this many TIMEOUT tasks in
 // sequence.
 func LoopArgs(steps uint64) []byte { return binary.BigEndian.AppendUint64(nil, steps) }
-
-// LoopLeft returns the number of remaining steps from the state of a loop.
-func LoopLeft(state []byte) (uint64, error) {
-	if len(state) != BenchStateBytes {
-		return 0, &process.InvalidError{Field: "aux_state", Message: "must be the state of a loop"}
-	}
-	return binary.BigEndian.Uint64(state), nil
-}
 
 // filler returns n bytes that look random and depend only on seed (xorshift).
 func filler(n int, seed uint64) []byte {

@@ -12,9 +12,6 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// EventStartDeadline is the event of a job that no attempt has begun by its start deadline.
-const EventStartDeadline = "start_deadline"
-
 // lateJobs ends jobs that no attempt has begun by their start deadline. It runs on every node. Each
 // pass of the collector wakes it if there are such jobs. Until then, no claim takes them.
 type lateJobs struct {

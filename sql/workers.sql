@@ -41,10 +41,10 @@ UPDATE workers w
       WHERE x.namespace = @namespace
         AND x.worker_id = @worker_id);
 
--- ListWorkers lists the workers of a namespace by ID, each with its first 1,000 namespaces. If
--- exactly is true, it returns only the worker with this ID. It returns workers until their
--- namespaces exceed max_bytes, including the one that exceeds it. If a worker was first seen in
--- another namespace after a command, max finds the command.
+-- ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces
+-- of its namespaces. If exactly is set, it returns only the worker with this ID. It returns workers
+-- until their namespaces exceed max_bytes, including the one that exceeds it. If a worker was first
+-- seen in another namespace after a command, max finds the command.
 -- name: ListWorkers :many
 WITH lease_counts AS MATERIALIZED (
   SELECT l.worker_id, count(*) AS n
@@ -77,7 +77,7 @@ SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
               sum(octet_length(seen.namespace)) AS bytes
          FROM (
            SELECT o.namespace FROM workers o WHERE o.worker_id = known.worker_id
-            ORDER BY o.namespace LIMIT 1000) seen) first) listed
+            ORDER BY o.namespace LIMIT @max_namespaces::int) seen) first) listed
   LEFT JOIN lease_counts ON lease_counts.worker_id = listed.worker_id
  WHERE listed.bytes_before <= @max_bytes::bigint
  ORDER BY listed.worker_id;

@@ -305,7 +305,7 @@ func (s *Server) readWorker(ctx context.Context, namespace, workerID string) (*p
 }
 
 // MaxShownNamespaces is how many namespaces of a worker are read.
-const MaxShownNamespaces = 1000
+const MaxShownNamespaces = pull.MaxShownNamespaces
 
 // The page sizes of ListWorkers.
 const (

@@ -103,6 +103,9 @@ func SetCommand(
 	})
 }
 
+// MaxShownNamespaces is how many namespaces of a worker ListWorkers returns.
+const MaxShownNamespaces = 1000
+
 // ListWorkers lists the workers of a namespace by ID, after the ID `after`, at most limit and about
 // storage.ListBytes. more reports that there may be more within the limit. If only is set, it lists
 // only the worker with that ID.
@@ -110,7 +113,8 @@ func ListWorkers(
 	ctx context.Context, s *storage.Store, namespace, after, only string, limit int,
 ) (list []Worker, more bool, err error) {
 	rows, err := storage.Query(ctx, s.ReadOne, "list workers", dbsqlc.New().ListWorkers, dbsqlc.ListWorkersParams{
-		Namespace: namespace, After: after, Exactly: only, Lim: int32(limit), MaxBytes: storage.ListBytes,
+		Namespace: namespace, After: after, Exactly: only, Lim: int32(limit), MaxNamespaces: MaxShownNamespaces,
+		MaxBytes: storage.ListBytes,
 	})
 	list = make([]Worker, len(rows))
 	bytes := 0

@@ -199,18 +199,19 @@ SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
               sum(octet_length(seen.namespace)) AS bytes
          FROM (
            SELECT o.namespace FROM workers o WHERE o.worker_id = known.worker_id
-            ORDER BY o.namespace LIMIT 1000) seen) first) listed
+            ORDER BY o.namespace LIMIT $5::int) seen) first) listed
   LEFT JOIN lease_counts ON lease_counts.worker_id = listed.worker_id
- WHERE listed.bytes_before <= $5::bigint
+ WHERE listed.bytes_before <= $6::bigint
  ORDER BY listed.worker_id
 `
 
 type ListWorkersParams struct {
-	Namespace string
-	After     string
-	Exactly   string
-	Lim       int32
-	MaxBytes  int64
+	Namespace     string
+	After         string
+	Exactly       string
+	Lim           int32
+	MaxNamespaces int32
+	MaxBytes      int64
 }
 
 type ListWorkersRow struct {
@@ -221,16 +222,17 @@ type ListWorkersRow struct {
 	Leases       int32
 }
 
-// ListWorkers lists the workers of a namespace by ID, each with its first 1,000 namespaces. If
-// exactly is true, it returns only the worker with this ID. It returns workers until their
-// namespaces exceed max_bytes, including the one that exceeds it. If a worker was first seen in
-// another namespace after a command, max finds the command.
+// ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces
+// of its namespaces. If exactly is set, it returns only the worker with this ID. It returns workers
+// until their namespaces exceed max_bytes, including the one that exceeds it. If a worker was first
+// seen in another namespace after a command, max finds the command.
 func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParams) ([]ListWorkersRow, error) {
 	rows, err := db.Query(ctx, listWorkers,
 		arg.Namespace,
 		arg.After,
 		arg.Exactly,
 		arg.Lim,
+		arg.MaxNamespaces,
 		arg.MaxBytes,
 	)
 	if err != nil {

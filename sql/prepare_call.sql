@@ -1,4 +1,4 @@
--- PrepareCall accepts calls (CALL, NOTIFY) to processes that LockProcesses has locked. An idle
+-- PrepareCall accepts calls (CALL, NOTIFY) to processes that TryLockProcesses has locked. An idle
 -- process runs the first one at once, if its item has a slot. All others wait in schedule, in
 -- task_id order. A process with a cancel request counts as busy. The outcome is captured,
 -- postponed, place (waits for a slot), replayed, mismatch, not_found, job (a job accepts no calls),

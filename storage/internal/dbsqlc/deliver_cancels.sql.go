@@ -325,7 +325,7 @@ type DeliverCancelsRow struct {
 // its next heartbeat, and the job has its own grace period. The FAILED job of a step becomes
 // CANCELLED, too: only its run can request this, and no longer needs it.
 //
-// outcome is delivered (also if a cancel is in progress), not_found or ended. more is true if there
+// outcome is delivered (even if a cancel is in progress), not_found or ended. more is true if there
 // may be more messages, or messages of other kinds. overdue is true if the grace period is 0. Then
 // EndOverdueCancel ends the process at once, and no node takes its CANCEL task.
 // A group first cancels its members.

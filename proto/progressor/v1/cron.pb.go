@@ -782,12 +782,12 @@ type CronSpec struct {
 	// Five fields, or six with seconds first; @hourly and similar; @every 90s (counted from
 	// start_time, else from created_time); L, L-3, LW, 15W, 5L, FRI#2. Days of the week are as in
 	// Unix: 0 and 7 are Sunday. If day of month and day of week are both restricted, either may
-	// match. Several expressions fire at the times of each.
+	// match. With several expressions, the cron fires at the times of each.
 	Expressions []string               `protobuf:"bytes,1,rep,name=expressions,proto3" json:"expressions,omitempty"`
 	Timezone    string                 `protobuf:"bytes,2,opt,name=timezone,proto3" json:"timezone,omitempty"` // IANA name; default: UTC
 	StartTime   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	EndTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Upper limit of a delay that is always the same for the same cron and fire time.
+	// Upper limit of the delay of a fire, which is always the same for the same cron and fire time.
 	Jitter             *durationpb.Duration `protobuf:"bytes,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	ExcludeExpressions []string             `protobuf:"bytes,6,rep,name=exclude_expressions,json=excludeExpressions,proto3" json:"exclude_expressions,omitempty"`
 	DaylightSaving     *DaylightSaving      `protobuf:"bytes,7,opt,name=daylight_saving,json=daylightSaving,proto3" json:"daylight_saving,omitempty"`

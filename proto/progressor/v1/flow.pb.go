@@ -32,7 +32,7 @@ const (
 	ScopePolicy_SCOPE_POLICY_UNSPECIFIED       ScopePolicy = 0 // ALLOW
 	ScopePolicy_SCOPE_POLICY_ALLOW             ScopePolicy = 1
 	ScopePolicy_SCOPE_POLICY_REJECT_SAME_SCOPE ScopePolicy = 2 // fails with ALREADY_EXISTS and the ID of the other run
-	ScopePolicy_SCOPE_POLICY_QUEUE_SAME_SCOPE  ScopePolicy = 3 // PENDING until the other run ends; in order of the starts
+	ScopePolicy_SCOPE_POLICY_QUEUE_SAME_SCOPE  ScopePolicy = 3 // PENDING until the other run ends; oldest first
 	ScopePolicy_SCOPE_POLICY_CANCEL_SAME_SCOPE ScopePolicy = 4 // cancels the other run; PENDING until it has ended
 	ScopePolicy_SCOPE_POLICY_RETURN_SAME_SCOPE ScopePolicy = 5 // returns the other run, with started = false
 )
@@ -684,7 +684,7 @@ type CancelPolicy struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Supported *bool                  `protobuf:"varint,1,opt,name=supported,proto3,oneof" json:"supported,omitempty"` // default: true
 	Mode      CancelPolicy_Mode      `protobuf:"varint,2,opt,name=mode,proto3,enum=progressor.v1.CancelPolicy_Mode" json:"mode,omitempty"`
-	// Default: 30 s. Time in which a step runs that is not cancelable does not count.
+	// Default: 30 s. The time while a step that is not cancelable runs does not count.
 	Grace         *durationpb.Duration `protobuf:"bytes,3,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -801,8 +801,8 @@ type StepTemplate struct {
 	StepId string `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Limit of one attempt. Job: default 30 s. Process or run: default none. After that, the process
-	// or run is asked to end, and the step is FAILED (`timeout`). Refused for a wait, which has due,
-	// and for a delay.
+	// or run is asked to end, and the step is FAILED (`timeout`). It is not allowed for a wait, which
+	// has due, or for a delay.
 	Timeout    *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	Cancelable *bool                `protobuf:"varint,4,opt,name=cancelable,proto3,oneof" json:"cancelable,omitempty"` // default: true; if false, a cancel waits until the step ends
 	DependsOn  []string             `protobuf:"bytes,5,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
@@ -1472,7 +1472,8 @@ type Run struct {
 	Phase           string                 `protobuf:"bytes,8,opt,name=phase,proto3" json:"phase,omitempty"` // step_id of the step that runs or is next; the first one if there are several
 	Payload         *structpb.Value        `protobuf:"bytes,9,opt,name=payload,proto3" json:"payload,omitempty"`
 	// percent is the weighted share of steps that have ended, plus reported progress. For a run that
-	// ended without success, only steps that succeeded count. summary is the newest one of a step.
+	// ended without success, only steps that succeeded count. summary is the newest one that a
+	// step reported.
 	Progress *Progress `protobuf:"bytes,10,opt,name=progress,proto3" json:"progress,omitempty"`
 	// One for each step of the template, in the same order. See Step.values_omitted.
 	Steps               []*Step                `protobuf:"bytes,11,rep,name=steps,proto3" json:"steps,omitempty"`
@@ -1485,7 +1486,7 @@ type Run struct {
 	CancelRequestedTime *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=cancel_requested_time,json=cancelRequestedTime,proto3" json:"cancel_requested_time,omitempty"`
 	CancelReason        string                 `protobuf:"bytes,19,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
 	RunTime             *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`             // the run does not start before this time
-	RunningTime         *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=running_time,json=runningTime,proto3" json:"running_time,omitempty"` // when its first step started, as attempt
+	RunningTime         *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=running_time,json=runningTime,proto3" json:"running_time,omitempty"` // when its first step started, see attempt
 	FinishedTime        *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`
 	CreatedTime         *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	// When the run, or a step of it, last changed. For a step, it may be up to a minute too early.
@@ -2028,7 +2029,7 @@ type OpenWait struct {
 	Assignees    []string               `protobuf:"bytes,7,rep,name=assignees,proto3" json:"assignees,omitempty"`
 	ResultSchema *structpb.Struct       `protobuf:"bytes,8,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
 	Input        *structpb.Value        `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"`
-	// Of this attempt; CompleteStep with an old one fails with FAILED_PRECONDITION.
+	// The token of this attempt. CompleteStep with an older one fails with FAILED_PRECONDITION.
 	Token           string                 `protobuf:"bytes,10,opt,name=token,proto3" json:"token,omitempty"`
 	CreatedTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	DueTime         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
@@ -2163,7 +2164,7 @@ type JobEvent struct {
 	EventId   int64                  `protobuf:"varint,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	JobId     string                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`    // the job_id or run_id
-	StepId    string                 `protobuf:"bytes,4,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"` // of a run, or of the run whose step the job does
+	StepId    string                 `protobuf:"bytes,4,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"` // a step of the run, or the step that the job belongs to
 	Index     *int32                 `protobuf:"varint,5,opt,name=index,proto3,oneof" json:"index,omitempty"`
 	// status_changed, step_queued, step_status_changed, progress, lease_lost, cancel_requested,
 	// cancel_acknowledged, cancel_grace_expired, attempt_failed, timeout, retried, repeated,
@@ -3474,9 +3475,9 @@ type CancelRunRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// End the run now, in any status before its end, also if the template does not support
-	// cancelling. Open steps are asked to end, but the run does not wait for them. No further step
-	// is compensated.
+	// End the run now, in any status before its end, even if the template does not support
+	// cancelling. Open steps are asked to end, but the run does not wait for them. No more steps are
+	// compensated.
 	Force         bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

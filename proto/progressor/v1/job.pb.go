@@ -34,8 +34,8 @@ type EnqueueRequest struct {
 	Args           *structpb.Value        `protobuf:"bytes,4,opt,name=args,proto3" json:"args,omitempty"`
 	Options        *JobOptions            `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
 	IdempotencyKey string                 `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// The job does not run before this time has passed, by the clock of the database. Instead of
-	// options.run_time: if both are set, the request fails with INVALID_ARGUMENT.
+	// The job does not run before this time has passed, by the clock of the database. If
+	// options.run_time is also set, the request fails with INVALID_ARGUMENT.
 	Delay         *durationpb.Duration `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -126,7 +126,7 @@ type EnqueueResponse struct {
 	Enqueued bool                   `protobuf:"varint,2,opt,name=enqueued,proto3" json:"enqueued,omitempty"` // false if a job with the same unique or idempotency key existed
 	// The job has ended, and retention or RemoveProcess has removed it. job has only its IDs.
 	Removed       bool `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
-	Replaced      bool `protobuf:"varint,4,opt,name=replaced,proto3" json:"replaced,omitempty"` // job existed, and has the args and the time of this request: Unique.replace
+	Replaced      bool `protobuf:"varint,4,opt,name=replaced,proto3" json:"replaced,omitempty"` // by Unique.replace, job got the args and the time of this request
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1177,7 +1177,7 @@ func (x *GetQueueStatsResponse) GetNames() []*JobNameStats {
 type PauseJobsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Name of the jobs. There need not be any.
+	// Name of the jobs. No such job has to exist.
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields

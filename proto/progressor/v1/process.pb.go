@@ -344,11 +344,11 @@ const (
 	// UNAVAILABLE: the request may or may not have been stored; repeat it with the same idempotency
 	// key
 	ErrorDetail_REASON_UNAVAILABLE        ErrorDetail_Reason = 21
-	ErrorDetail_REASON_UNAUTHENTICATED    ErrorDetail_Reason = 22
-	ErrorDetail_REASON_PERMISSION         ErrorDetail_Reason = 23
-	ErrorDetail_REASON_NAMESPACE_PAUSED   ErrorDetail_Reason = 24
-	ErrorDetail_REASON_CRON_NOT_FOUND     ErrorDetail_Reason = 25
-	ErrorDetail_REASON_JOB_NOT_FOUND      ErrorDetail_Reason = 26
+	ErrorDetail_REASON_UNAUTHENTICATED    ErrorDetail_Reason = 22 // UNAUTHENTICATED: no token, or one that is not valid
+	ErrorDetail_REASON_PERMISSION         ErrorDetail_Reason = 23 // PERMISSION_DENIED: the message names the missing permission
+	ErrorDetail_REASON_NAMESPACE_PAUSED   ErrorDetail_Reason = 24 // FAILED_PRECONDITION
+	ErrorDetail_REASON_CRON_NOT_FOUND     ErrorDetail_Reason = 25 // NOT_FOUND
+	ErrorDetail_REASON_JOB_NOT_FOUND      ErrorDetail_Reason = 26 // NOT_FOUND
 	ErrorDetail_REASON_NAMESPACE_DELETING ErrorDetail_Reason = 27 // FAILED_PRECONDITION: the namespace is being deleted
 	// FAILED_PRECONDITION: DeleteNamespace without with_data, or of a namespace that the
 	// configuration file would create again
@@ -1611,8 +1611,8 @@ type RepairRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// processor calls the processor with a REPAIR task. simple does not: if the task that failed was
-	// a timer, it runs again; the process returns to RUNNING.
+	// processor calls the processor with a REPAIR task. simple does not call it: the process returns
+	// to RUNNING, and a timer that failed runs again.
 	//
 	// Types that are valid to be assigned to How:
 	//

@@ -251,8 +251,8 @@ type PollRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Namespaces []string               `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	WorkerId   string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	// Only jobs with these names. If empty, all jobs, and unless jobs_only is set also tasks of other
-	// processes.
+	// Only jobs with these names. If empty, all jobs and, unless jobs_only is set, also tasks of
+	// other processes.
 	JobNames  []string `protobuf:"bytes,3,rep,name=job_names,json=jobNames,proto3" json:"job_names,omitempty"`
 	MaxLeases int32    `protobuf:"varint,4,opt,name=max_leases,json=maxLeases,proto3" json:"max_leases,omitempty"`
 	// How long to wait for tasks, at most 60 s.
@@ -2022,9 +2022,9 @@ type JobOptions struct {
 	// After that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
 	// ZOMBIE_POLICY_ERROR.
 	MaxTakeovers *int32 `protobuf:"varint,15,opt,name=max_takeovers,json=maxTakeovers,proto3,oneof" json:"max_takeovers,omitempty"`
-	// How long after its run time the first attempt may begin at the latest: more than 0, at most
-	// 100 years. After that the job is FAILED with the reason start_deadline, and no attempt begins.
-	// Retries have no such limit. It is rejected together with workers. Default: no limit.
+	// The first attempt must begin within this time after the run time: more than 0, at most 100
+	// years. After that the job is FAILED with the reason start_deadline, and no attempt begins.
+	// Retries have no such limit. It is not allowed together with workers. Default: no limit.
 	StartDeadline *durationpb.Duration `protobuf:"bytes,16,opt,name=start_deadline,json=startDeadline,proto3" json:"start_deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2258,10 +2258,9 @@ type Unique struct {
 	Ttl   *durationpb.Duration   `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Until when the first job prevents a second one. Default: ACTIVE.
 	Scope UniqueScope `protobuf:"varint,3,opt,name=scope,proto3,enum=progressor.v1.UniqueScope" json:"scope,omitempty"`
-	// A second Enqueue replaces the args of the first job, and its delay or options.run_time, if
-	// the first job waits, also for a retry. With the scope WAITING, a job that is enqueued while
-	// the first one runs is not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a
-	// cron.
+	// If the first job waits, also for a retry, a second Enqueue replaces its args and its delay or
+	// options.run_time. With the scope WAITING, a job that is enqueued while the first one runs is
+	// not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
 	Replace       bool `protobuf:"varint,4,opt,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

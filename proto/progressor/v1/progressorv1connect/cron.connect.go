@@ -75,9 +75,9 @@ type CronServiceClient interface {
 	PauseCron(context.Context, *v1.PauseCronRequest) (*v1.PauseCronResponse, error)
 	ResumeCron(context.Context, *v1.ResumeCronRequest) (*v1.ResumeCronResponse, error)
 	TriggerCron(context.Context, *v1.TriggerCronRequest) (*v1.TriggerCronResponse, error)
-	// CancelFire cancels the run of a fire, as CancelProcess, CancelJob or CancelRun would, or takes
-	// a fire that waits out of the queue. A fire that neither runs nor waits fails with
-	// FAILED_PRECONDITION.
+	// CancelFire cancels the run of a fire, as CancelProcess, CancelJob or CancelRun would. If the
+	// fire waits, CancelFire removes it from the queue. If it neither runs nor waits, CancelFire
+	// fails with FAILED_PRECONDITION.
 	CancelFire(context.Context, *v1.CancelFireRequest) (*v1.CancelFireResponse, error)
 	// RerunFire starts another run for a fire whose status is SKIPPED, FAILED, TIMEOUT or CANCELLED.
 	// The run has the original fire time and the next attempt number. It starts at once: the policies
@@ -88,7 +88,7 @@ type CronServiceClient interface {
 	// default they run in order, at most max_concurrency at the same time. These runs do not count
 	// for the policies. With overlap_action, each fire time is decided at once, as by TriggerCron.
 	BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error)
-	// StopBackfills drops what is left of the backfills of a cron. Their runs continue.
+	// StopBackfills ends the backfills of a cron. Runs that they have started continue.
 	StopBackfills(context.Context, *v1.StopBackfillsRequest) (*v1.StopBackfillsResponse, error)
 	// PreviewCron lists fire times of a stored cron or of a spec that is not stored.
 	PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error)
@@ -348,9 +348,9 @@ type CronServiceHandler interface {
 	PauseCron(context.Context, *v1.PauseCronRequest) (*v1.PauseCronResponse, error)
 	ResumeCron(context.Context, *v1.ResumeCronRequest) (*v1.ResumeCronResponse, error)
 	TriggerCron(context.Context, *v1.TriggerCronRequest) (*v1.TriggerCronResponse, error)
-	// CancelFire cancels the run of a fire, as CancelProcess, CancelJob or CancelRun would, or takes
-	// a fire that waits out of the queue. A fire that neither runs nor waits fails with
-	// FAILED_PRECONDITION.
+	// CancelFire cancels the run of a fire, as CancelProcess, CancelJob or CancelRun would. If the
+	// fire waits, CancelFire removes it from the queue. If it neither runs nor waits, CancelFire
+	// fails with FAILED_PRECONDITION.
 	CancelFire(context.Context, *v1.CancelFireRequest) (*v1.CancelFireResponse, error)
 	// RerunFire starts another run for a fire whose status is SKIPPED, FAILED, TIMEOUT or CANCELLED.
 	// The run has the original fire time and the next attempt number. It starts at once: the policies
@@ -361,7 +361,7 @@ type CronServiceHandler interface {
 	// default they run in order, at most max_concurrency at the same time. These runs do not count
 	// for the policies. With overlap_action, each fire time is decided at once, as by TriggerCron.
 	BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error)
-	// StopBackfills drops what is left of the backfills of a cron. Their runs continue.
+	// StopBackfills ends the backfills of a cron. Runs that they have started continue.
 	StopBackfills(context.Context, *v1.StopBackfillsRequest) (*v1.StopBackfillsResponse, error)
 	// PreviewCron lists fire times of a stored cron or of a spec that is not stored.
 	PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error)

@@ -94,8 +94,8 @@ type FlowServiceClient interface {
 	GetTemplate(context.Context, *v1.GetTemplateRequest) (*v1.GetTemplateResponse, error)
 	ListTemplates(context.Context, *v1.ListTemplatesRequest) (*v1.ListTemplatesResponse, error)
 	EnableTemplate(context.Context, *v1.EnableTemplateRequest) (*v1.EnableTemplateResponse, error)
-	// DisableTemplate prevents new runs, also those of crons (their fires are FAILED). Existing runs
-	// continue.
+	// DisableTemplate prevents new runs, including those of crons (their fires are FAILED). Existing
+	// runs continue.
 	DisableTemplate(context.Context, *v1.DisableTemplateRequest) (*v1.DisableTemplateResponse, error)
 	// DeleteTemplate fails while a run of the template has not ended.
 	DeleteTemplate(context.Context, *v1.DeleteTemplateRequest) (*v1.DeleteTemplateResponse, error)
@@ -449,8 +449,8 @@ type FlowServiceHandler interface {
 	GetTemplate(context.Context, *v1.GetTemplateRequest) (*v1.GetTemplateResponse, error)
 	ListTemplates(context.Context, *v1.ListTemplatesRequest) (*v1.ListTemplatesResponse, error)
 	EnableTemplate(context.Context, *v1.EnableTemplateRequest) (*v1.EnableTemplateResponse, error)
-	// DisableTemplate prevents new runs, also those of crons (their fires are FAILED). Existing runs
-	// continue.
+	// DisableTemplate prevents new runs, including those of crons (their fires are FAILED). Existing
+	// runs continue.
 	DisableTemplate(context.Context, *v1.DisableTemplateRequest) (*v1.DisableTemplateResponse, error)
 	// DeleteTemplate fails while a run of the template has not ended.
 	DeleteTemplate(context.Context, *v1.DeleteTemplateRequest) (*v1.DeleteTemplateResponse, error)

@@ -86,15 +86,15 @@ type JobServiceClient interface {
 	// effect.
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
-	// RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
-	// job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and the
-	// earlier attempts count. The job of a step of a run that is not RETRYABLE fails with
-	// INVALID_ARGUMENT: use RetryRun.
+	// RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one.
+	// The job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and
+	// the earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
+	// RetryJob fails with INVALID_ARGUMENT: use RetryRun.
 	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
 	// RemoveJob deletes a job that has ended, with its result and failures. Its events stay for the
-	// retention of the namespace. A job that has not ended fails with FAILED_PRECONDITION: use
-	// CancelJob first. The job of a step of a run fails with INVALID_ARGUMENT: it is removed with its
-	// run.
+	// retention of the namespace. If the job has not ended, RemoveJob fails with FAILED_PRECONDITION:
+	// use CancelJob first. If the job belongs to a step of a run, RemoveJob fails with
+	// INVALID_ARGUMENT: the job is removed with its run.
 	RemoveJob(context.Context, *v1.RemoveJobRequest) (*v1.RemoveJobResponse, error)
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
 	// PauseJobs pauses the jobs of one name: no worker and no processor gets one until ResumeJobs.
@@ -102,7 +102,7 @@ type JobServiceClient interface {
 	// and the others within a second. If the name is paused already, its reason changes. A namespace
 	// with 100 other paused names fails with INVALID_ARGUMENT.
 	PauseJobs(context.Context, *v1.PauseJobsRequest) (*v1.PauseJobsResponse, error)
-	// ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds also if
+	// ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds even if
 	// the name is not paused.
 	ResumeJobs(context.Context, *v1.ResumeJobsRequest) (*v1.ResumeJobsResponse, error)
 	ListPausedJobs(context.Context, *v1.ListPausedJobsRequest) (*v1.ListPausedJobsResponse, error)
@@ -399,15 +399,15 @@ type JobServiceHandler interface {
 	// effect.
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
-	// RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
-	// job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and the
-	// earlier attempts count. The job of a step of a run that is not RETRYABLE fails with
-	// INVALID_ARGUMENT: use RetryRun.
+	// RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one.
+	// The job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and
+	// the earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
+	// RetryJob fails with INVALID_ARGUMENT: use RetryRun.
 	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
 	// RemoveJob deletes a job that has ended, with its result and failures. Its events stay for the
-	// retention of the namespace. A job that has not ended fails with FAILED_PRECONDITION: use
-	// CancelJob first. The job of a step of a run fails with INVALID_ARGUMENT: it is removed with its
-	// run.
+	// retention of the namespace. If the job has not ended, RemoveJob fails with FAILED_PRECONDITION:
+	// use CancelJob first. If the job belongs to a step of a run, RemoveJob fails with
+	// INVALID_ARGUMENT: the job is removed with its run.
 	RemoveJob(context.Context, *v1.RemoveJobRequest) (*v1.RemoveJobResponse, error)
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
 	// PauseJobs pauses the jobs of one name: no worker and no processor gets one until ResumeJobs.
@@ -415,7 +415,7 @@ type JobServiceHandler interface {
 	// and the others within a second. If the name is paused already, its reason changes. A namespace
 	// with 100 other paused names fails with INVALID_ARGUMENT.
 	PauseJobs(context.Context, *v1.PauseJobsRequest) (*v1.PauseJobsResponse, error)
-	// ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds also if
+	// ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds even if
 	// the name is not paused.
 	ResumeJobs(context.Context, *v1.ResumeJobsRequest) (*v1.ResumeJobsResponse, error)
 	ListPausedJobs(context.Context, *v1.ListPausedJobsRequest) (*v1.ListPausedJobsResponse, error)

@@ -172,7 +172,7 @@ export type CronSpec = Message<"progressor.v1.CronSpec"> & {
    * Five fields, or six with seconds first; @hourly and similar; @every 90s (counted from
    * start_time, else from created_time); L, L-3, LW, 15W, 5L, FRI#2. Days of the week are as in
    * Unix: 0 and 7 are Sunday. If day of month and day of week are both restricted, either may
-   * match. Several expressions fire at the times of each.
+   * match. With several expressions, the cron fires at the times of each.
    *
    * @generated from field: repeated string expressions = 1;
    */
@@ -196,7 +196,7 @@ export type CronSpec = Message<"progressor.v1.CronSpec"> & {
   endTime?: Timestamp | undefined;
 
   /**
-   * Upper limit of a delay that is always the same for the same cron and fire time.
+   * Upper limit of the delay of a fire, which is always the same for the same cron and fire time.
    *
    * @generated from field: google.protobuf.Duration jitter = 5;
    */
@@ -1798,9 +1798,9 @@ export const CronService: GenService<{
     output: typeof TriggerCronResponseSchema;
   },
   /**
-   * CancelFire cancels the run of a fire, as CancelProcess, CancelJob or CancelRun would, or takes
-   * a fire that waits out of the queue. A fire that neither runs nor waits fails with
-   * FAILED_PRECONDITION.
+   * CancelFire cancels the run of a fire, as CancelProcess, CancelJob or CancelRun would. If the
+   * fire waits, CancelFire removes it from the queue. If it neither runs nor waits, CancelFire
+   * fails with FAILED_PRECONDITION.
    *
    * @generated from rpc progressor.v1.CronService.CancelFire
    */
@@ -1835,7 +1835,7 @@ export const CronService: GenService<{
     output: typeof BackfillCronResponseSchema;
   },
   /**
-   * StopBackfills drops what is left of the backfills of a cron. Their runs continue.
+   * StopBackfills ends the backfills of a cron. Runs that they have started continue.
    *
    * @generated from rpc progressor.v1.CronService.StopBackfills
    */

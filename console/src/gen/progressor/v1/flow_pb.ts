@@ -178,7 +178,7 @@ export type CancelPolicy = Message<"progressor.v1.CancelPolicy"> & {
   mode: CancelPolicy_Mode;
 
   /**
-   * Default: 30 s. Time in which a step runs that is not cancelable does not count.
+   * Default: 30 s. The time while a step that is not cancelable runs does not count.
    *
    * @generated from field: google.protobuf.Duration grace = 3;
    */
@@ -271,8 +271,8 @@ export type StepTemplate = Message<"progressor.v1.StepTemplate"> & {
 
   /**
    * Limit of one attempt. Job: default 30 s. Process or run: default none. After that, the process
-   * or run is asked to end, and the step is FAILED (`timeout`). Refused for a wait, which has due,
-   * and for a delay.
+   * or run is asked to end, and the step is FAILED (`timeout`). It is not allowed for a wait, which
+   * has due, or for a delay.
    *
    * @generated from field: google.protobuf.Duration timeout = 3;
    */
@@ -735,7 +735,8 @@ export type Run = Message<"progressor.v1.Run"> & {
 
   /**
    * percent is the weighted share of steps that have ended, plus reported progress. For a run that
-   * ended without success, only steps that succeeded count. summary is the newest one of a step.
+   * ended without success, only steps that succeeded count. summary is the newest one that a
+   * step reported.
    *
    * @generated from field: progressor.v1.Progress progress = 10;
    */
@@ -802,7 +803,7 @@ export type Run = Message<"progressor.v1.Run"> & {
   runTime?: Timestamp | undefined;
 
   /**
-   * when its first step started, as attempt
+   * when its first step started, see attempt
    *
    * @generated from field: google.protobuf.Timestamp running_time = 21;
    */
@@ -1093,7 +1094,7 @@ export type OpenWait = Message<"progressor.v1.OpenWait"> & {
   input?: Value | undefined;
 
   /**
-   * Of this attempt; CompleteStep with an old one fails with FAILED_PRECONDITION.
+   * The token of this attempt. CompleteStep with an older one fails with FAILED_PRECONDITION.
    *
    * @generated from field: string token = 10;
    */
@@ -1144,7 +1145,7 @@ export type JobEvent = Message<"progressor.v1.JobEvent"> & {
   jobId: string;
 
   /**
-   * of a run, or of the run whose step the job does
+   * a step of the run, or the step that the job belongs to
    *
    * @generated from field: string step_id = 4;
    */
@@ -1781,9 +1782,9 @@ export type CancelRunRequest = Message<"progressor.v1.CancelRunRequest"> & {
   reason: string;
 
   /**
-   * End the run now, in any status before its end, also if the template does not support
-   * cancelling. Open steps are asked to end, but the run does not wait for them. No further step
-   * is compensated.
+   * End the run now, in any status before its end, even if the template does not support
+   * cancelling. Open steps are asked to end, but the run does not wait for them. No more steps are
+   * compensated.
    *
    * @generated from field: bool force = 4;
    */
@@ -2355,7 +2356,7 @@ export enum ScopePolicy {
   REJECT_SAME_SCOPE = 2,
 
   /**
-   * PENDING until the other run ends; in order of the starts
+   * PENDING until the other run ends; oldest first
    *
    * @generated from enum value: SCOPE_POLICY_QUEUE_SAME_SCOPE = 3;
    */
@@ -2640,8 +2641,8 @@ export const FlowService: GenService<{
     output: typeof EnableTemplateResponseSchema;
   },
   /**
-   * DisableTemplate prevents new runs, also those of crons (their fires are FAILED). Existing runs
-   * continue.
+   * DisableTemplate prevents new runs, including those of crons (their fires are FAILED). Existing
+   * runs continue.
    *
    * @generated from rpc progressor.v1.FlowService.DisableTemplate
    */

@@ -56,8 +56,8 @@ export type EnqueueRequest = Message<"progressor.v1.EnqueueRequest"> & {
   idempotencyKey: string;
 
   /**
-   * The job does not run before this time has passed, by the clock of the database. Instead of
-   * options.run_time: if both are set, the request fails with INVALID_ARGUMENT.
+   * The job does not run before this time has passed, by the clock of the database. If
+   * options.run_time is also set, the request fails with INVALID_ARGUMENT.
    *
    * @generated from field: google.protobuf.Duration delay = 7;
    */
@@ -95,7 +95,7 @@ export type EnqueueResponse = Message<"progressor.v1.EnqueueResponse"> & {
   removed: boolean;
 
   /**
-   * job existed, and has the args and the time of this request: Unique.replace
+   * by Unique.replace, job got the args and the time of this request
    *
    * @generated from field: bool replaced = 4;
    */
@@ -566,7 +566,7 @@ export type PauseJobsRequest = Message<"progressor.v1.PauseJobsRequest"> & {
   namespace: string;
 
   /**
-   * Name of the jobs. There need not be any.
+   * Name of the jobs. No such job has to exist.
    *
    * @generated from field: string name = 2;
    */
@@ -1043,10 +1043,10 @@ export const JobService: GenService<{
     output: typeof CancelJobResponseSchema;
   },
   /**
-   * RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
-   * job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and the
-   * earlier attempts count. The job of a step of a run that is not RETRYABLE fails with
-   * INVALID_ARGUMENT: use RetryRun.
+   * RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one.
+   * The job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and
+   * the earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
+   * RetryJob fails with INVALID_ARGUMENT: use RetryRun.
    *
    * @generated from rpc progressor.v1.JobService.RetryJob
    */
@@ -1057,9 +1057,9 @@ export const JobService: GenService<{
   },
   /**
    * RemoveJob deletes a job that has ended, with its result and failures. Its events stay for the
-   * retention of the namespace. A job that has not ended fails with FAILED_PRECONDITION: use
-   * CancelJob first. The job of a step of a run fails with INVALID_ARGUMENT: it is removed with its
-   * run.
+   * retention of the namespace. If the job has not ended, RemoveJob fails with FAILED_PRECONDITION:
+   * use CancelJob first. If the job belongs to a step of a run, RemoveJob fails with
+   * INVALID_ARGUMENT: the job is removed with its run.
    *
    * @generated from rpc progressor.v1.JobService.RemoveJob
    */
@@ -1090,7 +1090,7 @@ export const JobService: GenService<{
     output: typeof PauseJobsResponseSchema;
   },
   /**
-   * ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds also if
+   * ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds even if
    * the name is not paused.
    *
    * @generated from rpc progressor.v1.JobService.ResumeJobs

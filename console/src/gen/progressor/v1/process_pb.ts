@@ -732,8 +732,8 @@ export type RepairRequest = Message<"progressor.v1.RepairRequest"> & {
   processId: string;
 
   /**
-   * processor calls the processor with a REPAIR task. simple does not: if the task that failed was
-   * a timer, it runs again; the process returns to RUNNING.
+   * processor calls the processor with a REPAIR task. simple does not call it: the process returns
+   * to RUNNING, and a timer that failed runs again.
    *
    * @generated from oneof progressor.v1.RepairRequest.how
    */
@@ -1661,26 +1661,36 @@ export enum ErrorDetail_Reason {
   UNAVAILABLE = 21,
 
   /**
+   * UNAUTHENTICATED: no token, or one that is not valid
+   *
    * @generated from enum value: REASON_UNAUTHENTICATED = 22;
    */
   UNAUTHENTICATED = 22,
 
   /**
+   * PERMISSION_DENIED: the message names the missing permission
+   *
    * @generated from enum value: REASON_PERMISSION = 23;
    */
   PERMISSION = 23,
 
   /**
+   * FAILED_PRECONDITION
+   *
    * @generated from enum value: REASON_NAMESPACE_PAUSED = 24;
    */
   NAMESPACE_PAUSED = 24,
 
   /**
+   * NOT_FOUND
+   *
    * @generated from enum value: REASON_CRON_NOT_FOUND = 25;
    */
   CRON_NOT_FOUND = 25,
 
   /**
+   * NOT_FOUND
+   *
    * @generated from enum value: REASON_JOB_NOT_FOUND = 26;
    */
   JOB_NOT_FOUND = 26,
@@ -2039,8 +2049,8 @@ export const ProcessService: GenService<{
     output: typeof ResumeProcessResponseSchema;
   },
   /**
-   * RestartHistory begins a new, empty history of a process. It keeps its state and everything
-   * else.
+   * RestartHistory begins a new, empty history of a process. The process keeps its state and
+   * everything else.
    *
    * @generated from rpc progressor.v1.ProcessService.RestartHistory
    */

@@ -34,8 +34,8 @@ export type PollRequest = Message<"progressor.v1.PollRequest"> & {
   workerId: string;
 
   /**
-   * Only jobs with these names. If empty, all jobs, and unless jobs_only is set also tasks of other
-   * processes.
+   * Only jobs with these names. If empty, all jobs and, unless jobs_only is set, also tasks of
+   * other processes.
    *
    * @generated from field: repeated string job_names = 3;
    */
@@ -1019,9 +1019,9 @@ export type JobOptions = Message<"progressor.v1.JobOptions"> & {
   maxTakeovers?: number | undefined;
 
   /**
-   * How long after its run time the first attempt may begin at the latest: more than 0, at most
-   * 100 years. After that the job is FAILED with the reason start_deadline, and no attempt begins.
-   * Retries have no such limit. It is rejected together with workers. Default: no limit.
+   * The first attempt must begin within this time after the run time: more than 0, at most 100
+   * years. After that the job is FAILED with the reason start_deadline, and no attempt begins.
+   * Retries have no such limit. It is not allowed together with workers. Default: no limit.
    *
    * @generated from field: google.protobuf.Duration start_deadline = 16;
    */
@@ -1103,10 +1103,9 @@ export type Unique = Message<"progressor.v1.Unique"> & {
   scope: UniqueScope;
 
   /**
-   * A second Enqueue replaces the args of the first job, and its delay or options.run_time, if
-   * the first job waits, also for a retry. With the scope WAITING, a job that is enqueued while
-   * the first one runs is not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a
-   * cron.
+   * If the first job waits, also for a retry, a second Enqueue replaces its args and its delay or
+   * options.run_time. With the scope WAITING, a job that is enqueued while the first one runs is
+   * not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
    *
    * @generated from field: bool replace = 4;
    */

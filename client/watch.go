@@ -13,9 +13,9 @@ import (
 
 // Watch calls update with the events of a process after req.after_event_id, each once and in order,
 // and with the process itself, first and whenever its status has changed. If the stream breaks, for
-// example because its node stops, Watch resumes after the last event. Each
-// response resets the retry count. Watch returns nil when the process has ended or was removed, and
-// update's error if update returns one.
+// example because its node stops, Watch resumes after the last event. Each response resets the
+// retry count. Watch returns nil when the process has ended or was removed, and update's error if
+// update returns one.
 func (c *Client) Watch(
 	ctx context.Context, req *progressorv1.WatchProcessRequest,
 	update func(*progressorv1.WatchProcessResponse) error,

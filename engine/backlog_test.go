@@ -40,9 +40,7 @@ func TestTimersFireInManyNamespaces(t *testing.T) {
 		`INSERT INTO namespaces (namespace, config)
 		 SELECT 'many' || s, config FROM namespaces, generate_series(1, $1::int) s WHERE namespace = 'ns'`,
 	} {
-		if _, err := d.Exec(t.Context(), sql, namespaces); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, d, sql, namespaces)
 	}
 	storagetest.Recount(t, d)
 	eventually(t, "a timer fires in every namespace", func() bool {
@@ -82,9 +80,7 @@ func TestFewTimersFireAlongsideBacklogs(t *testing.T) {
 		 SELECT 'many' || s, config FROM namespaces, generate_series(1, $1::int) s WHERE namespace = 'ns'
 		   AND $2::int > 0`,
 	} {
-		if _, err := d.Exec(t.Context(), sql, namespaces, backlog); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, d, sql, namespaces, backlog)
 	}
 	storagetest.Recount(t, d)
 	d.waiting(t, "few-", "TIMEOUT", "time", "") // all at once

@@ -42,12 +42,6 @@ func TestOperatorReadsAreBounded(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, by{callTask: words})
 	db := storagetest.Connect(t, dsn)
-	exec := func(sql string) {
-		t.Helper()
-		if _, err := db.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
 	complete := func(what string, got []string, want int) {
 		t.Helper()
 		slices.Sort(got)
@@ -56,7 +50,7 @@ func TestOperatorReadsAreBounded(t *testing.T) {
 		}
 	}
 
-	exec(`INSERT INTO audit (time, actor, source, method, namespace, subject, details)
+	storagetest.Exec(t, db, `INSERT INTO audit (time, actor, source, method, namespace, subject, details)
 		SELECT now(), 'ada', '10.0.0.1', 'StartBulk', 'ns', 's' || k, jsonb_build_object('filter', repeat('x', 20000))
 		FROM generate_series(1, 1000) k`)
 	complete("audit", pagesOf(t, "audit", (*progressorv1.AuditEntry).GetSubject,
@@ -66,7 +60,7 @@ func TestOperatorReadsAreBounded(t *testing.T) {
 			})
 		}), 1000)
 
-	exec(`INSERT INTO workers (namespace, worker_id, last_seen_time) SELECT 'ns', 'w' || w, now()
+	storagetest.Exec(t, db, `INSERT INTO workers (namespace, worker_id, last_seen_time) SELECT 'ns', 'w' || w, now()
 		FROM generate_series(1, 100) w
 		UNION ALL SELECT rpad('n' || k || '-', 128, 'x'), 'w' || w, now()
 		FROM generate_series(1, 1100) k, generate_series(1, 100) w`)
@@ -80,9 +74,9 @@ func TestOperatorReadsAreBounded(t *testing.T) {
 			}
 			return list, next, err
 		}), 100)
-	exec("DELETE FROM workers")
+	storagetest.Exec(t, db, "DELETE FROM workers")
 
-	exec(`INSERT INTO namespaces (namespace, config)
+	storagetest.Exec(t, db, `INSERT INTO namespaces (namespace, config)
 		SELECT 'large-' || k, jsonb_build_object('processor', '{"pull": {}}'::jsonb,
 		'retryPolicy', jsonb_build_object('nonRetryableErrors', jsonb_build_array(repeat('x', 120000))))
 		FROM generate_series(1, 150) k`)
@@ -108,20 +102,17 @@ func TestFailuresInReadsAreBounded(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, by{callTask: words})
 	db := storagetest.Connect(t, dsn)
-	exec := func(sql string) {
-		t.Helper()
-		if _, err := db.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
 	n.started(t, "p")
 	n.called(t, "p", "name a 1h")
-	exec(`UPDATE schedule SET attempt = 1, retry_interval = '1 h', failure = jsonb_build_object('reason',
+	storagetest.Exec(t, db,
+		`UPDATE schedule SET attempt = 1, retry_interval = '1 h', failure = jsonb_build_object('reason',
 		repeat('r', 20000), 'message', repeat('m', 20000))`)
-	exec(`INSERT INTO processes (namespace, process_id, status, attention, attention_time, corrupted_by, detail)
+	storagetest.Exec(t, db,
+		`INSERT INTO processes (namespace, process_id, status, attention, attention_time, corrupted_by, detail)
 		SELECT 'ns', 'broken' || k, 'ERROR', 'ERROR', now(), 1000000 + k, translate(k::text, '0123456789', 'abcdefghij')
 		FROM generate_series(1, 500) k`)
-	exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time,
+	storagetest.Exec(t, db,
+		`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time,
 		running_time, finished_time, failure)
 		SELECT 'ns', 'broken' || k, 1000000 + k, 'CALL', 'ERROR', 1, nextval('fencing_tokens'), now(), now(), now(),
 		       jsonb_build_object('reason', repeat('r', 20000), 'message', repeat('m', 20000))
@@ -140,7 +131,7 @@ func TestFailuresInReadsAreBounded(t *testing.T) {
 		!strings.Contains(said, "mmm") || size > 5000 {
 		t.Errorf("%d bytes: %.200s, %v", size, said, err)
 	}
-	exec("UPDATE schedule SET attempt = 0, retry_interval = NULL, failure = NULL")
-	exec("DELETE FROM tasks WHERE task_id > 1000000")
-	exec("DELETE FROM processes WHERE process_id LIKE 'broken%'")
+	storagetest.Exec(t, db, "UPDATE schedule SET attempt = 0, retry_interval = NULL, failure = NULL")
+	storagetest.Exec(t, db, "DELETE FROM tasks WHERE task_id > 1000000")
+	storagetest.Exec(t, db, "DELETE FROM processes WHERE process_id LIKE 'broken%'")
 }

@@ -210,7 +210,7 @@ func TestBrokenConnections(t *testing.T) {
 	for n := 0; ctx.Err() == nil; n++ {
 		pass(150 * time.Millisecond)
 		if n%2 == 0 {
-			line.cut()
+			line.Cut()
 			continue
 		}
 		if _, err := rows.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -349,7 +349,7 @@ func TestLostScans(t *testing.T) {
 	began := time.Now()
 	for time.Since(began) < 3*time.Second {
 		pass(30 * time.Millisecond)
-		line.cut()
+		line.Cut()
 	}
 	settled(t, rows)
 	if got := rows.count(t, `SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND attempt = 1

@@ -37,13 +37,6 @@ func (n *node) isGone(t testing.TB, name string) bool {
 	return errors.Is(err, process.ErrNamespaceNotFound) && errors.Is(started, process.ErrNamespaceNotFound)
 }
 
-func (d db) exec(t testing.TB, sql string) {
-	t.Helper()
-	if _, err := d.Exec(t.Context(), sql); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // rowsOf returns the tables that have rows of a namespace, except audit.
 func (d db) rowsOf(t testing.TB, name string) (tables []string) {
 	t.Helper()
@@ -251,15 +244,8 @@ func TestDeleteNamespaceAfterCrash(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	tx, err := d.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(),
-		"SELECT FROM processes WHERE namespace = 'gone' AND process_id = 'p499' FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	tx := storagetest.Begin(t, d.Pool,
+		"SELECT FROM processes WHERE namespace = 'gone' AND process_id = 'p499' FOR UPDATE")
 	a.deletes(t, &progressorv1.DeleteNamespaceRequest{Namespace: "gone", WithData: true})
 	eventually(t, "some are deleted", func() bool {
 		return d.count(t, "SELECT count(*) FROM processes WHERE namespace = 'gone'") < 500
@@ -307,7 +293,7 @@ func TestDeletionWaitsForNodes(t *testing.T) {
 	eventually(t, "the call waits", func() bool {
 		return d.count(t, "SELECT count(*) FROM schedule WHERE namespace = 'gone'") == 1
 	})
-	d.exec(t, "INSERT INTO nodes (address, version) VALUES ('old', 'old')")
+	storagetest.Exec(t, d, "INSERT INTO nodes (address, version) VALUES ('old', 'old')")
 	n.deletes(t, &progressorv1.DeleteNamespaceRequest{Namespace: "gone", WithData: true})
 	left := func() *progressorv1.NamespaceDeletion {
 		ns, err := n.GetNamespace(t.Context(), "gone")
@@ -329,7 +315,7 @@ func TestDeletionWaitsForNodes(t *testing.T) {
 	if err != nil || len(list) != 2 || !list[0].GetDeletion().GetWithData() || list[1].GetDeletion() != nil {
 		t.Errorf("%v, %v", list, err)
 	}
-	d.exec(t, "DELETE FROM nodes WHERE address = 'old'")
+	storagetest.Exec(t, d, "DELETE FROM nodes WHERE address = 'old'")
 	eventually(t, "it is gone", func() bool { return n.isGone(t, "gone") })
 }
 
@@ -340,10 +326,10 @@ func TestDeletionIsCancelled(t *testing.T) {
 	n := start(t, dsn, processor.Echo())
 	d := look(t, dsn)
 	n.put(t, &progressorv1.Namespace{Namespace: "kept"})
-	d.exec(t, "INSERT INTO nodes (address, version) VALUES ('old', 'old')")
+	storagetest.Exec(t, d, "INSERT INTO nodes (address, version) VALUES ('old', 'old')")
 	n.deletes(t, &progressorv1.DeleteNamespaceRequest{Namespace: "kept"})
-	d.exec(t, "INSERT INTO flow_types (namespace, template_type, version) VALUES ('kept', 't', 1)")
-	d.exec(t, "DELETE FROM nodes WHERE address = 'old'")
+	storagetest.Exec(t, d, "INSERT INTO flow_types (namespace, template_type, version) VALUES ('kept', 't', 1)")
+	storagetest.Exec(t, d, "DELETE FROM nodes WHERE address = 'old'")
 	eventually(t, "the deletion is cancelled, and the node knows", func() bool {
 		_, err := n.Start(t.Context(), engine.StartParams{
 			Key: process.Key{Namespace: "kept", ProcessID: "p"},

@@ -15,25 +15,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// heldBy returns a processor that echoes, but holds calls with the args "held" until the gate opens
-// or their attempt is cancelled.
-func heldBy(g *gate) by {
-	return by{callTask: func(
-		ctx context.Context, r *progressorv1.ProcessRequest,
-	) (*progressorv1.ProcessResponse, error) {
-		if string(r.GetArgs()) == "held" {
-			if err := g.pass(ctx, r, true); err != nil {
-				return nil, err
-			}
-		}
-		return processor.Echo().Process(ctx, r)
-	}}
-}
-
 // heldCall makes a call whose attempt is held. It returns the request to the processor.
 func (n *node) heldCall(t testing.TB, g *gate, id string) (<-chan result, *progressorv1.ProcessRequest) {
 	t.Helper()
-	c := n.calling(id, "held", func(p *engine.CallParams) { p.Timeout = time.Hour })
+	c := n.calling(id, "hold", func(p *engine.CallParams) { p.Timeout = time.Hour })
 	return c, receive(t, "the attempt of "+id, g.entered)
 }
 
@@ -46,7 +31,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	r := storagetest.NewReplicated(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, r.DSN, heldBy(g))
+	n := start(t, r.DSN, by{callTask: g.heldBefore(processor.Echo().Process)})
 	for k := range processes {
 		n.started(t, fmt.Sprint("p", k))
 		n.started(t, fmt.Sprint("q", k))
@@ -102,7 +87,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 		t.Errorf("token %d after %d was issued", request.GetFencingToken(), token)
 	}
 	g.release()
-	if res := receive(t, "a call after the failover", c); res.err != nil || string(res.ans.Response) != "held" {
+	if res := receive(t, "a call after the failover", c); res.err != nil || string(res.ans.Response) != "hold" {
 		t.Errorf("%q, %v", res.ans.Response, res.err)
 	}
 	n.stop()

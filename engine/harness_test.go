@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -62,29 +60,13 @@ func look(t testing.TB, dsn string) db { return db{storagetest.Connect(t, dsn)} 
 // count returns the number that a query returns.
 func (d db) count(t testing.TB, sql string, args ...any) int {
 	t.Helper()
-	var n int
-	if err := d.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return enginetest.Count(t, d.Pool, sql, args...)
 }
 
 // texts returns the first column of a query.
 func (d db) texts(t testing.TB, sql string, args ...any) []string {
 	t.Helper()
-	rows, err := d.Query(context.Background(), sql, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, s)
-	}
-	return all
+	return enginetest.Texts(t, d.Pool, sql, args...)
 }
 
 // registry has the metrics of a node.
@@ -211,6 +193,18 @@ func (g *gate) pass(ctx context.Context, r *progressorv1.ProcessRequest, heeds b
 
 func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
 
+// heldBefore returns f, which calls with the args "hold" reach when the gate is open.
+func (g *gate) heldBefore(f processor.Func) processor.Func {
+	return func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if string(r.GetArgs()) == "hold" {
+			if err := g.pass(ctx, r, true); err != nil {
+				return nil, err
+			}
+		}
+		return f(ctx, r)
+	}
+}
+
 // held returns a function that echoes after the gate is open.
 func (g *gate) held(
 	heeds bool,
@@ -309,74 +303,27 @@ func (n *node) crash() { n.store.Close() }
 // proxy is a proxy between a node and the database. It counts statements and can break the
 // connections.
 type proxy struct {
-	target     string
-	listener   net.Listener
+	*storagetest.Proxy
 	statements atomic.Int64
-	mu         sync.Mutex
-	down       bool
-	conns      map[net.Conn]struct{}
+	down       atomic.Bool
 }
 
 // through starts a proxy and returns it with its connection string.
 func through(t testing.TB, dsn string) (*proxy, string) {
 	t.Helper()
-	var host string
-	for _, word := range strings.Fields(dsn) {
-		if dir, ok := strings.CutPrefix(word, "host="); ok {
-			host = strings.Trim(dir, "'")
-		}
-	}
-	dir, err := os.MkdirTemp("", "proxy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	const socket = ".s.PGSQL.5432"
-	p := &proxy{target: filepath.Join(host, socket), conns: map[net.Conn]struct{}{}}
-	if p.listener, err = net.Listen("unix", filepath.Join(dir, socket)); err != nil {
-		t.Fatal(err)
-	}
-	go p.serve()
-	t.Cleanup(func() {
-		p.listener.Close()
-		p.cut()
-	})
-	return p, strings.Replace(dsn, host, dir, 1)
-}
-
-func (p *proxy) serve() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
+	p := &proxy{}
+	p.Proxy = storagetest.NewProxy(t, dsn, func(client, server net.Conn) {
+		if p.down.Load() {
 			return
 		}
-		server, err := net.Dial("unix", p.target)
-		if err != nil {
-			client.Close()
-			continue
-		}
-		p.mu.Lock()
-		down := p.down
-		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
-		p.mu.Unlock()
-		if down {
-			client.Close()
-			server.Close()
-			continue
-		}
-		go p.pipe(client, server, p.forward)
-		go p.pipe(server, client, func(to io.Writer, from io.Reader) error { _, err := io.Copy(to, from); return err })
-	}
-}
-
-func (p *proxy) pipe(from, to net.Conn, hand func(io.Writer, io.Reader) error) {
-	_ = hand(to, from)
-	from.Close()
-	to.Close()
-	p.mu.Lock()
-	delete(p.conns, from)
-	delete(p.conns, to)
-	p.mu.Unlock()
+		go func() {
+			defer client.Close()
+			defer server.Close()
+			_ = p.forward(server, client)
+		}()
+		_, _ = io.Copy(client, server)
+	})
+	return p, p.DSN
 }
 
 // forward forwards messages and counts those that run a statement.
@@ -408,25 +355,10 @@ func (p *proxy) forward(to io.Writer, from io.Reader) error {
 	}
 }
 
-// cut breaks all connections.
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.conns {
-		c.Close()
-	}
-}
-
 // away breaks all connections and accepts no new ones until back.
 func (p *proxy) away() {
-	p.mu.Lock()
-	p.down = true
-	p.mu.Unlock()
-	p.cut()
+	p.down.Store(true)
+	p.Cut()
 }
 
-func (p *proxy) back() {
-	p.mu.Lock()
-	p.down = false
-	p.mu.Unlock()
-}
+func (p *proxy) back() { p.down.Store(false) }

@@ -55,12 +55,7 @@ func TestExplainProcess(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	n := start(t, dsn, by{
-		callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-			if string(r.GetArgs()) == "hold" {
-				return g.held(true)(ctx, r)
-			}
-			return words(ctx, r)
-		},
+		callTask: g.heldBefore(words),
 		notifyTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, processor.Fail("busy", "come again")
 		},
@@ -132,14 +127,7 @@ func TestExplainRepairAndSilence(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, dsn, by{callTask: func(
-		ctx context.Context, r *progressorv1.ProcessRequest,
-	) (*progressorv1.ProcessResponse, error) {
-		if string(r.GetArgs()) == "hold" {
-			return g.held(true)(ctx, r)
-		}
-		return words(ctx, r)
-	}})
+	n := start(t, dsn, by{callTask: g.heldBefore(words)})
 	n.started(t, "p")
 	taskError(t, (<-n.calling("p", "fail")).err)
 	last := func(what string) (before *progressorv1.Span) { // a span is shown when it has lasted a millisecond
@@ -162,10 +150,7 @@ func TestExplainRepairAndSilence(t *testing.T) {
 	receive(t, "it runs", g.entered)
 	rows := look(t, dsn)
 	eventually(t, "the node is reported as silent", func() bool { // between two of its heartbeats
-		if _, err := rows.Exec(t.Context(),
-			"UPDATE nodes SET beat_time = statement_timestamp() - interval '6 s'"); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, rows, "UPDATE nodes SET beat_time = statement_timestamp() - interval '6 s'")
 		e, err := n.ExplainProcess(t.Context(), key("p"))
 		return err == nil && strings.Contains(e.GetWaitsForDetail(), "whose last heartbeat was at") &&
 			strings.Contains(e.GetNext(), "sends no heartbeat for 10s (engine.zombie_after)")
@@ -270,13 +255,7 @@ func TestGetOverview(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	p := by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		if string(r.GetArgs()) == "hold" {
-			return g.held(true)(ctx, r)
-		}
-		return words(ctx, r)
-	}}
-	a := start(t, dsn, p, brief)
+	a := start(t, dsn, by{callTask: g.heldBefore(words)}, brief)
 	for _, id := range []string{"running", "broken", "timed", "due", "held"} {
 		a.started(t, id)
 	}

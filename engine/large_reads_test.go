@@ -17,19 +17,13 @@ func TestLargeReads(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, by{callTask: words})
 	db := storagetest.Connect(t, dsn)
-	exec := func(sql string) {
-		t.Helper()
-		if _, err := db.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
 	var all []string
 	for k := range 20 {
 		all = append(all, fmt.Sprintf("p%02d", k))
 		n.started(t, all[k])
 	}
 	taskError(t, (<-n.calling("p19", "fail")).err)
-	exec("UPDATE processes SET aux_state = convert_to(repeat('x', 1 << 20), 'UTF8')")
+	storagetest.Exec(t, db, "UPDATE processes SET aux_state = convert_to(repeat('x', 1 << 20), 'UTF8')")
 	pages := func(filter string) (string, int) {
 		t.Helper()
 		p := &progressorv1.ListProcessesRequest{Namespace: "ns", Filter: filter, OrderBy: "process_id", PageSize: 1000}
@@ -54,15 +48,16 @@ func TestLargeReads(t *testing.T) {
 		t.Errorf("%d pages: %s", count, ids)
 	}
 
-	exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time,
+	storagetest.Exec(t, db,
+		`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time,
 		running_time, finished_time, args)
 		SELECT 'ns', 'p01', 1000000 + n, 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now(), now(), now(),
 		  convert_to(repeat('x', 1 << 20), 'UTF8') FROM generate_series(1, 12) n`)
-	exec("DELETE FROM events")
-	exec(`INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", payload)
+	storagetest.Exec(t, db, "DELETE FROM events")
+	storagetest.Exec(t, db, `INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", payload)
 		SELECT 'ns', 'p01', n, 1000001 + n / 6, now(), convert_to(repeat('x', 1 << 20), 'UTF8')
 		FROM generate_series(1, 30) n`)
-	exec("UPDATE processes SET last_event_id = 30 WHERE process_id = 'p01'")
+	storagetest.Exec(t, db, "UPDATE processes SET last_event_id = 30 WHERE process_id = 'p01'")
 	tasks, events, token := 0, 0, ""
 	for count := 1; ; count++ {
 		traced, err := n.TraceProcess(t.Context(), key("p01"), 0, token)
@@ -100,8 +95,8 @@ func TestLargeReads(t *testing.T) {
 	if p, err := n.GetProcess(t.Context(), key("p01"), ranged(8, 0, true), 0); err != nil || len(p.GetHistory()) != 8 {
 		t.Errorf("%d events, %v", len(p.GetHistory()), err)
 	}
-	exec("DELETE FROM events")
-	exec("UPDATE processes SET last_event_id = 0")
+	storagetest.Exec(t, db, "DELETE FROM events")
+	storagetest.Exec(t, db, "UPDATE processes SET last_event_id = 0")
 }
 
 // A result with more timers than a process may have fails with a reason.

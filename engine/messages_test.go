@@ -312,11 +312,8 @@ func TestFunctionsAreHeard(t *testing.T) {
 	allow := connections(t, rows)
 	allow(false)
 	t.Cleanup(func() { allow(true) })
-	if _, err := rows.Exec(t.Context(),
-		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
-			AND application_name = 'progressor listen'`); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, rows, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name = 'progressor listen'`)
 	eventually(t, "no session listens", func() bool { return rows.count(t, listening) == 0 })
 	send(" c", true)
 	eventually(t, "messages without NOTIFY are delivered", func() bool {
@@ -333,19 +330,9 @@ func TestLockedTargetDelaysNoOther(t *testing.T) {
 	n.started(t, "locked")
 	n.started(t, "other")
 	rows := look(t, dsn)
-	tx, err := rows.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM processes WHERE process_id = 'locked' FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	tx := storagetest.Begin(t, rows.Pool, "SELECT 1 FROM processes WHERE process_id = 'locked' FOR UPDATE")
 	for _, target := range []string{"locked", "other"} {
-		if _, err := rows.Exec(t.Context(), "SELECT progressor.notify('ns', $1, ' x') FROM generate_series(1, 300)",
-			target); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, rows, "SELECT progressor.notify('ns', $1, ' x') FROM generate_series(1, 300)", target)
 	}
 	x := strings.Repeat(" x", 300)
 	eventually(t, "the other target has its messages", func() bool { return n.state(t, "other") == "start"+x })

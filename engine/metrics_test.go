@@ -202,7 +202,7 @@ func TestStoreMetrics(t *testing.T) {
 			t.Errorf("%s is not exported", pool)
 		}
 	}
-	line.cut()
+	line.Cut()
 	eventually(t, "a lane has recovered", func() bool {
 		_, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), Args: []byte("x")})
 		if err != nil && !errors.Is(err, process.ErrUnavailable) {

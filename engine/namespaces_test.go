@@ -256,11 +256,8 @@ func TestProcessorGoes(t *testing.T) {
 	d := look(t, dsn)
 	eventually(t, "the second waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule") == 1 })
 	// Another program sets a processor that this node does not have.
-	if _, err := d.Exec(t.Context(),
-		`UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}'
-			WHERE namespace = 'ns'`); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, d, `UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}'
+			WHERE namespace = 'ns'`)
 	eventually(t, "the node has read it", func() bool { return !a.Serves("ns") })
 	g.release()
 	if res := receive(t, "the first", first); res.err != nil {
@@ -277,11 +274,8 @@ func TestProcessorGoes(t *testing.T) {
 	}
 	able := start(t, dsn, processor.Echo(), func(c *engine.Config) { c.Builtins["missing"] = processor.Echo() })
 	_ = able
-	if _, err := d.Exec(t.Context(),
-		`UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}'
-			WHERE namespace = 'ns'`); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, d, `UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}'
+			WHERE namespace = 'ns'`)
 	if res := receive(t, "the second", second); string(res.ans.Response) != "2" {
 		t.Errorf("%+v", res)
 	}
@@ -342,6 +336,6 @@ func TestNamespacesAreLimited(t *testing.T) {
 		t.Errorf("%d of 20 namespaces were refused", refused)
 	}
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxWaiting: 17})
-	look(t, dsn).exec(t, `INSERT INTO namespaces (namespace, config) VALUES ('of-another-node', '{}')`)
+	storagetest.Exec(t, look(t, dsn), `INSERT INTO namespaces (namespace, config) VALUES ('of-another-node', '{}')`)
 	n.put(t, &progressorv1.Namespace{Namespace: "of-another-node", MaxWaiting: 17})
 }

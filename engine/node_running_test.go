@@ -114,10 +114,8 @@ func TestNodeBoundIsShared(t *testing.T) {
 			d.idle(t, "called-", 16)
 			d.idle(t, "stored-", each)
 			d.idle(t, "timer-", each)
-			if _, err := d.Exec(t.Context(),
-				`UPDATE processes SET namespace = 'other' WHERE NOT starts_with(process_id, 'called-')`); err != nil {
-				t.Fatal(err)
-			}
+			storagetest.Exec(t, d,
+				`UPDATE processes SET namespace = 'other' WHERE NOT starts_with(process_id, 'called-')`)
 			storagetest.Recount(t, d)
 			stop := n.callers(t, 16, "called-", 0)
 			eventually(t, "the node has too few slots", func() bool {

@@ -204,14 +204,7 @@ func TestZombieHeldByAnotherSession(t *testing.T) {
 		dead.calling(id, "x")
 		receive(t, "a task runs", g.entered)
 	}
-	held, err := look(t, dsn).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = held.Rollback(context.Background()) }()
-	if _, err := held.Exec(t.Context(), "SELECT 1 FROM processes WHERE process_id = 'held' FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	held := storagetest.Begin(t, look(t, dsn).Pool, "SELECT 1 FROM processes WHERE process_id = 'held' FOR UPDATE")
 	dead.crash()
 	heir := start(t, dsn, processor.Echo(), brief)
 	rows := look(t, dsn)

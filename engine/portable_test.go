@@ -14,9 +14,7 @@ func TestPortable(t *testing.T) {
 	n := start(t, dsn, by{notifyTask: noted})
 	n.started(t, "p")
 	rows := look(t, dsn)
-	if _, err := rows.Exec(t.Context(), "SELECT progressor.notify('ns', 'p', ' sql')"); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, rows, "SELECT progressor.notify('ns', 'p', ' sql')")
 	eventually(t, "the message is delivered", func() bool { return n.state(t, "p") == "start sql" })
 	front := start(t, dsn, fails(t), brief, requestsOnly)
 	front.called(t, "p", " call")

@@ -52,21 +52,12 @@ func TestRestartHistoryBetweenTwoCalls(t *testing.T) {
 	t.Parallel()
 	s, g := &seen{}, newGate()
 	defer g.release()
-	gated := processor.Func(func(
-		ctx context.Context, r *progressorv1.ProcessRequest,
-	) (*progressorv1.ProcessResponse, error) {
-		if string(r.GetArgs()) == "slow" {
-			if err := g.pass(ctx, r, true); err != nil {
-				return nil, err
-			}
-		}
-		return s.processor().Process(ctx, r)
-	})
+	gated := g.heldBefore(s.processor().Process)
 	dsn := storagetest.DSN(t)
 	a, b := start(t, dsn, gated), start(t, dsn, gated)
 	a.started(t, "p")
 	db := look(t, dsn)
-	slow := a.calling("p", "slow")
+	slow := a.calling("p", "hold")
 	receive(t, "the call runs", g.entered)
 	next := a.calling("p", "next", func(p *engine.CallParams) { p.Accepted = true })
 	eventually(t, "the next call waits", func() bool { return db.count(t, "SELECT count(*) FROM schedule") == 1 })

@@ -44,19 +44,10 @@ func TestSuspend(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	slow := by{callTask: func(
-		ctx context.Context, r *progressorv1.ProcessRequest,
-	) (*progressorv1.ProcessResponse, error) {
-		if string(r.GetArgs()) == "slow" {
-			if err := g.pass(ctx, r, true); err != nil {
-				return nil, err
-			}
-		}
-		return processor.Echo().Process(ctx, r)
-	}}
-	a, b := start(t, dsn, slow), start(t, dsn, slow)
+	held := by{callTask: g.heldBefore(processor.Echo().Process)}
+	a, b := start(t, dsn, held), start(t, dsn, held)
 	a.started(t, "p")
-	running := a.calling("p", "slow")
+	running := a.calling("p", "hold")
 	receive(t, "the call runs", g.entered)
 	waiting := a.calling("p", "waiting")
 	eventually(t, "the second waits", func() bool {
@@ -75,7 +66,7 @@ func TestSuspend(t *testing.T) {
 		t.Errorf("a call of a suspended process: %v", res.err)
 	}
 	g.release()
-	if res := receive(t, "the running call", running); res.err != nil || string(res.ans.Response) != "slow" {
+	if res := receive(t, "the running call", running); res.err != nil || string(res.ans.Response) != "hold" {
 		t.Errorf("the running call: %+v", res)
 	}
 	eventually(t, "nothing runs", func() bool { return look(t, dsn).count(t, "SELECT count(*) FROM running") == 0 })

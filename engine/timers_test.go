@@ -267,14 +267,7 @@ func TestTimerDueWhileBusy(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	p := c.processor()
-	p[callTask] = func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		if string(r.GetArgs()) == "hold" {
-			if err := g.pass(ctx, r, true); err != nil {
-				return nil, err
-			}
-		}
-		return words(ctx, r)
-	}
+	p[callTask] = g.heldBefore(words)
 	n := start(t, dsn, p, func(c *engine.Config) { c.ScanInterval = 10 * time.Second })
 	n.started(t, "p")
 	n.called(t, "p", "set 500ms")
@@ -354,9 +347,7 @@ func TestTimerOfHeldProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.called(t, "p", "set 50ms")
-	if _, err := held.Exec(t.Context(), "SELECT 1 FROM processes FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, held, "SELECT 1 FROM processes FOR UPDATE")
 	eventually(t, "the timer is due", func() bool {
 		return rows.count(t, `SELECT count(*) FROM schedule
 			WHERE scheduled_time < statement_timestamp() - interval '100 ms'`) == 1

@@ -54,53 +54,27 @@ func (b *bench) counted(name string) string {
 		SELECT state, sum(n) AS n FROM job_counts WHERE name = $1 GROUP BY state HAVING sum(n) <> 0) x`, name)
 }
 
-var groupTransactions = []transaction{
-	deliver,
-	orders("cancel", func(s *storage.Store, id string) (string, error) {
-		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
-		return fmt.Sprintf("%+v", state), err
-	}),
-	orders("end an overdue cancel", func(s *storage.Store, id string) (string, error) {
-		ended, err := s.EndOverdueCancel(key(id))
-		return fmt.Sprint("ended:", ended), err
-	}),
-	orders("suspend", func(s *storage.Store, id string) (string, error) {
-		return "", s.SuspendProcess(key(id), "why")
-	}),
-	orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) }),
-	orders("remove", func(s *storage.Store, id string) (string, error) {
-		return "", s.RemoveProcess(context.Background(), key(id))
-	}),
-}
+var groupTransactions = []transaction{deliver, cancel, endOverdueCancel, suspend, resume, remove}
 
 // Two concurrent transactions of two nodes on one job of several workers have the same result as
 // one after the other, and the counters are correct.
 func TestEveryTwoTransactionsOfAGroup(t *testing.T) {
 	t.Parallel()
-	for _, situation := range []situation{
-		{"it waits for its first look", func(b *bench, id string) *storage.Claim { b.group(id, 1); return nil }},
-		{"its members wait", func(b *bench, id string) *storage.Claim { b.begun(id); return nil }},
-		{"it runs", func(b *bench, id string) *storage.Claim { b.begun(id); b.takeMember(id); return nil }},
-		{"a cancel was asked for", func(b *bench, id string) *storage.Claim { b.begun(id); b.cancel(id); return nil }},
-		{"the grace of a cancel is over",
-			func(b *bench, id string) *storage.Claim { b.begun(id); b.cancelFor(id, 0); return nil }},
-		{"it is suspended while it runs",
-			func(b *bench, id string) *storage.Claim { b.begun(id); b.takeMember(id); b.suspend(id); return nil }},
-	} {
-		t.Run(situation.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.WaitForLocks()
-			b.standings = b.counted
-			other := open(t, b.dsn, storage.Config{}).WaitForLocks()
-			for a, first := range groupTransactions {
-				for z, second := range groupTransactions {
-					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
-				}
-			}
-			b.exec("DELETE FROM messages") // the messages to members, which nothing delivers here
-		})
-	}
+	matrix{
+		situations: []situation{
+			{"it waits for its first look", func(b *bench, id string) *storage.Claim { b.group(id, 1); return nil }},
+			{"its members wait", func(b *bench, id string) *storage.Claim { b.begun(id); return nil }},
+			{"it runs", func(b *bench, id string) *storage.Claim { b.begun(id); b.takeMember(id); return nil }},
+			{"a cancel was asked for",
+				func(b *bench, id string) *storage.Claim { b.begun(id); b.cancel(id); return nil }},
+			{"the grace of a cancel is over",
+				func(b *bench, id string) *storage.Claim { b.begun(id); b.cancelFor(id, 0); return nil }},
+			{"it is suspended while it runs",
+				func(b *bench, id string) *storage.Claim { b.begun(id); b.takeMember(id); b.suspend(id); return nil }},
+		},
+		first: groupTransactions, second: groupTransactions, standings: (*bench).counted,
+		after: func(b *bench) { b.exec("DELETE FROM messages") }, // messages to members, which nothing delivers here
+	}.run(t)
 }
 
 // A job of several workers counts as running while a worker has a member, and as being cancelled

@@ -52,10 +52,7 @@ func TestManyBehindOneKey(t *testing.T) {
 		  FROM processes WHERE kind = 'job'`)
 	b.recount()
 	b.exec("ANALYZE schedule, processes, jobs")
-	config, err := storage.HotConfig(b.dsn)
-	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
-	must(t, conn, err2)
-	defer conn.Close(context.Background())
+	conn := b.connect(storage.HotConfig)
 	q, ctx := dbsqlc.New(), context.Background()
 	for _, s := range []struct {
 		name string
@@ -133,10 +130,7 @@ func TestClaimsOfAThousandKeys(t *testing.T) {
 		SELECT namespace, process_id, 'c=' || process_id FROM processes WHERE namespace = 'keyed'`)
 	b.recount()
 	b.exec("ANALYZE schedule, processes, jobs, constraint_holds")
-	config, err := storage.HotConfig(b.dsn)
-	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
-	must(t, conn, err2)
-	defer conn.Close(context.Background())
+	conn := b.connect(storage.HotConfig)
 	q, ctx := dbsqlc.New(), context.Background()
 	for name, claim := range map[string]func(db dbsqlc.DBTX, namespace string) error{
 		"Poll": func(db dbsqlc.DBTX, namespace string) error {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/insight"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
@@ -70,10 +68,8 @@ func TestListFailingTasksPlan(t *testing.T) {
 	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name)
 		SELECT 'shop', '~cron/' || n, n, 'TIMEOUT', 'time', now(), '' FROM generate_series(1, 10000) n`)
 	b.exec("ANALYZE schedule")
-	config, err := storage.HotConfig(b.dsn)
-	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
-	defer must(t, conn, err2).Close(context.Background())
-	if plan := fmt.Sprint(explain(t, conn, statement)); !strings.Contains(plan, "schedule_internal_retries") {
+	plan := fmt.Sprint(explain(t, b.connect(storage.HotConfig), statement))
+	if !strings.Contains(plan, "schedule_internal_retries") {
 		t.Error(plan)
 	}
 	b.exec("DELETE FROM schedule")

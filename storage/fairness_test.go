@@ -1,12 +1,8 @@
 package storage_test
 
 import (
-	"context"
-	"encoding/json"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
@@ -45,10 +41,7 @@ func (b *bench) fairBacklog() {
 func TestRoundsAreFoundByIndexes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	config, err := storage.HotConfig(b.dsn)
-	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
-	must(t, conn, err2)
-	defer conn.Close(context.Background())
+	conn := b.connect(storage.HotConfig)
 	look := func(when string) {
 		t.Helper()
 		for _, name := range []string{"Poll", "SearchCalls", "TakeLines"} {
@@ -63,26 +56,12 @@ func TestRoundsAreFoundByIndexes(t *testing.T) {
 	b.exec("ANALYZE schedule")
 	look("analyzed")
 	for key, want := range map[string]int64{"k7": 201, "new": 1} {
-		var raw string
 		var round int64
 		const call = "SELECT next_round('shop', 'place', 'work', NULL, 0, $1)"
 		if err := conn.QueryRow(t.Context(), call, key).Scan(&round); err != nil || round != want {
 			t.Errorf("%s: round %d, %v, want %d", key, round, err, want)
 		}
-		if err := conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+call,
-			key).Scan(&raw); err != nil {
-			t.Fatal(err)
-		}
-		var plans []struct {
-			Plan struct {
-				Hit  int `json:"Shared Hit Blocks"`
-				Read int `json:"Shared Read Blocks"`
-			}
-		}
-		if err := json.Unmarshal([]byte(raw), &plans); err != nil {
-			t.Fatal(err)
-		}
-		if pages := plans[0].Plan.Hit + plans[0].Plan.Read; pages == 0 || pages > 30 {
+		if pages := buffersOf(t, conn, call, key); pages == 0 || pages > 30 {
 			t.Errorf("%s: %d pages were read", key, pages)
 		}
 	}

@@ -1,12 +1,9 @@
 package storage_test
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
@@ -18,10 +15,7 @@ import (
 func TestGeneralPlans(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	config, err := storage.GeneralConfig(b.dsn)
-	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
-	must(t, conn, err2)
-	defer conn.Close(context.Background())
+	conn := b.connect(storage.GeneralConfig)
 	q := dbsqlc.New()
 	b.exec(`INSERT INTO processes (namespace, process_id, status, previous_status)
 		SELECT 'shop', 'p' || n, 'RUNNING', 'INIT' FROM generate_series(1, 3) n`)

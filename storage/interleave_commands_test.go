@@ -13,11 +13,6 @@ import (
 // transaction, and so is the result of a running CANCEL task.
 func TestOverdueCancelMeetsTransactions(t *testing.T) {
 	t.Parallel()
-	overdue := transaction{"end an overdue cancel", false,
-		func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
-			ended, err := s.EndOverdueCancel(key(id))
-			return fmt.Sprint("ended:", ended), err
-		}}
 	last := ends("say the last word", storage.Cancelled, events("end"))
 	called := func(b *bench, id string) *storage.Claim {
 		b.process(id, timer(time.Hour))
@@ -31,20 +26,20 @@ func TestOverdueCancelMeetsTransactions(t *testing.T) {
 		make  func(b *bench, id string) *storage.Claim
 		meets []transaction // both of them, in both orders, with everything
 	}{
-		{"a call runs", called, []transaction{overdue}},
+		{"a call runs", called, []transaction{endOverdueCancel}},
 		{"INIT runs", func(b *bench, id string) *storage.Claim {
 			c := b.start(id)
 			b.cancelFor(id, 0)
 			return c
-		}, []transaction{overdue}},
+		}, []transaction{endOverdueCancel}},
 		{"suspended", func(b *bench, id string) *storage.Claim {
 			c := called(b, id)
 			b.suspend(id)
 			return c
-		}, []transaction{overdue}},
+		}, []transaction{endOverdueCancel}},
 		{"the CANCEL task runs", func(b *bench, id string) *storage.Claim {
 			return b.save(end(called(b, id), storage.Finished)).Next
-		}, []transaction{overdue, last}},
+		}, []transaction{endOverdueCancel, last}},
 	} {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()

@@ -55,14 +55,7 @@ var memberTransactions = []transaction{
 		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false,
 			[]storage.Effect{jobs.EndIfCancelled{}, jobs.ReassignMember{AnyWorker: true}}
 	}),
-	orders("cancel", func(s *storage.Store, id string) (string, error) {
-		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
-		return fmt.Sprintf("%+v", state), err
-	}),
-	orders("end an overdue cancel", func(s *storage.Store, id string) (string, error) {
-		ended, err := s.EndOverdueCancel(key(id))
-		return fmt.Sprint("ended:", ended), err
-	}),
+	cancel, endOverdueCancel,
 }
 
 var memberSituations = []situation{
@@ -99,20 +92,10 @@ func (b *bench) memberState(id string) string {
 // worker that may continue, or to none.
 func TestEveryTwoTransactionsOfAMember(t *testing.T) {
 	t.Parallel()
-	for _, situation := range memberSituations {
-		t.Run(situation.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.Whole().WaitForLocks()
-			b.standings = b.memberState
-			other := open(t, b.dsn, storage.Config{}).Whole().WaitForLocks()
-			for a, first := range memberTransactions {
-				for z, second := range memberTransactions {
-					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
-				}
-			}
-		})
-	}
+	matrix{
+		situations: memberSituations, first: memberTransactions, second: memberTransactions,
+		standings: (*bench).memberState,
+	}.run(t)
 }
 
 // A slot stays with a worker that fails. If the worker is lost, or the task is released, any worker

@@ -78,21 +78,7 @@ var jobTransactions = []transaction{
 	ends("give back", storage.Retry, func(c *storage.Completion) {
 		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.EndIfCancelled{}}
 	}),
-	orders("cancel", func(s *storage.Store, id string) (string, error) {
-		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
-		return fmt.Sprintf("%+v", state), err
-	}),
-	orders("end an overdue cancel", func(s *storage.Store, id string) (string, error) {
-		ended, err := s.EndOverdueCancel(key(id))
-		return fmt.Sprint("ended:", ended), err
-	}),
-	orders("suspend", func(s *storage.Store, id string) (string, error) {
-		return "", s.SuspendProcess(key(id), "why")
-	}),
-	orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) }),
-	orders("remove", func(s *storage.Store, id string) (string, error) {
-		return "", s.RemoveProcess(context.Background(), key(id))
-	}),
+	cancel, endOverdueCancel, suspend, resume, remove,
 }
 
 var jobSituations = []situation{
@@ -143,37 +129,17 @@ func (b *bench) jobState(id string) string {
 // Two concurrent transactions of two nodes on one job have the same result as one after the other.
 func TestEveryTwoTransactionsOfAJob(t *testing.T) {
 	t.Parallel()
-	for _, situation := range jobSituations {
-		t.Run(situation.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.Whole().WaitForLocks()
-			b.standings = b.jobState
-			other := open(t, b.dsn, storage.Config{}).Whole().WaitForLocks()
-			for a, first := range jobTransactions {
-				for z, second := range jobTransactions {
-					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
-				}
-			}
-		})
-	}
+	matrix{
+		situations: jobSituations, first: jobTransactions, second: jobTransactions, standings: (*bench).jobState,
+	}.run(t)
 }
 
-// A success tries the fast path first, and may then be the second one.
 func TestEveryTwoQuickTransactionsOfAJob(t *testing.T) {
 	t.Parallel()
-	for _, situation := range jobSituations {
-		t.Run(situation.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.WaitForLocks()
-			b.standings = b.jobState
-			other := open(t, b.dsn, storage.Config{}).WaitForLocks()
-			for z, second := range jobTransactions {
-				b.meetQuick(other, situation.make, fmt.Sprint(z), jobTransactions[0], second)
-			}
-		})
-	}
+	matrix{
+		situations: jobSituations, first: only(t, jobTransactions, "succeed"), second: jobTransactions, quick: true,
+		standings: (*bench).jobState,
+	}.run(t)
 }
 
 // A poll skips a job that is locked. A leased job is consistent: it runs under one lease, and the

@@ -38,14 +38,8 @@ var stepTransactions = []transaction{
 	ends("try again later", storage.Retry, retryInAnHour,
 		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{})),
 	ends("lose the worker", storage.Retry, loseWorker),
-	orders("cancel the job", func(s *storage.Store, id string) (string, error) {
-		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
-		return fmt.Sprintf("%+v", state), err
-	}),
-	orders("end an overdue cancel of the job", func(s *storage.Store, id string) (string, error) {
-		ended, err := s.EndOverdueCancel(key(id))
-		return fmt.Sprint("ended:", ended), err
-	}),
+	{"cancel the job", false, cancel.run},
+	{"end an overdue cancel of the job", false, endOverdueCancel.run},
 	orders("cancel the run", func(s *storage.Store, id string) (string, error) {
 		state, err := s.CancelProcess(storage.Cancel{Key: key(runOf(id)), Grace: time.Hour})
 		return fmt.Sprintf("%+v", state), err
@@ -97,24 +91,13 @@ func (b *bench) stepState(id string) string {
 
 // Two concurrent transactions of two nodes on the job of a step and its run, such as its end and a
 // cancel of the run, or its end and its collection, have the same result as one after the other,
-// and the run is notified once. A success tries the fast path first, and may then be the second
-// one. Commands to the run wait for another row than commands to the job.
+// and the run is notified once. Commands to the run wait for another row than commands to the job.
 func TestEveryTwoTransactionsOfAStep(t *testing.T) {
 	t.Parallel()
-	for _, situation := range stepSituations {
-		t.Run(situation.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.WaitForLocks()
-			b.standings = b.stepState
-			other := open(t, b.dsn, storage.Config{}).WaitForLocks()
-			for a, first := range stepTransactions {
-				for z, second := range stepTransactions {
-					b.meetQuick(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
-				}
-			}
-		})
-	}
+	matrix{
+		situations: stepSituations, first: stepTransactions, second: stepTransactions, quick: true,
+		standings: (*bench).stepState,
+	}.run(t)
 }
 
 // The end of a step shares a flush with the late result of an earlier attempt, whose worker was

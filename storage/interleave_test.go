@@ -69,28 +69,32 @@ var transactions = []transaction{
 	requests("repair without processor", func(s *storage.Store, id string) (storage.Prepared, error) {
 		return s.SimpleRepair(call(id))
 	}),
-	{"remove", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
-		err := s.RemoveProcess(context.Background(), key(id))
-		if errors.Is(err, process.ErrProcessNotFound) {
-			return "not found", nil
-		}
-		return "removed", err
-	}},
-	deliver,
-	orders("suspend", func(s *storage.Store, id string) (string, error) {
-		return "", s.SuspendProcess(key(id), "why")
-	}),
-	orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) }),
-	orders("cancel", func(s *storage.Store, id string) (string, error) {
-		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
-		return fmt.Sprintf("%+v", state), err
-	}),
+	deliver, suspend, resume, cancel, remove,
 }
 
 var deliver = transaction{"deliver", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
 	deliveries, more, err := s.DeliverMessages(key(id))
 	return fmt.Sprint(deliveries, more), err
 }}
+
+// The commands of operators, and the end of an overdue cancel.
+var (
+	suspend = orders("suspend", func(s *storage.Store, id string) (string, error) {
+		return "", s.SuspendProcess(key(id), "why")
+	})
+	resume = orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) })
+	cancel = orders("cancel", func(s *storage.Store, id string) (string, error) {
+		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
+		return fmt.Sprintf("%+v", state), err
+	})
+	remove = orders("remove", func(s *storage.Store, id string) (string, error) {
+		return "", s.RemoveProcess(context.Background(), key(id))
+	})
+	endOverdueCancel = orders("end an overdue cancel", func(s *storage.Store, id string) (string, error) {
+		ended, err := s.EndOverdueCancel(key(id))
+		return fmt.Sprint("ended:", ended), err
+	})
+)
 
 // orders returns the command of an operator. A rejection is a result.
 func orders(name string, run func(s *storage.Store, id string) (string, error)) transaction {
@@ -154,47 +158,73 @@ var situations = []situation{
 	}},
 }
 
-// Two concurrent transactions of two nodes on one process, in any order of their locks, have the
-// same result as one after the other. Both wait for the lock of another session, so that both have
+// matrix is a test of every two transactions in every situation.
+type matrix struct {
+	situations    []situation
+	first, second []transaction
+	// quick is set if the first transaction tries the fast path first. If that does not apply, it
+	// releases the process and may then be the second one.
+	quick     bool
+	standings func(b *bench, id string) string // state to compare besides the process and its messages, or nil
+	after     func(b *bench)                   // runs at the end of a situation, or nil
+}
+
+// run runs the transactions concurrently on two nodes, and compares the results with those of
+// running them one after the other. Both wait for the lock of another session, so that both have
 // begun when the first one continues.
-func TestEveryTwoTransactions(t *testing.T) {
-	t.Parallel()
-	for _, situation := range situations {
+func (m matrix) run(t *testing.T) {
+	for _, situation := range m.situations {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.Whole().WaitForLocks()
-			other := open(t, b.dsn, storage.Config{}).Whole().WaitForLocks()
-			for a, first := range transactions {
-				for z, second := range transactions {
-					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
+			other := open(t, b.dsn, storage.Config{}).WaitForLocks()
+			b.WaitForLocks()
+			meet := b.meetQuick
+			if !m.quick {
+				b.Whole()
+				other.Whole()
+				meet = b.meet
+			}
+			if m.standings != nil {
+				b.standings = func(id string) string { return m.standings(b, id) }
+			}
+			for a, first := range m.first {
+				for z, second := range m.second {
+					meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
 				}
+			}
+			if m.after != nil {
+				m.after(b)
 			}
 		})
 	}
 }
 
-// Transactions that try the fast path first release the process if it does not apply. They may then
-// be the second one.
+// only returns the transactions with these names.
+func only(t *testing.T, all []transaction, names ...string) []transaction {
+	t.Helper()
+	var found []transaction
+	for _, name := range names {
+		n := slices.IndexFunc(all, func(tr transaction) bool { return tr.name == name })
+		if n < 0 {
+			t.Fatalf("no transaction %q", name)
+		}
+		found = append(found, all[n])
+	}
+	return found
+}
+
+// Two concurrent transactions of two nodes on one process, in any order of their locks, have the
+// same result as one after the other.
+func TestEveryTwoTransactions(t *testing.T) {
+	t.Parallel()
+	matrix{situations: situations, first: transactions, second: transactions}.run(t)
+}
+
 func TestEveryTwoQuickTransactions(t *testing.T) {
 	t.Parallel()
-	quick := []string{"call", "repeat a call", "finish", "give the slot away"}
-	for _, situation := range situations {
-		t.Run(situation.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.WaitForLocks()
-			other := open(t, b.dsn, storage.Config{}).WaitForLocks()
-			for a, first := range transactions {
-				if !slices.Contains(quick, first.name) {
-					continue
-				}
-				for z, second := range transactions {
-					b.meetQuick(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
-				}
-			}
-		})
-	}
+	quick := only(t, transactions, "call", "repeat a call", "finish", "give the slot away")
+	matrix{situations: situations, first: quick, second: transactions, quick: true}.run(t)
 }
 
 // meet runs two transactions concurrently on a process, and compares the result with that of

@@ -244,7 +244,7 @@ func TestConnectionsAreCutUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	p := newProxy(t, b.dsn)
-	w := newWorker(t, open(t, p.dsn, storage.Config{}))
+	w := newWorker(t, open(t, p.DSN, storage.Config{}))
 	l := &load{workers: []*worker{w}, processes: 8, clients: 32, calls: 60}
 	l.found(t, w)
 	total := int64(l.clients * l.calls)

@@ -47,9 +47,7 @@ func TestMigrateDownAndUp(t *testing.T) {
 		t.Errorf("down from the base: %v", err)
 	}
 	equal(t, "the base after a refused migration down", objects(), base)
-	if _, err := pool.Exec(t.Context(), "DROP SCHEMA progressor CASCADE"); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, pool, "DROP SCHEMA progressor CASCADE")
 	states, err = storage.MigrationStatus(t.Context(), dsn)
 	if first := must(t, states, err)[0]; first.AppliedTime != nil {
 		t.Errorf("the first migration was applied at %v, want pending", first.AppliedTime)
@@ -111,9 +109,7 @@ func TestMigrationStatusOnlyReads(t *testing.T) {
 		"GRANT USAGE ON SCHEMA progressor TO " + user,
 		"GRANT SELECT ON goose_db_version TO " + user,
 	} {
-		if _, err := pool.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, pool, statement)
 	}
 	states, err := storage.MigrationStatus(t.Context(),
 		regexp.MustCompile(`user=\S+`).ReplaceAllString(dsn, "user="+user))
@@ -121,9 +117,7 @@ func TestMigrationStatusOnlyReads(t *testing.T) {
 		t.Errorf("%+v was not applied", last)
 	}
 	for _, statement := range []string{"DROP OWNED BY " + user, "DROP ROLE " + user, "DROP SCHEMA progressor CASCADE"} {
-		if _, err := pool.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, pool, statement)
 	}
 	states, err = storage.MigrationStatus(t.Context(), dsn)
 	if last := must(t, states, err)[len(states)-1]; last.AppliedTime != nil {

@@ -262,6 +262,32 @@ func (n planNode) faults(statement string) (list []string) {
 
 var parameter = regexp.MustCompile(`\$(\d+)`)
 
+// connect opens a connection with the settings of storage.HotConfig or storage.GeneralConfig.
+func (b *bench) connect(settings func(dsn string) (*pgx.ConnConfig, error)) *pgx.Conn {
+	b.t.Helper()
+	config, err := settings(b.dsn)
+	must(b.t, config, err)
+	conn, err := pgx.ConnectConfig(b.t.Context(), config)
+	must(b.t, conn, err)
+	b.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// buffersOf runs a statement and returns how many pages it reads.
+func buffersOf(t *testing.T, conn *pgx.Conn, sql string, args ...any) int {
+	t.Helper()
+	var raw []byte
+	must(t, 0, conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...).Scan(&raw))
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	must(t, 0, json.Unmarshal(raw, &plans))
+	return plans[0].Plan.Hit + plans[0].Plan.Read
+}
+
 // explain returns the plan of a statement on the hot connections, for any arguments.
 func explain(t *testing.T, conn *pgx.Conn, sql string) planNode {
 	t.Helper()
@@ -300,10 +326,7 @@ func atoi(t *testing.T, s string) int {
 func TestHotPlans(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	config, err := storage.HotConfig(b.dsn)
-	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
-	must(t, conn, err2)
-	defer conn.Close(context.Background())
+	conn := b.connect(storage.HotConfig)
 	statements := hotStatements()
 	look := func(when string, names ...string) {
 		if len(names) == 0 {

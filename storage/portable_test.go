@@ -69,15 +69,11 @@ func TestLockKey(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer other.Rollback(context.Background())
-				if _, err := other.Exec(t.Context(), "SET LOCAL lock_timeout = '1ms'"); err != nil {
-					t.Fatal(err)
-				}
+				storagetest.Exec(t, other, "SET LOCAL lock_timeout = '1ms'")
 				_, err = other.Exec(t.Context(), "SELECT lock_key($1)", hash)
 				return storage.SQLState(err)
 			}
-			if _, err := tx.Exec(t.Context(), "SELECT lock_key(-7)"); err != nil {
-				t.Fatal(err)
-			}
+			storagetest.Exec(t, tx, "SELECT lock_key(-7)")
 			equal(t, "SQL state of the same key", lock(-7), "55P03")
 			equal(t, "SQL state of another key", lock(8), "")
 			if err := tx.Rollback(t.Context()); err != nil {

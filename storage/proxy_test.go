@@ -2,28 +2,23 @@ package storage_test
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // proxy is a proxy between a store and its server that breaks the connections of lanes at given
 // points.
 type proxy struct {
-	dsn      string
-	listener net.Listener
-	server   string
+	*storagetest.Proxy
 
 	mutex sync.Mutex
 	cut   cut
 	done  chan struct{} // closed when the connection was cut
-	conns []net.Conn
 }
 
 // cut is where the next exchange of a lane is cut.
@@ -35,31 +30,10 @@ const (
 	afterCommit      // the response of the server is lost
 )
 
-// newProxy starts a proxy for the server of a connection string.
 func newProxy(t testing.TB, dsn string) *proxy {
 	t.Helper()
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := fmt.Sprintf(".s.PGSQL.%d", config.Port)
-	p := &proxy{dsn: dsn + " host=" + t.TempDir(), server: filepath.Join(config.Host, socket)}
-	front, err := pgx.ParseConfig(p.dsn)
-	if err == nil {
-		p.listener, err = (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(front.Host, socket))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	go p.accept()
-	t.Cleanup(func() {
-		p.listener.Close()
-		p.mutex.Lock()
-		defer p.mutex.Unlock()
-		for _, c := range p.conns {
-			c.Close()
-		}
-	})
+	p := &proxy{}
+	p.Proxy = storagetest.NewProxy(t, dsn, p.serve)
 	return p
 }
 
@@ -87,28 +61,8 @@ func (p *proxy) made() {
 	}
 }
 
-func (p *proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("unix", p.server)
-		if err != nil {
-			client.Close()
-			continue
-		}
-		p.mutex.Lock()
-		p.conns = append(p.conns, client, server)
-		p.mutex.Unlock()
-		go p.serve(client, server)
-	}
-}
-
 // serve forwards one connection. The first message of a client names it; only lanes are cut.
 func (p *proxy) serve(client, server net.Conn) {
-	defer client.Close()
-	defer server.Close()
 	first := make([]byte, 4096)
 	n, err := client.Read(first)
 	if err != nil {

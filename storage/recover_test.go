@@ -21,7 +21,7 @@ func newCutBench(t *testing.T) *cutBench {
 	b := newBench(t)
 	p := newProxy(t, b.dsn)
 	c := &cutBench{
-		bench: b, proxy: p, front: open(t, p.dsn, storage.Config{Lanes: 1}), taken: make(chan storage.Claim, 100),
+		bench: b, proxy: p, front: open(t, p.DSN, storage.Config{Lanes: 1}), taken: make(chan storage.Claim, 100),
 	}
 	c.front.OnAdopt(func(claims []storage.Claim) {
 		for _, claim := range claims {

@@ -1,13 +1,9 @@
 package storage_test
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -93,26 +89,11 @@ func TestNextTimersOfAllNamespaces(t *testing.T) {
 func TestIdleNamespacesCostNoTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	config, err := storage.HotConfig(b.dsn)
-	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
-	must(t, conn, err2)
-	defer conn.Close(context.Background())
+	conn := b.connect(storage.HotConfig)
 	sql := hotStatements()["DueTimers"]
-	_, err = conn.Exec(t.Context(), "PREPARE look AS "+sql)
+	_, err := conn.Exec(t.Context(), "PREPARE look AS "+sql)
 	must(t, "", err)
-	buffers := func() int {
-		var raw []byte
-		var plans []struct {
-			Plan struct {
-				Hit  int `json:"Shared Hit Blocks"`
-				Read int `json:"Shared Read Blocks"`
-			}
-		}
-		row := conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look(6000000, 1000)")
-		must(t, "", row.Scan(&raw))
-		must(t, "", json.Unmarshal(raw, &plans))
-		return plans[0].Plan.Hit + plans[0].Plan.Read
-	}
+	buffers := func() int { return buffersOf(t, conn, "EXECUTE look(6000000, 1000)") }
 	b.timers("idle", 10, 1, time.Hour)
 	few := buffers()
 	b.timers("more", 1000, 10, time.Hour)

@@ -135,11 +135,8 @@ func TestClaimOfARowThatWasChanged(t *testing.T) {
 	b := newBench(t)
 	b.enqueue("a")
 	b.enqueue("b")
-	config, err := storage.HotConfig(b.dsn)
-	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
-	must(t, conn, err2)
-	defer conn.Close(context.Background())
-	_, err = conn.Exec(t.Context(), "SET lock_timeout = 0")
+	conn := b.connect(storage.HotConfig)
+	_, err := conn.Exec(t.Context(), "SET lock_timeout = 0")
 	must(t, 0, err)
 	// the claim of a waits for its token and has not reached b
 	release := b.foreign("ALTER SEQUENCE fencing_tokens MINVALUE 1")

@@ -1,7 +1,6 @@
 package bulk_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -208,9 +207,7 @@ func TestStartedTwice(t *testing.T) {
 		if b, err := n.Bulks.Start(t.Context(), other, kim); !errors.Is(err, process.ErrIdempotencyMismatch) {
 			t.Errorf("another request %s: %v, %v", when, b, err)
 		}
-		if _, err := n.db.Exec(t.Context(), "DELETE FROM requests"); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, n.db, "DELETE FROM requests")
 	}
 	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'StartBulk'"); got != 1 {
 		t.Errorf("%d audit entries", got)
@@ -285,15 +282,8 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), func(b *bulks) { b.FailSoon(); b.KeepFailures(2) })
 	n.have(t, "", ids("p", 20)...)
-	held, err := n.db.Begin(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = held.Rollback(context.Background()) }()
-	if _, err := held.Exec(t.Context(),
-		"SELECT FROM processes WHERE process_id IN ('p-00003', 'p-00011', 'p-00017') FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Begin(t, n.db,
+		"SELECT FROM processes WHERE process_id IN ('p-00003', 'p-00011', 'p-00017') FOR UPDATE")
 	b := n.ended(t, n.begun(t, request(suspend, "status = RUNNING")))
 	if b.GetMatched() != 20 || b.GetDone() != 17 || b.GetFailed() != 3 || len(b.GetFailures()) != 2 {
 		t.Fatalf("%v", b)
@@ -340,13 +330,7 @@ func TestFaultThatPasses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.have(t, "", ids("p", 5)...)
-	held, err := n.db.Begin(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := held.Exec(t.Context(), "SELECT FROM processes WHERE process_id = 'p-00002' FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	held := storagetest.Begin(t, n.db, "SELECT FROM processes WHERE process_id = 'p-00002' FOR UPDATE")
 	b := n.begun(t, request(suspend, "status = RUNNING"))
 	eventually(t, "the others are done", func() bool { return n.get(t, b.GetBulkId()).GetDone() == 4 })
 	if err := held.Rollback(t.Context()); err != nil {
@@ -372,15 +356,7 @@ func TestTriedAgainOnlyWhileItMatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := n.db.Begin(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = held.Rollback(context.Background()) }()
-	if _, err := held.Exec(t.Context(),
-		`UPDATE processes SET metadata = '{"keep": true}' WHERE process_id = 'p-00002'`); err != nil {
-		t.Fatal(err)
-	}
+	held := storagetest.Begin(t, n.db, `UPDATE processes SET metadata = '{"keep": true}' WHERE process_id = 'p-00002'`)
 	if n.turn(t, p) || n.statuses(t) != "RUNNING 1, SUSPENDED 4" {
 		t.Fatalf("it does not wait for the locked process: %s", n.statuses(t))
 	}
@@ -449,10 +425,8 @@ func TestListBulksIsBoundedInBytes(t *testing.T) {
 			return err == nil && b.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED
 		})
 	}
-	if _, err := n.db.Exec(t.Context(),
-		"UPDATE processes SET metadata = metadata || jsonb_build_object('filter', repeat('x', 5 << 20))"); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, n.db,
+		"UPDATE processes SET metadata = metadata || jsonb_build_object('filter', repeat('x', 5 << 20))")
 	var pages []int
 	for token, more := "", true; more; more = token != "" {
 		list, next, err := n.List(t.Context(), "", 0, token)

@@ -148,18 +148,6 @@ func (n *node) count(t testing.TB, sql string, args ...any) int {
 // statuses counts the plain processes by status.
 func (n *node) statuses(t testing.TB) string {
 	t.Helper()
-	rows, err := n.db.Query(context.Background(), `SELECT status || ' ' || count(*) FROM processes
-		WHERE kind = '' AND removed_time IS NULL GROUP BY status ORDER BY status::text`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, s)
-	}
-	return strings.Join(all, ", ")
+	return strings.Join(enginetest.Texts(t, n.db, `SELECT status || ' ' || count(*) FROM processes
+		WHERE kind = '' AND removed_time IS NULL GROUP BY status ORDER BY status::text`), ", ")
 }

@@ -117,12 +117,10 @@ func TestBackfillAmongExistingRows(t *testing.T) {
 	c := starts("c", "* * * * *", "complete")
 	c.Paused = true
 	n.create(t, c)
-	if _, err := n.db.Exec(t.Context(),
+	storagetest.Exec(t, n.db,
 		`INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, attempt, status, decided_time, ended_time)
 		SELECT 'ns', 'c', $1::timestamptz + k * interval '1 minute', 'MISSED', 0, 'SKIPPED', now(), now()
-		FROM generate_series(1, 498) k`, january); err != nil {
-		t.Fatal(err)
-	}
+		FROM generate_series(1, 498) k`, january)
 	r := backfillRequest("c", 500)
 	r.MaxConcurrency = 2
 	n.backfill(t, r, 2)

@@ -83,18 +83,10 @@ func TestDeleteNamespaceOfEveryKind(t *testing.T) {
 		_, err := n.GetNamespace(context.Background(), "pull")
 		return errors.Is(err, process.ErrNamespaceNotFound)
 	})
-	rows, err := n.db.Query(ctx, `SELECT c.table_name::text FROM information_schema.columns c
+	for _, table := range enginetest.Texts(t, n.db, `SELECT c.table_name::text FROM information_schema.columns c
 		JOIN information_schema.tables t USING (table_schema, table_name)
 		WHERE c.table_schema = 'progressor' AND c.column_name = 'namespace' AND t.table_type = 'BASE TABLE'
-		  AND c.table_name <> 'audit'`)
-	done(err)
-	var tables []string
-	for rows.Next() {
-		var table string
-		done(rows.Scan(&table))
-		tables = append(tables, table)
-	}
-	for _, table := range tables {
+		  AND c.table_name <> 'audit'`) {
 		if left := enginetest.Count(t, n.db, "SELECT count(*) FROM "+table+" WHERE namespace = 'pull'"); left > 0 {
 			t.Errorf("%s has %d rows of the deleted namespace", table, left)
 		}

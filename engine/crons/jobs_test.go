@@ -161,10 +161,8 @@ func TestTimeoutOfAJob(t *testing.T) {
 	run := n.trigger(t, "silent").GetProcessId()
 	l := n.take(t, run)
 	n.awaits(t, "silent", "FIRED RUNNING 1")
-	if _, err := n.db.Exec(t.Context(),
-		"UPDATE running SET deadline = now() - interval '1 millisecond' WHERE process_id = $1", run); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, n.db,
+		"UPDATE running SET deadline = now() - interval '1 millisecond' WHERE process_id = $1", run)
 	n.awaits(t, "silent", "FIRED TIMEOUT 1")
 	job, err := n.jobs.Get(t.Context(), pulled(run), 0)
 	if err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_FAILED || len(job.GetFailures()) != 1 ||

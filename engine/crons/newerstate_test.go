@@ -44,8 +44,6 @@ func TestStateOfNewerVersion(t *testing.T) {
 		}
 		ledger += "FIRED SUCCESS 1"
 		n.awaits(t, "c", ledger) // otherwise the next fire is skipped
-		if _, err := n.db.Exec(t.Context(), "DELETE FROM failed_attempts"); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, n.db, "DELETE FROM failed_attempts")
 	}
 }

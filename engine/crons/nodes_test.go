@@ -126,9 +126,7 @@ func TestForget(t *testing.T) {
 		"UPDATE cron_fires SET decided_time = now() - interval '10 days'",
 		"UPDATE tasks SET finished_time = now() - interval '10 days' WHERE process_id = '~cron/c'",
 	} {
-		if _, err := n.db.Exec(t.Context(), old); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, n.db, old)
 	}
 	n.KeepLedger(9 * 24 * time.Hour)
 	n.forget(t)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -90,6 +91,17 @@ func Count(t testing.TB, db *pgxpool.Pool, sql string, args ...any) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// Texts returns the values that a query with one column returns.
+func Texts(t testing.TB, db *pgxpool.Pool, sql string, args ...any) []string {
+	t.Helper()
+	rows, _ := db.Query(context.Background(), sql, args...) // CollectRows returns the error
+	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return texts
 }
 
 // Eventually waits until cond returns true. It calls cond every few milliseconds.

@@ -10,14 +10,6 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// fill changes rows to large values.
-func (n *node) fill(t *testing.T, sql string) {
-	t.Helper()
-	if _, err := n.db.Exec(t.Context(), sql); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestListStepsIsBoundedInBytes checks that a page of steps ends with the step that exceeds 8 MiB,
 // and that the next page begins after it.
 func TestListStepsIsBoundedInBytes(t *testing.T) {
@@ -29,7 +21,7 @@ func TestListStepsIsBoundedInBytes(t *testing.T) {
 	}
 	n.put(t, "pull", `{"type": "waits", "steps": [`+strings.Join(steps, ", ")+`]}`)
 	n.run(t, "pull", "waits", "r", "")
-	n.fill(t, `INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, result)
+	storagetest.Exec(t, n.db, `INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, result)
 		SELECT 'pull', 'r', 's' || to_char(k, 'FM00'), 0, k, 'succeeded', to_jsonb(repeat('x', 1 << 20))
 		  FROM generate_series(0, 11) k
 		ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET result = excluded.result`)
@@ -64,7 +56,8 @@ func TestGetRunIsBoundedInBytes(t *testing.T) {
 	}
 	n.put(t, "pull", `{"type": "waits", "steps": [`+strings.Join(steps, ", ")+`]}`)
 	n.run(t, "pull", "waits", "r", "")
-	n.fill(t, `INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, result, failure, progress)
+	storagetest.Exec(t, n.db,
+		`INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, result, failure, progress)
 		SELECT 'pull', 'r', 's' || to_char(k, 'FM00'), -1, k, 'succeeded', to_jsonb(repeat('x', 1 << 19)),
 		       jsonb_build_object('reason', 'why', 'message', repeat('y', 1 << 18)), jsonb_build_object('percent', 40,
 		         'summary', repeat('z', 1 << 18))
@@ -102,7 +95,7 @@ func TestGetRunIsBoundedInBytes(t *testing.T) {
 	}
 	same(t, show(&progressorv1.Run{Steps: list}), "s11 "+complete+", ")
 	// The same holds for a node that does not find the template.
-	n.fill(t, `DELETE FROM flow_templates`)
+	storagetest.Exec(t, n.db, `DELETE FROM flow_templates`)
 	if r, err = start(t, dsn).Get(t.Context(), "pull", "r", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +110,7 @@ func TestListTemplatesIsBoundedInBytes(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		n.put(t, "ns", fmt.Sprintf(`{"type": %q, "steps": [{"step_id": "s", "job": {}}]}`, name))
 	}
-	n.fill(t, `UPDATE flow_templates
+	storagetest.Exec(t, n.db, `UPDATE flow_templates
 		SET definition = definition || jsonb_build_object('description', repeat('x', 5000000))`)
 	for after, want := range map[string]string{"": "2 true", "b": "1 false"} {
 		rows, cut, err := stored.ListTemplates(t.Context(), n.store, "ns", after, 100)
@@ -134,7 +127,8 @@ func TestListRunsShortensSummaries(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "waits", "steps": [{"step_id": "a", "wait": {}}]}`)
 	n.run(t, "pull", "waits", "r", "")
-	n.fill(t, `UPDATE flow_steps SET progress = jsonb_build_object('percent', 50, 'summary', repeat('x', 60000),
+	storagetest.Exec(t, n.db,
+		`UPDATE flow_steps SET progress = jsonb_build_object('percent', 50, 'summary', repeat('x', 60000),
 		'details', jsonb_build_object('k', 'v'))`)
 	list, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull"})
 	if err != nil || len(list) != 1 || list[0].GetProgress().GetPercent() != 50 ||

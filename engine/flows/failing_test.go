@@ -1,7 +1,6 @@
 package flows_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -23,20 +22,11 @@ func TestFailingRunIsReported(t *testing.T) {
 	a, b := n.lease(t, "a"), n.lease(t, "b")
 	n.answer(t, a, `"of a"`, "")
 	n.until(t, "pull", "r", "RUNNING: a SUCCEEDED b RUNNING")
-	lock, err := n.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Rollback(context.Background()) // if the test fails
-	if _, err := lock.Exec(t.Context(), "LOCK TABLE flow_steps"); err != nil {
-		t.Fatal(err)
-	}
+	lock := storagetest.Begin(t, n.db, "LOCK TABLE flow_steps")
 	n.answer(t, b, `"of b"`, "")
 	enginetest.Eventually(t, testTimeout, "the run's task fails", func() bool {
-		if _, err := n.db.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ReadSteps%'`); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, n.db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ReadSteps%'`)
 		return enginetest.Count(t, n.db, "SELECT count(*) FROM failed_attempts WHERE process_id = '~flow/r'") > 0
 	})
 	report := func() string {
@@ -52,10 +42,7 @@ func TestFailingRunIsReported(t *testing.T) {
 		return list
 	}
 	same(t, report(), "")
-	if _, err := n.db.Exec(t.Context(),
-		"UPDATE failed_attempts SET failed_time = failed_time - interval '1 minute'"); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, n.db, "UPDATE failed_attempts SET failed_time = failed_time - interval '1 minute'")
 	same(t, report(), "pull ~flow/r NOTIFY ")
 	if err := lock.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -276,14 +276,7 @@ func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
 	a, b := n.lease(t, "a"), n.lease(t, "b")
 	n.answer(t, a, `"of a"`, "")
 	n.until(t, "pull", "j1", "RUNNING: a SUCCEEDED b RUNNING")
-	lock, err := n.db.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Rollback(ctx) // if the test fails
-	if _, err := lock.Exec(ctx, `LOCK TABLE flow_steps`); err != nil {
-		t.Fatal(err)
-	}
+	lock := storagetest.Begin(t, n.db, `LOCK TABLE flow_steps`)
 	n.answer(t, b, `"of b"`, "")
 	enginetest.Eventually(t, testTimeout, "the reader of steps is cut off", func() bool {
 		var cut int // in its own transaction: a transaction sees pg_stat_activity as of its first read

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/progressor-engine/progressor/process"
@@ -21,23 +22,13 @@ type modelEvent struct {
 	Message              string
 }
 
-func (m *model) events(r *modelRun) (all []modelEvent) {
-	rows, err := m.node.db.Query(context.Background(), `SELECT type, coalesce(from_status, ''), coalesce(to_status, ''),
+func (m *model) events(r *modelRun) []modelEvent {
+	rows, _ := m.node.db.Query(context.Background(), `SELECT type, coalesce(from_status, ''), coalesce(to_status, ''),
 		coalesce(step_id, ''), coalesce(index, -1), attempt, left(coalesce(message, ''), 80)
 		FROM job_events WHERE job_id = $1 AND namespace = 'pull' ORDER BY xid, event_id`, r.id)
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[modelEvent])
 	if err != nil {
 		m.t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var e modelEvent
-		if err := rows.Scan(&e.Type, &e.From, &e.To, &e.Step, &e.Index, &e.Attempt, &e.Message); err != nil {
-			m.t.Fatal(err)
-		}
-		all = append(all, e)
-	}
-	if rows.Err() != nil {
-		m.t.Fatal(rows.Err())
 	}
 	return all
 }
@@ -49,27 +40,21 @@ type modelStep struct {
 }
 
 func (m *model) steps(r *modelRun) (all []modelStep) {
-	rows, err := m.node.db.Query(context.Background(), `SELECT step_id, index, status::text,
+	rows, _ := m.node.db.Query(context.Background(), `SELECT step_id, index, status::text,
 		coalesce(compensation_status::text, ''), coalesce(process_id, ''), coalesce(result, 'null')
 		FROM flow_steps WHERE run_id = $1 AND namespace = 'pull' ORDER BY ord, index`, r.id)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var s modelStep
-		var result []byte
-		if err := rows.Scan(&s.step, &s.index, &s.status, &s.undo, &s.processID, &result); err != nil {
-			m.t.Fatal(err)
-		}
+	var s modelStep
+	var result []byte
+	_, err := pgx.ForEachRow(rows, []any{&s.step, &s.index, &s.status, &s.undo, &s.processID, &result}, func() error {
 		var text string
-		if json.Unmarshal(result, &text) == nil {
+		if s.result = ""; json.Unmarshal(result, &text) == nil {
 			s.result = digest(text)
 		}
 		all = append(all, s)
-	}
-	if rows.Err() != nil {
-		m.t.Fatal(rows.Err())
+		return nil
+	})
+	if err != nil {
+		m.t.Fatal(err)
 	}
 	return all
 }

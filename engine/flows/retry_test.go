@@ -84,14 +84,7 @@ func TestAnswerWaitsBehindTheEnd(t *testing.T) {
 	if _, err := n.complete("r", "a", "", result(value(t, `"yes"`))); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := n.db.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Rollback(ctx) // if the test fails
-	if _, err := lock.Exec(ctx, "LOCK TABLE flow_steps"); err != nil {
-		t.Fatal(err)
-	}
+	lock := storagetest.Begin(t, n.db, "LOCK TABLE flow_steps")
 	var answers sync.WaitGroup
 	answer := func(awaited, query string) {
 		answers.Go(func() {

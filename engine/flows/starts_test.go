@@ -250,11 +250,9 @@ func TestStepsUpdateTheirRun(t *testing.T) {
 	// step ends a step of a run that was created at a time, and waits for the next step.
 	step := func(created, next string) {
 		t.Helper()
-		if _, err := n.db.Exec(t.Context(), `UPDATE processes SET aux_state = convert_to(
+		storagetest.Exec(t, n.db, `UPDATE processes SET aux_state = convert_to(
 			jsonb_set(convert_from(aux_state, 'UTF8')::jsonb, '{created}', to_jsonb($1::text))::text, 'UTF8')
-			WHERE process_id = '~flow/r'`, created); err != nil {
-			t.Fatal(err)
-		}
+			WHERE process_id = '~flow/r'`, created)
 		n.answer(t, n.lease(t), "1", "")
 		enginetest.Eventually(t, testTimeout, next+" begins", func() bool {
 			return enginetest.Count(t, n.db, "SELECT count(*) FROM flow_steps WHERE step_id = $1", next) == 1

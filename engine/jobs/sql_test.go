@@ -37,13 +37,7 @@ func (n *node) awaited(t testing.TB, namespace, id string) {
 func TestEnqueueFromSQL(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	tx, err := n.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "SELECT progressor.enqueue('pull', 'work', job_id => 'never')"); err != nil {
-		t.Fatal(err)
-	}
+	tx := storagetest.Begin(t, n.db, "SELECT progressor.enqueue('pull', 'work', job_id => 'never')")
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -220,10 +220,7 @@ func TestForgetWorkers(t *testing.T) {
 	if list := n.workers(t, "pull"); len(list) != 2 {
 		t.Fatalf("%v", list)
 	}
-	if _, err := n.db.Exec(t.Context(),
-		"UPDATE workers SET last_seen_time = now() - interval '25 hours' WHERE worker_id = 'old'"); err != nil {
-		t.Fatal(err)
-	}
+	n.exec(t, "UPDATE workers SET last_seen_time = now() - interval '25 hours' WHERE worker_id = 'old'")
 	if _, err := n.Kind().Forget(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -216,10 +216,8 @@ func TestLostCursors(t *testing.T) {
 	stranger.Lanes = maps.Clone(stranger.Lanes)
 	stranger.Lanes[1<<40] = 1
 	refused("another namespace", from(stranger.String()), "not a cursor of this namespace")
-	if _, err := s.db.Exec(t.Context(), `WITH d AS (DELETE FROM changes RETURNING namespace, lane, seq, "time")
-		INSERT INTO change_drops SELECT namespace, lane, max(seq), max("time") FROM d GROUP BY 1, 2`); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, s.db, `WITH d AS (DELETE FROM changes RETURNING namespace, lane, seq, "time")
+		INSERT INTO change_drops SELECT namespace, lane, max(seq), max("time") FROM d GROUP BY 1, 2`)
 	refused("deleted", from(before), "changes after it were deleted")
 	hourAgo := timestamppb.New(time.Now().Add(-time.Hour))
 	refused("deleted since a time", &progressorv1.WatchChangesRequest{FromTime: hourAgo},
@@ -300,14 +298,7 @@ func TestWatchHasNoGap(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	nodes := []*node{s.start(), s.start(), s.start()}
-	long, err := s.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = long.Rollback(context.Background()) }()
-	if _, err := long.Exec(t.Context(), "SELECT pg_current_xact_id()"); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Begin(t, s.db, "SELECT pg_current_xact_id()")
 	_, cursor := nodes[0].all(t, &progressorv1.WatchChangesRequest{})
 	const processes, calls = 10, 30
 	var stored atomic.Int64
@@ -402,9 +393,7 @@ func TestReadsFollowTheProcess(t *testing.T) {
 			SELECT 'ns', 1001 + event % 2, (event + 1) / 2, nextval('change_ids'), now(), 'event', 'stored', 'p', event
 			  FROM generate_series(1, 8) event ORDER BY event`, // the first event is in the last lane
 	} {
-		if _, err := s.db.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, s.db, sql)
 	}
 	next, err := changes.Oldest(t.Context(), n.Store, "ns")
 	if err != nil {

@@ -80,7 +80,7 @@ var faults = []fault{
 	{"terminate backends", (*chaosRun).terminate},
 	{"lose responses of PostgreSQL", (*chaosRun).loseResponses},
 	{"stall an engine's connections", (*chaosRun).stallConnections},
-	{"cut an engine's connections", func(s *chaosRun, i int) { s.proxies[i].cut() }},
+	{"cut an engine's connections", func(s *chaosRun, i int) { s.proxies[i].Cut() }},
 	{"keep an old snapshot open", (*chaosRun).holdSnapshot},
 	{"lock rows from another client", (*chaosRun).lockRows},
 	{"end a process with a long queue", (*chaosRun).endLongQueue},
@@ -185,7 +185,7 @@ func vary(e *entry, number int, random *rand.Rand) {
 // startEngine starts engine i. No engine i may be running.
 func (s *chaosRun) startEngine(i int) {
 	s.started++
-	s.nodes[i] = startNode(s.t, fmt.Sprintf("engine-%d-%d", i, s.started), s.proxies[i].dsn)
+	s.nodes[i] = startNode(s.t, fmt.Sprintf("engine-%d-%d", i, s.started), s.proxies[i].DSN)
 	if s.fleet != nil {
 		s.fleet.replace(i, s.nodes[i])
 	}

@@ -143,9 +143,7 @@ func database(t testing.TB, server *pgembed.Server) string {
 	t.Helper()
 	name := "chaos_" + strings.ToLower(strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()))
 	conn := observe(t, server.DSN())
-	if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, conn, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
 	conn.Close(t.Context())
 	dsn := server.DSNFor(name)
 	if err := storage.Migrate(t.Context(), dsn); err != nil {

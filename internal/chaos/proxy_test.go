@@ -3,79 +3,41 @@
 package chaos
 
 import (
-	"fmt"
 	"net"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // proxy is a proxy between one engine and PostgreSQL that can break its connections.
 type proxy struct {
-	dsn      string
-	server   string
-	listener net.Listener
-	lost     atomic.Int64 // responses of the server that were dropped
+	*storagetest.Proxy
+	lost atomic.Int64 // responses of the server that were dropped
 
 	mutex    sync.Mutex
-	conns    map[net.Conn]struct{}
 	deaf     bool          // responses are dropped, and their connections closed
 	released chan struct{} // nil if it is not a black hole
 }
 
 func newProxy(t testing.TB, dsn string) *proxy {
 	t.Helper()
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := fmt.Sprintf(".s.PGSQL.%d", config.Port)
-	dir := t.TempDir()
-	p := &proxy{dsn: dsn + " host=" + dir, server: filepath.Join(config.Host, socket), conns: map[net.Conn]struct{}{}}
-	if p.listener, err = net.Listen("unix", filepath.Join(dir, socket)); err != nil {
-		t.Fatal(err)
-	}
-	go p.accept()
-	t.Cleanup(func() {
-		p.listener.Close()
-		p.pass()
-		p.cut()
+	p := &proxy{}
+	p.Proxy = storagetest.NewProxy(t, dsn, func(client, server net.Conn) {
+		go func() {
+			defer client.Close()
+			defer server.Close()
+			p.copy(server, client, false)
+		}()
+		p.copy(client, server, true)
 	})
+	t.Cleanup(p.pass)
 	return p
-}
-
-func (p *proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("unix", p.server)
-		if err != nil {
-			client.Close()
-			continue
-		}
-		p.mutex.Lock()
-		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
-		p.mutex.Unlock()
-		go p.copy(server, client, false)
-		go p.copy(client, server, true)
-	}
 }
 
 // copy forwards one direction until an end is closed.
 func (p *proxy) copy(to, from net.Conn, answers bool) {
-	defer func() {
-		to.Close()
-		from.Close()
-		p.mutex.Lock()
-		defer p.mutex.Unlock()
-		delete(p.conns, to)
-		delete(p.conns, from)
-	}()
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
@@ -96,15 +58,6 @@ func (p *proxy) copy(to, from net.Conn, answers bool) {
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
-	}
-}
-
-// cut breaks all connections.
-func (p *proxy) cut() {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	for c := range p.conns {
-		c.Close()
 	}
 }
 

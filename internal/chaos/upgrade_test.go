@@ -60,9 +60,7 @@ func TestMigrationUnderLoad(t *testing.T) {
 	application := observe(t, dsn)
 	for _, sql := range []string{"BEGIN", "SELECT count(*) FROM processes",
 		"SELECT notify('chain', 'p0', 'from an application')"} {
-		if _, err := application.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, application, sql)
 	}
 	tries, ended := make(chan string, 1000), make(chan error, 1)
 	go func() {
@@ -76,9 +74,7 @@ func TestMigrationUnderLoad(t *testing.T) {
 		}
 	}
 	goesOn("calls are answered while an application holds what a migration wants", 200)
-	if _, err := application.Exec(t.Context(), "ROLLBACK"); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, application, "ROLLBACK")
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // became returns a database with n events of three jobs.
@@ -18,16 +19,14 @@ func became(t *testing.T, n int) *storage.Store {
 	t.Helper()
 	store, db := stock(t, 0)
 	for k := range n {
-		if _, err := db.Exec(t.Context(), `
+		storagetest.Exec(t, db, `
 			INSERT INTO job_events (namespace, job_id, step_id, type, from_status, to_status, created_time, worker_id,
 			  actor)
 			VALUES (CASE $1::int % 7 WHEN 6 THEN 'other' ELSE 'ns' END, 'j' || $1 % 3, CASE WHEN $1 % 4 = 0
 			  THEN 'pay' END, CASE $1 % 2 WHEN 0 THEN 'started' ELSE 'attempt_failed' END,
 			        CASE WHEN $1 % 5 > 0 THEN 'running' END, CASE $1 % 5 WHEN 1 THEN 'failed'
 			          WHEN 2 THEN 'retryable' END, '2026-11-01'::timestamptz + $1 * interval '1 hour',
-			        CASE WHEN $1 % 2 = 0 THEN 'w' || $1 % 3 END, CASE WHEN $1 % 3 = 0 THEN 'kim' END)`, k); err != nil {
-			t.Fatal(err)
-		}
+			        CASE WHEN $1 % 2 = 0 THEN 'w' || $1 % 3 END, CASE WHEN $1 % 3 = 0 THEN 'kim' END)`, k)
 	}
 	return store
 }
@@ -94,11 +93,8 @@ func TestListEvents(t *testing.T) {
 func TestEventsOfJobAreFound(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)
-	if _, err := db.Exec(t.Context(),
-		`INSERT INTO job_events (namespace, job_id, type) SELECT 'ns', 'j' || n % 10000, 'x'
-			FROM generate_series(1, 50000) n`); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, db, `INSERT INTO job_events (namespace, job_id, type) SELECT 'ns', 'j' || n % 10000, 'x'
+			FROM generate_series(1, 50000) n`)
 	filter, err := ParseEvents("job_id = j77")
 	if err != nil {
 		t.Fatal(err)
@@ -132,10 +128,7 @@ func TestListEventsOfRun(t *testing.T) {
 	}
 	for k := range 45 {
 		job := ids[k%len(ids)]
-		if _, err := db.Exec(t.Context(), "INSERT INTO job_events (namespace, job_id, type) VALUES ('ns', $1, 'x')",
-			job); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Exec(t, db, "INSERT INTO job_events (namespace, job_id, type) VALUES ('ns', $1, 'x')", job)
 	}
 	read := func(filter string, size int) (list []string) {
 		q := EventQuery{Namespace: "ns", Filter: filter, PageSize: size}
@@ -183,11 +176,9 @@ func TestListEventsOfRun(t *testing.T) {
 		}
 	}
 	check()
-	if _, err := db.Exec(t.Context(),
+	storagetest.Exec(t, db,
 		`INSERT INTO processes (namespace, process_id, kind, status) VALUES ('ns', '~flow/r', 'flow', 'RUNNING'),
 		('ns', '~job/r/a', 'job', 'RUNNING'), ('ns', '~job/r/a.undo', 'job', 'RUNNING'), ('ns', '~job/r/s.1~2', 'job',
-		  'RUNNING')`); err != nil {
-		t.Fatal(err)
-	}
+		  'RUNNING')`)
 	check()
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -23,14 +22,8 @@ import (
 // state, depending on its number.
 func stockJobs(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	t.Helper()
-	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
-	store, err := storage.Open(t.Context(), storage.Config{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	db := storagetest.Connect(t, dsn)
-	for _, statement := range []string{
+	store, db := opened(t)
+	plant(t, db, n,
 		`CREATE UNLOGGED TABLE planted AS SELECT n, 'j' || lpad(n::text, 7, '0') AS id, '2026-11-01'::timestamptz
 		        + n / 3 * interval '1 minute' AS at, n % 8 AS state,
 		        CASE n % 8 WHEN 5 THEN 'COMPLETED' WHEN 6 THEN 'ERROR' WHEN 7 THEN 'CANCELLED'
@@ -61,15 +54,7 @@ func stockJobs(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 		 finished_time, args)
 		 SELECT 'ns', id, n, 'INIT', 'FINISHED', 1, n % 4, at, at, args FROM planted WHERE state > 4`,
 		`ANALYZE`,
-	} {
-		var args []any
-		if strings.Contains(statement, "$1") {
-			args = []any{n}
-		}
-		if _, err := db.Exec(t.Context(), statement, args...); err != nil {
-			t.Fatalf("%v in %s", err, statement)
-		}
-	}
+	)
 	return store, db
 }
 
@@ -256,9 +241,7 @@ func TestListJobsOfDeepArgs(t *testing.T) {
 	if !json.Valid([]byte(deep)) {
 		t.Fatal("no JSON")
 	}
-	if _, err := db.Exec(t.Context(), "UPDATE tasks SET args = convert_to($1, 'UTF8')", deep); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, db, "UPDATE tasks SET args = convert_to($1, 'UTF8')", deep)
 	found := 0
 	for q := (JobQuery{Namespace: "ns", Filter: "args.region = eu"}); ; {
 		page, err := ListJobs(t.Context(), store, q)
@@ -282,11 +265,8 @@ func TestJobPlans(t *testing.T) {
 	store, db := stockJobs(t, 5000)
 	for _, analyzed := range []bool{true, false} {
 		if !analyzed {
-			if _, err := db.Exec(t.Context(),
-				`DELETE FROM pg_statistic WHERE starelid IN
-					('jobs'::regclass, 'schedule'::regclass, 'running'::regclass)`); err != nil {
-				t.Fatal(err)
-			}
+			storagetest.Exec(t, db, `DELETE FROM pg_statistic WHERE starelid IN
+					('jobs'::regclass, 'schedule'::regclass, 'running'::regclass)`)
 		}
 		for _, tt := range []struct {
 			filter, by string

@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// stock inserts processes of many kinds into a database. They have no tasks.
-func stock(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
+// opened returns a store and a pool on a new database.
+func opened(t testing.TB) (*storage.Store, *pgxpool.Pool) {
 	t.Helper()
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
 	store, err := storage.Open(t.Context(), storage.Config{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
@@ -30,8 +30,28 @@ func stock(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	db := storagetest.Connect(t, dsn)
-	_, err = db.Exec(t.Context(), `
+	return store, storagetest.Connect(t, dsn)
+}
+
+// plant runs statements, whose $1 is n.
+func plant(t testing.TB, db *pgxpool.Pool, n int, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		var args []any
+		if strings.Contains(statement, "$1") {
+			args = []any{n}
+		}
+		if _, err := db.Exec(t.Context(), statement, args...); err != nil {
+			t.Fatalf("%v in %s", err, statement)
+		}
+	}
+}
+
+// stock inserts processes of many kinds into a database. They have no tasks.
+func stock(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
+	t.Helper()
+	store, db := opened(t)
+	storagetest.Exec(t, db, `
 		INSERT INTO processes (namespace, process_id, status, status_changed_time, attention, attention_time, detail,
 		  corrupted_by, kind, created_time,
 		                       removed_time, aux_state, metadata)
@@ -50,9 +70,6 @@ func stock(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 		  FROM (SELECT n, (enum_range(NULL::process_status))[n % 6 + 1] AS s, '2026-11-10'::timestamptz +
 		    (n * 7919 % 100) * interval '1 minute' AS t
 		          FROM generate_series(1, $1::int) n) x`, n)
-	if err != nil {
-		t.Fatal(err)
-	}
 	return store, db
 }
 
@@ -298,13 +315,8 @@ func TestPageTokens(t *testing.T) {
 	if err != nil || len(first.Processes) != 10 {
 		t.Fatal(len(first.Processes), err)
 	}
-	if _, err := db.Exec(t.Context(),
-		"INSERT INTO processes (namespace, process_id) VALUES ('ns', 'new')"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Exec(t.Context(), "DELETE FROM processes WHERE process_id = $1", whole[9]); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, db, "INSERT INTO processes (namespace, process_id) VALUES ('ns', 'new')")
+	storagetest.Exec(t, db, "DELETE FROM processes WHERE process_id = $1", whole[9])
 	q.PageToken = first.NextPageToken
 	if rest := walk(t, store, q, usual); !slices.Equal(rest, whole[10:]) {
 		t.Errorf("got %q, want %q", rest, whole[10:])

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // planned returns the plan of a statement.
@@ -89,18 +90,14 @@ func TestPlans(t *testing.T) {
 		}
 	}
 	look("empty")
-	if _, err := db.Exec(t.Context(),
+	storagetest.Exec(t, db,
 		`INSERT INTO processes (namespace, process_id, status, corrupted_by, attention, attention_time, metadata)
 		SELECT 'ns', 'order-' || n, s, 0, NULLIF(s, 'RUNNING'), CASE s
 		  WHEN 'ERROR' THEN now() END, jsonb_build_object('tenant', 't' || n % 100)
 		  FROM (SELECT n, CASE n % 50 WHEN 0 THEN 'ERROR' ELSE 'RUNNING' END::process_status AS s
-		  FROM generate_series(1, 30000) n) x`); err != nil {
-		t.Fatal(err)
-	}
+		  FROM generate_series(1, 30000) n) x`)
 	look("full")
-	if _, err := db.Exec(t.Context(), "ANALYZE processes"); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, db, "ANALYZE processes")
 	look("analyzed")
 }
 

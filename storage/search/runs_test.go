@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strconv"
@@ -24,14 +23,8 @@ import (
 // failed, 10 were cancelled, 10 expired, and 20 are open.
 func stockRuns(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	t.Helper()
-	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
-	store, err := storage.Open(t.Context(), storage.Config{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	db := storagetest.Connect(t, dsn)
-	for _, statement := range []string{
+	store, db := opened(t)
+	plant(t, db, n,
 		`CREATE UNLOGGED TABLE planted AS SELECT n, 'r' || lpad(n::text, 7, '0') AS id, '2026-11-01'::timestamptz
 		        + n / 3 * interval '1 minute' AS at,
 		        CASE WHEN n % 1000 < 940 THEN 'succeeded' WHEN n % 1000 < 960 THEN 'failed' WHEN n % 1000 < 970
@@ -67,18 +60,8 @@ func stockRuns(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 		 deadline, scheduled_time, running_time)
 		 SELECT 'ns', '~job/' || id || '/b', n + 1000000, 'INIT', 0, 1, n, 1, now(), at, at FROM planted
 		 WHERE status = 'active' AND n % 3 = 1`,
-	} {
-		var args []any
-		if strings.Contains(statement, "$1") {
-			args = []any{n}
-		}
-		if _, err := db.Exec(t.Context(), statement, args...); err != nil {
-			t.Fatalf("%v in %s", err, statement)
-		}
-	}
-	if _, err := db.Exec(t.Context(), "VACUUM ANALYZE"); err != nil {
-		t.Fatal(err)
-	}
+	)
+	storagetest.Exec(t, db, "VACUUM ANALYZE")
 	return store, db
 }
 
@@ -134,10 +117,7 @@ func TestListRuns(t *testing.T) {
 	t.Parallel()
 	const count = 1100
 	store, db := stockRuns(t, count)
-	if _, err := db.Exec(t.Context(),
-		"UPDATE processes SET removed_time = now() WHERE process_id = '~flow/r0000500'"); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, db, "UPDATE processes SET removed_time = now() WHERE process_id = '~flow/r0000500'")
 	tried := 0
 	for filter, holds := range map[string]func(plantedRun) bool{
 		"":                   func(plantedRun) bool { return true },
@@ -225,11 +205,8 @@ func TestRunPlans(t *testing.T) {
 	store, db := stockRuns(t, 3000)
 	for _, analyzed := range []bool{true, false} {
 		if !analyzed {
-			if _, err := db.Exec(t.Context(),
-				`DELETE FROM pg_statistic WHERE starelid IN
-					('flow_runs'::regclass, 'flow_steps'::regclass)`); err != nil {
-				t.Fatal(err)
-			}
+			storagetest.Exec(t, db, `DELETE FROM pg_statistic WHERE starelid IN
+					('flow_runs'::regclass, 'flow_steps'::regclass)`)
 		}
 		for _, tt := range []struct{ filter, orderBy, by string }{
 			{"", OrderCreated, "flow_runs_created"}, {"status = SUCCEEDED", OrderOldest, "flow_runs_created"},
@@ -280,10 +257,7 @@ func planContains(t *testing.T, store *storage.Store, of string, s *statement, i
 func TestListRunsOfManyBytes(t *testing.T) {
 	t.Parallel()
 	store, db := stockRuns(t, 60)
-	if _, err := db.Exec(t.Context(),
-		`UPDATE flow_runs SET payload = jsonb_build_object('text', repeat('x', 400000))`); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, db, `UPDATE flow_runs SET payload = jsonb_build_object('text', repeat('x', 400000))`)
 	found, pages := 0, 0
 	for q := (RunQuery{Namespace: "ns"}); ; pages++ {
 		page, err := ListRuns(t.Context(), store, q)

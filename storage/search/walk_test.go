@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // A walk returns every matching process once, oldest first, for all step sizes. Changes behind it
@@ -66,11 +68,9 @@ func TestWalk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Exec(t.Context(), "UPDATE processes SET removed_time = now() WHERE process_id = ANY ($1)", []string{
+	storagetest.Exec(t, db, "UPDATE processes SET removed_time = now() WHERE process_id = ANY ($1)", []string{
 		found[3].ProcessID, at.ProcessID,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	if again, _, _, err := Walk(t.Context(), store, "ns", Filter{}, at, 1); err != nil || again[0] != next[0] {
 		t.Errorf("%v, %v, want %v", again, err, next)
 	}
@@ -116,10 +116,7 @@ func TestOnly(t *testing.T) {
 		len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := db.Exec(t.Context(), "UPDATE processes SET removed_time = now() WHERE process_id = $1",
-		one.ProcessID); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Exec(t, db, "UPDATE processes SET removed_time = now() WHERE process_id = $1", one.ProcessID)
 	if got, _, _, err := Walk(t.Context(), store, "ns", Filter{}.Only(one.Cursor), Cursor{}, 1); err != nil ||
 		len(got) != 0 {
 		t.Errorf("%v, %v", got, err)

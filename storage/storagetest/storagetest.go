@@ -148,6 +148,27 @@ func Connect(t testing.TB, dsn string) *pgxpool.Pool {
 	return pool
 }
 
+// Exec runs a statement, and ends the test if it fails.
+func Exec(t testing.TB, db storage.DB, sql string, args ...any) {
+	t.Helper()
+	if _, err := db.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Begin opens a transaction and runs a statement in it, such as one that locks a row. If the test
+// does not end the transaction, it is rolled back at the end of the test.
+func Begin(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	Exec(t, tx, sql, args...)
+	return tx
+}
+
 // Invariants fails the test for each violated invariant. DSN calls it at the end of a test. A test
 // may call it whenever nothing runs.
 func Invariants(t testing.TB, dsn string) {

@@ -1,12 +1,19 @@
 package process
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
 
 // Patterns select namespaces by patterns: NAME, PREFIX* or *. nil selects all namespaces.
 type Patterns []string
+
+// pattern is NAME, PREFIX* or *. Names of namespaces have the same characters.
+var pattern = regexp.MustCompile(`^([a-zA-Z0-9._/-]{0,127}\*|[a-zA-Z0-9._/-]{1,128})$`)
+
+// ValidPattern reports whether a pattern is well-formed.
+func ValidPattern(text string) bool { return pattern.MatchString(text) }
 
 // MatchNamespace reports whether a pattern matches a namespace.
 func MatchNamespace(pattern, namespace string) bool {

@@ -3,7 +3,6 @@ package auth
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -17,14 +16,12 @@ const Everywhere = "*"
 // Grant gives a role in the namespaces that match a pattern: NAME, PREFIX* or *.
 type Grant struct{ Role, Namespaces string }
 
-var patternRule = regexp.MustCompile(`^([a-zA-Z0-9._/-]{0,127}\*|[a-zA-Z0-9._/-]{1,128})$`)
-
 // Check returns an error if the role is unknown or the pattern is malformed.
 func (g Grant) Check() error {
 	switch {
 	case !slices.Contains(Roles(), g.Role):
 		return fmt.Errorf("role: must be one of %s (got %.40q)", strings.Join(Roles(), ", "), g.Role)
-	case !patternRule.MatchString(g.Namespaces):
+	case !process.ValidPattern(g.Namespaces):
 		return fmt.Errorf("namespaces: must be NAME, PREFIX* or *, such as shop/* (got %.200q)", g.Namespaces)
 	case g.Role == RoleRoot && g.Namespaces != Everywhere:
 		return errors.New("namespaces: must be * for the role root, which may do everything; the role admin has all " +

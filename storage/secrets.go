@@ -1,0 +1,94 @@
+package storage
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// SealKeyBytes is the size of a key that encrypts secrets.
+const SealKeyBytes = 32
+
+// Secret is the encrypted value of a secret, for the namespaces that match a pattern.
+type Secret = dbsqlc.ReadSecretsRow
+
+// ListedSecret is a secret without its value.
+type ListedSecret = dbsqlc.ListSecretsRow
+
+// MaxListedSecrets is how many secrets ListSecrets returns at most.
+const MaxListedSecrets = 10_000
+
+// SecretKey identifies a secret.
+type SecretKey struct{ Name, Namespaces string }
+
+func (k SecretKey) subject() string { return k.Name + " " + k.Namespaces }
+
+// Secrets reads secrets, and the key in the database that encrypts them.
+type Secrets struct{ db DB }
+
+// Secrets returns the secrets of the database.
+func (s *Store) Secrets() Secrets { return Secrets{s.general} }
+
+// SecretsOf returns the secrets of the database of a connection.
+func SecretsOf(conn *pgx.Conn) Secrets { return Secrets{conn} }
+
+// Key returns the key in the database that encrypts secrets. It creates the key if there is none.
+func (s Secrets) Key(ctx context.Context) ([]byte, error) {
+	key, err := s.key(ctx)
+	return key, mapped("read the key of secrets", err)
+}
+
+func (s Secrets) key(ctx context.Context) ([]byte, error) {
+	q := dbsqlc.New()
+	key, err := q.ReadSealKey(ctx, s.db)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return key, err
+	}
+	created := make([]byte, SealKeyBytes)
+	_, _ = rand.Read(created) // never fails
+	if err := q.AddSealKey(ctx, s.db, created); err != nil {
+		return nil, err
+	}
+	return q.ReadSealKey(ctx, s.db) // that of another node, if it was faster
+}
+
+// Read returns the secrets of a name.
+func (s Secrets) Read(ctx context.Context, name string) ([]Secret, error) {
+	rows, err := dbsqlc.New().ReadSecrets(ctx, s.db, name)
+	return rows, mapped("read a secret", err)
+}
+
+// List returns the secrets without their values, by name.
+func (s Secrets) List(ctx context.Context) ([]ListedSecret, error) {
+	rows, err := dbsqlc.New().ListSecrets(ctx, s.db, MaxListedSecrets)
+	return rows, mapped("list secrets", err)
+}
+
+// PutSecret creates or replaces a secret. value is encrypted. It writes to audit.
+func PutSecret(ctx context.Context, conn *pgx.Conn, k SecretKey, value string) error {
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		arg := dbsqlc.PutSecretParams{Name: k.Name, Namespaces: k.Namespaces, Value: value}
+		if err := dbsqlc.New().PutSecret(ctx, tx, arg); err != nil {
+			return err
+		}
+		return auditAccess(ctx, tx, "PutSecret", k.subject(), ConfigChange{})
+	})
+	return mapped("put a secret", err)
+}
+
+// RemoveSecret deletes a secret. removed is false if there is none. It writes to audit.
+func RemoveSecret(ctx context.Context, conn *pgx.Conn, k SecretKey) (removed bool, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		n, err := dbsqlc.New().RemoveSecret(ctx, tx, dbsqlc.RemoveSecretParams(k))
+		if err != nil || n == 0 {
+			return err
+		}
+		removed = true
+		return auditAccess(ctx, tx, "RemoveSecret", k.subject(), ConfigChange{})
+	})
+	return removed, mapped("remove a secret", err)
+}

@@ -201,6 +201,19 @@ func TestMigrationIsNotInterrupted(t *testing.T) {
 	}
 }
 
+// The engine rejects a file of master keys that all users can read, which is the default of
+// Kubernetes.
+func TestMasterKeyIsPrivate(t *testing.T) {
+	text, err := os.ReadFile("helm/progressor/templates/deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, volume, _ := strings.Cut(string(text), "- name: master-key\n          secret:")
+	if !strings.Contains(volume, "defaultMode: 0440\n") || !strings.Contains(string(text), "fsGroup: 65532\n") {
+		t.Errorf("the engine cannot read the master key: %q", volume)
+	}
+}
+
 // In every deployment, the stop timeout of the service is longer than the default drain timeout of
 // the engine.
 func TestGraceIsLongerThanDrain(t *testing.T) {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/progressor-engine/progressor/engine/secrets"
 	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -31,8 +33,12 @@ type Config struct {
 
 	// Builtins maps the names in processor.builtin.name of a namespace to Go processors.
 	Builtins map[string]processor.Processor
-	// Dial creates the processor of a namespace with a push processor.
-	Dial func(namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int) (processor.Processor, error)
+	// Dial creates the processor of a namespace with a push processor. headers returns the headers
+	// of each request; it is nil if they are those of cfg.
+	Dial func(namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
+		headers func(context.Context) (map[string]string, error)) (processor.Processor, error)
+	// Secrets seals and opens headers. The default uses the key in the database.
+	Secrets *secrets.Vault
 
 	// FileNamespaces are the namespaces of the configuration file. DeleteNamespace refuses them,
 	// because the program would create them again.
@@ -120,7 +126,7 @@ func (c *Config) processorOf(
 				Field: "namespace.processor.connect", Message: "this node does not call processors over the network",
 			}
 		}
-		p, err := c.Dial(name, t.Connect, maxRunning)
+		p, err := c.Dial(name, t.Connect, maxRunning, c.headersOf(name, t.Connect))
 		if err != nil {
 			return nil, err
 		}

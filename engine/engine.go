@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/progressor-engine/progressor/engine/secrets"
 	"github.com/progressor-engine/progressor/internal/warm"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -76,6 +77,13 @@ type lifecycle struct {
 // New registers the node and reads the namespaces. The caller must then call Run.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
+	if cfg.Secrets == nil {
+		vault, err := secrets.New(cfg.Store.Secrets(), nil)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Secrets = vault
+	}
 	kinds := map[string]Kind{}
 	e := &Engine{
 		cfg: cfg, log: cfg.Logger, store: cfg.Store, kinds: kinds, attempts: newAttempts(kinds),

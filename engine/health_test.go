@@ -26,7 +26,9 @@ func (r refusing) Reach(context.Context) error { return r.reach }
 // dialsRefusing connects to processors that refuse connections, except in the namespace open. The
 // error is longer than the detail of a problem may be.
 func dialsRefusing(c *engine.Config) {
-	c.Dial = func(namespace string, _ *progressorv1.ConnectProcessor, _ int) (processor.Processor, error) {
+	c.Dial = func(
+		namespace string, _ *progressorv1.ConnectProcessor, _ int, _ func(context.Context) (map[string]string, error),
+	) (processor.Processor, error) {
 		if namespace == "open" {
 			return refusing{}, nil
 		}

@@ -297,21 +297,6 @@ func (c *Config) CheckProcessor(m *progressorv1.Namespace) error {
 	return err
 }
 
-// checkHeaders limits the total size of the headers of a processor.
-func checkHeaders(p *progressorv1.ConnectProcessor) error {
-	size := 0
-	for name, value := range p.GetHeaders() {
-		size += len(name) + len(value)
-	}
-	if size > process.MaxHeadersBytes {
-		return &process.InvalidError{
-			Field: "namespace.processor.connect.headers", TooLarge: true,
-			Message: fmt.Sprintf("names and values must have at most %d bytes (got %d)", process.MaxHeadersBytes, size),
-		}
-	}
-	return nil
-}
-
 // PutNamespace creates a namespace or replaces its configuration. Other nodes apply it within a
 // second. by is the operator for the audit, if there is one.
 func (e *Engine) PutNamespace(
@@ -325,7 +310,7 @@ func (e *Engine) PutNamespace(
 		return nil, err
 	}
 	closeIdle(tried)
-	config, err := protojson.Marshal(wire.NamespaceConfig(m))
+	config, err := e.namespaceConfig(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("put namespace %s: %w", m.GetNamespace(), err)
 	}
@@ -337,6 +322,9 @@ func (e *Engine) PutNamespace(
 		}
 	}
 	row, err := e.putNamespace(ctx, m, config, by)
+	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
+		return nil, invalid
+	}
 	if err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", m.GetNamespace(), err)
 	}
@@ -483,6 +471,7 @@ func (e *Engine) namespaceMessage(ctx context.Context, row storage.Namespace) (*
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Config, m); err != nil {
 		return nil, fmt.Errorf("namespace %s: cannot read its configuration: %w", row.Namespace, err)
 	}
+	maskHeaders(m)
 	m.Namespace, m.Paused, m.CreatedTime = row.Namespace, row.Paused, timestamppb.New(row.CreatedTime)
 	var err error
 	m.Deletion, err = e.deletionMessage(ctx, row)

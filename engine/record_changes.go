@@ -12,10 +12,11 @@ import (
 
 // putNamespace stores a namespace. If it records changes, recording has started before.
 func (e *Engine) putNamespace(
-	ctx context.Context, m *progressorv1.Namespace, config json.RawMessage, by []process.Actor,
+	ctx context.Context, m *progressorv1.Namespace,
+	config func(before json.RawMessage) (json.RawMessage, error), by []process.Actor,
 ) (storage.Namespace, error) {
 	if len(m.GetChanges().GetKinds()) == 0 {
-		return e.store.PutNamespace(ctx, m.GetNamespace(), config, by...)
+		return e.store.ReplaceNamespace(ctx, m.GetNamespace(), config, by...)
 	}
 	return changes.PutNamespace(ctx, e.store, m.GetNamespace(), config, by...)
 }

@@ -16,16 +16,27 @@ import (
 func (s *Store) PutNamespace(
 	ctx context.Context, namespace string, config json.RawMessage, by ...process.Actor,
 ) (Namespace, error) {
+	same := func(json.RawMessage) (json.RawMessage, error) { return config, nil }
+	return s.ReplaceNamespace(ctx, namespace, same, by...)
+}
+
+// ReplaceNamespace is PutNamespace for a configuration that depends on the stored one, which is nil
+// if the namespace does not exist. config may be called again if the transaction is repeated.
+func (s *Store) ReplaceNamespace(
+	ctx context.Context, namespace string, config func(before json.RawMessage) (json.RawMessage, error),
+	by ...process.Actor,
+) (Namespace, error) {
 	var row Namespace
-	change := ConfigChange{After: config}
+	var change ConfigChange
 	err := s.audited(ctx, note{"PutNamespace", namespace, namespace, &change}, by, func(db DB) (err error) {
-		if len(by) > 0 {
-			change.Before, err = s.q.LockNamespaceConfig(ctx, db, namespace)
-			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-				return err
-			}
+		change.Before, err = s.q.LockNamespaceConfig(ctx, db, namespace)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
 		}
-		row, err = s.q.PutNamespace(ctx, db, dbsqlc.PutNamespaceParams{Namespace: namespace, Config: config})
+		if change.After, err = config(change.Before); err != nil {
+			return err
+		}
+		row, err = s.q.PutNamespace(ctx, db, dbsqlc.PutNamespaceParams{Namespace: namespace, Config: change.After})
 		return err
 	})
 	return row, noRow(mapped("put namespace "+namespace, err), process.ErrNamespaceDeleting)

@@ -203,6 +203,9 @@ func (t *task) update(o *command) error {
 	if err := proto.Unmarshal(o.Cron, definition); err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
+	if err := keepHeaders(definition, s.definition); err != nil {
+		return rejection(err)
+	}
 	next, err := compile(definition, s.Created, "cron.")
 	if err != nil {
 		return rejection(err)

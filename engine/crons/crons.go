@@ -132,6 +132,13 @@ func (c *Crons) Create(
 	if err := c.check(ctx, def, time.Now()); err != nil {
 		return nil, err
 	}
+	def, err := c.sealed(ctx, def)
+	if err != nil {
+		return nil, err
+	}
+	if err := keepHeaders(def, nil); err != nil {
+		return nil, err
+	}
 	o := &command{Method: methodCreate, Paused: def.GetPaused(), Note: def.GetPauseNote()}
 	args, err := o.args(def, by)
 	if err != nil {

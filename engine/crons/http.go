@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/engine/secrets"
 	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
@@ -97,7 +98,7 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 			return invalid(at, "must not contain a control character")
 		}
 	}
-	return nil
+	return secrets.CheckHeaders(fieldHeaders, t.GetHeaders())
 }
 
 // token reports whether s is a token as defined by RFC 9110, section 5.6.2.
@@ -112,12 +113,20 @@ func token(s string) bool {
 func (c *Crons) request(
 	ctx context.Context, run process.Key, w *work, target *progressorv1.HttpTarget, deadline time.Time,
 ) (*outcome, error) {
+	headers, err := c.engine.Secrets().OpenHeaders(ctx, run.Namespace, target.GetHeaders())
+	if _, ok := errors.AsType[*secrets.UnusableError](err); ok {
+		o := failed("%s", err)
+		return &o, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	limit := max(min(w.requestTimeout(), time.Until(deadline)-httpMargin), time.Millisecond)
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cancelled := make(chan struct{})
 	go c.watchCancel(timed, run, cancelled, cancel)
-	answer, err := c.ask(timed, w, target)
+	answer, err := c.ask(timed, w, target, headers)
 	if err == nil {
 		return answer, nil
 	}
@@ -170,13 +179,15 @@ func (e *bodyError) stalledFor(limit time.Duration) string {
 var errNoAnswer = errors.New("the server closed the connection without an answer")
 
 // ask sends the request and evaluates the response.
-func (c *Crons) ask(ctx context.Context, w *work, target *progressorv1.HttpTarget) (*outcome, error) {
+func (c *Crons) ask(
+	ctx context.Context, w *work, target *progressorv1.HttpTarget, headers map[string]string,
+) (*outcome, error) {
 	request, err := http.NewRequestWithContext(ctx, cmp.Or(target.GetMethod(), http.MethodPost), target.GetUrl(),
 		bytes.NewReader(target.GetBody()))
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range target.GetHeaders() {
+	for name, value := range headers {
 		request.Header.Set(name, value)
 		if strings.EqualFold(name, "Host") {
 			request.Host = value

@@ -26,6 +26,9 @@ func (c *Crons) Update(
 	if err := c.check(ctx, def, now.Created); err != nil {
 		return nil, err
 	}
+	if def, err = c.sealed(ctx, def); err != nil {
+		return nil, err
+	}
 	return c.changed(ctx, def.GetNamespace(), def.GetCronId(), &command{
 		Method: methodUpdate, Etag: def.GetEtag(),
 	}, def, by)

@@ -128,11 +128,16 @@ func Check(c *progressorv1.Cron, created time.Time) error {
 			TooLarge: true,
 		}
 	}
+	return checkSize(c)
+}
+
+// checkSize rejects a definition that is too large. Encrypted headers are a third larger.
+func checkSize(c *progressorv1.Cron) error {
 	if size := proto.Size(definition(c)); size > maxDefinitionBytes {
 		return &process.InvalidError{
 			Field: "cron.target",
-			Message: fmt.Sprintf("the cron must have at most %d bytes with its target's args (got %d)",
-				maxDefinitionBytes, size), TooLarge: true,
+			Message: fmt.Sprintf("the cron must have at most %d bytes with its target's args and encrypted headers "+
+				"(got %d)", maxDefinitionBytes, size), TooLarge: true,
 		}
 	}
 	return nil

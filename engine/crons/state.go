@@ -169,6 +169,7 @@ func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
 		return nil, err
 	}
 	m := proto.CloneOf(s.definition)
+	maskHeaders(m)
 	m.Paused, m.PauseNote, m.CreatedTime, m.UpdatedTime, m.LastFireTime = s.Cron.Paused, s.PauseNote, stamp(s.Created),
 		stamp(s.Updated), stamp(s.LastFire)
 	m.FiresByDecision, m.Etag = s.Decisions, s.etag()

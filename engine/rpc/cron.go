@@ -18,6 +18,9 @@ type cronService struct {
 func (s *cronService) CreateCron(
 	ctx context.Context, r *progressorv1.CreateCronRequest,
 ) (*progressorv1.CreateCronResponse, error) {
+	if err := s.crons.CheckSecrets(ctx, r.GetCron()); err != nil {
+		return nil, err
+	}
 	c, err := s.crons.Create(ctx, r, actorOf(ctx))
 	return &progressorv1.CreateCronResponse{Cron: c}, err
 }
@@ -26,6 +29,9 @@ func (s *cronService) CreateCron(
 func (s *cronService) UpdateCron(
 	ctx context.Context, r *progressorv1.UpdateCronRequest,
 ) (*progressorv1.UpdateCronResponse, error) {
+	if err := s.crons.CheckSecrets(ctx, r.GetCron()); err != nil {
+		return nil, err
+	}
 	c, err := s.crons.Update(ctx, r, actorOf(ctx))
 	return &progressorv1.UpdateCronResponse{Cron: c}, err
 }

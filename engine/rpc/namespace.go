@@ -18,6 +18,9 @@ type namespaces struct {
 func (s *namespaces) PutNamespace(
 	ctx context.Context, r *progressorv1.PutNamespaceRequest,
 ) (*progressorv1.PutNamespaceResponse, error) {
+	if err := s.engine.CheckSecrets(ctx, r.GetNamespace()); err != nil {
+		return nil, err
+	}
 	ns, err := s.engine.PutNamespace(ctx, r.GetNamespace(), actorOf(ctx))
 	return &progressorv1.PutNamespaceResponse{Namespace: ns}, err
 }

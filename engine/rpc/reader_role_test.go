@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/storage"
 )
 
 // secret is in the headers, signing keys and args of the objects below.
@@ -72,6 +74,12 @@ func TestReaderRoleSeesNoSecrets(t *testing.T) {
 	relations := texts(owner, `SELECT c.relname::text FROM pg_class c
 		WHERE c.relnamespace = 'progressor'::regnamespace AND c.relkind IN ('r', 'v', 'p', 'm')
 		  AND has_any_column_privilege($1, c.oid, 'SELECT') ORDER BY 1`, role)
+	for _, table := range []string{"secrets", "seal_keys"} {
+		_, err := reader.Exec(ctx, "SELECT FROM progressor."+table)
+		if storage.SQLState(err) != "42501" {
+			t.Errorf("the role reads %s: %v", table, err)
+		}
+	}
 	rows := 0
 	for _, relation := range relations {
 		columns := texts(owner, `SELECT quote_ident(a.attname) || '::text' FROM pg_attribute a

@@ -34,7 +34,7 @@ type delivery struct {
 	end    func()
 	done   chan struct{} // closed when run returns
 
-	target   Deliverer
+	target   openTarget
 	filter   *filter
 	at       changes.Cursor
 	unsaved  bool      // at was not stored, because only unselected changes were read
@@ -65,7 +65,7 @@ func (d *delivery) run() {
 	defer d.expiry.Stop()
 	err := d.open()
 	if err == nil {
-		defer d.target.Close()
+		defer func() { d.target.Close() }()
 		err = d.loop()
 	} else {
 		err = d.fail(err)
@@ -92,14 +92,14 @@ func (d *delivery) run() {
 
 // open prepares the target and the filter.
 func (d *delivery) open() error {
-	m, err := sinkOf(&d.settings)
+	m, err := d.sinks.opened(d.ctx, &d.settings)
 	if err != nil {
 		return err
 	}
 	if d.filter, err = newFilter(m); err != nil {
 		return err
 	}
-	d.target, err = d.sinks.open(m)
+	d.target, err = d.sinks.openTarget(d.ctx, m)
 	return err
 }
 
@@ -114,6 +114,10 @@ func (d *delivery) loop() error {
 	err := d.pause(d.wait)
 	for err == nil {
 		pacer.Begin()
+		var current bool
+		if current, err = d.refresh(); err != nil || !current {
+			continue
+		}
 		var retried bool
 		if retried, err = d.retry(); err != nil {
 			break

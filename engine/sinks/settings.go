@@ -18,7 +18,7 @@ import (
 // lenient reads what a newer engine has stored.
 var lenient = protojson.UnmarshalOptions{DiscardUnknown: true}
 
-// settingsOf returns a sink as it is stored: its secrets are separate.
+// settingsOf returns a sink whose secrets are encrypted as it is stored: its secrets are separate.
 func settingsOf(m *progressorv1.Sink) (changes.SinkSettings, error) {
 	public, secret := proto.CloneOf(m), &progressorv1.Sink{}
 	public.Status, public.CreatedTime, public.UpdatedTime = nil, nil, nil
@@ -47,7 +47,7 @@ func settingsOf(m *progressorv1.Sink) (changes.SinkSettings, error) {
 	return changes.SinkSettings{Config: config, Secrets: secrets, MaxLag: lag}, nil
 }
 
-// sinkOf returns a stored sink with its secrets.
+// sinkOf returns a stored sink with its secrets as they are stored.
 func sinkOf(s *changes.SinkSettings) (*progressorv1.Sink, error) {
 	m, secret := &progressorv1.Sink{}, &progressorv1.Sink{}
 	if err := lenient.Unmarshal(s.Config, m); err != nil {
@@ -63,11 +63,7 @@ func sinkOf(s *changes.SinkSettings) (*progressorv1.Sink, error) {
 // keepSecrets gives a sink the stored secrets of a target of the same type, if it has none itself.
 // A password is sent to the brokers, so it is kept only for the same ones, and only if the login
 // and the connection are protected as before.
-func keepSecrets(m *progressorv1.Sink, old *changes.SinkSettings) error {
-	stored, err := sinkOf(old)
-	if err != nil {
-		return err
-	}
+func keepSecrets(m, stored *progressorv1.Sink) {
 	if hook := m.GetWebhook(); hook != nil && len(hook.GetSecrets()) == 0 && !hook.GetUnsigned() {
 		hook.Secrets = stored.GetWebhook().GetSecrets()
 	}
@@ -75,7 +71,6 @@ func keepSecrets(m *progressorv1.Sink, old *changes.SinkSettings) error {
 	if login := now.GetSasl(); login != nil && login.GetPassword() == "" && sameLogin(now, before) {
 		login.Password = before.GetSasl().GetPassword()
 	}
-	return nil
 }
 
 // sameLogin reports whether a put may use the stored password: the brokers, the user

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/secrets"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
@@ -72,7 +73,7 @@ func (s *Sinks) wake() { signal(s.woken) }
 func (s *Sinks) Put(
 	ctx context.Context, r *progressorv1.PutSinkRequest, by ...process.Actor,
 ) (*progressorv1.Sink, error) {
-	always := func(*progressorv1.Sink, *changes.SinkSettings) error { return nil }
+	always := func(_, _ *progressorv1.Sink) error { return nil }
 	if err := s.put(ctx, r, always, by); err != nil {
 		return nil, err
 	}
@@ -84,12 +85,11 @@ var errSame = errors.New("the sink has these settings")
 
 // Declare is Put, except that it leaves a sink with the same settings and secrets as it is.
 func (s *Sinks) Declare(ctx context.Context, m *progressorv1.Sink, by ...process.Actor) error {
-	ifChanged := func(wanted *progressorv1.Sink, old *changes.SinkSettings) error {
-		stored, err := sinkOf(old)
-		if err == nil && proto.Equal(declared(wanted), declared(stored)) {
-			err = errSame
+	ifChanged := func(wanted, stored *progressorv1.Sink) error {
+		if proto.Equal(declared(wanted), declared(stored)) {
+			return errSame
 		}
-		return err
+		return nil
 	}
 	err := s.put(ctx, &progressorv1.PutSinkRequest{Sink: m}, ifChanged, by)
 	if errors.Is(err, errSame) {
@@ -111,7 +111,7 @@ func declared(m *progressorv1.Sink) *progressorv1.Sink {
 // put stores a sink, unless replace refuses to replace the old settings.
 func (s *Sinks) put(
 	ctx context.Context, r *progressorv1.PutSinkRequest,
-	replace func(wanted *progressorv1.Sink, old *changes.SinkSettings) error, by []process.Actor,
+	replace func(wanted, stored *progressorv1.Sink) error, by []process.Actor,
 ) error {
 	m := proto.CloneOf(r.GetSink())
 	if err := s.checkNamespace(ctx, m); err != nil {
@@ -125,21 +125,30 @@ func (s *Sinks) put(
 		return err
 	}
 	k := changes.SinkKey{Namespace: m.GetNamespace(), SinkID: m.GetSinkId()}
+	if err := s.prepareSecrets(ctx, k, m); err != nil {
+		return err
+	}
 	err = changes.PutSink(ctx, s.store, k, begin, func(old *changes.SinkSettings) (changes.SinkSettings, error) {
 		if old != nil {
-			if err := keepSecrets(m, old); err != nil {
+			stored, err := s.opened(ctx, old)
+			if err != nil {
 				return changes.SinkSettings{}, err
 			}
-			if err := replace(m, old); err != nil {
+			keepSecrets(m, stored)
+			if err := replace(m, stored); err != nil {
 				return changes.SinkSettings{}, err
 			}
 		}
-		target, err := s.open(m)
+		plain, err := resolved(ctx, m, s.engine.Secrets().Resolve)
+		if err != nil {
+			return changes.SinkSettings{}, err
+		}
+		target, err := s.open(plain)
 		if err != nil {
 			return changes.SinkSettings{}, err
 		}
 		target.Close()
-		return settingsOf(m)
+		return s.sealed(ctx, proto.CloneOf(m))
 	}, by...)
 	if err != nil {
 		return fmt.Errorf("sink %s/%s: %w", k.Namespace, k.SinkID, err)
@@ -148,13 +157,28 @@ func (s *Sinks) put(
 	return nil
 }
 
+// validKey is used in place of a secret that is not known, to check the other settings of a sink.
+const validKey = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
 // Check returns the error of Put for the settings of a sink, as far as they do not depend on the
-// database. A password that is missing may be stored there.
+// database. Secrets that are missing may be stored there.
 func Check(m *progressorv1.Sink, open Open) error {
 	if _, err := newFilter(m); err != nil {
 		return err
 	}
 	m = proto.CloneOf(m)
+	if err := checkSecrets(m); err != nil {
+		return err
+	}
+	m, err := resolved(context.Background(), m, func(_ context.Context, _, value string) (string, error) {
+		if secrets.HasReference(value) {
+			value = validKey
+		}
+		return value, nil
+	})
+	if err != nil {
+		return err
+	}
 	if login := m.GetKafka().GetSasl(); login != nil && login.GetPassword() == "" {
 		login.Password = "stored"
 	}

@@ -97,6 +97,11 @@ func TestSettings(t *testing.T) {
 		want(t, name, fmt.Sprint(got.GetFilter(), got.GetMaxLag().AsDuration(), got.GetStatus().GetState()),
 			m.GetFilter()+"1h0m0s "+active.String())
 	}
+	const sealed = `SELECT count(*) FROM sinks WHERE secrets::text LIKE '%${sealed:database:%'
+		AND secrets::text NOT LIKE '%whsec%'`
+	if count := enginetest.Count(t, s.db, sealed); count != 1 {
+		t.Error("the secrets are not encrypted")
+	}
 	again := n.sink(t)
 	again.Filter = ""
 	if got := n.put(t, again); !got.GetWebhook().GetSigned() || got.GetFilter() != "" {

@@ -48,22 +48,28 @@ type Processor struct {
 // Dial returns a processor for a namespace's configuration. It does not connect yet. An invalid
 // configuration is a *process.InvalidError with the field's name. maxRunning is the maximum number
 // of concurrent attempts, for each of which a connection is kept; 0 or less means
-// process.DefaultMaxRunning. The result is a *Processor.
-func Dial(namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int) (processor.Processor, error) {
-	return dial(namespace, cfg, maxRunning, &tls.Config{MinVersion: tls.VersionTLS12})
+// process.DefaultMaxRunning. open returns the headers of each request; nil means those of cfg. The
+// result is a *Processor.
+func Dial(
+	namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
+	open func(context.Context) (map[string]string, error),
+) (processor.Processor, error) {
+	return dial(namespace, cfg, maxRunning, open, &tls.Config{MinVersion: tls.VersionTLS12})
 }
 
 func dial(
-	namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int, security *tls.Config,
+	namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
+	open func(context.Context) (map[string]string, error), security *tls.Config,
 ) (processor.Processor, error) {
 	targets, err := parseURLs(cfg)
 	if err != nil {
 		return nil, err
 	}
-	headers, err := parseHeaders(cfg.GetHeaders())
+	fixed, err := parseHeaders(cfg.GetHeaders())
 	if err != nil {
 		return nil, err
 	}
+	headers := &headerSource{fixed: fixed, open: open}
 	grpc := false
 	switch cfg.GetProtocol() {
 	case progressorv1.ConnectProcessor_PROTOCOL_UNSPECIFIED, progressorv1.ConnectProcessor_PROTOCOL_CONNECT:

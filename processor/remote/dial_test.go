@@ -57,7 +57,7 @@ func TestDialRefuses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Dial("shop", test.cfg, 10)
+			_, err := Dial("shop", test.cfg, 10, nil)
 			invalid, ok := errors.AsType[*process.InvalidError](err)
 			if !ok || invalid.Field != test.field || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("error %v, want field %s and %q", err, test.field, test.says)

@@ -48,11 +48,7 @@ func unmarshalJSON(text []byte, m proto.Message) error {
 }
 
 // plainCall returns a function that posts the request to the URL.
-func plainCall(target *url.URL, headers http.Header, transport *http.Transport, in encoding) callFunc {
-	headers = headers.Clone()
-	headers.Set("Content-Type", in.contentType)
-	headers.Set("Accept", in.contentType)
-	headers.Set("User-Agent", "progressor")
+func plainCall(target *url.URL, headers *headerSource, transport *http.Transport, in encoding) callFunc {
 	return func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		body, err := in.marshal(req)
 		if err != nil {
@@ -62,7 +58,12 @@ func plainCall(target *url.URL, headers http.Header, transport *http.Transport, 
 		if err != nil {
 			return nil, fmt.Errorf("create the request: %w", err)
 		}
-		setHeaders(post.Header, headers)
+		if err := headers.addTo(ctx, post.Header); err != nil {
+			return nil, err
+		}
+		post.Header.Set("Content-Type", in.contentType)
+		post.Header.Set("Accept", in.contentType)
+		post.Header.Set("User-Agent", "progressor")
 		tracing.Inject(ctx, post.Header)
 		resp, err := send(transport, post) //nolint:bodyclose // read closes it
 		if err != nil {

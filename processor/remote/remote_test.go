@@ -68,7 +68,7 @@ func serve(t *testing.T, handler http.Handler) *httptest.Server {
 func dialed(t *testing.T, way *progressorv1.ConnectProcessor, url string) processor.Processor {
 	t.Helper()
 	way.Url = url
-	p, err := Dial("shop", way, 10)
+	p, err := Dial("shop", way, 10, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestTLS(t *testing.T) {
 		roots := x509.NewCertPool()
 		roots.AddCert(server.Certificate())
 		way.Url = server.URL
-		p, err := dial("shop", way, 10, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+		p, err := dial("shop", way, 10, nil, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
 		if err != nil {
 			t.Fatal(err)
 		}

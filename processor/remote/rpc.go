@@ -27,7 +27,7 @@ const maxErrorBytes = 64 << 10
 type callFunc = func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error)
 
 // rpcCall returns a function that calls ProcessorService by the Connect protocol or gRPC.
-func rpcCall(target *url.URL, headers http.Header, transport *http.Transport, grpc bool) callFunc {
+func rpcCall(target *url.URL, headers *headerSource, transport *http.Transport, grpc bool) callFunc {
 	opts := []connect.ClientOption{
 		connect.WithReadMaxBytes(process.MaxMessageBytes),
 		connect.WithCodec(protoCodec{}),
@@ -76,12 +76,14 @@ func rpcError(err error) error {
 // UNAVAILABLE.
 type rpcTransport struct {
 	next    *http.Transport
-	headers http.Header
+	headers *headerSource
 	grpc    bool
 }
 
 func (t *rpcTransport) Do(req *http.Request) (*http.Response, error) {
-	setHeaders(req.Header, t.headers)
+	if err := t.headers.addTo(req.Context(), req.Header); err != nil {
+		return nil, err
+	}
 	tracing.Inject(req.Context(), req.Header)
 	if !t.grpc {
 		whole, err := onewrite.Request(req)
@@ -130,10 +132,4 @@ func statusError(resp *http.Response) error {
 		err = fmt.Errorf("%w; redirects are not followed", err)
 	}
 	return &processor.BadResponseError{Err: err}
-}
-
-func setHeaders(header, configured http.Header) {
-	for name, values := range configured {
-		header[name] = values
-	}
 }

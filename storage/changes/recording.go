@@ -65,16 +65,17 @@ func retryLocked(ctx context.Context, run func() error) error {
 	}
 }
 
-// PutNamespace is Store.PutNamespace for a namespace that records changes. It starts recording
+// PutNamespace is Store.ReplaceNamespace for a namespace that records changes. It starts recording
 // first, and again if another node has stopped it in the meantime.
 func PutNamespace(
-	ctx context.Context, s *storage.Store, namespace string, config json.RawMessage, by ...process.Actor,
+	ctx context.Context, s *storage.Store, namespace string,
+	config func(before json.RawMessage) (json.RawMessage, error), by ...process.Actor,
 ) (storage.Namespace, error) {
 	for try := 1; ; try++ {
 		if err := Start(ctx, s); err != nil {
 			return storage.Namespace{}, err
 		}
-		row, err := s.PutNamespace(ctx, namespace, config, by...)
+		row, err := s.ReplaceNamespace(ctx, namespace, config, by...)
 		if storage.SQLState(err) != stateNotStarted || try == startTries {
 			return row, err
 		}

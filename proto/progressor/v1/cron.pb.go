@@ -1427,6 +1427,9 @@ type HttpTarget struct {
 	Url    string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Method string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"` // default: POST
 	// Names have 1 to 256 bytes and values at most 8 KiB.
+	// ${secret:NAME} in a value is replaced by a secret (progressor secret put). Values are stored
+	// encrypted. Responses have REDACTED in place of a value that may be secret; a put with REDACTED
+	// keeps the stored value if the requests go to the same hosts.
 	Headers map[string]string `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Body    []byte            `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
 	// Default: 200 to 299.

@@ -975,6 +975,9 @@ type ConnectProcessor struct {
 	Encoding ConnectProcessor_Encoding `protobuf:"varint,2,opt,name=encoding,proto3,enum=progressor.v1.ConnectProcessor_Encoding" json:"encoding,omitempty"`
 	Protocol ConnectProcessor_Protocol `protobuf:"varint,3,opt,name=protocol,proto3,enum=progressor.v1.ConnectProcessor_Protocol" json:"protocol,omitempty"`
 	// Names have 1 to 256 bytes and values at most 8 KiB, all together at most 64 KiB.
+	// ${secret:NAME} in a value is replaced by a secret (progressor secret put). Values are stored
+	// encrypted. Responses have REDACTED in place of a value that may be secret; a put with REDACTED
+	// keeps the stored value if the requests go to the same hosts.
 	Headers map[string]string `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Other URLs of the same processor. Attempts are spread over url and these. If one cannot be
 	// reached or rejects an attempt because it is busy, the next one gets the attempt.

@@ -303,9 +303,10 @@ func (*Sink_Kafka) isSink_Target() {}
 type WebhookTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// The keys that sign the requests: whsec_ and 24 to 64 bytes in base64. A request has a signature
-	// of each key, so that a key can be replaced without a rejected request. They are never returned.
-	// If empty, PutSink keeps the stored ones, or creates an unsigned sink. See unsigned.
+	// The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or ${secret:NAME} for a
+	// secret with such a value. A request has a signature of each key, so that a key can be replaced
+	// without a rejected request. They are never returned. If empty, PutSink keeps the stored ones,
+	// or creates an unsigned sink. See unsigned.
 	Secrets []string `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	Signed  bool     `protobuf:"varint,3,opt,name=signed,proto3" json:"signed,omitempty"` // set by the engine: there are secrets
 	// Limit of one request. Default: 10 s.
@@ -540,8 +541,8 @@ type KafkaSasl struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Mechanism string                 `protobuf:"bytes,1,opt,name=mechanism,proto3" json:"mechanism,omitempty"`
 	User      string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	// It is never returned. If it is empty, PutSink keeps the stored one, unless the brokers or the
-	// user are others.
+	// It may be ${secret:NAME}, which is replaced by a secret. It is never returned. If it is empty,
+	// PutSink keeps the stored one, unless the brokers or the user are others.
 	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

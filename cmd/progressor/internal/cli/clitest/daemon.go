@@ -24,6 +24,7 @@ type Daemon struct {
 	Client  Program // runs commands against it
 	Signals chan os.Signal
 	Output  string // up to the line with its URL
+	Log     LockedBuffer
 	done    chan int
 }
 
@@ -49,7 +50,8 @@ func Start(t *testing.T, commands func() any, env map[string]string, args ...str
 		cancel()
 		d.Await(t)
 	})
-	lines := bufio.NewScanner(reader)
+	all := io.TeeReader(reader, &d.Log)
+	lines := bufio.NewScanner(all)
 	for d.URL == "" && lines.Scan() {
 		d.Output += lines.Text() + "\n"
 		if line := lines.Text(); strings.Contains(line, "API") || strings.Contains(line, `"msg":"ready"`) {
@@ -59,7 +61,7 @@ func Start(t *testing.T, commands func() any, env map[string]string, args ...str
 	if d.URL == "" {
 		t.Fatalf("progressor %s ended:\n%s", strings.Join(args, " "), d.Output)
 	}
-	go func() { _, _ = io.Copy(io.Discard, reader) }()
+	go func() { _, _ = io.Copy(io.Discard, all) }()
 	d.Client = Program{Commands: commands, Env: map[string]string{"PROGRESSOR_ADDRESS": d.URL}}
 	return d
 }

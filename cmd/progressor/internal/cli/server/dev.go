@@ -38,6 +38,7 @@ type devCmd struct {
 	DataDir     string        `default:".progressor" placeholder:"DIR" setting:"" help:"Directory for all data. Default: ${default}."`
 	DemoFlow    bool          `setting:"" help:"Also store a flow in the namespace demo and start three runs of it, unless it exists."`
 	Auth        authFlags     `embed:"" prefix:"auth."`
+	Secrets     secretsFlags  `embed:"" prefix:"secrets."`
 	Kafka       devKafkaFlags `embed:""`
 	DB          poolFlags     `embed:"" prefix:"db."`
 	Engine      engineFlags   `embed:"" prefix:"engine."`
@@ -127,8 +128,8 @@ func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listen
 	go keepPostgres(engineCtx, cancel, server, log)
 	n := &node{
 		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, tracing: c.Tracing,
-		getenv: a.Getenv, debug: c.Debug, auth: clients, hosts: names, console: rpc.Console(c.Console),
-		file:    a.ConfigFile(),
+		getenv: a.Getenv, debug: c.Debug, auth: clients, secrets: c.Secrets, hosts: names,
+		console: rpc.Console(c.Console), file: a.ConfigFile(),
 		prepare: putDemoNamespaces,
 		ready: func() {
 			fmt.Fprint(a.Stdout,

@@ -123,13 +123,13 @@ const putTries = 5
 func putCron(ctx context.Context, all *crons.Crons, c configfile.Cron) error {
 	by := process.Actor{Name: "configuration file"}
 	for try := 1; ; try++ {
-		there, err := all.Get(ctx, c.GetNamespace(), c.GetCronId())
+		same, etag, err := all.IsStored(ctx, c.Cron)
 		switch {
 		case errors.Is(err, process.ErrCronNotFound):
 			_, err = all.Create(ctx, &progressorv1.CreateCronRequest{Cron: c.Cron}, by)
-		case err == nil && !sameCron(c, there):
+		case err == nil && !same:
 			wanted := proto.CloneOf(c.Cron)
-			wanted.Etag = there.GetEtag()
+			wanted.Etag = etag
 			_, err = all.Update(ctx, &progressorv1.UpdateCronRequest{Cron: wanted}, by)
 		}
 		switch {
@@ -140,12 +140,6 @@ func putCron(ctx context.Context, all *crons.Crons, c configfile.Cron) error {
 		}
 		return c.Wrong("cron", err)
 	}
-}
-
-// sameCron reports whether a cron equals that of the file.
-func sameCron(c configfile.Cron, there *progressorv1.Cron) bool {
-	return proto.Equal(c.GetSpec(), there.GetSpec()) && proto.Equal(c.GetPolicy(), there.GetPolicy()) &&
-		proto.Equal(c.GetTarget(), there.GetTarget()) && proto.Equal(c.GetMetadata(), there.GetMetadata())
 }
 
 // redactCron hides the parts of a target that may be secret.

@@ -20,6 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/configfile"
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/auth"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/engine/flows"
@@ -27,6 +28,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/engine/secrets"
 	"github.com/progressor-engine/progressor/engine/sinks"
 	"github.com/progressor-engine/progressor/engine/sinks/targets"
 	"github.com/progressor-engine/progressor/engine/streams"
@@ -44,6 +46,7 @@ type Commands struct {
 	Doctor  doctorCmd  `cmd:"" group:"engine" help:"Check a database: versions, invariants, indexes, transactions, settings."`
 	Key     keyCmd     `cmd:"" group:"engine" help:"Manage the keys with which clients authenticate."`
 	Grant   grantCmd   `cmd:"" group:"engine" help:"Manage what clients may do."`
+	Secret  secretCmd  `cmd:"" group:"engine" help:"Manage the secrets that headers of requests use."`
 	Config  configCmd  `cmd:"" group:"engine" help:"Show or check the configuration of serve."`
 	Bench   benchCmd   `cmd:"" group:"engine" help:"Measure the engine and, as a baseline, the SQL of the reference."`
 }
@@ -68,6 +71,7 @@ type node struct {
 	getenv   func(string) (string, bool)
 	debug    debugFlags
 	auth     authentication
+	secrets  secretsFlags
 	hosts    *rpc.Hosts // by which clients address the API and the profiles
 	console  rpc.Console
 
@@ -100,7 +104,7 @@ func (n *node) run(ctx context.Context) error {
 		return err
 	}
 	defer store.Close()
-	clients, err := n.auth.open(store, n.listener.Addr().String(), registry, n.log)
+	clients, vault, err := n.openAccess(ctx, store, registry)
 	if err != nil {
 		return err
 	}
@@ -109,7 +113,7 @@ func (n *node) run(ctx context.Context) error {
 		Address: n.address(), Version: cli.BuildVersion(), MaxInFlight: n.engine.MaxInFlight,
 		MaxRunning: n.engine.MaxRunning, RequestsOnly: n.engine.RequestsOnly, FileNamespaces: fileNamespaces(n.file),
 		ZombieAfter: n.engine.ZombieAfter, ZombieMargin: n.engine.ZombieMargin, DrainTimeout: n.engine.DrainTimeout,
-		MaxNamespaces: n.engine.MaxNamespaces,
+		MaxNamespaces: n.engine.MaxNamespaces, Secrets: vault,
 	})
 	if err != nil {
 		return err
@@ -159,6 +163,18 @@ func (n *node) openStore(
 		DSN: n.dsn, Password: n.password, Lanes: n.pool.Lanes,
 		ScanConns: n.pool.ScanConns, MaxConns: n.pool.MaxConns, Logger: log, Registerer: registerer,
 	})
+}
+
+// openAccess returns what authenticates the clients of the node, and what decrypts its secrets.
+func (n *node) openAccess(
+	ctx context.Context, store *storage.Store, registerer prometheus.Registerer,
+) (*auth.Authenticator, *secrets.Vault, error) {
+	clients, err := n.auth.open(store, n.listener.Addr().String(), registerer, n.log)
+	if err != nil {
+		return nil, nil, err
+	}
+	vault, err := n.secrets.openFor(ctx, store.Secrets(), n.log)
+	return clients, vault, err
 }
 
 // linger returns a context that ends engine.linger after ctx. From the end of ctx on, the node is

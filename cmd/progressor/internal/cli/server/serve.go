@@ -42,8 +42,8 @@ func (c *serveCmd) Run(a *cli.App) error {
 	}
 	n := &node{
 		log: log, listener: listener, dsn: c.DB.DSN, password: c.DB.password(), pool: c.DB.poolFlags, engine: c.Engine,
-		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, auth: c.Auth.authentication(c.Listen), hosts: names,
-		console: rpc.Console(c.Console), file: a.ConfigFile(),
+		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, auth: c.Auth.authentication(c.Listen), secrets: c.Secrets,
+		hosts: names, console: rpc.Console(c.Console), file: a.ConfigFile(),
 		ready: func() { log.Info("ready", "version", cli.BuildVersion(), "url", "http://"+listener.Addr().String()) },
 	}
 	return a.UntilSignal(log, func(ctx context.Context) error {

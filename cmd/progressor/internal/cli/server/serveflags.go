@@ -28,6 +28,7 @@ type serveSettings struct {
 	ListenHosts string       `placeholder:"NAMES" setting:"" help:"Host names, separated by commas, by which clients address the engine, in addition to IP addresses, localhost and the name of --listen. *.example.com means all subdomains."`
 	Console     string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
 	Auth        authFlags    `embed:"" prefix:"auth."`
+	Secrets     secretsFlags `embed:"" prefix:"secrets."`
 	DB          dbFlags      `embed:"" prefix:"db."`
 	Engine      engineFlags  `embed:"" prefix:"engine."`
 	Log         cli.LogFlags `embed:"" prefix:"log."`

@@ -332,6 +332,9 @@ export type ConnectProcessor = Message<"progressor.v1.ConnectProcessor"> & {
 
   /**
    * Names have 1 to 256 bytes and values at most 8 KiB, all together at most 64 KiB.
+   * ${secret:NAME} in a value is replaced by a secret (progressor secret put). Values are stored
+   * encrypted. Responses have REDACTED in place of a value that may be secret; a put with REDACTED
+   * keeps the stored value if the requests go to the same hosts.
    *
    * @generated from field: map<string, string> headers = 4;
    */

@@ -119,9 +119,10 @@ export type WebhookTarget = Message<"progressor.v1.WebhookTarget"> & {
   url: string;
 
   /**
-   * The keys that sign the requests: whsec_ and 24 to 64 bytes in base64. A request has a signature
-   * of each key, so that a key can be replaced without a rejected request. They are never returned.
-   * If empty, PutSink keeps the stored ones, or creates an unsigned sink. See unsigned.
+   * The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or ${secret:NAME} for a
+   * secret with such a value. A request has a signature of each key, so that a key can be replaced
+   * without a rejected request. They are never returned. If empty, PutSink keeps the stored ones,
+   * or creates an unsigned sink. See unsigned.
    *
    * @generated from field: repeated string secrets = 2;
    */
@@ -266,8 +267,8 @@ export type KafkaSasl = Message<"progressor.v1.KafkaSasl"> & {
   user: string;
 
   /**
-   * It is never returned. If it is empty, PutSink keeps the stored one, unless the brokers or the
-   * user are others.
+   * It may be ${secret:NAME}, which is replaced by a secret. It is never returned. If it is empty,
+   * PutSink keeps the stored one, unless the brokers or the user are others.
    *
    * @generated from field: string password = 3;
    */

@@ -1,0 +1,366 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// callee is a processor and a target of crons. It keeps the headers of the last request by path.
+type callee struct {
+	*httptest.Server
+	mu   sync.Mutex
+	last map[string]http.Header
+}
+
+func newCallee(t *testing.T) *callee {
+	t.Helper()
+	c := &callee{last: map[string]http.Header{}}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		c.last[r.URL.Path] = r.Header.Clone()
+		c.mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"result":{}}`)
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// got returns an error unless the last request to a path had these headers.
+func (c *callee) got(path, authorization, key string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.last[path]; h.Get("Authorization") != authorization || h.Get("X-Key") != key {
+		return fmt.Errorf("%s got the headers %v", path, h)
+	}
+	return nil
+}
+
+// The values of headers and of a secret, in the clear.
+const (
+	firstToken  = "hunter2-token-1"
+	secondToken = "hunter2-token-2"
+	headerKey   = "hunter2-key"
+)
+
+// putSecret stores a secret. The value is read from standard input.
+func putSecret(t *testing.T, dsn, name, namespaces, value string, args ...string) clitest.Result {
+	t.Helper()
+	p := clitest.Program{Commands: newCommands, Stdin: value + "\n"}
+	return p.Run(t, append([]string{"secret", "put", name, "--namespaces", namespaces, "--db.dsn", dsn}, args...)...)
+}
+
+// TestSecrets is an attack: everything that clients with keys, the database and the log show is
+// searched for the values of headers. The requests to the processor and of the cron have them, and
+// a rotated secret is used without another put.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	dsn, to := storagetest.DSN(t), newCallee(t)
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--auth.mode", "required", "--log.level", "debug",
+		"--db.dsn", dsn)
+	s := &tenants{d, dsn}
+	_, rootToken := newKey(t, dsn, "root", "root")
+	root := s.with(rootToken)
+	headers := []string{"--header", "authorization=Bearer ${secret:token}", "--header", "x-key=" + headerKey}
+	namespace := slices.Concat([]string{"namespace", "put", "shop", "--connect-url", to.URL + "/processor",
+		"--encoding", "json", "--changes", "lifecycle,event"}, headers)
+	cronArgs := slices.Concat([]string{"shop", "play", "@yearly", "--http", to.URL + "/cron"}, headers)
+	if r := root.Run(t, namespace...); r.Code != cli.ExitUsage ||
+		!strings.Contains(r.Stderr, "there is no secret token for namespace shop: create it with progressor secret") {
+		t.Errorf("a missing secret: %+v", r)
+	}
+	if r := putSecret(t, dsn, "token", "sho*", firstToken); r.Stdout !=
+		"stored secret token for sho*, encrypted with the key in the database\n" {
+		t.Fatalf("%+v", r)
+	}
+	root.OK(t, namespace...)
+	root.OK(t, "start", "shop", "order-1")
+	if err := to.got("/processor", "Bearer "+firstToken, headerKey); err != nil {
+		t.Error(err)
+	}
+	root.OK(t, slices.Concat([]string{"cron", "create"}, cronArgs)...)
+	root.OK(t, slices.Concat([]string{"cron", "update"}, cronArgs, []string{"--timeout", "7s"})...)
+	root.OK(t, "cron", "trigger", "shop", "play")
+	clitest.Eventually(t, "the cron sends a request", func() error {
+		return to.got("/cron", "Bearer "+firstToken, headerKey)
+	})
+	s.attack(t, rootToken)
+
+	if r := putSecret(t, dsn, "token", "sho*", secondToken); r.Code != cli.ExitOK {
+		t.Fatalf("%+v", r)
+	}
+	clitest.Eventually(t, "the rotated secret is used", func() error {
+		root.OK(t, "call", "shop", "order-1")
+		return to.got("/processor", "Bearer "+secondToken, headerKey)
+	})
+	root.OK(t, "cron", "update", "shop", "play", "--timeout", "8s")
+	root.OK(t, "cron", "trigger", "shop", "play")
+	clitest.Eventually(t, "the cron uses the rotated secret", func() error {
+		return to.got("/cron", "Bearer "+secondToken, headerKey)
+	})
+	s.putAgain(t, root, to)
+	program := clitest.Program{Commands: newCommands}
+	clitest.WantLines(t, program.OK(t, "secret", "list", "--db.dsn", dsn), "token sho* database")
+	program.OK(t, "secret", "remove", "token", "--namespaces", "sho*", "--db.dsn", dsn)
+	if r := program.Run(t, "secret", "remove", "token", "--namespaces", "sho*", "--db.dsn", dsn); r.Code !=
+		cli.ExitNotFound {
+		t.Errorf("removed twice: %+v", r)
+	}
+	d.Stop(t)
+	noSecrets(t, "the log", d.Log.String())
+}
+
+// putAgain puts what a client has read: masked headers keep their values for the same host only.
+func (s *tenants) putAgain(t *testing.T, root clitest.Program, to *callee) {
+	t.Helper()
+	put := func(url string) clitest.Result {
+		return root.Run(t, "namespace", "put", "shop", "--connect-url", url+"/processor", "--encoding", "json",
+			"--header", "authorization=Bearer ${secret:token}", "--header", "x-key=REDACTED")
+	}
+	if r := put(to.URL); r.Code != cli.ExitOK {
+		t.Errorf("%+v", r)
+	}
+	root.OK(t, "call", "shop", "order-1")
+	if err := to.got("/processor", "Bearer "+secondToken, headerKey); err != nil {
+		t.Errorf("after a put of masked headers: %v", err)
+	}
+	if r := put("http://192.0.2.1"); r.Code != cli.ExitUsage ||
+		!strings.Contains(r.Stderr, "REDACTED keeps the stored value only for the same hosts") {
+		t.Errorf("masked headers for another host: %+v", r)
+	}
+	r := root.Run(t, "cron", "update", "shop", "play", "--http", "http://192.0.2.1/", "--header", "x-key=REDACTED")
+	if r.Code == cli.ExitOK || !strings.Contains(r.Stderr, "REDACTED keeps the stored value only for the same hosts") {
+		t.Errorf("masked headers of a cron for another host: %+v", r)
+	}
+}
+
+// attack reads everything as each role, and all tables as their owner.
+func (s *tenants) attack(t *testing.T, rootToken string) {
+	t.Helper()
+	tokens := map[string]string{"root": rootToken}
+	for _, role := range []string{"viewer", "author", "admin"} {
+		_, tokens[role] = newKey(t, s.dsn, role, role, "*")
+	}
+	for role, token := range tokens {
+		shown := 0
+		for name, read := range secretReads(t.Context(), client.New(s.URL, client.WithToken(token))) {
+			response, err := read()
+			if err != nil {
+				if role != "root" && role != "admin" && strings.Contains(err.Error(), "needs the permission") {
+					continue
+				}
+				t.Errorf("%s as %s: %v", name, role, err)
+				continue
+			}
+			text := protojson.Format(response)
+			shown += strings.Count(text, "REDACTED")
+			noSecrets(t, name+" as "+role, text)
+			if strings.Contains(text, "${sealed:") {
+				t.Errorf("%s as %s shows an encrypted value: %s", name, role, text)
+			}
+		}
+		if (shown > 0) == (role == "viewer") {
+			t.Errorf("%s sees %d masked headers", role, shown)
+		}
+	}
+	owner := storagetest.Connect(t, s.dsn)
+	rows := 0
+	for _, relation := range strings.Fields(one(t, owner, `SELECT string_agg(c.relname, ' ') FROM pg_class c
+		WHERE c.relnamespace = 'progressor'::regnamespace AND c.relkind IN ('r', 'v', 'p', 'm')`)) {
+		text := one(t, owner, strings.Replace(`SELECT coalesce(string_agg(x::text, E'\n'), '') FROM RELATION x`,
+			"RELATION", pgx.Identifier{relation}.Sanitize(), 1))
+		noSecrets(t, relation, text)
+		rows += strings.Count(text, "\n")
+	}
+	if rows < 20 {
+		t.Errorf("the tables have only %d rows", rows)
+	}
+}
+
+// secretReads are methods whose responses could contain headers.
+func secretReads(ctx context.Context, c *client.Client) map[string]func() (proto.Message, error) {
+	all := lists(ctx, c)
+	all["GetNamespace"] = func() (proto.Message, error) {
+		return c.Namespace.GetNamespace(ctx, &progressorv1.GetNamespaceRequest{Namespace: "shop"})
+	}
+	all["GetCron"] = func() (proto.Message, error) {
+		return c.Cron.GetCron(ctx, &progressorv1.GetCronRequest{Namespace: "shop", CronId: "play"})
+	}
+	all["ListCrons"] = func() (proto.Message, error) {
+		return c.Cron.ListCrons(ctx, &progressorv1.ListCronsRequest{Namespace: "shop"})
+	}
+	all["ListFires"] = func() (proto.Message, error) {
+		return c.Cron.ListFires(ctx, &progressorv1.ListFiresRequest{Namespace: "shop", CronId: "play"})
+	}
+	for _, id := range []string{"~cron/play", "order-1"} {
+		all["GetProcess "+id] = func() (proto.Message, error) {
+			return c.Process.GetProcess(ctx, &progressorv1.GetProcessRequest{Namespace: "shop", ProcessId: id})
+		}
+		all["TraceProcess "+id] = func() (proto.Message, error) {
+			return c.Process.TraceProcess(ctx, &progressorv1.TraceProcessRequest{Namespace: "shop", ProcessId: id})
+		}
+	}
+	return all
+}
+
+// one returns the only value of a query.
+func one(t *testing.T, db *pgxpool.Pool, sql string) (value string) {
+	t.Helper()
+	if err := db.QueryRow(t.Context(), sql).Scan(&value); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return value
+}
+
+// noSecrets looks for the values in the clear, in hexadecimal and in base64.
+func noSecrets(t *testing.T, where, text string) {
+	t.Helper()
+	const part = "hunter2-"
+	encoded := []string{part, hex.EncodeToString([]byte(part))}
+	for shift := range 3 {
+		whole := base64.RawStdEncoding.EncodeToString([]byte("xx"[:shift] + part))
+		encoded = append(encoded, whole[(shift*8+5)/6:(shift+len(part))*8/6])
+	}
+	for _, e := range encoded {
+		if at := strings.Index(text, e); at >= 0 {
+			t.Errorf("%s has a value as %s: %.200s", where, e, text[max(0, at-100):])
+		}
+	}
+}
+
+// writeKeys writes a file of master keys.
+func writeKeys(t *testing.T, keys ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keys")
+	var text strings.Builder
+	for _, key := range keys {
+		text.WriteString(base64.StdEncoding.EncodeToString([]byte(strings.Repeat(key, 32))) + "\n")
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// With a master key, the values are encrypted with it. Without it, or with another one, requests
+// fail with an error that names the flag, and no other secret can be stored with a wrong key.
+func TestMasterKey(t *testing.T) {
+	t.Parallel()
+	dsn, to, file := storagetest.DSN(t), newCallee(t), writeKeys(t, "a")
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn}
+	d := background(t, map[string]string{"PROGRESSOR_SECRETS_MASTER_KEY_FILE": file}, args...)
+	r := putSecret(t, dsn, "token", "*", firstToken, "--secrets.master-key-file", file, "-o", "json")
+	if r.Code != cli.ExitOK || strings.Contains(r.Stdout, `"key": "database"`) {
+		t.Fatalf("%+v", r)
+	}
+	d.Client.OK(t, "namespace", "put", "shop", "--connect-url", to.URL+"/processor", "--encoding", "json", "--header",
+		"authorization=Bearer ${secret:token}", "--header", "x-key="+headerKey)
+	d.Client.OK(t, "start", "shop", "order-1")
+	if err := to.got("/processor", "Bearer "+firstToken, headerKey); err != nil {
+		t.Error(err)
+	}
+	d.Stop(t)
+	for name, c := range map[string]struct {
+		file []string
+		want string
+	}{
+		"none":    {nil, "--secrets.master-key-file"},
+		"another": {[]string{"--secrets.master-key-file", writeKeys(t, "b")}, "--secrets.master-key-file"},
+	} {
+		d := background(t, nil, append(args, c.file...)...)
+		if text := d.Log.String(); !strings.Contains(text, "requests that use a secret will fail") ||
+			!strings.Contains(text, c.want) {
+			t.Errorf("%s: the log is %s", name, text)
+		}
+		d.Client.OK(t, "call", "shop", "order-1", "--accepted")
+		clitest.Eventually(t, "the error names the flag", func() error {
+			out := d.Client.OK(t, "explain", "shop", "order-1", "-o", "json")
+			if !strings.Contains(out, c.want) {
+				return errors.New(out)
+			}
+			return nil
+		})
+		r := putSecret(t, dsn, "other", "*", "x", c.file...)
+		if r.Code != cli.ExitConflict || !strings.Contains(r.Stderr, "secret token for *: it was encrypted with the "+
+			"master key") || !strings.Contains(r.Stderr, "Next: use the --secrets.master-key-file of the engines") {
+			t.Errorf("%s: %+v", name, r)
+		}
+		d.Stop(t)
+	}
+	d = background(t, nil, append(args, "--secrets.master-key-file", writeKeys(t, "b", "a"))...)
+	clitest.Eventually(t, "the calls succeed after a rotation", func() error {
+		return to.got("/processor", "Bearer "+firstToken, headerKey)
+	})
+	d.Client.OK(t, "call", "shop", "order-1")
+	d.Stop(t)
+}
+
+// Wrong values and files are rejected with an error that says what is valid.
+func TestWrongSecrets(t *testing.T) {
+	t.Parallel()
+	dsn, program := storagetest.DSN(t), clitest.Program{Commands: newCommands}
+	program.OK(t, "migrate", "up", "--db.dsn", dsn)
+	open := writeKeys(t, "a")
+	if err := os.Chmod(open, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args, value, want string
+	}{
+		{"token", "x", "--namespaces"},
+		{"a/b --namespaces *", "x", "<name>: must have 1 to 64 of the characters"},
+		{"token --namespaces *b", "x", `--namespaces: must be NAME, PREFIX* or *, such as shop/* (got "*b")`},
+		{"token --namespaces *", "", "--value-file: must have 1 to 8192 bytes (got 0)"},
+		{"token --namespaces *", "hunter2-a\nhunter2-b\n", "--value-file: must not contain control characters"},
+		{"token --namespaces * --value-file /does/not/exist", "", "--value-file: open /does/not/exist"},
+		{"token --namespaces * --secrets.master-key-file /does/not/exist", "x",
+			"--secrets.master-key-file: stat /does/not/exist"},
+		{"token --namespaces * --secrets.master-key-file " + open, "x", "run chmod 600 " + open},
+	} {
+		p := program
+		p.Stdin = c.value
+		r := p.Run(t, append([]string{"secret", "put", "--db.dsn", dsn}, strings.Fields(c.args)...)...)
+		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.want) {
+			t.Errorf("%s: %+v", c.args, r)
+		}
+		noSecrets(t, c.args, r.Stdout+r.Stderr)
+	}
+	p := program
+	p.Asks = true
+	if r := p.Run(t, "secret", "put", "token", "--namespaces", "*", "--db.dsn", dsn); r.Code != cli.ExitUsage ||
+		!strings.Contains(r.Stderr, "--value-file: is required on a terminal") {
+		t.Errorf("on a terminal: %+v", r)
+	}
+	r := program.Run(t, "serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn, "--secrets.master-key-file", open)
+	if r.Code != cli.ExitUsage ||
+		!strings.Contains(r.Stderr, "--secrets.master-key-file: "+open+": other users must have") {
+		t.Errorf("serve: %+v", r)
+	}
+	clitest.WantLines(t, program.OK(t, "secret", "list", "--db.dsn", dsn), "none")
+	if out := program.OK(t, "secret", "list", "--db.dsn", dsn, "-o", "json"); !strings.Contains(out, `"secrets": []`) {
+		t.Errorf("no secrets: %s", out)
+	}
+}

@@ -1,0 +1,73 @@
+package crons
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/secrets"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+const fieldHeaders = "cron.target.http.headers"
+
+// sealed returns a definition with sealed headers, for the args of a command.
+func (c *Crons) sealed(ctx context.Context, def *progressorv1.Cron) (*progressorv1.Cron, error) {
+	headers := def.GetTarget().GetHttp().GetHeaders()
+	if len(headers) == 0 {
+		return def, nil
+	}
+	all, err := c.engine.Secrets().SealHeaders(ctx, def.GetNamespace(), headers)
+	if err != nil {
+		return nil, err
+	}
+	def = proto.CloneOf(def)
+	def.GetTarget().GetHttp().Headers = all
+	return def, nil
+}
+
+// CheckSecrets returns an error if a cron may not use a secret to which its headers refer.
+func (c *Crons) CheckSecrets(ctx context.Context, def *progressorv1.Cron) error {
+	headers := def.GetTarget().GetHttp().GetHeaders()
+	if err := secrets.CheckHeaders(fieldHeaders, headers); err != nil {
+		return err
+	}
+	return c.engine.Secrets().CheckReferences(ctx, def.GetNamespace(), fieldHeaders, headers)
+}
+
+// keepHeaders gives a sealed definition the stored values of headers that the client has not sent.
+// before is nil for a new cron.
+func keepHeaders(def, before *progressorv1.Cron) error {
+	target, was := def.GetTarget().GetHttp(), before.GetTarget().GetHttp()
+	err := secrets.KeepStored(fieldHeaders, target.GetHeaders(), was.GetHeaders(),
+		engine.Origin(target.GetUrl()) == engine.Origin(was.GetUrl()))
+	if err != nil {
+		return err
+	}
+	return checkSize(def)
+}
+
+// maskHeaders hides the headers of a cron that may be secret.
+func maskHeaders(c *progressorv1.Cron) {
+	if target := c.GetTarget().GetHttp(); target != nil {
+		target.Headers = secrets.Masked(target.GetHeaders())
+	}
+}
+
+// IsStored reports whether a cron is stored with this spec, policy, target and metadata. etag is
+// that of the stored one. The error is process.ErrCronNotFound if there is none.
+func (c *Crons) IsStored(ctx context.Context, def *progressorv1.Cron) (same bool, etag string, err error) {
+	s, err := c.read(ctx, def.GetNamespace(), def.GetCronId())
+	if err != nil {
+		return false, "", err
+	}
+	def, err = c.sealed(ctx, def)
+	if err != nil {
+		return false, "", err
+	}
+	there := s.definition
+	same = proto.Equal(def.GetSpec(), there.GetSpec()) && proto.Equal(def.GetPolicy(), there.GetPolicy()) &&
+		proto.Equal(def.GetTarget(), there.GetTarget()) && proto.Equal(def.GetMetadata(), there.GetMetadata())
+	return same, s.etag(), nil
+}

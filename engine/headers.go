@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/engine/secrets"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+const fieldHeaders = "namespace.processor.connect.headers"
+
+// checkHeaders limits the total size of the headers of a processor, and checks their references.
+func checkHeaders(p *progressorv1.ConnectProcessor) error {
+	size := 0
+	for name, value := range p.GetHeaders() {
+		size += len(name) + len(value)
+	}
+	if size > process.MaxHeadersBytes {
+		return &process.InvalidError{
+			Field: fieldHeaders, TooLarge: true,
+			Message: fmt.Sprintf("names and values must have at most %d bytes (got %d)", process.MaxHeadersBytes, size),
+		}
+	}
+	return secrets.CheckHeaders(fieldHeaders, p.GetHeaders())
+}
+
+// headersOf returns a function that returns the headers of a request to a processor. It is nil if
+// this configuration has no secrets, or the processor no headers.
+func (c *Config) headersOf(
+	namespace string, cfg *progressorv1.ConnectProcessor,
+) func(context.Context) (map[string]string, error) {
+	if c.Secrets == nil || len(cfg.GetHeaders()) == 0 {
+		return nil
+	}
+	return func(ctx context.Context) (map[string]string, error) {
+		return c.Secrets.OpenHeaders(ctx, namespace, cfg.GetHeaders())
+	}
+}
+
+// Secrets returns what seals and opens headers.
+func (e *Engine) Secrets() *secrets.Vault { return e.cfg.Secrets }
+
+// namespaceConfig returns a function that returns the stored form of a namespace. It seals the
+// headers, and keeps the stored values of those that the client has not sent.
+func (e *Engine) namespaceConfig(
+	ctx context.Context, m *progressorv1.Namespace,
+) (func(before json.RawMessage) (json.RawMessage, error), error) {
+	name := m.GetNamespace() // the stored form does not have it
+	m = proto.CloneOf(wire.NamespaceConfig(m))
+	p := m.GetProcessor().GetConnect()
+	if p != nil {
+		sealed, err := e.cfg.Secrets.SealHeaders(ctx, name, p.GetHeaders())
+		if err != nil {
+			return nil, err
+		}
+		p.Headers = sealed
+	}
+	return func(before json.RawMessage) (json.RawMessage, error) {
+		if p != nil {
+			old := &progressorv1.Namespace{}
+			if len(before) > 0 {
+				if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(before, old); err != nil {
+					return nil, err
+				}
+			}
+			was := old.GetProcessor().GetConnect()
+			err := secrets.KeepStored(fieldHeaders, p.GetHeaders(), was.GetHeaders(), sameHosts(p, was))
+			if err != nil {
+				return nil, err
+			}
+		}
+		return protojson.Marshal(m)
+	}, nil
+}
+
+// sameHosts reports whether a processor gets no requests at hosts that did not get them before.
+func sameHosts(p, before *progressorv1.ConnectProcessor) bool {
+	known := originsOf(before)
+	return !slices.ContainsFunc(originsOf(p), func(origin string) bool { return !slices.Contains(known, origin) })
+}
+
+func originsOf(p *progressorv1.ConnectProcessor) (origins []string) {
+	for _, text := range append([]string{p.GetUrl()}, p.GetMoreUrls()...) {
+		origins = append(origins, Origin(text))
+	}
+	return origins
+}
+
+// Origin returns the scheme and the host of a URL, which decide who gets the headers of a request.
+func Origin(text string) string {
+	to, err := url.Parse(text)
+	if err != nil {
+		return text
+	}
+	return to.Scheme + "://" + to.Host
+}
+
+// maskHeaders hides the headers of a namespace that may be secret.
+func maskHeaders(m *progressorv1.Namespace) {
+	if p := m.GetProcessor().GetConnect(); p != nil {
+		p.Headers = secrets.Masked(p.GetHeaders())
+	}
+}
+
+// CheckSecrets returns an error if a namespace may not use a secret to which its headers refer.
+func (e *Engine) CheckSecrets(ctx context.Context, m *progressorv1.Namespace) error {
+	p := m.GetProcessor().GetConnect()
+	if err := checkHeaders(p); err != nil {
+		return err
+	}
+	return e.cfg.Secrets.CheckReferences(ctx, m.GetNamespace(), fieldHeaders, p.GetHeaders())
+}

@@ -1,0 +1,344 @@
+package secrets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+const (
+	// CacheTime is how long a secret is used without a read.
+	CacheTime = 10 * time.Second
+	// staleTime is how long it is used while the database cannot be read.
+	staleTime = time.Minute
+	// maxCached limits the number of cached secrets.
+	maxCached = 10_000
+)
+
+// Store reads the key of the database, and secrets.
+type Store interface {
+	Key(ctx context.Context) ([]byte, error)
+	Read(ctx context.Context, name string) ([]storage.Secret, error)
+}
+
+// Vault seals and opens values. It is safe for concurrent use.
+type Vault struct {
+	store Store
+	now   func() time.Time
+	file  []*key // master keys; the first one seals
+
+	mu       sync.Mutex
+	database *key // nil until it is read
+	cached   map[string]cachedSecret
+}
+
+// cachedSecret has the rows of a name.
+type cachedSecret struct {
+	rows    []storage.Secret
+	read    time.Time
+	reading bool // a request reads them again; meanwhile, others use these rows
+}
+
+// New returns a Vault. Without master keys, it uses the key in the database.
+func New(store Store, masterKeys [][]byte) (*Vault, error) {
+	v := &Vault{store: store, now: time.Now, cached: map[string]cachedSecret{}}
+	for _, secret := range masterKeys {
+		k, err := masterKey(secret)
+		if err != nil {
+			return nil, err
+		}
+		v.file = append(v.file, k)
+	}
+	return v, nil
+}
+
+// sealing returns the key that seals.
+func (v *Vault) sealing(ctx context.Context) (*key, error) {
+	if len(v.file) > 0 {
+		return v.file[0], nil
+	}
+	return v.ofDatabase(ctx)
+}
+
+func (v *Vault) ofDatabase(ctx context.Context) (*key, error) {
+	v.mu.Lock()
+	k := v.database
+	v.mu.Unlock()
+	if k != nil {
+		return k, nil
+	}
+	secret, err := v.store.Key(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if k, err = newKey(secret, DatabaseKey); err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.database = k
+	return k, nil
+}
+
+// Open decrypts a value that Seal has encrypted for this place. A value that is not encrypted is
+// returned unchanged.
+func (v *Vault) Open(ctx context.Context, place, value string) (string, error) {
+	id, text, ok := cutSealed(value)
+	if !ok {
+		return value, nil
+	}
+	for _, k := range v.file {
+		if k.id == id {
+			return k.open(place, text)
+		}
+	}
+	if id != DatabaseKey {
+		return "", unknownKey(id)
+	}
+	k, err := v.ofDatabase(ctx)
+	if err != nil {
+		return "", err
+	}
+	return k.open(place, text)
+}
+
+// unknownKey is the error for a value that was encrypted with a key that this program does not
+// have.
+func unknownKey(id string) error {
+	return unusable("it was encrypted with the master key %.20s: add that key to the file of "+
+		"--secrets.master-key-file, or put the value again", id)
+}
+
+// CheckKey returns an error if a secret cannot be decrypted because its key is not known.
+func (v *Vault) CheckKey(s storage.ListedSecret) error {
+	known := func(k *key) bool { return k.id == s.KeyID }
+	if s.KeyID == DatabaseKey || slices.ContainsFunc(v.file, known) {
+		return nil
+	}
+	return fmt.Errorf("secret %s for %s: %w", s.Name, s.Namespaces, unknownKey(s.KeyID))
+}
+
+// KeyID returns the ID of the key that seals.
+func (v *Vault) KeyID() string {
+	if len(v.file) > 0 {
+		return v.file[0].id
+	}
+	return DatabaseKey
+}
+
+// Load reads the key in the database, so that Seal and Open need no connection. A caller in a
+// transaction must call it first.
+func (v *Vault) Load(ctx context.Context) error {
+	_, err := v.ofDatabase(ctx)
+	return err
+}
+
+// Seal encrypts a value for a place, such as a field of a stored object. A value that is only a
+// reference remains as it is.
+func (v *Vault) Seal(ctx context.Context, place, value string) (string, error) {
+	if onlyReference.MatchString(value) {
+		return value, nil
+	}
+	k, err := v.sealing(ctx)
+	if err != nil {
+		return "", err
+	}
+	return k.seal(place, value), nil
+}
+
+func headerPlace(namespace, header string) string {
+	return "header\n" + namespace + "\n" + strings.ToLower(header)
+}
+
+func secretPlace(k storage.SecretKey) string { return "secret\n" + k.Namespaces + "\n" + k.Name }
+
+// SealHeaders returns headers of a namespace with sealed values. It does not seal references, and
+// it keeps each Mask.
+func (v *Vault) SealHeaders(
+	ctx context.Context, namespace string, headers map[string]string,
+) (map[string]string, error) {
+	sealed := maps.Clone(headers)
+	for header, value := range sealed {
+		if value == Mask || !isSecret(header, value) {
+			continue
+		}
+		var err error
+		if sealed[header], err = v.Seal(ctx, headerPlace(namespace, header), value); err != nil {
+			return nil, err
+		}
+	}
+	return sealed, nil
+}
+
+// OpenHeaders returns stored headers of a namespace as they are sent: sealed values in the clear,
+// and references resolved.
+func (v *Vault) OpenHeaders(
+	ctx context.Context, namespace string, headers map[string]string,
+) (map[string]string, error) {
+	opened := maps.Clone(headers)
+	for header, value := range opened {
+		value, err := v.Open(ctx, headerPlace(namespace, header), value)
+		if err == nil {
+			value, err = v.Resolve(ctx, namespace, value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("header %s: %w", header, err)
+		}
+		opened[header] = value
+	}
+	return opened, nil
+}
+
+// Resolve replaces the references in a value by the secrets of a namespace. References in a secret
+// itself are not replaced.
+func (v *Vault) Resolve(ctx context.Context, namespace, value string) (string, error) {
+	if !strings.Contains(value, referencePrefix) {
+		return value, nil
+	}
+	var failed error
+	value = reference.ReplaceAllStringFunc(value, func(found string) string {
+		secret, err := v.secret(ctx, namespace, reference.FindStringSubmatch(found)[1])
+		failed = errors.Join(failed, err)
+		return secret
+	})
+	return value, failed
+}
+
+// secret returns the value of a secret for a namespace: that of the most specific pattern.
+func (v *Vault) secret(ctx context.Context, namespace, name string) (string, error) {
+	rows, err := v.rows(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	best := -1
+	for n, row := range rows {
+		if !process.MatchNamespace(row.Namespaces, namespace) {
+			continue
+		}
+		if best < 0 || row.Namespaces == namespace ||
+			rows[best].Namespaces != namespace && len(row.Namespaces) > len(rows[best].Namespaces) {
+			best = n
+		}
+	}
+	if best < 0 {
+		return "", unusable("there is no secret %s for namespace %s: create it with progressor secret put", name,
+			namespace)
+	}
+	row := rows[best]
+	value, err := v.Open(ctx, secretPlace(storage.SecretKey{Name: name, Namespaces: row.Namespaces}), row.Value)
+	if err != nil {
+		return "", fmt.Errorf("secret %s: %w", name, err)
+	}
+	return value, nil
+}
+
+// rows returns the secrets of a name, as they were 10 s ago at most, or a minute if the database
+// cannot be read.
+func (v *Vault) rows(ctx context.Context, name string) ([]storage.Secret, error) {
+	if rows, usable := v.known(name); usable {
+		return rows, nil
+	}
+	rows, err := v.store.Read(ctx, name)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err != nil {
+		last, ok := v.cached[name]
+		if !ok || v.now().Sub(last.read) >= staleTime {
+			return nil, err
+		}
+		last.reading = false
+		v.cached[name] = last
+		return last.rows, nil
+	}
+	if len(v.cached) >= maxCached {
+		clear(v.cached)
+	}
+	v.cached[name] = cachedSecret{rows: rows, read: v.now()}
+	return rows, nil
+}
+
+// known returns the cached secrets of a name. They are not usable if the caller must read them.
+func (v *Vault) known(name string) (rows []storage.Secret, usable bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	last, ok := v.cached[name]
+	age := v.now().Sub(last.read)
+	if ok && (age < CacheTime || age < staleTime && last.reading) {
+		return last.rows, true
+	}
+	if ok {
+		last.reading = true
+		v.cached[name] = last
+	}
+	return nil, false
+}
+
+// ResolveNow is Resolve with secrets that it reads again, so that it also finds one that was put a
+// moment ago.
+func (v *Vault) ResolveNow(ctx context.Context, namespace, value string) (string, error) {
+	for _, found := range reference.FindAllStringSubmatch(value, -1) {
+		v.forget(found[1])
+	}
+	return v.Resolve(ctx, namespace, value)
+}
+
+// forget removes the secrets of a name from the cache.
+func (v *Vault) forget(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.cached, name)
+}
+
+// CheckReferences returns an error if a namespace may not use a secret to which headers refer.
+// field is the name of the field of the headers.
+func (v *Vault) CheckReferences(ctx context.Context, namespace, field string, headers map[string]string) error {
+	for header, value := range headers {
+		_, err := v.ResolveNow(ctx, namespace, value)
+		if _, ok := errors.AsType[*UnusableError](err); ok {
+			return invalid(field, header, "%s", err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MaxSecretBytes is the maximum size of a secret, which is that of a header.
+const MaxSecretBytes = 8192
+
+// SealSecret validates a secret and returns its sealed value for the table secrets.
+func (v *Vault) SealSecret(ctx context.Context, at storage.SecretKey, value string) (string, error) {
+	switch {
+	case !name.MatchString(at.Name):
+		return "", &process.InvalidError{
+			Field: "name", Message: "must have 1 to 64 of the characters a-z, A-Z, 0-9, _, . and -",
+		}
+	case !process.ValidPattern(at.Namespaces):
+		return "", &process.InvalidError{
+			Field:   "namespaces",
+			Message: fmt.Sprintf("must be NAME, PREFIX* or *, such as shop/* (got %.200q)", at.Namespaces),
+		}
+	case value == "" || len(value) > MaxSecretBytes:
+		return "", &process.InvalidError{
+			Field: "value", Message: fmt.Sprintf("must have 1 to %d bytes (got %d)", MaxSecretBytes, len(value)),
+		}
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		return "", &process.InvalidError{
+			Field: "value", Message: "must not contain control characters, such as line breaks",
+		}
+	}
+	k, err := v.sealing(ctx)
+	if err != nil {
+		return "", err
+	}
+	return k.seal(secretPlace(at), value), nil
+}

@@ -1,0 +1,120 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/engine/secrets"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/changes"
+)
+
+// replaceSecrets replaces each secret of a target by what with returns for the name of its field.
+func replaceSecrets(m *progressorv1.Sink, with func(field, value string) (string, error)) (err error) {
+	if hook := m.GetWebhook(); hook != nil {
+		for n, key := range hook.GetSecrets() {
+			if hook.Secrets[n], err = with("webhook.secrets", key); err != nil {
+				return err
+			}
+		}
+	}
+	if login := m.GetKafka().GetSasl(); login.GetPassword() != "" {
+		login.Password, err = with("kafka.sasl.password", login.GetPassword())
+	}
+	return err
+}
+
+func placeOf(m *progressorv1.Sink, field string) string {
+	return "sink\n" + m.GetNamespace() + "\n" + m.GetSinkId() + "\n" + field
+}
+
+// resolved returns a sink whose references to secrets are replaced. resolve is a method of the
+// vault.
+func resolved(
+	ctx context.Context, m *progressorv1.Sink, resolve func(context.Context, string, string) (string, error),
+) (*progressorv1.Sink, error) {
+	m = proto.CloneOf(m)
+	return m, replaceSecrets(m, func(field, value string) (string, error) {
+		value, err := resolve(ctx, m.GetNamespace(), value)
+		return value, invalidSecret(field, err)
+	})
+}
+
+// invalidSecret returns the error of a vault for a field of a sink.
+func invalidSecret(field string, err error) error {
+	if _, ok := errors.AsType[*secrets.UnusableError](err); ok {
+		return &process.InvalidError{Field: "sink." + field, Message: err.Error()}
+	}
+	return err
+}
+
+// checkSecrets validates the references of a sink that a client has sent.
+func checkSecrets(m *progressorv1.Sink) error {
+	return replaceSecrets(m, func(field, value string) (string, error) {
+		return value, invalidSecret(field, secrets.CheckValue(value))
+	})
+}
+
+// refers reports whether a sink uses secrets by reference.
+func refers(m *progressorv1.Sink) (found bool) {
+	_ = replaceSecrets(m, func(_, value string) (string, error) {
+		found = found || secrets.HasReference(value)
+		return value, nil
+	})
+	return found
+}
+
+// prepareSecrets validates the references of a sink that a client has sent, and reads its secrets
+// and those of the stored sink, so that the transaction that stores the sink needs no other
+// connection.
+func (s *Sinks) prepareSecrets(ctx context.Context, k changes.SinkKey, m *progressorv1.Sink) error {
+	if err := checkSecrets(m); err != nil {
+		return err
+	}
+	vault := s.engine.Secrets()
+	if err := vault.Load(ctx); err != nil {
+		return err
+	}
+	if _, err := resolved(ctx, m, vault.ResolveNow); err != nil {
+		return err
+	}
+	row, err := changes.GetSink(ctx, s.store, k)
+	if errors.Is(err, process.ErrSinkNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	stored, err := sinkOf(&changes.SinkSettings{Config: row.Config, Secrets: row.Secrets})
+	if err != nil {
+		return err
+	}
+	_, _ = resolved(ctx, stored, vault.Resolve) // into the cache
+	return nil
+}
+
+// sealed returns a sink as it is stored, with encrypted secrets. It changes m.
+func (s *Sinks) sealed(ctx context.Context, m *progressorv1.Sink) (changes.SinkSettings, error) {
+	err := replaceSecrets(m, func(field, value string) (string, error) {
+		return s.engine.Secrets().Seal(ctx, placeOf(m, field), value)
+	})
+	if err != nil {
+		return changes.SinkSettings{}, err
+	}
+	return settingsOf(m)
+}
+
+// opened returns a stored sink with its secrets in the clear, except for references.
+func (s *Sinks) opened(ctx context.Context, stored *changes.SinkSettings) (*progressorv1.Sink, error) {
+	m, err := sinkOf(stored)
+	if err != nil {
+		return nil, err
+	}
+	return m, replaceSecrets(m, func(field, value string) (string, error) {
+		value, err := s.engine.Secrets().Open(ctx, placeOf(m, field), value)
+		return value, invalidSecret(field, err)
+	})
+}

@@ -1,0 +1,125 @@
+package sinks_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// signed is a webhook that keeps what it needs to check the signature of the last request.
+type signed struct {
+	mu                  sync.Mutex
+	content, signatures string
+}
+
+func (s *signed) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.content = r.Header.Get("webhook-id") + "." + r.Header.Get("webhook-timestamp") + "." + string(body)
+	s.signatures = r.Header.Get("webhook-signature")
+}
+
+// by reports whether the last request was signed with a key.
+func (s *signed) by(key string) bool {
+	raw, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(key, "whsec_"))
+	mac := hmac.New(sha256.New, raw)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mac.Write([]byte(s.content))
+	return s.content != "" && s.signatures == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// hook is the secret to which the sinks of these tests refer.
+var hook = storage.SecretKey{Name: "hook", Namespaces: "n*"}
+
+// putHook stores the secret, and makes the node read it again.
+func (s *site) putHook(t *testing.T, n *node, value string) {
+	t.Helper()
+	sealed, err := n.Secrets().SealSecret(t.Context(), hook, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := s.db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if err := storage.PutSecret(t.Context(), conn.Conn(), hook, sealed); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := n.Secrets().ResolveNow(t.Context(), "ns", "${secret:hook}"); err != nil || got != value {
+		t.Fatalf("%q, %v", got, err)
+	}
+}
+
+// The key of a webhook can be a reference to a secret. A rotated secret is used without a put. If
+// the secret is removed, the sink fails with an error that names it, and continues when it is back.
+func TestSinkRefersToASecret(t *testing.T) {
+	t.Parallel()
+	const second = "whsec_YW5vdGhlci1rZXktZm9yLXRoZS10ZXN0cy0xMjM0"
+	s := newSite(t)
+	n, to := s.start(), &signed{}
+	server := httptest.NewServer(to)
+	t.Cleanup(server.Close)
+	m := &progressorv1.Sink{Namespace: "ns", SinkId: "s", Target: &progressorv1.Sink_Webhook{
+		Webhook: &progressorv1.WebhookTarget{Url: server.URL, Secrets: []string{"${secret:hook}"}},
+	}}
+	put := func() error {
+		_, err := n.Sinks.Put(t.Context(), &progressorv1.PutSinkRequest{Sink: m}, kim)
+		return err
+	}
+	if err := put(); err == nil ||
+		!strings.Contains(err.Error(), "sink.webhook.secrets: there is no secret hook for namespace ns") {
+		t.Errorf("without the secret: %v", err)
+	}
+	s.putHook(t, n, "not a key")
+	if err := put(); err == nil || !strings.Contains(err.Error(), "sink.webhook.secrets[0]: must be whsec_") {
+		t.Errorf("with a secret that is not a key: %v", err)
+	}
+	s.putHook(t, n, secret)
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	const stored = "SELECT count(*) FROM sinks WHERE secrets::text LIKE '%${secret:hook}%'"
+	if count := enginetest.Count(t, s.db, stored); count != 1 {
+		t.Error("the reference is not stored")
+	}
+	n.begin(t, "a")
+	eventually(t, "a request is signed", func() bool { return to.by(secret) })
+	s.putHook(t, n, second)
+	n.call(t, "a")
+	eventually(t, "a request is signed with the rotated secret", func() bool { return to.by(second) })
+	m.GetWebhook().Secrets = nil // keeps the reference
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := s.db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed, err := storage.RemoveSecret(t.Context(), conn.Conn(), hook)
+	conn.Release()
+	if err != nil || !removed {
+		t.Fatalf("%v, %v", removed, err)
+	}
+	if _, err := n.Secrets().ResolveNow(t.Context(), "ns", "${secret:hook}"); err == nil {
+		t.Error("a removed secret is found")
+	}
+	n.call(t, "a")
+	eventually(t, "the error names the secret", func() bool {
+		return strings.Contains(n.status(t).GetLastError(), "there is no secret hook for namespace ns")
+	})
+	s.putHook(t, n, second)
+	n.drains(t)
+}

@@ -1,0 +1,82 @@
+package main
+
+// secretMutants show, store or use secrets where they must not.
+var secretMutants = []mutant{
+	{
+		name: "headers-stored-in-the-clear", breaks: "headers of a processor are stored encrypted",
+		file: "engine/headers.go", old: "p.Headers = sealed", planted: "_ = sealed",
+		packages: "./cmd/progressor", run: "TestSecrets",
+	},
+	{
+		name: "cron-headers-in-the-clear", breaks: "headers of a cron are stored encrypted",
+		file: "engine/crons/headers.go", old: "def.GetTarget().GetHttp().Headers = all", planted: "_ = all",
+		packages: "./cmd/progressor", run: "TestSecrets",
+	},
+	{
+		name: "headers-are-shown", breaks: "responses have no headers of a processor",
+		file: "engine/headers.go", old: "p.Headers = secrets.Masked(p.GetHeaders())", planted: "_ = secrets.Masked",
+		packages: "./cmd/progressor", run: "TestSecrets",
+	},
+	{
+		name: "cron-headers-are-shown", breaks: "responses have no headers of a cron",
+		file: "engine/crons/headers.go", old: "target.Headers = secrets.Masked(target.GetHeaders())",
+		planted: "_ = secrets.Masked", packages: "./cmd/progressor", run: "TestSecrets",
+	},
+	{
+		name: "sinks-in-the-clear", breaks: "the secrets of a sink are stored encrypted",
+		file: "engine/sinks/sinks.go", old: "return s.sealed(ctx, proto.CloneOf(m))", planted: "return settingsOf(m)",
+		packages: "./engine/sinks", run: "TestSettings",
+	},
+	{
+		name: "sink-with-an-old-secret", breaks: "a sink uses a rotated secret without a put",
+		file: "engine/sinks/open_target.go", old: "d.target.settings) {", planted: "settings) {",
+		packages: "./engine/sinks", run: "TestSinkRefersToASecret",
+	},
+	{
+		name: "headers-for-another-host", breaks: "who changes a URL does not receive headers that they cannot read",
+		file: "engine/secrets/headers.go", old: "case !sameTarget:", planted: "case false:",
+		packages: "./engine/secrets", run: "TestKeepStored",
+	},
+	{
+		name: "sealed-by-a-client", breaks: "a client cannot send a value that was encrypted elsewhere",
+		file: "engine/secrets/headers.go", old: "if strings.Contains(value, sealedPrefix) {", planted: "if false {",
+		packages: "./engine/secrets", run: "TestReferences",
+	},
+	{
+		name: "opened-in-any-namespace", breaks: "an encrypted header is opened only in its namespace",
+		file: "engine/secrets/vault.go", old: `return "header\n" + namespace + "\n" +`, planted: `return "header\n" +`,
+		packages: "./engine/secrets", run: "TestHeaders",
+	},
+	{
+		name: "secret-of-any-namespace", breaks: "a namespace uses only the secrets whose pattern matches it",
+		file: "engine/secrets/vault.go", old: "if !process.MatchNamespace(row.Namespaces, namespace) {",
+		planted:  "if false {",
+		packages: "./engine/secrets", run: "TestSecretOfANamespace",
+	},
+	{
+		name: "rotated-secret-is-cached", breaks: "a rotated secret is used after 10 s",
+		file: "engine/secrets/vault.go", old: "if ok && (age < CacheTime ||", planted: "if ok && (age < staleTime ||",
+		packages: "./engine/secrets", run: "TestCache",
+	},
+	{
+		name: "all-read-a-secret", breaks: "requests do not wait while another one reads their secret",
+		file: "engine/secrets/vault.go", old: "age < staleTime && last.reading) {", planted: "false) {",
+		packages: "./engine/secrets", run: "TestOneRequestReads",
+	},
+	{
+		name: "new-secret-is-missing", breaks: "a reference to a secret that was just put is accepted",
+		file: "engine/secrets/vault.go", old: "v.forget(found[1])", planted: "_ = found",
+		packages: "./engine/secrets", run: "TestReferences",
+	},
+	{
+		name: "master-keys-for-all", breaks: "other users have no access to the file of master keys",
+		file: "engine/secrets/key.go", old: "mode&othersAccess != 0 {", planted: "mode&othersAccess != 0 && false {",
+		packages: "./engine/secrets", run: "TestMasterKeyFile",
+	},
+	{
+		name: "secret-with-another-key", breaks: "a secret is not encrypted with a key that the engines do not have",
+		file: "cmd/progressor/internal/cli/server/secret.go", old: "Namespaces: s.Namespaces}) == c.key() {",
+		planted:  "Namespaces: s.Namespaces}) != (storage.SecretKey{}) {",
+		packages: "./cmd/progressor", run: "TestMasterKey",
+	},
+}

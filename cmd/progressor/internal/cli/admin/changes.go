@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -19,7 +20,7 @@ type changesCmd struct {
 
 	cli.ClientFlags
 	Follow  bool     `short:"f" help:"Continue with new changes until Ctrl-C."`
-	From    string   `placeholder:"CURSOR|TIME" help:"Continue after a cursor, or begin at a time such as 2026-11-26T10:00:00Z. Default with --follow: now; otherwise all stored changes."`
+	From    string   `placeholder:"CURSOR|TIME" help:"Continue after a cursor, or begin at a time such as 2026-11-26T10:00:00Z, -2h or 1970-01-01 (all). Default with --follow: now; otherwise all stored changes."`
 	Kind    []string `placeholder:"KIND" help:"Only these kinds: event, lifecycle, job, step, run, fire. Default: all."`
 	Process string   `placeholder:"ID" help:"Only changes of this process, job, run (~flow/ID) or cron (~cron/ID)."`
 }
@@ -35,6 +36,7 @@ store the cursor, and continue from it with --from, without a gap. After a broke
 
     progressor changes orders --follow
     progressor changes orders --kind lifecycle --from 2026-11-26T10:00:00Z
+    progressor changes orders --from -2h
     progressor changes orders --follow -o json --from CURSOR`
 }
 
@@ -46,7 +48,7 @@ func (c *changesCmd) Run(a *cli.App) error {
 	}
 	ctx, cancel := a.Interruptible()
 	defer cancel()
-	return c.RetryingClient().WatchChanges(ctx, req, func(u *progressorv1.WatchChangesResponse) error {
+	err = c.RetryingClient().WatchChanges(ctx, req, func(u *progressorv1.WatchChangesResponse) error {
 		if c.JSON() {
 			return output.PrintLine(a.Stdout, u)
 		}
@@ -57,19 +59,26 @@ func (c *changesCmd) Run(a *cli.App) error {
 		}
 		return nil
 	})
+	if d := client.Detail(err); d.GetField() == "cursor" && d.GetReason() == progressorv1.ErrorDetail_REASON_INVALID {
+		return cli.UsageError(errFrom)
+	}
+	return err
 }
+
+var errFrom = errors.New("--from: must be the cursor of a previous response, or a time such as " +
+	"2026-11-26T10:00:00Z, -2h or 1970-01-01")
 
 func (c *changesCmd) request() (*progressorv1.WatchChangesRequest, error) {
 	req := &progressorv1.WatchChangesRequest{Namespace: c.NS, ProcessId: c.Process, Stop: !c.Follow}
-	at, err := time.Parse(time.RFC3339, c.From)
+	at, err := cli.TimeFrom("--from", c.From)
 	switch {
 	case c.From == "" && !c.Follow:
 		req.FromTime = timestamppb.New(time.Unix(0, 0))
 	case c.From == "":
 	case err == nil:
-		req.FromTime = timestamppb.New(at)
+		req.FromTime = at
 	case strings.ContainsAny(c.From, ":. "):
-		return nil, errors.New("--from: must be a cursor, or a time such as 2026-11-26T10:00:00Z")
+		return nil, errFrom
 	default:
 		req.Cursor = c.From
 	}

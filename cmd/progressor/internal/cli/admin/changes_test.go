@@ -48,14 +48,23 @@ func TestChanges(t *testing.T) {
 	for args, want := range map[string]*progressorv1.WatchChangesRequest{
 		"":                                 {Stop: true, FromTime: timestamppb.New(time.Unix(0, 0))},
 		"--follow --from AZN3":             {Cursor: "AZN3"},
+		"--from 1970-01-01":                {Stop: true, FromTime: timestamppb.New(time.Unix(0, 0))},
 		"--from 2026-11-26T10:00:00+01:00": {Stop: true, FromTime: timestamppb.New(at)},
 	} {
 		p.Run(t, append([]string{"changes", "orders"}, strings.Fields(args)...)...) // --follow ends with an error
 		want.Namespace = "orders"
 		clitest.WantRequest(t, f.Last, want)
 	}
-	r = p.Run(t, "changes", "orders", "--from", "10:30")
-	if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "--from: must be a cursor, or a time") {
-		t.Errorf("%+v", r)
+	p.OK(t, "changes", "orders", "--from", "-2h")
+	since := f.Last.(*progressorv1.WatchChangesRequest).GetFromTime().AsTime()
+	if d := time.Since(since); d < 2*time.Hour || d > 3*time.Hour {
+		t.Errorf("--from -2h begins %s ago", d)
+	}
+	for _, from := range []string{"10:30", "yesterday"} {
+		r = p.Run(t, "changes", "orders", "--follow", "--from", from)
+		if r.Code != cli.ExitUsage ||
+			!strings.HasPrefix(r.Stderr, "progressor: --from: must be the cursor of a previous response, or a time") {
+			t.Errorf("%+v", r)
+		}
 	}
 }

@@ -70,6 +70,11 @@ func (c *sinkRetryCmd) Run(a *cli.App) error {
 	switch {
 	case err != nil:
 		return err
+	case len(c.Letter) > 0 && len(resp.GetDeadLetters()) == 0:
+		return &cli.CodedError{
+			Code: cli.ExitNotFound, Err: errors.New("the sink has no such dead letter"),
+			Next: "progressor sink retry " + c.words() + " --all --dry-run",
+		}
 	case c.Wait:
 		return c.wait(a, resp)
 	case c.JSON():
@@ -80,8 +85,8 @@ func (c *sinkRetryCmd) Run(a *cli.App) error {
 		{"sink", c.NS + "/" + c.ID},
 		{"state", stateName(resp.GetSink().GetStatus())},
 		{"selected", output.Thousands(n)},
-		{"waiting", output.Thousands(waiting)},
-		{"change deleted", output.Thousands(deleted)},
+		{"waiting", output.ID(waiting)},
+		{"change deleted", output.ID(deleted)},
 	}
 	if err := output.PrintFields(a.Stdout, fields...); err != nil {
 		return err
@@ -91,7 +96,11 @@ func (c *sinkRetryCmd) Run(a *cli.App) error {
 		fmt.Fprintln(a.Stdout)
 		return printLetters(a, resp.GetDeadLetters())
 	case waiting > 0:
-		_, err = fmt.Fprintln(a.Stdout, "\n"+c.next(resp.GetSink()))
+		what := "progress"
+		if stopped(resp.GetSink()) {
+			what = "to deliver them"
+		}
+		_, err = fmt.Fprintf(a.Stdout, "\n%s: %s\n", what, c.next(resp.GetSink()))
 	}
 	return err
 }
@@ -112,12 +121,14 @@ func (c *sinkRetryCmd) request() (*progressorv1.RetrySinkDeadLettersRequest, err
 
 // next returns what the operator can do while dead letters wait.
 func (c *sinkRetryCmd) next(m *progressorv1.Sink) string {
-	words := output.ShellWord(c.NS) + " " + output.ShellWord(c.ID)
 	if stopped(m) {
-		return "to deliver them: progressor sink resume " + words
+		return "progressor sink resume " + c.words()
 	}
-	return "progress: progressor sink get " + words
+	return "progressor sink get " + c.words()
 }
+
+// words returns the arguments of commands for the sink.
+func (c *sinkRetryCmd) words() string { return output.ShellWord(c.NS) + " " + output.ShellWord(c.ID) }
 
 // stopped reports whether a sink delivers nothing until an operator resumes it.
 func stopped(m *progressorv1.Sink) bool {

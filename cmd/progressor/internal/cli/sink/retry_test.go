@@ -61,13 +61,18 @@ func TestRetry(t *testing.T) {
 	clitest.WantRequest(t, f.Last,
 		&progressorv1.RetrySinkDeadLettersRequest{Namespace: "orders", SinkId: "audit", All: true})
 	f.Retries = []*progressorv1.RetrySinkDeadLettersResponse{selected(active, letter(7, false))}
-	clitest.WantLines(t, p.OK(t, "sink", "retry", "orders", "audit", "--all", "--dry-run"), "selected 1", "waiting 0",
+	clitest.WantLines(t, p.OK(t, "sink", "retry", "orders", "audit", "--all", "--dry-run"), "selected 1",
 		"7 p event stored 1 HTTP 413")
 	clitest.WantRequest(t, f.Last,
 		&progressorv1.RetrySinkDeadLettersRequest{Namespace: "orders", SinkId: "audit", All: true, DryRun: true})
 	if out := p.OK(t, "sink", "retry", "orders", "audit", "--all", "-o", "json"); !strings.Contains(out,
 		`"changeId": "7"`) {
 		t.Error(out)
+	}
+	f.Retries = []*progressorv1.RetrySinkDeadLettersResponse{selected(active)}
+	r := p.Run(t, "sink", "retry", "orders", "audit", "--letter", "7")
+	if r.Code != cli.ExitNotFound || !strings.Contains(r.Stderr, "the sink has no such dead letter") {
+		t.Errorf("%+v", r)
 	}
 	for args, wanted := range map[string]string{
 		"":                       "set --all, or select dead letters with --letter",

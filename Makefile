@@ -73,7 +73,7 @@ pictures: postgres build ## Retake the screenshots of the docs (needs Node and C
 	@./console/pictures.sh
 
 .PHONY: verify
-verify: verify-format lint verify-generated verify-console verify-chart verify-tidy verify-vulnerabilities ## Run all checks that need no server
+verify: verify-format lint verify-generated verify-console verify-chart verify-rules verify-tidy verify-vulnerabilities ## Run all checks that need no server
 	@echo "verify: ok"
 
 .PHONY: lint
@@ -123,6 +123,10 @@ verify-console:
 .PHONY: verify-chart
 verify-chart:
 	@./tools/helm/check.sh
+
+.PHONY: verify-rules
+verify-rules:
+	$(GO) -C tools/rules run . $(CURDIR)/deploy/prometheus/alerts.yaml
 
 .PHONY: verify-tidy
 verify-tidy:

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -106,15 +105,6 @@ func TestAlerts(t *testing.T) {
 	if len(seen) == 0 {
 		t.Error("there are no rules")
 	}
-	t.Run("promtool", func(t *testing.T) {
-		promtool, err := exec.LookPath("promtool")
-		if err != nil {
-			t.Skip("there is no promtool")
-		}
-		if out, err := exec.Command(promtool, "check", "rules", "prometheus/alerts.yaml").CombinedOutput(); err != nil {
-			t.Errorf("promtool: %v\n%s", err, out)
-		}
-	})
 }
 
 func TestDashboard(t *testing.T) {

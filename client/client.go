@@ -49,7 +49,7 @@ func New(baseURL string, opts ...Option) *Client {
 	}
 	httpClient := o.httpClient
 	if httpClient == nil {
-		httpClient = &http.Client{Transport: newTransport(o.protocol)}
+		httpClient = &http.Client{Transport: newTransport(o.protocol, o.tls)}
 	}
 	connectOptions := o.connectOptions
 	connectOptions = append(connectOptions, connect.WithInterceptors(tracer{}))

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"time"
@@ -25,6 +26,7 @@ type Option func(*options)
 type options struct {
 	protocol       Protocol
 	httpClient     connect.HTTPClient
+	tls            *tls.Config
 	connectOptions []connect.ClientOption
 	retry          Retry
 	autoKeys       bool
@@ -36,6 +38,10 @@ func WithProtocol(p Protocol) Option { return func(o *options) { o.protocol = p 
 // WithHTTPClient sets the HTTP client; by default New creates one. With ProtocolGRPC, h must
 // support HTTP/2.
 func WithHTTPClient(h connect.HTTPClient) Option { return func(o *options) { o.httpClient = h } }
+
+// WithTLS sets the authorities, the client certificate or other settings for https. The default
+// trusts the authorities of the system. It has no effect together with WithHTTPClient.
+func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = config } }
 
 // WithConnectOptions passes options, such as interceptors, to the generated clients.
 func WithConnectOptions(opts ...connect.ClientOption) Option {
@@ -51,7 +57,7 @@ func WithoutKeys() Option { return func(o *options) { o.autoKeys = false } }
 
 // newTransport keeps one idle connection for each request in flight. With Go's default of two, a
 // busy client opens a connection for nearly every request.
-func newTransport(p Protocol) http.RoundTripper {
+func newTransport(p Protocol, security *tls.Config) http.RoundTripper {
 	t := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
@@ -60,6 +66,7 @@ func newTransport(p Protocol) http.RoundTripper {
 		IdleConnTimeout:     90 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second,
 		Protocols:           new(http.Protocols),
+		TLSClientConfig:     security.Clone(), // the transport changes it
 	}
 	t.Protocols.SetHTTP2(true)
 	if p == ProtocolGRPC {

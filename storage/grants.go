@@ -13,6 +13,10 @@ import (
 // Grant is a role of a principal in some namespaces.
 type Grant = dbsqlc.Grant
 
+// PrincipalGrants are the grants of a principal: the roles, and in the same order the patterns of
+// their namespaces.
+type PrincipalGrants = dbsqlc.ReadGrantsRow
+
 // GrantKey identifies a grant.
 type GrantKey struct{ Principal, Role, Namespaces string }
 
@@ -26,16 +30,25 @@ func (g GrantKey) json() []byte {
 // MaxListedGrants is how many grants ListGrants returns at most.
 const MaxListedGrants = 10_000
 
-// AddGrant gives a role to the principal of a key. added is false if it has the role already. It
-// returns process.ErrKeyNotFound if there is no such valid key. It writes to audit.
+// ReadGrants returns the grants of a principal. It may have none.
+func (s *Store) ReadGrants(ctx context.Context, principal string) (PrincipalGrants, error) {
+	row, err := s.q.ReadGrants(ctx, s.general, principal)
+	return row, mapped("read grants", err)
+}
+
+// AddGrant gives a role to a principal. keyID is the ID of its key, or "" for a principal without
+// one. added is false if it has the role already. It returns process.ErrKeyNotFound if there is no
+// such valid key. It writes to audit.
 func AddGrant(ctx context.Context, conn *pgx.Conn, keyID string, g GrantKey) (added bool, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-		found, err := dbsqlc.New().KeyExists(ctx, tx, keyID)
-		switch {
-		case err != nil:
-			return err
-		case !found:
-			return process.ErrKeyNotFound
+		if keyID != "" {
+			found, err := dbsqlc.New().KeyExists(ctx, tx, keyID)
+			switch {
+			case err != nil:
+				return err
+			case !found:
+				return process.ErrKeyNotFound
+			}
 		}
 		added, err = addGrant(ctx, tx, g)
 		return err

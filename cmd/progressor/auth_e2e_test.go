@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+	"github.com/progressor-engine/progressor/internal/testca"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -27,6 +29,79 @@ func newKey(t *testing.T, dsn, name, role string, namespaces ...string) (id, tok
 		t.Fatal(err)
 	}
 	return key.ID, key.Token
+}
+
+// TestCertificates goes the way of an operator: an engine with TLS, and a client with a certificate
+// instead of a key.
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	dsn, dir := storagetest.DSN(t), t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	servers, clients := testca.New(t), testca.New(t)
+	servers.Write(servers.Issue(time.Hour), file("tls.crt"), file("tls.key"))
+	servers.WriteAuthority(file("ca.crt"))
+	clients.WriteAuthority(file("clients.crt"))
+	clients.Write(clients.Issue(time.Hour, "spiffe://example.org/billing"), file("billing.crt"), file("billing.key"))
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--auth.mode", "required", "--db.dsn", dsn,
+		"--tls.cert-file", file("tls.crt"), "--tls.key-file", file("tls.key"),
+		"--tls.client-ca-file", file("clients.crt"))
+	if !strings.HasPrefix(d.URL, "https://") {
+		t.Fatalf("the engine is ready at %s", d.URL)
+	}
+	if r := d.Client.Run(t, "whoami"); r.Code == cli.ExitOK {
+		t.Errorf("a client that does not know the authority: %+v", r)
+	}
+	anonymous, billing := d.Client, d.Client
+	anonymous.Env = map[string]string{"PROGRESSOR_ADDRESS": d.URL, "PROGRESSOR_TLS_CA_FILE": file("ca.crt")}
+	billing.Env = map[string]string{
+		"PROGRESSOR_ADDRESS": d.URL, "PROGRESSOR_TLS_CA_FILE": file("ca.crt"),
+		"PROGRESSOR_TLS_CLIENT_CERT_FILE": file("billing.crt"), "PROGRESSOR_TLS_CLIENT_KEY_FILE": file("billing.key"),
+	}
+	if r := anonymous.Run(t, "namespace", "list"); !strings.Contains(r.Stderr, "the request has no token") {
+		t.Errorf("without a certificate: %+v", r)
+	}
+	const principal = "cert:spiffe://example.org/billing"
+	if out := billing.OK(t, "whoami"); out != principal+"\n" {
+		t.Errorf("whoami without grants: %q", out)
+	}
+	program := clitest.Program{Commands: newCommands}
+	out := program.OK(t, "grant", "add", principal, "admin", "billing/*", "--db.dsn", dsn)
+	if out != principal+" has now the role admin in billing/*\n" {
+		t.Errorf("grant add: %q", out)
+	}
+	clitest.Eventually(t, "the grant is known", func() error {
+		if billing.OK(t, "whoami") != principal+"\nadmin billing/*\n" {
+			return os.ErrInvalid
+		}
+		return nil
+	})
+	billing.OK(t, "namespace", "put", "billing/eu", "--builtin", "echo")
+	if r := billing.Run(t, "namespace", "put", "orders", "--builtin", "echo"); r.Code == cli.ExitOK {
+		t.Errorf("another namespace: %+v", r)
+	}
+	if audit := billing.OK(t, "audit", "billing/eu", "-o", "json"); !strings.Contains(audit, principal) {
+		t.Errorf("the audit does not show the client: %s", audit)
+	}
+	for _, tt := range []struct{ args, contains string }{
+		{"grant add cert:billing admin *", "<principal>: must be key:ID"},
+		{"grant add cert: admin *", "<principal>: must be key:ID"},
+		{"serve --tls.cert-file a", "--tls.key-file: is required with --tls.cert-file"},
+		{"serve --tls.key-file a", "--tls.cert-file: is required with --tls.key-file"},
+		{"serve --tls.client-ca-file a", "--tls.cert-file: is required with --tls.client-ca-file"},
+		{"serve --tls.cert-file a --tls.key-file a --tls.client-auth required", "--tls.client-ca-file: is required"},
+		{"whoami --tls.client-cert-file a", "--tls.client-cert-file, --tls.client-key-file: set both"},
+		{"whoami --tls.ca-file " + file("tls.key"), "must contain certificates in PEM"},
+		{"whoami --tls.client-cert-file a --tls.client-key-file b", "--tls.client-key-file: open a"},
+	} {
+		args := strings.Fields(tt.args)
+		if args[0] != "whoami" {
+			args = append(args, "--db.dsn", dsn)
+		}
+		r := program.Run(t, args...)
+		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, tt.contains) {
+			t.Errorf("%s: %+v", tt.args, r)
+		}
+	}
 }
 
 // TestKeys goes the way of an operator: an engine that requires keys, a key for a client, a second

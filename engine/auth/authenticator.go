@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,8 @@ const (
 	staleTime = time.Minute
 	// refreshWait is how long a request waits for a read that another request has started.
 	refreshWait = time.Second
+	// readTimeout is how long a read may take.
+	readTimeout = 5 * time.Second
 	// maxCached limits the number of cached keys.
 	maxCached = 10_000
 	// unknownRate is how many unknown IDs per second a node looks up in the database.
@@ -37,11 +40,13 @@ var (
 	ErrMalformed = errors.New("the header Authorization must be Bearer and one token, such as pgr_ID_SECRET")
 	ErrInvalid   = errors.New("the token is not valid: it is unknown, revoked or expired")
 	ErrLimited   = errors.New("too many failed authentications from this address: wait a second")
+	ErrTwo       = errors.New("the request has a token, and the client a certificate with a URI: use only one")
 )
 
-// Keys reads keys.
+// Keys reads keys, and the grants of clients with certificates.
 type Keys interface {
 	ReadKey(ctx context.Context, keyID string) (storage.KeyState, error)
+	ReadGrants(ctx context.Context, principal string) (storage.PrincipalGrants, error)
 }
 
 // Authenticator checks tokens. It is safe for concurrent use.
@@ -52,13 +57,13 @@ type Authenticator struct {
 	unknown *rate.Limiter // reads of IDs that are not cached
 	failed  *failures
 	total   *prometheus.CounterVec
-	ok      [2]prometheus.Counter // successes of keys, and of the root key
+	ok      map[string]prometheus.Counter // successes by scheme
 
-	cached sync.Map // *entry by ID
+	cached sync.Map // *entry by the name of the principal
 	count  atomic.Int64
 }
 
-// entry is a cached key.
+// entry is a cached principal.
 type entry struct {
 	state   atomic.Pointer[state]
 	reading chan struct{} // has an element while a request reads the state
@@ -70,9 +75,9 @@ func newEntry(s *state) *entry {
 	return e
 }
 
-// state is what was read of a key.
+// state is what was read of a principal.
 type state struct {
-	hash      [sha256.Size]byte
+	hash      [sha256.Size]byte // hash of the token; zero for certificates
 	principal *Principal
 	valid     bool
 	read      time.Time
@@ -85,11 +90,14 @@ func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticato
 		keys: keys, now: time.Now, unknown: rate.NewLimiter(unknownRate, unknownRate), failed: newFailures(),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "progressor_auth_total",
-			Help: "Authentications by scheme (key, root, none, other) and outcome (ok, missing, malformed, invalid, " +
-				"limited, unavailable).",
+			Help: "Authentications by scheme (key, root, cert, none, other) and outcome (ok, missing, malformed, " +
+				"invalid, limited, unavailable).",
 		}, []string{"scheme", "outcome"}),
+		ok: map[string]prometheus.Counter{},
 	}
-	a.ok = [2]prometheus.Counter{a.total.WithLabelValues("key", "ok"), a.total.WithLabelValues("root", "ok")}
+	for _, scheme := range []string{"key", "root", "cert"} {
+		a.ok[scheme] = a.total.WithLabelValues(scheme, "ok")
+	}
 	for _, outcome := range []string{"invalid", "limited", "unavailable"} {
 		a.total.WithLabelValues("key", outcome)
 	}
@@ -129,22 +137,37 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, addr
 	if subtle.ConstantTimeCompare(hash[:], s.hash[:]) != 1 || !s.valid {
 		return nil, a.fail(ctx, "key", ErrInvalid, address)
 	}
+	scheme := "key"
 	if e == a.root {
-		a.ok[1].Inc()
-	} else {
-		a.ok[0].Inc()
+		scheme = "root"
 	}
+	a.ok[scheme].Inc()
 	return s.principal, nil
+}
+
+// AuthenticateCertificate is like Authenticate for a request over a connection whose client has
+// shown a certificate with this URI. The listener has verified the certificate.
+func (a *Authenticator) AuthenticateCertificate(
+	ctx context.Context, uri string, headers []string, address string,
+) (*Principal, error) {
+	if _, err := tokenIn(headers); !errors.Is(err, ErrMissing) {
+		return nil, a.fail(ctx, "cert", ErrTwo, address)
+	}
+	e, err := a.known(ctx, certificatePrefix+uri)
+	if err != nil {
+		return nil, a.fail(ctx, "cert", err, address)
+	}
+	a.ok["cert"].Inc()
+	return e.state.Load().principal, nil
 }
 
 // Current returns an authenticated principal with its present grants. It returns ErrInvalid if its
 // key was revoked or has expired, or process.ErrUnavailable if the database cannot be read.
 func (a *Authenticator) Current(ctx context.Context, p *Principal) (*Principal, error) {
-	id, ok := strings.CutPrefix(p.Name, keyPrefix)
-	if !ok {
-		return p, nil // the root key
+	if p.Name == rootID {
+		return p, nil
 	}
-	e, err := a.known(ctx, id)
+	e, err := a.known(ctx, p.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -176,22 +199,22 @@ func (a *Authenticator) entry(ctx context.Context, id, address string) (*entry, 
 		return a.root, nil
 	}
 	// Random IDs must not cause reads without limit.
-	if _, ok := a.cached.Load(id); !ok && (!a.failed.allow(address) || !a.unknown.Allow()) {
+	if _, ok := a.cached.Load(keyPrefix + id); !ok && (!a.failed.allow(address) || !a.unknown.Allow()) {
 		return nil, ErrLimited
 	}
-	return a.known(ctx, id)
+	return a.known(ctx, keyPrefix+id)
 }
 
-// known is like entry, for the ID of a key, but does not limit reads.
-func (a *Authenticator) known(ctx context.Context, id string) (*entry, error) {
-	if found, ok := a.cached.Load(id); ok {
+// known is like entry, for the name of a principal, but does not limit reads.
+func (a *Authenticator) known(ctx context.Context, name string) (*entry, error) {
+	if found, ok := a.cached.Load(name); ok {
 		e := found.(*entry) //nolint:forcetypeassert // only entries are stored
 		if a.now().Sub(e.state.Load().read) < CacheTime {
 			return e, nil
 		}
-		return e, a.refresh(ctx, id, e)
+		return e, a.refresh(ctx, name, e)
 	}
-	s, err := a.read(ctx, id)
+	s, err := a.read(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -200,17 +223,17 @@ func (a *Authenticator) known(ctx context.Context, id string) (*entry, error) {
 		a.cached.Clear()
 		a.count.Store(0)
 	}
-	if found, loaded := a.cached.LoadOrStore(id, e); loaded {
+	if found, loaded := a.cached.LoadOrStore(name, e); loaded {
 		return found.(*entry), nil //nolint:forcetypeassert // only entries are stored
 	}
 	a.count.Add(1)
 	return e, nil
 }
 
-// refresh reads the state of a cached key again. Concurrent requests wait for the same read, for
-// at most refreshWait. If the database is slow or cannot be read, they use the old state for
+// refresh reads the state of a cached principal again. Concurrent requests wait for the same read,
+// for at most refreshWait. If the database is slow or cannot be read, they use the old state for
 // staleTime.
-func (a *Authenticator) refresh(ctx context.Context, id string, e *entry) error {
+func (a *Authenticator) refresh(ctx context.Context, name string, e *entry) error {
 	age := a.now().Sub(e.state.Load().read)
 	var old <-chan time.Time // when to use the old state
 	if age <= staleTime {
@@ -227,7 +250,7 @@ func (a *Authenticator) refresh(ctx context.Context, id string, e *entry) error 
 	if age = a.now().Sub(e.state.Load().read); age < CacheTime { // another request has read it
 		return nil
 	}
-	s, err := a.read(ctx, id)
+	s, err := a.read(ctx, name)
 	switch {
 	case err == nil:
 		e.state.Store(s)
@@ -239,7 +262,13 @@ func (a *Authenticator) refresh(ctx context.Context, id string, e *entry) error 
 	return nil
 }
 
-func (a *Authenticator) read(ctx context.Context, id string) (*state, error) {
+func (a *Authenticator) read(ctx context.Context, name string) (*state, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	id, ok := strings.CutPrefix(name, keyPrefix)
+	if !ok {
+		return a.readGrants(ctx, name)
+	}
 	row, err := a.keys.ReadKey(ctx, id)
 	switch {
 	case errors.Is(err, process.ErrKeyNotFound):
@@ -249,21 +278,49 @@ func (a *Authenticator) read(ctx context.Context, id string) (*state, error) {
 	case len(row.SecretHash) != sha256.Size:
 		return nil, ErrInvalid
 	}
-	grants := make([]Grant, min(len(row.Roles), len(row.Patterns)))
-	for n := range grants {
-		grants[n] = Grant{row.Roles[n], row.Patterns[n]}
-	}
 	return &state{
-		hash: [sha256.Size]byte(row.SecretHash), principal: NewPrincipal(keyPrefix+id, grants),
+		hash: [sha256.Size]byte(row.SecretHash), principal: NewPrincipal(name, grantsOf(row.Roles, row.Patterns)),
 		valid: !row.Revoked && !row.Expired, read: a.now(),
 	}, nil
 }
 
-// keyPrefix begins the names of principals that are keys.
-const keyPrefix = "key:"
+// readGrants reads the grants of a client with a certificate.
+func (a *Authenticator) readGrants(ctx context.Context, name string) (*state, error) {
+	row, err := a.keys.ReadGrants(ctx, name)
+	if err != nil {
+		return nil, errors.Join(process.ErrUnavailable, err)
+	}
+	return &state{principal: NewPrincipal(name, grantsOf(row.Roles, row.Patterns)), valid: true, read: a.now()}, nil
+}
+
+func grantsOf(roles, patterns []string) []Grant {
+	grants := make([]Grant, min(len(roles), len(patterns)))
+	for n := range grants {
+		grants[n] = Grant{roles[n], patterns[n]}
+	}
+	return grants
+}
+
+// The beginnings of the names of principals: key: and the ID of a key, and cert: and the URI in a
+// client certificate.
+const (
+	keyPrefix         = "key:"
+	certificatePrefix = "cert:"
+)
 
 // KeyPrincipal returns the name of the principal of a key.
 func KeyPrincipal(keyID string) string { return keyPrefix + keyID }
+
+// CertificatePrincipal returns the name of the principal of certificates with a URI.
+func CertificatePrincipal(uri string) string { return certificatePrefix + uri }
+
+// maxURI is the maximum size of a URI that identifies a client in bytes.
+const maxURI = 500
+
+var uriRule = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:[!-~]+$`)
+
+// IsCertificateURI reports whether a URI can identify a client.
+func IsCertificateURI(uri string) bool { return len(uri) <= maxURI && uriRule.MatchString(uri) }
 
 // fail counts a failure and delays its answer.
 func (a *Authenticator) fail(ctx context.Context, scheme string, err error, address string) error {
@@ -277,7 +334,7 @@ func (a *Authenticator) fail(ctx context.Context, scheme string, err error, addr
 		return ErrLimited
 	case errors.Is(err, ErrMissing):
 		outcome = "missing"
-	case errors.Is(err, ErrMalformed):
+	case errors.Is(err, ErrMalformed), errors.Is(err, ErrTwo):
 		outcome = "malformed"
 	}
 	a.total.WithLabelValues(scheme, outcome).Inc()

@@ -49,6 +49,15 @@ func (t *table) ReadKey(ctx context.Context, id string) (storage.KeyState, error
 	return row, nil
 }
 
+// ReadGrants returns the grants of the rows, which are those of certificates here.
+func (t *table) ReadGrants(ctx context.Context, principal string) (storage.PrincipalGrants, error) {
+	row, err := t.ReadKey(ctx, principal)
+	if errors.Is(err, process.ErrKeyNotFound) {
+		err = nil
+	}
+	return storage.PrincipalGrants{Roles: row.Roles, Patterns: row.Patterns}, err
+}
+
 func (t *table) set(change func(*table)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -390,4 +399,49 @@ func BenchmarkAuthenticate(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// A client with a certificate has the grants of its URI. They are cached like those of a key, and
+// used for a while if the database cannot be read.
+func TestCertificatePrincipals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const uri = "spiffe://example.org/a"
+		keys := &table{rows: map[string]storage.KeyState{}}
+		a := New(keys, "", nil)
+		who := func() (*Principal, error) { return a.AuthenticateCertificate(t.Context(), uri, nil, address) }
+		p, err := who()
+		if err != nil || p.Name != "cert:"+uri || len(p.Grants()) > 0 {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		keys.set(func(k *table) {
+			k.rows["cert:"+uri] = storage.KeyState{Roles: []string{"viewer"}, Patterns: []string{"shop/*"}}
+		})
+		if now, err := who(); err != nil || len(now.Grants()) > 0 || keys.reads != 1 {
+			t.Errorf("%v, %v: the grants are not cached", now.Grants(), err)
+		}
+		time.Sleep(CacheTime)
+		if now, err := a.Current(t.Context(), p); err != nil || strings.Join(now.Grants(), ",") != "viewer shop/*" {
+			t.Errorf("%v, %v", now.Grants(), err)
+		}
+		keys.set(func(k *table) { k.err = errors.New("no database") })
+		time.Sleep(CacheTime)
+		if now, err := who(); err != nil || len(now.Grants()) != 1 {
+			t.Errorf("without the database: %v, %v", now.Grants(), err)
+		}
+		time.Sleep(staleTime)
+		if _, err := who(); !errors.Is(err, process.ErrUnavailable) {
+			t.Errorf("without the database for long: %v", err)
+		}
+		_, err = a.AuthenticateCertificate(t.Context(), uri, []string{"Bearer x"}, address)
+		if !errors.Is(err, ErrTwo) {
+			t.Errorf("with a token: %v", err)
+		}
+		keys.set(func(k *table) { k.hangs = make(chan struct{}, 1) })
+		began := time.Now()
+		_, err = a.AuthenticateCertificate(t.Context(), uri+"/2", nil, address)
+		if !errors.Is(err, process.ErrUnavailable) || time.Since(began) != readTimeout {
+			t.Errorf("the database hangs: %v after %s", err, time.Since(began))
+		}
+	})
 }

@@ -32,7 +32,7 @@ func (g Grant) Check() error {
 
 // Principal is an authenticated client. It does not change.
 type Principal struct {
-	Name   string // key:ID, or root
+	Name   string // key:ID, cert:URI, or root
 	grants []granted
 	view   string
 }

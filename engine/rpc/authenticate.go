@@ -37,20 +37,42 @@ func authenticated(a *auth.Authenticator, errorWriter *connect.ErrorWriter, next
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		principal, err := a.Authenticate(r.Context(), r.Header["Authorization"], r.RemoteAddr)
+		ctx := r.Context()
+		var principal *auth.Principal
+		var err error
+		if uri := certificateURI(r); uri == "" {
+			principal, err = a.Authenticate(ctx, r.Header["Authorization"], r.RemoteAddr)
+		} else {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, r.TLS.PeerCertificates[0].NotAfter) // connections may last longer
+			defer cancel()
+			principal, err = a.AuthenticateCertificate(ctx, uri, r.Header["Authorization"], r.RemoteAddr)
+		}
 		if err != nil {
 			refuseUnauthenticated(w, r, errorWriter, err)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), principalKey{}, principal)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, principalKey{}, principal)))
 	})
+}
+
+// certificateURI returns the URI that identifies the client of a connection, or "". It is the only
+// URI in the verified certificate of the client, such as a SPIFFE ID.
+func certificateURI(r *http.Request) string {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.PeerCertificates[0].URIs) != 1 {
+		return ""
+	}
+	if uri := r.TLS.PeerCertificates[0].URIs[0].String(); auth.IsCertificateURI(uri) {
+		return uri
+	}
+	return ""
 }
 
 // identified is like authenticated, but also passes requests without a token.
 func identified(a *auth.Authenticator, errorWriter *connect.ErrorWriter, next http.Handler) http.Handler {
 	private := authenticated(a, errorWriter, next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.Header["Authorization"]) == 0 {
+		if len(r.Header["Authorization"]) == 0 && certificateURI(r) == "" {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -20,10 +20,18 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// oneKey is a table with one key.
+// oneKey is a table with one key, and grants of clients with certificates.
 type oneKey struct {
-	id   string
-	hash [32]byte
+	id     string
+	hash   [32]byte
+	grants map[string]string // role in all namespaces by principal
+}
+
+func (k *oneKey) ReadGrants(_ context.Context, principal string) (storage.PrincipalGrants, error) {
+	if role := k.grants[principal]; role != "" {
+		return storage.PrincipalGrants{Roles: []string{role}, Patterns: []string{"*"}}, nil
+	}
+	return storage.PrincipalGrants{}, nil
 }
 
 func (k *oneKey) ReadKey(_ context.Context, id string) (storage.KeyState, error) {
@@ -38,7 +46,7 @@ func (k *oneKey) ReadKey(_ context.Context, id string) (storage.KeyState, error)
 func newPrivateSite(t *testing.T) (url, token string, key *oneKey, principal func() string) {
 	t.Helper()
 	id, token := auth.NewToken()
-	key = &oneKey{id, auth.Hash(token)}
+	key = &oneKey{id: id, hash: auth.Hash(token)}
 	seen := make(chan string, 100)
 	script := echo()
 	script.call = func(ctx context.Context, r *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {

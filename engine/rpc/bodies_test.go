@@ -150,7 +150,7 @@ func TestAcceptErrorsAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	go func() { served <- Serve(ctx, &fullListener{Listener: ln}, handler, logger, time.Second) }()
+	go func() { served <- Serve(ctx, &fullListener{Listener: ln}, handler, nil, logger, time.Second) }()
 	get(t, "http://"+ln.Addr().String(), "")
 	stop()
 	if err := <-served; err != nil {

@@ -259,7 +259,7 @@ func TestServeLetsRequestsEnd(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, ln, h, nil, time.Minute) }()
+	go func() { served <- Serve(ctx, ln, h, nil, nil, time.Minute) }()
 	answered := make(chan string, 1)
 	go func() {
 		_, body := get(t, "http://"+ln.Addr().String(), "")
@@ -290,7 +290,7 @@ func TestServeCutsWhatOutlivesTheDrain(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	var log bytes.Buffer
-	go func() { served <- Serve(ctx, ln, h, slog.New(slog.NewTextHandler(&log, nil)), time.Millisecond) }()
+	go func() { served <- Serve(ctx, ln, h, nil, slog.New(slog.NewTextHandler(&log, nil)), time.Millisecond) }()
 	cut := make(chan error, 1)
 	go func() {
 		r, err := http.Get("http://" + ln.Addr().String())
@@ -365,7 +365,7 @@ func BenchmarkServe(b *testing.B) {
 	}
 	ctx, stop := context.WithCancel(b.Context())
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, ln, h, nil, time.Second) }()
+	go func() { served <- Serve(ctx, ln, h, nil, nil, time.Second) }()
 	h1 := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	h2c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
 	h2c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)

@@ -24,17 +24,27 @@ const (
 // DefaultDrain is how long Serve waits for running requests by default.
 const DefaultDrain = 30 * time.Second
 
-// Serve serves HTTP/1.1 and HTTP/2 without TLS (h2c) on ln until ctx is cancelled. Then it accepts
-// no new connections, waits up to drain for running requests (0 means DefaultDrain), closes the
-// remaining connections and returns nil. It closes ln. A nil logger means slog.Default().
-func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger, drain time.Duration) error {
+// Serve serves HTTP/1.1 and HTTP/2 on ln until ctx is cancelled. Without certificates, it does not
+// use TLS, and HTTP/2 is h2c. Then it accepts no new connections, waits up to drain for running
+// requests (0 means DefaultDrain), closes the remaining connections and returns nil. It closes ln.
+// A nil logger means slog.Default().
+func Serve(
+	ctx context.Context, ln net.Listener, h http.Handler, certificates *Certificates, log *slog.Logger,
+	drain time.Duration,
+) error {
 	if log == nil {
 		log = slog.Default()
 	}
 	if drain <= 0 {
 		drain = DefaultDrain
 	}
-	return serve(ctx, ln, newServer(h, log), log, drain)
+	server := newServer(h, log)
+	if certificates != nil {
+		server.TLSConfig = certificates.Config()
+		server.Protocols.SetUnencryptedHTTP2(false)
+		server.Protocols.SetHTTP2(true)
+	}
+	return serve(ctx, ln, server, log, drain)
 }
 
 // newServer returns a server with the limits.
@@ -57,7 +67,13 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 // serve is Serve with a server.
 func serve(ctx context.Context, ln net.Listener, server *http.Server, log *slog.Logger, drain time.Duration) error {
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(ln) }()
+	go func() {
+		if server.TLSConfig != nil {
+			failed <- server.ServeTLS(ln, "", "")
+			return
+		}
+		failed <- server.Serve(ln)
+	}()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)

@@ -91,7 +91,7 @@ func listen(t *testing.T, h http.Handler) string {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, ln, h, slog.New(slog.DiscardHandler), time.Second) }()
+	go func() { ended <- Serve(ctx, ln, h, nil, slog.New(slog.DiscardHandler), time.Second) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {

@@ -110,7 +110,7 @@ func serveEngine(ctx context.Context, o order, listener net.Listener, log *slog.
 	})
 	debug.FreeOSMemory() // as `progressor serve` does when it is ready
 	if err = announce(env.Stdout, listener); err == nil {
-		err = rpc.Serve(ctx, listener, handler, log, time.Second)
+		err = rpc.Serve(ctx, listener, handler, nil, log, time.Second)
 	}
 	return errors.Join(err, s.close())
 }

@@ -296,4 +296,38 @@ var securityMutants = []mutant{
 		file: "storage/grants.go", old: "ConfigChange{Before: g.json()}", planted: "ConfigChange{}",
 		packages: "./cmd/progressor/internal/cli/server", run: "TestAccessIsAudited",
 	},
+	{
+		name: "token-and-certificate", breaks: "a client with a certificate and a token is rejected",
+		file: "engine/auth/authenticator.go", old: "!errors.Is(err, ErrMissing) {", planted: "false && err != nil {",
+		packages: "./engine/rpc", run: "TestClientCertificates",
+	},
+	{
+		name: "first-uri-counts", breaks: "a certificate with several URIs does not authenticate its client",
+		file: "engine/rpc/authenticate.go", old: "URIs) != 1 {", planted: "URIs) == 0 {",
+		packages: "./engine/rpc", run: "TestClientCertificates",
+	},
+	{
+		name: "any-authority", breaks: "only an authority of clients issues their certificates",
+		file: "engine/rpc/certificates.go", old: "tls.VerifyClientCertIfGiven", planted: "tls.RequestClientCert",
+		packages: "./engine/rpc", run: "TestClientCertificates",
+	},
+	{
+		name: "certificate-outlived", breaks: "requests end when the certificate of their client expires",
+		file:     "engine/rpc/authenticate.go",
+		old:      "context.WithDeadline(ctx, r.TLS.PeerCertificates[0].NotAfter)",
+		planted:  "context.WithCancel(ctx)",
+		packages: "./engine/rpc", run: "TestRequestsEndWithTheCertificate",
+	},
+	{
+		name: "certificates-kept", breaks: "new certificates in the files are used",
+		file: "engine/rpc/certificates.go", old: ">= certificateTime {", planted: ">= 1000*certificateTime {",
+		packages: "./engine/rpc", run: "TestCertificatesAreReadAgain",
+	},
+	{
+		name: "certificates-dropped", breaks: "files that cannot be used leave the previous certificates",
+		file:     "engine/rpc/certificates.go",
+		old:      "	certificate, err := tls.X509KeyPair(",
+		planted:  "	c.config = nil\n	certificate, err := tls.X509KeyPair(",
+		packages: "./engine/rpc", run: "TestCertificatesAreReadAgain",
+	},
 }

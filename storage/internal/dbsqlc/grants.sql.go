@@ -91,6 +91,31 @@ func (q *Queries) ListGrants(ctx context.Context, db DBTX, arg ListGrantsParams)
 	return items, nil
 }
 
+const readGrants = `-- name: ReadGrants :one
+SELECT ARRAY(
+         SELECT g.role FROM grants g
+          WHERE g.principal = $1
+          ORDER BY g.role, g.namespaces)::text[] AS roles,
+       ARRAY(
+         SELECT g.namespaces FROM grants g
+          WHERE g.principal = $1
+          ORDER BY g.role, g.namespaces)::text[] AS patterns
+`
+
+type ReadGrantsRow struct {
+	Roles    []string
+	Patterns []string
+}
+
+// ReadGrants returns the grants of a principal: the roles, and in the same order the patterns of
+// their namespaces.
+func (q *Queries) ReadGrants(ctx context.Context, db DBTX, principal string) (ReadGrantsRow, error) {
+	row := db.QueryRow(ctx, readGrants, principal)
+	var i ReadGrantsRow
+	err := row.Scan(&i.Roles, &i.Patterns)
+	return i, err
+}
+
 const removeGrant = `-- name: RemoveGrant :one
 DELETE FROM grants
  WHERE principal = $1

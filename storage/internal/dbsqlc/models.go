@@ -129,7 +129,7 @@ type ApiKey struct {
 
 // What clients may do: their roles in namespaces. Without a grant, a client may do nothing.
 type Grant struct {
-	// Who has the role: key: and the ID of a key.
+	// Who has the role: key: and the ID of a key, or cert: and the URI of client certificates.
 	Principal string
 	// viewer, support, client, worker, author, admin or root.
 	Role string

@@ -47,6 +47,7 @@ type ClientFlags struct {
 	Address   engineAddress `default:"http://127.0.0.1:8080" placeholder:"URL" setting:"" help:"URL of an engine. Default: ${default}."`
 	Token     string        `placeholder:"TOKEN" setting:"" help:"Token of an engine that requires authentication. Prefer the variable or --token-file: other users of the machine can see flags."`
 	TokenFile string        `placeholder:"FILE" setting:"" help:"File with the token. Default: .progressor/token, if it exists and --address is on this machine."`
+	TLS       clientTLS     `embed:"" prefix:"tls."`
 	OutputFlag
 }
 
@@ -60,7 +61,8 @@ func (f ClientFlags) RetryingClient() *client.Client { return f.clientWith(clien
 
 func (f ClientFlags) clientWith(r client.Retry) *client.Client {
 	options := []client.Option{client.WithRetry(r),
-		client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries)))}
+		client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries))),
+		client.WithTLS(f.TLS.config())}
 	switch file := f.tokenFile(); {
 	case f.Token != "":
 		options = append(options, client.WithToken(f.Token))
@@ -110,7 +112,9 @@ func (f ClientFlags) Page(ctx context.Context, path string) (string, error) {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := http.DefaultClient.Do(request)
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
+	transport.TLSClientConfig = f.TLS.config()
+	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return "", &CodedError{Err: fmt.Errorf("the engine at %s cannot be reached", f.Address), Code: ExitUnavailable}
 	}
@@ -130,7 +134,7 @@ func (f ClientFlags) Validate() error {
 	if f.Token != "" && f.TokenFile != "" {
 		return errors.New("--token, --token-file: set only one of them")
 	}
-	return nil
+	return f.TLS.check()
 }
 
 // Request returns the context of a request that does not wait for a task.

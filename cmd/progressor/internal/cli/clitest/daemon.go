@@ -29,7 +29,7 @@ type Daemon struct {
 }
 
 // URLInLine matches the address of a local engine in its output.
-var URLInLine = regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
+var URLInLine = regexp.MustCompile(`https?://[0-9.]+:[0-9]+`)
 
 // Start starts a command line and waits until it is ready and prints its address.
 func Start(t *testing.T, commands func() any, env map[string]string, args ...string) *Daemon {

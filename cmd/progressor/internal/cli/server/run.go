@@ -75,6 +75,8 @@ type node struct {
 	hosts    *rpc.Hosts // by which clients address the API and the profiles
 	console  rpc.Console
 
+	certificates *rpc.Certificates // certificates of the API; nil without TLS
+
 	file    *configfile.File                            // its namespaces, templates, crons and sinks are stored
 	prepare func(context.Context, *engine.Engine) error // called before that; may be nil
 	begin   func(context.Context, *flows.Flows) error   // called when it can run processes; may be nil
@@ -89,7 +91,7 @@ func (n *node) run(ctx context.Context) error {
 	defer n.listener.Close() // if it fails before Serve
 	ctx, cancel := n.linger(ctx)
 	defer cancel()
-	registry, log := newRegistry(), n.log
+	registry, log := n.newRegistry(), n.log
 	var provider trace.TracerProvider // nil without traces
 	spans, err := n.tracing.open(ctx, n.getenv, n.address(), log, registry)
 	if err != nil {
@@ -145,7 +147,7 @@ func (n *node) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return eng.Run(ctx) })
 	group.Go(func() error { return insights.Sample(ctx) })
-	group.Go(func() error { return rpc.Serve(ctx, n.listener, handler, log, n.engine.DrainTimeout+drainMargin) })
+	group.Go(func() error { return rpc.Serve(ctx, n.listener, handler, n.certificates, log, n.drainTimeout()) })
 	group.Go(func() error { return n.debug.serve(ctx, n.hosts, log) })
 	group.Go(func() error {
 		if err := awaitReady(ctx, eng); err != nil {
@@ -247,6 +249,9 @@ func (n *node) put(ctx context.Context, eng *engine.Engine, runs *flows.Flows, d
 // most twice 5 s for the database).
 const drainMargin = 12 * time.Second
 
+// drainTimeout returns how long the listener waits for running requests.
+func (n *node) drainTimeout() time.Duration { return n.engine.DrainTimeout + drainMargin }
+
 // address returns the address of this node in the table nodes.
 func (n *node) address() string {
 	if n.engine.Address != "" {
@@ -276,10 +281,13 @@ func awaitReady(ctx context.Context, eng *engine.Engine) error {
 
 // newRegistry returns the registry of all metrics of the program, including those of Go and of the
 // process.
-func newRegistry() *prometheus.Registry {
+func (n *node) newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if n.certificates != nil {
+		registry.MustRegister(n.certificates.Collector())
+	}
 	return registry
 }
 

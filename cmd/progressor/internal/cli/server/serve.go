@@ -36,6 +36,10 @@ func (c *serveCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
+	certificates, err := c.TLS.open(log)
+	if err != nil {
+		return err
+	}
 	listener, err := listen("--listen", c.Listen)
 	if err != nil {
 		return err
@@ -43,8 +47,10 @@ func (c *serveCmd) Run(a *cli.App) error {
 	n := &node{
 		log: log, listener: listener, dsn: c.DB.DSN, password: c.DB.password(), pool: c.DB.poolFlags, engine: c.Engine,
 		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, auth: c.Auth.authentication(c.Listen), secrets: c.Secrets,
-		hosts: names, console: rpc.Console(c.Console), file: a.ConfigFile(),
-		ready: func() { log.Info("ready", "version", cli.BuildVersion(), "url", "http://"+listener.Addr().String()) },
+		certificates: certificates, hosts: names, console: rpc.Console(c.Console), file: a.ConfigFile(),
+		ready: func() {
+			log.Info("ready", "version", cli.BuildVersion(), "url", c.TLS.scheme()+"://"+listener.Addr().String())
+		},
 	}
 	return a.UntilSignal(log, func(ctx context.Context) error {
 		if c.DB.Migrate {

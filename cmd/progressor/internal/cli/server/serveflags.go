@@ -29,6 +29,7 @@ type serveSettings struct {
 	Console     string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
 	Auth        authFlags    `embed:"" prefix:"auth."`
 	Secrets     secretsFlags `embed:"" prefix:"secrets."`
+	TLS         tlsFlags     `embed:"" prefix:"tls."`
 	DB          dbFlags      `embed:"" prefix:"db."`
 	Engine      engineFlags  `embed:"" prefix:"engine."`
 	Log         cli.LogFlags `embed:"" prefix:"log."`
@@ -96,7 +97,7 @@ func (s *serveSettings) check(file *configfile.File) error {
 	if err := s.DB.poolFlags.check(); err != nil {
 		return err
 	}
-	if err := errors.Join(checkListen("--listen", s.Listen), s.Auth.check()); err != nil {
+	if err := errors.Join(checkListen("--listen", s.Listen), s.Auth.check(), s.TLS.check()); err != nil {
 		return err
 	}
 	if _, err := hosts(s.Listen, s.ListenHosts); err != nil {

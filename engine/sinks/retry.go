@@ -84,7 +84,7 @@ var errChangeDeleted = errors.New("the change was deleted after its retention")
 
 // retries says whether dead letters of a delivery wait to be delivered again.
 type retries struct {
-	asked   chan struct{} // signalled when some wait
+	asked   chan struct{} // receives a value when some wait
 	pending bool          // some may wait
 }
 

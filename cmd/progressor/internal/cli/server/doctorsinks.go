@@ -139,7 +139,8 @@ func (s *sinkFacts) letterFindings(name, words string) []sinkFinding {
 	return []sinkFinding{{"dead letters", finding{
 		What: fmt.Sprintf("the target of sink %s rejected %s for good in the last 24 h", name,
 			output.Counted(int(s.Letters), "change")),
-		Next: "progressor sink get " + words + " lists them",
+		Next: "progressor sink get " + words + " lists them; progressor sink retry " + words +
+			" --all delivers them again",
 	}}}
 }
 

@@ -5,15 +5,26 @@ cd "$(dirname "$0")/../.."
 # Built like this, Helm knows no version of Kubernetes but a very old one.
 helm() { go tool -modfile=tools/helm/go.mod helm "$1" --kube-version 1.30.0 "${@:2}"; }
 chart=deploy/helm/progressor
+rendered=$(mktemp)
+trap 'rm -f "$rendered"' EXIT
 least=(--set database.existingSecret=progressor-db)
 all=("${least[@]}" --set serviceMonitor.enabled=true --set networkPolicy.from.role=client
-  --set 'config.namespaces[0].namespace=shop')
+  --set 'config.namespaces[0].namespace=shop' --set tls.existingSecret=tls --set tls.clientCA=true
+  --set serviceMonitor.tlsConfig.serverName=progressor)
 helm lint --strict "${least[@]}" "$chart"
 helm template progressor "$chart" "${least[@]}" >/dev/null
 for kind in Deployment Service Secret PodDisruptionBudget NetworkPolicy ServiceMonitor; do
   helm template progressor "$chart" "${all[@]}" | grep -q "^kind: $kind$" ||
     { echo "helm: $chart creates no $kind"; exit 1; }
 done
+helm template progressor "$chart" "${all[@]}" >"$rendered"
+for line in 'scheme: HTTPS}' 'value: /etc/progressor-tls/ca.crt' 'appProtocol: https' \
+  'serverName: progressor'; do
+  grep -q "$line" "$rendered" || { echo "helm: $chart with TLS has no $line"; exit 1; }
+done
+if grep -q 'scheme: HTTP}' "$rendered"; then
+  echo "helm: $chart probes an engine with TLS by HTTP"; exit 1
+fi
 if helm template progressor "$chart" "${all[@]}" | grep -q "^kind: ConfigMap$"; then
   echo "helm: $chart creates a ConfigMap, which does not protect headers"; exit 1
 fi

@@ -10,6 +10,11 @@
 {{ concat $all .Values.hosts | join "," }}
 {{- end }}
 
+{{/* The scheme of the probes. */}}
+{{- define "progressor.scheme" -}}
+{{ ternary "HTTPS" "HTTP" (ne .Values.tls.existingSecret "") }}
+{{- end }}
+
 {{- define "progressor.selector" -}}
 app.kubernetes.io/name: progressor
 app.kubernetes.io/instance: {{ .Release.Name }}

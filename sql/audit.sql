@@ -82,7 +82,8 @@ SELECT c.hash_key, c.last_position, c.last_hash, c.removed_position, c.removed_h
 -- name: ReadSealedAudit :many
 SELECT a.audit_id, a."time", a.actor, a.source, a.method, a.namespace, a.subject,
        coalesce(a.details::text, '')::text AS details,
-       a.chain_position::bigint AS chain_position, a.subject_hash, a.details_hash, a.chain_hash
+       a.chain_position::bigint AS chain_position, a.subject_hash, a.details_hash, a.chain_hash,
+       (a.erased_time IS NOT NULL)::bool AS erased
   FROM audit a
  WHERE (a.chain_position, a.audit_id) > (@after_position::bigint, @after_id::bigint)
  ORDER BY a.chain_position, a.audit_id LIMIT @lim::int;

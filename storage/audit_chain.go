@@ -25,6 +25,7 @@ type AuditHead struct {
 // AuditChain is the result of VerifyAudit.
 type AuditChain struct {
 	Entries     int64     `json:"entries"`      // entries in the chain that fit
+	Erased      int64     `json:"erased"`       // entries whose subject or details EraseProcess has erased
 	Waiting     int64     `json:"waiting"`      // entries not yet in the chain, at most maxWaitingAudit
 	WaitingFor  float64   `json:"waiting_for"`  // age of the oldest of them in seconds
 	Removed     int64     `json:"removed"`      // position of the last entry deleted after its retention
@@ -110,21 +111,31 @@ func (v *auditVerifier) check(e *dbsqlc.ReadSealedAuditRow) string {
 			missing, e.AuditID, e.ChainPosition)
 	}
 	hash := chainHash(v.hash, e)
-	if e.ChainPosition <= v.position ||
-		!bytes.Equal(e.SubjectHash, auditMAC(v.key, e.Namespace, e.Subject)) ||
-		!bytes.Equal(e.DetailsHash, auditMAC(v.key, e.Namespace, e.Details)) ||
-		!bytes.Equal(e.ChainHash, hash) {
+	if e.ChainPosition <= v.position || !bytes.Equal(e.ChainHash, hash) || !v.hasContent(e) {
 		return fmt.Sprintf("entry %d (%s) at position %d does not fit: it was changed or inserted",
 			e.AuditID, e.Method, e.ChainPosition)
 	}
 	v.position, v.hash = e.ChainPosition, hash
 	v.afterPosition, v.afterID = e.ChainPosition, e.AuditID
 	v.found.Entries++
+	if e.Erased {
+		v.found.Erased++
+	}
 	if k := v.known; k != nil && k.Position == v.position && k.Hash != hex.EncodeToString(hash) {
 		return fmt.Sprintf("entry %d (%s) at position %d has another hash than the known one: the chain was rewritten",
 			e.AuditID, e.Method, v.position)
 	}
 	return ""
+}
+
+// hasContent reports whether the subject and the details of an entry have their hashes, or are
+// erased.
+func (v *auditVerifier) hasContent(e *dbsqlc.ReadSealedAuditRow) bool {
+	subject := bytes.Equal(e.SubjectHash, auditMAC(v.key, e.Namespace, e.Subject))
+	if !e.Erased {
+		return subject && bytes.Equal(e.DetailsHash, auditMAC(v.key, e.Namespace, e.Details))
+	}
+	return (subject || e.Subject == "erased:"+hex.EncodeToString(e.SubjectHash)) && e.Details == ""
 }
 
 // checkEnd checks that no entries are missing at the end of the chain.

@@ -27,7 +27,7 @@ func TestEngineRoleOnlyAddsAudit(t *testing.T) {
 	must(t, page, err)
 	rights := regexp.MustCompile(`(?m)^((?:GRANT|REVOKE) .* (?:TO|FROM)) progressor;`).
 		FindAllStringSubmatch(string(page), -1)
-	if len(rights) != 6 {
+	if len(rights) != 7 {
 		t.Fatalf("docs/operations.md has the rights %q", rights)
 	}
 	role := b.role()

@@ -46,7 +46,7 @@ var neededBy = map[string]string{
 	"namespace.read VISIBLE": "ListNamespaces GetNamespaceHealth GetOverview ListSinks",
 	"namespace.read ENGINE":  "ListNodes",
 	"namespace.write NAMESPACE": "PutNamespace DeleteNamespace PauseNamespace ResumeNamespace PutProcess " +
-		"PutConstraint DeleteConstraint PutSink PauseSink ResumeSink RewindSink " +
+		"EraseProcess PutConstraint DeleteConstraint PutSink PauseSink ResumeSink RewindSink " +
 		"RetrySinkDeadLetters DeleteSink",
 	"node.operate ENGINE": "DrainNode",
 	"audit.read VISIBLE":  "ListAudit",

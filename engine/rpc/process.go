@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -169,6 +170,18 @@ func (s *processes) RemoveProcess(
 		return nil, err
 	}
 	return &progressorv1.RemoveProcessResponse{}, s.engine.RemoveProcess(ctx, key, actorOf(ctx))
+}
+
+// EraseProcess removes a process and everything that other tables have of it.
+func (s *processes) EraseProcess(
+	ctx context.Context, r *progressorv1.EraseProcessRequest,
+) (*progressorv1.EraseProcessResponse, error) {
+	if id := r.GetProcessId(); process.Own(id) && !strings.HasPrefix(id, process.FlowPrefix) &&
+		!strings.HasPrefix(id, process.StepPrefix) && !strings.HasPrefix(id, process.CronRunPrefix) {
+		return nil, &process.InvalidError{Field: "process_id",
+			Message: "must be the ID of a process or job, or ~flow/ and the ID of a run"}
+	}
+	return s.engine.EraseProcess(ctx, r, actorOf(ctx))
 }
 
 // keyed is a request about a process.

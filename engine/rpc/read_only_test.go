@@ -49,6 +49,7 @@ var changes = map[string]string{
 	"ProcessService/ResumeProcess":     aProcess,
 	"ProcessService/RestartHistory":    aProcess,
 	"ProcessService/RemoveProcess":     aProcess,
+	"ProcessService/EraseProcess":      `{"namespace":"n","processId":"gone"}`,
 	"NamespaceService/PutNamespace":    aNamespace,
 	"NamespaceService/PauseNamespace":  `{"namespace":"n"}`,
 	"NamespaceService/ResumeNamespace": `{"namespace":"n"}`,

@@ -118,6 +118,9 @@ async function tryOperators() {
   await processes.removeProcess(order("order-2"));
   const gone = await refused(Code.NotFound, processes.getProcess(order("order-2")));
   assert.equal(gone.reason, ErrorDetail_Reason.PROCESS_NOT_FOUND);
+  const erased = await processes.eraseProcess(order("order-2")); // also what the engine still had of it
+  assert.equal(erased.nextPageToken, "");
+  assert.ok(erased.rows.audit >= 1n);
 
   const put = await processes.putProcess({
     ...order("imported"), status: ProcessStatus.ERROR, detail: "moved here",

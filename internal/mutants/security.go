@@ -254,9 +254,8 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "audit-details-unchecked", breaks: "a change of the details of an audit entry is found",
-		file:     auditChain,
-		old:      "		!bytes.Equal(e.DetailsHash, auditMAC(v.key, e.Namespace, e.Details)) ||\n",
-		planted:  "",
+		file: auditChain, old: "return subject && bytes.Equal(e.DetailsHash, auditMAC(v.key, e.Namespace, e.Details))",
+		planted:  "return subject",
 		packages: "./storage", run: "TestAuditChainFindsChanges",
 	},
 	{
@@ -329,5 +328,28 @@ var securityMutants = []mutant{
 		old:      "	certificate, err := tls.X509KeyPair(",
 		planted:  "	c.config = nil\n	certificate, err := tls.X509KeyPair(",
 		packages: "./engine/rpc", run: "TestCertificatesAreReadAgain",
+	},
+	{
+		name: "erased-audit-unchecked", breaks: "an erased audit entry has the hash of its ID",
+		file: auditChain, old: `e.Subject == "erased:"+hex.EncodeToString(e.SubjectHash)`, planted: "true",
+		packages: "./storage", run: "TestErasedAuditKeepsTheChain",
+	},
+	{
+		name: "erase-without-entry", breaks: "IDs in the audit are erased only after an entry about it",
+		file: "migrations/00132_erase.sql", old: "IF NOT dry_run AND EXISTS (", planted: "IF false AND EXISTS (",
+		packages: "./storage", run: "TestErasedAuditKeepsTheChain",
+	},
+	{
+		name: "erase-forgets-table", breaks: "an erased ID is in no table",
+		file:     "storage/erasure/erasure.go",
+		old:      `	{name: "job_keys", key: "unique_key text", match: "is(x.process_id)"},` + "\n",
+		planted:  "",
+		packages: "./storage", run: "TestEraseLeavesNothing",
+	},
+	{
+		name: "erase-running", breaks: "a running process is not erased",
+		file: "engine/erase.go", old: "p.Status == process.StatusInit || p.Status == process.StatusRunning",
+		planted:  "false",
+		packages: "./cmd/progressor", run: "TestErase$",
 	},
 }

@@ -449,7 +449,7 @@ func (x ErrorDetail_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ErrorDetail_Reason.Descriptor instead.
 func (ErrorDetail_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_process_proto_rawDescGZIP(), []int{35, 0}
+	return file_progressor_v1_process_proto_rawDescGZIP(), []int{37, 0}
 }
 
 type Process struct {
@@ -3124,6 +3124,145 @@ func (*RemoveProcessResponse) Descriptor() ([]byte, []int) {
 	return file_progressor_v1_process_proto_rawDescGZIP(), []int{34}
 }
 
+type EraseProcessRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// A process or a job, or ~flow/ and the ID of a run.
+	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// For a run: also erase the processes and runs that its steps have started in the namespace, and
+	// those of their steps.
+	Children      bool   `protobuf:"varint,3,opt,name=children,proto3" json:"children,omitempty"`
+	DryRun        bool   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only count
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EraseProcessRequest) Reset() {
+	*x = EraseProcessRequest{}
+	mi := &file_progressor_v1_process_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EraseProcessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EraseProcessRequest) ProtoMessage() {}
+
+func (x *EraseProcessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_process_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EraseProcessRequest.ProtoReflect.Descriptor instead.
+func (*EraseProcessRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_process_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *EraseProcessRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *EraseProcessRequest) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
+}
+
+func (x *EraseProcessRequest) GetChildren() bool {
+	if x != nil {
+		return x.Children
+	}
+	return false
+}
+
+func (x *EraseProcessRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *EraseProcessRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type EraseProcessResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          map[string]int64       `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // number of rows that this request erased, by table
+	Read          int64                  `protobuf:"varint,2,opt,name=read,proto3" json:"read,omitempty"`                                                                           // rows that it read
+	NextPageToken string                 `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`                                   // empty if all is erased
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EraseProcessResponse) Reset() {
+	*x = EraseProcessResponse{}
+	mi := &file_progressor_v1_process_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EraseProcessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EraseProcessResponse) ProtoMessage() {}
+
+func (x *EraseProcessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_process_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EraseProcessResponse.ProtoReflect.Descriptor instead.
+func (*EraseProcessResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_process_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *EraseProcessResponse) GetRows() map[string]int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *EraseProcessResponse) GetRead() int64 {
+	if x != nil {
+		return x.Read
+	}
+	return 0
+}
+
+func (x *EraseProcessResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 // ErrorDetail is attached to every error, unless the request could not be parsed.
 type ErrorDetail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3142,7 +3281,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_progressor_v1_process_proto_msgTypes[35]
+	mi := &file_progressor_v1_process_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3293,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_process_proto_msgTypes[35]
+	mi := &file_progressor_v1_process_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3306,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_process_proto_rawDescGZIP(), []int{35}
+	return file_progressor_v1_process_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ErrorDetail) GetReason() ErrorDetail_Reason {
@@ -3243,7 +3382,7 @@ type RepairRequest_ProcessorRepair struct {
 
 func (x *RepairRequest_ProcessorRepair) Reset() {
 	*x = RepairRequest_ProcessorRepair{}
-	mi := &file_progressor_v1_process_proto_msgTypes[36]
+	mi := &file_progressor_v1_process_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3394,7 @@ func (x *RepairRequest_ProcessorRepair) String() string {
 func (*RepairRequest_ProcessorRepair) ProtoMessage() {}
 
 func (x *RepairRequest_ProcessorRepair) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_process_proto_msgTypes[36]
+	mi := &file_progressor_v1_process_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3432,7 @@ type RepairRequest_SimpleRepair struct {
 
 func (x *RepairRequest_SimpleRepair) Reset() {
 	*x = RepairRequest_SimpleRepair{}
-	mi := &file_progressor_v1_process_proto_msgTypes[37]
+	mi := &file_progressor_v1_process_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3444,7 @@ func (x *RepairRequest_SimpleRepair) String() string {
 func (*RepairRequest_SimpleRepair) ProtoMessage() {}
 
 func (x *RepairRequest_SimpleRepair) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_process_proto_msgTypes[37]
+	mi := &file_progressor_v1_process_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3720,23 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\"\x17\n" +
-	"\x15RemoveProcessResponse\"\xac\t\n" +
+	"\x15RemoveProcessResponse\"\xda\x01\n" +
+	"\x13EraseProcessRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
+	"\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12\x1a\n" +
+	"\bchildren\x18\x03 \x01(\bR\bchildren\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12'\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"\xce\x01\n" +
+	"\x14EraseProcessResponse\x12A\n" +
+	"\x04rows\x18\x01 \x03(\v2-.progressor.v1.EraseProcessResponse.RowsEntryR\x04rows\x12\x12\n" +
+	"\x04read\x18\x02 \x01(\x03R\x04read\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x1a7\n" +
+	"\tRowsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xac\t\n" +
 	"\vErrorDetail\x129\n" +
 	"\x06reason\x18\x01 \x01(\x0e2!.progressor.v1.ErrorDetail.ReasonR\x06reason\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1d\n" +
@@ -3654,8 +3809,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x04Wait\x12\x14\n" +
 	"\x10WAIT_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eWAIT_COMPLETED\x10\x01\x12\x11\n" +
-	"\rWAIT_ACCEPTED\x10\x022\xc2\n" +
-	"\n" +
+	"\rWAIT_ACCEPTED\x10\x022\xa5\v\n" +
 	"\x0eProcessService\x12L\n" +
 	"\x05Start\x12\x1b.progressor.v1.StartRequest\x1a\x1c.progressor.v1.StartResponse\"\b\xa2\xbb\x18\x04\b\x03\x10\x01\x12I\n" +
 	"\x04Call\x12\x1a.progressor.v1.CallRequest\x1a\x1b.progressor.v1.CallResponse\"\b\xa2\xbb\x18\x04\b\x03\x10\x01\x12O\n" +
@@ -3673,7 +3827,8 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x0eSuspendProcess\x12$.progressor.v1.SuspendProcessRequest\x1a%.progressor.v1.SuspendProcessResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12d\n" +
 	"\rResumeProcess\x12#.progressor.v1.ResumeProcessRequest\x1a$.progressor.v1.ResumeProcessResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12g\n" +
 	"\x0eRestartHistory\x12$.progressor.v1.RestartHistoryRequest\x1a%.progressor.v1.RestartHistoryResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12d\n" +
-	"\rRemoveProcess\x12#.progressor.v1.RemoveProcessRequest\x1a$.progressor.v1.RemoveProcessResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01B\xc0\x01\n" +
+	"\rRemoveProcess\x12#.progressor.v1.RemoveProcessRequest\x1a$.progressor.v1.RemoveProcessResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12a\n" +
+	"\fEraseProcess\x12\".progressor.v1.EraseProcessRequest\x1a#.progressor.v1.EraseProcessResponse\"\b\xa2\xbb\x18\x04\b\v\x10\x01B\xc0\x01\n" +
 	"\x11com.progressor.v1B\fProcessProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
 var (
@@ -3689,7 +3844,7 @@ func file_progressor_v1_process_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_process_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_progressor_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_progressor_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_progressor_v1_process_proto_goTypes = []any{
 	(ProcessStatus)(0),                    // 0: progressor.v1.ProcessStatus
 	(TaskType)(0),                         // 1: progressor.v1.TaskType
@@ -3732,114 +3887,120 @@ var file_progressor_v1_process_proto_goTypes = []any{
 	(*ResumeProcessResponse)(nil),         // 38: progressor.v1.ResumeProcessResponse
 	(*RemoveProcessRequest)(nil),          // 39: progressor.v1.RemoveProcessRequest
 	(*RemoveProcessResponse)(nil),         // 40: progressor.v1.RemoveProcessResponse
-	(*ErrorDetail)(nil),                   // 41: progressor.v1.ErrorDetail
-	(*RepairRequest_ProcessorRepair)(nil), // 42: progressor.v1.RepairRequest.ProcessorRepair
-	(*RepairRequest_SimpleRepair)(nil),    // 43: progressor.v1.RepairRequest.SimpleRepair
-	(*structpb.Struct)(nil),               // 44: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),         // 45: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),           // 46: google.protobuf.Duration
-	(*structpb.Value)(nil),                // 47: google.protobuf.Value
+	(*EraseProcessRequest)(nil),           // 41: progressor.v1.EraseProcessRequest
+	(*EraseProcessResponse)(nil),          // 42: progressor.v1.EraseProcessResponse
+	(*ErrorDetail)(nil),                   // 43: progressor.v1.ErrorDetail
+	(*RepairRequest_ProcessorRepair)(nil), // 44: progressor.v1.RepairRequest.ProcessorRepair
+	(*RepairRequest_SimpleRepair)(nil),    // 45: progressor.v1.RepairRequest.SimpleRepair
+	nil,                                   // 46: progressor.v1.EraseProcessResponse.RowsEntry
+	(*structpb.Struct)(nil),               // 47: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),         // 48: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),           // 49: google.protobuf.Duration
+	(*structpb.Value)(nil),                // 50: google.protobuf.Value
 }
 var file_progressor_v1_process_proto_depIdxs = []int32{
 	0,  // 0: progressor.v1.Process.status:type_name -> progressor.v1.ProcessStatus
 	0,  // 1: progressor.v1.Process.previous_status:type_name -> progressor.v1.ProcessStatus
-	44, // 2: progressor.v1.Process.metadata:type_name -> google.protobuf.Struct
+	47, // 2: progressor.v1.Process.metadata:type_name -> google.protobuf.Struct
 	7,  // 3: progressor.v1.Process.history:type_name -> progressor.v1.Event
 	9,  // 4: progressor.v1.Process.range:type_name -> progressor.v1.HistoryRange
-	45, // 5: progressor.v1.Process.created_time:type_name -> google.protobuf.Timestamp
-	45, // 6: progressor.v1.Process.status_changed_time:type_name -> google.protobuf.Timestamp
+	48, // 5: progressor.v1.Process.created_time:type_name -> google.protobuf.Timestamp
+	48, // 6: progressor.v1.Process.status_changed_time:type_name -> google.protobuf.Timestamp
 	8,  // 7: progressor.v1.Process.timers:type_name -> progressor.v1.Timer
-	45, // 8: progressor.v1.Process.cancel_requested_time:type_name -> google.protobuf.Timestamp
-	45, // 9: progressor.v1.Process.history_restarted_time:type_name -> google.protobuf.Timestamp
-	45, // 10: progressor.v1.Event.timestamp:type_name -> google.protobuf.Timestamp
-	44, // 11: progressor.v1.Event.metadata:type_name -> google.protobuf.Struct
-	45, // 12: progressor.v1.Timer.fire_time:type_name -> google.protobuf.Timestamp
+	48, // 8: progressor.v1.Process.cancel_requested_time:type_name -> google.protobuf.Timestamp
+	48, // 9: progressor.v1.Process.history_restarted_time:type_name -> google.protobuf.Timestamp
+	48, // 10: progressor.v1.Event.timestamp:type_name -> google.protobuf.Timestamp
+	47, // 11: progressor.v1.Event.metadata:type_name -> google.protobuf.Struct
+	48, // 12: progressor.v1.Timer.fire_time:type_name -> google.protobuf.Timestamp
 	2,  // 13: progressor.v1.Timer.status:type_name -> progressor.v1.TaskStatus
 	4,  // 14: progressor.v1.HistoryRange.direction:type_name -> progressor.v1.HistoryRange.Direction
 	1,  // 15: progressor.v1.Task.type:type_name -> progressor.v1.TaskType
 	2,  // 16: progressor.v1.Task.status:type_name -> progressor.v1.TaskStatus
-	45, // 17: progressor.v1.Task.scheduled_time:type_name -> google.protobuf.Timestamp
-	45, // 18: progressor.v1.Task.running_time:type_name -> google.protobuf.Timestamp
-	45, // 19: progressor.v1.Task.finished_time:type_name -> google.protobuf.Timestamp
-	46, // 20: progressor.v1.Task.retry_interval:type_name -> google.protobuf.Duration
+	48, // 17: progressor.v1.Task.scheduled_time:type_name -> google.protobuf.Timestamp
+	48, // 18: progressor.v1.Task.running_time:type_name -> google.protobuf.Timestamp
+	48, // 19: progressor.v1.Task.finished_time:type_name -> google.protobuf.Timestamp
+	49, // 20: progressor.v1.Task.retry_interval:type_name -> google.protobuf.Duration
 	11, // 21: progressor.v1.Task.failure:type_name -> progressor.v1.Failure
 	12, // 22: progressor.v1.Task.rejection:type_name -> progressor.v1.Rejection
 	7,  // 23: progressor.v1.Task.events:type_name -> progressor.v1.Event
 	11, // 24: progressor.v1.Task.failures:type_name -> progressor.v1.Failure
-	45, // 25: progressor.v1.Task.first_scheduled_time:type_name -> google.protobuf.Timestamp
-	47, // 26: progressor.v1.Failure.details:type_name -> google.protobuf.Value
-	46, // 27: progressor.v1.Failure.retry_after:type_name -> google.protobuf.Duration
-	45, // 28: progressor.v1.Failure.failed_time:type_name -> google.protobuf.Timestamp
-	44, // 29: progressor.v1.StartRequest.metadata:type_name -> google.protobuf.Struct
+	48, // 25: progressor.v1.Task.first_scheduled_time:type_name -> google.protobuf.Timestamp
+	50, // 26: progressor.v1.Failure.details:type_name -> google.protobuf.Value
+	49, // 27: progressor.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	48, // 28: progressor.v1.Failure.failed_time:type_name -> google.protobuf.Timestamp
+	47, // 29: progressor.v1.StartRequest.metadata:type_name -> google.protobuf.Struct
 	9,  // 30: progressor.v1.StartRequest.range:type_name -> progressor.v1.HistoryRange
 	3,  // 31: progressor.v1.StartRequest.wait:type_name -> progressor.v1.Wait
-	46, // 32: progressor.v1.StartRequest.timeout:type_name -> google.protobuf.Duration
-	45, // 33: progressor.v1.StartRequest.start_time:type_name -> google.protobuf.Timestamp
+	49, // 32: progressor.v1.StartRequest.timeout:type_name -> google.protobuf.Duration
+	48, // 33: progressor.v1.StartRequest.start_time:type_name -> google.protobuf.Timestamp
 	9,  // 34: progressor.v1.CallRequest.range:type_name -> progressor.v1.HistoryRange
 	3,  // 35: progressor.v1.CallRequest.wait:type_name -> progressor.v1.Wait
-	46, // 36: progressor.v1.CallRequest.timeout:type_name -> google.protobuf.Duration
-	42, // 37: progressor.v1.RepairRequest.processor:type_name -> progressor.v1.RepairRequest.ProcessorRepair
-	43, // 38: progressor.v1.RepairRequest.simple:type_name -> progressor.v1.RepairRequest.SimpleRepair
+	49, // 36: progressor.v1.CallRequest.timeout:type_name -> google.protobuf.Duration
+	44, // 37: progressor.v1.RepairRequest.processor:type_name -> progressor.v1.RepairRequest.ProcessorRepair
+	45, // 38: progressor.v1.RepairRequest.simple:type_name -> progressor.v1.RepairRequest.SimpleRepair
 	3,  // 39: progressor.v1.RepairRequest.wait:type_name -> progressor.v1.Wait
-	46, // 40: progressor.v1.RepairRequest.timeout:type_name -> google.protobuf.Duration
-	46, // 41: progressor.v1.AwaitTaskRequest.timeout:type_name -> google.protobuf.Duration
+	49, // 40: progressor.v1.RepairRequest.timeout:type_name -> google.protobuf.Duration
+	49, // 41: progressor.v1.AwaitTaskRequest.timeout:type_name -> google.protobuf.Duration
 	10, // 42: progressor.v1.AwaitTaskResponse.task:type_name -> progressor.v1.Task
 	9,  // 43: progressor.v1.GetProcessRequest.range:type_name -> progressor.v1.HistoryRange
-	46, // 44: progressor.v1.GetProcessRequest.await_init:type_name -> google.protobuf.Duration
+	49, // 44: progressor.v1.GetProcessRequest.await_init:type_name -> google.protobuf.Duration
 	6,  // 45: progressor.v1.GetProcessResponse.process:type_name -> progressor.v1.Process
 	6,  // 46: progressor.v1.ListProcessesResponse.processes:type_name -> progressor.v1.Process
 	10, // 47: progressor.v1.TraceProcessResponse.tasks:type_name -> progressor.v1.Task
-	45, // 48: progressor.v1.TraceProcessResponse.history_restarted_time:type_name -> google.protobuf.Timestamp
+	48, // 48: progressor.v1.TraceProcessResponse.history_restarted_time:type_name -> google.protobuf.Timestamp
 	7,  // 49: progressor.v1.WatchProcessResponse.event:type_name -> progressor.v1.Event
 	6,  // 50: progressor.v1.WatchProcessResponse.process:type_name -> progressor.v1.Process
 	0,  // 51: progressor.v1.PutProcessRequest.status:type_name -> progressor.v1.ProcessStatus
-	44, // 52: progressor.v1.PutProcessRequest.metadata:type_name -> google.protobuf.Struct
+	47, // 52: progressor.v1.PutProcessRequest.metadata:type_name -> google.protobuf.Struct
 	7,  // 53: progressor.v1.PutProcessRequest.history:type_name -> progressor.v1.Event
 	8,  // 54: progressor.v1.PutProcessRequest.timers:type_name -> progressor.v1.Timer
 	6,  // 55: progressor.v1.PutProcessResponse.process:type_name -> progressor.v1.Process
-	46, // 56: progressor.v1.CancelProcessRequest.grace:type_name -> google.protobuf.Duration
+	49, // 56: progressor.v1.CancelProcessRequest.grace:type_name -> google.protobuf.Duration
 	6,  // 57: progressor.v1.CancelProcessResponse.process:type_name -> progressor.v1.Process
 	6,  // 58: progressor.v1.SuspendProcessResponse.process:type_name -> progressor.v1.Process
 	6,  // 59: progressor.v1.RestartHistoryResponse.process:type_name -> progressor.v1.Process
 	6,  // 60: progressor.v1.ResumeProcessResponse.process:type_name -> progressor.v1.Process
-	5,  // 61: progressor.v1.ErrorDetail.reason:type_name -> progressor.v1.ErrorDetail.Reason
-	0,  // 62: progressor.v1.ErrorDetail.process_status:type_name -> progressor.v1.ProcessStatus
-	11, // 63: progressor.v1.ErrorDetail.failure:type_name -> progressor.v1.Failure
-	12, // 64: progressor.v1.ErrorDetail.rejection:type_name -> progressor.v1.Rejection
-	9,  // 65: progressor.v1.RepairRequest.ProcessorRepair.range:type_name -> progressor.v1.HistoryRange
-	13, // 66: progressor.v1.ProcessService.Start:input_type -> progressor.v1.StartRequest
-	15, // 67: progressor.v1.ProcessService.Call:input_type -> progressor.v1.CallRequest
-	17, // 68: progressor.v1.ProcessService.Repair:input_type -> progressor.v1.RepairRequest
-	19, // 69: progressor.v1.ProcessService.AwaitTask:input_type -> progressor.v1.AwaitTaskRequest
-	21, // 70: progressor.v1.ProcessService.GetProcess:input_type -> progressor.v1.GetProcessRequest
-	23, // 71: progressor.v1.ProcessService.ListProcesses:input_type -> progressor.v1.ListProcessesRequest
-	25, // 72: progressor.v1.ProcessService.TraceProcess:input_type -> progressor.v1.TraceProcessRequest
-	27, // 73: progressor.v1.ProcessService.WatchProcess:input_type -> progressor.v1.WatchProcessRequest
-	29, // 74: progressor.v1.ProcessService.PutProcess:input_type -> progressor.v1.PutProcessRequest
-	31, // 75: progressor.v1.ProcessService.CancelProcess:input_type -> progressor.v1.CancelProcessRequest
-	33, // 76: progressor.v1.ProcessService.SuspendProcess:input_type -> progressor.v1.SuspendProcessRequest
-	37, // 77: progressor.v1.ProcessService.ResumeProcess:input_type -> progressor.v1.ResumeProcessRequest
-	35, // 78: progressor.v1.ProcessService.RestartHistory:input_type -> progressor.v1.RestartHistoryRequest
-	39, // 79: progressor.v1.ProcessService.RemoveProcess:input_type -> progressor.v1.RemoveProcessRequest
-	14, // 80: progressor.v1.ProcessService.Start:output_type -> progressor.v1.StartResponse
-	16, // 81: progressor.v1.ProcessService.Call:output_type -> progressor.v1.CallResponse
-	18, // 82: progressor.v1.ProcessService.Repair:output_type -> progressor.v1.RepairResponse
-	20, // 83: progressor.v1.ProcessService.AwaitTask:output_type -> progressor.v1.AwaitTaskResponse
-	22, // 84: progressor.v1.ProcessService.GetProcess:output_type -> progressor.v1.GetProcessResponse
-	24, // 85: progressor.v1.ProcessService.ListProcesses:output_type -> progressor.v1.ListProcessesResponse
-	26, // 86: progressor.v1.ProcessService.TraceProcess:output_type -> progressor.v1.TraceProcessResponse
-	28, // 87: progressor.v1.ProcessService.WatchProcess:output_type -> progressor.v1.WatchProcessResponse
-	30, // 88: progressor.v1.ProcessService.PutProcess:output_type -> progressor.v1.PutProcessResponse
-	32, // 89: progressor.v1.ProcessService.CancelProcess:output_type -> progressor.v1.CancelProcessResponse
-	34, // 90: progressor.v1.ProcessService.SuspendProcess:output_type -> progressor.v1.SuspendProcessResponse
-	38, // 91: progressor.v1.ProcessService.ResumeProcess:output_type -> progressor.v1.ResumeProcessResponse
-	36, // 92: progressor.v1.ProcessService.RestartHistory:output_type -> progressor.v1.RestartHistoryResponse
-	40, // 93: progressor.v1.ProcessService.RemoveProcess:output_type -> progressor.v1.RemoveProcessResponse
-	80, // [80:94] is the sub-list for method output_type
-	66, // [66:80] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	46, // 61: progressor.v1.EraseProcessResponse.rows:type_name -> progressor.v1.EraseProcessResponse.RowsEntry
+	5,  // 62: progressor.v1.ErrorDetail.reason:type_name -> progressor.v1.ErrorDetail.Reason
+	0,  // 63: progressor.v1.ErrorDetail.process_status:type_name -> progressor.v1.ProcessStatus
+	11, // 64: progressor.v1.ErrorDetail.failure:type_name -> progressor.v1.Failure
+	12, // 65: progressor.v1.ErrorDetail.rejection:type_name -> progressor.v1.Rejection
+	9,  // 66: progressor.v1.RepairRequest.ProcessorRepair.range:type_name -> progressor.v1.HistoryRange
+	13, // 67: progressor.v1.ProcessService.Start:input_type -> progressor.v1.StartRequest
+	15, // 68: progressor.v1.ProcessService.Call:input_type -> progressor.v1.CallRequest
+	17, // 69: progressor.v1.ProcessService.Repair:input_type -> progressor.v1.RepairRequest
+	19, // 70: progressor.v1.ProcessService.AwaitTask:input_type -> progressor.v1.AwaitTaskRequest
+	21, // 71: progressor.v1.ProcessService.GetProcess:input_type -> progressor.v1.GetProcessRequest
+	23, // 72: progressor.v1.ProcessService.ListProcesses:input_type -> progressor.v1.ListProcessesRequest
+	25, // 73: progressor.v1.ProcessService.TraceProcess:input_type -> progressor.v1.TraceProcessRequest
+	27, // 74: progressor.v1.ProcessService.WatchProcess:input_type -> progressor.v1.WatchProcessRequest
+	29, // 75: progressor.v1.ProcessService.PutProcess:input_type -> progressor.v1.PutProcessRequest
+	31, // 76: progressor.v1.ProcessService.CancelProcess:input_type -> progressor.v1.CancelProcessRequest
+	33, // 77: progressor.v1.ProcessService.SuspendProcess:input_type -> progressor.v1.SuspendProcessRequest
+	37, // 78: progressor.v1.ProcessService.ResumeProcess:input_type -> progressor.v1.ResumeProcessRequest
+	35, // 79: progressor.v1.ProcessService.RestartHistory:input_type -> progressor.v1.RestartHistoryRequest
+	39, // 80: progressor.v1.ProcessService.RemoveProcess:input_type -> progressor.v1.RemoveProcessRequest
+	41, // 81: progressor.v1.ProcessService.EraseProcess:input_type -> progressor.v1.EraseProcessRequest
+	14, // 82: progressor.v1.ProcessService.Start:output_type -> progressor.v1.StartResponse
+	16, // 83: progressor.v1.ProcessService.Call:output_type -> progressor.v1.CallResponse
+	18, // 84: progressor.v1.ProcessService.Repair:output_type -> progressor.v1.RepairResponse
+	20, // 85: progressor.v1.ProcessService.AwaitTask:output_type -> progressor.v1.AwaitTaskResponse
+	22, // 86: progressor.v1.ProcessService.GetProcess:output_type -> progressor.v1.GetProcessResponse
+	24, // 87: progressor.v1.ProcessService.ListProcesses:output_type -> progressor.v1.ListProcessesResponse
+	26, // 88: progressor.v1.ProcessService.TraceProcess:output_type -> progressor.v1.TraceProcessResponse
+	28, // 89: progressor.v1.ProcessService.WatchProcess:output_type -> progressor.v1.WatchProcessResponse
+	30, // 90: progressor.v1.ProcessService.PutProcess:output_type -> progressor.v1.PutProcessResponse
+	32, // 91: progressor.v1.ProcessService.CancelProcess:output_type -> progressor.v1.CancelProcessResponse
+	34, // 92: progressor.v1.ProcessService.SuspendProcess:output_type -> progressor.v1.SuspendProcessResponse
+	38, // 93: progressor.v1.ProcessService.ResumeProcess:output_type -> progressor.v1.ResumeProcessResponse
+	36, // 94: progressor.v1.ProcessService.RestartHistory:output_type -> progressor.v1.RestartHistoryResponse
+	40, // 95: progressor.v1.ProcessService.RemoveProcess:output_type -> progressor.v1.RemoveProcessResponse
+	42, // 96: progressor.v1.ProcessService.EraseProcess:output_type -> progressor.v1.EraseProcessResponse
+	82, // [82:97] is the sub-list for method output_type
+	67, // [67:82] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_process_proto_init() }
@@ -3867,7 +4028,7 @@ func file_progressor_v1_process_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_process_proto_rawDesc), len(file_progressor_v1_process_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   38,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -211,7 +211,8 @@ func (q *Queries) ReadAuditChain(ctx context.Context, db DBTX) (ReadAuditChainRo
 const readSealedAudit = `-- name: ReadSealedAudit :many
 SELECT a.audit_id, a."time", a.actor, a.source, a.method, a.namespace, a.subject,
        coalesce(a.details::text, '')::text AS details,
-       a.chain_position::bigint AS chain_position, a.subject_hash, a.details_hash, a.chain_hash
+       a.chain_position::bigint AS chain_position, a.subject_hash, a.details_hash, a.chain_hash,
+       (a.erased_time IS NOT NULL)::bool AS erased
   FROM audit a
  WHERE (a.chain_position, a.audit_id) > ($1::bigint, $2::bigint)
  ORDER BY a.chain_position, a.audit_id LIMIT $3::int
@@ -236,6 +237,7 @@ type ReadSealedAuditRow struct {
 	SubjectHash   []byte
 	DetailsHash   []byte
 	ChainHash     []byte
+	Erased        bool
 }
 
 // ReadSealedAudit returns rows of the hash chain in their order, after one.
@@ -261,6 +263,7 @@ func (q *Queries) ReadSealedAudit(ctx context.Context, db DBTX, arg ReadSealedAu
 			&i.SubjectHash,
 			&i.DetailsHash,
 			&i.ChainHash,
+			&i.Erased,
 		); err != nil {
 			return nil, err
 		}

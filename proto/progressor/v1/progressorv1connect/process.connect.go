@@ -72,6 +72,9 @@ const (
 	// ProcessServiceRemoveProcessProcedure is the fully-qualified name of the ProcessService's
 	// RemoveProcess RPC.
 	ProcessServiceRemoveProcessProcedure = "/progressor.v1.ProcessService/RemoveProcess"
+	// ProcessServiceEraseProcessProcedure is the fully-qualified name of the ProcessService's
+	// EraseProcess RPC.
+	ProcessServiceEraseProcessProcedure = "/progressor.v1.ProcessService/EraseProcess"
 )
 
 // ProcessServiceClient is a client for the progressor.v1.ProcessService service.
@@ -105,6 +108,11 @@ type ProcessServiceClient interface {
 	RestartHistory(context.Context, *v1.RestartHistoryRequest) (*v1.RestartHistoryResponse, error)
 	// RemoveProcess deletes a process with all its tasks and events.
 	RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error)
+	// EraseProcess removes a process that has ended or is suspended, or that was removed before, and
+	// everything that other tables have of it: results, idempotency keys, dead letters, messages,
+	// events of jobs and the content of changes. In the audit, a hash replaces its ID. A request
+	// works for at most 5 seconds. Send it again with next_page_token until that is empty.
+	EraseProcess(context.Context, *v1.EraseProcessRequest) (*v1.EraseProcessResponse, error)
 }
 
 // NewProcessServiceClient constructs a client for the progressor.v1.ProcessService service. By
@@ -202,6 +210,12 @@ func NewProcessServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(processServiceMethods.ByName("RemoveProcess")),
 			connect.WithClientOptions(opts...),
 		),
+		eraseProcess: connect.NewClient[v1.EraseProcessRequest, v1.EraseProcessResponse](
+			httpClient,
+			baseURL+ProcessServiceEraseProcessProcedure,
+			connect.WithSchema(processServiceMethods.ByName("EraseProcess")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -221,6 +235,7 @@ type processServiceClient struct {
 	resumeProcess  *connect.Client[v1.ResumeProcessRequest, v1.ResumeProcessResponse]
 	restartHistory *connect.Client[v1.RestartHistoryRequest, v1.RestartHistoryResponse]
 	removeProcess  *connect.Client[v1.RemoveProcessRequest, v1.RemoveProcessResponse]
+	eraseProcess   *connect.Client[v1.EraseProcessRequest, v1.EraseProcessResponse]
 }
 
 // Start calls progressor.v1.ProcessService.Start.
@@ -345,6 +360,15 @@ func (c *processServiceClient) RemoveProcess(ctx context.Context, req *v1.Remove
 	return nil, err
 }
 
+// EraseProcess calls progressor.v1.ProcessService.EraseProcess.
+func (c *processServiceClient) EraseProcess(ctx context.Context, req *v1.EraseProcessRequest) (*v1.EraseProcessResponse, error) {
+	response, err := c.eraseProcess.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ProcessServiceHandler is an implementation of the progressor.v1.ProcessService service.
 type ProcessServiceHandler interface {
 	// Start creates a process and runs its INIT task.
@@ -376,6 +400,11 @@ type ProcessServiceHandler interface {
 	RestartHistory(context.Context, *v1.RestartHistoryRequest) (*v1.RestartHistoryResponse, error)
 	// RemoveProcess deletes a process with all its tasks and events.
 	RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error)
+	// EraseProcess removes a process that has ended or is suspended, or that was removed before, and
+	// everything that other tables have of it: results, idempotency keys, dead letters, messages,
+	// events of jobs and the content of changes. In the audit, a hash replaces its ID. A request
+	// works for at most 5 seconds. Send it again with next_page_token until that is empty.
+	EraseProcess(context.Context, *v1.EraseProcessRequest) (*v1.EraseProcessResponse, error)
 }
 
 // NewProcessServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -469,6 +498,12 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 		connect.WithSchema(processServiceMethods.ByName("RemoveProcess")),
 		connect.WithHandlerOptions(opts...),
 	)
+	processServiceEraseProcessHandler := connect.NewUnaryHandlerSimple(
+		ProcessServiceEraseProcessProcedure,
+		svc.EraseProcess,
+		connect.WithSchema(processServiceMethods.ByName("EraseProcess")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/progressor.v1.ProcessService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ProcessServiceStartProcedure:
@@ -499,6 +534,8 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 			processServiceRestartHistoryHandler.ServeHTTP(w, r)
 		case ProcessServiceRemoveProcessProcedure:
 			processServiceRemoveProcessHandler.ServeHTTP(w, r)
+		case ProcessServiceEraseProcessProcedure:
+			processServiceEraseProcessHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -562,4 +599,8 @@ func (UnimplementedProcessServiceHandler) RestartHistory(context.Context, *v1.Re
 
 func (UnimplementedProcessServiceHandler) RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ProcessService.RemoveProcess is not implemented"))
+}
+
+func (UnimplementedProcessServiceHandler) EraseProcess(context.Context, *v1.EraseProcessRequest) (*v1.EraseProcessResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ProcessService.EraseProcess is not implemented"))
 }

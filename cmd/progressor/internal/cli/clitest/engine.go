@@ -160,6 +160,8 @@ func (f *Engine) commandResponse(request any) connect.AnyResponse {
 		return connect.NewResponse(&progressorv1.ResumeProcessResponse{Process: f.Process})
 	case *progressorv1.RemoveProcessRequest:
 		return connect.NewResponse(&progressorv1.RemoveProcessResponse{})
+	case *progressorv1.EraseProcessRequest:
+		return connect.NewResponse(&progressorv1.EraseProcessResponse{Rows: map[string]int64{"answers": 2}, Read: 7})
 	case *progressorv1.StartBulkRequest:
 		return connect.NewResponse(&progressorv1.StartBulkResponse{Bulk: f.Bulks[0]})
 	case *progressorv1.GetBulkRequest:

@@ -31,6 +31,7 @@ type Commands struct {
 	Resume         resumeCmd         `cmd:"" group:"process" help:"Resume a suspended process."`
 	Cancel         cancelCmd         `cmd:"" group:"process" help:"Ask a process to end; after the grace period, the engine ends it."`
 	Remove         removeCmd         `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
+	Erase          eraseCmd          `cmd:"" group:"process" help:"Delete a process and every trace of it."`
 	Bulk           bulkCmd           `cmd:"" group:"process" help:"Apply an action to all processes that match a filter."`
 }
 

@@ -1,0 +1,90 @@
+package flows_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// erase erases a run, and returns what was erased.
+func (n *node) erase(t *testing.T, r *progressorv1.EraseProcessRequest) map[string]int64 {
+	t.Helper()
+	rows := map[string]int64{}
+	for {
+		resp, err := n.EraseProcess(t.Context(), r, kim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for table, count := range resp.GetRows() {
+			rows[table] += count
+		}
+		if r.PageToken = resp.GetNextPageToken(); r.PageToken == "" {
+			return rows
+		}
+	}
+}
+
+// with returns the tables that have a text.
+func (n *node) with(t *testing.T, text string) (tables []string) {
+	t.Helper()
+	names := strings.Fields(n.ask(t, `SELECT string_agg(c.oid::regclass::text, ' ') FROM pg_class c
+		WHERE c.relnamespace = 'progressor'::regnamespace AND c.relkind = 'r'`))
+	for _, name := range names {
+		count := "SELECT count(*)::text FROM " + name + " x WHERE strpos(x::text, $1) > 0"
+		if n.ask(t, count, text) != "0" {
+			tables = append(tables, name)
+		}
+	}
+	slices.Sort(tables)
+	return tables
+}
+
+// A run is erased with its jobs, and with children also with the processes and runs of its steps.
+func TestEraseRun(t *testing.T) {
+	t.Parallel()
+	const run = "person-4711"
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "only", "job": {}},
+		{"step_id": "again", "process": {}}]}`)
+	n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "work", "job": {}}, {"step_id": "proc", "process": {}},
+		{"step_id": "sub", "run": {"type": "inner"}}]}`)
+	n.put(t, "ns", `{"type": "waits", "steps": [{"step_id": "pause", "delay": {"duration": "3600s"}}]}`)
+	n.run(t, "ns", "waits", "open", "null")
+	request := func(id string) *progressorv1.EraseProcessRequest {
+		return &progressorv1.EraseProcessRequest{Namespace: "ns", ProcessId: "~flow/" + id, Children: true}
+	}
+	var wrong *process.WrongStatusError
+	if _, err := n.EraseProcess(t.Context(), request("open"), kim); !errors.As(err, &wrong) {
+		t.Errorf("a run that has not ended: %v", err)
+	}
+	n.run(t, "ns", "outer", run, `"s3cret"`)
+	same(t, runSummary(n.ended(t, "ns", run)), "SUCCEEDED: work SUCCEEDED proc SUCCEEDED sub SUCCEEDED")
+	before := n.with(t, run)
+	dry := request(run)
+	dry.DryRun = true
+	if rows := n.erase(t, dry); rows["processes"] != 6 { // two runs, two jobs and two processes
+		t.Errorf("a dry run: %v", rows)
+	}
+	same(t, fmt.Sprint(n.with(t, run)), fmt.Sprint(before))
+	if rows := n.erase(t, request(run)); rows["processes"] != 6 || rows["answers"] == 0 || rows["job_events"] == 0 {
+		t.Errorf("erased %v", rows)
+	}
+	same(t, fmt.Sprint(n.with(t, run)), "[]")
+	if rows := n.erase(t, request(run)); len(rows) > 0 {
+		t.Errorf("a second erasure: %v", rows)
+	}
+	for _, token := range []string{"x", "eyJwIjp7InQiOjk5fX0", "eyJwIjp7InQiOi0xfX0", "eyJwIjp7ImEiOiJ4In19"} {
+		r := request(run)
+		r.PageToken = token
+		var invalid *process.InvalidError
+		if _, err := n.EraseProcess(t.Context(), r, kim); !errors.As(err, &invalid) || invalid.Field != "page_token" {
+			t.Errorf("token %s: %v", token, err)
+		}
+	}
+}

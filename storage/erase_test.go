@@ -1,0 +1,200 @@
+package storage_test
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/erasure"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+const erasedPerson = "person-4711"
+
+// eraseRows erases what all tables have of a set, and returns the number of rows of each table.
+func (b *bench) eraseRows(e erasure.Set) map[string]int64 {
+	b.t.Helper()
+	rows := map[string]int64{}
+	var progress erasure.Progress
+	for ended := false; !ended; {
+		batch, err := erasure.EraseRows(b.t.Context(), b.Store, e, &progress)
+		must(b.t, batch, err)
+		rows[batch.Table] += batch.Rows
+		ended = batch.LastOfTables
+	}
+	return rows
+}
+
+// tablesWith returns the tables of the schema that have a row with a text, also as bytes.
+func (b *bench) tablesWith(text string) (tables []string) {
+	b.t.Helper()
+	rows, err := b.db.Query(b.t.Context(), `
+		SELECT c.oid::regclass::text FROM pg_class c
+		 WHERE c.relnamespace = 'progressor'::regnamespace AND c.relkind IN ('r', 'm') ORDER BY 1`)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if must(b.t, names, err); len(names) < 40 {
+		b.t.Fatal(names)
+	}
+	for _, name := range names {
+		if n := ask[int](b, "SELECT count(*) FROM "+name+" x WHERE strpos(x::text, $1) > 0 OR strpos(x::text, $2) > 0",
+			text, hex.EncodeToString([]byte(text))); n > 0 {
+			tables = append(tables, fmt.Sprint(name, ":", n))
+		}
+	}
+	return tables
+}
+
+// idColumns returns the columns of a table that have IDs of processes, jobs or runs.
+func (b *bench) idColumns(table string) []string {
+	b.t.Helper()
+	rows, err := b.db.Query(b.t.Context(), `
+		SELECT c.column_name FROM information_schema.columns c
+		 WHERE c.table_schema = 'progressor' AND c.table_name = $1
+		   AND (c.column_name ~ '(^|_)(process_id|job_id|run_id|subject)$' OR c.column_name IN ('blocked_on', 'child'))
+		   AND c.table_name || '.' || c.column_name NOT IN ('messages.sender_process_id', 'messages.child',
+		         'schedule.child', 'running.child') -- they belong to another process
+		 ORDER BY 1`, table)
+	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return must(b.t, columns, err)
+}
+
+// No table has the ID of an erased process, whatever column had it. A new table with such a column
+// fails this test until EraseRows knows it.
+func TestEraseLeavesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, storagetest.WithoutInvariants())
+	for _, constraint := range strings.Fields(ask[string](b, `
+		SELECT string_agg(format('%s:%s', conrelid::regclass, conname), ' ') FROM pg_constraint
+		 WHERE connamespace = 'progressor'::regnamespace AND contype IN ('c', 'f')`)) {
+		table, name, _ := strings.Cut(constraint, ":")
+		b.exec("ALTER TABLE " + table + " DROP CONSTRAINT IF EXISTS " + name)
+	}
+	other := map[string]string{}
+	sum := func(table string) string {
+		return ask[string](b, "SELECT coalesce(md5(string_agg(x::text, ',' ORDER BY x::text)), '') FROM "+table+
+			" x WHERE namespace = 'b'")
+	}
+	tables := append(namespaceTables(b), "audit")
+	filled := 0
+	for _, table := range tables {
+		fillTable(b, table, 2100) // more than a batch
+		for n, column := range b.idColumns(table) {
+			set, value := column+" = $1", erasedPerson
+			if at := slices.Index([]string{"answers", "running", "schedule", "tasks"}, table); at >= 0 {
+				set += ", task_id = task_id + " + fmt.Sprint(10_000*(at+1)) // the removal stores answers of all
+			}
+			switch column {
+			case "sender_process_id":
+				set += ", sender_namespace = 'a'"
+			case "parent_process_id":
+				set += ", parent_namespace = 'a'"
+			case "child":
+				value = `{"namespace": "a", "processId": "` + erasedPerson + `", "response": "c2VjcmV0", "detail": "x"}`
+			}
+			b.exec(strings.NewReplacer("{table}", table, "{set}", set).Replace(`UPDATE {table} SET {set} WHERE ctid = (
+				SELECT ctid FROM {table} WHERE namespace = 'a' ORDER BY ctid DESC OFFSET $2 LIMIT 1)`), value, n)
+			filled++
+		}
+		other[table] = sum(table)
+	}
+	if filled < 32 {
+		t.Fatalf("only %d columns have IDs", filled)
+	}
+	b.exec(`UPDATE changes SET details = jsonb_build_object('run_id', $1::text)
+		WHERE ctid = (SELECT min(ctid) FROM changes_default WHERE namespace = 'a')`, erasedPerson)
+	b.exec(`UPDATE audit SET details = jsonb_build_object('via', $1::text)
+		WHERE audit_id = (SELECT min(audit_id) FROM audit WHERE namespace = 'a')`, erasedPerson)
+	ids := []string{erasedPerson, process.FlowPrefix + erasedPerson}
+	set := erasure.Set{Namespace: "a", IDs: ids}
+	var keys []process.Key
+	for _, id := range append(ids, "~job/"+erasedPerson+"/step", "~job/~/"+erasedPerson+"/1") {
+		b.exec(`INSERT INTO processes (namespace, process_id, status) VALUES ('a', $1, 'COMPLETED')`, id)
+		keys = append(keys, process.Key{Namespace: "a", ProcessID: id})
+	}
+	found, err := erasure.Processes(t.Context(), b.Store, set)
+	equal(t, "processes", len(must(t, found, err)), len(keys))
+	must(t, 0, b.RemoveProcesses(t.Context(), keys))
+	before := b.tablesWith(erasedPerson)
+	dry := b.eraseRows(erasure.Set{Namespace: "a", IDs: ids, DryRun: true})
+	equal(t, "tables after a dry run", b.tablesWith(erasedPerson), before)
+	must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}))
+	erased := b.eraseRows(set)
+	// The removal has told its parent and the members of its job, which process these messages.
+	b.exec("DELETE FROM messages WHERE sender_process_id = ANY ($1)", ids)
+	equal(t, "tables with the ID", b.tablesWith(erasedPerson), "[]")
+	if erased["changes"] != 2 || erased["audit"] != 2 || erased["answers"] == 0 || erased["requests"] != 1 {
+		t.Errorf("erased %v", erased)
+	}
+	equal(t, "the dry run", dry, erased)
+	for table, want := range other {
+		if sum(table) != want {
+			t.Errorf("%s: rows of another namespace have changed", table)
+		}
+	}
+	for table, n := range b.eraseRows(set) {
+		if n > 0 {
+			t.Errorf("a second erasure finds %d rows of %s", n, table)
+		}
+	}
+}
+
+// Changes keep their numbers, and the audit keeps its chain.
+func TestErasedAuditKeepsTheChain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	ada := process.Actor{Name: "ada", Source: "10.0.0.1"}
+	for _, id := range []string{erasedPerson, "other"} {
+		b.process(id)
+		must(t, 0, b.RemoveProcess(t.Context(), key(id), ada))
+	}
+	b.seal()
+	b.process("late")
+	must(t, 0, b.RemoveProcess(t.Context(), key("late"), ada)) // is erased before it is in the chain
+	set := erasure.Set{Namespace: ns, IDs: []string{erasedPerson, "late"}}
+	var progress erasure.Progress
+	for {
+		if _, err := erasure.EraseRows(t.Context(), b.Store, set, &progress); err != nil {
+			if !strings.Contains(err.Error(), "the audit has no EraseProcess of these IDs") {
+				t.Errorf("without an entry: %v", err)
+			}
+			break
+		}
+		if progress.Table == 0 {
+			t.Fatal("the audit is erased without an entry")
+		}
+	}
+	must(t, 0, erasure.Record(t.Context(), b.Store, set, ada))
+	equal(t, "rows", b.eraseRows(set)["audit"], 2)
+	b.seal()
+	chain := b.verify()
+	equal(t, "the chain", fmt.Sprint(chain.Entries, chain.Erased, chain.Waiting, chain.Fault), "5 2 0")
+	equal(t, "the entries", ask[string](b, `SELECT string_agg(concat_ws(' ', actor, source, method,
+		CASE WHEN subject ~ '^erased:[0-9a-f]{64}$' THEN 'hash' ELSE subject END), ', ' ORDER BY chain_position)
+		FROM audit`),
+		"ada 10.0.0.1 RemoveProcess hash, ada 10.0.0.1 RemoveProcess other, ada 10.0.0.1 RemoveProcess hash, "+
+			"ada 10.0.0.1 EraseProcess hash, ada 10.0.0.1 EraseProcess hash")
+	equal(t, "entries of one ID", ask[int](b, `SELECT count(*) FROM audit
+		WHERE subject = erased_id('shop', $1)`, erasedPerson), 2)
+	b.exec("UPDATE audit SET subject = 'erased:00' WHERE chain_position = 1")
+	if got := b.verify().Fault; !strings.Contains(got, "at position 1 does not fit") {
+		t.Error(got)
+	}
+}
+
+// Only a role that may add entries to the audit may erase IDs in it.
+func TestEraseAuditNeedsRights(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	reader := b.role("USAGE ON SCHEMA progressor", "SELECT ON audit, audit_chain")
+	_, err := reader.Exec(t.Context(), "SELECT progressor.erase_audit('shop', '{p}', '^$', 0, 10, false)")
+	if storage.SQLState(err) != "42501" {
+		t.Error(err)
+	}
+}

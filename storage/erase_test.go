@@ -34,7 +34,7 @@ func (b *bench) eraseRows(e erasure.Set) map[string]int64 {
 // tablesWith returns the tables of the schema that have a row with a text, also as bytes.
 func (b *bench) tablesWith(text string) (tables []string) {
 	b.t.Helper()
-	rows, err := b.db.Query(b.t.Context(), `
+	rows, _ := b.db.Query(b.t.Context(), `
 		SELECT c.oid::regclass::text FROM pg_class c
 		 WHERE c.relnamespace = 'progressor'::regnamespace AND c.relkind IN ('r', 'm') ORDER BY 1`)
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -53,7 +53,7 @@ func (b *bench) tablesWith(text string) (tables []string) {
 // idColumns returns the columns of a table that have IDs of processes, jobs or runs.
 func (b *bench) idColumns(table string) []string {
 	b.t.Helper()
-	rows, err := b.db.Query(b.t.Context(), `
+	rows, _ := b.db.Query(b.t.Context(), `
 		SELECT c.column_name FROM information_schema.columns c
 		 WHERE c.table_schema = 'progressor' AND c.table_name = $1
 		   AND (c.column_name ~ '(^|_)(process_id|job_id|run_id|subject)$' OR c.column_name IN ('blocked_on', 'child'))

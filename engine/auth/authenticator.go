@@ -317,7 +317,7 @@ func CertificatePrincipal(uri string) string { return certificatePrefix + uri }
 // maxURI is the maximum size of a URI that identifies a client in bytes.
 const maxURI = 500
 
-var uriRule = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:[!-~]+$`)
+var uriRule = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:[[:graph:]]+$`)
 
 // IsCertificateURI reports whether a URI can identify a client.
 func IsCertificateURI(uri string) bool { return len(uri) <= maxURI && uriRule.MatchString(uri) }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ type secureSite struct {
 	servers      *testca.Authority
 	clients      *testca.Authority
 	certificates *Certificates
+	passed       atomic.Int64 // how far the clock of the certificates is ahead
 	log          *strings.Builder
 }
 
@@ -49,6 +51,7 @@ func newSecureSite(t *testing.T, required bool) *secureSite {
 	if s.certificates, err = LoadCertificates(s.files, slog.New(slog.NewTextHandler(s.log, nil))); err != nil {
 		t.Fatal(err)
 	}
+	s.certificates.now = func() time.Time { return time.Now().Add(time.Duration(s.passed.Load())) }
 	id, token := auth.NewToken()
 	s.token, s.keys = token, &oneKey{id: id, hash: auth.Hash(token), grants: map[string]string{}}
 	h, err := newHandler(Config{
@@ -188,8 +191,6 @@ func whoamiRequest(t *testing.T) *http.Request {
 func TestCertificatesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t, false)
-	var passed time.Duration
-	s.certificates.now = func() time.Time { return time.Now().Add(passed) }
 	client := s.clients.Issue(time.Hour, billing)
 	if status, text, err := s.get("/whoami", "", client); err != nil || status != http.StatusOK {
 		t.Fatalf("status %d, %s, error %v", status, text, err)
@@ -199,11 +200,11 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	s.servers.Write(s.servers.Issue(2*time.Hour), s.files.Certificate, s.files.Key)
 	other := testca.New(t)
 	other.WriteAuthority(s.files.ClientCA)
-	if expiryOf(t, first) != before {
+	if !expiryOf(t, first).Equal(before) {
 		t.Error("the files were read again at once")
 	}
-	passed += certificateTime
-	if expiryOf(t, first) == before {
+	s.passed.Add(int64(certificateTime))
+	if expiryOf(t, first).Equal(before) {
 		t.Error("the new certificate is not used")
 	}
 	if status, text, err := s.get("/whoami", "", client); err == nil {
@@ -217,8 +218,8 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	if err := os.WriteFile(s.files.Key, []byte("half of a"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	passed += certificateTime
-	if expiryOf(t, first) != now || !strings.Contains(s.log.String(), s.files.Key) {
+	s.passed.Add(int64(certificateTime))
+	if !expiryOf(t, first).Equal(now) || !strings.Contains(s.log.String(), s.files.Key) {
 		t.Errorf("after an error: expiry %s, log %q", expiryOf(t, first), s.log)
 	}
 }

@@ -118,7 +118,7 @@ func (c *eraseCmd) replay(a *cli.App, sum *progressorv1.EraseProcessResponse) er
 	if err != nil {
 		return cli.UsageError(fmt.Errorf("--replay: %w", err))
 	}
-	defer f.Close() //nolint:errcheck // it only read
+	defer f.Close()
 	var all []erasure
 	lines := bufio.NewScanner(f)
 	for n := 1; lines.Scan(); n++ {

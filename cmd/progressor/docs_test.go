@@ -20,7 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The metrics that appear with their first event: a scan, a rejection, …
+// The metrics that appear with their first event: a scan, a rejection, …, or with a setting.
 var silentMetrics = []string{
 	"progressor_calls_scanning_duration_ms", "progressor_timers_scanning_duration_ms",
 	"progressor_zombie_collection_duration_ms",
@@ -33,6 +33,7 @@ var silentMetrics = []string{
 	"progressor_sink_changes_delivered_total", "progressor_sink_dead_letters_total", "progressor_sink_failures_total",
 	"progressor_sink_lag_changes", "progressor_sink_lag_seconds", "progressor_sink_state",
 	"progressor_notification_duration_ms", "progressor_requests_refused_total", "progressor_scan_errors_total",
+	"progressor_tls_certificate_expiry_timestamp_seconds", // without TLS
 }
 
 // docs/operations.md contains every metric of a scrape, and no other.

@@ -215,6 +215,12 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		t.Errorf("a client of the new authority: status %d, %s, error %v", status, text, err)
 	}
 	now := expiryOf(t, first)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s.certificates.Collector())
+	metrics, err := registry.Gather()
+	if err != nil || metrics[0].GetMetric()[0].GetGauge().GetValue() != float64(now.Unix()) {
+		t.Errorf("the metric is %v, error %v", metrics, err)
+	}
 	if err := os.WriteFile(s.files.Key, []byte("half of a"), 0o600); err != nil {
 		t.Fatal(err)
 	}

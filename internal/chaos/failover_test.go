@@ -61,7 +61,8 @@ func failoverThatLosesTheTail(t *testing.T) {
 	f.Detach()
 	f.more(200)
 	g := f.chain.hold(nil) // these calls are lost before they end
-	await(t, testTimeout, "the processor holds calls", func() bool { return g.arrived.Load() >= 10 })
+	// The 24 clients may wait for few of the 20 processes: each process runs one call at a time.
+	await(t, testTimeout, "the processor holds calls", func() bool { return g.arrived.Load() >= 5 })
 	f.FailOver()
 	failed := time.Now()
 	await(t, testTimeout, "lost calls are reported", func() bool { return f.metric("progressor_tasks_lost_total") > 0 })

@@ -28,14 +28,14 @@ SELECT EXISTS (
    WHERE k.key_id = @key_id
      AND k.revoked_time IS NULL)::bool AS found;
 
--- ReadGrants returns the grants of a principal: the roles, and in the same order the patterns of
--- their namespaces.
+-- ReadGrants returns the grants of some principals, such as a user and its groups: the roles, and
+-- in the same order the patterns of their namespaces.
 -- name: ReadGrants :one
 SELECT ARRAY(
          SELECT g.role FROM grants g
-          WHERE g.principal = @principal
+          WHERE g.principal = ANY (@principals::text[])
           ORDER BY g.role, g.namespaces)::text[] AS roles,
        ARRAY(
          SELECT g.namespaces FROM grants g
-          WHERE g.principal = @principal
+          WHERE g.principal = ANY (@principals::text[])
           ORDER BY g.role, g.namespaces)::text[] AS patterns;

@@ -13,7 +13,7 @@ import (
 // Grant is a role of a principal in some namespaces.
 type Grant = dbsqlc.Grant
 
-// PrincipalGrants are the grants of a principal: the roles, and in the same order the patterns of
+// PrincipalGrants are the grants of principals: the roles, and in the same order the patterns of
 // their namespaces.
 type PrincipalGrants = dbsqlc.ReadGrantsRow
 
@@ -30,9 +30,9 @@ func (g GrantKey) json() []byte {
 // MaxListedGrants is how many grants ListGrants returns at most.
 const MaxListedGrants = 10_000
 
-// ReadGrants returns the grants of a principal. It may have none.
-func (s *Store) ReadGrants(ctx context.Context, principal string) (PrincipalGrants, error) {
-	row, err := s.q.ReadGrants(ctx, s.general, principal)
+// ReadGrants returns the grants of principals, such as a user and its groups. There may be none.
+func (s *Store) ReadGrants(ctx context.Context, principals []string) (PrincipalGrants, error) {
+	row, err := s.q.ReadGrants(ctx, s.general, principals)
 	return row, mapped("read grants", err)
 }
 

@@ -34,6 +34,7 @@ var silentMetrics = []string{
 	"progressor_sink_lag_changes", "progressor_sink_lag_seconds", "progressor_sink_state",
 	"progressor_notification_duration_ms", "progressor_requests_refused_total", "progressor_scan_errors_total",
 	"progressor_tls_certificate_expiry_timestamp_seconds", // without TLS
+	"progressor_oidc_key_reads_total",                     // without an issuer
 }
 
 // docs/operations.md contains every metric of a scrape, and no other.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,10 +42,10 @@ var (
 	ErrTwo       = errors.New("the request has a token, and the client a certificate with a URI: use only one")
 )
 
-// Keys reads keys, and the grants of clients with certificates.
+// Keys reads keys, and the grants of principals without a key.
 type Keys interface {
 	ReadKey(ctx context.Context, keyID string) (storage.KeyState, error)
-	ReadGrants(ctx context.Context, principal string) (storage.PrincipalGrants, error)
+	ReadGrants(ctx context.Context, principals []string) (storage.PrincipalGrants, error)
 }
 
 // Authenticator checks tokens. It is safe for concurrent use.
@@ -58,8 +57,9 @@ type Authenticator struct {
 	failed  *failures
 	total   *prometheus.CounterVec
 	ok      map[string]prometheus.Counter // successes by scheme
+	users   *users                        // nil without issuers
 
-	cached sync.Map // *entry by the name of the principal
+	cached sync.Map // *entry by the identity of the principal
 	count  atomic.Int64
 }
 
@@ -90,16 +90,17 @@ func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticato
 		keys: keys, now: time.Now, unknown: rate.NewLimiter(unknownRate, unknownRate), failed: newFailures(),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "progressor_auth_total",
-			Help: "Authentications by scheme (key, root, cert, none, other) and outcome (ok, missing, malformed, " +
-				"invalid, limited, unavailable).",
+			Help: "Authentications by scheme (key, root, cert, oidc, none, other) and outcome (ok, missing, " +
+				"malformed, invalid, limited, unavailable).",
 		}, []string{"scheme", "outcome"}),
 		ok: map[string]prometheus.Counter{},
 	}
-	for _, scheme := range []string{"key", "root", "cert"} {
+	for _, scheme := range []string{"key", "root", "cert", "oidc"} {
 		a.ok[scheme] = a.total.WithLabelValues(scheme, "ok")
 	}
 	for _, outcome := range []string{"invalid", "limited", "unavailable"} {
 		a.total.WithLabelValues("key", outcome)
+		a.total.WithLabelValues("oidc", outcome)
 	}
 	a.total.WithLabelValues("none", "missing")
 	if root != "" {
@@ -123,6 +124,9 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, addr
 			scheme = "none"
 		}
 		return nil, a.fail(ctx, scheme, err, address)
+	}
+	if a.users != nil && isJWT(token) {
+		return a.authenticateUser(ctx, token, address)
 	}
 	id, ok := idOf(token)
 	if !ok {
@@ -162,12 +166,16 @@ func (a *Authenticator) AuthenticateCertificate(
 }
 
 // Current returns an authenticated principal with its present grants. It returns ErrInvalid if its
-// key was revoked or has expired, or process.ErrUnavailable if the database cannot be read.
+// key was revoked, or its key or token has expired, or process.ErrUnavailable if the database
+// cannot be read.
 func (a *Authenticator) Current(ctx context.Context, p *Principal) (*Principal, error) {
 	if p.Name == rootID {
 		return p, nil
 	}
-	e, err := a.known(ctx, p.Name)
+	if p.expired(a.now()) {
+		return nil, ErrInvalid
+	}
+	e, err := a.known(ctx, p.identity)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +183,7 @@ func (a *Authenticator) Current(ctx context.Context, p *Principal) (*Principal, 
 	if !s.valid {
 		return nil, ErrInvalid
 	}
-	return s.principal, nil
+	return s.principal.until(p.expires), nil
 }
 
 // tokenIn returns the token in the Authorization headers of a request.
@@ -205,16 +213,16 @@ func (a *Authenticator) entry(ctx context.Context, id, address string) (*entry, 
 	return a.known(ctx, keyPrefix+id)
 }
 
-// known is like entry, for the name of a principal, but does not limit reads.
-func (a *Authenticator) known(ctx context.Context, name string) (*entry, error) {
-	if found, ok := a.cached.Load(name); ok {
+// known is like entry, for the identity of a principal, but does not limit reads.
+func (a *Authenticator) known(ctx context.Context, identity string) (*entry, error) {
+	if found, ok := a.cached.Load(identity); ok {
 		e := found.(*entry) //nolint:forcetypeassert // only entries are stored
 		if a.now().Sub(e.state.Load().read) < CacheTime {
 			return e, nil
 		}
-		return e, a.refresh(ctx, name, e)
+		return e, a.refresh(ctx, identity, e)
 	}
-	s, err := a.read(ctx, name)
+	s, err := a.read(ctx, identity)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +231,7 @@ func (a *Authenticator) known(ctx context.Context, name string) (*entry, error) 
 		a.cached.Clear()
 		a.count.Store(0)
 	}
-	if found, loaded := a.cached.LoadOrStore(name, e); loaded {
+	if found, loaded := a.cached.LoadOrStore(identity, e); loaded {
 		return found.(*entry), nil //nolint:forcetypeassert // only entries are stored
 	}
 	a.count.Add(1)
@@ -233,7 +241,7 @@ func (a *Authenticator) known(ctx context.Context, name string) (*entry, error) 
 // refresh reads the state of a cached principal again. Concurrent requests wait for the same read,
 // for at most refreshWait. If the database is slow or cannot be read, they use the old state for
 // staleTime.
-func (a *Authenticator) refresh(ctx context.Context, name string, e *entry) error {
+func (a *Authenticator) refresh(ctx context.Context, identity string, e *entry) error {
 	age := a.now().Sub(e.state.Load().read)
 	var old <-chan time.Time // when to use the old state
 	if age <= staleTime {
@@ -250,7 +258,7 @@ func (a *Authenticator) refresh(ctx context.Context, name string, e *entry) erro
 	if age = a.now().Sub(e.state.Load().read); age < CacheTime { // another request has read it
 		return nil
 	}
-	s, err := a.read(ctx, name)
+	s, err := a.read(ctx, identity)
 	switch {
 	case err == nil:
 		e.state.Store(s)
@@ -262,12 +270,12 @@ func (a *Authenticator) refresh(ctx context.Context, name string, e *entry) erro
 	return nil
 }
 
-func (a *Authenticator) read(ctx context.Context, name string) (*state, error) {
+func (a *Authenticator) read(ctx context.Context, identity string) (*state, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	id, ok := strings.CutPrefix(name, keyPrefix)
+	id, ok := strings.CutPrefix(identity, keyPrefix)
 	if !ok {
-		return a.readGrants(ctx, name)
+		return a.readGrants(ctx, identity)
 	}
 	row, err := a.keys.ReadKey(ctx, id)
 	switch {
@@ -279,18 +287,21 @@ func (a *Authenticator) read(ctx context.Context, name string) (*state, error) {
 		return nil, ErrInvalid
 	}
 	return &state{
-		hash: [sha256.Size]byte(row.SecretHash), principal: NewPrincipal(name, grantsOf(row.Roles, row.Patterns)),
-		valid: !row.Revoked && !row.Expired, read: a.now(),
+		hash:      [sha256.Size]byte(row.SecretHash),
+		principal: NewPrincipal(identity, grantsOf(row.Roles, row.Patterns)),
+		valid:     !row.Revoked && !row.Expired, read: a.now(),
 	}, nil
 }
 
-// readGrants reads the grants of a client with a certificate.
-func (a *Authenticator) readGrants(ctx context.Context, name string) (*state, error) {
-	row, err := a.keys.ReadGrants(ctx, name)
+// readGrants reads the grants of a principal without a key, and of its groups.
+func (a *Authenticator) readGrants(ctx context.Context, identity string) (*state, error) {
+	row, err := a.keys.ReadGrants(ctx, strings.Split(identity, "\n"))
 	if err != nil {
 		return nil, errors.Join(process.ErrUnavailable, err)
 	}
-	return &state{principal: NewPrincipal(name, grantsOf(row.Roles, row.Patterns)), valid: true, read: a.now()}, nil
+	return &state{
+		principal: NewPrincipal(identity, grantsOf(row.Roles, row.Patterns)), valid: true, read: a.now(),
+	}, nil
 }
 
 func grantsOf(roles, patterns []string) []Grant {
@@ -300,27 +311,6 @@ func grantsOf(roles, patterns []string) []Grant {
 	}
 	return grants
 }
-
-// The beginnings of the names of principals: key: and the ID of a key, and cert: and the URI in a
-// client certificate.
-const (
-	keyPrefix         = "key:"
-	certificatePrefix = "cert:"
-)
-
-// KeyPrincipal returns the name of the principal of a key.
-func KeyPrincipal(keyID string) string { return keyPrefix + keyID }
-
-// CertificatePrincipal returns the name of the principal of certificates with a URI.
-func CertificatePrincipal(uri string) string { return certificatePrefix + uri }
-
-// maxURI is the maximum size of a URI that identifies a client in bytes.
-const maxURI = 500
-
-var uriRule = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:[[:graph:]]+$`)
-
-// IsCertificateURI reports whether a URI can identify a client.
-func IsCertificateURI(uri string) bool { return len(uri) <= maxURI && uriRule.MatchString(uri) }
 
 // fail counts a failure and delays its answer.
 func (a *Authenticator) fail(ctx context.Context, scheme string, err error, address string) error {
@@ -334,7 +324,7 @@ func (a *Authenticator) fail(ctx context.Context, scheme string, err error, addr
 		return ErrLimited
 	case errors.Is(err, ErrMissing):
 		outcome = "missing"
-	case errors.Is(err, ErrMalformed), errors.Is(err, ErrTwo):
+	case errors.Is(err, ErrMalformed), errors.Is(err, ErrTwo), errors.Is(err, ErrTooLong):
 		outcome = "malformed"
 	}
 	a.total.WithLabelValues(scheme, outcome).Inc()

@@ -49,13 +49,17 @@ func (t *table) ReadKey(ctx context.Context, id string) (storage.KeyState, error
 	return row, nil
 }
 
-// ReadGrants returns the grants of the rows, which are those of certificates here.
-func (t *table) ReadGrants(ctx context.Context, principal string) (storage.PrincipalGrants, error) {
-	row, err := t.ReadKey(ctx, principal)
-	if errors.Is(err, process.ErrKeyNotFound) {
-		err = nil
+// ReadGrants returns the grants of the rows, which are those of principals without a key here.
+func (t *table) ReadGrants(ctx context.Context, principals []string) (storage.PrincipalGrants, error) {
+	var all storage.PrincipalGrants
+	for _, principal := range principals {
+		row, err := t.ReadKey(ctx, principal)
+		if err != nil && !errors.Is(err, process.ErrKeyNotFound) {
+			return all, err
+		}
+		all.Roles, all.Patterns = append(all.Roles, row.Roles...), append(all.Patterns, row.Patterns...)
 	}
-	return storage.PrincipalGrants{Roles: row.Roles, Patterns: row.Patterns}, err
+	return all, nil
 }
 
 func (t *table) set(change func(*table)) {

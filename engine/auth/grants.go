@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -32,9 +33,11 @@ func (g Grant) Check() error {
 
 // Principal is an authenticated client. It does not change.
 type Principal struct {
-	Name   string // key:ID, cert:URI, or root
-	grants []granted
-	view   string
+	Name     string // key:ID, cert:URI, user:ISSUER#NAME, or root
+	identity string // the name and then the groups, one per line
+	grants   []granted
+	view     string
+	expires  time.Time // when its token expires; zero if the database decides
 }
 
 type granted struct {
@@ -42,17 +45,37 @@ type granted struct {
 	namespaces  string // a pattern
 }
 
-// NewPrincipal returns a principal with grants.
-func NewPrincipal(name string, grants []Grant) *Principal {
-	p := &Principal{Name: name}
+// NewPrincipal returns a principal with grants. identity is its name, and the names of its groups
+// in the following lines.
+func NewPrincipal(identity string, grants []Grant) *Principal {
+	name, _, _ := strings.Cut(identity, "\n")
+	p := &Principal{Name: name, identity: identity}
 	var texts []string
 	for _, g := range grants {
 		p.grants = append(p.grants, granted{permissionsOf(g.Role), g.Namespaces})
 		texts = append(texts, g.Role+" "+g.Namespaces)
 	}
 	slices.Sort(texts)
-	p.view = strings.Join(texts, "\n")
+	p.view = strings.Join(slices.Compact(texts), "\n")
 	return p
+}
+
+// until returns the principal with the time at which its token expires.
+func (p *Principal) until(expires time.Time) *Principal {
+	if expires.IsZero() {
+		return p
+	}
+	one := *p
+	one.expires = expires
+	return &one
+}
+
+// expired reports whether the token of the principal has expired.
+func (p *Principal) expired(now time.Time) bool { return !p.expires.IsZero() && !now.Before(p.expires) }
+
+// Groups returns the groups in the token of a user, as group:NAME, sorted.
+func (p *Principal) Groups() []string {
+	return strings.Split(p.identity, "\n")[1:]
 }
 
 // View identifies what the principal may see. Principals with the same grants have the same view.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -91,7 +92,11 @@ func refuseUnauthenticated(w http.ResponseWriter, r *http.Request, errorWriter *
 	case errors.Is(err, process.ErrUnavailable):
 		code, status, reason = connect.CodeUnavailable, http.StatusServiceUnavailable,
 			progressorv1.ErrorDetail_REASON_UNAVAILABLE
-		err = process.ErrUnavailable // without the error of the database
+		shown := process.ErrUnavailable // without the error of the database
+		if errors.Is(err, auth.ErrIssuer) {
+			shown = auth.ErrIssuer
+		}
+		err = shown
 	default:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
@@ -104,11 +109,11 @@ func refuseUnauthenticated(w http.ResponseWriter, r *http.Request, errorWriter *
 	page(w, status, err.Error())
 }
 
-// whoami shows the principal of a request, and in the next lines its grants.
+// whoami shows the principal of a request, and in the next lines its grants and then its groups.
 func whoami(w http.ResponseWriter, r *http.Request) {
 	text := "anonymous"
 	if p := principalOf(r.Context()); p != nil {
-		text = strings.Join(append([]string{p.Name}, p.Grants()...), "\n")
+		text = strings.Join(slices.Concat([]string{p.Name}, p.Grants(), p.Groups()), "\n")
 	}
 	page(w, http.StatusOK, text)
 }

@@ -20,18 +20,21 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// oneKey is a table with one key, and grants of clients with certificates.
+// oneKey is a table with one key, and grants of principals without a key.
 type oneKey struct {
 	id     string
 	hash   [32]byte
 	grants map[string]string // role in all namespaces by principal
 }
 
-func (k *oneKey) ReadGrants(_ context.Context, principal string) (storage.PrincipalGrants, error) {
-	if role := k.grants[principal]; role != "" {
-		return storage.PrincipalGrants{Roles: []string{role}, Patterns: []string{"*"}}, nil
+func (k *oneKey) ReadGrants(_ context.Context, principals []string) (storage.PrincipalGrants, error) {
+	var all storage.PrincipalGrants
+	for _, principal := range principals {
+		if role := k.grants[principal]; role != "" {
+			all.Roles, all.Patterns = append(all.Roles, role), append(all.Patterns, "*")
+		}
 	}
-	return storage.PrincipalGrants{}, nil
+	return all, nil
 }
 
 func (k *oneKey) ReadKey(_ context.Context, id string) (storage.KeyState, error) {

@@ -173,7 +173,7 @@ func mayUse(role string, n *progressorv1.Needs) bool {
 // roleKeys is a table with a key for each role.
 type roleKeys map[string]storage.KeyState
 
-func (k roleKeys) ReadGrants(context.Context, string) (storage.PrincipalGrants, error) {
+func (k roleKeys) ReadGrants(context.Context, []string) (storage.PrincipalGrants, error) {
 	return storage.PrincipalGrants{}, nil
 }
 

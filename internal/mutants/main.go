@@ -107,7 +107,8 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 func all() []mutant {
 	return slices.Concat(mutants, fencedMutants, changeMutants, sinkMutants, doctorMutants, kafkaMutants,
 		cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants,
-		livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants, secretMutants)
+		livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants, secretMutants,
+		oidcMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

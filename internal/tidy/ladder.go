@@ -50,7 +50,8 @@ var groupLevels = map[string]int{
 	"internal/pgembed": tooling, "storage/storagetest": tooling, "engine/enginetest": tooling,
 	commandLine + "/clitest": tooling,
 	"internal/tidy":          tooling, "internal/chaos": tooling, "internal/mutants": tooling,
-	"internal/openapi": tooling, "internal/testca": tooling, "internal/reference": tooling, "deploy": tooling,
+	"internal/openapi": tooling, "internal/testca": tooling, "internal/testissuer": tooling,
+	"internal/reference": tooling, "deploy": tooling,
 }
 
 // toolingUsers lists the groups that may import a package of the level tooling outside tests.

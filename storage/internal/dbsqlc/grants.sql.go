@@ -94,11 +94,11 @@ func (q *Queries) ListGrants(ctx context.Context, db DBTX, arg ListGrantsParams)
 const readGrants = `-- name: ReadGrants :one
 SELECT ARRAY(
          SELECT g.role FROM grants g
-          WHERE g.principal = $1
+          WHERE g.principal = ANY ($1::text[])
           ORDER BY g.role, g.namespaces)::text[] AS roles,
        ARRAY(
          SELECT g.namespaces FROM grants g
-          WHERE g.principal = $1
+          WHERE g.principal = ANY ($1::text[])
           ORDER BY g.role, g.namespaces)::text[] AS patterns
 `
 
@@ -107,10 +107,10 @@ type ReadGrantsRow struct {
 	Patterns []string
 }
 
-// ReadGrants returns the grants of a principal: the roles, and in the same order the patterns of
-// their namespaces.
-func (q *Queries) ReadGrants(ctx context.Context, db DBTX, principal string) (ReadGrantsRow, error) {
-	row := db.QueryRow(ctx, readGrants, principal)
+// ReadGrants returns the grants of some principals, such as a user and its groups: the roles, and
+// in the same order the patterns of their namespaces.
+func (q *Queries) ReadGrants(ctx context.Context, db DBTX, principals []string) (ReadGrantsRow, error) {
+	row := db.QueryRow(ctx, readGrants, principals)
 	var i ReadGrantsRow
 	err := row.Scan(&i.Roles, &i.Patterns)
 	return i, err

@@ -129,7 +129,7 @@ type ApiKey struct {
 
 // What clients may do: their roles in namespaces. Without a grant, a client may do nothing.
 type Grant struct {
-	// Who has the role: key: and the ID of a key, or cert: and the URI of client certificates.
+	// Who has the role: key: and the ID of a key, cert: and the URI of client certificates, user: and the issuer and name of a user, or group: and a group of users.
 	Principal string
 	// viewer, support, client, worker, author, admin or root.
 	Role string

@@ -13,9 +13,10 @@ type whoamiCmd struct {
 }
 
 func (whoamiCmd) Help() string {
-	return `Whoami shows the principal of the token: key:ID for a key, or root for the root key. The next lines are
-its grants: a role and the namespaces in which the client has it. Whoami shows anonymous if the engine
-does not require authentication.
+	return `Whoami shows the principal of the token: key:ID for a key, user:ISSUER#NAME for a token of an issuer, or
+root for the root key. The next lines are its grants: a role and the namespaces in which the client has
+it, also by its groups. The groups in the token follow as group:NAME. Whoami shows anonymous if the
+engine does not require authentication.
 
     progressor whoami
     progressor whoami --token-file /run/secrets/progressor`
@@ -30,7 +31,15 @@ func (c *whoamiCmd) Run(a *cli.App) error {
 	}
 	if c.JSON() {
 		lines := strings.Split(text, "\n")
-		return output.PrintJSON(a.Stdout, map[string]any{"principal": lines[0], "grants": lines[1:]})
+		grants, groups := []string{}, []string{}
+		for _, line := range lines[1:] {
+			if strings.HasPrefix(line, "group:") {
+				groups = append(groups, line)
+			} else {
+				grants = append(grants, line)
+			}
+		}
+		return output.PrintJSON(a.Stdout, map[string]any{"principal": lines[0], "grants": grants, "groups": groups})
 	}
 	_, err = fmt.Fprintln(a.Stdout, text)
 	return err

@@ -16,14 +16,15 @@ import (
 // The modes of authentication.
 const (
 	authAuto     = "auto"     // none on loopback, required elsewhere
-	authRequired = "required" // every client needs a key
+	authRequired = "required" // every client needs a credential
 	authLocal    = "local"    // as required; a root key in a file also works
 	authNone     = "none"     // every client may do everything
 )
 
 type authFlags struct {
-	Mode    string `default:"auto" enum:"auto,required,local,none" placeholder:"MODE" setting:"" help:"Who may use the API: required (clients with a key), local (also the root key in --auth.key-file), none (everyone), or auto (none on loopback, otherwise required). Default: ${default}."`
-	KeyFile string `placeholder:"FILE" setting:"" help:"File of the root key with --auth.mode local; it is created if it does not exist. Default: .progressor/token, or token in --data-dir of dev."`
+	Mode    string    `default:"auto" enum:"auto,required,local,none" placeholder:"MODE" setting:"" help:"Who may use the API: required (clients with a key, a certificate or a token), local (also the root key in --auth.key-file), none (everyone), or auto (none on loopback without --auth.oidc, otherwise required). Default: ${default}."`
+	KeyFile string    `placeholder:"FILE" setting:"" help:"File of the root key with --auth.mode local; it is created if it does not exist. Default: .progressor/token, or token in --data-dir of dev."`
+	OIDC    oidcFlags `embed:"" prefix:"oidc."`
 }
 
 // defaultKeyFile is where the commands look for the root key of an engine on this machine.
@@ -34,7 +35,7 @@ func (f authFlags) mode(listen string) string {
 	switch {
 	case f.Mode != authAuto && f.Mode != "":
 		return f.Mode
-	case isLoopback(listen):
+	case isLoopback(listen) && !f.OIDC.isSet():
 		return authNone
 	}
 	return authRequired
@@ -54,7 +55,11 @@ func (f authFlags) check() error {
 	if f.KeyFile != "" && f.Mode != authLocal {
 		return errors.New("--auth.key-file: is used only with --auth.mode local")
 	}
-	return nil
+	if f.Mode == authNone && f.OIDC.isSet() {
+		return errors.New("--auth.oidc: is not used with --auth.mode none")
+	}
+	_, err := f.OIDC.configs()
+	return err
 }
 
 // checkListen returns an error if an address is malformed.
@@ -69,6 +74,7 @@ func checkListen(flag, address string) error {
 type authentication struct {
 	mode    string
 	keyFile string // file of the root key, with authLocal
+	oidc    oidcFlags
 }
 
 // authentication returns the authentication of an engine that listens on an address.
@@ -77,7 +83,7 @@ func (f authFlags) authentication(listen string) authentication {
 	if file == "" {
 		file = defaultKeyFile
 	}
-	return authentication{mode: f.mode(listen), keyFile: file}
+	return authentication{mode: f.mode(listen), keyFile: file, oidc: f.OIDC}
 }
 
 // open returns the Authenticator, or nil if everyone may do everything.
@@ -99,7 +105,15 @@ func (a authentication) open(
 			return nil, fmt.Errorf("--auth.key-file: %w", err)
 		}
 	}
-	return auth.New(store, root, registerer), nil
+	issuers, err := a.oidc.open(log, registerer)
+	if err != nil {
+		return nil, err
+	}
+	clients := auth.New(store, root, registerer)
+	if issuers != nil {
+		clients.Accept(issuers, log)
+	}
+	return clients, nil
 }
 
 // notice returns what the user of dev must know about authentication, or "".

@@ -25,7 +25,7 @@ type grantCmd struct {
 
 // grantArgs identify a grant.
 type grantArgs struct {
-	Principal  string `arg:"" name:"principal" help:"The client: key:ID, or cert: and the URI of its certificate."`
+	Principal  string `arg:"" name:"principal" help:"The client: key:ID, cert: and the URI of its certificate, user:ISSUER#NAME, or group:NAME."`
 	Role       string `arg:"" name:"role" help:"viewer, support, client, worker, author, admin or root."`
 	Namespaces string `arg:"" name:"namespaces" help:"NAME, PREFIX* or *, such as shop/*."`
 }
@@ -34,17 +34,18 @@ func (g *grantArgs) key() storage.GrantKey {
 	return storage.GrantKey{Principal: g.Principal, Role: g.Role, Namespaces: g.Namespaces}
 }
 
-// keyOf returns the ID of the key in the name of a principal, or "" if it is a certificate.
+// keyOf returns the ID of the key in the name of a principal, or "" for a principal without a key.
 func keyOf(principal string) (string, error) {
 	id, isKey := strings.CutPrefix(principal, auth.KeyPrincipal(""))
 	if isKey && id != "" {
 		return id, nil
 	}
-	if uri, ok := strings.CutPrefix(principal, auth.CertificatePrincipal("")); ok && auth.IsCertificateURI(uri) {
+	if auth.IsPrincipal(principal) {
 		return "", nil
 	}
-	return "", cli.UsageError(fmt.Errorf("<principal>: must be key:ID, such as key:k3v9q2m1x7ab, or cert:URI, "+
-		"such as cert:spiffe://example.org/billing (got %.80q)", principal))
+	return "", cli.UsageError(fmt.Errorf("<principal>: must be key:ID, such as key:k3v9q2m1x7ab, cert:URI, such as "+
+		"cert:spiffe://example.org/billing, user:ISSUER#NAME, such as user:https://login.example.com#alice, or "+
+		"group:NAME, such as group:support (got %.80q)", principal))
 }
 
 type grantAddCmd struct {
@@ -57,7 +58,9 @@ func (grantAddCmd) Help() string {
 most. A client may do what at least one of its roles allows; docs/security.md describes the roles.
 
     progressor grant add key:k3v9q2m1x7ab viewer 'shop/*'
-    progressor grant add cert:spiffe://example.org/mailer worker mail`
+    progressor grant add cert:spiffe://example.org/mailer worker mail
+    progressor grant add group:support support 'shop/*'
+    progressor grant add user:https://login.example.com#alice admin 'shop/*'`
 }
 
 func (c *grantAddCmd) Run(a *cli.App) error {
@@ -94,7 +97,7 @@ func noKey(id string) error {
 type grantListCmd struct {
 	databaseFlags
 	cli.OutputFlag
-	Principal string `arg:"" optional:"" name:"principal" help:"Only of this client: key:ID or cert:URI."`
+	Principal string `arg:"" optional:"" name:"principal" help:"Only of this client: key:ID, cert:URI, user:ISSUER#NAME or group:NAME."`
 }
 
 func (grantListCmd) Help() string {

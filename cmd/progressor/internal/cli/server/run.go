@@ -167,7 +167,8 @@ func (n *node) openStore(
 	})
 }
 
-// openAccess returns what authenticates the clients of the node, and what decrypts its secrets.
+// openAccess returns what authenticates the clients of the node until ctx ends, and what decrypts
+// its secrets.
 func (n *node) openAccess(
 	ctx context.Context, store *storage.Store, registerer prometheus.Registerer,
 ) (*auth.Authenticator, *secrets.Vault, error) {
@@ -175,6 +176,7 @@ func (n *node) openAccess(
 	if err != nil {
 		return nil, nil, err
 	}
+	go clients.Run(ctx)
 	vault, err := n.secrets.openFor(ctx, store.Secrets(), n.log)
 	return clients, vault, err
 }

@@ -1,0 +1,140 @@
+package oidc
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ErrUnreachable is the error of a token that cannot be checked, because the keys of its issuer are
+// not known.
+var ErrUnreachable = errors.New("the keys of the issuer cannot be read")
+
+// ClaimError is the error of a token that its issuer has signed, but whose claims are not accepted.
+// The client may see it.
+type ClaimError struct{ Reason string }
+
+func (e *ClaimError) Error() string { return e.Reason }
+
+// Issuers verifies the tokens of issuers. It is safe for concurrent use.
+type Issuers struct {
+	all map[string]*issuer // by URL
+	now func() time.Time
+}
+
+// issuer verifies the tokens of one issuer.
+type issuer struct {
+	config Config
+	keys   *keys
+}
+
+// New returns the issuers. It does not connect to them. registerer may be nil.
+func New(configs []Config, log *slog.Logger, registerer prometheus.Registerer) (*Issuers, error) {
+	if err := Check(configs...); err != nil {
+		return nil, err
+	}
+	reads := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "progressor_oidc_key_reads_total",
+		Help: "Reads of the keys of an issuer by outcome (ok, error).",
+	}, []string{"issuer", "outcome"})
+	if registerer != nil {
+		registerer.MustRegister(reads)
+	}
+	i := &Issuers{all: map[string]*issuer{}, now: time.Now}
+	for _, c := range configs {
+		client, err := c.client()
+		if err != nil {
+			return nil, err
+		}
+		ok, failed := reads.WithLabelValues(c.Issuer, "ok"), reads.WithLabelValues(c.Issuer, "error")
+		onRead := func(err error) {
+			if err == nil {
+				ok.Inc()
+				return
+			}
+			failed.Inc()
+			log.Error("cannot read the keys of the issuer", "issuer", c.Issuer, "error", fmt.Sprintf("%.500s", err))
+		}
+		i.all[c.Issuer] = &issuer{c, newKeys(c, client, func() time.Time { return i.now() }, onRead)}
+	}
+	return i, nil
+}
+
+// Run keeps the keys of all issuers up to date until ctx ends.
+func (i *Issuers) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, one := range i.all {
+		all.Go(func() { one.keys.keep(ctx) })
+	}
+	all.Wait()
+}
+
+// Verify returns whom a token names. It returns an error with ErrUnreachable if the keys of its
+// issuer cannot be read, a ClaimError if its issuer has signed the token, and another error if the
+// token is not one of an issuer.
+func (i *Issuers) Verify(ctx context.Context, token string) (Identity, error) {
+	from, err := issuerOf(token)
+	if err != nil {
+		return Identity{}, err
+	}
+	one := i.all[from]
+	if one == nil {
+		return Identity{}, fmt.Errorf("the issuer %.240q is not configured", from)
+	}
+	signature := &signature{keys: one.keys}
+	verified, err := oidc.NewVerifier(one.config.Issuer, signature, &oidc.Config{
+		ClientID: one.config.Audience, SupportedSigningAlgs: []string{oidc.RS256, oidc.ES256, oidc.EdDSA}, Now: i.now,
+	}).Verify(ctx, token)
+	switch {
+	case signature.err != nil:
+		return Identity{}, signature.err
+	case err != nil && signature.valid:
+		return Identity{}, &ClaimError{strings.TrimPrefix(err.Error(), "oidc: ")}
+	case err != nil:
+		return Identity{}, err
+	}
+	return one.config.identify(verified)
+}
+
+// signature checks the signature of one token, and keeps the result, because the verifier of the
+// library returns only the text of an error.
+type signature struct {
+	keys  *keys
+	valid bool
+	err   error
+}
+
+// VerifySignature implements oidc.KeySet.
+func (s *signature) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
+	payload, s.err = s.keys.verify(ctx, token)
+	s.valid = s.err == nil
+	return payload, s.err
+}
+
+// issuerOf returns the issuer that a token names, without any check.
+func issuerOf(token string) (string, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return "", errors.New("the token is not a JSON Web Token")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return "", fmt.Errorf("the payload of the token: %w", err)
+	}
+	var claims struct {
+		Issuer string `json:"iss"`
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		return "", fmt.Errorf("the payload of the token: %w", err)
+	}
+	return claims.Issuer, nil
+}

@@ -1,0 +1,259 @@
+package oidc
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// refreshTime is how often the keys of an issuer are read. A key that the issuer has removed is
+	// not accepted after that time.
+	refreshTime = 5 * time.Minute
+	// retryTime is how long a node waits after it could not read the keys, and between two reads
+	// for tokens with unknown keys.
+	retryTime = 10 * time.Second
+	// retryBurst is how many reads for tokens with unknown keys need not wait.
+	retryBurst = 3
+	// staleTime is how long keys are used while the issuer cannot be reached.
+	staleTime = 24 * time.Hour
+	// readTimeout is how long a read of the keys may take.
+	readTimeout = 5 * time.Second
+	// maxKeys limits the number of keys of an issuer.
+	maxKeys = 100
+	// minModulus and maxModulus limit the size of RSA keys in bits.
+	minModulus, maxModulus = 2048, 8192
+)
+
+// algorithms are the accepted signatures. Keys of an issuer are public, so that algorithms with a
+// shared secret must never be among them.
+var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
+
+// Errors of signatures. They are logged, and not shown to clients.
+var (
+	errUnknownKey = errors.New("the issuer has no key with the kid of the token")
+	errSignature  = errors.New("the signature does not match the key")
+)
+
+// keys are the public keys of an issuer.
+type keys struct {
+	config Config
+	client *http.Client
+	now    func() time.Time
+	onRead func(error) // called after each read
+	demand *rate.Limiter
+	slot   chan struct{} // has an element while the keys are read
+
+	mu    sync.Mutex
+	set   []jose.JSONWebKey
+	read  time.Time // when set was read
+	reads int       // number of reads, also of those that failed
+	err   error     // result of the last read
+}
+
+func newKeys(c Config, client *http.Client, now func() time.Time, onRead func(error)) *keys {
+	return &keys{
+		config: c, client: client, now: now, onRead: onRead, slot: make(chan struct{}, 1),
+		demand: rate.NewLimiter(rate.Every(retryTime), retryBurst),
+	}
+}
+
+// keep reads the keys again and again until ctx ends.
+func (k *keys) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := refreshTime
+		if k.refresh(ctx, nil) != nil {
+			wait = retryTime
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// verify returns the payload of a token that the issuer has signed.
+func (k *keys) verify(ctx context.Context, token string) ([]byte, error) {
+	jws, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil {
+		return nil, fmt.Errorf("the token is malformed, or has another algorithm than RS256, ES256 and EdDSA: %w", err)
+	}
+	header := jws.Signatures[0].Header
+	candidates, reads := k.find(header)
+	if len(candidates) == 0 {
+		if err := k.refresh(ctx, &reads); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		}
+		if candidates, _ = k.find(header); len(candidates) == 0 {
+			return nil, errUnknownKey
+		}
+	}
+	if header.KeyID == "" && len(candidates) > 1 {
+		return nil, errors.New("the token has no kid, and the issuer several keys")
+	}
+	for n := range candidates {
+		if payload, err := jws.Verify(candidates[n].Key); err == nil {
+			return payload, nil
+		}
+	}
+	return nil, errSignature
+}
+
+// find returns the keys that a signature may have, and the number of reads until now.
+func (k *keys) find(header jose.Header) (found []jose.JSONWebKey, reads int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.now().Sub(k.read) > staleTime {
+		return nil, k.reads
+	}
+	for _, key := range k.set {
+		if (header.KeyID == "" || key.KeyID == header.KeyID) && algorithmOf(key.Key) == header.Algorithm {
+			found = append(found, key)
+		}
+	}
+	return found, k.reads
+}
+
+// refresh reads the keys. If known is not nil, it is the number of reads that the caller knows: it
+// uses the result of a later one, and does not read them too often.
+func (k *keys) refresh(ctx context.Context, known *int) error {
+	select {
+	case k.slot <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-k.slot }()
+	if known != nil {
+		k.mu.Lock()
+		reads, err := k.reads, k.err
+		k.mu.Unlock()
+		if reads != *known || !k.demand.AllowN(k.now(), 1) {
+			return err
+		}
+	}
+	// Other requests wait for this read, so it continues if the client of this one is gone.
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	defer cancel()
+	set, err := k.load(reading)
+	k.mu.Lock()
+	k.reads++
+	k.err = err
+	if err == nil {
+		k.set, k.read = set, k.now()
+	}
+	k.mu.Unlock()
+	k.onRead(err)
+	return err
+}
+
+// load asks the issuer where its keys are, and reads them.
+func (k *keys) load(ctx context.Context) ([]jose.JSONWebKey, error) {
+	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, k.client), k.config.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	var document struct {
+		JWKS string `json:"jwks_uri"`
+	}
+	if err := provider.Claims(&document); err != nil {
+		return nil, err
+	}
+	if err := k.checkLocation(document.JWKS); err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, document.JWKS, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := k.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("keys at %s: %w", document.JWKS, err)
+	case response.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("keys at %s: the server returns %s", document.JWKS, response.Status)
+	}
+	return parseKeys(text)
+}
+
+// checkLocation returns an error if the keys are read without the protection that the issuer has.
+func (k *keys) checkLocation(text string) error {
+	u, err := url.Parse(text)
+	if err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" ||
+		u.Scheme == "http" && k.config.local() && isLoopback(u.Hostname())) {
+		return nil
+	}
+	return fmt.Errorf("jwks_uri of the issuer: must be an https URL (got %.200q)", text)
+}
+
+// local reports whether the issuer is on this machine, without TLS.
+func (c Config) local() bool {
+	u, err := url.Parse(c.Issuer)
+	return err == nil && u.Scheme == "http"
+}
+
+// parseKeys returns the keys of a set that can verify tokens. It skips others, such as keys for
+// encryption and those of algorithms that are not accepted.
+func parseKeys(text []byte) (set []jose.JSONWebKey, err error) {
+	var document struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, fmt.Errorf("the keys of the issuer are not a JSON Web Key Set: %w", err)
+	}
+	if len(document.Keys) > maxKeys {
+		return nil, fmt.Errorf("the issuer has %d keys, but at most %d are supported", len(document.Keys), maxKeys)
+	}
+	for _, raw := range document.Keys {
+		var key jose.JSONWebKey
+		if key.UnmarshalJSON(raw) != nil || key.Use != "" && key.Use != "sig" {
+			continue
+		}
+		algorithm := algorithmOf(key.Key)
+		if algorithm == "" || key.Algorithm != "" && key.Algorithm != algorithm {
+			continue
+		}
+		set = append(set, key)
+	}
+	if len(set) == 0 {
+		return nil, errors.New("the issuer has no key for RS256 (2048 to 8192 bits), ES256 or EdDSA")
+	}
+	return set, nil
+}
+
+// algorithmOf returns the only accepted algorithm for a public key, or "" if there is none.
+func algorithmOf(key any) string {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		if bits := key.N.BitLen(); bits >= minModulus && bits <= maxModulus {
+			return string(jose.RS256)
+		}
+	case *ecdsa.PublicKey:
+		if key.Curve == elliptic.P256() {
+			return string(jose.ES256)
+		}
+	case ed25519.PublicKey:
+		return string(jose.EdDSA)
+	}
+	return ""
+}

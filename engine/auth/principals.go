@@ -1,0 +1,41 @@
+package auth
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/progressor-engine/progressor/engine/auth/oidc"
+)
+
+// The beginnings of the names of principals: key: and the ID of a key, cert: and the URI in a
+// client certificate, user: and the issuer and name of a user, and group: and a group of users.
+const (
+	keyPrefix         = "key:"
+	certificatePrefix = "cert:"
+	userPrefix        = "user:"
+	groupPrefix       = "group:"
+)
+
+// KeyPrincipal returns the name of the principal of a key.
+func KeyPrincipal(keyID string) string { return keyPrefix + keyID }
+
+// maxURI is the maximum size of a URI that identifies a client in bytes.
+const maxURI = 500
+
+var uriRule = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:[[:graph:]]+$`)
+
+// IsCertificateURI reports whether a URI can identify a client.
+func IsCertificateURI(uri string) bool { return len(uri) <= maxURI && uriRule.MatchString(uri) }
+
+// IsPrincipal reports whether a principal without a key can have grants: cert:URI,
+// user:ISSUER#NAME, or group:NAME.
+func IsPrincipal(name string) bool {
+	for prefix, valid := range map[string]func(string) bool{
+		certificatePrefix: IsCertificateURI, userPrefix: oidc.ValidUser, groupPrefix: oidc.ValidGroup,
+	} {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			return valid(rest)
+		}
+	}
+	return false
+}

@@ -1,0 +1,151 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/progressor-engine/progressor/engine/auth/oidc"
+	"github.com/progressor-engine/progressor/process"
+)
+
+const (
+	// maxJWT is the maximum size of a JSON Web Token in bytes.
+	maxJWT = 16 << 10
+	// tokenTime is how long a verified token is not verified again. It limits how long a token is
+	// accepted after its issuer has removed the key that signed it.
+	tokenTime = 5 * time.Minute
+	// verifyRate is how many tokens that are not cached a node verifies per second. A verification
+	// takes up to 0.1 ms.
+	verifyRate = 1000
+	// rejectionRate is how many rejected tokens per second are logged.
+	rejectionRate = 5
+)
+
+// The errors of JSON Web Tokens.
+var (
+	ErrTooLong  = fmt.Errorf("the token is too long: a JSON Web Token may have %d bytes", maxJWT)
+	ErrRejected = errors.New("the token is not valid: no issuer that is configured has signed it (the log of the " +
+		"engine has the reason)")
+	ErrIssuer = errors.New("the issuer of the token cannot be reached, so the token cannot be checked: try again")
+)
+
+// users verifies the tokens of users.
+type users struct {
+	issuers  *oidc.Issuers
+	log      *slog.Logger
+	verifies *rate.Limiter
+	logged   *rate.Limiter
+
+	tokens sync.Map // *verified by the SHA-256 of the token
+	count  atomic.Int64
+}
+
+// verified is a token that was verified.
+type verified struct {
+	identity string
+	expires  time.Time
+	until    time.Time // when to verify it again
+}
+
+// Accept makes a accept tokens of issuers. Call it before the first request.
+func (a *Authenticator) Accept(issuers *oidc.Issuers, log *slog.Logger) {
+	a.users = &users{
+		issuers: issuers, log: log, verifies: rate.NewLimiter(verifyRate, verifyRate),
+		logged: rate.NewLimiter(rejectionRate, rejectionRate),
+	}
+}
+
+// Run keeps the keys of the issuers up to date until ctx ends. It returns at once without issuers.
+func (a *Authenticator) Run(ctx context.Context) {
+	if a != nil && a.users != nil {
+		a.users.issuers.Run(ctx)
+	}
+}
+
+// isJWT reports whether a token looks like a JSON Web Token: three parts, the first of which begins
+// with the base64 of {".
+func isJWT(token string) bool {
+	return strings.HasPrefix(token, "eyJ") && strings.Count(token, ".") == 2
+}
+
+// authenticateUser is Authenticate for a JSON Web Token.
+func (a *Authenticator) authenticateUser(ctx context.Context, token, address string) (*Principal, error) {
+	const scheme = "oidc"
+	if len(token) > maxJWT {
+		return nil, a.fail(ctx, scheme, ErrTooLong, address)
+	}
+	v, err := a.verify(ctx, token, address)
+	if err != nil {
+		return nil, a.fail(ctx, scheme, err, address)
+	}
+	e, err := a.known(ctx, v.identity)
+	if err != nil {
+		return nil, a.fail(ctx, scheme, err, address)
+	}
+	a.ok[scheme].Inc()
+	return e.state.Load().principal.until(v.expires), nil
+}
+
+// verify returns the identity in a token.
+func (a *Authenticator) verify(ctx context.Context, token, address string) (*verified, error) {
+	u, hash := a.users, sha256.Sum256([]byte(token))
+	if found, ok := u.tokens.Load(hash); ok {
+		v := found.(*verified) //nolint:forcetypeassert // only those are stored
+		if a.now().Before(v.until) {
+			return v, nil
+		}
+		if u.tokens.CompareAndDelete(hash, v) {
+			u.count.Add(-1)
+		}
+	}
+	if !a.failed.allow(address) || !u.verifies.Allow() {
+		return nil, ErrLimited
+	}
+	who, err := u.issuers.Verify(ctx, token)
+	if err != nil {
+		return nil, u.rejected(err, address)
+	}
+	names := []string{userPrefix + who.User}
+	for _, group := range who.Groups {
+		names = append(names, groupPrefix+group)
+	}
+	v := &verified{identity: strings.Join(names, "\n"), expires: who.Expires, until: a.now().Add(tokenTime)}
+	if v.expires.Before(v.until) {
+		v.until = v.expires
+	}
+	if found, ok := a.cached.Load(v.identity); ok { // share the text with other tokens of the user
+		v.identity = found.(*entry).state.Load().principal.identity //nolint:forcetypeassert // as above
+	}
+	if u.count.Load() >= maxCached {
+		u.tokens.Clear()
+		u.count.Store(0)
+	}
+	if _, loaded := u.tokens.LoadOrStore(hash, v); !loaded {
+		u.count.Add(1)
+	}
+	return v, nil
+}
+
+// rejected logs why a token is not accepted, and returns the error for the client. Only who has a
+// token that its issuer has signed sees the reason.
+func (u *users) rejected(err error, address string) error {
+	if errors.Is(err, oidc.ErrUnreachable) {
+		return errors.Join(process.ErrUnavailable, ErrIssuer)
+	}
+	if u.logged.Allow() {
+		u.log.Warn("a token was rejected", "reason", fmt.Sprintf("%.500s", err), "address", address)
+	}
+	if claim, ok := errors.AsType[*oidc.ClaimError](err); ok {
+		return fmt.Errorf("the token is not valid: %w", claim)
+	}
+	return ErrRejected
+}

@@ -1,0 +1,275 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/engine/auth/oidc"
+	"github.com/progressor-engine/progressor/internal/testissuer"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// newUsers is newTest with an issuer.
+func newUsers(t *testing.T, log *slog.Logger) (*Authenticator, *table, *clock, *testissuer.Issuer) {
+	t.Helper()
+	a, keys, at := newTest(t, "")
+	i := testissuer.New(t)
+	issuers, err := oidc.New([]oidc.Config{
+		{Issuer: i.URL, Audience: testissuer.Audience, GroupsClaim: "groups", NameClaim: "sub"},
+	}, log, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Accept(issuers, log)
+	return a, keys, at, i
+}
+
+// ask authenticates a token.
+func ask(t *testing.T, a *Authenticator, token string) (*Principal, error) {
+	t.Helper()
+	return a.Authenticate(t.Context(), []string{"Bearer " + token}, address)
+}
+
+// grant gives a principal a role in a namespace.
+func (t *table) grant(principal, role, namespace string) {
+	t.set(func(t *table) {
+		row := t.rows[principal]
+		row.Roles, row.Patterns = append(row.Roles, role), append(row.Patterns, namespace)
+		t.rows[principal] = row
+	})
+}
+
+// A user has its own grants and those of its groups, and loses them within 10 s.
+func TestUsersAndGroups(t *testing.T) {
+	t.Parallel()
+	a, keys, at, i := newUsers(t, slog.New(slog.DiscardHandler))
+	name := "user:" + i.URL + "#alice"
+	keys.grant(name, "viewer", "a")
+	keys.grant("group:support", "support", "shop/*")
+	keys.grant("group:all", "viewer", "a")
+	keys.grant("group:other", "root", "*")
+	keys.grant("support", "root", "*")
+	token := i.Token(map[string]any{"groups": []string{"support", "all", "none"}})
+	p, err := ask(t, a, token)
+	if err != nil || p.Name != name || !slices.Equal(p.Grants(), []string{"support shop/*", "viewer a"}) ||
+		!slices.Equal(p.Groups(), []string{"group:all", "group:none", "group:support"}) {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	reads := keys.reads
+	second := i.Token(map[string]any{"groups": []string{"none", "all", "support"}, "jti": "2"})
+	if p, err := ask(t, a, second); err != nil || len(p.Grants()) != 2 || keys.reads != reads {
+		t.Errorf("another token: %+v, %v, %d reads", p, err, keys.reads-reads)
+	}
+	if p, err := ask(t, a, i.Token(nil)); err != nil || !slices.Equal(p.Grants(), []string{"viewer a"}) {
+		t.Errorf("a token without groups: %+v, %v", p, err)
+	}
+	keys.set(func(k *table) { delete(k.rows, "group:support") })
+	at.now = at.now.Add(CacheTime)
+	const operate = progressorv1.Permission_PERMISSION_PROCESS_OPERATE
+	if now, err := ask(t, a, token); err != nil || now.Can(operate, "shop/x") || !p.Can(operate, "shop/x") {
+		t.Errorf("a removed grant: %v, %v", now, err)
+	}
+	now, err := a.Current(t.Context(), p)
+	if err != nil || now.Can(operate, "shop/x") || now.Name != name || len(now.Groups()) != 3 {
+		t.Errorf("a stream: %+v, %v", now, err)
+	}
+	keys.set(func(k *table) { k.err = errors.New("down") })
+	at.now = at.now.Add(CacheTime + staleTime)
+	if _, err := ask(t, a, token); !errors.Is(err, process.ErrUnavailable) || errors.Is(err, ErrIssuer) {
+		t.Errorf("without the database: %v", err)
+	}
+}
+
+// A token works until it expires, also if it is cached, and streams end then.
+func TestTokensExpire(t *testing.T) {
+	t.Parallel()
+	a, _, at, i := newUsers(t, slog.New(slog.DiscardHandler))
+	token := i.Token(map[string]any{"exp": at.now.Add(2 * time.Minute).Unix()})
+	p, err := ask(t, a, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads := i.Reads()
+	i.SetDown(true) // the token is not verified again
+	at.now = at.now.Add(119 * time.Second)
+	if _, err := ask(t, a, token); err != nil || i.Reads() != reads {
+		t.Errorf("before the end: %v", err)
+	}
+	if now, err := a.Current(t.Context(), p); err != nil || !now.expires.Equal(p.expires) {
+		t.Errorf("a stream before the end: %v, %v", now, err)
+	}
+	at.now = p.expires
+	if _, err := a.Current(t.Context(), p); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a stream: %v", err)
+	}
+	hash := Hash(token)
+	found, _ := a.users.tokens.Load(hash)
+	if v := found.(*verified); !v.until.Equal(p.expires) { //nolint:forcetypeassert // only those are stored
+		t.Errorf("the token is cached until %s, and expires at %s", v.until, p.expires)
+	}
+	long := i.Token(map[string]any{"exp": at.now.Add(time.Hour).Unix()})
+	if _, err := ask(t, a, long); err != nil {
+		t.Fatal(err)
+	}
+	i.SetDown(false)
+	i.Rotate()
+	foreign := i.Token(nil) // lets the keys be read again
+	if _, err := ask(t, a, foreign); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(t, a, long); err != nil {
+		t.Errorf("a cached token of a removed key: %v", err)
+	}
+	at.now = at.now.Add(tokenTime)
+	if _, err := ask(t, a, long); !errors.Is(err, ErrRejected) {
+		t.Errorf("the token of a removed key after %s: %v", tokenTime, err)
+	}
+}
+
+// Tokens that are not valid are counted, delayed and limited like keys. The log says why.
+func TestRejectedTokens(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	a, keys, _, i := newUsers(t, slog.New(slog.NewTextHandler(&logged, nil)))
+	good := i.Token(nil)
+	if _, err := ask(t, a, good); err != nil {
+		t.Fatal(err)
+	}
+	_, key := keys.add()
+	for _, c := range []struct {
+		name, token string
+		err         error
+		text, log   string
+	}{
+		{"expired", i.Token(map[string]any{"exp": 1}), nil, "the token is not valid: token is expired", "is expired"},
+		{"audience", i.Token(map[string]any{"aud": "x"}), nil, "expected audience", "expected audience"},
+		{"issuer", i.Token(map[string]any{"iss": "https://x"}), ErrRejected, "", "is not configured"},
+		{"key", testissuer.Sign(t, testissuer.NewKey(t, "x"), i.Claims(nil)), ErrRejected, "", "no key with the kid"},
+		{"changed", good[:len(good)-8] + "AAAAAAAA", ErrRejected, "", "signature does not match"},
+		{"long", i.Token(map[string]any{"x": strings.Repeat("x", maxJWT)}), ErrTooLong, "", ""},
+		{"a part", strings.Join(strings.Split(good, ".")[:2], "."), ErrMalformed, "", ""},
+	} {
+		a.failed = newFailures()
+		a.failed.pause = 0
+		logged.Reset()
+		a.users.logged.SetBurst(rejectionRate)
+		p, err := ask(t, a, c.token)
+		if err == nil || c.err != nil && !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %v, %v", c.name, p, err)
+		}
+		if !strings.Contains(logged.String(), c.log) || strings.Contains(logged.String(), strings.Split(good, ".")[1]) {
+			t.Errorf("%s: log %s", c.name, &logged)
+		}
+	}
+	a.failed = newFailures()
+	a.failed.pause = 0
+	for range failureRate {
+		if _, err := ask(t, a, i.Token(map[string]any{"exp": 1})); err == nil || errors.Is(err, ErrLimited) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ask(t, a, i.Token(nil)); !errors.Is(err, ErrLimited) {
+		t.Errorf("a new token after %d failures: %v", failureRate, err)
+	}
+	if _, err := ask(t, a, good); err != nil {
+		t.Errorf("a cached token after %d failures: %v", failureRate, err)
+	}
+	_, err := a.AuthenticateCertificate(t.Context(), "spiffe://a/b", []string{"Bearer " + good}, "192.0.2.9:1")
+	if !errors.Is(err, ErrTwo) {
+		t.Errorf("with a certificate: %v", err)
+	}
+	_, err = a.Authenticate(t.Context(), []string{"Bearer " + good, "Bearer " + key}, "192.0.2.10:1")
+	if !errors.Is(err, ErrMalformed) {
+		t.Errorf("with a key: %v", err)
+	}
+	if n := counted(t, a, "limited"); n != 1 {
+		t.Errorf("%d limited", n)
+	}
+}
+
+// While the issuer is down, tokens are neither accepted nor said to be wrong.
+func TestTokensWhileTheIssuerIsDown(t *testing.T) {
+	t.Parallel()
+	a, _, _, i := newUsers(t, slog.New(slog.DiscardHandler))
+	i.SetDown(true)
+	for range 2 * failureRate {
+		if p, err := ask(t, a, i.Token(nil)); !errors.Is(err, ErrIssuer) || !errors.Is(err, process.ErrUnavailable) {
+			t.Fatalf("%v, %v", p, err)
+		}
+	}
+}
+
+// The names of principals without a key.
+func TestPrincipals(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"cert:spiffe://a/b": true, "cert:a": false, "user:https://a#b": true, "user:https://a#b#c": true,
+		"user:http://127.0.0.1:8#b": true, "user:http://a#b": false, "user:https://a": false, "user:https://a#": false,
+		"user:#b": false, "user:https://a#b c": false, "user:https://a#" + strings.Repeat("b", 255): true,
+		"user:https://a#" + strings.Repeat("b", 256): false, "group:a": true, "group:Domain Users": true,
+		"group:/team/ä": true, "group:": false, "group:a\nb": false, "group:" + strings.Repeat("a", 256): true,
+		"group:" + strings.Repeat("a", 257): false, "group:\u202ea": false, "key:a": false, "root": false, "": false,
+	} {
+		if IsPrincipal(name) != want {
+			t.Errorf("%q: %v", name, !want)
+		}
+	}
+}
+
+// The cache of tokens is bounded, and does not grow by tokens that are not valid.
+func TestTokenCache(t *testing.T) {
+	t.Parallel()
+	a, _, _, i := newUsers(t, slog.New(slog.DiscardHandler))
+	a.users.count.Store(maxCached)
+	token := i.Token(nil)
+	if _, err := ask(t, a, token); err != nil || a.users.count.Load() != 1 {
+		t.Errorf("%v, %d cached", err, a.users.count.Load())
+	}
+	for range 3 {
+		_, _ = ask(t, a, token)
+		_, _ = ask(t, a, i.Token(map[string]any{"aud": "x"}))
+	}
+	if n := a.users.count.Load(); n != 1 {
+		t.Errorf("%d cached", n)
+	}
+}
+
+// FuzzJWT accepts no token that the issuer has not signed.
+func FuzzJWT(f *testing.F) {
+	i := testissuer.New(f)
+	issuers, err := oidc.New([]oidc.Config{
+		{Issuer: i.URL, Audience: testissuer.Audience, GroupsClaim: "groups", NameClaim: "sub"},
+	}, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	a := New(&table{rows: map[string]storage.KeyState{}}, "", nil)
+	a.failed.pause = 0
+	a.Accept(issuers, slog.New(slog.DiscardHandler))
+	good := i.Token(nil)
+	parts := strings.Split(good, ".")
+	signed, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(parts[0], parts[1], parts[2])
+	f.Add("eyJhbGciOiJub25lIn0", parts[1], "")
+	f.Fuzz(func(t *testing.T, header, payload, signature string) {
+		token := header + "." + payload + "." + signature
+		p, err := a.Authenticate(t.Context(), []string{"Bearer " + token}, address)
+		decoded, _ := base64.RawURLEncoding.DecodeString(payload)
+		if err == nil && !bytes.Equal(decoded, signed) { // the last bits of base64 do not matter
+			t.Errorf("%q is %s", token, p.Name)
+		}
+	})
+}

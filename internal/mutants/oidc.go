@@ -1,0 +1,153 @@
+package main
+
+const (
+	oidcTests    = "./engine/auth/oidc"
+	oidcIssuers  = "engine/auth/oidc/issuers.go"
+	oidcKeys     = "engine/auth/oidc/keys.go"
+	oidcClaims   = "engine/auth/oidc/claims.go"
+	oidcConfig   = "engine/auth/oidc/config.go"
+	usersOfToken = "engine/auth/users.go"
+)
+
+// oidcMutants remove checks of JSON Web Tokens.
+var oidcMutants = []mutant{
+	{
+		name: "oidc-any-audience", breaks: "a token for another audience is rejected",
+		file: oidcIssuers, old: "ClientID: one.config.Audience,", planted: "SkipClientIDCheck: true,",
+		packages: oidcTests, run: "TestClaims",
+	},
+	{
+		name: "oidc-expired", breaks: "a token that has expired is rejected",
+		file: oidcIssuers, old: "Now: i.now,", planted: "SkipExpiryCheck: true,",
+		packages: oidcTests, run: "TestClaims",
+	},
+	{
+		name: "oidc-any-issuer", breaks: "a token counts only at the issuer that it names",
+		file:     oidcIssuers,
+		old:      "	one := i.all[from]\n",
+		planted:  "	one := i.all[from]\n	for _, any := range i.all {\n		one = any\n	}\n",
+		packages: oidcTests, run: "TestSeveralIssuers",
+	},
+	{
+		name: "oidc-unsigned", breaks: "a token that its issuer has not signed is rejected",
+		file: oidcIssuers, old: "Now: i.now,", planted: "Now: i.now, InsecureSkipSignatureCheck: true,",
+		packages: oidcTests, run: "TestForgedTokens",
+	},
+	{
+		name: "oidc-shared-secret", breaks: "an algorithm with a shared secret is not accepted",
+		file:     oidcKeys,
+		old:      "		if payload, err := jws.Verify(candidates[n].Key); err == nil {",
+		planted:  "		if payload := jws.UnsafePayloadWithoutVerification(); payload != nil {",
+		packages: oidcTests, run: "TestForgedTokens",
+	},
+	{
+		name: "oidc-any-key", breaks: "a token that names no key is not tried with several",
+		file: oidcKeys, old: `header.KeyID == "" && len(candidates) > 1`, planted: "false",
+		packages: oidcTests, run: "TestDiscovery",
+	},
+	{
+		name: "oidc-small-keys", breaks: "RSA keys have at least 2048 bits",
+		file: oidcKeys, old: "bits >= minModulus && ", planted: "",
+		packages: oidcTests, run: "TestAlgorithms",
+	},
+	{
+		name: "oidc-encryption-keys", breaks: "a key for encryption signs no tokens",
+		file: oidcKeys, old: ` || key.Use != "" && key.Use != "sig"`, planted: "",
+		packages: oidcTests, run: "TestDiscovery",
+	},
+	{
+		name: "oidc-keys-in-the-clear", breaks: "the keys of an issuer are read by https",
+		file: oidcKeys, old: "k.config.local() && isLoopback(u.Hostname())", planted: "true",
+		packages: oidcTests, run: "TestKeysAreReadByTLS",
+	},
+	{
+		name: "oidc-keys-read-often", breaks: "tokens with unknown keys do not cause reads without limit",
+		file: oidcKeys, old: " || !k.demand.AllowN(k.now(), 1)", planted: "",
+		packages: oidcTests, run: "TestRotatedKeys",
+	},
+	{
+		name: "oidc-old-keys-forever", breaks: "keys are used for a day while the issuer is down",
+		file: oidcKeys, old: "k.now().Sub(k.read) > staleTime", planted: "k.read.IsZero()",
+		packages: oidcTests, run: "TestIssuerIsDown",
+	},
+	{
+		name: "oidc-metadata", breaks: "the address of an issuer is not that of cloud metadata",
+		file: oidcConfig, old: ", ControlContext: remote.Control", planted: "",
+		packages: oidcTests, run: "TestIssuerAddresses",
+	},
+	{
+		name: "oidc-redirected", breaks: "redirects of an issuer are not followed",
+		file: oidcConfig, old: "return errRedirect }", planted: "return nil }",
+		packages: oidcTests, run: "TestIssuerRedirects",
+	},
+	{
+		name: "oidc-many-groups", breaks: "a token has at most 200 groups",
+		file: oidcClaims, old: "len(groups) > MaxGroups", planted: "false",
+		packages: oidcTests, run: "TestClaims",
+	},
+	{
+		name: "oidc-lines-in-groups", breaks: "a group with control characters does not count",
+		file: oidcClaims, old: "len(name) <= maxGroup && printable(name)", planted: "len(name) <= maxGroup",
+		packages: oidcTests, run: "TestClaims",
+	},
+	{
+		name: "oidc-lines-in-names", breaks: "a name with control characters is rejected",
+		file: oidcClaims, old: "len(name) > maxName || !graphic(name) {", planted: "len(name) > maxName {",
+		packages: oidcTests, run: "TestClaims",
+	},
+	{
+		name: "oidc-unverified-email", breaks: "an address that is not verified names no user",
+		file: oidcClaims, old: `ok && c.NameClaim == "email"`, planted: "ok && false",
+		packages: oidcTests, run: "TestNameClaim",
+	},
+	{
+		name: "oidc-groups-confused", breaks: "groups of different issuers differ",
+		file: oidcConfig, old: "strings.HasPrefix(c.GroupPrefix, other.GroupPrefix)", planted: "false",
+		packages: oidcTests, run: "TestConfigurationIsChecked",
+	},
+	{
+		name: "oidc-prefix-lost", breaks: "a group has the prefix of its issuer",
+		file: oidcClaims, old: "append(named, c.GroupPrefix+group)", planted: "append(named, group)",
+		packages: oidcTests, run: "TestSeveralIssuers",
+	},
+	{
+		name: "oidc-cached-too-long", breaks: "a cached token is not accepted after it has expired",
+		file: usersOfToken, old: "		v.until = v.expires\n", planted: "",
+		packages: "./engine/auth", run: "TestTokensExpire",
+	},
+	{
+		name: "oidc-stream-outlives", breaks: "a stream ends when the token of its user expires",
+		file: "engine/auth/authenticator.go", old: "if p.expired(a.now()) {", planted: "if false {",
+		packages: "./engine/auth", run: "TestTokensExpire",
+	},
+	{
+		name: "oidc-never-again", breaks: "a token is verified again after 5 minutes",
+		file: usersOfToken, old: "a.now().Add(tokenTime)", planted: "who.Expires",
+		packages: "./engine/auth", run: "TestTokensExpire",
+	},
+	{
+		name: "oidc-unlimited", breaks: "failed authentications by JSON Web Tokens are limited",
+		file: usersOfToken, old: "!a.failed.allow(address) || ", planted: "",
+		packages: "./engine/auth", run: "TestRejectedTokens",
+	},
+	{
+		name: "oidc-reason-shown", breaks: "who forges a token does not see why it is rejected",
+		file: usersOfToken, old: "	return ErrRejected\n", planted: "	return err\n",
+		packages: "./engine/auth", run: "TestRejectedTokens",
+	},
+	{
+		name: "oidc-down-is-invalid", breaks: "a token is not said to be wrong while its issuer is down",
+		file: usersOfToken, old: "errors.Is(err, oidc.ErrUnreachable)", planted: "false",
+		packages: "./engine/auth", run: "TestTokensWhileTheIssuerIsDown",
+	},
+	{
+		name: "oidc-long-tokens", breaks: "a JSON Web Token has at most 16 KiB",
+		file: usersOfToken, old: "len(token) > maxJWT", planted: "false",
+		packages: "./engine/auth", run: "TestRejectedTokens",
+	},
+	{
+		name: "oidc-without-groups", breaks: "a user has the grants of its groups",
+		file: usersOfToken, old: "range who.Groups {", planted: "range who.Groups[:0] {",
+		packages: "./engine/auth", run: "TestUsersAndGroups",
+	},
+}

@@ -1,0 +1,179 @@
+// Package testissuer is an issuer of OpenID Connect for tests: an HTTP server with its discovery
+// document and keys, which signs tokens.
+package testissuer
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// Audience is the audience of tokens without another one.
+const Audience = "progressor"
+
+// Issuer is an issuer on loopback.
+type Issuer struct {
+	URL string
+
+	t  testing.TB
+	mu sync.Mutex
+
+	key    jose.JSONWebKey   // signs tokens
+	public []jose.JSONWebKey // keys that the server shows
+	down   bool
+	reads  int // number of reads of the keys
+	change func(document map[string]any)
+}
+
+// New starts an issuer with a key for ES256.
+func New(t testing.TB) *Issuer {
+	t.Helper()
+	i := Unstarted(t)
+	server := httptest.NewServer(i)
+	t.Cleanup(server.Close)
+	i.URL = server.URL
+	return i
+}
+
+// Unstarted returns an issuer that is the handler of a server of the test. Set its URL.
+func Unstarted(t testing.TB) *Issuer {
+	t.Helper()
+	i := &Issuer{t: t}
+	i.Rotate()
+	return i
+}
+
+// NewKey returns a key for ES256.
+func NewKey(t testing.TB, keyID string) jose.JSONWebKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jose.JSONWebKey{Key: key, KeyID: keyID, Algorithm: string(jose.ES256), Use: "sig"}
+}
+
+// Rotate replaces the key by a new one with another ID. It returns the new key.
+func (i *Issuer) Rotate() jose.JSONWebKey {
+	key := NewKey(i.t, rand.Text())
+	i.Use(key)
+	return key
+}
+
+// Use replaces the keys of the issuer. The first one signs tokens.
+func (i *Issuer) Use(keys ...jose.JSONWebKey) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.key, i.public = keys[0], nil
+	for _, key := range keys {
+		i.public = append(i.public, key.Public())
+	}
+}
+
+// SetDown makes the server fail, or work again.
+func (i *Issuer) SetDown(down bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.down = down
+}
+
+// Change changes the discovery document before it is sent.
+func (i *Issuer) Change(change func(document map[string]any)) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.change = change
+}
+
+// Reads returns how often the keys were read.
+func (i *Issuer) Reads() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.reads
+}
+
+// ServeHTTP serves the discovery document and the keys.
+func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var document any
+	switch {
+	case i.down:
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		return
+	case r.URL.Path == "/.well-known/openid-configuration":
+		discovery := map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"}
+		if i.change != nil {
+			i.change(discovery)
+		}
+		document = discovery
+	case r.URL.Path == "/keys":
+		i.reads++
+		document = jose.JSONWebKeySet{Keys: i.public}
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(document); err != nil {
+		i.t.Error(err)
+	}
+}
+
+// Claims returns valid claims of a token of alice, changed by others. A nil value removes a claim.
+func (i *Issuer) Claims(others map[string]any) map[string]any {
+	now := time.Now()
+	claims := map[string]any{
+		"iss": i.URL, "aud": Audience, "sub": "alice", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+	}
+	maps.Copy(claims, others)
+	maps.DeleteFunc(claims, func(_ string, value any) bool { return value == nil })
+	return claims
+}
+
+// Token returns a signed token with Claims.
+func (i *Issuer) Token(others map[string]any) string {
+	i.t.Helper()
+	i.mu.Lock()
+	key := i.key
+	i.mu.Unlock()
+	return Sign(i.t, key, i.Claims(others))
+}
+
+// Sign returns a token with claims that a private or shared key signs by its algorithm.
+func Sign(t testing.TB, key jose.JSONWebKey, claims map[string]any) string {
+	t.Helper()
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := (&jose.SignerOptions{}).WithType("JWT")
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, options)
+	if err != nil {
+		t.Fatal(fmt.Errorf("%s with %T: %w", key.Algorithm, key.Key, err))
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// Key returns a JSON Web Key.
+func Key(key crypto.PrivateKey, keyID string, algorithm jose.SignatureAlgorithm) jose.JSONWebKey {
+	return jose.JSONWebKey{Key: key, KeyID: keyID, Algorithm: string(algorithm)}
+}

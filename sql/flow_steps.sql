@@ -284,6 +284,7 @@ SELECT outcome.type::text AS type, coalesce(outcome.worker_id, '')::text AS work
        FROM job_events e
       WHERE e.namespace = @namespace
         AND e.job_id = @process_id
+        AND e.step_id IS NULL
         AND e.type IN ('cancel_acknowledged', 'cancel_grace_expired')
       ORDER BY e.event_id DESC LIMIT 1)
     UNION ALL

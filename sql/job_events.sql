@@ -30,18 +30,20 @@ WITH accepted AS MATERIALIZED (
         AND a.fencing_token = item.fencing_token
         AND is_saved(item.fencing_token)
       LIMIT 1) ended)
-INSERT INTO job_events (namespace, xid, job_id, step_id, index, type, from_status, to_status,
-                        attempt, worker_id, actor, message, metadata)
+INSERT INTO job_events (namespace, xid, job_id, of_run, step_id, index, type, from_status,
+                        to_status, attempt, worker_id, actor, message, metadata)
 SELECT item.namespace,
        (SELECT job_event_xid()),
-       item.job_id, NULLIF(item.step_id, ''), NULLIF(item.index, -1), item.type,
+       item.job_id, NULLIF(item.of_run, false), NULLIF(item.step_id, ''), NULLIF(item.index, -1),
+       item.type,
        NULLIF(item.from_status, ''), NULLIF(item.to_status, ''), item.attempt,
        NULLIF(item.worker_id, ''), NULLIF(item.actor, ''), NULLIF(item.message, ''),
        NULLIF(item.metadata, '')::jsonb
   FROM (
     SELECT unnest(@ords::int[]) AS ord, unnest(@event_namespaces::text[]) AS namespace,
-           unnest(@job_ids::text[]) AS job_id, unnest(@step_ids::text[]) AS step_id,
-           unnest(@indexes::int[]) AS index, unnest(@types::text[]) AS type,
+           unnest(@job_ids::text[]) AS job_id, unnest(@of_runs::bool[]) AS of_run,
+           unnest(@step_ids::text[]) AS step_id, unnest(@indexes::int[]) AS index,
+           unnest(@types::text[]) AS type,
            unnest(@from_statuses::text[]) AS from_status, unnest(@to_statuses::text[]) AS to_status,
            unnest(@attempts::int[]) AS attempt, unnest(@worker_ids::text[]) AS worker_id,
            unnest(@actors::text[]) AS actor, unnest(@messages::text[]) AS message,

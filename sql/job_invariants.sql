@@ -55,7 +55,8 @@ WITH found AS (
           SELECT v.*, row_number() OVER w AS place, lag(v.to_status) OVER w AS last_to,
                  count(*) OVER a AS places, bool_or(v.type = 'enqueued') OVER a AS enqueued
             FROM job_events v
-           WHERE v.step_id IS NULL
+           WHERE v.of_run IS NOT TRUE
+             AND v.step_id IS NULL
              AND (v.from_status IS NOT NULL OR v.to_status IS NOT NULL)
           WINDOW w AS (PARTITION BY v.namespace, v.job_id ORDER BY v.event_id), a
                    AS (PARTITION BY v.namespace, v.job_id)) v

@@ -138,11 +138,12 @@ func TestChangesOfKinds(t *testing.T) {
 	b.recordIn("shop", "", "RUN")
 	b.recordIn("other", "", "STEP", "FIRE")
 	for _, namespace := range []string{"shop", "other", "silent"} {
-		b.exec(`INSERT INTO job_events (namespace, job_id, step_id, index, type, from_status, to_status, attempt,
-			message)
-			VALUES ($1, '~flow/r', 'pay', 2, 'step_status_changed', 'pending', 'running', 1, 'go'),
-			       ($1, '~flow/r', NULL, NULL, 'status_changed', 'running', 'succeeded', 0, NULL),
-			       ($1, 'j', NULL, NULL, 'enqueued', NULL, 'available', 0, NULL)`, namespace)
+		b.exec(`INSERT INTO job_events (namespace, job_id, of_run, step_id, index, type, from_status, to_status,
+			attempt, message)
+			VALUES ($1, 'r', true, 'pay', 2, 'step_status_changed', 'pending', 'running', 1, 'go'),
+			       ($1, 'r', true, NULL, NULL, 'status_changed', 'running', 'succeeded', 0, NULL),
+			       ($1, 'r', NULL, 'pay', NULL, 'step_queued', NULL, NULL, 1, NULL), -- by an older engine
+			       ($1, 'r', NULL, NULL, NULL, 'enqueued', NULL, 'available', 0, NULL)`, namespace)
 		b.exec(`INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, attempt, status, decided_time,
 			started_time, process_id)
 			VALUES ($1, 'c', '2026-01-01Z', 'FIRED', 1, 'RUNNING', now(), now(), 'x')`, namespace)
@@ -154,6 +155,7 @@ func TestChangesOfKinds(t *testing.T) {
 		'; ' ORDER BY change_id)
 		FROM changes`), `shop run ~flow/r status_changed running succeeded; `+
 		`other step ~flow/r step_status_changed pending running go {"index": 2, "attempt": 1, "step_id": "pay"}; `+
+		`other step ~flow/r step_queued {"attempt": 1, "step_id": "pay"}; `+
 		`other fire ~cron/c fired RUNNING {"run_id": "x", "attempt": 1, "fire_time": "2026-01-01T00:00:00+00:00"}; `+
 		`other fire ~cron/c fired FAILED boom {"run_id": "x", "attempt": 1, "fire_time": "2026-01-01T00:00:00+00:00"}`)
 	must(t, storage.Namespace{}, second(changes.PutNamespace(t.Context(), b.Store, "shop",

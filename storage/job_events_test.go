@@ -56,7 +56,7 @@ func TestJobEventsRide(t *testing.T) {
 	const both = `p pay 0 step_status_changed running succeeded 2 w kim done {"n": 1}; ` +
 		`p status_changed running succeeded 0`
 	written("of one that has finished", both)
-	b.save(end(b.claim("p"), storage.Retry, stepEvents(&jobs.Event{JobID: "other", Type: "attempt_failed"}),
+	b.save(end(b.claim("p"), storage.Retry, stepEvents(&jobs.Event{RunID: "other", Type: "attempt_failed"}),
 		func(c *storage.Completion) {
 			c.RetryAfter = time.Hour
 		}))

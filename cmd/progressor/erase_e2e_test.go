@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,9 +64,13 @@ func TestErase(t *testing.T) {
 		p.OK(t, "call", "echo", id, "--args", `"`+secret+`"`, "--idempotency-key", "k2")
 	}
 	begin()
-	if r := p.Run(t, "erase", "echo", id); r.Code == 0 || !strings.Contains(r.Stderr,
+	record := filepath.Join(t.TempDir(), "erasures.jsonl")
+	if r := p.Run(t, "erase", "echo", id, "--record", record); r.Code == 0 || !strings.Contains(r.Stderr,
 		"is RUNNING: only a process that has ended or is suspended can be erased: cancel or suspend it first") {
 		t.Errorf("a running process: %+v", r)
+	}
+	if _, err := os.Stat(record); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an erasure that was rejected is recorded: %v", err)
 	}
 	p.OK(t, "cancel", "echo", id, "--grace", "0s", "--reason", secret)
 	found := strings.Join(tables(id), " ")
@@ -83,7 +89,6 @@ func TestErase(t *testing.T) {
 		counted.Rows["requests"] != "2" {
 		t.Errorf("%v: %s", err, dry)
 	}
-	record := filepath.Join(t.TempDir(), "erasures.jsonl")
 	clitest.WantLines(t, p.OK(t, "erase", "echo", id, "--record", record), "TABLE ERASED", "processes 1", "requests 2")
 	for _, text := range []string{id, secret} {
 		if found := tables(text); len(found) > 0 {

@@ -5,7 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine/streams"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -84,4 +88,85 @@ func TestEventsOfRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, strings.Join(watched, "\n"), strings.Join(want, "\n"))
+}
+
+// changesOf returns what a client receives that watches one kind of changes of namespace "pull".
+func (n *node) changesOf(t *testing.T, kind progressorv1.ChangeKind, processID string) string {
+	t.Helper()
+	var lines []string
+	request := &progressorv1.WatchChangesRequest{
+		Namespace: "pull", Kinds: []progressorv1.ChangeKind{kind}, ProcessId: processID, Stop: true,
+		FromTime: timestamppb.New(time.Unix(0, 0)),
+	}
+	err := streams.New(n.Engine, n.store).Watch(t.Context(), request, func(r *progressorv1.WatchChangesResponse) error {
+		for _, c := range r.GetChanges() {
+			words := []string{
+				c.GetProcessId(), c.GetDetails().GetFields()["step_id"].GetStringValue(), c.GetType(), c.GetToStatus(),
+			}
+			lines = append(lines, strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " "))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestChangesOfRun checks that the changes of a run, of its steps and items, and of their jobs are
+// recorded with their kinds and IDs, although a job has the same ID as the run.
+func TestChangesOfRun(t *testing.T) {
+	t.Parallel()
+	const job, step, run = progressorv1.ChangeKind_CHANGE_KIND_JOB, progressorv1.ChangeKind_CHANGE_KIND_STEP,
+		progressorv1.ChangeKind_CHANGE_KIND_RUN
+	n := start(t, storagetest.DSN(t))
+	if _, err := n.PutNamespace(t.Context(), &progressorv1.Namespace{
+		Namespace: "pull",
+		Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+		},
+		Changes: &progressorv1.ChangeSettings{Kinds: []progressorv1.ChangeKind{job, step, run}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n.put(t, "pull", `{"type": "each", "steps": [{"step_id": "a", "job": {}, "for_each": {"items": "[1]"}},
+		{"step_id": "b", "job": {"options": {"max_retry": 0}}}, {"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}}]}`)
+	sameID := &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "r", Name: "other"}
+	if _, err := n.jobs.Enqueue(t.Context(), sameID, kim); err != nil {
+		t.Fatal(err)
+	}
+	n.run(t, "pull", "each", "r", "")
+	n.answer(t, n.lease(t, "a"), "", "")
+	n.answer(t, n.lease(t, "b"), "", "broken")
+	n.ended(t, "pull", "r")
+	n.retry(t, &progressorv1.RetryRunRequest{RunId: "r"})
+	n.answer(t, n.lease(t, "b"), "", "")
+	n.until(t, "pull", "r", "WAITING_WORKER")
+	n.cancel(t, "pull", "r")
+	n.ended(t, "pull", "r")
+	same(t, n.changesOf(t, run, ""), `~flow/r status_changed running
+~flow/r status_changed queued
+~flow/r status_changed failed
+~flow/r retried
+~flow/r status_changed queued
+~flow/r status_changed waiting_worker
+~flow/r cancel_requested
+~flow/r status_changed cancelled`)
+	same(t, n.changesOf(t, step, "~flow/r"), `~flow/r a step_status_changed running
+~flow/r a step_queued
+~flow/r a step_status_changed succeeded
+~flow/r a step_status_changed succeeded
+~flow/r b step_queued
+~flow/r b step_status_changed failed
+~flow/r ask step_status_changed cancelled
+~flow/r b step_queued
+~flow/r b step_status_changed succeeded
+~flow/r ask step_status_changed running
+~flow/r ask step_status_changed cancelled`)
+	same(t, n.changesOf(t, job, "r"), "r enqueued available")
+	ofJobs := n.changesOf(t, job, "")
+	if strings.Contains(ofJobs, "status_changed") || strings.Contains(ofJobs, "retried") ||
+		!strings.Contains(ofJobs, "~job/r/b attempt_failed failed") {
+		t.Errorf("changes of jobs:\n%s", ofJobs)
+	}
 }

@@ -72,7 +72,7 @@ func (t *task) change() flows.Change {
 
 func (t *task) event(kind string, p stepRef, from, to, message string) *jobs.Event {
 	e := &jobs.Event{
-		JobID: t.runID, Type: kind, From: from, To: to, Message: wire.Plain(message), Attempt: t.state.Run.Attempt,
+		RunID: t.runID, Type: kind, From: from, To: to, Message: wire.Plain(message), Attempt: t.state.Run.Attempt,
 		Actor: t.by.Name,
 	}
 	if p.step != noIndex {

@@ -3,6 +3,7 @@ package main
 const (
 	changesSchema  = "migrations/00116_changes.sql"
 	changeTriggers = "migrations/00117_change_triggers.sql"
+	changesOfRuns  = "migrations/00133_changes_of_runs.sql"
 )
 
 // changeMutants are the mutants of the recording of changes.
@@ -37,6 +38,27 @@ var changeMutants = []mutant{
 		file: changeTriggers, old: "AND n.last_event_id > 0), -- imported",
 		planted:  "AND n.last_event_id < 0), -- imported",
 		packages: "./storage", run: "TestChangesOfOtherWriters",
+	},
+	{
+		name: "change-of-run-as-job", breaks: "an event of a run is marked when it is stored",
+		file: "storage/jobs/events.go", old: `append(a.OfRuns, e.RunID != "")`,
+		planted:  `append(a.OfRuns, false)`,
+		packages: "./engine/flows", run: "TestChangesOfRun",
+	},
+	{
+		name: "change-kind-run", breaks: "the changes of runs are of the kind run",
+		file: changesOfRuns, old: "WHEN n.of_run THEN 'run'", planted: "WHEN n.of_run THEN 'job'",
+		packages: "./engine/flows", run: "TestChangesOfRun",
+	},
+	{
+		name: "change-id-of-run", breaks: "a change of a run or a step has the ID of the process of the run",
+		file: changesOfRuns, old: "ELSE '~flow/' || f.job_id END", planted: "ELSE f.job_id END",
+		packages: "./engine/flows", run: "TestChangesOfRun",
+	},
+	{
+		name: "run-events-as-job", breaks: "events of a run do not belong to the job with the same ID",
+		file: "storage/internal/dbsqlc/job_invariants.sql.go", old: "WHERE v.of_run IS NOT TRUE", planted: "WHERE true",
+		packages: "./engine/flows", run: "TestChangesOfRun",
 	},
 	{
 		name: "change-dropped-early", breaks: "changes are kept for the longest retention of all namespaces",

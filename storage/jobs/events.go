@@ -21,7 +21,7 @@ import (
 // that the namespace does not keep are not stored. The events of a Completion are stored in their
 // order.
 type Event struct {
-	JobID    string // "" means the process
+	RunID    string // run that it is about; "" means that it is about the job whose result it belongs to
 	StepID   string // "" for the job or run itself
 	Index    *int32 // only for a step that runs once per item
 	Type     string // as listed in docs/jobs.md
@@ -36,7 +36,7 @@ type Event struct {
 
 // Bytes implements storage.Effect.
 func (e *Event) Bytes() int {
-	return 300 + len(e.JobID) + len(e.StepID) + len(e.Message) + len(e.Metadata) + len(e.WorkerID) + len(e.Actor)
+	return 300 + len(e.RunID) + len(e.StepID) + len(e.Message) + len(e.Metadata) + len(e.WorkerID) + len(e.Actor)
 }
 
 // Batch implements storage.Effect.
@@ -58,7 +58,8 @@ func (*Event) Write(ctx context.Context, db storage.DB, all []storage.BoundEffec
 			index = *e.Index
 		}
 		a.EventNamespaces = append(a.EventNamespaces, r.Key.Namespace)
-		a.JobIds = append(a.JobIds, cmp.Or(e.JobID, r.Key.ProcessID))
+		a.JobIds = append(a.JobIds, cmp.Or(e.RunID, r.Key.ProcessID))
+		a.OfRuns = append(a.OfRuns, e.RunID != "")
 		a.StepIds = append(a.StepIds, e.StepID)
 		a.Indexes = append(a.Indexes, index)
 		a.Types = append(a.Types, e.Type)

@@ -489,7 +489,7 @@ SELECT item.ord::int AS ord, event.namespace, event.xid::text AS xid, event.even
                   unnest($4::bigint[]))
        AS item(ord, namespace, xid, event_id)
  CROSS JOIN LATERAL (
-   SELECT e.namespace, e.xid, e.event_id, e.job_id, e.step_id, e.index, e.type, e.from_status, e.to_status, e.attempt, e.created_time, e.worker_id, e.actor, e.message, e.metadata FROM job_events e
+   SELECT e.namespace, e.xid, e.event_id, e.job_id, e.step_id, e.index, e.type, e.from_status, e.to_status, e.attempt, e.created_time, e.worker_id, e.actor, e.message, e.metadata, e.of_run FROM job_events e
     WHERE e.namespace = item.namespace
       AND (e.xid, e.event_id) > (item.xid::xid8, item.event_id)
       AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
@@ -572,9 +572,9 @@ func (q *Queries) WatchJobEvents(ctx context.Context, db DBTX, arg WatchJobEvent
 const writeJobEvents = `-- name: WriteJobEvents :exec
 WITH accepted AS MATERIALIZED (
   SELECT item.ord FROM (
-    SELECT unnest($14::int[]) AS ord, unnest($15::text[]) AS namespace,
-           unnest($16::text[]) AS process_id, unnest($17::bigint[]) AS task_id,
-           unnest($18::bigint[]) AS fencing_token) AS item
+    SELECT unnest($15::int[]) AS ord, unnest($16::text[]) AS namespace,
+           unnest($17::text[]) AS process_id, unnest($18::bigint[]) AS task_id,
+           unnest($19::bigint[]) AS fencing_token) AS item
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t
       WHERE t.namespace = item.namespace
@@ -597,22 +597,24 @@ WITH accepted AS MATERIALIZED (
         AND a.fencing_token = item.fencing_token
         AND is_saved(item.fencing_token)
       LIMIT 1) ended)
-INSERT INTO job_events (namespace, xid, job_id, step_id, index, type, from_status, to_status,
-                        attempt, worker_id, actor, message, metadata)
+INSERT INTO job_events (namespace, xid, job_id, of_run, step_id, index, type, from_status,
+                        to_status, attempt, worker_id, actor, message, metadata)
 SELECT item.namespace,
        (SELECT job_event_xid()),
-       item.job_id, NULLIF(item.step_id, ''), NULLIF(item.index, -1), item.type,
+       item.job_id, NULLIF(item.of_run, false), NULLIF(item.step_id, ''), NULLIF(item.index, -1),
+       item.type,
        NULLIF(item.from_status, ''), NULLIF(item.to_status, ''), item.attempt,
        NULLIF(item.worker_id, ''), NULLIF(item.actor, ''), NULLIF(item.message, ''),
        NULLIF(item.metadata, '')::jsonb
   FROM (
     SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
-           unnest($3::text[]) AS job_id, unnest($4::text[]) AS step_id,
-           unnest($5::int[]) AS index, unnest($6::text[]) AS type,
-           unnest($7::text[]) AS from_status, unnest($8::text[]) AS to_status,
-           unnest($9::int[]) AS attempt, unnest($10::text[]) AS worker_id,
-           unnest($11::text[]) AS actor, unnest($12::text[]) AS message,
-           unnest($13::text[]) AS metadata) AS item
+           unnest($3::text[]) AS job_id, unnest($4::bool[]) AS of_run,
+           unnest($5::text[]) AS step_id, unnest($6::int[]) AS index,
+           unnest($7::text[]) AS type,
+           unnest($8::text[]) AS from_status, unnest($9::text[]) AS to_status,
+           unnest($10::int[]) AS attempt, unnest($11::text[]) AS worker_id,
+           unnest($12::text[]) AS actor, unnest($13::text[]) AS message,
+           unnest($14::text[]) AS metadata) AS item
  WHERE (item.ord IN (SELECT accepted.ord FROM accepted)) IS TRUE
 `
 
@@ -620,6 +622,7 @@ type WriteJobEventsParams struct {
 	Ords            []int32
 	EventNamespaces []string
 	JobIds          []string
+	OfRuns          []bool
 	StepIds         []string
 	Indexes         []int32
 	Types           []string
@@ -646,6 +649,7 @@ func (q *Queries) WriteJobEvents(ctx context.Context, db DBTX, arg WriteJobEvent
 		arg.Ords,
 		arg.EventNamespaces,
 		arg.JobIds,
+		arg.OfRuns,
 		arg.StepIds,
 		arg.Indexes,
 		arg.Types,

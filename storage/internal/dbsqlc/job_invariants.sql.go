@@ -52,7 +52,7 @@ WITH found AS (
                 coalesce(e.to_status, 'nothing'), coalesce(e.before, 'nothing'),
                 coalesce(e.behind, 'nothing'))
     FROM (
-      SELECT v.namespace, v.xid, v.event_id, v.job_id, v.step_id, v.index, v.type, v.from_status, v.to_status, v.attempt, v.created_time, v.worker_id, v.actor, v.message, v.metadata, v.place, v.last_to, v.places, v.enqueued,
+      SELECT v.namespace, v.xid, v.event_id, v.job_id, v.step_id, v.index, v.type, v.from_status, v.to_status, v.attempt, v.created_time, v.worker_id, v.actor, v.message, v.metadata, v.of_run, v.place, v.last_to, v.places, v.enqueued,
              CASE
                WHEN v.place > 1 AND v.type <> 'enqueued' THEN v.last_to
                ELSE v.from_status
@@ -62,10 +62,11 @@ WITH found AS (
                ELSE coalesce(v.to_status, 'nothing')
              END AS behind
         FROM (
-          SELECT v.namespace, v.xid, v.event_id, v.job_id, v.step_id, v.index, v.type, v.from_status, v.to_status, v.attempt, v.created_time, v.worker_id, v.actor, v.message, v.metadata, row_number() OVER w AS place, lag(v.to_status) OVER w AS last_to,
+          SELECT v.namespace, v.xid, v.event_id, v.job_id, v.step_id, v.index, v.type, v.from_status, v.to_status, v.attempt, v.created_time, v.worker_id, v.actor, v.message, v.metadata, v.of_run, row_number() OVER w AS place, lag(v.to_status) OVER w AS last_to,
                  count(*) OVER a AS places, bool_or(v.type = 'enqueued') OVER a AS enqueued
             FROM job_events v
-           WHERE v.step_id IS NULL
+           WHERE v.of_run IS NOT TRUE
+             AND v.step_id IS NULL
              AND (v.from_status IS NOT NULL OR v.to_status IS NOT NULL)
           WINDOW w AS (PARTITION BY v.namespace, v.job_id ORDER BY v.event_id), a
                    AS (PARTITION BY v.namespace, v.job_id)) v

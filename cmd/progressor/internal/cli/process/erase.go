@@ -76,15 +76,31 @@ func (c *eraseCmd) Run(a *cli.App) error {
 		return c.print(a, erased)
 	}
 	e := erasure{Time: time.Now().UTC(), Namespace: c.NS, ProcessID: c.ID, Children: c.Children}
-	if c.Record != "" { // before the erasure, which may be interrupted
-		if err := e.appendTo(c.Record); err != nil {
-			return fmt.Errorf("--record: %w", err)
+	if c.Record != "" {
+		if err := c.record(a, e); err != nil {
+			return err
 		}
 	}
 	if err := c.erase(a, e, erased); err != nil {
 		return err
 	}
 	return c.print(a, erased)
+}
+
+// record appends the erasure to the file of --record: before it begins, because it may be
+// interrupted, and only if the process can be erased, because --replay repeats what is in the file.
+func (c *eraseCmd) record(a *cli.App, e erasure) error {
+	ctx, cancel := a.Request()
+	defer cancel()
+	if _, err := c.Client().Process.EraseProcess(ctx, &progressorv1.EraseProcessRequest{
+		Namespace: e.Namespace, ProcessId: e.ProcessID, DryRun: true,
+	}); err != nil {
+		return err
+	}
+	if err := e.appendTo(c.Record); err != nil {
+		return fmt.Errorf("--record: %w", err)
+	}
+	return nil
 }
 
 // erase sends requests until all is erased, and adds their results.

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,29 +21,41 @@ const (
 	// eraseTogether is how many processes are erased together, because each set of them costs a
 	// walk through the tables.
 	eraseTogether = 20
+	// eraseRecorded is how old an audit entry of the same erasure may be if a request continues a
+	// previous one. Clients could invent page tokens, so a token does not prove that there is one.
+	eraseRecorded = time.Hour
 )
 
-// erasureToken is a page token of EraseProcess.
+// erasureToken is a page token of EraseProcess. A client that invents one can only skip rows of its
+// own erasure: each request removes the processes of its sets again.
 type erasureToken struct {
-	Set      int              `json:"s"` // number of the set in a dry run; erased sets have no number
-	Begun    bool             `json:"b"` // the processes of the set are removed
+	Set      string           `json:"s"` // digest of the set that the next request continues with
 	Progress erasure.Progress `json:"p"`
 }
 
 func (t erasureToken) String() string {
-	text, _ := json.Marshal(t) // numbers and a string
+	text, _ := json.Marshal(t) // strings and a number
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
 func parseErasureToken(text string) (t erasureToken, err error) {
-	if text == "" {
-		return t, nil
-	}
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || json.Unmarshal(raw, &t) != nil || t.Set < 0 {
+	if err != nil || json.Unmarshal(raw, &t) != nil {
 		return t, process.InvalidPageToken()
 	}
 	return t, nil
+}
+
+// setDigest identifies a set in page tokens.
+func setDigest(e erasure.Set) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %t %q", e.Namespace, e.DryRun, e.IDs))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// erasurePage limits a request of EraseProcess. A request erases at least one batch.
+type erasurePage struct {
+	time time.Duration
+	rows int // in a batch
 }
 
 // EraseProcess erases a process for at most eraseTime. It can be repeated after an error, with or
@@ -49,10 +63,12 @@ func parseErasureToken(text string) (t erasureToken, err error) {
 func (e *Engine) EraseProcess(
 	ctx context.Context, r *progressorv1.EraseProcessRequest, by process.Actor,
 ) (*progressorv1.EraseProcessResponse, error) {
-	token, err := parseErasureToken(r.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
+	return e.eraseProcess(ctx, r, by, erasurePage{time: eraseTime, rows: erasure.PageRows})
+}
+
+func (e *Engine) eraseProcess(
+	ctx context.Context, r *progressorv1.EraseProcessRequest, by process.Actor, page erasurePage,
+) (*progressorv1.EraseProcessResponse, error) {
 	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
 		return nil, err
 	}
@@ -60,47 +76,40 @@ func (e *Engine) EraseProcess(
 	if err != nil {
 		return nil, err
 	}
-	if r.GetPageToken() == "" {
-		for _, set := range sets {
-			if err := e.checkErasable(ctx, set); err != nil {
-				return nil, err
-			}
-		}
+	w := eraser{
+		Engine: e, by: by, rows: page.rows, end: time.Now().Add(page.time),
+		response: &progressorv1.EraseProcessResponse{Rows: map[string]int64{}},
 	}
-	response := &progressorv1.EraseProcessResponse{Rows: map[string]int64{}}
 	n := 0
-	if r.GetDryRun() {
-		n = token.Set
+	if r.GetPageToken() == "" {
+		err = e.checkErasable(ctx, sets)
+	} else {
+		n, err = w.resume(r.GetPageToken(), sets)
 	}
-	for end := time.Now().Add(eraseTime); n < len(sets); n++ {
-		if !token.Begun {
-			if err := e.beginErasure(ctx, sets[n], by, response); err != nil {
-				return nil, err
-			}
-			token.Begun = true
-		}
-		for ended := false; !ended; {
-			if time.Now().After(end) {
-				token.Set = n
-				response.NextPageToken = token.String()
-				return response, nil
-			}
-			batch, err := erasure.EraseRows(ctx, e.store, sets[n], &token.Progress)
-			if err != nil {
-				return nil, err
-			}
-			if response.Read += batch.Read; batch.Rows > 0 {
-				response.Rows[batch.Table] += batch.Rows
-			}
-			ended = batch.LastOfTables
-		}
-		token = erasureToken{}
+	if err != nil {
+		return nil, err
 	}
-	return response, nil
+	for ended := true; n < len(sets); n++ {
+		if ended, err = w.erase(ctx, sets[n]); err != nil {
+			return nil, err
+		}
+		if ended {
+			w.progress, w.recorded = erasure.Progress{}, 0
+		}
+		if next := n + 1; ended && next < len(sets) && !time.Now().Before(w.end) {
+			n, ended = next, false
+		}
+		if !ended {
+			w.response.NextPageToken = erasureToken{setDigest(sets[n]), w.progress}.String()
+			break
+		}
+	}
+	return w.response, nil
 }
 
 // erasedSets returns the processes that a request erases, in sets. A run comes after what its steps
-// have started, so that a repeated request still finds these.
+// have started, and its steps keep the IDs until the run is removed. So all requests find the same
+// sets, except for those that come before a run that was removed. These are erased.
 func (e *Engine) erasedSets(
 	ctx context.Context, r *progressorv1.EraseProcessRequest,
 ) (sets []erasure.Set, err error) {
@@ -126,66 +135,131 @@ func (e *Engine) erasedSets(
 		}
 		levels = append(levels, level)
 	}
-	slices.Reverse(levels)
-	for _, level := range levels {
+	var runs []string
+	for _, level := range levels { // the runs whose steps were read, each until it is erased itself
 		for ids := range slices.Chunk(level, eraseTogether) {
-			sets = append(sets, erasure.Set{Namespace: r.GetNamespace(), IDs: ids, DryRun: r.GetDryRun()})
+			sets = append(sets, erasure.Set{
+				Namespace: r.GetNamespace(), IDs: ids, LaterRuns: slices.Clip(runs), DryRun: r.GetDryRun(),
+			})
+		}
+		if r.GetChildren() {
+			runs = append(runs, erasure.Runs(level)...)
 		}
 	}
+	slices.Reverse(sets)
 	return sets, nil
 }
 
-// checkErasable returns an error if a process of a set could still change.
-func (e *Engine) checkErasable(ctx context.Context, set erasure.Set) error {
-	processes, err := erasure.Processes(ctx, e.store, set)
-	if err != nil {
+// checkErasable returns an error if a process of the sets could still change.
+func (e *Engine) checkErasable(ctx context.Context, sets []erasure.Set) error {
+	all := erasure.Set{Namespace: sets[0].Namespace}
+	for _, set := range sets {
+		all.IDs = append(all.IDs, set.IDs...)
+	}
+	processes, err := erasure.Unstopped(ctx, e.store, all)
+	if err != nil || len(processes) == 0 {
 		return err
 	}
-	for _, p := range processes {
-		if p.Status == process.StatusInit || p.Status == process.StatusRunning {
-			return &process.WrongStatusError{
-				Key: process.Key{Namespace: set.Namespace, ProcessID: p.ProcessID}, Status: p.Status,
-				Reason: "only a process that has ended or is suspended can be erased: cancel or suspend it first",
-			}
-		}
-	}
-	return nil
+	return notStopped(all.Namespace, processes[0])
 }
 
-// beginErasure removes the processes of a set. A dry run counts them.
-func (e *Engine) beginErasure(
-	ctx context.Context, set erasure.Set, by process.Actor, response *progressorv1.EraseProcessResponse,
-) error {
+func notStopped(namespace string, p erasure.Process) error {
+	return &process.WrongStatusError{
+		Key: process.Key{Namespace: namespace, ProcessID: p.ProcessID}, Status: p.Status,
+		Reason: "only a process that has ended or is suspended can be erased: cancel or suspend it first",
+	}
+}
+
+// eraser is a request of EraseProcess.
+type eraser struct {
+	*Engine
+	by       process.Actor
+	rows     int
+	end      time.Time
+	response *progressorv1.EraseProcessResponse
+	progress erasure.Progress // in the current set
+	recorded time.Duration    // how old the audit entries of the current set may be
+}
+
+// resume returns the position of the set that a request continues with.
+func (w *eraser) resume(pageToken string, sets []erasure.Set) (int, error) {
+	token, err := parseErasureToken(pageToken)
+	if err != nil {
+		return 0, err
+	}
+	n := slices.IndexFunc(sets, func(set erasure.Set) bool { return setDigest(set) == token.Set })
+	if n < 0 {
+		return 0, process.InvalidPageToken()
+	}
+	w.progress, w.recorded = token.Progress, eraseRecorded
+	return n, nil
+}
+
+// erase erases a set, and reports whether it was completed in time. It begins again if a process of
+// the set was started again.
+func (w *eraser) erase(ctx context.Context, set erasure.Set) (ended bool, err error) {
 	if !set.DryRun {
-		if err := erasure.Record(ctx, e.store, set, by); err != nil {
-			return err
+		if err := erasure.Record(ctx, w.store, set, w.by, w.recorded); err != nil {
+			return false, err
 		}
 	}
 	for {
-		processes, err := erasure.Processes(ctx, e.store, set)
+		if err := w.remove(ctx, set); err != nil {
+			return false, err
+		}
+		for err == nil {
+			var batch erasure.Batch
+			if batch, err = erasure.EraseRows(ctx, w.store, set, &w.progress, w.rows); err != nil {
+				break
+			}
+			if w.response.Read += batch.Read; batch.Rows > 0 {
+				w.response.Rows[batch.Table] += batch.Rows
+			}
+			if batch.LastOfTables {
+				return true, nil
+			}
+			if !time.Now().Before(w.end) {
+				return false, nil
+			}
+		}
+		if !errors.Is(err, erasure.ErrExists) {
+			return false, err
+		}
+		w.progress, err = erasure.Progress{}, nil
+	}
+}
+
+// remove removes the processes of a set that exist. A dry run counts them.
+func (w *eraser) remove(ctx context.Context, set erasure.Set) error {
+	if set.DryRun && w.progress != (erasure.Progress{}) { // a previous request has counted them
+		return nil
+	}
+	for {
+		processes, err := erasure.Processes(ctx, w.store, set)
 		if err != nil || len(processes) == 0 {
 			return err
 		}
 		ids, keys := make([]string, len(processes)), make([]process.Key, len(processes))
 		for n, p := range processes {
+			if !p.Stopped() {
+				return notStopped(set.Namespace, p)
+			}
 			ids[n], keys[n] = p.ProcessID, process.Key{Namespace: set.Namespace, ProcessID: p.ProcessID}
 		}
-		events, tasks, err := erasure.CountHistories(ctx, e.store, set.Namespace, ids)
+		events, tasks, err := erasure.CountHistories(ctx, w.store, set.Namespace, ids)
 		if err != nil {
 			return err
 		}
 		for table, rows := range map[string]int64{"processes": int64(len(ids)), "events": events, "tasks": tasks} {
 			if rows > 0 {
-				response.Rows[table] += rows
+				w.response.Rows[table] += rows
 			}
 		}
 		if set.DryRun {
 			return nil
 		}
-		if err := e.checkErasable(ctx, set); err != nil { // it may have been resumed or started again
-			return err
-		}
-		if err := e.RemoveProcesses(ctx, set.Namespace, keys); err != nil {
+		w.progress = erasure.Progress{} // they have new rows in all tables
+		if err := w.RemoveStopped(ctx, set.Namespace, keys); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,17 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
+
+// EraseBatch is EraseProcess with requests that erase one batch of so many rows.
+func (e *Engine) EraseBatch(
+	ctx context.Context, r *progressorv1.EraseProcessRequest, by process.Actor, rows int,
+) (*progressorv1.EraseProcessResponse, error) {
+	return e.eraseProcess(ctx, r, by, erasurePage{rows: rows})
+}
 
 // Slots returns how many slots of a namespace are taken, and how many requests wait for one.
 func (e *Engine) Slots(namespace string) (taken, waiting int) {

@@ -69,6 +69,14 @@ func (d db) texts(t testing.TB, sql string, args ...any) []string {
 	return enginetest.Texts(t, d.Pool, sql, args...)
 }
 
+// exec runs a statement.
+func (d db) exec(t testing.TB, sql string, args ...any) {
+	t.Helper()
+	if _, err := d.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // registry has the metrics of a node.
 type registry struct{ *prometheus.Registry }
 

@@ -179,18 +179,26 @@ var errRemoved = errors.New("the process was removed")
 
 // RemoveProcess deletes a process and all of its data, in any status.
 func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, by process.Actor) error {
-	return e.remove(ctx, key.Namespace, []process.Key{key}, func() error {
+	keys := []process.Key{key}
+	return e.remove(ctx, key.Namespace, keys, func() ([]process.Key, error) {
 		if err := e.store.RemoveProcess(ctx, key, by); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
+			return nil, fmt.Errorf("%s: %w", key, err)
 		}
-		return nil
+		return keys, nil
 	})
 }
 
 // RemoveProcesses deletes processes of a kind of the engine like RemoveProcess, and ignores those
 // that do not exist. namespace is that of the command.
 func (e *Engine) RemoveProcesses(ctx context.Context, namespace string, keys []process.Key) error {
-	return e.remove(ctx, namespace, keys, func() error { return e.store.RemoveProcesses(ctx, keys) })
+	return e.remove(ctx, namespace, keys, func() ([]process.Key, error) {
+		return keys, e.store.RemoveProcesses(ctx, keys)
+	})
+}
+
+// RemoveStopped is RemoveProcesses for processes that are neither INIT nor RUNNING. Others stay.
+func (e *Engine) RemoveStopped(ctx context.Context, namespace string, keys []process.Key) error {
+	return e.remove(ctx, namespace, keys, func() ([]process.Key, error) { return e.store.RemoveStopped(ctx, keys) })
 }
 
 // RemoveEnded deletes a process that is COMPLETED or CANCELLED, or a FAILED job, for the method of
@@ -198,16 +206,22 @@ func (e *Engine) RemoveProcesses(ctx context.Context, namespace string, keys []p
 func (e *Engine) RemoveEnded(
 	ctx context.Context, key process.Key, method string, by process.Actor,
 ) (removed bool, err error) {
-	err = e.remove(ctx, key.Namespace, []process.Key{key}, func() error {
+	keys := []process.Key{key}
+	err = e.remove(ctx, key.Namespace, keys, func() ([]process.Key, error) {
 		removed, err = e.store.RemoveEnded(ctx, key, method, by)
-		return err
+		if !removed {
+			return nil, err
+		}
+		return keys, err
 	})
 	return removed, err
 }
 
-// remove runs a removal, cancels the attempts of the processes on this node and notifies their
-// waiters.
-func (e *Engine) remove(ctx context.Context, namespace string, keys []process.Key, store func() error) error {
+// remove runs a removal, which returns the processes that it has removed. It cancels their attempts
+// on this node, and notifies the waiters of all processes.
+func (e *Engine) remove(
+	ctx context.Context, namespace string, keys []process.Key, store func() ([]process.Key, error),
+) error {
 	share := e.shareOf(namespace)
 	if err := e.admit(share); err != nil {
 		return err
@@ -218,15 +232,18 @@ func (e *Engine) remove(ctx context.Context, namespace string, keys []process.Ke
 		return err
 	}
 	began := time.Now()
-	var attempts []*running
+	attempts := map[process.Key][]*running{}
 	for _, key := range keys { // read before the removal, because another process may have the ID afterwards
-		attempts = append(attempts, e.attempts.of(key)...)
+		attempts[key] = e.attempts.of(key)
 	}
-	if err := store(); err != nil {
+	removed, err := store()
+	if err != nil {
 		return err
 	}
-	for _, r := range attempts {
-		r.cancel(errRemoved)
+	for _, key := range removed {
+		for _, r := range attempts[key] {
+			r.cancel(errRemoved)
+		}
 	}
 	ns.metrics.removed(began)
 	for _, key := range keys {

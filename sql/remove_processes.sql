@@ -5,7 +5,7 @@
 -- If fencing_token is 0, an operator removes the process, and its running attempt is fenced.
 -- Otherwise only the attempt that holds the token may remove the process, and its answer (response
 -- or rejection) is kept in answers. If only_ended is true, a process that has not ended is kept. A
--- FAILED job has ended.
+-- FAILED job has ended. If only_stopped is true, a process that is INIT or RUNNING is kept.
 --
 -- At most lim waiting tasks of each process are deleted here. If there may be more, the status
 -- becomes CANCELLED, so that no claim takes them, and PurgeHistory deletes them. dropped and
@@ -41,9 +41,9 @@ WITH input AS MATERIALIZED (
                     unnest(@fencing_tokens::bigint[]), unnest(@responses::bytea[]),
                     unnest(@rejections::text[]), unnest(@dropped::uuid[]),
                     unnest(@open_dropped::uuid[]), unnest(@actors::text[]), unnest(@modes::int[]),
-                    unnest(@only_endeds::bool[]))
+                    unnest(@only_endeds::bool[]), unnest(@only_stoppeds::bool[]))
          AS item(ord, namespace, process_id, fencing_token, response, rejection, dropped,
-                 open_dropped, actor, mode, only_ended)
+                 open_dropped, actor, mode, only_ended, only_stopped)
     JOIN processes p
       ON p.namespace = ANY (ARRAY[item.namespace])
      AND p.process_id = item.process_id
@@ -75,7 +75,9 @@ WITH input AS MATERIALIZED (
    WHERE (item.fencing_token = 0 OR r.fencing_token = item.fencing_token)
      AND (NOT item.only_ended
           OR p.status IN ('COMPLETED', 'CANCELLED')
-          OR p.kind = 'job' AND p.status = 'ERROR')),
+          OR p.kind = 'job' AND p.status = 'ERROR')
+     AND (NOT item.only_stopped
+          OR p.status NOT IN ('INIT', 'RUNNING'))),
 updated_processes AS (
   UPDATE processes p
      SET removed_time = statement_timestamp(),

@@ -2,10 +2,12 @@ package storage_test
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,7 +25,7 @@ func (b *bench) eraseRows(e erasure.Set) map[string]int64 {
 	rows := map[string]int64{}
 	var progress erasure.Progress
 	for ended := false; !ended; {
-		batch, err := erasure.EraseRows(b.t.Context(), b.Store, e, &progress)
+		batch, err := erasure.EraseRows(b.t.Context(), b.Store, e, &progress, erasure.PageRows)
 		must(b.t, batch, err)
 		rows[batch.Table] += batch.Rows
 		ended = batch.LastOfTables
@@ -123,7 +125,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 	before := b.tablesWith(erasedPerson)
 	dry := b.eraseRows(erasure.Set{Namespace: "a", IDs: ids, DryRun: true})
 	equal(t, "tables after a dry run", b.tablesWith(erasedPerson), before)
-	must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}))
+	must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}, 0))
 	erased := b.eraseRows(set)
 	// The removal has told its parent and the members of its job, which process these messages.
 	b.exec("DELETE FROM messages WHERE sender_process_id = ANY ($1)", ids)
@@ -144,6 +146,58 @@ func TestEraseLeavesNothing(t *testing.T) {
 	}
 }
 
+// Rows of a process that was started again stay: those with its ID may be its own.
+func TestEraseLeavesAnExistingProcess(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	b.process("parent")
+	b.process(erasedPerson)
+	b.exec(`INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
+		VALUES ($1, $2, $1, 'parent', '')`, ns, erasedPerson)
+	set := erasure.Set{Namespace: ns, IDs: []string{erasedPerson}}
+	for n := range 19 { // all tables but audit and flow_steps
+		progress := erasure.Progress{Table: n}
+		_, err := erasure.EraseRows(t.Context(), b.Store, set, &progress, erasure.PageRows)
+		if !errors.Is(err, erasure.ErrExists) || progress.Table != n {
+			t.Errorf("table %d: %v", n, err)
+		}
+	}
+	equal(t, "rows of parents", ask[int](b, "SELECT count(*) FROM parents"), 1)
+	b.exec("DELETE FROM parents")
+	must(t, 0, b.RemoveProcess(t.Context(), key(erasedPerson)))
+	must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}, 0))
+	if rows := b.eraseRows(set); rows["answers"] == 0 {
+		t.Errorf("erased %v", rows)
+	}
+}
+
+// A row that another transaction changes while it is erased stays, because it may have a new owner.
+func TestEraseLeavesChangedRows(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	b.exec("INSERT INTO job_keys (namespace, unique_key, process_id) VALUES ($1, 'k', $2)", ns, erasedPerson)
+	tx, err := b.db.Begin(t.Context())
+	must(t, tx, err)
+	_, err = tx.Exec(t.Context(), "UPDATE job_keys SET process_id = 'other'")
+	must(t, 0, err)
+	set := erasure.Set{Namespace: ns, IDs: []string{erasedPerson}}
+	must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}, 0))
+	erased := make(chan map[string]int64, 1)
+	go func() { erased <- b.eraseRows(set) }()
+	for waits, deadline := false, time.Now().Add(stuck); !waits; {
+		waits = ask[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%job_keys t USING page%')`)
+		if time.Now().After(deadline) {
+			t.Fatal("the erasure does not wait for the row")
+		}
+	}
+	must(t, 0, tx.Commit(t.Context()))
+	equal(t, "erased rows of job_keys", (<-erased)["job_keys"], 0)
+	equal(t, "the owner of the key", ask[string](b, "SELECT process_id FROM job_keys"), "other")
+}
+
 // Changes keep their numbers, and the audit keeps its chain.
 func TestErasedAuditKeepsTheChain(t *testing.T) {
 	t.Parallel()
@@ -160,7 +214,7 @@ func TestErasedAuditKeepsTheChain(t *testing.T) {
 	set := erasure.Set{Namespace: ns, IDs: []string{erasedPerson, "late"}}
 	var progress erasure.Progress
 	for {
-		if _, err := erasure.EraseRows(t.Context(), b.Store, set, &progress); err != nil {
+		if _, err := erasure.EraseRows(t.Context(), b.Store, set, &progress, erasure.PageRows); err != nil {
 			if !strings.Contains(err.Error(), "the audit has no EraseProcess of these IDs") {
 				t.Errorf("without an entry: %v", err)
 			}
@@ -170,7 +224,7 @@ func TestErasedAuditKeepsTheChain(t *testing.T) {
 			t.Fatal("the audit is erased without an entry")
 		}
 	}
-	must(t, 0, erasure.Record(t.Context(), b.Store, set, ada))
+	must(t, 0, erasure.Record(t.Context(), b.Store, set, ada, 0))
 	equal(t, "rows", b.eraseRows(set)["audit"], 2)
 	b.seal()
 	chain := b.verify()

@@ -18,9 +18,18 @@ const purgeBatch = 1000
 type removeItem struct {
 	item
 	completion *Completion // nil if an operator requested it
-	onlyEnded  bool        // unless the process is COMPLETED or CANCELLED, or a FAILED job, it stays
+	only       removable
 	removed    bool
 }
+
+// removable are the processes that a removeItem removes. Other processes stay.
+type removable int
+
+const (
+	anyStatus   removable = iota
+	onlyEnded             // COMPLETED or CANCELLED, or a FAILED job
+	onlyStopped           // neither INIT nor RUNNING
+)
 
 // saveRemoval stores a result that removes the process.
 func (s *Store) saveRemoval(c *Completion) (Saved, error) {
@@ -52,7 +61,7 @@ func (s *Store) RemoveProcess(ctx context.Context, key process.Key, by ...proces
 func (s *Store) RemoveEnded(
 	ctx context.Context, key process.Key, method string, by process.Actor,
 ) (removed bool, err error) {
-	it := &removeItem{item: newItem(key, 100, true), onlyEnded: true}
+	it := &removeItem{item: newItem(key, 100, true), only: onlyEnded}
 	it.noted(method, "", []process.Actor{by})
 	if err := s.submit(it); err != nil {
 		return false, err
@@ -69,16 +78,33 @@ func (s *Store) RemoveEnded(
 
 // RemoveProcesses removes processes as RemoveProcess does. Those that do not exist are ignored.
 func (s *Store) RemoveProcesses(ctx context.Context, keys []process.Key) error {
-	errs := make([]error, len(keys))
+	_, err := s.removeAll(ctx, keys, anyStatus)
+	return err
+}
+
+// RemoveStopped is RemoveProcesses for processes that are neither INIT nor RUNNING. Others stay,
+// and it returns those that it has removed.
+func (s *Store) RemoveStopped(ctx context.Context, keys []process.Key) (removed []process.Key, err error) {
+	return s.removeAll(ctx, keys, onlyStopped)
+}
+
+func (s *Store) removeAll(ctx context.Context, keys []process.Key, only removable) (removed []process.Key, err error) {
+	errs, items := make([]error, len(keys)), make([]*removeItem, len(keys))
 	var removals sync.WaitGroup
 	for n, key := range keys {
-		removals.Go(func() { errs[n] = s.submit(&removeItem{item: newItem(key, 100, true)}) })
+		items[n] = &removeItem{item: newItem(key, 100, true), only: only}
+		removals.Go(func() { errs[n] = s.submit(items[n]) })
 	}
 	removals.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return err
+		return nil, err
 	}
-	return s.purgeAll(ctx, keys)
+	for n, it := range items {
+		if it.removed {
+			removed = append(removed, keys[n])
+		}
+	}
+	return removed, s.purgeAll(ctx, keys)
 }
 
 // purgeAll deletes the rest of the histories of removed processes.
@@ -116,7 +142,8 @@ func removeStages(s *Store, items []*removeItem) []stage {
 		arg.Dropped = append(arg.Dropped, process.RequestID(it.key.Namespace, it.key.ProcessID, dropped))
 		arg.OpenDropped = append(arg.OpenDropped, process.RequestID(it.key.Namespace, "", dropped))
 		arg.Actors = append(arg.Actors, it.actor())
-		arg.OnlyEndeds = append(arg.OnlyEndeds, it.onlyEnded)
+		arg.OnlyEndeds = append(arg.OnlyEndeds, it.only == onlyEnded)
+		arg.OnlyStoppeds = append(arg.OnlyStoppeds, it.only == onlyStopped)
 	}
 	arg.Modes, arg.Lim = s.EventModes(arg.Namespaces), queueLimit(len(items))
 	return []stage{

@@ -1,6 +1,10 @@
 package main
 
-const auditChain = "storage/audit_chain.go"
+const (
+	auditChain      = "storage/audit_chain.go"
+	erasedTables    = "storage/erasure/erasure.go"
+	erasedProcesses = "storage/erasure/processes.go"
+)
 
 // securityMutants remove checks that protect the engine from attackers.
 var securityMutants = []mutant{
@@ -347,9 +351,51 @@ var securityMutants = []mutant{
 		packages: "./storage", run: "TestEraseLeavesNothing",
 	},
 	{
-		name: "erase-running", breaks: "a running process is not erased",
-		file: "engine/erase.go", old: "p.Status == process.StatusInit || p.Status == process.StatusRunning",
-		planted:  "false",
-		packages: "./cmd/progressor", run: "TestErase$",
+		name: "erase-running", breaks: "nothing is erased while one of the processes runs",
+		file: erasedProcesses, old: `"p.status IN ('INIT', 'RUNNING')", 1)`, planted: `"false", 1)`,
+		packages: "./engine", run: "TestEraseInSmallRequests",
+	},
+	{
+		name: "erase-resumed", breaks: "a process that is resumed before its removal is not erased",
+		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "OR p.status NOT IN ('INIT', 'RUNNING'))),",
+		planted:  "OR true)),",
+		packages: "./engine", run: "TestRemovalLeavesARunningTask",
+	},
+	{
+		name: "removal-stops-tasks", breaks: "a removal that removes nothing stops no task",
+		file: "engine/processes.go", old: "for _, key := range removed {",
+		planted:  "for _, key := range append(removed, keys...) {",
+		packages: "./engine", run: "TestRemovalLeavesARunningTask",
+	},
+	{
+		name: "erase-loses-children", breaks: "steps keep the IDs of their processes until their run is erased",
+		file: erasedTables, old: `" AND NOT (x.namespace = $1 AND x.run_id = ANY (@runs::text[]))"`, planted: `""`,
+		packages: "./engine", run: "TestEraseInSmallRequests",
+	},
+	{
+		name: "erase-another-set", breaks: "a page token continues with its own set",
+		file: "engine/erase.go", old: "setDigest(set) == token.Set", planted: "token.Set != \"\"",
+		packages: "./engine", run: "TestEraseInSmallRequests",
+	},
+	{
+		name: "erase-without-second-entry", breaks: "a page token replaces no entry in the audit",
+		file: erasedProcesses, old: "a.time > statement_timestamp() - $4::interval",
+		planted:  "(a.time > statement_timestamp() - $4::interval OR $4 > interval '0')",
+		packages: "./engine", run: "TestEraseTrustsNoToken",
+	},
+	{
+		name: "erase-existing", breaks: "rows of a process that was started again stay",
+		file: erasedTables, old: " AND NOT EXISTS (SELECT FROM existing)", planted: "",
+		packages: "./storage", run: "TestEraseLeavesAnExistingProcess",
+	},
+	{
+		name: "erase-without-starting-again", breaks: "an erasure removes a process that was started again",
+		file: erasedTables, old: "case exists:", planted: "case false:",
+		packages: "./storage", run: "TestEraseLeavesAnExistingProcess",
+	},
+	{
+		name: "erase-changed-row", breaks: "a row that has changed during the erasure stays",
+		file: erasedTables, old: " AND t = page.entry", planted: "",
+		packages: "./storage", run: "TestEraseLeavesChangedRows",
 	},
 }

@@ -1,11 +1,13 @@
 // Package erasure removes what the database has of processes that EraseProcess erases. First, their
 // processes are removed. Then rows of other tables are deleted, or the IDs in them are replaced by
 // hashes (erased_id). It reads whole tables, in batches of their primary keys, because most of them
-// have no index on these IDs.
+// have no index on these IDs. It erases nothing while one of the processes exists, because its rows
+// are in the same tables.
 package erasure
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,7 +22,8 @@ import (
 type Set struct {
 	Namespace string
 	IDs       []string
-	DryRun    bool // only count
+	LaterRuns []string // runs that are erased later: their steps keep the IDs until then
+	DryRun    bool     // only count
 }
 
 // parts returns a regular expression of the IDs of processes that belong to those of the set: jobs
@@ -37,8 +40,26 @@ func (e Set) parts() string {
 	return "^(" + strings.Join(list, "|") + ")$"
 }
 
+// partPrefix is the start of the IDs of parts. The rest of such an ID has depth slashes.
+type partPrefix struct {
+	prefix string
+	depth  int32
+}
+
+// partPrefixes returns the prefixes of the IDs that match parts.
+func (e Set) partPrefixes() (list []partPrefix) {
+	for _, id := range e.IDs {
+		list = append(list, partPrefix{prefix: process.MemberPrefix + id + "/"})
+		if run, ok := strings.CutPrefix(id, process.FlowPrefix); ok {
+			job := process.StepPrefix + run + "/"
+			list = append(list, partPrefix{prefix: job}, partPrefix{prefix: process.MemberPrefix + job, depth: 1})
+		}
+	}
+	return list
+}
+
 // erasedTable is a table with IDs of processes. In its SQL, is(EXPRESSION) is true for the ID of an
-// erased process, x is a row, t a row that is updated, and $1 the namespace.
+// erased process, x is a row, and t a row that is updated.
 type erasedTable struct {
 	name  string
 	key   string // columns of the primary key with their types, without the namespace unless whole
@@ -48,9 +69,6 @@ type erasedTable struct {
 }
 
 const (
-	// ofRemoved are rows of a process that has not been started again.
-	ofRemoved = "is(x.process_id) AND NOT EXISTS (SELECT FROM processes p " +
-		"WHERE p.namespace = x.namespace AND p.process_id = x.process_id)"
 	// changeOfErased are changes of a process. Those of runs and steps have the ID of the run.
 	changeOfErased = "(is(x.process_id) OR is('~flow/' || x.process_id) AND x.kind IN ('job', 'step', 'run'))"
 	sentByErased   = "x.sender_namespace = $1 AND is(x.sender_process_id)"
@@ -62,21 +80,21 @@ const (
 // messages to them, belong to these processes, which would have to be locked: they are not changed.
 var erasedTables = []erasedTable{
 	{name: "answers", key: "process_id text, task_id bigint", match: "is(x.process_id)"},
-	{name: "leases", key: "process_id text", match: ofRemoved},
-	{name: "queue_backlogs", key: "process_id text", match: ofRemoved},
-	{name: "job_groups", key: "process_id text", match: ofRemoved},
+	{name: "leases", key: "process_id text", match: "is(x.process_id)"},
+	{name: "queue_backlogs", key: "process_id text", match: "is(x.process_id)"},
+	{name: "job_groups", key: "process_id text", match: "is(x.process_id)"},
 	{name: "job_places", key: "process_id text", match: "is(x.process_id) OR is(x.job_id)"},
 	{name: "job_keys", key: "unique_key text", match: "is(x.process_id)"},
 	{name: "job_events", key: "xid xid8, event_id bigint", match: "is(x.job_id) OR is('~flow/' || x.job_id)"},
-	{name: "constraint_holds", key: "process_id text, line text", match: ofRemoved},
-	{name: "constraint_reservations", key: "line text", match: ofRemoved},
+	{name: "constraint_holds", key: "process_id text, line text", match: "is(x.process_id)"},
+	{name: "constraint_reservations", key: "line text", match: "is(x.process_id)"},
 	{name: "requests", key: "request_id uuid", match: "x.namespace = $1 AND is(x.process_id)", whole: true},
 	{name: "history_restarts", key: "restart_id bigint", match: "x.namespace = $1 AND is(x.process_id)", whole: true},
 	{name: "dead_letters", key: "message_id bigint", whole: true,
 		match: "x.namespace = $1 AND is(x.process_id) OR " + sentByErased + " OR " + endOfErased},
 	{name: "parents", key: "namespace text, process_id text", whole: true,
 		match: "x.namespace = $1 AND is(x.process_id) OR x.parent_namespace = $1 AND is(x.parent_process_id)"},
-	{name: "messages", key: "process_id text, message_id bigint", match: ofRemoved},
+	{name: "messages", key: "process_id text, message_id bigint", match: "is(x.process_id)"},
 	{name: "cron_fires", key: "cron_id text, fire_time timestamptz", match: "is(x.process_id)",
 		set: "process_id = erased_id($1, t.process_id), reason = NULL, detail = NULL"},
 	{name: "sink_dead_letters", key: "sink_id text, change_id bigint", match: changeOfErased},
@@ -101,30 +119,45 @@ var erasedTables = []erasedTable{
 		  ELSE t.blocked_on END`},
 	{name: "audit"}, // by erase_audit
 	{name: "flow_steps", key: "namespace text, run_id text, step_id text, index int", whole: true,
-		match: "coalesce(x.process_namespace, x.namespace) = $1 AND is(x.process_id)",
+		match: "coalesce(x.process_namespace, x.namespace) = $1 AND is(x.process_id)" +
+			" AND NOT (x.namespace = $1 AND x.run_id = ANY (@runs::text[]))",
 		set: `process_id = erased_id($1, t.process_id), worker_id = NULL, reason = NULL, input = NULL, result = NULL,
 		  failure = NULL, progress = NULL`},
 }
 
-// eraseBatch is how many rows of a table one transaction of EraseRows reads.
-const eraseBatch = 2000
+// PageRows is how many rows a transaction of EraseRows should read: few, so that it is short.
+const PageRows = 2000
 
 // erasedIDs matches is(EXPRESSION). The expressions have no parentheses.
 var erasedIDs = regexp.MustCompile(`\bis\(([^()]*)\)`)
 
-// eraseAuditSQL has the parameters and the result of statement.
-const eraseAuditSQL = `SELECT a.read, a.erased, a.last::text
-  FROM erase_audit($1, $2, $3, coalesce($5::text, '0')::bigint, $4, $6) a`
+// eraseAuditSQL has the result of eraseSQL.
+const eraseAuditSQL = `SELECT a.read, a.erased, a.erased, a.last::text, false
+  FROM erase_audit(@namespace, @ids, @parts, coalesce(@after::text, '0')::bigint, @rows, @dry_run) a`
 
-// statement returns the statement that erases a batch. Its parameters are the namespace, the IDs,
-// the expression of their parts and the size of the batch, and the last key of the batch before if
-// it continues. It returns how many rows it read and erased, and the last key.
+// eraseSQL erases a batch of a table. It returns the number of rows that it read, that matched and
+// that it erased, the last key, and whether one of the processes exists. A row that another
+// transaction changes at the same time stays, because a new process may have it then. entry is the
+// row if it matches. It is NULL for others, so that their large values are not read.
+const eraseSQL = `
+	WITH existing AS MATERIALIZED (
+	  SELECT 1 FROM ({processes}) p LIMIT 1),
+	page AS MATERIALIZED (
+	  SELECT {key}, CASE WHEN {match} THEN x END AS entry
+	    FROM {table} x WHERE {where} ORDER BY {key} LIMIT @rows),
+	changed AS ({change})
+	SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM page WHERE NOT page.entry IS NULL),
+	       (SELECT count(*) FROM changed),
+	       (SELECT jsonb_build_array({page_key})::text FROM page ORDER BY {descending} DESC LIMIT 1),
+	       NOT @dry_run::boolean AND EXISTS (SELECT FROM existing)`
+
+// statement returns eraseSQL for a table. If continues is true, it begins after a key.
 func (t *erasedTable) statement(continues, dryRun bool) string {
 	var columns, values, joins []string
 	for _, column := range strings.Split(t.key, ", ") {
 		name, kind, _ := strings.Cut(column, " ")
 		columns = append(columns, "x."+name)
-		values = append(values, "($5::jsonb->>"+string(rune('0'+len(values)))+")::"+kind)
+		values = append(values, "(@after::jsonb->>"+string(rune('0'+len(values)))+")::"+kind)
 		joins = append(joins, "t."+name+" = page."+name)
 	}
 	key, where := strings.Join(columns, ", "), "true"
@@ -135,27 +168,22 @@ func (t *erasedTable) statement(continues, dryRun bool) string {
 	if continues {
 		where += " AND (" + key + ") > (" + strings.Join(values, ", ") + ")"
 	}
-	join := strings.Join(joins, " AND ")
-	change := fill("DELETE FROM {table} t USING page WHERE page.matches AND {join} RETURNING 1",
-		"{table}", t.name, "{join}", join)
+	found := strings.Join(joins, " AND ") +
+		" AND NOT page.entry IS NULL AND t = page.entry AND NOT EXISTS (SELECT FROM existing)"
+	change := fill("DELETE FROM {table} t USING page WHERE {found} RETURNING 1", "{table}", t.name, "{found}", found)
 	switch {
 	case dryRun:
-		change = "SELECT 1 FROM page WHERE page.matches"
+		change = "SELECT 1 FROM page WHERE NOT page.entry IS NULL"
 	case t.set != "":
-		change = fill("UPDATE {table} t SET {set} FROM page WHERE page.matches AND {join} RETURNING 1",
-			"{table}", t.name, "{set}", t.set, "{join}", join)
+		change = fill("UPDATE {table} t SET {set} FROM page WHERE {found} RETURNING 1",
+			"{table}", t.name, "{set}", t.set, "{found}", found)
 	}
 	pageKey := strings.ReplaceAll(key, "x.", "page.")
-	statement := fill(`
-		WITH page AS MATERIALIZED (
-		  SELECT {key}, coalesce({match}, false) AS matches
-		    FROM {table} x WHERE {where} ORDER BY {order} LIMIT $4),
-		changed AS ({change})
-		SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM changed),
-		       (SELECT jsonb_build_array({page_key})::text FROM page ORDER BY {descending} DESC LIMIT 1)`,
-		"{key}", key, "{match}", t.match, "{table}", t.name, "{where}", where, "{order}", key, "{change}", change,
-		"{page_key}", pageKey, "{descending}", strings.ReplaceAll(pageKey, ", ", " DESC, "))
-	return erasedIDs.ReplaceAllString(statement, "(($1) = ANY ($$2::text[]) OR ($1) ~ $$3::text)")
+	statement := fill(eraseSQL, "{processes}", processesSQL, "{key}", key, "{match}", t.match, "{table}", t.name,
+		"{where}", where, "{change}", change, "{page_key}", pageKey,
+		"{descending}", strings.ReplaceAll(pageKey, ", ", " DESC, "))
+	statement = erasedIDs.ReplaceAllString(statement, "(($1) = ANY (@ids::text[]) OR ($1) ~ @parts::text)")
+	return strings.ReplaceAll(statement, "$1", "@namespace")
 }
 
 // Progress is where the next batch of EraseRows begins. The zero value begins with the first
@@ -173,31 +201,39 @@ type Batch struct {
 	LastOfTables bool // all tables were read
 }
 
-// EraseRows erases a batch of what tables have of removed processes.
-func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress) (Batch, error) {
+// ErrExists is returned by EraseRows if one of the processes exists, because it was started again.
+var ErrExists = errors.New("a process with an erased ID exists")
+
+// EraseRows erases a batch of what tables have of removed processes. It reads at most rows rows.
+func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows int) (Batch, error) {
 	if p.Table < 0 || p.Table >= len(erasedTables) {
 		return Batch{}, process.InvalidPageToken()
 	}
 	t := &erasedTables[p.Table]
-	batch := Batch{Table: t.name}
-	args := []any{e.Namespace, e.IDs, e.parts(), eraseBatch}
+	args := e.args()
+	args["parts"], args["runs"] = e.parts(), append([]string{}, e.LaterRuns...) // not NULL
+	args["after"], args["rows"] = nullIfEmpty(p.After), rows
 	statement := eraseAuditSQL
-	if t.key == "" {
-		args = append(args, nullIfEmpty(p.After), e.DryRun)
-	} else if statement = t.statement(p.After != "", e.DryRun); p.After != "" {
-		args = append(args, p.After)
+	if t.key != "" {
+		statement = t.statement(p.After != "", e.DryRun)
 	}
+	batch := Batch{Table: t.name}
+	var matched int64
 	var last *string
+	var exists bool
 	err := s.Write(ctx, "erase rows of "+t.name, func(ctx context.Context, db storage.DB) error {
-		return db.QueryRow(ctx, statement, args...).Scan(&batch.Read, &batch.Rows, &last)
+		return db.QueryRow(ctx, statement, args).Scan(&batch.Read, &matched, &batch.Rows, &last, &exists)
 	})
-	if p.After != "" && strings.HasPrefix(storage.SQLState(err), "22") { // not a key of the table
+	switch {
+	case p.After != "" && strings.HasPrefix(storage.SQLState(err), "22"): // not a key of the table
 		return Batch{}, process.InvalidPageToken()
-	}
-	if err != nil {
+	case err != nil:
 		return Batch{}, err
-	}
-	if batch.Read == eraseBatch && last != nil {
+	case exists:
+		return Batch{}, ErrExists
+	case batch.Rows < matched: // some have changed meanwhile: read the batch again
+		return batch, nil
+	case batch.Read == int64(rows) && last != nil:
 		p.After = *last
 		return batch, nil
 	}
@@ -213,89 +249,25 @@ func nullIfEmpty(text string) *string {
 	return &text
 }
 
-// Process is a process that EraseProcess removes.
-type Process struct {
-	ProcessID string
-	Status    process.Status
-}
-
-// maxProcesses limits the processes that Processes returns.
-const maxProcesses = 1000
-
-// Processes returns the processes of a set with their parts, at most 1,000. Those that are being
-// removed are CANCELLED.
-func Processes(ctx context.Context, s *storage.Store, e Set) (list []Process, err error) {
-	err = s.Search(ctx, "list erased processes", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `
-			SELECT p.process_id, CASE WHEN p.removed_time IS NULL THEN p.status ELSE 'CANCELLED' END
-			  FROM processes p
-			 WHERE p.namespace = $1
-			   AND p.process_id = ANY ($2)
-			UNION ALL (
-			  SELECT p.process_id, CASE WHEN p.removed_time IS NULL THEN p.status ELSE 'CANCELLED' END
-			    FROM processes p
-			   WHERE p.namespace = $1
-			     AND p.process_id >= '~job/'
-			     AND p.process_id < '~job0'
-			     AND p.process_id ~ $3 LIMIT $4)`, e.Namespace, e.IDs, e.parts(), maxProcesses)
-		if err != nil {
-			return err
-		}
-		list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Process])
-		return err
-	})
-	return list, err
-}
-
-// CountHistories counts the events and tasks of processes, which RemoveProcesses deletes.
-func CountHistories(
-	ctx context.Context, s *storage.Store, namespace string, ids []string,
-) (events, tasks int64, err error) {
-	err = s.Search(ctx, "count histories", func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, `
-			SELECT (SELECT count(*) FROM events e WHERE e.namespace = $1 AND e.process_id = ANY ($2)),
-			       (SELECT count(*) FROM tasks t WHERE t.namespace = $1 AND t.process_id = ANY ($2))`,
-			namespace, ids).Scan(&events, &tasks)
-	})
-	return events, tasks, err
-}
-
-// Record adds an audit entry for each process of a set, with its hash as the subject.
-func Record(ctx context.Context, s *storage.Store, e Set, by process.Actor) error {
-	return s.RunLocked(ctx, "record an erasure", nil, func(ctx context.Context, db storage.DB) error {
-		rows, err := db.Query(ctx, "SELECT erased_id($1, item.id) FROM unnest($2::text[]) AS item(id)",
-			e.Namespace, e.IDs)
-		if err != nil {
-			return err
-		}
-		subjects, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return err
-		}
-		for _, subject := range subjects {
-			err := storage.AuditCommand(ctx, db, "EraseProcess", e.Namespace, subject, []process.Actor{by})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // MaxChildren limits what EraseProcess erases with a run.
 const MaxChildren = 10_000
+
+// Runs returns the IDs of the runs among processes.
+func Runs(ids []string) (runs []string) {
+	for _, id := range ids {
+		if run, ok := strings.CutPrefix(id, process.FlowPrefix); ok {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
 
 // StartedBy returns the processes and runs that steps of runs have started in the same namespace
 // and that are not erased.
 func StartedBy(
 	ctx context.Context, s *storage.Store, namespace string, ids []string,
 ) (started []string, err error) {
-	var runs []string
-	for _, id := range ids {
-		if run, ok := strings.CutPrefix(id, process.FlowPrefix); ok {
-			runs = append(runs, run)
-		}
-	}
+	runs := Runs(ids)
 	if len(runs) == 0 {
 		return nil, nil
 	}

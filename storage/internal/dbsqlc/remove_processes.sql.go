@@ -369,7 +369,7 @@ func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryPar
 
 const removeProcesses = `-- name: RemoveProcesses :many
 WITH input AS MATERIALIZED (
-  SELECT item.ord, item.namespace, item.process_id, item.fencing_token, item.response, item.rejection, item.dropped, item.open_dropped, item.actor, item.mode, item.only_ended,
+  SELECT item.ord, item.namespace, item.process_id, item.fencing_token, item.response, item.rejection, item.dropped, item.open_dropped, item.actor, item.mode, item.only_ended, item.only_stopped,
          (
            SELECT count(*) FROM (
              SELECT 1 FROM schedule s
@@ -396,9 +396,9 @@ WITH input AS MATERIALIZED (
                     unnest($2::bigint[]), unnest($6::bytea[]),
                     unnest($7::text[]), unnest($8::uuid[]),
                     unnest($9::uuid[]), unnest($10::text[]), unnest($11::int[]),
-                    unnest($12::bool[]))
+                    unnest($12::bool[]), unnest($13::bool[]))
          AS item(ord, namespace, process_id, fencing_token, response, rejection, dropped,
-                 open_dropped, actor, mode, only_ended)
+                 open_dropped, actor, mode, only_ended, only_stopped)
     JOIN processes p
       ON p.namespace = ANY (ARRAY[item.namespace])
      AND p.process_id = item.process_id
@@ -430,7 +430,9 @@ WITH input AS MATERIALIZED (
    WHERE (item.fencing_token = 0 OR r.fencing_token = item.fencing_token)
      AND (NOT item.only_ended
           OR p.status IN ('COMPLETED', 'CANCELLED')
-          OR p.kind = 'job' AND p.status = 'ERROR')),
+          OR p.kind = 'job' AND p.status = 'ERROR')
+     AND (NOT item.only_stopped
+          OR p.status NOT IN ('INIT', 'RUNNING'))),
 updated_processes AS (
   UPDATE processes p
      SET removed_time = statement_timestamp(),
@@ -541,6 +543,7 @@ type RemoveProcessesParams struct {
 	Actors        []string
 	Modes         []int32
 	OnlyEndeds    []bool
+	OnlyStoppeds  []bool
 }
 
 // RemoveProcesses marks processes as removed and deletes their running and waiting tasks. It runs
@@ -550,7 +553,7 @@ type RemoveProcessesParams struct {
 // If fencing_token is 0, an operator removes the process, and its running attempt is fenced.
 // Otherwise only the attempt that holds the token may remove the process, and its answer (response
 // or rejection) is kept in answers. If only_ended is true, a process that has not ended is kept. A
-// FAILED job has ended.
+// FAILED job has ended. If only_stopped is true, a process that is INIT or RUNNING is kept.
 //
 // At most lim waiting tasks of each process are deleted here. If there may be more, the status
 // becomes CANCELLED, so that no claim takes them, and PurgeHistory deletes them. dropped and
@@ -572,6 +575,7 @@ func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProces
 		arg.Actors,
 		arg.Modes,
 		arg.OnlyEndeds,
+		arg.OnlyStoppeds,
 	)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 func dialed(e *remote.Egress, to string) string {
 	response, err := newHTTPClient(e).Get(to)
 	if err != nil {
-		return failureClass(err)
+		return remote.FailureClass(err)
 	}
 	_ = response.Body.Close()
 	return ""
@@ -75,7 +75,7 @@ func TestFailuresShowNothingInternal(t *testing.T) {
 		{&net.DNSError{Server: "10.0.0.2:53", IsTimeout: true}, "the name of the host was not resolved in time"},
 		{errors.New("10.0.0.2 said secret"), "the request failed"},
 	} {
-		if got := failureClass(tt.err); got != tt.want {
+		if got := remote.FailureClass(tt.err); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
 		}
 	}

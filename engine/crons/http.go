@@ -150,7 +150,7 @@ func (c *Crons) request(
 		o := failed("%s", cut)
 		return &o, nil
 	}
-	o := failed("%s", failureClass(err))
+	o := failed("%s", remote.FailureClass(err))
 	return &o, nil
 }
 
@@ -175,8 +175,6 @@ func (e *bodyError) stalledFor(limit time.Duration) string {
 	return fmt.Sprintf("HTTP %s, but the response did not end within %s: %d bytes were read", e.status,
 		durations.Exact(limit.Round(time.Millisecond)), e.read)
 }
-
-var errNoAnswer = errors.New("the server closed the connection without an answer")
 
 // ask sends the request and evaluates the response.
 func (c *Crons) ask(

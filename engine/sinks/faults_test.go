@@ -33,7 +33,7 @@ func TestRetries(t *testing.T) {
 		"error":   {http.StatusInternalServerError, "HTTP 500 Internal Server Error: no a", 0},
 		"missing": {http.StatusNotFound, "HTTP 404 Not Found: no a", 0},
 		"slow":    {hang, "no response within 200ms", 0},
-		"cut":     {cut, "the receiver closed the connection without a response", 1},
+		"cut":     {cut, "the server closed the connection without an answer", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

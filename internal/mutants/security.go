@@ -59,8 +59,13 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "banner-in-the-ledger", breaks: "the detail of a fire shows no banner of a server",
-		file: "engine/crons/http.go", old: `failed("%s", failureClass(err))`, planted: `failed("%s", err)`,
+		file: "engine/crons/http.go", old: `failed("%s", remote.FailureClass(err))`, planted: `failed("%s", err)`,
 		packages: "./engine/crons", run: "TestBannerIsNotStored",
+	},
+	{
+		name: "banner-in-a-sink", breaks: "the last error of a sink shows no banner of a server",
+		file: "engine/sinks/webhook/webhook.go", old: "errors.New(remote.FailureClass(err))", planted: "err",
+		packages: "./engine/sinks/webhook", run: "TestFailuresShowNothingInternal",
 	},
 	{
 		name: "patterns-without-limit", breaks: "the schemas of a template have at most 200 patterns",

@@ -7,11 +7,11 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"math/big"
 	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,13 +87,19 @@ func TestUnreachable(t *testing.T) {
 	refused.Store(true)
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if refused.Load() {
-			return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+			broker := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2)}
+			return nil, &net.OpError{Op: "dial", Addr: broker, Err: syscall.ECONNREFUSED}
 		}
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
 	d := open(t, config)
 	begin := time.Now()
-	wantRetried(t, d.Deliver(t.Context(), changes(2, 1, 3)), "deliver to Kafka at 127.0.0.1:")
+	err := d.Deliver(t.Context(), changes(2, 1, 3))
+	wantRetried(t, err, "deliver to Kafka at 127.0.0.1:")
+	wantRetried(t, err, "connect: connection refused")
+	if strings.Contains(err.Error(), "10.0.0.2") {
+		t.Errorf("the error shows an address that was not configured: %v", err)
+	}
 	if took := time.Since(begin); took > testTimeout/2 {
 		t.Errorf("the error was returned after %s", took)
 	}

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/progressor-engine/progressor/engine/sinks"
+	"github.com/progressor-engine/progressor/processor/remote"
 )
 
 // classify returns the error of a record. It is permanent only if it is an error of this record.
@@ -33,6 +35,9 @@ func (c *Config) connectError(err error) error {
 	if c.SASL != nil && errors.Is(err, io.EOF) {
 		return fmt.Errorf("the broker closed the connection when %s logged in: check sasl.user and sasl.password: %w",
 			c.SASL.User, err)
+	}
+	if _, ok := errors.AsType[net.Error](err); ok { // it may have addresses of the network of the engine
+		return fmt.Errorf("connect: %s", remote.FailureClass(err))
 	}
 	return fmt.Errorf("connect: %w", err)
 }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -212,17 +211,14 @@ func judge(r *http.Response, body []byte) error {
 	return err
 }
 
-// explain returns the error of a request without a response. It does not contain the URL, which may
-// have a secret.
+// explain returns the error of a request without a response. It contains neither the URL, which may
+// have a secret, nor addresses of the network of the engine.
 func (d *deliverer) explain(ctx context.Context, err error) error {
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err
-	}
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("no response within %s", d.timeout)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("the receiver closed the connection without a response")
 	}
-	return err
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.New(remote.FailureClass(err))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -102,8 +103,13 @@ func (s *site) open(t *testing.T) sinks.Deliverer {
 	t.Helper()
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
+	return openURL(t, server.URL)
+}
+
+func openURL(t *testing.T, url string) sinks.Deliverer {
+	t.Helper()
 	d, err := webhook.New(&progressorv1.Sink{Target: &progressorv1.Sink_Webhook{Webhook: &progressorv1.WebhookTarget{
-		Url: server.URL, Secrets: []string{secret}, MaxConcurrent: 3, Timeout: durationpb.New(30 * time.Second),
+		Url: url, Secrets: []string{secret}, MaxConcurrent: 3, Timeout: durationpb.New(30 * time.Second),
 	}}}, format.Protobuf, &remote.Egress{})
 	if err != nil {
 		t.Fatal(err)
@@ -224,5 +230,34 @@ func TestStatuses(t *testing.T) {
 	}
 	if err := deliver(410); !errors.Is(err, sinks.ErrGone) {
 		t.Errorf("410: %v", err)
+	}
+}
+
+// The error of a delivery, which users of the namespace see, contains no address and nothing that a
+// server has sent instead of HTTP.
+func TestFailuresShowNothingInternal(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	banner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, "SSH-2.0-secret\r\n\r\n")
+		_ = conn.Close()
+	}))
+	defer banner.Close()
+	for url, want := range map[string]string{
+		"http://" + closed.Addr().String(): "connection refused",
+		banner.URL:                         "the server does not respond with HTTP",
+	} {
+		if err := openURL(t, url).Deliver(t.Context(), []*progressorv1.Change{change("a", 1)}); err == nil ||
+			err.Error() != want {
+			t.Errorf("%s: %v, want %s", url, err, want)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package crons
+package remote
 
 import (
 	"crypto/tls"
@@ -8,14 +8,12 @@ import (
 	"net"
 	"strings"
 	"syscall"
-
-	"github.com/progressor-engine/progressor/processor/remote"
 )
 
-// failureClass returns what a namespace may know about a request that failed. It contains no
+// FailureClass returns what a namespace may know about a request that failed. It contains no
 // addresses of the network of the engine, and nothing of an answer that is not HTTP.
-func failureClass(err error) string {
-	for _, own := range []error{remote.ErrDeniedAddress, remote.ErrOwnAddress} {
+func FailureClass(err error) string {
+	for _, own := range []error{ErrDeniedAddress, ErrOwnAddress} {
 		if errors.Is(err, own) {
 			return own.Error()
 		}
@@ -37,7 +35,7 @@ func failureClass(err error) string {
 		return "the host is unreachable"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
 		errors.Is(err, syscall.EPIPE):
-		return errNoAnswer.Error()
+		return "the server closed the connection without an answer"
 	case isNet && waited.Timeout():
 		return "the host did not respond in time"
 	case strings.Contains(err.Error(), "malformed HTTP"):

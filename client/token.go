@@ -15,14 +15,20 @@ import (
 // WithToken sends a token with every request, for engines that require authentication. The token is
 // a secret: use https unless the engine is on the same machine or in a trusted network.
 func WithToken(token string) Option {
-	return WithConnectOptions(connect.WithInterceptors(bearer(func() (string, error) { return token, nil })))
+	return WithTokenSource(func(context.Context) (string, error) { return token, nil })
+}
+
+// WithTokenSource is like WithToken with a function that returns the token for each request. It
+// must be safe for concurrent use, and should cache the token. Its error fails the request.
+func WithTokenSource(source func(context.Context) (string, error)) Option {
+	return WithConnectOptions(connect.WithInterceptors(bearer(source)))
 }
 
 // WithTokenFile is like WithToken, but reads the token from a file. It reads the file again every
 // 10 s, so that the token can be rotated.
 func WithTokenFile(path string) Option {
 	f := &tokenFile{path: path}
-	return WithConnectOptions(connect.WithInterceptors(bearer(f.token)))
+	return WithTokenSource(func(context.Context) (string, error) { return f.token() })
 }
 
 // tokenFileTime is how long the content of a file is used.
@@ -65,11 +71,11 @@ func ReadToken(path string) (string, error) {
 }
 
 // bearer adds a token to each request.
-type bearer func() (string, error)
+type bearer func(context.Context) (string, error)
 
 // header returns the value of the header Authorization.
-func (b bearer) header() (string, error) {
-	token, err := b()
+func (b bearer) header(ctx context.Context) (string, error) {
+	token, err := b(ctx)
 	if err != nil {
 		return "", connect.NewError(connect.CodeUnauthenticated, err)
 	}
@@ -81,7 +87,7 @@ func (b bearer) header() (string, error) {
 
 func (b bearer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
-		value, err := b.header()
+		value, err := b.header(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +99,7 @@ func (b bearer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 func (b bearer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		conn := next(ctx, spec)
-		if value, err := b.header(); err == nil { // without a token, the engine returns the error
+		if value, err := b.header(ctx); err == nil { // without a token, the engine returns the error
 			conn.RequestHeader().Set("Authorization", value)
 		}
 		return conn

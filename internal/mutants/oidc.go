@@ -7,10 +7,29 @@ const (
 	oidcClaims   = "engine/auth/oidc/claims.go"
 	oidcConfig   = "engine/auth/oidc/config.go"
 	usersOfToken = "engine/auth/users.go"
+	loginFile    = "cmd/progressor/internal/cli/login/file.go"
 )
 
 // oidcMutants remove checks of JSON Web Tokens.
 var oidcMutants = []mutant{
+	{
+		name: "oidc-login-readable", breaks: "logins that others can read are rejected",
+		file: loginFile, old: "mode&0o077 != 0", planted: "mode == 0",
+		packages: "./cmd/progressor", run: "TestLoginFails",
+	},
+	{
+		name: "oidc-login-everywhere", breaks: "the token of a login is sent to its engine only",
+		file: loginFile, old: `return strings.TrimRight(strings.ToLower(engine), "/")`,
+		planted:  "return strings.ToLower(engine[:0])",
+		packages: "./cmd/progressor", run: "TestLogin",
+	},
+	{
+		name: "oidc-refreshed-twice", breaks: "only one of several commands refreshes a login",
+		file:     "cmd/progressor/internal/cli/login/source.go",
+		old:      "		case l.fresh(): // by another command\n			return nil\n",
+		planted:  "",
+		packages: "./cmd/progressor", run: "TestLoginIsRefreshed",
+	},
 	{
 		name: "oidc-any-audience", breaks: "a token for another audience is rejected",
 		file: oidcIssuers, old: "ClientID: one.config.Audience,", planted: "SkipClientIDCheck: true,",
@@ -34,10 +53,10 @@ var oidcMutants = []mutant{
 		packages: oidcTests, run: "TestForgedTokens",
 	},
 	{
-		name: "oidc-shared-secret", breaks: "an algorithm with a shared secret is not accepted",
+		name: "oidc-signature-unchecked", breaks: "the signature of a token is checked by the key of its issuer",
 		file:     oidcKeys,
 		old:      "		if payload, err := jws.Verify(candidates[n].Key); err == nil {",
-		planted:  "		if payload := jws.UnsafePayloadWithoutVerification(); payload != nil {",
+		planted:  "		if payload := jws.UnsafePayloadWithoutVerification(); candidates[n].Key != nil {",
 		packages: oidcTests, run: "TestForgedTokens",
 	},
 	{
@@ -72,7 +91,7 @@ var oidcMutants = []mutant{
 	},
 	{
 		name: "oidc-metadata", breaks: "the address of an issuer is not that of cloud metadata",
-		file: oidcConfig, old: ", ControlContext: remote.Control", planted: "",
+		file: oidcConfig, old: ", ControlContext: remote.Control}", planted: "}\n	_ = remote.Control",
 		packages: oidcTests, run: "TestIssuerAddresses",
 	},
 	{

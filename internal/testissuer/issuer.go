@@ -34,6 +34,7 @@ type Issuer struct {
 	down   bool
 	reads  int // number of reads of the keys
 	change func(document map[string]any)
+	device device
 }
 
 // New starts an issuer with a key for ES256.
@@ -106,13 +107,20 @@ func (i *Issuer) Reads() int {
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if r.Header.Get("Authorization") != "" {
+		i.t.Errorf("%s has a token, which is for the engine only", r.URL.Path)
+	}
 	var document any
+	status := http.StatusOK
 	switch {
 	case i.down:
 		http.Error(w, "down", http.StatusServiceUnavailable)
 		return
 	case r.URL.Path == "/.well-known/openid-configuration":
-		discovery := map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"}
+		discovery := map[string]any{
+			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "token_endpoint": i.URL + "/token",
+			"device_authorization_endpoint": i.URL + "/device",
+		}
 		if i.change != nil {
 			i.change(discovery)
 		}
@@ -120,11 +128,16 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/keys":
 		i.reads++
 		document = jose.JSONWebKeySet{Keys: i.public}
+	case r.URL.Path == "/device":
+		document = i.begin()
+	case r.URL.Path == "/token":
+		document, status = i.exchange(r)
 	default:
 		http.NotFound(w, r)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(document); err != nil {
 		i.t.Error(err)
 	}

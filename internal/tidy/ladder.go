@@ -40,6 +40,7 @@ var groupLevels = map[string]int{
 
 	// The command line: its base, the commands of each subject, all commands, and the programs.
 	commandLine + "/output": 8, commandLine + "/protoyaml": 9, commandLine + "/configfile": 10,
+	commandLine + "/login": 10,
 	commandLine:            11,
 	commandLine + "/admin": 12, commandLine + "/cron": 12, commandLine + "/flow": 12,
 	commandLine + "/job": 12, commandLine + "/process": 12, commandLine + "/sink": 12, commandLine + "/worker": 12,

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/login"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -47,6 +48,7 @@ type ClientFlags struct {
 	Address   engineAddress `default:"http://127.0.0.1:8080" placeholder:"URL" setting:"" help:"URL of an engine. Default: ${default}."`
 	Token     string        `placeholder:"TOKEN" setting:"" help:"Token of an engine that requires authentication. Prefer the variable or --token-file: other users of the machine can see flags."`
 	TokenFile string        `placeholder:"FILE" setting:"" help:"File with the token. Default: .progressor/token, if it exists and --address is on this machine."`
+	LoginFile string        `placeholder:"FILE" setting:"" help:"File with the logins of progressor login. Default: progressor/logins.json in your configuration directory."`
 	TLS       clientTLS     `embed:"" prefix:"tls."`
 	OutputFlag
 }
@@ -63,13 +65,37 @@ func (f ClientFlags) clientWith(r client.Retry) *client.Client {
 	options := []client.Option{client.WithRetry(r),
 		client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries))),
 		client.WithTLS(f.TLS.config())}
+	login, err := f.login()
 	switch file := f.tokenFile(); {
 	case f.Token != "":
 		options = append(options, client.WithToken(f.Token))
+	case f.TokenFile == "" && (login || err != nil):
+		options = append(options, client.WithTokenSource(f.Logins().Source(f.Engine())))
 	case file != "":
 		options = append(options, client.WithTokenFile(file))
 	}
 	return client.New(f.Address.url(), options...)
+}
+
+// Engine returns the URL of the engine.
+func (f ClientFlags) Engine() string { return f.Address.url() }
+
+// Logins returns the file with the logins of the user.
+func (f ClientFlags) Logins() login.File {
+	if f.LoginFile != "" {
+		return login.File(f.LoginFile)
+	}
+	return login.Default()
+}
+
+// login reports whether the user has logged in to the engine. A client with a certificate must not
+// send a token.
+func (f ClientFlags) login() (bool, error) {
+	if f.TLS.ClientCertFile != "" {
+		return false, nil
+	}
+	_, ok, err := f.Logins().Get(f.Engine())
+	return ok, err
 }
 
 // localTokenFile is where an engine on this machine stores its root key.
@@ -94,6 +120,27 @@ func (f ClientFlags) tokenFile() string {
 	return localTokenFile
 }
 
+// pageToken returns the token for a page, or "".
+func (f ClientFlags) pageToken(ctx context.Context) (string, error) {
+	login, err := f.login()
+	file := f.tokenFile()
+	switch {
+	case f.Token != "":
+		return f.Token, nil
+	case f.TokenFile == "" && err != nil:
+		return "", UsageError(err)
+	case f.TokenFile == "" && login:
+		return f.Logins().Source(f.Engine())(ctx)
+	case file == "":
+		return "", nil
+	}
+	token, err := client.ReadToken(file)
+	if err != nil {
+		return "", UsageError(err)
+	}
+	return token, nil
+}
+
 // maxPage is the largest page that is read.
 const maxPage = 64 << 10
 
@@ -103,11 +150,9 @@ func (f ClientFlags) Page(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	token := f.Token
-	if file := f.tokenFile(); token == "" && file != "" {
-		if token, err = client.ReadToken(file); err != nil {
-			return "", UsageError(err)
-		}
+	token, err := f.pageToken(ctx)
+	if err != nil {
+		return "", err
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)

@@ -20,6 +20,8 @@ type Commands struct {
 	Audit     auditCmd     `cmd:"" group:"process" help:"List commands of operators."`
 	Node      nodeCmd      `cmd:"" group:"process" help:"List or drain engines."`
 	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"process" help:"Manage namespaces."`
+	Login     loginCmd     `cmd:"" group:"process" help:"Log in at an issuer of OpenID Connect."`
+	Logout    logoutCmd    `cmd:"" group:"process" help:"Forget the tokens of a login."`
 	Whoami    whoamiCmd    `cmd:"" group:"process" help:"Show as whom the engine knows this client."`
 }
 

@@ -1,0 +1,210 @@
+package login
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+// requestTimeout limits each request to an issuer.
+const requestTimeout = 15 * time.Second
+
+// Issuer is where a user logs in.
+type Issuer struct {
+	URL      string   `json:"issuer"`
+	ClientID string   `json:"client_id"`
+	Scopes   []string `json:"scopes,omitempty"`
+	Access   bool     `json:"access_token,omitempty"` // use the access token, not the ID token
+	CAFile   string   `json:"ca_file,omitempty"`      // authorities in PEM; "" for those of the system
+}
+
+// Code is what a user enters at the issuer.
+type Code struct {
+	URL      string // page of the issuer
+	Complete string // the same with the code, or ""
+	Text     string
+	Expires  time.Time
+
+	config *oauth2.Config
+	auth   *oauth2.DeviceAuthResponse
+}
+
+// context returns a context with the HTTP client for the issuer.
+func (i Issuer) context(ctx context.Context) (context.Context, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if i.CAFile != "" {
+		text, err := os.ReadFile(i.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s must contain certificates in PEM: -----BEGIN CERTIFICATE-----", i.CAFile)
+		}
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
+	transport.TLSClientConfig = config
+	return oidc.ClientContext(ctx, &http.Client{Transport: transport, Timeout: requestTimeout}), nil
+}
+
+// config finds the addresses of the issuer. ctx has the HTTP client.
+func (i Issuer) config(ctx context.Context) (*oauth2.Config, error) {
+	provider, err := oidc.NewProvider(ctx, i.URL)
+	if err != nil {
+		return nil, fmt.Errorf("issuer %s: %w", i.URL, err)
+	}
+	endpoint := provider.Endpoint()
+	endpoint.AuthStyle = oauth2.AuthStyleInParams // a client without a secret
+	for name, address := range map[string]string{
+		"token_endpoint": endpoint.TokenURL, "device_authorization_endpoint": endpoint.DeviceAuthURL,
+	} {
+		if address != "" && !private(address) {
+			return nil, fmt.Errorf("issuer %s: its %s must be an https URL (got %.200q)", i.URL, name, address)
+		}
+	}
+	return &oauth2.Config{ClientID: i.ClientID, Endpoint: endpoint, Scopes: i.Scopes}, nil
+}
+
+// private reports whether a URL has TLS or is on this machine.
+func private(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Scheme == "https" ||
+		u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback())
+}
+
+// Check returns an error if the issuer cannot be one.
+func (i Issuer) Check() error {
+	switch {
+	case !private(i.URL):
+		return fmt.Errorf("--issuer: must be an https URL, such as https://login.example.com (got %.200q)", i.URL)
+	case i.ClientID == "":
+		return errors.New("--client-id: is required")
+	}
+	return nil
+}
+
+// Begin starts the device flow.
+func (i Issuer) Begin(ctx context.Context) (*Code, error) {
+	ctx, err := i.context(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config, err := i.config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if config.Endpoint.DeviceAuthURL == "" {
+		return nil, fmt.Errorf("issuer %s: it does not support the device flow (no device_authorization_endpoint)",
+			i.URL)
+	}
+	auth, err := config.DeviceAuth(ctx)
+	if err != nil {
+		return nil, i.failed("does not start the login", err)
+	}
+	if auth.DeviceCode == "" || auth.UserCode == "" || !private(auth.VerificationURI) {
+		return nil, fmt.Errorf("issuer %s: its answer has no code, or no https page to enter it", i.URL)
+	}
+	return &Code{
+		URL: auth.VerificationURI, Complete: auth.VerificationURIComplete, Text: auth.UserCode, Expires: auth.Expiry,
+		config: config, auth: auth,
+	}, nil
+}
+
+// Wait waits until the user has entered the code, and returns the login.
+func (i Issuer) Wait(ctx context.Context, c *Code) (Login, error) {
+	ctx, err := i.context(ctx)
+	if err != nil {
+		return Login{}, err
+	}
+	token, err := c.config.DeviceAccessToken(ctx, c.auth)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return Login{}, errors.New("the code has expired: log in again")
+	case err != nil:
+		return Login{}, i.failed("rejects the login", err)
+	}
+	return i.login(token)
+}
+
+// refresh returns the login with a new token.
+func (i Issuer) refresh(ctx context.Context, refresh string) (Login, error) {
+	ctx, err := i.context(ctx)
+	if err != nil {
+		return Login{}, err
+	}
+	config, err := i.config(ctx)
+	if err != nil {
+		return Login{}, err
+	}
+	token, err := config.TokenSource(ctx, &oauth2.Token{RefreshToken: refresh}).Token()
+	if err != nil {
+		return Login{}, i.failed("does not refresh the login", err)
+	}
+	return i.login(token)
+}
+
+// login returns the login with a token of the issuer.
+func (i Issuer) login(token *oauth2.Token) (Login, error) {
+	text, kind := token.AccessToken, "access token"
+	if !i.Access {
+		text, _ = token.Extra("id_token").(string)
+		kind = "ID token"
+	}
+	expires, err := expiryOf(text)
+	if err != nil {
+		return Login{}, fmt.Errorf("issuer %s: its %s %w", i.URL, kind, err)
+	}
+	return Login{Issuer: i, Token: text, Refresh: token.RefreshToken, Expires: expires}, nil
+}
+
+// failed returns an error of the issuer, without its body if it is not one of OAuth.
+func (i Issuer) failed(what string, err error) error {
+	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		reason := answer.ErrorCode
+		if reason == "" && answer.Response != nil {
+			reason = answer.Response.Status
+		}
+		if answer.ErrorDescription != "" {
+			reason += ": " + answer.ErrorDescription
+		}
+		return fmt.Errorf("issuer %s %s: %.300q", i.URL, what, reason)
+	}
+	return fmt.Errorf("issuer %s %s: %w", i.URL, what, err)
+}
+
+// expiryOf returns when a JSON Web Token expires. Only the engine verifies tokens.
+func expiryOf(token string) (time.Time, error) {
+	parts := strings.Split(token, ".")
+	if token == "" {
+		return time.Time{}, errors.New("is missing in the answer")
+	}
+	var claims struct {
+		Expires float64 `json:"exp"`
+	}
+	if len(parts) == 3 {
+		if payload, err := base64.RawURLEncoding.DecodeString(parts[1]); err == nil {
+			_ = json.Unmarshal(payload, &claims) // checked below
+		}
+	}
+	if claims.Expires <= 0 {
+		return time.Time{}, errors.New("must be a JSON Web Token with an expiry, which the engine can check")
+	}
+	return time.Unix(int64(claims.Expires), 0), nil
+}

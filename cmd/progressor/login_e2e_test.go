@@ -1,0 +1,182 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+	"github.com/progressor-engine/progressor/internal/testissuer"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// loginSite is an engine that accepts the tokens of an issuer, and a user without a token.
+type loginSite struct {
+	issuer *testissuer.Issuer
+	user   clitest.Program
+	file   string // logins of the user
+	args   []string
+}
+
+func newLoginSite(t *testing.T) *loginSite {
+	t.Helper()
+	issuer := testissuer.New(t)
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t),
+		"--auth.oidc.issuer", issuer.URL, "--auth.oidc.audience", testissuer.Audience)
+	s := &loginSite{issuer: issuer, user: d.Client, file: filepath.Join(t.TempDir(), "config", "logins.json")}
+	s.user.Env = map[string]string{"PROGRESSOR_ADDRESS": d.URL, "PROGRESSOR_LOGIN_FILE": s.file}
+	s.args = []string{"login", "--issuer", issuer.URL, "--client-id", testissuer.Audience}
+	return s
+}
+
+// login runs login, and answer when the user has the code.
+func (s *loginSite) login(t *testing.T, answer func()) (output string, code int) {
+	t.Helper()
+	shown, wait := s.user.Start(t, s.args...)
+	clitest.Eventually(t, "the code is shown", func() error {
+		want := s.issuer.URL + `/enter and enter the code "WDJB-MJHT" within `
+		if text := shown.String(); !strings.Contains(text, want) {
+			return errors.New(text)
+		}
+		return nil
+	})
+	answer()
+	code = wait()
+	return shown.String(), code
+}
+
+// TestLogin goes the way of a user: login, a command, a refreshed token, and logout.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	principal := "user:" + s.issuer.URL + "#alice"
+	if r := s.user.Run(t, "whoami"); r.Code == cli.ExitOK || !strings.Contains(r.Stderr, "the request has no token") {
+		t.Fatalf("without a login: %+v", r)
+	}
+	out, code := s.login(t, func() { s.issuer.Accept(map[string]any{"groups": []string{"a"}}, time.Hour) })
+	if code != cli.ExitOK || !strings.HasSuffix(out, principal+"\ngroup:a\n") || strings.Contains(out, "eyJ") {
+		t.Fatalf("login: %d, %s", code, out)
+	}
+	for path, mode := range map[string]os.FileMode{s.file: 0o600, filepath.Dir(s.file): 0o700} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	if out := s.user.OK(t, "whoami"); out != principal+"\ngroup:a\n" || s.issuer.Refreshes() != 0 {
+		t.Errorf("whoami: %s", out)
+	}
+	// A command that calls a method sends the token, too.
+	if r := s.user.Run(t, "namespace", "put", "x", "--builtin", "echo"); !strings.Contains(r.Stderr, principal+
+		" does not have it") {
+		t.Errorf("%+v", r)
+	}
+	if r := s.user.Run(t, "whoami", "--token", "pgr_x"); r.Code == cli.ExitOK {
+		t.Errorf("with another token: %+v", r)
+	}
+	// The issuer fails the test if it gets the token.
+	if r := s.user.Run(t, "whoami", "--address", s.issuer.URL); r.Code == cli.ExitOK {
+		t.Errorf("with the address of another server: %+v", r)
+	}
+	s.user.OK(t, "logout")
+	if text, err := os.ReadFile(s.file); err != nil || strings.Contains(string(text), "eyJ") {
+		t.Errorf("after logout: %s, %v", text, err)
+	}
+	if r := s.user.Run(t, "whoami"); !strings.Contains(r.Stderr, "the request has no token") {
+		t.Errorf("after logout: %+v", r)
+	}
+	if r := s.user.Run(t, "logout"); r.Code != cli.ExitNotFound {
+		t.Errorf("logout without a login: %+v", r)
+	}
+}
+
+// A token that expires soon is refreshed once, even by many commands at a time.
+func TestLoginIsRefreshed(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	out, code := s.login(t, func() { s.issuer.Accept(nil, 10*time.Second) })
+	if code != cli.ExitOK {
+		t.Fatalf("login: %d, %s", code, out)
+	}
+	began := s.issuer.Refreshes() // login has used the token, which expires soon
+	s.issuer.Accept(nil, time.Hour)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() { s.user.OK(t, "whoami") })
+	}
+	all.Wait()
+	if n := s.issuer.Refreshes() - began; n != 1 {
+		t.Errorf("refreshed %d times", n)
+	}
+	if out, code := s.login(t, func() { s.issuer.Accept(nil, time.Second) }); code != cli.ExitOK {
+		t.Fatalf("login: %d, %s", code, out)
+	}
+	s.issuer.Deny("invalid_grant")
+	r := s.user.Run(t, "whoami")
+	if r.Code == cli.ExitOK || !strings.Contains(r.Stderr, `does not refresh the login: "invalid_grant`) ||
+		!strings.Contains(r.Stderr, "run progressor login") {
+		t.Errorf("the refresh is denied: %+v", r)
+	}
+}
+
+// A login that fails stores nothing, and says why.
+func TestLoginFails(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	out, code := s.login(t, func() { s.issuer.Deny("access_denied") })
+	if code == cli.ExitOK || !strings.Contains(out, `rejects the login: "access_denied: the answer of the test"`) {
+		t.Errorf("denied: %d, %s", code, out)
+	}
+	s.args = append(s.args, "--token-type", "access")
+	out, code = s.login(t, func() { s.issuer.Accept(nil, time.Hour) })
+	if code == cli.ExitOK || !strings.Contains(out, "its access token must be a JSON Web Token") {
+		t.Errorf("an opaque access token: %d, %s", code, out)
+	}
+	if _, err := os.Stat(s.file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file was written: %v", err)
+	}
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"login", "--issuer: must be an https URL"},
+		{"login --issuer http://login.example.com --client-id a", "--issuer: must be an https URL"},
+		{"login --issuer https://login.example.com", "--client-id: is required"},
+		{"login --issuer https://login.example.com --client-id a --token-type x", "--token-type"},
+	} {
+		r := s.user.Run(t, strings.Fields(c.args)...)
+		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.want) {
+			t.Errorf("%s: %+v", c.args, r)
+		}
+	}
+	s.issuer.Change(func(d map[string]any) { delete(d, "device_authorization_endpoint") })
+	if r := s.user.Run(t, s.args...); !strings.Contains(r.Stderr, "does not support the device flow") {
+		t.Errorf("%+v", r)
+	}
+	s.issuer.Change(func(d map[string]any) { d["token_endpoint"] = "http://login.example.com/token" })
+	if r := s.user.Run(t, s.args...); !strings.Contains(r.Stderr, "token_endpoint must be an https URL") {
+		t.Errorf("%+v", r)
+	}
+	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{"{": "delete the file and log in again", "{}": "chmod 600"} {
+		mode := os.FileMode(0o600)
+		if text == "{}" {
+			mode = 0o640
+		}
+		if err := errors.Join(os.WriteFile(s.file, []byte(text), mode), os.Chmod(s.file, mode)); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range []string{"whoami", "logout", "node list"} {
+			r := s.user.Run(t, strings.Fields(command)...)
+			if r.Code == cli.ExitOK || !strings.Contains(r.Stderr, want) {
+				t.Errorf("%s with %s: %+v", command, text, r)
+			}
+		}
+	}
+}

@@ -87,8 +87,12 @@ func isTemporary(err error) bool {
 	}
 }
 
-// mapped converts the error of a statement to an error of the domain.
+// mapped converts the error of a statement to an error of the domain. It returns an InvalidError of
+// the code around the statement as it is.
 func mapped(op string, err error) error {
+	if _, ok := errors.AsType[*process.InvalidError](err); ok {
+		return err
+	}
 	switch {
 	case err == nil:
 		return nil

@@ -1,11 +1,14 @@
 package storage_test
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
@@ -43,4 +46,17 @@ func TestChangeOfConstraintsWaits(t *testing.T) {
 	if _, err := changed(); !errors.Is(err, process.ErrConstraintNotFound) {
 		t.Errorf("error %v", err)
 	}
+}
+
+// If the code around a statement rejects settings, the error says only that: the database is
+// available.
+func TestRejectedSettings(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	invalid := &process.InvalidError{Field: "f", Message: "must be x"}
+	config := func(json.RawMessage) (json.RawMessage, error) { return nil, invalid }
+	_, err := b.ReplaceNamespace(t.Context(), ns, config)
+	equal(t, "namespace", err.Error(), "f: must be x")
+	err = b.RunLocked(t.Context(), "put sink", nil, func(context.Context, storage.DB) error { return invalid })
+	equal(t, "sink", err.Error(), "f: must be x")
 }

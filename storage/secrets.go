@@ -36,24 +36,27 @@ func (s *Store) Secrets() Secrets { return Secrets{s.general} }
 // SecretsOf returns the secrets of the database of a connection.
 func SecretsOf(conn *pgx.Conn) Secrets { return Secrets{conn} }
 
-// Key returns the key in the database that encrypts secrets. It creates the key if there is none.
+// Key returns the key in the database that encrypts secrets, or nil if there is none.
 func (s Secrets) Key(ctx context.Context) ([]byte, error) {
-	key, err := s.key(ctx)
+	key, err := dbsqlc.New().ReadSealKey(ctx, s.db)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
 	return key, mapped("read the key of secrets", err)
 }
 
-func (s Secrets) key(ctx context.Context) ([]byte, error) {
-	q := dbsqlc.New()
-	key, err := q.ReadSealKey(ctx, s.db)
-	if !errors.Is(err, pgx.ErrNoRows) {
+// CreateKey is Key, except that it creates the key if there is none.
+func (s Secrets) CreateKey(ctx context.Context) ([]byte, error) {
+	key, err := s.Key(ctx)
+	if err != nil || key != nil {
 		return key, err
 	}
 	created := make([]byte, SealKeyBytes)
 	_, _ = rand.Read(created) // never fails
-	if err := q.AddSealKey(ctx, s.db, created); err != nil {
-		return nil, err
+	if err := dbsqlc.New().AddSealKey(ctx, s.db, created); err != nil {
+		return nil, mapped("create the key of secrets", err)
 	}
-	return q.ReadSealKey(ctx, s.db) // that of another node, if it was faster
+	return s.Key(ctx) // that of another node, if it was faster
 }
 
 // Read returns the secrets of a name.

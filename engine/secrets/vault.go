@@ -25,7 +25,8 @@ const (
 
 // Store reads the key of the database, and secrets.
 type Store interface {
-	Key(ctx context.Context) ([]byte, error)
+	Key(ctx context.Context) ([]byte, error)       // nil if there is none
+	CreateKey(ctx context.Context) ([]byte, error) // creates it if there is none
 	Read(ctx context.Context, name string) ([]storage.Secret, error)
 }
 
@@ -65,18 +66,19 @@ func (v *Vault) sealing(ctx context.Context) (*key, error) {
 	if len(v.file) > 0 {
 		return v.file[0], nil
 	}
-	return v.ofDatabase(ctx)
+	return v.ofDatabase(ctx, v.store.CreateKey)
 }
 
-func (v *Vault) ofDatabase(ctx context.Context) (*key, error) {
+// ofDatabase returns the key in the database, which read reads. The key is nil if there is none.
+func (v *Vault) ofDatabase(ctx context.Context, read func(context.Context) ([]byte, error)) (*key, error) {
 	v.mu.Lock()
 	k := v.database
 	v.mu.Unlock()
 	if k != nil {
 		return k, nil
 	}
-	secret, err := v.store.Key(ctx)
-	if err != nil {
+	secret, err := read(ctx)
+	if err != nil || secret == nil {
 		return nil, err
 	}
 	if k, err = newKey(secret, DatabaseKey); err != nil {
@@ -103,9 +105,12 @@ func (v *Vault) Open(ctx context.Context, place, value string) (string, error) {
 	if id != DatabaseKey {
 		return "", unknownKey(id)
 	}
-	k, err := v.ofDatabase(ctx)
+	k, err := v.ofDatabase(ctx, v.store.Key)
 	if err != nil {
 		return "", err
+	}
+	if k == nil {
+		return "", errNotOpened
 	}
 	return k.open(place, text)
 }
@@ -135,9 +140,12 @@ func (v *Vault) KeyID() string {
 }
 
 // Load reads the key in the database, so that Seal and Open need no connection. A caller in a
-// transaction must call it first.
+// transaction must call it first. It creates the key if there is neither one nor a file of keys.
 func (v *Vault) Load(ctx context.Context) error {
-	_, err := v.ofDatabase(ctx)
+	if _, err := v.sealing(ctx); err != nil {
+		return err
+	}
+	_, err := v.ofDatabase(ctx, v.store.Key)
 	return err
 }
 

@@ -28,6 +28,13 @@ type table struct {
 
 func (t *table) Key(context.Context) ([]byte, error) { return t.key, t.err }
 
+func (t *table) CreateKey(context.Context) ([]byte, error) {
+	if t.key == nil {
+		t.key = master(1)
+	}
+	return t.key, t.err
+}
+
 func (t *table) Read(_ context.Context, name string) ([]storage.Secret, error) {
 	t.reads++
 	if t.hangs != nil {
@@ -149,6 +156,33 @@ func TestMasterKeys(t *testing.T) {
 	_, err = newVault(t, stored).OpenHeaders(ctx, "shop", inDatabase)
 	if err == nil || !strings.Contains(err.Error(), "put it again") {
 		t.Errorf("another key in the database: %v", err)
+	}
+}
+
+// A key is created in the database only to encrypt, and only without a file of master keys.
+func TestKeyInTheDatabaseIsCreated(t *testing.T) {
+	t.Parallel()
+	ctx, stored := t.Context(), newTable()
+	sealed, err := newVault(t, stored).SealHeaders(ctx, "shop", map[string]string{"authorization": "hunter2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored.key = nil
+	v := newVault(t, stored, master(2))
+	if err := v.Load(ctx); err != nil || stored.key != nil {
+		t.Errorf("loaded with a master key: %x, %v", stored.key, err)
+	}
+	for name, v := range map[string]*Vault{"with": v, "without": newVault(t, stored)} {
+		_, err := v.OpenHeaders(ctx, "shop", sealed)
+		if err == nil || !strings.Contains(err.Error(), "put it again") || stored.key != nil {
+			t.Errorf("opened %s a master key: %x, %v", name, stored.key, err)
+		}
+	}
+	if err := newVault(t, stored).Load(ctx); err != nil || stored.key == nil {
+		t.Errorf("loaded without a master key: %x, %v", stored.key, err)
+	}
+	if err := v.Load(ctx); err != nil || v.database == nil {
+		t.Errorf("loaded with both keys: %v", err)
 	}
 }
 

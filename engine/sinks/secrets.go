@@ -67,9 +67,9 @@ func refers(m *progressorv1.Sink) (found bool) {
 	return found
 }
 
-// prepareSecrets validates the references of a sink that a client has sent, and reads its secrets
-// and those of the stored sink, so that the transaction that stores the sink needs no other
-// connection.
+// prepareSecrets validates the references of a sink that a client has sent. It reads the key in the
+// database, its secrets and those of the stored sink, so that the transaction that stores the sink
+// needs no other connection.
 func (s *Sinks) prepareSecrets(ctx context.Context, k changes.SinkKey, m *progressorv1.Sink) error {
 	if err := checkSecrets(m); err != nil {
 		return err
@@ -117,4 +117,19 @@ func (s *Sinks) opened(ctx context.Context, stored *changes.SinkSettings) (*prog
 		value, err := s.engine.Secrets().Open(ctx, placeOf(m, field), value)
 		return value, invalidSecret(field, err)
 	})
+}
+
+// openedToReplace is opened for a put of m. If a secret cannot be decrypted, it returns the error
+// only if the put keeps the stored secrets. Otherwise, it returns them as they are stored.
+func (s *Sinks) openedToReplace(
+	ctx context.Context, m *progressorv1.Sink, stored *changes.SinkSettings,
+) (*progressorv1.Sink, error) {
+	old, err := s.opened(ctx, stored)
+	if _, unusable := errors.AsType[*process.InvalidError](err); !unusable {
+		return old, err
+	}
+	if old, broken := sinkOf(stored); broken != nil || !keepSecrets(proto.CloneOf(m), old) {
+		return old, broken
+	}
+	return nil, err
 }

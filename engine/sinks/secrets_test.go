@@ -1,6 +1,7 @@
 package sinks_test
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -11,7 +12,11 @@ import (
 	"sync"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/secrets"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -122,4 +127,73 @@ func TestSinkRefersToASecret(t *testing.T) {
 	})
 	s.putHook(t, n, second)
 	n.drains(t)
+}
+
+// startWithKey starts a node whose file of master keys has one key.
+func (s *site) startWithKey(key byte) *node {
+	s.t.Helper()
+	return s.startWith(func(c *engine.Config) {
+		vault, err := secrets.New(c.Store.Secrets(), [][]byte{bytes.Repeat([]byte{key}, storage.SealKeyBytes)})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		c.Secrets = vault
+	})
+}
+
+// After the loss of the master key, a put that has all secrets replaces those that cannot be
+// decrypted. A put without them fails. No key is created in the database.
+func TestPutAfterTheKeyIsLost(t *testing.T) {
+	t.Parallel()
+	s, r := newSite(t), newReceiver(t)
+	hook := sinkTo(r)
+	unsigned := proto.CloneOf(hook)
+	unsigned.GetWebhook().Secrets, unsigned.GetWebhook().Unsigned = nil, true
+	brokers := &progressorv1.Sink{Namespace: "ns", SinkId: "k", Target: &progressorv1.Sink_Kafka{
+		Kafka: &progressorv1.KafkaTarget{
+			Brokers: []string{"127.0.0.1:1"}, Topic: "t",
+			Sasl: &progressorv1.KafkaSasl{Mechanism: "PLAIN", User: "u", Password: "p"},
+		},
+	}}
+	n := s.startWithKey(1)
+	n.put(t, hook)
+	n.put(t, brokers)
+	n.Stop()
+	n = s.startWithKey(2)
+	const lost = " it was encrypted with the master key "
+	for field, m := range map[string]*progressorv1.Sink{
+		"sink.webhook.secrets:": hook, "sink.kafka.sasl.password:": brokers,
+	} {
+		without := proto.CloneOf(m)
+		if hook := without.GetWebhook(); hook != nil {
+			hook.Secrets = nil
+		} else {
+			without.GetKafka().Sasl.Password = ""
+		}
+		_, err := n.Sinks.Put(t.Context(), &progressorv1.PutSinkRequest{Sink: without}, kim)
+		if err == nil || !strings.HasPrefix(err.Error(), "sink ns/"+m.GetSinkId()+": "+field+lost) {
+			t.Errorf("a put without secrets: %v", err)
+		}
+		if err := n.Declare(t.Context(), without, kim); err == nil || !strings.Contains(err.Error(), field+lost) {
+			t.Errorf("a declaration without secrets: %v", err)
+		}
+	}
+	if err := n.Declare(t.Context(), hook, kim); err != nil {
+		t.Errorf("declared with the key of the webhook: %v", err)
+	}
+	n.put(t, brokers)
+	n.begin(t, "a")
+	n.drains(t)
+	want(t, "delivered", r.text(), "a created, a stored 1")
+	n.Stop()
+	n = s.startWithKey(3)
+	if err := n.Declare(t.Context(), brokers, kim); err != nil {
+		t.Errorf("declared with the password: %v", err)
+	}
+	if err := n.Declare(t.Context(), unsigned, kim); err != nil {
+		t.Errorf("without a signature: %v", err)
+	}
+	if count := enginetest.Count(t, s.db, "SELECT count(*) FROM seal_keys"); count != 0 {
+		t.Error("a key was created in the database")
+	}
 }

@@ -62,15 +62,18 @@ func sinkOf(s *changes.SinkSettings) (*progressorv1.Sink, error) {
 
 // keepSecrets gives a sink the stored secrets of a target of the same type, if it has none itself.
 // A password is sent to the brokers, so it is kept only for the same ones, and only if the login
-// and the connection are protected as before.
-func keepSecrets(m, stored *progressorv1.Sink) {
+// and the connection are protected as before. keepSecrets reports whether it has kept secrets.
+func keepSecrets(m, stored *progressorv1.Sink) (kept bool) {
 	if hook := m.GetWebhook(); hook != nil && len(hook.GetSecrets()) == 0 && !hook.GetUnsigned() {
 		hook.Secrets = stored.GetWebhook().GetSecrets()
+		return len(hook.GetSecrets()) > 0
 	}
 	now, before := m.GetKafka(), stored.GetKafka()
 	if login := now.GetSasl(); login != nil && login.GetPassword() == "" && sameLogin(now, before) {
 		login.Password = before.GetSasl().GetPassword()
+		return login.GetPassword() != ""
 	}
+	return false
 }
 
 // sameLogin reports whether a put may use the stored password: the brokers, the user

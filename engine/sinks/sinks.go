@@ -130,7 +130,7 @@ func (s *Sinks) put(
 	}
 	err = changes.PutSink(ctx, s.store, k, begin, func(old *changes.SinkSettings) (changes.SinkSettings, error) {
 		if old != nil {
-			stored, err := s.opened(ctx, old)
+			stored, err := s.openedToReplace(ctx, m, old)
 			if err != nil {
 				return changes.SinkSettings{}, err
 			}

@@ -33,6 +33,29 @@ var secretMutants = []mutant{
 		packages: "./engine/sinks", run: "TestSinkRefersToASecret",
 	},
 	{
+		name: "lost-key-locks-a-sink", breaks: "a put with new secrets replaces those that cannot be decrypted",
+		file: "engine/sinks/secrets.go", old: "broken != nil || !keepSecrets(proto.CloneOf(m), old)",
+		planted:  "broken != nil || keepSecrets(proto.CloneOf(m), old) && false",
+		packages: "./engine/sinks", run: "TestPutAfterTheKeyIsLost",
+	},
+	{
+		name: "lost-secrets-are-kept", breaks: "a put does not keep secrets that cannot be decrypted",
+		file: "engine/sinks/secrets.go", old: "broken != nil || !keepSecrets(proto.CloneOf(m), old)", planted: "true",
+		packages: "./engine/sinks", run: "TestPutAfterTheKeyIsLost",
+	},
+	{
+		name: "key-in-the-database", breaks: "with a master key, no key is created in the database",
+		file: "engine/secrets/vault.go", old: "_, err := v.ofDatabase(ctx, v.store.Key)",
+		planted:  "_, err := v.ofDatabase(ctx, v.store.CreateKey)",
+		packages: "./engine/secrets", run: "TestKeyInTheDatabaseIsCreated",
+	},
+	{
+		name: "invalid-is-unavailable", breaks: "invalid settings are not reported as a problem of the database",
+		file: "storage/errors.go", old: "errors.AsType[*process.InvalidError](err); ok {",
+		planted:  "errors.AsType[*process.InvalidError](err); ok && false {",
+		packages: "./storage", run: "TestRejectedSettings",
+	},
+	{
 		name: "headers-for-another-host", breaks: "who changes a URL does not receive headers that they cannot read",
 		file: "engine/secrets/headers.go", old: "case !sameTarget:", planted: "case false:",
 		packages: "./engine/secrets", run: "TestKeepStored",

@@ -23,8 +23,8 @@ const (
 	// tokenTime is how long a verified token is not verified again. It limits how long a token is
 	// accepted after its issuer has removed the key that signed it.
 	tokenTime = 5 * time.Minute
-	// verifyRate is how many tokens that are not cached a node verifies per second. A verification
-	// takes up to 0.1 ms.
+	// verifyRate is how many tokens that are not cached a node verifies per second. With ES256, a
+	// verification takes 0.12 ms, and a cached token 1 µs (BenchmarkUser).
 	verifyRate = 1000
 	// rejectionRate is how many rejected tokens per second are logged.
 	rejectionRate = 5

@@ -254,7 +254,6 @@ func FuzzJWT(f *testing.F) {
 		f.Fatal(err)
 	}
 	a := New(&table{rows: map[string]storage.KeyState{}}, "", nil)
-	a.failed.pause = 0
 	a.Accept(issuers, slog.New(slog.DiscardHandler))
 	good := i.Token(nil)
 	parts := strings.Split(good, ".")
@@ -265,6 +264,8 @@ func FuzzJWT(f *testing.F) {
 	f.Add(parts[0], parts[1], parts[2])
 	f.Add("eyJhbGciOiJub25lIn0", parts[1], "")
 	f.Fuzz(func(t *testing.T, header, payload, signature string) {
+		a.failed = newFailures() // otherwise only the first tokens are verified
+		a.failed.pause = 0
 		token := header + "." + payload + "." + signature
 		p, err := a.Authenticate(t.Context(), []string{"Bearer " + token}, address)
 		decoded, _ := base64.RawURLEncoding.DecodeString(payload)
@@ -272,4 +273,34 @@ func FuzzJWT(f *testing.F) {
 			t.Errorf("%q is %s", token, p.Name)
 		}
 	})
+}
+
+// BenchmarkUser measures the cost for each request with a token, cached and not.
+func BenchmarkUser(b *testing.B) {
+	i := testissuer.New(b)
+	issuers, err := oidc.New([]oidc.Config{
+		{Issuer: i.URL, Audience: testissuer.Audience, GroupsClaim: "groups", NameClaim: "sub"},
+	}, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	a := New(&table{rows: map[string]storage.KeyState{}}, "", nil)
+	a.Accept(issuers, slog.New(slog.DiscardHandler))
+	token := i.Token(map[string]any{"groups": []string{"a", "b", "c"}})
+	for name, run := range map[string]func() error{
+		"cached": func() error {
+			_, err := a.Authenticate(b.Context(), []string{"Bearer " + token}, address)
+			return err
+		},
+		"verify": func() error { _, err := issuers.Verify(b.Context(), token); return err },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := run(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

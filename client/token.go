@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -37,23 +38,33 @@ const tokenFileTime = 10 * time.Second
 type tokenFile struct {
 	path string
 
-	mu   sync.Mutex
-	text string
-	read time.Time
+	reading sync.Mutex // held by the only request that reads the file
+	last    atomic.Pointer[readToken]
 }
 
-// token returns the token in the file.
+// readToken is a token that was read from a file.
+type readToken struct {
+	text string
+	time time.Time
+}
+
+// token returns the token in the file. While another request reads the file, it is the last one.
 func (f *tokenFile) token() (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.text != "" && time.Since(f.read) < tokenFileTime {
-		return f.text, nil
+	switch last := f.last.Load(); {
+	case last == nil:
+		f.reading.Lock()
+	case time.Since(last.time) < tokenFileTime || !f.reading.TryLock():
+		return last.text, nil
+	}
+	defer f.reading.Unlock()
+	if last := f.last.Load(); last != nil && time.Since(last.time) < tokenFileTime {
+		return last.text, nil // another request has read it
 	}
 	text, err := ReadToken(f.path)
 	if err != nil {
 		return "", err
 	}
-	f.text, f.read = text, time.Now()
+	f.last.Store(&readToken{text, time.Now()})
 	return text, nil
 }
 

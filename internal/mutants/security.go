@@ -332,10 +332,21 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestCertificatesAreReadAgain",
 	},
 	{
+		name: "certificates-stall", breaks: "connections do not wait while another one reads the files",
+		file: "engine/rpc/certificates.go", old: "if c.reading.TryLock() {", planted: "if c.reading.Lock(); true {",
+		packages: "./engine/rpc", run: "TestFilesAreReadByOneConnection",
+	},
+	{
+		name: "token-file-stalls", breaks: "requests do not wait while another one reads the token file",
+		file: "client/token.go", old: "|| !f.reading.TryLock():",
+		planted:  "|| func() bool { f.reading.Lock(); return false }():",
+		packages: "./client", run: "TestTokenFileIsReadByOneRequest",
+	},
+	{
 		name: "certificates-dropped", breaks: "files that cannot be used leave the previous certificates",
 		file:     "engine/rpc/certificates.go",
 		old:      "	certificate, err := tls.X509KeyPair(",
-		planted:  "	c.config = nil\n	certificate, err := tls.X509KeyPair(",
+		planted:  "	c.config.Store(nil)\n	certificate, err := tls.X509KeyPair(",
 		packages: "./engine/rpc", run: "TestCertificatesAreReadAgain",
 	},
 	{

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,10 +35,11 @@ type Certificates struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	mu      sync.Mutex
+	config atomic.Pointer[tls.Config]
+
+	reading sync.Mutex // held by the only connection that reads the files; guards the fields below
 	read    time.Time
 	content [3][]byte // content of the files
-	config  *tls.Config
 }
 
 // LoadCertificates reads files. A nil logger means slog.Default().
@@ -46,6 +48,8 @@ func LoadCertificates(files CertificateFiles, log *slog.Logger) (*Certificates, 
 		log = slog.Default()
 	}
 	c := &Certificates{files: files, log: log, now: time.Now}
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	if err := c.load(); err != nil {
 		return nil, err
 	}
@@ -68,20 +72,21 @@ func (c *Certificates) Config() *tls.Config {
 	}
 }
 
-// current returns the configuration of a new connection. If the files cannot be used, it is that of
-// the last ones.
+// current returns the configuration of a new connection. If the files cannot be used, or while
+// another connection reads them, it is that of the last ones.
 func (c *Certificates) current() *tls.Config {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.now().Sub(c.read) >= certificateTime {
-		if err := c.load(); err != nil {
-			c.log.Error("cannot read the certificates again: using the previous ones", "error", err)
+	if c.reading.TryLock() {
+		defer c.reading.Unlock()
+		if c.now().Sub(c.read) >= certificateTime {
+			if err := c.load(); err != nil {
+				c.log.Error("cannot read the certificates again: using the previous ones", "error", err)
+			}
 		}
 	}
-	return c.config
+	return c.config.Load()
 }
 
-// load reads the files and, if they have changed, sets the configuration.
+// load reads the files and, if they have changed, sets the configuration. c.reading must be held.
 func (c *Certificates) load() error {
 	c.read = c.now()
 	var content [3][]byte
@@ -95,7 +100,7 @@ func (c *Certificates) load() error {
 		}
 		content[n] = text
 	}
-	if c.config != nil && bytes.Equal(content[0], c.content[0]) && bytes.Equal(content[1], c.content[1]) &&
+	if c.config.Load() != nil && bytes.Equal(content[0], c.content[0]) && bytes.Equal(content[1], c.content[1]) &&
 		bytes.Equal(content[2], c.content[2]) {
 		return nil // a new configuration could not resume the sessions of the old one
 	}
@@ -116,7 +121,8 @@ func (c *Certificates) load() error {
 			return fmt.Errorf("%s: %w", c.files.ClientCA, errNoCertificates)
 		}
 	}
-	c.content, c.config = content, config
+	c.content = content
+	c.config.Store(config)
 	return nil
 }
 

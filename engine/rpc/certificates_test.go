@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -227,6 +228,50 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	s.passed.Add(int64(certificateTime))
 	if !expiryOf(t, first).Equal(now) || !strings.Contains(s.log.String(), s.files.Key) {
 		t.Errorf("after an error: expiry %s, log %q", expiryOf(t, first), s.log)
+	}
+}
+
+// While the file system does not answer one connection, others use the previous certificates.
+func TestFilesAreReadByOneConnection(t *testing.T) {
+	t.Parallel()
+	s := newSecureSite(t, false)
+	config := s.certificates.Config()
+	before := expiryOf(t, config)
+	key, err := os.ReadFile(s.files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(s.files.Key); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(s.files.Key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.passed.Add(int64(certificateTime))
+	slow := make(chan time.Time, 1)
+	go func() { slow <- expiryOf(t, config) }()
+	var pipe *os.File
+	for pipe == nil { // it fails until the other end is open
+		pipe, _ = os.OpenFile(s.files.Key, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	}
+	fast := make(chan time.Time, 1)
+	go func() { fast <- expiryOf(t, config) }()
+	select {
+	case expiry := <-fast:
+		if !expiry.Equal(before) {
+			t.Errorf("another certificate: it expires at %s", expiry)
+		}
+	case <-time.After(time.Minute):
+		t.Error("a connection waits for the files that another one reads")
+	}
+	if _, err := pipe.Write(key); err != nil {
+		t.Error(err)
+	}
+	if err := pipe.Close(); err != nil {
+		t.Error(err)
+	}
+	if expiry := <-slow; !expiry.Equal(before) {
+		t.Errorf("the certificate that was read expires at %s", expiry)
 	}
 }
 

@@ -160,3 +160,21 @@ func TestWrongIssuers(t *testing.T) {
 		program.OK(t, "grant", "add", principal, "viewer", "a", "--db.dsn", dsn)
 	}
 }
+
+// The file of issuers in docs/security.md is valid, except for its path of authorities.
+func TestDocumentedIssuers(t *testing.T) {
+	t.Parallel()
+	_, file, _ := strings.Cut(readPage(t, "docs/security.md"), "```yaml\nissuers:\n")
+	file, _, ok := strings.Cut(file, "```\n")
+	if !ok {
+		t.Fatal("docs/security.md has no file of issuers")
+	}
+	var lines []string
+	for line := range strings.Lines("issuers:\n" + file) {
+		if !strings.Contains(line, "ca_file: ") {
+			lines = append(lines, line)
+		}
+	}
+	clitest.Program{Commands: newCommands}.OK(t, "config", "check", "--db.dsn", "postgres://localhost/x",
+		"--auth.oidc.file", clitest.WriteConfig(t, strings.Join(lines, "")))
+}

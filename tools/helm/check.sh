@@ -10,7 +10,9 @@ trap 'rm -f "$rendered"' EXIT
 least=(--set database.existingSecret=progressor-db)
 all=("${least[@]}" --set serviceMonitor.enabled=true --set networkPolicy.from.role=client
   --set 'config.namespaces[0].namespace=shop' --set tls.existingSecret=tls --set tls.clientCA=true
-  --set serviceMonitor.tlsConfig.serverName=progressor)
+  --set serviceMonitor.tlsConfig.serverName=progressor
+  --set auth.oidc.issuer=https://login.example.com --set auth.oidc.caConfigMap=issuers
+  --set 'auth.oidc.issuers[0].issuer=https://partners.example.com')
 helm lint --strict "${least[@]}" "$chart"
 helm template progressor "$chart" "${least[@]}" >/dev/null
 for kind in Deployment Service Secret PodDisruptionBudget NetworkPolicy ServiceMonitor; do
@@ -19,8 +21,9 @@ for kind in Deployment Service Secret PodDisruptionBudget NetworkPolicy ServiceM
 done
 helm template progressor "$chart" "${all[@]}" >"$rendered"
 for line in 'scheme: HTTPS}' 'value: /etc/progressor-tls/ca.crt' 'appProtocol: https' \
-  'serverName: progressor'; do
-  grep -q "$line" "$rendered" || { echo "helm: $chart with TLS has no $line"; exit 1; }
+  'serverName: progressor' 'value: "https://login.example.com"' 'value: /etc/progressor-oidc/ca.crt' \
+  '- issuer: https://partners.example.com' 'value: /etc/progressor/issuers.yaml'; do
+  grep -q -e "$line" "$rendered" || { echo "helm: $chart has no $line"; exit 1; }
 done
 if grep -q 'scheme: HTTP}' "$rendered"; then
   echo "helm: $chart probes an engine with TLS by HTTP"; exit 1

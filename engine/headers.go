@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -80,6 +81,52 @@ func (e *Engine) namespaceConfig(
 		}
 		return protojson.Marshal(m)
 	}, nil
+}
+
+// DeclareNamespace is PutNamespace for a configuration that is put again at each start. The audit
+// gets an entry only if it differs from the stored one.
+func (e *Engine) DeclareNamespace(ctx context.Context, m *progressorv1.Namespace, by process.Actor) error {
+	same, err := e.isStored(ctx, m)
+	if err != nil {
+		return err
+	}
+	if same {
+		_, err = e.PutNamespace(ctx, m)
+	} else {
+		_, err = e.PutNamespace(ctx, m, by)
+	}
+	return err
+}
+
+// isStored reports whether a namespace has this configuration. It does not if its stored headers
+// cannot be decrypted.
+func (e *Engine) isStored(ctx context.Context, m *progressorv1.Namespace) (bool, error) {
+	row, err := e.store.GetNamespace(ctx, m.GetNamespace())
+	if errors.Is(err, process.ErrNamespaceNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	stored := &progressorv1.Namespace{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Config, stored); err != nil {
+		return false, err
+	}
+	wanted := proto.CloneOf(wire.NamespaceConfig(m))
+	for _, side := range []*progressorv1.Namespace{stored, wanted} {
+		p := side.GetProcessor().GetConnect()
+		if p == nil {
+			continue
+		}
+		p.Headers, err = e.cfg.Secrets.OpenHeaders(ctx, m.GetNamespace(), p.GetHeaders())
+		if _, ok := errors.AsType[*secrets.UnusableError](err); ok {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return proto.Equal(stored, wanted), nil
 }
 
 // sameHosts reports whether a processor gets no requests at hosts that did not get them before.

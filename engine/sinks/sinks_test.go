@@ -133,7 +133,8 @@ func TestSettings(t *testing.T) {
 		t.Errorf("pause a deleted sink: %v", err)
 	}
 	audited := enginetest.Count(t, s.db,
-		"SELECT count(*) FROM audit WHERE actor = 'kim' AND method IN ('PutSink', 'DeleteSink') AND namespace = 'ns'")
+		"SELECT count(*) FROM audit WHERE actor = 'kim' AND method IN ('PutSink', 'DeleteSink') AND "+
+			"namespace = 'ns' AND details->(CASE method WHEN 'PutSink' THEN 'after' ELSE 'before' END) IS NOT NULL")
 	if audited != 6 {
 		t.Errorf("%d commands are audited", audited)
 	}

@@ -166,9 +166,9 @@ var sinkMutants = []mutant{
 	},
 	{
 		name: "sink-dead-letter-left", breaks: "the dead letters of a sink are deleted with it",
-		file:     "storage/changes/sinks.go",
-		old:      "if _, err := q.LockSink(ctx, db, dbsqlc.LockSinkParams(k)); err != nil &&",
-		planted:  "if err := error(nil); err != nil &&",
+		file:     "storage/internal/dbsqlc/sinks.sql.go",
+		old:      "s.secrets FROM sinks s\n WHERE s.namespace = $1\n   AND s.sink_id = $2\n   FOR UPDATE\n",
+		planted:  "s.secrets FROM sinks s\n WHERE s.namespace = $1\n   AND s.sink_id = $2\n",
 		packages: "./storage", run: "TestDeletedSinkLeavesNoDeadLetters",
 	},
 	{

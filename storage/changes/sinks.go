@@ -165,13 +165,21 @@ func checkGeneration(ctx context.Context, db storage.DB, c Cursor) error {
 // DeleteSink deletes a sink with its dead letters. It locks the sink first, so that the deletion
 // sees the dead letters of a delivery that has just ended.
 func DeleteSink(ctx context.Context, s *storage.Store, k SinkKey, by ...process.Actor) error {
-	return commandSink(ctx, s, "DeleteSink", k, by,
-		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) (int64, error) {
-			if _, err := q.LockSink(ctx, db, dbsqlc.LockSinkParams(k)); err != nil && !errors.Is(err, pgx.ErrNoRows) {
-				return 0, err
-			}
-			return q.DeleteSink(ctx, db, dbsqlc.DeleteSinkParams(k))
-		})
+	return s.RunLocked(ctx, "DeleteSink", nil, func(ctx context.Context, db storage.DB) error {
+		q := dbsqlc.New()
+		row, err := q.LockSink(ctx, db, dbsqlc.LockSinkParams(k))
+		if errors.Is(err, pgx.ErrNoRows) {
+			return process.ErrSinkNotFound
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := q.DeleteSink(ctx, db, dbsqlc.DeleteSinkParams(k)); err != nil {
+			return err
+		}
+		change := storage.ConfigChange{Before: row.Config}
+		return change.Audit(ctx, db, "DeleteSink", k.Namespace, k.SinkID, by)
+	})
 }
 
 // ListSinks returns at most limit sinks after a key: those of a namespace, or of all if it is "".

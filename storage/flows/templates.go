@@ -163,7 +163,14 @@ func Delete(
 	ctx context.Context, s *storage.Store, namespace, templateType string, by []process.Actor,
 ) (openRunID string, err error) {
 	err = s.RunLocked(ctx, "delete template", nil, func(ctx context.Context, db storage.DB) error {
-		row, err := dbsqlc.New().DeleteTemplate(ctx, db,
+		q := dbsqlc.New()
+		newest, err := q.NewestVersion(ctx, db, dbsqlc.NewestVersionParams{
+			Namespace: namespace, TemplateType: templateType,
+		})
+		if err != nil {
+			return err
+		}
+		row, err := q.DeleteTemplate(ctx, db,
 			dbsqlc.DeleteTemplateParams{Namespace: namespace, TemplateType: templateType})
 		if err == nil && !row.Found {
 			err = process.ErrTemplateNotFound
@@ -171,7 +178,8 @@ func Delete(
 		if openRunID = row.OpenRunID; err != nil || openRunID != "" {
 			return err
 		}
-		return storage.AuditCommand(ctx, db, "DeleteTemplate", namespace, templateType, by)
+		change := storage.ConfigChange{Before: storage.ConfigJSON(map[string]int32{"version": newest})}
+		return change.Audit(ctx, db, "DeleteTemplate", namespace, templateType, by)
 	})
 	return openRunID, err
 }

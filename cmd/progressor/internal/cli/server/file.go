@@ -56,11 +56,14 @@ func checkFile(f *configfile.File) error {
 	return nil
 }
 
+// byFile is the actor of what the configuration file changes.
+var byFile = process.Actor{Name: "configuration file"}
+
 // putNamespaces creates the namespaces of the file, or replaces their configuration. It skips those
 // that are being deleted, so that the node can serve the others.
 func putNamespaces(ctx context.Context, eng *engine.Engine, f *configfile.File, log *slog.Logger) error {
 	for _, ns := range f.Namespaces {
-		if _, err := eng.PutNamespace(ctx, ns.Namespace); isDeleting(err) {
+		if err := eng.DeclareNamespace(ctx, ns.Namespace, byFile); isDeleting(err) {
 			log.Error("a namespace of the configuration file is being deleted: remove it from the file",
 				"namespace", ns.GetNamespace(), "file", f.Path)
 		} else if err != nil {
@@ -121,16 +124,15 @@ const putTries = 5
 // putCron creates the cron if it is missing, and updates it if it differs. It sets paused only when
 // it creates the cron, because an operator may have paused it since.
 func putCron(ctx context.Context, all *crons.Crons, c configfile.Cron) error {
-	by := process.Actor{Name: "configuration file"}
 	for try := 1; ; try++ {
 		same, etag, err := all.IsStored(ctx, c.Cron)
 		switch {
 		case errors.Is(err, process.ErrCronNotFound):
-			_, err = all.Create(ctx, &progressorv1.CreateCronRequest{Cron: c.Cron}, by)
+			_, err = all.Create(ctx, &progressorv1.CreateCronRequest{Cron: c.Cron}, byFile)
 		case err == nil && !same:
 			wanted := proto.CloneOf(c.Cron)
 			wanted.Etag = etag
-			_, err = all.Update(ctx, &progressorv1.UpdateCronRequest{Cron: wanted}, by)
+			_, err = all.Update(ctx, &progressorv1.UpdateCronRequest{Cron: wanted}, byFile)
 		}
 		switch {
 		case err == nil:
@@ -164,7 +166,7 @@ func checkFileTemplate(t configfile.Template) error {
 
 // putTemplate stores the template if it differs from its newest version.
 func putTemplate(ctx context.Context, all *flows.Flows, t configfile.Template) error {
-	if _, err := all.PutTemplate(ctx, &progressorv1.PutTemplateRequest{Template: t.Template}); err != nil {
+	if _, err := all.PutTemplate(ctx, &progressorv1.PutTemplateRequest{Template: t.Template}, byFile); err != nil {
 		return t.Wrong("template", err)
 	}
 	return nil
@@ -195,9 +197,8 @@ func checkFileSink(m configfile.Sink) error {
 // putSinks stores the sinks of the file that are missing or differ, except those of namespaces that
 // are being deleted.
 func putSinks(ctx context.Context, all *sinks.Sinks, f *configfile.File, log *slog.Logger) error {
-	by := process.Actor{Name: "configuration file"}
 	for _, m := range f.Sinks {
-		if err := all.Declare(ctx, m.Sink, by); isDeleting(err) {
+		if err := all.Declare(ctx, m.Sink, byFile); isDeleting(err) {
 			log.Warn("cannot store a sink of the configuration file", "namespace", m.GetNamespace(), "sink_id",
 				m.GetSinkId(), "cause", err)
 		} else if err != nil {

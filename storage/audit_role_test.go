@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/progressor-engine/progressor/migrations"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -83,6 +85,55 @@ func TestMigrationTakesRightsToTheAudit(t *testing.T) {
 		_, err := role.Exec(t.Context(), sql)
 		if denied := storage.SQLState(err) == "42501"; denied == allowed || allowed && err != nil {
 			t.Errorf("%s: %v", sql, err)
+		}
+	}
+}
+
+// A later migration does so for PUBLIC, too, and leaves INSERT only on the columns of an entry.
+func TestMigrationTakesTheChainFromRoles(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	text, err := migrations.FS.ReadFile("00136_erase_audit_ids.sql")
+	must(t, 0, err)
+	rights := regexp.MustCompile(`(?ms)^REVOKE .*?;$|^DO \$\$$.*?^END \$\$;$`).FindAllString(string(text), -1)
+	if len(rights) != 3 {
+		t.Fatalf("%q", rights)
+	}
+	const schema, sequences = "USAGE ON SCHEMA progressor", "USAGE ON ALL SEQUENCES IN SCHEMA progressor"
+	all := b.role("ALL ON audit, audit_chain", schema, sequences)
+	columns := b.role(
+		"INSERT (actor, source, method, namespace, subject, chain_position), SELECT, UPDATE (actor) ON audit",
+		schema, sequences)
+	reader := b.role("SELECT ON audit", schema, sequences)
+	b.exec("GRANT INSERT, UPDATE, DELETE ON audit, audit_chain TO PUBLIC")
+	b.exec("GRANT EXECUTE ON FUNCTION erase_audit, seal_audit, forget_audit TO PUBLIC")
+	for _, right := range rights {
+		b.exec(right)
+	}
+	const trigger = "CREATE TRIGGER t BEFORE INSERT ON progressor.audit " +
+		"EXECUTE FUNCTION progressor.check_sql_message()"
+	const into = "INSERT INTO progressor.audit (actor, source, method, namespace, subject"
+	for _, role := range []struct {
+		name  string
+		conn  *pgx.Conn
+		adder bool
+	}{{"all", all, true}, {"columns", columns, true}, {"reader", reader, false}} {
+		for sql, allowed := range map[string]bool{
+			"SELECT FROM progressor.audit":                                  true,
+			into + ") SELECT '', '', '', '', ''":                            role.adder,
+			into + ", chain_position) SELECT '', '', '', '', '', 0":         false,
+			"UPDATE progressor.audit SET actor = 'bob'":                     false,
+			"DELETE FROM progressor.audit":                                  false,
+			"UPDATE progressor.audit_chain SET last_position = 0":           false,
+			"SELECT progressor.seal_audit(10)":                              role.adder,
+			"SELECT progressor.forget_audit(10)":                            role.adder,
+			"SELECT progressor.erase_audit('shop', '{p}', '', 0, 10, true)": role.adder,
+			trigger: false,
+		} {
+			_, err := role.conn.Exec(t.Context(), sql)
+			if denied := storage.SQLState(err) == "42501"; denied == allowed || allowed && err != nil {
+				t.Errorf("%s: %s: %v", role.name, sql, err)
+			}
 		}
 	}
 }

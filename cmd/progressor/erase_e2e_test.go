@@ -107,7 +107,8 @@ func TestErase(t *testing.T) {
 	clitest.WantLines(t, p.OK(t, "erase", "echo", "never-there"), "none")
 	for _, args := range [][]string{
 		{"erase", "echo"}, {"erase", "echo", "x", "--replay", record}, {"erase", "--replay", invalid},
-		{"erase", "echo", "~cron/x"}, {"erase", "echo", "x", "--dry-run", "--record", record},
+		{"erase", "echo", "~cron/x"}, {"erase", "echo", "erased:" + strings.Repeat("0", 64)},
+		{"erase", "echo", "x", "--dry-run", "--record", record},
 	} {
 		if r := p.Run(t, args...); r.Code != cli.ExitUsage {
 			t.Errorf("%v: %+v", args, r)

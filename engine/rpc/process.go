@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -172,6 +173,10 @@ func (s *processes) RemoveProcess(
 	return &progressorv1.RemoveProcessResponse{}, s.engine.RemoveProcess(ctx, key, actorOf(ctx))
 }
 
+// erasedID matches the hashes of erased IDs. Erasing one would hide to which ID an entry of the
+// audit belongs.
+var erasedID = regexp.MustCompile("^erased:[0-9a-f]{64}$")
+
 // EraseProcess removes a process and everything that other tables have of it.
 func (s *processes) EraseProcess(
 	ctx context.Context, r *progressorv1.EraseProcessRequest,
@@ -180,6 +185,9 @@ func (s *processes) EraseProcess(
 		!strings.HasPrefix(id, process.StepPrefix) && !strings.HasPrefix(id, process.CronRunPrefix) {
 		return nil, &process.InvalidError{Field: "process_id",
 			Message: "must be the ID of a process or job, or ~flow/ and the ID of a run"}
+	}
+	if erasedID.MatchString(r.GetProcessId()) {
+		return nil, &process.InvalidError{Field: "process_id", Message: "must be an ID, not the hash of an erased ID"}
 	}
 	return s.engine.EraseProcess(ctx, r, actorOf(ctx))
 }

@@ -2,6 +2,8 @@ package main
 
 const (
 	auditChain      = "storage/audit_chain.go"
+	eraseAudit      = "migrations/00136_erase_audit_ids.sql"
+	eraseCheck      = "USING ERRCODE = 'invalid_parameter_value';\n  END IF;\n  "
 	erasedTables    = "storage/erasure/erasure.go"
 	erasedProcesses = "storage/erasure/processes.go"
 )
@@ -356,7 +358,8 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "erase-without-entry", breaks: "IDs in the audit are erased only after an entry about it",
-		file: "migrations/00132_erase.sql", old: "IF NOT dry_run AND EXISTS (", planted: "IF false AND EXISTS (",
+		file: eraseAudit, old: eraseCheck + "IF NOT dry_run AND EXISTS (",
+		planted:  eraseCheck + "IF false AND EXISTS (",
 		packages: "./storage", run: "TestErasedAuditKeepsTheChain",
 	},
 	{
@@ -413,5 +416,37 @@ var securityMutants = []mutant{
 		name: "erase-changed-row", breaks: "a row that has changed during the erasure stays",
 		file: erasedTables, old: " AND t = page.entry", planted: "",
 		packages: "./storage", run: "TestEraseLeavesChangedRows",
+	},
+	{
+		name: "erase-audit-without-ids", breaks: "erase_audit needs IDs",
+		file: eraseAudit, old: "IF coalesce(cardinality(ids), 0) = 0", planted: "IF false",
+		packages: "./storage", run: "TestEraseAuditErasesOnlyTheIDs",
+	},
+	{
+		name: "erase-audit-by-pattern", breaks: "callers of erase_audit choose no pattern",
+		file: eraseAudit, old: "pattern text := erased_parts(ids);", planted: "pattern text := parts;",
+		packages: "./storage", run: "TestEraseAuditErasesOnlyTheIDs",
+	},
+	{
+		name: "erase-audit-by-key", breaks: "names of fields in audit entries are no IDs",
+		file: eraseAudit, old: `OR item.value #>> '{}' ~ pattern) AS is_mentioned`,
+		planted:  "OR a.details::text ~ pattern) OR strpos(a.details::text, ids[1]) > 0 AS is_mentioned",
+		packages: "./storage", run: "TestEraseAuditErasesOnlyTheIDs",
+	},
+	{
+		name: "erase-audit-by-all", breaks: "only roles that add entries may execute functions of the audit",
+		file: eraseAudit, old: "REVOKE ALL ON FUNCTION erase_audit, seal_audit, forget_audit FROM PUBLIC;",
+		planted:  "REVOKE ALL ON FUNCTION erase_audit FROM PUBLIC;",
+		packages: "./storage", run: "TestEraseAuditNeedsRights",
+	},
+	{
+		name: "erase-audit-rights", breaks: "a role that adds entries chooses no position in the chain",
+		file: eraseAudit, old: "EXECUTE format('REVOKE INSERT, UPDATE,", planted: "EXECUTE format('REVOKE UPDATE,",
+		packages: "./storage", run: "TestMigrationTakesTheChainFromRoles",
+	},
+	{
+		name: "erase-records-fires", breaks: "an erasure records no change of a fire",
+		file: eraseAudit, old: "WHERE (n.process_id ~ '^erased:[0-9a-f]{64}$') IS NOT TRUE", planted: "WHERE true",
+		packages: "./storage", run: "TestEraseRecordsNoFire",
 	},
 }

@@ -26,27 +26,14 @@ type Set struct {
 	DryRun    bool     // only count
 }
 
-// parts returns a regular expression of the IDs of processes that belong to those of the set: jobs
-// of the steps of a run, and members of a job that several workers run.
-func (e Set) parts() string {
-	var list []string
-	for _, id := range e.IDs {
-		list = append(list, process.MemberPrefix+regexp.QuoteMeta(id)+"/[^/]+")
-		if run, ok := strings.CutPrefix(id, process.FlowPrefix); ok {
-			job := process.StepPrefix + regexp.QuoteMeta(run) + "/[^/]+"
-			list = append(list, job, process.MemberPrefix+job+"/[^/]+")
-		}
-	}
-	return "^(" + strings.Join(list, "|") + ")$"
-}
-
 // partPrefix is the start of the IDs of parts. The rest of such an ID has depth slashes.
 type partPrefix struct {
 	prefix string
 	depth  int32
 }
 
-// partPrefixes returns the prefixes of the IDs that match parts.
+// partPrefixes returns the prefixes of the IDs that match the SQL function erased_parts: those of
+// the jobs of the steps of a run, and of the members of a job that several workers run.
 func (e Set) partPrefixes() (list []partPrefix) {
 	for _, id := range e.IDs {
 		list = append(list, partPrefix{prefix: process.MemberPrefix + id + "/"})
@@ -133,14 +120,16 @@ var erasedIDs = regexp.MustCompile(`\bis\(([^()]*)\)`)
 
 // eraseAuditSQL has the result of eraseSQL.
 const eraseAuditSQL = `SELECT a.read, a.erased, a.erased, a.last::text, false
-  FROM erase_audit(@namespace, @ids, @parts, coalesce(@after::text, '0')::bigint, @rows, @dry_run) a`
+  FROM erase_audit(@namespace, @ids, '', coalesce(@after::text, '0')::bigint, @rows, @dry_run) a`
 
 // eraseSQL erases a batch of a table. It returns the number of rows that it read, that matched and
 // that it erased, the last key, and whether one of the processes exists. A row that another
 // transaction changes at the same time stays, because a new process may have it then. entry is the
 // row if it matches. It is NULL for others, so that their large values are not read.
 const eraseSQL = `
-	WITH existing AS MATERIALIZED (
+	WITH parts AS MATERIALIZED (
+	  SELECT erased_parts(@ids::text[]) AS pattern),
+	existing AS MATERIALIZED (
 	  SELECT 1 FROM ({processes}) p LIMIT 1),
 	page AS MATERIALIZED (
 	  SELECT {key}, CASE WHEN {match} THEN x END AS entry
@@ -182,7 +171,8 @@ func (t *erasedTable) statement(continues, dryRun bool) string {
 	statement := fill(eraseSQL, "{processes}", processesSQL, "{key}", key, "{match}", t.match, "{table}", t.name,
 		"{where}", where, "{change}", change, "{page_key}", pageKey,
 		"{descending}", strings.ReplaceAll(pageKey, ", ", " DESC, "))
-	statement = erasedIDs.ReplaceAllString(statement, "(($1) = ANY (@ids::text[]) OR ($1) ~ @parts::text)")
+	statement = erasedIDs.ReplaceAllString(statement,
+		"(($1) = ANY (@ids::text[]) OR ($1) ~ (SELECT parts.pattern FROM parts))")
 	return strings.ReplaceAll(statement, "$1", "@namespace")
 }
 
@@ -211,7 +201,7 @@ func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows i
 	}
 	t := &erasedTables[p.Table]
 	args := e.args()
-	args["parts"], args["runs"] = e.parts(), append([]string{}, e.LaterRuns...) // not NULL
+	args["runs"] = append([]string{}, e.LaterRuns...) // not NULL
 	args["after"], args["rows"] = nullIfEmpty(p.After), rows
 	statement := eraseAuditSQL
 	if t.key != "" {
@@ -278,7 +268,7 @@ func StartedBy(
 			   AND f.run_id = ANY ($2)
 			   AND coalesce(f.process_namespace, f.namespace) = $1
 			   AND NOT starts_with(f.process_id, '~job/')
-			   AND NOT starts_with(f.process_id, 'erased:')
+			   AND f.process_id !~ '^erased:[0-9a-f]{64}$'
 			 ORDER BY 1 LIMIT $3`, namespace, runs, MaxChildren+1)
 		if err != nil {
 			return err

@@ -248,10 +248,14 @@ func mountPages(
 		_, _ = w.Write(docs.OpenAPI) // the client may be gone
 	})
 	return mountConsole(mux, cfg.Console, cfg.Version, func(w http.ResponseWriter, r *http.Request) {
+		scheme := "http://"
+		if r.TLS != nil {
+			scheme = "https://"
+		}
 		page(w, http.StatusOK, "progressor "+cfg.Version+`
 
 An RPC is a POST of JSON or MessagePack, or any Connect, gRPC or gRPC-Web client:
-  curl -H 'Content-Type: application/json' -d '{}' http://`+r.Host+`/progressor.v1.NamespaceService/ListNamespaces
+  curl -H 'Content-Type: application/json' -d '{}' `+scheme+r.Host+`/progressor.v1.NamespaceService/ListNamespaces
 Reflection and /openapi.yaml describe the API. Pages: /livez /readyz /metrics /openapi.yaml`)
 	})
 }

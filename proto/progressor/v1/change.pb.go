@@ -117,8 +117,8 @@ func (x *WatchChangesRequest) GetStop() bool {
 
 type WatchChangesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 500, and about 1 MiB. Empty in the first response of a watch from now on, and while no
-	// change matches.
+	// At most 500, and about 256 KiB. Empty in the first response of a watch from now on, and while
+	// no change matches.
 	Changes []*Change `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
 	// Continues after these changes. Store it when they are processed.
 	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`

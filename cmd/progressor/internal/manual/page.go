@@ -24,7 +24,10 @@ var pageTemplate string
 // them once.
 const sharedCommand = "get"
 
-var sharedFlags = []string{"address", "token", "token-file", "output"}
+var sharedFlags = []string{
+	"address", "token", "token-file", "login-file", "output",
+	"tls.ca-file", "tls.client-cert-file", "tls.client-key-file", "tls.server-name",
+}
 
 // page is docs/cli.md.
 type page struct {

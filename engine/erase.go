@@ -113,6 +113,10 @@ func (e *Engine) eraseProcess(
 func (e *Engine) erasedSets(
 	ctx context.Context, r *progressorv1.EraseProcessRequest,
 ) (sets []erasure.Set, err error) {
+	var createdBefore *time.Time
+	if t := r.GetCreatedBefore(); t != nil {
+		createdBefore = new(t.AsTime())
+	}
 	level := []string{r.GetProcessId()}
 	levels, n := [][]string{level}, 0
 	found := map[string]bool{r.GetProcessId(): true}
@@ -140,6 +144,7 @@ func (e *Engine) erasedSets(
 		for ids := range slices.Chunk(level, eraseTogether) {
 			sets = append(sets, erasure.Set{
 				Namespace: r.GetNamespace(), IDs: ids, LaterRuns: slices.Clip(runs), DryRun: r.GetDryRun(),
+				CreatedBefore: createdBefore,
 			})
 		}
 		if r.GetChildren() {
@@ -152,22 +157,15 @@ func (e *Engine) erasedSets(
 
 // checkErasable returns an error if a process of the sets could still change.
 func (e *Engine) checkErasable(ctx context.Context, sets []erasure.Set) error {
-	all := erasure.Set{Namespace: sets[0].Namespace}
+	all := erasure.Set{Namespace: sets[0].Namespace, CreatedBefore: sets[0].CreatedBefore}
 	for _, set := range sets {
 		all.IDs = append(all.IDs, set.IDs...)
 	}
-	processes, err := erasure.Unstopped(ctx, e.store, all)
+	processes, err := erasure.NotErasable(ctx, e.store, all)
 	if err != nil || len(processes) == 0 {
 		return err
 	}
-	return notStopped(all.Namespace, processes[0])
-}
-
-func notStopped(namespace string, p erasure.Process) error {
-	return &process.WrongStatusError{
-		Key: process.Key{Namespace: namespace, ProcessID: p.ProcessID}, Status: p.Status,
-		Reason: "only a process that has ended or is suspended can be erased: cancel or suspend it first",
-	}
+	return all.Check(processes[0])
 }
 
 // eraser is a request of EraseProcess.
@@ -241,8 +239,8 @@ func (w *eraser) remove(ctx context.Context, set erasure.Set) error {
 		}
 		ids, keys := make([]string, len(processes)), make([]process.Key, len(processes))
 		for n, p := range processes {
-			if !p.Stopped() {
-				return notStopped(set.Namespace, p)
+			if err := set.Check(p); err != nil {
+				return err
 			}
 			ids[n], keys[n] = p.ProcessID, process.Key{Namespace: set.Namespace, ProcessID: p.ProcessID}
 		}

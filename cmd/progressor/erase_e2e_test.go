@@ -96,8 +96,12 @@ func TestErase(t *testing.T) {
 		}
 	}
 	clitest.WantLines(t, p.OK(t, "audit", "echo"), "EraseProcess", "CancelProcess echo erased:")
-	begin() // as if a backup was restored
-	p.OK(t, "remove", "echo", id)
+	begin()
+	p.OK(t, "cancel", "echo", id, "--grace", "0s")
+	if r := p.Run(t, "erase", "--replay", record); r.Code == 0 || !strings.Contains(r.Stderr, "it was created at ") {
+		t.Errorf("a new process with the ID of an erased one: %+v", r)
+	}
+	p.OK(t, "remove", "echo", id) // as if a backup was restored
 	clitest.WantLines(t, p.OK(t, "erase", "--replay", record), "requests 2")
 	for _, text := range []string{id, secret} {
 		if found := tables(text); len(found) > 0 {

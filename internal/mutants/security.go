@@ -363,6 +363,13 @@ var securityMutants = []mutant{
 		packages: "./storage", run: "TestErasedAuditKeepsTheChain",
 	},
 	{
+		name: "erase-new-process", breaks: "a repeated erasure does not erase a newer process with the same ID",
+		file:     erasedProcesses,
+		old:      "e.CreatedBefore != nil && !p.CreatedTime.Before(*e.CreatedBefore)",
+		planted:  "false",
+		packages: "./cmd/progressor", run: "TestErase",
+	},
+	{
 		name: "erase-forgets-table", breaks: "an erased ID is in no table",
 		file:     "storage/erasure/erasure.go",
 		old:      `	{name: "job_keys", key: "unique_key text", match: "is(x.process_id)"},` + "\n",
@@ -371,7 +378,7 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "erase-running", breaks: "nothing is erased while one of the processes runs",
-		file: erasedProcesses, old: `"p.status IN ('INIT', 'RUNNING')", 1)`, planted: `"false", 1)`,
+		file: erasedProcesses, old: `"p.status IN ('INIT', 'RUNNING') OR `, planted: `"`,
 		packages: "./engine", run: "TestEraseInSmallRequests",
 	},
 	{

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,6 +25,8 @@ type Set struct {
 	IDs       []string
 	LaterRuns []string // runs that are erased later: their steps keep the IDs until then
 	DryRun    bool     // only count
+	// CreatedBefore is nil, or processes that were created at this time or later are not erased.
+	CreatedBefore *time.Time
 }
 
 // partPrefix is the start of the IDs of parts. The rest of such an ID has depth slashes.

@@ -12,13 +12,31 @@ import (
 
 // Process is a process that EraseProcess removes.
 type Process struct {
-	ProcessID string
-	Status    process.Status
+	ProcessID   string
+	Status      process.Status
+	CreatedTime time.Time
 }
 
-// Stopped reports whether the process can be erased.
+// Stopped reports whether the process has ended or is suspended.
 func (p Process) Stopped() bool {
 	return p.Status != process.StatusInit && p.Status != process.StatusRunning
+}
+
+// Check returns an error if a process cannot be erased.
+func (e Set) Check(p Process) error {
+	reason := ""
+	switch {
+	case !p.Stopped():
+		reason = "only a process that has ended or is suspended can be erased: cancel or suspend it first"
+	case e.CreatedBefore != nil && !p.CreatedTime.Before(*e.CreatedBefore):
+		reason = "it was created at " + p.CreatedTime.UTC().Format(time.RFC3339) +
+			", and only a process created before " + e.CreatedBefore.UTC().Format(time.RFC3339) + " is to be erased"
+	default:
+		return nil
+	}
+	return &process.WrongStatusError{
+		Key: process.Key{Namespace: e.Namespace, ProcessID: p.ProcessID}, Status: p.Status, Reason: reason,
+	}
 }
 
 // maxProcesses limits the processes that Processes returns.
@@ -27,15 +45,17 @@ const maxProcesses = 1000
 // processesSQL returns the processes of a set with their parts. depth is the number of slashes
 // after the prefix of a part. Processes that are being removed are CANCELLED.
 const processesSQL = `
-	SELECT p.process_id, CASE WHEN p.removed_time IS NULL THEN p.status ELSE 'CANCELLED' END AS status
+	SELECT p.process_id, CASE WHEN p.removed_time IS NULL THEN p.status ELSE 'CANCELLED' END AS status,
+	       p.created_time
 	  FROM processes p
 	 WHERE p.namespace = @namespace
 	   AND p.process_id = ANY (@ids::text[])
 	UNION ALL
-	SELECT part.process_id, part.status
+	SELECT part.process_id, part.status, part.created_time
 	  FROM unnest(@prefixes::text[], @depths::int[]) AS item(prefix, depth)
 	 CROSS JOIN LATERAL (
-	   SELECT p.process_id, CASE WHEN p.removed_time IS NULL THEN p.status ELSE 'CANCELLED' END AS status
+	   SELECT p.process_id, CASE WHEN p.removed_time IS NULL THEN p.status ELSE 'CANCELLED' END AS status,
+	          p.created_time
 	     FROM processes p
 	    WHERE p.namespace = @namespace
 	      AND p.process_id > item.prefix
@@ -51,6 +71,7 @@ func (e Set) args() pgx.NamedArgs {
 	}
 	return pgx.NamedArgs{
 		"namespace": e.Namespace, "ids": e.IDs, "prefixes": prefixes, "depths": depths, "dry_run": e.DryRun,
+		"created_before": e.CreatedBefore,
 	}
 }
 
@@ -60,9 +81,10 @@ func Processes(ctx context.Context, s *storage.Store, e Set) (list []Process, er
 	return listProcesses(ctx, s, e, "true", maxProcesses)
 }
 
-// Unstopped returns a process of a set that cannot be erased, if there is one.
-func Unstopped(ctx context.Context, s *storage.Store, e Set) (list []Process, err error) {
-	return listProcesses(ctx, s, e, "p.status IN ('INIT', 'RUNNING')", 1)
+// NotErasable returns a process of a set that cannot be erased, if there is one.
+func NotErasable(ctx context.Context, s *storage.Store, e Set) (list []Process, err error) {
+	const condition = "p.status IN ('INIT', 'RUNNING') OR p.created_time >= @created_before"
+	return listProcesses(ctx, s, e, condition, 1)
 }
 
 func listProcesses(
@@ -71,8 +93,8 @@ func listProcesses(
 	args := e.args()
 	args["limit"] = limit
 	err = s.Search(ctx, "list erased processes", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, "SELECT p.process_id, p.status FROM ("+processesSQL+") p WHERE "+condition+
-			" LIMIT @limit", args)
+		rows, err := tx.Query(ctx, "SELECT p.process_id, p.status, p.created_time FROM ("+processesSQL+") p WHERE "+
+			condition+" LIMIT @limit", args)
 		if err != nil {
 			return err
 		}

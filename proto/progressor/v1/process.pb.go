@@ -3131,9 +3131,12 @@ type EraseProcessRequest struct {
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// For a run: also erase the processes and runs that its steps have started in the namespace, and
 	// those of their steps.
-	Children      bool   `protobuf:"varint,3,opt,name=children,proto3" json:"children,omitempty"`
-	DryRun        bool   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only count
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Children  bool   `protobuf:"varint,3,opt,name=children,proto3" json:"children,omitempty"`
+	DryRun    bool   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only count
+	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Fail with FAILED_PRECONDITION if a process that would be erased was created at this time or
+	// later. Set it to the time of an erasure that is repeated: the ID may have a new process since.
+	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3201,6 +3204,13 @@ func (x *EraseProcessRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *EraseProcessRequest) GetCreatedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedBefore
+	}
+	return nil
 }
 
 type EraseProcessResponse struct {
@@ -3720,7 +3730,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\"\x17\n" +
-	"\x15RemoveProcessResponse\"\xda\x01\n" +
+	"\x15RemoveProcessResponse\"\xb0\x02\n" +
 	"\x13EraseProcessRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
@@ -3729,7 +3739,8 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\bchildren\x18\x03 \x01(\bR\bchildren\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12'\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"\xce\x01\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\x12T\n" +
+	"\x0ecreated_before\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\rcreatedBefore\"\xce\x01\n" +
 	"\x14EraseProcessResponse\x12A\n" +
 	"\x04rows\x18\x01 \x03(\v2-.progressor.v1.EraseProcessResponse.RowsEntryR\x04rows\x12\x12\n" +
 	"\x04read\x18\x02 \x01(\x03R\x04read\x12&\n" +
@@ -3960,47 +3971,48 @@ var file_progressor_v1_process_proto_depIdxs = []int32{
 	6,  // 58: progressor.v1.SuspendProcessResponse.process:type_name -> progressor.v1.Process
 	6,  // 59: progressor.v1.RestartHistoryResponse.process:type_name -> progressor.v1.Process
 	6,  // 60: progressor.v1.ResumeProcessResponse.process:type_name -> progressor.v1.Process
-	46, // 61: progressor.v1.EraseProcessResponse.rows:type_name -> progressor.v1.EraseProcessResponse.RowsEntry
-	5,  // 62: progressor.v1.ErrorDetail.reason:type_name -> progressor.v1.ErrorDetail.Reason
-	0,  // 63: progressor.v1.ErrorDetail.process_status:type_name -> progressor.v1.ProcessStatus
-	11, // 64: progressor.v1.ErrorDetail.failure:type_name -> progressor.v1.Failure
-	12, // 65: progressor.v1.ErrorDetail.rejection:type_name -> progressor.v1.Rejection
-	9,  // 66: progressor.v1.RepairRequest.ProcessorRepair.range:type_name -> progressor.v1.HistoryRange
-	13, // 67: progressor.v1.ProcessService.Start:input_type -> progressor.v1.StartRequest
-	15, // 68: progressor.v1.ProcessService.Call:input_type -> progressor.v1.CallRequest
-	17, // 69: progressor.v1.ProcessService.Repair:input_type -> progressor.v1.RepairRequest
-	19, // 70: progressor.v1.ProcessService.AwaitTask:input_type -> progressor.v1.AwaitTaskRequest
-	21, // 71: progressor.v1.ProcessService.GetProcess:input_type -> progressor.v1.GetProcessRequest
-	23, // 72: progressor.v1.ProcessService.ListProcesses:input_type -> progressor.v1.ListProcessesRequest
-	25, // 73: progressor.v1.ProcessService.TraceProcess:input_type -> progressor.v1.TraceProcessRequest
-	27, // 74: progressor.v1.ProcessService.WatchProcess:input_type -> progressor.v1.WatchProcessRequest
-	29, // 75: progressor.v1.ProcessService.PutProcess:input_type -> progressor.v1.PutProcessRequest
-	31, // 76: progressor.v1.ProcessService.CancelProcess:input_type -> progressor.v1.CancelProcessRequest
-	33, // 77: progressor.v1.ProcessService.SuspendProcess:input_type -> progressor.v1.SuspendProcessRequest
-	37, // 78: progressor.v1.ProcessService.ResumeProcess:input_type -> progressor.v1.ResumeProcessRequest
-	35, // 79: progressor.v1.ProcessService.RestartHistory:input_type -> progressor.v1.RestartHistoryRequest
-	39, // 80: progressor.v1.ProcessService.RemoveProcess:input_type -> progressor.v1.RemoveProcessRequest
-	41, // 81: progressor.v1.ProcessService.EraseProcess:input_type -> progressor.v1.EraseProcessRequest
-	14, // 82: progressor.v1.ProcessService.Start:output_type -> progressor.v1.StartResponse
-	16, // 83: progressor.v1.ProcessService.Call:output_type -> progressor.v1.CallResponse
-	18, // 84: progressor.v1.ProcessService.Repair:output_type -> progressor.v1.RepairResponse
-	20, // 85: progressor.v1.ProcessService.AwaitTask:output_type -> progressor.v1.AwaitTaskResponse
-	22, // 86: progressor.v1.ProcessService.GetProcess:output_type -> progressor.v1.GetProcessResponse
-	24, // 87: progressor.v1.ProcessService.ListProcesses:output_type -> progressor.v1.ListProcessesResponse
-	26, // 88: progressor.v1.ProcessService.TraceProcess:output_type -> progressor.v1.TraceProcessResponse
-	28, // 89: progressor.v1.ProcessService.WatchProcess:output_type -> progressor.v1.WatchProcessResponse
-	30, // 90: progressor.v1.ProcessService.PutProcess:output_type -> progressor.v1.PutProcessResponse
-	32, // 91: progressor.v1.ProcessService.CancelProcess:output_type -> progressor.v1.CancelProcessResponse
-	34, // 92: progressor.v1.ProcessService.SuspendProcess:output_type -> progressor.v1.SuspendProcessResponse
-	38, // 93: progressor.v1.ProcessService.ResumeProcess:output_type -> progressor.v1.ResumeProcessResponse
-	36, // 94: progressor.v1.ProcessService.RestartHistory:output_type -> progressor.v1.RestartHistoryResponse
-	40, // 95: progressor.v1.ProcessService.RemoveProcess:output_type -> progressor.v1.RemoveProcessResponse
-	42, // 96: progressor.v1.ProcessService.EraseProcess:output_type -> progressor.v1.EraseProcessResponse
-	82, // [82:97] is the sub-list for method output_type
-	67, // [67:82] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	48, // 61: progressor.v1.EraseProcessRequest.created_before:type_name -> google.protobuf.Timestamp
+	46, // 62: progressor.v1.EraseProcessResponse.rows:type_name -> progressor.v1.EraseProcessResponse.RowsEntry
+	5,  // 63: progressor.v1.ErrorDetail.reason:type_name -> progressor.v1.ErrorDetail.Reason
+	0,  // 64: progressor.v1.ErrorDetail.process_status:type_name -> progressor.v1.ProcessStatus
+	11, // 65: progressor.v1.ErrorDetail.failure:type_name -> progressor.v1.Failure
+	12, // 66: progressor.v1.ErrorDetail.rejection:type_name -> progressor.v1.Rejection
+	9,  // 67: progressor.v1.RepairRequest.ProcessorRepair.range:type_name -> progressor.v1.HistoryRange
+	13, // 68: progressor.v1.ProcessService.Start:input_type -> progressor.v1.StartRequest
+	15, // 69: progressor.v1.ProcessService.Call:input_type -> progressor.v1.CallRequest
+	17, // 70: progressor.v1.ProcessService.Repair:input_type -> progressor.v1.RepairRequest
+	19, // 71: progressor.v1.ProcessService.AwaitTask:input_type -> progressor.v1.AwaitTaskRequest
+	21, // 72: progressor.v1.ProcessService.GetProcess:input_type -> progressor.v1.GetProcessRequest
+	23, // 73: progressor.v1.ProcessService.ListProcesses:input_type -> progressor.v1.ListProcessesRequest
+	25, // 74: progressor.v1.ProcessService.TraceProcess:input_type -> progressor.v1.TraceProcessRequest
+	27, // 75: progressor.v1.ProcessService.WatchProcess:input_type -> progressor.v1.WatchProcessRequest
+	29, // 76: progressor.v1.ProcessService.PutProcess:input_type -> progressor.v1.PutProcessRequest
+	31, // 77: progressor.v1.ProcessService.CancelProcess:input_type -> progressor.v1.CancelProcessRequest
+	33, // 78: progressor.v1.ProcessService.SuspendProcess:input_type -> progressor.v1.SuspendProcessRequest
+	37, // 79: progressor.v1.ProcessService.ResumeProcess:input_type -> progressor.v1.ResumeProcessRequest
+	35, // 80: progressor.v1.ProcessService.RestartHistory:input_type -> progressor.v1.RestartHistoryRequest
+	39, // 81: progressor.v1.ProcessService.RemoveProcess:input_type -> progressor.v1.RemoveProcessRequest
+	41, // 82: progressor.v1.ProcessService.EraseProcess:input_type -> progressor.v1.EraseProcessRequest
+	14, // 83: progressor.v1.ProcessService.Start:output_type -> progressor.v1.StartResponse
+	16, // 84: progressor.v1.ProcessService.Call:output_type -> progressor.v1.CallResponse
+	18, // 85: progressor.v1.ProcessService.Repair:output_type -> progressor.v1.RepairResponse
+	20, // 86: progressor.v1.ProcessService.AwaitTask:output_type -> progressor.v1.AwaitTaskResponse
+	22, // 87: progressor.v1.ProcessService.GetProcess:output_type -> progressor.v1.GetProcessResponse
+	24, // 88: progressor.v1.ProcessService.ListProcesses:output_type -> progressor.v1.ListProcessesResponse
+	26, // 89: progressor.v1.ProcessService.TraceProcess:output_type -> progressor.v1.TraceProcessResponse
+	28, // 90: progressor.v1.ProcessService.WatchProcess:output_type -> progressor.v1.WatchProcessResponse
+	30, // 91: progressor.v1.ProcessService.PutProcess:output_type -> progressor.v1.PutProcessResponse
+	32, // 92: progressor.v1.ProcessService.CancelProcess:output_type -> progressor.v1.CancelProcessResponse
+	34, // 93: progressor.v1.ProcessService.SuspendProcess:output_type -> progressor.v1.SuspendProcessResponse
+	38, // 94: progressor.v1.ProcessService.ResumeProcess:output_type -> progressor.v1.ResumeProcessResponse
+	36, // 95: progressor.v1.ProcessService.RestartHistory:output_type -> progressor.v1.RestartHistoryResponse
+	40, // 96: progressor.v1.ProcessService.RemoveProcess:output_type -> progressor.v1.RemoveProcessResponse
+	42, // 97: progressor.v1.ProcessService.EraseProcess:output_type -> progressor.v1.EraseProcessResponse
+	83, // [83:98] is the sub-list for method output_type
+	68, // [68:83] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_process_proto_init() }

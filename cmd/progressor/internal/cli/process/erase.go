@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
@@ -37,7 +38,8 @@ It reads all rows of these tables in the namespace, in short transactions, and s
 a terminal. After an interruption, run it again.
 
 A backup still has what was erased later. With --record, erase appends the ID to a file. After a
-restore, --replay repeats all erasures in the file.
+restore, --replay repeats all erasures in the file. It does not erase a process that was created after
+the erasure and has the same ID: it reports it and exits with an error.
 
     progressor erase demo order-1 --dry-run
     progressor erase demo order-1 --record erasures.jsonl
@@ -109,6 +111,9 @@ func (c *eraseCmd) erase(a *cli.App, e erasure, sum *progressorv1.EraseProcessRe
 	defer line.End()
 	req := &progressorv1.EraseProcessRequest{
 		Namespace: e.Namespace, ProcessId: e.ProcessID, Children: e.Children, DryRun: c.DryRun,
+	}
+	if c.Replay != "" {
+		req.CreatedBefore = timestamppb.New(e.Time)
 	}
 	for {
 		ctx, cancel := a.Request()

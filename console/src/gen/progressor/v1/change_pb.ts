@@ -79,8 +79,8 @@ export const WatchChangesRequestSchema: GenMessage<WatchChangesRequest> = /*@__P
  */
 export type WatchChangesResponse = Message<"progressor.v1.WatchChangesResponse"> & {
   /**
-   * At most 500, and about 1 MiB. Empty in the first response of a watch from now on, and while no
-   * change matches.
+   * At most 500, and about 256 KiB. Empty in the first response of a watch from now on, and while
+   * no change matches.
    *
    * @generated from field: repeated progressor.v1.Change changes = 1;
    */

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +52,20 @@ func (s *loginSite) login(t *testing.T, answer func()) (output string, code int)
 	return shown.String(), code
 }
 
+// refreshToken returns the refresh token in the file.
+func (s *loginSite) refreshToken(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`"refresh_token": "(\w+)"`).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("no refresh token in %s", text)
+	}
+	return string(found[1])
+}
+
 // TestLogin goes the way of a user: login, a command, a refreshed token, and logout.
 func TestLogin(t *testing.T) {
 	t.Parallel()
@@ -82,7 +98,11 @@ func TestLogin(t *testing.T) {
 	if r := s.user.Run(t, "whoami", "--address", s.issuer.URL); r.Code == cli.ExitOK {
 		t.Errorf("with the address of another server: %+v", r)
 	}
+	refresh := s.refreshToken(t)
 	s.user.OK(t, "logout")
+	if got := s.issuer.Revoked(); !slices.Equal(got, []string{refresh}) {
+		t.Errorf("logout revokes %q, want the refresh token %q", got, refresh)
+	}
 	if text, err := os.ReadFile(s.file); err != nil || strings.Contains(string(text), "eyJ") {
 		t.Errorf("after logout: %s, %v", text, err)
 	}
@@ -112,8 +132,12 @@ func TestLoginIsRefreshed(t *testing.T) {
 	if n := s.issuer.Refreshes() - began; n != 1 {
 		t.Errorf("refreshed %d times", n)
 	}
+	last, began := s.refreshToken(t), s.issuer.Refreshes()
 	if out, code := s.login(t, func() { s.issuer.Accept(nil, time.Second) }); code != cli.ExitOK {
 		t.Fatalf("login: %d, %s", code, out)
+	}
+	if got := s.issuer.Revoked(); !slices.Equal(got, []string{last}) || s.issuer.Refreshes() == began {
+		t.Errorf("another login revokes %q, want the last refresh token, %q, only", got, last)
 	}
 	s.issuer.Deny("invalid_grant")
 	r := s.user.Run(t, "whoami")
@@ -178,5 +202,37 @@ func TestLoginFails(t *testing.T) {
 				t.Errorf("%s with %s: %+v", command, text, r)
 			}
 		}
+	}
+}
+
+// Logout deletes the tokens even if the issuer does not revoke them, and says so.
+func TestLogoutWithoutRevocation(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	for _, c := range []struct {
+		name string
+		fail func()
+		code int
+		want string
+	}{
+		{"the issuer is down", func() { s.issuer.SetDown(true) }, cli.ExitFailed, "a copy of the refresh token may still work"},
+		{"no endpoint", func() {
+			s.issuer.Change(func(d map[string]any) { delete(d, "revocation_endpoint") })
+		}, cli.ExitOK, "cannot revoke tokens (it has no revocation_endpoint)"},
+	} {
+		s.issuer.SetDown(false)
+		if out, code := s.login(t, func() { s.issuer.Accept(nil, time.Hour) }); code != cli.ExitOK {
+			t.Fatalf("%s: login: %d, %s", c.name, code, out)
+		}
+		c.fail()
+		if r := s.user.Run(t, "logout"); r.Code != c.code || !strings.Contains(r.Stderr, c.want) {
+			t.Errorf("%s: %+v", c.name, r)
+		}
+		if text, err := os.ReadFile(s.file); err != nil || strings.Contains(string(text), "token") {
+			t.Errorf("%s: after logout: %s, %v", c.name, text, err)
+		}
+	}
+	if len(s.issuer.Revoked()) != 0 {
+		t.Errorf("revoked: %q", s.issuer.Revoked())
 	}
 }

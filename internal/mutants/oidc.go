@@ -7,7 +7,11 @@ const (
 	oidcClaims   = "engine/auth/oidc/claims.go"
 	oidcConfig   = "engine/auth/oidc/config.go"
 	usersOfToken = "engine/auth/users.go"
+	loginTests   = "./cmd/progressor/internal/cli/login"
 	loginFile    = "cmd/progressor/internal/cli/login/file.go"
+	loginIssuer  = "cmd/progressor/internal/cli/login/issuer.go"
+	loginSource  = "cmd/progressor/internal/cli/login/source.go"
+	loginCommand = "cmd/progressor/internal/cli/admin/login.go"
 )
 
 // oidcMutants remove checks of JSON Web Tokens.
@@ -25,9 +29,19 @@ var oidcMutants = []mutant{
 	},
 	{
 		name: "oidc-refreshed-twice", breaks: "only one of several commands refreshes a login",
-		file:     "cmd/progressor/internal/cli/login/source.go",
+		file:     loginSource,
 		old:      "		case l.fresh(): // by another command\n			return nil\n",
 		planted:  "",
+		packages: "./cmd/progressor", run: "TestLoginIsRefreshed",
+	},
+	{
+		name: "oidc-logout-unrevoked", breaks: "logout revokes the refresh token",
+		file: loginCommand, old: "supported, err := l.Revoke(ctx)", planted: "supported, err := true, error(nil)",
+		packages: "./cmd/progressor", run: "TestLogin$",
+	},
+	{
+		name: "oidc-login-unrevoked", breaks: "login revokes the last refresh token before it gets a new one",
+		file: loginCommand, old: "	} else if ok {", planted: "	} else if false && ok {",
 		packages: "./cmd/progressor", run: "TestLoginIsRefreshed",
 	},
 	{

@@ -3,6 +3,7 @@ package testissuer
 import (
 	"crypto/rand"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -14,6 +15,7 @@ type device struct {
 	lifetime time.Duration
 	refresh  string // the only valid refresh token
 	issued   int    // number of tokens by refresh tokens
+	revoked  []string
 }
 
 // Accept lets the user of the device flow log in. Tokens have the claims and are valid for a time.
@@ -35,6 +37,23 @@ func (i *Issuer) Refreshes() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.device.issued
+}
+
+// Revoked returns the refresh tokens that were revoked, in this order.
+func (i *Issuer) Revoked() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.device.revoked)
+}
+
+// revoke ends all refresh tokens, like issuers that revoke those of a user together.
+func (i *Issuer) revoke(r *http.Request) (answer map[string]any, status int) {
+	if r.FormValue("client_id") != Audience || r.FormValue("token_type_hint") != "refresh_token" {
+		return map[string]any{"error": "invalid_request"}, http.StatusBadRequest
+	}
+	i.device.revoked = append(i.device.revoked, r.FormValue("token"))
+	i.device.refresh = ""
+	return map[string]any{}, http.StatusOK
 }
 
 // begin answers a request for a code.

@@ -119,7 +119,7 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/.well-known/openid-configuration":
 		discovery := map[string]any{
 			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "token_endpoint": i.URL + "/token",
-			"device_authorization_endpoint": i.URL + "/device",
+			"device_authorization_endpoint": i.URL + "/device", "revocation_endpoint": i.URL + "/revoke",
 		}
 		if i.change != nil {
 			i.change(discovery)
@@ -132,6 +132,8 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		document = i.begin()
 	case r.URL.Path == "/token":
 		document, status = i.exchange(r)
+	case r.URL.Path == "/revoke":
+		document, status = i.revoke(r)
 	default:
 		http.NotFound(w, r)
 		return

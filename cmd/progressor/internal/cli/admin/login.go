@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -12,7 +13,7 @@ type loginCmd struct {
 	cli.ClientFlags
 	Issuer    string   `placeholder:"URL" setting:"" help:"Issuer at which you log in, such as https://login.example.com."`
 	ClientID  string   `placeholder:"NAME" setting:"" help:"Client of the issuer for the command line, without a secret and with the device flow."`
-	Scopes    []string `default:"openid,profile,offline_access" placeholder:"NAMES" help:"What the tokens are for. Default: ${default}."`
+	Scopes    []string `default:"openid,profile,offline_access" placeholder:"NAMES" help:"What the tokens are for. Without offline_access, some issuers return no refresh token. Default: ${default}."`
 	TokenType string   `default:"id" enum:"id,access" placeholder:"TYPE" help:"Token that is sent to the engine: id, or access. Default: ${default}."`
 	IssuerCA  string   `name:"issuer-ca-file" placeholder:"FILE" help:"Authorities of the certificate of the issuer, PEM. Default: those of the system."`
 }
@@ -20,8 +21,9 @@ type loginCmd struct {
 func (loginCmd) Help() string {
 	return `Login gets a token of an issuer that the engine accepts (docs/security.md). It prints the address of a page
 of the issuer and a code, and waits until you have entered it, on this or another device. All commands
-for this --address then use the token, and refresh it, unless they have another one. The tokens are in
-the file --login-file, which only you can read.
+for this --address then use the token, unless they have another one, and refresh it with a refresh token.
+Both are in the file --login-file, which only you can read. A copy of the refresh token may work for
+months: use logout. Login revokes the refresh token of your last login for this --address.
 
     progressor login --issuer https://login.example.com --client-id progressor
     progressor whoami
@@ -40,6 +42,15 @@ func (c *loginCmd) Run(a *cli.App) error {
 	code, err := issuer.Begin(ctx)
 	if err != nil {
 		return err
+	}
+	// The last refresh token ends before there is a new one, because some issuers revoke all of a
+	// user together.
+	if last, ok, err := c.Logins().Remove(c.Engine()); err != nil {
+		return err
+	} else if ok {
+		if err := revoke(ctx, a, last); err != nil {
+			fmt.Fprintf(a.Stderr, "Your last login: %v.\n", err)
+		}
 	}
 	fmt.Fprintf(a.Stderr, "Open %s and enter the code %q", code.URL, code.Text)
 	if !code.Expires.IsZero() {
@@ -69,20 +80,40 @@ type logoutCmd struct {
 }
 
 func (logoutCmd) Help() string {
-	return `Logout deletes the tokens that login has stored for --address. It does not end your session at the issuer,
-and a copy of the token works until it expires.
+	return `Logout deletes the tokens that login has stored for --address, and asks the issuer to revoke the refresh
+token, so that a copy of it does not work. If the issuer cannot do that, logout says so. A copy of the token
+for the engine works until it expires. Logout does not end your session at the issuer.
 
     progressor logout`
 }
 
 func (c *logoutCmd) Run(a *cli.App) error {
-	removed, err := c.Logins().Remove(c.Engine())
+	ctx, cancel := a.Interruptible()
+	defer cancel()
+	last, removed, err := c.Logins().Remove(c.Engine())
 	if err != nil {
 		return err
 	}
 	if !removed {
 		return &cli.CodedError{Err: fmt.Errorf("there is no login for %s", c.Address), Code: cli.ExitNotFound}
 	}
+	if err := revoke(ctx, a, last); err != nil {
+		return err
+	}
 	_, err = fmt.Fprintf(a.Stdout, "logged out of %s\n", c.Address)
 	return err
+}
+
+// revoke ends the refresh token of a login that was deleted.
+func revoke(ctx context.Context, a *cli.App, l login.Login) error {
+	supported, err := l.Revoke(ctx)
+	if err != nil {
+		// Its text is not wrapped: an interrupted command says this, too.
+		return fmt.Errorf("the tokens are deleted, but a copy of the refresh token may still work: %s", err.Error())
+	}
+	if !supported {
+		fmt.Fprintf(a.Stderr, "The issuer %s cannot revoke tokens (it has no revocation_endpoint): a copy of the "+
+			"refresh token works until it expires there.\n", l.URL)
+	}
+	return nil
 }

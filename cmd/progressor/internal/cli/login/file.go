@@ -55,17 +55,17 @@ func (f File) Put(engine string, l Login) error {
 	})
 }
 
-// Remove deletes the login for an engine. It returns false if there is none.
-func (f File) Remove(engine string) (removed bool, err error) {
+// Remove deletes the login for an engine, and returns it. removed is false if there is none.
+func (f File) Remove(engine string) (l Login, removed bool, err error) {
 	if _, ok, err := f.Get(engine); !ok || err != nil {
-		return false, err
+		return Login{}, false, err
 	}
 	err = f.change(func(all *logins) error {
-		_, removed = all.Logins[key(engine)]
+		l, removed = all.Logins[key(engine)]
 		delete(all.Logins, key(engine))
 		return nil
 	})
-	return removed, err
+	return l, removed, err
 }
 
 func (f File) read() (logins, error) {

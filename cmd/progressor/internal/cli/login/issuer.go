@@ -42,8 +42,8 @@ type Code struct {
 	auth   *oauth2.DeviceAuthResponse
 }
 
-// context returns a context with the HTTP client for the issuer.
-func (i Issuer) context(ctx context.Context) (context.Context, error) {
+// client returns the HTTP client for the issuer.
+func (i Issuer) client() (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if i.CAFile != "" {
 		text, err := os.ReadFile(i.CAFile)
@@ -57,25 +57,48 @@ func (i Issuer) context(ctx context.Context) (context.Context, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
 	transport.TLSClientConfig = config
-	return oidc.ClientContext(ctx, &http.Client{Transport: transport, Timeout: requestTimeout}), nil
+	return &http.Client{Transport: transport, Timeout: requestTimeout}, nil
 }
 
-// config finds the addresses of the issuer. ctx has the HTTP client.
-func (i Issuer) config(ctx context.Context) (*oauth2.Config, error) {
+// context returns a context with the HTTP client for the issuer.
+func (i Issuer) context(ctx context.Context) (context.Context, error) {
+	client, err := i.client()
+	if err != nil {
+		return nil, err
+	}
+	return oidc.ClientContext(ctx, client), nil
+}
+
+// addresses are those in the discovery document of an issuer.
+type addresses struct {
+	*oauth2.Config
+	revocation string // "" if the issuer does not revoke tokens
+}
+
+// discover finds the addresses of the issuer. ctx has the HTTP client.
+func (i Issuer) discover(ctx context.Context) (addresses, error) {
 	provider, err := oidc.NewProvider(ctx, i.URL)
 	if err != nil {
-		return nil, fmt.Errorf("issuer %s: %w", i.URL, err)
+		return addresses{}, fmt.Errorf("issuer %s: %w", i.URL, err)
+	}
+	var document struct {
+		Revocation string `json:"revocation_endpoint"`
+	}
+	if err := provider.Claims(&document); err != nil {
+		return addresses{}, fmt.Errorf("issuer %s: %w", i.URL, err)
 	}
 	endpoint := provider.Endpoint()
 	endpoint.AuthStyle = oauth2.AuthStyleInParams // a client without a secret
 	for name, address := range map[string]string{
 		"token_endpoint": endpoint.TokenURL, "device_authorization_endpoint": endpoint.DeviceAuthURL,
+		"revocation_endpoint": document.Revocation,
 	} {
 		if address != "" && !private(address) {
-			return nil, fmt.Errorf("issuer %s: its %s must be an https URL (got %.200q)", i.URL, name, address)
+			return addresses{}, fmt.Errorf("issuer %s: its %s must be an https URL (got %.200q)", i.URL, name, address)
 		}
 	}
-	return &oauth2.Config{ClientID: i.ClientID, Endpoint: endpoint, Scopes: i.Scopes}, nil
+	config := &oauth2.Config{ClientID: i.ClientID, Endpoint: endpoint, Scopes: i.Scopes}
+	return addresses{config, document.Revocation}, nil
 }
 
 // private reports whether a URL has TLS or is on this machine.
@@ -106,15 +129,15 @@ func (i Issuer) Begin(ctx context.Context) (*Code, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := i.config(ctx)
+	found, err := i.discover(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if config.Endpoint.DeviceAuthURL == "" {
+	if found.Endpoint.DeviceAuthURL == "" {
 		return nil, fmt.Errorf("issuer %s: it does not support the device flow (no device_authorization_endpoint)",
 			i.URL)
 	}
-	auth, err := config.DeviceAuth(ctx)
+	auth, err := found.DeviceAuth(ctx)
 	if err != nil {
 		return nil, i.failed("does not start the login", err)
 	}
@@ -123,7 +146,7 @@ func (i Issuer) Begin(ctx context.Context) (*Code, error) {
 	}
 	return &Code{
 		URL: auth.VerificationURI, Complete: auth.VerificationURIComplete, Text: auth.UserCode, Expires: auth.Expiry,
-		config: config, auth: auth,
+		config: found.Config, auth: auth,
 	}, nil
 }
 
@@ -149,11 +172,11 @@ func (i Issuer) refresh(ctx context.Context, refresh string) (Login, error) {
 	if err != nil {
 		return Login{}, err
 	}
-	config, err := i.config(ctx)
+	found, err := i.discover(ctx)
 	if err != nil {
 		return Login{}, err
 	}
-	token, err := config.TokenSource(ctx, &oauth2.Token{RefreshToken: refresh}).Token()
+	token, err := found.TokenSource(ctx, &oauth2.Token{RefreshToken: refresh}).Token()
 	if err != nil {
 		return Login{}, i.failed("does not refresh the login", err)
 	}

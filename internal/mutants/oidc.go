@@ -45,6 +45,18 @@ var oidcMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestLoginIsRefreshed",
 	},
 	{
+		name: "oidc-refresh-interrupted", breaks: "a new refresh token is stored even if its request has ended",
+		file: loginIssuer, old: "context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)",
+		planted:  "context.WithTimeout(ctx, requestTimeout)",
+		packages: loginTests, run: "TestRefreshOutlivesItsRequest",
+	},
+	{
+		name: "oidc-refresh-token-lost", breaks: "a new refresh token is stored even if the ID token is missing",
+		file: loginSource, old: "		all.Logins[key(s.engine)] = l\n		return nil\n",
+		planted:  "		all.Logins[key(s.engine)] = l\n		return failed\n",
+		packages: loginTests, run: "TestRefreshWithoutIDToken",
+	},
+	{
 		name: "oidc-any-audience", breaks: "a token for another audience is rejected",
 		file: oidcIssuers, old: "ClientID: one.config.Audience,", planted: "SkipClientIDCheck: true,",
 		packages: oidcTests, run: "TestClaims",

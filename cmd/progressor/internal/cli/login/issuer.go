@@ -166,21 +166,30 @@ func (i Issuer) Wait(ctx context.Context, c *Code) (Login, error) {
 	return i.login(token)
 }
 
-// refresh returns the login with a new token.
-func (i Issuer) refresh(ctx context.Context, refresh string) (Login, error) {
-	ctx, err := i.context(ctx)
+// refresh returns the login with a new token. If there is an error, it returns the login as it is
+// to be stored: the issuer may have replaced its refresh token.
+func (l Login) refresh(ctx context.Context) (Login, error) {
+	ctx, err := l.context(ctx)
 	if err != nil {
-		return Login{}, err
+		return l, err
 	}
-	found, err := i.discover(ctx)
+	found, err := l.discover(ctx)
 	if err != nil {
-		return Login{}, err
+		return l, err
 	}
-	token, err := found.TokenSource(ctx, &oauth2.Token{RefreshToken: refresh}).Token()
+	// If ctx ended now, a new refresh token would be lost, and the last one may be invalid.
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	token, err := found.TokenSource(asking, &oauth2.Token{RefreshToken: l.Refresh}).Token()
 	if err != nil {
-		return Login{}, i.failed("does not refresh the login", err)
+		return l, l.failed("does not refresh the login", err)
 	}
-	return i.login(token)
+	l.Refresh = token.RefreshToken // the last one, if the issuer returns none
+	next, err := l.login(token)
+	if err != nil {
+		return l, err
+	}
+	return next, nil
 }
 
 // login returns the login with a token of the issuer.

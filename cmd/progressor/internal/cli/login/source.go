@@ -53,6 +53,7 @@ func (l Login) fresh() bool { return time.Until(l.Expires) > margin }
 // refresh stores a new token. Only one command refreshes a login, because an issuer may accept a
 // refresh token only once.
 func (s *source) refresh(ctx context.Context) (l Login, err error) {
+	var failed error // after which there may be something to store
 	err = s.file.change(func(all *logins) error {
 		l = all.Logins[key(s.engine)]
 		switch {
@@ -61,16 +62,11 @@ func (s *source) refresh(ctx context.Context) (l Login, err error) {
 		case l.Refresh == "":
 			return fmt.Errorf("the login at %s has expired: run progressor login", l.URL)
 		}
-		next, err := l.refresh(ctx, l.Refresh)
-		if err != nil {
-			return fmt.Errorf("%w: run progressor login if this remains", err)
+		if l, failed = l.refresh(ctx); failed != nil {
+			failed = fmt.Errorf("%w: run progressor login if this remains", failed)
 		}
-		if next.Refresh == "" {
-			next.Refresh = l.Refresh
-		}
-		l = next
 		all.Logins[key(s.engine)] = l
 		return nil
 	})
-	return l, err
+	return l, errors.Join(failed, err)
 }

@@ -1,0 +1,107 @@
+package login
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/internal/testissuer"
+)
+
+const engine = "http://127.0.0.1:8080"
+
+// through serves an issuer through a function of the test.
+func through(t *testing.T, serve func(w http.ResponseWriter, r *http.Request, next http.Handler)) *testissuer.Issuer {
+	t.Helper()
+	issuer := testissuer.Unstarted(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		serve(w, r, issuer)
+	}))
+	t.Cleanup(server.Close)
+	issuer.URL = server.URL
+	return issuer
+}
+
+// isRefresh reports whether a request is for a new token by a refresh token.
+func isRefresh(r *http.Request) bool { return r.FormValue("grant_type") == "refresh_token" }
+
+// logIn returns a file with a login for engine whose token expires after a time.
+func logIn(t *testing.T, issuer *testissuer.Issuer, lifetime time.Duration) File {
+	t.Helper()
+	i := Issuer{URL: issuer.URL, ClientID: testissuer.Audience}
+	code, err := i.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer.Accept(nil, lifetime)
+	l, err := i.Wait(t.Context(), code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := File(filepath.Join(t.TempDir(), "logins.json"))
+	if err := f.Put(engine, l); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// A new refresh token is stored even if the request that needs it ends meanwhile.
+func TestRefreshOutlivesItsRequest(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if !isRefresh(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		next.ServeHTTP(answer, r) // from now on, only the new refresh token is valid
+		cancel()
+		maps.Copy(w.Header(), answer.Header())
+		_, _ = w.Write(answer.Body.Bytes())
+	})
+	f := logIn(t, issuer, -time.Minute)
+	_, _ = f.Source(engine)(ctx) // its error does not matter
+	if _, err := f.Source(engine)(t.Context()); err != nil || issuer.Refreshes() != 2 {
+		t.Errorf("the next refresh: %v after %d refreshes", err, issuer.Refreshes())
+	}
+}
+
+// An issuer may leave the ID token out when it refreshes a login. Its new refresh token is stored.
+func TestRefreshWithoutIDToken(t *testing.T) {
+	t.Parallel()
+	issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if !isRefresh(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		next.ServeHTTP(answer, r)
+		var document map[string]any
+		if err := json.Unmarshal(answer.Body.Bytes(), &document); err != nil {
+			t.Error(err)
+		}
+		delete(document, "id_token")
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(answer.Code)
+		if err := json.NewEncoder(w).Encode(document); err != nil {
+			t.Error(err)
+		}
+	})
+	f := logIn(t, issuer, -time.Minute)
+	for n := 1; n <= 2; n++ {
+		_, err := f.Source(engine)(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "its ID token is missing in the answer") {
+			t.Errorf("refresh %d: %v", n, err)
+		}
+		if issuer.Refreshes() != n {
+			t.Errorf("refreshed %d times, want %d", issuer.Refreshes(), n)
+		}
+	}
+}

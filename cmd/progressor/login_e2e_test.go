@@ -171,6 +171,10 @@ func TestLoginFails(t *testing.T) {
 		{"login --issuer http://login.example.com --client-id a", "--issuer: must be an https URL"},
 		{"login --issuer https://login.example.com", "--client-id: is required"},
 		{"login --issuer https://login.example.com --client-id a --token-type x", "--token-type"},
+		{"login --issuer https://login.example.com --client-id a --address engine.example.com:8080",
+			"--address: must be an https URL, because"},
+		{"login --issuer https://login.example.com --client-id a --address http://192.0.2.1:8080",
+			"(got http://192.0.2.1:8080); in a network that you trust, add --allow-http"},
 	} {
 		r := s.user.Run(t, strings.Fields(c.args)...)
 		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.want) {
@@ -178,8 +182,11 @@ func TestLoginFails(t *testing.T) {
 		}
 	}
 	s.issuer.Change(func(d map[string]any) { delete(d, "device_authorization_endpoint") })
-	if r := s.user.Run(t, s.args...); !strings.Contains(r.Stderr, "does not support the device flow") {
-		t.Errorf("%+v", r)
+	for _, more := range []string{"", " --address http://192.0.2.1:8080 --allow-http", " --address https://192.0.2.1"} {
+		r := s.user.Run(t, append(slices.Clone(s.args), strings.Fields(more)...)...)
+		if !strings.Contains(r.Stderr, "does not support the device flow") {
+			t.Errorf("login%s: %+v", more, r)
+		}
 	}
 	s.issuer.Change(func(d map[string]any) { d["token_endpoint"] = "http://login.example.com/token" })
 	if r := s.user.Run(t, s.args...); !strings.Contains(r.Stderr, "token_endpoint must be an https URL") {
@@ -215,7 +222,8 @@ func TestLogoutWithoutRevocation(t *testing.T) {
 		code int
 		want string
 	}{
-		{"the issuer is down", func() { s.issuer.SetDown(true) }, cli.ExitFailed, "a copy of the refresh token may still work"},
+		{"the issuer is down", func() { s.issuer.SetDown(true) }, cli.ExitFailed,
+			"a copy of the refresh token may still work"},
 		{"no endpoint", func() {
 			s.issuer.Change(func(d map[string]any) { delete(d, "revocation_endpoint") })
 		}, cli.ExitOK, "cannot revoke tokens (it has no revocation_endpoint)"},

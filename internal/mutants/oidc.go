@@ -57,6 +57,11 @@ var oidcMutants = []mutant{
 		packages: loginTests, run: "TestRefreshWithoutIDToken",
 	},
 	{
+		name: "oidc-login-in-the-clear", breaks: "the token of a login is not sent to another machine without TLS",
+		file: loginCommand, old: "!c.AllowHTTP && !login.Private(c.Engine())", planted: "false",
+		packages: "./cmd/progressor", run: "TestLoginFails",
+	},
+	{
 		name: "oidc-any-audience", breaks: "a token for another audience is rejected",
 		file: oidcIssuers, old: "ClientID: one.config.Audience,", planted: "SkipClientIDCheck: true,",
 		packages: oidcTests, run: "TestClaims",

@@ -15,6 +15,7 @@ type loginCmd struct {
 	ClientID  string   `placeholder:"NAME" setting:"" help:"Client of the issuer for the command line, without a secret and with the device flow."`
 	Scopes    []string `default:"openid,profile,offline_access" placeholder:"NAMES" help:"What the tokens are for. Without offline_access, some issuers return no refresh token. Default: ${default}."`
 	TokenType string   `default:"id" enum:"id,access" placeholder:"TYPE" help:"Token that is sent to the engine: id, or access. Default: ${default}."`
+	AllowHTTP bool     `name:"allow-http" help:"Allow an --address without TLS on another machine. Others who can read the traffic can copy the token."`
 	IssuerCA  string   `name:"issuer-ca-file" placeholder:"FILE" help:"Authorities of the certificate of the issuer, PEM. Default: those of the system."`
 }
 
@@ -23,7 +24,8 @@ func (loginCmd) Help() string {
 of the issuer and a code, and waits until you have entered it, on this or another device. All commands
 for this --address then use the token, unless they have another one, and refresh it with a refresh token.
 Both are in the file --login-file, which only you can read. A copy of the refresh token may work for
-months: use logout. Login revokes the refresh token of your last login for this --address.
+months: use logout. Login revokes the refresh token of your last login for this --address. The address needs
+https, except on this machine.
 
     progressor login --issuer https://login.example.com --client-id progressor
     progressor whoami
@@ -36,6 +38,10 @@ func (c *loginCmd) Run(a *cli.App) error {
 	}
 	if err := issuer.Check(); err != nil {
 		return cli.UsageError(err)
+	}
+	if !c.AllowHTTP && !login.Private(c.Engine()) {
+		return cli.UsageError(fmt.Errorf("--address: must be an https URL, because commands send the token there, such "+
+			"as https://engine.example.com (got %s); in a network that you trust, add --allow-http", c.Address))
 	}
 	ctx, cancel := a.Interruptible()
 	defer cancel()

@@ -93,7 +93,7 @@ func (i Issuer) discover(ctx context.Context) (addresses, error) {
 		"token_endpoint": endpoint.TokenURL, "device_authorization_endpoint": endpoint.DeviceAuthURL,
 		"revocation_endpoint": document.Revocation,
 	} {
-		if address != "" && !private(address) {
+		if address != "" && !Private(address) {
 			return addresses{}, fmt.Errorf("issuer %s: its %s must be an https URL (got %.200q)", i.URL, name, address)
 		}
 	}
@@ -101,8 +101,8 @@ func (i Issuer) discover(ctx context.Context) (addresses, error) {
 	return addresses{config, document.Revocation}, nil
 }
 
-// private reports whether a URL has TLS or is on this machine.
-func private(address string) bool {
+// Private reports whether a URL has TLS or is on this machine.
+func Private(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
 		return false
@@ -115,7 +115,7 @@ func private(address string) bool {
 // Check returns an error if the issuer cannot be one.
 func (i Issuer) Check() error {
 	switch {
-	case !private(i.URL):
+	case !Private(i.URL):
 		return fmt.Errorf("--issuer: must be an https URL, such as https://login.example.com (got %.200q)", i.URL)
 	case i.ClientID == "":
 		return errors.New("--client-id: is required")
@@ -141,7 +141,7 @@ func (i Issuer) Begin(ctx context.Context) (*Code, error) {
 	if err != nil {
 		return nil, i.failed("does not start the login", err)
 	}
-	if auth.DeviceCode == "" || auth.UserCode == "" || !private(auth.VerificationURI) {
+	if auth.DeviceCode == "" || auth.UserCode == "" || !Private(auth.VerificationURI) {
 		return nil, fmt.Errorf("issuer %s: its answer has no code, or no https page to enter it", i.URL)
 	}
 	return &Code{

@@ -62,6 +62,16 @@ var oidcMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestLoginFails",
 	},
 	{
+		name: "oidc-login-redirected", breaks: "a refresh token is not sent to the target of a redirect",
+		file: loginIssuer, old: "return errRedirect }", planted: "return nil }",
+		packages: loginTests, run: "TestRedirectsOfAnIssuer",
+	},
+	{
+		name: "oidc-login-large-answers", breaks: "a command does not read large answers of an issuer",
+		file: loginIssuer, old: "limitedBodies{transport}", planted: "transport",
+		packages: loginTests, run: "TestAnswersOfAnIssuer",
+	},
+	{
 		name: "oidc-any-audience", breaks: "a token for another audience is rejected",
 		file: oidcIssuers, old: "ClientID: one.config.Audience,", planted: "SkipClientIDCheck: true,",
 		packages: oidcTests, run: "TestClaims",

@@ -42,7 +42,8 @@ type Code struct {
 	auth   *oauth2.DeviceAuthResponse
 }
 
-// client returns the HTTP client for the issuer.
+// client returns the HTTP client for the issuer. It follows no redirects: they could send a refresh
+// token to another server, also without TLS.
 func (i Issuer) client() (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if i.CAFile != "" {
@@ -57,7 +58,26 @@ func (i Issuer) client() (*http.Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
 	transport.TLSClientConfig = config
-	return &http.Client{Transport: transport, Timeout: requestTimeout}, nil
+	return &http.Client{
+		Transport: limitedBodies{transport}, Timeout: requestTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
+	}, nil
+}
+
+var errRedirect = errors.New("the issuer redirects, which is not supported")
+
+// maxBody is the maximum size of a response of an issuer in bytes.
+const maxBody = 1 << 20
+
+// limitedBodies fails responses with large bodies.
+type limitedBodies struct{ next http.RoundTripper }
+
+func (l limitedBodies) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := l.next.RoundTrip(request)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, maxBody)
+	}
+	return response, err
 }
 
 // context returns a context with the HTTP client for the issuer.
@@ -79,13 +99,13 @@ type addresses struct {
 func (i Issuer) discover(ctx context.Context) (addresses, error) {
 	provider, err := oidc.NewProvider(ctx, i.URL)
 	if err != nil {
-		return addresses{}, fmt.Errorf("issuer %s: %w", i.URL, err)
+		return addresses{}, i.undiscovered(err)
 	}
 	var document struct {
 		Revocation string `json:"revocation_endpoint"`
 	}
 	if err := provider.Claims(&document); err != nil {
-		return addresses{}, fmt.Errorf("issuer %s: %w", i.URL, err)
+		return addresses{}, i.undiscovered(err)
 	}
 	endpoint := provider.Endpoint()
 	endpoint.AuthStyle = oauth2.AuthStyleInParams // a client without a secret
@@ -99,6 +119,18 @@ func (i Issuer) discover(ctx context.Context) (addresses, error) {
 	}
 	config := &oauth2.Config{ClientID: i.ClientID, Endpoint: endpoint, Scopes: i.Scopes}
 	return addresses{config, document.Revocation}, nil
+}
+
+// undiscovered returns the error of a discovery, with at most the beginning of the answer.
+func (i Issuer) undiscovered(err error) error {
+	if _, ok := errors.AsType[*url.Error](err); ok { // there is no answer
+		return fmt.Errorf("issuer %s: %w", i.URL, err)
+	}
+	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
+		return fmt.Errorf("issuer %s: the discovery document is that of another issuer: %.300q", i.URL,
+			other.Discovered)
+	}
+	return fmt.Errorf("issuer %s: it has no discovery document: %.300q", i.URL, err.Error())
 }
 
 // Private reports whether a URL has TLS or is on this machine.

@@ -1,0 +1,79 @@
+package login
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/internal/testissuer"
+)
+
+// A redirect could lead to another server, or to one without TLS. The new server would get the
+// refresh token, or name other addresses.
+func TestRedirectsOfAnIssuer(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("another server gets %s %s with the refresh token %q", r.Method, r.URL, r.FormValue("refresh_token"))
+	}))
+	t.Cleanup(other.Close)
+	redirected := make(chan string, 1)
+	issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		select {
+		case path := <-redirected:
+			if r.URL.Path == path {
+				http.Redirect(w, r, other.URL+path, http.StatusTemporaryRedirect)
+				return
+			}
+			redirected <- path
+		default:
+		}
+		next.ServeHTTP(w, r)
+	})
+	f := logIn(t, issuer, -time.Minute)
+	for _, path := range []string{"/token", "/.well-known/openid-configuration"} {
+		redirected <- path
+		if _, err := f.Source(engine)(t.Context()); !errors.Is(err, errRedirect) {
+			t.Errorf("%s is redirected: %v", path, err)
+		}
+	}
+	l, _, err := f.Get(engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redirected <- "/revoke"
+	if _, err := l.Revoke(t.Context()); !errors.Is(err, errRedirect) {
+		t.Errorf("/revoke is redirected: %v", err)
+	}
+}
+
+// The answer of an issuer that cannot be used is shown in part, without control characters.
+func TestAnswersOfAnIssuer(t *testing.T) {
+	t.Parallel()
+	name := strings.Repeat("x", 2000)
+	long := "\x1b[31m" + name
+	for what, c := range map[string]struct {
+		status int
+		body   string
+		want   string
+	}{
+		"an error":       {http.StatusInternalServerError, long, "500 Internal Server Error: "},
+		"another issuer": {http.StatusOK, `{"issuer":"https://` + name + `"}`, "of another issuer"},
+		"no JSON":        {http.StatusOK, long, "it has no discovery document"},
+		"wrong type":     {http.StatusOK, `{"issuer":"URL","revocation_endpoint":["x"]}`, "it has no discovery document"},
+		"too large":      {http.StatusOK, strings.Repeat(" ", maxBody+1), "request body too large"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(c.status)
+			_, _ = w.Write([]byte(strings.ReplaceAll(c.body, "URL", "http://"+r.Host)))
+		}))
+		_, err := Issuer{URL: server.URL, ClientID: testissuer.Audience}.Begin(t.Context())
+		server.Close()
+		if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 500 ||
+			strings.ContainsRune(err.Error(), '\x1b') {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/pem"
 	"errors"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -242,5 +244,43 @@ func TestLogoutWithoutRevocation(t *testing.T) {
 	}
 	if len(s.issuer.Revoked()) != 0 {
 		t.Errorf("revoked: %q", s.issuer.Revoked())
+	}
+}
+
+// The authorities of an issuer are found by commands in other directories, too.
+func TestLoginWithAuthorities(t *testing.T) {
+	t.Parallel()
+	issuer := testissuer.Unstarted(t)
+	server := httptest.NewTLSServer(issuer)
+	t.Cleanup(server.Close)
+	issuer.URL = server.URL
+	dir := t.TempDir()
+	authorities := filepath.Join(dir, "ca.crt")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(authorities, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(here, authorities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &loginSite{
+		issuer: issuer, file: filepath.Join(dir, "logins.json"),
+		args: []string{"login", "--issuer", issuer.URL, "--client-id", testissuer.Audience,
+			"--issuer-ca-file", relative},
+	}
+	s.user = clitest.Program{Commands: newCommands, Env: map[string]string{
+		"PROGRESSOR_ADDRESS": "http://127.0.0.1:1", "PROGRESSOR_LOGIN_FILE": s.file}}
+	out, code := s.login(t, func() { issuer.Accept(nil, time.Hour) })
+	if code != cli.ExitUnavailable || !strings.Contains(out, "the login is stored, but") {
+		t.Fatalf("login without an engine: %d, %s", code, out)
+	}
+	stored, err := os.ReadFile(s.file)
+	if err != nil || !strings.Contains(string(stored), `"ca_file": "`+authorities+`"`) {
+		t.Errorf("%s, %v", stored, err)
 	}
 }

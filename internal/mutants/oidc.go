@@ -72,6 +72,11 @@ var oidcMutants = []mutant{
 		packages: loginTests, run: "TestAnswersOfAnIssuer",
 	},
 	{
+		name: "oidc-authorities-moved", breaks: "the authorities of an issuer are found from any directory",
+		file: loginCommand, old: "		issuer.CAFile = path\n", planted: "		_ = path\n",
+		packages: "./cmd/progressor", run: "TestLoginWithAuthorities",
+	},
+	{
 		name: "oidc-any-audience", breaks: "a token for another audience is rejected",
 		file: oidcIssuers, old: "ClientID: one.config.Audience,", planted: "SkipClientIDCheck: true,",
 		packages: oidcTests, run: "TestClaims",

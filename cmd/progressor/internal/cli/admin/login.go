@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
@@ -36,12 +37,19 @@ func (c *loginCmd) Run(a *cli.App) error {
 	issuer := login.Issuer{
 		URL: c.Issuer, ClientID: c.ClientID, Scopes: c.Scopes, Access: c.TokenType == "access", CAFile: c.IssuerCA,
 	}
+	if issuer.CAFile != "" { // later commands read it, too, from any directory
+		path, err := filepath.Abs(issuer.CAFile)
+		if err != nil {
+			return err
+		}
+		issuer.CAFile = path
+	}
 	if err := issuer.Check(); err != nil {
 		return cli.UsageError(err)
 	}
 	if !c.AllowHTTP && !login.Private(c.Engine()) {
-		return cli.UsageError(fmt.Errorf("--address: must be an https URL, because commands send the token there, such "+
-			"as https://engine.example.com (got %s); in a network that you trust, add --allow-http", c.Address))
+		return cli.UsageError(fmt.Errorf("--address: must be an https URL, because commands send the token there, "+
+			"such as https://engine.example.com (got %s); in a network that you trust, add --allow-http", c.Address))
 	}
 	ctx, cancel := a.Interruptible()
 	defer cancel()

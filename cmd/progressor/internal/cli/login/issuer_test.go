@@ -62,7 +62,7 @@ func TestAnswersOfAnIssuer(t *testing.T) {
 		"an error":       {http.StatusInternalServerError, long, "500 Internal Server Error: "},
 		"another issuer": {http.StatusOK, `{"issuer":"https://` + name + `"}`, "of another issuer"},
 		"no JSON":        {http.StatusOK, long, "it has no discovery document"},
-		"wrong type":     {http.StatusOK, `{"issuer":"URL","revocation_endpoint":["x"]}`, "it has no discovery document"},
+		"wrong type":     {http.StatusOK, `{"issuer":"URL","revocation_endpoint":[]}`, "it has no discovery document"},
 		"too large":      {http.StatusOK, strings.Repeat(" ", maxBody+1), "request body too large"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -135,18 +136,21 @@ func TestLoginIsRefreshed(t *testing.T) {
 		t.Errorf("refreshed %d times", n)
 	}
 	last, began := s.refreshToken(t), s.issuer.Refreshes()
-	if out, code := s.login(t, func() { s.issuer.Accept(nil, time.Second) }); code != cli.ExitOK {
+	if out, code := s.login(t, func() { s.issuer.Accept(nil, 2*time.Second) }); code != cli.ExitOK {
 		t.Fatalf("login: %d, %s", code, out)
 	}
 	if got := s.issuer.Revoked(); !slices.Equal(got, []string{last}) || s.issuer.Refreshes() == began {
 		t.Errorf("another login revokes %q, want the last refresh token, %q, only", got, last)
 	}
 	s.issuer.Deny("invalid_grant")
-	r := s.user.Run(t, "whoami")
-	if r.Code == cli.ExitOK || !strings.Contains(r.Stderr, `does not refresh the login: "invalid_grant`) ||
-		!strings.Contains(r.Stderr, "run progressor login") {
-		t.Errorf("the refresh is denied: %+v", r)
-	}
+	clitest.Eventually(t, "the token has expired, and the refresh is denied", func() error {
+		r := s.user.Run(t, "whoami")
+		if r.Code == cli.ExitOK || !strings.Contains(r.Stderr, `does not refresh the login: "invalid_grant`) ||
+			!strings.Contains(r.Stderr, "run progressor login") {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
 }
 
 // A login that fails stores nothing, and says why.

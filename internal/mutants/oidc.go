@@ -77,6 +77,21 @@ var oidcMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestLoginWithAuthorities",
 	},
 	{
+		name: "oidc-lock-blocks", breaks: "a request waits for the lock of the logins no longer than its context",
+		file: loginFile, old: "syscall.LOCK_EX|syscall.LOCK_NB", planted: "syscall.LOCK_EX",
+		packages: loginTests, run: "TestWaitForAnotherCommand",
+	},
+	{
+		name: "oidc-slot-blocks", breaks: "a request waits for a refresh no longer than its context",
+		file: loginSource, old: "	case <-ctx.Done():\n		return \"\", ctx.Err()\n", planted: "",
+		packages: loginTests, run: "TestWaitForAnotherRequest",
+	},
+	{
+		name: "oidc-token-unused", breaks: "a token is used until it expires if it cannot be refreshed",
+		file: loginSource, old: "		case !l.valid():\n", planted: "		case true:\n",
+		packages: loginTests, run: "TestTokenWithoutRefresh",
+	},
+	{
 		name: "oidc-any-audience", breaks: "a token for another audience is rejected",
 		file: oidcIssuers, old: "ClientID: one.config.Audience,", planted: "SkipClientIDCheck: true,",
 		packages: oidcTests, run: "TestClaims",

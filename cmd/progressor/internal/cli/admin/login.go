@@ -59,7 +59,7 @@ func (c *loginCmd) Run(a *cli.App) error {
 	}
 	// The last refresh token ends before there is a new one, because some issuers revoke all of a
 	// user together.
-	if last, ok, err := c.Logins().Remove(c.Engine()); err != nil {
+	if last, ok, err := c.Logins().Remove(ctx, c.Engine()); err != nil {
 		return err
 	} else if ok {
 		if err := revoke(ctx, a, last); err != nil {
@@ -78,7 +78,7 @@ func (c *loginCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Logins().Put(c.Engine(), l); err != nil {
+	if err := c.Logins().Put(ctx, c.Engine(), l); err != nil {
 		return err
 	}
 	whoami := whoamiCmd{ClientFlags: c.ClientFlags}
@@ -104,7 +104,7 @@ for the engine works until it expires. Logout does not end your session at the i
 func (c *logoutCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Interruptible()
 	defer cancel()
-	last, removed, err := c.Logins().Remove(c.Engine())
+	last, removed, err := c.Logins().Remove(ctx, c.Engine())
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,19 +49,19 @@ func (f File) Get(engine string) (l Login, ok bool, err error) {
 }
 
 // Put stores the login for an engine.
-func (f File) Put(engine string, l Login) error {
-	return f.change(func(all *logins) error {
+func (f File) Put(ctx context.Context, engine string, l Login) error {
+	return f.change(ctx, func(all *logins) error {
 		all.Logins[key(engine)] = l
 		return nil
 	})
 }
 
 // Remove deletes the login for an engine, and returns it. removed is false if there is none.
-func (f File) Remove(engine string) (l Login, removed bool, err error) {
+func (f File) Remove(ctx context.Context, engine string) (l Login, removed bool, err error) {
 	if _, ok, err := f.Get(engine); !ok || err != nil {
 		return Login{}, false, err
 	}
-	err = f.change(func(all *logins) error {
+	err = f.change(ctx, func(all *logins) error {
 		l, removed = all.Logins[key(engine)]
 		delete(all.Logins, key(engine))
 		return nil
@@ -97,8 +98,9 @@ func (f File) read() (logins, error) {
 	return all, nil
 }
 
-// change reads the file, changes its content and replaces it. Concurrent commands wait.
-func (f File) change(change func(*logins) error) error {
+// change reads the file, changes its content and replaces it. Concurrent commands wait for each
+// other until ctx ends.
+func (f File) change(ctx context.Context, change func(*logins) error) error {
 	if f == "" {
 		return errors.New("logins: there is no configuration directory: set --login-file")
 	}
@@ -110,7 +112,7 @@ func (f File) change(change func(*logins) error) error {
 		return fmt.Errorf("logins: %w", err)
 	}
 	defer lock.Close() // also releases the lock
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+	if err := acquire(ctx, lock); err != nil {
 		return fmt.Errorf("lock the logins: %w", err)
 	}
 	all, err := f.read()
@@ -121,6 +123,26 @@ func (f File) change(change func(*logins) error) error {
 		return err
 	}
 	return f.write(all)
+}
+
+// lockInterval is how often a command tries to lock a file that another one has locked.
+const lockInterval = 20 * time.Millisecond
+
+// acquire locks a file.
+func acquire(ctx context.Context, file *os.File) error {
+	ticker := time.NewTicker(lockInterval)
+	defer ticker.Stop()
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // write replaces the file.

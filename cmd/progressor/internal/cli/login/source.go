@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -14,7 +13,7 @@ const margin = 30 * time.Second
 // Source returns the token of the login for an engine, and refreshes it before it expires. It is
 // safe for concurrent use.
 func (f File) Source(engine string) func(context.Context) (string, error) {
-	s := &source{file: f, engine: engine}
+	s := &source{file: f, engine: engine, slot: make(chan struct{}, 1)}
 	return s.token
 }
 
@@ -22,13 +21,17 @@ type source struct {
 	file   File
 	engine string
 
-	mu      sync.Mutex
+	slot    chan struct{} // has an element while a request uses current
 	current Login
 }
 
 func (s *source) token(ctx context.Context) (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	select {
+	case s.slot <- struct{}{}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	defer func() { <-s.slot }()
 	if s.current.fresh() {
 		return s.current.Token, nil
 	}
@@ -39,7 +42,11 @@ func (s *source) token(ctx context.Context) (string, error) {
 	case !ok:
 		return "", errors.New("you are logged out: run progressor login")
 	case !l.fresh():
-		if l, err = s.refresh(ctx); err != nil {
+		next, err := s.refresh(ctx)
+		switch {
+		case err == nil:
+			l = next
+		case !l.valid():
 			return "", err
 		}
 	}
@@ -50,11 +57,14 @@ func (s *source) token(ctx context.Context) (string, error) {
 // fresh reports whether a token need not be refreshed.
 func (l Login) fresh() bool { return time.Until(l.Expires) > margin }
 
+// valid reports whether a token has not expired.
+func (l Login) valid() bool { return time.Until(l.Expires) > 0 }
+
 // refresh stores a new token. Only one command refreshes a login, because an issuer may accept a
 // refresh token only once.
 func (s *source) refresh(ctx context.Context) (l Login, err error) {
 	var failed error // after which there may be something to store
-	err = s.file.change(func(all *logins) error {
+	err = s.file.change(ctx, func(all *logins) error {
 		l = all.Logins[key(s.engine)]
 		switch {
 		case l.fresh(): // by another command

@@ -3,11 +3,14 @@ package login
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,7 +48,7 @@ func logIn(t *testing.T, issuer *testissuer.Issuer, lifetime time.Duration) File
 		t.Fatal(err)
 	}
 	f := File(filepath.Join(t.TempDir(), "logins.json"))
-	if err := f.Put(engine, l); err != nil {
+	if err := f.Put(t.Context(), engine, l); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -102,6 +105,81 @@ func TestRefreshWithoutIDToken(t *testing.T) {
 		}
 		if issuer.Refreshes() != n {
 			t.Errorf("refreshed %d times, want %d", issuer.Refreshes(), n)
+		}
+	}
+}
+
+// ends runs a request for a token whose context ends, and fails the test if it waits nevertheless.
+func ends(t *testing.T, token func(context.Context) (string, error)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := token(ctx)
+		done <- err
+	}()
+	cancel()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it waits although its context has ended")
+	}
+}
+
+// While another command refreshes a login, a request waits no longer than its context.
+func TestWaitForAnotherCommand(t *testing.T) {
+	t.Parallel()
+	f := logIn(t, testissuer.New(t), -time.Minute)
+	lock, err := os.OpenFile(string(f)+".lock", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, f.Source(engine))
+}
+
+// While another request refreshes a login, a request waits no longer than its context.
+func TestWaitForAnotherRequest(t *testing.T) {
+	t.Parallel()
+	asked, answer := make(chan struct{}), make(chan struct{})
+	issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if isRefresh(r) {
+			close(asked)
+			<-answer
+		}
+		next.ServeHTTP(w, r)
+	})
+	token := logIn(t, issuer, -time.Minute).Source(engine)
+	first := make(chan error, 1)
+	go func() {
+		_, err := token(t.Context())
+		first <- err
+	}()
+	<-asked
+	ends(t, token)
+	close(answer)
+	if err := <-first; err != nil {
+		t.Errorf("the request that refreshes: %v", err)
+	}
+}
+
+// A token is used until it expires if it cannot be refreshed.
+func TestTokenWithoutRefresh(t *testing.T) {
+	t.Parallel()
+	issuer := testissuer.New(t)
+	for lifetime, works := range map[time.Duration]bool{margin - time.Second: true, -time.Second: false} {
+		issuer.SetDown(false)
+		f := logIn(t, issuer, lifetime)
+		issuer.SetDown(true)
+		token, err := f.Source(engine)(t.Context())
+		if (err == nil) != works || (token != "") != works {
+			t.Errorf("a token that expires in %s: %q, %v", lifetime, token, err)
 		}
 	}
 }

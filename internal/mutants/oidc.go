@@ -92,6 +92,11 @@ var oidcMutants = []mutant{
 		packages: loginTests, run: "TestTokenWithoutRefresh",
 	},
 	{
+		name: "oidc-slow-is-expired", breaks: "a request for the token that times out does not end the login",
+		file: loginIssuer, old: "case !c.Expires.IsZero() && !time.Now().Before(c.Expires):", planted: "case true:",
+		packages: loginTests, run: "TestSlowIssuer",
+	},
+	{
 		name: "oidc-any-audience", breaks: "a token for another audience is rejected",
 		file: oidcIssuers, old: "ClientID: one.config.Audience,", planted: "SkipClientIDCheck: true,",
 		packages: oidcTests, run: "TestClaims",

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -8,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -21,6 +23,12 @@ import (
 
 // requestTimeout limits each request to an issuer.
 const requestTimeout = 15 * time.Second
+
+// Seconds between two requests for the token of a code (RFC 8628).
+const (
+	defaultInterval = 5 // if the issuer has none
+	maxInterval     = 300
+)
 
 // Issuer is where a user logs in.
 type Issuer struct {
@@ -176,6 +184,7 @@ func (i Issuer) Begin(ctx context.Context) (*Code, error) {
 	if auth.DeviceCode == "" || auth.UserCode == "" || !Private(auth.VerificationURI) {
 		return nil, fmt.Errorf("issuer %s: its answer has no code, or no https page to enter it", i.URL)
 	}
+	auth.Interval = min(max(auth.Interval, 0), maxInterval)
 	return &Code{
 		URL: auth.VerificationURI, Complete: auth.VerificationURIComplete, Text: auth.UserCode, Expires: auth.Expiry,
 		config: found.Config, auth: auth,
@@ -188,14 +197,28 @@ func (i Issuer) Wait(ctx context.Context, c *Code) (Login, error) {
 	if err != nil {
 		return Login{}, err
 	}
-	token, err := c.config.DeviceAccessToken(ctx, c.auth)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return Login{}, errors.New("the code has expired: log in again")
-	case err != nil:
-		return Login{}, i.failed("rejects the login", err)
+	return i.wait(ctx, c)
+}
+
+// wait is Wait with a context that has the HTTP client.
+func (i Issuer) wait(ctx context.Context, c *Code) (Login, error) {
+	auth := *c.auth
+	for {
+		token, err := c.config.DeviceAccessToken(ctx, &auth)
+		failure, _ := errors.AsType[net.Error](err)
+		switch {
+		case err == nil:
+			return i.login(token)
+		case ctx.Err() != nil:
+			return Login{}, ctx.Err()
+		case failure == nil || !failure.Timeout():
+			return Login{}, i.failed("rejects the login", err)
+		case !c.Expires.IsZero() && !time.Now().Before(c.Expires):
+			return Login{}, errors.New("the code has expired: log in again")
+		}
+		// One request has timed out. RFC 8628 wants longer intervals then.
+		auth.Interval = min(2*cmp.Or(auth.Interval, defaultInterval), maxInterval)
 	}
-	return i.login(token)
 }
 
 // refresh returns the login with a new token. If there is an error, it returns the login as it is

@@ -1,12 +1,16 @@
 package login
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
 
 	"github.com/progressor-engine/progressor/internal/testissuer"
 )
@@ -75,5 +79,47 @@ func TestAnswersOfAnIssuer(t *testing.T) {
 			strings.ContainsRune(err.Error(), '\x1b') {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// begin starts a login whose user has accepted, with one second between two requests.
+func begin(t *testing.T, issuer *testissuer.Issuer) (Issuer, *Code) {
+	t.Helper()
+	i := Issuer{URL: issuer.URL, ClientID: testissuer.Audience}
+	code, err := i.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer.Accept(nil, time.Hour)
+	return i, code
+}
+
+// A request for the token that times out does not end the login. An expired code does.
+func TestSlowIssuer(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int32
+	issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.URL.Path == "/token" && requests.Add(1) == 1 {
+			_ = r.ParseForm() // reads the body, so that the server notices the end of the connection
+			<-r.Context().Done()
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	impatient := oidc.ClientContext(t.Context(), &http.Client{Timeout: time.Second})
+	i, code := begin(t, issuer)
+	if l, err := i.wait(impatient, code); err != nil || l.Token == "" || requests.Load() < 2 {
+		t.Errorf("a slow request: %v after %d requests", err, requests.Load())
+	}
+	i, code = begin(t, issuer)
+	code.Expires = time.Now()
+	code.auth.Expiry = code.Expires
+	if _, err := i.wait(impatient, code); err == nil || !strings.Contains(err.Error(), "the code has expired") {
+		t.Errorf("an expired code: %v", err)
+	}
+	ctx, cancel := context.WithCancel(impatient)
+	cancel()
+	if _, err := i.wait(ctx, code); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
 	}
 }

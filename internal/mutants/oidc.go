@@ -88,13 +88,18 @@ var oidcMutants = []mutant{
 	},
 	{
 		name: "oidc-token-unused", breaks: "a token is used until it expires if it cannot be refreshed",
-		file: loginSource, old: "		case !l.valid():\n", planted: "		case true:\n",
+		file: loginSource, old: "errors.Is(err, errLoggedOut) || !l.valid()", planted: "true",
 		packages: loginTests, run: "TestTokenWithoutRefresh",
 	},
 	{
 		name: "oidc-slow-is-expired", breaks: "a request for the token that times out does not end the login",
 		file: loginIssuer, old: "case !c.Expires.IsZero() && !time.Now().Before(c.Expires):", planted: "case true:",
 		packages: loginTests, run: "TestSlowIssuer",
+	},
+	{
+		name: "oidc-logged-out-is-expired", breaks: "a refresh after a logout reports the logout",
+		file: loginSource, old: "case !ok: // by another command", planted: "case !ok && false:",
+		packages: loginTests, run: "TestLogoutBeforeRefresh",
 	},
 	{
 		name: "oidc-any-audience", breaks: "a token for another audience is rejected",

@@ -10,6 +10,8 @@ import (
 // margin is how long before its expiry a token is refreshed.
 const margin = 30 * time.Second
 
+var errLoggedOut = errors.New("you are logged out: run progressor login")
+
 // Source returns the token of the login for an engine, and refreshes it before it expires. It is
 // safe for concurrent use.
 func (f File) Source(engine string) func(context.Context) (string, error) {
@@ -40,13 +42,13 @@ func (s *source) token(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case !ok:
-		return "", errors.New("you are logged out: run progressor login")
+		return "", errLoggedOut
 	case !l.fresh():
 		next, err := s.refresh(ctx)
 		switch {
 		case err == nil:
 			l = next
-		case !l.valid():
+		case errors.Is(err, errLoggedOut) || !l.valid():
 			return "", err
 		}
 	}
@@ -65,8 +67,11 @@ func (l Login) valid() bool { return time.Until(l.Expires) > 0 }
 func (s *source) refresh(ctx context.Context) (l Login, err error) {
 	var failed error // after which there may be something to store
 	err = s.file.change(ctx, func(all *logins) error {
-		l = all.Logins[key(s.engine)]
+		var ok bool
+		l, ok = all.Logins[key(s.engine)]
 		switch {
+		case !ok: // by another command
+			return errLoggedOut
 		case l.fresh(): // by another command
 			return nil
 		case l.Refresh == "":

@@ -183,3 +183,31 @@ func TestTokenWithoutRefresh(t *testing.T) {
 		}
 	}
 }
+
+// If another command logs out while a request waits to refresh the login, the error says so.
+func TestLogoutBeforeRefresh(t *testing.T) {
+	t.Parallel()
+	f := logIn(t, testissuer.New(t), margin-time.Second)
+	lock, err := os.OpenFile(string(f)+".lock", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	s := &source{file: f, engine: engine}
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.refresh(t.Context())
+		done <- err
+	}()
+	if err := f.write(logins{}); err != nil { // as logout, which has the lock
+		t.Error(err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; !errors.Is(err, errLoggedOut) {
+		t.Error(err)
+	}
+}

@@ -239,3 +239,50 @@ func TestAwait(t *testing.T) {
 		t.Errorf("Await = %v, %v; want the waiting task and the deadline", task, err)
 	}
 }
+
+// The error of a token source fails all requests, also streams, before they are sent.
+func TestTokenSourceFails(t *testing.T) {
+	s := &scripted{}
+	failure := errors.New("the login has expired")
+	c := serve(t, s, client.WithTokenSource(func(ctx context.Context) (string, error) {
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		return "", failure
+	}))
+	for name, send := range map[string]func(context.Context) error{
+		"call": func(ctx context.Context) error {
+			_, err := c.Call(ctx, &progressorv1.CallRequest{Namespace: "n"})
+			return err
+		},
+		"stream": func(ctx context.Context) error {
+			stream, err := c.Process.WatchProcess(ctx, &progressorv1.WatchProcessRequest{Namespace: "n"})
+			if err == nil {
+				err = errors.Join(stream.Err(), stream.Close())
+			}
+			return err
+		},
+	} {
+		if err := send(t.Context()); !errors.Is(err, failure) || connect.CodeOf(err) != connect.CodeUnauthenticated {
+			t.Errorf("%s: %v", name, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := send(ctx); connect.CodeOf(err) != connect.CodeCanceled {
+			t.Errorf("%s, interrupted: %v", name, err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 0)
+		cancel()
+		if err := send(ctx); connect.CodeOf(err) != connect.CodeDeadlineExceeded {
+			t.Errorf("%s, timed out: %v", name, err)
+		}
+	}
+	err := c.Watch(t.Context(), &progressorv1.WatchProcessRequest{Namespace: "n"},
+		func(*progressorv1.WatchProcessResponse) error { return nil })
+	if !errors.Is(err, failure) {
+		t.Errorf("watch: %v", err)
+	}
+	if len(s.keys) != 0 {
+		t.Errorf("requests without a token were sent: %q", s.keys)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -88,12 +89,24 @@ type bearer func(context.Context) (string, error)
 func (b bearer) header(ctx context.Context) (string, error) {
 	token, err := b(ctx)
 	if err != nil {
-		return "", connect.NewError(connect.CodeUnauthenticated, err)
+		return "", connect.NewError(codeOfToken(ctx), err)
 	}
 	if token == "" {
 		return "", connect.NewError(connect.CodeUnauthenticated, errors.New("the token is empty"))
 	}
 	return "Bearer " + token, nil
+}
+
+// codeOfToken returns the code of a request that has no token.
+func codeOfToken(ctx context.Context) connect.Code {
+	switch err := ctx.Err(); {
+	case err == nil:
+		return connect.CodeUnauthenticated
+	case errors.Is(err, context.DeadlineExceeded):
+		return connect.CodeDeadlineExceeded
+	default:
+		return connect.CodeCanceled
+	}
 }
 
 func (b bearer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
@@ -109,10 +122,12 @@ func (b bearer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 
 func (b bearer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
-		conn := next(ctx, spec)
-		if value, err := b.header(ctx); err == nil { // without a token, the engine returns the error
-			conn.RequestHeader().Set("Authorization", value)
+		value, err := b.header(ctx)
+		if err != nil {
+			return failedStream{spec, http.Header{}, err}
 		}
+		conn := next(ctx, spec)
+		conn.RequestHeader().Set("Authorization", value)
 		return conn
 	}
 }
@@ -120,3 +135,20 @@ func (b bearer) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 func (b bearer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return next
 }
+
+// failedStream is a stream that was not opened, because there is no token.
+type failedStream struct {
+	spec   connect.Spec
+	header http.Header
+	err    error
+}
+
+func (s failedStream) Spec() connect.Spec         { return s.spec }
+func (failedStream) Peer() connect.Peer           { return connect.Peer{} }
+func (s failedStream) RequestHeader() http.Header { return s.header }
+func (failedStream) ResponseHeader() http.Header  { return http.Header{} }
+func (failedStream) ResponseTrailer() http.Header { return http.Header{} }
+func (s failedStream) Send(any) error             { return s.err }
+func (s failedStream) Receive(any) error          { return s.err }
+func (s failedStream) CloseRequest() error        { return s.err }
+func (s failedStream) CloseResponse() error       { return s.err }

@@ -102,6 +102,12 @@ var oidcMutants = []mutant{
 		packages: loginTests, run: "TestLogoutBeforeRefresh",
 	},
 	{
+		name: "oidc-stream-without-token", breaks: "a stream without a token is not opened",
+		file: "client/token.go", old: "return failedStream{spec, http.Header{}, err}",
+		planted:  "return next(ctx, spec)",
+		packages: "./client", run: "TestTokenSourceFails",
+	},
+	{
 		name: "oidc-any-audience", breaks: "a token for another audience is rejected",
 		file: oidcIssuers, old: "ClientID: one.config.Audience,", planted: "SkipClientIDCheck: true,",
 		packages: oidcTests, run: "TestClaims",

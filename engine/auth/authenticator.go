@@ -29,8 +29,10 @@ const (
 	readTimeout = 5 * time.Second
 	// maxCached limits the number of cached keys.
 	maxCached = 10_000
-	// unknownRate is how many unknown IDs per second a node looks up in the database.
-	unknownRate = 100
+	// unknownRate is how many IDs that are not cached a node looks up in the database per second.
+	unknownRate = 200
+	// lookupRate is how many of them an address may have that has too many failures.
+	lookupRate = 10
 )
 
 // The errors of Authenticate.
@@ -39,6 +41,7 @@ var (
 	ErrMalformed = errors.New("the header Authorization must be Bearer and one token, such as pgr_ID_SECRET")
 	ErrInvalid   = errors.New("the token is not valid: it is unknown, revoked or expired")
 	ErrLimited   = errors.New("too many failed authentications from this address: wait a second")
+	ErrBusy      = errors.New("too many new tokens from this address, or at this node: wait a second")
 	ErrTwo       = errors.New("the request has a token, and the client a certificate with a URI: use only one")
 )
 
@@ -54,6 +57,7 @@ type Authenticator struct {
 	root    *entry // nil without a root key
 	now     func() time.Time
 	unknown *rate.Limiter // reads of IDs that are not cached
+	lookups *budget       // such reads of addresses that have too many failures
 	failed  *failures
 	total   *prometheus.CounterVec
 	ok      map[string]prometheus.Counter // successes by scheme
@@ -87,7 +91,8 @@ type state struct {
 // registerer may be nil.
 func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticator {
 	a := &Authenticator{
-		keys: keys, now: time.Now, unknown: rate.NewLimiter(unknownRate, unknownRate), failed: newFailures(),
+		keys: keys, now: time.Now, unknown: rate.NewLimiter(unknownRate, unknownRate),
+		lookups: newBudget(lookupRate, lookupRate), failed: newFailures(),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "progressor_auth_total",
 			Help: "Authentications by scheme (key, root, cert, oidc, none, other) and outcome (ok, missing, " +
@@ -206,11 +211,25 @@ func (a *Authenticator) entry(ctx context.Context, id, address string) (*entry, 
 		}
 		return a.root, nil
 	}
-	// Random IDs must not cause reads without limit.
-	if _, ok := a.cached.Load(keyPrefix + id); !ok && (!a.failed.allow(address) || !a.unknown.Allow()) {
-		return nil, ErrLimited
+	if _, ok := a.cached.Load(keyPrefix + id); !ok {
+		if err := a.mayRead(address); err != nil {
+			return nil, err
+		}
 	}
 	return a.known(ctx, keyPrefix+id)
+}
+
+// mayRead returns an error if a client of an address must not cause the read of a key that is not
+// cached. Random IDs must not cause reads without limit. Other failures, such as requests without a
+// token, do not use up the reads of their address.
+func (a *Authenticator) mayRead(address string) error {
+	switch {
+	case !a.failed.left(address) && !a.lookups.take(address):
+		return ErrLimited
+	case !a.unknown.Allow():
+		return ErrBusy
+	}
+	return nil
 }
 
 // known is like entry, for the identity of a principal, but does not limit reads.
@@ -319,7 +338,10 @@ func (a *Authenticator) fail(ctx context.Context, scheme string, err error, addr
 	case errors.Is(err, process.ErrUnavailable):
 		a.total.WithLabelValues(scheme, "unavailable").Inc()
 		return err
-	case errors.Is(err, ErrLimited), !a.failed.add(address):
+	case errors.Is(err, ErrLimited), errors.Is(err, ErrBusy):
+		a.total.WithLabelValues(scheme, "limited").Inc()
+		return err
+	case !a.failed.take(address):
 		a.total.WithLabelValues(scheme, "limited").Inc()
 		return ErrLimited
 	case errors.Is(err, ErrMissing):

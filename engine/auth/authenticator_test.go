@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -294,10 +295,32 @@ func TestGuessing(t *testing.T) {
 		t.Errorf("%d limited guesses were counted, want %d", got, limited)
 	}
 	for n := range 3 * maxAddresses {
-		a.failed.add(fmt.Sprintf("[2001:db8:%x:%x::1]:1", n>>8, n&0xff))
+		a.failed.take(fmt.Sprintf("[2001:db8:%x:%x::1]:1", n>>8, n&0xff))
 	}
 	if len(a.failed.addresses) > maxAddresses {
 		t.Errorf("%d addresses are remembered", len(a.failed.addresses))
+	}
+}
+
+// Clients without a valid token do not keep others at their address from using a key that the node
+// does not know yet. Such keys are limited for all addresses together.
+func TestNewKeys(t *testing.T) {
+	t.Parallel()
+	a, keys, _ := newTest(t, "")
+	a.failed.budget = newBudget(rate.Every(time.Hour), failureRate)
+	for range 2 * failureRate {
+		if _, err := a.Authenticate(t.Context(), nil, address); err == nil {
+			t.Fatal("a request without a token is accepted")
+		}
+	}
+	_, token := keys.add()
+	if _, err := a.Authenticate(t.Context(), []string{"Bearer " + token}, address); err != nil {
+		t.Errorf("a new key after %d failures: %v", 2*failureRate, err)
+	}
+	a.unknown = rate.NewLimiter(0, 0)
+	_, token = keys.add()
+	if _, err := a.Authenticate(t.Context(), []string{"Bearer " + token}, "192.0.2.9:1"); !errors.Is(err, ErrBusy) {
+		t.Errorf("too many new keys: %v", err)
 	}
 }
 

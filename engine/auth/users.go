@@ -23,9 +23,13 @@ const (
 	// tokenTime is how long a verified token is not verified again. It limits how long a token is
 	// accepted after its issuer has removed the key that signed it.
 	tokenTime = 5 * time.Minute
-	// verifyRate is how many tokens that are not cached a node verifies per second. With ES256, a
-	// verification takes 0.12 ms, and a cached token 1 µs (BenchmarkUser).
-	verifyRate = 1000
+	// verifyRate and verifyBurst limit the tokens that are not cached and that a node verifies for
+	// one address per second. With ES256, a verification takes 0.12 ms, and a cached token 1 µs
+	// (BenchmarkUser).
+	verifyRate, verifyBurst = 100, 1000
+	// suspectRate is how many of them a node verifies per second for all addresses together that
+	// have too many failures.
+	suspectRate = 1000
 	// rejectionRate is how many rejected tokens per second are logged.
 	rejectionRate = 5
 )
@@ -42,7 +46,8 @@ var (
 type users struct {
 	issuers  *oidc.Issuers
 	log      *slog.Logger
-	verifies *rate.Limiter
+	verifies *budget       // verifications of each address
+	suspects *rate.Limiter // verifications of addresses that have too many failures
 	logged   *rate.Limiter
 
 	tokens sync.Map // *verified by the SHA-256 of the token
@@ -59,8 +64,8 @@ type verified struct {
 // Accept makes a accept tokens of issuers. Call it before the first request.
 func (a *Authenticator) Accept(issuers *oidc.Issuers, log *slog.Logger) {
 	a.users = &users{
-		issuers: issuers, log: log, verifies: rate.NewLimiter(verifyRate, verifyRate),
-		logged: rate.NewLimiter(rejectionRate, rejectionRate),
+		issuers: issuers, log: log, verifies: newBudget(verifyRate, verifyBurst),
+		suspects: rate.NewLimiter(suspectRate, suspectRate), logged: rate.NewLimiter(rejectionRate, rejectionRate),
 	}
 }
 
@@ -95,7 +100,9 @@ func (a *Authenticator) authenticateUser(ctx context.Context, token, address str
 	return e.state.Load().principal.until(v.expires), nil
 }
 
-// verify returns the identity in a token.
+// verify returns the identity in a token. It also verifies tokens of an address that has too many
+// failures, because clients with valid tokens may share it. Failures of an address do not use up
+// what other addresses may verify.
 func (a *Authenticator) verify(ctx context.Context, token, address string) (*verified, error) {
 	u, hash := a.users, sha256.Sum256([]byte(token))
 	if found, ok := u.tokens.Load(hash); ok {
@@ -107,10 +114,17 @@ func (a *Authenticator) verify(ctx context.Context, token, address string) (*ver
 			u.count.Add(-1)
 		}
 	}
-	if !a.failed.allow(address) || !u.verifies.Allow() {
-		return nil, ErrLimited
+	if !u.verifies.take(address) {
+		return nil, ErrBusy
 	}
-	who, err := u.issuers.Verify(ctx, token)
+	issuer, err := u.issuers.Find(token)
+	if err != nil {
+		return nil, u.rejected(err, address)
+	}
+	if !a.failed.left(address) && !u.suspects.Allow() {
+		return nil, ErrBusy
+	}
+	who, err := issuer.Verify(ctx, token)
 	if err != nil {
 		return nil, u.rejected(err, address)
 	}

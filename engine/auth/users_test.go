@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/progressor-engine/progressor/engine/auth/oidc"
 	"github.com/progressor-engine/progressor/internal/testissuer"
@@ -171,14 +173,16 @@ func TestRejectedTokens(t *testing.T) {
 			t.Errorf("%s: log %s", c.name, &logged)
 		}
 	}
-	a.failed = newFailures()
-	a.failed.pause = 0
+	a.failed.budget = newBudget(rate.Every(time.Hour), failureRate)
 	for range failureRate {
 		if _, err := ask(t, a, i.Token(map[string]any{"exp": 1})); err == nil || errors.Is(err, ErrLimited) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := ask(t, a, i.Token(nil)); !errors.Is(err, ErrLimited) {
+	if _, err := ask(t, a, i.Token(map[string]any{"exp": 1})); !errors.Is(err, ErrLimited) {
+		t.Errorf("another failure after %d: %v", failureRate, err)
+	}
+	if _, err := ask(t, a, i.Token(nil)); err != nil {
 		t.Errorf("a new token after %d failures: %v", failureRate, err)
 	}
 	if _, err := ask(t, a, good); err != nil {
@@ -197,15 +201,85 @@ func TestRejectedTokens(t *testing.T) {
 	}
 }
 
-// While the issuer is down, tokens are neither accepted nor said to be wrong.
+// forge returns a token with a random key that the issuer does not have.
+func forge(t *testing.T, i *testissuer.Issuer) string {
+	t.Helper()
+	return testissuer.Sign(t, testissuer.NewKey(t, rand.Text()), i.Claims(nil))
+}
+
+// Clients without a valid token do not lock out users, not even those at their own address, such as
+// that of a proxy, unless they send very many tokens.
+func TestAttackersDoNotLockOut(t *testing.T) {
+	t.Parallel()
+	a, _, _, i := newUsers(t, slog.New(slog.DiscardHandler))
+	slow := rate.Every(time.Hour)
+	a.failed.budget = newBudget(slow, failureRate)
+	a.users.verifies = newBudget(slow, 4*failureRate)
+	at := func(address, token string) error {
+		_, err := a.Authenticate(t.Context(), []string{"Bearer " + token}, address)
+		return err
+	}
+	for range 2 * failureRate {
+		if _, err := a.Authenticate(t.Context(), nil, address); err == nil {
+			t.Fatal("a request without a token is accepted")
+		}
+		if err := at(address, forge(t, i)); err == nil {
+			t.Fatal("a forged token is accepted")
+		}
+	}
+	if err := at(address, i.Token(nil)); err != nil {
+		t.Errorf("a new token at the address of an attacker: %v", err)
+	}
+	for range 2*failureRate - 1 {
+		if err := at(address, forge(t, i)); !errors.Is(err, ErrLimited) {
+			t.Fatal(err)
+		}
+	}
+	if err := at(address, i.Token(nil)); !errors.Is(err, ErrBusy) || errors.Is(err, ErrLimited) {
+		t.Errorf("after %d tokens of an address: %v", 4*failureRate, err)
+	}
+	const other, second = "192.0.2.9:1", "192.0.2.10:1"
+	a.users.suspects = rate.NewLimiter(slow, 2)
+	for range failureRate {
+		_, _ = a.Authenticate(t.Context(), nil, second)
+	}
+	for range failureRate {
+		if err := at(second, i.Token(map[string]any{"iss": "https://x"})); !errors.Is(err, ErrLimited) {
+			t.Errorf("an unknown issuer: %v", err)
+		}
+	}
+	for n, want := range []error{nil, nil, ErrBusy} {
+		if err := at(second, i.Token(nil)); !errors.Is(err, want) {
+			t.Errorf("new token %d at another address with failures: %v, want %v", n, err, want)
+		}
+	}
+	if err := at(other, i.Token(nil)); err != nil {
+		t.Errorf("at an address without failures: %v", err)
+	}
+}
+
+// While the issuer is down, tokens are neither accepted nor said to be wrong. Those of an address
+// are limited, and do not lock out users whose keys are known.
 func TestTokensWhileTheIssuerIsDown(t *testing.T) {
 	t.Parallel()
 	a, _, _, i := newUsers(t, slog.New(slog.DiscardHandler))
+	if _, err := ask(t, a, i.Token(nil)); err != nil {
+		t.Fatal(err)
+	}
 	i.SetDown(true)
+	a.users.verifies = newBudget(rate.Every(time.Hour), 2*failureRate)
 	for range 2 * failureRate {
-		if p, err := ask(t, a, i.Token(nil)); !errors.Is(err, ErrIssuer) || !errors.Is(err, process.ErrUnavailable) {
+		p, err := ask(t, a, forge(t, i))
+		if !errors.Is(err, ErrIssuer) || !errors.Is(err, process.ErrUnavailable) {
 			t.Fatalf("%v, %v", p, err)
 		}
+	}
+	if p, err := ask(t, a, forge(t, i)); !errors.Is(err, ErrBusy) || errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("after %d tokens of an address: %v, %v", 2*failureRate, p, err)
+	}
+	_, err := a.Authenticate(t.Context(), []string{"Bearer " + i.Token(nil)}, "192.0.2.9:1")
+	if err != nil {
+		t.Errorf("a known key at another address: %v", err)
 	}
 }
 
@@ -266,6 +340,7 @@ func FuzzJWT(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, payload, signature string) {
 		a.failed = newFailures() // otherwise only the first tokens are verified
 		a.failed.pause = 0
+		a.users.verifies = newBudget(verifyRate, verifyBurst)
 		token := header + "." + payload + "." + signature
 		p, err := a.Authenticate(t.Context(), []string{"Bearer " + token}, address)
 		decoded, _ := base64.RawURLEncoding.DecodeString(payload)
@@ -292,7 +367,13 @@ func BenchmarkUser(b *testing.B) {
 			_, err := a.Authenticate(b.Context(), []string{"Bearer " + token}, address)
 			return err
 		},
-		"verify": func() error { _, err := issuers.Verify(b.Context(), token); return err },
+		"verify": func() error {
+			issuer, err := issuers.Find(token)
+			if err == nil {
+				_, err = issuer.Verify(b.Context(), token)
+			}
+			return err
+		},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

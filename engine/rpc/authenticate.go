@@ -86,7 +86,7 @@ func refuseUnauthenticated(w http.ResponseWriter, r *http.Request, errorWriter *
 	code, status, reason := connect.CodeUnauthenticated, http.StatusUnauthorized,
 		progressorv1.ErrorDetail_REASON_UNAUTHENTICATED
 	switch {
-	case errors.Is(err, auth.ErrLimited):
+	case errors.Is(err, auth.ErrLimited), errors.Is(err, auth.ErrBusy):
 		code, status, reason = connect.CodeResourceExhausted, http.StatusTooManyRequests,
 			progressorv1.ErrorDetail_REASON_OVERLOADED
 	case errors.Is(err, process.ErrUnavailable):

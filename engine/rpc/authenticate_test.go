@@ -2,8 +2,10 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -112,6 +114,27 @@ func TestEveryMethodNeedsAToken(t *testing.T) {
 			if got := answer.StatusCode == http.StatusUnauthorized || limited; got != refused {
 				t.Errorf("%s %s with %.20q: %s %.200s", method, path, header, answer.Status, body)
 			}
+		}
+	}
+}
+
+// A client sees from the status whether its token is wrong, or it must try again.
+func TestCodesOfFailedAuthentications(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err, shown error
+		status     int
+	}{
+		{auth.ErrInvalid, auth.ErrInvalid, http.StatusUnauthorized},
+		{auth.ErrLimited, auth.ErrLimited, http.StatusTooManyRequests},
+		{auth.ErrBusy, auth.ErrBusy, http.StatusTooManyRequests},
+		{errors.Join(process.ErrUnavailable, auth.ErrIssuer), auth.ErrIssuer, http.StatusServiceUnavailable},
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodGet, "/whoami", http.NoBody)
+		refuseUnauthenticated(w, r, connect.NewErrorWriter(), c.err)
+		if w.Code != c.status || w.Body.String() != c.shown.Error()+"\n" {
+			t.Errorf("%v: %d %s", c.err, w.Code, w.Body)
 		}
 	}
 }

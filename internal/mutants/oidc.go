@@ -109,7 +109,7 @@ var oidcMutants = []mutant{
 	},
 	{
 		name: "oidc-any-audience", breaks: "a token for another audience is rejected",
-		file: oidcIssuers, old: "ClientID: one.config.Audience,", planted: "SkipClientIDCheck: true,",
+		file: oidcIssuers, old: "ClientID: i.config.Audience,", planted: "SkipClientIDCheck: true,",
 		packages: oidcTests, run: "TestClaims",
 	},
 	{
@@ -222,9 +222,39 @@ var oidcMutants = []mutant{
 		packages: "./engine/auth", run: "TestTokensExpire",
 	},
 	{
-		name: "oidc-unlimited", breaks: "failed authentications by JSON Web Tokens are limited",
-		file: usersOfToken, old: "!a.failed.allow(address) || ", planted: "",
+		name: "oidc-locked-out", breaks: "failures of an address do not lock out the users who share it",
+		file: usersOfToken, old: "	if !u.verifies.take(address) {",
+		planted: "	if !a.failed.left(address) {\n		return nil, ErrLimited\n	}\n" +
+			"	if !u.verifies.take(address) {",
+		packages: "./engine/auth", run: "TestRejectedTokens|TestAttackersDoNotLockOut",
+	},
+	{
+		name: "oidc-unlimited", breaks: "an address cannot send unknown tokens without limit",
+		file: usersOfToken, old: "!u.verifies.take(address)", planted: "false",
+		packages: "./engine/auth", run: "TestAttackersDoNotLockOut|TestTokensWhileTheIssuerIsDown",
+	},
+	{
+		name: "oidc-failures-unlimited", breaks: "failed authentications by JSON Web Tokens are limited",
+		file: "engine/auth/authenticator.go", old: "	case !a.failed.take(address):\n",
+		planted:  "	case scheme != \"oidc\" && !a.failed.take(address):\n",
 		packages: "./engine/auth", run: "TestRejectedTokens",
+	},
+	{
+		name: "oidc-all-locked-out", breaks: "attackers use up only what addresses with failures may verify",
+		file: usersOfToken, old: "!a.failed.left(address) && !u.suspects.Allow()", planted: "!u.suspects.Allow()",
+		packages: "./engine/auth", run: "TestAttackersDoNotLockOut",
+	},
+	{
+		name: "oidc-suspects-unlimited", breaks: "the tokens of addresses with failures are limited together",
+		file: usersOfToken, old: "!a.failed.left(address) && !u.suspects.Allow()", planted: "false",
+		packages: "./engine/auth", run: "TestAttackersDoNotLockOut",
+	},
+	{
+		name: "oidc-unknown-issuer-counts", breaks: "a token of an unknown issuer uses up no verification of others",
+		file: usersOfToken, old: "	issuer, err := u.issuers.Find(token)\n	if err != nil {\n",
+		planted: "	issuer, err := u.issuers.Find(token)\n	if err != nil {\n" +
+			"		u.suspects.Allow()\n",
+		packages: "./engine/auth", run: "TestAttackersDoNotLockOut",
 	},
 	{
 		name: "oidc-reason-shown", breaks: "who forges a token does not see why it is rejected",

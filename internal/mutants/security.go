@@ -113,8 +113,25 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "guesses-without-limit", breaks: "guesses cause a bounded number of reads",
-		file: "engine/auth/authenticator.go", old: "!a.failed.allow(address) || !a.unknown.Allow()", planted: "false",
+		file: "engine/auth/authenticator.go", old: "!a.failed.left(address) && !a.lookups.take(address)",
+		planted:  "false",
 		packages: "./engine/auth", run: "TestGuessing",
+	},
+	{
+		name: "new-keys-locked-out", breaks: "requests without a token lock out no key of their address",
+		file: "engine/auth/authenticator.go", old: "!a.failed.left(address) && !a.lookups.take(address)",
+		planted:  "!a.failed.left(address)",
+		packages: "./engine/auth", run: "TestNewKeys",
+	},
+	{
+		name: "new-keys-without-limit", breaks: "reads of new keys are limited for all addresses together",
+		file: "engine/auth/authenticator.go", old: "!a.unknown.Allow()", planted: "false",
+		packages: "./engine/auth", run: "TestNewKeys",
+	},
+	{
+		name: "busy-is-invalid", breaks: "a client with too many new tokens is not told that its token is wrong",
+		file: "engine/rpc/authenticate.go", old: ", errors.Is(err, auth.ErrBusy):", planted: ":",
+		packages: "./engine/rpc", run: "TestCodesOfFailedAuthentications",
 	},
 	{
 		name: "two-credentials", breaks: "two credentials at once are rejected",

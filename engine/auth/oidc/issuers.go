@@ -27,14 +27,15 @@ func (e *ClaimError) Error() string { return e.Reason }
 
 // Issuers verifies the tokens of issuers. It is safe for concurrent use.
 type Issuers struct {
-	all map[string]*issuer // by URL
+	all map[string]*Issuer // by URL
 	now func() time.Time
 }
 
-// issuer verifies the tokens of one issuer.
-type issuer struct {
+// Issuer verifies the tokens of one issuer. It is safe for concurrent use.
+type Issuer struct {
 	config Config
 	keys   *keys
+	now    func() time.Time
 }
 
 // New returns the issuers. It does not connect to them. registerer may be nil.
@@ -49,7 +50,8 @@ func New(configs []Config, log *slog.Logger, registerer prometheus.Registerer) (
 	if registerer != nil {
 		registerer.MustRegister(reads)
 	}
-	i := &Issuers{all: map[string]*issuer{}, now: time.Now}
+	i := &Issuers{all: map[string]*Issuer{}, now: time.Now}
+	now := func() time.Time { return i.now() }
 	for _, c := range configs {
 		client, err := c.client()
 		if err != nil {
@@ -64,7 +66,7 @@ func New(configs []Config, log *slog.Logger, registerer prometheus.Registerer) (
 			failed.Inc()
 			log.Error("cannot read the keys of the issuer", "issuer", c.Issuer, "error", fmt.Sprintf("%.500s", err))
 		}
-		i.all[c.Issuer] = &issuer{c, newKeys(c, client, func() time.Time { return i.now() }, onRead)}
+		i.all[c.Issuer] = &Issuer{c, newKeys(c, client, now, onRead), now}
 	}
 	return i, nil
 }
@@ -78,21 +80,26 @@ func (i *Issuers) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Verify returns whom a token names. It returns an error with ErrUnreachable if the keys of its
-// issuer cannot be read, a ClaimError if its issuer has signed the token, and another error if the
-// token is not one of an issuer.
-func (i *Issuers) Verify(ctx context.Context, token string) (Identity, error) {
+// Find returns the issuer in a token. It does not verify the token, so it takes little time.
+func (i *Issuers) Find(token string) (*Issuer, error) {
 	from, err := issuerOf(token)
 	if err != nil {
-		return Identity{}, err
+		return nil, err
 	}
 	one := i.all[from]
 	if one == nil {
-		return Identity{}, fmt.Errorf("the issuer %.240q is not configured", from)
+		return nil, fmt.Errorf("the issuer %.240q is not configured", from)
 	}
-	signature := &signature{keys: one.keys}
-	verified, err := oidc.NewVerifier(one.config.Issuer, signature, &oidc.Config{
-		ClientID: one.config.Audience, SupportedSigningAlgs: []string{oidc.RS256, oidc.ES256, oidc.EdDSA}, Now: i.now,
+	return one, nil
+}
+
+// Verify returns the user and the groups in a token. It returns an error with ErrUnreachable if the
+// keys of the issuer cannot be read, a ClaimError if the issuer has signed the token, and another
+// error if it has not signed it.
+func (i *Issuer) Verify(ctx context.Context, token string) (Identity, error) {
+	signature := &signature{keys: i.keys}
+	verified, err := oidc.NewVerifier(i.config.Issuer, signature, &oidc.Config{
+		ClientID: i.config.Audience, SupportedSigningAlgs: []string{oidc.RS256, oidc.ES256, oidc.EdDSA}, Now: i.now,
 	}).Verify(ctx, token)
 	switch {
 	case signature.err != nil:
@@ -102,7 +109,7 @@ func (i *Issuers) Verify(ctx context.Context, token string) (Identity, error) {
 	case err != nil:
 		return Identity{}, err
 	}
-	return one.config.identify(verified)
+	return i.config.identify(verified)
 }
 
 // signature checks the signature of one token, and keeps the result, because the verifier of the

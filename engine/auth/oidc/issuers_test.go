@@ -45,6 +45,15 @@ func accept(t *testing.T, configs ...Config) *Issuers {
 	return all
 }
 
+// Verify verifies a token of one of the issuers.
+func (i *Issuers) Verify(ctx context.Context, token string) (Identity, error) {
+	one, err := i.Find(token)
+	if err != nil {
+		return Identity{}, err
+	}
+	return one.Verify(ctx, token)
+}
+
 // newRSA returns a key for an algorithm.
 func newRSA(t *testing.T, keyID string, bits int, algorithm jose.SignatureAlgorithm) jose.JSONWebKey {
 	t.Helper()

@@ -162,6 +162,16 @@ var oidcMutants = []mutant{
 		packages: oidcTests, run: "TestRotatedKeys",
 	},
 	{
+		name: "oidc-withdrawn-keys", breaks: "withdrawn keys are not used if the issuer has no other key",
+		file: oidcKeys, old: "err == nil || errors.Is(err, errUnusable) {", planted: "err == nil {",
+		packages: oidcTests, run: "TestWithdrawnKeys",
+	},
+	{
+		name: "oidc-no-set", breaks: "an answer that is not a set of keys withdraws none",
+		file: oidcKeys, old: "document.Keys == nil:", planted: "false:",
+		packages: oidcTests, run: "TestWithdrawnKeys",
+	},
+	{
 		name: "oidc-old-keys-forever", breaks: "keys are used for a day while the issuer is down",
 		file: oidcKeys, old: "k.now().Sub(k.read) > staleTime", planted: "k.read.IsZero()",
 		packages: oidcTests, run: "TestIssuerIsDown",

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -31,6 +32,7 @@ type Issuer struct {
 
 	key    jose.JSONWebKey   // signs tokens
 	public []jose.JSONWebKey // keys that the server shows
+	text   string            // shown in place of public if not empty
 	down   bool
 	reads  int // number of reads of the keys
 	change func(document map[string]any)
@@ -76,10 +78,17 @@ func (i *Issuer) Rotate() jose.JSONWebKey {
 func (i *Issuer) Use(keys ...jose.JSONWebKey) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.key, i.public = keys[0], nil
+	i.key, i.public, i.text = keys[0], nil, ""
 	for _, key := range keys {
 		i.public = append(i.public, key.Public())
 	}
+}
+
+// Publish replaces the document with the keys by a text.
+func (i *Issuer) Publish(text string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.text = text
 }
 
 // SetDown makes the server fail, or work again.
@@ -125,6 +134,10 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			i.change(discovery)
 		}
 		document = discovery
+	case r.URL.Path == "/keys" && i.text != "":
+		i.reads++
+		_, _ = io.WriteString(w, i.text) // the client may be gone
+		return
 	case r.URL.Path == "/keys":
 		i.reads++
 		document = jose.JSONWebKeySet{Keys: i.public}

@@ -230,6 +230,52 @@ func TestRotatedKeys(t *testing.T) {
 	}
 }
 
+// Keys that the issuer has withdrawn are not used after the next read, also if it has no other key.
+// They are used if the answer is not a set of keys, such as a page that shows an error.
+func TestWithdrawnKeys(t *testing.T) {
+	t.Parallel()
+	key, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p384 := testissuer.Key(key, "p384", jose.ES384)
+	other, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p384.Public()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		text      string
+		withdrawn bool
+	}{
+		"no keys":           {`{"keys": []}`, true},
+		"another algorithm": {string(other), true},
+		"too many keys":     {`{"keys": [` + strings.Repeat("{}, ", maxKeys) + `{}]}`, true},
+		"an error":          {`{"error": "busy"}`, false},
+		"null":              {`{"keys": null}`, false},
+		"an object":         {`{"keys": {}}`, false},
+		"a page":            {"<html>", false},
+	} {
+		i := testissuer.New(t)
+		all, token := accept(t, config(i)), i.Token(nil)
+		if _, err := all.Verify(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+		i.Publish(c.text)
+		err := all.all[i.URL].keys.refresh(t.Context(), nil)
+		if err == nil || errors.Is(err, errUnusable) != c.withdrawn {
+			t.Errorf("%s: the read returns %v", name, err)
+		}
+		_, err = all.Verify(t.Context(), token)
+		if (err != nil) != c.withdrawn || errors.Is(err, ErrUnreachable) {
+			t.Errorf("%s: a token with the known key: %v", name, err)
+		}
+		i.Rotate()
+		if _, err := all.Verify(t.Context(), i.Token(nil)); err != nil {
+			t.Errorf("%s: a token with the next key: %v", name, err)
+		}
+	}
+}
+
 // readsIn returns progressor_oidc_key_reads_total by outcome.
 func readsIn(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()

@@ -29,7 +29,7 @@ const (
 	retryTime = 10 * time.Second
 	// retryBurst is how many reads for tokens with unknown keys need not wait.
 	retryBurst = 3
-	// staleTime is how long keys are used while the issuer cannot be reached.
+	// staleTime is how long keys are used while they cannot be read from the issuer.
 	staleTime = 24 * time.Hour
 	// readTimeout is how long a read of the keys may take.
 	readTimeout = 5 * time.Second
@@ -47,6 +47,7 @@ var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 var (
 	errUnknownKey = errors.New("the issuer has no key with the kid of the token")
 	errSignature  = errors.New("the signature does not match the key")
+	errUnusable   = errors.New("the keys of the issuer cannot be used")
 )
 
 // keys are the public keys of an issuer.
@@ -97,7 +98,11 @@ func (k *keys) verify(ctx context.Context, token string) ([]byte, error) {
 	header := jws.Signatures[0].Header
 	candidates, reads := k.find(header)
 	if len(candidates) == 0 {
-		if err := k.refresh(ctx, &reads); err != nil {
+		err := k.refresh(ctx, &reads)
+		switch {
+		case errors.Is(err, errUnusable):
+			return nil, err
+		case err != nil:
 			return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 		}
 		if candidates, _ = k.find(header); len(candidates) == 0 {
@@ -154,7 +159,7 @@ func (k *keys) refresh(ctx context.Context, known *int) error {
 	k.mu.Lock()
 	k.reads++
 	k.err = err
-	if err == nil {
+	if err == nil || errors.Is(err, errUnusable) { // the issuer has withdrawn the other keys
 		k.set, k.read = set, k.now()
 	}
 	k.mu.Unlock()
@@ -213,7 +218,8 @@ func (c Config) local() bool {
 }
 
 // parseKeys returns the keys of a set that can verify tokens. It skips others, such as keys for
-// encryption and those of algorithms that are not accepted.
+// encryption and those of algorithms that are not accepted. It returns no keys and errUnusable if
+// the text is a set, but no key of it is accepted.
 func parseKeys(text []byte) (set []jose.JSONWebKey, err error) {
 	var document struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -221,8 +227,12 @@ func parseKeys(text []byte) (set []jose.JSONWebKey, err error) {
 	if err := json.Unmarshal(text, &document); err != nil {
 		return nil, fmt.Errorf("the keys of the issuer are not a JSON Web Key Set: %w", err)
 	}
-	if len(document.Keys) > maxKeys {
-		return nil, fmt.Errorf("the issuer has %d keys, but at most %d are supported", len(document.Keys), maxKeys)
+	switch {
+	case document.Keys == nil:
+		return nil, errors.New("the keys of the issuer are not a JSON Web Key Set: there is no list of keys")
+	case len(document.Keys) > maxKeys:
+		return nil, fmt.Errorf("%w: it has %d keys, but at most %d are supported", errUnusable, len(document.Keys),
+			maxKeys)
 	}
 	for _, raw := range document.Keys {
 		var key jose.JSONWebKey
@@ -236,7 +246,7 @@ func parseKeys(text []byte) (set []jose.JSONWebKey, err error) {
 		set = append(set, key)
 	}
 	if len(set) == 0 {
-		return nil, errors.New("the issuer has no key for RS256 (2048 to 8192 bits), ES256 or EdDSA")
+		return nil, fmt.Errorf("%w: it has no key for RS256 (2048 to 8192 bits), ES256 or EdDSA", errUnusable)
 	}
 	return set, nil
 }

@@ -171,14 +171,19 @@ func (a *Authenticator) AuthenticateCertificate(
 }
 
 // Current returns an authenticated principal with its present grants. It returns ErrInvalid if its
-// key was revoked, or its key or token has expired, or process.ErrUnavailable if the database
-// cannot be read.
+// key was revoked, or its key or token has expired, ErrRejected if the issuer has removed the key
+// of its token, or process.ErrUnavailable if the database or the keys of the issuer cannot be read.
 func (a *Authenticator) Current(ctx context.Context, p *Principal) (*Principal, error) {
 	if p.Name == rootID {
 		return p, nil
 	}
 	if p.expired(a.now()) {
 		return nil, ErrInvalid
+	}
+	if p.token != "" {
+		if err := a.verifyAgain(ctx, p); err != nil {
+			return nil, err
+		}
 	}
 	e, err := a.known(ctx, p.identity)
 	if err != nil {
@@ -188,7 +193,7 @@ func (a *Authenticator) Current(ctx context.Context, p *Principal) (*Principal, 
 	if !s.valid {
 		return nil, ErrInvalid
 	}
-	return s.principal.until(p.expires), nil
+	return s.principal.withToken(p.token, p.expires), nil
 }
 
 // tokenIn returns the token in the Authorization headers of a request.

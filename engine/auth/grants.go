@@ -37,6 +37,7 @@ type Principal struct {
 	identity string // the name and then the groups, one per line
 	grants   []granted
 	view     string
+	token    string    // JSON Web Token of the user, which Current verifies again; or ""
 	expires  time.Time // when its token expires; zero if the database decides
 }
 
@@ -60,13 +61,13 @@ func NewPrincipal(identity string, grants []Grant) *Principal {
 	return p
 }
 
-// until returns the principal with the time at which its token expires.
-func (p *Principal) until(expires time.Time) *Principal {
-	if expires.IsZero() {
+// withToken returns the principal with a JSON Web Token, or "", and the time at which it expires.
+func (p *Principal) withToken(token string, expires time.Time) *Principal {
+	if token == "" {
 		return p
 	}
 	one := *p
-	one.expires = expires
+	one.token, one.expires = token, expires
 	return &one
 }
 

@@ -97,7 +97,7 @@ func (a *Authenticator) authenticateUser(ctx context.Context, token, address str
 		return nil, a.fail(ctx, scheme, err, address)
 	}
 	a.ok[scheme].Inc()
-	return e.state.Load().principal.until(v.expires), nil
+	return e.state.Load().principal.withToken(token, v.expires), nil
 }
 
 // verify returns the identity in a token. It also verifies tokens of an address that has too many
@@ -105,29 +105,64 @@ func (a *Authenticator) authenticateUser(ctx context.Context, token, address str
 // what other addresses may verify.
 func (a *Authenticator) verify(ctx context.Context, token, address string) (*verified, error) {
 	u, hash := a.users, sha256.Sum256([]byte(token))
-	if found, ok := u.tokens.Load(hash); ok {
-		v := found.(*verified) //nolint:forcetypeassert // only those are stored
-		if a.now().Before(v.until) {
-			return v, nil
-		}
-		if u.tokens.CompareAndDelete(hash, v) {
-			u.count.Add(-1)
-		}
+	if v := u.find(hash, a.now()); v != nil {
+		return v, nil
 	}
 	if !u.verifies.take(address) {
 		return nil, ErrBusy
 	}
 	issuer, err := u.issuers.Find(token)
 	if err != nil {
-		return nil, u.rejected(err, address)
+		return nil, u.rejected(err, "address", address)
 	}
 	if !a.failed.left(address) && !u.suspects.Allow() {
 		return nil, ErrBusy
 	}
 	who, err := issuer.Verify(ctx, token)
 	if err != nil {
-		return nil, u.rejected(err, address)
+		return nil, u.rejected(err, "address", address)
 	}
+	return a.store(hash, who), nil
+}
+
+// verifyAgain returns an error if the token of a principal is no longer valid. The limits of
+// verify, which are for new tokens, do not apply.
+func (a *Authenticator) verifyAgain(ctx context.Context, p *Principal) error {
+	u, hash := a.users, sha256.Sum256([]byte(p.token))
+	if u.find(hash, a.now()) != nil {
+		return nil
+	}
+	issuer, err := u.issuers.Find(p.token)
+	if err != nil {
+		return u.rejected(err, "principal", p.Name)
+	}
+	who, err := issuer.Verify(ctx, p.token)
+	if err != nil {
+		return u.rejected(err, "principal", p.Name)
+	}
+	a.store(hash, who)
+	return nil
+}
+
+// find returns a token that was verified, or nil if it must be verified now.
+func (u *users) find(hash [sha256.Size]byte, now time.Time) *verified {
+	found, ok := u.tokens.Load(hash)
+	if !ok {
+		return nil
+	}
+	v := found.(*verified) //nolint:forcetypeassert // only those are stored
+	if now.Before(v.until) {
+		return v
+	}
+	if u.tokens.CompareAndDelete(hash, v) {
+		u.count.Add(-1)
+	}
+	return nil
+}
+
+// store caches what was verified in a token.
+func (a *Authenticator) store(hash [sha256.Size]byte, who oidc.Identity) *verified {
+	u := a.users
 	names := []string{userPrefix + who.User}
 	for _, group := range who.Groups {
 		names = append(names, groupPrefix+group)
@@ -146,17 +181,17 @@ func (a *Authenticator) verify(ctx context.Context, token, address string) (*ver
 	if _, loaded := u.tokens.LoadOrStore(hash, v); !loaded {
 		u.count.Add(1)
 	}
-	return v, nil
+	return v
 }
 
-// rejected logs why a token is not accepted, and returns the error for the client. Only who has a
-// token that its issuer has signed sees the reason.
-func (u *users) rejected(err error, address string) error {
+// rejected logs why a token is not accepted, with an attribute of its client, and returns the error
+// for the client. Only clients with a token that its issuer has signed see the reason.
+func (u *users) rejected(err error, key, value string) error {
 	if errors.Is(err, oidc.ErrUnreachable) {
 		return errors.Join(process.ErrUnavailable, ErrIssuer)
 	}
 	if u.logged.Allow() {
-		u.log.Warn("a token was rejected", "reason", fmt.Sprintf("%.500s", err), "address", address)
+		u.log.Warn("a token was rejected", "reason", fmt.Sprintf("%.500s", err), key, value)
 	}
 	if claim, ok := errors.AsType[*oidc.ClaimError](err); ok {
 		return fmt.Errorf("the token is not valid: %w", claim)

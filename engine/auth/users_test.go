@@ -138,6 +138,38 @@ func TestTokensExpire(t *testing.T) {
 	}
 }
 
+// A stream ends when the issuer has removed the key of its token. It does not end while the issuer
+// is down, and the limits of new tokens do not apply to it.
+func TestStreamsVerifyAgain(t *testing.T) {
+	t.Parallel()
+	a, _, at, i := newUsers(t, slog.New(slog.DiscardHandler))
+	p, err := ask(t, a, i.Token(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifies := a.users.verifies
+	a.users.verifies = newBudget(0, 0)
+	i.SetDown(true)
+	at.now = at.now.Add(tokenTime)
+	if now, err := a.Current(t.Context(), p); err != nil || now.Name != p.Name {
+		t.Errorf("while the issuer is down: %v, %v", now, err)
+	}
+	i.SetDown(false)
+	i.Rotate()
+	a.users.verifies = verifies
+	if _, err := ask(t, a, i.Token(nil)); err != nil { // lets the keys be read again
+		t.Fatal(err)
+	}
+	a.users.verifies = newBudget(0, 0)
+	if _, err := a.Current(t.Context(), p); err != nil {
+		t.Errorf("a cached token of a removed key: %v", err)
+	}
+	at.now = at.now.Add(tokenTime)
+	if now, err := a.Current(t.Context(), p); !errors.Is(err, ErrRejected) {
+		t.Errorf("a token of a removed key: %v, %v", now, err)
+	}
+}
+
 // Tokens that are not valid are counted, delayed and limited like keys. The log says why.
 func TestRejectedTokens(t *testing.T) {
 	t.Parallel()

@@ -227,6 +227,11 @@ var oidcMutants = []mutant{
 		packages: "./engine/auth", run: "TestTokensExpire",
 	},
 	{
+		name: "oidc-stream-not-verified", breaks: "a stream ends when the issuer removes the key of its token",
+		file: "engine/auth/authenticator.go", old: `if p.token != "" {`, planted: "if false {",
+		packages: "./engine/auth", run: "TestStreamsVerifyAgain",
+	},
+	{
 		name: "oidc-never-again", breaks: "a token is verified again after 5 minutes",
 		file: usersOfToken, old: "a.now().Add(tokenTime)", planted: "who.Expires",
 		packages: "./engine/auth", run: "TestTokensExpire",

@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,8 +26,6 @@ const (
 	refreshWait = time.Second
 	// readTimeout is how long a read may take.
 	readTimeout = 5 * time.Second
-	// maxCached limits the number of cached keys.
-	maxCached = 10_000
 	// unknownRate is how many IDs that are not cached a node looks up in the database per second.
 	unknownRate = 200
 	// lookupRate is how many of them an address may have that has too many failures.
@@ -63,8 +60,8 @@ type Authenticator struct {
 	ok      map[string]prometheus.Counter // successes by scheme
 	users   *users                        // nil without issuers
 
-	cached sync.Map // *entry by the identity of the principal
-	count  atomic.Int64
+	cachedKeys  *cache[string, *entry] // by the identity of the principal
+	cachedUsers *cache[string, *entry] // those without a key, also certificates
 }
 
 // entry is a cached principal.
@@ -100,6 +97,8 @@ func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticato
 		}, []string{"scheme", "outcome"}),
 		ok: map[string]prometheus.Counter{},
 	}
+	isOld := func(e *entry) bool { return a.now().Sub(e.state.Load().read) > staleTime }
+	a.cachedKeys, a.cachedUsers = newCache[string](isOld), newCache[string](isOld)
 	for _, scheme := range []string{"key", "root", "cert", "oidc"} {
 		a.ok[scheme] = a.total.WithLabelValues(scheme, "ok")
 	}
@@ -216,7 +215,7 @@ func (a *Authenticator) entry(ctx context.Context, id, address string) (*entry, 
 		}
 		return a.root, nil
 	}
-	if _, ok := a.cached.Load(keyPrefix + id); !ok {
+	if _, ok := a.cachedKeys.load(keyPrefix + id); !ok {
 		if err := a.mayRead(address); err != nil {
 			return nil, err
 		}
@@ -239,8 +238,11 @@ func (a *Authenticator) mayRead(address string) error {
 
 // known is like entry, for the identity of a principal, but does not limit reads.
 func (a *Authenticator) known(ctx context.Context, identity string) (*entry, error) {
-	if found, ok := a.cached.Load(identity); ok {
-		e := found.(*entry) //nolint:forcetypeassert // only entries are stored
+	cached := a.cachedUsers
+	if strings.HasPrefix(identity, keyPrefix) {
+		cached = a.cachedKeys
+	}
+	if e, ok := cached.load(identity); ok {
 		if a.now().Sub(e.state.Load().read) < CacheTime {
 			return e, nil
 		}
@@ -250,16 +252,7 @@ func (a *Authenticator) known(ctx context.Context, identity string) (*entry, err
 	if err != nil {
 		return nil, err
 	}
-	e := newEntry(s)
-	if a.count.Load() >= maxCached {
-		a.cached.Clear()
-		a.count.Store(0)
-	}
-	if found, loaded := a.cached.LoadOrStore(identity, e); loaded {
-		return found.(*entry), nil //nolint:forcetypeassert // only entries are stored
-	}
-	a.count.Add(1)
-	return e, nil
+	return cached.add(identity, newEntry(s)), nil
 }
 
 // refresh reads the state of a cached principal again. Concurrent requests wait for the same read,

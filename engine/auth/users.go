@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -49,9 +47,7 @@ type users struct {
 	verifies *budget       // verifications of each address
 	suspects *rate.Limiter // verifications of addresses that have too many failures
 	logged   *rate.Limiter
-
-	tokens sync.Map // *verified by the SHA-256 of the token
-	count  atomic.Int64
+	tokens   *cache[[sha256.Size]byte, *verified] // by the SHA-256 of the token
 }
 
 // verified is a token that was verified.
@@ -66,6 +62,7 @@ func (a *Authenticator) Accept(issuers *oidc.Issuers, log *slog.Logger) {
 	a.users = &users{
 		issuers: issuers, log: log, verifies: newBudget(verifyRate, verifyBurst),
 		suspects: rate.NewLimiter(suspectRate, suspectRate), logged: rate.NewLimiter(rejectionRate, rejectionRate),
+		tokens: newCache[[sha256.Size]byte](func(v *verified) bool { return !a.now().Before(v.until) }),
 	}
 }
 
@@ -146,23 +143,16 @@ func (a *Authenticator) verifyAgain(ctx context.Context, p *Principal) error {
 
 // find returns a token that was verified, or nil if it must be verified now.
 func (u *users) find(hash [sha256.Size]byte, now time.Time) *verified {
-	found, ok := u.tokens.Load(hash)
-	if !ok {
-		return nil
-	}
-	v := found.(*verified) //nolint:forcetypeassert // only those are stored
-	if now.Before(v.until) {
+	v, ok := u.tokens.load(hash)
+	if !ok || now.Before(v.until) {
 		return v
 	}
-	if u.tokens.CompareAndDelete(hash, v) {
-		u.count.Add(-1)
-	}
+	u.tokens.remove(hash, v)
 	return nil
 }
 
 // store caches what was verified in a token.
 func (a *Authenticator) store(hash [sha256.Size]byte, who oidc.Identity) *verified {
-	u := a.users
 	names := []string{userPrefix + who.User}
 	for _, group := range who.Groups {
 		names = append(names, groupPrefix+group)
@@ -171,17 +161,10 @@ func (a *Authenticator) store(hash [sha256.Size]byte, who oidc.Identity) *verifi
 	if v.expires.Before(v.until) {
 		v.until = v.expires
 	}
-	if found, ok := a.cached.Load(v.identity); ok { // share the text with other tokens of the user
-		v.identity = found.(*entry).state.Load().principal.identity //nolint:forcetypeassert // as above
+	if e, ok := a.cachedUsers.load(v.identity); ok { // share the text with other tokens of the user
+		v.identity = e.state.Load().principal.identity
 	}
-	if u.count.Load() >= maxCached {
-		u.tokens.Clear()
-		u.count.Store(0)
-	}
-	if _, loaded := u.tokens.LoadOrStore(hash, v); !loaded {
-		u.count.Add(1)
-	}
-	return v
+	return a.users.tokens.add(hash, v)
 }
 
 // rejected logs why a token is not accepted, with an attribute of its client, and returns the error

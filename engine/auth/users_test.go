@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,8 +116,7 @@ func TestTokensExpire(t *testing.T) {
 		t.Errorf("a stream: %v", err)
 	}
 	hash := Hash(token)
-	found, _ := a.users.tokens.Load(hash)
-	if v := found.(*verified); !v.until.Equal(p.expires) { //nolint:forcetypeassert // only those are stored
+	if v, ok := a.users.tokens.load(hash); !ok || !v.until.Equal(p.expires) {
 		t.Errorf("the token is cached until %s, and expires at %s", v.until, p.expires)
 	}
 	long := i.Token(map[string]any{"exp": at.now.Add(time.Hour).Unix()})
@@ -332,20 +332,30 @@ func TestPrincipals(t *testing.T) {
 	}
 }
 
-// The cache of tokens is bounded, and does not grow by tokens that are not valid.
+// The cache of tokens is bounded, loses expired tokens first, and does not grow by tokens that are
+// not valid.
 func TestTokenCache(t *testing.T) {
 	t.Parallel()
-	a, _, _, i := newUsers(t, slog.New(slog.DiscardHandler))
-	a.users.count.Store(maxCached)
-	token := i.Token(nil)
-	if _, err := ask(t, a, token); err != nil || a.users.count.Load() != 1 {
-		t.Errorf("%v, %d cached", err, a.users.count.Load())
+	a, _, at, i := newUsers(t, slog.New(slog.DiscardHandler))
+	first, token := i.Token(nil), i.Token(nil)
+	if _, err := ask(t, a, first); err != nil {
+		t.Fatal(err)
+	}
+	for n := range maxCached - 1 {
+		a.users.tokens.add(Hash(strconv.Itoa(n)), &verified{until: at.now})
+	}
+	const rest = maxCached * 9 / 10
+	if _, err := ask(t, a, token); err != nil || a.users.tokens.count.Load() != rest+1 {
+		t.Errorf("%v, %d cached", err, a.users.tokens.count.Load())
+	}
+	if _, ok := a.users.tokens.load(Hash(first)); !ok {
+		t.Error("a valid token is not cached any more")
 	}
 	for range 3 {
 		_, _ = ask(t, a, token)
 		_, _ = ask(t, a, i.Token(map[string]any{"aud": "x"}))
 	}
-	if n := a.users.count.Load(); n != 1 {
+	if n := a.users.tokens.count.Load(); n != rest+1 {
 		t.Errorf("%d cached", n)
 	}
 }

@@ -124,6 +124,27 @@ var securityMutants = []mutant{
 		packages: "./engine/auth", run: "TestNewKeys",
 	},
 	{
+		name: "users-displace-keys", breaks: "users do not displace keys from the cache",
+		file: "engine/auth/authenticator.go", old: "	cached := a.cachedUsers\n",
+		planted:  "	cached := a.cachedKeys\n",
+		packages: "./engine/auth", run: "TestKeysStayCached",
+	},
+	{
+		name: "cache-emptied", breaks: "a full cache does not lose most of its entries at once",
+		file: "engine/auth/cache.go", old: "<= maxCached*9/10 {", planted: "<= 0 {",
+		packages: "./engine/auth", run: "TestCacheIsBounded",
+	},
+	{
+		name: "cache-unbounded", breaks: "a cache has at most 10,000 entries",
+		file: "engine/auth/cache.go", old: "c.count.Load() >= maxCached {", planted: "false {",
+		packages: "./engine/auth", run: "TestCacheIsBounded",
+	},
+	{
+		name: "cache-loses-new", breaks: "a full cache loses old entries first",
+		file: "engine/auth/cache.go", old: "all || c.isOld(v)", planted: "all || !c.isOld(v)",
+		packages: "./engine/auth", run: "TestCacheIsBounded|TestTokenCache",
+	},
+	{
 		name: "new-keys-without-limit", breaks: "reads of new keys are limited for all addresses together",
 		file: "engine/auth/authenticator.go", old: "!a.unknown.Allow()", planted: "false",
 		packages: "./engine/auth", run: "TestNewKeys",

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Lints the chart and renders it as users would: with what is required alone, and with everything.
+# Lints the chart and renders it as users would: with what is required alone, with everything, and
+# with wrong settings.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # Built like this, Helm knows no version of Kubernetes but a very old one.
@@ -11,8 +12,31 @@ least=(--set database.existingSecret=progressor-db)
 all=("${least[@]}" --set serviceMonitor.enabled=true --set networkPolicy.from.role=client
   --set 'config.namespaces[0].namespace=shop' --set tls.existingSecret=tls --set tls.clientCA=true
   --set serviceMonitor.tlsConfig.serverName=progressor
-  --set auth.oidc.issuer=https://login.example.com --set auth.oidc.caConfigMap=issuers
-  --set 'auth.oidc.issuers[0].issuer=https://partners.example.com')
+  --set auth.oidc.issuer=https://login.example.com --set auth.oidc.audience=progressor
+  --set auth.oidc.caConfigMap=issuers)
+several=("${least[@]}" --set auth.oidc.caConfigMap=issuers
+  --set 'auth.oidc.issuers[0].issuer=https://login.example.com,auth.oidc.issuers[0].audience=progressor'
+  --set 'auth.oidc.issuers[0].group_prefix=staff:'
+  --set 'auth.oidc.issuers[1].issuer=https://partners.example.com,auth.oidc.issuers[1].audience=progressor'
+  --set 'auth.oidc.issuers[1].group_prefix=partners:')
+
+# contains LINE... fails unless the rendered chart has the lines.
+contains() {
+  for line; do
+    grep -q -e "$line" "$rendered" || { echo "helm: $chart has no $line"; exit 1; }
+  done
+}
+
+# rejects ERROR SETTING... fails unless the chart is rejected with the settings, with this error.
+rejects() {
+  local arguments=("${least[@]}") setting
+  for setting in "${@:2}"; do arguments+=(--set "$setting"); done
+  if helm template progressor "$chart" "${arguments[@]}" >/dev/null 2>"$rendered" ||
+    ! grep -q -F -e "$1" "$rendered"; then
+    echo "helm: $chart is not rejected with ${*:2} and the error: $1"; cat "$rendered"; exit 1
+  fi
+}
+
 helm lint --strict "${least[@]}" "$chart"
 helm template progressor "$chart" "${least[@]}" >/dev/null
 for kind in Deployment Service Secret PodDisruptionBudget NetworkPolicy ServiceMonitor; do
@@ -20,11 +44,8 @@ for kind in Deployment Service Secret PodDisruptionBudget NetworkPolicy ServiceM
     { echo "helm: $chart creates no $kind"; exit 1; }
 done
 helm template progressor "$chart" "${all[@]}" >"$rendered"
-for line in 'scheme: HTTPS}' 'value: /etc/progressor-tls/ca.crt' 'appProtocol: https' \
-  'serverName: progressor' 'value: "https://login.example.com"' 'value: /etc/progressor-oidc/ca.crt' \
-  '- issuer: https://partners.example.com' 'value: /etc/progressor/issuers.yaml'; do
-  grep -q -e "$line" "$rendered" || { echo "helm: $chart has no $line"; exit 1; }
-done
+contains 'scheme: HTTPS}' 'value: /etc/progressor-tls/ca.crt' 'appProtocol: https' \
+  'serverName: progressor' 'value: "https://login.example.com"' 'value: /etc/progressor-oidc/ca.crt'
 if grep -q 'scheme: HTTP}' "$rendered"; then
   echo "helm: $chart probes an engine with TLS by HTTP"; exit 1
 fi
@@ -37,4 +58,19 @@ fi
 if helm template progressor "$chart" "${least[@]}" --set replica=3 >/dev/null 2>&1; then
   echo "helm: $chart takes a value that it does not know"; exit 1
 fi
+helm template progressor "$chart" "${several[@]}" >"$rendered"
+contains 'issuer: https://login.example.com' 'issuer: https://partners.example.com' 'group_prefix: ' \
+  'value: /etc/progressor/issuers.yaml' 'mountPath: /etc/progressor-oidc'
+issuer=auth.oidc.issuer=https://login.example.com audience=auth.oidc.audience=progressor
+first='auth.oidc.issuers[0].issuer=https://a,auth.oidc.issuers[0].audience=a'
+second='auth.oidc.issuers[1].issuer=https://b,auth.oidc.issuers[1].audience=b'
+rejects 'auth.oidc: is not used with auth.mode none' auth.mode=none "$issuer" "$audience"
+rejects 'auth.oidc: is not used with auth.mode none' auth.mode=none "$first"
+rejects 'auth.oidc.issuers: is used without auth.oidc.issuer' "$issuer" "$audience" "$first"
+rejects 'auth.oidc.audience: is required' "$issuer"
+rejects 'auth.oidc.issuer: is required' "$audience"
+rejects 'auth.oidc.issuers[1].group_prefix: is required' "$first" "$second" \
+  'auth.oidc.issuers[0].group_prefix=a:'
+rejects audience 'auth.oidc.issuers[0].issuer=https://a'
+rejects url "$first" 'auth.oidc.issuers[0].url=https://a'
 echo "helm: $chart is well"

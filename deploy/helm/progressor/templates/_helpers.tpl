@@ -26,3 +26,22 @@ app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | qu
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
+
+{{/* Fails with settings of auth.oidc with which the engine does not start. */}}
+{{- define "progressor.checkIssuers" -}}
+{{- $oidc := .Values.auth.oidc -}}
+{{- if and (or $oidc.issuer $oidc.issuers) (eq .Values.auth.mode "none") -}}
+{{- fail "auth.oidc: is not used with auth.mode none" -}}
+{{- else if and $oidc.issuers (or $oidc.issuer $oidc.audience) -}}
+{{- fail "auth.oidc.issuers: is used without auth.oidc.issuer and auth.oidc.audience: set them in its elements" -}}
+{{- else if and $oidc.issuer (not $oidc.audience) -}}
+{{- fail "auth.oidc.audience: is required with auth.oidc.issuer" -}}
+{{- else if and $oidc.audience (not (or $oidc.issuer $oidc.issuers)) -}}
+{{- fail "auth.oidc.issuer: is required with auth.oidc.audience" -}}
+{{- end -}}
+{{- range $n, $one := $oidc.issuers -}}
+{{- if and (gt (len $oidc.issuers) 1) (not $one.group_prefix) -}}
+{{- fail (printf "auth.oidc.issuers[%d].group_prefix: is required with several issuers" $n) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -157,6 +157,11 @@ var oidcMutants = []mutant{
 		packages: oidcTests, run: "TestKeysAreReadByTLS",
 	},
 	{
+		name: "oidc-keys-anywhere", breaks: "the address of the keys of an issuer is checked before they are read",
+		file: oidcKeys, old: "k.checkLocation(document.JWKS); err != nil {", planted: "k.checkLocation(\"\"); false {",
+		packages: oidcTests, run: "TestDiscovery",
+	},
+	{
 		name: "oidc-keys-read-often", breaks: "tokens with unknown keys do not cause reads without limit",
 		file: oidcKeys, old: " || !k.demand.AllowN(k.now(), 1)", planted: "",
 		packages: oidcTests, run: "TestRotatedKeys",

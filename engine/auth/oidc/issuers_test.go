@@ -354,19 +354,24 @@ func TestRunReadsKeys(t *testing.T) {
 // The discovery document must be that of the issuer, and its keys must be usable.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(map[string]any){
-		"another issuer": func(d map[string]any) { d["issuer"] = "https://login.example.com" },
-		"no keys":        func(d map[string]any) { delete(d, "jwks_uri") },
-		"plain HTTP":     func(d map[string]any) { d["jwks_uri"] = "http://keys.example.com/" },
-		"a file":         func(d map[string]any) { d["jwks_uri"] = "file:///etc/passwd" },
-		"metadata":       func(d map[string]any) { d["jwks_uri"] = "https://169.254.169.254/keys" },
-		"too large":      func(d map[string]any) { d["more"] = strings.Repeat("a", maxBody) },
-		"not found":      func(d map[string]any) { d["jwks_uri"] = d["jwks_uri"].(string) + "/none" },
+	const location = "jwks_uri of the issuer: must be an https URL"
+	for _, c := range []struct {
+		name, want string
+		change     func(map[string]any)
+	}{
+		{"another issuer", "did not match", func(d map[string]any) { d["issuer"] = "https://login.example.com" }},
+		{"no keys", location, func(d map[string]any) { delete(d, "jwks_uri") }},
+		{"plain HTTP", location, func(d map[string]any) { d["jwks_uri"] = "http://keys.example.com/" }},
+		{"a file", location, func(d map[string]any) { d["jwks_uri"] = "file:///etc/passwd" }},
+		{"metadata", "is not allowed", func(d map[string]any) { d["jwks_uri"] = "https://169.254.169.254/keys" }},
+		{"too large", "too large", func(d map[string]any) { d["more"] = strings.Repeat("a", maxBody) }},
+		{"not found", "404", func(d map[string]any) { d["jwks_uri"] = d["jwks_uri"].(string) + "/none" }},
 	} {
 		i := testissuer.New(t)
-		i.Change(change)
-		if _, err := accept(t, config(i)).Verify(t.Context(), i.Token(nil)); !errors.Is(err, ErrUnreachable) {
-			t.Errorf("%s: %v", name, err)
+		i.Change(c.change)
+		_, err := accept(t, config(i)).Verify(t.Context(), i.Token(nil))
+		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
 		}
 	}
 	i := testissuer.New(t)
@@ -406,7 +411,8 @@ func TestIssuerWithTLS(t *testing.T) {
 	t.Cleanup(server.Close)
 	i.URL = server.URL
 	c := config(i)
-	if _, err := accept(t, c).Verify(t.Context(), i.Token(nil)); !errors.Is(err, ErrUnreachable) {
+	_, err := accept(t, c).Verify(t.Context(), i.Token(nil))
+	if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("an unknown authority: %v", err)
 	}
 	c.CAFile = filepath.Join(t.TempDir(), "ca.crt")

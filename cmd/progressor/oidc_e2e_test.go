@@ -134,6 +134,7 @@ func TestWrongIssuers(t *testing.T) {
 		{"", "", "issuers: must have 1 to 16 elements (got 0)"},
 		{"", "issuers: [{url: a}]", "field url not found"},
 		{"", "issuers: [{issuer: a}]", "issuer: must be the https URL"},
+		{"", "issuers: [{audience: a}]", "issuer: is required"},
 		{"", "issuers: [{issuer: 'https://a', audience: a}, {issuer: 'https://b', audience: b}]",
 			"issuers[0].group_prefix: with several issuers, each must have its own"},
 	} {

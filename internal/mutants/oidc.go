@@ -182,6 +182,11 @@ var oidcMutants = []mutant{
 		packages: oidcTests, run: "TestIssuerIsDown",
 	},
 	{
+		name: "oidc-issuer-required", breaks: "an issuer without a URL is reported as missing",
+		file: oidcConfig, old: `if c.Issuer == "" {`, planted: "if false {",
+		packages: oidcTests, run: "TestConfigurationIsChecked",
+	},
+	{
 		name: "oidc-metadata", breaks: "the address of an issuer is not that of cloud metadata",
 		file: oidcConfig, old: ", ControlContext: remote.Control}", planted: "}\n	_ = remote.Control",
 		packages: oidcTests, run: "TestIssuerAddresses",

@@ -21,7 +21,7 @@ const (
 	maxGroup = 256
 )
 
-// Identity is whom a token names.
+// Identity is the user and the groups in a token.
 type Identity struct {
 	User    string   // ISSUER#NAME
 	Groups  []string // sorted, with the prefix of the issuer

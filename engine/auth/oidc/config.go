@@ -40,6 +40,9 @@ type Config struct {
 
 // check returns an error that begins with the key of the first invalid setting.
 func (c Config) check() error {
+	if c.Issuer == "" {
+		return errors.New("issuer: is required")
+	}
 	if err := checkURL(c.Issuer); err != nil {
 		return fmt.Errorf("issuer: %w", err)
 	}
@@ -96,7 +99,7 @@ func Check(configs ...Config) error {
 			switch {
 			case n == m:
 			case c.Issuer == other.Issuer:
-				return fmt.Errorf("issuers[%d].issuer: %s is there twice", n, c.Issuer)
+				return fmt.Errorf("issuers[%d].issuer: %s is listed twice", n, c.Issuer)
 			case strings.HasPrefix(c.GroupPrefix, other.GroupPrefix):
 				return fmt.Errorf("issuers[%d].group_prefix: with several issuers, each must have its own, and none "+
 					"may begin with another, so that a group belongs to one issuer (got %q and %q)", n, c.GroupPrefix,

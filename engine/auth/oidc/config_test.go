@@ -30,20 +30,21 @@ func TestConfigurationIsChecked(t *testing.T) {
 	}{
 		{nil, "issuers: must have 1 to 16 elements"},
 		{make([]Config, MaxIssuers+1), "issuers: must have 1 to 16 elements"},
+		{[]Config{issuer("")}, "issuer: is required"},
 		{[]Config{with(func(c *Config) { c.Audience = "" })}, "audience: must have 1 to 500"},
 		{[]Config{with(func(c *Config) { c.GroupsClaim = "" })}, "groups_claim: must have"},
 		{[]Config{with(func(c *Config) { c.NameClaim = "a\n" })}, "name_claim: must have"},
 		{[]Config{with(func(c *Config) { c.GroupPrefix = strings.Repeat("a", 65) })}, "group_prefix: must have"},
 		{[]Config{with(func(c *Config) { c.CAFile = "/none" })}, "ca_file: open /none"},
 		{[]Config{with(func(c *Config) { c.CAFile = "config_test.go" })}, "ca_file: config_test.go must contain"},
-		{[]Config{valid, valid}, "issuers[0].issuer: https://login.example.com/realms/a is there twice"},
+		{[]Config{valid, valid}, "issuers[0].issuer: https://login.example.com/realms/a is listed twice"},
 		{[]Config{issuer("https://a"), issuer("https://b")}, "issuers[0].group_prefix: with several issuers"},
 		{[]Config{prefix("https://a", "a:"), prefix("https://b", "")}, "issuers[0].group_prefix"},
 		{[]Config{prefix("https://a", "a"), prefix("https://b", "ab")}, "issuers[1].group_prefix"},
 		{[]Config{prefix("https://a", "a"), prefix("ftp://b", "b")}, "issuers[1].issuer: must be the https URL"},
 	}
 	for _, url := range []string{
-		"", "a", "http://login.example.com", "http://10.0.0.1", "https://", "https://a?b", "https://a#b", "https://u@a",
+		"a", "http://login.example.com", "http://10.0.0.1", "https://", "https://a?b", "https://a#b", "https://u@a",
 		"https://a/ b", "https://" + strings.Repeat("a", maxIssuer), "http://localhost.example.com",
 	} {
 		bad = append(bad, struct {

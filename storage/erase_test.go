@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +95,8 @@ func TestEraseLeavesNothing(t *testing.T) {
 				set += ", task_id = task_id + " + fmt.Sprint(10_000*(at+1)) // the removal stores answers of all
 			}
 			switch column {
+			case "subject":
+				set += ", method = 'CancelProcess'"
 			case "sender_process_id":
 				set += ", sender_namespace = 'a'"
 			case "parent_process_id":
@@ -111,7 +115,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 	}
 	b.exec(`UPDATE changes SET details = jsonb_build_object('run_id', $1::text)
 		WHERE ctid = (SELECT min(ctid) FROM changes_default WHERE namespace = 'a')`, erasedPerson)
-	b.exec(`UPDATE audit SET details = jsonb_build_object('via', $1::text)
+	b.exec(`UPDATE audit SET method = 'CancelProcess', details = jsonb_build_object('via', $1::text)
 		WHERE audit_id = (SELECT min(audit_id) FROM audit WHERE namespace = 'a')`, erasedPerson)
 	ids := []string{erasedPerson, process.FlowPrefix + erasedPerson}
 	set := erasure.Set{Namespace: "a", IDs: ids}
@@ -157,7 +161,7 @@ func TestEraseLeavesAnExistingProcess(t *testing.T) {
 	b.exec(`INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
 		VALUES ($1, $2, $1, 'parent', '')`, ns, erasedPerson)
 	set := erasure.Set{Namespace: ns, IDs: []string{erasedPerson}}
-	for n := range 19 { // all tables but audit and flow_steps
+	for n := range 21 { // all tables
 		progress := erasure.Progress{Table: n}
 		_, err := erasure.EraseRows(t.Context(), b.Store, set, &progress, erasure.PageRows)
 		if !errors.Is(err, erasure.ErrExists) || progress.Table != n {
@@ -186,18 +190,53 @@ func TestEraseLeavesChangedRows(t *testing.T) {
 	must(t, 0, err)
 	set := erasure.Set{Namespace: ns, IDs: []string{erasedPerson}}
 	must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}, 0))
+	equal(t, "erased rows of job_keys", b.eraseDuring(tx, set)["job_keys"], 0)
+	equal(t, "the owner of the key", ask[string](b, "SELECT process_id FROM job_keys"), "other")
+}
+
+// eraseDuring commits a transaction when the erasure of a set waits for it, and returns the number
+// of erased rows of each table.
+func (b *bench) eraseDuring(tx pgx.Tx, set erasure.Set) map[string]int64 {
+	b.t.Helper()
 	erased := make(chan map[string]int64, 1)
 	go func() { erased <- b.eraseRows(set) }()
 	for waits, deadline := false, time.Now().Add(stuck); !waits; {
 		waits = ask[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 		if time.Now().After(deadline) {
-			t.Fatal("the erasure does not wait for the row")
+			b.t.Fatal("the erasure does not wait for the row")
 		}
 	}
-	must(t, 0, tx.Commit(t.Context()))
-	equal(t, "erased rows of job_keys", (<-erased)["job_keys"], 0)
-	equal(t, "the owner of the key", ask[string](b, "SELECT process_id FROM job_keys"), "other")
+	must(b.t, 0, tx.Commit(b.t.Context()))
+	return <-erased
+}
+
+// Two erasures of an ID at the same time store the same hash in the audit.
+func TestConcurrentErasuresKeepTheChain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	ada := process.Actor{Name: "ada"}
+	for n, id := range []string{erasedPerson, "late"} {
+		b.process(id)
+		must(t, 0, b.RemoveProcess(t.Context(), key(id), ada))
+		if n == 0 {
+			b.seal() // the other entry is erased before it is in the chain
+		}
+	}
+	set := erasure.Set{Namespace: ns, IDs: []string{erasedPerson, "late"}}
+	must(t, 0, erasure.Record(t.Context(), b.Store, set, ada, 0))
+	tx, err := b.db.Begin(t.Context())
+	must(t, tx, err)
+	defer func() { _ = tx.Rollback(context.Background()) }() // if the test fails
+	_, err = tx.Exec(t.Context(), "SELECT erase_audit($1, $2, '', 0, 100, false)", ns, set.IDs)
+	must(t, 0, err)
+	b.eraseDuring(tx, set)
+	b.seal()
+	chain := b.verify()
+	equal(t, "the chain", fmt.Sprint(chain.Entries, chain.Erased, chain.Waiting, chain.Fault), "4 2 0")
+	equal(t, "entries of the IDs", ask[int](b, `SELECT count(*) FROM audit WHERE method = 'RemoveProcess'
+		AND subject IN (erased_id('shop', $1), erased_id('shop', 'late'))`, erasedPerson), 2)
 }
 
 // Changes keep their numbers, and the audit keeps its chain.
@@ -286,17 +325,54 @@ func TestEraseAuditErasesOnlyTheIDs(t *testing.T) {
 		"mentions it":    `{"reason": "for \"a.b\""}`,
 	} {
 		b.exec(`INSERT INTO audit (actor, source, method, namespace, subject, details)
-			VALUES ('', '', 'X', 'shop', $1, $2)`, subject, details)
+			VALUES ('', '', 'CancelProcess', 'shop', $1, $2)`, subject, details)
 	}
 	must(t, 0, erasure.Record(t.Context(), b.Store, erasure.Set{Namespace: "shop", IDs: []string{"a.b"}},
 		process.Actor{Name: "ada"}, 0))
 	b.exec("SELECT erase_audit('shop', '{a.b}', '.*', 0, 100, false)")
 	equal(t, "the entries that stay", ask[string](b, `SELECT string_agg(subject, ', ' ORDER BY subject) FROM audit
-		WHERE details IS NOT NULL AND erased_time IS NULL AND method = 'X'`),
+		WHERE details IS NOT NULL AND erased_time IS NULL AND method = 'CancelProcess'`),
 		"axb, has a key, mentions it, ~job/~/a.b/c/1, ~job/~/axb/1")
 	equal(t, "parts", ask[string](b, "SELECT erased_parts($1)", []string{`~flow/[(a|b)].*+?^$\{1}`, "é-1"}),
 		`^(~job/~/~flow/\[\(a\|b\)\]\.\*\+\?\^\$\\\{1\}/[^/]+|~job/\[\(a\|b\)\]\.\*\+\?\^\$\\\{1\}/[^/]+|`+
 			`~job/~/~job/\[\(a\|b\)\]\.\*\+\?\^\$\\\{1\}/[^/]+/[^/]+|~job/~/é-1/[^/]+)$`)
+}
+
+// An erasure changes no entries about settings, whose subjects and details can have the same text as
+// an ID. Nobody can hide a change of settings by it.
+func TestEraseAuditErasesOnlyProcesses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	statements, err := os.ReadFile("../sql/audit.sql")
+	must(t, statements, err)
+	processes := []string{"Repair", "PutProcess"}
+	for _, method := range regexp.MustCompile(`WHEN '(\w+)'`).FindAllSubmatch(statements, -1) {
+		if name := string(method[1]); name != "StartBulk" { // has the filter of a bulk, but no ID
+			processes = append(processes, name)
+		}
+	}
+	settings := []string{
+		"PutNamespace", "DeleteNamespace", "PutSink", "PutTemplate", "PutConstraint", "PauseJobs", "StopWorker",
+		"CreateCron", "StartBulk", "EraseProcess", "AddedLater",
+	}
+	for _, method := range slices.Concat(processes, settings) {
+		b.exec(`INSERT INTO audit (actor, source, method, namespace, subject, details)
+			VALUES ('', '', $1, 'shop', 'shop', '{}'), ('', '', $1, 'shop', 'x', '{"before": {"url": "shop"}}')`, method)
+	}
+	set := erasure.Set{Namespace: "shop", IDs: []string{"shop"}}
+	must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}, 0))
+	set.DryRun = true
+	equal(t, "counted", b.eraseRows(set)["audit"], 2*len(processes))
+	set.DryRun = false
+	equal(t, "erased", b.eraseRows(set)["audit"], 2*len(processes))
+	for _, method := range slices.Concat(processes, settings) {
+		want := 2
+		if slices.Contains(settings, method) {
+			want = 0
+		}
+		equal(t, "erased entries of "+method,
+			ask[int](b, "SELECT count(*) FROM audit WHERE method = $1 AND erased_time IS NOT NULL", method), want)
+	}
 }
 
 // Erasing the ID of a run in a fire is no decision about the fire: sinks do not get it again.

@@ -2,7 +2,8 @@ package main
 
 const (
 	auditChain      = "storage/audit_chain.go"
-	eraseAudit      = "migrations/00136_erase_audit_ids.sql"
+	eraseAudit      = "migrations/00138_erase_audit_methods.sql"
+	eraseAuditRight = "migrations/00136_erase_audit_ids.sql"
 	eraseCheck      = "USING ERRCODE = 'invalid_parameter_value';\n  END IF;\n  "
 	erasedTables    = "storage/erasure/erasure.go"
 	erasedProcesses = "storage/erasure/processes.go"
@@ -479,19 +480,46 @@ var securityMutants = []mutant{
 		packages: "./storage", run: "TestEraseAuditErasesOnlyTheIDs",
 	},
 	{
+		name: "erase-audit-twice", breaks: "two erasures of an ID at the same time leave the hash chain intact",
+		file: eraseAudit, old: `                       WHEN page.is_subject
+                         THEN 'erased:' || encode(coalesce(a.subject_hash,
+                                audit_mac(chain_key, a.namespace, a.subject)), 'hex')`,
+		planted:  `                       WHEN page.is_subject THEN erased_id(a.namespace, a.subject)`,
+		packages: "./storage", run: "TestConcurrentErasuresKeepTheChain",
+	},
+	{
+		name: "erase-audit-of-settings", breaks: "an erasure changes no audit entries about settings",
+		file: eraseAudit, old: `           a.method = ANY (methods)
+             AND (a.subject = ANY (ids) OR a.subject ~ pattern) AS is_subject,`,
+		planted:  `           (a.subject = ANY (ids) OR a.subject ~ pattern) AS is_subject,`,
+		packages: "./storage", run: "TestEraseAuditErasesOnlyProcesses",
+	},
+	{
+		name: "erase-audit-in-settings", breaks: "nor those that have the ID in their settings",
+		file: eraseAudit, old: `           a.method = ANY (methods)
+             AND EXISTS (`,
+		planted:  `           EXISTS (`,
+		packages: "./storage", run: "TestEraseAuditErasesOnlyProcesses",
+	},
+	{
+		name: "erase-audit-existing", breaks: "audit entries of a process that was started again stay",
+		file: erasedTables, old: "@dry_run::boolean OR EXISTS (SELECT FROM existing))", planted: "@dry_run::boolean)",
+		packages: "./storage", run: "TestEraseLeavesAnExistingProcess",
+	},
+	{
 		name: "erase-audit-by-all", breaks: "only roles that add entries may execute functions of the audit",
-		file: eraseAudit, old: "REVOKE ALL ON FUNCTION erase_audit, seal_audit, forget_audit FROM PUBLIC;",
+		file: eraseAuditRight, old: "REVOKE ALL ON FUNCTION erase_audit, seal_audit, forget_audit FROM PUBLIC;",
 		planted:  "REVOKE ALL ON FUNCTION erase_audit FROM PUBLIC;",
 		packages: "./storage", run: "TestEraseAuditNeedsRights",
 	},
 	{
 		name: "erase-audit-rights", breaks: "a role that adds entries chooses no position in the chain",
-		file: eraseAudit, old: "EXECUTE format('REVOKE INSERT, UPDATE,", planted: "EXECUTE format('REVOKE UPDATE,",
+		file: eraseAuditRight, old: "EXECUTE format('REVOKE INSERT, UPDATE,", planted: "EXECUTE format('REVOKE UPDATE,",
 		packages: "./storage", run: "TestMigrationTakesTheChainFromRoles",
 	},
 	{
 		name: "erase-records-fires", breaks: "an erasure records no change of a fire",
-		file: eraseAudit, old: "WHERE (n.process_id ~ '^erased:[0-9a-f]{64}$') IS NOT TRUE", planted: "WHERE true",
+		file: eraseAuditRight, old: "WHERE (n.process_id ~ '^erased:[0-9a-f]{64}$') IS NOT TRUE", planted: "WHERE true",
 		packages: "./storage", run: "TestEraseRecordsNoFire",
 	},
 }

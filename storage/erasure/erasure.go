@@ -122,8 +122,13 @@ const PageRows = 2000
 var erasedIDs = regexp.MustCompile(`\bis\(([^()]*)\)`)
 
 // eraseAuditSQL has the result of eraseSQL.
-const eraseAuditSQL = `SELECT a.read, a.erased, a.erased, a.last::text, false
-  FROM erase_audit(@namespace, @ids, '', coalesce(@after::text, '0')::bigint, @rows, @dry_run) a`
+const eraseAuditSQL = `
+	WITH existing AS MATERIALIZED (
+	  SELECT 1 FROM (` + processesSQL + `) p LIMIT 1)
+	SELECT a.read, a.erased, a.erased, a.last::text,
+	       NOT @dry_run::boolean AND EXISTS (SELECT FROM existing)
+	  FROM erase_audit(@namespace, @ids, '', coalesce(@after::text, '0')::bigint, @rows,
+	                   @dry_run::boolean OR EXISTS (SELECT FROM existing)) a`
 
 // eraseSQL erases a batch of a table. It returns the number of rows that it read, that matched and
 // that it erased, the last key, and whether one of the processes exists. A row that another

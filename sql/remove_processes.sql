@@ -177,7 +177,8 @@ SELECT input.ord::int AS ord
 
 -- PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and its
 -- rows as a job or run. If a removed run had not ended, the processes of its open steps get a
--- cancel request, and the run that waits longest for its dedupe key is notified. answers keeps the
+-- cancel request, and the run that waits longest for its dedupe key is notified. Erased processes
+-- get no cancel request, because it would leave their IDs in a dead letter. answers keeps the
 -- answers to requests with a key. It also keeps the answers of tasks that ended in the last minute,
 -- because clients on other nodes may still read them.
 --
@@ -284,11 +285,22 @@ deleted_flow_steps AS (
             f.process_id),
 cancelled_children AS (
   INSERT INTO messages (namespace, process_id, kind, created_time, reason)
-  SELECT coalesce(deleted_flow_steps.process_namespace, deleted_flow_steps.namespace),
-         deleted_flow_steps.process_id, 'cancel', statement_timestamp(), 'its run was removed'
-    FROM deleted_flow_steps
-   WHERE deleted_flow_steps.status = 'running'
-     AND deleted_flow_steps.process_id IS NOT NULL),
+  SELECT child.namespace, child.process_id, 'cancel', statement_timestamp(), 'its run was removed'
+    FROM (
+      SELECT coalesce(deleted_flow_steps.process_namespace, deleted_flow_steps.namespace)
+               AS namespace,
+             deleted_flow_steps.process_id
+        FROM deleted_flow_steps
+       WHERE deleted_flow_steps.status = 'running'
+         AND deleted_flow_steps.process_id !~ '^erased:[0-9a-f]{64}$') child
+    LEFT JOIN LATERAL (
+      SELECT p.process_id FROM processes p
+       WHERE p.namespace = ANY (ARRAY[child.namespace])
+         AND p.process_id = child.process_id
+         AND p.removed_time IS NULL
+       LIMIT 1) existing ON true
+   WHERE existing.process_id IS NOT NULL
+      OR NOT is_erased(child.namespace, child.process_id)),
 deleted_flow_runs AS (
   DELETE FROM flow_runs r USING removed
    WHERE starts_with(removed.process_id, '~flow/')

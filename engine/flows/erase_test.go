@@ -1,12 +1,15 @@
 package flows_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -87,4 +90,53 @@ func TestEraseRun(t *testing.T) {
 			t.Errorf("token %s: %v", token, err)
 		}
 	}
+}
+
+// A run that is erased while it is suspended sends no cancels to the processes that were erased
+// with it: their IDs would be in dead letters.
+func TestEraseSuspendedRun(t *testing.T) {
+	t.Parallel()
+	const run, child = "person-4711", "person-4711/p"
+	n := startWith(t, storagetest.DSN(t), waitingProcess(make(chan time.Duration, 10)))
+	n.put(t, "ns", `{"type": "one", "steps": [{"step_id": "p", "process": {}}]}`)
+	begin := func() {
+		t.Helper()
+		n.run(t, "ns", "one", run, "")
+		for _, id := range []string{child, "~flow/" + run} {
+			enginetest.Eventually(t, testTimeout, id+" is suspended", func() bool {
+				_, err := n.SuspendProcess(context.Background(), process.Key{Namespace: "ns", ProcessID: id}, "", kim)
+				return err == nil
+			})
+		}
+		same(t, n.ask(t, "SELECT string_agg(status::text, ' ') FROM flow_steps WHERE process_id = $1", child), "running")
+	}
+	delivered := func() {
+		t.Helper()
+		enginetest.Eventually(t, testTimeout, "all messages are delivered", func() bool {
+			return enginetest.Count(t, n.db, "SELECT count(*) FROM messages") == 0
+		})
+	}
+	begin()
+	n.erase(t, &progressorv1.EraseProcessRequest{Namespace: "ns", ProcessId: "~flow/" + run, Children: true})
+	delivered()
+	same(t, fmt.Sprint(n.with(t, run)), "[]")
+
+	begin() // without its children, it cancels the process, although the audit has an erasure of it
+	_, err := n.ResumeProcess(t.Context(), process.Key{Namespace: "ns", ProcessID: child}, kim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.erase(t, &progressorv1.EraseProcessRequest{Namespace: "ns", ProcessId: "~flow/" + run})
+	enginetest.Eventually(t, testTimeout, "the process is cancelled", func() bool {
+		return enginetest.Count(t, n.db, "SELECT count(*) FROM processes WHERE status = 'CANCELLED'") == 1
+	})
+	delivered()
+	n.erase(t, &progressorv1.EraseProcessRequest{Namespace: "ns", ProcessId: child})
+
+	begin() // the process is erased before the run
+	n.erase(t, &progressorv1.EraseProcessRequest{Namespace: "ns", ProcessId: child})
+	n.erase(t, &progressorv1.EraseProcessRequest{Namespace: "ns", ProcessId: "~flow/" + run})
+	delivered()
+	same(t, fmt.Sprint(n.with(t, run)), "[]")
+	same(t, n.ask(t, "SELECT count(*)::text FROM dead_letters"), "0")
 }

@@ -438,6 +438,26 @@ var securityMutants = []mutant{
 		packages: "./engine", run: "TestEraseInSmallRequests",
 	},
 	{
+		name: "erase-cancels-erased", breaks: "a run that is erased sends no cancels to what was erased with it",
+		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "      OR erased.subject IS NULL),",
+		planted:  "      OR true),",
+		packages: "./engine/flows", run: "TestEraseSuspendedRun",
+	},
+	{
+		name: "erase-cancels-hashes", breaks: "a run that is removed sends no cancels to hashes of IDs",
+		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
+		old:      "AND deleted_flow_steps.process_id !~ '^erased:[0-9a-f]{64}$') child",
+		planted:  "AND deleted_flow_steps.process_id IS NOT NULL) child",
+		packages: "./engine/flows", run: "TestEraseSuspendedRun",
+	},
+	{
+		name: "erase-no-later-cancel", breaks: "a process that was started again after its erasure is cancelled with its run",
+		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
+		old:      "WHERE existing.process_id IS NOT NULL\n      OR erased.subject IS NULL),",
+		planted:  "WHERE erased.subject IS NULL),",
+		packages: "./engine/flows", run: "TestEraseSuspendedRun",
+	},
+	{
 		name: "erase-another-set", breaks: "a page token continues with its own set",
 		file: "engine/erase.go", old: "setDigest(set) == token.Set", planted: "token.Set != \"\"",
 		packages: "./engine", run: "TestEraseInSmallRequests",

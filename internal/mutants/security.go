@@ -409,6 +409,12 @@ var securityMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestErase",
 	},
 	{
+		name: "erase-records-rejected", breaks: "an erasure that is refused because of a child is not recorded",
+		file: "cmd/progressor/internal/cli/process/erase.go", old: "Children: e.Children, DryRun: true,",
+		planted:  "DryRun: true,",
+		packages: "./cmd/progressor", run: "TestErase",
+	},
+	{
 		name: "erase-forgets-table", breaks: "an erased ID is in no table",
 		file:     "storage/erasure/erasure.go",
 		old:      `	{name: "job_keys", key: "unique_key text", match: "is(x.process_id)"},` + "\n",

@@ -95,7 +95,7 @@ func (c *eraseCmd) record(a *cli.App, e erasure) error {
 	ctx, cancel := a.Request()
 	defer cancel()
 	if _, err := c.Client().Process.EraseProcess(ctx, &progressorv1.EraseProcessRequest{
-		Namespace: e.Namespace, ProcessId: e.ProcessID, DryRun: true,
+		Namespace: e.Namespace, ProcessId: e.ProcessID, Children: e.Children, DryRun: true,
 	}); err != nil {
 		return err
 	}

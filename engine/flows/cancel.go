@@ -108,13 +108,23 @@ func (t *task) endSuspended() error {
 	}
 	for _, key := range keys {
 		_, err := t.flows.engine.CancelProcess(t.ctx, engine.CancelParams{
-			Key: key, Reason: t.cancelReason(), Actor: process.Actor{Name: "run " + t.runID},
+			Key: key, Reason: t.cancelReason(), Actor: t.asActor(key.Namespace),
 		})
 		if err != nil && !errors.Is(err, process.ErrProcessNotFound) && !ended(err) {
 			return readError(err)
 		}
 	}
 	return nil
+}
+
+// asActor returns the run as the actor of a command. Its ID is in the details of the audit entry,
+// and only in the namespace of the run, so that an erasure of the run finds it.
+func (t *task) asActor(namespace string) process.Actor {
+	actor := process.Actor{Name: "run"}
+	if namespace == t.key.Namespace {
+		actor.Via = t.key.ProcessID
+	}
+	return actor
 }
 
 // ended reports whether a command was rejected because of the status of its process.

@@ -92,6 +92,15 @@ func TestEraseRun(t *testing.T) {
 	}
 }
 
+// suspend suspends a process as soon as it exists.
+func (n *node) suspend(t *testing.T, namespace, id string) {
+	t.Helper()
+	enginetest.Eventually(t, testTimeout, id+" is suspended", func() bool {
+		_, err := n.SuspendProcess(context.Background(), process.Key{Namespace: namespace, ProcessID: id}, "", kim)
+		return err == nil
+	})
+}
+
 // A run that is erased while it is suspended sends no cancels to the processes that were erased
 // with it: their IDs would be in dead letters.
 func TestEraseSuspendedRun(t *testing.T) {
@@ -102,13 +111,9 @@ func TestEraseSuspendedRun(t *testing.T) {
 	begin := func() {
 		t.Helper()
 		n.run(t, "ns", "one", run, "")
-		for _, id := range []string{child, "~flow/" + run} {
-			enginetest.Eventually(t, testTimeout, id+" is suspended", func() bool {
-				_, err := n.SuspendProcess(context.Background(), process.Key{Namespace: "ns", ProcessID: id}, "", kim)
-				return err == nil
-			})
-		}
-		same(t, n.ask(t, "SELECT string_agg(status::text, ' ') FROM flow_steps WHERE process_id = $1", child), "running")
+		n.suspend(t, "ns", child)
+		n.suspend(t, "ns", "~flow/"+run)
+		same(t, n.ask(t, "SELECT status::text FROM flow_steps WHERE process_id = $1", child), "running")
 	}
 	delivered := func() {
 		t.Helper()
@@ -139,4 +144,32 @@ func TestEraseSuspendedRun(t *testing.T) {
 	delivered()
 	same(t, fmt.Sprint(n.with(t, run)), "[]")
 	same(t, n.ask(t, "SELECT count(*)::text FROM dead_letters"), "0")
+}
+
+// The audit names a run as the actor without its ID, because actors are not erased. The details
+// have the ID in the namespace of the run, where its erasure deletes them.
+func TestEraseActor(t *testing.T) {
+	t.Parallel()
+	const run = "person-4711"
+	n := startWith(t, storagetest.DSN(t), waitingProcess(make(chan time.Duration, 10)))
+	if _, err := n.PutNamespace(t.Context(), &progressorv1.Namespace{
+		Namespace: "other", Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n.put(t, "ns", `{"type": "two", "step_order": "STEP_ORDER_GRAPH", "cancel_policy": {"grace": "0s"}, "steps": [
+		{"step_id": "a", "process": {}}, {"step_id": "b", "process": {"namespace": "other"}}]}`)
+	n.run(t, "ns", "two", run, "")
+	n.suspend(t, "ns", run+"/a")
+	n.suspend(t, "other", run+"/b")
+	n.cancel(t, "ns", run)
+	n.ended(t, "ns", run)
+	same(t, n.ask(t, `SELECT string_agg(concat_ws(' ', actor, subject, details->>'via'), ', ' ORDER BY subject)
+		FROM audit WHERE method = 'CancelProcess'`), "run "+run+"/a ~flow/"+run+", run "+run+"/b")
+	n.erase(t, &progressorv1.EraseProcessRequest{Namespace: "ns", ProcessId: "~flow/" + run, Children: true})
+	same(t, n.ask(t, `SELECT coalesce(string_agg(a.namespace, ', '), '') FROM audit a
+		WHERE strpos(concat_ws(' ', a.actor, a.details), $1) > 0 OR a.namespace = 'ns' AND strpos(a.subject, $1) > 0`,
+		run), "")
 }

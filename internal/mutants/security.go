@@ -457,11 +457,22 @@ var securityMutants = []mutant{
 		packages: "./engine/flows", run: "TestEraseSuspendedRun",
 	},
 	{
-		name: "erase-no-later-cancel", breaks: "a process that was started again after its erasure is cancelled with its run",
+		name: "erase-no-later-cancel", breaks: "a process that was started again is cancelled with its run",
 		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
 		old:      "WHERE existing.process_id IS NOT NULL\n      OR erased.subject IS NULL),",
 		planted:  "WHERE erased.subject IS NULL),",
 		packages: "./engine/flows", run: "TestEraseSuspendedRun",
+	},
+	{
+		name: "erase-leaves-actor", breaks: "the audit has no IDs of runs as actors",
+		file: "engine/flows/cancel.go", old: `process.Actor{Name: "run"}`,
+		planted:  `process.Actor{Name: "run " + t.runID}`,
+		packages: "./engine/flows", run: "TestEraseActor",
+	},
+	{
+		name: "erase-via-elsewhere", breaks: "the audit of another namespace has no IDs of runs",
+		file: "engine/flows/cancel.go", old: "if namespace == t.key.Namespace {", planted: "if true {",
+		packages: "./engine/flows", run: "TestEraseActor",
 	},
 	{
 		name: "erase-another-set", breaks: "a page token continues with its own set",

@@ -338,6 +338,43 @@ func TestEraseAuditErasesOnlyTheIDs(t *testing.T) {
 			`~job/~/~job/\[\(a\|b\)\]\.\*\+\?\^\$\\\{1\}/[^/]+/[^/]+|~job/~/é-1/[^/]+)$`)
 }
 
+// A job and a run with the same ID keep the events and changes of each other.
+func TestEraseTellsJobsFromRuns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, storagetest.WithoutInvariants())
+	b.recordIn(ns, "", "JOB", "RUN", "STEP")
+	for _, test := range []struct {
+		erased  string
+		job     bool // exists
+		events  string
+		changes string
+	}{
+		{"~flow/r", true, "enqueued", "job r"},
+		{"~flow/r", false, "", ""}, // the event without of_run is of a run that an older engine ran
+		{"r", false, "status_changed step_queued step_status_changed",
+			"run ~flow/r, step r, step ~flow/r, step ~flow/r"},
+	} {
+		b.exec("TRUNCATE job_events, changes")
+		b.exec(`INSERT INTO job_events (namespace, job_id, of_run, step_id, type)
+			VALUES ($1, 'r', true, 'pay', 'step_status_changed'), ($1, 'r', true, NULL, 'status_changed'),
+			       ($1, 'r', NULL, 'pay', 'step_queued'), ($1, 'r', NULL, NULL, 'enqueued')`, ns)
+		b.exec(`INSERT INTO changes SELECT (jsonb_populate_record(c, jsonb_build_object('process_id', 'r',
+			'seq', c.seq + 1000))).* FROM changes c WHERE kind = 'step' LIMIT 1`) // by an older trigger
+		if test.job {
+			b.exec("INSERT INTO processes (namespace, process_id, kind, status) VALUES ($1, 'r', 'job', 'RUNNING')", ns)
+		}
+		set := erasure.Set{Namespace: ns, IDs: []string{test.erased}}
+		must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}, 0))
+		b.eraseRows(set)
+		equal(t, "events after the erasure of "+test.erased, ask[string](b,
+			"SELECT coalesce(string_agg(type, ' ' ORDER BY type), '') FROM job_events"), test.events)
+		equal(t, "changes after the erasure of "+test.erased, ask[string](b,
+			`SELECT coalesce(string_agg(kind || ' ' || process_id, ', ' ORDER BY kind, process_id), '') FROM changes
+			WHERE process_id !~ '^erased:'`), test.changes)
+		b.exec("DELETE FROM processes")
+	}
+}
+
 // An erasure changes no entries about settings, whose subjects and details can have the same text as
 // an ID. Nobody can hide a change of settings by it.
 func TestEraseAuditErasesOnlyProcesses(t *testing.T) {
@@ -357,7 +394,8 @@ func TestEraseAuditErasesOnlyProcesses(t *testing.T) {
 	}
 	for _, method := range slices.Concat(processes, settings) {
 		b.exec(`INSERT INTO audit (actor, source, method, namespace, subject, details)
-			VALUES ('', '', $1, 'shop', 'shop', '{}'), ('', '', $1, 'shop', 'x', '{"before": {"url": "shop"}}')`, method)
+			VALUES ('', '', $1, 'shop', 'shop', '{}'), ('', '', $1, 'shop', 'x', '{"before": {"url": "shop"}}')`,
+			method)
 	}
 	set := erasure.Set{Namespace: "shop", IDs: []string{"shop"}}
 	must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}, 0))

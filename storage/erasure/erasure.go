@@ -59,10 +59,18 @@ type erasedTable struct {
 }
 
 const (
-	// changeOfErased are changes of a process. Those of runs and steps have the ID of the run.
-	changeOfErased = "(is(x.process_id) OR is('~flow/' || x.process_id) AND x.kind IN ('job', 'step', 'run'))"
-	sentByErased   = "x.sender_namespace = $1 AND is(x.sender_process_id)"
-	endOfErased    = "x.child->>'namespace' = $1 AND is(x.child->>'processId')"
+	// eventOfErased are events of a job or a run. Older engines wrote no of_run: an event without it
+	// and without a step is of the job with this ID, if there is one.
+	eventOfErased = "CASE WHEN x.of_run OR x.step_id IS NOT NULL THEN is('~flow/' || x.job_id)" +
+		" ELSE is(x.job_id) OR is('~flow/' || x.job_id) AND NOT EXISTS (SELECT FROM processes p" +
+		" WHERE p.namespace = $1 AND p.process_id = x.job_id AND p.kind = 'job') END"
+	// changeOfErased are changes of a process. Older triggers did not write ~flow/ before the IDs of
+	// runs, and wrote the kind job for changes of runs.
+	changeOfErased = "(is(x.process_id) AND (x.kind <> 'step' OR starts_with(x.process_id, '~flow/'))" +
+		" OR is('~flow/' || x.process_id) AND (x.kind = 'step' OR x.kind = 'job' AND NOT EXISTS (" +
+		"SELECT FROM processes p WHERE p.namespace = $1 AND p.process_id = x.process_id AND p.kind = 'job')))"
+	sentByErased = "x.sender_namespace = $1 AND is(x.sender_process_id)"
+	endOfErased  = "x.child->>'namespace' = $1 AND is(x.child->>'processId')"
 )
 
 // erasedTables are all tables that can have the ID of a process after RemoveProcess. The table
@@ -75,7 +83,7 @@ var erasedTables = []erasedTable{
 	{name: "job_groups", key: "process_id text", match: "is(x.process_id)"},
 	{name: "job_places", key: "process_id text", match: "is(x.process_id) OR is(x.job_id)"},
 	{name: "job_keys", key: "unique_key text", match: "is(x.process_id)"},
-	{name: "job_events", key: "xid xid8, event_id bigint", match: "is(x.job_id) OR is('~flow/' || x.job_id)"},
+	{name: "job_events", key: "xid xid8, event_id bigint", match: eventOfErased},
 	{name: "constraint_holds", key: "process_id text, line text", match: "is(x.process_id)"},
 	{name: "constraint_reservations", key: "line text", match: "is(x.process_id)"},
 	{name: "requests", key: "request_id uuid", match: "x.namespace = $1 AND is(x.process_id)", whole: true},

@@ -335,7 +335,9 @@ UPDATE sinks s
    AND s.token = @token;
 
 -- AddSinkDeadLetter adds a dead letter, or counts another attempt of one that the sink has, and
--- deletes the oldest ones above the limit. Those that wait to be delivered again are kept.
+-- deletes the oldest ones above the limit. Those that wait to be delivered again are kept. A change
+-- that was erased after the sink had read it gets no dead letter. The lock makes a later erasure
+-- wait, so that it finds the dead letter.
 -- name: AddSinkDeadLetter :exec
 WITH deleted AS (
   DELETE FROM sink_dead_letters d
@@ -356,12 +358,21 @@ noted AS (
   UPDATE sinks s
      SET last_error = @error::text, last_error_time = statement_timestamp()
    WHERE s.namespace = @namespace
-     AND s.sink_id = @sink_id)
+     AND s.sink_id = @sink_id),
+change AS MATERIALIZED (
+  SELECT c.process_id FROM changes c
+   WHERE c.namespace = @namespace
+     AND c.lane = @lane::bigint
+     AND c.seq = @seq::bigint
+     AND c."time" = @change_time
+     FOR SHARE)
 INSERT INTO sink_dead_letters AS d (
   namespace, sink_id, change_id, kind, type, process_id, change_time, error, "time", lane, seq)
-VALUES (
-  @namespace, @sink_id, @change_id, @kind, @type, @process_id, @change_time, @error::text,
-  statement_timestamp(), @lane::bigint, @seq::bigint)
+SELECT @namespace, @sink_id, @change_id::bigint, @kind::text, @type::text, @process_id::text,
+       @change_time, @error::text, statement_timestamp(), @lane::bigint, @seq::bigint
+ WHERE NOT EXISTS (
+   SELECT 1 FROM change
+    WHERE change.process_id ~ '^erased:[0-9a-f]{64}$')
 ON CONFLICT (namespace, sink_id, change_id) DO UPDATE
   SET error = excluded.error, "time" = excluded."time", attempts = d.attempts + 1,
       lane = excluded.lane, seq = excluded.seq;

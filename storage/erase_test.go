@@ -16,6 +16,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/changes"
 	"github.com/progressor-engine/progressor/storage/erasure"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -200,15 +201,83 @@ func (b *bench) eraseDuring(tx pgx.Tx, set erasure.Set) map[string]int64 {
 	b.t.Helper()
 	erased := make(chan map[string]int64, 1)
 	go func() { erased <- b.eraseRows(set) }()
+	b.commitAwaited(tx)
+	return <-erased
+}
+
+// commitAwaited commits a transaction when another one waits for it.
+func (b *bench) commitAwaited(tx pgx.Tx) {
+	b.t.Helper()
 	for waits, deadline := false, time.Now().Add(stuck); !waits; {
 		waits = ask[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 		if time.Now().After(deadline) {
-			b.t.Fatal("the erasure does not wait for the row")
+			b.t.Fatal("nobody waits for the transaction")
 		}
 	}
 	must(b.t, 0, tx.Commit(b.t.Context()))
-	return <-erased
+}
+
+// Rows that move to another table during an erasure are erased: messages that are not delivered,
+// and changes that a sink has read and that its target rejects.
+func TestEraseFollowsMoves(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	begin, _, err := changes.Now(t.Context(), b.Store, ns)
+	must(t, 0, err)
+	b.recordIn(ns, "", "LIFECYCLE")
+	b.sink("s", begin)
+	claimed, err := changes.ClaimSinks(t.Context(), b.Store, time.Minute, 1)
+	must(t, 0, err)
+	b.process(erasedPerson)
+	must(t, 0, b.RemoveProcess(t.Context(), key(erasedPerson)))
+	rejected := changes.Change{Kind: "lifecycle", ProcessID: erasedPerson}
+	must(t, 0, b.db.QueryRow(t.Context(), `SELECT lane, seq, change_id, "time" FROM changes ORDER BY seq LIMIT 1`).
+		Scan(&rejected.Lane, &rejected.Seq, &rejected.ChangeID, &rejected.Time))
+	reject := func() error {
+		return changes.RejectChanges(t.Context(), b.Store, claimed[0].SinkLease, claimed[0].Cursor, 0,
+			[]changes.Rejection{{Change: &rejected, Reason: "HTTP 422"}})
+	}
+	b.exec("INSERT INTO messages (namespace, process_id, kind, created_time) VALUES ($1, $2, 'cancel', now())",
+		ns, erasedPerson)
+	set := erasure.Set{Namespace: ns, IDs: []string{erasedPerson}}
+	must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}, 0))
+	var progress erasure.Progress
+	var messageMoved, changeMoved bool
+	for ended := false; !ended; {
+		batch, err := erasure.EraseRows(t.Context(), b.Store, set, &progress, erasure.PageRows)
+		must(t, batch, err)
+		ended = batch.LastOfTables
+		switch batch.Table { // after the first of two tables
+		case "messages", "dead_letters":
+			if !messageMoved {
+				messageMoved = true
+				b.deliver(erasedPerson)
+			}
+		case "changes", "sink_dead_letters":
+			if !changeMoved {
+				changeMoved = true
+				must(t, 0, reject())
+			}
+		}
+	}
+	equal(t, "tables with the ID", b.tablesWith(erasedPerson), "[]")
+	must(t, 0, reject())
+	equal(t, "tables with the ID after a later rejection", b.tablesWith(erasedPerson), "[]")
+	equal(t, "dead letters", ask[int](b, "SELECT count(*) FROM sink_dead_letters"), 0)
+
+	tx, err := b.db.Begin(t.Context()) // a rejection during the erasure of the change
+	must(t, tx, err)
+	defer func() { _ = tx.Rollback(context.Background()) }() // if the test fails
+	hash := ask[string](b, "SELECT process_id FROM changes LIMIT 1")
+	b.exec("UPDATE changes SET process_id = $1", erasedPerson)
+	_, err = tx.Exec(t.Context(), "UPDATE changes SET process_id = $1", hash)
+	must(t, 0, err)
+	done := make(chan error, 1)
+	go func() { done <- reject() }()
+	b.commitAwaited(tx)
+	must(t, 0, <-done)
+	equal(t, "dead letters", ask[int](b, "SELECT count(*) FROM sink_dead_letters"), 0)
 }
 
 // Two erasures of an ID at the same time store the same hash in the audit.
@@ -375,8 +444,8 @@ func TestEraseTellsJobsFromRuns(t *testing.T) {
 	}
 }
 
-// An erasure changes no entries about settings, whose subjects and details can have the same text as
-// an ID. Nobody can hide a change of settings by it.
+// An erasure changes no entries about settings, whose subjects and details can have the same text
+// as an ID. It cannot hide a change of settings.
 func TestEraseAuditErasesOnlyProcesses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -6,6 +6,7 @@ const (
 	eraseCheck      = "USING ERRCODE = 'invalid_parameter_value';\n  END IF;\n  "
 	erasedTables    = "storage/erasure/erasure.go"
 	erasedProcesses = "storage/erasure/processes.go"
+	sinkStatements  = "storage/internal/dbsqlc/sinks.sql.go"
 )
 
 // erasureMutants leave something of an erased process, or erase what belongs to others.
@@ -65,8 +66,9 @@ var erasureMutants = []mutant{
 	},
 	{
 		name: "erase-cancels-erased", breaks: "a run that is erased sends no cancels to what was erased with it",
-		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "      OR erased.subject IS NULL),",
-		planted:  "      OR true),",
+		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
+		old:      "OR NOT is_erased(child.namespace, child.process_id)),",
+		planted:  "OR true),",
 		packages: "./engine/flows", run: "TestEraseSuspendedRun",
 	},
 	{
@@ -79,8 +81,8 @@ var erasureMutants = []mutant{
 	{
 		name: "erase-no-later-cancel", breaks: "a process that was started again is cancelled with its run",
 		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
-		old:      "WHERE existing.process_id IS NOT NULL\n      OR erased.subject IS NULL),",
-		planted:  "WHERE erased.subject IS NULL),",
+		old:      "WHERE existing.process_id IS NOT NULL\n      OR NOT is_erased(",
+		planted:  "WHERE NOT is_erased(",
 		packages: "./engine/flows", run: "TestEraseSuspendedRun",
 	},
 	{
@@ -113,6 +115,28 @@ var erasureMutants = []mutant{
 		name: "erase-changes-of-run", breaks: "the erasure of a run leaves the changes of a job with the same ID",
 		file: erasedTables, old: `p.process_id = x.process_id AND p.kind = 'job'`, planted: `false`,
 		packages: "./storage", run: "TestEraseTellsJobsFromRuns",
+	},
+	{
+		name: "erase-dead-letters-first", breaks: "messages are erased before dead letters, which they become",
+		file: erasedTables,
+		old: `	{name: "messages", key: "process_id text, message_id bigint", match: "is(x.process_id)"},
+	{name: "dead_letters", key: "message_id bigint", whole: true,
+		match: "x.namespace = $1 AND is(x.process_id) OR " + sentByErased + " OR " + endOfErased},
+`, planted: `	{name: "dead_letters", key: "message_id bigint", whole: true,
+		match: "x.namespace = $1 AND is(x.process_id) OR " + sentByErased + " OR " + endOfErased},
+	{name: "messages", key: "process_id text, message_id bigint", match: "is(x.process_id)"},
+`,
+		packages: "./storage", run: "TestEraseFollowsMoves",
+	},
+	{
+		name: "erase-rejected-later", breaks: "a rejected change that was erased gets no dead letter",
+		file: sinkStatements, old: "WHERE change.process_id ~ '^erased:[0-9a-f]{64}$')", planted: "WHERE false)",
+		packages: "./storage", run: "TestEraseFollowsMoves",
+	},
+	{
+		name: "erase-rejected-meanwhile", breaks: "a dead letter of a sink waits for the erasure of its change",
+		file: sinkStatements, old: "\n     FOR SHARE)", planted: ")",
+		packages: "./storage", run: "TestEraseFollowsMoves",
 	},
 	{
 		name: "erase-another-set", breaks: "a page token continues with its own set",

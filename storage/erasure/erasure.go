@@ -59,13 +59,13 @@ type erasedTable struct {
 }
 
 const (
-	// eventOfErased are events of a job or a run. Older engines wrote no of_run: an event without it
-	// and without a step is of the job with this ID, if there is one.
+	// eventOfErased are events of a job or a run. Older engines wrote no of_run: an event without
+	// it and without a step is of the job with this ID, if there is one.
 	eventOfErased = "CASE WHEN x.of_run OR x.step_id IS NOT NULL THEN is('~flow/' || x.job_id)" +
 		" ELSE is(x.job_id) OR is('~flow/' || x.job_id) AND NOT EXISTS (SELECT FROM processes p" +
 		" WHERE p.namespace = $1 AND p.process_id = x.job_id AND p.kind = 'job') END"
-	// changeOfErased are changes of a process. Older triggers did not write ~flow/ before the IDs of
-	// runs, and wrote the kind job for changes of runs.
+	// changeOfErased are changes of a process. Older triggers did not write ~flow/ before the IDs
+	// of runs, and wrote the kind job for changes of runs.
 	changeOfErased = "(is(x.process_id) AND (x.kind <> 'step' OR starts_with(x.process_id, '~flow/'))" +
 		" OR is('~flow/' || x.process_id) AND (x.kind = 'step' OR x.kind = 'job' AND NOT EXISTS (" +
 		"SELECT FROM processes p WHERE p.namespace = $1 AND p.process_id = x.process_id AND p.kind = 'job')))"
@@ -73,9 +73,11 @@ const (
 	endOfErased  = "x.child->>'namespace' = $1 AND is(x.child->>'processId')"
 )
 
-// erasedTables are all tables that can have the ID of a process after RemoveProcess. The table
-// flow_steps is the last, because it says what a run has started. Tasks of other processes, and
-// messages to them, belong to these processes, which would have to be locked: they are not changed.
+// erasedTables are all tables that can have the ID of a process after RemoveProcess. A table from
+// which rows move to another one comes before it: messages become dead letters, and changes dead
+// letters of sinks. The table flow_steps is the last, because it says what a run has started. Tasks
+// of other processes, and messages to them, belong to these processes, which would have to be
+// locked: they are not changed.
 var erasedTables = []erasedTable{
 	{name: "answers", key: "process_id text, task_id bigint", match: "is(x.process_id)"},
 	{name: "leases", key: "process_id text", match: "is(x.process_id)"},
@@ -88,14 +90,13 @@ var erasedTables = []erasedTable{
 	{name: "constraint_reservations", key: "line text", match: "is(x.process_id)"},
 	{name: "requests", key: "request_id uuid", match: "x.namespace = $1 AND is(x.process_id)", whole: true},
 	{name: "history_restarts", key: "restart_id bigint", match: "x.namespace = $1 AND is(x.process_id)", whole: true},
+	{name: "messages", key: "process_id text, message_id bigint", match: "is(x.process_id)"},
 	{name: "dead_letters", key: "message_id bigint", whole: true,
 		match: "x.namespace = $1 AND is(x.process_id) OR " + sentByErased + " OR " + endOfErased},
 	{name: "parents", key: "namespace text, process_id text", whole: true,
 		match: "x.namespace = $1 AND is(x.process_id) OR x.parent_namespace = $1 AND is(x.parent_process_id)"},
-	{name: "messages", key: "process_id text, message_id bigint", match: "is(x.process_id)"},
 	{name: "cron_fires", key: "cron_id text, fire_time timestamptz", match: "is(x.process_id)",
 		set: "process_id = erased_id($1, t.process_id), reason = NULL, detail = NULL"},
-	{name: "sink_dead_letters", key: "sink_id text, change_id bigint", match: changeOfErased},
 	{name: "changes", key: `lane bigint, seq bigint, "time" timestamptz`,
 		match: changeOfErased + " OR is(x.details->>'run_id')",
 		set: `process_id = CASE
@@ -103,6 +104,7 @@ var erasedTables = []erasedTable{
 		  ELSE t.process_id END,
 		  event_id = NULL, from_status = NULL, to_status = NULL, reason = NULL, metadata = NULL, payload = NULL,
 		  details = NULL`},
+	{name: "sink_dead_letters", key: "sink_id text, change_id bigint", match: changeOfErased},
 	{name: "flow_scopes", key: "template_type text, dedupe_key text, run_id text", match: "is('~flow/' || x.run_id)"},
 	{name: "flow_runs", key: "run_id text",
 		match: "is('~flow/' || x.parent_run_id) OR is('~flow/' || x.repeat_of_run_id) OR is('~flow/' || x.blocked_on)",

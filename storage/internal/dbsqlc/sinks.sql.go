@@ -33,12 +33,21 @@ noted AS (
   UPDATE sinks s
      SET last_error = $8::text, last_error_time = statement_timestamp()
    WHERE s.namespace = $1
-     AND s.sink_id = $2)
+     AND s.sink_id = $2),
+change AS MATERIALIZED (
+  SELECT c.process_id FROM changes c
+   WHERE c.namespace = $1
+     AND c.lane = $9::bigint
+     AND c.seq = $10::bigint
+     AND c."time" = $7
+     FOR SHARE)
 INSERT INTO sink_dead_letters AS d (
   namespace, sink_id, change_id, kind, type, process_id, change_time, error, "time", lane, seq)
-VALUES (
-  $1, $2, $3, $4, $5, $6, $7, $8::text,
-  statement_timestamp(), $9::bigint, $10::bigint)
+SELECT $1, $2, $3::bigint, $4::text, $5::text, $6::text,
+       $7, $8::text, statement_timestamp(), $9::bigint, $10::bigint
+ WHERE NOT EXISTS (
+   SELECT 1 FROM change
+    WHERE change.process_id ~ '^erased:[0-9a-f]{64}$')
 ON CONFLICT (namespace, sink_id, change_id) DO UPDATE
   SET error = excluded.error, "time" = excluded."time", attempts = d.attempts + 1,
       lane = excluded.lane, seq = excluded.seq
@@ -59,7 +68,9 @@ type AddSinkDeadLetterParams struct {
 }
 
 // AddSinkDeadLetter adds a dead letter, or counts another attempt of one that the sink has, and
-// deletes the oldest ones above the limit. Those that wait to be delivered again are kept.
+// deletes the oldest ones above the limit. Those that wait to be delivered again are kept. A change
+// that was erased after the sink had read it gets no dead letter. The lock makes a later erasure
+// wait, so that it finds the dead letter.
 func (q *Queries) AddSinkDeadLetter(ctx context.Context, db DBTX, arg AddSinkDeadLetterParams) error {
 	_, err := db.Exec(ctx, addSinkDeadLetter,
 		arg.Namespace,

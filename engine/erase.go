@@ -197,6 +197,9 @@ func (w *eraser) resume(pageToken string, sets []erasure.Set) (int, error) {
 // the set was started again.
 func (w *eraser) erase(ctx context.Context, set erasure.Set) (ended bool, err error) {
 	if !set.DryRun {
+		if err := w.checkErasable(ctx, []erasure.Set{set}); err != nil { // before the audit entry
+			return false, err
+		}
 		if err := erasure.Record(ctx, w.store, set, w.by, w.recorded); err != nil {
 			return false, err
 		}

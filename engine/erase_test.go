@@ -136,8 +136,11 @@ func TestEraseTrustsNoToken(t *testing.T) {
 	}
 	rows.exec(t, "UPDATE audit SET time = time - interval '61 minutes'")
 	begin()
-	n.suspended(t, "p")
 	r.PageToken = token
+	if _, err := n.EraseProcess(t.Context(), r, ada); !refusedIn(err, process.StatusRunning) || recorded() != 1 {
+		t.Errorf("a refused request with a token: %v, %d entries", err, recorded())
+	}
+	n.suspended(t, "p")
 	erase()
 	if got := n.status(t, "p") + fmt.Sprint(recorded()); got != "2" {
 		t.Errorf("status and entries of a later erasure: %s", got)

@@ -139,6 +139,12 @@ var erasureMutants = []mutant{
 		packages: "./storage", run: "TestEraseFollowsMoves",
 	},
 	{
+		name: "erase-records-refused", breaks: "a request that is refused adds no audit entry",
+		file: "engine/erase.go", old: "if err := w.checkErasable(ctx, []erasure.Set{set}); err != nil {",
+		planted:  "if err := error(nil); err != nil {",
+		packages: "./engine", run: "TestEraseTrustsNoToken",
+	},
+	{
 		name: "erase-another-set", breaks: "a page token continues with its own set",
 		file: "engine/erase.go", old: "setDigest(set) == token.Set", planted: "token.Set != \"\"",
 		packages: "./engine", run: "TestEraseInSmallRequests",

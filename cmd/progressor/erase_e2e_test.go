@@ -76,7 +76,7 @@ func TestErase(t *testing.T) {
 		}
 	}
 	step(`INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, process_id)
-		VALUES ('echo', 'boss', 'ask', -1, 0, 'running', $1)`, id)
+		VALUES ('echo', 'boss', 'ask', -1, 0, 'succeeded', $1)`, id)
 	if r := p.Run(t, "erase", "echo", "~flow/boss", "--children", "--record", record); r.Code == 0 ||
 		!strings.Contains(r.Stderr, id+" is RUNNING") {
 		t.Errorf("a run with a running child: %+v", r)

@@ -132,7 +132,8 @@ SELECT item.ord::int AS ord, event.namespace, event.xid::text AS xid, event.even
        event.type, coalesce(event.from_status, '')::text AS from_status,
        coalesce(event.to_status, '')::text AS to_status, event.attempt, event.created_time,
        coalesce(event.worker_id, '')::text AS worker_id, coalesce(event.actor, '')::text AS actor,
-       coalesce(event.message, '')::text AS message, event.metadata
+       coalesce(event.message, '')::text AS message, event.metadata,
+       coalesce(event.of_run, event.step_id IS NOT NULL)::bool AS of_run
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@xids::text[]),
                   unnest(@event_ids::bigint[]))
        AS item(ord, namespace, xid, event_id)

@@ -5,6 +5,17 @@ const jobEvents = "storage/internal/dbsqlc/job_events.sql.go"
 // jobEventMutants are the mutants of the events of jobs and of their counters.
 var jobEventMutants = []mutant{
 	{
+		name: "job-event-in-run", breaks: "the events of a run are not those of a job with its ID",
+		file: "storage/search/events.go", old: "WHEN coalesce(a.of_run, a.step_id IS NOT NULL) THEN a.job_id END",
+		planted:  "ELSE a.job_id END",
+		packages: "./storage/search", run: "TestListEventsOfRun",
+	},
+	{
+		name: "job-event-in-watch-of-run", breaks: "nor in a watch",
+		file: "storage/search/events.go", old: "if !e.OfRun {", planted: "if false {",
+		packages: "./storage/search", run: "TestListEventsOfRun",
+	},
+	{
 		name: "job-event-due-untold", breaks: "each change of a job's state is an event: its time has come",
 		file:     "storage/internal/dbsqlc/poll.sql.go",
 		old:      "FROM released\n   WHERE released.job_name IS NOT NULL\n     AND released.mode = 2)",

@@ -79,7 +79,8 @@ type EventRow struct {
 	Namespace            string
 	XID                  string `db:"xid"`
 	EventID              int64
-	JobID                string
+	JobID                string // or the ID of the run
+	OfRun                bool   // it is about a run or one of its steps
 	StepID               string
 	Index                int32 // -1 if there is none
 	Type                 string
@@ -97,7 +98,8 @@ const EventColumns = `a.namespace, a.xid::text AS xid, a.event_id, a.job_id,
        coalesce(a.step_id, '') AS step_id, coalesce(a.index, -1) AS index, a.type,
        coalesce(a.from_status, '') AS from_status, coalesce(a.to_status, '') AS to_status,
        a.attempt, a.created_time, coalesce(a.worker_id, '') AS worker_id,
-       coalesce(a.actor, '') AS actor, coalesce(a.message, '') AS message, a.metadata`
+       coalesce(a.actor, '') AS actor, coalesce(a.message, '') AS message, a.metadata,
+       coalesce(a.of_run, a.step_id IS NOT NULL) AS of_run`
 
 // Position returns the position of the event in the order of a watch.
 func (e *EventRow) Position() EventPosition { return EventPosition{e.XID, e.EventID} }
@@ -178,7 +180,7 @@ func ReadEvents(
 			Type:       r.Type,
 			FromStatus: r.FromStatus, ToStatus: r.ToStatus, Attempt: r.Attempt, CreatedTime: r.CreatedTime,
 			WorkerID: r.WorkerID, Actor: r.Actor,
-			Message: r.Message, Metadata: r.Metadata,
+			Message: r.Message, Metadata: r.Metadata, OfRun: r.OfRun,
 		})
 		more = more || len(found[r.Ord]) == watchedJobEvents
 	}

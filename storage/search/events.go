@@ -22,7 +22,8 @@ func eventText(name, column string) *field {
 // Events of the jobs of steps, as process.ParseStepJob parses their IDs.
 const (
 	isStepJob = `starts_with(a.job_id, '~job/') AND NOT starts_with(a.job_id, '~job/~/')`
-	runOfJob  = `CASE WHEN ` + isStepJob + ` THEN substring(a.job_id FROM '^~job/(.*)/[^/]*$') ELSE a.job_id END`
+	runOfJob  = `CASE WHEN ` + isStepJob + ` THEN substring(a.job_id FROM '^~job/(.*)/[^/]*$')
+  WHEN coalesce(a.of_run, a.step_id IS NOT NULL) THEN a.job_id END`
 	stepOfJob = `coalesce(a.step_id, CASE WHEN ` + isStepJob + ` THEN substring(a.job_id FROM '/([^/.~]*)[^/]*$') END)`
 )
 
@@ -99,6 +100,9 @@ func eventField(name string, e *jobs.EventRow) string {
 	case "run_id":
 		if step, ok := process.ParseStepJob(e.JobID); ok {
 			return step.RunID
+		}
+		if !e.OfRun {
+			return ""
 		}
 		return e.JobID
 	case "step_id":

@@ -56,6 +56,7 @@ func TestListEvents(t *testing.T) {
 	found := 0
 	for _, filter := range []string{
 		"job_id = j1", `job_id = "j*"`, "job_id != j1", "step_id = pay", "step_id:*", "NOT step_id:*",
+		"run_id = j1", "run_id != j1", "run_id:*", "NOT run_id:*",
 		`to = failed OR to = retryable`, `from = "" AND type = started`,
 		"type != started", "worker_id = w2", `actor = "k*" AND job_id = j0`,
 		"actor = kim AND job_id = j0 AND to = failed", `created_time > "2026-11-02T05:00:00Z"`,
@@ -118,18 +119,23 @@ func TestEventsOfJobAreFound(t *testing.T) {
 	}
 }
 
-// The filter run_id finds the events of a run and of the jobs of its steps, and no others, whether
-// its jobs are known or all events of the namespace are searched.
+// The filter run_id finds the events of a run and of the jobs of its steps, and no others, also not
+// those of a job with the ID of the run, whether its jobs are known or all events of the namespace
+// are searched.
 func TestListEventsOfRun(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)
 	ids := []string{
 		"r", "~job/r/a", "~job/r/a.undo", "~job/r/s.1~2", "~job/r/sub/a", "r/sub", "~job/~/r/a", "~job/rr/a", "other",
 	}
+	isRun := func(id string) bool { return id == "r" || id == "r/sub" }
 	for k := range 45 {
 		job := ids[k%len(ids)]
-		storagetest.Exec(t, db, "INSERT INTO job_events (namespace, job_id, type) VALUES ('ns', $1, 'x')", job)
+		storagetest.Exec(t, db, `INSERT INTO job_events (namespace, job_id, of_run, type)
+			VALUES ('ns', $1, NULLIF($2, false), 'x')`, job, isRun(job))
 	}
+	storagetest.Exec(t, db, `INSERT INTO job_events (namespace, job_id, type)
+		VALUES ('ns', 'r', 'x'), ('ns', 'r/sub', 'x')`) // jobs with the IDs of the runs
 	read := func(filter string, size int) (list []string) {
 		q := EventQuery{Namespace: "ns", Filter: filter, PageSize: size}
 		for {
@@ -158,8 +164,12 @@ func TestListEventsOfRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, job := range ids {
-				if got := parsed.MatchesEvent(&jobs.EventRow{JobID: job}); got != slices.Contains(want, job) {
+				e := jobs.EventRow{JobID: job, OfRun: isRun(job)}
+				if got := parsed.MatchesEvent(&e); got != slices.Contains(want, job) {
 					t.Errorf("%s: an event of %s matches: %v", filter, job, got)
+				}
+				if e.OfRun && parsed.MatchesEvent(&jobs.EventRow{JobID: job}) {
+					t.Errorf("%s: an event of the job %s matches", filter, job)
 				}
 			}
 			for _, size := range []int{0, 2} {

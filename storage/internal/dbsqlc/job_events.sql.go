@@ -484,7 +484,8 @@ SELECT item.ord::int AS ord, event.namespace, event.xid::text AS xid, event.even
        event.type, coalesce(event.from_status, '')::text AS from_status,
        coalesce(event.to_status, '')::text AS to_status, event.attempt, event.created_time,
        coalesce(event.worker_id, '')::text AS worker_id, coalesce(event.actor, '')::text AS actor,
-       coalesce(event.message, '')::text AS message, event.metadata
+       coalesce(event.message, '')::text AS message, event.metadata,
+       coalesce(event.of_run, event.step_id IS NOT NULL)::bool AS of_run
   FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
                   unnest($4::bigint[]))
        AS item(ord, namespace, xid, event_id)
@@ -522,6 +523,7 @@ type WatchJobEventsRow struct {
 	Actor       string
 	Message     string
 	Metadata    json.RawMessage
+	OfRun       bool
 }
 
 // WatchJobEvents returns events after given positions, in the order of a watch: at most lim for
@@ -558,6 +560,7 @@ func (q *Queries) WatchJobEvents(ctx context.Context, db DBTX, arg WatchJobEvent
 			&i.Actor,
 			&i.Message,
 			&i.Metadata,
+			&i.OfRun,
 		); err != nil {
 			return nil, err
 		}

@@ -17,6 +17,10 @@ import (
 // connectTimeout limits one attempt to connect, including the password command.
 const connectTimeout = 5 * time.Second
 
+// hostTimeout is connectTimeout for each of several hosts. A host that does not answer delays the
+// others by so much.
+const hostTimeout = 2 * time.Second
+
 // planSettings keep the statements of lanes and pools on plans by primary key or partial index,
 // whatever the statistics are. A statistic may come from an empty table, or one process with a
 // million waiting tasks may make the planner expect as many of each process. Then it would read
@@ -44,9 +48,10 @@ var hotSettings = withPlans(map[string]string{
 // calmSettings are the settings of migrations and of the connection that listens. Their statements
 // take less time than PostgreSQL needs to compile them.
 var calmSettings = map[string]string{
-	"jit":               "off",
-	"statement_timeout": "60000",
-	"lock_timeout":      "5000",
+	"jit":                "off",
+	"statement_timeout":  "60000",
+	"lock_timeout":       "5000",
+	"synchronous_commit": "on",
 }
 
 // generalSettings are the settings of connections for reads, lists and maintenance.
@@ -73,6 +78,9 @@ func connConfig(dsn string, settings map[string]string, name string) (*pgx.ConnC
 // frozen client can block, and which servers are accepted.
 func tune(cfg *pgconn.Config, settings map[string]string, name string) {
 	cfg.ConnectTimeout = connectTimeout
+	if severalHosts(cfg) {
+		cfg.ConnectTimeout = hostTimeout
+	}
 	cfg.OnNotice = noteCancelledWait
 	p := cfg.RuntimeParams
 	p["search_path"] = "progressor"

@@ -465,14 +465,16 @@ func (l *lane) connect() error {
 	if l.conn != nil && !l.conn.IsClosed() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(l.store.stopped, connectTimeout)
+	limit := connectTimeout + time.Duration(len(l.config.Fallbacks))*l.config.ConnectTimeout
+	ctx, cancel := context.WithTimeout(l.store.stopped, limit)
 	defer cancel()
 	conn, err := l.store.connect(ctx, l.config)
 	if err != nil {
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}
-	if err := conn.QueryRow(ctx, `SELECT backend_start FROM pg_stat_activity
-		WHERE pid = pg_backend_pid()`).Scan(&l.began); err != nil {
+	var pid uint32 // that of the protocol may be of a pooler
+	if err := conn.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_activity
+		WHERE pid = pg_backend_pid()`).Scan(&pid, &l.began); err != nil {
 		_ = conn.Close(ctx)
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}
@@ -485,7 +487,7 @@ func (l *lane) connect() error {
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}
 	encodeArrays(conn)
-	l.conn, l.pid = conn, conn.PgConn().PID()
+	l.conn, l.pid = conn, pid
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -169,6 +170,38 @@ func TestSeveralHosts(t *testing.T) {
 			s.Close()
 		}
 	}
+}
+
+// Writes wait until they are durable, also if the server or the database is set to the contrary.
+func TestWritesAreDurable(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	name := ask[string](b, "SELECT current_database()")
+	must(t, 0, exec(b, fmt.Sprintf("ALTER DATABASE %q SET synchronous_commit = off", name)))
+	s := open(t, b.dsn, storage.Config{Lanes: 1})
+	setting := ""
+	err := s.Write(t.Context(), "show", func(ctx context.Context, db storage.DB) error {
+		return db.QueryRow(ctx, "SHOW synchronous_commit").Scan(&setting)
+	})
+	if err != nil || setting != "on" {
+		t.Errorf("synchronous_commit = %s, %v", setting, err)
+	}
+}
+
+// A host that accepts connections and does not answer does not keep lanes from the next one.
+func TestHostThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	config, err := pgx.ParseConfig(b.dsn)
+	must(t, config, err)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, silent, err)
+	defer silent.Close()
+	s := open(t, fmt.Sprintf("%s sslmode=disable host=127.0.0.1,%s port=%d,%d", b.dsn, config.Host,
+		silent.Addr().(*net.TCPAddr).Port, config.Port), storage.Config{Lanes: 1})
+	task, err := s.PrepareCall(call("p", keyed("k", "x")))
+	must(t, task, err)
 }
 
 // The password is read for each new connection. While it cannot be read, the store is not ready.

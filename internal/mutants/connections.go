@@ -2,6 +2,19 @@ package main
 
 var connectionMutants = []mutant{
 	{
+		name: "silent-host", breaks: "a lane reaches the second host if the first one does not answer",
+		file:     "storage/lane.go",
+		old:      "limit := connectTimeout + time.Duration(len(l.config.Fallbacks))*l.config.ConnectTimeout",
+		planted:  "limit := l.config.ConnectTimeout",
+		packages: "./storage", run: "TestHostThatDoesNotAnswer",
+	},
+	{
+		name: "write-not-durable", breaks: "all writes wait until they are durable",
+		file: "storage/connect.go", old: "\t\"lock_timeout\":       \"5000\",\n\t\"synchronous_commit\": \"on\",\n",
+		planted:  "\t\"lock_timeout\":       \"5000\",\n",
+		packages: "./storage", run: "TestWritesAreDurable",
+	},
+	{
 		name: "read-only-session-kept", breaks: "a pool closes a session that is read-only",
 		file: "storage/connect.go", old: "return err.Code != stateReadOnly && closes(conn, err)",
 		planted:  "return closes(conn, err)",

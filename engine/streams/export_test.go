@@ -1,6 +1,35 @@
 package streams
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage/changes"
+)
 
 // ReadOnlyWhenWoken lets streams read again only after a commit or a notice.
-func (s *Streams) ReadOnlyWhenWoken() { s.pace.Min, s.pace.Max = time.Hour, time.Hour }
+func (s *Streams) ReadOnlyWhenWoken() { s.ReadAfter(time.Hour) }
+
+// ReadAfter sets how long streams wait for changes before they look for them.
+func (s *Streams) ReadAfter(wait time.Duration) { s.pace.Min, s.pace.Max = wait, wait }
+
+// Heads is exported for tests.
+type Heads = heads
+
+// Use is exported for tests.
+func (h *heads) Use(namespace string) (used *head, leave func()) { return h.use(namespace) }
+
+// Len returns the number of namespaces with streams.
+func (h *heads) Len() int {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return len(h.used)
+}
+
+// Passed is exported for tests.
+func (h *head) Passed(
+	ctx context.Context, at changes.Cursor, maxAge time.Duration,
+	query func(context.Context) (changes.Cursor, error),
+) bool {
+	return h.passed(ctx, at, maxAge, query)
+}

@@ -33,6 +33,7 @@ type Streams struct {
 	store  *storage.Store
 	pace   changes.Pace
 	memory *semaphore.Weighted // maxReadBytes in total
+	heads  heads
 }
 
 // New returns the streams of an engine.
@@ -90,6 +91,8 @@ type watch struct {
 func (w *watch) run(ctx context.Context) error {
 	pacer := changes.NewPacer(w.streams.store, w.request.GetNamespace(), w.streams.pace)
 	defer pacer.Close()
+	end, leave := w.streams.heads.use(w.request.GetNamespace())
+	defer leave()
 	for {
 		pacer.Begin()
 		some, more, done, err := w.step(ctx)
@@ -102,13 +105,30 @@ func (w *watch) run(ctx context.Context) error {
 		if more {
 			continue
 		}
-		pacer.Wait(ctx, w.streams.engine.Drained())
+		if err := w.wait(ctx, pacer, end); err != nil {
+			return err
+		}
+	}
+}
+
+// wait waits until changes may have been recorded.
+func (w *watch) wait(ctx context.Context, pacer *changes.Pacer, end *head) error {
+	query := func(ctx context.Context) (changes.Cursor, error) {
+		end, _, err := changes.Now(ctx, w.streams.store, w.request.GetNamespace())
+		return end, err
+	}
+	for {
+		began := time.Now()
+		woken := pacer.Wait(ctx, w.streams.engine.Drained())
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("watch changes of %s: %w", w.request.GetNamespace(), ctx.Err())
 		case <-w.streams.engine.Drained():
 			return fmt.Errorf("%w (%w)", process.ErrDraining, process.ErrUnavailable)
 		default:
+		}
+		if woken || end.passed(ctx, w.at, time.Since(began)/2, query) {
+			return nil
 		}
 	}
 }
@@ -126,18 +146,8 @@ func (w *watch) step(ctx context.Context) (some, more, done bool, err error) {
 		return false, false, false, err
 	}
 	w.at = next
-	done = w.request.GetStop() && w.reached()
+	done = w.request.GetStop() && !isBefore(w.at, w.end)
 	return len(found) > 0, more, done, w.pass(found, done)
-}
-
-// reached reports whether all changes up to end were read.
-func (w *watch) reached() bool {
-	for lane, seq := range w.end.Lanes {
-		if w.at.Lanes[lane] < seq {
-			return false
-		}
-	}
-	return true
 }
 
 // pass sends the changes that match. The first response follows at once, so that a client whose

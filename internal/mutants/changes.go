@@ -108,6 +108,16 @@ var changeMutants = []mutant{
 		packages: "./engine/streams", run: "TestLostCursors",
 	},
 	{
+		name: "watch-alone", breaks: "the idle streams of a namespace share their queries",
+		file: "engine/streams/heads.go", old: "time.Since(h.queried) > maxAge", planted: "true",
+		packages: "./engine/streams", run: "TestStreamsShareQueries",
+	},
+	{
+		name: "watch-idle-forever", breaks: "a stream that has waited finds changes of other nodes",
+		file: "engine/streams/heads.go", old: "at.Lanes[lane] < seq", planted: "false",
+		packages: "./engine/streams", run: "TestStreamsShareQueries",
+	},
+	{
 		name: "watch-not-woken", breaks: "a commit wakes the streams of its namespace",
 		file: "storage/changes/pacer.go", old: "		case p.woken <- struct{}{}:\n", planted: "",
 		packages: "./engine/streams", run: "TestCommitWakesTheStream",

@@ -49,20 +49,21 @@ func (p *Pacer) Begin() { p.read = time.Now() }
 // Found is called when a read has found changes. The next wait is short.
 func (p *Pacer) Found() { p.wait = p.pace.Min }
 
-// Wait waits until changes may have been recorded or the wait of the pace is over. It returns early
-// when ctx is cancelled or ended is closed.
-func (p *Pacer) Wait(ctx context.Context, ended <-chan struct{}) {
+// Wait waits until changes may have been recorded or the wait of the pace is over, and reports
+// whether a commit or a notice ended the wait. It returns early when ctx is cancelled or ended is
+// closed.
+func (p *Pacer) Wait(ctx context.Context, ended <-chan struct{}) (woken bool) {
 	timer := time.NewTimer(p.wait)
 	defer timer.Stop()
 	p.wait = min(2*p.wait, p.pace.Max)
 	select {
 	case <-p.woken:
 	case <-timer.C:
-		return
+		return false
 	case <-ended:
-		return
+		return false
 	case <-ctx.Done():
-		return
+		return false
 	}
 	timer.Reset(p.pace.Gap - time.Since(p.read))
 	select {
@@ -70,4 +71,5 @@ func (p *Pacer) Wait(ctx context.Context, ended <-chan struct{}) {
 	case <-ended:
 	case <-ctx.Done():
 	}
+	return true
 }

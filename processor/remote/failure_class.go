@@ -10,6 +10,12 @@ import (
 	"syscall"
 )
 
+// unknownFailure is the class of all other errors.
+const unknownFailure = "the request failed"
+
+// KnownFailure reports whether FailureClass says more about an error than that there is one.
+func KnownFailure(err error) bool { return FailureClass(err) != unknownFailure }
+
 // FailureClass returns what a namespace may know about a request that failed. It contains no
 // addresses of the network of the engine, and nothing of an answer that is not HTTP.
 func FailureClass(err error) string {
@@ -41,8 +47,19 @@ func FailureClass(err error) string {
 	case strings.Contains(err.Error(), "malformed HTTP"):
 		return "the server does not respond with HTTP"
 	}
-	return "the request failed"
+	return unknownFailure
 }
+
+// networkError is an error of the connection to a processor. Its text, which users of the namespace
+// can see, is its class.
+type networkError struct{ err error }
+
+func (e *networkError) Error() string { return FailureClass(e.err) }
+
+func (e *networkError) Unwrap() error { return e.err }
+
+// Detail returns the text of the error with addresses, for the log of the node.
+func (e *networkError) Detail() string { return e.err.Error() }
 
 // certificateClass returns the class of an error of TLS, or "".
 func certificateClass(err error) string {

@@ -43,14 +43,14 @@ func newTransport(maxRunning int, http2 bool, security *tls.Config) *http.Transp
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, addr)
 			if err != nil {
-				return nil, &processor.UnreachableError{Err: err}
+				return nil, &processor.UnreachableError{Err: &networkError{err}}
 			}
 			return conn, nil
 		},
 		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := (&tls.Dialer{NetDialer: dialer, Config: security}).DialContext(ctx, network, addr)
 			if err != nil {
-				return nil, &processor.UnreachableError{Err: err}
+				return nil, &processor.UnreachableError{Err: &networkError{err}}
 			}
 			return conn, nil
 		},
@@ -68,7 +68,7 @@ func send(transport *http.Transport, req *http.Request) (*http.Response, error) 
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF // Connect replaces io.EOF, and the LostError around it
 		}
-		return nil, &processor.LostError{Err: err}
+		return nil, &processor.LostError{Err: &networkError{err}}
 	}
 	resp.Body = &answerBody{resp.Body}
 	return resp, nil
@@ -80,7 +80,7 @@ type answerBody struct{ io.ReadCloser }
 func (b *answerBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		err = &processor.LostError{Err: err}
+		err = &processor.LostError{Err: &networkError{err}}
 	}
 	return n, err
 }

@@ -36,7 +36,8 @@ func (c *Config) connectError(err error) error {
 		return fmt.Errorf("the broker closed the connection when %s logged in: check sasl.user and sasl.password: %w",
 			c.SASL.User, err)
 	}
-	if _, ok := errors.AsType[net.Error](err); ok { // it may have addresses of the network of the engine
+	// Its text may have addresses of the network of the engine.
+	if _, network := errors.AsType[net.Error](err); network || remote.KnownFailure(err) {
 		return fmt.Errorf("connect: %s", remote.FailureClass(err))
 	}
 	return fmt.Errorf("connect: %w", err)

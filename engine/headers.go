@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,50 +84,72 @@ func (e *Engine) namespaceConfig(
 	}, nil
 }
 
+// errReplaced reports that a namespace was changed after it was compared.
+var errReplaced error = &process.InvalidError{
+	Field: "namespace", Message: "others change it at the same time: try again",
+}
+
+// declareTries limits how often DeclareNamespace compares a namespace that others change.
+const declareTries = 5
+
 // DeclareNamespace is PutNamespace for a configuration that is put again at each start. The audit
 // gets an entry only if it differs from the stored one.
 func (e *Engine) DeclareNamespace(ctx context.Context, m *progressorv1.Namespace, by process.Actor) error {
-	same, err := e.isStored(ctx, m)
-	if err != nil {
-		return err
+	for try := 1; ; try++ {
+		stored, same, err := e.compareStored(ctx, m)
+		if err != nil {
+			return err
+		}
+		unchanged := func(before json.RawMessage) error {
+			if !bytes.Equal(before, stored) {
+				return errReplaced
+			}
+			return nil
+		}
+		if same {
+			_, err = e.replaceNamespace(ctx, m, unchanged)
+		} else {
+			_, err = e.replaceNamespace(ctx, m, unchanged, by)
+		}
+		if !errors.Is(err, errReplaced) || try == declareTries {
+			return err
+		}
 	}
-	if same {
-		_, err = e.PutNamespace(ctx, m)
-	} else {
-		_, err = e.PutNamespace(ctx, m, by)
-	}
-	return err
 }
 
-// isStored reports whether a namespace has this configuration. It does not if its stored headers
-// cannot be decrypted.
-func (e *Engine) isStored(ctx context.Context, m *progressorv1.Namespace) (bool, error) {
+// compareStored returns the stored configuration of a namespace, nil if there is none, and whether
+// it is that of m. It is not if its headers cannot be decrypted.
+func (e *Engine) compareStored(
+	ctx context.Context, m *progressorv1.Namespace,
+) (config json.RawMessage, same bool, err error) {
 	row, err := e.store.GetNamespace(ctx, m.GetNamespace())
 	if errors.Is(err, process.ErrNamespaceNotFound) {
-		return false, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	stored := &progressorv1.Namespace{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Config, stored); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	wanted := proto.CloneOf(wire.NamespaceConfig(m))
-	for _, side := range []*progressorv1.Namespace{stored, wanted} {
-		p := side.GetProcessor().GetConnect()
-		if p == nil {
-			continue
-		}
-		p.Headers, err = e.cfg.Secrets.OpenHeaders(ctx, m.GetNamespace(), p.GetHeaders())
+	if p := stored.GetProcessor().GetConnect(); p != nil {
+		p.Headers, err = e.cfg.Secrets.DecryptHeaders(ctx, m.GetNamespace(), p.GetHeaders())
 		if _, ok := errors.AsType[*secrets.UnusableError](err); ok {
-			return false, nil
+			return row.Config, false, nil
 		}
 		if err != nil {
-			return false, err
+			return nil, false, err
+		}
+		headers := wanted.GetProcessor().GetConnect().GetHeaders()
+		for name, value := range headers {
+			if value == secrets.Mask { // a put keeps the stored value
+				headers[name] = p.GetHeaders()[name]
+			}
 		}
 	}
-	return proto.Equal(stored, wanted), nil
+	return row.Config, proto.Equal(stored, wanted), nil
 }
 
 // sameHosts reports whether a processor gets no requests at hosts that did not get them before.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -302,6 +303,14 @@ func (c *Config) CheckProcessor(m *progressorv1.Namespace) error {
 func (e *Engine) PutNamespace(
 	ctx context.Context, m *progressorv1.Namespace, by ...process.Actor,
 ) (*progressorv1.Namespace, error) {
+	return e.replaceNamespace(ctx, m, func(json.RawMessage) error { return nil }, by...)
+}
+
+// replaceNamespace is PutNamespace, unless check rejects the stored configuration, which is nil if
+// there is none.
+func (e *Engine) replaceNamespace(
+	ctx context.Context, m *progressorv1.Namespace, check func(before json.RawMessage) error, by ...process.Actor,
+) (*progressorv1.Namespace, error) {
 	if err := cmp.Or(checkHeaders(m.GetProcessor().GetConnect()), e.checkByKinds(m), wire.CheckChanges(m)); err != nil {
 		return nil, err
 	}
@@ -321,7 +330,12 @@ func (e *Engine) PutNamespace(
 			return nil, err
 		}
 	}
-	row, err := e.putNamespace(ctx, m, config, by)
+	row, err := e.putNamespace(ctx, m, func(before json.RawMessage) (json.RawMessage, error) {
+		if err := check(before); err != nil {
+			return nil, err
+		}
+		return config(before)
+	}, by)
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
 		return nil, invalid
 	}

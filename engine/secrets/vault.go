@@ -191,16 +191,29 @@ func (v *Vault) SealHeaders(
 func (v *Vault) OpenHeaders(
 	ctx context.Context, namespace string, headers map[string]string,
 ) (map[string]string, error) {
-	opened := maps.Clone(headers)
+	opened, err := v.DecryptHeaders(ctx, namespace, headers)
+	if err != nil {
+		return nil, err
+	}
 	for header, value := range opened {
-		value, err := v.Open(ctx, headerPlace(namespace, header), value)
-		if err == nil {
-			value, err = v.Resolve(ctx, namespace, value)
-		}
-		if err != nil {
+		if opened[header], err = v.Resolve(ctx, namespace, value); err != nil {
 			return nil, fmt.Errorf("header %s: %w", header, err)
 		}
-		opened[header] = value
+	}
+	return opened, nil
+}
+
+// DecryptHeaders returns stored headers of a namespace with sealed values in the clear. It does not
+// resolve references.
+func (v *Vault) DecryptHeaders(
+	ctx context.Context, namespace string, headers map[string]string,
+) (map[string]string, error) {
+	opened := maps.Clone(headers)
+	for header, value := range opened {
+		var err error
+		if opened[header], err = v.Open(ctx, headerPlace(namespace, header), value); err != nil {
+			return nil, fmt.Errorf("header %s: %w", header, err)
+		}
 	}
 	return opened, nil
 }

@@ -251,8 +251,10 @@ func TestFilesAreReadByOneConnection(t *testing.T) {
 	slow := make(chan time.Time, 1)
 	go func() { slow <- expiryOf(t, config) }()
 	var pipe *os.File
-	for pipe == nil { // it fails until the other end is open
-		pipe, _ = os.OpenFile(s.files.Key, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	for end := time.Now().Add(time.Minute); pipe == nil; { // it fails until the other end is open
+		if pipe, err = os.OpenFile(s.files.Key, os.O_WRONLY|syscall.O_NONBLOCK, 0); err != nil && time.Now().After(end) {
+			t.Fatal("no connection reads the changed files: ", err)
+		}
 	}
 	fast := make(chan time.Time, 1)
 	go func() { fast <- expiryOf(t, config) }()

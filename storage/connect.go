@@ -78,9 +78,6 @@ func connConfig(dsn string, settings map[string]string, name string) (*pgx.ConnC
 // frozen client can block, and which servers are accepted.
 func tune(cfg *pgconn.Config, settings map[string]string, name string) {
 	cfg.ConnectTimeout = connectTimeout
-	if severalHosts(cfg) {
-		cfg.ConnectTimeout = hostTimeout
-	}
 	cfg.OnNotice = noteCancelledWait
 	p := cfg.RuntimeParams
 	p["search_path"] = "progressor"
@@ -93,17 +90,27 @@ func tune(cfg *pgconn.Config, settings map[string]string, name string) {
 	for k, v := range settings {
 		p[k] = v
 	}
+	RequireWritable(cfg)
 	if cfg.ValidateConnect == nil {
 		// Without target_session_attrs: a standby would answer reads with old rows.
 		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
-		if severalHosts(cfg) {
-			cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-		}
 	}
 	closes := cfg.OnPgError
 	cfg.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
 		// A session that began read-only stays read-only when the server is writable again.
 		return err.Code != stateReadOnly && closes(conn, err)
+	}
+}
+
+// RequireWritable lets a connection string with several hosts and without target_session_attrs
+// accept only a writable server, and tries each host for hostTimeout.
+func RequireWritable(cfg *pgconn.Config) {
+	if !severalHosts(cfg) {
+		return
+	}
+	cfg.ConnectTimeout = hostTimeout
+	if cfg.ValidateConnect == nil {
+		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 }
 

@@ -136,6 +136,7 @@ func examine(ctx context.Context, dsn string, o examineOptions) (*examination, e
 	cfg.RuntimeParams["search_path"] = "progressor"
 	cfg.RuntimeParams["timezone"] = "UTC"
 	cfg.RuntimeParams["application_name"] = "progressor doctor"
+	storage.RequireWritable(&cfg.Config)
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)

@@ -42,6 +42,7 @@ func (f databaseFlags) connected(a *cli.App, run func(context.Context, *pgx.Conn
 	}
 	cfg.RuntimeParams["search_path"] = "progressor"
 	cfg.RuntimeParams["application_name"] = "progressor key"
+	storage.RequireWritable(&cfg.Config)
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)

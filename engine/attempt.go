@@ -383,15 +383,15 @@ func (e *Engine) reached(ns *namespace, err error) {
 	switch away := processor.Unreachable(err); {
 	case away && ns.away.CompareAndSwap(false, true):
 		e.log.Warn("processor not reached; its tasks are retried by the retry policy", "namespace", ns.name, "error",
-			detailOf(err))
+			logText(err))
 	case !away && ns.away.Load() && ns.away.CompareAndSwap(true, false):
 		e.log.Info("processor reached again", "namespace", ns.name)
 	}
 }
 
-// detailOf returns the text of an error for the log. The text of an error of the network has no
+// logText returns the text of an error for the log. The text of an error of the network has no
 // addresses, because users of the namespace see it.
-func detailOf(err error) string {
+func logText(err error) string {
 	if network, ok := errors.AsType[interface {
 		error
 		Detail() string

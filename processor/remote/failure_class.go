@@ -10,12 +10,6 @@ import (
 	"syscall"
 )
 
-// unknownFailure is the class of all other errors.
-const unknownFailure = "the request failed"
-
-// KnownFailure reports whether FailureClass says more about an error than that there is one.
-func KnownFailure(err error) bool { return FailureClass(err) != unknownFailure }
-
 // FailureClass returns what a namespace may know about a request that failed. It contains no
 // addresses of the network of the engine, and nothing of an answer that is not HTTP.
 func FailureClass(err error) string {
@@ -30,7 +24,7 @@ func FailureClass(err error) string {
 		}
 		return "the name of the host cannot be resolved"
 	}
-	if class := certificateClass(err); class != "" {
+	if class := CertificateClass(err); class != "" {
 		return class
 	}
 	waited, isNet := errors.AsType[net.Error](err)
@@ -47,7 +41,7 @@ func FailureClass(err error) string {
 	case strings.Contains(err.Error(), "malformed HTTP"):
 		return "the server does not respond with HTTP"
 	}
-	return unknownFailure
+	return "the request failed"
 }
 
 // networkError is an error of the connection to a processor. Its text, which users of the namespace
@@ -61,8 +55,8 @@ func (e *networkError) Unwrap() error { return e.err }
 // Detail returns the text of the error with addresses, for the log of the node.
 func (e *networkError) Detail() string { return e.err.Error() }
 
-// certificateClass returns the class of an error of TLS, or "".
-func certificateClass(err error) string {
+// CertificateClass returns the class of an error of TLS, or "".
+func CertificateClass(err error) string {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return "the server does not respond with TLS"
 	}

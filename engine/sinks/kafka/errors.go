@@ -37,7 +37,7 @@ func (c *Config) connectError(err error) error {
 			c.SASL.User, err)
 	}
 	// Its text may have addresses of the network of the engine.
-	if _, network := errors.AsType[net.Error](err); network || remote.KnownFailure(err) {
+	if _, network := errors.AsType[net.Error](err); network || remote.CertificateClass(err) != "" {
 		return fmt.Errorf("connect: %s", remote.FailureClass(err))
 	}
 	return fmt.Errorf("connect: %w", err)

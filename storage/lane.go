@@ -473,21 +473,21 @@ func (l *lane) connect() error {
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}
 	var pid uint32 // that of the protocol may be of a pooler
-	if err := conn.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_activity
-		WHERE pid = pg_backend_pid()`).Scan(&pid, &l.began); err != nil {
-		_ = conn.Close(ctx)
-		return fmt.Errorf("lane %d: connect: %w", l.number, err)
+	var began time.Time
+	err = conn.QueryRow(ctx, "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()").
+		Scan(&pid, &began)
+	if err == nil {
+		err = l.store.confirm(ctx, conn)
 	}
-	if err := l.store.confirm(ctx, conn); err != nil {
-		_ = conn.Close(ctx)
-		return fmt.Errorf("lane %d: connect: %w", l.number, err)
+	if err == nil {
+		err = l.store.q.TakeLane(ctx, conn, laneLocks)
 	}
-	if err := l.store.q.TakeLane(ctx, conn, laneLocks); err != nil {
+	if err != nil {
 		_ = conn.Close(ctx)
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}
 	encodeArrays(conn)
-	l.conn, l.pid = conn, pid
+	l.conn, l.pid, l.began = conn, pid, began
 	return nil
 }
 

@@ -252,7 +252,8 @@ func TestFilesAreReadByOneConnection(t *testing.T) {
 	go func() { slow <- expiryOf(t, config) }()
 	var pipe *os.File
 	for end := time.Now().Add(time.Minute); pipe == nil; { // it fails until the other end is open
-		if pipe, err = os.OpenFile(s.files.Key, os.O_WRONLY|syscall.O_NONBLOCK, 0); err != nil && time.Now().After(end) {
+		pipe, err = os.OpenFile(s.files.Key, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err != nil && time.Now().After(end) {
 			t.Fatal("no connection reads the changed files: ", err)
 		}
 	}

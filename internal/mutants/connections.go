@@ -15,6 +15,12 @@ var connectionMutants = []mutant{
 		packages: "./storage", run: "TestWritesAreDurable",
 	},
 	{
+		name: "banner-in-a-failure", breaks: "the failure of a task shows no banner of a server",
+		file: "processor/remote/failure_class.go", old: "Error() string { return FailureClass(e.err) }",
+		planted:  "Error() string { return e.err.Error() }",
+		packages: "./processor/remote", run: "TestErrorsShowNothingInternal",
+	},
+	{
 		name: "read-only-session-kept", breaks: "a pool closes a session that is read-only",
 		file: "storage/connect.go", old: "return err.Code != stateReadOnly && closes(conn, err)",
 		planted:  "return closes(conn, err)",

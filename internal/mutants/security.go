@@ -64,12 +64,6 @@ var securityMutants = []mutant{
 		packages: "./engine/sinks/webhook", run: "TestFailuresShowNothingInternal",
 	},
 	{
-		name: "banner-in-a-failure", breaks: "the failure of a task shows no banner of a server",
-		file: "processor/remote/failure_class.go", old: "Error() string { return FailureClass(e.err) }",
-		planted:  "Error() string { return e.err.Error() }",
-		packages: "./processor/remote", run: "TestErrorsShowNothingInternal",
-	},
-	{
 		name: "patterns-without-limit", breaks: "the schemas of a template have at most 200 patterns",
 		file: "flow/schema.go", old: "case z.patterns > process.MaxPatterns:", planted: "case false:",
 		packages: "./flow", run: "TestSchemasAreBounded",

@@ -154,8 +154,8 @@ func (c *secretPutCmd) checkKeys(ctx context.Context, stored storage.Secrets, va
 		}
 		if err := vault.CheckKey(s); err != nil {
 			return &cli.CodedError{Code: cli.ExitConflict, Err: err,
-				Next: "use the " + flagMasterKeyFile + " of the engines; if the key is lost, remove all secrets that it " +
-					"has encrypted (progressor secret list), and put them again"}
+				Next: "use the " + flagMasterKeyFile + " of the engines; if the key is lost, remove all secrets " +
+					"that it has encrypted (progressor secret list), and put them again"}
 		}
 	}
 	return nil

@@ -3,7 +3,7 @@ package main
 var connectionMutants = []mutant{
 	{
 		name: "silent-host", breaks: "a lane reaches the second host if the first one does not answer",
-		file:     "storage/lane.go",
+		file:     "storage/lane_connection.go",
 		old:      "limit := connectTimeout + time.Duration(len(l.config.Fallbacks))*l.config.ConnectTimeout",
 		planted:  "limit := l.config.ConnectTimeout",
 		packages: "./storage", run: "TestHostThatDoesNotAnswer",

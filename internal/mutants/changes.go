@@ -114,7 +114,7 @@ var changeMutants = []mutant{
 	},
 	{
 		name: "watch-idle-forever", breaks: "a stream that has waited finds changes of other nodes",
-		file: "engine/streams/heads.go", old: "at.Lanes[lane] < seq", planted: "false",
+		file: "engine/streams/heads.go", old: "at.Lanes[lane] < seq", planted: "at.Lanes[lane] > seq",
 		packages: "./engine/streams", run: "TestStreamsShareQueries",
 	},
 	{

@@ -89,8 +89,9 @@ func (e *Engine) eraseProcess(
 	if err != nil {
 		return nil, err
 	}
-	for ended := true; n < len(sets); n++ {
-		if ended, err = w.erase(ctx, sets[n]); err != nil {
+	for ; n < len(sets); n++ {
+		ended, err := w.erase(ctx, sets[n])
+		if err != nil {
 			return nil, err
 		}
 		if ended {

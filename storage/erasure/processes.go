@@ -24,7 +24,7 @@ func (p Process) Stopped() bool {
 
 // Check returns an error if a process cannot be erased.
 func (e Set) Check(p Process) error {
-	reason := ""
+	var reason string
 	switch {
 	case !p.Stopped():
 		reason = "only a process that has ended or is suspended can be erased: cancel or suspend it first"

@@ -1,8 +1,7 @@
 package main
 
 const (
-	eraseAudit      = "migrations/00138_erase_audit_methods.sql"
-	eraseAuditRight = "migrations/00136_erase_audit_ids.sql"
+	eraseAudit      = "migrations/00136_erase_audit_ids.sql"
 	eraseCheck      = "USING ERRCODE = 'invalid_parameter_value';\n  END IF;\n  "
 	erasedTables    = "storage/erasure/erasure.go"
 	erasedProcesses = "storage/erasure/processes.go"
@@ -215,18 +214,18 @@ var erasureMutants = []mutant{
 	},
 	{
 		name: "erase-audit-by-all", breaks: "only roles that add entries may execute functions of the audit",
-		file: eraseAuditRight, old: "REVOKE ALL ON FUNCTION erase_audit, seal_audit, forget_audit FROM PUBLIC;",
+		file: eraseAudit, old: "REVOKE ALL ON FUNCTION erase_audit, seal_audit, forget_audit FROM PUBLIC;",
 		planted:  "REVOKE ALL ON FUNCTION erase_audit FROM PUBLIC;",
 		packages: "./storage", run: "TestEraseAuditNeedsRights",
 	},
 	{
 		name: "erase-audit-rights", breaks: "a role that adds entries chooses no position in the chain",
-		file: eraseAuditRight, old: "EXECUTE format('REVOKE INSERT, UPDATE,", planted: "EXECUTE format('REVOKE UPDATE,",
+		file: eraseAudit, old: "EXECUTE format('REVOKE INSERT, UPDATE,", planted: "EXECUTE format('REVOKE UPDATE,",
 		packages: "./storage", run: "TestMigrationTakesTheChainFromRoles",
 	},
 	{
 		name: "erase-records-fires", breaks: "an erasure records no change of a fire",
-		file: eraseAuditRight, old: "WHERE (n.process_id ~ '^erased:[0-9a-f]{64}$') IS NOT TRUE", planted: "WHERE true",
+		file: eraseAudit, old: "WHERE (n.process_id ~ '^erased:[0-9a-f]{64}$') IS NOT TRUE", planted: "WHERE true",
 		packages: "./storage", run: "TestEraseRecordsNoFire",
 	},
 }

@@ -106,11 +106,11 @@ func (e *Engine) DeclareNamespace(ctx context.Context, m *progressorv1.Namespace
 			}
 			return nil
 		}
-		if same {
-			_, err = e.replaceNamespace(ctx, m, unchanged)
-		} else {
-			_, err = e.replaceNamespace(ctx, m, unchanged, by)
+		var audited []process.Actor
+		if !same {
+			audited = append(audited, by)
 		}
+		_, err = e.replaceNamespace(ctx, m, unchanged, audited...)
 		if !errors.Is(err, errReplaced) || try == declareTries {
 			return err
 		}

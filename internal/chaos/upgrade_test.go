@@ -186,8 +186,9 @@ func downTo(t *testing.T, dsn, path string) int {
 	}
 }
 
-// previous builds the program of the commit before the newest migration, from the history of the
-// repository. Without that history, the test is skipped.
+// previous builds the program of the newest commit with an older schema, from the history of the
+// repository. A commit may have a newer schema than this one, if a migration was renumbered. Without
+// that history, the test is skipped.
 func previous(t *testing.T) string {
 	t.Helper()
 	names, err := fs.Glob(migrations.FS, "*.sql")
@@ -198,13 +199,17 @@ func previous(t *testing.T) string {
 	script := `set -e
 root=$(git rev-parse --show-toplevel)
 cd "$root"
-made=$(git log -1 --diff-filter=A --format=%H -- "migrations/$1")
-if [ -n "$made" ]; then before=$made^; else before=HEAD; fi # a migration that is not committed yet
-git cat-file -e "$before^{commit}"
+for before in HEAD $(git log --format=%H^ -- migrations); do
+	git cat-file -e "$before^{commit}"
+	newest=$(git ls-tree --name-only "$before" migrations/ | grep '\.sql$' | tail -n 1)
+	newest=${newest#migrations/}
+	[[ ${newest%%_*} < ${1%%_*} ]] && break
+	git cat-file -e "$before:migrations/$3" 2>/dev/null || break # replaced by the base
+done
 mkdir "$2/src"
 git archive "$before" | tar -x -C "$2/src"`
 	if out, err := exec.CommandContext(t.Context(), "bash", "-c", script, "bash", names[len(names)-1],
-		dir).CombinedOutput(); err != nil {
+		dir, names[0]).CombinedOutput(); err != nil {
 		t.Skipf("needs the repository's history back to the commit before %s: %v\n%s", names[len(names)-1], err, out)
 	}
 	path := filepath.Join(dir, "progressor")

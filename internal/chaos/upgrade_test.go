@@ -187,8 +187,8 @@ func downTo(t *testing.T, dsn, path string) int {
 }
 
 // previous builds the program of the newest commit with an older schema, from the history of the
-// repository. A commit may have a newer schema than this one, if a migration was renumbered. Without
-// that history, the test is skipped.
+// repository. A commit may have a newer schema than this one, if a migration was renumbered.
+// Without that history, the test is skipped.
 func previous(t *testing.T) string {
 	t.Helper()
 	names, err := fs.Glob(migrations.FS, "*.sql")

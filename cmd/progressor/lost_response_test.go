@@ -1,8 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"regexp"
@@ -17,10 +17,17 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// dying is an engine that accepts one request and dies before it answers.
+var dyingEngines atomic.Int32
+
+// dying is an engine that accepts one request and dies before it answers. It has its own address,
+// where the system allows it: the client tries again, and another test may use the port by then.
 func dying(t *testing.T, reset bool) (p clitest.Program, taken *atomic.Int32) {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", fmt.Sprintf("127.0.1.%d:0", dyingEngines.Add(1)))
+	if err != nil {
+		listener, err = config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func start(t testing.TB, dsn string) *node {
 		c = crons.New(e, store, registry)
 		q = jobs.New(e, store)
 		c.EnqueueBy(q.NewJob)
-		f = flows.New(e, store, q.NewJob)
+		f = flows.New(e, store, q)
 		c.RunBy(f)
 		return append(c.Kinds(), q.Kind(), f.Kind())
 	}, func(c *engine.Config) { c.ZombieAfter, c.Registerer = time.Second, registry })

@@ -45,7 +45,7 @@ func (f *facts) ended(end *flow.End) (flow.Ended, error) {
 func (t *task) decide(inputs ...flow.Input) error {
 	t.before.steps = t.state.Run.Steps
 	for {
-		known := flow.Facts{Now: t.now, Items: t.facts.items, Rules: rules{t}}
+		known := flow.Facts{Now: t.now, Items: t.facts.items, Rules: rules{&t.basis}}
 		d := flow.Decide(t.template.plan, t.state.Run, known, inputs...)
 		if len(d.Missing) == 0 {
 			t.decision, t.state.Run = d, d.State
@@ -145,7 +145,7 @@ func (t *task) loadResults(step int) error {
 
 // value returns the outcome of a step after the decision. It loads it if necessary.
 func (t *task) value(step int) (flow.Ended, error) {
-	v, err := rules{t}.value(t.decision, step)
+	v, err := rules{&t.basis}.value(t.decision, step)
 	need, lacks := errors.AsType[flow.Need](err)
 	if !lacks {
 		return v, err
@@ -153,7 +153,7 @@ func (t *task) value(step int) (flow.Ended, error) {
 	if err := t.load(need); err != nil {
 		return v, err
 	}
-	return rules{t}.value(t.decision, step)
+	return rules{&t.basis}.value(t.decision, step)
 }
 
 // readError marks the error of a failed read, so that the task is retried.

@@ -24,7 +24,7 @@ import (
 type Flows struct {
 	engine    *engine.Engine
 	store     *storage.Store
-	newJob    NewJob
+	jobs      Jobs
 	templates templates
 	starting  starting
 	targets   targets
@@ -32,14 +32,19 @@ type Flows struct {
 	metrics   *metrics
 }
 
-// NewJob converts the request to enqueue a job to its stored form. It prefixes field names in
-// errors with path.
-type NewJob func(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error)
+// Jobs makes the jobs of steps.
+type Jobs interface {
+	// Convert converts the request to enqueue a job to its stored form without keys. It is pure.
+	// path is the prefix of field names in errors.
+	Convert(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error)
+	// AddKeys adds the keys that the configuration of the job's namespace asks for.
+	AddKeys(j *jobs.NewJob)
+}
 
 // New returns the flows of an engine and its store. The caller adds their Kind to the engine.
 // Without a registerer, there are no metrics.
-func New(e *engine.Engine, store *storage.Store, newJob NewJob, registerer ...prometheus.Registerer) *Flows {
-	return &Flows{engine: e, store: store, newJob: newJob, metrics: newMetrics(e, registerer)}
+func New(e *engine.Engine, store *storage.Store, j Jobs, registerer ...prometheus.Registerer) *Flows {
+	return &Flows{engine: e, store: store, jobs: j, metrics: newMetrics(e, registerer)}
 }
 
 // Kind returns the process kind of runs for the engine.

@@ -62,7 +62,7 @@ func startWith(t testing.TB, dsn string, p processor.Processor) *node {
 	registry := prometheus.NewRegistry()
 	n := enginetest.Start(t, dsn, p, func(e *engine.Engine, store *storage.Store) []engine.Kind {
 		q = jobs.New(e, store)
-		f = flows.New(e, store, q.NewJob, registry)
+		f = flows.New(e, store, q, registry)
 		return []engine.Kind{q.Kind(), f.Kind()}
 	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
 	n.Put(t, &progressorv1.Namespace{

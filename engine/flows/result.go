@@ -117,7 +117,7 @@ func (t *task) apply(e *flow.Effect) error {
 			row.Due = e.Due
 		}
 		if w, ok := e.Work.(*work); ok {
-			t.begin(row, w)
+			return t.begin(row, w)
 		}
 	case flow.EffectEnd:
 		return t.ended(p, e)
@@ -125,8 +125,8 @@ func (t *task) apply(e *flow.Effect) error {
 		t.requestCancel(p, e.Reason)
 	case flow.EffectCompensate:
 		t.row(p).Compensation = flows.StepRunning
-		t.messages = append(t.messages, *e.Work.(*work).message)
 		t.event(eventCompensated, p, "", string(flows.StepRunning), "")
+		return t.enqueue(e.Work.(*work))
 	case flow.EffectCancelCompensation:
 		t.messages = append(t.messages, storage.Message{
 			Kind: storage.MessageCancel, Reason: t.cancelReason(), Target: process.Key{
@@ -153,19 +153,36 @@ func (t *task) apply(e *flow.Effect) error {
 }
 
 // begin adds the work of a step or an item to its row and to the messages.
-func (t *task) begin(row *flows.StepChange, w *work) {
+func (t *task) begin(row *flows.StepChange, w *work) error {
 	row.Input, row.Wait, row.ItemHash = w.input, w.wait, w.hash
 	if w.wait != nil {
 		row.Token = rand.Text()
 	}
-	if w.message == nil {
-		return
+	if w.job == nil && w.message == nil {
+		return nil
 	}
-	row.ProcessID = w.message.Target.ProcessID
-	if w.message.Target.Namespace != t.key.Namespace {
-		row.ProcessIn = w.message.Target.Namespace
+	if err := t.enqueue(w); err != nil {
+		return err
 	}
-	t.messages = append(t.messages, *w.message)
+	target := t.messages[len(t.messages)-1].Target
+	if row.ProcessID = target.ProcessID; target.Namespace != t.key.Namespace {
+		row.ProcessIn = target.Namespace
+	}
+	return nil
+}
+
+// enqueue adds the message that begins the work. A job gets its keys here and not in the decision,
+// because they depend on the configuration that this node has read.
+func (t *task) enqueue(w *work) error {
+	if w.job == nil {
+		t.messages = append(t.messages, *w.message)
+		return nil
+	}
+	t.flows.jobs.AddKeys(w.job)
+	m, err := w.job.Message()
+	m.NotifyParentArgs = w.from.json()
+	t.messages = append(t.messages, m)
+	return err
 }
 
 // ended records the end of a step or an item.

@@ -18,15 +18,18 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/wire"
 )
 
 // work is the work that begins with a step or an item.
 type work struct {
-	message *storage.Message // nil for a wait or a delay
-	input   []byte           // JSON; nil for the payload
-	wait    []byte           // JSON
-	hash    int64            // hash of the value of an item
+	job     *jobs.NewJob     // without keys; nil if the work is not a job
+	message *storage.Message // nil for a job, a wait or a delay
+	from    origin
+	input   []byte // JSON; nil for the payload
+	wait    []byte // JSON
+	hash    int64  // hash of the value of an item
 }
 
 // waitOf is the content of the column wait of a wait.
@@ -60,7 +63,7 @@ func (o origin) json() []byte {
 
 // rules implements flow.Rules for the template of a run. It only uses the state of the run, the
 // facts that the task has loaded, and lists of items that were computed before.
-type rules struct{ *task }
+type rules struct{ *basis }
 
 // scope returns the scope of the expressions of the run.
 func (r rules) scope(d *flow.Decision) (*flow.Scope, error) {
@@ -139,7 +142,7 @@ const maxLists = 32
 
 func (r rules) items(d *flow.Decision, step int) (*itemList, error) {
 	k := listKey{r.key, r.state.Created.UnixMicro(), step, d.State.Round}
-	c := &r.flows.lists
+	c := r.lists
 	c.mu.Lock()
 	list, ok := c.all[k]
 	c.mu.Unlock()
@@ -198,15 +201,15 @@ func (r rules) begin(d *flow.Decision, w *work, p stepRef) (due time.Time, err e
 			return due, err
 		}
 	}
-	from := origin{Step: p.step, Index: p.index, Round: d.State.Round}
+	w.from = origin{Step: p.step, Index: p.index, Round: d.State.Round}
 	switch s.Action {
 	case flow.ActionJob:
-		w.message, err = r.job(s, s.Source.GetJob(), from, input)
+		w.job, err = r.job(s, s.Source.GetJob(), w.from, input)
 	case flow.ActionProcess:
-		w.message, err = r.start(s, from, input)
+		w.message, err = r.start(s, w.from, input)
 		due = r.timeoutOf(s)
 	case flow.ActionRun:
-		w.message, err = r.run(s, from, scope)
+		w.message, err = r.run(s, w.from, scope)
 		due = r.timeoutOf(s)
 	case flow.ActionDelay:
 		return r.template.Until(s, scope, r.now)
@@ -225,7 +228,7 @@ func (r rules) timeoutOf(s *flow.Step) (due time.Time) {
 	return due
 }
 
-// Undo implements flow.Rules. The work is a *work with a message.
+// Undo implements flow.Rules. The work is a *work with a job.
 func (r rules) Undo(d *flow.Decision, step int) (any, error) {
 	s := &r.template.Steps[step]
 	v, err := r.value(d, step)
@@ -256,8 +259,8 @@ func (r rules) Undo(d *flow.Decision, step int) (any, error) {
 		Fields: map[string]*structpb.Value{"input": input, "result": orNull(result)},
 	})
 	from := origin{Step: step, Index: noIndex, Round: d.State.Round, Undo: true}
-	m, err := r.job(s, s.Source.GetCompensation(), from, args)
-	return &work{message: m}, err
+	j, err := r.job(s, s.Source.GetCompensation(), from, args)
+	return &work{job: j, from: from}, err
 }
 
 // Collect implements flow.Rules. It returns the results in the order of the items. The result is
@@ -299,8 +302,8 @@ func (r rules) Result(d *flow.Decision) ([]byte, error) {
 
 // workID returns the process ID, without its prefix, of the work of a step or an item, or of the
 // compensation of a step.
-func (t *task) workID(from origin) string {
-	id := t.runID + "/" + t.template.Steps[from.Step].ID
+func (b *basis) workID(from origin) string {
+	id := b.runID + "/" + b.template.Steps[from.Step].ID
 	if from.Index != noIndex {
 		id += "." + strconv.Itoa(from.Index)
 	}
@@ -319,11 +322,11 @@ func (t *task) origin(p stepRef, undo bool) origin {
 	return origin{Step: p.step, Index: p.index, Round: t.state.Run.Round, Undo: undo}
 }
 
-// job returns the message that enqueues the job of a step or of its compensation. Its cancel has
-// the grace period of the template.
+// job returns the job of a step or of its compensation. Its cancel has the grace period of the
+// template.
 func (r rules) job(
 	s *flow.Step, action *progressorv1.JobAction, from origin, args *structpb.Value,
-) (*storage.Message, error) {
+) (*jobs.NewJob, error) {
 	options := proto.CloneOf(action.GetOptions())
 	if options == nil {
 		options = &progressorv1.JobOptions{}
@@ -334,7 +337,7 @@ func (r rules) job(
 	if options.CancelGrace == nil {
 		options.CancelGrace = durationpb.New(r.template.Grace())
 	}
-	j, err := r.flows.newJob(fmt.Sprintf("steps[%d].job.", from.Step), &progressorv1.EnqueueRequest{
+	j, err := r.jobs.Convert(fmt.Sprintf("steps[%d].job.", from.Step), &progressorv1.EnqueueRequest{
 		Namespace: cmp.Or(action.GetNamespace(), r.key.Namespace), JobId: process.StepPrefix + r.workID(from),
 		Name: cmp.Or(action.GetName(), s.ID), Args: args, Options: options,
 	})
@@ -344,12 +347,7 @@ func (r rules) job(
 	if j.Metadata == nil {
 		j.Metadata = r.defaultMetadata(s.ID)
 	}
-	m, err := j.Message()
-	if err != nil {
-		return nil, err
-	}
-	m.NotifyParentArgs = from.json()
-	return &m, nil
+	return j, nil
 }
 
 // defaultMetadata returns the default metadata of the work of a step: the IDs of its run and step.

@@ -94,12 +94,13 @@ func TestStepJobIsUpdated(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED")
 }
 
-// TestStepJobHasAFairnessKey checks that the job of a step takes turns with others.
+// TestStepJobHasAFairnessKey checks that the job of a step takes turns with others, also by the run
+// that its metadata names.
 func TestStepJobHasAFairnessKey(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	if _, err := n.PutNamespace(t.Context(), &progressorv1.Namespace{
-		Namespace: "pull", FairnessKey: "job.name",
+		Namespace: "pull", FairnessKey: `job.metadata["progressor.run_id"] + " " + job.name`,
 		Processor: &progressorv1.ProcessorConfig{
 			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
 		},
@@ -117,7 +118,7 @@ func TestStepJobHasAFairnessKey(t *testing.T) {
 				"~job/r1/"+step).Scan(&key, &round)
 			return err == nil
 		})
-		if key != step || round != 1 {
+		if key != "r1 "+step || round != 1 {
 			t.Errorf("step %s has the key %q and round %d", step, key, round)
 		}
 		n.answer(t, n.lease(t, step), "1", "")

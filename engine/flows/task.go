@@ -51,19 +51,29 @@ const noIndex = flow.NoIndex
 // stepRef identifies a step or an item.
 type stepRef struct{ step, index int }
 
+// basis is everything that a decision about a run depends on. It has no access to the database, so
+// a decision cannot read.
+type basis struct {
+	key      process.Key
+	runID    string
+	now      time.Time
+	state    *state
+	template *template
+	facts    facts
+	jobs     interface { // see Jobs
+		Convert(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error)
+	}
+	lists *lists
+}
+
 // task is one task of a run's process.
 type task struct {
+	basis
 	flows    *Flows
 	ctx      context.Context
 	request  *progressorv1.ProcessRequest
 	attempt  *engine.Attempt
-	now      time.Time
-	key      process.Key
-	runID    string
-	state    *state
-	template *template
 	before   priorRun
-	facts    facts
 	decision *flow.Decision
 
 	by       process.Actor
@@ -105,10 +115,12 @@ func (f *Flows) decide(ctx context.Context, r *progressorv1.ProcessRequest) (*pr
 	a := engine.AttemptOf(ctx)
 	key := process.Key{Namespace: r.GetProcess().GetNamespace(), ProcessID: r.GetProcess().GetProcessId()}
 	t := &task{
-		flows: f, ctx: ctx, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond), key: key,
-		runID: key.ProcessID[len(process.FlowPrefix):],
-		facts: newFacts(), attempts: map[stepRef]attemptFacts{},
-		changes: changes{rows: map[stepRef]*flows.StepChange{}},
+		flows: f, ctx: ctx, request: r, attempt: a, basis: basis{
+			key: key, runID: key.ProcessID[len(process.FlowPrefix):], now: a.Now().UTC().Truncate(time.Microsecond),
+			facts: newFacts(), jobs: f.jobs, lists: &f.lists,
+		},
+		attempts: map[stepRef]attemptFacts{},
+		changes:  changes{rows: map[stepRef]*flows.StepChange{}},
 	}
 	if r.GetType() == progressorv1.TaskType_TASK_TYPE_INIT {
 		if err := t.create(); err != nil || t.removes {

@@ -23,7 +23,7 @@ func TestTraceOfARun(t *testing.T) {
 	n := &node{Engine: enginetest.Start(t, dsn, processor.Func(obey),
 		func(e *engine.Engine, store *storage.Store) []engine.Kind {
 			q := jobs.New(e, store)
-			f = flows.New(e, store, q.NewJob)
+			f = flows.New(e, store, q)
 			return []engine.Kind{q.Kind(), f.Kind()}
 		}, func(c *engine.Config) { c.Traces = s }).Engine}
 	n.Flows = f

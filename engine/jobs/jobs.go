@@ -240,17 +240,22 @@ func (q *Jobs) enqueued(all ...*jobs.NewJob) {
 // NewJob converts a request to its stored form, with the keys that the job needs to run and its
 // fairness key. path is the prefix of field names in errors.
 func (q *Jobs) NewJob(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error) {
-	j, err := newJob(path, r)
-	if err != nil {
-		return nil, err
+	j, err := q.Convert(path, r)
+	if err == nil {
+		q.AddKeys(j)
 	}
+	return j, err
+}
+
+// AddKeys adds the keys that a job needs to run and its fairness key, as this node knows the
+// configuration of its namespace.
+func (q *Jobs) AddKeys(j *jobs.NewJob) {
 	if j.Grouped {
-		return j, nil // only its members need keys
+		return // only its members need keys
 	}
 	subject := jobs.Subject{Name: j.Name, Args: j.Args, Metadata: j.Metadata, Tags: j.Tags, Priority: j.Priority}
 	j.Constraints = q.admission.known(j.Key.Namespace).constrained(subject)
 	j.FairnessKey = q.fairnessKey(j.Key.Namespace, subject)
-	return j, nil
 }
 
 // maxArgs returns the limit for the args of a job, in bytes of JSON. A job that undoes a step of a
@@ -262,9 +267,9 @@ func maxArgs(jobID string) int {
 	return process.MaxPayloadBytes
 }
 
-// newJob validates a request and converts it to its stored form. path is the prefix of field names
-// in errors.
-func newJob(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error) {
+// Convert validates a request and converts it to its stored form without keys. path is the prefix
+// of field names in errors.
+func (*Jobs) Convert(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error) {
 	args, err := valueJSON(path+"args", r.GetArgs(), maxArgs(r.GetJobId()))
 	if err != nil {
 		return nil, err

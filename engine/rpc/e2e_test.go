@@ -106,7 +106,7 @@ func addKinds(
 	e.Add(schedules.Kinds()...)
 	e.Add(queue.Kind())
 	schedules.EnqueueBy(queue.NewJob)
-	runs := flows.New(e, store, queue.NewJob, registry)
+	runs := flows.New(e, store, queue, registry)
 	e.Add(runs.Kind())
 	schedules.RunBy(runs)
 	return schedules, queue, runs

@@ -69,7 +69,7 @@ func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p pr
 	s.engine.Add(s.crons.Kinds()...)
 	s.jobs = jobs.New(s.engine, s.store, s.registry)
 	s.engine.Add(s.jobs.Kind())
-	s.flows = flows.New(s.engine, s.store, s.jobs.NewJob)
+	s.flows = flows.New(s.engine, s.store, s.jobs)
 	s.workers = pull.New(s.engine)
 	s.engine.Add(s.flows.Kind())
 	s.sinks = sinks.New(s.engine, s.store, sinks.Config{

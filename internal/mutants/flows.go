@@ -316,6 +316,11 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "StateOfNewerVersion",
 	},
 	{
+		name: "flow-job-without-keys", breaks: "the job of a step has the keys of its namespace",
+		file: "engine/flows/result.go", old: "	t.flows.jobs.AddKeys(w.job)\n", planted: "",
+		packages: "./engine/flows", run: "StepJobHasAFairnessKey",
+	},
+	{
 		name: "flow-waits-unsaid", breaks: "the events of a run say when it waits for an answer",
 		file: "engine/flows/write.go", old: "	if waits && !queued {\n", planted: "	if waits && queued {\n",
 		packages: "./engine/flows", run: "TestEventsOfRun",

@@ -129,7 +129,7 @@ func (n *node) run(ctx context.Context) error {
 	queue := jobs.New(eng, store, registry)
 	eng.Add(queue.Kind())
 	schedules.EnqueueBy(queue.NewJob)
-	runs := flows.New(eng, store, queue.NewJob, registry)
+	runs := flows.New(eng, store, queue, registry)
 	eng.Add(runs.Kind())
 	schedules.RunBy(runs)
 	insights, workers, bulks := insight.New(eng), pull.New(eng), bulk.New(eng, jobTarget(queue), runTarget(runs))

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,6 +32,7 @@ func goFile(name string, content []byte) ([]string, error) {
 	if !source.isTest() {
 		source.structFields()
 		source.kindsInRoots()
+		source.clocks()
 	}
 	source.builtSQL()
 	if source.isTest() {
@@ -108,6 +110,22 @@ func (s *goSource) kindsInRoots() {
 			if word := kindWord(identifier.Name); word != "" {
 				s.report(identifier.Pos(), "%s: package %s must not know the kind %q: use a hook of engine.Kind, "+
 					"or move it to a subpackage", identifier.Name, root, word)
+			}
+		}
+		return true
+	})
+}
+
+// clocks reports functions of package time that use the clock, in a pure package.
+func (s *goSource) clocks() {
+	timeName, pkg := s.importName("time"), path.Dir(s.name)
+	if timeName == "" || !slices.Contains(purePackages, pkg) {
+		return
+	}
+	ast.Inspect(s.file, func(node ast.Node) bool {
+		if selector, ok := node.(*ast.SelectorExpr); ok && slices.Contains(clock, selector.Sel.Name) {
+			if name, ok := selector.X.(*ast.Ident); ok && name.Name == timeName {
+				s.report(selector.Pos(), "time.%s: package %s is pure: pass the time", selector.Sel.Name, pkg)
 			}
 		}
 		return true

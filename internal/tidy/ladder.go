@@ -64,11 +64,13 @@ var toolingUsers = map[string][]string{
 // Only storage and its subpackages may import the code that sqlc generates.
 const generatedQueries = "storage/internal/dbsqlc"
 
-// Pure packages only compute: they must not import the impure ones.
+// Pure packages only compute: they must not import the impure ones, or use the clock.
 var (
 	purePackages = []string{"process", "cron", "explain", "flow", "engine/sinks/format"}
-	impure       = []string{"os", "net", "net/http", "os/exec", "database/sql", "log/slog", "connectrpc.com/connect",
-		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool", "github.com/prometheus/client_golang/prometheus"}
+	clock        = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
+	impure       = []string{"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "os/exec",
+		"database/sql", "log/slog", "connectrpc.com/connect", "github.com/jackc/pgx/v5",
+		"github.com/jackc/pgx/v5/pgxpool", "github.com/prometheus/client_golang/prometheus"}
 )
 
 // Package is the part of the output of `go list -json` that Ladder needs.

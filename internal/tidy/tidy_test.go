@@ -78,6 +78,7 @@ func TestLadderCatches(t *testing.T) {
 		{"no level", "storehouse", "process", "has no level"},
 		{"input in a pure package", "process", "=os", "is pure"},
 		{"database in a pure package", "cron", "=github.com/jackc/pgx/v5", "is pure"},
+		{"random numbers in a pure package", "flow", "=math/rand/v2", "is pure"},
 
 		{"down", "engine/rpc", "engine", ""},
 		{"inside a room", "processor/demo", "processor", ""},
@@ -133,6 +134,10 @@ func TestFileCatches(t *testing.T) {
 			"time.Sleep in a test"},
 		{"sleep by another name", "engine/a_test.go",
 			"package engine\nimport z \"time\"\nfunc TestA() { z.Sleep(1) }\n", "time.Sleep in a test"},
+		{"clock in a pure package", "flow/a.go", "package flow\nimport \"time\"\nvar now = time.Now\n",
+			"package flow is pure"},
+		{"wait in a pure package", "cron/a.go", "package cron\nimport z \"time\"\nvar a = z.After(1)\n",
+			"package cron is pure"},
 		{"unfinished Go", "engine/a.go", "package engine\n\n// TODO: more\n", "a.go:3: TODO"},
 		{"unfinished SQL", "sql/a.sql", "-- FIXME\n", "a.sql:1: FIXME"},
 		{"unfinished page", "docs/a.md", "FIXME\n", "FIXME"},
@@ -157,6 +162,8 @@ func TestFileCatches(t *testing.T) {
 		{"kind in the storage", "storage/a.go", "package storage\nvar a = process.FlowKind\n",
 			`must not know the kind "flow"`},
 
+		{"time in a pure package", "flow/a.go", "package flow\nimport \"time\"\nvar a = time.Unix(1, 0)\n", ""},
+		{"clock in a test", "flow/a_test.go", "package flow\nimport \"time\"\nvar now = time.Now\n", ""},
 		{"kind in a subpackage", "engine/flows/a.go", "package flows\nvar flowsDone int\n", ""},
 		{"kind in a test", "engine/a_test.go", "package engine\nvar flowsDone int\n", ""},
 		{"word that contains a kind", "engine/a.go", "package engine\nvar overflow int\n", ""},

@@ -6,15 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/actor"
 	"github.com/progressor-engine/progressor/process"
-	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/search"
@@ -45,7 +44,9 @@ func New(e *engine.Engine, targets ...Target) *Bulks {
 
 // Kind returns the kind of bulks for the engine.
 func (b *Bulks) Kind() engine.Kind {
-	return engine.Kind{Name: kind, Processor: processor.Func(b.process)}
+	return engine.Kind{Name: kind, Processor: &actor.Actor[*work]{
+		Noun: "a bulk", New: b.newWork, Read: (*work).read, Init: (*work).start, Timer: (*work).page,
+	}}
 }
 
 // Start starts a bulk and returns when it is stored. A repeated request with the same key returns
@@ -100,7 +101,7 @@ func (b *Bulks) store(ctx context.Context, key process.Key, o *command, idempote
 	}
 	_, err = b.engine.Start(ctx, engine.StartParams{
 		Key: key, Kind: kind, Args: o.args(), Metadata: metadata, IdempotencyKey: idempotencyKey, Accepted: true,
-		Priority: math.MinInt32, // runs before the tasks that it may repair
+		Priority: actor.Priority, // runs before the tasks that it may repair
 		AuditRecord: &storage.AuditRecord{Method: "StartBulk", By: by, Details: map[string]string{
 			"kind": o.Kind, "verb": o.verbName(), "filter": o.Filter, "reason": o.Reason,
 		}},

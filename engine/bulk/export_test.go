@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/progressor-engine/progressor/engine/actor"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -14,9 +17,18 @@ func (b *Bulks) FailSoon() { b.limits.pause, b.limits.tries = 10*time.Millisecon
 // KeepFailures sets the number of recorded failures.
 func (b *Bulks) KeepFailures(n int64) { b.limits.events = n }
 
-// Page runs a task of a bulk without storing its result, like a node that dies.
+// Page runs a page of a bulk without storing its result, like a node that dies.
 func (b *Bulks) Page(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	return b.process(ctx, r)
+	w := b.newWork(&actor.Task{Ctx: ctx, Request: r, Result: processor.Result(), Key: process.Key{
+		Namespace: r.GetProcess().GetNamespace(), ProcessID: r.GetProcess().GetProcessId(),
+	}})
+	if err := w.read(); err != nil {
+		return nil, err
+	}
+	if err := w.page(); err != nil {
+		return nil, err
+	}
+	return w.Result.Done()
 }
 
 // Hurry makes counting end after its first page.

@@ -10,10 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/actor"
 	"github.com/progressor-engine/progressor/process"
-	"github.com/progressor-engine/progressor/processor"
-	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/wire"
 )
 
@@ -44,72 +42,60 @@ const (
 	maxFailureBytes = 1600
 )
 
-// process runs a task of a bulk.
-func (b *Bulks) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	switch r.GetType() {
-	case progressorv1.TaskType_TASK_TYPE_INIT:
-		return processor.Result().SetTimerAfter(0).Done()
-	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
-		return b.page(ctx, r)
-	case progressorv1.TaskType_TASK_TYPE_CANCEL:
-		return processor.Result().Done() // nothing to do: a running page continues to its end
-	default:
-		return nil, processor.Fail(processor.ReasonNotHandled, "a bulk does not accept tasks of type %s",
-			r.GetType()).NonRetryable()
+// work is a task of a bulk: its INIT task, or the work of one page.
+type work struct {
+	*actor.Task
+	bulks    *Bulks
+	command  *command
+	progress progress
+	by       process.Actor
+	recorded int64     // recorded failures
+	created  time.Time // when the bulk was started
+	began    time.Time
+	over     time.Time // when to start no more processes
+	acted    int       // processes that the verb was applied to
+	stopped  bool      // the node drains
+}
+
+func (b *Bulks) newWork(t *actor.Task) *work { return &work{Task: t, bulks: b, began: time.Now()} }
+
+// start sets the timer for the first page.
+func (w *work) start() error {
+	w.Result.SetTimerAfter(0)
+	return nil
+}
+
+// read decodes the command and the progress of the bulk.
+func (w *work) read() error {
+	p := w.Request.GetProcess()
+	o, err := commandOf(p)
+	if err == nil {
+		w.progress, err = progressOf(p, actor.Decode)
 	}
+	if err == nil {
+		err = cmp.Or(o.check(w.bulks.verbs(o.Kind)), w.bulks.checkFilter(&o))
+	}
+	w.command, w.by = &o, process.Actor{Name: o.Actor, Source: o.Source, Via: p.GetProcessId()}
+	w.recorded, w.created = p.GetLastEventId(), p.GetCreatedTime().AsTime()
+	return actor.BadState(err)
 }
 
 // page handles the next processes.
-func (b *Bulks) page(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	p := r.GetProcess()
-	o, err := commandOf(p)
-	if err != nil {
-		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
-	}
-	now, err := progressOf(p, engine.DecodeState)
-	if engine.IsNewerState(err) {
-		return nil, err
-	}
-	if err != nil {
-		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
-	}
-	if err := cmp.Or(o.check(b.verbs(o.Kind)), b.checkFilter(&o)); err != nil {
-		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
-	}
-	w := &work{
-		bulks: b, command: &o, progress: now, namespace: p.GetNamespace(), recorded: p.GetLastEventId(),
-		created: p.GetCreatedTime().AsTime(), began: time.Now(), result: processor.Result(),
-		by: process.Actor{Name: o.Actor, Source: o.Source, Via: p.GetProcessId()},
-	}
-	w.over = w.began.Add(min(b.limits.pageTime, time.Until(r.GetDeadline().AsTime())/3))
-	finished, err := w.run(ctx)
+func (w *work) page() error {
+	w.over = w.began.Add(min(w.bulks.limits.pageTime, time.Until(w.Request.GetDeadline().AsTime())/3))
+	finished, err := w.run(w.Ctx)
 	switch {
 	case errors.Is(err, process.ErrDraining):
 		w.stopped = true // another node continues
 	case err != nil:
-		return nil, err
+		return err
 	}
-	w.result.JSONAuxState(&w.progress)
-	if finished {
-		return w.result.Complete().Done()
+	if w.Result.JSONAuxState(&w.progress); finished {
+		w.Result.Complete()
+	} else {
+		w.Result.SetTimerAfter(w.wait())
 	}
-	return w.result.SetTimerAfter(w.wait()).Done()
-}
-
-// work is the work of one page.
-type work struct {
-	bulks     *Bulks
-	command   *command
-	progress  progress
-	namespace string
-	by        process.Actor
-	recorded  int64 // recorded failures
-	result    *processor.ResultBuilder
-	created   time.Time // when the bulk was started
-	began     time.Time
-	over      time.Time // when to start no more processes
-	acted     int       // processes that the verb was applied to
-	stopped   bool      // the node drains
+	return nil
 }
 
 // run applies the verb to the processes to retry, then to the next ones. finished reports that
@@ -127,7 +113,7 @@ func (w *work) run(ctx context.Context) (finished bool, err error) {
 		return false, nil
 	}
 	at := place{w.progress.Cursor, w.progress.Token}
-	found, next, more, err := w.bulks.find(ctx, w.namespace, w.command, w.created, at, room)
+	found, next, more, err := w.bulks.find(ctx, w.Key.Namespace, w.command, w.created, at, room)
 	if err != nil {
 		return false, w.keep(err)
 	}
@@ -179,7 +165,7 @@ func (w *work) ends() bool { return w.stopped || !time.Now().Before(w.over) }
 
 // verb applies the verb to a process.
 func (w *work) verb(ctx context.Context, a again) error {
-	key := process.Key{Namespace: w.namespace, ProcessID: a.ProcessID}
+	key := process.Key{Namespace: w.Key.Namespace, ProcessID: a.ProcessID}
 	return w.bulks.verbs(w.command.Kind)[w.command.Verb].Do(ctx, key, w.command.Reason, w.by)
 }
 
@@ -190,7 +176,7 @@ var errOther = errors.New("it no longer matches")
 // may have been paused in between, and an operator may have repaired a process that would be
 // removed.
 func (w *work) restart(ctx context.Context, a again) error {
-	matches, err := w.bulks.matches(ctx, w.namespace, w.command, w.created, a.Cursor)
+	matches, err := w.bulks.matches(ctx, w.Key.Namespace, w.command, w.created, a.Cursor)
 	switch {
 	case err != nil:
 		return err
@@ -254,7 +240,7 @@ func (w *work) record(id string, err error) {
 		return
 	}
 	w.recorded++
-	w.result.JSONEvent(failureOf(id, err.Error()))
+	w.Result.JSONEvent(failureOf(id, err.Error()))
 }
 
 // failureOf cuts the text of an error so that the event fits.

@@ -10,6 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -223,7 +224,7 @@ func TestStateOfNewerVersion(t *testing.T) {
 			Type: progressorv1.TaskType_TASK_TYPE_TIMEOUT, Process: p,
 			Deadline: timestamppb.New(time.Now().Add(time.Minute)),
 		})
-		if err == nil || engine.IsNewerState(err) != newer {
+		if err == nil || (processor.FailureOf(err).GetReason() == process.ReasonNewerState) != newer {
 			t.Errorf("%s: %v", state, err)
 		}
 	}

@@ -316,6 +316,18 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "StateOfNewerVersion",
 	},
 	{
+		name: "actor-fails-with-the-database", breaks: "a task of a kind survives that the database is not available",
+		file: "engine/actor/actor.go", old: "if errors.Is(err, process.ErrUnavailable) {",
+		planted:  "if errors.Is(err, process.ErrUnavailable) && err == nil {",
+		packages: "./engine/actor", run: "TestUnavailable",
+	},
+	{
+		name: "actor-state-unread", breaks: "a task of a kind changes the state that was stored",
+		file: "engine/actor/actor.go", old: "!= progressorv1.TaskType_TASK_TYPE_INIT {",
+		planted:  "== progressorv1.TaskType_TASK_TYPE_INIT {",
+		packages: "./engine/actor", run: "TestHandlers",
+	},
+	{
 		name: "flow-job-without-keys", breaks: "the job of a step has the keys of its namespace",
 		file: "engine/flows/result.go", old: "	t.flows.jobs.AddKeys(w.job)\n", planted: "",
 		packages: "./engine/flows", run: "StepJobHasAFairnessKey",

@@ -62,6 +62,7 @@ func TestLadderCatches(t *testing.T) {
 		{"sideways", "engine/jobs", "engine/crons", "level 5 imports level 5"},
 		{"sideways between level 0", "cron", "process", "level 0 imports level 0"},
 		{"a kind in the engine", "engine", "engine/jobs", "level 4 imports level 5"},
+		{"a kind in the base of kinds", "engine/actor", "engine/crons", "level 4 imports level 5"},
 		{"the room of the parent is not the room of a child", "processor", "processor/remote",
 			"level 1 imports level 2"},
 		{"commands of another subject", commandLine + "/job", commandLine + "/flow", "level 12 imports level 12"},
@@ -81,6 +82,7 @@ func TestLadderCatches(t *testing.T) {
 		{"random numbers in a pure package", "flow", "=math/rand/v2", "is pure"},
 
 		{"down", "engine/rpc", "engine", ""},
+		{"the engine in the base of kinds", "engine/actor", "engine", ""},
 		{"inside a room", "processor/demo", "processor", ""},
 		{"generated queries in a room of storage", "storage/jobs", "storage/internal/dbsqlc", ""},
 		{"connect clients are of the contract", "client", "proto/progressor/v1/progressorv1connect", ""},

@@ -33,7 +33,7 @@ func (t *task) startBackfill(o *command) error {
 }
 
 // backfill runs the next part of the oldest backfill.
-func (t *task) backfill(ctx context.Context) error {
+func (t *task) backfill() error {
 	s := t.state
 	if !s.canBackfill() || len(s.Unsent) >= maxOutgoing {
 		return nil
@@ -50,7 +50,7 @@ func (t *task) backfill(ctx context.Context) error {
 		}
 		n++
 	}
-	known, err := t.crons.decidedTimes(ctx, s.definition.GetNamespace(), s.definition.GetCronId(), b.From, to)
+	known, err := t.crons.decidedTimes(t.Ctx, s.definition.GetNamespace(), s.definition.GetCronId(), b.From, to)
 	if err != nil {
 		return err
 	}
@@ -71,11 +71,11 @@ func (t *task) backfill(ctx context.Context) error {
 func (t *task) backfillUntil(b *backfill, to time.Time, inLedger func(time.Time) bool) time.Time {
 	s := t.state
 	if !b.inOrder() {
-		step, rest := t.cron.Backfill(s.Cron, b.From, to, inLedger, b.Overlap, t.now)
+		step, rest := t.cron.Backfill(s.Cron, b.From, to, inLedger, b.Overlap, t.Now)
 		t.applyStep(step)
 		return rest
 	}
-	step, rest := t.cron.StartPast(s.Cron, b.From, to, inLedger, s.backfillSlots(), t.now)
+	step, rest := t.cron.StartPast(s.Cron, b.From, to, inLedger, s.backfillSlots(), t.Now)
 	for _, fire := range step.Fires {
 		s.Independent = append(s.Independent, independentRun{Fire: fire.Time, Backfill: true})
 	}

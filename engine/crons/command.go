@@ -2,7 +2,6 @@ package crons
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -69,18 +68,19 @@ const (
 	rejectedPaused  = "namespace_paused"
 )
 
-// carryOut executes a command. A rejected command changes nothing.
-func (t *task) carryOut(ctx context.Context) error {
+// execute executes a command. A rejected command changes nothing.
+func (t *task) execute() error {
 	var o command
-	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
+	if err := json.Unmarshal(t.Request.GetArgs(), &o); err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
-	creates := t.request.GetType() == progressorv1.TaskType_TASK_TYPE_INIT
+	creates := t.Request.GetType() == progressorv1.TaskType_TASK_TYPE_INIT
 	if creates != (o.Method == methodCreate) {
 		return processor.Reject(processor.ReasonBadArgs, "the command %s does not fit the state of the cron", o.Method)
 	}
 	before := t.definitionJSON()
-	if err := t.apply(ctx, &o); err != nil {
+	t.Result.JSONResponse(answered{Now: t.Now})
+	if err := t.apply(&o); err != nil {
 		return err
 	}
 	note := &storage.AuditRecord{
@@ -93,10 +93,7 @@ func (t *task) carryOut(ctx context.Context) error {
 	case methodDelete:
 		note.Change = storage.ConfigChange{Before: before}
 	}
-	t.attempt.AddEffects(note)
-	if t.answer == nil {
-		t.answer = answered{Now: t.now}
-	}
+	t.AddEffects(note)
 	return nil
 }
 
@@ -112,8 +109,8 @@ func (t *task) definitionJSON() []byte {
 	return text
 }
 
-func (t *task) apply(ctx context.Context, o *command) error {
-	t.keptPaused = t.crons.engine.IsPaused(namespaceName(t))
+func (t *task) apply(o *command) error {
+	t.keptPaused = t.crons.engine.IsPaused(t.Key.Namespace)
 	t.cron.NamespacePaused = t.keptPaused
 	switch o.Method {
 	case methodCreate:
@@ -124,25 +121,26 @@ func (t *task) apply(ctx context.Context, o *command) error {
 		t.remove()
 	case methodPause:
 		t.paused(o.Note, cmp.Or(o.Actor, o.Source))
-		t.applyStep(t.cron.Pause(t.state.Cron, t.now))
+		t.applyStep(t.cron.Pause(t.state.Cron, t.Now))
 	case methodResume:
 		t.state.PauseNote, t.state.PausedBy, t.state.PauseTime = "", "", time.Time{}
 		t.resumed = t.state.Cron.Paused
-		t.applyStep(t.cron.Resume(t.state.Cron, o.SkipMissed, t.now))
+		t.applyStep(t.cron.Resume(t.state.Cron, o.SkipMissed, t.Now))
 	case methodTrigger:
 		if t.keptPaused {
 			return processor.Reject(rejectedPaused, "no run can start while the namespace is paused")
 		}
-		t.applyStep(t.cron.Trigger(t.state.Cron, o.Overlap, t.now))
-		t.answer = answered{Fire: t.state.Cron.Manual, Now: t.now}
+		t.applyStep(t.cron.Trigger(t.state.Cron, o.Overlap, t.Now))
+		t.Result.JSONResponse(answered{Fire: t.state.Cron.Manual, Now: t.Now})
 	case methodBackfill:
 		return t.startBackfill(o)
 	case methodCancel:
 		return t.cancelFire(o.Fire)
 	case methodRerun:
-		return t.rerunFire(ctx, o.Fire)
+		return t.rerunFire(o.Fire)
 	case methodStop:
-		t.answer = answered{Backfills: int32(len(t.state.Backfills)), Now: t.now} //nolint:gosec // at most 20
+		n := int32(len(t.state.Backfills)) //nolint:gosec // at most 20
+		t.Result.JSONResponse(answered{Backfills: n, Now: t.Now})
 		t.state.Backfills = nil
 	default:
 		return processor.Reject(processor.ReasonBadArgs, "unknown command %s", o.Method)
@@ -155,7 +153,7 @@ func (t *task) apply(ctx context.Context, o *command) error {
 func (t *task) paused(note, by string) {
 	s := t.state
 	if !s.Cron.Paused {
-		s.PauseTime = t.now
+		s.PauseTime = t.Now
 	}
 	s.PauseNote, s.PausedBy = note, by
 }
@@ -175,7 +173,7 @@ func (t *task) create(o *command) error {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
 	t.state = &state{
-		Version: stateVersion, Revision: 1, Created: t.now, Updated: t.now, Cron: cron.NewState(t.now),
+		Version: stateVersion, Revision: 1, Created: t.Now, Updated: t.Now, Cron: cron.NewState(t.Now),
 		definition: definition,
 	}
 	var err error
@@ -185,10 +183,10 @@ func (t *task) create(o *command) error {
 	t.cron.NamespacePaused = t.keptPaused
 	if o.Paused {
 		t.paused(o.Note, cmp.Or(o.Actor, o.Source))
-		t.applyStep(t.cron.Pause(t.state.Cron, t.now))
+		t.applyStep(t.cron.Pause(t.state.Cron, t.Now))
 		return nil
 	}
-	t.applyStep(t.cron.Tick(t.state.Cron, t.now))
+	t.applyStep(t.cron.Tick(t.state.Cron, t.Now))
 	return nil
 }
 
@@ -222,22 +220,22 @@ func (t *task) update(o *command) error {
 	spec := s.definition.GetSpec()
 	s.definition = proto.CloneOf(s.definition)
 	s.definition.Target, t.cron.Refusable = definition.GetTarget(), next.Refusable
-	t.applyStep(t.cron.Tick(s.Cron, t.now))
+	t.applyStep(t.cron.Tick(s.Cron, t.Now))
 	if !proto.Equal(definition.GetSpec(), spec) {
-		s.Cron.Decided, s.Cron.Backfills, s.Cron.Old, s.Backfills = t.now, nil, nil, nil
+		s.Cron.Decided, s.Cron.Backfills, s.Cron.Old, s.Backfills = t.Now, nil, nil, nil
 	}
-	t.cron, s.definition, s.Updated = next, definition, t.now
+	t.cron, s.definition, s.Updated = next, definition, t.Now
 	t.cron.NamespacePaused = t.keptPaused
 	s.Revision++
-	t.applyStep(t.cron.Tick(s.Cron, t.now))
-	t.metadata = definition.GetMetadata().AsMap()
+	t.applyStep(t.cron.Tick(s.Cron, t.Now))
+	t.Result.Metadata(definition.GetMetadata().AsMap())
 	return nil
 }
 
 // cancelFire removes a waiting fire from the queue, or cancels the run of a fire.
 func (t *task) cancelFire(fire time.Time) error {
 	s := t.state
-	if step, withdrawn := t.cron.RemoveQueued(s.Cron, fire, t.now); withdrawn {
+	if step, withdrawn := t.cron.RemoveQueued(s.Cron, fire, t.Now); withdrawn {
 		t.endRow(fire, cron.Cancelled, "the fire was cancelled before it started")
 		t.applyStep(step)
 		return nil

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/progressor-engine/progressor/cron"
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/actor"
 	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -87,7 +87,7 @@ func (c *Crons) KeepLedger(retention time.Duration) { c.retention = retention }
 // Kinds returns the kinds of crons and their runs for the engine.
 func (c *Crons) Kinds() []engine.Kind {
 	return []engine.Kind{{
-		Name: kind, Processor: processor.Func(c.process),
+		Name: kind, Processor: c.actor(),
 		Forget: c.forget, Explain: explained, Urgent: &engine.Urgent{Timers: c.claimTimers, Calls: c.claimCalls},
 	}, {Name: runKind, Processor: processor.Func(c.processRun), Timeout: runTimeout}}
 }
@@ -150,7 +150,7 @@ func (c *Crons) Create(
 	}
 	key := keyOf(def.GetNamespace(), def.GetCronId())
 	_, err = c.engine.Start(ctx, engine.StartParams{
-		Key: key, Kind: kind, Args: args, Metadata: metadata, Priority: priority, Internal: true,
+		Key: key, Kind: kind, Args: args, Metadata: metadata, Priority: actor.Priority, Internal: true,
 	})
 	if errors.Is(err, process.ErrProcessExists) {
 		err = fmt.Errorf("%s: %w", key, process.ErrCronExists)
@@ -160,9 +160,6 @@ func (c *Crons) Create(
 	}
 	return c.Get(ctx, def.GetNamespace(), def.GetCronId())
 }
-
-// priority is the priority of commands, because callers wait for them.
-const priority = math.MinInt32
 
 // check rejects a definition that cannot be stored or cannot run.
 func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.Time) error {
@@ -238,21 +235,12 @@ func (o *command) args(def *progressorv1.Cron, by process.Actor) ([]byte, error)
 func (c *Crons) runCommand(
 	ctx context.Context, namespace, cronID string, o *command, def *progressorv1.Cron, by process.Actor,
 ) (answered, error) {
-	var a answered
 	args, err := o.args(def, by)
 	if err != nil {
-		return a, err
+		return answered{}, err
 	}
-	answer, err := c.engine.Call(ctx, engine.CallParams{
-		Key: keyOf(namespace, cronID), Args: args, Priority: priority, Internal: true,
-	})
-	if err != nil {
-		return a, refused(err)
-	}
-	if err := json.Unmarshal(answer.Response, &a); err != nil {
-		return a, fmt.Errorf("answer of %s: %w", keyOf(namespace, cronID), err)
-	}
-	return a, nil
+	a, err := actor.Call[answered](ctx, c.engine, keyOf(namespace, cronID), args)
+	return a, refused(err)
 }
 
 // refused converts an error of the process to an error of the cron.
@@ -312,7 +300,7 @@ func stateOf(p *progressorv1.Process) (*state, error) {
 			Reason: "the cron is not created yet: its namespace is paused or busy",
 		}
 	}
-	s, err := decode(p.GetAuxState())
+	s, err := decode(p.GetAuxState(), json.Unmarshal)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}

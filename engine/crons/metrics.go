@@ -67,15 +67,13 @@ func newMetrics(e *engine.Engine, registerer prometheus.Registerer) *metrics {
 	return m
 }
 
-func namespaceName(t *task) string { return t.request.GetProcess().GetNamespace() }
-
 // namespaceLabel returns the label of the namespace of a task.
-func namespaceLabel(t *task) string { return t.crons.engine.NamespaceLabel(namespaceName(t)) }
+func namespaceLabel(t *task) string { return t.crons.engine.NamespaceLabel(t.Key.Namespace) }
 
 // ended counts the end of a run.
 func (m *metrics) ended(t *task, status cron.Status) {
 	namespace := namespaceLabel(t)
-	t.attempt.Stored(func() {
+	t.Stored(func() {
 		m.runs.WithLabelValues(namespace, status.String()).Inc()
 		if status == cron.Timeout {
 			m.timeouts.WithLabelValues(namespace).Inc()
@@ -86,7 +84,7 @@ func (m *metrics) ended(t *task, status cron.Status) {
 // failed counts a failed run and observes the number of consecutive failures of its cron.
 func (m *metrics) failed(t *task) {
 	namespace, failures := namespaceLabel(t), float64(t.state.Cron.Failures)
-	t.attempt.Stored(func() { m.failures.WithLabelValues(namespace).Observe(failures) })
+	t.Stored(func() { m.failures.WithLabelValues(namespace).Observe(failures) })
 }
 
 // requested counts a request, even if its result is not stored. o is nil if the run was asked to
@@ -103,8 +101,8 @@ func (m *metrics) requested(label string, o *outcome, took time.Duration) {
 func (m *metrics) decided(t *task, fire cron.Fire) {
 	namespace, count := namespaceLabel(t), float64(fire.Count)
 	madeUp := t.resumed || fire.Time.Before(t.newest)
-	late := t.now.Sub(t.cron.Schedule.Due(t.cron.Key, fire.Time)).Seconds()
-	t.attempt.Stored(func() {
+	late := t.Now.Sub(t.cron.Schedule.Due(t.cron.Key, fire.Time)).Seconds()
+	t.Stored(func() {
 		m.fires.WithLabelValues(namespace, fire.Decision.String()).Add(count)
 		if fire.Status == cron.Skipped {
 			m.runs.WithLabelValues(namespace, cron.Skipped.String()).Add(count)
@@ -126,7 +124,7 @@ func (m *metrics) decided(t *task, fire cron.Fire) {
 // refused counts a run that was refused. Its decision was counted as FIRED or QUEUED before.
 func (m *metrics) refused(t *task) {
 	namespace := namespaceLabel(t)
-	t.attempt.Stored(func() {
+	t.Stored(func() {
 		m.fires.WithLabelValues(namespace, cron.SkippedConcurrency.String()).Inc()
 		m.runs.WithLabelValues(namespace, cron.Skipped.String()).Inc()
 		m.concurrency.WithLabelValues(namespace).Inc()
@@ -136,5 +134,5 @@ func (m *metrics) refused(t *task) {
 // retried counts a run that repeats a failed one.
 func (m *metrics) retried(t *task) {
 	namespace := namespaceLabel(t)
-	t.attempt.Stored(func() { m.retries.WithLabelValues(namespace).Inc() })
+	t.Stored(func() { m.retries.WithLabelValues(namespace).Inc() })
 }

@@ -1,7 +1,6 @@
 package crons
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ const maxReruns = 1000
 // rerunFire starts a run for a fire that was skipped, or whose run failed, timed out or was
 // cancelled. The run has the original fire time. It is independent: it starts at once, and the
 // policies ignore it.
-func (t *task) rerunFire(ctx context.Context, fire time.Time) error {
+func (t *task) rerunFire(fire time.Time) error {
 	s := t.state
 	if t.keptPaused {
 		return processor.Reject(rejectedPaused, "no run can start while the namespace is paused")
@@ -33,7 +32,7 @@ func (t *task) rerunFire(ctx context.Context, fire time.Time) error {
 		return processor.Reject(rejectedFull, "at most %d reruns of a cron can run at a time (%d are running)",
 			maxReruns, reruns)
 	}
-	row, err := crons.Get(ctx, t.crons.store, namespaceName(t), s.definition.GetCronId(), fire)
+	row, err := crons.Get(t.Ctx, t.crons.store, t.Key.Namespace, s.definition.GetCronId(), fire)
 	if err != nil {
 		return err
 	}

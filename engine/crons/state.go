@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/cron"
-	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/explain"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -107,20 +106,9 @@ func (s *state) encode() ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(append(text, '\n'), s.definition)
 }
 
-// decode decodes a state to show it.
-func decode(text []byte) (*state, error) { return decodeWith(text, json.Unmarshal) }
-
-// decodeToStore decodes a state for a task that will store it again. The error is one of
-// engine.NewerState if a newer version of the engine has stored the state.
-func decodeToStore(text []byte) (*state, error) {
-	s, err := decodeWith(text, engine.DecodeState)
-	if err == nil && s.Version > stateVersion {
-		err = engine.NewerState(fmt.Sprintf("version %d", s.Version))
-	}
-	return s, err
-}
-
-func decodeWith(text []byte, unmarshal func([]byte, any) error) (*state, error) {
+// decode decodes a state with unmarshal: with json.Unmarshal to show it, or with actor.Decode for a
+// task that stores it again.
+func decode(text []byte, unmarshal func([]byte, any) error) (*state, error) {
 	head, body, ok := bytes.Cut(text, []byte{'\n'})
 	if !ok {
 		return nil, errors.New("the state of the cron cannot be read: it is truncated")

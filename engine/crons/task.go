@@ -1,96 +1,71 @@
 package crons
 
 import (
-	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/progressor-engine/progressor/cron"
-	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/actor"
 	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/processor"
-	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/crons"
 )
 
 // task is one task of a cron's process, with everything that it changes.
 type task struct {
+	*actor.Task
 	crons      *Crons
-	request    *progressorv1.ProcessRequest
-	attempt    *engine.Attempt
-	now        time.Time
 	state      *state
 	cron       cron.Cron
 	rows       []*crons.Fire
 	byFire     map[int64]*crons.Fire // rows by fire time in microseconds
-	answer     any                   // the response to a command, encoded as JSON
 	deletes    bool
-	keptPaused bool           // the namespace is paused
-	resumed    bool           // the fire times that are decided were due in a pause
-	newest     time.Time      // the newest fire time that is due; earlier ones are caught up
-	metadata   map[string]any // new metadata of the process; nil if it does not change
+	keptPaused bool      // the namespace is paused
+	resumed    bool      // the fire times that are decided were due in a pause
+	newest     time.Time // the newest fire time that is due; earlier ones are caught up
 }
 
-// process runs a task of a cron.
-func (c *Crons) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	a := engine.AttemptOf(ctx)
-	t := &task{
-		crons: c, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond),
-		byFire: map[int64]*crons.Fire{},
+// actor returns the processor of crons.
+func (c *Crons) actor() *actor.Actor[*task] {
+	return &actor.Actor[*task]{
+		Noun: "a cron", New: func(t *actor.Task) *task {
+			return &task{Task: t, crons: c, byFire: map[int64]*crons.Fire{}}
+		},
+		Read: (*task).read, Init: (*task).execute, Call: (*task).execute, Timer: (*task).timerFired,
+		Notify: (*task).runEnded, Done: (*task).done,
 	}
-	var err error
-	if r.GetType() != progressorv1.TaskType_TASK_TYPE_INIT {
-		if err = t.read(); engine.IsNewerState(err) {
-			return nil, err
-		} else if err != nil {
-			return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
-		}
-	}
-	switch r.GetType() {
-	case progressorv1.TaskType_TASK_TYPE_INIT, progressorv1.TaskType_TASK_TYPE_CALL:
-		err = t.carryOut(ctx)
-	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
-		t.state.Timer = time.Time{}
-		err = t.timerFired(ctx)
-	case progressorv1.TaskType_TASK_TYPE_NOTIFY:
-		err = t.runEnded(ctx)
-	case progressorv1.TaskType_TASK_TYPE_CANCEL:
-		return processor.Result().Done()
-	default:
-		err = processor.Fail(processor.ReasonNotHandled, "a cron does not accept tasks of type %s",
-			r.GetType()).NonRetryable()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return t.done()
 }
 
 func (t *task) read() (err error) {
-	if t.state, err = decodeToStore(t.request.GetProcess().GetAuxState()); err != nil {
-		return err
+	t.state, err = decode(t.Request.GetProcess().GetAuxState(), actor.Decode)
+	if err == nil && t.state.Version > stateVersion {
+		err = actor.NewerState(fmt.Sprintf("version %d", t.state.Version))
 	}
-	t.cron, err = t.state.compile()
-	return err
+	if err == nil {
+		t.cron, err = t.state.compile()
+	}
+	return actor.BadState(err)
 }
 
 // timerFired handles a timer: it ends runs that are past their deadline, continues a backfill, and
 // decides the fire times that are due.
-func (t *task) timerFired(ctx context.Context) error {
+func (t *task) timerFired() error {
+	t.state.Timer = time.Time{}
 	for _, d := range slices.Clone(t.state.Deadlines) {
-		if !d.Due.After(t.now) {
+		if !d.Due.After(t.Now) {
 			rerun := t.state.rerunOf(d.Fire)
 			t.end(d.Fire, rerun, cron.Timeout, passedTimeout(durationOf(t.state.definition.GetPolicy().GetTimeout())))
 			t.send(outgoing{Fire: d.Fire, Rerun: rerun, Cancel: cancelLate})
 		}
 	}
-	if err := t.backfill(ctx); err != nil {
+	if err := t.backfill(); err != nil {
 		return err
 	}
 	if len(t.state.Unsent) < maxOutgoing { // otherwise the unsent messages are sent first
-		t.applyStep(t.cron.Tick(t.state.Cron, t.now))
+		t.applyStep(t.cron.Tick(t.state.Cron, t.Now))
 	}
 	return nil
 }
@@ -106,13 +81,13 @@ type runEndArgs struct {
 }
 
 // runEnded handles the end of a run.
-func (t *task) runEnded(ctx context.Context) error {
-	child := t.request.GetChild()
+func (t *task) runEnded() error {
+	child := t.Request.GetChild()
 	var run runEndArgs
-	if err := json.Unmarshal(t.request.GetArgs(), &run); err != nil || child == nil {
+	if err := json.Unmarshal(t.Request.GetArgs(), &run); err != nil || child == nil {
 		return processor.Reject(processor.ReasonBadArgs, "a cron accepts messages only from its own runs")
 	}
-	status, detail, err := t.crons.endOf(ctx, child)
+	status, detail, err := t.crons.endOf(t.Ctx, child)
 	if err != nil {
 		return err
 	}
@@ -143,7 +118,7 @@ func (t *task) end(fire time.Time, rerun int32, status cron.Status, detail strin
 		return
 	}
 	t.endRow(fire, status, detail)
-	t.applyStep(t.cron.Ended(t.state.Cron, fire, status, t.now, t.now))
+	t.applyStep(t.cron.Ended(t.state.Cron, fire, status, t.Now, t.Now))
 	if t.state.Cron.Failures > 0 {
 		t.crons.metrics.failed(t)
 	}
@@ -170,7 +145,7 @@ func (t *task) refused(fire time.Time, rerun int32, reason string) {
 		return
 	}
 	t.refuseRow(fire, rerun, t.decisionOf(fire), reason)
-	t.applyStep(t.cron.Refused(s.Cron, fire, t.now))
+	t.applyStep(t.cron.Refused(s.Cron, fire, t.Now))
 }
 
 // decisionOf returns the decision that started a scheduled or triggered run.
@@ -210,8 +185,8 @@ func (t *task) applyStep(step cron.Step) {
 		t.start(outgoing{Fire: start.Fire, Attempt: start.Attempt})
 	}
 	t.newest = step.State.Decided
-	if step.Next.Equal(t.now) { // newer ones follow
-		t.newest = t.now
+	if step.Next.Equal(t.Now) { // newer ones follow
+		t.newest = t.Now
 	}
 	for _, fire := range step.Fires {
 		row := crons.Fire{Fire: fire, Change: crons.Decided}
@@ -247,7 +222,7 @@ func (t *task) start(run outgoing) {
 		t.state.LastFire = run.Fire
 	}
 	if timeout := durationOf(t.state.definition.GetPolicy().GetTimeout()); timeout > 0 {
-		t.state.Deadlines = append(t.state.Deadlines, deadline{Fire: run.Fire, Due: t.now.Add(timeout)})
+		t.state.Deadlines = append(t.state.Deadlines, deadline{Fire: run.Fire, Due: t.Now.Add(timeout)})
 	}
 	if run.Attempt > 1 {
 		t.crons.metrics.retried(t)
@@ -282,45 +257,30 @@ const (
 	maxOutgoingBytes = 2 << 20
 )
 
-// done returns the result of the task.
-func (t *task) done() (*progressorv1.ProcessResponse, error) {
-	s, a := t.state, t.attempt
-	result := processor.Result()
+// done completes the result of the task.
+func (t *task) done() error {
+	s := t.state
 	size, sent := 0, 0
 	for ; sent < len(s.Unsent) && sent < maxOutgoing && (sent == 0 || size < maxOutgoingBytes); sent++ {
 		m, err := t.message(s.Unsent[sent])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		size += len(m.Args) + len(m.Metadata)
-		a.Send(m)
+		t.Send(m)
 	}
 	s.Unsent = slices.Clone(s.Unsent[sent:])
 	for _, row := range t.rows {
-		a.AddEffects(row)
-	}
-	if t.answer != nil {
-		result.JSONResponse(t.answer)
-	}
-	if t.metadata != nil {
-		result.Metadata(t.metadata)
+		t.AddEffects(row)
 	}
 	if t.deletes {
-		return result.Remove().Done()
+		t.Result.Remove()
+		return nil
 	}
-	if at := s.timer(t.now); !at.Equal(s.Timer) {
-		s.Timer = at
-		if at.IsZero() {
-			result.UnsetTimers()
-		} else {
-			result.SetTimerAt(at)
-		}
-	}
+	t.MoveTimer(&s.Timer, s.timer(t.Now))
 	text, err := s.encode()
-	if err != nil {
-		return nil, err
-	}
-	return result.AuxState(text).Done()
+	t.Result.AuxState(text)
+	return err
 }
 
 // message converts an outgoing message to its stored form.

@@ -126,7 +126,7 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-update-reaches-back", breaks: "what was due before an update is decided by the policy of before",
-		file: cronOrder, old: "	t.applyStep(t.cron.Tick(s.Cron, t.now))\n	if !proto.Equal",
+		file: cronOrder, old: "	t.applyStep(t.cron.Tick(s.Cron, t.Now))\n	if !proto.Equal",
 		planted:  "	if !proto.Equal",
 		packages: "./engine/crons", run: "Update",
 	},
@@ -154,7 +154,7 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-timeout-never", breaks: "a run that passes its timeout is TIMEOUT",
-		file: cronTask, old: "if !d.Due.After(t.now) {", planted: "if !d.Due.After(t.now) && d.Fire.IsZero() {",
+		file: cronTask, old: "if !d.Due.After(t.Now) {", planted: "if !d.Due.After(t.Now) && d.Fire.IsZero() {",
 		packages: "./engine/crons", run: "Timeout",
 	},
 	{

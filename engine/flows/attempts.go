@@ -47,7 +47,7 @@ func (t *task) readAttempts(jobsOf map[stepRef]process.Key) error {
 	for p, key := range jobsOf {
 		refs, keys = append(refs, p), append(keys, key)
 	}
-	rows, err := jobs.Get(t.ctx, t.flows.store, keys...)
+	rows, err := jobs.Get(t.Ctx, t.flows.store, keys...)
 	if err != nil {
 		return readError(err)
 	}

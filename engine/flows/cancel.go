@@ -85,7 +85,7 @@ func (t *task) requestCancel(p stepRef, reason string) {
 // cancelEvent adds an event that reports how the cancel of a job or process of a step ended: its
 // worker stopped, or its grace period expired.
 func (t *task) cancelEvent(p stepRef, child *progressorv1.ChildEnd) error {
-	kind, worker, err := flows.CancelOutcome(t.ctx, t.flows.store, keyOfChild(child))
+	kind, worker, err := flows.CancelOutcome(t.Ctx, t.flows.store, keyOfChild(child))
 	if err != nil {
 		return readError(err)
 	}
@@ -102,12 +102,12 @@ func (t *task) endSuspended() error {
 	if len(t.endsSuspended) == 0 {
 		return nil
 	}
-	keys, err := flows.SuspendedProcesses(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.endsSuspended)
+	keys, err := flows.SuspendedProcesses(t.Ctx, t.flows.store, t.key.Namespace, t.runID, t.endsSuspended)
 	if err != nil {
 		return readError(err)
 	}
 	for _, key := range keys {
-		_, err := t.flows.engine.CancelProcess(t.ctx, engine.CancelParams{
+		_, err := t.flows.engine.CancelProcess(t.Ctx, engine.CancelParams{
 			Key: key, Reason: t.cancelReason(), Actor: t.asActor(key.Namespace),
 		})
 		if err != nil && !errors.Is(err, process.ErrProcessNotFound) && !ended(err) {

@@ -26,7 +26,7 @@ const (
 // execute executes a command. A rejected command changes nothing.
 func (t *task) execute() error {
 	var o command
-	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
+	if err := json.Unmarshal(t.Request.GetArgs(), &o); err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
 	t.by = process.Actor{Name: o.Actor, Source: o.Source}
@@ -39,7 +39,7 @@ func (t *task) execute() error {
 		if t.template.Repeatable() {
 			return t.beginInScope("")
 		}
-		holder, err := flows.Peek(t.ctx, t.flows.store, t.template.scope(t.key.Namespace, t.state.Key, t.runID))
+		holder, err := flows.Peek(t.Ctx, t.flows.store, t.template.scope(t.key.Namespace, t.state.Key, t.runID))
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (t *task) execute() error {
 
 // isNotification reports whether another run sent the command. Then no client waits for the result.
 func (t *task) isNotification() bool {
-	return t.request.GetType() == progressorv1.TaskType_TASK_TYPE_NOTIFY
+	return t.Request.GetType() == progressorv1.TaskType_TASK_TYPE_NOTIFY
 }
 
 func (t *task) cancel(o *command) error {
@@ -96,7 +96,7 @@ func (t *task) requestScope() error {
 	}
 	s := t.template.scope(t.key.Namespace, t.state.Key, t.runID)
 	s.Queues = true
-	holder, err := flows.Enter(t.ctx, t.flows.store, s)
+	holder, err := flows.Enter(t.Ctx, t.flows.store, s)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (t *task) retry(o *command) error {
 	if t.state.Key == "" {
 		return t.decideRetry()
 	}
-	holder, err := flows.Enter(t.ctx, t.flows.store, flows.Scope{
+	holder, err := flows.Enter(t.Ctx, t.flows.store, flows.Scope{
 		Namespace: t.key.Namespace, TemplateType: t.state.Type, DedupeKey: t.state.Key, RunID: t.runID, Alone: true,
 	})
 	if err == nil && holder.RunID != "" {
@@ -161,7 +161,7 @@ func (t *task) refuse(format string, args ...any) {
 
 // move changes the run to the newest version of its template.
 func (t *task) move() (moved bool, err error) {
-	newest, err := t.flows.template(t.ctx, t.key.Namespace, t.state.Type, 0)
+	newest, err := t.flows.template(t.Ctx, t.key.Namespace, t.state.Type, 0)
 	if err != nil {
 		return false, err
 	}
@@ -266,7 +266,7 @@ func (t *task) wait(o *command) (stepRef, error) {
 		return p, processor.Reject(rejectedInvalid, "must not be set: step %s has no for_each",
 			o.StepID).WithDetails([]byte("index"))
 	}
-	row, found, err := flows.GetWait(t.ctx, t.flows.store, t.key.Namespace, t.runID, o.StepID, int32(p.index))
+	row, found, err := flows.GetWait(t.Ctx, t.flows.store, t.key.Namespace, t.runID, o.StepID, int32(p.index))
 	switch {
 	case err != nil:
 		return p, err
@@ -330,7 +330,7 @@ func (t *task) report(o *command) error {
 		r.Due = t.now.Add(o.Due)
 		t.state.Run.SetDeadline(p.step, p.index, r.Due)
 	}
-	t.attempt.AddEffects(r)
+	t.AddEffects(r)
 	a := reply{Directive: int32(progressorv1.LeaseDirective_DIRECTIVE_CONTINUE)}
 	if t.state.Run.Cause == flow.ByCancel {
 		a.Directive, a.Reason = int32(progressorv1.LeaseDirective_DIRECTIVE_CANCEL), t.state.Cancel

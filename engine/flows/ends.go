@@ -35,7 +35,7 @@ type childEnd struct {
 
 // notified handles the ends of the work of steps, or a command of another run.
 func (t *task) notified() error {
-	batch, err := t.attempt.ChildEnds()
+	batch, err := t.ChildEnds()
 	if err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
@@ -46,8 +46,8 @@ func (t *task) notified() error {
 			Status: progressorv1.ProcessStatus(progressorv1.ProcessStatus_value[end.Status]),
 		}, end.Args, attemptFacts{end.WorkerID, end.RunningTime, true}})
 	}
-	if child := t.request.GetChild(); len(batch) == 0 && child != nil {
-		children = append(children, childEnd{child, t.request.GetArgs(), attemptFacts{}})
+	if child := t.Request.GetChild(); len(batch) == 0 && child != nil {
+		children = append(children, childEnd{child, t.Request.GetArgs(), attemptFacts{}})
 	}
 	if len(children) == 0 {
 		return t.execute()
@@ -174,7 +174,7 @@ func (t *task) runEnd(child *progressorv1.ChildEnd) (*flow.End, flow.StepStatus,
 		return failed(reasonRun, "the run returned no outcome"), flow.Failed, nil //nolint:nilerr // in the failure
 	}
 	if o.InRow {
-		row, err := flows.Get(t.ctx, t.flows.store, child.GetNamespace(),
+		row, err := flows.Get(t.Ctx, t.flows.store, child.GetNamespace(),
 			child.GetProcessId()[len(process.FlowPrefix):])
 		switch {
 		case errors.Is(err, process.ErrRunNotFound):
@@ -219,7 +219,7 @@ func (t *task) childFailure(
 ) (failure *progressorv1.Failure, err error) {
 	key := keyOfChild(child)
 	if action == flow.ActionJob {
-		rows, err := jobs.Get(t.ctx, t.flows.store, key)
+		rows, err := jobs.Get(t.Ctx, t.flows.store, key)
 		if err != nil {
 			return nil, err
 		}
@@ -230,10 +230,10 @@ func (t *task) childFailure(
 			}
 		}
 	} else {
-		p, err := t.flows.engine.GetProcess(t.ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
+		p, err := t.flows.engine.GetProcess(t.Ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
 		if err == nil && p.GetCorruptedBy() != 0 {
 			var task *progressorv1.Task
-			if task, err = t.flows.engine.AwaitTask(t.ctx, engine.AwaitParams{
+			if task, err = t.flows.engine.AwaitTask(t.Ctx, engine.AwaitParams{
 				Key: key, TaskID: p.GetCorruptedBy(),
 			}); err == nil {
 				failure = task.GetFailure()

@@ -80,7 +80,7 @@ func (t *task) load(needs ...flow.Need) error {
 	if len(steps) == 0 {
 		return nil
 	}
-	rows, err := flows.Values(t.ctx, t.flows.store, t.key.Namespace, t.runID, steps...)
+	rows, err := flows.Values(t.Ctx, t.flows.store, t.key.Namespace, t.runID, steps...)
 	if err != nil {
 		return readError(err)
 	}
@@ -99,7 +99,7 @@ func (t *task) load(needs ...flow.Need) error {
 }
 
 func (t *task) loadPayload() error {
-	row, err := flows.Get(t.ctx, t.flows.store, t.key.Namespace, t.runID)
+	row, err := flows.Get(t.Ctx, t.flows.store, t.key.Namespace, t.runID)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (t *task) loadPayload() error {
 
 // loadItems loads the items of a step that are open or done.
 func (t *task) loadItems(step int) error {
-	rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, false)
+	rows, err := flows.ItemsOf(t.Ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, false)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (t *task) loadItems(step int) error {
 }
 
 func (t *task) loadResults(step int) error {
-	rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, true)
+	rows, err := flows.ItemsOf(t.Ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, true)
 	results := make(map[int][]byte, len(rows))
 	for n := range rows {
 		results[int(rows[n].Index)] = rows[n].Result

@@ -79,7 +79,7 @@ func (t *task) cancelFailedJobs(now flows.Status) error {
 	if !reads || t.created != nil {
 		return nil
 	}
-	rows, err := flows.FailedJobs(t.ctx, t.flows.store, t.key.Namespace, t.runID)
+	rows, err := flows.FailedJobs(t.Ctx, t.flows.store, t.key.Namespace, t.runID)
 	if err != nil {
 		return err
 	}

@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/actor"
 	"github.com/progressor-engine/progressor/process"
-	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/flows"
@@ -49,15 +48,15 @@ func New(e *engine.Engine, store *storage.Store, j Jobs, registerer ...prometheu
 
 // Kind returns the process kind of runs for the engine.
 func (f *Flows) Kind() engine.Kind {
-	return engine.Kind{Name: flows.Kind, Processor: processor.Func(f.process)}
+	return engine.Kind{Name: flows.Kind, Processor: &actor.Actor[*task]{
+		Noun: "a run", New: f.newTask, Read: (*task).read, Init: (*task).create, Call: (*task).execute,
+		Timer: (*task).tick, Notify: (*task).notified, Cancel: (*task).abort, Done: (*task).done,
+	}}
 }
 
 func keyOf(namespace, runID string) process.Key {
 	return process.Key{Namespace: namespace, ProcessID: process.FlowPrefix + runID}
 }
-
-// priority is the priority of commands. It is high because clients wait for them.
-const priority = math.MinInt32
 
 // command is a command to a run from a client or another run. It is the args of a task.
 type command struct {
@@ -201,25 +200,16 @@ func (e *TemplateError) Error() string { return e.Message }
 func (f *Flows) runCommand(
 	ctx context.Context, namespace, runID string, o *command, by process.Actor,
 ) (reply, error) {
-	var a reply
 	o.Actor, o.Source = by.Name, by.Source
 	args, err := encode(o)
 	if err != nil {
-		return a, err
+		return reply{}, err
 	}
-	answer, err := f.engine.Call(ctx, engine.CallParams{
-		Key: keyOf(namespace, runID), Args: args, Priority: priority, Internal: true,
-	})
-	if err != nil {
-		return a, refused(runID, err)
+	a, err := actor.Call[reply](ctx, f.engine, keyOf(namespace, runID), args)
+	if err == nil && a.Refused != "" {
+		err = &StatusError{Run: runID, Message: a.Refused}
 	}
-	if err := json.Unmarshal(answer.Response, &a); err != nil {
-		return a, fmt.Errorf("answer of %s: %w", keyOf(namespace, runID), err)
-	}
-	if a.Refused != "" {
-		return a, &StatusError{Run: runID, Message: a.Refused}
-	}
-	return a, nil
+	return a, refused(runID, err)
 }
 
 // refused converts an error of the process to an error of the run.

@@ -33,5 +33,5 @@ func (t *task) recordEnd(status flows.Status) {
 		t.events[n-1].EndsJob = true
 	}
 	runs, label := t.flows.metrics.runs, t.flows.engine.NamespaceLabel(t.key.Namespace)
-	t.attempt.Stored(func() { runs.WithLabelValues(label, string(status)).Inc() })
+	t.Stored(func() { runs.WithLabelValues(label, string(status)).Inc() })
 }

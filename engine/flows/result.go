@@ -144,7 +144,7 @@ func (t *task) apply(e *flow.Effect) error {
 			Begins: row.Begins, Untaken: row.Untaken, ProcessID: row.ProcessID,
 		}
 	case flow.EffectDropItems:
-		t.attempt.AddEffects(&flows.DropItems{RunID: t.runID, StepID: t.template.Steps[e.Step].ID, Kept: e.Kept})
+		t.AddEffects(&flows.DropItems{RunID: t.runID, StepID: t.template.Steps[e.Step].ID, Kept: e.Kept})
 	case flow.EffectEndSuspended:
 		t.endsSuspended = append(t.endsSuspended, t.template.Steps[e.Step].ID)
 	case flow.EffectRunStatus:
@@ -223,32 +223,35 @@ func (t *task) ended(p stepRef, e *flow.Effect) error {
 	return nil
 }
 
-// done returns the result of the task.
-func (t *task) done() (*progressorv1.ProcessResponse, error) {
+// done completes the result of the task.
+func (t *task) done() error {
+	if t.removes {
+		t.Result.JSONResponse(t.reply).Remove()
+		return nil
+	}
 	if err := t.readOpenAttempts(); err != nil {
-		return nil, err
+		return err
 	}
 	for n := range t.decision.Effects {
 		if err := t.apply(&t.decision.Effects[n]); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := t.endSuspended(); err != nil {
-		return nil, err
+		return err
 	}
 	now := t.change()
 	now.Started = t.state.Began
 	if err := t.finish(&now); err != nil {
-		return nil, err
+		return err
 	}
 	if err := t.cancelFailedJobs(now.Status); err != nil {
-		return nil, err
+		return err
 	}
 	t.write(&now)
-	result := processor.Result()
 	s := t.state
 	if s.Run.Mode == flow.ModeEnded {
-		result.Complete()
+		t.Result.Complete()
 		s.Timer = time.Time{}
 		if t.reply == nil {
 			t.reply = &reply{}
@@ -258,14 +261,8 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 			t.reply.Reason = t.state.Cancel
 		}
 		// a timer that is due is not set again
-	} else if at := s.Run.Timer(t.now); !at.Equal(s.Timer) &&
-		(s.Timer.IsZero() || at.IsZero() || at.After(t.now) || s.Timer.After(t.now)) {
-		s.Timer = at
-		if at.IsZero() {
-			result.UnsetTimers()
-		} else {
-			result.SetTimerAt(at)
-		}
+	} else if at := s.Run.Timer(t.now); s.Timer.IsZero() || at.IsZero() || at.After(t.now) || s.Timer.After(t.now) {
+		t.MoveTimer(&s.Timer, at)
 	}
 	if t.created != nil {
 		t.reply.Fresh = t.fresh(&now)
@@ -273,18 +270,16 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 	if t.reply != nil {
 		response, err := t.response()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		result.Response(response)
+		t.Result.Response(response)
 	}
 	text, err := json.Marshal(s)
-	if err != nil {
-		return nil, err
+	if t.Request.GetType() == progressorv1.TaskType_TASK_TYPE_CANCEL {
+		t.Result = processor.Result() // with the state alone
 	}
-	if t.request.GetType() == progressorv1.TaskType_TASK_TYPE_CANCEL {
-		return processor.Result().AuxState(text).Done()
-	}
-	return result.AuxState(text).Done()
+	t.Result.AuxState(text)
+	return err
 }
 
 // response returns the answer as JSON. A result or failure that is too large for a message stays in
@@ -382,7 +377,7 @@ func (t *task) runFailure(step int) (*progressorv1.Failure, error) {
 // firstFailed returns the first item of a step that failed, and its failure. The failure is nil if
 // no item failed or the failure is empty.
 func (t *task) firstFailed(step int) (first int, failure *progressorv1.Failure, err error) {
-	index, text, err := flows.FirstFailed(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
+	index, text, err := flows.FirstFailed(t.Ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -414,7 +409,7 @@ func (t *task) result() ([]byte, error) {
 		if end := t.decision.End(step, noIndex); end != nil {
 			return end.Result, nil
 		}
-		rows, err := flows.Values(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
+		rows, err := flows.Values(t.Ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
 		if err != nil {
 			return nil, readError(err)
 		}

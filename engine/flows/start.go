@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/actor"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/flows"
@@ -143,7 +144,7 @@ func (f *Flows) start(
 	defer f.starting.put(key, t)()
 	answer, err := f.engine.Start(ctx, engine.StartParams{
 		Key: key, Kind: flows.Kind, Args: args, Metadata: metadata, IdempotencyKey: r.GetIdempotencyKey(),
-		Priority: priority, Internal: true,
+		Priority: actor.Priority, Internal: true,
 		Asked: asked,
 	})
 	if errors.Is(err, process.ErrProcessExists) {

@@ -1,7 +1,6 @@
 package flows
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/actor"
 	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/internal/tracing"
@@ -68,11 +67,9 @@ type basis struct {
 
 // task is one task of a run's process.
 type task struct {
+	*actor.Task
 	basis
 	flows    *Flows
-	ctx      context.Context
-	request  *progressorv1.ProcessRequest
-	attempt  *engine.Attempt
 	before   priorRun
 	decision *flow.Decision
 
@@ -102,100 +99,50 @@ type priorRun struct {
 	steps string // status letters of the steps before the decision
 }
 
-// process runs a task of a run.
-func (f *Flows) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	response, err := f.decide(ctx, r)
-	if errors.Is(err, process.ErrUnavailable) { // nothing was decided: retry, because a failure would break the run
-		err = &processor.UnreachableError{Err: err}
-	}
-	return response, err
-}
-
-func (f *Flows) decide(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	a := engine.AttemptOf(ctx)
-	key := process.Key{Namespace: r.GetProcess().GetNamespace(), ProcessID: r.GetProcess().GetProcessId()}
-	t := &task{
-		flows: f, ctx: ctx, request: r, attempt: a, basis: basis{
-			key: key, runID: key.ProcessID[len(process.FlowPrefix):], now: a.Now().UTC().Truncate(time.Microsecond),
-			facts: newFacts(), jobs: f.jobs, lists: &f.lists,
+func (f *Flows) newTask(t *actor.Task) *task {
+	return &task{
+		Task: t, flows: f, basis: basis{
+			key: t.Key, runID: t.Key.ProcessID[len(process.FlowPrefix):], now: t.Now, facts: newFacts(),
+			jobs: f.jobs, lists: &f.lists,
 		},
-		attempts: map[stepRef]attemptFacts{},
-		changes:  changes{rows: map[stepRef]*flows.StepChange{}},
+		attempts: map[stepRef]attemptFacts{}, changes: changes{rows: map[stepRef]*flows.StepChange{}},
 	}
-	if r.GetType() == progressorv1.TaskType_TASK_TYPE_INIT {
-		if err := t.create(); err != nil || t.removes {
-			return t.notStarted(err)
-		}
-		return t.done()
-	}
-	if err := t.read(); err != nil {
-		return nil, err
-	}
-	return t.handle(r)
 }
 
-// handle executes a task of a run that exists.
-func (t *task) handle(r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	var err error
-	switch r.GetType() {
-	case progressorv1.TaskType_TASK_TYPE_CALL:
-		err = t.execute()
-	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
-		t.state.Timer = time.Time{}
-		err = t.tick()
-	case progressorv1.TaskType_TASK_TYPE_NOTIFY:
-		err = t.notified()
-	case progressorv1.TaskType_TASK_TYPE_CANCEL:
-		t.state.Cancel, t.cancels = string(r.GetArgs()), true
-		err = t.decide(flow.Input{Kind: flow.InputAbort})
-	default:
-		err = processor.Fail(processor.ReasonNotHandled, "a run does not accept tasks of type %s",
-			r.GetType()).NonRetryable()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return t.done()
-}
-
-// notStarted returns the response of a run that does not start.
-func (t *task) notStarted(err error) (*progressorv1.ProcessResponse, error) {
-	if err != nil {
-		return nil, err
-	}
-	return processor.Result().JSONResponse(t.reply).Remove().Done()
-}
-
+// read decodes the state, and finds the version of the template.
 func (t *task) read() error {
 	t.state = &state{}
-	err := engine.DecodeState(t.request.GetProcess().GetAuxState(), t.state)
+	err := actor.Decode(t.Request.GetProcess().GetAuxState(), t.state)
 	if err == nil && t.state.Run == nil {
 		err = errors.New("it has no steps")
 	}
 	if err == nil && t.state.Run.IsNewer() {
-		err = engine.NewerState(fmt.Sprintf("version %d", t.state.Run.Version))
-	}
-	if engine.IsNewerState(err) {
-		return err
+		err = actor.NewerState(fmt.Sprintf("version %d", t.state.Run.Version))
 	}
 	if err != nil {
-		return processor.Fail(processor.ReasonBadState, "the state of the run cannot be read: %w", err).NonRetryable()
+		return actor.BadState(fmt.Errorf("the state of the run cannot be read: %w", err))
 	}
-	if t.template, err = t.flows.templateOfRun(t.ctx, t.key.Namespace, t.state); err != nil {
+	if t.template, err = t.flows.templateOfRun(t.Ctx, t.key.Namespace, t.state); err != nil {
 		return err
 	}
 	if err := t.state.Run.Fits(t.template.plan); err != nil {
-		return processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
+		return actor.BadState(err)
 	}
 	t.before.row = t.change()
 	t.before.shown = t.shownStatus(t.before.row.Status)
 	return t.decide() // without inputs: sets a decision without effects
 }
 
+// abort ends the run because its process is cancelled.
+func (t *task) abort() error {
+	t.state.Cancel, t.cancels = string(t.Request.GetArgs()), true
+	return t.decide(flow.Input{Kind: flow.InputAbort})
+}
+
 // create stores a run, and begins it unless it has to wait.
 func (t *task) create() error {
 	var o command
-	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
+	if err := json.Unmarshal(t.Request.GetArgs(), &o); err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
 	if o.Method != methodStart {
@@ -207,7 +154,7 @@ func (t *task) create() error {
 		t.reject(outcomeInvalid, "", "%s", o.Invalid)
 		return nil
 	}
-	if t.template, err = t.flows.templateToStart(t.ctx, t.key, &o); errors.Is(err, process.ErrTemplateNotFound) {
+	if t.template, err = t.flows.templateToStart(t.Ctx, t.key, &o); errors.Is(err, process.ErrTemplateNotFound) {
 		t.reject(outcomeNotFound, "", "%s", noTemplate(o.Type, o.Version))
 		return nil
 	} else if err != nil {
@@ -228,7 +175,7 @@ func (t *task) create() error {
 		Scope: o.Scope, ScopeID: o.ScopeID, Payload: o.Payload,
 		Run: flow.NewState(t.template.plan),
 	}
-	if asked := t.request.GetContext(); tracing.OfText(asked).IsValid() {
+	if asked := t.Request.GetContext(); tracing.OfText(asked).IsValid() {
 		t.state.Trace = string(asked)
 	}
 	if len(o.Payload) > maxKeptPayload {
@@ -277,7 +224,7 @@ func (t *task) enter(payload *structpb.Value) (started bool, err error) {
 		return true, nil
 	}
 	t.created.DedupeKey = s.DedupeKey
-	holder, err := flows.Enter(t.ctx, t.flows.store, s)
+	holder, err := flows.Enter(t.Ctx, t.flows.store, s)
 	switch {
 	case err != nil:
 		return false, err
@@ -322,6 +269,7 @@ func commandTo(key process.Key, o *command) storage.Message {
 // tick handles everything that is due.
 func (t *task) tick() error {
 	s := t.state.Run
+	t.state.Timer = time.Time{}
 	if s.Mode == flow.ModeEnded {
 		return nil // it was reopened, and has not received a command yet
 	}
@@ -353,7 +301,7 @@ func (t *task) startClock() error {
 	if s.Mode != flow.ModeRunning || s.Deadline.IsZero() || s.Deadline.After(t.now) {
 		return nil
 	}
-	first, err := flows.FirstStart(t.ctx, t.flows.store, t.key.Namespace, t.runID, s.Deadline.Add(-timeout))
+	first, err := flows.FirstStart(t.Ctx, t.flows.store, t.key.Namespace, t.runID, s.Deadline.Add(-timeout))
 	if err != nil {
 		return readError(err)
 	}
@@ -371,7 +319,7 @@ const maxDueItems = 500
 func (t *task) dueItems(step int) (ends []flow.Input, err error) {
 	source := t.template.Steps[step].Source
 	items, err := flows.DueItems(
-		t.ctx, t.flows.store, t.key.Namespace, t.runID, source.GetStepId(), source.GetTimeout().AsDuration(),
+		t.Ctx, t.flows.store, t.key.Namespace, t.runID, source.GetStepId(), source.GetTimeout().AsDuration(),
 		maxDueItems+1)
 	if err != nil {
 		return nil, readError(err)

@@ -65,7 +65,6 @@ func (t *task) statusEvent(now *flows.Change) {
 
 // write adds the changes of rows, events and messages to the result of the task.
 func (t *task) write(now *flows.Change) {
-	a := t.attempt
 	if t.cancels {
 		now.CancelReason = t.state.Cancel
 	}
@@ -73,29 +72,29 @@ func (t *task) write(now *flows.Change) {
 	switch {
 	case t.created != nil:
 		t.created.Change = *now
-		a.AddEffects(t.created)
+		t.AddEffects(t.created)
 	case now.Status != t.before.row.Status || now.BlockedOn != t.before.row.BlockedOn ||
 		now.Attempt != t.before.row.Attempt || t.cancels ||
 		now.TemplateVersion != t.before.row.TemplateVersion || t.showsChange():
-		a.AddEffects(now)
+		t.AddEffects(now)
 	}
 	t.statusEvent(now)
 	if ended {
 		t.recordEnd(now.Status)
 	}
 	for _, p := range t.order {
-		a.AddEffects(t.rows[p])
+		t.AddEffects(t.rows[p])
 	}
 	for _, e := range t.events {
-		a.AddEffects(e)
+		t.AddEffects(e)
 	}
 	if t.state.Trace != "" {
 		for n := range t.messages {
 			t.messages[n].Context = []byte(t.state.Trace)
 		}
 	}
-	a.Send(t.messages...)
+	t.Send(t.messages...)
 	if ended && t.state.Key != "" {
-		a.AddEffects(flows.Leave(t.state.Type, t.state.Key, t.runID)...)
+		t.AddEffects(flows.Leave(t.state.Type, t.state.Key, t.runID)...)
 	}
 }

@@ -299,7 +299,7 @@ var flowMutants = []mutant{
 	{
 		name:   "newer-state-rewritten",
 		breaks: "a node does not store a state again that has fields which it does not know",
-		file:   "engine/newer_state.go", old: "	decoder.DisallowUnknownFields()\n", planted: "",
+		file:   "engine/actor/state.go", old: "	decoder.DisallowUnknownFields()\n", planted: "",
 		packages: "./engine/flows ./engine/crons ./engine/bulk", run: "StateOfNewerVersion",
 	},
 	{
@@ -311,8 +311,7 @@ var flowMutants = []mutant{
 	{
 		name:   "newer-state-breaks-a-run",
 		breaks: "a run whose state is of a newer version waits for a node with that version",
-		file:   "engine/flows/task.go", old: "	if engine.IsNewerState(err) {\n		return err\n	}\n",
-		planted:  "",
+		file:   "engine/actor/state.go", old: "ok || err == nil", planted: "ok && false || err == nil",
 		packages: "./engine/flows", run: "StateOfNewerVersion",
 	},
 	{

@@ -17,6 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/signature"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -33,10 +34,11 @@ type Config struct {
 
 	// Builtins maps the names in processor.builtin.name of a namespace to Go processors.
 	Builtins map[string]processor.Processor
-	// Dial creates the processor of a namespace with a push processor. headers returns the headers
-	// of each request; it is nil if they are those of cfg.
+	// Dial creates the processor of a namespace with a push processor. credentials returns the
+	// headers of each request and the keys that sign it. It is nil if the headers are those of cfg,
+	// and requests are not signed.
 	Dial func(namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
-		headers func(context.Context) (map[string]string, error)) (processor.Processor, error)
+		credentials func(context.Context) (map[string]string, []signature.Key, error)) (processor.Processor, error)
 	// Secrets seals and opens headers. The default uses the key in the database.
 	Secrets *secrets.Vault
 
@@ -126,7 +128,7 @@ func (c *Config) processorOf(
 				Field: "namespace.processor.connect", Message: "this node does not call processors over the network",
 			}
 		}
-		p, err := c.Dial(name, t.Connect, maxRunning, c.headersOf(name, t.Connect))
+		p, err := c.Dial(name, t.Connect, maxRunning, c.credentialsOf(name, t.Connect))
 		if err != nil {
 			return nil, err
 		}

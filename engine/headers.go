@@ -14,11 +14,15 @@ import (
 
 	"github.com/progressor-engine/progressor/engine/secrets"
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor/signature"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/wire"
 )
 
-const fieldHeaders = "namespace.processor.connect.headers"
+const (
+	fieldHeaders = "namespace.processor.connect.headers"
+	fieldSigning = "namespace.processor.connect.signing_secrets"
+)
 
 // checkHeaders limits the total size of the headers of a processor, and checks their references.
 func checkHeaders(p *progressorv1.ConnectProcessor) error {
@@ -35,16 +39,21 @@ func checkHeaders(p *progressorv1.ConnectProcessor) error {
 	return secrets.CheckHeaders(fieldHeaders, p.GetHeaders())
 }
 
-// headersOf returns a function that returns the headers of a request to a processor. It is nil if
-// this configuration has no secrets, or the processor no headers.
-func (c *Config) headersOf(
+// credentialsOf returns a function that returns the headers of a request to a processor and the
+// keys that sign it. It is nil if the processor has neither, or this configuration has no secrets.
+func (c *Config) credentialsOf(
 	namespace string, cfg *progressorv1.ConnectProcessor,
-) func(context.Context) (map[string]string, error) {
-	if c.Secrets == nil || len(cfg.GetHeaders()) == 0 {
+) func(context.Context) (map[string]string, []signature.Key, error) {
+	if c.Secrets == nil || len(cfg.GetHeaders()) == 0 && len(cfg.GetSigningSecrets()) == 0 {
 		return nil
 	}
-	return func(ctx context.Context) (map[string]string, error) {
-		return c.Secrets.OpenHeaders(ctx, namespace, cfg.GetHeaders())
+	return func(ctx context.Context) (map[string]string, []signature.Key, error) {
+		headers, err := c.Secrets.OpenHeaders(ctx, namespace, cfg.GetHeaders())
+		if err != nil {
+			return nil, nil, err
+		}
+		keys, err := c.Secrets.SigningKeys(ctx, namespace, cfg.GetSigningSecrets())
+		return headers, keys, err
 	}
 }
 
@@ -181,11 +190,15 @@ func maskHeaders(m *progressorv1.Namespace) {
 	}
 }
 
-// CheckSecrets returns an error if a namespace may not use a secret to which its headers refer.
+// CheckSecrets returns an error if a namespace may not use a secret to which its headers refer or
+// that signs its requests.
 func (e *Engine) CheckSecrets(ctx context.Context, m *progressorv1.Namespace) error {
 	p := m.GetProcessor().GetConnect()
 	if err := checkHeaders(p); err != nil {
 		return err
 	}
-	return e.cfg.Secrets.CheckReferences(ctx, m.GetNamespace(), fieldHeaders, p.GetHeaders())
+	if err := e.cfg.Secrets.CheckReferences(ctx, m.GetNamespace(), fieldHeaders, p.GetHeaders()); err != nil {
+		return err
+	}
+	return e.cfg.Secrets.CheckSigning(ctx, m.GetNamespace(), fieldSigning, p.GetSigningSecrets())
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/signature"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -27,7 +28,8 @@ func (r refusing) Reach(context.Context) error { return r.reach }
 // error is longer than the detail of a problem may be.
 func dialsRefusing(c *engine.Config) {
 	c.Dial = func(
-		namespace string, _ *progressorv1.ConnectProcessor, _ int, _ func(context.Context) (map[string]string, error),
+		namespace string, _ *progressorv1.ConnectProcessor, _ int,
+		_ func(context.Context) (map[string]string, []signature.Key, error),
 	) (processor.Processor, error) {
 		if namespace == "open" {
 			return refusing{}, nil

@@ -10,7 +10,10 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-const fieldHeaders = "cron.target.http.headers"
+const (
+	fieldHeaders = "cron.target.http.headers"
+	fieldSigning = "cron.target.http.signing_secrets"
+)
 
 // sealed returns a definition with sealed headers, for the args of a command.
 func (c *Crons) sealed(ctx context.Context, def *progressorv1.Cron) (*progressorv1.Cron, error) {
@@ -27,13 +30,18 @@ func (c *Crons) sealed(ctx context.Context, def *progressorv1.Cron) (*progressor
 	return def, nil
 }
 
-// CheckSecrets returns an error if a cron may not use a secret to which its headers refer.
+// CheckSecrets returns an error if a cron may not use a secret to which its headers refer or that
+// signs its requests.
 func (c *Crons) CheckSecrets(ctx context.Context, def *progressorv1.Cron) error {
 	headers := def.GetTarget().GetHttp().GetHeaders()
 	if err := secrets.CheckHeaders(fieldHeaders, headers); err != nil {
 		return err
 	}
-	return c.engine.Secrets().CheckReferences(ctx, def.GetNamespace(), fieldHeaders, headers)
+	vault := c.engine.Secrets()
+	if err := vault.CheckReferences(ctx, def.GetNamespace(), fieldHeaders, headers); err != nil {
+		return err
+	}
+	return vault.CheckSigning(ctx, def.GetNamespace(), fieldSigning, def.GetTarget().GetHttp().GetSigningSecrets())
 }
 
 // keepHeaders gives a sealed definition the stored values of headers that the client has not sent.

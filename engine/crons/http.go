@@ -23,6 +23,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor/remote"
+	"github.com/progressor-engine/progressor/processor/signature"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -113,7 +114,12 @@ func token(s string) bool {
 func (c *Crons) request(
 	ctx context.Context, run process.Key, w *work, target *progressorv1.HttpTarget, deadline time.Time,
 ) (*outcome, error) {
-	headers, err := c.engine.Secrets().OpenHeaders(ctx, run.Namespace, target.GetHeaders())
+	vault := c.engine.Secrets()
+	headers, err := vault.OpenHeaders(ctx, run.Namespace, target.GetHeaders())
+	var keys []signature.Key
+	if err == nil {
+		keys, err = vault.SigningKeys(ctx, run.Namespace, target.GetSigningSecrets())
+	}
 	if _, ok := errors.AsType[*secrets.UnusableError](err); ok {
 		o := failed("%s", err)
 		return &o, nil
@@ -126,7 +132,7 @@ func (c *Crons) request(
 	defer cancel()
 	cancelled := make(chan struct{})
 	go c.watchCancel(timed, run, cancelled, cancel)
-	answer, err := c.ask(timed, w, target, headers)
+	answer, err := c.ask(timed, w, target, headers, keys)
 	if err == nil {
 		return answer, nil
 	}
@@ -178,7 +184,7 @@ func (e *bodyError) stalledFor(limit time.Duration) string {
 
 // ask sends the request and evaluates the response.
 func (c *Crons) ask(
-	ctx context.Context, w *work, target *progressorv1.HttpTarget, headers map[string]string,
+	ctx context.Context, w *work, target *progressorv1.HttpTarget, headers map[string]string, keys []signature.Key,
 ) (*outcome, error) {
 	request, err := http.NewRequestWithContext(ctx, cmp.Or(target.GetMethod(), http.MethodPost), target.GetUrl(),
 		bytes.NewReader(target.GetBody()))
@@ -195,6 +201,9 @@ func (c *Crons) ask(
 	request.Header.Set(headerCronID, headerText(w.CronID))
 	request.Header.Set(headerFireTime, w.Fire.UTC().Format(time.RFC3339Nano))
 	request.Header.Set(headerAttempt, strconv.Itoa(int(w.Attempt)))
+	if len(keys) > 0 {
+		signature.Sign(request.Header, messageID(w), time.Now(), target.GetBody(), keys...)
+	}
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, err
@@ -228,6 +237,13 @@ func headerText(id string) string {
 		return url.PathEscape(id)
 	}
 	return id
+}
+
+// messageID returns the webhook-id of a request. The signature covers it, so that the receiver can
+// trust the cron, the fire time and the attempt that it contains.
+func messageID(w *work) string {
+	id := strings.ReplaceAll(url.QueryEscape(w.CronID), ".", "%2E")
+	return fmt.Sprintf("cron_%s_%d_%d", id, w.Fire.UnixMicro(), w.Attempt)
 }
 
 // watchCancel closes cancelled and calls cancel when the run is asked to end. It returns when ctx

@@ -102,4 +102,36 @@ var secretMutants = []mutant{
 		planted:  "Namespaces: s.Namespaces}) != (storage.SecretKey{}) {",
 		packages: "./cmd/progressor", run: "TestMasterKey",
 	},
+	{
+		name: "old-signature", breaks: "a request is accepted for five minutes only",
+		file: "processor/signature/signature.go", old: "Abs() > Tolerance {", planted: "Abs() > 2*Tolerance {",
+		packages: "./processor/signature", run: "TestVerify",
+	},
+	{
+		name: "signature-of-the-body-only", breaks: "a signature covers the ID and the time of a request",
+		file: "processor/signature/signature.go", old: `id+"."+timestamp+"."`, planted: `"."+"."`,
+		packages: "./processor/signature", run: "TestVerify|TestSignExample",
+	},
+	{
+		name: "unsigned-without-secrets", breaks: "a processor with a signing secret gets no unsigned request",
+		file: "processor/remote/dial.go", old: "if len(cfg.GetSigningSecrets()) > 0 && open == nil {",
+		planted:  "if false {",
+		packages: "./processor/remote", run: "TestSignedRequests",
+	},
+	{
+		name: "connect-is-not-signed", breaks: "requests in every encoding are signed",
+		file: "processor/remote/rpc.go", old: "case len(keys) > 0:", planted: "case false && len(keys) > 0:",
+		packages: "./processor/remote", run: "TestSignedRequests",
+	},
+	{
+		name: "cron-is-not-signed", breaks: "requests of crons are signed",
+		file: "engine/crons/http.go", old: "if len(keys) > 0 {", planted: "if len(keys) > 2 {",
+		packages: "./cmd/progressor", run: "TestSignedRequests",
+	},
+	{
+		name: "signing-key-is-not-checked", breaks: "a secret without a key is rejected by the put",
+		file: "engine/secrets/signing.go", old: "if bad, ok := errors.AsType[*UnusableError](err); ok {",
+		planted:  "if bad, ok := errors.AsType[*UnusableError](err); ok && false {",
+		packages: "./cmd/progressor", run: "TestSignedRequests",
+	},
 }

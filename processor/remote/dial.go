@@ -14,6 +14,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/signature"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -24,6 +25,7 @@ const (
 	fieldEncoding = "processor.connect.encoding"
 	fieldProtocol = "processor.connect.protocol"
 	fieldHeaders  = "processor.connect.headers"
+	fieldSigning  = "processor.connect.signing_secrets"
 )
 
 const (
@@ -48,18 +50,19 @@ type Processor struct {
 // Dial returns a processor for a namespace's configuration. It does not connect yet. An invalid
 // configuration is a *process.InvalidError with the field's name. maxRunning is the maximum number
 // of concurrent attempts, for each of which a connection is kept; 0 or less means
-// process.DefaultMaxRunning. open returns the headers of each request; nil means those of cfg. The
-// result is a *Processor.
+// process.DefaultMaxRunning. open returns the headers of each request and the keys that sign it. If
+// it is nil, the headers are those of cfg, and cfg must not have signing secrets. The result is a
+// *Processor.
 func Dial(
 	namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
-	open func(context.Context) (map[string]string, error),
+	open func(context.Context) (map[string]string, []signature.Key, error),
 ) (processor.Processor, error) {
 	return dial(namespace, cfg, maxRunning, open, &tls.Config{MinVersion: tls.VersionTLS12})
 }
 
 func dial(
 	namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
-	open func(context.Context) (map[string]string, error), security *tls.Config,
+	open func(context.Context) (map[string]string, []signature.Key, error), security *tls.Config,
 ) (processor.Processor, error) {
 	targets, err := parseURLs(cfg)
 	if err != nil {
@@ -70,10 +73,17 @@ func dial(
 		return nil, err
 	}
 	headers := &headerSource{fixed: fixed, open: open}
+	if len(cfg.GetSigningSecrets()) > 0 && open == nil {
+		return nil, &process.InvalidError{Field: fieldSigning, Message: "this node has no secrets"}
+	}
 	grpc := false
 	switch cfg.GetProtocol() {
 	case progressorv1.ConnectProcessor_PROTOCOL_UNSPECIFIED, progressorv1.ConnectProcessor_PROTOCOL_CONNECT:
 	case progressorv1.ConnectProcessor_PROTOCOL_GRPC:
+		if len(cfg.GetSigningSecrets()) > 0 {
+			return nil, &process.InvalidError{Field: fieldSigning,
+				Message: "must be empty with PROTOCOL_GRPC: servers of gRPC do not see the body of a request"}
+		}
 		grpc = true
 	default:
 		return nil, &process.InvalidError{Field: fieldProtocol,

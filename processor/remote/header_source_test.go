@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/signature"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -25,7 +26,9 @@ func TestHeadersOfEachRequest(t *testing.T) {
 		}))
 		opened, failure := map[string]string{}, error(nil)
 		way.Url, way.Headers = serve(t, echo).URL, map[string]string{"authorization": "sealed"}
-		p, err := Dial("shop", way, 10, func(context.Context) (map[string]string, error) { return opened, failure })
+		p, err := Dial("shop", way, 10, func(context.Context) (map[string]string, []signature.Key, error) {
+			return opened, nil, failure
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -17,6 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/signature"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -58,8 +60,12 @@ func plainCall(target *url.URL, headers *headerSource, transport *http.Transport
 		if err != nil {
 			return nil, fmt.Errorf("create the request: %w", err)
 		}
-		if err := headers.addTo(ctx, post.Header); err != nil {
+		keys, err := headers.addTo(ctx, post.Header)
+		if err != nil {
 			return nil, err
+		}
+		if len(keys) > 0 {
+			signature.Sign(post.Header, messageID(req), time.Now(), body, keys...)
 		}
 		post.Header.Set("Content-Type", in.contentType)
 		post.Header.Set("Accept", in.contentType)

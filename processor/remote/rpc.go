@@ -40,6 +40,9 @@ func rpcCall(target *url.URL, headers *headerSource, transport *http.Transport, 
 	client := progressorv1connect.NewProcessorServiceClient(
 		&rpcTransport{next: transport, headers: headers, grpc: grpc}, target.String(), opts...)
 	return func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if headers.open != nil {
+			ctx = context.WithValue(ctx, messageIDKey{}, messageID(req))
+		}
 		resp, err := client.Process(ctx, req)
 		if err != nil {
 			return nil, rpcError(err)
@@ -81,16 +84,19 @@ type rpcTransport struct {
 }
 
 func (t *rpcTransport) Do(req *http.Request) (*http.Response, error) {
-	if err := t.headers.addTo(req.Context(), req.Header); err != nil {
+	keys, err := t.headers.addTo(req.Context(), req.Header)
+	if err != nil {
 		return nil, err
 	}
 	tracing.Inject(req.Context(), req.Header)
-	if !t.grpc {
-		whole, err := onewrite.Request(req)
-		if err != nil {
-			return nil, err
-		}
-		req = whole
+	switch {
+	case len(keys) > 0:
+		req, err = signed(req, keys)
+	case !t.grpc:
+		req, err = onewrite.Request(req)
+	}
+	if err != nil {
+		return nil, err
 	}
 	resp, err := send(t.next, req)
 	if err != nil || resp.StatusCode == http.StatusOK {

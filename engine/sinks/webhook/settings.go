@@ -1,33 +1,28 @@
 package webhook
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/progressor-engine/progressor/engine/sinks/format"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor/remote"
+	"github.com/progressor-engine/progressor/processor/signature"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 const (
 	defaultTimeout    = 10 * time.Second
 	defaultConcurrent = 8
-	secretPrefix      = "whsec_"
-	// Standard Webhooks demands keys of this size.
-	minKeyBytes = 24
-	maxKeyBytes = 64
 )
 
 // settings are the parsed settings of a target.
 type settings struct {
 	url        string
-	keys       [][]byte
+	keys       []signature.Key
 	timeout    time.Duration
 	concurrent int
 	format     format.Format
@@ -47,11 +42,9 @@ func parse(m *progressorv1.Sink, f format.Format) (settings, error) {
 		return s, invalid("unsigned", "must be false if there are secrets")
 	}
 	for n, secret := range hook.GetSecrets() {
-		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
-		if err != nil || !strings.HasPrefix(secret, secretPrefix) || len(key) < minKeyBytes || len(key) > maxKeyBytes {
-			// The value is secret, so the message does not contain it.
-			return s, invalid(fmt.Sprintf("secrets[%d]", n), "must be %s and %d to %d bytes in base64, such as the "+
-				"output of echo %s$(openssl rand -base64 32)", secretPrefix, minKeyBytes, maxKeyBytes, secretPrefix)
+		key, err := signature.ParseKey(secret)
+		if err != nil {
+			return s, invalid(fmt.Sprintf("secrets[%d]", n), "%s", err)
 		}
 		s.keys = append(s.keys, key)
 	}

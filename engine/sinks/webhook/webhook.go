@@ -3,15 +3,11 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/sinks"
 	"github.com/progressor-engine/progressor/engine/sinks/format"
 	"github.com/progressor-engine/progressor/processor/remote"
+	"github.com/progressor-engine/progressor/processor/signature"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -160,7 +157,7 @@ func (d *deliverer) post(ctx context.Context, c *progressorv1.Change) error {
 		request.Header.Set(h.Name, h.Value)
 	}
 	request.Header.Set("User-Agent", "progressor")
-	d.sign(request.Header, messageID(c), time.Now(), m.Body)
+	signature.Sign(request.Header, messageID(c), time.Now(), m.Body, d.keys...)
 	response, err := d.client.Do(request)
 	if err != nil {
 		return d.explain(limit, err)
@@ -174,23 +171,6 @@ func (d *deliverer) post(ctx context.Context, c *progressorv1.Change) error {
 // time, because the numbers of changes that were lost by a restore of the database are used again.
 func messageID(c *progressorv1.Change) string {
 	return fmt.Sprintf("change_%d_%d", c.GetChangeId(), c.GetTime().AsTime().UnixMicro())
-}
-
-// sign adds the headers of Standard Webhooks.
-func (d *deliverer) sign(header http.Header, id string, at time.Time, body []byte) {
-	timestamp := strconv.FormatInt(at.Unix(), 10)
-	var signatures []string
-	for _, key := range d.keys {
-		mac := hmac.New(sha256.New, key)
-		fmt.Fprintf(mac, "%s.%s.", id, timestamp)
-		mac.Write(body)
-		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-	}
-	header.Set("webhook-id", id)
-	header.Set("webhook-timestamp", timestamp)
-	if len(signatures) > 0 {
-		header.Set("webhook-signature", strings.Join(signatures, " "))
-	}
 }
 
 // judge returns the error of a response.

@@ -1433,9 +1433,14 @@ type HttpTarget struct {
 	Headers map[string]string `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Body    []byte            `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
 	// Default: 200 to 299.
-	SuccessCodes  []int32 `protobuf:"varint,5,rep,packed,name=success_codes,json=successCodes,proto3" json:"success_codes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SuccessCodes []int32 `protobuf:"varint,5,rep,packed,name=success_codes,json=successCodes,proto3" json:"success_codes,omitempty"`
+	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
+	// bytes in base64. If there are some, each request has the headers webhook-id, webhook-timestamp
+	// and webhook-signature, with a signature of each key. With two, a key can be replaced without a
+	// rejected request.
+	SigningSecrets []string `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *HttpTarget) Reset() {
@@ -1499,6 +1504,13 @@ func (x *HttpTarget) GetBody() []byte {
 func (x *HttpTarget) GetSuccessCodes() []int32 {
 	if x != nil {
 		return x.SuccessCodes
+	}
+	return nil
+}
+
+func (x *HttpTarget) GetSigningSecrets() []string {
+	if x != nil {
+		return x.SigningSecrets
 	}
 	return nil
 }
@@ -3346,7 +3358,7 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12!\n" +
-	"\x04args\x18\x03 \x01(\fB\r\xbaH\x06z\x04\x18\x80\x80@\xb0\xbb\x18\x02R\x04args\"\xca\x02\n" +
+	"\x04args\x18\x03 \x01(\fB\r\xbaH\x06z\x04\x18\x80\x80@\xb0\xbb\x18\x02R\x04args\"\x9b\x03\n" +
 	"\n" +
 	"HttpTarget\x12&\n" +
 	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
@@ -3354,7 +3366,8 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\x06method\x18\x02 \x01(\tB\a\xbaH\x04r\x02( R\x06method\x12^\n" +
 	"\aheaders\x18\x03 \x03(\v2&.progressor.v1.HttpTarget.HeadersEntryB\x1c\xbaH\x15\x9a\x01\x12\x10d\"\ar\x05 \x01(\x80\x02*\x05r\x03(\x80@\xb0\xbb\x18\aR\aheaders\x12!\n" +
 	"\x04body\x18\x04 \x01(\fB\r\xbaH\x06z\x04\x18\x80\x80@\xb0\xbb\x18\x02R\x04body\x124\n" +
-	"\rsuccess_codes\x18\x05 \x03(\x05B\x0f\xbaH\f\x92\x01\t\"\a\x1a\x05\x18\xd7\x04(dR\fsuccessCodes\x1a:\n" +
+	"\rsuccess_codes\x18\x05 \x03(\x05B\x0f\xbaH\f\x92\x01\t\"\a\x1a\x05\x18\xd7\x04(dR\fsuccessCodes\x12O\n" +
+	"\x0fsigning_secrets\x18\x06 \x03(\tB&\xbaH#\x92\x01 \x10\x02\x18\x01\"\x1ar\x182\x16^[a-zA-Z0-9_.-]{1,64}$R\x0esigningSecrets\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x90\x04\n" +

@@ -31,24 +31,30 @@ type namespacePutCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 
 	cli.ClientFlags
-	File         string            `short:"f" placeholder:"FILE|-" help:"A Namespace as YAML or JSON; flags replace its values."`
-	ConnectURL   []string          `name:"connect-url" sep:"none" xor:"processor" placeholder:"URL" help:"The processor is a ProcessorService at this URL; can be repeated for more URLs of it."`
-	Encoding     string            `placeholder:"proto|json|msgpack" help:"Encoding of requests to --connect-url. Default: proto."`
-	Protocol     string            `placeholder:"connect|grpc" help:"Protocol of requests to --connect-url. Default: connect."`
-	Header       map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header of requests to --connect-url; can be repeated."`
-	Builtin      string            `xor:"processor" placeholder:"NAME" help:"The processor is built into the engine, under this name (orders, echo)."`
-	Pull         bool              `xor:"processor" help:"Workers poll for tasks."`
-	StepTimeout  *time.Duration    `placeholder:"DURATION" help:"Timeout of an attempt. Default: 60s."`
-	MaxRunning   *int32            `placeholder:"N" help:"Maximum number of running tasks per node. Default: 1000."`
-	MaxBacklog   *int32            `placeholder:"N" help:"Tasks that may wait for a slot before requests are rejected. Default: 10 times --max-running."`
-	MaxWaiting   *int32            `placeholder:"N" help:"Maximum number of waiting requests per process. Default: 1000."`
-	HistoryMode  string            `placeholder:"full|none|last" help:"History that the processor receives. Default: full."`
-	ZombiePolicy string            `placeholder:"retry|error" help:"What happens to a task whose node has died. Default: retry."`
-	MaxAttempts  *int32            `placeholder:"N" help:"Maximum number of attempts of a timer or notification. Default: 3."`
-	RetryAfter   *time.Duration    `placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
-	FairnessKey  *string           `placeholder:"CEL" help:"Jobs of the same priority take turns by the value of this expression, such as job.metadata.tenant."`
+	File       string   `short:"f" placeholder:"FILE|-" help:"A Namespace as YAML or JSON; flags replace its values."`
+	ConnectURL []string `name:"connect-url" sep:"none" xor:"processor" placeholder:"URL" help:"The processor is a ProcessorService at this URL; can be repeated for more URLs of it."`
+	connectFlags
+	Builtin      string         `xor:"processor" placeholder:"NAME" help:"The processor is built into the engine, under this name (orders, echo)."`
+	Pull         bool           `xor:"processor" help:"Workers poll for tasks."`
+	StepTimeout  *time.Duration `placeholder:"DURATION" help:"Timeout of an attempt. Default: 60s."`
+	MaxRunning   *int32         `placeholder:"N" help:"Maximum number of running tasks per node. Default: 1000."`
+	MaxBacklog   *int32         `placeholder:"N" help:"Tasks that may wait for a slot before requests are rejected. Default: 10 times --max-running."`
+	MaxWaiting   *int32         `placeholder:"N" help:"Maximum number of waiting requests per process. Default: 1000."`
+	HistoryMode  string         `placeholder:"full|none|last" help:"History that the processor receives. Default: full."`
+	ZombiePolicy string         `placeholder:"retry|error" help:"What happens to a task whose node has died. Default: retry."`
+	MaxAttempts  *int32         `placeholder:"N" help:"Maximum number of attempts of a timer or notification. Default: 3."`
+	RetryAfter   *time.Duration `placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
+	FairnessKey  *string        `placeholder:"CEL" help:"Jobs of the same priority take turns by the value of this expression, such as job.metadata.tenant."`
 	retentionFlags
 	recordFlags
+}
+
+// connectFlags describe the requests to a processor at --connect-url.
+type connectFlags struct {
+	Encoding      string            `placeholder:"proto|json|msgpack" help:"Encoding of requests to --connect-url. Default: proto."`
+	Protocol      string            `placeholder:"connect|grpc" help:"Protocol of requests to --connect-url. Default: connect."`
+	Header        map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header of requests to --connect-url; can be repeated."`
+	SigningSecret []string          `placeholder:"NAME" help:"Sign the requests to --connect-url with the key in this secret; two while a key is replaced."`
 }
 
 // recordFlags say what is recorded about jobs and processes.
@@ -181,12 +187,14 @@ func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
 }
 
 func (c *namespacePutCmd) applyProcessor(ns *progressorv1.Namespace) error {
-	if len(c.ConnectURL) == 0 && (c.Encoding != "" || c.Protocol != "" || len(c.Header) > 0) {
-		return errors.New("--encoding, --protocol and --header require --connect-url")
+	if len(c.ConnectURL) == 0 && (c.Encoding != "" || c.Protocol != "" || len(c.Header) > 0 ||
+		len(c.SigningSecret) > 0) {
+		return errors.New("--encoding, --protocol, --header and --signing-secret require --connect-url")
 	}
 	switch {
 	case len(c.ConnectURL) > 0:
-		p := &progressorv1.ConnectProcessor{Url: c.ConnectURL[0], MoreUrls: c.ConnectURL[1:], Headers: c.Header}
+		p := &progressorv1.ConnectProcessor{Url: c.ConnectURL[0], MoreUrls: c.ConnectURL[1:], Headers: c.Header,
+			SigningSecrets: c.SigningSecret}
 		err := cmp.Or(
 			cli.SetEnum("--encoding", c.Encoding, func(e progressorv1.ConnectProcessor_Encoding) { p.Encoding = e }),
 			cli.SetEnum("--protocol", c.Protocol, func(v progressorv1.ConnectProcessor_Protocol) { p.Protocol = v }),

@@ -117,6 +117,7 @@ type targetFlags struct {
 	RunEnd          string            `placeholder:"process|init" help:"When the run ends with --start-process: with the process, or with its INIT task. Default: process."`
 	Method          *string           `placeholder:"METHOD" help:"Method with --http. Default: POST."`
 	Header          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header with --http; can be repeated."`
+	SigningSecret   []string          `placeholder:"NAME" help:"Sign the requests of --http with the key in this secret; two while a key is replaced."`
 	SuccessCode     []int32           `placeholder:"CODE" help:"Status codes of a success with --http. Default: 200 to 299."`
 	startRunFlags
 	jobTargetFlags
@@ -144,8 +145,8 @@ func (f *targetFlags) apply(a *cli.App, t *progressorv1.CronTarget) error {
 		return err
 	}
 	switch {
-	case http == nil && (f.Method != nil || len(f.Header) > 0 || len(f.SuccessCode) > 0):
-		return cli.UsageError(errors.New("--method, --header and --success-code require --http"))
+	case http == nil && (f.Method != nil || len(f.Header) > 0 || len(f.SigningSecret) > 0 || len(f.SuccessCode) > 0):
+		return cli.UsageError(errors.New("--method, --header, --signing-secret and --success-code require --http"))
 	case start == nil && f.RunEnd != "":
 		return cli.UsageError(errors.New("--run-end requires --start-process"))
 	case start == nil && f.ProcessMetadata != "":
@@ -177,6 +178,9 @@ func (f *targetFlags) apply(a *cli.App, t *progressorv1.CronTarget) error {
 		f.setArgs(&http.Body, args)
 		if len(f.Header) > 0 {
 			http.Headers = f.Header
+		}
+		if len(f.SigningSecret) > 0 {
+			http.SigningSecrets = f.SigningSecret
 		}
 		if len(f.SuccessCode) > 0 {
 			http.SuccessCodes = f.SuccessCode

@@ -1,0 +1,48 @@
+// Checks the signatures of requests of the engine, as defined by Standard Webhooks.
+//
+//     import { verify } from './signature.mjs'
+//     verify(request.headers, body, ['whsec_…']) // throws unless a key has signed the request
+//
+// It needs no packages. To replace a key, give it the old and the new one.
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { pathToFileURL } from 'node:url'
+
+const tolerance = 300 // seconds between webhook-timestamp and the clock of this machine
+
+// verify throws an error unless one of the keys has signed the request. headers is that of
+// node:http, and body a Buffer.
+export function verify(headers, body, keys, now = Date.now() / 1000) {
+  const names = ['webhook-id', 'webhook-timestamp', 'webhook-signature']
+  const [id, timestamp, signatures] = names.map((name) => headers[name] ?? '')
+  if (!id || !timestamp || !signatures) {
+    throw new Error(`the request is not signed: it needs the headers ${names.join(', ')}`)
+  }
+  if (!/^[0-9]+$/.test(timestamp)) throw new Error('webhook-timestamp must be a number of seconds')
+  if (Math.abs(now - Number(timestamp)) > tolerance) {
+    throw new Error('webhook-timestamp differs too much from the clock of this machine')
+  }
+  for (const key of keys) {
+    const mac = createHmac('sha256', Buffer.from(key.replace(/^whsec_/, ''), 'base64'))
+    const mine = Buffer.from('v1,' + mac.update(`${id}.${timestamp}.`).update(body).digest('base64'))
+    for (const text of signatures.split(' ')) {
+      const theirs = Buffer.from(text)
+      if (theirs.length === mine.length && timingSafeEqual(theirs, mine)) return
+    }
+  }
+  throw new Error('no signature of the request is of a known key')
+}
+
+// node signature.mjs KEY... <request: headers, an empty line, the body
+if (import.meta.url === pathToFileURL(process.argv[1]).href) {
+  const request = readFileSync(0)
+  const end = request.indexOf('\n\n')
+  const lines = request.subarray(0, end).toString().split('\n').map((line) => line.split(': '))
+  const headers = Object.fromEntries(lines.map(([name, value]) => [name.toLowerCase(), value]))
+  try {
+    verify(headers, request.subarray(end + 2), process.argv.slice(2))
+  } catch (error) {
+    console.error(error.message)
+    process.exitCode = 1
+  }
+}

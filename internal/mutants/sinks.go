@@ -217,8 +217,8 @@ var sinkMutants = []mutant{
 	},
 	{
 		name: "webhook-one-signature", breaks: "a request is signed with each of the secrets",
-		file: sinkWebhook, old: "for _, key := range d.keys {",
-		planted:  "for _, key := range d.keys[:min(1, len(d.keys))] {",
-		packages: "./engine/sinks/webhook", run: "TestSignature",
+		file: "processor/signature/signature.go", old: "for n, key := range keys {",
+		planted:  "for n, key := range keys[:min(1, len(keys))] {",
+		packages: "./processor/signature", run: "TestVerifiersOfExamples",
 	},
 }

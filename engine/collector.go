@@ -149,7 +149,11 @@ func (c *collector) remove(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	if c.due("forget", 30) {
-		errs = append(errs, c.engine.store.DeleteDeadNodes(ctx), c.engine.store.ForgetAudit(ctx), c.forgetLeases(ctx))
+		errs = append(errs, c.engine.store.DeleteDeadNodes(ctx), c.engine.store.ForgetAudit(ctx),
+			deleteBatches(ctx, c.engine.store.ForgetLeases))
+	}
+	if c.due("logins", 60) {
+		errs = append(errs, deleteBatches(ctx, c.engine.store.ForgetLogins))
 	}
 	if c.due("kinds", 300) || c.forgetting {
 		errs = append(errs, c.forgetOfKinds(ctx))
@@ -224,10 +228,10 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 	}
 }
 
-// forgetLeases deletes old leases.
-func (c *collector) forgetLeases(ctx context.Context) error {
+// deleteBatches deletes old rows until no more are left, or the time of the pass for them is over.
+func deleteBatches(ctx context.Context, batch func(context.Context) (more bool, err error)) error {
 	for began := time.Now(); time.Since(began) < purgeTime; {
-		if more, err := c.engine.store.ForgetLeases(ctx); err != nil || !more {
+		if more, err := batch(ctx); err != nil || !more {
 			return err
 		}
 	}

@@ -294,11 +294,12 @@ func (s *Store) shortLockTimeoutStage() stage {
 // contended.
 func (s *Store) lockUncontendedStage(request lockRequest, contended map[process.Key]bool) stage {
 	keys := sortedKeys(request.keys)
-	var arg dbsqlc.LockUncontendedProcessesParams
-	for n, key := range keys {
-		arg.Append(dbsqlc.LockUncontendedProcessesItem{
-			Ord: int32(n), Key: key, Created: request.created[key],
-		})
+	params := request.params()
+	arg := dbsqlc.LockUncontendedProcessesParams{
+		Namespaces: params.Namespaces, ProcessIds: params.ProcessIds, Createds: params.Createds,
+	}
+	for n := range keys {
+		arg.Ords = append(arg.Ords, int32(n))
 	}
 	return func(ctx context.Context, db DB) error {
 		row, err := s.q.LockUncontendedProcesses(ctx, db, arg)

@@ -29,10 +29,7 @@ func TestEffectBatches(t *testing.T) {
 	var tasks [][]int64
 	for _, batch := range batches {
 		names = append(names, batch.name)
-		var taskIDs []int64
-		for _, effect := range batch.all {
-			taskIDs = append(taskIDs, effect.TaskID)
-		}
+		_, _, taskIDs, _ := Attempts(batch.all)
 		tasks = append(tasks, taskIDs)
 	}
 	if want := []string{"c", "a", "b"}; !slices.Equal(names, want) {

@@ -20,9 +20,7 @@ func (FreeKeys) Batch() string { return "FreeKeys" }
 // Write implements Effect.
 func (FreeKeys) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	var a dbsqlc.FreeKeysParams
-	for _, r := range all {
-		a.Append(dbsqlc.FreeKeysItem{Key: r.Key, TaskID: r.TaskID, FencingToken: r.FencingToken})
-	}
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)
 	return dbsqlc.New().FreeKeys(ctx, db, a)
 }
 
@@ -36,18 +34,20 @@ func (c *Completion) freesKeys() bool { return slices.Contains(c.EffectsOnEnd, E
 
 // freeStages frees the keys of processes that a command may have ended or suspended.
 func (b *batch) freeStages(s *Store) []stage {
-	var arg dbsqlc.FreeEndedParams
+	var of keysParams
 	for _, it := range b.removes {
-		arg.Append(dbsqlc.FreeEndedItem{Key: it.key})
+		of.add(it.key)
 	}
 	for _, it := range b.suspends {
-		arg.Append(dbsqlc.FreeEndedItem{Key: it.key})
+		of.add(it.key)
 	}
 	for _, it := range b.cancels {
-		arg.Append(dbsqlc.FreeEndedItem{Key: it.key})
+		of.add(it.key)
 	}
-	if len(arg.Namespaces) == 0 {
+	if len(of.namespaces) == 0 {
 		return nil
 	}
-	return []stage{func(ctx context.Context, db DB) error { return s.q.FreeEnded(ctx, db, arg) }}
+	return []stage{func(ctx context.Context, db DB) error {
+		return s.q.FreeEnded(ctx, db, dbsqlc.FreeEndedParams{Namespaces: of.namespaces, ProcessIds: of.processIDs})
+	}}
 }

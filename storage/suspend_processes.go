@@ -107,13 +107,15 @@ func commandStages[Row commandRow](
 	if len(items) == 0 {
 		return nil
 	}
-	arg := dbsqlc.SuspendProcessesParams{Lim: queueLimit(len(items))}
+	var arg dbsqlc.SuspendProcessesParams
 	for n, it := range items {
-		arg.Append(dbsqlc.SuspendProcessesItem{
-			Ord: int32(n), Key: it.key, Reason: it.reason, Actor: it.actor(),
-			Mode: s.EventModeOf(it.key.Namespace),
-		})
+		arg.Ords = append(arg.Ords, int32(n))
+		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
+		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
+		arg.Reasons = append(arg.Reasons, it.reason)
+		arg.Actors = append(arg.Actors, it.actor())
 	}
+	arg.Modes, arg.Lim = s.EventModes(arg.Namespaces), queueLimit(len(items))
 	return []stage{func(ctx context.Context, db DB) error {
 		rows, err := run(ctx, db, arg)
 		for _, row := range rows {

@@ -162,11 +162,7 @@ func (RequeueForKeys) Batch() string { return "RequeueForKeys" }
 // Write implements storage.Effect.
 func (RequeueForKeys) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.RequeueForKeysParams
-	for _, r := range all {
-		a.Append(dbsqlc.RequeueForKeysItem{
-			Key: r.Key, TaskID: r.TaskID, FencingToken: r.FencingToken,
-		})
-	}
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	return dbsqlc.New().RequeueForKeys(ctx, db, a)
 }
 
@@ -399,11 +395,13 @@ func (t *ConstraintTx) Move(moves []Move) error {
 	}
 	a := dbsqlc.MoveJobsParams{Version: t.Version}
 	for _, m := range moves {
-		a.Append(dbsqlc.MoveJobsItem{
-			Key: process.Key{Namespace: t.Namespace, ProcessID: m.ProcessID}, TaskID: m.TaskID,
-			WaitsFor: string(m.WaitsFor), Line: m.Line, Evaluated: m.Evaluated,
-			Keys: Constrained{Keys: m.Keys}.JSON(),
-		})
+		a.Namespaces = append(a.Namespaces, t.Namespace)
+		a.ProcessIds = append(a.ProcessIds, m.ProcessID)
+		a.TaskIds = append(a.TaskIds, m.TaskID)
+		a.WaitsFors = append(a.WaitsFors, string(m.WaitsFor))
+		a.Lines = append(a.Lines, m.Line)
+		a.Evaluateds = append(a.Evaluateds, m.Evaluated)
+		a.Keys = append(a.Keys, Constrained{Keys: m.Keys}.JSON())
 	}
 	if err := t.q.MoveJobs(t.ctx, t.db, a); err != nil {
 		return err
@@ -424,7 +422,8 @@ func (t *ConstraintTx) Reserve(drop []string, reserve map[string][]string) (free
 	a := dbsqlc.ReserveKeysParams{Namespace: t.Namespace}
 	for job, lines := range reserve {
 		for _, line := range lines {
-			a.Append(dbsqlc.ReserveKeysItem{ProcessID: job, Line: line})
+			a.ProcessIds = append(a.ProcessIds, job)
+			a.Lines = append(a.Lines, line)
 		}
 	}
 	if len(a.Lines) == 0 {
@@ -438,7 +437,8 @@ func (t *ConstraintTx) Hold(moves []Move) error {
 	h := dbsqlc.HoldKeysParams{Namespace: t.Namespace}
 	for _, m := range moves {
 		for _, line := range m.Holds {
-			h.Append(dbsqlc.HoldKeysItem{ProcessID: m.ProcessID, Line: line})
+			h.ProcessIds = append(h.ProcessIds, m.ProcessID)
+			h.Lines = append(h.Lines, line)
 		}
 	}
 	if len(h.Lines) == 0 {
@@ -464,10 +464,12 @@ func (t *ConstraintTx) SetBuckets(buckets []Bucket) error {
 	}
 	a := dbsqlc.WriteBucketsParams{Namespace: t.Namespace}
 	for _, b := range buckets {
-		a.Append(dbsqlc.WriteBucketsItem{
-			Line: b.Line, Tokens: b.Tokens, Unstarted: b.Unstarted, RefilledTime: b.Time,
-			FullUs: b.Full.Microseconds(), NextUs: b.Next.Microseconds(),
-		})
+		a.Lines = append(a.Lines, b.Line)
+		a.Tokens = append(a.Tokens, b.Tokens)
+		a.Unstarteds = append(a.Unstarteds, b.Unstarted)
+		a.RefilledTimes = append(a.RefilledTimes, b.Time)
+		a.FullsUs = append(a.FullsUs, b.Full.Microseconds())
+		a.NextsUs = append(a.NextsUs, b.Next.Microseconds())
 	}
 	return t.q.WriteBuckets(t.ctx, t.db, a)
 }

@@ -79,7 +79,8 @@ func ForgetNames(ctx context.Context, s *storage.Store) (more bool, err error) {
 		more = len(names) == batch
 		var lock dbsqlc.LockJobCountsParams
 		for _, n := range names {
-			lock.Append(dbsqlc.LockJobCountsItem(n))
+			lock.Namespaces = append(lock.Namespaces, n.Namespace)
+			lock.Names = append(lock.Names, n.Name)
 		}
 		rows, err := dbsqlc.New().LockJobCounts(ctx, db, lock)
 		if err != nil {
@@ -101,9 +102,10 @@ func emptyCounts(rows []dbsqlc.JobCount) dbsqlc.DropJobCountsParams {
 	var drop dbsqlc.DropJobCountsParams
 	for _, r := range rows {
 		if sums[counted{r.Namespace, r.Name, r.State}] == 0 {
-			drop.Append(dbsqlc.DropJobCountsItem{
-				Namespace: r.Namespace, Name: r.Name, Lane: r.Lane, State: r.State,
-			})
+			drop.Namespaces = append(drop.Namespaces, r.Namespace)
+			drop.Names = append(drop.Names, r.Name)
+			drop.Lanes = append(drop.Lanes, r.Lane)
+			drop.States = append(drop.States, r.State)
 		}
 	}
 	return drop

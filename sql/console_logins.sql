@@ -1,0 +1,52 @@
+-- CreateLogin stores a login to the console, and deletes the oldest ones of the user, so that at
+-- most keep others remain.
+-- name: CreateLogin :exec
+WITH deleted AS (
+  DELETE FROM console_logins l
+   USING (
+     SELECT x.login_id,
+            row_number() OVER (ORDER BY x.created_time DESC, x.login_id) AS place
+       FROM console_logins x
+      WHERE x.principal = @principal) others
+   WHERE l.login_id = others.login_id
+     AND others.place > @keep::int)
+INSERT INTO console_logins (login_id, secret_hash, principal, group_names, expire_time)
+VALUES (@login_id, @secret_hash, @principal, @group_names,
+        statement_timestamp() + (@lifetime_us::bigint) * interval '1 microsecond');
+
+-- ReadLogin returns a login and how long it is still valid, at most 0 if it has ended. It notes
+-- that the login is used, but not more often than needed.
+-- name: ReadLogin :one
+WITH used AS (
+  UPDATE console_logins l
+     SET used_time = statement_timestamp()
+   WHERE l.login_id = @login_id
+     AND l.expire_time > statement_timestamp()
+     AND l.used_time > statement_timestamp() - (@idle_us::bigint) * interval '1 microsecond'
+     AND l.used_time <= statement_timestamp()
+           - LEAST(interval '1 minute', ((@idle_us::bigint) / 10) * interval '1 microsecond')
+  RETURNING l.used_time)
+SELECT l.secret_hash, l.principal, l.group_names,
+       (1000000 * extract(epoch FROM
+         LEAST(l.expire_time,
+               GREATEST(l.used_time, (SELECT used.used_time FROM used))
+                 + (@idle_us::bigint) * interval '1 microsecond')
+           - statement_timestamp()))::bigint AS left_us
+  FROM console_logins l
+ WHERE l.login_id = @login_id;
+
+-- DeleteLogin deletes a login. It returns no row if there is none.
+-- name: DeleteLogin :one
+DELETE FROM console_logins
+ WHERE login_id = @login_id
+RETURNING login_id;
+
+-- ForgetLogins deletes logins that have expired, lim at a time, oldest first.
+-- name: ForgetLogins :execrows
+DELETE FROM console_logins l
+ USING (
+   SELECT x.login_id
+     FROM console_logins x
+    WHERE x.expire_time <= statement_timestamp()
+    ORDER BY x.expire_time LIMIT @lim::int FOR UPDATE SKIP LOCKED) oldest
+ WHERE l.login_id = oldest.login_id;

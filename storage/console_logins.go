@@ -1,0 +1,72 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// MaxLogins is how many logins to the console a user has at most. Another one ends the oldest.
+const MaxLogins = 20
+
+// NewLogin is a login of a user to the console.
+type NewLogin struct {
+	LoginID   string
+	Hash      []byte   // SHA-256 of the cookie
+	Principal string   // user:ISSUER#NAME
+	Groups    []string // group:NAME
+	Lifetime  time.Duration
+}
+
+// LoginState is what an engine must know to check the cookie of a login.
+type LoginState struct {
+	Hash      []byte
+	Principal string
+	Groups    []string
+	Left      time.Duration // how long the login is still valid; 0 or less if it has ended
+}
+
+// CreateLogin stores a login. It writes to audit.
+func (s *Store) CreateLogin(ctx context.Context, l NewLogin, by process.Actor) error {
+	n := note{method: "Login", subject: l.LoginID}
+	err := s.audited(ctx, n, []process.Actor{by}, func(db DB) error {
+		return s.q.CreateLogin(ctx, db, dbsqlc.CreateLoginParams{
+			LoginID: l.LoginID, SecretHash: l.Hash, Principal: l.Principal,
+			GroupNames: append([]string{}, l.Groups...), // not NULL
+			LifetimeUs: l.Lifetime.Microseconds(), Keep: MaxLogins - 1,
+		})
+	})
+	return mapped("create a login", err)
+}
+
+// ReadLogin returns a login that ends if it is not used for some time, or process.ErrKeyNotFound.
+// It counts as a use.
+func (s *Store) ReadLogin(ctx context.Context, loginID string, idle time.Duration) (LoginState, error) {
+	row, err := s.q.ReadLogin(ctx, s.general, dbsqlc.ReadLoginParams{LoginID: loginID, IdleUs: idle.Microseconds()})
+	if err != nil {
+		return LoginState{}, noRow(mapped("read a login", err), process.ErrKeyNotFound)
+	}
+	return LoginState{
+		Hash: row.SecretHash, Principal: row.Principal, Groups: row.GroupNames,
+		Left: time.Duration(row.LeftUs) * time.Microsecond,
+	}, nil
+}
+
+// DeleteLogin ends a login. It returns process.ErrKeyNotFound if there is no such login. It writes
+// to audit.
+func (s *Store) DeleteLogin(ctx context.Context, loginID string, by process.Actor) error {
+	n := note{method: "Logout", subject: loginID}
+	err := s.audited(ctx, n, []process.Actor{by}, func(db DB) error {
+		_, err := s.q.DeleteLogin(ctx, db, loginID)
+		return err
+	})
+	return noRow(mapped("delete a login", err), process.ErrKeyNotFound)
+}
+
+// ForgetLogins deletes logins that have expired. It reports whether there may be more.
+func (s *Store) ForgetLogins(ctx context.Context) (more bool, err error) {
+	n, err := s.q.ForgetLogins(ctx, s.kept, forgetBatch)
+	return n >= forgetBatch, mapped("delete expired logins", err)
+}

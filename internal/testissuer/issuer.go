@@ -1,5 +1,5 @@
 // Package testissuer is an issuer of OpenID Connect for tests: an HTTP server with its discovery
-// document and keys, which signs tokens.
+// document and keys, which signs tokens. Users log in with the device flow or in a browser.
 package testissuer
 
 import (
@@ -37,6 +37,7 @@ type Issuer struct {
 	reads  int // number of reads of the keys
 	change func(document map[string]any)
 	device device
+	codes  codes
 }
 
 // New starts an issuer with a key for ES256.
@@ -116,7 +117,8 @@ func (i *Issuer) Reads() int {
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if r.Header.Get("Authorization") != "" {
+	_, _, hasSecret := r.BasicAuth()
+	if r.Header.Get("Authorization") != "" && (!hasSecret || r.URL.Path != "/token") {
 		i.t.Errorf("%s has a token, which is for the engine only", r.URL.Path)
 	}
 	var document any
@@ -129,6 +131,11 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		discovery := map[string]any{
 			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "token_endpoint": i.URL + "/token",
 			"device_authorization_endpoint": i.URL + "/device", "revocation_endpoint": i.URL + "/revoke",
+			"authorization_endpoint":                         i.URL + "/authorize",
+			"authorization_response_iss_parameter_supported": true,
+		}
+		if i.codes.posted {
+			discovery["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
 		}
 		if i.change != nil {
 			i.change(discovery)
@@ -141,8 +148,13 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/keys":
 		i.reads++
 		document = jose.JSONWebKeySet{Keys: i.public}
+	case r.URL.Path == "/authorize":
+		i.authorize(w, r)
+		return
 	case r.URL.Path == "/device":
 		document = i.begin()
+	case r.URL.Path == "/token" && r.FormValue("grant_type") == "authorization_code":
+		document, status = i.redeem(r)
 	case r.URL.Path == "/token":
 		document, status = i.exchange(r)
 	case r.URL.Path == "/revoke":

@@ -10,8 +10,12 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
 
 	"github.com/progressor-engine/progressor/processor/remote"
 )
@@ -26,7 +30,12 @@ const (
 	maxAudience = 500
 	// maxPrefix is the maximum size of a group prefix in bytes.
 	maxPrefix = 64
+	// maxSecret is the maximum size of a client secret in bytes.
+	maxSecret = 1000
 )
+
+// nameRule matches the name of an issuer, which is a part of a URL.
+var nameRule = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
 // Config says which tokens of an issuer are accepted.
 type Config struct {
@@ -36,6 +45,11 @@ type Config struct {
 	NameClaim   string // claim with the name of a user, such as sub
 	GroupPrefix string // added to the groups, so that those of different issuers differ
 	CAFile      string // authorities of the certificate of the issuer in PEM; "" for those of the system
+
+	Name             string // tells issuers with logins to the console apart; may be "" for a single one
+	ClientID         string // client for logins to the console; "" if the issuer has none
+	ClientSecretFile string // file with the secret of the client; "" for a client without a secret
+	Scopes           string // scopes of a login, separated by spaces
 }
 
 // check returns an error that begins with the key of the first invalid setting.
@@ -62,7 +76,46 @@ func (c Config) check() error {
 	if _, err := c.authorities(); err != nil {
 		return fmt.Errorf("ca_file: %w", err)
 	}
+	return c.checkClient()
+}
+
+// checkClient returns an error for an invalid setting of logins to the console.
+func (c Config) checkClient() error {
+	switch {
+	case c.Name != "" && !nameRule.MatchString(c.Name):
+		return fmt.Errorf("name: must have 1 to 32 characters of a-z, 0-9 and - (got %.80q)", c.Name)
+	case c.ClientID == "" && c.ClientSecretFile != "":
+		return errors.New("client_id: is required with client_secret_file")
+	case c.ClientID == "":
+		return nil
+	case len(c.ClientID) > maxAudience || !graphic(c.ClientID):
+		return fmt.Errorf("client_id: must have at most %d printable ASCII characters without spaces (got %.80q)",
+			maxAudience, c.ClientID)
+	case !slices.Contains(strings.Fields(c.Scopes), oidc.ScopeOpenID) || len(c.Scopes) > maxAudience ||
+		strings.ContainsFunc(c.Scopes, func(r rune) bool { return r < ' ' || r > '~' }):
+		return fmt.Errorf("scopes: must have at most %d printable ASCII characters, and contain openid (got %.80q)",
+			maxAudience, c.Scopes)
+	}
+	if _, err := c.clientSecret(); err != nil {
+		return fmt.Errorf("client_secret_file: %w", err)
+	}
 	return nil
+}
+
+// clientSecret returns the secret of the client, or "" if it has none.
+func (c Config) clientSecret() (string, error) {
+	if c.ClientSecretFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(c.ClientSecretFile)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(string(text))
+	if secret == "" || len(secret) > maxSecret || !printable(secret) {
+		return "", fmt.Errorf("%s must contain one line of 1 to %d printable characters", c.ClientSecretFile, maxSecret)
+	}
+	return secret, nil
 }
 
 // checkURL returns an error if a URL cannot be that of an issuer.
@@ -104,6 +157,9 @@ func Check(configs ...Config) error {
 				return fmt.Errorf("issuers[%d].group_prefix: with several issuers, each must have its own, and none "+
 					"may begin with another, so that a group belongs to one issuer (got %q and %q)", n, c.GroupPrefix,
 					other.GroupPrefix)
+			case c.ClientID != "" && other.ClientID != "" && (c.Name == "" || c.Name == other.Name):
+				return fmt.Errorf("issuers[%d].name: with several issuers that have a client_id, each must have its "+
+					"own, so that their answers go to different pages (got %q and %q)", n, c.Name, other.Name)
 			}
 		}
 	}

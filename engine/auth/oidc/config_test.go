@@ -43,6 +43,30 @@ func TestConfigurationIsChecked(t *testing.T) {
 		{[]Config{prefix("https://a", "a"), prefix("https://b", "ab")}, "issuers[1].group_prefix"},
 		{[]Config{prefix("https://a", "a"), prefix("ftp://b", "b")}, "issuers[1].issuer: must be the https URL"},
 	}
+	client := func(change func(*Config)) Config {
+		return with(func(c *Config) { c.ClientID, c.Scopes = "console", "openid"; change(c) })
+	}
+	named := func(url, prefix, name string) Config {
+		return client(func(c *Config) { c.Issuer, c.GroupPrefix, c.Name = url, prefix, name })
+	}
+	bad = append(bad, []struct {
+		configs []Config
+		want    string
+	}{
+		{[]Config{with(func(c *Config) { c.ClientSecretFile = "config_test.go" })}, "client_id: is required"},
+		{[]Config{client(func(c *Config) { c.ClientID = "a b" })}, "client_id: must have at most 500"},
+		{[]Config{client(func(c *Config) { c.Scopes = "profile" })}, "scopes: must have"},
+		{[]Config{client(func(c *Config) { c.Scopes = "openid\ngroups" })}, "scopes: must have"},
+		{[]Config{client(func(c *Config) { c.ClientSecretFile = "/none" })}, "client_secret_file: open /none"},
+		{[]Config{client(func(c *Config) { c.ClientSecretFile = "config_test.go" })}, "client_secret_file: config"},
+		{[]Config{client(func(c *Config) { c.Name = "a/b" })}, "name: must have 1 to 32"},
+		{[]Config{named("https://a", "a:", "a"), named("https://b", "b:", "")}, "issuers[1].name: with several"},
+		{[]Config{named("https://a", "a:", "a"), named("https://b", "b:", "a")}, "issuers[0].name: with several"},
+	}...)
+	third := prefix("https://c", "c:")
+	if err := Check(named("https://a", "a:", "a"), named("https://b", "b:", "b"), third); err != nil {
+		t.Error(err)
+	}
 	for _, url := range []string{
 		"a", "http://login.example.com", "http://10.0.0.1", "https://", "https://a?b", "https://a#b", "https://u@a",
 		"https://a/ b", "https://" + strings.Repeat("a", maxIssuer), "http://localhost.example.com",

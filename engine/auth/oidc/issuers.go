@@ -16,8 +16,8 @@ import (
 )
 
 // ErrUnreachable is the error of a token that cannot be checked, because the keys of its issuer are
-// not known.
-var ErrUnreachable = errors.New("the keys of the issuer cannot be read")
+// not known, and of a login whose issuer does not answer.
+var ErrUnreachable = errors.New("the issuer cannot be reached")
 
 // ClaimError is the error of a token that its issuer has signed, but whose claims are not accepted.
 // The client may see it.
@@ -27,8 +27,9 @@ func (e *ClaimError) Error() string { return e.Reason }
 
 // Issuers verifies the tokens of issuers. It is safe for concurrent use.
 type Issuers struct {
-	all map[string]*Issuer // by URL
-	now func() time.Time
+	all    map[string]*Issuer // by URL
+	logins []*Issuer          // those with logins to the console, in the order of the configuration
+	now    func() time.Time
 }
 
 // Issuer verifies the tokens of one issuer. It is safe for concurrent use.
@@ -66,7 +67,11 @@ func New(configs []Config, log *slog.Logger, registerer prometheus.Registerer) (
 			failed.Inc()
 			log.Error("cannot read the keys of the issuer", "issuer", c.Issuer, "error", fmt.Sprintf("%.500s", err))
 		}
-		i.all[c.Issuer] = &Issuer{c, newKeys(c, client, now, onRead), now}
+		one := &Issuer{c, newKeys(c, client, now, onRead), now}
+		i.all[c.Issuer] = one
+		if c.ClientID != "" {
+			i.logins = append(i.logins, one)
+		}
 	}
 	return i, nil
 }
@@ -97,19 +102,26 @@ func (i *Issuers) Find(token string) (*Issuer, error) {
 // keys of the issuer cannot be read, a ClaimError if the issuer has signed the token, and another
 // error if it has not signed it.
 func (i *Issuer) Verify(ctx context.Context, token string) (Identity, error) {
-	signature := &signature{keys: i.keys}
-	verified, err := oidc.NewVerifier(i.config.Issuer, signature, &oidc.Config{
-		ClientID: i.config.Audience, SupportedSigningAlgs: []string{oidc.RS256, oidc.ES256, oidc.EdDSA}, Now: i.now,
-	}).Verify(ctx, token)
-	switch {
-	case signature.err != nil:
-		return Identity{}, signature.err
-	case err != nil && signature.valid:
-		return Identity{}, &ClaimError{strings.TrimPrefix(err.Error(), "oidc: ")}
-	case err != nil:
+	verified, err := i.verify(ctx, token, i.config.Audience)
+	if err != nil {
 		return Identity{}, err
 	}
 	return i.config.identify(verified)
+}
+
+// verify is Verify for an audience. It does not read the user and the groups.
+func (i *Issuer) verify(ctx context.Context, token, audience string) (*oidc.IDToken, error) {
+	signature := &signature{keys: i.keys}
+	verified, err := oidc.NewVerifier(i.config.Issuer, signature, &oidc.Config{
+		ClientID: audience, SupportedSigningAlgs: []string{oidc.RS256, oidc.ES256, oidc.EdDSA}, Now: i.now,
+	}).Verify(ctx, token)
+	switch {
+	case signature.err != nil:
+		return nil, signature.err
+	case err != nil && signature.valid:
+		return nil, &ClaimError{strings.TrimPrefix(err.Error(), "oidc: ")}
+	}
+	return verified, err
 }
 
 // signature checks the signature of one token, and keeps the result, because the verifier of the

@@ -59,11 +59,21 @@ type keys struct {
 	demand *rate.Limiter
 	slot   chan struct{} // has an element while the keys are read
 
-	mu    sync.Mutex
-	set   []jose.JSONWebKey
-	read  time.Time // when set was read
-	reads int       // number of reads, also of those that failed
-	err   error     // result of the last read
+	mu       sync.Mutex
+	set      []jose.JSONWebKey
+	read     time.Time  // when set was read
+	reads    int        // number of reads, also of those that failed
+	err      error      // result of the last read
+	document *discovery // the last one that was read; nil if none was
+}
+
+// discovery is what the engine needs of the discovery document of an issuer.
+type discovery struct {
+	JWKS          string   `json:"jwks_uri"`
+	Authorization string   `json:"authorization_endpoint"`
+	Token         string   `json:"token_endpoint"`
+	TokenAuth     []string `json:"token_endpoint_auth_methods_supported"`
+	NamesIssuer   bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
 func newKeys(c Config, client *http.Client, now func() time.Time, onRead func(error)) *keys {
@@ -173,12 +183,13 @@ func (k *keys) load(ctx context.Context) ([]jose.JSONWebKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	var document struct {
-		JWKS string `json:"jwks_uri"`
-	}
+	var document discovery
 	if err := provider.Claims(&document); err != nil {
 		return nil, err
 	}
+	k.mu.Lock()
+	k.document = &document
+	k.mu.Unlock()
 	if err := k.checkLocation(document.JWKS); err != nil {
 		return nil, err
 	}
@@ -201,14 +212,36 @@ func (k *keys) load(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return parseKeys(text)
 }
 
+// discovered returns the discovery document of the issuer, and reads it if it is not known.
+func (k *keys) discovered(ctx context.Context) (*discovery, error) {
+	known := func() (*discovery, int) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.document, k.reads
+	}
+	document, reads := known()
+	if document != nil {
+		return document, nil
+	}
+	err := k.refresh(ctx, &reads)
+	if document, _ = known(); document == nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return document, nil
+}
+
 // checkLocation returns an error if the keys are read without the protection that the issuer has.
-func (k *keys) checkLocation(text string) error {
+func (k *keys) checkLocation(text string) error { return k.checkEndpoint("jwks_uri", text) }
+
+// checkEndpoint returns an error if an address in the discovery document does not have the
+// protection that the issuer has.
+func (k *keys) checkEndpoint(name, text string) error {
 	u, err := url.Parse(text)
 	if err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" ||
 		u.Scheme == "http" && k.config.local() && isLoopback(u.Hostname())) {
 		return nil
 	}
-	return fmt.Errorf("jwks_uri of the issuer: must be an https URL (got %.200q)", text)
+	return fmt.Errorf("%s of the issuer: must be an https URL (got %.200q)", name, text)
 }
 
 // local reports whether the issuer is on this machine, without TLS.

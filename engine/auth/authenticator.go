@@ -40,6 +40,9 @@ var (
 	ErrLimited   = errors.New("too many failed authentications from this address: wait a second")
 	ErrBusy      = errors.New("too many new tokens from this address, or at this node: wait a second")
 	ErrTwo       = errors.New("the request has a token, and the client a certificate with a URI: use only one")
+	ErrCookie    = errors.New("the cookie of a login is accepted only for a POST with JSON from the console")
+	ErrTwoLogins = errors.New("the request has the cookie of a login, and a token or a certificate: use only one")
+	ErrLogin     = errors.New("the login has ended: log in again")
 )
 
 // Keys reads keys, and the grants of principals without a key.
@@ -59,8 +62,9 @@ type Authenticator struct {
 	total   *prometheus.CounterVec
 	ok      map[string]prometheus.Counter // successes by scheme
 	users   *users                        // nil without issuers
+	logins  *logins                       // nil without logins to the console
 
-	cachedKeys  *cache[string, *entry] // by the identity of the principal
+	cachedKeys  *cache[string, *entry] // by the identity of the principal, or by its login
 	cachedUsers *cache[string, *entry] // those without a key, also certificates
 }
 
@@ -92,19 +96,20 @@ func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticato
 		lookups: newBudget(lookupRate, lookupRate), failed: newFailures(),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "progressor_auth_total",
-			Help: "Authentications by scheme (key, root, cert, oidc, none, other) and outcome (ok, missing, " +
-				"malformed, invalid, limited, unavailable).",
+			Help: "Authentications by scheme (key, root, cert, oidc, login, none, other) and outcome (ok, " +
+				"missing, malformed, invalid, limited, unavailable).",
 		}, []string{"scheme", "outcome"}),
 		ok: map[string]prometheus.Counter{},
 	}
 	isOld := func(e *entry) bool { return a.now().Sub(e.state.Load().read) > staleTime }
 	a.cachedKeys, a.cachedUsers = newCache[string](isOld), newCache[string](isOld)
-	for _, scheme := range []string{"key", "root", "cert", "oidc"} {
+	for _, scheme := range []string{"key", "root", "cert", "oidc", "login"} {
 		a.ok[scheme] = a.total.WithLabelValues(scheme, "ok")
 	}
 	for _, outcome := range []string{"invalid", "limited", "unavailable"} {
 		a.total.WithLabelValues("key", outcome)
 		a.total.WithLabelValues("oidc", outcome)
+		a.total.WithLabelValues("login", outcome)
 	}
 	a.total.WithLabelValues("none", "missing")
 	if root != "" {
@@ -170,13 +175,17 @@ func (a *Authenticator) AuthenticateCertificate(
 }
 
 // Current returns an authenticated principal with its present grants. It returns ErrInvalid if its
-// key was revoked, or its key or token has expired, ErrRejected if the issuer has removed the key
-// of its token, or process.ErrUnavailable if the database or the keys of the issuer cannot be read.
+// key was revoked, or its key or token has expired, ErrLogin if its login has ended, ErrRejected if
+// the issuer has removed the key of its token, or process.ErrUnavailable if the database or the
+// keys of the issuer cannot be read.
 func (a *Authenticator) Current(ctx context.Context, p *Principal) (*Principal, error) {
 	if p.Name == rootID {
 		return p, nil
 	}
-	if p.expired(a.now()) {
+	identity := p.identity
+	if p.HasLogin() {
+		identity = p.login
+	} else if p.expired(a.now()) {
 		return nil, ErrInvalid
 	}
 	if p.token != "" {
@@ -184,11 +193,14 @@ func (a *Authenticator) Current(ctx context.Context, p *Principal) (*Principal, 
 			return nil, err
 		}
 	}
-	e, err := a.known(ctx, p.identity)
+	e, err := a.known(ctx, identity)
 	if err != nil {
 		return nil, err
 	}
 	s := e.state.Load()
+	if p.HasLogin() && (!s.valid || s.principal.expired(a.now())) {
+		return nil, ErrLogin
+	}
 	if !s.valid {
 		return nil, ErrInvalid
 	}
@@ -215,12 +227,17 @@ func (a *Authenticator) entry(ctx context.Context, id, address string) (*entry, 
 		}
 		return a.root, nil
 	}
-	if _, ok := a.cachedKeys.load(keyPrefix + id); !ok {
+	return a.lookUp(ctx, keyPrefix+id, address)
+}
+
+// lookUp is like known, but limits the reads of identities that are not cached.
+func (a *Authenticator) lookUp(ctx context.Context, identity, address string) (*entry, error) {
+	if _, ok := a.cachedKeys.load(identity); !ok {
 		if err := a.mayRead(address); err != nil {
 			return nil, err
 		}
 	}
-	return a.known(ctx, keyPrefix+id)
+	return a.known(ctx, identity)
 }
 
 // mayRead returns an error if a client of an address must not cause the read of a key that is not
@@ -236,10 +253,10 @@ func (a *Authenticator) mayRead(address string) error {
 	return nil
 }
 
-// known is like entry, for the identity of a principal, but does not limit reads.
+// known is like entry, for the identity or login of a principal, but does not limit reads.
 func (a *Authenticator) known(ctx context.Context, identity string) (*entry, error) {
 	cached := a.cachedUsers
-	if strings.HasPrefix(identity, keyPrefix) {
+	if strings.HasPrefix(identity, keyPrefix) || strings.HasPrefix(identity, cachedLogin) {
 		cached = a.cachedKeys
 	}
 	if e, ok := cached.load(identity); ok {
@@ -290,6 +307,9 @@ func (a *Authenticator) refresh(ctx context.Context, identity string, e *entry) 
 func (a *Authenticator) read(ctx context.Context, identity string) (*state, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+	if id, ok := strings.CutPrefix(identity, cachedLogin); ok {
+		return a.readLogin(ctx, id)
+	}
 	id, ok := strings.CutPrefix(identity, keyPrefix)
 	if !ok {
 		return a.readGrants(ctx, identity)
@@ -344,7 +364,8 @@ func (a *Authenticator) fail(ctx context.Context, scheme string, err error, addr
 		return ErrLimited
 	case errors.Is(err, ErrMissing):
 		outcome = "missing"
-	case errors.Is(err, ErrMalformed), errors.Is(err, ErrTwo), errors.Is(err, ErrTooLong):
+	case errors.Is(err, ErrMalformed), errors.Is(err, ErrTwo), errors.Is(err, ErrTooLong), errors.Is(err, ErrCookie),
+		errors.Is(err, ErrTwoLogins):
 		outcome = "malformed"
 	}
 	a.total.WithLabelValues(scheme, outcome).Inc()

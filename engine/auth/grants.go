@@ -38,7 +38,8 @@ type Principal struct {
 	grants   []granted
 	view     string
 	token    string    // JSON Web Token of the user, which Current verifies again; or ""
-	expires  time.Time // when its token expires; zero if the database decides
+	login    string    // where the login to the console of the user is cached; or ""
+	expires  time.Time // when its token or login expires; zero if the database decides
 }
 
 type granted struct {
@@ -71,8 +72,11 @@ func (p *Principal) withToken(token string, expires time.Time) *Principal {
 	return &one
 }
 
-// expired reports whether the token of the principal has expired.
+// expired reports whether the token or login of the principal has expired.
 func (p *Principal) expired(now time.Time) bool { return !p.expires.IsZero() && !now.Before(p.expires) }
+
+// HasLogin reports whether the principal has logged in to the console.
+func (p *Principal) HasLogin() bool { return p.login != "" }
 
 // Groups returns the groups in the token of a user, as group:NAME, sorted.
 func (p *Principal) Groups() []string {
@@ -98,6 +102,19 @@ func (p *Principal) Can(permission progressorv1.Permission, namespace string) bo
 		}
 	}
 	return false
+}
+
+// Permissions returns the permissions of the principal by the patterns of its namespaces.
+func (p *Principal) Permissions() map[string][]progressorv1.Permission {
+	sets := map[string]permissions{}
+	for n := range p.grants {
+		sets[p.grants[n].namespaces] |= p.grants[n].permissions
+	}
+	all := map[string][]progressorv1.Permission{}
+	for pattern, set := range sets {
+		all[pattern] = set.list()
+	}
+	return all
 }
 
 // CanEverywhere reports whether the principal has a permission in all namespaces.

@@ -14,6 +14,8 @@ const (
 	certificatePrefix = "cert:"
 	userPrefix        = "user:"
 	groupPrefix       = "group:"
+	// cachedLogin and the ID of a login identify it in the cache of keys. It is no principal.
+	cachedLogin = "login:"
 )
 
 // KeyPrincipal returns the name of the principal of a key.

@@ -22,6 +22,17 @@ func setOf(list ...progressorv1.Permission) (s permissions) {
 
 func (s permissions) has(p progressorv1.Permission) bool { return s&(1<<p) != 0 }
 
+// list returns the permissions in the set.
+func (s permissions) list() (list []progressorv1.Permission) {
+	for number := range progressorv1.Permission_name {
+		if p := progressorv1.Permission(number); p != 0 && s.has(p) {
+			list = append(list, p)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 // The sets of the roles.
 var (
 	viewer = setOf(progressorv1.Permission_PERMISSION_PROCESS_READ, progressorv1.Permission_PERMISSION_PAYLOAD_READ,

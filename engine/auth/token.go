@@ -14,6 +14,7 @@ import (
 
 const (
 	tokenPrefix = "pgr_"
+	loginPrefix = "pgl_" // begins the cookies of logins
 	secretBytes = 32
 	idBytes     = 12
 	rootID      = "root"
@@ -23,23 +24,29 @@ const (
 
 // NewToken returns a new ID, and a token with a random secret of 256 bits: pgr_ID_SECRET.
 func NewToken() (id, token string) {
-	id = strings.ToLower(rand.Text()[:idBytes])
+	id = newID()
 	return id, tokenOf(id)
 }
 
-func tokenOf(id string) string {
+func newID() string { return strings.ToLower(rand.Text()[:idBytes]) }
+
+func tokenOf(id string) string { return secretToken(tokenPrefix, id) }
+
+func secretToken(prefix, id string) string {
 	secret := make([]byte, secretBytes)
 	_, _ = rand.Read(secret) // never fails
-	return tokenPrefix + id + "_" + hex.EncodeToString(secret)
+	return prefix + id + "_" + hex.EncodeToString(secret)
 }
 
 // Hash returns the SHA-256 of a token, which is stored instead of it. A token is random, so
 // it does not need the slow hash that passwords need.
 func Hash(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
 
-// idOf returns the ID in a token. It returns false if the token is malformed.
-func idOf(token string) (string, bool) {
-	rest, ok := strings.CutPrefix(token, tokenPrefix)
+// idOf returns the ID in the token of a key. It returns false if the token is malformed.
+func idOf(token string) (string, bool) { return idIn(tokenPrefix, token) }
+
+func idIn(prefix, token string) (string, bool) {
+	rest, ok := strings.CutPrefix(token, prefix)
 	if !ok || len(token) > maxToken {
 		return "", false
 	}

@@ -153,11 +153,7 @@ func (u *users) find(hash [sha256.Size]byte, now time.Time) *verified {
 
 // store caches what was verified in a token.
 func (a *Authenticator) store(hash [sha256.Size]byte, who oidc.Identity) *verified {
-	names := []string{userPrefix + who.User}
-	for _, group := range who.Groups {
-		names = append(names, groupPrefix+group)
-	}
-	v := &verified{identity: strings.Join(names, "\n"), expires: who.Expires, until: a.now().Add(tokenTime)}
+	v := &verified{identity: strings.Join(namesOf(who), "\n"), expires: who.Expires, until: a.now().Add(tokenTime)}
 	if v.expires.Before(v.until) {
 		v.until = v.expires
 	}
@@ -165,6 +161,15 @@ func (a *Authenticator) store(hash [sha256.Size]byte, who oidc.Identity) *verifi
 		v.identity = e.state.Load().principal.identity
 	}
 	return a.users.tokens.add(hash, v)
+}
+
+// namesOf returns the names of the principals of a user: its own, and those of its groups.
+func namesOf(who oidc.Identity) []string {
+	names := []string{userPrefix + who.User}
+	for _, group := range who.Groups {
+		names = append(names, groupPrefix+group)
+	}
+	return names
 }
 
 // rejected logs why a token is not accepted, with an attribute of its client, and returns the error

@@ -41,9 +41,12 @@ func authenticated(a *auth.Authenticator, errorWriter *connect.ErrorWriter, next
 		ctx := r.Context()
 		var principal *auth.Principal
 		var err error
-		if uri := certificateURI(r); uri == "" {
+		switch uri := certificateURI(r); {
+		case hasLogin(a, r):
+			principal, err = authenticateLogin(ctx, a, r)
+		case uri == "":
 			principal, err = a.Authenticate(ctx, r.Header["Authorization"], r.RemoteAddr)
-		} else {
+		default:
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, r.TLS.PeerCertificates[0].NotAfter) // connections may last longer
 			defer cancel()
@@ -116,6 +119,38 @@ func whoami(w http.ResponseWriter, r *http.Request) {
 		text = strings.Join(slices.Concat([]string{p.Name}, p.Grants(), p.Groups()), "\n")
 	}
 	page(w, http.StatusOK, text)
+}
+
+// identity is what the console shows of the principal of a request, and what it offers.
+type identity struct {
+	Principal string    `json:"principal"` // "" if the engine does not authenticate
+	Login     bool      `json:"login"`     // it has logged in to the console
+	Groups    []string  `json:"groups"`
+	Grants    []allowed `json:"grants"`
+}
+
+// allowed has the permissions of a grant.
+type allowed struct {
+	Namespaces  string   `json:"namespaces"` // a pattern
+	Permissions []string `json:"permissions"`
+}
+
+// identityOf returns the identity of the principal of a request.
+func identityOf(ctx context.Context) identity {
+	p := principalOf(ctx)
+	if p == nil {
+		p = auth.NewPrincipal("", []auth.Grant{{Role: auth.RoleRoot, Namespaces: auth.Everywhere}})
+	}
+	who := identity{Principal: p.Name, Login: p.HasLogin(), Groups: append([]string{}, p.Groups()...)}
+	for pattern, permissions := range p.Permissions() {
+		names := make([]string, len(permissions))
+		for n := range permissions {
+			names[n] = auth.PermissionName(permissions[n])
+		}
+		who.Grants = append(who.Grants, allowed{pattern, names})
+	}
+	slices.SortFunc(who.Grants, func(a, b allowed) int { return strings.Compare(a.Namespaces, b.Namespaces) })
+	return who
 }
 
 // everywhere passes only requests whose principal has a permission in all namespaces to next.

@@ -154,7 +154,8 @@ func mountConsole(mux *http.ServeMux, mode Console, version string, plain http.H
 func guardBrowsers(mode Console, next http.Handler, rejected func()) http.Handler {
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		browser := r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
-		if mode == ConsoleReadOnly && browser && r.Method == http.MethodPost && !isRead(r.URL.Path) {
+		if mode == ConsoleReadOnly && browser && r.Method == http.MethodPost && !isRead(r.URL.Path) &&
+			!ofConsole(r.URL.Path) {
 			refuse(w, r, "the console of this engine is read-only (--console read-only): use the command line or "+
 				"another client to make changes")
 			return

@@ -84,6 +84,8 @@ var services = []string{
 //	/metrics       Prometheus text or OpenMetrics
 //	/openapi.yaml  the API, for HTTP tools
 //	/changes       WatchChanges as Server-Sent Events
+//	/whoami        who the client is, and what it may do
+//	/login         where users log in to the web console; /logout ends the login
 //	/              the web console, for clients that accept HTML
 //
 // It also serves gRPC health (with the status of /readyz, and that of namespaces) and gRPC
@@ -209,6 +211,9 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	if err := mountPages(mux, cfg, clients, ready, may, private); err != nil {
 		return nil, err
+	}
+	if cfg.Console != ConsoleOff {
+		mountLogin(mux, cfg.Auth, errorWriter, private)
 	}
 	rejected := func(reason string) func() { return counted.rejected[reason].Inc }
 	guarded := guardBrowsers(cfg.Console, mux, rejected(rejectedOrigin))

@@ -109,7 +109,7 @@ var oidcMutants = []mutant{
 	},
 	{
 		name: "oidc-any-audience", breaks: "a token for another audience is rejected",
-		file: oidcIssuers, old: "ClientID: i.config.Audience,", planted: "SkipClientIDCheck: true,",
+		file: oidcIssuers, old: "ClientID: audience,", planted: "SkipClientIDCheck: true,",
 		packages: oidcTests, run: "TestClaims",
 	},
 	{

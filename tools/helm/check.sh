@@ -13,7 +13,9 @@ all=("${least[@]}" --set serviceMonitor.enabled=true --set networkPolicy.from.ro
   --set 'config.namespaces[0].namespace=shop' --set tls.existingSecret=tls --set tls.clientCA=true
   --set serviceMonitor.tlsConfig.serverName=progressor
   --set auth.oidc.issuer=https://login.example.com --set auth.oidc.audience=progressor
-  --set auth.oidc.caConfigMap=issuers)
+  --set auth.oidc.caConfigMap=issuers
+  --set auth.oidc.clientId=console --set auth.oidc.clientSecret.existingSecret=client
+  --set auth.console.url=https://progressor.example.com)
 several=("${least[@]}" --set auth.oidc.caConfigMap=issuers
   --set 'auth.oidc.issuers[0].issuer=https://login.example.com,auth.oidc.issuers[0].audience=progressor'
   --set 'auth.oidc.issuers[0].group_prefix=staff:'
@@ -45,7 +47,8 @@ for kind in Deployment Service Secret PodDisruptionBudget NetworkPolicy ServiceM
 done
 helm template progressor "$chart" "${all[@]}" >"$rendered"
 contains 'scheme: HTTPS}' 'value: /etc/progressor-tls/ca.crt' 'appProtocol: https' \
-  'serverName: progressor' 'value: "https://login.example.com"' 'value: /etc/progressor-oidc/ca.crt'
+  'serverName: progressor' 'value: "https://login.example.com"' 'value: /etc/progressor-oidc/ca.crt' \
+  'value: /etc/progressor-client/client-secret' 'value: "https://progressor.example.com"'
 if grep -q 'scheme: HTTP}' "$rendered"; then
   echo "helm: $chart probes an engine with TLS by HTTP"; exit 1
 fi
@@ -71,6 +74,13 @@ rejects 'auth.oidc.audience: is required' "$issuer"
 rejects 'auth.oidc.issuer: is required' "$audience"
 rejects 'auth.oidc.issuers[1].group_prefix: is required' "$first" "$second" \
   'auth.oidc.issuers[0].group_prefix=a:'
+rejects 'auth.oidc.issuer: is required with auth.oidc.clientId' auth.oidc.clientId=a
+rejects 'auth.console.url: is required for logins' "$issuer" "$audience" auth.oidc.clientId=a
+rejects 'auth.console.url: is required for logins' "$first" 'auth.oidc.issuers[0].client_id=a'
+rejects 'auth.console.url: is used only with' auth.console.url=https://a
+rejects url "$issuer" "$audience" auth.oidc.clientId=a auth.console.url=http://a
+rejects 'is not used with console off' "$issuer" "$audience" auth.oidc.clientId=a \
+  auth.console.url=https://a console=off
 rejects audience 'auth.oidc.issuers[0].issuer=https://a'
 rejects url "$first" 'auth.oidc.issuers[0].url=https://a'
 echo "helm: $chart is well"

@@ -38,10 +38,21 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- fail "auth.oidc.audience: is required with auth.oidc.issuer" -}}
 {{- else if and $oidc.audience (not (or $oidc.issuer $oidc.issuers)) -}}
 {{- fail "auth.oidc.issuer: is required with auth.oidc.audience" -}}
+{{- else if and $oidc.clientId (not $oidc.issuer) -}}
+{{- fail "auth.oidc.issuer: is required with auth.oidc.clientId" -}}
 {{- end -}}
+{{- $logins := ternary 1 0 (ne $oidc.clientId "") -}}
 {{- range $n, $one := $oidc.issuers -}}
 {{- if and (gt (len $oidc.issuers) 1) (not $one.group_prefix) -}}
 {{- fail (printf "auth.oidc.issuers[%d].group_prefix: is required with several issuers" $n) -}}
 {{- end -}}
+{{- if $one.client_id }}{{ $logins = add1 $logins }}{{ end -}}
+{{- end -}}
+{{- if and $logins (not .Values.auth.console.url) -}}
+{{- fail "auth.console.url: is required for logins to the console" -}}
+{{- else if and .Values.auth.console.url (not $logins) -}}
+{{- fail "auth.console.url: is used only with auth.oidc.clientId, or a client_id in auth.oidc.issuers" -}}
+{{- else if and $logins (eq .Values.console "off") -}}
+{{- fail "auth.oidc.clientId: is not used with console off" -}}
 {{- end -}}
 {{- end }}

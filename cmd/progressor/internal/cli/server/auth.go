@@ -25,6 +25,8 @@ type authFlags struct {
 	Mode    string    `default:"auto" enum:"auto,required,local,none" placeholder:"MODE" setting:"" help:"Who may use the API: required (clients with a key, a certificate or a token), local (also the root key in --auth.key-file), none (everyone), or auto (none on loopback without --auth.oidc, otherwise required). Default: ${default}."`
 	KeyFile string    `placeholder:"FILE" setting:"" help:"File of the root key with --auth.mode local; it is created if it does not exist. Default: .progressor/token, or token in --data-dir of dev."`
 	OIDC    oidcFlags `embed:"" prefix:"oidc."`
+
+	Console consoleFlags `embed:"" prefix:"console."`
 }
 
 // defaultKeyFile is where the commands look for the root key of an engine on this machine.
@@ -75,15 +77,17 @@ type authentication struct {
 	mode    string
 	keyFile string // file of the root key, with authLocal
 	oidc    oidcFlags
+	console consoleFlags
+	base    string // URL of an engine that listens on the address of --listen
 }
 
 // authentication returns the authentication of an engine that listens on an address.
-func (f authFlags) authentication(listen string) authentication {
+func (f authFlags) authentication(scheme, listen string) authentication {
 	file := f.KeyFile
 	if file == "" {
 		file = defaultKeyFile
 	}
-	return authentication{mode: f.mode(listen), keyFile: file, oidc: f.OIDC}
+	return authentication{mode: f.mode(listen), keyFile: file, oidc: f.OIDC, console: f.Console, base: scheme + "://" + listen}
 }
 
 // open returns the Authenticator, or nil if everyone may do everything.
@@ -112,6 +116,17 @@ func (a authentication) open(
 	clients := auth.New(store, root, registerer)
 	if issuers != nil {
 		clients.Accept(issuers, log)
+	}
+	if issuers == nil || len(issuers.Logins()) == 0 {
+		return clients, nil
+	}
+	base, err := a.console.url(a.base, listen)
+	if err != nil {
+		return nil, err
+	}
+	console := auth.Console{URL: base, Lifetime: a.console.Lifetime, Idle: a.console.Idle}
+	if err := clients.AcceptLogins(store, console, log); err != nil {
+		return nil, err
 	}
 	return clients, nil
 }

@@ -84,6 +84,9 @@ func (c *devCmd) check() error {
 	if _, err := hosts(c.Listen, c.ListenHosts); err != nil {
 		return err
 	}
+	if err := c.Auth.checkConsole("http", c.Listen, c.Console); err != nil {
+		return err
+	}
 	return errors.Join(c.Kafka.check(c.Auth.Mode), c.DB.check(), c.Engine.check(), c.Tracing.check(), c.Debug.check())
 }
 
@@ -119,7 +122,7 @@ func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listen
 	if err := prepareDatabase(ctx, server.DSN(), filepath.Join(dir, "dsn")); err != nil {
 		return err
 	}
-	clients := c.Auth.authentication(c.Listen)
+	clients := c.Auth.authentication("http", c.Listen)
 	if c.Auth.KeyFile == "" {
 		clients.keyFile = filepath.Join(dir, "token")
 	}

@@ -21,7 +21,12 @@ type oidcFlags struct {
 	GroupsClaim string `default:"groups" placeholder:"NAME" setting:"" help:"Claim with the groups of a user. Default: ${default}."`
 	NameClaim   string `default:"sub" placeholder:"NAME" setting:"" help:"Claim with the name of a user. It must be unique at the issuer, and never be given to another user. Default: ${default}."`
 	CAFile      string `name:"ca-file" placeholder:"FILE" setting:"" help:"Authorities of the certificate of the issuer, PEM. Default: those of the system."`
-	File        string `placeholder:"FILE" setting:"" help:"File with several issuers, YAML, instead of the other flags of --auth.oidc (docs/security.md)."`
+
+	ClientID         string `name:"client-id" placeholder:"ID" setting:"" help:"Client with which users log in to the console at the issuer. Default: the console asks for a token."`
+	ClientSecretFile string `placeholder:"FILE" setting:"" help:"File with the secret of the client. Default: a client without a secret."`
+	Scopes           string `default:"openid" placeholder:"NAMES" setting:"" help:"Scopes of a login to the console, separated by spaces. Default: ${default}."`
+
+	File string `placeholder:"FILE" setting:"" help:"File with several issuers, YAML, instead of the other flags of --auth.oidc (docs/security.md)."`
 }
 
 // isSet reports whether there are issuers.
@@ -39,26 +44,34 @@ type issuerEntry struct {
 	NameClaim   string `yaml:"name_claim"`
 	GroupPrefix string `yaml:"group_prefix"`
 	CAFile      string `yaml:"ca_file"`
+
+	Name             string `yaml:"name"`
+	ClientID         string `yaml:"client_id"`
+	ClientSecretFile string `yaml:"client_secret_file"`
+	Scopes           string `yaml:"scopes"`
 }
 
 // configs returns the issuers, or an error that names the flag.
 func (f oidcFlags) configs() ([]oidc.Config, error) {
 	one := oidc.Config{
 		Issuer: f.Issuer, Audience: f.Audience, GroupsClaim: f.GroupsClaim, NameClaim: f.NameClaim, CAFile: f.CAFile,
+		ClientID: f.ClientID, ClientSecretFile: f.ClientSecretFile, Scopes: f.Scopes,
 	}
+	others := f.Audience != "" || f.CAFile != "" || f.ClientID != "" || f.ClientSecretFile != ""
 	switch {
-	case f.File != "" && (f.Issuer != "" || f.Audience != "" || f.CAFile != ""):
-		return nil, errors.New("--auth.oidc.file: is used without --auth.oidc.issuer, --auth.oidc.audience and " +
-			"--auth.oidc.ca-file: set them in the file")
+	case f.File != "" && (f.Issuer != "" || others):
+		return nil, errors.New("--auth.oidc.file: is used without --auth.oidc.issuer, --auth.oidc.audience, " +
+			"--auth.oidc.ca-file, --auth.oidc.client-id and --auth.oidc.client-secret-file: set them in the file")
 	case f.File != "":
 		return f.read()
-	case f.Issuer == "" && (f.Audience != "" || f.CAFile != ""):
-		return nil, errors.New("--auth.oidc.issuer: is required with --auth.oidc.audience and --auth.oidc.ca-file")
+	case f.Issuer == "" && others:
+		return nil, errors.New("--auth.oidc.issuer: is required with --auth.oidc.audience, --auth.oidc.ca-file, " +
+			"--auth.oidc.client-id and --auth.oidc.client-secret-file")
 	case f.Issuer == "":
 		return nil, nil
 	}
 	if err := oidc.Check(one); err != nil {
-		key, reason, _ := strings.Cut(err.Error(), ":") // group_prefix is not set
+		key, reason, _ := strings.Cut(err.Error(), ":") // group_prefix and name are not set
 		return nil, fmt.Errorf("--auth.oidc.%s:%s", strings.ReplaceAll(key, "_", "-"), reason)
 	}
 	return []oidc.Config{one}, nil
@@ -84,6 +97,9 @@ func (f oidcFlags) read() ([]oidc.Config, error) {
 		}
 		if e.NameClaim == "" {
 			configs[n].NameClaim = "sub"
+		}
+		if e.Scopes == "" {
+			configs[n].Scopes = "openid"
 		}
 	}
 	if err := oidc.Check(configs...); err != nil {

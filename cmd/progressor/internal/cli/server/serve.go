@@ -46,8 +46,9 @@ func (c *serveCmd) Run(a *cli.App) error {
 	}
 	n := &node{
 		log: log, listener: listener, dsn: c.DB.DSN, password: c.DB.password(), pool: c.DB.poolFlags, engine: c.Engine,
-		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, auth: c.Auth.authentication(c.Listen), secrets: c.Secrets,
-		certificates: certificates, hosts: names, console: rpc.Console(c.Console), file: a.ConfigFile(),
+		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, auth: c.Auth.authentication(c.TLS.scheme(), c.Listen),
+		secrets: c.Secrets, certificates: certificates, hosts: names, console: rpc.Console(c.Console),
+		file: a.ConfigFile(),
 		ready: func() {
 			log.Info("ready", "version", cli.BuildVersion(), "url", c.TLS.scheme()+"://"+listener.Addr().String())
 		},

@@ -100,6 +100,9 @@ func (s *serveSettings) check(file *configfile.File) error {
 	if err := errors.Join(checkListen("--listen", s.Listen), s.Auth.check(), s.TLS.check()); err != nil {
 		return err
 	}
+	if err := s.Auth.checkConsole(s.TLS.scheme(), s.Listen, s.Console); err != nil {
+		return err
+	}
 	if _, err := hosts(s.Listen, s.ListenHosts); err != nil {
 		return err
 	}

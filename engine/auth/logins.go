@@ -1,0 +1,300 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/progressor-engine/progressor/engine/auth/oidc"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+const (
+	// CallbackPath is where issuers send browsers back to. The name of the issuer follows, if it
+	// has one.
+	CallbackPath = "/login/callback"
+	// AttemptTime is how long a browser may take from the beginning of a login to its end.
+	AttemptTime = 10 * time.Minute
+	// maxAttempt and maxPage are the maximum sizes of an attempt in a cookie, and of a page of the
+	// console, in bytes.
+	maxAttempt, maxPage = 3000, 1000
+)
+
+// ErrPage is the error of a page to which a login must not lead.
+var ErrPage = fmt.Errorf("to: must be a page of the console of at most %d bytes, such as /processes?ns=shop", maxPage)
+
+// ErrNoLogins is the error of a login at an issuer that has none.
+var ErrNoLogins = errors.New("issuer: users do not log in to this console with this issuer")
+
+// ErrNoAnswer is the error of a login whose issuer does not answer.
+var ErrNoAnswer = errors.New("the issuer cannot be reached, so users cannot log in: try again")
+
+// ErrFailed is the error of a login whose reason the user must not see.
+var ErrFailed = errors.New("the login has failed (the log of the engine has the reason)")
+
+// pageRule matches the pages of the console, which follow the # in its URL.
+var pageRule = regexp.MustCompile(`^/([a-z]+(\?[[:graph:]]*)?)?$`)
+
+// LoginStore stores logins.
+type LoginStore interface {
+	CreateLogin(ctx context.Context, l storage.NewLogin, by process.Actor) error
+	ReadLogin(ctx context.Context, loginID string, idle time.Duration) (storage.LoginState, error)
+	DeleteLogin(ctx context.Context, loginID string, by process.Actor) error
+}
+
+// Console says how users log in to the console.
+type Console struct {
+	URL      string        // by which browsers reach the console, without a final slash
+	Lifetime time.Duration // how long a login is valid
+	Idle     time.Duration // how long a login is valid that is not used
+}
+
+// LoginOption is an issuer at which users can log in to the console.
+type LoginOption struct {
+	Name string `json:"name"` // "" for the only issuer
+	Host string `json:"host"`
+}
+
+// logins are the logins to the console.
+type logins struct {
+	Console
+	store  LoginStore
+	log    *slog.Logger
+	logged *rate.Limiter
+	origin string         // origin of the console
+	byName []*oidc.Issuer // issuers with logins
+}
+
+// AcceptLogins lets the users of the issuers log in to the console. Call it after Accept and before
+// the first request.
+func (a *Authenticator) AcceptLogins(store LoginStore, console Console, log *slog.Logger) error {
+	u, err := url.Parse(console.URL)
+	if err != nil {
+		return err
+	}
+	a.logins = &logins{
+		Console: console, store: store, log: log, logged: a.users.logged,
+		origin: originOf(u), byName: a.users.issuers.Logins(),
+	}
+	return nil
+}
+
+// originOf returns the origin of a URL as browsers write it.
+func originOf(u *url.URL) string {
+	host := strings.ToLower(u.Host)
+	if standard := map[string]string{"https": "443", "http": "80"}[u.Scheme]; u.Port() == standard {
+		host = strings.TrimSuffix(host, ":"+standard)
+	}
+	return u.Scheme + "://" + host
+}
+
+// Origin returns the origin of the pages of the console, or "" if users do not log in to it. a may
+// be nil.
+func (a *Authenticator) Origin() string {
+	if a == nil || a.logins == nil {
+		return ""
+	}
+	return a.logins.origin
+}
+
+// Lifetime returns how long a login is valid.
+func (a *Authenticator) Lifetime() time.Duration { return a.logins.Lifetime }
+
+// Options returns the URL of the console, and the issuers at which users can log in to it. a may be
+// nil.
+func (a *Authenticator) Options() (console string, options []LoginOption) {
+	if a.Origin() == "" {
+		return "", nil
+	}
+	for _, issuer := range a.logins.byName {
+		u, err := url.Parse(issuer.URL())
+		if err != nil { // never, the configuration was checked
+			continue
+		}
+		options = append(options, LoginOption{issuer.Name(), u.Host})
+	}
+	return a.logins.URL, options
+}
+
+// attempt is what a browser keeps while its user logs in.
+type attempt struct {
+	oidc.Attempt
+	Page string `json:"p"` // page of the console to which the login leads
+}
+
+// BeginLogin begins a login at the issuer with a name. It returns the URL of the issuer, and what
+// the browser must keep in a cookie. After the login, the browser goes to a page of the console.
+func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address string) (to, kept string, err error) {
+	issuer, redirect, err := a.logins.find(name)
+	switch {
+	case err != nil:
+		return "", "", err
+	case len(page) > maxPage || !pageRule.MatchString(page):
+		return "", "", ErrPage
+	}
+	if err := a.mayRead(address); err != nil {
+		return "", "", a.fail(ctx, "login", err, address)
+	}
+	to, begun, err := issuer.Begin(ctx, redirect)
+	if err != nil {
+		return "", "", a.fail(ctx, "login", a.logins.failed(err, address), address)
+	}
+	text, err := json.Marshal(attempt{begun, page})
+	return to, base64.RawURLEncoding.EncodeToString(text), err
+}
+
+// FinishLogin ends a login. kept is what the browser has kept, and answer what the issuer has added
+// to the URL. It returns the token of the login, which belongs in a cookie, and the URL of the page
+// of the console to which the login leads.
+func (a *Authenticator) FinishLogin(
+	ctx context.Context, name, kept string, answer url.Values, address string,
+) (token, page string, err error) {
+	issuer, redirect, err := a.logins.find(name)
+	if err != nil {
+		return "", "", err
+	}
+	var begun attempt
+	text, err := base64.RawURLEncoding.DecodeString(kept)
+	if err != nil || len(kept) > maxAttempt || json.Unmarshal(text, &begun) != nil ||
+		!pageRule.MatchString(begun.Page) {
+		return "", "", a.fail(ctx, "login", oidc.ErrState, address)
+	}
+	if err := a.mayRead(address); err != nil {
+		return "", "", a.fail(ctx, "login", err, address)
+	}
+	who, err := issuer.Finish(ctx, redirect, begun.Attempt, answer)
+	if err != nil {
+		return "", "", a.fail(ctx, "login", a.logins.failed(err, address), address)
+	}
+	id := newID()
+	token = secretToken(loginPrefix, id)
+	hash, names := Hash(token), namesOf(who)
+	err = a.logins.store.CreateLogin(ctx, storage.NewLogin{
+		LoginID: id, Hash: hash[:], Principal: names[0], Groups: names[1:], Lifetime: a.logins.Lifetime,
+	}, process.Actor{Name: names[0], Source: address})
+	if err != nil {
+		return "", "", a.fail(ctx, "login", errors.Join(process.ErrUnavailable, err), address)
+	}
+	a.ok["login"].Inc()
+	return token, a.logins.URL + "/#" + begun.Page, nil
+}
+
+// AuthenticateLogin is like Authenticate for a request with the token of a login.
+func (a *Authenticator) AuthenticateLogin(ctx context.Context, token, address string) (*Principal, error) {
+	id, ok := idIn(loginPrefix, token)
+	if !ok {
+		return nil, a.fail(ctx, "login", ErrLogin, address)
+	}
+	e, err := a.lookUp(ctx, cachedLogin+id, address)
+	if errors.Is(err, ErrInvalid) {
+		err = ErrLogin
+	}
+	if err != nil {
+		return nil, a.fail(ctx, "login", err, address)
+	}
+	s := e.state.Load()
+	hash := Hash(token)
+	if subtle.ConstantTimeCompare(hash[:], s.hash[:]) != 1 || !s.valid || s.principal.expired(a.now()) {
+		return nil, a.fail(ctx, "login", ErrLogin, address)
+	}
+	a.ok["login"].Inc()
+	return s.principal, nil
+}
+
+// RejectLogin counts a request with a login that must not be used for it, and delays its answer. It
+// returns err, or ErrLimited.
+func (a *Authenticator) RejectLogin(ctx context.Context, err error, address string) error {
+	return a.fail(ctx, "login", err, address)
+}
+
+// EndLogin ends the login with a token. Other engines accept it for CacheTime.
+func (a *Authenticator) EndLogin(ctx context.Context, token, address string) error {
+	p, err := a.AuthenticateLogin(ctx, token, address)
+	if err != nil {
+		return err
+	}
+	id := strings.TrimPrefix(p.login, cachedLogin)
+	err = a.logins.store.DeleteLogin(ctx, id, process.Actor{Name: p.Name, Source: address})
+	if err != nil && !errors.Is(err, process.ErrKeyNotFound) { // by another request
+		return errors.Join(process.ErrUnavailable, err)
+	}
+	if e, ok := a.cachedKeys.load(p.login); ok {
+		e.state.Store(&state{read: a.now()})
+	}
+	return nil
+}
+
+// readLogin reads a login, and the grants of its user and groups.
+func (a *Authenticator) readLogin(ctx context.Context, id string) (*state, error) {
+	row, err := a.logins.store.ReadLogin(ctx, id, a.logins.Idle)
+	switch {
+	case errors.Is(err, process.ErrKeyNotFound):
+		return nil, ErrInvalid
+	case err != nil:
+		return nil, errors.Join(process.ErrUnavailable, err)
+	case len(row.Hash) != sha256.Size || row.Left <= 0 || !a.logins.accept(row.Principal):
+		return nil, ErrInvalid
+	}
+	granted, err := a.readGrants(ctx, strings.Join(append([]string{row.Principal}, row.Groups...), "\n"))
+	if err != nil {
+		return nil, err
+	}
+	p := *granted.principal
+	p.login, p.expires = cachedLogin+id, a.now().Add(row.Left)
+	return &state{hash: [sha256.Size]byte(row.Hash), principal: &p, valid: true, read: a.now()}, nil
+}
+
+// accept reports whether users of the issuer of a principal still log in to the console.
+func (l *logins) accept(principal string) bool {
+	issuer, _, _ := strings.Cut(strings.TrimPrefix(principal, userPrefix), "#")
+	return slices.ContainsFunc(l.byName, func(i *oidc.Issuer) bool { return i.URL() == issuer })
+}
+
+// find returns the issuer with a name, and the URL to which it sends browsers back.
+func (l *logins) find(name string) (*oidc.Issuer, string, error) {
+	n := -1
+	if l != nil {
+		n = slices.IndexFunc(l.byName, func(i *oidc.Issuer) bool { return i.Name() == name })
+	}
+	if n < 0 {
+		return nil, "", ErrNoLogins
+	}
+	redirect := l.URL + CallbackPath
+	if name != "" {
+		redirect += "/" + name
+	}
+	return l.byName[n], redirect, nil
+}
+
+// failed logs why a login has failed, and returns the error for the user.
+func (l *logins) failed(err error, address string) error {
+	if l.logged.Allow() {
+		l.log.Warn("a login to the console has failed", "reason", fmt.Sprintf("%.500s", err), "address", address)
+	}
+	if errors.Is(err, oidc.ErrUnreachable) {
+		return errors.Join(process.ErrUnavailable, ErrNoAnswer)
+	}
+	if errors.Is(err, oidc.ErrState) {
+		return oidc.ErrState
+	}
+	if shown, ok := errors.AsType[*oidc.LoginError](err); ok {
+		return shown
+	}
+	if claim, ok := errors.AsType[*oidc.ClaimError](err); ok {
+		return fmt.Errorf("the token of the issuer is not valid: %w", claim)
+	}
+	return ErrFailed
+}

@@ -1,0 +1,479 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/engine/auth"
+	"github.com/progressor-engine/progressor/engine/auth/oidc"
+	"github.com/progressor-engine/progressor/internal/testca"
+	"github.com/progressor-engine/progressor/internal/testissuer"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// loginTable is a table of logins in memory.
+type loginTable struct {
+	mu   sync.Mutex
+	rows map[string]storage.NewLogin
+	left time.Duration
+}
+
+func (t *loginTable) CreateLogin(_ context.Context, l storage.NewLogin, _ process.Actor) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rows[l.LoginID] = l
+	return nil
+}
+
+func (t *loginTable) ReadLogin(_ context.Context, id string, _ time.Duration) (storage.LoginState, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	row, ok := t.rows[id]
+	if !ok {
+		return storage.LoginState{}, process.ErrKeyNotFound
+	}
+	return storage.LoginState{Hash: row.Hash, Principal: row.Principal, Groups: row.Groups, Left: t.left}, nil
+}
+
+func (t *loginTable) DeleteLogin(_ context.Context, id string, _ process.Actor) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.rows, id)
+	return nil
+}
+
+// loginSite is a site with TLS, to whose console users log in.
+type loginSite struct {
+	url     string
+	key     *oneKey
+	token   string
+	rows    *loginTable
+	issuers []*testissuer.Issuer
+	server  *httptest.Server
+}
+
+// newLoginSite serves a console with an issuer for each name.
+func newLoginSite(t *testing.T, mode Console, names ...string) *loginSite {
+	t.Helper()
+	id, token := auth.NewToken()
+	s := &loginSite{
+		key: &oneKey{id: id, hash: auth.Hash(token), grants: map[string]string{}}, token: token,
+		rows: &loginTable{rows: map[string]storage.NewLogin{}, left: time.Hour},
+	}
+	var configs []oidc.Config
+	for _, name := range names {
+		issuer := testissuer.New(t)
+		s.issuers = append(s.issuers, issuer)
+		s.key.grants["user:"+issuer.URL+"#alice"] = "support"
+		configs = append(configs, oidc.Config{
+			Issuer: issuer.URL, Audience: "api", GroupsClaim: "groups", NameClaim: "sub", GroupPrefix: name + ":",
+			Name: name, ClientID: testissuer.Audience, Scopes: "openid",
+		})
+	}
+	log := slog.New(slog.DiscardHandler)
+	issuers, err := oidc.New(configs, log, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := auth.New(s.key, "", prometheus.NewRegistry())
+	clients.Accept(issuers, log)
+	s.server = httptest.NewUnstartedServer(nil)
+	s.url = "https://" + s.server.Listener.Addr().String()
+	console := auth.Console{URL: s.url, Lifetime: 12 * time.Hour, Idle: time.Hour}
+	if err := clients.AcceptLogins(s.rows, console, log); err != nil {
+		t.Fatal(err)
+	}
+	h, err := newHandler(Config{Auth: clients, Console: mode}, scripted(echo()), func() error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.server.Config.Handler = h
+	s.server.StartTLS()
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+// browser keeps cookies like a browser, and follows redirects to the page of the console.
+type browser struct {
+	t      *testing.T
+	site   *loginSite
+	client *http.Client
+}
+
+func (s *loginSite) browser(t *testing.T) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &browser{t, s, &http.Client{Transport: s.server.Client().Transport, Jar: jar}}
+}
+
+// visit goes to a URL. It returns the last response, and its body.
+func (b *browser) visit(to string) (*http.Response, string) {
+	b.t.Helper()
+	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, to, http.NoBody)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	request.Header.Set("Accept", "text/html")
+	return b.send(request)
+}
+
+// post sends what the page of the console sends, with changed headers: nil removes one.
+func (b *browser) post(path string, headers http.Header) (*http.Response, string) {
+	b.t.Helper()
+	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.site.url+path, strings.NewReader("{}"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	request.Header = http.Header{
+		"Content-Type": {"application/json"}, "Origin": {b.site.url}, "Sec-Fetch-Site": {"same-origin"},
+	}
+	for name, values := range headers {
+		request.Header[name] = values
+	}
+	return b.send(request)
+}
+
+func (b *browser) send(request *http.Request) (*http.Response, string) {
+	b.t.Helper()
+	response, err := b.client.Do(request)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return response, string(body)
+}
+
+// cookie returns the value of a cookie, or "".
+func (b *browser) cookie(name string) string {
+	b.t.Helper()
+	u, err := url.Parse(b.site.url)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, c := range b.client.Jar.Cookies(u) {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	return ""
+}
+
+// whoami is what the console asks for.
+const whoamiPath = "/whoami"
+
+// A user logs in, is known, and logs out. The page that was asked for is shown.
+func TestConsoleLogin(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t, ConsoleReadOnly, "staff")
+	s.issuers[0].LogIn(map[string]any{"groups": []string{"support"}})
+	b := s.browser(t)
+	if answer, body := b.visit(s.url + "/login/options"); !strings.Contains(body, `"name":"staff"`) ||
+		!strings.Contains(body, s.url) || answer.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("options: %s", body)
+	}
+	if answer, body := b.post(whoamiPath, nil); answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("before the login: %s %s", answer.Status, body)
+	}
+	answer, _ := b.visit(s.url + "/login?to=" + url.QueryEscape("/processes?ns=shop"))
+	if got := answer.Request.URL; got.Host != strings.TrimPrefix(s.url, "https://") || got.Path != "/" ||
+		got.Fragment != "/processes?ns=shop" || answer.StatusCode != http.StatusOK {
+		t.Fatalf("after the login: %s %s", answer.Status, got)
+	}
+	if b.cookie(attemptCookie) != "" {
+		t.Error("the browser keeps the attempt")
+	}
+	answer, body := b.post(whoamiPath, nil)
+	var who identity
+	if err := json.Unmarshal([]byte(body), &who); err != nil || answer.Header.Get("Cache-Control") != "no-store" {
+		t.Fatalf("%s: %v", body, err)
+	}
+	if who.Principal != "user:"+s.issuers[0].URL+"#alice" || !who.Login ||
+		!slices.Equal(who.Groups, []string{"group:staff:support"}) || len(who.Grants) != 1 ||
+		who.Grants[0].Namespaces != "*" || !slices.Contains(who.Grants[0].Permissions, "process.operate") ||
+		slices.Contains(who.Grants[0].Permissions, "payload.read") {
+		t.Errorf("%s", body)
+	}
+	const list = "/progressor.v1.NamespaceService/ListNamespaces"
+	for _, kind := range []string{"application/json", "application/json; charset=utf-8"} {
+		answer, body := b.post(list, http.Header{"Content-Type": {kind}})
+		if answer.StatusCode == http.StatusUnauthorized {
+			t.Errorf("%s: %s %s", kind, answer.Status, body)
+		}
+	}
+	token := b.cookie(loginCookie)
+	if answer, body := b.post("/logout", nil); answer.StatusCode != http.StatusOK || b.cookie(loginCookie) != "" {
+		t.Errorf("logout: %s %s", answer.Status, body)
+	}
+	if answer, body := b.post(whoamiPath, http.Header{"Cookie": {loginCookie + "=" + token}}); answer.StatusCode !=
+		http.StatusUnauthorized || !strings.Contains(body, "the login has ended") {
+		t.Errorf("a copy of the cookie after the logout: %s %s", answer.Status, body)
+	}
+	if answer, body := b.post("/logout", nil); answer.StatusCode != http.StatusOK {
+		t.Errorf("logout again: %s %s", answer.Status, body)
+	}
+}
+
+// Scripts cannot read the cookies, other sites cannot set them or have them sent, and no page may
+// be stored.
+func TestCookiesOfLogins(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t, ConsoleFull, "staff")
+	b := s.browser(t)
+	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	begun, _ := b.visit(s.url + "/login")
+	answered, _ := b.visit(begun.Header.Get("Location"))
+	ended, _ := b.visit(answered.Header.Get("Location"))
+	for _, answer := range []*http.Response{begun, ended} {
+		if answer.Header.Get("Cache-Control") != "no-store" || answer.Header.Get("Referrer-Policy") != "no-referrer" ||
+			answer.StatusCode != http.StatusSeeOther {
+			t.Errorf("%s %v", answer.Status, answer.Header)
+		}
+		for _, c := range answer.Cookies() {
+			if !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" ||
+				!strings.HasPrefix(c.Name, "__Host-") {
+				t.Errorf("%+v", c)
+			}
+		}
+	}
+	cookies := ended.Cookies()
+	if len(cookies) != 2 || cookies[0].MaxAge >= 0 || cookies[1].Name != loginCookie || cookies[1].MaxAge != 12*3600 {
+		t.Errorf("%v", cookies)
+	}
+}
+
+// The cookie counts only for what the page of the console sends.
+func TestCookieOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t, ConsoleFull, "staff")
+	b := s.browser(t)
+	b.visit(s.url + "/login")
+	if answer, body := b.post(whoamiPath, nil); answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s", answer.Status, body)
+	}
+	token := b.cookie(loginCookie)
+	for name, headers := range map[string]http.Header{
+		"no Origin":                 {"Origin": nil},
+		"no Origin and site":        {"Origin": nil, "Sec-Fetch-Site": nil},
+		"null":                      {"Origin": {"null"}, "Sec-Fetch-Site": nil},
+		"another site":              {"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}},
+		"another site, old":         {"Origin": {"https://evil.example"}, "Sec-Fetch-Site": nil},
+		"another site, as same":     {"Origin": {"https://evil.example"}},
+		"another port":              {"Origin": {"https://127.0.0.1:1"}},
+		"another scheme":            {"Origin": {strings.Replace(s.url, "https", "http", 1)}},
+		"two origins":               {"Origin": {s.url, "https://evil.example"}},
+		"a subdomain":               {"Sec-Fetch-Site": {"same-site"}},
+		"the user":                  {"Sec-Fetch-Site": {"none"}},
+		"a form":                    {"Content-Type": {"application/x-www-form-urlencoded"}},
+		"text":                      {"Content-Type": {"text/plain"}},
+		"protobuf":                  {"Content-Type": {"application/proto"}},
+		"no type":                   {"Content-Type": nil},
+		"a bearer token":            {"Authorization": {"Bearer " + s.token}},
+		"an empty Authorization":    {"Authorization": {""}},
+		"two cookies of logins":     {"Cookie": {loginCookie + "=" + token}},
+		"a cookie that is no login": {"Cookie": {loginCookie + "=" + s.token}},
+	} {
+		one := b
+		if name == "a cookie that is no login" {
+			one = s.browser(t)
+		}
+		for _, path := range []string{whoamiPath, "/progressor.v1.NamespaceService/ListNamespaces"} {
+			answer, body := one.post(path, headers)
+			if answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden &&
+				answer.StatusCode != http.StatusTooManyRequests {
+				t.Errorf("%s: %s: %s %s", name, path, answer.Status, body)
+			}
+		}
+		if answer, body := one.post("/logout", headers); answer.StatusCode == http.StatusOK &&
+			name != "a cookie that is no login" {
+			t.Errorf("%s: logout: %s %s", name, answer.Status, body)
+		}
+	}
+	request := whoamiRequest(t)
+	request.Host = localhost
+	request.Header = http.Header{
+		"Cookie": {loginCookie + "=" + token}, "Origin": {s.url}, "Content-Type": {"application/json"},
+	}
+	w := httptest.NewRecorder()
+	s.server.Config.Handler.ServeHTTP(w, request)
+	if w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "POST with JSON") {
+		t.Errorf("GET: %d %s", w.Code, w.Body)
+	}
+	if answer, body := b.post(whoamiPath, nil); answer.StatusCode != http.StatusOK {
+		t.Errorf("at the end: %s %s", answer.Status, body)
+	}
+}
+
+// A certificate and a cookie would be two principals.
+func TestCookieAndCertificate(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t, ConsoleFull, "staff")
+	request := whoamiRequest(t)
+	request.Method, request.Host = http.MethodPost, localhost
+	request.Header = http.Header{
+		"Cookie": {loginCookie + "=a"}, "Origin": {s.url}, "Content-Type": {"application/json"},
+		"Sec-Fetch-Site": {"same-origin"},
+	}
+	leaf := testca.New(t).Issue(time.Hour, billing).Leaf
+	request.TLS = &tls.ConnectionState{
+		PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}},
+	}
+	w := httptest.NewRecorder()
+	s.server.Config.Handler.ServeHTTP(w, request)
+	if w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "use only one") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// A login that has expired is over, and its cookie does no harm.
+func TestExpiredLogin(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t, ConsoleFull, "staff")
+	s.rows.left = -time.Second
+	b := s.browser(t)
+	b.visit(s.url + "/login")
+	answer, body := b.post(whoamiPath, nil)
+	if answer.StatusCode != http.StatusUnauthorized || !strings.Contains(body, "the login has ended: log in again") {
+		t.Errorf("%s %s", answer.Status, body)
+	}
+	if answer, body := b.visit(s.url + "/livez"); answer.StatusCode != http.StatusOK {
+		t.Errorf("a page without authentication: %s %s", answer.Status, body)
+	}
+	if answer, _ := b.post("/logout", nil); answer.StatusCode != http.StatusOK || b.cookie(loginCookie) != "" {
+		t.Errorf("logout: %s", answer.Status)
+	}
+}
+
+// An answer of an issuer logs in only the browser that has begun the login, once.
+func TestAnswersInOtherBrowsers(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t, ConsoleFull, "staff", "partners")
+	b, victim := s.browser(t), s.browser(t)
+	last := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	b.client.CheckRedirect, victim.client.CheckRedirect = last, last
+	begun, _ := b.visit(s.url + "/login?issuer=staff")
+	kept := b.cookie(attemptCookie)
+	answered, _ := b.visit(begun.Header.Get("Location"))
+	callback := answered.Header.Get("Location")
+	fails := func(name string, one *browser, to, cookie string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cookie != "" {
+			request.Header.Set("Cookie", attemptCookie+"="+cookie)
+		}
+		answer, body := one.send(request)
+		if answer.StatusCode != http.StatusForbidden || one.cookie(loginCookie) != "" ||
+			!strings.Contains(body, "Log in again: "+s.url+"/login") {
+			t.Errorf("%s: %s %s", name, answer.Status, body)
+		}
+	}
+	fails("a browser that has begun no login", victim, callback, "")
+	victim.visit(s.url + "/login?issuer=staff")
+	fails("a browser that has begun another login", victim, callback, "")
+	fails("the page of another issuer", victim, strings.Replace(callback, "/staff?", "/partners?", 1), kept)
+	fails("another issuer names itself", victim, strings.Replace(callback, url.QueryEscape(s.issuers[0].URL),
+		url.QueryEscape(s.issuers[1].URL), 1), kept)
+	if len(s.issuers[0].Exchanges())+len(s.issuers[1].Exchanges()) != 0 {
+		t.Error("an issuer gets the code of another browser")
+	}
+	if answer, body := b.visit(callback); answer.StatusCode != http.StatusSeeOther || b.cookie(loginCookie) == "" {
+		t.Fatalf("the answer as it is: %s %s", answer.Status, body)
+	}
+	fails("the same answer again", s.browser(t), callback, "")
+	fails("the same answer again with its cookie", s.browser(t), callback, kept)
+}
+
+// With several issuers, the user chooses one. The login leads to no other site.
+func TestPagesOfTheLogin(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t, ConsoleFull, "staff", "partners")
+	b := s.browser(t)
+	answer, body := b.visit(s.url + "/login?to=" + url.QueryEscape(`/jobs?ns=a"><script>`))
+	if strings.Contains(body, "<script>") || strings.Count(body, "<li>") != 2 ||
+		!strings.Contains(body, s.url+"/login?issuer=partners&amp;to=%2fjobs") ||
+		!strings.Contains(answer.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+		t.Errorf("the choice: %s", body)
+	}
+	for _, to := range []string{
+		"https://evil.example", "//evil.example", `/\evil.example`, "javascript:alert(1)", "/a\r\nSet-Cookie: x=y",
+	} {
+		answer, body := b.visit(s.url + "/login?issuer=staff&to=" + url.QueryEscape(to))
+		if answer.StatusCode != http.StatusBadRequest || !strings.Contains(body, "to: must be a page of the console") {
+			t.Errorf("%q: %s %s", to, answer.Status, body)
+		}
+	}
+	if answer, body := b.visit(s.url + "/login?issuer=none"); answer.StatusCode != http.StatusNotFound {
+		t.Errorf("an unknown issuer: %s %s", answer.Status, body)
+	}
+	s.issuers[0].SetDown(true)
+	if answer, body := b.visit(s.url + "/login?issuer=staff"); answer.StatusCode != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "cannot be reached") {
+		t.Errorf("the issuer is down: %s %s", answer.Status, body)
+	}
+}
+
+// The Host of a request does not change where the issuer sends the browser back to.
+func TestHostOfALogin(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t, ConsoleFull, "staff")
+	request := httptest.NewRequest(http.MethodGet, "/login", http.NoBody)
+	request.Host = "203.0.113.7"
+	request.Header.Set("X-Forwarded-Host", "evil.example")
+	w := httptest.NewRecorder()
+	s.server.Config.Handler.ServeHTTP(w, request)
+	to, err := url.Parse(w.Header().Get("Location"))
+	if err != nil || to.Query().Get("redirect_uri") != s.url+"/login/callback/staff" {
+		t.Errorf("%d %s, %v", w.Code, to, err)
+	}
+}
+
+// Without logins, the console learns that there are none, and cookies are ignored.
+func TestConsoleWithoutLogins(t *testing.T) {
+	t.Parallel()
+	open := newStub(t, Config{})
+	if _, body := asked(t, http.MethodGet, open.url+"/login/options"); body != `{"issuers":[],"url":""}`+"\n" {
+		t.Errorf("options: %s", body)
+	}
+	for _, path := range []string{"/login", "/login/callback", "/login/callback/a"} {
+		if answer, body := asked(t, http.MethodGet, open.url+path); answer.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %s %s", path, answer.Status, body)
+		}
+	}
+	json := []string{"Content-Type", "application/json"}
+	_, body := asked(t, http.MethodPost, open.url+whoamiPath, json...)
+	const want = `{"principal":"","login":false,"groups":[],"grants":[{"namespaces":"*","permissions":["`
+	if !strings.HasPrefix(body, want) {
+		t.Errorf("who: %s", body)
+	}
+	url, token, _, _ := newPrivateSite(t)
+	answer, body := asked(t, http.MethodPost, url+whoamiPath, append(json, "Authorization", "Bearer "+token, "Cookie",
+		loginCookie+"=a")...)
+	if answer.StatusCode != http.StatusOK || !strings.Contains(body, `"login":false`) {
+		t.Errorf("a token: %s %s", answer.Status, body)
+	}
+}

@@ -1,0 +1,167 @@
+package main
+
+const (
+	consoleCode   = "engine/auth/oidc/code.go"
+	consoleLogins = "engine/auth/logins.go"
+	consoleCookie = "engine/rpc/login.go"
+	loginsSQL     = "storage/internal/dbsqlc/console_logins.sql.go"
+)
+
+// loginMutants remove checks of logins to the console.
+var loginMutants = []mutant{
+	{
+		name: "login-state-unchecked", breaks: "the answer of an issuer logs in only the browser that asked for it",
+		file: consoleCode, old: "subtle.ConstantTimeCompare([]byte(answer.Get(\"state\")), []byte(a.State)) != 1 {",
+		planted:  "false {",
+		packages: oidcTests, run: "TestAnswersOfOtherLogins",
+	},
+	{
+		name: "login-any-attempt", breaks: "an answer belongs to a login at this issuer",
+		file: consoleCode, old: "a.State == \"\" || a.Issuer != i.config.Issuer ||", planted: "a.State == \"\" ||",
+		packages: oidcTests, run: "TestAnswersOfOtherLogins",
+	},
+	{
+		name: "login-nonce-unchecked", breaks: "the token of an issuer is for this login",
+		file: consoleCode, old: "subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(a.Nonce)) != 1",
+		planted:  "false",
+		packages: oidcTests, run: "TestTokensOfLogins",
+	},
+	{
+		name: "login-without-pkce", breaks: "the issuer gives the token only to the engine that began the login",
+		file: consoleCode, old: ", code, oauth2.VerifierOption(a.Verifier))", planted: ", code)",
+		packages: oidcTests, run: "TestCodeFlow",
+	},
+	{
+		name: "login-mixed-up", breaks: "the code of one issuer is not sent to another one",
+		file: consoleCode, old: "from != i.config.Issuer && (from != \"\" || document.NamesIssuer)",
+		planted:  "from == \"-\"",
+		packages: oidcTests, run: "TestAnswersOfOtherLogins",
+	},
+	{
+		name: "login-issuer-unnamed", breaks: "an issuer that names itself in its answers does so in all of them",
+		file: consoleCode, old: "(from != \"\" || document.NamesIssuer)", planted: "from != \"\"",
+		packages: oidcTests, run: "TestAnswersOfOtherLogins",
+	},
+	{
+		name: "login-any-party", breaks: "a token that was issued to another client logs nobody in",
+		file: consoleCode, old: "claims.Party != i.config.ClientID", planted: "false",
+		packages: oidcTests, run: "TestTokensOfLogins",
+	},
+	{
+		name: "login-in-the-clear", breaks: "codes and browsers are sent to an issuer by https",
+		file: consoleCode, old: "i.keys.checkEndpoint(name, text); err != nil {",
+		planted:  "i.keys.checkEndpoint(name, text); false {",
+		packages: oidcTests, run: "TestAddressesOfLogins",
+	},
+	{
+		name: "login-page-shared", breaks: "the answers of different issuers go to different pages",
+		file: oidcConfig, old: "(c.Name == \"\" || c.Name == other.Name)", planted: "false",
+		packages: oidcTests, run: "TestConfigurationIsChecked",
+	},
+	{
+		name: "login-anywhere", breaks: "a login leads to a page of the console",
+		file: consoleLogins, old: "len(page) > maxPage || !pageRule.MatchString(page):",
+		planted:  "len(page) > maxPage:",
+		packages: "./engine/rpc", run: "TestPagesOfTheLogin",
+	},
+	{
+		name: "login-open-redirect", breaks: "a login leads to the console",
+		file: consoleLogins, old: "return token, a.logins.URL + \"/#\" + begun.Page, nil",
+		planted:  "return token, begun.Page, nil",
+		packages: "./engine/auth", run: "TestPagesOfLogins",
+	},
+	{
+		name: "login-expired", breaks: "a login that has expired is rejected although it is cached",
+		file: consoleLogins, old: "|| s.principal.expired(a.now()) {", planted: "{",
+		packages: "./engine/auth", run: "TestLoginsEnd",
+	},
+	{
+		name: "login-over", breaks: "a login that the database reports as over is rejected",
+		file: consoleLogins, old: "|| row.Left <= 0 ||", planted: "||",
+		packages: "./engine/auth", run: "TestLoginsEnd",
+	},
+	{
+		name: "login-stream-outlives", breaks: "a stream ends with its login",
+		file: "engine/auth/authenticator.go", old: "p.HasLogin() && (!s.valid || s.principal.expired(a.now()))",
+		planted:  "false",
+		packages: "./engine/auth", run: "TestLoginsEnd",
+	},
+	{
+		name: "login-of-a-former-issuer", breaks: "a login ends when its issuer is removed from the configuration",
+		file: consoleLogins, old: " || !a.logins.accept(row.Principal):", planted: ":",
+		packages: "./engine/auth", run: "TestLoginsEnd",
+	},
+	{
+		name: "login-secret-unchecked", breaks: "the ID of a login is not enough",
+		file: consoleLogins, old: "subtle.ConstantTimeCompare(hash[:], s.hash[:]) != 1 || !s.valid",
+		planted:  "!s.valid",
+		packages: "./engine/auth", run: "TestLogins$",
+	},
+	{
+		name: "login-not-ended", breaks: "a logout ends the login at once on its engine",
+		file: consoleLogins, old: "		e.state.Store(&state{read: a.now()})\n", planted: "		_ = e\n",
+		packages: "./engine/auth", run: "TestLogins$",
+	},
+	{
+		name: "login-guessed", breaks: "failed logins of an address are limited",
+		file: consoleLogins, old: "	who, err := issuer.Finish(ctx, redirect, begun.Attempt, answer)\n",
+		planted: "	a.failed = newFailures()\n" +
+			"	who, err := issuer.Finish(ctx, redirect, begun.Attempt, answer)\n",
+		packages: "./engine/auth", run: "TestFailedLoginsAreLimited",
+	},
+	{
+		name: "cookie-cross-origin", breaks: "the cookie of a login counts only for the page of the console",
+		file: consoleCookie, old: "		len(origin) != 1 || origin[0] != a.Origin(),\n",
+		planted:  "		len(origin) > 100,\n",
+		packages: "./engine/rpc", run: "TestCookieOfOthers",
+	},
+	{
+		name: "cookie-of-forms", breaks: "the cookie of a login counts only for JSON",
+		file:     consoleCookie,
+		old:      "err != nil || kind != \"application/json\" && kind != \"application/connect+json\",",
+		planted:  "err != nil && kind == \"-\",",
+		packages: "./engine/rpc", run: "TestCookieOfOthers",
+	},
+	{
+		name: "cookie-get", breaks: "the cookie of a login does not count for a GET",
+		file: consoleCookie, old: ", r.Method != http.MethodPost,\n", planted: ",\n",
+		packages: "./engine/rpc", run: "TestCookieOfOthers",
+	},
+	{
+		name: "cookie-and-token", breaks: "a request with a cookie and a token is rejected",
+		file: consoleCookie, old: "len(r.Header[\"Authorization\"]) > 0 || certificateURI(r) != \"\":",
+		planted:  "certificateURI(r) != \"\":",
+		packages: "./engine/rpc", run: "TestCookieOfOthers",
+	},
+	{
+		name: "cookie-and-certificate", breaks: "a request with a cookie and a certificate is rejected",
+		file: consoleCookie, old: " || certificateURI(r) != \"\":", planted: ":",
+		packages: "./engine/rpc", run: "TestCookieAndCertificate",
+	},
+	{
+		name: "cookie-readable", breaks: "scripts cannot read the cookie of a login",
+		file: consoleCookie, old: "Secure: true, HttpOnly: true,", planted: "Secure: true,",
+		packages: "./engine/rpc", run: "TestCookiesOfLogins",
+	},
+	{
+		name: "cookie-attempt-kept", breaks: "an attempt to log in is used once",
+		file: consoleCookie, old: "	setCookie(w, attemptCookie, \"\", -1) // an answer is used once\n", planted: "",
+		packages: "./engine/rpc", run: "TestConsoleLogin$",
+	},
+	{
+		name: "logins-unbounded", breaks: "a user has at most 20 logins",
+		file: loginsSQL, old: "AND others.place > ", planted: "AND others.place > 1000 + ",
+		packages: "./storage", run: "TestConsoleLoginsOfAUser",
+	},
+	{
+		name: "logins-idle", breaks: "a login that is not used ends",
+		file: loginsSQL, old: "     AND l.used_time > statement_timestamp() -",
+		planted:  "     AND l.used_time > '-infinity' +",
+		packages: "./storage", run: "TestConsoleLogins$",
+	},
+	{
+		name: "logins-kept", breaks: "logins that have expired are deleted",
+		file: loginsSQL, old: "WHERE x.expire_time <= statement_timestamp()", planted: "WHERE x.expire_time IS NULL",
+		packages: "./storage", run: "TestExpiredLoginsAreDeleted",
+	},
+}

@@ -49,7 +49,7 @@ generate: ## Regenerate code and docs: protobuf, Connect, OpenAPI, reference.md,
 	@# The OpenAPI plugin prints a useless warning about a field that it does not set.
 	$(TOOL) buf generate -o $(OUT) 2> >(grep -v 'WARN field not found field=Examples' >&2)
 	$(GO) run ./internal/openapi $(OUT)/docs/openapi.yaml
-	$(TOOL) sqlc generate -f $(OUT)/sqlc.yaml
+	@$(MAKE) --no-print-directory generate-sql OUT=$(OUT)
 	$(GO) run ./cmd/progressor/internal/manual $(OUT)/docs/cli.md
 	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" $(OUT)/cron/zoneinfo.zip && chmod 644 $(OUT)/cron/zoneinfo.zip
 	@# The generators do not delete the code of deleted files.
@@ -57,8 +57,13 @@ generate: ## Regenerate code and docs: protobuf, Connect, OpenAPI, reference.md,
 	  test -f proto/progressor/v1/$${name%.pb.go}.proto || rm -v $$code; done
 	@for code in $(OUT)/proto/progressor/v1/progressorv1connect/*.connect.go; do name=$${code##*/}; \
 	  test -f proto/progressor/v1/$${name%.connect.go}.proto || rm -v $$code; done
+
+.PHONY: generate-sql
+generate-sql: ## Regenerate only the code of the statements in sql/
+	$(TOOL) sqlc generate -f $(OUT)/sqlc.yaml
 	@for code in $(OUT)/storage/internal/dbsqlc/*.sql.go; do name=$${code##*/}; \
 	  test -f sql/$${name%.go} || rm -v $$code; done
+	$(GO) run ./internal/sqlrows $(OUT)/storage/internal/dbsqlc
 
 .PHONY: console
 console: ## Rebuild the web console and its clients (needs Node; commit the result)

@@ -6,17 +6,17 @@
 -- step that succeeds in the round in which its compensation starts is not yet stored as ended.
 -- name: WriteSteps :exec
 WITH accepted AS MATERIALIZED (
-  SELECT item.ord FROM (
+  SELECT attempt.ord FROM (
     SELECT unnest(@checks::int[]) AS ord, unnest(@namespaces::text[]) AS namespace,
            unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
-           unnest(@fencing_tokens::bigint[]) AS fencing_token) AS item
+           unnest(@fencing_tokens::bigint[]) AS fencing_token) AS attempt
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t
-      WHERE t.namespace = item.namespace
-        AND t.process_id = item.process_id
-        AND t.task_id = item.task_id
-        AND t.fencing_token = item.fencing_token
-        AND is_saved(item.fencing_token)
+      WHERE t.namespace = attempt.namespace
+        AND t.process_id = attempt.process_id
+        AND t.task_id = attempt.task_id
+        AND t.fencing_token = attempt.fencing_token
+        AND is_saved(attempt.fencing_token)
       LIMIT 1) ended)
 INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, compensation_status,
                              attempt, running_time, finished_time, due_time, process_id,

@@ -14,7 +14,7 @@ WITH input AS MATERIALIZED (
                     unnest(@graces_us::bigint[])) WITH ORDINALITY
          AS item(namespace, process_id, task_id, fencing_token, kind, target_namespace,
                  target_process_id, args, context, metadata, start_time, notify_parent_args, reason,
-                 job, grace_us, n)
+                 kind_row, grace_us, n)
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t
       WHERE t.namespace = item.namespace
@@ -35,7 +35,7 @@ INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_proc
                       notify_parent_args, job, grace)
 SELECT target_namespace, target_process_id, kind::message_kind, namespace, process_id, task_id,
        statement_timestamp(), NULLIF(start_time, '0001-01-01Z'), NULLIF(reason, ''), args, context,
-       NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(job, '')::jsonb,
+       NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(kind_row, '')::jsonb,
        NULLIF(grace_us, -1) * interval '1 microsecond'
   FROM input ORDER BY n
 RETURNING namespace, process_id;

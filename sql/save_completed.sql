@@ -89,9 +89,9 @@ inserted_job_events AS (
 inserted_events AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata,
                       payload)
-  SELECT item.namespace, item.process_id, item.event_id, item.task_id, item.attempt,
-         coalesce(NULLIF(item.ts, '0001-01-01Z'), statement_timestamp()),
-         NULLIF(item.metadata, '')::jsonb, item.payload
+  SELECT event.namespace, event.process_id, event.event_id, event.task_id, event.attempt,
+         coalesce(NULLIF(event.ts, '0001-01-01Z'), statement_timestamp()),
+         NULLIF(event.metadata, '')::jsonb, event.payload
     FROM (
       SELECT unnest(@event_ords::int[]) AS ord, unnest(@event_namespaces::text[]) AS namespace,
              unnest(@event_process_ids::text[]) AS process_id,
@@ -99,8 +99,8 @@ inserted_events AS (
              unnest(@event_attempts::int[]) AS attempt,
              unnest(@event_timestamps::timestamptz[]) AS ts,
              unnest(@event_metadatas::text[]) AS metadata,
-             unnest(@event_payloads::bytea[]) AS payload) AS item
-   WHERE (item.ord IN (SELECT results.ord FROM results)) IS TRUE),
+             unnest(@event_payloads::bytea[]) AS payload) AS event
+   WHERE (event.ord IN (SELECT results.ord FROM results)) IS TRUE),
 inserted_tasks AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
                      fencing_token, scheduled_time, running_time, finished_time, retry_interval,

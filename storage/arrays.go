@@ -2,7 +2,6 @@ package storage
 
 import (
 	"encoding/binary"
-	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -92,17 +91,6 @@ func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
 		big.PutUint32(buf[at:], size)
 	}
 	return buf, nil
-}
-
-// reserve grows the array fields of params for n items each. A struct of twenty arrays that grow by
-// appending was allocated six times for a flush of forty items.
-func reserve(params any, n int) {
-	v := reflect.ValueOf(params).Elem()
-	for i := range v.NumField() {
-		if f := v.Field(i); f.Kind() == reflect.Slice {
-			f.Grow(n)
-		}
-	}
 }
 
 // roomToSend is an empty message that reserves space for the messages that follow. pgx starts each

@@ -66,13 +66,10 @@ func (n *AuditRecord) details() string {
 type auditRecords struct{ arg dbsqlc.InsertAuditsParams }
 
 func (o *auditRecords) add(i *item) {
-	a := &o.arg
-	a.Namespaces = append(a.Namespaces, i.key.Namespace)
-	a.ProcessIds = append(a.ProcessIds, i.key.ProcessID)
-	a.Methods = append(a.Methods, i.audit.Method)
-	a.Actors = append(a.Actors, i.audit.By.Name)
-	a.Sources = append(a.Sources, i.audit.By.Source)
-	a.Details = append(a.Details, i.audit.details())
+	o.arg.Append(dbsqlc.InsertAuditsItem{
+		Key: i.key, Method: i.audit.Method, Actor: i.audit.By.Name, Source: i.audit.By.Source,
+		Details: i.audit.details(),
+	})
 }
 
 // stages returns the statement for the entries. It follows the statements of the commands.

@@ -97,18 +97,14 @@ func cancelStages(s *Store, items []*cancelItem) []stage {
 	if len(items) == 0 {
 		return nil
 	}
-	arg := dbsqlc.CancelProcessesParams{GraceExpired: []byte(graceExpired)}
+	arg := dbsqlc.CancelProcessesParams{GraceExpired: []byte(graceExpired), Lim: queueLimit(len(items))}
 	for n, it := range items {
-		arg.Ords = append(arg.Ords, int32(n))
-		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
-		arg.Reasons = append(arg.Reasons, it.reason)
-		arg.Contexts = append(arg.Contexts, it.context)
-		arg.GracesUs = append(arg.GracesUs, it.grace.Microseconds())
-		arg.Overdues = append(arg.Overdues, it.overdue)
-		arg.Actors = append(arg.Actors, it.actor())
+		arg.Append(dbsqlc.CancelProcessesItem{
+			Ord: int32(n), Key: it.key, Reason: it.reason, Context: it.context,
+			GraceUs: it.grace.Microseconds(), Overdue: it.overdue, Actor: it.actor(),
+			Mode: s.EventModeOf(it.key.Namespace),
+		})
 	}
-	arg.Modes, arg.Lim = s.EventModes(arg.Namespaces), queueLimit(len(items))
 	return []stage{func(ctx context.Context, db DB) error {
 		rows, err := s.q.CancelProcesses(ctx, db, arg)
 		for _, r := range rows {

@@ -294,12 +294,11 @@ func (s *Store) shortLockTimeoutStage() stage {
 // contended.
 func (s *Store) lockUncontendedStage(request lockRequest, contended map[process.Key]bool) stage {
 	keys := sortedKeys(request.keys)
-	params := request.params()
-	arg := dbsqlc.LockUncontendedProcessesParams{
-		Namespaces: params.Namespaces, ProcessIds: params.ProcessIds, Createds: params.Createds,
-	}
-	for n := range keys {
-		arg.Ords = append(arg.Ords, int32(n))
+	var arg dbsqlc.LockUncontendedProcessesParams
+	for n, key := range keys {
+		arg.Append(dbsqlc.LockUncontendedProcessesItem{
+			Ord: int32(n), Key: key, Created: request.created[key],
+		})
 	}
 	return func(ctx context.Context, db DB) error {
 		row, err := s.q.LockUncontendedProcesses(ctx, db, arg)

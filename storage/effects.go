@@ -52,34 +52,20 @@ type BoundEffect struct {
 	Mode         EventMode // event mode of the namespace
 }
 
-// Attempts returns, as arrays, what a statement needs to find the tasks of its effects.
-func Attempts(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencingTokens []int64) {
-	for _, r := range all {
-		namespaces, processIDs = append(namespaces, r.Key.Namespace), append(processIDs, r.Key.ProcessID)
-		taskIDs, fencingTokens = append(taskIDs, r.TaskID), append(fencingTokens, r.FencingToken)
-	}
-	return namespaces, processIDs, taskIDs, fencingTokens
-}
-
-// Checks returns the same as Attempts for attempts with several effects: each attempt once, and the
-// index of the attempt of each effect.
-func Checks(
-	all []BoundEffect,
-) (namespaces, processIDs []string, taskIDs, fencingTokens []int64, checks, indexes []int32) {
+// AttemptsOf returns an effect of each attempt, for statements that look up each attempt once, and
+// for each effect the index of its attempt.
+func AttemptsOf(all []BoundEffect) (attempts []BoundEffect, indexes []int32) {
 	indexes = make([]int32, len(all))
-	for n := range all {
-		r := &all[n]
-		last := len(checks) - 1
-		if last < 0 || fencingTokens[last] != r.FencingToken || taskIDs[last] != r.TaskID ||
-			processIDs[last] != r.Key.ProcessID || namespaces[last] != r.Key.Namespace {
+	for n, r := range all {
+		last := len(attempts) - 1
+		if last < 0 || attempts[last].FencingToken != r.FencingToken ||
+			attempts[last].TaskID != r.TaskID || attempts[last].Key != r.Key {
+			attempts = append(attempts, r)
 			last++
-			namespaces, processIDs = append(namespaces, r.Key.Namespace), append(processIDs, r.Key.ProcessID)
-			taskIDs, fencingTokens = append(taskIDs, r.TaskID), append(fencingTokens, r.FencingToken)
-			checks = append(checks, int32(last))
 		}
 		indexes[n] = int32(last)
 	}
-	return namespaces, processIDs, taskIDs, fencingTokens, checks, indexes
+	return attempts, indexes
 }
 
 // effectBatch holds the effects of a flush that one statement writes.
@@ -157,13 +143,13 @@ func (*AuditRecord) Batch() string { return "InsertTaskAudits" }
 // Write implements Effect. It stores the audit entries of commands that tasks have carried out.
 func (n *AuditRecord) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	var a dbsqlc.InsertTaskAuditsParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)
 	for _, r := range all {
 		note := r.Effect.(*AuditRecord)
-		a.Methods = append(a.Methods, note.Method)
-		a.Actors = append(a.Actors, note.By.Name)
-		a.Sources = append(a.Sources, note.By.Source)
-		a.Details = append(a.Details, note.details())
+		a.Append(dbsqlc.InsertTaskAuditsItem{
+			Key: r.Key, TaskID: r.TaskID, FencingToken: r.FencingToken,
+			Method: note.Method, Actor: note.By.Name, Source: note.By.Source,
+			Details: note.details(),
+		})
 	}
 	return dbsqlc.New().InsertTaskAudits(ctx, db, a)
 }

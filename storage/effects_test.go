@@ -29,7 +29,10 @@ func TestEffectBatches(t *testing.T) {
 	var tasks [][]int64
 	for _, batch := range batches {
 		names = append(names, batch.name)
-		_, _, taskIDs, _ := Attempts(batch.all)
+		var taskIDs []int64
+		for _, effect := range batch.all {
+			taskIDs = append(taskIDs, effect.TaskID)
+		}
 		tasks = append(tasks, taskIDs)
 	}
 	if want := []string{"c", "a", "b"}; !slices.Equal(names, want) {

@@ -52,14 +52,11 @@ func endStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 		if !c.notifiesRun() {
 			continue
 		}
-		a.Ords = append(a.Ords, int32(len(e.items)))
-		a.Namespaces = append(a.Namespaces, c.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, c.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, c.TaskID)
-		a.FencingTokens = append(a.FencingTokens, c.FencingToken)
-		a.RunIds = append(a.RunIds, c.Run.ProcessID)
-		a.Captures = append(a.Captures, c.MayContinue)
-		a.StepTimeoutsUs = append(a.StepTimeoutsUs, c.StepTimeout.Microseconds())
+		a.Append(dbsqlc.EndStepsItem{
+			Ord: int32(len(e.items)), Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken,
+			RunID: c.Run.ProcessID, Capture: c.MayContinue,
+			StepTimeoutUs: c.StepTimeout.Microseconds(),
+		})
 		e.items = append(e.items, it)
 	}
 	if len(e.items) == 0 {

@@ -43,10 +43,10 @@ func (s *Store) Expire(ctx context.Context, retention map[string]Retention) (map
 			if failed == 0 {
 				failed = process.MaxDuration
 			}
-			arg.Namespaces = append(arg.Namespaces, namespace)
-			arg.Statuses = append(arg.Statuses, of.status)
-			arg.RetentionsUs = append(arg.RetentionsUs, of.keep.Microseconds())
-			arg.FailedsUs = append(arg.FailedsUs, failed.Microseconds())
+			arg.Append(dbsqlc.ExpireProcessesItem{
+				Namespace: namespace, Status: of.status, RetentionUs: of.keep.Microseconds(),
+				FailedUs: failed.Microseconds(),
+			})
 		}
 	}
 	if len(arg.Namespaces) == 0 {

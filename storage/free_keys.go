@@ -20,7 +20,9 @@ func (FreeKeys) Batch() string { return "FreeKeys" }
 // Write implements Effect.
 func (FreeKeys) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	var a dbsqlc.FreeKeysParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)
+	for _, r := range all {
+		a.Append(dbsqlc.FreeKeysItem{Key: r.Key, TaskID: r.TaskID, FencingToken: r.FencingToken})
+	}
 	return dbsqlc.New().FreeKeys(ctx, db, a)
 }
 
@@ -34,20 +36,18 @@ func (c *Completion) freesKeys() bool { return slices.Contains(c.EffectsOnEnd, E
 
 // freeStages frees the keys of processes that a command may have ended or suspended.
 func (b *batch) freeStages(s *Store) []stage {
-	var of keysParams
+	var arg dbsqlc.FreeEndedParams
 	for _, it := range b.removes {
-		of.add(it.key)
+		arg.Append(dbsqlc.FreeEndedItem{Key: it.key})
 	}
 	for _, it := range b.suspends {
-		of.add(it.key)
+		arg.Append(dbsqlc.FreeEndedItem{Key: it.key})
 	}
 	for _, it := range b.cancels {
-		of.add(it.key)
+		arg.Append(dbsqlc.FreeEndedItem{Key: it.key})
 	}
-	if len(of.namespaces) == 0 {
+	if len(arg.Namespaces) == 0 {
 		return nil
 	}
-	return []stage{func(ctx context.Context, db DB) error {
-		return s.q.FreeEnded(ctx, db, dbsqlc.FreeEndedParams{Namespaces: of.namespaces, ProcessIds: of.processIDs})
-	}}
+	return []stage{func(ctx context.Context, db DB) error { return s.q.FreeEnded(ctx, db, arg) }}
 }

@@ -80,10 +80,11 @@ func (s *Store) confirm(ctx context.Context, conn *pgx.Conn) error {
 
 // MissingTasks returns the indexes of tasks that do not exist in the database.
 func (s *Store) MissingTasks(ctx context.Context, refs []TaskRef) ([]int32, error) {
-	arg := answersParams(refs)
-	missing, err := s.q.MissingTasks(ctx, s.kept, dbsqlc.MissingTasksParams{
-		Ords: arg.ords, Namespaces: arg.namespaces, ProcessIds: arg.processIDs, TaskIds: arg.taskIDs,
-	})
+	var arg dbsqlc.MissingTasksParams
+	for n, r := range refs {
+		arg.Append(dbsqlc.MissingTasksItem{Ord: int32(n), Key: r.Key, TaskID: r.TaskID})
+	}
+	missing, err := s.q.MissingTasks(ctx, s.kept, arg)
 	return missing, mapped("find missing tasks", err)
 }
 
@@ -97,10 +98,9 @@ type AttemptRef struct {
 func (s *Store) MissingAttempts(ctx context.Context, refs []AttemptRef) ([]int32, error) {
 	var arg dbsqlc.MissingAttemptsParams
 	for n, r := range refs {
-		arg.Ords = append(arg.Ords, int32(n))
-		arg.Namespaces = append(arg.Namespaces, r.Key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, r.Key.ProcessID)
-		arg.FencingTokens = append(arg.FencingTokens, r.FencingToken)
+		arg.Append(dbsqlc.MissingAttemptsItem{
+			Ord: int32(n), Key: r.Key, FencingToken: r.FencingToken,
+		})
 	}
 	missing, err := s.q.MissingAttempts(ctx, s.kept, arg)
 	return missing, mapped("find missing attempts", err)

@@ -232,12 +232,9 @@ func addRange(arg *dbsqlc.ReadHistoriesParams, ord int, key process.Key, rng His
 	if rng.Backward && bound == 0 {
 		bound = math.MaxInt64
 	}
-	arg.Ords = append(arg.Ords, int32(ord))
-	arg.Namespaces = append(arg.Namespaces, key.Namespace)
-	arg.ProcessIds = append(arg.ProcessIds, key.ProcessID)
-	arg.Bounds = append(arg.Bounds, bound)
-	arg.Limits = append(arg.Limits, int32(rng.Limit))
-	arg.Backwards = append(arg.Backwards, rng.Backward)
+	arg.Append(dbsqlc.ReadHistoriesItem{
+		Ord: int32(ord), Key: key, Bound: bound, Lim: int32(rng.Limit), Backward: rng.Backward,
+	})
 }
 
 func eventOf(r *dbsqlc.ReadHistoriesRow) Event {

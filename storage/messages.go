@@ -87,16 +87,13 @@ type outgoing struct {
 // ended notifies the parent of an ended process and releases its held messages, which are then
 // dropped. taskID is the task with the response, or 0.
 func (r *outgoing) ended(key process.Key, taskID int64) {
-	r.notifications.Namespaces = append(r.notifications.Namespaces, key.Namespace)
-	r.notifications.ProcessIds = append(r.notifications.ProcessIds, key.ProcessID)
-	r.notifications.TaskIds = append(r.notifications.TaskIds, taskID)
+	r.notifications.Append(dbsqlc.NotifyParentsItem{Key: key, TaskID: taskID})
 	r.released(key)
 }
 
 // released releases the held messages of a process if its status allows it.
 func (r *outgoing) released(key process.Key) {
-	r.release.Namespaces = append(r.release.Namespaces, key.Namespace)
-	r.release.ProcessIds = append(r.release.ProcessIds, key.ProcessID)
+	r.release.Append(dbsqlc.ReleaseMessagesItem{Key: key})
 }
 
 // targets returns the targets of the messages of a completion after a commit whose response was
@@ -143,25 +140,16 @@ func (r *outgoing) completed(c *Completion, quick bool) {
 			}
 			r.lowPriority[m.Target] = struct{}{}
 		}
-		s.Namespaces = append(s.Namespaces, c.Key.Namespace)
-		s.ProcessIds = append(s.ProcessIds, c.Key.ProcessID)
-		s.TaskIds = append(s.TaskIds, c.TaskID)
-		s.FencingTokens = append(s.FencingTokens, c.FencingToken)
-		s.Kinds = append(s.Kinds, string(m.Kind))
-		s.TargetNamespaces = append(s.TargetNamespaces, m.Target.Namespace)
-		s.TargetProcessIds = append(s.TargetProcessIds, m.Target.ProcessID)
-		s.Args = append(s.Args, m.Args)
-		s.Contexts = append(s.Contexts, m.Context)
-		s.Metadatas = append(s.Metadatas, string(m.Metadata))
-		s.StartTimes = append(s.StartTimes, m.StartTime)
-		s.NotifyParentArgs = append(s.NotifyParentArgs, m.NotifyParentArgs)
-		s.Reasons = append(s.Reasons, m.Reason)
-		s.KindRows = append(s.KindRows, string(m.KindRow))
 		grace := int64(-1)
 		if m.Grace != nil {
 			grace = m.Grace.Microseconds()
 		}
-		s.GracesUs = append(s.GracesUs, grace)
+		s.Append(dbsqlc.SendMessagesItem{
+			Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken, Kind: string(m.Kind),
+			Target: m.Target, Args: m.Args, Context: m.Context, Metadata: string(m.Metadata),
+			StartTime: m.StartTime, NotifyParentArgs: m.NotifyParentArgs, Reason: m.Reason,
+			KindRow: string(m.KindRow), GraceUs: grace,
+		})
 	}
 }
 
@@ -212,8 +200,9 @@ func (s *Store) SearchMessages(
 ) (targets []process.Key, more bool, err error) {
 	arg := dbsqlc.SearchMessagesParams{AgeUs: age.Microseconds(), Lim: int32(limit)}
 	for namespace, processID := range after {
-		arg.AfterNamespaces = append(arg.AfterNamespaces, namespace)
-		arg.AfterProcessIds = append(arg.AfterProcessIds, processID)
+		arg.Append(dbsqlc.SearchMessagesItem{
+			Key: process.Key{Namespace: namespace, ProcessID: processID},
+		})
 	}
 	rows, err := s.q.SearchMessages(ctx, s.hot, arg)
 	if err != nil {

@@ -54,23 +54,16 @@ func callStages(s *Store, items []*callItem) []stage {
 
 func callParams(s *Store, items []*callItem) *dbsqlc.PrepareCallParams {
 	arg := &dbsqlc.PrepareCallParams{NodeID: s.nodeID.Load()}
-	reserve(arg, len(items))
+	arg.Grow(len(items))
 	for n, it := range items {
 		c := it.call
-		arg.Ords = append(arg.Ords, int32(n))
-		arg.Namespaces = append(arg.Namespaces, c.Key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, c.Key.ProcessID)
-		arg.TaskTypes = append(arg.TaskTypes, string(c.TaskType))
-		arg.Args = append(arg.Args, c.Args)
-		arg.Contexts = append(arg.Contexts, c.Context)
-		arg.IdempotencyKeys = append(arg.IdempotencyKeys, c.IdempotencyKey)
-		arg.RequestIds = append(arg.RequestIds, c.RequestID)
-		arg.Fingerprints = append(arg.Fingerprints, c.Fingerprint)
-		arg.HistoryRanges = append(arg.HistoryRanges, c.HistoryRange)
-		arg.Priorities = append(arg.Priorities, c.Priority)
-		arg.Captures = append(arg.Captures, c.Capture)
-		arg.StepTimeoutsUs = append(arg.StepTimeoutsUs, c.StepTimeout.Microseconds())
-		arg.MaxWaitings = append(arg.MaxWaitings, c.MaxWaiting)
+		arg.Append(dbsqlc.PrepareCallItem{
+			Ord: int32(n), Key: c.Key, TaskType: string(c.TaskType), Args: c.Args,
+			Context: c.Context, IdempotencyKey: c.IdempotencyKey, RequestID: c.RequestID,
+			Fingerprint: c.Fingerprint, HistoryRange: c.HistoryRange, Priority: c.Priority,
+			Capture: c.Capture, StepTimeoutUs: c.StepTimeout.Microseconds(),
+			MaxWaiting: c.MaxWaiting,
+		})
 	}
 	return arg
 }

@@ -28,24 +28,16 @@ func initStages(s *Store, items []*initItem) []stage {
 	}
 	slices.SortFunc(items, func(a, b *initItem) int { return a.key.Compare(b.key) }) // see the statement
 	arg := dbsqlc.PrepareInitParams{NodeID: s.nodeID.Load()}
-	reserve(&arg, len(items))
+	arg.Grow(len(items))
 	for n, it := range items {
 		in := it.init
-		arg.Ords = append(arg.Ords, int32(n))
-		arg.Namespaces = append(arg.Namespaces, in.Key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, in.Key.ProcessID)
-		arg.Kinds = append(arg.Kinds, in.Kind)
-		arg.Args = append(arg.Args, in.Args)
-		arg.Contexts = append(arg.Contexts, in.Context)
-		arg.Metadatas = append(arg.Metadatas, string(in.Metadata))
-		arg.IdempotencyKeys = append(arg.IdempotencyKeys, in.IdempotencyKey)
-		arg.RequestIds = append(arg.RequestIds, in.RequestID)
-		arg.Fingerprints = append(arg.Fingerprints, in.Fingerprint)
-		arg.HistoryRanges = append(arg.HistoryRanges, in.HistoryRange)
-		arg.Priorities = append(arg.Priorities, in.Priority)
-		arg.StartTimes = append(arg.StartTimes, in.StartTime)
-		arg.Captures = append(arg.Captures, in.Capture)
-		arg.StepTimeoutsUs = append(arg.StepTimeoutsUs, in.StepTimeout.Microseconds())
+		arg.Append(dbsqlc.PrepareInitItem{
+			Ord: int32(n), Key: in.Key, Kind: in.Kind, Args: in.Args, Context: in.Context,
+			Metadata: string(in.Metadata), IdempotencyKey: in.IdempotencyKey,
+			RequestID: in.RequestID, Fingerprint: in.Fingerprint, HistoryRange: in.HistoryRange,
+			Priority: in.Priority, StartTime: in.StartTime, Capture: in.Capture,
+			StepTimeoutUs: in.StepTimeout.Microseconds(),
+		})
 	}
 	return []stage{func(ctx context.Context, db DB) error {
 		rows, err := s.q.PrepareInit(ctx, db, arg)

@@ -44,17 +44,12 @@ func repairStages(s *Store, items []*repairItem) []stage {
 	arg := dbsqlc.PrepareRepairParams{NodeID: s.nodeID.Load()}
 	for n, it := range items {
 		c := it.call
-		arg.Ords = append(arg.Ords, int32(n))
-		arg.Namespaces = append(arg.Namespaces, c.Key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, c.Key.ProcessID)
-		arg.Args = append(arg.Args, c.Args)
-		arg.Contexts = append(arg.Contexts, c.Context)
-		arg.IdempotencyKeys = append(arg.IdempotencyKeys, c.IdempotencyKey)
-		arg.RequestIds = append(arg.RequestIds, c.RequestID)
-		arg.Fingerprints = append(arg.Fingerprints, c.Fingerprint)
-		arg.HistoryRanges = append(arg.HistoryRanges, c.HistoryRange)
-		arg.Captures = append(arg.Captures, c.Capture)
-		arg.StepTimeoutsUs = append(arg.StepTimeoutsUs, c.StepTimeout.Microseconds())
+		arg.Append(dbsqlc.PrepareRepairItem{
+			Ord: int32(n), Key: c.Key, Args: c.Args, Context: c.Context,
+			IdempotencyKey: c.IdempotencyKey, RequestID: c.RequestID, Fingerprint: c.Fingerprint,
+			HistoryRange: c.HistoryRange, Capture: c.Capture,
+			StepTimeoutUs: c.StepTimeout.Microseconds(),
+		})
 	}
 	return []stage{func(ctx context.Context, db DB) error {
 		rows, err := s.q.PrepareRepair(ctx, db, arg)

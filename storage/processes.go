@@ -94,14 +94,12 @@ func (s *Store) PutProcess(ctx context.Context, in Import, by ...process.Actor) 
 		if payload == nil {
 			payload = []byte{}
 		}
-		arg.EventPayloads = append(arg.EventPayloads, payload)
-		arg.EventTimestamps = append(arg.EventTimestamps, e.Timestamp)
-		arg.EventMetadatas = append(arg.EventMetadatas, string(e.Metadata))
+		arg.AppendEvent(dbsqlc.PutProcessEvent{
+			Payload: payload, Ts: e.Timestamp, Metadata: string(e.Metadata),
+		})
 	}
 	for _, t := range lastOfEachName(in.Timers) {
-		arg.TimerNames = append(arg.TimerNames, t.Name)
-		arg.TimerTypes = append(arg.TimerTypes, t.taskType())
-		arg.TimerAts = append(arg.TimerAts, t.At)
+		arg.AppendTimer(dbsqlc.PutProcessTimer{Name: t.Name, TimerType: t.taskType(), At: t.At})
 	}
 	var row dbsqlc.PutProcessRow
 	err := s.audited(ctx, note{"PutProcess", in.Key.Namespace, in.Key.ProcessID, nil}, by, func(db DB) (err error) {

@@ -149,13 +149,11 @@ func (l *lane) classify(
 		c := completionOf(op)
 		switch {
 		case c != nil:
-			arg.Ords = append(arg.Ords, int32(len(completions)))
-			arg.Namespaces = append(arg.Namespaces, c.Key.Namespace)
-			arg.ProcessIds = append(arg.ProcessIds, c.Key.ProcessID)
-			arg.TaskIds = append(arg.TaskIds, c.TaskID)
-			arg.FencingTokens = append(arg.FencingTokens, c.FencingToken)
-			arg.Outcomes = append(arg.Outcomes, string(c.Outcome))
-			arg.Failures = append(arg.Failures, string(c.Failure))
+			arg.Append(dbsqlc.ReadAppliedItem{
+				Ord: int32(len(completions)), Key: c.Key, TaskID: c.TaskID,
+				FencingToken: c.FencingToken, Outcome: string(c.Outcome),
+				Failure: string(c.Failure),
+			})
 			completions = append(completions, op)
 		case op.base().repeatable:
 			op.base().repeated = true

@@ -121,31 +121,27 @@ func removeStages(s *Store, items []*removeItem) []stage {
 	if len(items) == 0 {
 		return nil
 	}
-	var arg dbsqlc.RemoveProcessesParams
+	arg := dbsqlc.RemoveProcessesParams{Lim: queueLimit(len(items))}
 	for n, it := range items {
 		c := it.completion
 		if c == nil {
 			c = &Completion{}
 		}
-		arg.Ords = append(arg.Ords, int32(n))
-		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
-		arg.FencingTokens = append(arg.FencingTokens, c.FencingToken)
-		arg.Responses = append(arg.Responses, c.Response)
-		arg.Rejections = append(arg.Rejections, string(c.Rejection))
 		dropped := ""
 		if c.Outcome == Rejected {
 			dropped = c.IdempotencyKey
 		}
 		// The scope of the key is the process, or the namespace if the engine chose the process ID.
 		// Without a key both are zero.
-		arg.Dropped = append(arg.Dropped, process.RequestID(it.key.Namespace, it.key.ProcessID, dropped))
-		arg.OpenDropped = append(arg.OpenDropped, process.RequestID(it.key.Namespace, "", dropped))
-		arg.Actors = append(arg.Actors, it.actor())
-		arg.OnlyEndeds = append(arg.OnlyEndeds, it.only == onlyEnded)
-		arg.OnlyStoppeds = append(arg.OnlyStoppeds, it.only == onlyStopped)
+		arg.Append(dbsqlc.RemoveProcessesItem{
+			Ord: int32(n), Key: it.key, FencingToken: c.FencingToken, Response: c.Response,
+			Rejection:   string(c.Rejection),
+			Dropped:     process.RequestID(it.key.Namespace, it.key.ProcessID, dropped),
+			OpenDropped: process.RequestID(it.key.Namespace, "", dropped), Actor: it.actor(),
+			Mode: s.EventModeOf(it.key.Namespace), OnlyEnded: it.only == onlyEnded,
+			OnlyStopped: it.only == onlyStopped,
+		})
 	}
-	arg.Modes, arg.Lim = s.EventModes(arg.Namespaces), queueLimit(len(items))
 	return []stage{
 		func(ctx context.Context, db DB) error {
 			ords, err := s.q.RemoveProcesses(ctx, db, arg)
@@ -236,13 +232,11 @@ func (p *purge) deleteHistory(ctx context.Context, db DB) error {
 	positions := make(map[process.Key]int, len(p.keys))
 	for n, key := range p.keys {
 		positions[key] = n
-		arg.Namespaces, arg.ProcessIds = append(arg.Namespaces, key.Namespace), append(arg.ProcessIds, key.ProcessID)
-		arg.AfterEventIds = append(arg.AfterEventIds, p.progress[n].eventID)
-		arg.AfterTaskIds = append(arg.AfterTaskIds, p.progress[n].taskID)
-		arg.AfterWaitingIds = append(arg.AfterWaitingIds, p.progress[n].waitingID)
-		arg.AfterFailedIds = append(arg.AfterFailedIds, p.progress[n].failedID)
-		arg.AfterStepIds = append(arg.AfterStepIds, p.progress[n].stepID)
-		arg.AfterIndexes = append(arg.AfterIndexes, p.progress[n].index)
+		arg.Append(dbsqlc.PurgeHistoryItem{
+			Key: key, AfterEventID: p.progress[n].eventID, AfterTaskID: p.progress[n].taskID,
+			AfterWaitingID: p.progress[n].waitingID, AfterFailedID: p.progress[n].failedID,
+			AfterStepID: p.progress[n].stepID, AfterIndex: p.progress[n].index,
+		})
 	}
 	rows, err := p.store.q.PurgeHistory(ctx, db, arg)
 	if err != nil {

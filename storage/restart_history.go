@@ -56,10 +56,7 @@ func restartStages(s *Store, items []*restartItem) []stage {
 // addRestart adds a process to arg. token is the fencing token of the attempt that requested the
 // restart, or 0 for an operator.
 func addRestart(arg *dbsqlc.RestartHistoriesParams, ord int32, key process.Key, token int64) {
-	arg.Ords = append(arg.Ords, ord)
-	arg.Namespaces = append(arg.Namespaces, key.Namespace)
-	arg.ProcessIds = append(arg.ProcessIds, key.ProcessID)
-	arg.FencingTokens = append(arg.FencingTokens, token)
+	arg.Append(dbsqlc.RestartHistoriesItem{Ord: ord, Key: key, FencingToken: token})
 }
 
 // TrimHistories removes one batch of events and tasks from before a restart. It returns the number

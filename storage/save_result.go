@@ -102,7 +102,13 @@ func saveStages(s *Store, items []*saveItem) []stage {
 
 func newSaveBatch(s *Store, items []*saveItem) *saveBatch {
 	b := &saveBatch{store: s, items: items}
-	reserve(&b.arg, len(items))
+	b.arg.NodeID = s.nodeID.Load()
+	b.arg.Grow(len(items))
+	events := 0
+	for _, it := range items {
+		events += len(it.completion.events())
+	}
+	b.arg.GrowEvent(events)
 	for n, it := range items {
 		b.add(int32(n), it.completion)
 	}
@@ -136,40 +142,26 @@ type saveBatch struct {
 }
 
 func (b *saveBatch) add(ord int32, c *Completion) {
-	a := &b.arg
-	a.NodeID = b.store.nodeID.Load()
-	a.Ords = append(a.Ords, ord)
-	a.Namespaces = append(a.Namespaces, c.Key.Namespace)
-	a.ProcessIds = append(a.ProcessIds, c.Key.ProcessID)
-	a.TaskIds = append(a.TaskIds, c.TaskID)
-	a.FencingTokens = append(a.FencingTokens, c.FencingToken)
-	a.Outcomes = append(a.Outcomes, string(c.Outcome))
-	a.AuxStates = append(a.AuxStates, c.AuxState)
-	a.Metadatas = append(a.Metadatas, string(c.Metadata))
-	a.EventCounts = append(a.EventCounts, int32(len(c.events())))
-	a.Responses = append(a.Responses, c.Response)
-	a.Failures = append(a.Failures, string(c.Failure))
-	a.Rejections = append(a.Rejections, string(c.Rejection))
-	a.Details = append(a.Details, c.Detail)
-	a.Promotes = append(a.Promotes, c.Promote)
-	a.StepTimeoutsUs = append(a.StepTimeoutsUs, c.StepTimeout.Microseconds())
-	a.WorkerIds = append(a.WorkerIds, c.AnsweredBy)
-	b.addTimers(c)
+	row := dbsqlc.SaveResultItem{
+		Ord: ord, Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken,
+		Outcome: string(c.Outcome), AuxState: c.AuxState, Metadata: string(c.Metadata),
+		EventCount: int32(len(c.events())), Response: c.Response, Failure: string(c.Failure),
+		Rejection: string(c.Rejection), Detail: c.Detail, Promote: c.Promote,
+		StepTimeoutUs: c.StepTimeout.Microseconds(), WorkerID: c.AnsweredBy,
+	}
+	b.addTimers(&row, c)
+	b.arg.Append(row)
 	b.addEvents(ord, c)
 	if c.RestartHistory && c.applies() {
 		addRestart(&b.restart, ord, c.Key, c.FencingToken)
 	}
 	if c.changesStatus() {
-		b.count.Namespaces = append(b.count.Namespaces, c.Key.Namespace)
-		b.count.ProcessIds = append(b.count.ProcessIds, c.Key.ProcessID)
-		b.count.TaskIds = append(b.count.TaskIds, c.TaskID)
-		b.count.FencingTokens = append(b.count.FencingTokens, c.FencingToken)
-		b.count.Outcomes = append(b.count.Outcomes, string(c.Outcome))
+		b.count.Append(dbsqlc.CountResultsItem{
+			Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken, Outcome: string(c.Outcome),
+		})
 	}
 	if c.Leased {
-		b.leases.Namespaces = append(b.leases.Namespaces, c.Key.Namespace)
-		b.leases.ProcessIds = append(b.leases.ProcessIds, c.Key.ProcessID)
-		b.leases.FencingTokens = append(b.leases.FencingTokens, c.FencingToken)
+		b.leases.Append(dbsqlc.EndLeasesItem{Key: c.Key, FencingToken: c.FencingToken})
 	}
 	if c.Record != nil {
 		b.records.add(c, c.Record)
@@ -178,39 +170,32 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 	case Retry:
 		b.addRetry(c)
 	case Failed, Completed, Cancelled:
-		b.cancel.Namespaces = append(b.cancel.Namespaces, c.Key.Namespace)
-		b.cancel.ProcessIds = append(b.cancel.ProcessIds, c.Key.ProcessID)
-		b.cancel.TaskIds = append(b.cancel.TaskIds, c.TaskID)
-		b.cancel.FencingTokens = append(b.cancel.FencingTokens, c.FencingToken)
+		b.cancel.Append(dbsqlc.CancelScheduledItem{
+			Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken,
+		})
 	}
 }
 
-// addTimers sets the default timer in SaveResult. If the result names other timers, all of them are
-// removed and set by separate statements before it.
-func (b *saveBatch) addTimers(c *Completion) {
-	action, timerType, at, after := "", string(process.TaskTimeout), epoch, int64(-1)
+// addTimers sets the default timer in the row for SaveResult. If the result names other timers, all
+// of them are removed and set by separate statements before it.
+func (b *saveBatch) addTimers(row *dbsqlc.SaveResultItem, c *Completion) {
+	row.TimerType, row.TimerAt, row.TimerAfterUs = string(process.TaskTimeout), epoch, -1
 	named := c.applies() && len(c.NamedTimers)+len(c.UnsetNames) > 0
 	switch {
 	case !c.applies():
 	case c.Timer != nil:
-		action, timerType = "set", c.Timer.taskType()
-		at, after = c.Timer.when()
+		row.TimerAction, row.TimerType = "set", c.Timer.taskType()
+		row.TimerAt, row.TimerAfterUs = c.Timer.when()
 		if named || c.Fired { // no pending timer is left; skipping the search saves a tenth of SaveResult
-			action = "add"
+			row.TimerAction = "add"
 		}
 	case c.UnsetTimers && !named:
-		action = "unset"
+		row.TimerAction = "unset"
 	}
-	a := &b.arg
-	a.TimerActions = append(a.TimerActions, action)
-	a.TimerTypes = append(a.TimerTypes, timerType)
-	a.TimerAts = append(a.TimerAts, at)
-	a.TimerAftersUs = append(a.TimerAftersUs, after)
 	if c.TaskType == process.TaskRepair && c.Outcome == Finished && !c.UnsetTimers {
-		b.restore.Namespaces = append(b.restore.Namespaces, c.Key.Namespace)
-		b.restore.ProcessIds = append(b.restore.ProcessIds, c.Key.ProcessID)
-		b.restore.FencingTokens = append(b.restore.FencingTokens, c.FencingToken)
-		b.restore.KeepDefaults = append(b.restore.KeepDefaults, c.Timer == nil)
+		b.restore.Append(dbsqlc.RestoreTimersItem{
+			Key: c.Key, FencingToken: c.FencingToken, KeepDefault: c.Timer == nil,
+		})
 	}
 	if !named {
 		return
@@ -230,13 +215,10 @@ func (b *saveBatch) addTimers(c *Completion) {
 	for _, t := range lastOfEachName(c.NamedTimers) {
 		b.addDrop(c, t.Name, false)
 		at, after := t.when()
-		b.set.Namespaces = append(b.set.Namespaces, c.Key.Namespace)
-		b.set.ProcessIds = append(b.set.ProcessIds, c.Key.ProcessID)
-		b.set.FencingTokens = append(b.set.FencingTokens, c.FencingToken)
-		b.set.TimerNames = append(b.set.TimerNames, t.Name)
-		b.set.TimerTypes = append(b.set.TimerTypes, t.taskType())
-		b.set.Ats = append(b.set.Ats, at)
-		b.set.AftersUs = append(b.set.AftersUs, after)
+		b.set.Append(dbsqlc.SetTimersItem{
+			Key: c.Key, FencingToken: c.FencingToken, TimerName: t.Name, TimerType: t.taskType(),
+			At: at, AfterUs: after,
+		})
 	}
 }
 
@@ -248,10 +230,7 @@ func (b *saveBatch) addCheck(c *Completion) {
 		extra = 1
 	}
 	b.check.MaxTimers = process.MaxTimers
-	b.check.Namespaces = append(b.check.Namespaces, c.Key.Namespace)
-	b.check.ProcessIds = append(b.check.ProcessIds, c.Key.ProcessID)
-	b.check.FencingTokens = append(b.check.FencingTokens, c.FencingToken)
-	b.check.Extras = append(b.check.Extras, extra)
+	b.check.Append(dbsqlc.CheckTimersItem{Key: c.Key, FencingToken: c.FencingToken, Extra: extra})
 }
 
 // lastOfEachName removes timers that a later one with the same name replaces.
@@ -270,48 +249,33 @@ func lastOfEachName(timers []SetTimer) []SetTimer {
 }
 
 func (b *saveBatch) addDrop(c *Completion, name string, all bool) {
-	b.drop.Namespaces = append(b.drop.Namespaces, c.Key.Namespace)
-	b.drop.ProcessIds = append(b.drop.ProcessIds, c.Key.ProcessID)
-	b.drop.FencingTokens = append(b.drop.FencingTokens, c.FencingToken)
-	b.drop.TimerNames = append(b.drop.TimerNames, name)
-	b.drop.DropAlls = append(b.drop.DropAlls, all)
+	b.drop.Append(dbsqlc.DropTimersItem{
+		Key: c.Key, FencingToken: c.FencingToken, TimerName: name, DropAll: all,
+	})
 }
 
 func (b *saveBatch) addRetry(c *Completion) {
-	r := &b.retry
-	r.Namespaces = append(r.Namespaces, c.Key.Namespace)
-	r.ProcessIds = append(r.ProcessIds, c.Key.ProcessID)
-	r.TaskIds = append(r.TaskIds, c.TaskID)
-	r.FencingTokens = append(r.FencingTokens, c.FencingToken)
-	r.AftersUs = append(r.AftersUs, c.RetryAfter.Microseconds())
-	r.Counteds = append(r.Counteds, !c.Uncounted)
-	r.Failures = append(r.Failures, string(c.Failure))
+	b.retry.Append(dbsqlc.RetryTasksItem{
+		Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken,
+		AfterUs: c.RetryAfter.Microseconds(), Counted: !c.Uncounted, Failure: string(c.Failure),
+	})
 	if len(c.Failure) > 0 && c.Record == nil && !c.Uncounted {
-		f := &b.failed
-		f.Namespaces = append(f.Namespaces, c.Key.Namespace)
-		f.ProcessIds = append(f.ProcessIds, c.Key.ProcessID)
-		f.TaskIds = append(f.TaskIds, c.TaskID)
-		f.FencingTokens = append(f.FencingTokens, c.FencingToken)
-		f.Failures = append(f.Failures, string(c.Failure))
+		b.failed.Append(dbsqlc.WriteFailedAttemptsItem{
+			Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken, Failure: string(c.Failure),
+		})
 	}
 }
 
 func (b *saveBatch) addEvents(ord int32, c *Completion) {
-	a := &b.arg
 	for n, e := range c.events() {
-		a.EventOrds = append(a.EventOrds, ord)
-		a.EventNamespaces = append(a.EventNamespaces, c.Key.Namespace)
-		a.EventProcessIds = append(a.EventProcessIds, c.Key.ProcessID)
-		a.EventIds = append(a.EventIds, c.LastEventID+int64(n)+1)
-		a.EventTaskIds = append(a.EventTaskIds, c.TaskID)
-		a.EventAttempts = append(a.EventAttempts, c.Attempt)
-		a.EventTimestamps = append(a.EventTimestamps, e.Timestamp)
-		a.EventMetadatas = append(a.EventMetadatas, string(e.Metadata))
 		payload := e.Payload
 		if payload == nil {
 			payload = []byte{}
 		}
-		a.EventPayloads = append(a.EventPayloads, payload)
+		b.arg.AppendEvent(dbsqlc.SaveResultEvent{
+			Ord: ord, Key: c.Key, EventID: c.LastEventID + int64(n) + 1, TaskID: c.TaskID,
+			Attempt: c.Attempt, Ts: e.Timestamp, Metadata: string(e.Metadata), Payload: payload,
+		})
 	}
 }
 

@@ -19,35 +19,19 @@ type ClaimLimit struct {
 	Pauses      bool // the namespace has paused names, which are skipped
 }
 
-type claimLimitParams struct {
-	namespaces []string
-	limits     []int32
-	timeouts   []int64
-	owns       []bool
-	urgents    []bool
-	pauses     []bool
-}
-
-func paramsOf(limits []ClaimLimit) claimLimitParams {
-	var p claimLimitParams
-	for _, r := range limits {
-		p.namespaces = append(p.namespaces, r.Namespace)
-		p.limits = append(p.limits, int32(min(r.Max, maxFlushItems)))
-		p.timeouts = append(p.timeouts, r.StepTimeout.Microseconds())
-		p.owns = append(p.owns, r.Own)
-		p.urgents = append(p.urgents, r.Urgent)
-		p.pauses = append(p.pauses, r.Pauses)
-	}
-	return p
-}
+// tasks returns the limit of one statement.
+func (l *ClaimLimit) tasks() int32 { return int32(min(l.Max, maxFlushItems)) }
 
 // SearchCalls claims tasks that wait for a slot, up to the limit of each namespace and at most 256.
 func (s *Store) SearchCalls(ctx context.Context, limits []ClaimLimit) ([]Claim, error) {
-	p := paramsOf(limits)
-	rows, err := s.q.SearchCalls(ctx, s.hot, dbsqlc.SearchCallsParams{
-		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, Urgents: p.urgents,
-		Modes: s.EventModes(p.namespaces), Pauses: p.pauses, NodeID: s.nodeID.Load(),
-	})
+	arg := dbsqlc.SearchCallsParams{NodeID: s.nodeID.Load()}
+	for _, r := range limits {
+		arg.Append(dbsqlc.SearchCallsItem{
+			Namespace: r.Namespace, Lim: r.tasks(), StepTimeoutUs: r.StepTimeout.Microseconds(),
+			Own: r.Own, Urgent: r.Urgent, Mode: s.EventModeOf(r.Namespace), Pauses: r.Pauses,
+		})
+	}
+	rows, err := s.q.SearchCalls(ctx, s.hot, arg)
 	return rows, mapped("search calls", err)
 }
 
@@ -55,10 +39,11 @@ func (s *Store) SearchCalls(ctx context.Context, limits []ClaimLimit) ([]Claim, 
 // skips processes that other transactions have locked. It uses only Namespace and Pauses of each
 // limit.
 func (s *Store) HasWaitingCalls(ctx context.Context, limits []ClaimLimit) (bool, error) {
-	p := paramsOf(limits)
-	left, err := s.q.HasWaitingCalls(ctx, s.hot, dbsqlc.HasWaitingCallsParams{
-		Namespaces: p.namespaces, Pauses: p.pauses,
-	})
+	var arg dbsqlc.HasWaitingCallsParams
+	for _, r := range limits {
+		arg.Append(dbsqlc.HasWaitingCallsItem{Namespace: r.Namespace, Pauses: r.Pauses})
+	}
+	left, err := s.q.HasWaitingCalls(ctx, s.hot, arg)
 	return left, mapped("count waiting calls", err)
 }
 
@@ -75,7 +60,13 @@ const (
 func (s *Store) SearchTimers(
 	ctx context.Context, limits []ClaimLimit,
 ) (claims []Claim, next map[string]time.Duration, err error) {
-	p := paramsOf(limits)
+	arg := dbsqlc.SearchTimersParams{NodeID: s.nodeID.Load()}
+	for _, r := range limits {
+		arg.Append(dbsqlc.SearchTimersItem{
+			Namespace: r.Namespace, Lim: r.tasks(), StepTimeoutUs: r.StepTimeout.Microseconds(),
+			Own: r.Own, Mode: s.EventModeOf(r.Namespace), Pauses: r.Pauses,
+		})
+	}
 	next = map[string]time.Duration{}
 	conn, err := s.hot.Acquire(ctx)
 	if err != nil {
@@ -84,15 +75,12 @@ func (s *Store) SearchTimers(
 	defer conn.Release()
 	err = pipeline(ctx, conn.Conn(), []stage{
 		func(ctx context.Context, db DB) error {
-			rows, err := s.q.SearchTimers(ctx, db, dbsqlc.SearchTimersParams{
-				Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns,
-				Modes: s.EventModes(p.namespaces), Pauses: p.pauses, NodeID: s.nodeID.Load(),
-			})
+			rows, err := s.q.SearchTimers(ctx, db, arg)
 			claims = claimsOf(rows)
 			return err
 		},
 		func(ctx context.Context, db DB) error {
-			rows, err := s.q.NextTimes(ctx, db, p.namespaces)
+			rows, err := s.q.NextTimes(ctx, db, arg.Namespaces)
 			for _, r := range rows {
 				delay, passed := microseconds(r.DelayUs), microseconds(r.PassedUs)
 				if passed >= 0 && passed < passedLately && (delay < 0 || delay > lookAgain) {
@@ -218,9 +206,7 @@ func (s *Store) ListSuspects(ctx context.Context, margin time.Duration, limit in
 func (s *Store) CollectZombies(ctx context.Context, suspects []Suspect, margin time.Duration) ([]Zombie, error) {
 	a := dbsqlc.CollectZombiesParams{MarginUs: margin.Microseconds(), MaxBytes: maxRunningBytes}
 	for _, x := range suspects {
-		a.Namespaces = append(a.Namespaces, x.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, x.Key.ProcessID)
-		a.FencingTokens = append(a.FencingTokens, x.FencingToken)
+		a.Append(dbsqlc.CollectZombiesItem{Key: x.Key, FencingToken: x.FencingToken})
 	}
 	rows, err := s.q.CollectZombies(ctx, s.kept, a)
 	return rows, mapped("collect zombies", err)

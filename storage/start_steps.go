@@ -30,19 +30,13 @@ func startStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 			if !c.starts(m) {
 				continue
 			}
-			a.Ords = append(a.Ords, int32(len(b.messages)))
-			a.Namespaces = append(a.Namespaces, c.Key.Namespace)
-			a.ProcessIds = append(a.ProcessIds, c.Key.ProcessID)
-			a.TaskIds = append(a.TaskIds, c.TaskID)
-			a.FencingTokens = append(a.FencingTokens, c.FencingToken)
-			a.TargetIds = append(a.TargetIds, m.Target.ProcessID)
-			a.Args = append(a.Args, m.Args)
-			a.Contexts = append(a.Contexts, m.Context)
-			a.Metadatas = append(a.Metadatas, string(m.Metadata))
-			a.NotifyParentArgs = append(a.NotifyParentArgs, m.NotifyParentArgs)
-			a.KindRows = append(a.KindRows, string(m.KindRow))
-			a.Captures = append(a.Captures, captures)
-			a.StepTimeoutsUs = append(a.StepTimeoutsUs, c.StepTimeout.Microseconds())
+			a.Append(dbsqlc.StartStepsItem{
+				Ord: int32(len(b.messages)), Key: c.Key, TaskID: c.TaskID,
+				FencingToken: c.FencingToken, TargetID: m.Target.ProcessID, Args: m.Args,
+				Context: m.Context, Metadata: string(m.Metadata),
+				NotifyParentArgs: m.NotifyParentArgs, KindRow: string(m.KindRow), Capture: captures,
+				StepTimeoutUs: c.StepTimeout.Microseconds(), Mode: s.EventModeOf(c.Key.Namespace),
+			})
 			b.items, b.messages = append(b.items, it), append(b.messages, m)
 			captures = false
 		}
@@ -50,7 +44,6 @@ func startStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 	if len(b.messages) == 0 {
 		return nil
 	}
-	a.Modes = s.EventModes(a.Namespaces)
 	return []stage{b.run}
 }
 

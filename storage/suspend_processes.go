@@ -107,15 +107,13 @@ func commandStages[Row commandRow](
 	if len(items) == 0 {
 		return nil
 	}
-	var arg dbsqlc.SuspendProcessesParams
+	arg := dbsqlc.SuspendProcessesParams{Lim: queueLimit(len(items))}
 	for n, it := range items {
-		arg.Ords = append(arg.Ords, int32(n))
-		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
-		arg.Reasons = append(arg.Reasons, it.reason)
-		arg.Actors = append(arg.Actors, it.actor())
+		arg.Append(dbsqlc.SuspendProcessesItem{
+			Ord: int32(n), Key: it.key, Reason: it.reason, Actor: it.actor(),
+			Mode: s.EventModeOf(it.key.Namespace),
+		})
 	}
-	arg.Modes, arg.Lim = s.EventModes(arg.Namespaces), queueLimit(len(items))
 	return []stage{func(ctx context.Context, db DB) error {
 		rows, err := run(ctx, db, arg)
 		for _, row := range rows {

@@ -93,34 +93,16 @@ type Answer = dbsqlc.ReadAnswersRow
 // of its task. It returns about ListBytes at most. cut reports that tasks with a larger Ord than
 // that of the last answer may have ended, too.
 func (s *Store) ReadAnswers(ctx context.Context, refs []TaskRef) (answers []Answer, cut bool, err error) {
-	arg := answersParams(refs)
-	answers, err = s.q.ReadAnswers(ctx, s.kept, dbsqlc.ReadAnswersParams{
-		Ords: arg.ords, Namespaces: arg.namespaces, ProcessIds: arg.processIDs, TaskIds: arg.taskIDs,
-		MaxBytes: ListBytes,
-	})
+	arg := dbsqlc.ReadAnswersParams{MaxBytes: ListBytes}
+	for n, r := range refs {
+		arg.Append(dbsqlc.ReadAnswersItem{Ord: int32(n), Key: r.Key, TaskID: r.TaskID})
+	}
+	answers, err = s.q.ReadAnswers(ctx, s.kept, arg)
 	size := 0
 	for n := range answers {
 		size += len(answers[n].Response) + len(answers[n].Failure) + len(answers[n].Rejection)
 	}
 	return answers, size >= ListBytes, mapped("read answers", err)
-}
-
-// taskRefParams has TaskRefs as one array per column.
-type taskRefParams struct {
-	ords       []int32
-	namespaces []string
-	processIDs []string
-	taskIDs    []int64
-}
-
-func answersParams(refs []TaskRef) (arg taskRefParams) {
-	for n, r := range refs {
-		arg.ords = append(arg.ords, int32(n))
-		arg.namespaces = append(arg.namespaces, r.Key.Namespace)
-		arg.processIDs = append(arg.processIDs, r.Key.ProcessID)
-		arg.taskIDs = append(arg.taskIDs, r.TaskID)
-	}
-	return arg
 }
 
 // ReadRequests returns the stored idempotent requests with these IDs. Unknown IDs are missing from

@@ -38,11 +38,10 @@ type Watched struct {
 func (s *Store) ReadWatched(ctx context.Context, refs []WatchRef) ([]Watched, error) {
 	arg := dbsqlc.ReadWatchedParams{Lim: watchedEvents, MaxBytes: WatchedBytes, MaxTotal: watchedTotal}
 	for n, r := range refs {
-		arg.Ords = append(arg.Ords, int32(n))
-		arg.Namespaces = append(arg.Namespaces, r.Key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, r.Key.ProcessID)
-		arg.AfterEventIds = append(arg.AfterEventIds, r.AfterEventID)
-		arg.StatusChangedTimes = append(arg.StatusChangedTimes, r.StatusChangedTime)
+		arg.Append(dbsqlc.ReadWatchedItem{
+			Ord: int32(n), Key: r.Key, AfterEventID: r.AfterEventID,
+			StatusChangedTime: r.StatusChangedTime,
+		})
 	}
 	rows, err := s.q.ReadWatched(ctx, s.kept, arg)
 	if err != nil || len(rows) == 0 {
@@ -79,8 +78,7 @@ func (s *Store) addChanged(ctx context.Context, refs []WatchRef, found []Watched
 			continue
 		}
 		wanted[ref.Key] = nil
-		arg.Namespaces = append(arg.Namespaces, ref.Key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, ref.Key.ProcessID)
+		arg.Append(dbsqlc.ReadProcessesItem{Key: ref.Key})
 	}
 	if len(wanted) == 0 {
 		return nil

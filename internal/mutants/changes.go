@@ -40,9 +40,15 @@ var changeMutants = []mutant{
 		packages: "./storage", run: "TestChangesOfOtherWriters",
 	},
 	{
+		name: "rows-twice", breaks: "a statement may unnest a part of a list again",
+		file: "internal/sqlrows/parse.go", old: "lists = slices.DeleteFunc(lists, ",
+		planted:  "_ = slices.DeleteFunc(lists, ",
+		packages: "./internal/sqlrows", run: "TestRun",
+	},
+	{
 		name: "change-of-run-as-job", breaks: "an event of a run is marked when it is stored",
-		file: "storage/jobs/events.go", old: `append(a.OfRuns, e.RunID != "")`,
-		planted:  `append(a.OfRuns, false)`,
+		file: "storage/jobs/events.go", old: `OfRun: e.RunID != ""`,
+		planted:  `OfRun: false`,
 		packages: "./engine/flows", run: "TestChangesOfRun",
 	},
 	{

@@ -60,7 +60,7 @@ var connectionMutants = []mutant{
 	},
 	{
 		name: "epoch-is-now", breaks: "an event keeps the timestamp that its processor chose",
-		file: saveFinished, old: "NULLIF(item.ts, '0001-01-01Z')", planted: "NULLIF(item.ts, 'epoch')",
+		file: saveFinished, old: "NULLIF(event.ts, '0001-01-01Z')", planted: "NULLIF(event.ts, 'epoch')",
 		packages: "./storage", run: "EventsKeep",
 	},
 	{

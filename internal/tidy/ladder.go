@@ -52,7 +52,7 @@ var groupLevels = map[string]int{
 	commandLine + "/clitest": tooling,
 	"internal/tidy":          tooling, "internal/chaos": tooling, "internal/mutants": tooling,
 	"internal/openapi": tooling, "internal/testca": tooling, "internal/testissuer": tooling,
-	"internal/reference": tooling, "deploy": tooling,
+	"internal/reference": tooling, "internal/sqlrows": tooling, "deploy": tooling,
 }
 
 // toolingUsers lists the groups that may import a package of the level tooling outside tests.

@@ -83,7 +83,7 @@ func Read(
 ) (found []Change, next Cursor, more bool, err error) {
 	a := dbsqlc.ReadChangesParams{Namespace: namespace, Lim: int32(limit.Changes), MaxBytes: limit.Bytes}
 	for lane, seq := range at.Lanes {
-		a.Lanes, a.Seqs = append(a.Lanes, lane), append(a.Seqs, seq)
+		a.Append(dbsqlc.ReadChangesItem{Lane: lane, Seq: seq})
 	}
 	err = s.RunSoon(ctx, "read changes", func(ctx context.Context, db storage.DB) (err error) {
 		found, err = dbsqlc.New().ReadChanges(ctx, db, a)

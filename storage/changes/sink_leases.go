@@ -68,8 +68,7 @@ func RenewSinks(
 ) (kept map[SinkLease]bool, err error) {
 	a := dbsqlc.RenewSinksParams{LeaseUs: lease.Microseconds()}
 	for _, l := range held {
-		a.Namespaces, a.SinkIds, a.Tokens = append(a.Namespaces, l.Namespace), append(a.SinkIds, l.SinkID),
-			append(a.Tokens, l.Token)
+		a.Append(dbsqlc.RenewSinksItem{Namespace: l.Namespace, SinkID: l.SinkID, Token: l.Token})
 	}
 	var rows []dbsqlc.RenewSinksRow
 	err = s.RunSoon(ctx, "renew leases of sinks", func(ctx context.Context, db storage.DB) (err error) {

@@ -13,9 +13,9 @@ func ClaimTimers(
 ) (claims []storage.Claim, err error) {
 	p := dbsqlc.SearchCronTimersParams{NodeID: s.NodeID()}
 	for _, r := range limits {
-		p.Namespaces = append(p.Namespaces, r.Namespace)
-		p.Limits = append(p.Limits, int32(r.Max))
-		p.StepTimeoutsUs = append(p.StepTimeoutsUs, r.StepTimeout.Microseconds())
+		p.Append(dbsqlc.SearchCronTimersItem{
+			Namespace: r.Namespace, Lim: int32(r.Max), StepTimeoutUs: r.StepTimeout.Microseconds(),
+		})
 	}
 	err = s.Scan(ctx, "search cron timers", func(ctx context.Context, db storage.DB) error {
 		rows, err := dbsqlc.New().SearchCronTimers(ctx, db, p)

@@ -54,20 +54,15 @@ func (*Fire) Batch() string { return "WriteFires" }
 // Write implements storage.Effect.
 func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteFiresParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
 		f := r.Effect.(*Fire)
-		a.CronIds = append(a.CronIds, f.CronID)
-		a.FireTimes = append(a.FireTimes, f.Time)
-		a.Changes = append(a.Changes, string(f.Change))
-		a.Decisions = append(a.Decisions, strings.ToUpper(f.Decision.String()))
-		a.Reasons = append(a.Reasons, f.Reason)
-		a.Attempts = append(a.Attempts, f.Attempt)
-		a.Statuses = append(a.Statuses, strings.ToUpper(f.Status.String()))
-		a.RunIds = append(a.RunIds, f.RunID)
-		a.Details = append(a.Details, f.Detail)
-		a.Manuals = append(a.Manuals, f.Manual)
-		a.Counts = append(a.Counts, f.Count)
+		a.Append(dbsqlc.WriteFiresItem{
+			Key: r.Key, TaskID: r.TaskID, FencingToken: r.FencingToken,
+			CronID: f.CronID, FireTime: f.Time, Change: string(f.Change),
+			Decision: strings.ToUpper(f.Decision.String()), Reason: f.Reason, Attempt: f.Attempt,
+			Status: strings.ToUpper(f.Status.String()), RunID: f.RunID, Detail: f.Detail,
+			Manual: f.Manual, Count: f.Count,
+		})
 	}
 	return dbsqlc.New().WriteFires(ctx, db, a)
 }

@@ -74,27 +74,17 @@ func (*NewRun) Batch() string { return "InsertRuns" }
 // Write implements storage.Effect.
 func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.InsertRunsParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, bound := range all {
 		r := bound.Effect.(*NewRun)
-		a.RunIds = append(a.RunIds, r.RunID)
-		a.TemplateTypes = append(a.TemplateTypes, r.TemplateType)
-		a.TemplateVersions = append(a.TemplateVersions, r.TemplateVersion)
-		a.Statuses = append(a.Statuses, string(r.Status))
-		a.Attempts = append(a.Attempts, r.Attempt)
-		a.StartedTimes = append(a.StartedTimes, r.Started)
-		a.BlockedOns = append(a.BlockedOns, r.BlockedOn)
-		a.RunTimes = append(a.RunTimes, r.RunTime)
-		a.FireTimes = append(a.FireTimes, r.FireTime)
-		a.Scopes = append(a.Scopes, r.Scope)
-		a.ScopeIds = append(a.ScopeIds, r.ScopeID)
-		a.DedupeKeys = append(a.DedupeKeys, r.DedupeKey)
-		a.CronIds = append(a.CronIds, r.CronID)
-		a.ParentRunIds = append(a.ParentRunIds, r.ParentRunID)
-		a.RepeatOfRunIds = append(a.RepeatOfRunIds, r.RepeatOf)
-		a.Payloads = append(a.Payloads, string(r.Payload))
-		a.Results = append(a.Results, string(r.Result))
-		a.Failures = append(a.Failures, string(r.Failure))
+		a.Append(dbsqlc.InsertRunsItem{
+			Key: bound.Key, TaskID: bound.TaskID, FencingToken: bound.FencingToken,
+			RunID: r.RunID, TemplateType: r.TemplateType, TemplateVersion: r.TemplateVersion,
+			Status: string(r.Status), Attempt: r.Attempt, StartedTime: r.Started,
+			BlockedOn: r.BlockedOn, RunTime: r.RunTime, FireTime: r.FireTime, Scope: r.Scope,
+			ScopeID: r.ScopeID, DedupeKey: r.DedupeKey, CronID: r.CronID,
+			ParentRunID: r.ParentRunID, RepeatOfRunID: r.RepeatOf, Payload: string(r.Payload),
+			Result: string(r.Result), Failure: string(r.Failure),
+		})
 	}
 	return dbsqlc.New().InsertRuns(ctx, db, a)
 }
@@ -122,19 +112,15 @@ func (*Change) Batch() string { return "UpdateRuns" }
 // Write implements storage.Effect.
 func (*Change) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.UpdateRunsParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, bound := range all {
 		c := bound.Effect.(*Change)
-		a.RunIds = append(a.RunIds, c.RunID)
-		a.Statuses = append(a.Statuses, string(c.Status))
-		a.Attempts = append(a.Attempts, c.Attempt)
-		a.StartedTimes = append(a.StartedTimes, c.Started)
-		a.BlockedOns = append(a.BlockedOns, c.BlockedOn)
-		a.TemplateVersions = append(a.TemplateVersions, c.TemplateVersion)
-		a.CancelReasons = append(a.CancelReasons, c.CancelReason)
-		a.Cancels = append(a.Cancels, c.Cancels)
-		a.Results = append(a.Results, string(c.Result))
-		a.Failures = append(a.Failures, string(c.Failure))
+		a.Append(dbsqlc.UpdateRunsItem{
+			Key: bound.Key, TaskID: bound.TaskID, FencingToken: bound.FencingToken,
+			RunID: c.RunID, Status: string(c.Status), Attempt: c.Attempt, StartedTime: c.Started,
+			BlockedOn: c.BlockedOn, TemplateVersion: c.TemplateVersion,
+			CancelReason: c.CancelReason, Cancels: c.Cancels, Result: string(c.Result),
+			Failure: string(c.Failure),
+		})
 	}
 	return dbsqlc.New().UpdateRuns(ctx, db, a)
 }
@@ -174,30 +160,22 @@ func (*StepChange) Batch() string { return "WriteSteps" }
 // Write implements storage.Effect.
 func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteStepsParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens, a.Checks, a.AttemptOrds = storage.Checks(all)
-	for _, bound := range all {
+	attempts, ords := storage.AttemptsOf(all)
+	for n, r := range attempts {
+		a.AppendAttempt(dbsqlc.WriteStepsAttempt{
+			Ord: int32(n), Key: r.Key, TaskID: r.TaskID, FencingToken: r.FencingToken,
+		})
+	}
+	for n, bound := range all {
 		s := bound.Effect.(*StepChange)
-		a.RunNamespaces = append(a.RunNamespaces, bound.Key.Namespace)
-		a.RunIds = append(a.RunIds, s.RunID)
-		a.StepIds = append(a.StepIds, s.StepID)
-		a.Indexes = append(a.Indexes, s.Index)
-		a.Ords = append(a.Ords, s.Ord)
-		a.Statuses = append(a.Statuses, string(s.Status))
-		a.CompensationStatuses = append(a.CompensationStatuses, string(s.Compensation))
-		a.Begins = append(a.Begins, s.Begins)
-		a.Untakens = append(a.Untakens, s.Untaken)
-		a.DueTimes = append(a.DueTimes, s.Due)
-		a.StartedTimes = append(a.StartedTimes, s.Started)
-		a.Does = append(a.Does, s.ProcessID)
-		a.DoesIn = append(a.DoesIn, s.ProcessIn)
-		a.Tokens = append(a.Tokens, s.Token)
-		a.WorkerIds = append(a.WorkerIds, s.WorkerID)
-		a.Reasons = append(a.Reasons, s.Reason)
-		a.Inputs = append(a.Inputs, string(s.Input))
-		a.Results = append(a.Results, string(s.Result))
-		a.Failures = append(a.Failures, string(s.Failure))
-		a.Waits = append(a.Waits, string(s.Wait))
-		a.ItemHashes = append(a.ItemHashes, s.ItemHash)
+		a.Append(dbsqlc.WriteStepsItem{
+			AttemptOrd: ords[n], Namespace: bound.Key.Namespace, RunID: s.RunID, StepID: s.StepID, Index: s.Index,
+			Ord: s.Ord, Status: string(s.Status), CompensationStatus: string(s.Compensation),
+			Begins: s.Begins, Untaken: s.Untaken, DueTime: s.Due, StartedTime: s.Started,
+			Does: s.ProcessID, DoesIn: s.ProcessIn, Token: s.Token, WorkerID: s.WorkerID,
+			Reason: s.Reason, Input: string(s.Input), Result: string(s.Result),
+			Failure: string(s.Failure), Wait: string(s.Wait), ItemHash: s.ItemHash,
+		})
 	}
 	return dbsqlc.New().WriteSteps(ctx, db, a)
 }
@@ -220,15 +198,17 @@ func (*DropItems) Batch() string { return "DropItems" }
 // Write implements storage.Effect.
 func (*DropItems) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.DropItemsParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, bound := range all {
 		d := bound.Effect.(*DropItems)
-		a.RunIds, a.StepIds = append(a.RunIds, d.RunID), append(a.StepIds, d.StepID)
+		a.Append(dbsqlc.DropItemsItem{
+			Key: bound.Key, TaskID: bound.TaskID, FencingToken: bound.FencingToken,
+			RunID: d.RunID, StepID: d.StepID,
+		})
 		for before, now := range d.Kept {
-			a.KeptNamespaces = append(a.KeptNamespaces, bound.Key.Namespace)
-			a.KeptRunIds, a.KeptStepIds = append(a.KeptRunIds, d.RunID), append(a.KeptStepIds, d.StepID)
-			a.OldIndexes = append(a.OldIndexes, int32(before))
-			a.NewIndexes = append(a.NewIndexes, int32(now))
+			a.AppendKept(dbsqlc.DropItemsKept{
+				Namespace: bound.Key.Namespace, RunID: d.RunID, StepID: d.StepID,
+				OldIndex: int32(before), NewIndex: int32(now),
+			})
 		}
 	}
 	return dbsqlc.New().DropItems(ctx, db, a)
@@ -252,14 +232,13 @@ func (*Report) Batch() string { return "ReportSteps" }
 // Write implements storage.Effect.
 func (*Report) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.ReportStepsParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, bound := range all {
 		r := bound.Effect.(*Report)
-		a.RunIds = append(a.RunIds, r.RunID)
-		a.StepIds = append(a.StepIds, r.StepID)
-		a.Indexes = append(a.Indexes, r.Index)
-		a.Progresses = append(a.Progresses, string(r.Progress))
-		a.DueTimes = append(a.DueTimes, r.Due)
+		a.Append(dbsqlc.ReportStepsItem{
+			Key: bound.Key, TaskID: bound.TaskID, FencingToken: bound.FencingToken,
+			RunID: r.RunID, StepID: r.StepID, Index: r.Index, Progress: string(r.Progress),
+			DueTime: r.Due,
+		})
 	}
 	return dbsqlc.New().ReportSteps(ctx, db, a)
 }

@@ -78,9 +78,9 @@ func (*lockKey) Write(ctx context.Context, db storage.DB, all []storage.BoundEff
 	var a dbsqlc.LockScopesParams
 	for _, bound := range all {
 		l := bound.Effect.(*lockKey)
-		a.Namespaces = append(a.Namespaces, bound.Key.Namespace)
-		a.TemplateTypes = append(a.TemplateTypes, l.templateType)
-		a.DedupeKeys = append(a.DedupeKeys, l.dedupeKey)
+		a.Append(dbsqlc.LockScopesItem{
+			Namespace: bound.Key.Namespace, TemplateType: l.templateType, DedupeKey: l.dedupeKey,
+		})
 	}
 	return dbsqlc.New().LockScopes(ctx, db, a)
 }
@@ -91,12 +91,12 @@ func (*leave) Batch() string { return "LeaveScopes" }
 // Write implements storage.Effect.
 func (*leave) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.LeaveScopesParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, bound := range all {
 		l := bound.Effect.(*leave)
-		a.TemplateTypes = append(a.TemplateTypes, l.templateType)
-		a.DedupeKeys = append(a.DedupeKeys, l.dedupeKey)
-		a.RunIds = append(a.RunIds, l.runID)
+		a.Append(dbsqlc.LeaveScopesItem{
+			Key: bound.Key, TaskID: bound.TaskID, FencingToken: bound.FencingToken,
+			TemplateType: l.templateType, DedupeKey: l.dedupeKey, RunID: l.runID,
+		})
 	}
 	_, err := dbsqlc.New().LeaveScopes(ctx, db, a)
 	return err

@@ -3,6 +3,7 @@ package jobs
 import (
 	"errors"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
@@ -60,8 +61,9 @@ func (t *ConstraintTx) Sweep() (stale []QueuedJob, over bool, err error) {
 	lock := dbsqlc.LockProcessesParams{}
 	for _, r := range span {
 		if r.Stale {
-			lock.Namespaces = append(lock.Namespaces, t.Namespace)
-			lock.ProcessIds = append(lock.ProcessIds, r.ProcessID)
+			lock.Append(dbsqlc.LockProcessesItem{
+				Key: process.Key{Namespace: t.Namespace, ProcessID: r.ProcessID},
+			})
 		}
 	}
 	cursor := ""
@@ -86,8 +88,9 @@ func (t *ConstraintTx) Sweep() (stale []QueuedJob, over bool, err error) {
 		}
 		drop := dbsqlc.DropHoldsParams{}
 		for n := range stale { // its row waits, so none of its keys is in use
-			drop.Namespaces = append(drop.Namespaces, t.Namespace)
-			drop.ProcessIds = append(drop.ProcessIds, stale[n].ProcessID)
+			drop.Append(dbsqlc.DropHoldsItem{
+				Key: process.Key{Namespace: t.Namespace, ProcessID: stale[n].ProcessID},
+			})
 		}
 		if err := t.q.DropHolds(t.ctx, t.db, drop); err != nil {
 			return nil, false, err

@@ -162,7 +162,11 @@ func (RequeueForKeys) Batch() string { return "RequeueForKeys" }
 // Write implements storage.Effect.
 func (RequeueForKeys) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.RequeueForKeysParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
+	for _, r := range all {
+		a.Append(dbsqlc.RequeueForKeysItem{
+			Key: r.Key, TaskID: r.TaskID, FencingToken: r.FencingToken,
+		})
+	}
 	return dbsqlc.New().RequeueForKeys(ctx, db, a)
 }
 
@@ -395,13 +399,11 @@ func (t *ConstraintTx) Move(moves []Move) error {
 	}
 	a := dbsqlc.MoveJobsParams{Version: t.Version}
 	for _, m := range moves {
-		a.Namespaces = append(a.Namespaces, t.Namespace)
-		a.ProcessIds = append(a.ProcessIds, m.ProcessID)
-		a.TaskIds = append(a.TaskIds, m.TaskID)
-		a.WaitsFors = append(a.WaitsFors, string(m.WaitsFor))
-		a.Lines = append(a.Lines, m.Line)
-		a.Evaluateds = append(a.Evaluateds, m.Evaluated)
-		a.Keys = append(a.Keys, Constrained{Keys: m.Keys}.JSON())
+		a.Append(dbsqlc.MoveJobsItem{
+			Key: process.Key{Namespace: t.Namespace, ProcessID: m.ProcessID}, TaskID: m.TaskID,
+			WaitsFor: string(m.WaitsFor), Line: m.Line, Evaluated: m.Evaluated,
+			Keys: Constrained{Keys: m.Keys}.JSON(),
+		})
 	}
 	if err := t.q.MoveJobs(t.ctx, t.db, a); err != nil {
 		return err
@@ -422,8 +424,7 @@ func (t *ConstraintTx) Reserve(drop []string, reserve map[string][]string) (free
 	a := dbsqlc.ReserveKeysParams{Namespace: t.Namespace}
 	for job, lines := range reserve {
 		for _, line := range lines {
-			a.ProcessIds = append(a.ProcessIds, job)
-			a.Lines = append(a.Lines, line)
+			a.Append(dbsqlc.ReserveKeysItem{ProcessID: job, Line: line})
 		}
 	}
 	if len(a.Lines) == 0 {
@@ -437,8 +438,7 @@ func (t *ConstraintTx) Hold(moves []Move) error {
 	h := dbsqlc.HoldKeysParams{Namespace: t.Namespace}
 	for _, m := range moves {
 		for _, line := range m.Holds {
-			h.ProcessIds = append(h.ProcessIds, m.ProcessID)
-			h.Lines = append(h.Lines, line)
+			h.Append(dbsqlc.HoldKeysItem{ProcessID: m.ProcessID, Line: line})
 		}
 	}
 	if len(h.Lines) == 0 {
@@ -464,12 +464,10 @@ func (t *ConstraintTx) SetBuckets(buckets []Bucket) error {
 	}
 	a := dbsqlc.WriteBucketsParams{Namespace: t.Namespace}
 	for _, b := range buckets {
-		a.Lines = append(a.Lines, b.Line)
-		a.Tokens = append(a.Tokens, b.Tokens)
-		a.Unstarteds = append(a.Unstarteds, b.Unstarted)
-		a.RefilledTimes = append(a.RefilledTimes, b.Time)
-		a.FullsUs = append(a.FullsUs, b.Full.Microseconds())
-		a.NextsUs = append(a.NextsUs, b.Next.Microseconds())
+		a.Append(dbsqlc.WriteBucketsItem{
+			Line: b.Line, Tokens: b.Tokens, Unstarted: b.Unstarted, RefilledTime: b.Time,
+			FullUs: b.Full.Microseconds(), NextUs: b.Next.Microseconds(),
+		})
 	}
 	return t.q.WriteBuckets(t.ctx, t.db, a)
 }

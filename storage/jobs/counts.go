@@ -79,8 +79,7 @@ func ForgetNames(ctx context.Context, s *storage.Store) (more bool, err error) {
 		more = len(names) == batch
 		var lock dbsqlc.LockJobCountsParams
 		for _, n := range names {
-			lock.Namespaces = append(lock.Namespaces, n.Namespace)
-			lock.Names = append(lock.Names, n.Name)
+			lock.Append(dbsqlc.LockJobCountsItem(n))
 		}
 		rows, err := dbsqlc.New().LockJobCounts(ctx, db, lock)
 		if err != nil {
@@ -102,10 +101,9 @@ func emptyCounts(rows []dbsqlc.JobCount) dbsqlc.DropJobCountsParams {
 	var drop dbsqlc.DropJobCountsParams
 	for _, r := range rows {
 		if sums[counted{r.Namespace, r.Name, r.State}] == 0 {
-			drop.Namespaces = append(drop.Namespaces, r.Namespace)
-			drop.Names = append(drop.Names, r.Name)
-			drop.Lanes = append(drop.Lanes, r.Lane)
-			drop.States = append(drop.States, r.State)
+			drop.Append(dbsqlc.DropJobCountsItem{
+				Namespace: r.Namespace, Name: r.Name, Lane: r.Lane, State: r.State,
+			})
 		}
 	}
 	return drop

@@ -102,40 +102,31 @@ func Enqueue(s *storage.Store, j *NewJob) (Enqueued, error) {
 }
 
 type enqueueParams struct {
-	keys dbsqlc.EnsureJobKeysParams
-	jobs dbsqlc.EnqueueJobsParams
+	store *storage.Store
+	keys  dbsqlc.EnsureJobKeysParams
+	jobs  dbsqlc.EnqueueJobsParams
+}
+
+func newEnqueueParams(s *storage.Store, n int) *enqueueParams {
+	p := &enqueueParams{store: s}
+	p.jobs.Grow(n)
+	return p
 }
 
 func (p *enqueueParams) add(j *NewJob) {
-	a := &p.jobs
-	a.Ords = append(a.Ords, int32(len(a.Ords)))
-	a.Namespaces = append(a.Namespaces, j.Key.Namespace)
-	a.ProcessIds = append(a.ProcessIds, j.Key.ProcessID)
-	a.Names = append(a.Names, j.Name)
-	a.Args = append(a.Args, j.Args)
-	a.Contexts = append(a.Contexts, j.Context)
-	a.Metadatas = append(a.Metadatas, string(j.Metadata))
-	a.Tags = append(a.Tags, string(j.Tags))
-	a.Options = append(a.Options, string(j.Options))
-	a.IdempotencyKeys = append(a.IdempotencyKeys, j.IdempotencyKey)
-	a.RequestIds = append(a.RequestIds, j.RequestID)
-	a.Fingerprints = append(a.Fingerprints, j.Fingerprint)
-	a.Priorities = append(a.Priorities, j.Priority)
-	a.RunTimes = append(a.RunTimes, j.RunTime)
-	a.DelaysUs = append(a.DelaysUs, j.Delay.Microseconds())
-	a.TimeoutsUs = append(a.TimeoutsUs, j.Timeout.Microseconds())
-	a.UniqueKeys = append(a.UniqueKeys, j.Unique.Key)
-	a.UniqueTtlsUs = append(a.UniqueTtlsUs, j.Unique.TTL.Microseconds())
-	a.UniqueWaitings = append(a.UniqueWaitings, j.Unique.Waiting)
-	a.ConstraintsVersions = append(a.ConstraintsVersions, j.Constraints.Version)
-	a.ConstraintKeys = append(a.ConstraintKeys, j.Constraints.JSON())
-	a.Lines = append(a.Lines, j.Constraints.FirstKey())
-	a.Actors = append(a.Actors, j.Actor)
-	a.Groupeds = append(a.Groupeds, j.Grouped)
-	a.FairnessKeys = append(a.FairnessKeys, fairnessParam(j.FairnessKey))
+	p.jobs.Append(dbsqlc.EnqueueJobsItem{
+		Ord: int32(len(p.jobs.Ords)), Key: j.Key, Name: j.Name, Args: j.Args, Context: j.Context,
+		Metadata: string(j.Metadata), Tags: string(j.Tags), Options: string(j.Options),
+		IdempotencyKey: j.IdempotencyKey, RequestID: j.RequestID, Fingerprint: j.Fingerprint,
+		Priority: j.Priority, StartTime: j.RunTime, TimeoutUs: j.Timeout.Microseconds(),
+		UniqueKey: j.Unique.Key, UniqueTtlUs: j.Unique.TTL.Microseconds(),
+		UniqueWaiting: j.Unique.Waiting, ConstraintsVersion: j.Constraints.Version,
+		ConstraintKeys: j.Constraints.JSON(), Line: j.Constraints.FirstKey(), Actor: j.Actor,
+		Mode: p.store.EventModeOf(j.Key.Namespace), Grouped: j.Grouped,
+		DelayUs: j.Delay.Microseconds(), FairnessKey: fairnessParam(j.FairnessKey),
+	})
 	if j.Unique.Key != "" {
-		p.keys.Namespaces = append(p.keys.Namespaces, j.Key.Namespace)
-		p.keys.UniqueKeys = append(p.keys.UniqueKeys, j.Unique.Key)
+		p.keys.Append(dbsqlc.EnsureJobKeysItem{Namespace: j.Key.Namespace, UniqueKey: j.Unique.Key})
 	}
 }
 
@@ -160,10 +151,7 @@ func (p *enqueueParams) keyStages() []func(context.Context, storage.DB) error {
 	}
 }
 
-func (p *enqueueParams) run(
-	ctx context.Context, s *storage.Store, db storage.DB, take func(ord int32, e Enqueued),
-) error {
-	p.jobs.Modes = s.EventModes(p.jobs.Namespaces)
+func (p *enqueueParams) run(ctx context.Context, db storage.DB, take func(ord int32, e Enqueued)) error {
 	rows, err := dbsqlc.New().EnqueueJobs(ctx, db, p.jobs)
 	for _, r := range rows {
 		take(r.Ord, Enqueued{Outcome: EnqueueOutcome(r.Outcome), ProcessID: r.ProcessID, Later: r.Later})
@@ -173,24 +161,24 @@ func (p *enqueueParams) run(
 
 // enqueueIn enqueues a job in a transaction that has locked its process, as RunLocked does.
 func enqueueIn(ctx context.Context, s *storage.Store, db storage.DB, j *NewJob) (done Enqueued, err error) {
-	var p enqueueParams
+	p := newEnqueueParams(s, 1)
 	p.add(j)
 	for _, lock := range p.keyStages() {
 		if err := lock(ctx, db); err != nil {
 			return done, err
 		}
 	}
-	return done, p.run(ctx, s, db, func(_ int32, e Enqueued) { done = e })
+	return done, p.run(ctx, db, func(_ int32, e Enqueued) { done = e })
 }
 
 // Stages implements storage.Insertion.
 func (*enqueueItem) Stages(s *storage.Store, all []storage.Insertion) []func(context.Context, storage.DB) error {
-	var p enqueueParams
+	p := newEnqueueParams(s, len(all))
 	for _, it := range all {
 		p.add(it.(*enqueueItem).job)
 	}
 	return append(p.keyStages(), func(ctx context.Context, db storage.DB) error {
-		return p.run(ctx, s, db, func(ord int32, e Enqueued) { all[ord].(*enqueueItem).enqueued = e })
+		return p.run(ctx, db, func(ord int32, e Enqueued) { all[ord].(*enqueueItem).enqueued = e })
 	})
 }
 
@@ -283,7 +271,7 @@ func EnqueueBatch(ctx context.Context, s *storage.Store, jobs []*NewJob) ([]Enqu
 func enqueueSome(
 	ctx context.Context, s *storage.Store, db storage.DB, jobs []*NewJob, all []Enqueued, some []int,
 ) (again []int, err error) {
-	var p enqueueParams
+	p := newEnqueueParams(s, len(some))
 	for _, n := range some {
 		p.add(jobs[n])
 	}
@@ -292,7 +280,7 @@ func enqueueSome(
 			return nil, err
 		}
 	}
-	err = p.run(ctx, s, db, func(ord int32, e Enqueued) { all[some[ord]] = e })
+	err = p.run(ctx, db, func(ord int32, e Enqueued) { all[some[ord]] = e })
 	if err != nil {
 		return nil, err
 	}

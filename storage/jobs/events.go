@@ -50,26 +50,24 @@ func (e *Event) StoredIn(mode storage.EventMode) bool {
 // Write implements storage.Effect.
 func (*Event) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteJobEventsParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens, a.Checks, a.Ords = storage.Checks(all)
-	for _, r := range all {
+	attempts, ords := storage.AttemptsOf(all)
+	for n, r := range attempts {
+		a.AppendAttempt(dbsqlc.WriteJobEventsAttempt{
+			Ord: int32(n), Key: r.Key, TaskID: r.TaskID, FencingToken: r.FencingToken,
+		})
+	}
+	for n, r := range all {
 		e := r.Effect.(*Event)
 		index := int32(-1)
 		if e.Index != nil {
 			index = *e.Index
 		}
-		a.EventNamespaces = append(a.EventNamespaces, r.Key.Namespace)
-		a.JobIds = append(a.JobIds, cmp.Or(e.RunID, r.Key.ProcessID))
-		a.OfRuns = append(a.OfRuns, e.RunID != "")
-		a.StepIds = append(a.StepIds, e.StepID)
-		a.Indexes = append(a.Indexes, index)
-		a.Types = append(a.Types, e.Type)
-		a.FromStatuses = append(a.FromStatuses, e.From)
-		a.ToStatuses = append(a.ToStatuses, e.To)
-		a.Attempts = append(a.Attempts, e.Attempt)
-		a.WorkerIds = append(a.WorkerIds, e.WorkerID)
-		a.Actors = append(a.Actors, e.Actor)
-		a.Messages = append(a.Messages, e.Message)
-		a.Metadatas = append(a.Metadatas, string(e.Metadata))
+		a.Append(dbsqlc.WriteJobEventsItem{
+			Ord: ords[n], Namespace: r.Key.Namespace, JobID: cmp.Or(e.RunID, r.Key.ProcessID),
+			OfRun: e.RunID != "", StepID: e.StepID, Index: index, Type: e.Type, FromStatus: e.From,
+			ToStatus: e.To, Attempt: e.Attempt, WorkerID: e.WorkerID, Actor: e.Actor,
+			Message: e.Message, Metadata: string(e.Metadata),
+		})
 	}
 	return dbsqlc.New().WriteJobEvents(ctx, db, a)
 }
@@ -164,10 +162,9 @@ func ReadEvents(
 ) (found [][]EventRow, more bool, err error) {
 	a := dbsqlc.WatchJobEventsParams{Lim: watchedJobEvents}
 	for n, w := range watches {
-		a.Ords = append(a.Ords, int32(n))
-		a.Namespaces = append(a.Namespaces, w.Namespace)
-		a.Xids = append(a.Xids, w.From.XID)
-		a.EventIds = append(a.EventIds, w.From.EventID)
+		a.Append(dbsqlc.WatchJobEventsItem{
+			Ord: int32(n), Namespace: w.Namespace, Xid: w.From.XID, EventID: w.From.EventID,
+		})
 	}
 	rows, err := storage.Query(ctx, s.RunSoon, "watch job events", dbsqlc.New().WatchJobEvents, a)
 	if err != nil {
@@ -208,8 +205,7 @@ func ForgetEvents(ctx context.Context, s *storage.Store, retention map[string]ti
 	}
 	a := dbsqlc.ForgetJobEventsParams{Lim: forgetEvents}
 	for namespace, keep := range retention {
-		a.Namespaces = append(a.Namespaces, namespace)
-		a.RetentionsUs = append(a.RetentionsUs, keep.Microseconds())
+		a.Append(dbsqlc.ForgetJobEventsItem{Namespace: namespace, RetentionUs: keep.Microseconds()})
 	}
 	err = s.Write(ctx, "delete old job events", func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().ForgetJobEvents(ctx, db, a)

@@ -20,10 +20,10 @@ func KeyStarts(ctx context.Context, s *storage.Store, target process.Key, keyOf 
 			Namespace: target.Namespace, ProcessID: target.ProcessID, Lim: unkeyedLimit,
 		})
 		for _, r := range rows {
-			a.MessageIds = append(a.MessageIds, r.MessageID)
-			a.FairnessKeys = append(a.FairnessKeys, keyOf(Subject{
+			key := keyOf(Subject{
 				Name: r.Name, Args: r.Args, Metadata: r.Metadata, Tags: r.Tags, Priority: r.Priority,
-			}))
+			})
+			a.Append(dbsqlc.KeyStartsItem{MessageID: r.MessageID, FairnessKey: key})
 		}
 		return err
 	})

@@ -139,14 +139,13 @@ func (l *look) read(groups []*Group, rules []GroupRules) error {
 	var places dbsqlc.ReadPlacesParams
 	byKey := map[process.Key]*Group{}
 	for n, g := range groups {
-		put.Namespaces = append(put.Namespaces, g.Key.Namespace)
-		put.ProcessIds = append(put.ProcessIds, g.Key.ProcessID)
-		put.Counts = append(put.Counts, rules[n].Count)
-		put.MaxFailures = append(put.MaxFailures, rules[n].MaxFailures)
-		put.WorkerIds = append(put.WorkerIds, textList(rules[n].WorkerIDs))
+		put.Append(dbsqlc.PutGroupsItem{
+			Key: g.Key, Count: rules[n].Count, MaxFailures: rules[n].MaxFailures,
+			WorkerIds: textList(rules[n].WorkerIDs),
+		})
+		places.Append(dbsqlc.ReadPlacesItem{Namespace: g.Key.Namespace, JobID: g.Key.ProcessID})
 		byKey[g.Key] = g
 	}
-	places.Namespaces, places.JobIds = put.Namespaces, put.ProcessIds
 	if err := l.q.PutGroups(l.ctx, l.db, put); err != nil {
 		return err
 	}
@@ -172,39 +171,30 @@ func textList(list []string) string {
 
 func (l *look) add(g *Group, step GroupStep) {
 	for _, k := range step.Drop {
-		l.drop.Namespaces = append(l.drop.Namespaces, k.Namespace)
-		l.drop.ProcessIds = append(l.drop.ProcessIds, k.ProcessID)
+		l.drop.Append(dbsqlc.DropPlacesItem{Key: k})
 	}
 	for _, k := range step.Cancel {
-		l.cancel.Namespaces = append(l.cancel.Namespaces, k.Namespace)
-		l.cancel.ProcessIds = append(l.cancel.ProcessIds, k.ProcessID)
-		l.cancel.JobIds = append(l.cancel.JobIds, g.Key.ProcessID)
-		l.cancel.Reasons = append(l.cancel.Reasons, step.Reason)
+		l.cancel.Append(dbsqlc.CancelMembersItem{
+			Key: k, JobID: g.Key.ProcessID, Reason: step.Reason,
+		})
 	}
 	if step.Outcome != "" {
-		l.end.Namespaces = append(l.end.Namespaces, g.Key.Namespace)
-		l.end.ProcessIds = append(l.end.ProcessIds, g.Key.ProcessID)
-		l.end.Outcomes = append(l.end.Outcomes, step.Outcome)
-		l.end.Failures = append(l.end.Failures, string(step.Failure))
-		l.end.Details = append(l.end.Details, step.Detail)
-		l.end.Kepts = append(l.end.Kepts, step.Kept)
-		l.end.TtlsUs = append(l.end.TtlsUs, step.TTL.Microseconds())
-		l.end.Modes = append(l.end.Modes, l.store.EventModeOf(g.Key.Namespace))
+		l.end.Append(dbsqlc.EndGroupsItem{
+			Key: g.Key, Outcome: step.Outcome, Failure: string(step.Failure), Detail: step.Detail,
+			Kept: step.Kept, TtlUs: step.TTL.Microseconds(),
+			Mode: l.store.EventModeOf(g.Key.Namespace),
+		})
 		return
 	}
 	takers := cmp.Or(textList(step.Takers), "[]")
-	l.takers.Namespaces = append(l.takers.Namespaces, g.Key.Namespace)
-	l.takers.ProcessIds = append(l.takers.ProcessIds, g.Key.ProcessID)
-	l.takers.Takers = append(l.takers.Takers, takers)
+	l.takers.Append(dbsqlc.SetTakersItem{Key: g.Key, Takers: takers})
 	for _, worker := range step.Open {
-		l.open.Namespaces = append(l.open.Namespaces, g.Key.Namespace)
-		l.open.JobIds = append(l.open.JobIds, g.Key.ProcessID)
-		l.open.WorkerIds = append(l.open.WorkerIds, worker)
+		l.open.Append(dbsqlc.OpenPlacesItem{
+			Namespace: g.Key.Namespace, JobID: g.Key.ProcessID, WorkerID: worker,
+		})
 	}
 	if len(step.Evict) == 0 {
-		l.rest.Namespaces = append(l.rest.Namespaces, g.Key.Namespace)
-		l.rest.ProcessIds = append(l.rest.ProcessIds, g.Key.ProcessID)
-		l.rest.Modes = append(l.rest.Modes, l.store.EventModeOf(g.Key.Namespace))
+		l.rest.Append(dbsqlc.RestGroupsItem{Key: g.Key, Mode: l.store.EventModeOf(g.Key.Namespace)})
 	}
 }
 
@@ -239,9 +229,9 @@ func (l *look) write(looked *GroupChanges) error {
 	var tell dbsqlc.NotifyParentsParams
 	for _, r := range ended {
 		looked.Ended = append(looked.Ended, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
-		tell.Namespaces = append(tell.Namespaces, r.Namespace)
-		tell.ProcessIds = append(tell.ProcessIds, r.ProcessID)
-		tell.TaskIds = append(tell.TaskIds, r.TaskID)
+		tell.Append(dbsqlc.NotifyParentsItem{
+			Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, TaskID: r.TaskID,
+		})
 	}
 	parents, err := l.q.NotifyParents(l.ctx, l.db, tell)
 	for _, r := range parents {
@@ -263,9 +253,10 @@ func (ReassignMember) Batch() string { return "ReassignMembers" }
 // Write implements storage.Effect.
 func (ReassignMember) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.ReassignMembersParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
-		a.Leaves = append(a.Leaves, r.Effect.(ReassignMember).AnyWorker)
+		a.Append(dbsqlc.ReassignMembersItem{
+			Key: r.Key, TaskID: r.TaskID, FencingToken: r.FencingToken, Leaves: r.Effect.(ReassignMember).AnyWorker,
+		})
 	}
 	return dbsqlc.New().ReassignMembers(ctx, db, a)
 }

@@ -39,20 +39,17 @@ func (*End) Batch() string { return "WriteJobs" }
 // Write implements storage.Effect.
 func (*End) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteJobsParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
 		e := r.Effect.(*End)
 		takeovers := int32(0)
 		if e.Takeover {
 			takeovers = 1
 		}
-		a.Attempts = append(a.Attempts, e.Attempt)
-		a.WorkerIds = append(a.WorkerIds, e.WorkerID)
-		a.Takeovers = append(a.Takeovers, takeovers)
-		a.Failures = append(a.Failures, string(e.Failure))
-		a.Results = append(a.Results, e.Result)
-		a.Kepts = append(a.Kepts, e.Kept)
-		a.TtlsUs = append(a.TtlsUs, e.TTL.Microseconds())
+		a.Append(dbsqlc.WriteJobsItem{
+			Key: r.Key, TaskID: r.TaskID, FencingToken: r.FencingToken,
+			Attempt: e.Attempt, WorkerID: e.WorkerID, Takeovers: takeovers,
+			Failure: string(e.Failure), Result: e.Result, Kept: e.Kept, TtlUs: e.TTL.Microseconds(),
+		})
 	}
 	return dbsqlc.New().WriteJobs(ctx, db, a)
 }
@@ -78,15 +75,13 @@ func (*AttemptRecord) Batch() string { return "EndJobs" }
 // Write implements storage.Effect.
 func (*AttemptRecord) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.EndJobsParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for n := range all {
 		r := all[n].Effect.(*AttemptRecord)
-		a.Names = append(a.Names, r.JobName)
-		a.Attempts = append(a.Attempts, r.Attempt)
-		a.WorkerIds = append(a.WorkerIds, r.WorkerID)
-		a.Types = append(a.Types, r.Type)
-		a.Messages = append(a.Messages, r.Message)
-		a.Modes = append(a.Modes, int32(all[n].Mode))
+		a.Append(dbsqlc.EndJobsItem{
+			Key: all[n].Key, TaskID: all[n].TaskID, FencingToken: all[n].FencingToken,
+			Name: r.JobName, Attempt: r.Attempt, WorkerID: r.WorkerID, Type: r.Type,
+			Message: r.Message, Mode: int32(all[n].Mode),
+		})
 	}
 	return dbsqlc.New().EndJobs(ctx, db, a)
 }
@@ -104,9 +99,10 @@ func (EndIfCancelled) Batch() string { return "EndIfCancelled" }
 // Write implements storage.Effect.
 func (EndIfCancelled) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.EndIfCancelledParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
-		a.Modes = append(a.Modes, int32(r.Mode))
+		a.Append(dbsqlc.EndIfCancelledItem{
+			Key: r.Key, TaskID: r.TaskID, FencingToken: r.FencingToken, Mode: int32(r.Mode),
+		})
 	}
 	return dbsqlc.New().EndIfCancelled(ctx, db, a)
 }
@@ -115,9 +111,7 @@ func (EndIfCancelled) Write(ctx context.Context, db storage.DB, all []storage.Bo
 func Get(ctx context.Context, s *storage.Store, keys ...process.Key) ([]*Row, error) {
 	var a dbsqlc.GetJobsParams
 	for n, k := range keys {
-		a.Ords = append(a.Ords, int32(n))
-		a.Namespaces = append(a.Namespaces, k.Namespace)
-		a.ProcessIds = append(a.ProcessIds, k.ProcessID)
+		a.Append(dbsqlc.GetJobsItem{Ord: int32(n), Key: k})
 	}
 	all := make([]*Row, len(keys))
 	err := s.Read(ctx, "get jobs", func(ctx context.Context, tx pgx.Tx) error {

@@ -36,11 +36,11 @@ func EndLateJobs(ctx context.Context, s *storage.Store, limit int, end func(*Lat
 		var a dbsqlc.EndLateJobsParams
 		for n := range rows {
 			e := end(&rows[n])
-			a.Namespaces = append(a.Namespaces, rows[n].Namespace)
-			a.ProcessIds = append(a.ProcessIds, rows[n].ProcessID)
-			a.Failures = append(a.Failures, string(e.Failure))
-			a.Messages = append(a.Messages, e.Message)
-			a.Modes = append(a.Modes, s.EventModeOf(rows[n].Namespace))
+			a.Append(dbsqlc.EndLateJobsItem{
+				Key:     process.Key{Namespace: rows[n].Namespace, ProcessID: rows[n].ProcessID},
+				Failure: string(e.Failure), Message: e.Message,
+				Mode: s.EventModeOf(rows[n].Namespace),
+			})
 		}
 		ended, err := q.EndLateJobs(ctx, db, a)
 		if err != nil {
@@ -48,9 +48,9 @@ func EndLateJobs(ctx context.Context, s *storage.Store, limit int, end func(*Lat
 		}
 		var tell dbsqlc.NotifyParentsParams
 		for _, r := range ended {
-			tell.Namespaces = append(tell.Namespaces, r.Namespace)
-			tell.ProcessIds = append(tell.ProcessIds, r.ProcessID)
-			tell.TaskIds = append(tell.TaskIds, r.TaskID)
+			tell.Append(dbsqlc.NotifyParentsItem{
+				Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, TaskID: r.TaskID,
+			})
 		}
 		parents, err := q.NotifyParents(ctx, db, tell)
 		if err != nil {

@@ -56,13 +56,14 @@ func (Unreached) Batch() string { return "WriteUnreached" }
 // Write implements storage.Effect.
 func (Unreached) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteUnreachedParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
 		text, err := json.Marshal(r.Effect.(Unreached))
 		if err != nil {
 			return err
 		}
-		a.Unreacheds = append(a.Unreacheds, string(text))
+		a.Append(dbsqlc.WriteUnreachedItem{
+			Key: r.Key, TaskID: r.TaskID, FencingToken: r.FencingToken, Unreached: string(text),
+		})
 	}
 	return dbsqlc.New().WriteUnreached(ctx, db, a)
 }

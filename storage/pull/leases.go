@@ -60,13 +60,10 @@ type HeartbeatResult struct {
 func BeatAll(ctx context.Context, s *storage.Store, workerID string, beats []Beat) ([]HeartbeatResult, error) {
 	a := dbsqlc.BeatLeasesParams{WorkerID: workerID}
 	for n, b := range beats {
-		a.Ords = append(a.Ords, int32(n))
-		a.Namespaces = append(a.Namespaces, b.Token.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, b.Token.Key.ProcessID)
-		a.FencingTokens = append(a.FencingTokens, b.Token.FencingToken)
-		a.Salts = append(a.Salts, b.Token.Salt)
-		a.Progresses = append(a.Progresses, string(b.Progress))
-		a.LeasesUs = append(a.LeasesUs, b.Lease.Microseconds())
+		a.Append(dbsqlc.BeatLeasesItem{
+			Ord: int32(n), Key: b.Token.Key, FencingToken: b.Token.FencingToken, Salt: b.Token.Salt,
+			Progress: string(b.Progress), LeaseUs: b.Lease.Microseconds(),
+		})
 	}
 	all := make([]HeartbeatResult, len(beats))
 	for n := range all {

@@ -29,16 +29,11 @@ func Poll(
 ) ([]storage.Lease, error) {
 	a := dbsqlc.PollParams{WorkerID: workerID, NodeID: s.NodeID(), Lim: int32(min(limit, maxLeases))}
 	for _, l := range lines {
-		a.Namespaces = append(a.Namespaces, l.Namespace)
-		a.JobNames = append(a.JobNames, l.JobName)
-		a.JobsOnly = append(a.JobsOnly, l.JobsOnly)
-		a.Pauses = append(a.Pauses, l.Pauses)
-		a.StepTimeoutsUs = append(a.StepTimeoutsUs, l.StepTimeout.Microseconds())
-		a.LeasesUs = append(a.LeasesUs, l.Lease.Microseconds())
-		a.MaxLeasesUs = append(a.MaxLeasesUs, l.MaxLease.Microseconds())
-	}
-	for _, namespace := range a.Namespaces {
-		a.Modes = append(a.Modes, s.EventModeOf(namespace))
+		a.Append(dbsqlc.PollItem{
+			Namespace: l.Namespace, JobName: l.JobName, JobsOnly: l.JobsOnly, Pauses: l.Pauses,
+			StepTimeoutUs: l.StepTimeout.Microseconds(), LeaseUs: l.Lease.Microseconds(),
+			MaxLeaseUs: l.MaxLease.Microseconds(), Mode: s.EventModeOf(l.Namespace),
+		})
 	}
 	var rows []dbsqlc.PollRow
 	err := s.Scan(ctx, "poll", func(ctx context.Context, db storage.DB) (err error) {
@@ -91,11 +86,10 @@ func poll(ctx context.Context, db storage.DB, a dbsqlc.PollParams, grouped bool)
 func CountPollable(ctx context.Context, s *storage.Store, lines []Subscription, limit int) ([]int, error) {
 	a := dbsqlc.CountPollableParams{Lim: int32(limit)}
 	for n, l := range lines {
-		a.Ords = append(a.Ords, int32(n))
-		a.Namespaces = append(a.Namespaces, l.Namespace)
-		a.JobNames = append(a.JobNames, l.JobName)
-		a.JobsOnly = append(a.JobsOnly, l.JobsOnly)
-		a.Pauses = append(a.Pauses, l.Pauses)
+		a.Append(dbsqlc.CountPollableItem{
+			Ord: int32(n), Namespace: l.Namespace, JobName: l.JobName, JobsOnly: l.JobsOnly,
+			Pauses: l.Pauses,
+		})
 	}
 	counts := make([]int, len(lines))
 	err := s.Scan(ctx, "count pollable", func(ctx context.Context, db storage.DB) error {
@@ -113,11 +107,10 @@ func CountPollable(ctx context.Context, s *storage.Store, lines []Subscription, 
 func FindMemberWorkers(ctx context.Context, s *storage.Store, workerIDs []string, lines []Subscription) ([]int, error) {
 	var a dbsqlc.FindMemberWorkersParams
 	for n, l := range lines {
-		a.Ords = append(a.Ords, int32(n))
-		a.Namespaces = append(a.Namespaces, l.Namespace)
-		a.JobNames = append(a.JobNames, l.JobName)
-		a.WorkerIds = append(a.WorkerIds, workerIDs[n])
-		a.Pauses = append(a.Pauses, l.Pauses)
+		a.Append(dbsqlc.FindMemberWorkersItem{
+			Ord: int32(n), Namespace: l.Namespace, JobName: l.JobName, WorkerID: workerIDs[n],
+			Pauses: l.Pauses,
+		})
 	}
 	var wanted []int
 	err := s.Scan(ctx, "list takers", func(ctx context.Context, db storage.DB) error {

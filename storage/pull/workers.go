@@ -43,8 +43,7 @@ type StoppingWorker struct {
 func RecordWorkers(ctx context.Context, s *storage.Store, seen []WorkerSeen) error {
 	var a dbsqlc.RecordWorkersParams
 	for _, w := range seen {
-		a.Namespaces = append(a.Namespaces, w.Namespace)
-		a.WorkerIds = append(a.WorkerIds, w.WorkerID)
+		a.Append(dbsqlc.RecordWorkersItem{Namespace: w.Namespace, WorkerID: w.WorkerID})
 	}
 	return s.RunSoon(ctx, "store workers", func(ctx context.Context, db storage.DB) error {
 		return dbsqlc.New().RecordWorkers(ctx, db, a)

@@ -303,9 +303,9 @@ func (l *jobList) siftAll(ctx context.Context, tx pgx.Tx, batch *int) (left bool
 func (l *jobList) fill(ctx context.Context, tx pgx.Tx) error {
 	var a dbsqlc.GetJobsParams
 	for n, id := range l.ids {
-		a.Ords = append(a.Ords, int32(n))
-		a.Namespaces = append(a.Namespaces, l.query.Namespace)
-		a.ProcessIds = append(a.ProcessIds, id)
+		a.Append(dbsqlc.GetJobsItem{
+			Ord: int32(n), Key: process.Key{Namespace: l.query.Namespace, ProcessID: id},
+		})
 	}
 	rows, err := dbsqlc.New().GetJobs(ctx, tx, a)
 	if err != nil {

@@ -181,8 +181,7 @@ func readWaits(ctx context.Context, tx pgx.Tx, namespace string, w *windowed) (w
 		a := dbsqlc.ReadWaitsParams{Namespace: namespace}
 		for _, p := range found[:n] {
 			runID, stepID, index, _ := waitKey(p)
-			a.RunIds, a.StepIds, a.Indexes = append(a.RunIds, runID), append(a.StepIds, stepID),
-				append(a.Indexes, int32(index))
+			a.Append(dbsqlc.ReadWaitsItem{RunID: runID, StepID: stepID, Index: int32(index)})
 		}
 		rows, err := dbsqlc.New().ReadWaits(ctx, tx, a)
 		if err != nil {

@@ -728,17 +728,17 @@ func (q *Queries) ReportSteps(ctx context.Context, db DBTX, arg ReportStepsParam
 
 const writeSteps = `-- name: WriteSteps :exec
 WITH accepted AS MATERIALIZED (
-  SELECT item.ord FROM (
+  SELECT attempt.ord FROM (
     SELECT unnest($23::int[]) AS ord, unnest($24::text[]) AS namespace,
            unnest($25::text[]) AS process_id, unnest($26::bigint[]) AS task_id,
-           unnest($27::bigint[]) AS fencing_token) AS item
+           unnest($27::bigint[]) AS fencing_token) AS attempt
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t
-      WHERE t.namespace = item.namespace
-        AND t.process_id = item.process_id
-        AND t.task_id = item.task_id
-        AND t.fencing_token = item.fencing_token
-        AND is_saved(item.fencing_token)
+      WHERE t.namespace = attempt.namespace
+        AND t.process_id = attempt.process_id
+        AND t.task_id = attempt.task_id
+        AND t.fencing_token = attempt.fencing_token
+        AND is_saved(attempt.fencing_token)
       LIMIT 1) ended)
 INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, compensation_status,
                              attempt, running_time, finished_time, due_time, process_id,

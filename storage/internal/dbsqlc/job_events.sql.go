@@ -574,31 +574,31 @@ func (q *Queries) WatchJobEvents(ctx context.Context, db DBTX, arg WatchJobEvent
 
 const writeJobEvents = `-- name: WriteJobEvents :exec
 WITH accepted AS MATERIALIZED (
-  SELECT item.ord FROM (
+  SELECT attempt.ord FROM (
     SELECT unnest($15::int[]) AS ord, unnest($16::text[]) AS namespace,
            unnest($17::text[]) AS process_id, unnest($18::bigint[]) AS task_id,
-           unnest($19::bigint[]) AS fencing_token) AS item
+           unnest($19::bigint[]) AS fencing_token) AS attempt
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t
-      WHERE t.namespace = item.namespace
-        AND t.process_id = item.process_id
-        AND t.task_id = item.task_id
-        AND t.fencing_token = item.fencing_token
-        AND is_saved(item.fencing_token)
+      WHERE t.namespace = attempt.namespace
+        AND t.process_id = attempt.process_id
+        AND t.task_id = attempt.task_id
+        AND t.fencing_token = attempt.fencing_token
+        AND is_saved(attempt.fencing_token)
      UNION ALL
      SELECT 1 FROM schedule s
-      WHERE s.namespace = item.namespace
-        AND s.process_id = item.process_id
-        AND s.task_id = item.task_id
-        AND s.fencing_token = item.fencing_token
-        AND is_saved(item.fencing_token)
+      WHERE s.namespace = attempt.namespace
+        AND s.process_id = attempt.process_id
+        AND s.task_id = attempt.task_id
+        AND s.fencing_token = attempt.fencing_token
+        AND is_saved(attempt.fencing_token)
      UNION ALL
      SELECT 1 FROM answers a
-      WHERE a.namespace = item.namespace
-        AND a.process_id = item.process_id
-        AND a.task_id = item.task_id
-        AND a.fencing_token = item.fencing_token
-        AND is_saved(item.fencing_token)
+      WHERE a.namespace = attempt.namespace
+        AND a.process_id = attempt.process_id
+        AND a.task_id = attempt.task_id
+        AND a.fencing_token = attempt.fencing_token
+        AND is_saved(attempt.fencing_token)
       LIMIT 1) ended)
 INSERT INTO job_events (namespace, xid, job_id, of_run, step_id, index, type, from_status,
                         to_status, attempt, worker_id, actor, message, metadata)

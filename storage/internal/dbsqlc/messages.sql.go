@@ -337,7 +337,7 @@ func (q *Queries) SearchMessages(ctx context.Context, db DBTX, arg SearchMessage
 
 const sendMessages = `-- name: SendMessages :many
 WITH input AS MATERIALIZED (
-  SELECT item.namespace, item.process_id, item.task_id, item.fencing_token, item.kind, item.target_namespace, item.target_process_id, item.args, item.context, item.metadata, item.start_time, item.notify_parent_args, item.reason, item.job, item.grace_us, item.n
+  SELECT item.namespace, item.process_id, item.task_id, item.fencing_token, item.kind, item.target_namespace, item.target_process_id, item.args, item.context, item.metadata, item.start_time, item.notify_parent_args, item.reason, item.kind_row, item.grace_us, item.n
     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
                     unnest($3::bigint[]), unnest($4::bigint[]),
                     unnest($5::text[]), unnest($6::text[]),
@@ -348,7 +348,7 @@ WITH input AS MATERIALIZED (
                     unnest($15::bigint[])) WITH ORDINALITY
          AS item(namespace, process_id, task_id, fencing_token, kind, target_namespace,
                  target_process_id, args, context, metadata, start_time, notify_parent_args, reason,
-                 job, grace_us, n)
+                 kind_row, grace_us, n)
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t
       WHERE t.namespace = item.namespace
@@ -369,7 +369,7 @@ INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_proc
                       notify_parent_args, job, grace)
 SELECT target_namespace, target_process_id, kind::message_kind, namespace, process_id, task_id,
        statement_timestamp(), NULLIF(start_time, '0001-01-01Z'), NULLIF(reason, ''), args, context,
-       NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(job, '')::jsonb,
+       NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(kind_row, '')::jsonb,
        NULLIF(grace_us, -1) * interval '1 microsecond'
   FROM input ORDER BY n
 RETURNING namespace, process_id

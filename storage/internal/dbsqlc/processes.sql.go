@@ -155,31 +155,31 @@ updated_status_counts AS (
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 inserted_events AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", metadata, payload)
-  SELECT inserted_processes.namespace, inserted_processes.process_id, item.n, 0,
-         coalesce(NULLIF(item.ts, '0001-01-01Z'), statement_timestamp()),
-         NULLIF(item.metadata, '')::jsonb, item.payload
+  SELECT inserted_processes.namespace, inserted_processes.process_id, event.n, 0,
+         coalesce(NULLIF(event.ts, '0001-01-01Z'), statement_timestamp()),
+         NULLIF(event.metadata, '')::jsonb, event.payload
     FROM inserted_processes,
          ROWS FROM (unnest($8::timestamptz[]), unnest($9::text[]),
                     unnest($5::bytea[]))
-           WITH ORDINALITY AS item(ts, metadata, payload, n)),
+           WITH ORDINALITY AS event(ts, metadata, payload, n)),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time,
                         timer_name, context)
   SELECT inserted_processes.namespace, inserted_processes.process_id, nextval('task_ids'),
-         item.timer_type::task_type, 'time', item.at, item.name, $10
+         timer.timer_type::task_type, 'time', timer.at, timer.name, $10
     FROM inserted_processes,
          ROWS FROM (unnest($11::text[]), unnest($12::text[]),
-                    unnest($13::timestamptz[])) AS item(name, timer_type, at)
+                    unnest($13::timestamptz[])) AS timer(name, timer_type, at)
    WHERE inserted_processes.status <> 'ERROR'),
 inserted_tasks AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, cancelled_by,
                      scheduled_time, finished_time, timer_name, context)
   SELECT inserted_processes.namespace, inserted_processes.process_id, nextval('task_ids'),
-         item.timer_type::task_type, 'CANCELLED', 0, 0, item.at, statement_timestamp(), item.name,
-         $10
+         timer.timer_type::task_type, 'CANCELLED', 0, 0, timer.at, statement_timestamp(),
+         timer.name, $10
     FROM inserted_processes,
          ROWS FROM (unnest($11::text[]), unnest($12::text[]),
-                    unnest($13::timestamptz[])) AS item(name, timer_type, at)
+                    unnest($13::timestamptz[])) AS timer(name, timer_type, at)
    WHERE inserted_processes.status = 'ERROR')
 SELECT namespace, process_id, status, previous_status, status_changed_time, attention,
        attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time,

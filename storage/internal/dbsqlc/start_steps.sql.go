@@ -13,7 +13,7 @@ import (
 
 const startSteps = `-- name: StartSteps :many
 WITH input AS MATERIALIZED (
-  SELECT item.ord, item.namespace, item.process_id, item.task_id, item.fencing_token, item.job_id, item.args, item.context, item.metadata, item.notify_parent_args, item.job_text, item.capture, item.step_timeout_us, item.mode, item.job_text::jsonb AS job,
+  SELECT item.ord, item.namespace, item.process_id, item.task_id, item.fencing_token, item.target_id, item.args, item.context, item.metadata, item.notify_parent_args, item.kind_row, item.capture, item.step_timeout_us, item.mode, item.kind_row::jsonb AS job,
          process.status IS NULL AND constraint_set.version IS NULL AS direct,
          item.capture
            AND attempt.task_type IS NULL
@@ -23,11 +23,11 @@ WITH input AS MATERIALIZED (
       SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
              unnest($3::text[]) AS process_id, unnest($4::bigint[]) AS task_id,
              unnest($5::bigint[]) AS fencing_token,
-             unnest($6::text[]) AS job_id, unnest($7::bytea[]) AS args,
+             unnest($6::text[]) AS target_id, unnest($7::bytea[]) AS args,
              unnest($8::bytea[]) AS context,
              unnest($9::text[]) AS metadata,
              unnest($10::bytea[]) AS notify_parent_args,
-             unnest($11::text[]) AS job_text, unnest($12::bool[]) AS capture,
+             unnest($11::text[]) AS kind_row, unnest($12::bool[]) AS capture,
              unnest($13::bigint[]) AS step_timeout_us,
              unnest($14::int[]) AS mode) AS item
    CROSS JOIN LATERAL (
@@ -41,7 +41,7 @@ WITH input AS MATERIALIZED (
     LEFT JOIN LATERAL (
       SELECT p.status FROM processes p
        WHERE p.namespace = item.namespace
-         AND p.process_id = item.job_id
+         AND p.process_id = item.target_id
        LIMIT 1) process ON true
     LEFT JOIN LATERAL (
       SELECT v.version FROM constraint_sets v WHERE v.namespace = item.namespace
@@ -53,16 +53,16 @@ WITH input AS MATERIALIZED (
          AND r.process_id = item.process_id
        LIMIT 1) attempt ON true),
 started_steps AS MATERIALIZED (
-  SELECT input.ord, input.namespace, input.process_id, input.task_id, input.fencing_token, input.job_id, input.args, input.context, input.metadata, input.notify_parent_args, input.job_text, input.capture, input.step_timeout_us, input.mode, input.job, input.direct, input.captured, nextval('task_ids') AS new_task_id,
+  SELECT input.ord, input.namespace, input.process_id, input.task_id, input.fencing_token, input.target_id, input.args, input.context, input.metadata, input.notify_parent_args, input.kind_row, input.capture, input.step_timeout_us, input.mode, input.job, input.direct, input.captured, nextval('task_ids') AS new_task_id,
          CASE WHEN input.captured THEN nextval('fencing_tokens') END AS new_token,
          input.job->>'name' AS name,
          (input.job->>'timeoutUs')::bigint * interval '1 microsecond' AS timeout,
          coalesce((input.job->>'priority')::int, 0) AS priority
-    FROM input ORDER BY input.namespace, input.job_id),
+    FROM input ORDER BY input.namespace, input.target_id),
 inserted_processes AS (
   INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time,
                          status_changed_time)
-  SELECT namespace, job_id, 'INIT', 'job', NULLIF(metadata, '')::jsonb, statement_timestamp(),
+  SELECT namespace, target_id, 'INIT', 'job', NULLIF(metadata, '')::jsonb, statement_timestamp(),
          statement_timestamp()
     FROM started_steps WHERE direct),
 updated_status_counts AS (
@@ -82,7 +82,7 @@ inserted_job_events AS (
   INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt, message)
   SELECT started_steps.namespace,
          (SELECT job_event_xid()),
-         started_steps.job_id, change.type, change.from_status, change.to_status, change.attempt,
+         started_steps.target_id, change.type, change.from_status, change.to_status, change.attempt,
          CASE
            WHEN change.attempt = 0
              THEN 'by process ' || started_steps.namespace || '/' || started_steps.process_id
@@ -96,19 +96,19 @@ inserted_job_events AS (
    ORDER BY started_steps.ord, change.attempt),
 inserted_jobs AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options)
-  SELECT namespace, job_id, name, timeout, job->'tags', job->'options'
+  SELECT namespace, target_id, name, timeout, job->'tags', job->'options'
     FROM started_steps WHERE direct),
 inserted_running AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
                        node_id, deadline, scheduled_time, running_time, args, context)
-  SELECT namespace, job_id, new_task_id, 'INIT', 1, priority, new_token, $15::bigint,
+  SELECT namespace, target_id, new_task_id, 'INIT', 1, priority, new_token, $15::bigint,
          statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'),
          statement_timestamp(), statement_timestamp(), args, context
     FROM started_steps WHERE captured),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
                         scheduled_time, args, context, job_name, start_deadline)
-  SELECT namespace, job_id, new_task_id, 'INIT', 'place', priority, statement_timestamp(), args,
+  SELECT namespace, target_id, new_task_id, 'INIT', 'place', priority, statement_timestamp(), args,
          context, name,
          statement_timestamp() + (job->'options'->>'startDeadline')::interval
     FROM started_steps
@@ -116,13 +116,13 @@ inserted_schedule AS (
      AND NOT captured),
 inserted_parents AS (
   INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
-  SELECT namespace, job_id, namespace, process_id, notify_parent_args
+  SELECT namespace, target_id, namespace, process_id, notify_parent_args
     FROM started_steps WHERE direct),
 inserted_messages AS (
   INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id,
                         sender_task_id, created_time, args, context, metadata, notify_parent_args,
                         job)
-  SELECT namespace, job_id, 'start', namespace, process_id, task_id, statement_timestamp(), args,
+  SELECT namespace, target_id, 'start', namespace, process_id, task_id, statement_timestamp(), args,
          context, NULLIF(metadata, '')::jsonb, notify_parent_args, job
     FROM started_steps WHERE NOT direct
    ORDER BY ord)

@@ -57,7 +57,7 @@ func (t *task) outgoingArgs(e outgoing) ([]byte, error) {
 	}
 	return json.Marshal(work{
 		CronID: t.state.definition.GetCronId(), Fire: e.Fire, Attempt: e.Attempt, Rerun: e.Rerun,
-		Timeout: durationOf(t.state.definition.GetPolicy().GetTimeout()), Target: target,
+		Timeout: t.state.definition.GetPolicy().GetTimeout().AsDuration(), Target: target,
 	})
 }
 

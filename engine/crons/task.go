@@ -57,7 +57,7 @@ func (t *task) timerFired() error {
 	for _, d := range slices.Clone(t.state.Deadlines) {
 		if !d.Due.After(t.Now) {
 			rerun := t.state.rerunOf(d.Fire)
-			t.end(d.Fire, rerun, cron.Timeout, passedTimeout(durationOf(t.state.definition.GetPolicy().GetTimeout())))
+			t.end(d.Fire, rerun, cron.Timeout, passedTimeout(t.state.definition.GetPolicy().GetTimeout().AsDuration()))
 			t.send(outgoing{Fire: d.Fire, Rerun: rerun, Cancel: cancelLate})
 		}
 	}
@@ -221,7 +221,7 @@ func (t *task) start(run outgoing) {
 	if run.Fire.After(t.state.LastFire) {
 		t.state.LastFire = run.Fire
 	}
-	if timeout := durationOf(t.state.definition.GetPolicy().GetTimeout()); timeout > 0 {
+	if timeout := t.state.definition.GetPolicy().GetTimeout().AsDuration(); timeout > 0 {
 		t.state.Deadlines = append(t.state.Deadlines, deadline{Fire: run.Fire, Due: t.Now.Add(timeout)})
 	}
 	if run.Attempt > 1 {

@@ -73,11 +73,11 @@ func sameOutcome(row *flows.Wait, o *command) (bool, error) {
 	case string(row.Status) != o.Outcome:
 		return false, nil
 	case row.Status == flows.StepSucceeded:
-		stored, err := valueOf(row.Result)
+		stored, err := wire.Value(row.Result)
 		if err != nil {
 			return false, err
 		}
-		answer, err := valueOf(o.Result)
+		answer, err := wire.Value(o.Result)
 		return proto.Equal(orNull(stored), orNull(answer)), err
 	case row.Status == flows.StepFailed:
 		stored, err := wire.Failure(row.Failure)

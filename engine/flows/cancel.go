@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -59,17 +60,17 @@ func (t *task) requestCancel(p stepRef, reason string) {
 	if s.ForEach() && p.index == noIndex {
 		return
 	}
-	id, reason := t.workID(t.origin(p, false)), orElse(reason, t.cancelReason())
+	id, reason := t.workID(t.origin(p, false)), cmp.Or(reason, t.cancelReason())
 	if s.Action != flow.ActionWait && s.Action != flow.ActionDelay {
 		t.event(eventCancelRequested, p, "", "", reason)
 	}
 	cancel := storage.Message{Kind: storage.MessageCancel, Reason: reason}
 	switch s.Action {
 	case flow.ActionJob:
-		namespace := orElse(s.Source.GetJob().GetNamespace(), t.key.Namespace)
+		namespace := cmp.Or(s.Source.GetJob().GetNamespace(), t.key.Namespace)
 		cancel.Target = process.Key{Namespace: namespace, ProcessID: process.StepPrefix + id}
 	case flow.ActionProcess:
-		namespace := orElse(s.Source.GetProcess().GetNamespace(), t.key.Namespace)
+		namespace := cmp.Or(s.Source.GetProcess().GetNamespace(), t.key.Namespace)
 		cancel.Target = process.Key{Namespace: namespace, ProcessID: id}
 		grace := t.template.Grace()
 		cancel.Grace = &grace

@@ -298,7 +298,7 @@ func (t *task) complete(o *command) error {
 	outcome := flow.Outcome{Step: p.step, Index: p.index, Round: t.state.Run.Round, End: e}
 	switch o.Outcome {
 	case stepSucceeded:
-		result, err := valueOf(o.Result)
+		result, err := wire.Value(o.Result)
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func (f *facts) ended(end *flow.End) (flow.Ended, error) {
 		return v, nil
 	}
 	var err error
-	v.Result, err = valueOf(end.Result)
+	v.Result, err = wire.Value(end.Result)
 	v.Failure = failureOf(end)
 	f.decoded[end] = v
 	return v, err
@@ -87,7 +87,7 @@ func (t *task) load(needs ...flow.Need) error {
 	for _, row := range rows {
 		step, _ := t.template.Index(row.StepID)
 		var v flow.Ended
-		if v.Result, err = valueOf(row.Result); err != nil {
+		if v.Result, err = wire.Value(row.Result); err != nil {
 			return err
 		}
 		if v.Failure, err = wire.Failure(row.Failure); err != nil {
@@ -103,7 +103,7 @@ func (t *task) loadPayload() error {
 	if err != nil {
 		return err
 	}
-	payload, err := valueOf(row.Payload)
+	payload, err := wire.Value(row.Payload)
 	t.facts.payload = orNull(payload)
 	return err
 }
@@ -158,9 +158,6 @@ func (t *task) value(step int) (flow.Ended, error) {
 
 // readError marks the error of a failed read, so that the task is retried.
 func readError(err error) error { return &processor.UnreachableError{Err: err} }
-
-// valueOf decodes JSON. It returns nil if there is none.
-func valueOf(text []byte) (*structpb.Value, error) { return wire.Value(text) }
 
 func orNull(v *structpb.Value) *structpb.Value {
 	if v == nil {

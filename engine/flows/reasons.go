@@ -1,6 +1,10 @@
 package flows
 
-import "github.com/progressor-engine/progressor/flow"
+import (
+	"cmp"
+
+	"github.com/progressor-engine/progressor/flow"
+)
 
 // why returns the reason for the steps that end because the run stops, such as the step that failed
 // it or the reason of the cancel.
@@ -22,7 +26,7 @@ func (t *task) why() (string, error) {
 		return "", err
 	}
 	why := "step " + t.template.Steps[*t.state.Run.Broken].ID + " failed"
-	if text := shorten(orElse(failure.GetMessage(), failure.GetReason())); text != "" {
+	if text := shorten(cmp.Or(failure.GetMessage(), failure.GetReason())); text != "" {
 		why += ": " + text
 	}
 	return why, nil
@@ -45,7 +49,7 @@ func (t *task) cancelReason() string {
 	s := t.state.Run
 	switch {
 	case s.Cause == flow.ByCancel:
-		return "its run is ending: " + orElse(t.state.Cancel, "it was cancelled")
+		return "its run is ending: " + cmp.Or(t.state.Cancel, "it was cancelled")
 	case s.Cause == flow.ByTime:
 		return "its run is ending because its timeout expired"
 	case s.Cause == flow.ByFailure && s.Broken != nil:
@@ -54,11 +58,4 @@ func (t *task) cancelReason() string {
 		return "its run is ending: a step failed"
 	}
 	return "its run continues without it"
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }

@@ -130,7 +130,7 @@ func (t *task) apply(e *flow.Effect) error {
 	case flow.EffectCancelCompensation:
 		t.messages = append(t.messages, storage.Message{
 			Kind: storage.MessageCancel, Reason: t.cancelReason(), Target: process.Key{
-				Namespace: orElse(t.template.Steps[p.step].Source.GetCompensation().GetNamespace(), t.key.Namespace),
+				Namespace: cmp.Or(t.template.Steps[p.step].Source.GetCompensation().GetNamespace(), t.key.Namespace),
 				ProcessID: process.StepPrefix + t.workID(t.origin(p, true)),
 			},
 		})
@@ -291,7 +291,7 @@ func (t *task) response() ([]byte, error) {
 	}
 	short := *t.reply
 	failure, _ := wire.Failure(short.Failure) // the row has the full failure
-	short.InRow, short.Message = true, shorten(orElse(failure.GetMessage(), failure.GetReason()))
+	short.InRow, short.Message = true, shorten(cmp.Or(failure.GetMessage(), failure.GetReason()))
 	short.Result, short.Failure = nil, nil
 	return encode(&short)
 }
@@ -366,7 +366,7 @@ func (t *task) runFailure(step int) (*progressorv1.Failure, error) {
 		if err != nil {
 			return nil, err
 		}
-		if text := []rune(orElse(cause.GetMessage(), cause.GetReason())); len(text) > 0 {
+		if text := []rune(cmp.Or(cause.GetMessage(), cause.GetReason())); len(text) > 0 {
 			message += fmt.Sprintf(", item %d: %s", index, string(text[:min(len(text), maxWhy)]))
 		}
 		return &progressorv1.Failure{Reason: "items_failed", Message: message}, nil

@@ -71,7 +71,7 @@ func (r rules) scope(d *flow.Decision) (*flow.Scope, error) {
 		if r.state.Large {
 			return nil, flow.Need{Kind: flow.NeedPayload}
 		}
-		payload, err := valueOf(r.state.Payload)
+		payload, err := wire.Value(r.state.Payload)
 		if err != nil {
 			return nil, err
 		}
@@ -251,7 +251,7 @@ func (r rules) Undo(d *flow.Decision, step int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if result, err = valueOf(text); err != nil {
+		if result, err = wire.Value(text); err != nil {
 			return nil, err
 		}
 	}

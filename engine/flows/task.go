@@ -18,6 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/flows"
 	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/wire"
 )
 
 // state is the stored state of a run's process.
@@ -160,7 +161,7 @@ func (t *task) create() error {
 	} else if err != nil {
 		return err
 	}
-	payload, err := valueOf(o.Payload)
+	payload, err := wire.Value(o.Payload)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func (s *processes) CancelProcess(
 	}
 	p := engine.CancelParams{Key: key, Reason: r.GetReason(), Actor: actorOf(ctx)}
 	if r.GetGrace() != nil {
-		grace := durationOf(r.GetGrace())
+		grace := r.GetGrace().AsDuration()
 		p.Grace = &grace
 	}
 	cancelled, err := s.engine.CancelProcess(ctx, p)

@@ -8,10 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -43,7 +41,7 @@ func (s *processes) Start(ctx context.Context, r *progressorv1.StartRequest) (*p
 		IdempotencyKey: r.GetIdempotencyKey(),
 		Range:          r.GetRange(),
 		Accepted:       accepted(r.GetWait()),
-		Timeout:        durationOf(r.GetTimeout()),
+		Timeout:        r.GetTimeout().AsDuration(),
 		Priority:       r.GetPriority(),
 	}
 	if t := r.GetStartTime(); t != nil {
@@ -79,7 +77,7 @@ func callParams(r *progressorv1.CallRequest) (*engine.CallParams, error) {
 		IdempotencyKey: r.GetIdempotencyKey(),
 		Range:          r.GetRange(),
 		Accepted:       accepted(r.GetWait()),
-		Timeout:        durationOf(r.GetTimeout()),
+		Timeout:        r.GetTimeout().AsDuration(),
 		Priority:       r.GetPriority(),
 	}, nil
 }
@@ -98,7 +96,7 @@ func (s *processes) Repair(ctx context.Context, r *progressorv1.RepairRequest) (
 		IdempotencyKey: r.GetIdempotencyKey(),
 		Range:          r.GetProcessor().GetRange(),
 		Accepted:       accepted(r.GetWait()),
-		Timeout:        durationOf(r.GetTimeout()),
+		Timeout:        r.GetTimeout().AsDuration(),
 		Actor:          actorOf(ctx),
 	}
 	a, err := s.engine.Repair(ctx, p)
@@ -117,7 +115,7 @@ func (s *processes) AwaitTask(
 		Key:            key,
 		TaskID:         r.GetTaskId(),
 		IdempotencyKey: r.GetIdempotencyKey(),
-		Timeout:        durationOf(r.GetTimeout()),
+		Timeout:        r.GetTimeout().AsDuration(),
 	})
 	if err != nil {
 		return nil, err
@@ -129,7 +127,7 @@ func (s *processes) AwaitTask(
 func (s *processes) GetProcess(
 	ctx context.Context, r *progressorv1.GetProcessRequest,
 ) (*progressorv1.GetProcessResponse, error) {
-	p, err := s.engine.GetProcess(ctx, keyOf(r), r.GetRange(), durationOf(r.GetAwaitInit()))
+	p, err := s.engine.GetProcess(ctx, keyOf(r), r.GetRange(), r.GetAwaitInit().AsDuration())
 	return &progressorv1.GetProcessResponse{Process: p}, err
 }
 
@@ -269,7 +267,6 @@ func metadataJSON(field string, m *structpb.Struct) ([]byte, error) {
 func accepted(w progressorv1.Wait) bool { return w == progressorv1.Wait_WAIT_ACCEPTED }
 
 // durationOf returns 0 if the duration is not set.
-func durationOf(d *durationpb.Duration) time.Duration { return d.AsDuration() }
 
 // actorOf returns the origin of a request: its principal, if it is authenticated, and its address.
 func actorOf(ctx context.Context) process.Actor {

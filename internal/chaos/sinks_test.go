@@ -266,19 +266,20 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // sinkWatch has the targets of the sinks of the chain.
 type sinkWatch struct {
-	t      testing.TB
-	fleet  *fleet
-	broker *broker
-	hook   *hook
-	lossy  bool  // a failover may have lost changes
-	faults int64 // of Kafka
-	quiet  int   // changes that were received without faults
+	t       testing.TB
+	fleet   *fleet
+	broker  *broker
+	hook    *hook
+	refuser *refuser
+	lossy   bool  // a failover may have lost changes
+	faults  int64 // of Kafka
+	quiet   int   // changes that were received without faults
 }
 
 // startSinks creates the sinks of the chain. The namespace must record already.
 func startSinks(f *fleet) *sinkWatch {
 	f.t.Helper()
-	w := &sinkWatch{t: f.t, fleet: f, broker: newBroker(f.t), hook: newHook(f.t)}
+	w := &sinkWatch{t: f.t, fleet: f, broker: newBroker(f.t), hook: newHook(f.t), refuser: newRefuser(f.t)}
 	for _, m := range []*progressorv1.Sink{
 		{SinkId: kafkaSink, Target: &progressorv1.Sink_Kafka{Kafka: &progressorv1.KafkaTarget{
 			Brokers: w.broker.ListenAddrs(), Topic: kafkaTopic, Timeout: durationpb.New(2 * time.Second),
@@ -286,6 +287,9 @@ func startSinks(f *fleet) *sinkWatch {
 		{SinkId: webhookSink, Target: &progressorv1.Sink_Webhook{Webhook: &progressorv1.WebhookTarget{
 			Url: w.hook.url, Timeout: durationpb.New(500 * time.Millisecond),
 		}}, Filter: fmt.Sprintf("change.process_id.matches(%q)", webhookProcesses)},
+		{SinkId: refusedSink, Target: &progressorv1.Sink_Webhook{Webhook: &progressorv1.WebhookTarget{
+			Url: w.refuser.url, Timeout: durationpb.New(500 * time.Millisecond),
+		}}, Filter: fmt.Sprintf("change.process_id.matches(%q)", refusedProcesses)},
 	} {
 		m.Namespace, m.Format = namespace, progressorv1.SinkFormat_SINK_FORMAT_PROTOBUF
 		if _, err := f.at(0).Change.PutSink(f.t.Context(), &progressorv1.PutSinkRequest{Sink: m}); err != nil {
@@ -301,6 +305,7 @@ func (s *chaosRun) breakKafka(int) {
 	awaitFaults(happened)
 	s.sinks.faults += happened()
 	stop()
+	s.sinks.retryDeadLetters()
 }
 
 // breakWebhook lets the webhook fail in every way until that has been noticed.
@@ -309,6 +314,7 @@ func (s *chaosRun) breakWebhook(int) {
 	s.sinks.hook.fails.Store(true)
 	awaitFaults(func() int64 { return s.sinks.hook.failed.Load() - before })
 	s.sinks.hook.fails.Store(false)
+	s.sinks.retryDeadLetters()
 }
 
 // awaitFaults waits until a fault has happened several times. A sink whose node was killed delivers
@@ -326,25 +332,29 @@ func awaitFaults(happened func() int64) {
 // once.
 func (w *sinkWatch) catchUp() {
 	w.t.Helper()
-	for n, sink := range []string{kafkaSink, webhookSink} {
+	for n, sink := range []string{kafkaSink, webhookSink, refusedSink} {
 		w.ask("resume the sink", n, func(ctx context.Context, c *client.Client) error {
 			_, err := c.Change.ResumeSink(ctx, &progressorv1.ResumeSinkRequest{Namespace: namespace, SinkId: sink})
 			return err
 		})
 	}
 	var behind []string
+	w.retryDeadLetters()
 	// The lease of a node that was killed lasts for 15 s.
 	await(w.t, testTimeout+time.Minute, "the sinks have delivered all changes", func() bool {
 		behind = nil
 		w.ask("list the sinks", 0, func(ctx context.Context, c *client.Client) error {
 			list, err := c.Change.ListSinks(ctx, &progressorv1.ListSinksRequest{Namespace: namespace})
 			for _, m := range list.GetSinks() {
-				if m.GetStatus().GetLagChanges() > 0 {
+				if m.GetStatus().GetLagChanges() > 0 || m.GetStatus().GetStoredDeadLetters() > 0 {
 					behind = append(behind, m.String())
 				}
 			}
 			return err
 		})
+		if len(behind) > 0 {
+			w.retryDeadLetters()
+		}
 		return len(behind) == 0 && w.broker.allRead()
 	})
 }
@@ -392,7 +402,7 @@ func (w *sinkWatch) end(seed uint64) []*entry {
 func (w *sinkWatch) defects(conn *pgx.Conn) []string {
 	w.t.Helper()
 	w.catchUp()
-	recorded, selected := map[string][]int64{}, map[string][]int64{}
+	recorded, selected, refused := map[string][]int64{}, map[string][]int64{}, map[string][]int64{}
 	rows, err := conn.Query(w.t.Context(), `SELECT process_id, array_agg(change_id ORDER BY change_id)
 		FROM changes WHERE namespace = $1 GROUP BY process_id`, namespace)
 	if err != nil {
@@ -400,11 +410,14 @@ func (w *sinkWatch) defects(conn *pgx.Conn) []string {
 	}
 	var process string
 	var ids []int64
-	pattern := regexp.MustCompile(webhookProcesses)
+	ofHook, ofRefuser := regexp.MustCompile(webhookProcesses), regexp.MustCompile(refusedProcesses)
 	_, err = pgx.ForEachRow(rows, []any{&process, &ids}, func() error {
 		recorded[process] = ids
-		if pattern.MatchString(process) {
+		if ofHook.MatchString(process) {
 			selected[process] = ids
+		}
+		if ofRefuser.MatchString(process) {
+			refused[process] = ids
 		}
 		ids = nil
 		return nil
@@ -412,7 +425,8 @@ func (w *sinkWatch) defects(conn *pgx.Conn) []string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	wrong := append(w.broker.defects(kafkaSink, recorded, w.lossy), w.hook.defects(webhookSink, selected, w.lossy)...)
+	wrong := slices.Concat(w.broker.defects(kafkaSink, recorded, w.lossy),
+		w.hook.defects(webhookSink, selected, w.lossy), w.refuser.defects(refused, w.lossy))
 	if n := count(w.t, conn, `SELECT count(*) FROM events e WHERE e.namespace = $1 AND NOT EXISTS (
 		SELECT FROM changes c WHERE c.namespace = e.namespace AND c.process_id = e.process_id
 			AND c.kind = 'event' AND c.event_id = e.event_id)`, namespace); n > 0 {
@@ -430,6 +444,7 @@ func (w *sinkWatch) figures() []figure {
 		{"changes received from Kafka", kafka},
 		{"changes received by the webhook", webhook},
 		{"changes received again after a fault", kafkaAgain + webhookAgain},
+		{"dead letters that were delivered", w.refuser.delivered()},
 		{"faults of Kafka", int(w.faults)},
 		{"requests that the webhook failed", int(w.hook.failed.Load())},
 		{"changes received while nothing failed, each once", w.quiet},

@@ -134,7 +134,9 @@ func TestPlantedDeadLetters(t *testing.T) {
 		"a gap":                     {deliveries: []int64{15, 16, 16}, wrong: true},
 		"one that was not recorded": {deliveries: []int64{15, 16, 17, 16, 18}, wrong: true},
 		"one that was lost":         {deliveries: []int64{15, 16, 17, 16, 18}, lossy: true},
-		"a new one":                 {deliveries: []int64{15, 16, 17, 16, firstNewNumber + 1}, lossy: true, wrong: true},
+		"a new one": {
+			deliveries: []int64{15, 16, 17, 16, firstNewNumber + 1}, lossy: true, wrong: true,
+		},
 	} {
 		r := newRefuser(t)
 		for _, id := range test.deliveries {

@@ -27,6 +27,7 @@ func TestVerifiersOfExamples(t *testing.T) {
 	}{
 		"signed":         {keys: []string{first}},
 		"two keys":       {keys: []string{second, first}},
+		"the other one":  {keys: []string{third}},
 		"another key":    {keys: []string{second}, want: "known key"},
 		"another body":   {keys: []string{first}, body: body + " ", want: "known key"},
 		"no body":        {keys: []string{first}, body: " ", want: "known key"},

@@ -17,12 +17,65 @@ export const version = document.documentElement.dataset.version ?? "";
 const tokenName = "progressor.token";
 let token = sessionStorage.getItem(tokenName) ?? "";
 
-/** Sets the token that is sent with every request until the tab is closed. */
+/** Sets the token that is sent with every request until the tab is closed. "" sends none. */
 export function setToken(text: string): void {
   token = text;
   sessionStorage.setItem(tokenName, text);
   asked(false);
   void queries.invalidateQueries();
+}
+
+// The directory of the page is the root of the engine, also behind a proxy with a path prefix.
+const root = new URL(".", location.href.split("#")[0]).href;
+
+/** Sends a request to a page of the engine that is not a method. */
+const ask = (page: string, options: RequestInit = {}) => fetch(root + page, { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}", cache: "no-store", ...options });
+
+/** Where users can log in. */
+export interface Logins {
+  url: string; // of the console, without a final slash
+  issuers: { name: string; host: string }[];
+}
+
+/** Returns where users can log in. An older engine, or a proxy, may not know it. */
+export const readLogins = (): Promise<Logins | undefined> =>
+  ask("login/options", { method: "GET", body: undefined }).then((answer) => (answer.ok ? (answer.json() as Promise<Logins>) : undefined)).catch(() => undefined);
+
+/** Returns the address that logs a user in at an issuer, and leads back to the page that is shown. */
+export function loginAddress(logins: Logins, issuer: string): string {
+  const page = location.hash.slice(1);
+  const to = /^\/([a-z]+(\?[!-~]*)?)?$/.test(page) && page.length <= 1000 ? page : "/";
+  return `${logins.url}/login?${String(new URLSearchParams({ issuer, to }))}`;
+}
+
+/** Reports whether the tab has a token. */
+export const hasToken = () => token !== "";
+
+/** Forgets the token of the tab, before the user logs in: an engine rejects requests with both. */
+export const forgetToken = () => sessionStorage.removeItem(tokenName);
+
+/** Ends the login in the cookie of the browser, if there is one. It reports whether it is over. */
+export const endLogin = (): Promise<boolean> => ask("logout").then((answer) => answer.ok).catch(() => false);
+
+/** Who uses the console, and what it may do. */
+export interface Me {
+  principal: string; // "" if the engine does not authenticate
+  login: boolean; // it has logged in to the console
+  groups: string[];
+  grants: { namespaces: string; permissions: string[] }[];
+}
+
+async function readMe(): Promise<Me | null> {
+  const answer = await ask("whoami", token ? { headers: { "Content-Type": "application/json", Authorization: "Bearer " + token } } : {});
+  if (answer.status === 401) asked(true);
+  if (answer.status < 500 && !answer.ok && answer.status !== 401 && answer.status !== 429) return null; // an older engine, or a proxy
+  if (!answer.ok) throw new Error(`whoami: ${answer.status}`);
+  return (await answer.json()) as Me;
+}
+
+/** Returns who uses the console: undefined while that is unknown, null if the engine does not say it. */
+export function useMe(): Me | null | undefined {
+  return useQuery({ queryKey: ["me"], queryFn: readMe, refetchInterval: 30_000, retry: 2 }).data;
 }
 
 let askForToken = false;
@@ -50,8 +103,7 @@ const authorize: Interceptor = (next) => async (request) => {
   }
 };
 
-// The directory of the page is the root of the engine, also behind a proxy with a path prefix.
-const transport = createConnectTransport({ baseUrl: new URL(".", location.href.split("#")[0]).href.replace(/\/$/, ""), interceptors: [authorize] });
+const transport = createConnectTransport({ baseUrl: root.replace(/\/$/, ""), interceptors: [authorize] });
 
 export const processes = createClient(ProcessService, transport);
 export const insight = createClient(InsightService, transport);
@@ -128,7 +180,7 @@ const titles: Partial<Record<Code, [string, string?]>> = {
   [Code.ResourceExhausted]: ["The engine is busy", "Nothing was changed. The page tries again in a moment."],
   [Code.NotFound]: ["Not found", "It was removed, never existed, or is in another namespace."],
   [Code.PermissionDenied]: ["Not allowed"],
-  [Code.Unauthenticated]: ["Not signed in", "The engine requires a token."],
+  [Code.Unauthenticated]: ["Not logged in", "The engine requires a login or a token."],
   [Code.InvalidArgument]: ["Invalid input"],
   [Code.FailedPrecondition]: ["Not possible now"],
   [Code.DeadlineExceeded]: ["Still running", "The response did not arrive in time. The task continues."],

@@ -1,9 +1,10 @@
-import { lazy, Suspense, useEffect, useMemo, useState, useSyncExternalStore } from "react";
-import { allNamespaces, readOnly, refresh, setToken, tokenAsked, useRead, version } from "./api";
+import { lazy, Suspense, useEffect, useMemo, useState } from "react";
+import { allNamespaces, readOnly, refresh, useRead, version } from "./api";
+import { Login, User } from "./login";
 import { Commands, Palette, useCommands, type Command } from "./palette";
 import { change, go, href, useRoute } from "./router";
 import { choose, chosen, useTheme } from "./theme";
-import { Button, Dialog, Empty, ErrorBox, Field, Loading, Toasts, typing, useKey } from "./ui";
+import { Button, Dialog, Empty, ErrorBox, Loading, Toasts, typing, useKey } from "./ui";
 import { givenViews, useViews } from "./views";
 import { Overview } from "./pages/overview";
 import { Boundary } from "./boundary";
@@ -54,31 +55,6 @@ function useNamespace(page: string, needed: boolean): { ns: string; all: string[
   }, [page, ns, needed, all]);
   const paused = data?.namespaces.some((n) => n.namespace === ns && n.paused) ?? false;
   return { ns, all, paused, error, loading: isPending, guessed: guess.page === page && guess.ns === ns };
-}
-
-function Token() {
-  const asked = useSyncExternalStore(tokenAsked.subscribe, tokenAsked.now);
-  const [text, setText] = useState("");
-  if (!asked) return null;
-  return (
-    <Dialog title="The engine requires a token" onClose={() => setToken("")}>
-      <form
-        onSubmit={(e) => {
-          e.preventDefault();
-          setToken(text.trim());
-        }}
-      >
-        <Field label="Token" hint="Kept in this tab only, and sent with each request.">
-          <input type="password" autoFocus autoComplete="off" value={text} onChange={(e) => setText(e.target.value)} />
-        </Field>
-        <footer>
-          <button type="submit" className="button main" disabled={!text.trim()}>
-            Sign in
-          </button>
-        </footer>
-      </form>
-    </Dialog>
-  );
 }
 
 function Shortcuts({ onClose }: { onClose: () => void }) {
@@ -179,6 +155,7 @@ function Shell() {
             ))}
         </ul>
         <div className="foot">
+          <User />
           {readOnly && <span className="tag">read-only</span>}
           <span className="dim" title="engine version">{version}</span>
         </div>
@@ -230,7 +207,7 @@ function Shell() {
       </main>
       {palette && <Palette onClose={() => setPalette(false)} more={more} />}
       {keys && <Shortcuts onClose={() => setKeys(false)} />}
-      <Token />
+      <Login />
     </div>
   );
 }

@@ -1,11 +1,14 @@
 // The command palette: every page, every namespace, every action of the page that is open, by its name.
+import type { DescMethod } from "@bufbuild/protobuf";
 import { createContext, useContext, useEffect, useId, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
+import { useMay } from "./may";
 import { Dialog } from "./ui";
 
 export interface Command {
   name: string;
   group: string;
   keys?: string;
+  needs?: DescMethod; // the method that it calls, if it changes something
   run: () => void;
 }
 
@@ -36,8 +39,10 @@ export function Commands({ children }: { children: ReactNode }) {
   return <Context.Provider value={registry}>{children}</Context.Provider>;
 }
 
-/** Offers commands in the palette as long as the component is there. */
-export function useCommands(commands: Command[]): void {
+/** Offers the commands that the user may execute in the palette as long as the component is there. */
+export function useCommands(list: Command[]): void {
+  const may = useMay();
+  const commands = list.filter((c) => !c.needs || may(c.needs));
   const registry = useContext(Context);
   const owner = useId();
   useEffect(() => {

@@ -1,9 +1,11 @@
 // Components that all pages share.
+import type { DescMethod } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { cloneElement, createContext, useCallback, useContext, useEffect, useId, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
-import { readOnly, refresh, trouble } from "./api";
+import { refresh, trouble } from "./api";
 import { ago, exact, span, zone } from "./format";
 import { ErrorDetail_Reason, ErrorDetailSchema } from "./gen/progressor/v1/process_pb";
+import { useMay } from "./may";
 import { href } from "./router";
 
 // One clock for all times on the page.
@@ -66,9 +68,14 @@ export function Button({ kind, className, ...rest }: ButtonProps) {
   return <button type="button" className={["button", kind ?? "", className ?? ""].join(" ").trim()} {...rest} />;
 }
 
-/** A button that changes something. A read-only console does not show it. */
-export function Act(props: ButtonProps) {
-  return readOnly ? null : <Button {...props} />;
+interface ActProps extends ButtonProps {
+  needs: DescMethod; // the method that it calls
+  ns?: string; // where, if that is not the namespace that is shown
+}
+
+/** A button that changes something. It is shown only to those who may do that, and not by a read-only console. */
+export function Act({ needs, ns, ...props }: ActProps) {
+  return useMay()(needs, ns) ? <Button {...props} /> : null;
 }
 
 /** True within a dialog: a failed request there is not retried automatically. */

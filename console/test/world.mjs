@@ -1,11 +1,12 @@
 // A real engine and a real browser, for all specs of a run.
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { promisify } from "node:util";
 import { chromium } from "playwright-core";
 
 const root = new URL("../..", import.meta.url).pathname;
@@ -31,6 +32,11 @@ export async function startEngine(...flags) {
     url,
     post: (method, body) => post(url, method, body),
     log: () => said,
+    /** Runs a command on the database of the engine, and returns its output. */
+    async administer(...command) {
+      const dsn = (await readFile(join(dir, "dsn"), "utf8")).trim();
+      return (await promisify(execFile)(program, [...command, "--db.dsn", dsn])).stdout;
+    },
     async stop() {
       child.kill("SIGTERM");
       await ended;

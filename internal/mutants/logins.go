@@ -149,6 +149,12 @@ var loginMutants = []mutant{
 		packages: "./engine/rpc", run: "TestConsoleLogin$",
 	},
 	{
+		name: "login-may-nothing", breaks: "the console learns what its user may do",
+		file: "engine/rpc/authenticate.go", old: "names[n] = auth.PermissionName(permissions[n])",
+		planted:  "names[n] = auth.PermissionName(permissions[0])",
+		packages: "./engine/rpc", run: "TestConsoleLogin$",
+	},
+	{
 		name: "logins-unbounded", breaks: "a user has at most 20 logins",
 		file: loginsSQL, old: "AND others.place > ", planted: "AND others.place > 1000 + ",
 		packages: "./storage", run: "TestConsoleLoginsOfAUser",

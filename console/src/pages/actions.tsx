@@ -5,6 +5,7 @@ import { jobs, processes, refresh, trouble } from "../api";
 import { duration, parseSpan } from "../format";
 import { ProcessStatus, Wait, type Process } from "../gen/progressor/v1/process_pb";
 import { newKey, useRequestKey } from "../keys";
+import { methods } from "../may";
 import { bytesOf, Payload, PayloadInput } from "../payload";
 import { go } from "../router";
 import { Button, Confirm, Dialog, ErrorBox, Field, useToast } from "../ui";
@@ -18,6 +19,9 @@ export interface Offered {
   bad?: boolean;
   main?: boolean;
 }
+
+/** The methods of the actions. */
+export const actionNeeds = { call: methods.call, repair: methods.repair, simple: methods.repair, retry: methods.retryJob, suspend: methods.suspendProcess, resume: methods.resumeProcess, cancel: methods.cancelProcess, end: methods.cancelJob, remove: methods.removeProcess };
 
 /** The actions that bring a process out of ERROR. */
 export const repairs = (o: Offered) => o.action === "simple" || o.action === "repair" || o.action === "retry";

@@ -4,6 +4,7 @@ import { count, exact, millis, plural } from "../format";
 import { BulkVerb, type Bulk } from "../gen/progressor/v1/admin_pb";
 import { ProcessStatus } from "../gen/progressor/v1/process_pb";
 import { useRequestKey } from "../keys";
+import { methods } from "../may";
 import { Pager } from "../paging";
 import { href, useParam } from "../router";
 import { lookOfProcess, Status } from "../status";
@@ -124,7 +125,7 @@ export function BulkPage({ ns }: { ns: string }) {
             Show matching processes
           </a>
           {!ended(b) && (
-            <Act kind="bad" onClick={() => setCancelling(true)}>
+            <Act needs={methods.cancelBulk} kind="bad" onClick={() => setCancelling(true)}>
               Stop bulk…
             </Act>
           )}

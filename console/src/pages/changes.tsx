@@ -10,7 +10,7 @@ import { Pager } from "../paging";
 import { change, href, useParam } from "../router";
 import { lookOfSink, Status } from "../status";
 import { Act, Button, Card, Empty, ErrorBox, Field, Line, Loading, Table, Told, When } from "../ui";
-import { kindName, Lag, SinkDialog, sinkActions, Subject, targetWords, type SinkAction } from "./sink";
+import { kindName, Lag, SinkDialog, sinkActions, sinkNeeds, Subject, targetWords, type SinkAction } from "./sink";
 
 /** Changes that the page keeps. */
 const kept = 200;
@@ -55,7 +55,7 @@ function Sinks({ ns }: { ns: string }) {
                 <td className="end">
                   {sinkActions(m).map(([action, name, kind]) => (
                     <Fragment key={action}>
-                      <Act kind={kind} onClick={() => setAsked([m, action])}>
+                      <Act needs={sinkNeeds[action]} kind={kind} onClick={() => setAsked([m, action])}>
                         {name}
                       </Act>{" "}
                     </Fragment>

@@ -3,6 +3,7 @@ import { useState } from "react";
 import { jobs, readOnly, refresh, useRead } from "../api";
 import { count, duration, durationMillis, millis, parseSpan, plural, span, typedSpan, wrongCount } from "../format";
 import { ConstraintSchema, type Constraint } from "../gen/progressor/v1/job_pb";
+import { methods } from "../may";
 import { useCommands } from "../palette";
 import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Loading, Table, useToast, When } from "../ui";
 
@@ -83,13 +84,13 @@ export function Constraints({ ns }: { ns: string }) {
   const [editing, setEditing] = useState<Constraint | "new">();
   const [deleting, setDeleting] = useState<Constraint>();
   const { data, error, isPending } = useRead(["constraints", ns], (o) => jobs.listConstraints({ namespace: ns }, o));
-  useCommands(readOnly ? [] : [{ name: "New constraint", group: "constraints", run: () => setEditing("new") }]);
+  useCommands(readOnly ? [] : [{ name: "New constraint", group: "constraints", needs: methods.putConstraint, run: () => setEditing("new") }]);
   return (
     <>
       <div className="head">
         <h1>Constraints</h1>
         <div className="actions">
-          <Act onClick={() => setEditing("new")}>New constraint…</Act>
+          <Act needs={methods.putConstraint} onClick={() => setEditing("new")}>New constraint…</Act>
         </div>
       </div>
       <ErrorBox error={error} />
@@ -119,8 +120,8 @@ export function Constraints({ ns }: { ns: string }) {
                     <When at={millis(s.nextFreeTime)} none="" next />
                   </td>
                   <td className="end">
-                    <Act onClick={() => setEditing(c)}>Edit…</Act>{" "}
-                    <Act kind="bad" onClick={() => setDeleting(c)}>
+                    <Act needs={methods.putConstraint} onClick={() => setEditing(c)}>Edit…</Act>{" "}
+                    <Act needs={methods.deleteConstraint} kind="bad" onClick={() => setDeleting(c)}>
                       Delete…
                     </Act>
                   </td>

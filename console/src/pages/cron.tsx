@@ -2,6 +2,7 @@ import { useState } from "react";
 import { crons, readOnly, useRead } from "../api";
 import { count, durationMillis, exact, millis, plural, span, timestamp } from "../format";
 import { FireStatus, OverlapAction, type Cron, type Fire } from "../gen/progressor/v1/cron_pb";
+import { methods, useMay } from "../may";
 import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { go, href, useParam } from "../router";
@@ -10,6 +11,8 @@ import { Act, Card, Confirm, Empty, ErrorBox, Field, Fields, Loading, Missing, T
 import { Calendar } from "./calendar";
 import { concurrencies, EditCron, failures, misfires } from "./cronedit";
 import { leftOf, lookOfCron, nextOf, Strip, targetWords } from "./crons";
+
+const cronNeeds = { edit: methods.updateCron, trigger: methods.triggerCron, pause: methods.pauseCron, resume: methods.resumeCron, backfill: methods.backfillCron, delete: methods.deleteCron };
 
 type Action = "edit" | "trigger" | "pause" | "resume" | "backfill" | "delete";
 
@@ -133,6 +136,7 @@ const rerunnable = [FireStatus.SKIPPED, FireStatus.FAILED, FireStatus.TIMEOUT, F
 const canRerun = (f: Fire) => rerunnable.includes(f.status) && f.count <= 1n;
 
 function Ledger({ c }: { c: Cron }) {
+  const may = useMay();
   const [cancelled, setCancelled] = useState<Fire>();
   const [again, setAgain] = useState<Fire>();
   const after = useParam("after");
@@ -160,10 +164,10 @@ function Ledger({ c }: { c: Cron }) {
               </td>
               <td>
                 <Status look={lookOfFire(f.status)} />{" "}
-                {!readOnly && (f.status === FireStatus.RUNNING || f.status === FireStatus.SCHEDULED) && (
+                {may(methods.cancelFire) && (f.status === FireStatus.RUNNING || f.status === FireStatus.SCHEDULED) && (
                   <button onClick={() => setCancelled(f)}>Cancel…</button>
                 )}
-                {!readOnly && canRerun(f) && <button onClick={() => setAgain(f)}>Rerun…</button>}
+                {may(methods.rerunFire) && canRerun(f) && <button onClick={() => setAgain(f)}>Rerun…</button>}
               </td>
               <td className="number" data-label={f.attempt ? "attempt" : undefined}>{f.attempt || ""}</td>
               <td className="number" data-label="took">
@@ -227,7 +231,7 @@ export function CronPage({ ns }: { ns: string }) {
   const preview = useRead(["preview", ns, id, data?.cron?.etag], (o) => crons.previewCron({ of: { case: "cron", value: { namespace: ns, cronId: id } }, limit: 1000, toTime: timestamp(Date.now() + 62 * 86_400_000) }, o), { every: 0, enabled: Boolean(data?.cron) });
   const c = data?.cron;
   const list: [Action, string, ("main" | "bad")?][] = c ? [["trigger", "Trigger…", "main"], c.paused ? ["resume", "Resume…"] : ["pause", "Pause…"], ["edit", "Edit…"], ["backfill", "Backfill…"], ["delete", "Delete…", "bad"]] : [];
-  useCommands(readOnly ? [] : list.map(([a, name]) => ({ name, group: "cron", run: () => setAction(a) })));
+  useCommands(readOnly ? [] : list.map(([a, name]) => ({ name, group: "cron", needs: cronNeeds[a], run: () => setAction(a) })));
   if (!c) return error ? <Missing error={error} what="cron" id={id} ns={ns} to={href("crons", { ns })} list="Show crons" /> : <Loading />;
   const p = c.policy;
   const next = nextOf(c)[0];
@@ -248,7 +252,7 @@ export function CronPage({ ns }: { ns: string }) {
         </h1>
         <div className="actions">
           {list.map(([a, name, kind]) => (
-            <Act key={a} kind={kind} onClick={() => setAction(a)}>
+            <Act key={a} needs={cronNeeds[a]} kind={kind} onClick={() => setAction(a)}>
               {name}
             </Act>
           ))}

@@ -4,6 +4,7 @@ import { crons, readOnly, trouble, useRead } from "../api";
 import { FilterBar, type FieldHelp } from "../filter";
 import { count, exact, millis } from "../format";
 import { FireStatus, type Cron, type Fire } from "../gen/progressor/v1/cron_pb";
+import { methods } from "../may";
 import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { change, href, useParam } from "../router";
@@ -107,13 +108,13 @@ export function Crons({ ns }: { ns: string }) {
   const [making, setMaking] = useState(false);
   const { data, error, isPending } = useRead(["crons", ns, filter, after], (o) => crons.listCrons({ namespace: ns, filter, pageSize: 25, pageToken: after }, o), { keep: true });
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
-  useCommands(readOnly ? [] : [{ name: "New cron", group: "crons", run: () => setMaking(true) }]);
+  useCommands(readOnly ? [] : [{ name: "New cron", group: "crons", needs: methods.createCron, run: () => setMaking(true) }]);
   return (
     <>
       <div className="head">
         <h1>Crons</h1>
         <div className="actions">
-          <Act onClick={() => setMaking(true)}>New cron…</Act>
+          <Act needs={methods.createCron} onClick={() => setMaking(true)}>New cron…</Act>
         </div>
       </div>
       <div className="bararea">

@@ -6,6 +6,7 @@ import { FilterBar, type FieldHelp } from "../filter";
 import { count, duration, durationMillis, exact, millis, parseSpan, plural, span, timestamp, wrongCount, wrongWhole } from "../format";
 import { JobOptionsSchema, JobState, type Job } from "../gen/progressor/v1/worker_pb";
 import { useRequestKey } from "../keys";
+import { methods } from "../may";
 import { useCommands } from "../palette";
 import { fill, Pager } from "../paging";
 import { bytesOf, Payload, PayloadInput } from "../payload";
@@ -125,7 +126,7 @@ export function Jobs({ ns }: { ns: string }) {
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
   const names = stats.data?.names.map((n) => n.name) ?? [];
   useCommands(
-    readOnly ? [] : [{ name: "Enqueue a job", group: "jobs", run: () => setMaking(true) }, { name: "Pause the jobs of one name", group: "jobs", run: () => setPausing(true) }],
+    readOnly ? [] : [{ name: "Enqueue a job", group: "jobs", needs: methods.enqueue, run: () => setMaking(true) }, { name: "Pause the jobs of one name", group: "jobs", needs: methods.pauseJobs, run: () => setPausing(true) }],
   );
   return (
     <>
@@ -135,8 +136,8 @@ export function Jobs({ ns }: { ns: string }) {
           <a className="button quiet" href={href("constraints", { ns })}>
             Constraints
           </a>
-          <Act onClick={() => setPausing(true)}>Pause a name…</Act>
-          <Act onClick={() => setMaking(true)}>Enqueue…</Act>
+          <Act needs={methods.pauseJobs} onClick={() => setPausing(true)}>Pause a name…</Act>
+          <Act needs={methods.enqueue} onClick={() => setMaking(true)}>Enqueue…</Act>
         </div>
       </div>
       <PausedNames ns={ns} />
@@ -261,7 +262,7 @@ export function JobPage({ ns }: { ns: string }) {
   const of = stepOf(id) && homeOf(ns, id, "job");
   const can = j && !of && { retry: j.state === JobState.FAILED || j.state === JobState.CANCELLED, cancel: !ended(j) && j.state !== JobState.CANCEL_REQUESTED };
   useCommands(
-    readOnly || !can ? [] : [...(can.retry ? [{ name: "Retry", group: "job", run: () => setAction("retry") }] : []), ...(can.cancel ? [{ name: "Cancel", group: "job", run: () => setAction("cancel") }] : [])],
+    readOnly || !can ? [] : [...(can.retry ? [{ name: "Retry", group: "job", needs: methods.retryJob, run: () => setAction("retry") }] : []), ...(can.cancel ? [{ name: "Cancel", group: "job", needs: methods.cancelJob, run: () => setAction("cancel") }] : [])],
   );
   if (!j) return error ? <Missing error={error} what="job" id={id} ns={ns} to={href("jobs", { ns })} list="Show jobs" /> : <Loading />;
   const o = j.options;
@@ -285,12 +286,12 @@ export function JobPage({ ns }: { ns: string }) {
             </a>
           )}
           {can && can.retry && (
-            <Act kind="main" onClick={() => setAction("retry")}>
+            <Act needs={methods.retryJob} kind="main" onClick={() => setAction("retry")}>
               Retry…
             </Act>
           )}
           {can && can.cancel && (
-            <Act kind="bad" onClick={() => setAction("cancel")}>
+            <Act needs={methods.cancelJob} kind="bad" onClick={() => setAction("cancel")}>
               Cancel…
             </Act>
           )}

@@ -3,6 +3,7 @@ import { useState } from "react";
 import { allNamespaces, insight, namespaces, readOnly, refresh, useRead } from "../api";
 import { count, duration, durationMillis, millis, parseSpan, typedSpan, wrongCount, wrongNumber } from "../format";
 import { BuiltinProcessorSchema, ConnectProcessor_Encoding, ConnectProcessorSchema, HistoryMode, NamespaceSchema, ProcessorConfigSchema, PullProcessorSchema, RetryPolicySchema, ZombiePolicy, type Namespace } from "../gen/progressor/v1/namespace_pb";
+import { methods } from "../may";
 import { useCommands } from "../palette";
 import { change, href, useParam } from "../router";
 import { Status } from "../status";
@@ -206,13 +207,13 @@ export function Namespaces() {
   const [pausing, setPausing] = useState<Namespace>();
   const { data, error, isPending } = useRead(["namespaces"], allNamespaces);
   const overview = useRead(["overview", ""], (o) => insight.getOverview({ namespace: "" }, o));
-  useCommands(readOnly ? [] : [{ name: "New namespace", group: "namespaces", run: () => setEditing("new") }]);
+  useCommands(readOnly ? [] : [{ name: "New namespace", group: "namespaces", needs: methods.putNamespace, run: () => setEditing("new") }]);
   return (
     <>
       <div className="head">
         <h1>Namespaces</h1>
         <div className="actions">
-          <Act onClick={() => setEditing("new")}>New namespace…</Act>
+          <Act needs={methods.putNamespace} ns="" onClick={() => setEditing("new")}>New namespace…</Act>
         </div>
       </div>
       <ErrorBox error={error} />
@@ -243,7 +244,7 @@ export function Namespaces() {
                   <td className="number" data-label="backlog">{o ? count(o.runnable) : "…"}</td>
                   <td className="number" data-label="workers">{o ? <a href={href("workers", { ns: n.namespace })}>{count(o.workers)}</a> : "…"}</td>
                   <td className="end">
-                    <Act onClick={() => setPausing(n)}>{n.paused ? "Resume…" : "Pause…"}</Act> <Act onClick={() => setEditing(n)}>Configure…</Act>
+                    <Act needs={n.paused ? methods.resumeNamespace : methods.pauseNamespace} ns={n.namespace} onClick={() => setPausing(n)}>{n.paused ? "Resume…" : "Pause…"}</Act> <Act needs={methods.putNamespace} ns={n.namespace} onClick={() => setEditing(n)}>Configure…</Act>
                   </td>
                 </tr>,
                 on && (

@@ -2,6 +2,7 @@ import { useState } from "react";
 import { insight, useRead } from "../api";
 import { count, millis } from "../format";
 import type { Node } from "../gen/progressor/v1/admin_pb";
+import { methods } from "../may";
 import { Status } from "../status";
 import { Act, Card, Confirm, ErrorBox, Loading, Table, useNow, When } from "../ui";
 import { lookOfNode, silent } from "./overview";
@@ -35,7 +36,7 @@ export function Nodes() {
                 </td>
                 <td className="end">
                   {!n.draining && lookOfNode(n, now) !== silent && (
-                    <Act kind="bad" onClick={() => setDraining(n)}>
+                    <Act needs={methods.drainNode} kind="bad" onClick={() => setDraining(n)}>
                       Drain…
                     </Act>
                   )}

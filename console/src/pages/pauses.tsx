@@ -1,6 +1,7 @@
 import { useState } from "react";
 import { jobs, useRead } from "../api";
 import { millis } from "../format";
+import { methods } from "../may";
 import { Act, Card, Confirm, ErrorBox, Field, Line, Table, When } from "../ui";
 
 /** The paused job names of a namespace, if there are any. */
@@ -27,7 +28,7 @@ export function PausedNames({ ns }: { ns: string }) {
               <When at={millis(p.pausedTime)} />
             </td>
             <td className="end">
-              <Act onClick={() => setResuming(p.name)}>Resume…</Act>
+              <Act needs={methods.resumeJobs} onClick={() => setResuming(p.name)}>Resume…</Act>
             </td>
           </tr>
         ))}

@@ -4,6 +4,7 @@ import { quote } from "../filter";
 import { count, durationMillis, exact, millis, span } from "../format";
 import type { ExplainProcessResponse } from "../gen/progressor/v1/admin_pb";
 import { HistoryRange_Direction, ProcessStatus, TaskStatus, type Event, type Process, type Task } from "../gen/progressor/v1/process_pb";
+import { useMay } from "../may";
 import { useCommands } from "../palette";
 import { brief, bytesOf, Payload } from "../payload";
 import { Pager } from "../paging";
@@ -13,7 +14,7 @@ import { lookOfProcess, lookOfTask, Status, taskTypeName } from "../status";
 import { Timeline, whatNames } from "../timeline";
 import { plainValue } from "../value";
 import { Button, Card, Commanded, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, Table, Tabs, Told, Took, useNow, When } from "../ui";
-import { ActionDialog, offered, repairs, type Action } from "./actions";
+import { actionNeeds, ActionDialog, offered, repairs, type Action } from "./actions";
 
 const page = 100;
 const atEnd = (s: ProcessStatus) => s === ProcessStatus.COMPLETED || s === ProcessStatus.CANCELLED;
@@ -65,6 +66,7 @@ function useWatch(ns: string, id: string): void {
 }
 
 function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: (a: Action) => void }) {
+  const may = useMay();
   const bad = p.status === ProcessStatus.ERROR;
   const held = p.status === ProcessStatus.SUSPENDED || p.cancelRequestedTime !== undefined;
   return (
@@ -96,7 +98,7 @@ function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: 
       {bad && !readOnly && (
         <div className="actions">
           {offered(p)
-            .filter(repairs)
+            .filter((o) => repairs(o) && may(actionNeeds[o.action]))
             .map((o) => (
               <Button key={o.action} kind={o.main ? "main" : undefined} onClick={() => act(o.action)}>
                 {o.name}
@@ -330,7 +332,8 @@ function One({ ns, id }: { ns: string; id: string }) {
   const p = read.data?.process;
   const tasks = useMemo(() => traced.data?.tasks ?? [], [traced.data]);
   const types = useMemo(() => new Map(tasks.map((t) => [String(t.taskId), taskTypeName(t.type)])), [tasks]);
-  const actions = p && !readOnly ? offered(p) : [];
+  const may = useMay();
+  const actions = p ? offered(p).filter((o) => may(actionNeeds[o.action])) : [];
   useCommands(actions.map((o) => ({ name: o.name, group: "process", run: () => setAction(o.action) })));
   if (!p) return read.error ? <Missing error={read.error} what="process" id={id} ns={ns} to={href("processes", { ns })} list="Show processes" /> : <Loading />;
   const home = homeOf(ns, p.processId, p.kind);

@@ -1,6 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { useEffect, useMemo, useState } from "react";
 import { insight, processes, readOnly, refresh, trouble, useRead } from "../api";
+import { methods, useMay } from "../may";
 import { FilterBar, quote, type FieldHelp } from "../filter";
 import { count, millis, plural } from "../format";
 import { ProcessStatus, type Process } from "../gen/progressor/v1/process_pb";
@@ -142,10 +143,11 @@ function attributesOf(p: Process): string {
 }
 
 function Row({ p, at, chosen, choose }: { p: Process; at: boolean; chosen: boolean; choose: (on: boolean) => void }) {
+  const selectable = useMay()(methods.startBulk);
   const held = p.status === ProcessStatus.ERROR || p.status === ProcessStatus.SUSPENDED;
   return (
     <tr className={at ? "at" : ""} data-id={p.processId}>
-      {!readOnly && (
+      {selectable && (
         <td>
           <input type="checkbox" aria-label={`select ${p.processId}`} checked={chosen} onChange={(e) => choose(e.target.checked)} />
         </td>
@@ -168,6 +170,7 @@ function Row({ p, at, chosen, choose }: { p: Process; at: boolean; chosen: boole
 }
 
 export function Processes({ ns }: { ns: string }) {
+  const selectable = useMay()(methods.startBulk);
   const { params } = useRoute();
   const filter = params.get("filter") ?? "";
   const after = params.get("after") ?? "";
@@ -200,7 +203,7 @@ export function Processes({ ns }: { ns: string }) {
       setAt(to);
       document.querySelectorAll("tbody tr")[to]?.scrollIntoView({ block: "nearest" });
     } else if (e.key === "Enter" && rows[at] && (e.target as HTMLElement).tagName !== "A") go("process", { ns, id: rows[at].processId });
-    else if (e.key === "x" && rows[at] && !readOnly) toggle(rows[at].processId, !chosen.includes(rows[at].processId));
+    else if (e.key === "x" && rows[at] && selectable) toggle(rows[at].processId, !chosen.includes(rows[at].processId));
   });
   const toggle = (id: string, on: boolean) => setChosen((all) => (on ? [...all, id] : all.filter((c) => c !== id)));
   const bulkFilter = chosen.length ? chosen.map((id) => `process_id = ${quote(id)}`).join(" OR ") : filter || 'process_id = "*"';
@@ -208,7 +211,7 @@ export function Processes({ ns }: { ns: string }) {
     readOnly
       ? []
       : [
-          { name: "Act on all matches", group: "processes", run: () => setBulk(bulkFilter) },
+          { name: "Act on all matches", group: "processes", needs: methods.startBulk, run: () => setBulk(bulkFilter) },
           { name: "Start a process", group: "processes", run: () => setStarting(true) },
         ],
   );
@@ -221,8 +224,8 @@ export function Processes({ ns }: { ns: string }) {
           <a className="button quiet" href={href("bulks", { ns })}>
             Bulks
           </a>
-          <Act onClick={() => setStarting(true)}>Start…</Act>
-          <Act kind={chosen.length ? "main" : undefined} onClick={() => setBulk(bulkFilter)} disabled={Boolean(wrong) || (rows.length === 0 && !data?.next)}>
+          <Act needs={methods.start} onClick={() => setStarting(true)}>Start…</Act>
+          <Act needs={methods.startBulk} kind={chosen.length ? "main" : undefined} onClick={() => setBulk(bulkFilter)} disabled={Boolean(wrong) || (rows.length === 0 && !data?.next)}>
             {chosen.length ? `Act on ${plural(chosen.length, "selected process", "selected processes")}…` : "Act on all matches…"}
           </Act>
         </div>
@@ -265,7 +268,7 @@ export function Processes({ ns }: { ns: string }) {
               <table className="stack">
                 <thead>
                   <tr>
-                    {!readOnly && (
+                    {selectable && (
                       <th>
                         <input type="checkbox" aria-label="select all on this page" checked={chosen.length === rows.length} onChange={(e) => setChosen(e.target.checked ? rows.map((p) => p.processId) : [])} />
                       </th>

@@ -3,6 +3,7 @@ import { flows, readOnly, useRead } from "../api";
 import { afterOf, kindWords, quoted, runEnded, whyRun } from "../flow";
 import { exact, millis, plural, span } from "../format";
 import { RunStatus, StepStatus, WaitAction_Kind, type OpenWait, type Run, type Step, type Template } from "../gen/progressor/v1/flow_pb";
+import { methods } from "../may";
 import { useCommands } from "../palette";
 import { bytesOf, Payload } from "../payload";
 import { change, href, useParam } from "../router";
@@ -15,6 +16,8 @@ import { StepPanel, Steps } from "./steps";
 import { AnswerDialog, keyOfWait, stepName } from "./waits";
 
 const Graph = lazy(() => import("../graph"));
+
+const runNeeds = { retry: methods.retryRun, repeat: methods.repeatRun, cancel: methods.cancelRun, skip: methods.skipStep };
 
 /** The actions that a run allows, most likely first. */
 function offered(r: Run, t?: Template): { action: RunAction; name: string; kind?: "main" | "bad" }[] {
@@ -64,7 +67,7 @@ function Waiting({ waits, answer }: { waits: OpenWait[]; answer: (w: OpenWait) =
               )}
             </p>
           </div>
-          <Act kind="main" aria-label={`Answer ${w.title || stepName(w)}`} onClick={() => answer(w)}>
+          <Act needs={methods.completeStep} kind="main" aria-label={`Answer ${w.title || stepName(w)}`} onClick={() => answer(w)}>
             Answer…
           </Act>
         </div>
@@ -138,8 +141,8 @@ export function RunPage({ ns }: { ns: string }) {
   const actions = r && !readOnly ? offered(r, t) : [];
   const answer = (w: OpenWait) => change({ answer: keyOfWait(w) });
   useCommands([
-    ...actions.map((a) => ({ name: a.name.replace("…", " the run"), group: "run", run: () => setAction({ action: a.action }) })),
-    ...(readOnly ? [] : open.map((w) => ({ name: `Answer ${w.title || stepName(w)}`, group: "run", run: () => answer(w) }))),
+    ...actions.map((a) => ({ name: a.name.replace("…", " the run"), group: "run", needs: runNeeds[a.action], run: () => setAction({ action: a.action }) })),
+    ...(readOnly ? [] : open.map((w) => ({ name: `Answer ${w.title || stepName(w)}`, group: "run", needs: methods.completeStep, run: () => answer(w) }))),
   ]);
   if (!r) return error ? <Missing error={error} what="run" id={id} ns={ns} to={href("flows", { ns })} list="Show runs" /> : <Loading />;
   const chosen = r.steps.find((s) => s.stepId === step);
@@ -160,7 +163,7 @@ export function RunPage({ ns }: { ns: string }) {
             Timeline
           </a>
           {actions.map((a) => (
-            <Act key={a.action} kind={a.kind} onClick={() => setAction({ action: a.action })}>
+            <Act key={a.action} needs={runNeeds[a.action]} kind={a.kind} onClick={() => setAction({ action: a.action })}>
               {a.name}
             </Act>
           ))}

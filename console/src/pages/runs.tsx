@@ -5,6 +5,7 @@ import { FilterBar, type FieldHelp } from "../filter";
 import { runEnded, whyRun } from "../flow";
 import { millis, plural, span } from "../format";
 import { type Run } from "../gen/progressor/v1/flow_pb";
+import { methods } from "../may";
 import { useCommands } from "../palette";
 import { fill, Pager } from "../paging";
 import { change, go, href, useParam } from "../router";
@@ -125,13 +126,13 @@ export function Runs({ ns }: { ns: string }) {
       document.querySelectorAll("tbody tr")[to]?.scrollIntoView({ block: "nearest" });
     } else if (e.key === "Enter" && rows[at] && (e.target as HTMLElement).tagName !== "A") go("run", { ns, id: rows[at].runId });
   });
-  useCommands(readOnly ? [] : [{ name: "Start a run", group: "flows", run: () => setStarting(true) }]);
+  useCommands(readOnly ? [] : [{ name: "Start a run", group: "flows", needs: methods.startRun, run: () => setStarting(true) }]);
   return (
     <>
       <div className="head">
         <h1>Flows</h1>
         <div className="actions">
-          <Act onClick={() => setStarting(true)}>Start a run…</Act>
+          <Act needs={methods.startRun} onClick={() => setStarting(true)}>Start a run…</Act>
         </div>
       </div>
       <FlowTabs ns={ns} at="flows" />

@@ -5,6 +5,7 @@ import { count, durationMillis, exact, millis, plural, span, timestamp } from ".
 import { ChangeKind } from "../gen/progressor/v1/namespace_pb";
 import { SinkFormat, SinkState, type ExplainSinkResponse, type Sink } from "../gen/progressor/v1/sink_pb";
 import { homeOf } from "../home";
+import { methods } from "../may";
 import { useCommands } from "../palette";
 import { go, href, useParam } from "../router";
 import { lookOfSink, Status } from "../status";
@@ -38,6 +39,8 @@ export function Lag({ m }: { m: Sink }) {
 }
 
 export type SinkAction = "pause" | "resume" | "retry" | "rewind" | "delete";
+
+export const sinkNeeds = { resume: methods.resumeSink, pause: methods.pauseSink, retry: methods.retrySinkDeadLetters, rewind: methods.rewindSink, delete: methods.deleteSink };
 
 /** The actions that the state of a sink allows. */
 export function sinkActions(m: Sink): [SinkAction, string, ("main" | "bad")?][] {
@@ -181,7 +184,7 @@ export function SinkPage({ ns }: { ns: string }) {
   const { data, error } = useRead(["sink", ns, id], (o) => changes.getSink({ namespace: ns, sinkId: id }, o), { every: 3000 });
   const m = data?.sink;
   const list = m ? sinkActions(m) : [];
-  useCommands(readOnly ? [] : list.map(([a, name]) => ({ name, group: "sink", run: () => setAction(a) })));
+  useCommands(readOnly ? [] : list.map(([a, name]) => ({ name, group: "sink", needs: sinkNeeds[a], run: () => setAction(a) })));
   if (!m) return error ? <Missing error={error} what="sink" id={id} ns={ns} to={href("changes", { ns })} list="Show sinks" /> : <Loading />;
   const s = m.status;
   return (
@@ -195,7 +198,7 @@ export function SinkPage({ ns }: { ns: string }) {
         </h1>
         <div className="actions">
           {list.map(([a, name, kind]) => (
-            <Act key={a} kind={kind} onClick={() => setAction(a)}>
+            <Act key={a} needs={sinkNeeds[a]} kind={kind} onClick={() => setAction(a)}>
               {name}
             </Act>
           ))}

@@ -5,6 +5,7 @@ import { doerOf, kindWords, runEnded, stepEnded } from "../flow";
 import { millis, plural, span } from "../format";
 import { StepStatus, type Run, type Step, type StepTemplate } from "../gen/progressor/v1/flow_pb";
 import { layers } from "../layers";
+import { methods } from "../may";
 import { Pager } from "../paging";
 import { brief, bytesOf, Payload } from "../payload";
 import { change, href, useParam, useRoute } from "../router";
@@ -134,7 +135,7 @@ function Items({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemplate; skip:
                 <td className={i.failure ? "what" : "grow"}>{i.failure ? why(i) : i.progress && !stepEnded(i) ? <Bar part={i.progress.percent / 100} label={`${Math.round(i.progress.percent)} percent of item ${i.index}`} /> : <Line text={why(i) || brief(bytes(i.result), 120)} />}</td>
                 <td>
                   {!stepEnded(i) && !runEnded(run) && (
-                    <Act aria-label={`Skip item ${i.index}`} onClick={() => skip(i)}>
+                    <Act needs={methods.skipStep} aria-label={`Skip item ${i.index}`} onClick={() => skip(i)}>
                       Skip…
                     </Act>
                   )}
@@ -169,7 +170,7 @@ export function StepPanel({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemp
               {doer.name}
             </a>
           )}
-          {may && <Act onClick={() => skip(s)}>Skip…</Act>}
+          {may && <Act needs={methods.skipStep} onClick={() => skip(s)}>Skip…</Act>}
           <button type="button" className="button quiet" aria-label="close the step" onClick={() => change({ step: undefined, items: undefined })}>
             ✕
           </button>

@@ -3,6 +3,7 @@ import { flows, readOnly, useRead } from "../api";
 import { afterOf, kindWords, quoted } from "../flow";
 import { durationMillis, millis, plural, span } from "../format";
 import { CancelPolicy_Mode, JoinRule, ScopePolicy, StepOrder, type StepTemplate, type Template } from "../gen/progressor/v1/flow_pb";
+import { methods } from "../may";
 import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { bytesOf, Payload } from "../payload";
@@ -53,7 +54,7 @@ export function Templates({ ns }: { ns: string }) {
                   <When at={millis(t.updatedTime)} />
                 </td>
                 <td>
-                  <Act disabled={t.enabled === false} aria-label={`Start a run of ${t.type}`} onClick={() => setStarting(t.type)}>
+                  <Act needs={methods.startRun} disabled={t.enabled === false} aria-label={`Start a run of ${t.type}`} onClick={() => setStarting(t.type)}>
                     Start…
                   </Act>
                 </td>
@@ -140,9 +141,9 @@ export function TemplatePage({ ns }: { ns: string }) {
     readOnly || !t
       ? []
       : [
-          ...(enabled ? [{ name: "Start a run", group: "template", run: () => setAction("start") }] : []),
-          { name: enabled ? "Disable" : "Enable", group: "template", run: () => setAction(enabled ? "disable" : "enable") },
-          { name: "Delete", group: "template", run: () => setAction("delete") },
+          ...(enabled ? [{ name: "Start a run", group: "template", needs: methods.startRun, run: () => setAction("start") }] : []),
+          { name: enabled ? "Disable" : "Enable", group: "template", needs: enabled ? methods.disableTemplate : methods.enableTemplate, run: () => setAction(enabled ? "disable" : "enable") },
+          { name: "Delete", group: "template", needs: methods.deleteTemplate, run: () => setAction("delete") },
         ],
   );
   if (!t) return error ? <Missing error={error} what="template" id={type} ns={ns} to={href("templates", { ns })} list="Show templates" /> : <Loading />;
@@ -171,11 +172,11 @@ export function TemplatePage({ ns }: { ns: string }) {
           <a className="button quiet" href={href("flows", { ns, filter: `template_type = ${quoted(t.type)}` })}>
             Runs
           </a>
-          <Act kind="main" disabled={!enabled} onClick={() => setAction("start")}>
+          <Act needs={methods.startRun} kind="main" disabled={!enabled} onClick={() => setAction("start")}>
             Start…
           </Act>
-          <Act onClick={() => setAction(enabled ? "disable" : "enable")}>{enabled ? "Disable…" : "Enable…"}</Act>
-          <Act kind="bad" onClick={() => setAction("delete")}>
+          <Act needs={enabled ? methods.disableTemplate : methods.enableTemplate} onClick={() => setAction(enabled ? "disable" : "enable")}>{enabled ? "Disable…" : "Enable…"}</Act>
+          <Act needs={methods.deleteTemplate} kind="bad" onClick={() => setAction("delete")}>
             Delete…
           </Act>
         </div>

@@ -7,6 +7,7 @@ import { FilterBar, type FieldHelp } from "../filter";
 import { millis, plural } from "../format";
 import { WaitAction_Kind, type OpenWait } from "../gen/progressor/v1/flow_pb";
 import { FailureSchema } from "../gen/progressor/v1/process_pb";
+import { methods } from "../may";
 import { useCommands } from "../palette";
 import { fill, Pager } from "../paging";
 import { bytesOf, Payload } from "../payload";
@@ -142,7 +143,7 @@ export function Waits({ ns }: { ns: string }) {
   const rows = data?.rows ?? [];
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
   const answered = rows.find((w) => keyOfWait(w) === open);
-  useCommands(readOnly ? [] : rows.slice(0, 20).map((w) => ({ name: `Answer ${w.title || stepName(w)} (${w.runId})`, group: "inbox", run: () => change({ answer: keyOfWait(w) }) })));
+  useCommands(readOnly ? [] : rows.slice(0, 20).map((w) => ({ name: `Answer ${w.title || stepName(w)} (${w.runId})`, group: "inbox", needs: methods.completeStep, run: () => change({ answer: keyOfWait(w) }) })));
   return (
     <>
       <div className="head">
@@ -212,7 +213,7 @@ export function Waits({ ns }: { ns: string }) {
                       <When at={millis(w.createdTime)} />
                     </td>
                     <td>
-                      <Act aria-label={`Answer ${w.title || stepName(w)}`} onClick={() => change({ answer: keyOfWait(w) })}>
+                      <Act needs={methods.completeStep} aria-label={`Answer ${w.title || stepName(w)}`} onClick={() => change({ answer: keyOfWait(w) })}>
                         Answer…
                       </Act>
                     </td>

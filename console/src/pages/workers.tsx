@@ -2,6 +2,7 @@ import { useState } from "react";
 import { useRead, workers } from "../api";
 import { count, duration, millis, parseSpan } from "../format";
 import { WorkerDirective, type Worker } from "../gen/progressor/v1/worker_pb";
+import { methods } from "../may";
 import { Pager } from "../paging";
 import { useParam } from "../router";
 import { Status, type Look } from "../status";
@@ -57,11 +58,11 @@ export function Workers({ ns }: { ns: string }) {
                 </td>
                 <td className="end">
                   {w.directive === WorkerDirective.STOP || w.directive === WorkerDirective.QUIET ? (
-                    <Act onClick={() => tell(w, WorkerDirective.CONTINUE)}>Continue…</Act>
+                    <Act needs={methods.stopWorker} onClick={() => tell(w, WorkerDirective.CONTINUE)}>Continue…</Act>
                   ) : (
                     <>
-                      <Act onClick={() => tell(w, WorkerDirective.QUIET)}>Quiet…</Act>{" "}
-                      <Act kind="bad" onClick={() => tell(w, WorkerDirective.STOP)}>
+                      <Act needs={methods.stopWorker} onClick={() => tell(w, WorkerDirective.QUIET)}>Quiet…</Act>{" "}
+                      <Act needs={methods.stopWorker} kind="bad" onClick={() => tell(w, WorkerDirective.STOP)}>
                         Stop…
                       </Act>
                     </>

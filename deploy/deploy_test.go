@@ -177,6 +177,19 @@ func TestRestartsHaveNoLimit(t *testing.T) {
 	}
 }
 
+// The engine tells systemd when it is ready, and systemd does not end a long migration.
+func TestSystemdWaitsForTheEngine(t *testing.T) {
+	text, err := os.ReadFile("systemd/progressor.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"Type=notify", "NotifyAccess=main", "TimeoutStartSec=infinity"} {
+		if !strings.Contains(string(text), "\n"+line+"\n") {
+			t.Errorf("the unit has no %s", line)
+		}
+	}
+}
+
 // A pod that migrates the schema is not restarted: its liveness probe begins when the startup probe
 // has succeeded.
 func TestMigrationIsNotInterrupted(t *testing.T) {

@@ -255,7 +255,8 @@ func TestServeRefuses(t *testing.T) {
 		{[]string{"--db.dsn", "host=x", "--listen", "0.0.0.0"}, cli.ExitUsage, "want host:port"},
 		{[]string{"--db.dsn", "host=x", "--listen", taken.Addr().String()}, cli.ExitFailed,
 			"is used by another program"},
-		{[]string{"--db.dsn", "postgres://me:hunter2@127.0.0.1:1/x", "--listen", "127.0.0.1:0"}, cli.ExitUnavailable, "check that PostgreSQL runs there"},
+		{[]string{"--db.dsn", "postgres://me:hunter2@127.0.0.1:1/x", "--db.wait", "0s", "--listen", "127.0.0.1:0"},
+			cli.ExitUnavailable, "check that PostgreSQL runs there"},
 	}
 	for _, tt := range tests {
 		r := clitest.Program{Commands: newCommands}.Run(t, append([]string{"serve"}, tt.args...)...)

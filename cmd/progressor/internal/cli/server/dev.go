@@ -130,7 +130,8 @@ func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listen
 	defer cancel(nil)
 	go keepPostgres(engineCtx, cancel, server, log)
 	n := &node{
-		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, tracing: c.Tracing,
+		log: log, listener: listener, db: dbFlags{dsnFlag: dsnFlag{DSN: server.DSN()}, poolFlags: c.DB},
+		engine: c.Engine, tracing: c.Tracing,
 		getenv: a.Getenv, debug: c.Debug, auth: clients, secrets: c.Secrets, hosts: names,
 		console: rpc.Console(c.Console), file: a.ConfigFile(),
 		prepare: putDemoNamespaces,

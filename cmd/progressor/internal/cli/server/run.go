@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,9 +64,7 @@ func builtins() map[string]processor.Processor {
 type node struct {
 	log      *slog.Logger
 	listener net.Listener
-	dsn      string
-	password func(context.Context) (string, error) // for each new connection; nil for that of the DSN
-	pool     poolFlags
+	db       dbFlags
 	engine   engineFlags
 	tracing  tracingFlags
 	getenv   func(string) (string, bool)
@@ -89,6 +88,7 @@ type node struct {
 // run starts the engine, serves until ctx ends, and drains. It closes the listener.
 func (n *node) run(ctx context.Context) error {
 	defer n.listener.Close() // if it fails before Serve
+	stopped := ctx
 	ctx, cancel := n.linger(ctx)
 	defer cancel()
 	registry, log := n.newRegistry(), n.log
@@ -101,17 +101,43 @@ func (n *node) run(ctx context.Context) error {
 		provider, log = spans, slog.New(tracedLog{log.Handler()})
 		defer spans.stop(ctx)
 	}
-	store, err := n.openStore(ctx, log, registry)
-	if err != nil {
-		return err
+	group, running := errgroup.WithContext(ctx)
+	front := rpc.NewFront(n.hosts)
+	group.Go(func() error { return rpc.Serve(running, n.listener, front, n.certificates, log, n.drainTimeout()) })
+	store, err := n.openStore(running, log, registry, front)
+	if err == nil {
+		defer store.Close()
+		err = n.start(running, parts{group, front, store, registry, provider, log})
 	}
-	defer store.Close()
+	if err != nil {
+		cancel() // ends Serve
+		if stopped.Err() != nil {
+			err = nil // a signal has ended the start
+		}
+	}
+	return cmp.Or(group.Wait(), err)
+}
+
+// parts are what a node runs with.
+type parts struct {
+	group    *errgroup.Group
+	front    *rpc.Front
+	store    *storage.Store
+	registry *prometheus.Registry
+	traces   trace.TracerProvider // nil without traces
+	log      *slog.Logger
+}
+
+// start creates the engine, stores the configuration, and lets the group run the engine and serve
+// requests until ctx ends.
+func (n *node) start(ctx context.Context, p parts) error {
+	store, registry, log, group := p.store, p.registry, p.log, p.group
 	clients, vault, err := n.openAccess(ctx, store, registry)
 	if err != nil {
 		return err
 	}
 	eng, err := engine.New(ctx, engine.Config{
-		Store: store, Logger: log, Registerer: registry, Traces: provider, Builtins: builtins(), Dial: remote.Dial,
+		Store: store, Logger: log, Registerer: registry, Traces: p.traces, Builtins: builtins(), Dial: remote.Dial,
 		Address: n.address(), Version: cli.BuildVersion(), MaxInFlight: n.engine.MaxInFlight,
 		MaxRunning: n.engine.MaxRunning, RequestsOnly: n.engine.RequestsOnly, FileNamespaces: fileNamespaces(n.file),
 		ZombieAfter: n.engine.ZombieAfter, ZombieMargin: n.engine.ZombieMargin, DrainTimeout: n.engine.DrainTimeout,
@@ -138,16 +164,14 @@ func (n *node) run(ctx context.Context) error {
 	if err := n.put(ctx, eng, runs, deliveries); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
-	handler := rpc.NewHandler(rpc.Config{
+	p.front.Use(rpc.NewHandler(rpc.Config{
 		Engine: eng, Insight: insights, Workers: workers, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs,
-		Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
+		Logger: log, Registerer: registry, Traces: p.traces, Gatherer: registry, Version: cli.BuildVersion(),
 		Streams: streams.New(eng, store), Sinks: deliveries, Console: n.console, Hosts: n.hosts, Auth: clients,
 		Ready: n.readiness, Limits: n.engine.limits(),
-	})
-	group, ctx := errgroup.WithContext(ctx)
+	}))
 	group.Go(func() error { return eng.Run(ctx) })
 	group.Go(func() error { return insights.Sample(ctx) })
-	group.Go(func() error { return rpc.Serve(ctx, n.listener, handler, n.certificates, log, n.drainTimeout()) })
 	group.Go(func() error { return n.debug.serve(ctx, n.hosts, log) })
 	group.Go(func() error {
 		if err := awaitReady(ctx, eng); err != nil {
@@ -155,15 +179,23 @@ func (n *node) run(ctx context.Context) error {
 		}
 		return n.finish(ctx, schedules, runs, log)
 	})
-	return group.Wait()
+	return nil
 }
 
+// openStore waits for the database, migrates it if db.migrate is set, and opens it.
 func (n *node) openStore(
-	ctx context.Context, log *slog.Logger, registerer prometheus.Registerer,
+	ctx context.Context, log *slog.Logger, registerer prometheus.Registerer, front *rpc.Front,
 ) (*storage.Store, error) {
+	if err := n.awaitDatabase(ctx, log, front); err != nil {
+		return nil, err
+	}
+	if err := n.migrate(ctx, log, front); err != nil {
+		return nil, err
+	}
+	front.SetPhase("starting")
 	return storage.Open(ctx, storage.Config{
-		DSN: n.dsn, Password: n.password, Lanes: n.pool.Lanes,
-		ScanConns: n.pool.ScanConns, MaxConns: n.pool.MaxConns, Logger: log, Registerer: registerer,
+		DSN: n.db.DSN, Password: n.db.password(), Lanes: n.db.Lanes,
+		ScanConns: n.db.ScanConns, MaxConns: n.db.MaxConns, Logger: log, Registerer: registerer,
 	})
 }
 
@@ -189,6 +221,7 @@ func (n *node) linger(ctx context.Context) (context.Context, context.CancelFunc)
 	stop := context.AfterFunc(ctx, func() {
 		defer cancel()
 		n.stopping.Store(true)
+		n.notify(n.log, "STOPPING=1\nSTATUS=stopping")
 		if n.engine.Linger == 0 || !n.complete.Load() {
 			return
 		}
@@ -226,6 +259,7 @@ func (n *node) finish(ctx context.Context, schedules *crons.Crons, runs *flows.F
 	debug.FreeOSMemory() // release the memory of the start: 65 MiB remain of 93
 	n.complete.Store(true)
 	n.ready()
+	n.notify(log, "READY=1\nSTATUS=ready")
 	return nil
 }
 

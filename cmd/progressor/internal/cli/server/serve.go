@@ -1,11 +1,8 @@
 package server
 
 import (
-	"context"
-
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/engine/rpc"
-	"github.com/progressor-engine/progressor/storage"
 )
 
 type serveCmd struct {
@@ -45,7 +42,7 @@ func (c *serveCmd) Run(a *cli.App) error {
 		return err
 	}
 	n := &node{
-		log: log, listener: listener, dsn: c.DB.DSN, password: c.DB.password(), pool: c.DB.poolFlags, engine: c.Engine,
+		log: log, listener: listener, db: c.DB, engine: c.Engine,
 		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, auth: c.Auth.authentication(c.TLS.scheme(), c.Listen),
 		secrets: c.Secrets, certificates: certificates, hosts: names, console: rpc.Console(c.Console),
 		file: a.ConfigFile(),
@@ -53,17 +50,5 @@ func (c *serveCmd) Run(a *cli.App) error {
 			log.Info("ready", "version", cli.BuildVersion(), "url", c.TLS.scheme()+"://"+listener.Addr().String())
 		},
 	}
-	return a.UntilSignal(log, func(ctx context.Context) error {
-		if c.DB.Migrate {
-			waiting := func(holder string) { log.Warn("the migration waits for a table", "holder", holder) }
-			dsn, err := c.DB.current(ctx)
-			if err != nil {
-				return err
-			}
-			if err := (storage.Migration{DSN: dsn, Waiting: waiting}).Up(ctx); err != nil {
-				return err
-			}
-		}
-		return n.run(ctx)
-	})
+	return a.UntilSignal(log, n.run)
 }

@@ -47,7 +47,21 @@ type dsnFlag struct {
 type dbFlags struct {
 	dsnFlag
 	poolFlags
-	Migrate bool `setting:"" help:"Migrate the schema before the start."`
+	Migrate bool          `setting:"" help:"Migrate the schema before the start."`
+	Wait    time.Duration `default:"1m" placeholder:"DURATION" setting:"" help:"How long the start waits for a database that cannot be reached; 0s does not wait. Default: ${default}."`
+}
+
+// maxWait is the longest time that a start waits for the database.
+const maxWait = 24 * time.Hour
+
+func (f dbFlags) check() error {
+	if f.Wait < 0 || f.Wait > maxWait {
+		return fmt.Errorf("--db.wait: must be 0s to %s (got %s)", maxWait, f.Wait)
+	}
+	if err := f.dsnFlag.check(); err != nil {
+		return err
+	}
+	return f.poolFlags.check()
 }
 
 // maxLinger is the longest time between SIGTERM and the drain.
@@ -88,13 +102,10 @@ type debugFlags struct {
 
 // check returns an error for invalid settings, before anything is opened.
 func (s *serveSettings) check(file *configfile.File) error {
-	if err := s.DB.dsnFlag.check(); err != nil {
+	if err := s.DB.check(); err != nil {
 		return err
 	}
 	if err := s.Engine.check(); err != nil {
-		return err
-	}
-	if err := s.DB.poolFlags.check(); err != nil {
 		return err
 	}
 	if err := errors.Join(checkListen("--listen", s.Listen), s.Auth.check(), s.TLS.check()); err != nil {

@@ -1,0 +1,66 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// The pauses between two attempts to reach the database at the start.
+const (
+	firstPause = 250 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+// awaitDatabase waits until the database can be reached, at most db.wait. It returns an error at
+// once if waiting does not help, such as for a wrong password.
+func (n *node) awaitDatabase(ctx context.Context, log *slog.Logger, front *rpc.Front) error {
+	until := time.Now().Add(n.db.Wait)
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		dsn, err := n.db.current(ctx)
+		if err != nil {
+			return err
+		}
+		err = storage.Reach(ctx, dsn)
+		left := time.Until(until)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case n.db.Wait == 0 || !storage.MayBecomeReachable(err):
+			return err
+		case left <= 0:
+			return fmt.Errorf("--db.wait: the database could not be reached within %s: %w", n.db.Wait, err)
+		}
+		const phase = "waiting for the database"
+		log.Warn(phase, "host", storage.HostsOf(n.db.DSN), "error", err, "left", left.Round(time.Millisecond))
+		front.SetPhase(phase)
+		n.notify(log, "STATUS="+phase)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(min(pause, left)):
+		}
+	}
+}
+
+// migrate updates the schema of the database if db.migrate is set.
+func (n *node) migrate(ctx context.Context, log *slog.Logger, front *rpc.Front) error {
+	if !n.db.Migrate {
+		return nil
+	}
+	const phase = "migrating the schema"
+	front.SetPhase(phase)
+	n.notify(log, "STATUS="+phase)
+	dsn, err := n.db.current(ctx)
+	if err != nil {
+		return err
+	}
+	waiting := func(holder string) { log.Warn("the migration waits for a table", "holder", holder) }
+	return storage.Migration{DSN: dsn, Waiting: waiting}.Up(ctx)
+}

@@ -20,6 +20,7 @@ func (f *Flows) Complete(
 ) (*progressorv1.Run, error) {
 	o := &command{Method: methodComplete, stepFields: stepFields{
 		StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Worker: r.GetWorkerId(),
+		Names: namesOf(ctx),
 	}}
 	var err error
 	switch outcome := r.GetOutcome().(type) {
@@ -96,6 +97,7 @@ func (f *Flows) Report(
 ) (*progressorv1.LeaseDirective, error) {
 	o := &command{Method: methodReport, stepFields: stepFields{
 		StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Due: r.GetDue().AsDuration(),
+		Names: namesOf(ctx),
 	}}
 	var err error
 	if o.Progress, err = progressJSON(r.GetProgress()); err != nil {

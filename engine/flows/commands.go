@@ -272,6 +272,11 @@ func (t *task) wait(o *command) (stepRef, error) {
 		return p, err
 	case !found || row.Status != flows.StepRunning || t.state.Run.StatusOf(p.step) != flow.Running:
 		return p, processor.Reject(rejectedStatus, "step %s is not waiting", o.StepID)
+	}
+	if err := o.checkAssignee(&row); err != nil {
+		return p, err
+	}
+	switch {
 	case o.Token == "" && step.Source.GetWait().GetKind() != progressorv1.WaitAction_KIND_HUMAN:
 		return p, processor.Reject(rejectedInvalid, "is required: step %s waits for an external answer",
 			o.StepID).WithDetails([]byte("token"))

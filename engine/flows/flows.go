@@ -89,11 +89,14 @@ type startFields struct {
 
 // stepFields are the fields of SkipStep, CompleteStep and ReportStep.
 type stepFields struct {
-	StepID  string `json:"step_id,omitempty"`
-	Index   int    `json:"index,omitempty"`
-	Token   string `json:"token,omitempty"`
-	Worker  string `json:"worker,omitempty"`
-	Outcome string `json:"outcome,omitempty"` // only for CompleteStep: succeeded, failed or cancelled
+	StepID string `json:"step_id,omitempty"`
+	Index  int    `json:"index,omitempty"`
+	Token  string `json:"token,omitempty"`
+	Worker string `json:"worker,omitempty"`
+	// Names are the names of the client if it must be an assignee. Only for CompleteStep and
+	// ReportStep.
+	Names   []string `json:"names,omitempty"`
+	Outcome string   `json:"outcome,omitempty"` // only for CompleteStep: succeeded, failed or cancelled
 	// Result and Failure are JSON.
 	Result   json.RawMessage `json:"result,omitempty"`
 	Failure  json.RawMessage `json:"failure,omitempty"`
@@ -169,6 +172,7 @@ const (
 const (
 	rejectedInvalid = "invalid"
 	rejectedStatus  = "status"
+	rejectedClient  = "client"
 	rejectedCancel  = "not_cancellable"
 	rejectedStep    = "step_not_found"
 )
@@ -234,6 +238,10 @@ func refused(runID string, err error) error {
 	switch no := task.Rejection; no.GetReason() {
 	case rejectedInvalid:
 		return &process.InvalidError{Field: string(no.GetDetails()), Message: no.GetMessage()}
+	case rejectedClient:
+		return &process.DeniedError{
+			Field: string(no.GetDetails()), Namespace: task.Key.Namespace, Message: no.GetMessage(),
+		}
 	case rejectedStatus, rejectedCancel:
 		return &StatusError{Run: runID, Message: no.GetMessage(), Cancel: no.GetReason() == rejectedCancel}
 	case rejectedStep:

@@ -219,7 +219,7 @@ func waitOfRow(namespace string, row *search.Wait) (m *progressorv1.OpenWait, er
 		Token: row.Token, CreatedTime: stamp(row.RunningTime), DueTime: stamp(row.DueTime),
 		CancelRequested: row.CancelRequested,
 	}
-	if w.Kind == "HUMAN" {
+	if w.Kind == kindHuman {
 		m.Kind = progressorv1.WaitAction_KIND_HUMAN
 	}
 	if row.Index >= 0 {

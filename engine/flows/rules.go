@@ -408,12 +408,15 @@ func (r rules) run(s *flow.Step, from origin, scope *flow.Scope) (*storage.Messa
 	}, nil
 }
 
+// kindHuman is the kind of a wait that a person answers.
+const kindHuman = "HUMAN"
+
 // open begins a wait.
 func (r rules) open(s *flow.Step, prepared *work, scope *flow.Scope) (due time.Time, err error) {
 	w := s.Source.GetWait()
 	row := waitOf{Kind: "EXTERNAL"}
 	if w.GetKind() == progressorv1.WaitAction_KIND_HUMAN {
-		row.Kind = "HUMAN"
+		row.Kind = kindHuman
 	}
 	if row.Title, err = r.template.Title(s, scope); err != nil {
 		return due, err

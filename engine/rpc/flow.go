@@ -105,7 +105,7 @@ func (s *flowService) ListOpenWaits(
 func (s *flowService) ReportStep(
 	ctx context.Context, r *progressorv1.ReportStepRequest,
 ) (*progressorv1.ReportStepResponse, error) {
-	d, err := s.flows.Report(ctx, r, actorOf(ctx))
+	d, err := s.flows.Report(asAssignee(ctx, r.GetNamespace()), r, actorOf(ctx))
 	return &progressorv1.ReportStepResponse{Directive: d}, err
 }
 
@@ -144,8 +144,18 @@ func (s *flowService) RemoveRun(
 func (s *flowService) CompleteStep(
 	ctx context.Context, r *progressorv1.CompleteStepRequest,
 ) (*progressorv1.CompleteStepResponse, error) {
-	run, err := s.flows.Complete(ctx, r, actorOf(ctx))
+	run, err := s.flows.Complete(asAssignee(ctx, r.GetNamespace()), r, actorOf(ctx))
 	return &progressorv1.CompleteStepResponse{Run: run}, err
+}
+
+// asAssignee returns a context in which the principal of a request may answer only waits of which
+// it is an assignee, unless it may operate the namespace.
+func asAssignee(ctx context.Context, namespace string) context.Context {
+	p := principalOf(ctx)
+	if p == nil || p.Can(progressorv1.Permission_PERMISSION_PROCESS_OPERATE, namespace) {
+		return ctx
+	}
+	return flows.WithNames(ctx, append([]string{p.Name}, p.Groups()...))
 }
 
 // SkipStep skips a step.

@@ -1225,7 +1225,9 @@ type WaitAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  WaitAction_Kind        `protobuf:"varint,1,opt,name=kind,proto3,enum=progressor.v1.WaitAction_Kind" json:"kind,omitempty"`
 	Title string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"` // template
-	// Templates. People or groups, to filter lists. They do not restrict who may complete the step.
+	// Templates. Who may complete or report a HUMAN wait, if the engine authenticates clients:
+	// user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
+	// process.operate may, too. Anyone if empty.
 	Assignees    []string         `protobuf:"bytes,3,rep,name=assignees,proto3" json:"assignees,omitempty"`
 	ResultSchema *structpb.Struct `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"` // JSON Schema of the result; the console shows a form
 	// Counted from the start of the wait. 0 means no limit.

@@ -1,0 +1,87 @@
+package flows_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// answerAs answers or reports a wait as a client with these names.
+func (n *node) answerAs(t *testing.T, report bool, step, token string, names ...string) error {
+	t.Helper()
+	ctx := t.Context()
+	if names != nil {
+		ctx = flows.WithNames(ctx, names)
+	}
+	if report {
+		_, err := n.Report(ctx, &progressorv1.ReportStepRequest{
+			Namespace: "pull", RunId: "r", StepId: step, Token: token, Due: seconds(3600),
+		}, kim)
+		return err
+	}
+	_, err := n.Complete(ctx, &progressorv1.CompleteStepRequest{
+		Namespace: "pull", RunId: "r", StepId: step, Token: token,
+		Outcome: &progressorv1.CompleteStepRequest_Result{},
+	}, kim)
+	return err
+}
+
+// Only an assignee answers a HUMAN wait that has assignees, and reports its progress. The token
+// does not help, because every client that may answer waits sees it.
+func TestAssignees(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "ask", "step_order": "STEP_ORDER_GRAPH", "steps": [
+		{"step_id": "group", "wait": {"kind": "KIND_HUMAN", "assignees": ["sales", "${payload.who}"]}},
+		{"step_id": "user", "wait": {"kind": "KIND_HUMAN", "assignees": ["sales", "${payload.who}"]}},
+		{"step_id": "key", "wait": {"kind": "KIND_HUMAN", "assignees": ["key:k3", "group:staff:ops"]}},
+		{"step_id": "prefixed", "wait": {"kind": "KIND_HUMAN", "assignees": ["key:k3", "group:staff:ops"]}},
+		{"step_id": "operated", "wait": {"kind": "KIND_HUMAN", "assignees": ["kim"]}},
+		{"step_id": "anyone", "wait": {"kind": "KIND_HUMAN"}},
+		{"step_id": "outside", "wait": {"assignees": ["kim"]}}]}`)
+	n.run(t, "pull", "ask", "r", `{"who": "user:https://login.example.com#ann"}`)
+	n.until(t, "pull", "r", "WAITING_WORKER")
+	for _, c := range []struct {
+		step  string
+		names []string
+	}{
+		{"group", []string{"key:a"}},
+		{"group", []string{"sales"}},
+		{"group", []string{"user:https://login.example.com#sales", "group:sale", "group:staff:sales"}},
+		{"user", []string{"user:https://other.example.com#ann"}},
+		{"user", []string{"group:user:https://login.example.com#ann"}},
+		{"key", []string{"key:k", "group:k3", "group:ops"}},
+		{"operated", []string{"key:kim", "user:https://login.example.com#kim"}},
+	} {
+		for _, report := range []bool{false, true} {
+			for _, token := range []string{"", n.token(t, "r", c.step)} {
+				err := n.answerAs(t, report, c.step, token, c.names...)
+				denied, ok := errors.AsType[*process.DeniedError](err)
+				if !ok || denied.Field != "step_id" || denied.Namespace != "pull" ||
+					!strings.HasPrefix(denied.Message, c.names[0]+" is not an assignee of the wait") {
+					t.Errorf("%s as %q: %v", c.step, c.names, err)
+				}
+			}
+		}
+	}
+	for step, names := range map[string][]string{
+		"group":    {"user:https://login.example.com#bob", "group:a", "group:sales"},
+		"user":     {"user:https://login.example.com#ann"},
+		"key":      {"key:k3"},
+		"prefixed": {"key:other", "group:staff:ops"},
+		"operated": nil, // as an operator, or without authentication
+		"anyone":   {"key:a"},
+		"outside":  {"key:a"},
+	} {
+		for _, report := range []bool{true, false} {
+			if err := n.answerAs(t, report, step, n.token(t, "r", step), names...); err != nil {
+				t.Errorf("%s as %q: %v", step, names, err)
+			}
+		}
+	}
+}

@@ -92,6 +92,16 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
 
+// DeniedError reports that the client lacks a permission. Field is the path of the field in the API
+// that the permission does not cover.
+type DeniedError struct {
+	Field     string
+	Namespace string
+	Message   string
+}
+
+func (e *DeniedError) Error() string { return e.Field + ": " + e.Message }
+
 // InvalidPageToken returns the error of a page token that no response contained.
 func InvalidPageToken() *InvalidError {
 	return &InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}

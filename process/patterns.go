@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Patterns select namespaces by patterns: NAME, PREFIX* or *. nil selects all namespaces.
+// Patterns select names, such as those of namespaces, by patterns: NAME, PREFIX* or *. nil selects
+// all.
 type Patterns []string
 
 // pattern is NAME, PREFIX* or *. Names of namespaces have the same characters.
@@ -23,10 +24,10 @@ func MatchNamespace(pattern, namespace string) bool {
 	return pattern == namespace
 }
 
-// Match reports whether a namespace is selected.
-func (p Patterns) Match(namespace string) bool {
+// Match reports whether a name is selected.
+func (p Patterns) Match(name string) bool {
 	return p == nil ||
-		slices.ContainsFunc(p, func(pattern string) bool { return MatchNamespace(pattern, namespace) })
+		slices.ContainsFunc(p, func(pattern string) bool { return MatchNamespace(pattern, name) })
 }
 
 // Like returns the patterns for LIKE ANY in SQL.

@@ -14,14 +14,21 @@ import (
 // Everywhere is the pattern of all namespaces.
 const Everywhere = "*"
 
-// Grant gives a role in the namespaces that match a pattern: NAME, PREFIX* or *.
+// Grant gives a role in the namespaces that match a pattern: NAME, PREFIX* or *. The role
+// worker:JOBS is that of a worker that is limited to jobs whose names match the pattern JOBS.
 type Grant struct{ Role, Namespaces string }
 
-// Check returns an error if the role is unknown or the pattern is malformed.
+// Check returns an error if the role is unknown or a pattern is malformed.
 func (g Grant) Check() error {
+	role, jobs, limited := strings.Cut(g.Role, limitSeparator)
 	switch {
-	case !slices.Contains(Roles(), g.Role):
+	case !slices.Contains(Roles(), role):
 		return fmt.Errorf("role: must be one of %s (got %.40q)", strings.Join(Roles(), ", "), g.Role)
+	case limited && role != roleWorker:
+		return fmt.Errorf("role: only worker can be limited to some jobs, such as worker:resize (got %.40q)", g.Role)
+	case limited && !validJobs(jobs):
+		return fmt.Errorf("role: the jobs must be NAME, PREFIX* or *, of 1 to %d bytes without control characters, "+
+			"such as worker:resize (got %.40q)", maxJobs, g.Role)
 	case !process.ValidPattern(g.Namespaces):
 		return fmt.Errorf("namespaces: must be NAME, PREFIX* or *, such as shop/* (got %.200q)", g.Namespaces)
 	case g.Role == RoleRoot && g.Namespaces != Everywhere:
@@ -45,6 +52,7 @@ type Principal struct {
 type granted struct {
 	permissions permissions
 	namespaces  string // a pattern
+	jobs        string // a pattern of the jobs that a worker may take; "" for all tasks
 }
 
 // NewPrincipal returns a principal with grants. identity is its name, and the names of its groups
@@ -54,7 +62,8 @@ func NewPrincipal(identity string, grants []Grant) *Principal {
 	p := &Principal{Name: name, identity: identity}
 	var texts []string
 	for _, g := range grants {
-		p.grants = append(p.grants, granted{permissionsOf(g.Role), g.Namespaces})
+		_, jobs, _ := strings.Cut(g.Role, limitSeparator)
+		p.grants = append(p.grants, granted{permissionsOf(g.Role), g.Namespaces, jobs})
 		texts = append(texts, g.Role+" "+g.Namespaces)
 	}
 	slices.Sort(texts)
@@ -115,6 +124,26 @@ func (p *Principal) Permissions() map[string][]progressorv1.Permission {
 		all[pattern] = set.list()
 	}
 	return all
+}
+
+// Jobs returns the patterns of the names of jobs that the principal may take as a worker in a
+// namespace. They are nil if it may take all tasks, also those of processes that are not jobs, and
+// empty if it may take none.
+func (p *Principal) Jobs(namespace string) process.Patterns {
+	jobs := process.Patterns{}
+	for n := range p.grants {
+		g := &p.grants[n]
+		if !g.permissions.has(progressorv1.Permission_PERMISSION_JOB_WORK) ||
+			!process.MatchNamespace(g.namespaces, namespace) {
+			continue
+		}
+		if g.jobs == "" {
+			return nil
+		}
+		jobs = append(jobs, g.jobs)
+	}
+	slices.Sort(jobs)
+	return slices.Compact(jobs)
 }
 
 // CanEverywhere reports whether the principal has a permission in all namespaces.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -97,6 +98,8 @@ func TestGrantsAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, g := range []Grant{
 		{"viewer", "a"}, {"viewer", "*"}, {"client", "shop/*"}, {"root", "*"}, {"admin", "A.b_c-d/e*"},
+		{"worker:resize", "shop/*"}, {"worker:mail-*", "a"}, {"worker:*", "*"},
+		{"worker:send a letter: now", "a"}, {"worker:" + strings.Repeat("a", 256), "a"},
 		{"viewer", strings.Repeat("a", 128)}, {"viewer", strings.Repeat("a", 127) + "*"},
 	} {
 		if err := g.Check(); err != nil {
@@ -109,6 +112,13 @@ func TestGrantsAreChecked(t *testing.T) {
 	}{
 		{Grant{"owner", "*"}, "role: must be one of viewer, support"},
 		{Grant{"", "*"}, "role: must be one of"},
+		{Grant{"owner:resize", "*"}, "role: must be one of viewer, support"},
+		{Grant{"viewer:resize", "*"}, "role: only worker can be limited to some jobs"},
+		{Grant{"root:*", "*"}, "role: only worker can be limited to some jobs"},
+		{Grant{"worker:", "*"}, "role: the jobs must be NAME, PREFIX* or *"},
+		{Grant{"worker:a\nroot", "*"}, "role: the jobs must be NAME, PREFIX* or *"},
+		{Grant{"worker:a\xff", "*"}, "role: the jobs must be NAME, PREFIX* or *"},
+		{Grant{"worker:" + strings.Repeat("a", 257), "*"}, "role: the jobs must be NAME, PREFIX* or *"},
 		{Grant{"root", "shop/*"}, "namespaces: must be * for the role root"},
 		{Grant{"viewer", ""}, "namespaces: must be NAME, PREFIX* or *"},
 		{Grant{"viewer", "*/a"}, "namespaces: must be NAME"},
@@ -151,5 +161,35 @@ func TestChangedGrants(t *testing.T) {
 	at.now = at.now.Add(CacheTime)
 	if now, err := a.Current(t.Context(), p); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a stream of a revoked key: %v, %v", now, err)
+	}
+}
+
+// A worker that is limited to some jobs may take only these, and has no other permission. Grants
+// add up, and one without a limit allows everything.
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	const work = progressorv1.Permission_PERMISSION_JOB_WORK
+	p := NewPrincipal("key:a", []Grant{
+		{"worker:resize", "shop"}, {"worker:mail-*", "shop*"}, {"worker:resize", "shop"}, {"worker", "open"},
+		{"worker:a", "open"}, {"viewer", "seen"}, {"worker:", "broken"}, {"viewer:a", "broken"},
+	})
+	for namespace, want := range map[string]process.Patterns{
+		"shop": {"mail-*", "resize"}, "shops": {"mail-*"}, "open": nil, "seen": {}, "none": {}, "broken": {},
+	} {
+		got := p.Jobs(namespace)
+		if !slices.Equal(got, want) || (got == nil) != (want == nil) {
+			t.Errorf("%s: %q, want %q", namespace, got, want)
+		}
+		if p.Can(work, namespace) != (want == nil || len(want) > 0) {
+			t.Errorf("%s: job.work is %v", namespace, p.Can(work, namespace))
+		}
+	}
+	eachPermission(func(permission progressorv1.Permission) {
+		if permission != work && (p.Can(permission, "shop") || p.Can(permission, "broken")) {
+			t.Errorf("a limited worker has %s", permission)
+		}
+	})
+	if want := NewPrincipal("key:b", []Grant{{"worker:mail-*", "shop"}}); want.View() == p.View() {
+		t.Error("clients with different limits have the same view")
 	}
 }

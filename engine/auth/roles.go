@@ -3,12 +3,29 @@ package auth
 import (
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// RoleRoot is the role that may do everything.
-const RoleRoot = "root"
+const (
+	// RoleRoot is the role that may do everything.
+	RoleRoot = "root"
+	// roleWorker is the only role that can be limited to some jobs.
+	roleWorker = "worker"
+	// limitSeparator is between the role and the pattern of the jobs.
+	limitSeparator = ":"
+	// maxJobs is the maximum size of this pattern in bytes. Names of jobs have the same limit.
+	maxJobs = 256
+)
+
+// validJobs reports whether a pattern of names of jobs is well-formed. Names may have any printable
+// characters, so that only the last * is one of the pattern.
+func validJobs(pattern string) bool {
+	return pattern != "" && len(pattern) <= maxJobs && utf8.ValidString(pattern) &&
+		!strings.ContainsFunc(pattern, unicode.IsControl)
+}
 
 // permissions is a set of permissions.
 type permissions uint64
@@ -54,7 +71,7 @@ var roles = []struct {
 	name string
 	set  permissions
 }{
-	{"viewer", viewer}, {"support", support}, {"client", client}, {"worker", worker}, {"author", author},
+	{"viewer", viewer}, {"support", support}, {"client", client}, {roleWorker, worker}, {"author", author},
 	{"admin", admin}, {RoleRoot, root},
 }
 
@@ -78,10 +95,11 @@ func RolesWith(p progressorv1.Permission) (names []string) {
 }
 
 // permissionsOf returns the permissions of a role. An unknown role, such as one of a newer version,
-// has none.
+// has none, and neither has one with a limit that it cannot have.
 func permissionsOf(role string) permissions {
-	n := slices.Index(Roles(), role)
-	if n < 0 {
+	name, jobs, limited := strings.Cut(role, limitSeparator)
+	n := slices.Index(Roles(), name)
+	if n < 0 || limited && (name != roleWorker || !validJobs(jobs)) {
 		return 0
 	}
 	return roles[n].set

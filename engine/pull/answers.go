@@ -30,6 +30,9 @@ func (s *Server) CompleteLease(ctx context.Context, token string, a engine.Lease
 	if err != nil {
 		return err
 	}
+	if err := callerOf(ctx).checkTask("lease_token", &l.Claim); err != nil {
+		return err
+	}
 	err = s.engine.EndLease(ctx, l, a)
 	s.leased.drop(t)
 	if errors.Is(err, process.ErrFenced) {
@@ -43,6 +46,9 @@ func (s *Server) CompleteLease(ctx context.Context, token string, a engine.Lease
 // engine, it returns process.ErrFenced.
 func (s *Server) answeredBefore(ctx context.Context, t pull.LeaseToken, a engine.LeaseAnswer) error {
 	stands, err := pull.LeaseAnswered(ctx, s.store, t)
+	if may := callerOf(ctx).jobs(t.Key.Namespace); err == nil && may != nil {
+		err = callerOf(ctx).checkJob("lease_token", t.Key.Namespace, stands.KindRow, may)
+	}
 	if err == nil && !s.engine.IsStored(a, storage.AttemptRef{Key: t.Key, FencingToken: t.FencingToken}, &stands) {
 		err = process.ErrFenced
 	}

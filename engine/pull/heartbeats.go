@@ -28,8 +28,12 @@ func (s *Server) BeatLeases(
 	beats := make([]pull.Beat, 0, len(r.GetBeats()))
 	order := make([]int, len(r.GetBeats()))
 	for n, b := range r.GetBeats() {
-		t, err := parseLeaseToken(fmt.Sprintf("beats[%d].lease_token", n), b.GetLeaseToken())
+		field := fmt.Sprintf("beats[%d].lease_token", n)
+		t, err := parseLeaseToken(field, b.GetLeaseToken())
 		if err != nil {
+			return nil, err
+		}
+		if err := s.checkLease(ctx, field, t); err != nil {
 			return nil, err
 		}
 		progress, err := wire.ProgressJSON(b.GetProgress())

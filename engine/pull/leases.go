@@ -89,14 +89,16 @@ func (s *Server) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// subscriptions returns what a poll can take now. It skips paused namespaces and job names.
+// subscriptions returns what a poll can take now. It skips paused namespaces and job names, and
+// jobs that the caller may not take.
 func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscription, error) {
 	var subscriptions []pull.Subscription
-	names := p.JobNames
-	if len(names) == 0 {
-		names = []string{""}
-	}
+	caller := callerOf(ctx)
 	for n, name := range p.Namespaces {
+		names, jobsOnly, err := caller.polls(&p, name)
+		if err != nil {
+			return nil, err
+		}
 		ns, err := s.engine.NamespaceState(ctx, name)
 		if errors.Is(err, process.ErrNamespaceNotFound) || errors.Is(err, process.ErrNamespaceDeleting) {
 			return nil, &process.ItemError{
@@ -124,7 +126,7 @@ func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscr
 			}
 			pauses := job == "" && len(s.engine.PausedNames(name)) > 0
 			subscriptions = append(subscriptions, pull.Subscription{
-				Namespace: name, JobName: job, JobsOnly: p.JobsOnly, Pauses: pauses,
+				Namespace: name, JobName: job, JobsOnly: jobsOnly, Pauses: pauses,
 				StepTimeout: ns.StepTimeout, Lease: lease, MaxLease: process.MaxLease,
 			})
 		}

@@ -112,15 +112,15 @@ func (a *authorization) decide(p *auth.Principal, procedure string, request any)
 	var last string
 	var denied error
 	if rule.named != nil {
-		rule.named.each(message.ProtoReflect(), "", func(namespace string, needs progressorv1.Permission) bool {
+		rule.named.each(message.ProtoReflect(), "", func(n namedNamespace) bool {
 			if granted.part.namespace == "" {
-				granted.part.namespace = namespace
+				granted.part.namespace = n.name
 			}
-			if needs == 0 && namespace == last { // as for the item before it in a batch
+			if n.own && !rule.limited(p, n.name) || n.needs == 0 && n.name == last { // last: of the item before it
 				return true
 			}
-			if denied = rule.allow(p, namespace, needs); needs == 0 {
-				last = namespace
+			if denied = rule.allow(p, n.name, n.needs); n.needs == 0 {
+				last = n.name
 			}
 			return denied == nil
 		})
@@ -134,6 +134,12 @@ func (a *authorization) decide(p *auth.Principal, procedure string, request any)
 		}
 	}
 	return granted, rule.checkFilter(granted, message)
+}
+
+// limited reports whether a principal uses a method as a worker that may take only some jobs of a
+// namespace. Its answers may not contain commands to the other processes of the namespace.
+func (r *accessRule) limited(p *auth.Principal, namespace string) bool {
+	return r.needs.GetPermission() == progressorv1.Permission_PERMISSION_JOB_WORK && p.Jobs(namespace) != nil
 }
 
 // allow returns an error if a principal may not use a method in a namespace. needs is the

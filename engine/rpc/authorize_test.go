@@ -259,6 +259,9 @@ func TestTargets(t *testing.T) {
 	worker := auth.NewPrincipal("key:a", []auth.Grant{{Role: "worker", Namespaces: "own"}})
 	both := auth.NewPrincipal("key:b", []auth.Grant{
 		{Role: "worker", Namespaces: "own"}, {Role: "client", Namespaces: "other"}})
+	limited := auth.NewPrincipal("key:c", []auth.Grant{{Role: "worker:resize", Namespaces: "own"}})
+	trusted := auth.NewPrincipal("key:d", []auth.Grant{
+		{Role: "worker:resize", Namespaces: "own"}, {Role: "client", Namespaces: "own"}})
 	complete := func(command *progressorv1.Command) proto.Message {
 		return &progressorv1.CompleteBatchRequest{Answers: []*progressorv1.LeaseAnswer{{
 			LeaseToken: leaseIn("own"), Answer: &progressorv1.LeaseAnswer_Response{
@@ -281,6 +284,12 @@ func TestTargets(t *testing.T) {
 		{"own namespace", worker, start("own"), ""},
 		{"another one", worker, start("other"), "CompleteBatch needs the permission process.call in namespace other"},
 		{"another one with a grant", both, start("other"), ""},
+		{"own namespace of a worker with a limit", limited, start("own"),
+			"CompleteBatch needs the permission process.call in namespace own"},
+		{"no namespace of a worker with a limit", limited, start(""),
+			"CompleteBatch needs the permission process.call in namespace own"},
+		{"a worker with a limit and a grant", trusted, start(""), ""},
+		{"a worker with a limit without commands", limited, complete(&progressorv1.Command{}), ""},
 		{"cancel", both, cancel, "CompleteBatch needs the permission process.operate in namespace other"},
 	} {
 		_, err := a.decide(c.principal, "/progressor.v1.WorkerService/CompleteBatch", c.request)
@@ -290,7 +299,8 @@ func TestTargets(t *testing.T) {
 		if err != nil {
 			requireCode(t, err, connect.CodePermissionDenied)
 			d := detailOf(err)
-			if d.GetReason() != progressorv1.ErrorDetail_REASON_PERMISSION || d.GetNamespace() != "other" {
+			where := c.want[strings.LastIndexByte(c.want, ' ')+1:]
+			if d.GetReason() != progressorv1.ErrorDetail_REASON_PERMISSION || d.GetNamespace() != where {
 				t.Errorf("%s: detail %s", c.name, text(d))
 			}
 		}

@@ -152,6 +152,11 @@ func clientErrorOf(err error) (a clientError, known bool) {
 		detail := &progressorv1.ErrorDetail{Reason: reason, Field: invalid.Field}
 		return clientError{code: connect.CodeInvalidArgument, detail: detail, text: invalid.Error()}, true
 	}
+	if denied, ok := errors.AsType[*process.DeniedError](err); ok {
+		return clientError{code: connect.CodePermissionDenied, detail: &progressorv1.ErrorDetail{
+			Reason: progressorv1.ErrorDetail_REASON_PERMISSION, Namespace: denied.Namespace, Field: denied.Field,
+		}, text: denied.Error()}, true
+	}
 	if cursor, ok := errors.AsType[*process.CursorError](err); ok {
 		return clientError{code: connect.CodeOutOfRange, detail: &progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_CURSOR_LOST, Field: cursor.Field, OldestCursor: cursor.Oldest,

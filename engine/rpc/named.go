@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -54,6 +55,8 @@ func newNamed(md protoreflect.MessageDescriptor) (*named, error) {
 		fd := md.Fields().Get(i)
 		needs, _ := proto.GetExtension(fd.Options(), progressorv1.E_TargetNeeds).(progressorv1.Permission)
 		switch is, lease := namesNamespace(fd); {
+		case is && needs != 0 && fd.IsList():
+			return nil, fmt.Errorf("%s: a target must be one namespace", fd.FullName())
 		case is && needs != 0:
 			n.targets = append(n.targets, namedField{fd, lease, needs})
 		case is:
@@ -78,12 +81,16 @@ func newNamed(md protoreflect.MessageDescriptor) (*named, error) {
 	return n, nil
 }
 
-// each calls found for each namespace in a message until found returns false. needs is 0 for the
-// namespaces that need the permission of the method. own is the namespace of the message around m;
-// a target in it needs nothing else.
-func (n *named) each(
-	m protoreflect.Message, own string, found func(namespace string, needs progressorv1.Permission) bool,
-) bool {
+// namedNamespace is a namespace in a message.
+type namedNamespace struct {
+	name  string
+	needs progressorv1.Permission // the permission for a target; 0 for that of the method
+	own   bool                    // a target in the namespace of the message around it
+}
+
+// each calls found for each namespace in a message until found returns false. own is the namespace
+// of the message around m. It is that of a target without a namespace.
+func (n *named) each(m protoreflect.Message, own string, found func(namedNamespace) bool) bool {
 	for i := range n.fields {
 		f := &n.fields[i]
 		more := eachString(m, f.fd, func(value string) bool {
@@ -97,7 +104,7 @@ func (n *named) each(
 				return true
 			}
 			own = value
-			return found(value, 0)
+			return found(namedNamespace{name: value})
 		})
 		if !more {
 			return false
@@ -105,10 +112,8 @@ func (n *named) each(
 	}
 	for i := range n.targets {
 		f := &n.targets[i]
-		more := eachString(m, f.fd, func(value string) bool {
-			return value == "" || value == own || found(value, f.needs)
-		})
-		if !more {
+		name := cmp.Or(m.Get(f.fd).String(), own)
+		if name != "" && !found(namedNamespace{name, f.needs, name == own}) {
 			return false
 		}
 	}

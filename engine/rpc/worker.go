@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -33,28 +32,36 @@ func newWorkerService(workers *pull.Server, log *slog.Logger) (*workerService, e
 
 // Poll leases tasks to a worker.
 func (s *workerService) Poll(ctx context.Context, r *progressorv1.PollRequest) (*progressorv1.PollResponse, error) {
-	leases, err := s.poll(ctx, r, r.GetWait().AsDuration())
+	ctx = withCaller(ctx)
+	leases, err := s.workers.Poll(ctx, pollParams(r))
 	if err != nil {
 		return nil, err
 	}
 	return &progressorv1.PollResponse{Leases: leases, Worker: s.workers.WorkerDirective(ctx, r.GetWorkerId())}, nil
 }
 
-func (s *workerService) poll(
-	ctx context.Context, r *progressorv1.PollRequest, wait time.Duration,
-) ([]*progressorv1.Lease, error) {
-	return s.workers.Poll(ctx, pull.PollParams{
+func pollParams(r *progressorv1.PollRequest) pull.PollParams {
+	return pull.PollParams{
 		Namespaces: r.GetNamespaces(), WorkerID: r.GetWorkerId(), JobNames: r.GetJobNames(), JobsOnly: r.GetJobsOnly(),
 		Max:  int(max(r.GetMaxLeases(), 1)),
-		Wait: wait, Lease: r.GetLeaseDuration().AsDuration(),
-	})
+		Wait: r.GetWait().AsDuration(), Lease: r.GetLeaseDuration().AsDuration(),
+	}
+}
+
+// withCaller returns a context with the limits of the principal as a worker.
+func withCaller(ctx context.Context) context.Context {
+	p := principalOf(ctx)
+	if p == nil {
+		return ctx
+	}
+	return pull.WithCaller(ctx, &pull.Caller{Name: p.Name, Jobs: p.Jobs})
 }
 
 // Heartbeat extends leases and returns a directive for each.
 func (s *workerService) Heartbeat(
 	ctx context.Context, r *progressorv1.HeartbeatRequest,
 ) (*progressorv1.HeartbeatResponse, error) {
-	directives, err := s.workers.BeatLeases(ctx, r)
+	directives, err := s.workers.BeatLeases(withCaller(ctx), r)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +73,12 @@ func (s *workerService) Heartbeat(
 func (s *workerService) Complete(
 	ctx context.Context, r *progressorv1.CompleteRequest,
 ) (*progressorv1.CompleteResponse, error) {
+	ctx = withCaller(ctx)
 	a, err := leaseAnswer(r)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.workers.CheckNext(ctx, pollParams(r.GetNext())); err != nil {
 		return nil, err
 	}
 	if err := s.workers.CompleteLease(ctx, r.GetLeaseToken(), a); err != nil || r.GetNext() == nil {
@@ -77,9 +88,9 @@ func (s *workerService) Complete(
 }
 
 // next returns leases with the response to an answer. It only logs errors, because the client must
-// learn that the answer is stored.
+// learn that the answer is stored. Whether the client may poll was checked before.
 func (s *workerService) next(ctx context.Context, r *progressorv1.PollRequest) []*progressorv1.Lease {
-	leases, err := s.poll(ctx, r, r.GetWait().AsDuration())
+	leases, err := s.workers.Poll(ctx, pollParams(r))
 	if err != nil {
 		s.log.InfoContext(ctx, "cannot lease tasks with the response to an answer", "worker_id", r.GetWorkerId(),
 			"error", err)
@@ -118,7 +129,11 @@ func leaseAnswer(r answered) (engine.LeaseAnswer, error) {
 func (s *workerService) CompleteBatch(
 	ctx context.Context, r *progressorv1.CompleteBatchRequest,
 ) (*progressorv1.CompleteBatchResponse, error) {
+	ctx = withCaller(ctx)
 	if err := pull.DistinctLeases("answers", r.GetAnswers()); err != nil {
+		return nil, err
+	}
+	if err := s.workers.CheckNext(ctx, pollParams(r.GetNext())); err != nil {
 		return nil, err
 	}
 	failed := make([]error, len(r.GetAnswers()))
@@ -159,6 +174,11 @@ func (s *workerService) outcome(
 			within(fmt.Sprintf("[%d]", n),
 				&process.InvalidError{Field: invalid.Field, Message: invalid.Message, TooLarge: invalid.TooLarge}))
 	}
+	if denied, ok := errors.AsType[*process.DeniedError](err); ok {
+		err = &process.DeniedError{
+			Field: fmt.Sprintf("answers[%d].%s", n, denied.Field), Namespace: denied.Namespace, Message: denied.Message,
+		}
+	}
 	connectErr, internal := toConnect(err, answer)
 	if internal {
 		s.log.WarnContext(ctx, "an answer of a batch ended with an internal error", "error", err)
@@ -177,7 +197,7 @@ func (s *workerService) Release(
 	ctx context.Context, r *progressorv1.ReleaseRequest,
 ) (*progressorv1.ReleaseResponse, error) {
 	return &progressorv1.ReleaseResponse{},
-		s.workers.ReleaseLeases(ctx, r.GetLeaseTokens(), r.GetDelay().AsDuration())
+		s.workers.ReleaseLeases(withCaller(ctx), r.GetLeaseTokens(), r.GetDelay().AsDuration())
 }
 
 // ListWorkers lists the workers of a namespace.

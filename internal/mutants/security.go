@@ -166,8 +166,8 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "target-without-permission", breaks: "a target in another namespace needs a permission there",
-		file: "engine/rpc/named.go", old: `value == "" || value == own || found(value, f.needs)`,
-		planted: "true", packages: "./engine/rpc", run: "TestTargets",
+		file: "engine/rpc/named.go", old: "namedNamespace{name, f.needs, name == own}",
+		planted: "namedNamespace{name, f.needs, true}", packages: "./engine/rpc", run: "TestTargets",
 	},
 	{
 		name: "stop-workers-of-others", breaks: "a worker is stopped only by who may operate all its namespaces",

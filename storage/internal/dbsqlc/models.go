@@ -131,7 +131,7 @@ type ApiKey struct {
 type Grant struct {
 	// Who has the role: key: and the ID of a key, cert: and the URI of client certificates, user: and the issuer and name of a user, or group: and a group of users.
 	Principal string
-	// viewer, support, client, worker, author, admin or root.
+	// viewer, support, client, worker, author, admin or root. worker: and the name of a job, or a prefix and *, such as worker:mail-*, is the role of a worker that is limited to these jobs.
 	Role string
 	// Where: the name of a namespace, a prefix and *, such as shop/*, or * for all.
 	Namespaces string

@@ -26,7 +26,7 @@ type grantCmd struct {
 // grantArgs identify a grant.
 type grantArgs struct {
 	Principal  string `arg:"" name:"principal" help:"The client: key:ID, cert: and the URI of its certificate, user:ISSUER#NAME, or group:NAME."`
-	Role       string `arg:"" name:"role" help:"viewer, support, client, worker, author, admin or root."`
+	Role       string `arg:"" name:"role" help:"viewer, support, client, worker, author, admin or root. worker:JOBS limits a worker to jobs: NAME, PREFIX* or *."`
 	Namespaces string `arg:"" name:"namespaces" help:"NAME, PREFIX* or *, such as shop/*."`
 }
 
@@ -59,6 +59,7 @@ most. A client may do what at least one of its roles allows; docs/security.md de
 
     progressor grant add key:k3v9q2m1x7ab viewer 'shop/*'
     progressor grant add cert:spiffe://example.org/mailer worker mail
+    progressor grant add key:k3v9q2m1x7ab worker:resize shop
     progressor grant add group:support support 'shop/*'
     progressor grant add user:https://login.example.com#alice admin 'shop/*'`
 }

@@ -55,7 +55,7 @@ type keyCreateCmd struct {
 	databaseFlags
 	cli.OutputFlag
 	Name       string         `required:"" placeholder:"NAME" help:"What the key is for, such as billing-worker."`
-	Role       string         `required:"" placeholder:"ROLE" help:"What the key may do: viewer, support, client, worker, author, admin or root."`
+	Role       []string       `required:"" placeholder:"ROLE,..." help:"What the key may do: viewer, support, client, worker, author, admin or root. worker:JOBS limits a worker to jobs: NAME, PREFIX* or *."`
 	Namespaces []string       `placeholder:"PATTERN,..." help:"Where it may do that: NAME, PREFIX* or *, such as shop/*. Required, except for the role root."`
 	Expires    *time.Duration `placeholder:"DURATION" help:"How long the key is valid, such as 2160h. Default: without limit."`
 }
@@ -68,6 +68,7 @@ database role that may write api_keys and grants.
 
     progressor key create --name billing --role client --namespaces 'billing/*'
     progressor key create --name mail-worker --role worker --namespaces mail,news --expires 720h
+    progressor key create --name resizer --role worker:resize,worker:thumb-* --namespaces shop
     progressor key create --name operator --role root`
 }
 
@@ -108,23 +109,24 @@ func (c *keyCreateCmd) Run(a *cli.App) error {
 }
 
 // grantsOf returns the grants of a key, from the values of --role and --namespaces.
-func grantsOf(keyID, role string, patterns []string) (grants []storage.GrantKey, err error) {
-	if len(patterns) == 0 && role == auth.RoleRoot {
-		patterns = []string{auth.Everywhere}
-	}
-	for _, pattern := range patterns {
-		if err := (auth.Grant{Role: role, Namespaces: pattern}).Check(); err != nil {
-			return nil, fmt.Errorf("--%w", err)
+func grantsOf(keyID string, roles, patterns []string) (grants []storage.GrantKey, err error) {
+	for _, role := range roles {
+		where := patterns
+		if len(where) == 0 {
+			where = []string{auth.Everywhere}
 		}
-		grants = append(grants, storage.GrantKey{
-			Principal: auth.KeyPrincipal(keyID), Role: role, Namespaces: pattern,
-		})
-	}
-	if len(grants) == 0 {
-		if err := (auth.Grant{Role: role, Namespaces: auth.Everywhere}).Check(); err != nil {
-			return nil, fmt.Errorf("--%w", err)
+		for _, pattern := range where {
+			if err := (auth.Grant{Role: role, Namespaces: pattern}).Check(); err != nil {
+				return nil, fmt.Errorf("--%w", err)
+			}
+			grants = append(grants, storage.GrantKey{
+				Principal: auth.KeyPrincipal(keyID), Role: role, Namespaces: pattern,
+			})
 		}
-		return nil, fmt.Errorf("--namespaces: is required for the role %s: NAME, PREFIX* or *, such as shop/*", role)
+		if len(patterns) == 0 && role != auth.RoleRoot {
+			return nil, fmt.Errorf("--namespaces: is required for the role %s: NAME, PREFIX* or *, such as shop/*",
+				role)
+		}
 	}
 	return grants, nil
 }

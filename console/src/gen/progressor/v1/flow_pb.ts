@@ -503,7 +503,9 @@ export type WaitAction = Message<"progressor.v1.WaitAction"> & {
   title: string;
 
   /**
-   * Templates. People or groups, to filter lists. They do not restrict who may complete the step.
+   * Templates. Who may complete or report a HUMAN wait, if the engine authenticates clients:
+   * user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
+   * process.operate may, too. Anyone if empty.
    *
    * @generated from field: repeated string assignees = 3;
    */

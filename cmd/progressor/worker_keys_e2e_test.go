@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// wantPermission fails the test if an error does not deny a permission with a text.
+func wantPermission(t *testing.T, err error, text string) {
+	t.Helper()
+	if connect.CodeOf(err) != connect.CodePermissionDenied || !strings.Contains(err.Error(), text) {
+		t.Errorf("%v, want permission_denied: %s", err, text)
+	}
+}
+
+// TestWorkerKeys goes the way of an operator who gives a worker a key for one job: the worker gets
+// these jobs, and attacks of its key on other jobs fail.
+func TestWorkerKeys(t *testing.T) {
+	t.Parallel()
+	s, program := newTenants(t), clitest.Program{Commands: newCommands}
+	_, rootToken := newKey(t, s.dsn, "root", "root")
+	root := s.with(rootToken)
+	for _, name := range []string{"shop/pull", "billing/pull"} {
+		root.OK(t, "namespace", "put", name, "--pull")
+	}
+	enqueue := func(name string) { root.OK(t, "job", "enqueue", "shop/pull", name, "--id", name) }
+	enqueue("resize")
+	enqueue("secret")
+	id, token := newKey(t, s.dsn, "resizer", "worker:resize", "shop/*")
+	if out := s.with(token).OK(t, "whoami"); out != "key:"+id+"\nworker:resize shop/*\n" {
+		t.Errorf("whoami: %q", out)
+	}
+	worker := client.New(s.URL, client.WithToken(token)).Worker
+	poll := func(namespace string, names ...string) *progressorv1.PollRequest {
+		return &progressorv1.PollRequest{Namespaces: []string{namespace}, WorkerId: "w", JobNames: names, MaxLeases: 10,
+			Wait: durationpb.New(0)}
+	}
+	_, err := worker.Poll(t.Context(), poll("billing/pull"))
+	wantPermission(t, err, "Poll needs the permission job.work in namespace billing/pull")
+	_, err = worker.Poll(t.Context(), poll("shop/pull", "resize", "secret"))
+	wantPermission(t, err, `job_names[1]: job "secret" in namespace shop/pull needs the permission job.work, and key:`+
+		id+" has it only for the jobs resize")
+	polled, err := worker.Poll(t.Context(), poll("shop/pull"))
+	if err != nil || len(polled.GetLeases()) != 1 || polled.GetLeases()[0].GetJob().GetName() != "resize" {
+		t.Fatalf("%v, %v", polled, err)
+	}
+	lease := polled.GetLeases()[0].GetLeaseToken()
+	complete := func(lease string, next *progressorv1.PollRequest) error {
+		_, err := worker.Complete(t.Context(), &progressorv1.CompleteRequest{
+			LeaseToken: lease, Next: next,
+			Answer: &progressorv1.CompleteRequest_JobResult{JobResult: &progressorv1.JobResult{}},
+		})
+		return err
+	}
+	wantPermission(t, complete(lease, poll("shop/pull", "secret")), `next.job_names[0]: job "secret"`)
+	if out := root.OK(t, "job", "get", "shop/pull", "resize"); !strings.Contains(out, "RUNNING") {
+		t.Errorf("a denied request has completed the job: %s", out)
+	}
+	// The lease of a job that another worker has.
+	other := client.New(s.URL, client.WithToken(rootToken)).Worker
+	polled, err = other.Poll(t.Context(),
+		&progressorv1.PollRequest{Namespaces: []string{"shop/pull"}, WorkerId: "other"})
+	if err != nil || len(polled.GetLeases()) != 1 {
+		t.Fatalf("%v, %v", polled, err)
+	}
+	secret := polled.GetLeases()[0].GetLeaseToken()
+	wantPermission(t, complete(secret, nil), `lease_token: job "secret"`)
+	batch, err := worker.CompleteBatch(t.Context(), &progressorv1.CompleteBatchRequest{
+		Answers: []*progressorv1.LeaseAnswer{
+			{LeaseToken: secret, Answer: &progressorv1.LeaseAnswer_JobResult{JobResult: &progressorv1.JobResult{}}},
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if failed := batch.GetOutcomes()[0].GetError(); failed.GetDetail().GetField() != "answers[0].lease_token" ||
+		failed.GetDetail().GetReason() != progressorv1.ErrorDetail_REASON_PERMISSION {
+		t.Errorf("a batch with the lease of another job: %v", batch)
+	}
+	_, err = worker.Heartbeat(t.Context(), &progressorv1.HeartbeatRequest{
+		WorkerId: "other", Beats: []*progressorv1.LeaseBeat{{LeaseToken: secret}}})
+	wantPermission(t, err, `beats[0].lease_token: job "secret"`)
+	_, err = worker.Release(t.Context(), &progressorv1.ReleaseRequest{WorkerId: "other", LeaseTokens: []string{secret}})
+	wantPermission(t, err, `lease_tokens[0]: job "secret"`)
+	if err := complete(lease, poll("shop/pull")); err != nil {
+		t.Error(err)
+	}
+	// Another grant allows more jobs.
+	program.OK(t, "grant", "add", "key:"+id, "worker:mail-*", "shop/pull", "--db.dsn", s.dsn)
+	clitest.WantLines(t, program.OK(t, "grant", "list", "key:"+id, "--db.dsn", s.dsn),
+		"key:"+id+" worker:resize shop/*", "key:"+id+" worker:mail-* shop/pull")
+	clitest.Eventually(t, "the grant has an effect", func() error {
+		if _, err := worker.Poll(t.Context(), poll("shop/pull", "mail-a", "resize")); err != nil {
+			return err
+		}
+		return nil
+	})
+	program.OK(t, "grant", "remove", "key:"+id, "worker:mail-*", "shop/pull", "--db.dsn", s.dsn)
+	clitest.Eventually(t, "the grant is gone", func() error {
+		_, err := worker.Poll(t.Context(), poll("shop/pull", "mail-a"))
+		if err == nil {
+			return errors.New("the poll succeeds")
+		}
+		wantPermission(t, err, `job "mail-a"`)
+		return nil
+	})
+	for args, want := range map[string]string{
+		"key create --name a --role viewer:a --namespaces a": "--role: only worker can be limited to some jobs",
+		"key create --name a --role worker:,viewer --namespaces a": "--role: the jobs must be NAME, PREFIX* or *, " +
+			"of 1 to 256 bytes",
+		"key create --name a --role root,worker:a": "--namespaces: is required for the role worker:a",
+		"grant add key:abc root:a *":               "role: only worker can be limited to some jobs",
+	} {
+		r := program.Run(t, append(strings.Fields(args), "--db.dsn", s.dsn)...)
+		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, want) {
+			t.Errorf("%s: %+v", args, r)
+		}
+	}
+}

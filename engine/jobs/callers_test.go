@@ -1,0 +1,168 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/pull"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// limitedTo returns the context of a request of a client that may take only some jobs.
+func limitedTo(t *testing.T, patterns ...string) context.Context {
+	t.Helper()
+	return pull.WithCaller(t.Context(), &pull.Caller{
+		Name: "key:a", Jobs: func(string) process.Patterns { return patterns },
+	})
+}
+
+// enqueueAll enqueues a job for each name, with the name as its ID, and starts a process that is
+// not a job.
+func (n *node) enqueueAll(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: name, Name: name})
+		must(t, err)
+	}
+	_, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", "process"), Accepted: true})
+	must(t, err)
+}
+
+// wantDenied fails the test if an error does not deny access to a field with a text.
+func wantDenied(t *testing.T, err error, field, text string) {
+	t.Helper()
+	denied, ok := errors.AsType[*process.DeniedError](err)
+	if !ok || denied.Field != field || denied.Namespace != "pull" || !strings.Contains(denied.Message, text) {
+		t.Errorf("%v, want %s: … %s", err, field, text)
+	}
+}
+
+// A client that is limited to some jobs gets only these, with every way to ask for tasks.
+func TestPollsOfLimitedClients(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueueAll(t, "mail-a", "mail-b", "resize", "secret")
+	poll := func(ctx context.Context, jobsOnly bool, names ...string) (got []string, err error) {
+		leases, err := n.Poll(ctx, pull.PollParams{
+			Namespaces: []string{"pull"}, WorkerID: "w", JobNames: names, JobsOnly: jobsOnly, Max: 100,
+		})
+		var tokens []string
+		for _, l := range leases {
+			got, tokens = append(got, l.GetRequest().GetProcess().GetProcessId()), append(tokens, l.GetLeaseToken())
+		}
+		must(t, n.ReleaseLeases(t.Context(), tokens, 0))
+		slices.Sort(got)
+		return got, err
+	}
+	for _, c := range []struct {
+		patterns []string
+		names    []string
+		want     string
+	}{
+		{[]string{"resize"}, nil, "resize"},
+		{[]string{"mail-a", "resize"}, nil, "mail-a resize"},
+		{[]string{"mail-a", "resize"}, []string{"resize"}, "resize"},
+		{[]string{"mail-*"}, []string{"mail-a", "mail-b"}, "mail-a mail-b"},
+		{[]string{"*"}, nil, "mail-a mail-b resize secret"},
+		{[]string{"absent"}, nil, ""},
+		{[]string{}, nil, ""},
+	} {
+		for _, jobsOnly := range []bool{false, true} {
+			got, err := poll(limitedTo(t, c.patterns...), jobsOnly, c.names...)
+			if err != nil || strings.Join(got, " ") != c.want {
+				t.Errorf("%q polls for %q: %q, %v; want %q", c.patterns, c.names, got, err, c.want)
+			}
+		}
+	}
+	for _, c := range []struct {
+		patterns    []string
+		names       []string
+		field, text string
+	}{
+		{[]string{"resize"}, []string{"secret"}, "job_names[0]",
+			`job "secret" in namespace pull needs the permission job.work, and key:a has it only for the jobs resize`},
+		{[]string{"mail-*", "resize"}, []string{"mail-a", "resized"}, "job_names[1]",
+			`job "resized" in namespace pull needs the permission job.work, and key:a has it only for the jobs ` +
+				`mail-*, resize`},
+		{[]string{"mail-*", "resize"}, nil, "job_names", "a poll without job_names"},
+		{[]string{}, []string{"secret"}, "job_names[0]", `job "secret"`},
+		{[]string{"a1", "a2", "a3", "a4", "a5", "a6"}, []string{"secret"}, "job_names[0]", "a4, a5, …"},
+	} {
+		got, err := poll(limitedTo(t, c.patterns...), false, c.names...)
+		if len(got) > 0 {
+			t.Errorf("%q polls for %q: %q", c.patterns, c.names, got)
+		}
+		wantDenied(t, err, c.field, c.text)
+	}
+	if got, err := poll(t.Context(), false); err != nil || len(got) != 5 {
+		t.Errorf("without a limit: %q, %v", got, err)
+	}
+}
+
+// A client that is limited to some jobs cannot use the leases of others, on the node that has
+// handed them out and on another one. Not even a repeated answer is confirmed.
+func TestLeasesOfLimitedClients(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n, other := start(t, dsn, scripted()), start(t, dsn, scripted())
+	n.enqueueAll(t, "resize", "secret")
+	tokens := map[string]string{}
+	for len(tokens) < 3 {
+		for _, l := range n.poll(t, "w", 3) {
+			tokens[l.GetRequest().GetProcess().GetProcessId()] = l.GetLeaseToken()
+		}
+	}
+	done := engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+		Outcome: &progressorv1.ProcessResponse_Result{
+			Result: &progressorv1.Result{JobResult: structpb.NewBoolValue(true)},
+		},
+	}}
+	beat := func(id string) *progressorv1.HeartbeatRequest {
+		return &progressorv1.HeartbeatRequest{
+			WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: tokens[id]}}}
+	}
+	resizer := limitedTo(t, "resize")
+	for _, at := range []*node{n, other} {
+		for id, text := range map[string]string{
+			"secret": `job "secret"`, "process": "a task of a process that is not a job",
+		} {
+			_, err := at.BeatLeases(resizer, beat(id))
+			wantDenied(t, err, "beats[0].lease_token", text)
+			err = at.ReleaseLeases(resizer, []string{tokens["resize"], tokens[id]}, 0)
+			wantDenied(t, err, "lease_tokens[1]", text)
+			wantDenied(t, at.CompleteLease(resizer, tokens[id], done), "lease_token", text)
+		}
+	}
+	// None of these requests had an effect.
+	for id := range tokens {
+		d, err := n.BeatLeases(t.Context(), beat(id))
+		if err != nil || d[0].GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
+			t.Errorf("%s: %v, %v", id, d, err)
+		}
+	}
+	if _, err := n.BeatLeases(resizer, beat("resize")); err != nil {
+		t.Error(err)
+	}
+	must(t, n.CompleteLease(resizer, tokens["resize"], done))
+	must(t, n.CompleteLease(resizer, tokens["resize"], done)) // again
+	must(t, n.CompleteLease(t.Context(), tokens["secret"], done))
+	wantDenied(t, n.CompleteLease(resizer, tokens["secret"], done), "lease_token", `job "secret"`)
+}
+
+// An answer that the client may not continue with its next poll is not stored.
+func TestNextPollOfLimitedClients(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	next := pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", JobNames: []string{"secret"}}
+	wantDenied(t, n.CheckNext(limitedTo(t, "resize"), next), "next.job_names[0]", `job "secret"`)
+	must(t, n.CheckNext(limitedTo(t, "resize", "secret"), next))
+	must(t, n.CheckNext(t.Context(), next))
+}

@@ -1,0 +1,140 @@
+package pull
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/storage/pull"
+)
+
+// Caller is the client of a request, with its limits as a worker. The zero value has none.
+type Caller struct {
+	Name string // for errors, such as key:ID
+	// Jobs returns the patterns of the names of jobs that the client may take in a namespace, or
+	// nil if it may take all tasks. A nil function has no limits.
+	Jobs func(namespace string) process.Patterns
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context with the client of a request.
+func WithCaller(ctx context.Context, c *Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// callerOf returns the client of a request.
+func callerOf(ctx context.Context) *Caller {
+	if c, ok := ctx.Value(callerKey{}).(*Caller); ok {
+		return c
+	}
+	return &Caller{}
+}
+
+// jobs returns the patterns of the jobs that the client may take, or nil for all tasks.
+func (c *Caller) jobs(namespace string) process.Patterns {
+	if c.Jobs == nil {
+		return nil
+	}
+	return c.Jobs(namespace)
+}
+
+// shownPatterns is how many patterns an error lists.
+const shownPatterns = 5
+
+// denied returns the error of a request for a task that the client may not take.
+func (c *Caller) denied(field, namespace, task string, may process.Patterns) error {
+	shown := slices.Clone(may[:min(len(may), shownPatterns)])
+	if len(may) > shownPatterns {
+		shown = append(shown, "…")
+	}
+	return &process.DeniedError{Field: field, Namespace: namespace, Message: fmt.Sprintf(
+		"%s in namespace %s needs the permission job.work, and %s has it only for the jobs %s", task, namespace,
+		cmp.Or(c.Name, "the client"), cmp.Or(strings.Join(shown, ", "), "of no name"))}
+}
+
+// polls returns the names of the jobs that a poll of the client takes in a namespace, or "" for
+// any, and whether it takes jobs only. A poll without names takes those that the client may take.
+// Tasks can be found by their names only, not by the beginnings of names.
+func (c *Caller) polls(p *PollParams, namespace string) (names []string, jobsOnly bool, err error) {
+	may := c.jobs(namespace)
+	switch {
+	case len(p.JobNames) > 0:
+		for n, name := range p.JobNames {
+			if !may.Match(name) {
+				field := fmt.Sprintf("job_names[%d]", n)
+				return nil, false, c.denied(field, namespace, fmt.Sprintf("job %q", name), may)
+			}
+		}
+		return p.JobNames, p.JobsOnly, nil
+	case may == nil:
+		return []string{""}, p.JobsOnly, nil
+	case slices.Contains(may, "*"):
+		return []string{""}, true, nil
+	case slices.ContainsFunc(may, func(pattern string) bool { return strings.HasSuffix(pattern, "*") }):
+		return nil, false, c.denied("job_names", namespace, "a poll without job_names", may)
+	}
+	return may, true, nil
+}
+
+// CheckNext returns an error if the caller may not send the poll in the field next of a request.
+func (s *Server) CheckNext(ctx context.Context, next PollParams) error {
+	c := callerOf(ctx)
+	for _, namespace := range next.Namespaces {
+		_, _, err := c.polls(&next, namespace)
+		if denied, ok := errors.AsType[*process.DeniedError](err); ok {
+			denied.Field = "next." + denied.Field
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTask returns an error if the client may not work on the task of a claim.
+func (c *Caller) checkTask(field string, claim *storage.Claim) error {
+	may := c.jobs(claim.Namespace)
+	if may == nil {
+		return nil
+	}
+	return c.checkJob(field, claim.Namespace, claim.KindRow, may)
+}
+
+// checkJob is checkTask for the row of the job of a task. The task is not one of a job if the row
+// is empty.
+func (c *Caller) checkJob(field, namespace string, row []byte, may process.Patterns) error {
+	job, err := jobs.JobOf(row)
+	switch {
+	case err != nil:
+		return err
+	case job == nil:
+		return c.denied(field, namespace, "a task of a process that is not a job", may)
+	case !may.Match(job.Name):
+		return c.denied(field, namespace, fmt.Sprintf("job %q", job.Name), may)
+	}
+	return nil
+}
+
+// checkLease returns an error if the caller may not work on the task of a lease. It returns nil for
+// a lease that was lost.
+func (s *Server) checkLease(ctx context.Context, field string, t pull.LeaseToken) error {
+	c := callerOf(ctx)
+	if c.jobs(t.Key.Namespace) == nil {
+		return nil
+	}
+	l, err := s.heldLease(ctx, t)
+	switch {
+	case errors.Is(err, process.ErrFenced):
+		return nil
+	case err != nil:
+		return err
+	}
+	return c.checkTask(field, &l.Claim)
+}

@@ -1,0 +1,125 @@
+package main
+
+const (
+	callersOfWorkers = "engine/pull/callers.go"
+	callerTests      = "TestPollsOfLimitedClients|TestLeasesOfLimitedClients|TestNextPollOfLimitedClients"
+)
+
+// workerMutants remove limits of the clients that are workers.
+var workerMutants = []mutant{
+	{
+		name: "worker-polls-any-job", breaks: "a worker with a limit cannot poll for other jobs",
+		file: callersOfWorkers, old: "if !may.Match(name) {", planted: "if false {",
+		packages: "./engine/jobs", run: callerTests,
+	},
+	{
+		name: "worker-polls-without-names", breaks: "a worker with a limit gets no others without names",
+		file: callersOfWorkers, old: "	return may, true, nil\n", planted: "	return []string{\"\"}, true, nil\n",
+		packages: "./engine/jobs", run: callerTests,
+	},
+	{
+		name: "worker-with-prefix-polls-all", breaks: "a worker that is limited to a prefix must send names",
+		file:     callersOfWorkers,
+		old:      `return strings.HasSuffix(pattern, "*") }):`,
+		planted:  `return false }):`,
+		packages: "./engine/jobs", run: callerTests,
+	},
+	{
+		name: "worker-of-all-jobs-gets-tasks", breaks: "a worker of all jobs gets no tasks of other processes",
+		file:     callersOfWorkers,
+		old:      `	case slices.Contains(may, "*"):` + "\n		return []string{\"\"}, true, nil",
+		planted:  `	case slices.Contains(may, "*"):` + "\n		return []string{\"\"}, p.JobsOnly, nil",
+		packages: "./engine/jobs", run: callerTests,
+	},
+	{
+		name: "worker-completes-any-job", breaks: "a worker with a limit cannot complete others",
+		file:     "engine/pull/answers.go",
+		old:      `callerOf(ctx).checkTask("lease_token", &l.Claim)`,
+		planted:  `error(nil)`,
+		packages: "./engine/jobs", run: callerTests,
+	},
+	{
+		name: "worker-repeats-any-answer", breaks: "a worker with a limit learns nothing about others",
+		file: "engine/pull/answers.go", old: "err == nil && may != nil {", planted: "false && may != nil {",
+		packages: "./engine/jobs", run: callerTests,
+	},
+	{
+		name: "worker-releases-any-job", breaks: "a worker with a limit cannot release others",
+		file:     "engine/pull/release.go",
+		old:      "s.checkLease(ctx, field, t)",
+		planted:  "error(nil)",
+		packages: "./engine/jobs", run: callerTests,
+	},
+	{
+		name: "worker-beats-any-job", breaks: "a worker with a limit cannot extend leases of others",
+		file:     "engine/pull/heartbeats.go",
+		old:      "s.checkLease(ctx, field, t)",
+		planted:  "error(nil)",
+		packages: "./engine/jobs", run: callerTests,
+	},
+	{
+		name: "worker-continues-with-any-job", breaks: "a worker with a limit cannot poll by Complete",
+		file:     callersOfWorkers,
+		old:      "range next.Namespaces {",
+		planted:  "range next.Namespaces[:0] {",
+		packages: "./engine/jobs", run: callerTests,
+	},
+	{
+		name: "worker-commands-own-namespace", breaks: "a worker with a limit sends no commands",
+		file: "engine/rpc/authorize.go", old: "n.own && !rule.limited(p, n.name)", planted: "n.own",
+		packages: "./engine/rpc", run: "TestTargets",
+	},
+	{
+		name: "limit-of-any-role", breaks: "only the role worker can be limited to some jobs",
+		file:     "engine/auth/roles.go",
+		old:      "limited && (name != roleWorker || !validJobs(jobs))",
+		planted:  "limited && !validJobs(jobs)",
+		packages: "./engine/auth", run: "TestJobs",
+	},
+	{
+		name: "anyone-answers", breaks: "only an assignee answers a wait that has assignees",
+		file:     "engine/flows/assignees.go",
+		old:      "return slices.Contains(o.Names, nameOf(assignee)) }",
+		planted:  "return true || slices.Contains(o.Names, nameOf(assignee)) }",
+		packages: "./engine/flows", run: "TestAssignees",
+	},
+	{
+		name: "assignee-without-prefix-is-a-user", breaks: "an assignee without a prefix is a group",
+		file: "engine/flows/assignees.go", old: `return "group:" + assignee`, planted: "return assignee",
+		packages: "./engine/flows", run: "TestAssignees",
+	},
+	{
+		name: "anyone-reports", breaks: "only an assignee reports the progress of a wait that has assignees",
+		file:     "engine/flows/answers.go",
+		old:      "Due: r.GetDue().AsDuration(),\n\t\tNames: namesOf(ctx),",
+		planted:  "Due: r.GetDue().AsDuration(),",
+		packages: "./engine/flows", run: "TestAssignees",
+	},
+	{
+		name: "operator-is-anyone", breaks: "only operators answer waits of others",
+		file: "engine/rpc/flow.go", old: "p == nil || p.Can(progressorv1.Permission_PERMISSION_PROCESS_OPERATE",
+		planted:  "p == nil || p.Can(progressorv1.Permission_PERMISSION_WAIT_ANSWER",
+		packages: "./cmd/progressor", run: "TestAssigneesOfKeys",
+	},
+}
+
+// startMutants break the start of an engine whose database cannot be reached.
+var startMutants = []mutant{
+	{
+		name: "start-waits-with-wrong-password", breaks: "a start does not wait if that cannot help",
+		file: "storage/reach.go", old: "			return true\n		}\n		return false\n",
+		planted:  "			return true\n		}\n		return true\n",
+		packages: "./storage", run: "TestMayBecomeReachable",
+	},
+	{
+		name: "ready-without-database", breaks: "an engine that waits for its database is not ready",
+		file: "engine/rpc/front.go", old: "page(w, http.StatusServiceUnavailable, ", planted: "page(w, http.StatusOK, ",
+		packages: "./engine/rpc", run: "TestFront",
+	},
+	{
+		name: "start-fails-on-a-signal", breaks: "a signal ends a start without an error",
+		file: "cmd/progressor/internal/cli/server/run.go", old: "if stopped.Err() != nil {",
+		planted:  "if false {",
+		packages: "./cmd/progressor", run: "TestServeStopsWaiting",
+	},
+}

@@ -145,9 +145,8 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 	case len(page) > maxPage || !pageRule.MatchString(page):
 		return "", "", ErrPage
 	}
-	if err := a.mayRead(address); err != nil {
-		return "", "", a.fail(ctx, "login", err, address)
-	}
+	// It reads nothing from the database, and the discovery document not too often, so it must not
+	// use up the reads of keys.
 	to, begun, err := issuer.Begin(ctx, redirect)
 	if err != nil {
 		return "", "", a.fail(ctx, "login", a.logins.failed(err, address), address)
@@ -186,7 +185,8 @@ func (a *Authenticator) FinishLogin(
 		LoginID: id, Hash: hash[:], Principal: names[0], Groups: names[1:], Lifetime: a.logins.Lifetime,
 	}, process.Actor{Name: names[0], Source: address})
 	if err != nil {
-		return "", "", a.fail(ctx, "login", errors.Join(process.ErrUnavailable, err), address)
+		err = a.logins.failed(errors.Join(process.ErrUnavailable, err), address)
+		return "", "", a.fail(ctx, "login", err, address)
 	}
 	a.ok["login"].Inc()
 	return token, a.logins.URL + "/#" + begun.Page, nil
@@ -287,8 +287,10 @@ func (l *logins) failed(err error, address string) error {
 	if errors.Is(err, oidc.ErrUnreachable) {
 		return errors.Join(process.ErrUnavailable, ErrNoAnswer)
 	}
-	if errors.Is(err, oidc.ErrState) {
-		return oidc.ErrState
+	for _, shown := range []error{oidc.ErrState, process.ErrUnavailable} {
+		if errors.Is(err, shown) {
+			return shown
+		}
 	}
 	if shown, ok := errors.AsType[*oidc.LoginError](err); ok {
 		return shown

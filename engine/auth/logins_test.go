@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/time/rate"
 
 	"github.com/progressor-engine/progressor/engine/auth/oidc"
 	"github.com/progressor-engine/progressor/internal/testissuer"
@@ -345,9 +346,10 @@ func TestFailedLogins(t *testing.T) {
 	}
 	s.issuer.LogIn(nil)
 	kept, answer = s.begin(t, "/")
-	s.rows.set(func(r *loginTable) { r.err = errors.New("down") })
-	if err := finish("", kept, answer); !errors.Is(err, process.ErrUnavailable) {
-		t.Errorf("the database is down: %v", err)
+	s.rows.set(func(r *loginTable) { r.err = errors.New("no more space") })
+	if err := finish("", kept, answer); !errors.Is(err, process.ErrUnavailable) ||
+		!strings.Contains(s.log.String(), "no more space") {
+		t.Errorf("the database is down: %v, log: %s", err, s.log)
 	}
 	kept, answer = s.begin(t, "/")
 	s.issuer.SetDown(true)
@@ -377,6 +379,20 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 	}
 	if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, "192.0.2.9:1"); errors.Is(err, ErrLimited) {
 		t.Errorf("another address: %v", err)
+	}
+}
+
+// Whoever begins logins without end uses up no reads of the keys and logins of others.
+func TestManyLoginsAreBegun(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	s.unknown = rate.NewLimiter(0, 1)
+	for range 10 {
+		s.begin(t, "/")
+	}
+	_, token := s.keys.add()
+	if _, err := ask(t, s.Authenticator, token); err != nil {
+		t.Errorf("a key that is not cached: %v", err)
 	}
 }
 

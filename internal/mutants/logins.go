@@ -110,6 +110,12 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestFailedLoginsAreLimited",
 	},
 	{
+		name: "login-uses-up-keys", breaks: "beginning logins uses up no reads of keys",
+		file: consoleLogins, old: "	to, begun, err := issuer.Begin(ctx, redirect)\n",
+		planted:  "	a.unknown.Allow()\n	to, begun, err := issuer.Begin(ctx, redirect)\n",
+		packages: "./engine/auth", run: "TestManyLoginsAreBegun",
+	},
+	{
 		name: "cookie-cross-origin", breaks: "the cookie of a login counts only for the page of the console",
 		file: consoleCookie, old: "		len(origin) != 1 || origin[0] != a.Origin(),\n",
 		planted:  "		len(origin) > 100,\n",

@@ -26,6 +26,13 @@ func AttemptOf(ctx context.Context) *Attempt {
 	return a
 }
 
+// reset removes what a try has added that did not reach a decision.
+func (a *Attempt) reset() {
+	if a != nil {
+		a.messages, a.effects, a.stored = nil, nil, nil
+	}
+}
+
 // Now returns the database time as known to this attempt. It is never before the running time of
 // the task, and late by at most the time that the response of the claim took.
 func (a *Attempt) Now() time.Time { return a.claim.RunningTime.Add(time.Since(a.began)) }

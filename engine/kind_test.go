@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -247,6 +248,32 @@ func TestKindSurvivesFailedCommands(t *testing.T) {
 	}
 	if got := n2.status(t, "~own/q"); got != "" {
 		t.Errorf("a process that could not start is %s", got)
+	}
+}
+
+// A try that could not decide leaves nothing behind for the next one.
+func TestRepeatedTryOfAKind(t *testing.T) {
+	t.Parallel()
+	var tries atomic.Int32
+	n := startKinds(t, storagetest.DSN(t), processor.Echo(), own(by{
+		initTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			try := tries.Add(1)
+			engine.AttemptOf(ctx).Send(storage.Message{
+				Kind: storage.MessageStart, Target: key(fmt.Sprintf("of-try-%d", try)),
+			})
+			if try == 1 {
+				return nil, &processor.UnreachableError{Err: errors.New("the database is not available")}
+			}
+			return processor.Result().Done()
+		},
+	}))
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("~own/p"), Kind: "own", Internal: true,
+		Timeout: longWait}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the process of the second try exists", func() bool { return n.status(t, "of-try-2") != "" })
+	if got := n.status(t, "of-try-1"); got != "" {
+		t.Errorf("the process of the first try is %s", got)
 	}
 }
 

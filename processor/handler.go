@@ -22,9 +22,9 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// maxPlainBytes is the maximum size of a plain POST. In JSON, payloads are base64: four bytes for
-// three.
-const maxPlainBytes = process.MaxMessageBytes / 3 * 4
+// MaxRequestBytes is the maximum size of a request that a handler reads. It is that of a plain
+// POST: in JSON, payloads are base64, four bytes for three.
+const MaxRequestBytes = process.MaxMessageBytes / 3 * 4
 
 // compressFrom is the size from which answers are compressed for clients that ask for it. The
 // engine does not.
@@ -170,7 +170,7 @@ func (s *service) servePlain(w http.ResponseWriter, r *http.Request) {
 			http.StatusUnsupportedMediaType)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPlainBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequestBytes))
 	if err != nil {
 		status := http.StatusBadRequest
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {

@@ -102,12 +102,12 @@ func TestSignedRequests(t *testing.T) {
 		"--args", "hello")
 
 	d.OK(t, "start", "shop", "order-1")
-	if err := to.got("/processor", "task_"); err != nil {
+	if err := to.got("/processor", "task_shop_"); err != nil {
 		t.Error(err)
 	}
 	d.OK(t, "cron", "trigger", "shop", "tick.tock")
 	clitest.Eventually(t, "the cron sends a signed request", func() error {
-		return to.got("/cron", "cron_tick%2Etock_")
+		return to.got("/cron", "cron_shop_tick%2Etock_")
 	})
 	d.OK(t, namespace("--signing-secret", "second", "--signing-secret", "first")...)
 	d.OK(t, "call", "shop", "order-1")
@@ -115,7 +115,7 @@ func TestSignedRequests(t *testing.T) {
 	d.OK(t, "call", "shop", "order-1")
 	d.OK(t, namespace("--signing-secret", "second")...)
 	d.OK(t, "call", "shop", "order-1")
-	if err := to.got("/processor", "task_"); err != nil {
+	if err := to.got("/processor", "task_shop_"); err != nil {
 		t.Error(err)
 	}
 }

@@ -65,7 +65,7 @@ func (a *Actor[T]) handle(t *Task) (*progressorv1.ProcessResponse, error) {
 			t.Request.GetType()).NonRetryable()
 	}
 	err := a.run(t, handler)
-	if errors.Is(err, process.ErrUnavailable) { // nothing was decided: a failure would use up the attempts
+	if errors.Is(err, process.ErrUnavailable) { // nothing was decided, so the task is repeated
 		err = &processor.UnreachableError{Err: err}
 	}
 	if err != nil {

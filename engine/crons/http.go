@@ -132,7 +132,11 @@ func (c *Crons) request(
 	defer cancel()
 	cancelled := make(chan struct{})
 	go c.watchCancel(timed, run, cancelled, cancel)
-	answer, err := c.ask(timed, w, target, headers, keys)
+	answer, err := c.ask(timed, w, target, headers, func(header http.Header) {
+		if len(keys) > 0 {
+			signature.Sign(header, messageID(run.Namespace, w), time.Now(), target.GetBody(), keys...)
+		}
+	})
 	if err == nil {
 		return answer, nil
 	}
@@ -184,7 +188,7 @@ func (e *bodyError) stalledFor(limit time.Duration) string {
 
 // ask sends the request and evaluates the response.
 func (c *Crons) ask(
-	ctx context.Context, w *work, target *progressorv1.HttpTarget, headers map[string]string, keys []signature.Key,
+	ctx context.Context, w *work, target *progressorv1.HttpTarget, headers map[string]string, sign func(http.Header),
 ) (*outcome, error) {
 	request, err := http.NewRequestWithContext(ctx, cmp.Or(target.GetMethod(), http.MethodPost), target.GetUrl(),
 		bytes.NewReader(target.GetBody()))
@@ -201,9 +205,7 @@ func (c *Crons) ask(
 	request.Header.Set(headerCronID, headerText(w.CronID))
 	request.Header.Set(headerFireTime, w.Fire.UTC().Format(time.RFC3339Nano))
 	request.Header.Set(headerAttempt, strconv.Itoa(int(w.Attempt)))
-	if len(keys) > 0 {
-		signature.Sign(request.Header, messageID(w), time.Now(), target.GetBody(), keys...)
-	}
+	sign(request.Header)
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, err
@@ -241,9 +243,9 @@ func headerText(id string) string {
 
 // messageID returns the webhook-id of a request. The signature covers it, so that the receiver can
 // trust the cron, the fire time and the attempt that it contains.
-func messageID(w *work) string {
-	id := strings.ReplaceAll(url.QueryEscape(w.CronID), ".", "%2E")
-	return fmt.Sprintf("cron_%s_%d_%d", id, w.Fire.UnixMicro(), w.Attempt)
+func messageID(namespace string, w *work) string {
+	return fmt.Sprintf("cron_%s_%s_%d_%d", signature.Escape(namespace), signature.Escape(w.CronID),
+		w.Fire.UnixMicro(), w.Attempt)
 }
 
 // watchCancel closes cancelled and calls cancel when the run is asked to end. It returns when ctx

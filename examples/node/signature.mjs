@@ -18,13 +18,20 @@ export function verify(headers, body, keys, now = Date.now() / 1000) {
   if (!id || !timestamp || !signatures) {
     throw new Error(`the request is not signed: it needs the headers ${names.join(', ')}`)
   }
-  if (!/^[0-9]+$/.test(timestamp)) throw new Error('webhook-timestamp must be a number of seconds')
+  // With a dot, the ID could contain the timestamp of another request.
+  if (id.includes('.')) throw new Error('webhook-id must not contain a dot')
+  if (!/^[0-9]{1,12}$/.test(timestamp)) throw new Error('webhook-timestamp must be a number of seconds')
   if (Math.abs(now - Number(timestamp)) > tolerance) {
     throw new Error('webhook-timestamp differs too much from the clock of this machine')
   }
+  if (!Array.isArray(keys)) throw new Error('the keys must be an array')
   for (const key of keys) {
-    const mac = createHmac('sha256', Buffer.from(key.replace(/^whsec_/, ''), 'base64'))
-    const mine = Buffer.from('v1,' + mac.update(`${id}.${timestamp}.`).update(body).digest('base64'))
+    const secret = Buffer.from(key.replace(/^whsec_/, ''), 'base64')
+    if (!key.startsWith('whsec_') || secret.length < 24) {
+      throw new Error('a key must be whsec_ and 24 bytes or more in base64')
+    }
+    const mac = createHmac('sha256', secret).update(`${id}.${timestamp}.`).update(body)
+    const mine = Buffer.from('v1,' + mac.digest('base64'))
     for (const text of signatures.split(' ')) {
       const theirs = Buffer.from(text)
       if (theirs.length === mine.length && timingSafeEqual(theirs, mine)) return

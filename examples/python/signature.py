@@ -21,14 +21,18 @@ def verify(headers, body, keys, now=None):
     message_id, timestamp, signatures = (headers.get(name, "") for name in names)
     if not (message_id and timestamp and signatures):
         raise ValueError("the request is not signed: it needs the headers " + ", ".join(names))
-    if not (timestamp.isascii() and timestamp.isdigit()):
+    if "." in message_id:  # it could contain the timestamp of another request
+        raise ValueError("webhook-id must not contain a dot")
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
         raise ValueError("webhook-timestamp must be a number of seconds")
     if abs((time.time() if now is None else now) - int(timestamp)) > TOLERANCE:
         raise ValueError("webhook-timestamp differs too much from the clock of this machine")
     signed = f"{message_id}.{timestamp}.".encode() + body
     for key in keys:
-        mac = hmac.new(base64.b64decode(key.removeprefix("whsec_"), validate=True), signed, hashlib.sha256)
-        mine = "v1," + base64.b64encode(mac.digest()).decode()
+        secret = base64.b64decode(key.removeprefix("whsec_"), validate=True)
+        if not key.startswith("whsec_") or len(secret) < 24:
+            raise ValueError("a key must be whsec_ and 24 bytes or more in base64")
+        mine = "v1," + base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
         for theirs in signatures.split():
             if hmac.compare_digest(mine.encode(), theirs.encode()):
                 return

@@ -130,4 +130,10 @@ var livenessMutants = []mutant{
 		planted:  "end.kind.Processor == nil && !d.completion",
 		packages: "./engine", run: "TestKindSurvives",
 	},
+	{
+		name: "tries-add-up", breaks: "a try that could not decide leaves nothing behind for the next one",
+		file: "engine/internal_attempt.go", old: "a.messages, a.effects, a.stored = nil, nil, nil",
+		planted:  "a.effects = nil",
+		packages: "./engine", run: "TestRepeatedTryOfAKind",
+	},
 }

@@ -134,4 +134,14 @@ var secretMutants = []mutant{
 		planted:  "if bad, ok := errors.AsType[*UnusableError](err); ok && false {",
 		packages: "./cmd/progressor", run: "TestSignedRequests",
 	},
+	{
+		name: "the-zero-key-signs", breaks: "a key that everyone has signs nothing",
+		file: "processor/signature/signature.go", old: "if len(key.bytes) >= minKeyBytes {", planted: "if true {",
+		packages: "./processor/signature", run: "TestVerify|TestManySignatures",
+	},
+	{
+		name: "timestamp-in-the-id", breaks: "the timestamp of a recorded request cannot be changed",
+		file: "processor/signature/signature.go", old: `if strings.Contains(id, ".") {`, planted: "if false {",
+		packages: "./processor/signature", run: "TestVerify",
+	},
 }

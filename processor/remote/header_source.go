@@ -45,7 +45,8 @@ func (s *headerSource) addTo(ctx context.Context, header http.Header) (keys []si
 
 // messageID returns the webhook-id of a request. It is another one for each attempt.
 func messageID(req *progressorv1.ProcessRequest) string {
-	return fmt.Sprintf("task_%d_%d", req.GetTaskId(), req.GetFencingToken())
+	return fmt.Sprintf("task_%s_%d_%d", signature.Escape(req.GetProcess().GetNamespace()), req.GetTaskId(),
+		req.GetFencingToken())
 }
 
 type messageIDKey struct{}

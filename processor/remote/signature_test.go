@@ -67,7 +67,7 @@ func TestSignedRequests(t *testing.T) {
 		for _, size := range []int{0, 1, 3 << 10, 1 << 20} {
 			req.Args = bytes.Repeat([]byte{'x'}, size)
 			resp, err := p.Process(t.Context(), req)
-			if err != nil || len(resp.GetResult().GetResponse()) != size || id != "task_1152921504606846976_77" {
+			if err != nil || len(resp.GetResult().GetResponse()) != size || id != "task_shop_1152921504606846976_77" {
 				t.Errorf("%d bytes: %d, %v, ID %s", size, len(resp.GetResult().GetResponse()), err, id)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -60,6 +61,9 @@ func (k Key) sign(id, timestamp string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
+// Escape returns a text for a part of an ID: without dots, spaces and characters beyond ASCII.
+func Escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), ".", "%2E") }
+
 // Sign sets the headers of Standard Webhooks. A request has a signature of each key, so that a key
 // can be replaced without a rejected request. id must not contain a dot.
 func Sign(header http.Header, id string, at time.Time, body []byte, keys ...Key) {
@@ -78,31 +82,49 @@ func Sign(header http.Header, id string, at time.Time, body []byte, keys ...Key)
 // Verify returns an error unless one of the keys has signed the request, and its timestamp differs
 // from now by at most Tolerance.
 func Verify(header http.Header, body []byte, now time.Time, keys ...Key) error {
-	id, timestamp, signatures := header.Get(HeaderID), header.Get(HeaderTimestamp), header.Get(HeaderSignature)
-	if id == "" || timestamp == "" || signatures == "" {
-		return fmt.Errorf("the request is not signed: it needs the headers %s, %s and %s", HeaderID, HeaderTimestamp,
-			HeaderSignature)
+	if err := checkHeader(header, now); err != nil {
+		return err
 	}
-	seconds, err := strconv.ParseInt(timestamp, 10, 64)
-	if err != nil {
-		return fmt.Errorf("%s must be a number of seconds", HeaderTimestamp)
+	valid := make([][]byte, 0, len(keys))
+	for _, key := range keys {
+		if len(key.bytes) >= minKeyBytes { // not the zero Key, which everyone has
+			valid = append(valid, key.sign(header.Get(HeaderID), header.Get(HeaderTimestamp), body))
+		}
 	}
-	if now.Sub(time.Unix(seconds, 0)).Abs() > Tolerance {
-		return fmt.Errorf("%s differs by more than %s from the clock of this machine", HeaderTimestamp, Tolerance)
-	}
-	for text := range strings.FieldsSeq(signatures) {
+	for _, text := range strings.Fields(header.Get(HeaderSignature)) {
 		encoded, ok := strings.CutPrefix(text, version)
 		got, err := base64.StdEncoding.DecodeString(encoded)
 		if !ok || err != nil {
 			continue // a signature of another version
 		}
-		for _, key := range keys {
-			if hmac.Equal(got, key.sign(id, timestamp, body)) {
+		for _, want := range valid {
+			if hmac.Equal(got, want) {
 				return nil
 			}
 		}
 	}
 	return errors.New("no signature of the request is of a known key")
+}
+
+// checkHeader checks what can be checked without the body.
+func checkHeader(header http.Header, now time.Time) error {
+	id, timestamp, signatures := header.Get(HeaderID), header.Get(HeaderTimestamp), header.Get(HeaderSignature)
+	if id == "" || timestamp == "" || signatures == "" {
+		return fmt.Errorf("the request is not signed: it needs the headers %s, %s and %s", HeaderID, HeaderTimestamp,
+			HeaderSignature)
+	}
+	// With a dot, the ID could contain the timestamp of another request.
+	if strings.Contains(id, ".") {
+		return fmt.Errorf("%s must not contain a dot", HeaderID)
+	}
+	seconds, err := strconv.ParseUint(timestamp, 10, 40)
+	if err != nil {
+		return fmt.Errorf("%s must be a number of seconds", HeaderTimestamp)
+	}
+	if now.Sub(time.Unix(int64(seconds), 0)).Abs() > Tolerance {
+		return fmt.Errorf("%s differs by more than %s from the clock of this machine", HeaderTimestamp, Tolerance)
+	}
+	return nil
 }
 
 // Handler returns a handler that passes only signed requests to next. It responds with 401 to
@@ -111,6 +133,10 @@ func Verify(header http.Header, body []byte, now time.Time, keys ...Key) error {
 // processor.WithMiddleware.
 func Handler(next http.Handler, maxBytes int64, keys ...Key) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := checkHeader(r.Header, time.Now()); err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBytes))
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			http.Error(w, fmt.Sprintf("the body has more than %d bytes", maxBytes), http.StatusRequestEntityTooLarge)

@@ -67,10 +67,15 @@ func TestVerify(t *testing.T) {
 		{"a time as text", set("webhook-timestamp", "now"), 0, "body", []signature.Key{one},
 			"number of seconds"},
 		{"a time without end", set("webhook-timestamp", "9223372036854775807"), 0, "body",
-			[]signature.Key{one}, "clock"},
+			[]signature.Key{one}, "number of seconds"},
+		{"a far future", set("webhook-timestamp", "1099511627775"), 0, "body", []signature.Key{one}, "clock"},
 		{"300 s later", nil, 300 * time.Second, "body", []signature.Key{one}, ""},
 		{"301 s later", nil, 301 * time.Second, "body", []signature.Key{one}, "clock"},
 		{"301 s earlier", nil, -301 * time.Second, "body", []signature.Key{one}, "clock"},
+		{"a time with a sign", set("webhook-timestamp", "+1700000000"), 0, "body", []signature.Key{one},
+			"number of seconds"},
+		{"an ID with a dot", set("webhook-id", "x.1700000000"), 0, "body", []signature.Key{one}, "dot"},
+		{"no valid key", nil, 0, "body", []signature.Key{{}}, "known key"},
 		{"a version that is not known", func(h http.Header) {
 			h.Set("webhook-signature", strings.Replace(h.Get("webhook-signature"), "v1,", "v1a,", 1))
 		}, 0, "body", []signature.Key{one}, "known key"},
@@ -87,6 +92,18 @@ func TestVerify(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
+	}
+}
+
+// A request signed with the zero Key, which everyone has, is not accepted, however many signatures
+// it has.
+func TestManySignatures(t *testing.T) {
+	now := time.Now()
+	h := http.Header{}
+	signature.Sign(h, "x", now, []byte("body"), signature.Key{})
+	h.Set("webhook-signature", strings.Repeat(h.Get("webhook-signature")+" v1, ", 10_000))
+	if err := signature.Verify(h, []byte("body"), now, signature.Key{}, key(t, first)); err == nil {
+		t.Error("a request that everyone can sign was accepted")
 	}
 }
 

@@ -5,10 +5,10 @@ VALUES (@key_id, @name, @secret_hash,
         statement_timestamp() + (sqlc.narg('ttl_us')::bigint) * interval '1 microsecond')
 RETURNING *;
 
--- ReadKey returns the hash of a key, whether it is still valid, and its grants: the roles, and in
--- the same order the patterns of their namespaces.
+-- ReadKey returns the name and the hash of a key, whether it is still valid, and its grants: the
+-- roles, and in the same order the patterns of their namespaces.
 -- name: ReadKey :one
-SELECT k.secret_hash,
+SELECT k.name, k.secret_hash,
        (k.revoked_time IS NOT NULL)::bool AS revoked,
        (k.expire_time IS NOT NULL AND k.expire_time <= statement_timestamp())::bool AS expired,
        ARRAY(

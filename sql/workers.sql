@@ -1,15 +1,39 @@
--- RecordWorkers stores when a node last saw workers. It writes them in the order of their keys, so
--- that two nodes do not deadlock. It skips namespaces that are deleted or being deleted.
--- name: RecordWorkers :exec
-INSERT INTO workers (namespace, worker_id, last_seen_time)
-SELECT item.namespace, item.worker_id, statement_timestamp()
-  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[]))
-       AS item(namespace, worker_id)
+-- RecordWorkers stores when a node last saw workers, and which client uses their IDs, or '' if that
+-- is unknown. It skips workers of other clients that were seen within a period or have leases, and
+-- returns the others. It writes them in the order of their keys, so that two nodes do not deadlock.
+-- It skips namespaces that are deleted or being deleted.
+-- name: RecordWorkers :many
+INSERT INTO workers AS w (namespace, worker_id, last_seen_time, owner)
+SELECT item.namespace, item.worker_id, statement_timestamp(), NULLIF(item.owner, '')
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[]),
+                  unnest(@owners::text[]))
+       AS item(namespace, worker_id, owner)
   JOIN namespaces n
     ON n.namespace = item.namespace
    AND n.deletion_requested_time IS NULL
  ORDER BY item.namespace, item.worker_id
-ON CONFLICT (namespace, worker_id) DO UPDATE SET last_seen_time = excluded.last_seen_time;
+ON CONFLICT (namespace, worker_id) DO UPDATE
+   SET last_seen_time = excluded.last_seen_time, owner = coalesce(excluded.owner, w.owner)
+ WHERE (w.owner = excluded.owner) IS NOT FALSE
+    OR (w.last_seen_time < statement_timestamp() - (@owned_us::bigint) * interval '1 microsecond'
+        AND NOT EXISTS (
+          SELECT 1 FROM leases l
+            JOIN running r
+              ON r.namespace = l.namespace
+             AND r.process_id = l.process_id
+             AND r.fencing_token = l.fencing_token
+           WHERE l.namespace = w.namespace
+             AND l.worker_id = w.worker_id))
+RETURNING w.namespace, w.worker_id;
+
+-- OwnedByOthers returns the namespaces in which another client uses the ID of a worker.
+-- name: OwnedByOthers :many
+SELECT w.namespace
+  FROM workers w
+ WHERE w.namespace = ANY (@namespaces::text[])
+   AND w.worker_id = @worker_id
+   AND w.owner <> @owner
+ ORDER BY w.namespace;
 
 -- ListStoppingWorkers returns workers with a stop command and their remaining grace period. After
 -- lost_time, the tasks of a worker go to others. lost_time is 'epoch' if the worker keeps them.

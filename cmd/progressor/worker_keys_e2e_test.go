@@ -125,3 +125,28 @@ func TestWorkerKeys(t *testing.T) {
 		}
 	}
 }
+
+// A key cannot use the worker ID of another key. A key with the same name can, so that keys can be
+// replaced while a worker runs.
+func TestWorkerIDsOfKeys(t *testing.T) {
+	t.Parallel()
+	s := newTenants(t)
+	_, rootToken := newKey(t, s.dsn, "root", "root")
+	s.with(rootToken).OK(t, "namespace", "put", "shop/pull", "--pull")
+	poll := func(token string) error {
+		_, err := client.New(s.URL, client.WithToken(token)).Worker.Poll(t.Context(),
+			&progressorv1.PollRequest{Namespaces: []string{"shop/pull"}, WorkerId: "w"})
+		return err
+	}
+	_, first := newKey(t, s.dsn, "mailer", "worker", "shop/*")
+	_, replaced := newKey(t, s.dsn, "mailer", "worker", "shop/*")
+	_, other := newKey(t, s.dsn, "other", "worker", "shop/*")
+	for _, token := range []string{first, replaced, first} {
+		if err := poll(token); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, token := range []string{other, rootToken} {
+		wantPermission(t, poll(token), `worker_id: worker_id "w" is used by another client in namespace shop/pull`)
+	}
+}

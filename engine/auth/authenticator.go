@@ -325,7 +325,7 @@ func (a *Authenticator) read(ctx context.Context, identity string) (*state, erro
 	}
 	return &state{
 		hash:      [sha256.Size]byte(row.SecretHash),
-		principal: NewPrincipal(identity, grantsOf(row.Roles, row.Patterns)),
+		principal: NewPrincipal(identity, grantsOf(row.Roles, row.Patterns)).withKeyName(row.Name),
 		valid:     !row.Revoked && !row.Expired, read: a.now(),
 	}, nil
 }

@@ -42,6 +42,7 @@ func (g Grant) Check() error {
 type Principal struct {
 	Name     string // key:ID, cert:URI, user:ISSUER#NAME, or root
 	identity string // the name and then the groups, one per line
+	owner    string
 	grants   []granted
 	view     string
 	token    string    // JSON Web Token of the user, which Current verifies again; or ""
@@ -59,7 +60,7 @@ type granted struct {
 // in the following lines.
 func NewPrincipal(identity string, grants []Grant) *Principal {
 	name, _, _ := strings.Cut(identity, "\n")
-	p := &Principal{Name: name, identity: identity}
+	p := &Principal{Name: name, identity: identity, owner: name}
 	var texts []string
 	for _, g := range grants {
 		_, jobs, _ := strings.Cut(g.Role, limitSeparator)
@@ -90,6 +91,16 @@ func (p *Principal) HasLogin() bool { return p.login != "" }
 // Groups returns the groups in the token of a user, as group:NAME, sorted.
 func (p *Principal) Groups() []string {
 	return strings.Split(p.identity, "\n")[1:]
+}
+
+// Owner identifies the client as the owner of worker IDs. Keys with the same name are those of one
+// client, so that it keeps its IDs when its key is replaced.
+func (p *Principal) Owner() string { return p.owner }
+
+// withKeyName returns the principal of a key with a name.
+func (p *Principal) withKeyName(name string) *Principal {
+	p.owner = namedKeyPrefix + name
+	return p
 }
 
 // View identifies what the principal may see. Principals with the same grants have the same view.

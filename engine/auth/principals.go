@@ -18,6 +18,10 @@ const (
 	cachedLogin = "login:"
 )
 
+// namedKeyPrefix begins the owner of the worker IDs of keys with a name. No name of a principal
+// begins with it.
+const namedKeyPrefix = "keys:"
+
 // KeyPrincipal returns the name of the principal of a key.
 func KeyPrincipal(keyID string) string { return keyPrefix + keyID }
 

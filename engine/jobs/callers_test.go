@@ -166,3 +166,73 @@ func TestNextPollOfLimitedClients(t *testing.T) {
 	must(t, n.CheckNext(limitedTo(t, "resize", "secret"), next))
 	must(t, n.CheckNext(t.Context(), next))
 }
+
+// ownedBy returns the context of a request of a client.
+func ownedBy(t *testing.T, owner string) context.Context {
+	t.Helper()
+	return pull.WithCaller(t.Context(), &pull.Caller{Name: owner, Owner: owner})
+}
+
+// A client cannot use the worker ID of another one, on any node, until that worker is gone.
+func TestWorkerIDsHaveOwners(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n, other := start(t, dsn, scripted()), start(t, dsn, scripted())
+	n.enqueueAll(t, "first")
+	a, b := ownedBy(t, "key:a"), ownedBy(t, "key:b")
+	poll := func(at *node, ctx context.Context, id string, names ...string) ([]*progressorv1.Lease, error) {
+		return at.Poll(ctx, pull.PollParams{
+			Namespaces: []string{"pull"}, WorkerID: id, JobNames: names, Max: 1})
+	}
+	leases, err := poll(n, a, "w", "first")
+	if err != nil || len(leases) != 1 {
+		t.Fatalf("%v, %v", leases, err)
+	}
+	token := leases[0].GetLeaseToken()
+	beat := &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: token}}}
+	done := engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+		Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}},
+	}}
+	attack := func(when string) {
+		t.Helper()
+		const text = `worker_id "w" is used by another client in namespace pull`
+		for _, at := range []*node{n, other} {
+			_, err := poll(at, b, "w", "absent")
+			wantDenied(t, err, "worker_id", text)
+			_, err = at.BeatLeases(b, beat)
+			wantDenied(t, err, "worker_id", text)
+			wantDenied(t, at.CompleteLease(b, token, done), "lease_token", text)
+			wantDenied(t, at.ReleaseLeases(b, []string{token}, 0), "lease_tokens[0]", text)
+		}
+		if t.Failed() {
+			t.Fatal(when)
+		}
+	}
+	attack("while the worker polls")
+	// A lease keeps the ID for its owner, although the worker was not seen for long.
+	age := func() {
+		t.Helper()
+		_, err := n.db.Exec(t.Context(), "UPDATE workers SET last_seen_time = now() - interval '3 minutes'")
+		must(t, err)
+	}
+	age()
+	attack("while the worker has a lease")
+	d, err := other.BeatLeases(a, beat)
+	if err != nil || d[0].GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
+		t.Fatalf("the owner on another node: %v, %v", d, err)
+	}
+	must(t, other.CompleteLease(a, token, done))
+	third, fourth := start(t, dsn, scripted()), start(t, dsn, scripted()) // they have not seen the worker
+	_, err = poll(third, b, "w", "absent")
+	wantDenied(t, err, "worker_id", "is used by another client")
+	age()
+	if _, err := poll(third, b, "w", "absent"); err != nil {
+		t.Errorf("after the worker is gone: %v", err)
+	}
+	_, err = poll(fourth, a, "w", "absent")
+	wantDenied(t, err, "worker_id", "is used by another client")
+	// Without authentication, clients have no names and no worker IDs of their own.
+	if _, err := poll(fourth, t.Context(), "w", "absent"); err != nil {
+		t.Error(err)
+	}
+}

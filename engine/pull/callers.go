@@ -16,7 +16,8 @@ import (
 
 // Caller is the client of a request, with its limits as a worker. The zero value has none.
 type Caller struct {
-	Name string // for errors, such as key:ID
+	Name  string // for errors, such as key:ID
+	Owner string // whose worker IDs the client uses; "" without authentication
 	// Jobs returns the patterns of the names of jobs that the client may take in a namespace, or
 	// nil if it may take all tasks. A nil function has no limits.
 	Jobs func(namespace string) process.Patterns
@@ -122,11 +123,10 @@ func (c *Caller) checkJob(field, namespace string, row []byte, may process.Patte
 	return nil
 }
 
-// checkLease returns an error if the caller may not work on the task of a lease. It returns nil for
-// a lease that was lost.
+// checkLease returns an error if the caller may not use a lease. It returns nil for a lease that
+// was lost.
 func (s *Server) checkLease(ctx context.Context, field string, t pull.LeaseToken) error {
-	c := callerOf(ctx)
-	if c.jobs(t.Key.Namespace) == nil {
+	if c := callerOf(ctx); c.Owner == "" && c.jobs(t.Key.Namespace) == nil {
 		return nil
 	}
 	l, err := s.heldLease(ctx, t)
@@ -136,5 +136,15 @@ func (s *Server) checkLease(ctx context.Context, field string, t pull.LeaseToken
 	case err != nil:
 		return err
 	}
-	return c.checkTask(field, &l.Claim)
+	return s.mayEnd(ctx, field, l)
+}
+
+// mayEnd returns an error if the caller may not work on the task of a lease, or if the lease is of
+// the worker of another client.
+func (s *Server) mayEnd(ctx context.Context, field string, l *storage.Lease) error {
+	c := callerOf(ctx)
+	if err := c.checkTask(field, &l.Claim); err != nil || c.Owner == "" {
+		return err
+	}
+	return s.workers.own(ctx, field, l.WorkerID, l.Claim.Namespace)
 }

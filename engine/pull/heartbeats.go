@@ -25,32 +25,13 @@ func (s *Server) BeatLeases(
 	if err := DistinctLeases("beats", r.GetBeats()); err != nil {
 		return nil, err
 	}
-	beats := make([]pull.Beat, 0, len(r.GetBeats()))
+	beats := make([]pull.Beat, len(r.GetBeats()))
 	order := make([]int, len(r.GetBeats()))
 	for n, b := range r.GetBeats() {
-		field := fmt.Sprintf("beats[%d].lease_token", n)
-		t, err := parseLeaseToken(field, b.GetLeaseToken())
-		if err != nil {
+		var err error
+		if beats[n], err = s.checkBeat(ctx, fmt.Sprintf("beats[%d]", n), r.GetWorkerId(), b); err != nil {
 			return nil, err
 		}
-		if err := s.checkLease(ctx, field, t); err != nil {
-			return nil, err
-		}
-		progress, err := wire.ProgressJSON(b.GetProgress())
-		if err != nil {
-			return nil, &process.InvalidError{Field: fmt.Sprintf("beats[%d].progress", n), Message: err.Error()}
-		}
-		if len(progress) > process.MaxProgressBytes {
-			return nil, &process.InvalidError{
-				Field: fmt.Sprintf("beats[%d].progress", n), TooLarge: true,
-				Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxProgressBytes,
-					len(progress)),
-			}
-		}
-		s.workers.recordSeen(r.GetWorkerId(), t.Key.Namespace)
-		beats = append(beats, pull.Beat{
-			Token: t, Progress: progress, Lease: min(b.GetLeaseDuration().AsDuration(), process.MaxLease),
-		})
 		order[n] = n
 	}
 	// Sort the beats so that concurrent heartbeats and results lock rows in the same order.
@@ -87,4 +68,33 @@ func (s *Server) BeatLeases(
 		directives[at] = d
 	}
 	return directives, nil
+}
+
+// checkBeat returns the heartbeat for a lease of a worker, or an error if the caller may not send
+// it.
+func (s *Server) checkBeat(
+	ctx context.Context, field, workerID string, b *progressorv1.LeaseBeat,
+) (beat pull.Beat, err error) {
+	t, err := parseLeaseToken(field+".lease_token", b.GetLeaseToken())
+	if err != nil {
+		return beat, err
+	}
+	if callerOf(ctx).jobs(t.Key.Namespace) != nil { // BeatAll checks that the lease is of this worker
+		if err := s.checkLease(ctx, field+".lease_token", t); err != nil {
+			return beat, err
+		}
+	}
+	progress, err := wire.ProgressJSON(b.GetProgress())
+	if err != nil {
+		return beat, &process.InvalidError{Field: field + ".progress", Message: err.Error()}
+	}
+	if len(progress) > process.MaxProgressBytes {
+		return beat, &process.InvalidError{
+			Field: field + ".progress", TooLarge: true,
+			Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxProgressBytes,
+				len(progress)),
+		}
+	}
+	beat = pull.Beat{Token: t, Progress: progress, Lease: min(b.GetLeaseDuration().AsDuration(), process.MaxLease)}
+	return beat, s.workers.own(ctx, "worker_id", workerID, t.Key.Namespace)
 }

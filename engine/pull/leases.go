@@ -44,7 +44,9 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 		if err != nil {
 			return nil, err
 		}
-		s.workers.recordSeen(p.WorkerID, p.Namespaces...)
+		if err := s.workers.own(ctx, "worker_id", p.WorkerID, p.Namespaces...); err != nil {
+			return nil, err
+		}
 		order, err := s.workers.command(ctx, p.WorkerID)
 		if err != nil {
 			return nil, err

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,7 +54,11 @@ type workers struct {
 	pruned   time.Time            // when cached leases were last dropped; used only by Run
 }
 
-type sighting struct{ heard, noted time.Time }
+// sighting is when a worker was heard, and when that was stored last.
+type sighting struct {
+	heard, noted time.Time
+	owner        string // client that uses the ID; "" without authentication
+}
 
 func newWorkers(s *Server) *workers {
 	return &workers{server: s, seen: map[pull.WorkerSeen]*sighting{}}
@@ -70,6 +76,55 @@ func (w *workers) recordSeen(workerID string, namespaces ...string) {
 		}
 		w.seen[key].heard = now
 	}
+}
+
+// own records that a worker of the caller was seen. It returns an error for the field if its ID
+// belongs to another client in one of the namespaces. An ID belongs to the client that was the
+// first to use it there, until the worker was not seen for pull.OwnedFor and has no leases.
+func (w *workers) own(ctx context.Context, field, workerID string, namespaces ...string) error {
+	owner := callerOf(ctx).Owner
+	if owner == "" {
+		w.recordSeen(workerID, namespaces...)
+		return nil
+	}
+	unknown := w.notOwned(owner, workerID, namespaces)
+	if len(unknown) == 0 {
+		return nil
+	}
+	foreign, err := pull.OwnWorker(ctx, w.server.store, owner, workerID, unknown)
+	if err != nil {
+		return err
+	}
+	if len(foreign) > 0 {
+		return &process.DeniedError{Field: field, Namespace: foreign[0], Message: fmt.Sprintf(
+			"worker_id %q is used by another client in namespace %s", workerID, foreign[0])}
+	}
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, namespace := range unknown {
+		w.seen[pull.WorkerSeen{Namespace: namespace, WorkerID: workerID}] = &sighting{now, now, owner}
+	}
+	return nil
+}
+
+// notOwned returns the namespaces in which this node does not know that the ID of a worker belongs
+// to a client. It records that the worker was seen in the others. What was stored within heardFor
+// still holds, because that is shorter than pull.OwnedFor.
+func (w *workers) notOwned(owner, workerID string, namespaces []string) (unknown []string) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, namespace := range namespaces {
+		s := w.seen[pull.WorkerSeen{Namespace: namespace, WorkerID: workerID}]
+		switch {
+		case s != nil && s.owner == owner && now.Sub(s.noted) < heardFor:
+			s.heard = now
+		case !slices.Contains(unknown, namespace):
+			unknown = append(unknown, namespace)
+		}
+	}
+	return unknown
 }
 
 // command returns the command to a worker. It may be stoppingCacheTime old.
@@ -182,11 +237,11 @@ func (w *workers) forget() bool {
 // storeSeen stores which workers were seen since the last write, if that is at least age ago.
 func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 	now := time.Now()
-	var due []pull.WorkerSeen
+	due := map[pull.WorkerSeen]string{}
 	w.mu.Lock()
 	for key, s := range w.seen {
 		if s.heard.After(s.noted) && now.Sub(s.noted) >= age {
-			due = append(due, key)
+			due[key] = s.owner
 		}
 	}
 	w.mu.Unlock()
@@ -198,7 +253,7 @@ func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, key := range due {
+	for key := range due {
 		if s := w.seen[key]; s != nil {
 			s.noted = now
 		}

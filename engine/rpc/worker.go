@@ -54,7 +54,7 @@ func withCaller(ctx context.Context) context.Context {
 	if p == nil {
 		return ctx
 	}
-	return pull.WithCaller(ctx, &pull.Caller{Name: p.Name, Jobs: p.Jobs})
+	return pull.WithCaller(ctx, &pull.Caller{Name: p.Name, Owner: p.Owner(), Jobs: p.Jobs})
 }
 
 // Heartbeat extends leases and returns a directive for each.

@@ -34,7 +34,7 @@ var workerMutants = []mutant{
 	{
 		name: "worker-completes-any-job", breaks: "a worker with a limit cannot complete others",
 		file:     "engine/pull/answers.go",
-		old:      `callerOf(ctx).checkTask("lease_token", &l.Claim)`,
+		old:      `s.mayEnd(ctx, "lease_token", l)`,
 		planted:  `error(nil)`,
 		packages: "./engine/jobs", run: callerTests,
 	},
@@ -53,7 +53,7 @@ var workerMutants = []mutant{
 	{
 		name: "worker-beats-any-job", breaks: "a worker with a limit cannot extend leases of others",
 		file:     "engine/pull/heartbeats.go",
-		old:      "s.checkLease(ctx, field, t)",
+		old:      `s.checkLease(ctx, field+".lease_token", t)`,
 		planted:  "error(nil)",
 		packages: "./engine/jobs", run: callerTests,
 	},
@@ -68,6 +68,28 @@ var workerMutants = []mutant{
 		name: "worker-commands-own-namespace", breaks: "a worker with a limit sends no commands",
 		file: "engine/rpc/authorize.go", old: "n.own && !rule.limited(p, n.name)", planted: "n.own",
 		packages: "./engine/rpc", run: "TestTargets",
+	},
+	{
+		name: "worker-id-of-others", breaks: "a client cannot use the worker ID of another one",
+		file: "engine/pull/workers.go", old: "if len(foreign) > 0 {", planted: "if false {",
+		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",
+	},
+	{
+		name: "worker-id-during-lease", breaks: "a client keeps a worker ID while the worker has leases",
+		file:     "storage/internal/dbsqlc/workers.sql.go",
+		old:      "AND NOT EXISTS (\n          SELECT 1 FROM leases l",
+		planted:  "OR EXISTS (\n          SELECT 1 FROM leases l",
+		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",
+	},
+	{
+		name: "lease-of-other-worker", breaks: "a client cannot end the lease of the worker of another one",
+		file: "engine/pull/callers.go", old: `err != nil || c.Owner == "" {`, planted: "true {",
+		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",
+	},
+	{
+		name: "new-key-loses-worker-id", breaks: "a key with the same name keeps the worker IDs",
+		file: "engine/auth/authenticator.go", old: ".withKeyName(row.Name)", planted: "",
+		packages: "./cmd/progressor", run: "TestWorkerIDsOfKeys",
 	},
 	{
 		name: "limit-of-any-role", breaks: "only the role worker can be limited to some jobs",

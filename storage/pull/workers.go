@@ -23,6 +23,10 @@ const (
 // WorkerSeen is a worker that was seen in a namespace.
 type WorkerSeen struct{ Namespace, WorkerID string }
 
+// OwnedFor is how long a worker ID belongs to a client after the worker was last seen without
+// leases.
+const OwnedFor = 2 * time.Minute
+
 // Worker is a worker in a list.
 type Worker struct {
 	WorkerID     string
@@ -39,15 +43,36 @@ type StoppingWorker struct {
 	Left    time.Duration // time until then, at the time of the read
 }
 
-// RecordWorkers records that workers were seen.
-func RecordWorkers(ctx context.Context, s *storage.Store, seen []WorkerSeen) error {
-	var a dbsqlc.RecordWorkersParams
-	for _, w := range seen {
-		a.Append(dbsqlc.RecordWorkersItem{Namespace: w.Namespace, WorkerID: w.WorkerID})
+// RecordWorkers records that workers were seen, each with the client that uses its ID, or "". It
+// skips workers whose ID belongs to another client.
+func RecordWorkers(ctx context.Context, s *storage.Store, seen map[WorkerSeen]string) error {
+	_, err := storage.Query(ctx, s.RunSoon, "store workers", dbsqlc.New().RecordWorkers, recordOf(seen))
+	return err
+}
+
+func recordOf(seen map[WorkerSeen]string) dbsqlc.RecordWorkersParams {
+	a := dbsqlc.RecordWorkersParams{OwnedUs: OwnedFor.Microseconds()}
+	for w, owner := range seen {
+		a.Append(dbsqlc.RecordWorkersItem{Namespace: w.Namespace, WorkerID: w.WorkerID, Owner: owner})
 	}
-	return s.RunSoon(ctx, "store workers", func(ctx context.Context, db storage.DB) error {
-		return dbsqlc.New().RecordWorkers(ctx, db, a)
-	})
+	return a
+}
+
+// OwnWorker records that a worker was seen in namespaces, and that a client uses its ID there. It
+// returns the namespaces in which the ID belongs to another client.
+func OwnWorker(
+	ctx context.Context, s *storage.Store, owner, workerID string, namespaces []string,
+) (foreign []string, err error) {
+	seen := make(map[WorkerSeen]string, len(namespaces))
+	for _, namespace := range namespaces {
+		seen[WorkerSeen{namespace, workerID}] = owner
+	}
+	rows, err := storage.Query(ctx, s.RunSoon, "own a worker", dbsqlc.New().RecordWorkers, recordOf(seen))
+	if err != nil || len(rows) == len(seen) {
+		return nil, err
+	}
+	return storage.Query(ctx, s.RunSoon, "read owners of a worker", dbsqlc.New().OwnedByOthers,
+		dbsqlc.OwnedByOthersParams{Namespaces: namespaces, WorkerID: workerID, Owner: &owner})
 }
 
 // StoppingWorkers returns the workers with a command, by ID.

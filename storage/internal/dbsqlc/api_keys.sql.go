@@ -78,7 +78,7 @@ func (q *Queries) ListKeys(ctx context.Context, db DBTX, lim int32) ([]ApiKey, e
 }
 
 const readKey = `-- name: ReadKey :one
-SELECT k.secret_hash,
+SELECT k.name, k.secret_hash,
        (k.revoked_time IS NOT NULL)::bool AS revoked,
        (k.expire_time IS NOT NULL AND k.expire_time <= statement_timestamp())::bool AS expired,
        ARRAY(
@@ -94,6 +94,7 @@ SELECT k.secret_hash,
 `
 
 type ReadKeyRow struct {
+	Name       string
 	SecretHash []byte
 	Revoked    bool
 	Expired    bool
@@ -101,12 +102,13 @@ type ReadKeyRow struct {
 	Patterns   []string
 }
 
-// ReadKey returns the hash of a key, whether it is still valid, and its grants: the roles, and in
-// the same order the patterns of their namespaces.
+// ReadKey returns the name and the hash of a key, whether it is still valid, and its grants: the
+// roles, and in the same order the patterns of their namespaces.
 func (q *Queries) ReadKey(ctx context.Context, db DBTX, keyID string) (ReadKeyRow, error) {
 	row := db.QueryRow(ctx, readKey, keyID)
 	var i ReadKeyRow
 	err := row.Scan(
+		&i.Name,
 		&i.SecretHash,
 		&i.Revoked,
 		&i.Expired,

@@ -2697,10 +2697,12 @@ func (p *SuspendProcessesParams) Append(r SuspendProcessesItem) {
 type RecordWorkersItem struct {
 	Namespace string
 	WorkerID  string
+	Owner     string
 }
 
 // Append appends a row.
 func (p *RecordWorkersParams) Append(r RecordWorkersItem) {
 	p.Namespaces = append(p.Namespaces, r.Namespace)
 	p.WorkerIds = append(p.WorkerIds, r.WorkerID)
+	p.Owners = append(p.Owners, r.Owner)
 }

@@ -259,28 +259,106 @@ func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParam
 	return items, nil
 }
 
-const recordWorkers = `-- name: RecordWorkers :exec
-INSERT INTO workers (namespace, worker_id, last_seen_time)
-SELECT item.namespace, item.worker_id, statement_timestamp()
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
-       AS item(namespace, worker_id)
+const ownedByOthers = `-- name: OwnedByOthers :many
+SELECT w.namespace
+  FROM workers w
+ WHERE w.namespace = ANY ($1::text[])
+   AND w.worker_id = $2
+   AND w.owner <> $3
+ ORDER BY w.namespace
+`
+
+type OwnedByOthersParams struct {
+	Namespaces []string
+	WorkerID   string
+	Owner      *string
+}
+
+// OwnedByOthers returns the namespaces in which another client uses the ID of a worker.
+func (q *Queries) OwnedByOthers(ctx context.Context, db DBTX, arg OwnedByOthersParams) ([]string, error) {
+	rows, err := db.Query(ctx, ownedByOthers, arg.Namespaces, arg.WorkerID, arg.Owner)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var namespace string
+		if err := rows.Scan(&namespace); err != nil {
+			return nil, err
+		}
+		items = append(items, namespace)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recordWorkers = `-- name: RecordWorkers :many
+INSERT INTO workers AS w (namespace, worker_id, last_seen_time, owner)
+SELECT item.namespace, item.worker_id, statement_timestamp(), NULLIF(item.owner, '')
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                  unnest($3::text[]))
+       AS item(namespace, worker_id, owner)
   JOIN namespaces n
     ON n.namespace = item.namespace
    AND n.deletion_requested_time IS NULL
  ORDER BY item.namespace, item.worker_id
-ON CONFLICT (namespace, worker_id) DO UPDATE SET last_seen_time = excluded.last_seen_time
+ON CONFLICT (namespace, worker_id) DO UPDATE
+   SET last_seen_time = excluded.last_seen_time, owner = coalesce(excluded.owner, w.owner)
+ WHERE (w.owner = excluded.owner) IS NOT FALSE
+    OR (w.last_seen_time < statement_timestamp() - ($4::bigint) * interval '1 microsecond'
+        AND NOT EXISTS (
+          SELECT 1 FROM leases l
+            JOIN running r
+              ON r.namespace = l.namespace
+             AND r.process_id = l.process_id
+             AND r.fencing_token = l.fencing_token
+           WHERE l.namespace = w.namespace
+             AND l.worker_id = w.worker_id))
+RETURNING w.namespace, w.worker_id
 `
 
 type RecordWorkersParams struct {
 	Namespaces []string
 	WorkerIds  []string
+	Owners     []string
+	OwnedUs    int64
 }
 
-// RecordWorkers stores when a node last saw workers. It writes them in the order of their keys, so
-// that two nodes do not deadlock. It skips namespaces that are deleted or being deleted.
-func (q *Queries) RecordWorkers(ctx context.Context, db DBTX, arg RecordWorkersParams) error {
-	_, err := db.Exec(ctx, recordWorkers, arg.Namespaces, arg.WorkerIds)
-	return err
+type RecordWorkersRow struct {
+	Namespace string
+	WorkerID  string
+}
+
+// RecordWorkers stores when a node last saw workers, and which client uses their IDs, or ” if that
+// is unknown. It skips workers of other clients that were seen within a period or have leases, and
+// returns the others. It writes them in the order of their keys, so that two nodes do not deadlock.
+// It skips namespaces that are deleted or being deleted.
+func (q *Queries) RecordWorkers(ctx context.Context, db DBTX, arg RecordWorkersParams) ([]RecordWorkersRow, error) {
+	rows, err := db.Query(ctx, recordWorkers,
+		arg.Namespaces,
+		arg.WorkerIds,
+		arg.Owners,
+		arg.OwnedUs,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RecordWorkersRow
+	for rows.Next() {
+		var i RecordWorkersRow
+		if err := rows.Scan(&i.Namespace, &i.WorkerID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const setWorkerCommand = `-- name: SetWorkerCommand :execrows

@@ -69,7 +69,7 @@ type loginSite struct {
 }
 
 // newLoginSite serves a console with an issuer for each name.
-func newLoginSite(t *testing.T, mode Console, names ...string) *loginSite {
+func newLoginSite(t testing.TB, mode Console, names ...string) *loginSite {
 	t.Helper()
 	id, token := auth.NewToken()
 	s := &loginSite{
@@ -111,12 +111,12 @@ func newLoginSite(t *testing.T, mode Console, names ...string) *loginSite {
 
 // browser keeps cookies like a browser, and follows redirects to the page of the console.
 type browser struct {
-	t      *testing.T
+	t      testing.TB
 	site   *loginSite
 	client *http.Client
 }
 
-func (s *loginSite) browser(t *testing.T) *browser {
+func (s *loginSite) browser(t testing.TB) *browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {

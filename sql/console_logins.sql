@@ -50,3 +50,19 @@ DELETE FROM console_logins l
     WHERE x.expire_time <= statement_timestamp()
     ORDER BY x.expire_time LIMIT @lim::int FOR UPDATE SKIP LOCKED) oldest
  WHERE l.login_id = oldest.login_id;
+
+-- ListLogins returns the logins of a user, or of all users, that have not expired, the newest
+-- first.
+-- name: ListLogins :many
+SELECT l.login_id, l.principal, l.created_time, l.used_time, l.expire_time
+  FROM console_logins l
+ WHERE l.expire_time > statement_timestamp()
+   AND (@principal::text = ''
+        OR l.principal = @principal)
+ ORDER BY l.created_time DESC, l.login_id LIMIT @lim::int;
+
+-- EndLogins deletes all logins of a user.
+-- name: EndLogins :many
+DELETE FROM console_logins
+ WHERE principal = @principal
+RETURNING login_id;

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
@@ -69,4 +71,34 @@ func (s *Store) DeleteLogin(ctx context.Context, loginID string, by process.Acto
 func (s *Store) ForgetLogins(ctx context.Context) (more bool, err error) {
 	n, err := s.q.ForgetLogins(ctx, s.kept, forgetBatch)
 	return n >= forgetBatch, mapped("delete expired logins", err)
+}
+
+// Login is a login that has not expired.
+type Login = dbsqlc.ListLoginsRow
+
+// MaxListedLogins is how many logins ListLogins returns at most.
+const MaxListedLogins = 10_000
+
+// ListLogins returns the logins of a user, or of all if it is "", the newest first.
+func ListLogins(ctx context.Context, conn *pgx.Conn, principal string) ([]Login, error) {
+	rows, err := dbsqlc.New().ListLogins(ctx, conn, dbsqlc.ListLoginsParams{Principal: principal, Lim: MaxListedLogins})
+	return rows, mapped("list logins", err)
+}
+
+// EndLogins ends all logins of a user, and returns how many there were. It writes to audit.
+func EndLogins(ctx context.Context, conn *pgx.Conn, principal string) (ended int, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		ids, err := dbsqlc.New().EndLogins(ctx, tx, principal)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := auditAccess(ctx, tx, "Logout", id, ConfigChange{}); err != nil {
+				return err
+			}
+		}
+		ended = len(ids)
+		return nil
+	})
+	return ended, mapped("end logins", err)
 }

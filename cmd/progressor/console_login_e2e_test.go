@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -37,7 +38,8 @@ func TestConsoleLogin(t *testing.T) {
 		"--tls.cert-file", file("tls.crt"), "--tls.key-file", file("tls.key"),
 		"--auth.oidc.issuer", issuer.URL, "--auth.oidc.audience", "api",
 		"--auth.oidc.client-id", testissuer.Audience, "--auth.oidc.client-secret-file", file("secret"))
-	clitest.Program{Commands: newCommands}.OK(t, "grant", "add", "group:support", "admin", "*", "--db.dsn", dsn)
+	program := clitest.Program{Commands: newCommands}
+	program.OK(t, "grant", "add", "group:support", "admin", "*", "--db.dsn", dsn)
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -81,20 +83,44 @@ func TestConsoleLogin(t *testing.T) {
 	if answer.StatusCode != http.StatusOK || !strings.Contains(body, "Login") {
 		t.Errorf("%s %s", answer.Status, body)
 	}
+	clitest.WantLines(t, program.OK(t, "console-login", "list", "--db.dsn", dsn), principal)
+	if out := program.OK(t, "console-login", "list", principal, "-o", "json", "--db.dsn", dsn); strings.Count(out,
+		`"user": "`+principal) != 1 {
+		t.Errorf("console-login list: %s", out)
+	}
 	if answer, body := send(http.MethodPost, "/logout"); answer.StatusCode != http.StatusOK {
 		t.Errorf("logout: %s %s", answer.Status, body)
 	}
 	if answer, body := send(http.MethodPost, list); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("after the logout: %s %s", answer.Status, body)
 	}
+	send(http.MethodGet, "/login")
+	for _, want := range []string{"ended 1 login of ", "ended 0 logins of "} {
+		if out := program.OK(t, "console-login", "end", principal, "--db.dsn", dsn); out != want+principal+"\n" {
+			t.Errorf("console-login end: %s", out)
+		}
+	}
+	clitest.Eventually(t, "the login has ended", func() error {
+		if answer, body := send(http.MethodPost, "/whoami"); answer.StatusCode != http.StatusUnauthorized {
+			return errors.New(body)
+		}
+		return nil
+	})
+	for _, name := range []string{"alice", "group:support", "user:", "user:https://a"} {
+		r := program.Run(t, "console-login", "end", name, "--db.dsn", dsn)
+		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "USER: must be user:ISSUER#NAME") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
 	pool := storagetest.Connect(t, dsn)
 	var audit string
-	err = pool.QueryRow(t.Context(), `SELECT string_agg(method || ' ' || actor, ' ' ORDER BY audit_id)
-		FROM progressor.audit WHERE method IN ('Login', 'Logout') AND source LIKE '127.0.0.1:%'`).Scan(&audit)
+	err = pool.QueryRow(t.Context(), `SELECT string_agg(method || ' ' || replace(actor, session_user, 'ROLE'), ' '
+		ORDER BY audit_id) FROM progressor.audit WHERE method IN ('Login', 'Logout')
+		  AND (source LIKE '127.0.0.1:%' OR actor LIKE 'pg:%')`).Scan(&audit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if audit != "Login "+principal+" Logout "+principal {
+	if audit != "Login "+principal+" Logout "+principal+" Login "+principal+" Logout pg:ROLE" {
 		t.Errorf("audit: %s", audit)
 	}
 }

@@ -166,6 +166,12 @@ var loginMutants = []mutant{
 		packages: "./storage", run: "TestConsoleLoginsOfAUser",
 	},
 	{
+		name: "logins-end-unaudited", breaks: "the audit has the end of a login by an operator",
+		file: "storage/console_logins.go", old: "		for _, id := range ids {\n",
+		planted:  "		for _, id := range ids[:0] {\n",
+		packages: "./cmd/progressor", run: "TestConsoleLogin$",
+	},
+	{
 		name: "logins-idle", breaks: "a login that is not used ends",
 		file: loginsSQL, old: "     AND l.used_time > statement_timestamp() -",
 		planted:  "     AND l.used_time > '-infinity' +",

@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
 
 const createLogin = `-- name: CreateLogin :exec
@@ -61,6 +62,33 @@ func (q *Queries) DeleteLogin(ctx context.Context, db DBTX, loginID string) (str
 	return login_id, err
 }
 
+const endLogins = `-- name: EndLogins :many
+DELETE FROM console_logins
+ WHERE principal = $1
+RETURNING login_id
+`
+
+// EndLogins deletes all logins of a user.
+func (q *Queries) EndLogins(ctx context.Context, db DBTX, principal string) ([]string, error) {
+	rows, err := db.Query(ctx, endLogins, principal)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var login_id string
+		if err := rows.Scan(&login_id); err != nil {
+			return nil, err
+		}
+		items = append(items, login_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgetLogins = `-- name: ForgetLogins :execrows
 DELETE FROM console_logins l
  USING (
@@ -78,6 +106,56 @@ func (q *Queries) ForgetLogins(ctx context.Context, db DBTX, lim int32) (int64, 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const listLogins = `-- name: ListLogins :many
+SELECT l.login_id, l.principal, l.created_time, l.used_time, l.expire_time
+  FROM console_logins l
+ WHERE l.expire_time > statement_timestamp()
+   AND ($1::text = ''
+        OR l.principal = $1)
+ ORDER BY l.created_time DESC, l.login_id LIMIT $2::int
+`
+
+type ListLoginsParams struct {
+	Principal string
+	Lim       int32
+}
+
+type ListLoginsRow struct {
+	LoginID     string
+	Principal   string
+	CreatedTime time.Time
+	UsedTime    time.Time
+	ExpireTime  time.Time
+}
+
+// ListLogins returns the logins of a user, or of all users, that have not expired, the newest
+// first.
+func (q *Queries) ListLogins(ctx context.Context, db DBTX, arg ListLoginsParams) ([]ListLoginsRow, error) {
+	rows, err := db.Query(ctx, listLogins, arg.Principal, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListLoginsRow
+	for rows.Next() {
+		var i ListLoginsRow
+		if err := rows.Scan(
+			&i.LoginID,
+			&i.Principal,
+			&i.CreatedTime,
+			&i.UsedTime,
+			&i.ExpireTime,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const readLogin = `-- name: ReadLogin :one

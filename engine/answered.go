@@ -37,7 +37,7 @@ func (e *Engine) IsStored(a LeaseAnswer, ref storage.AttemptRef, stands *storage
 	end := attemptEnd{kind: e.kinds[stands.Kind], claim: &storage.Claim{
 		Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, TaskType: stands.TaskType,
 		FencingToken: ref.FencingToken,
-		Kind:         stands.Kind, KindRow: stands.KindRow,
+		Kind:         stands.Kind, KindName: stands.KindName, KindOptions: stands.KindOptions,
 	}}
 	a.into(&end)
 	return sameOutcome(&decide(end).completion, stands)

@@ -199,11 +199,7 @@ func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.R
 		}
 	}
 	if kind.Decide != nil {
-		c := &storage.Claim{
-			Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
-			FencingToken: z.FencingToken,
-			Kind:         z.Kind, KindRow: z.KindRow,
-		}
+		c := storage.ZombieClaim(&z)
 		d.claim = c
 		end := End{Claim: c, WorkerID: z.WorkerID, Failure: failure, Lost: true, Zombie: policy, NeverBeat: z.NeverBeat}
 		if z.TimedOut {

@@ -91,7 +91,7 @@ func (e *Engine) Admits(c *storage.Claim) bool {
 
 // End is the end of an attempt as input of Kind.Decide.
 type End struct {
-	Claim     *storage.Claim                // for a zombie, only key, task, attempt, token, kind and KindRow are set
+	Claim     *storage.Claim                // for a zombie: see storage.ZombieClaim
 	WorkerID  string                        // worker that held the lease; "" if a node ran the attempt
 	Response  *progressorv1.ProcessResponse // nil if there is none
 	Failure   *progressorv1.Failure         // why the attempt failed; nil if it did not

@@ -167,13 +167,9 @@ func (t *traces) lost(z *storage.Zombie, d *decision, now time.Time) {
 	if t == nil || !tracing.OfText(z.Context).IsValid() {
 		return
 	}
-	c := &storage.Claim{
-		Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
-		FencingToken: z.FencingToken, Kind: z.Kind, KindRow: z.KindRow,
-	}
 	a := tracedAttempt{
-		claim: c, parent: tracing.OfText(z.Context), kind: trace.SpanKindInternal, began: z.RunningTime,
-		worker: z.WorkerID,
+		claim: storage.ZombieClaim(z), parent: tracing.OfText(z.Context), kind: trace.SpanKindInternal,
+		began: z.RunningTime, worker: z.WorkerID,
 	}
 	endSpan(t.span(a), d, now, nil)
 }

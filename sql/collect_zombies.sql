@@ -45,7 +45,12 @@ SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bo
 -- name: CollectZombies :many
 SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type, bounded.attempt,
        bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind,
-       bounded.job::json AS kind_row,
+       coalesce(bounded.kind_name, '')::text AS kind_name, bounded.kind_options,
+       coalesce(bounded.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(bounded.kind_takeovers, 0)::int AS kind_takeovers, bounded.kind_tags,
+       bounded.kind_failures,
+       coalesce(bounded.kind_keys_version, 0)::bigint AS kind_keys_version, bounded.kind_keys,
+       0::bigint AS kind_keys_now,
        bounded.worker_id::text AS worker_id, bounded.never_beat::bool AS never_beat,
        bounded.timed_out::bool AS timed_out, bounded.running_time, bounded.context
   FROM (
@@ -54,7 +59,7 @@ SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type
              - suspect.bytes AS bytes_before
       FROM (
         SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token,
-               r.node_id, coalesce(process.kind, '') AS kind, job.job,
+               r.node_id, coalesce(process.kind, '') AS kind, job.*,
                coalesce(l.worker_id, '') AS worker_id,
                l.worker_id IS NOT NULL AND l.beat_time IS NULL AS never_beat,
                r.deadline < statement_timestamp()
@@ -63,7 +68,10 @@ SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type
                    false) AS timed_out,
                r.running_time, r.context,
                coalesce(octet_length(r.context), 0)
-                 + coalesce(octet_length(job.job::text), 0) AS bytes
+                 + coalesce(octet_length(job.kind_options::text), 0)
+                 + coalesce(octet_length(job.kind_failures::text), 0)
+                 + coalesce(octet_length(job.kind_tags::text), 0)
+                 + coalesce(octet_length(job.kind_keys::text), 0) AS bytes
           FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
                           unnest(@fencing_tokens::bigint[]))
                AS item(namespace, process_id, fencing_token)
@@ -82,11 +90,11 @@ SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type
                AND p.process_id = r.process_id
              LIMIT 1) process ON true
           LEFT JOIN LATERAL (
-            SELECT json_build_object(
-              'name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options,
-              'failures', j.failures, 'constraints_version', j.constraints_version,
-              'constraint_keys', j.constraint_keys,
-              'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) AS job
+            SELECT j.name AS kind_name, j.options AS kind_options,
+                   (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+                   j.takeovers AS kind_takeovers, j.tags AS kind_tags,
+                   j.failures AS kind_failures, j.constraints_version AS kind_keys_version,
+                   j.constraint_keys AS kind_keys
               FROM jobs j
              WHERE process.kind = 'job'
                AND j.namespace = r.namespace
@@ -117,16 +125,11 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        p.status_changed_time, coalesce(p.detail, '')::text AS detail,
        coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
        p.last_event_id, p.first_event_id, p.kind, p.created_time, r.child,
-       (
-         SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
-                                  'options', j.options, 'failures', j.failures,
-                                  'constraints_version', j.constraints_version,
-                                  'constraint_keys', j.constraint_keys,
-                                  'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint)
-           FROM jobs j
-          WHERE p.kind = 'job'
-            AND j.namespace = p.namespace
-            AND j.process_id = p.process_id)::json AS kind_row
+       coalesce(job.kind_name, '')::text AS kind_name, job.kind_options,
+       coalesce(job.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(job.kind_takeovers, 0)::int AS kind_takeovers, job.kind_tags, job.kind_failures,
+       coalesce(job.kind_keys_version, 0)::bigint AS kind_keys_version, job.kind_keys,
+       0::bigint AS kind_keys_now
   FROM (
     SELECT measured.namespace, measured.process_id, measured.fencing_token,
            sum(measured.bytes) OVER (ORDER BY measured.fencing_token ROWS UNBOUNDED PRECEDING)
@@ -159,6 +162,16 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
   JOIN processes p
     ON p.namespace = ANY (ARRAY[bounded.namespace])
    AND p.process_id = bounded.process_id
+  LEFT JOIN LATERAL (
+    SELECT j.name AS kind_name, j.options AS kind_options,
+           (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+           j.takeovers AS kind_takeovers, j.tags AS kind_tags, j.failures AS kind_failures,
+           j.constraints_version AS kind_keys_version, j.constraint_keys AS kind_keys
+      FROM jobs j
+     WHERE p.kind = 'job'
+       AND j.namespace = p.namespace
+       AND j.process_id = p.process_id
+     LIMIT 1) job ON true
  WHERE bounded.bytes_before < @max_bytes::bigint;
 
 -- ListRunningOf returns the running rows of a node in certain processes, after a commit whose
@@ -175,16 +188,11 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        coalesce(process.corrupted_by, 0)::bigint AS corrupted_by, process.aux_state,
        process.metadata, process.last_event_id, process.first_event_id, process.kind,
        process.created_time, r.child,
-       (
-         SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
-                                  'options', j.options, 'failures', j.failures,
-                                  'constraints_version', j.constraints_version,
-                                  'constraint_keys', j.constraint_keys,
-                                  'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint)
-           FROM jobs j
-          WHERE process.kind = 'job'
-            AND j.namespace = process.namespace
-            AND j.process_id = process.process_id)::json AS kind_row
+       coalesce(job.kind_name, '')::text AS kind_name, job.kind_options,
+       coalesce(job.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(job.kind_takeovers, 0)::int AS kind_takeovers, job.kind_tags, job.kind_failures,
+       coalesce(job.kind_keys_version, 0)::bigint AS kind_keys_version, job.kind_keys,
+       0::bigint AS kind_keys_now
   FROM (
     SELECT DISTINCT item.namespace, item.process_id
       FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]))
@@ -197,6 +205,16 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
     WHERE p.namespace = item.namespace
       AND p.process_id = item.process_id
     LIMIT 1) process
+  LEFT JOIN LATERAL (
+    SELECT j.name AS kind_name, j.options AS kind_options,
+           (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+           j.takeovers AS kind_takeovers, j.tags AS kind_tags, j.failures AS kind_failures,
+           j.constraints_version AS kind_keys_version, j.constraint_keys AS kind_keys
+      FROM jobs j
+     WHERE process.kind = 'job'
+       AND j.namespace = process.namespace
+       AND j.process_id = process.process_id
+     LIMIT 1) job ON true
  WHERE r.node_id = @node_id::bigint
    AND coalesce((
      SELECT l.fencing_token FROM leases l

@@ -13,16 +13,11 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
        coalesce(process.corrupted_by, 0)::bigint AS corrupted_by, process.aux_state,
        process.metadata, process.last_event_id, process.first_event_id, process.kind,
        process.created_time, attempt.child,
-       (
-         SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
-                                  'options', j.options, 'failures', j.failures,
-                                  'constraints_version', j.constraints_version,
-                                  'constraint_keys', j.constraint_keys,
-                                  'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint)
-           FROM jobs j
-          WHERE process.kind = 'job'
-            AND j.namespace = process.namespace
-            AND j.process_id = process.process_id)::json AS kind_row,
+       coalesce(job.kind_name, '')::text AS kind_name, job.kind_options,
+       coalesce(job.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(job.kind_takeovers, 0)::int AS kind_takeovers, job.kind_tags, job.kind_failures,
+       coalesce(job.kind_keys_version, 0)::bigint AS kind_keys_version, job.kind_keys,
+       0::bigint AS kind_keys_now,
        l.salt, l.worker_id,
        (extract(epoch FROM l.lease_duration) * 1000000)::bigint AS lease_us,
        (extract(epoch FROM l.heartbeat_interval) * 1000000)::bigint AS beat_us,
@@ -41,6 +36,16 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
     WHERE p.namespace = l.namespace
       AND p.process_id = l.process_id
     LIMIT 1) process
+  LEFT JOIN LATERAL (
+    SELECT j.name AS kind_name, j.options AS kind_options,
+           (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+           j.takeovers AS kind_takeovers, j.tags AS kind_tags, j.failures AS kind_failures,
+           j.constraints_version AS kind_keys_version, j.constraint_keys AS kind_keys
+      FROM jobs j
+     WHERE process.kind = 'job'
+       AND j.namespace = process.namespace
+       AND j.process_id = process.process_id
+     LIMIT 1) job ON true
  WHERE l.namespace = @namespace
    AND l.process_id = @process_id
    AND l.fencing_token = @fencing_token
@@ -186,9 +191,7 @@ DELETE FROM leases l
 SELECT ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
        ended_task.response, ended_task.failure, ended_task.rejection,
        coalesce(process.kind, '')::text AS kind,
-       (CASE
-          WHEN job.name IS NOT NULL THEN json_build_object('name', job.name, 'options', job.options)
-        END)::json AS kind_row,
+       coalesce(job.name, '')::text AS kind_name, job.options AS kind_options,
        (CASE
           WHEN ended_task.status = 'FINISHED'
                AND NOT EXISTS (

@@ -12,13 +12,18 @@
 -- name: PollGroups :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*, nextval('fencing_tokens') AS fencing_token, target.mode,
-         uuid_send(gen_random_uuid()) AS salt, job.job, job.progress, lease.lease_us,
+         uuid_send(gen_random_uuid()) AS salt, job.progress, lease.lease_us, job.kind_name,
+         job.kind_options, job.timeout_us AS kind_timeout_us, job.kind_takeovers, job.kind_tags,
+         job.kind_failures, job.kind_keys_version, job.kind_keys, c.version AS kind_keys_now,
          coalesce(job.timeout_us, target.step_timeout_us) AS timeout_us,
          least(coalesce(job.beat_us, lease.lease_us / 3), lease.lease_us / 2,
                coalesce(job.timeout_us, target.step_timeout_us) / 2) AS beat_us,
          coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
            + coalesce(octet_length(candidate.aux_state), 0)
-           + coalesce(octet_length(job.job::text), 0)
+           + coalesce(octet_length(job.kind_options::text), 0)
+           + coalesce(octet_length(job.kind_failures::text), 0)
+           + coalesce(octet_length(job.kind_tags::text), 0)
+           + coalesce(octet_length(job.kind_keys::text), 0)
            + coalesce(octet_length(job.progress::text), 0) AS bytes
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]),
                     unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]),
@@ -160,12 +165,9 @@ WITH found AS MATERIALIZED (
                  place_candidate.task_id) open_place) candidate
     LEFT JOIN LATERAL (
       SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us,
-             json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
-                               'options', j.options, 'failures', j.failures,
-                               'constraints_version', j.constraints_version,
-                               'constraint_keys', j.constraint_keys,
-                               'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                               'constraints_now', c.version) AS job,
+             j.name AS kind_name, j.options AS kind_options, j.takeovers AS kind_takeovers,
+             j.tags AS kind_tags, j.failures AS kind_failures,
+             j.constraints_version AS kind_keys_version, j.constraint_keys AS kind_keys,
              (extract(epoch FROM (j.options->>'leaseDuration')::interval)
                  * 1000000)::bigint AS lease_us,
              (extract(epoch FROM (j.options->>'heartbeatInterval')::interval)
@@ -294,7 +296,12 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.previous_status::text, '')::text AS previous_status,
        r.status_changed_time, coalesce(r.detail, '')::text AS detail,
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS kind_row,
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child,
+       coalesce(r.kind_name, '')::text AS kind_name, r.kind_options,
+       coalesce(r.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(r.kind_takeovers, 0)::int AS kind_takeovers, r.kind_tags, r.kind_failures,
+       coalesce(r.kind_keys_version, 0)::bigint AS kind_keys_version, r.kind_keys,
+       coalesce(r.kind_keys_now, 0)::bigint AS kind_keys_now,
        r.salt::bytea AS salt, @worker_id::text AS worker_id, r.lease_us::bigint AS lease_us,
        r.beat_us::bigint AS beat_us, r.timeout_us::bigint AS timeout_us,
        r.progress::jsonb AS progress

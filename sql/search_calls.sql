@@ -2,7 +2,7 @@
 -- age. The condition is repeated for the locked rows, so that a row that was changed or is locked
 -- is skipped without waiting. If own is true, it takes only tasks that the engine itself runs in
 -- this namespace, and workers take the others. If urgent is true, it takes only crons of those. It
--- skips jobs of paused names if pauses is true.
+-- skips jobs of paused names if pauses is true. The columns kind_… are the row in jobs of a job.
 --
 -- Claimed rows are deleted by key. A row that was changed after the snapshot of the statement is
 -- locked and read in its current version, but a search by the old ctid would not find it, and the
@@ -14,8 +14,8 @@ WITH found AS MATERIALIZED (
   SELECT candidate.*,
          coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
            + coalesce(octet_length(candidate.aux_state), 0) AS bytes,
-         nextval('fencing_tokens') AS fencing_token, target.step_timeout_us, target.mode, job.job,
-         job.timeout
+         nextval('fencing_tokens') AS fencing_token, target.step_timeout_us, target.mode, job.*,
+         c.version AS kind_keys_now
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]),
                     unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]),
                     unnest(@urgents::bool[]), unnest(@modes::int[]), unnest(@pauses::bool[]))
@@ -67,25 +67,10 @@ WITH found AS MATERIALIZED (
         ORDER BY s.priority, s.task_id LIMIT target.lim
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) own_task) candidate
     LEFT JOIN LATERAL (
-      SELECT CASE
-               WHEN (j.tags, j.options, j.failures, j.constraints_version,
-                     j.constraint_keys) IS NULL
-                    AND j.takeovers = 0
-                 THEN json_build_object(
-                   'name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                   'constraints_now', c.version)
-               WHEN (j.tags, j.options, j.failures) IS NULL AND j.takeovers = 0
-                 THEN json_build_object(
-                   'name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                   'constraints_now', c.version, 'constraints_version', j.constraints_version,
-                   'constraint_keys', j.constraint_keys)
-               ELSE json_build_object(
-                 'name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options,
-                 'failures', j.failures, 'constraints_version', j.constraints_version,
-                 'constraint_keys', j.constraint_keys,
-                 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                 'constraints_now', c.version)
-             END AS job,
+      SELECT j.name AS kind_name, j.options AS kind_options,
+             (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+             j.takeovers AS kind_takeovers, j.tags AS kind_tags, j.failures AS kind_failures,
+             j.constraints_version AS kind_keys_version, j.constraint_keys AS kind_keys,
              j.timeout
         FROM jobs j
        WHERE candidate.job_name IS NOT NULL
@@ -136,7 +121,12 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.previous_status::text, '')::text AS previous_status,
        r.status_changed_time, coalesce(r.detail, '')::text AS detail,
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS kind_row
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child,
+       coalesce(r.kind_name, '')::text AS kind_name, r.kind_options,
+       coalesce(r.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(r.kind_takeovers, 0)::int AS kind_takeovers, r.kind_tags, r.kind_failures,
+       coalesce(r.kind_keys_version, 0)::bigint AS kind_keys_version, r.kind_keys,
+       coalesce(r.kind_keys_now, 0)::bigint AS kind_keys_now
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;
 
 -- HasWaitingCalls reports whether a task that SearchCalls would take still waits for a slot,

@@ -70,5 +70,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.previous_status::text, '')::text AS previous_status,
        r.status_changed_time, coalesce(r.detail, '')::text AS detail,
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, NULL::json AS kind_row
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, ''::text AS kind_name,
+       NULL::jsonb AS kind_options, 0::bigint AS kind_timeout_us, 0::int AS kind_takeovers,
+       NULL::jsonb AS kind_tags, NULL::jsonb AS kind_failures, 0::bigint AS kind_keys_version,
+       NULL::jsonb AS kind_keys, 0::bigint AS kind_keys_now
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;

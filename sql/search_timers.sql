@@ -9,8 +9,8 @@ WITH found AS MATERIALIZED (
   SELECT candidate.*,
          coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
            + coalesce(octet_length(candidate.aux_state), 0) AS bytes,
-         nextval('fencing_tokens') AS fencing_token, target.step_timeout_us, target.mode, job.job,
-         job.timeout
+         nextval('fencing_tokens') AS fencing_token, target.step_timeout_us, target.mode, job.*,
+         c.version AS kind_keys_now
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]),
                     unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]),
                     unnest(@modes::int[]), unnest(@pauses::bool[]))
@@ -52,12 +52,10 @@ WITH found AS MATERIALIZED (
         AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
       ORDER BY s.scheduled_time LIMIT target.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) candidate
     LEFT JOIN LATERAL (
-      SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
-                               'options', j.options, 'failures', j.failures,
-                               'constraints_version', j.constraints_version,
-                               'constraint_keys', j.constraint_keys,
-                               'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                               'constraints_now', c.version) AS job,
+      SELECT j.name AS kind_name, j.options AS kind_options,
+             (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+             j.takeovers AS kind_takeovers, j.tags AS kind_tags, j.failures AS kind_failures,
+             j.constraints_version AS kind_keys_version, j.constraint_keys AS kind_keys,
              j.timeout
         FROM jobs j
        WHERE candidate.job_name IS NOT NULL
@@ -121,7 +119,12 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.previous_status::text, '')::text AS previous_status,
        r.status_changed_time, coalesce(r.detail, '')::text AS detail,
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS kind_row
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child,
+       coalesce(r.kind_name, '')::text AS kind_name, r.kind_options,
+       coalesce(r.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(r.kind_takeovers, 0)::int AS kind_takeovers, r.kind_tags, r.kind_failures,
+       coalesce(r.kind_keys_version, 0)::bigint AS kind_keys_version, r.kind_keys,
+       coalesce(r.kind_keys_now, 0)::bigint AS kind_keys_now
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;
 
 -- NextTimes returns, for each namespace, the time until its next timer (µs), so that a node can

@@ -129,11 +129,8 @@ SELECT started_steps.ord::int AS ord,
        started_steps.new_task_id::bigint AS task_id,
        coalesce(started_steps.new_token, 0)::bigint AS fencing_token,
        statement_timestamp()::timestamptz AS now, started_steps.priority::int AS priority,
-       (CASE
-          WHEN started_steps.captured
-            THEN jsonb_build_object('name', started_steps.name, 'takeovers', 0,
-                                    'tags', started_steps.job->'tags',
-                                    'options', started_steps.job->'options',
-                                    'timeout_us', (started_steps.job->>'timeoutUs')::bigint)
-        END)::jsonb AS kind_row
+       started_steps.name::text AS kind_name,
+       (started_steps.job->'options')::jsonb AS kind_options,
+       (started_steps.job->>'timeoutUs')::bigint AS kind_timeout_us,
+       (started_steps.job->'tags')::jsonb AS kind_tags
   FROM started_steps;

@@ -169,6 +169,19 @@ func claimsOf[Row dbsqlc.SearchTimersRow | dbsqlc.ListRunningRow](rows []Row) []
 // Zombie is a running row whose attempt was lost.
 type Zombie = dbsqlc.CollectZombiesRow
 
+// ZombieClaim returns a claim with what is known of a zombie: its process, task, attempt, token and
+// kind.
+func ZombieClaim(z *Zombie) *Claim {
+	return &Claim{
+		Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
+		FencingToken: z.FencingToken, Kind: z.Kind,
+		KindName: z.KindName, KindOptions: z.KindOptions,
+		KindTimeoutUs: z.KindTimeoutUs, KindTakeovers: z.KindTakeovers, KindTags: z.KindTags,
+		KindFailures: z.KindFailures, KindKeysVersion: z.KindKeysVersion, KindKeys: z.KindKeys,
+		KindKeysNow: z.KindKeysNow,
+	}
+}
+
 // Suspect is a running row that may be a zombie.
 type Suspect struct {
 	AttemptRef

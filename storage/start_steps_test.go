@@ -30,14 +30,14 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	if next == nil {
 		t.Fatal("the first job does not run")
 	}
-	job, err := jobs.JobOf(next.KindRow)
+	job, _ := jobs.JobOf(next)
 	equal(t, "the claim", []any{next.ProcessID, next.TaskType, next.Status, next.Kind, string(next.Args)}, []any{
 		"a", process.TaskInit, process.StatusInit, "job", "child",
 	})
-	equal(t, "its job", []any{must(t, job, err).Name, job.Timeout().String(), string(job.Options)}, []any{
+	equal(t, "its job", []any{job.Name, job.Timeout.String(), string(job.Options)}, []any{
 		"work", "1m0s", `{"keepResult": true}`,
 	})
-	_, err = b.SaveResult(end(init, storage.Finished, says(plainJob("late")), startsOn))
+	_, err := b.SaveResult(end(init, storage.Finished, says(plainJob("late")), startsOn))
 	equal(t, "a late result", err, process.ErrFenced)
 	claims := b.searchCalls(10)
 	equal(t, "tasks that wait for a slot", ids(claims), "[b]")

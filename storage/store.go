@@ -32,7 +32,8 @@ type (
 	Node = dbsqlc.ListNodesRow
 	// Request is a row of requests.
 	Request = dbsqlc.Request
-	// Claim is a task that was assigned to this node, with its process as it was at that time.
+	// Claim is a task that was assigned to this node, with its process as it was at that time. If
+	// its kind has a row of its own for it, KindName and the fields after it are that row.
 	Claim = dbsqlc.SearchCallsRow
 	// DB runs queries. It is a connection, a pool or a transaction.
 	DB = dbsqlc.DBTX

@@ -105,7 +105,7 @@ func end(c *storage.Claim, outcome storage.Outcome, change ...func(*storage.Comp
 		Result:       storage.Result{Outcome: outcome},
 		Continuation: storage.Continuation{Promote: true, StepTimeout: timeout},
 	}
-	if job, err := jobs.JobOf(c.KindRow); err == nil && job != nil {
+	if job, ok := jobs.JobOf(c); ok {
 		completion.Record = &jobs.AttemptRecord{JobName: job.Name, Attempt: c.Attempt, Type: string(outcome)}
 	}
 	for _, f := range change {

@@ -102,9 +102,9 @@ func failures(text []byte) ([]*progressorv1.Failure, error) {
 // attempts, or nil if the process is not a job.
 func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
 	c := &l.Claim
-	row, err := jobs.JobOf(c.KindRow)
-	if err != nil || row == nil {
-		return nil, err
+	row, ok := jobs.JobOf(c)
+	if !ok {
+		return nil, nil
 	}
 	m := &progressorv1.Job{
 		Namespace: c.Namespace, JobId: c.ProcessID, Name: row.Name, State: progressorv1.JobState_JOB_STATE_RUNNING,
@@ -112,6 +112,7 @@ func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
 		CreatedTime: timestamppb.New(c.CreatedTime), RunTime: timestamppb.New(c.ScheduledTime),
 		RunningTime: timestamppb.New(c.RunningTime),
 	}
+	var err error
 	if m.Args, err = Value(c.Args); err != nil {
 		return nil, err
 	}
@@ -121,7 +122,10 @@ func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
 	if m.Options, err = JobOptions(row.Options); err != nil {
 		return nil, err
 	}
-	m.Options.Priority, m.Options.Timeout, m.Options.Tags = c.Priority, durationpb.New(row.Timeout()), row.Tags
+	m.Options.Priority, m.Options.Timeout = c.Priority, durationpb.New(row.Timeout)
+	if m.Options.Tags, err = tags(row.Tags); err != nil {
+		return nil, err
+	}
 	if m.Options.Metadata, err = Struct(c.Metadata); err != nil {
 		return m, err
 	}
@@ -191,13 +195,22 @@ func jobJSON(m *progressorv1.Job, r *jobs.Row) (err error) {
 	if m.Options.Metadata, err = Struct(r.Metadata); err != nil {
 		return err
 	}
-	if len(r.Tags) > 0 {
-		if err := json.Unmarshal(r.Tags, &m.Options.Tags); err != nil {
-			return fmt.Errorf("tags of a job: %w", err)
-		}
+	if m.Options.Tags, err = tags(r.Tags); err != nil {
+		return err
 	}
 	m.Progress, err = read[progressorv1.Progress]("progress of a job", r.Progress)
 	return err
+}
+
+// tags reads the column tags of a job.
+func tags(text []byte) (list []string, err error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("tags of a job: %w", err)
+	}
+	return list, nil
 }
 
 // workerRun is one worker's run of a job, as GetJobs returns it.

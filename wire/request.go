@@ -44,11 +44,7 @@ func Request(
 			History: Events(history), Range: rng,
 		},
 	}
-	job, err := jobs.JobOf(c.KindRow)
-	if err != nil {
-		return nil, err
-	}
-	if job != nil {
+	if job, ok := jobs.JobOf(c); ok {
 		if request.JobArgs, err = Value(c.Args); err != nil {
 			return nil, err
 		}

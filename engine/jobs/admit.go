@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -329,28 +328,28 @@ func (a *admission) sweep(ctx context.Context, namespace string) (more bool, err
 // admit reports whether a claimed job may run. It may not if its keys were found under another
 // version of the constraints than the version at its claim.
 func (a *admission) admit(c *storage.Claim) bool {
-	if bytes.Contains(c.KindRow, noConstraints) {
+	j, ok := jobs.JobOf(c)
+	if !ok {
 		return true
 	}
-	j, err := jobs.JobOf(c.KindRow)
-	if err != nil || j == nil {
-		return true // decide reports the error
-	}
-	if r := a.known(c.Namespace); r != nil && len(j.ConstraintKeys) > 0 {
+	if r := a.known(c.Namespace); r != nil && len(keysOf(j)) > 0 {
 		a.claimed(c.Namespace, r, j)
 	}
 	return j.ConstraintsVersion == j.ConstraintsNow
 }
 
-// noConstraints is in the claim of a job whose namespace has never had constraints. The texts of a
-// job cannot contain it, because their quotes are escaped.
-var noConstraints = []byte(`"constraints_now" : null`)
+// keysOf returns the keys of a job that was claimed. Keys that cannot be read are a bug, and count
+// as none.
+func keysOf(j jobs.Job) map[string]string {
+	keys, _ := jobs.KeysOf(j.ConstraintKeys)
+	return keys
+}
 
 // claimed queues a look at the buckets from which a job that was claimed has taken a start. They
 // refill from now on.
-func (a *admission) claimed(namespace string, r *rules, j *jobs.Job) {
+func (a *admission) claimed(namespace string, r *rules, j jobs.Job) {
 	var lines []string
-	for name, key := range j.ConstraintKeys {
+	for name, key := range keysOf(j) {
 		if rule := r.byName[name]; rule != nil && rule.RateCount > 0 {
 			lines = append(lines, jobs.KeyOf(name, key))
 		}
@@ -366,11 +365,11 @@ func (a *admission) stored(c *storage.Claim) {
 	if a.known(c.Namespace) == nil {
 		return
 	}
-	j, err := jobs.JobOf(c.KindRow)
-	if err != nil || j == nil {
+	j, ok := jobs.JobOf(c)
+	if !ok {
 		return
 	}
-	lines := jobs.Constrained{Keys: j.ConstraintKeys}.KeyNames()
+	lines := jobs.Constrained{Keys: keysOf(j)}.KeyNames()
 	if len(lines) > 0 || j.ConstraintsVersion != j.ConstraintsNow {
 		a.notify(c.Namespace, false, append(lines, "")...)
 	}

@@ -19,7 +19,7 @@ import (
 // attempt, or its failure. It is a pure function.
 func decide(e engine.End, c *storage.Completion) {
 	row, options, err := read(e.Claim)
-	if err == nil && (len(row.ConstraintKeys) > 0 || row.ConstraintsVersion != row.ConstraintsNow) {
+	if err == nil && (len(keysOf(row)) > 0 || row.ConstraintsVersion != row.ConstraintsNow) {
 		defer func() {
 			switch c.Outcome {
 			case storage.Removed: // removal deletes the keys, too
@@ -30,11 +30,10 @@ func decide(e engine.End, c *storage.Completion) {
 			}
 		}()
 	}
-	record := &jobs.AttemptRecord{Attempt: c.Attempt, Type: EventReleased, WorkerID: e.WorkerID}
-	c.Record = record
-	if row != nil {
-		record.JobName = row.Name
+	record := &jobs.AttemptRecord{
+		JobName: row.Name, Attempt: c.Attempt, Type: EventReleased, WorkerID: e.WorkerID,
 	}
+	c.Record = record
 	if e.Unreached != "" {
 		record.Message = process.ReasonUnavailable + ": " + e.Unreached
 	}
@@ -69,14 +68,8 @@ func decide(e engine.End, c *storage.Completion) {
 	}
 }
 
-func read(c *storage.Claim) (*jobs.Job, *progressorv1.JobOptions, error) {
-	row, err := jobs.JobOf(c.KindRow)
-	if err != nil {
-		return nil, nil, err
-	}
-	if row == nil {
-		row = &jobs.Job{}
-	}
+func read(c *storage.Claim) (jobs.Job, *progressorv1.JobOptions, error) {
+	row, _ := jobs.JobOf(c)
 	options, err := wire.JobOptions(row.Options)
 	return row, options, err
 }
@@ -134,7 +127,7 @@ func resultTTL(options *progressorv1.JobOptions) time.Duration {
 
 // fail decides between another attempt and the end of the job. An attempt whose worker was lost
 // uses a takeover if one is left, otherwise a retry.
-func fail(e engine.End, c *storage.Completion, end *jobs.End, row *jobs.Job, options *progressorv1.JobOptions) {
+func fail(e engine.End, c *storage.Completion, end *jobs.End, row jobs.Job, options *progressorv1.JobOptions) {
 	failure := e.Failure
 	if c.Rejection != nil {
 		failure = rejected(e.Response.GetRejection())

@@ -59,11 +59,8 @@ func (q *Jobs) Kind() engine.Kind {
 
 // describe returns the name and the timeout of the job of a claim.
 func describe(c *storage.Claim) (name string, timeout time.Duration, ok bool) {
-	job, err := jobs.JobOf(c.KindRow)
-	if err != nil || job == nil {
-		return "", 0, false
-	}
-	return job.Name, job.Timeout(), true
+	job, ok := jobs.JobOf(c)
+	return job.Name, job.Timeout, ok
 }
 
 // admit reports whether a claim may run, and counts it.

@@ -16,9 +16,9 @@ import (
 func (q *Jobs) pause(
 	ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string,
 ) (engine.Pause, bool, error) {
-	row, err := jobs.JobOf(c.KindRow)
-	if err != nil || row == nil {
-		return engine.Pause{}, false, err
+	row, ok := jobs.JobOf(c)
+	if !ok {
+		return engine.Pause{}, false, nil
 	}
 	before, now, err := jobs.ReadUnreached(ctx, q.store, process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID})
 	if err != nil {
@@ -28,7 +28,7 @@ func (q *Jobs) pause(
 	if before.Attempt == c.Attempt {
 		u.Tries, u.Since = before.Tries+1, before.Since
 	}
-	left := row.Timeout() - now.Sub(u.Since)
+	left := row.Timeout - now.Sub(u.Since)
 	if left <= 0 {
 		return engine.Pause{}, false, nil
 	}

@@ -47,7 +47,7 @@ func (s *Server) CompleteLease(ctx context.Context, token string, a engine.Lease
 func (s *Server) answeredBefore(ctx context.Context, t pull.LeaseToken, a engine.LeaseAnswer) error {
 	stands, err := pull.LeaseAnswered(ctx, s.store, t)
 	if may := callerOf(ctx).jobs(t.Key.Namespace); err == nil && may != nil {
-		err = callerOf(ctx).checkJob("lease_token", t.Key.Namespace, stands.KindRow, may)
+		err = callerOf(ctx).checkJob("lease_token", t.Key.Namespace, stands.KindName, may)
 	}
 	if err == nil && !s.engine.IsStored(a, storage.AttemptRef{Key: t.Key, FencingToken: t.FencingToken}, &stands) {
 		err = process.ErrFenced

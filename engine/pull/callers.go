@@ -10,7 +10,6 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
-	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/storage/pull"
 )
 
@@ -105,20 +104,16 @@ func (c *Caller) checkTask(field string, claim *storage.Claim) error {
 	if may == nil {
 		return nil
 	}
-	return c.checkJob(field, claim.Namespace, claim.KindRow, may)
+	return c.checkJob(field, claim.Namespace, claim.KindName, may)
 }
 
-// checkJob is checkTask for the row of the job of a task. The task is not one of a job if the row
-// is empty.
-func (c *Caller) checkJob(field, namespace string, row []byte, may process.Patterns) error {
-	job, err := jobs.JobOf(row)
+// checkJob is checkTask for the name of a job, or "" if the task is not one of a job.
+func (c *Caller) checkJob(field, namespace, name string, may process.Patterns) error {
 	switch {
-	case err != nil:
-		return err
-	case job == nil:
+	case name == "":
 		return c.denied(field, namespace, "a task of a process that is not a job", may)
-	case !may.Match(job.Name):
-		return c.denied(field, namespace, fmt.Sprintf("job %q", job.Name), may)
+	case !may.Match(name):
+		return c.denied(field, namespace, fmt.Sprintf("job %q", name), may)
 	}
 	return nil
 }

@@ -17,6 +17,12 @@ const (
 // jobMutants are the mutants of jobs, workers, constraints and groups.
 var jobMutants = []mutant{
 	{
+		name: "claim-without-version", breaks: "a claim has the version of the constraints at its time",
+		file: "storage/internal/dbsqlc/search_timers.sql.go", old: "c.version AS kind_keys_now",
+		planted:  "NULL::bigint AS kind_keys_now",
+		packages: "./storage", run: "ClaimsReturnTheJob",
+	},
+	{
 		name: "members-are-counted", breaks: "counts of jobs leave out members of jobs for several workers",
 		file: "storage/internal/dbsqlc/deliver_starts.sql.go",
 		old:  "     AND NOT starts_with(decided.process_id, '~job/~/')\n", planted: "",

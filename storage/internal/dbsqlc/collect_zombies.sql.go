@@ -16,16 +16,21 @@ import (
 const collectZombies = `-- name: CollectZombies :many
 SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type, bounded.attempt,
        bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind,
-       bounded.job::json AS kind_row,
+       coalesce(bounded.kind_name, '')::text AS kind_name, bounded.kind_options,
+       coalesce(bounded.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(bounded.kind_takeovers, 0)::int AS kind_takeovers, bounded.kind_tags,
+       bounded.kind_failures,
+       coalesce(bounded.kind_keys_version, 0)::bigint AS kind_keys_version, bounded.kind_keys,
+       0::bigint AS kind_keys_now,
        bounded.worker_id::text AS worker_id, bounded.never_beat::bool AS never_beat,
        bounded.timed_out::bool AS timed_out, bounded.running_time, bounded.context
   FROM (
-    SELECT suspect.namespace, suspect.process_id, suspect.task_id, suspect.task_type, suspect.attempt, suspect.fencing_token, suspect.node_id, suspect.kind, suspect.job, suspect.worker_id, suspect.never_beat, suspect.timed_out, suspect.running_time, suspect.context, suspect.bytes,
+    SELECT suspect.namespace, suspect.process_id, suspect.task_id, suspect.task_type, suspect.attempt, suspect.fencing_token, suspect.node_id, suspect.kind, suspect.kind_name, suspect.kind_options, suspect.kind_timeout_us, suspect.kind_takeovers, suspect.kind_tags, suspect.kind_failures, suspect.kind_keys_version, suspect.kind_keys, suspect.worker_id, suspect.never_beat, suspect.timed_out, suspect.running_time, suspect.context, suspect.bytes,
            sum(suspect.bytes) OVER (ORDER BY suspect.fencing_token ROWS UNBOUNDED PRECEDING)
              - suspect.bytes AS bytes_before
       FROM (
         SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token,
-               r.node_id, coalesce(process.kind, '') AS kind, job.job,
+               r.node_id, coalesce(process.kind, '') AS kind, job.kind_name, job.kind_options, job.kind_timeout_us, job.kind_takeovers, job.kind_tags, job.kind_failures, job.kind_keys_version, job.kind_keys,
                coalesce(l.worker_id, '') AS worker_id,
                l.worker_id IS NOT NULL AND l.beat_time IS NULL AS never_beat,
                r.deadline < statement_timestamp()
@@ -34,7 +39,10 @@ SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type
                    false) AS timed_out,
                r.running_time, r.context,
                coalesce(octet_length(r.context), 0)
-                 + coalesce(octet_length(job.job::text), 0) AS bytes
+                 + coalesce(octet_length(job.kind_options::text), 0)
+                 + coalesce(octet_length(job.kind_failures::text), 0)
+                 + coalesce(octet_length(job.kind_tags::text), 0)
+                 + coalesce(octet_length(job.kind_keys::text), 0) AS bytes
           FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
                           unnest($3::bigint[]))
                AS item(namespace, process_id, fencing_token)
@@ -53,11 +61,11 @@ SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type
                AND p.process_id = r.process_id
              LIMIT 1) process ON true
           LEFT JOIN LATERAL (
-            SELECT json_build_object(
-              'name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options,
-              'failures', j.failures, 'constraints_version', j.constraints_version,
-              'constraint_keys', j.constraint_keys,
-              'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) AS job
+            SELECT j.name AS kind_name, j.options AS kind_options,
+                   (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+                   j.takeovers AS kind_takeovers, j.tags AS kind_tags,
+                   j.failures AS kind_failures, j.constraints_version AS kind_keys_version,
+                   j.constraint_keys AS kind_keys
               FROM jobs j
              WHERE process.kind = 'job'
                AND j.namespace = r.namespace
@@ -83,20 +91,28 @@ type CollectZombiesParams struct {
 }
 
 type CollectZombiesRow struct {
-	Namespace    string
-	ProcessID    string
-	TaskID       int64
-	TaskType     process.TaskType
-	Attempt      int32
-	FencingToken int64
-	NodeID       int64
-	Kind         string
-	KindRow      []byte
-	WorkerID     string
-	NeverBeat    bool
-	TimedOut     bool
-	RunningTime  time.Time
-	Context      []byte
+	Namespace       string
+	ProcessID       string
+	TaskID          int64
+	TaskType        process.TaskType
+	Attempt         int32
+	FencingToken    int64
+	NodeID          int64
+	Kind            string
+	KindName        string
+	KindOptions     json.RawMessage
+	KindTimeoutUs   int64
+	KindTakeovers   int32
+	KindTags        json.RawMessage
+	KindFailures    json.RawMessage
+	KindKeysVersion int64
+	KindKeys        json.RawMessage
+	KindKeysNow     int64
+	WorkerID        string
+	NeverBeat       bool
+	TimedOut        bool
+	RunningTime     time.Time
+	Context         []byte
 }
 
 // CollectZombies returns the running rows of these fencing tokens as zombies, if they still look
@@ -131,7 +147,15 @@ func (q *Queries) CollectZombies(ctx context.Context, db DBTX, arg CollectZombie
 			&i.FencingToken,
 			&i.NodeID,
 			&i.Kind,
-			&i.KindRow,
+			&i.KindName,
+			&i.KindOptions,
+			&i.KindTimeoutUs,
+			&i.KindTakeovers,
+			&i.KindTags,
+			&i.KindFailures,
+			&i.KindKeysVersion,
+			&i.KindKeys,
+			&i.KindKeysNow,
 			&i.WorkerID,
 			&i.NeverBeat,
 			&i.TimedOut,
@@ -159,16 +183,11 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        p.status_changed_time, coalesce(p.detail, '')::text AS detail,
        coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
        p.last_event_id, p.first_event_id, p.kind, p.created_time, r.child,
-       (
-         SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
-                                  'options', j.options, 'failures', j.failures,
-                                  'constraints_version', j.constraints_version,
-                                  'constraint_keys', j.constraint_keys,
-                                  'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint)
-           FROM jobs j
-          WHERE p.kind = 'job'
-            AND j.namespace = p.namespace
-            AND j.process_id = p.process_id)::json AS kind_row
+       coalesce(job.kind_name, '')::text AS kind_name, job.kind_options,
+       coalesce(job.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(job.kind_takeovers, 0)::int AS kind_takeovers, job.kind_tags, job.kind_failures,
+       coalesce(job.kind_keys_version, 0)::bigint AS kind_keys_version, job.kind_keys,
+       0::bigint AS kind_keys_now
   FROM (
     SELECT measured.namespace, measured.process_id, measured.fencing_token,
            sum(measured.bytes) OVER (ORDER BY measured.fencing_token ROWS UNBOUNDED PRECEDING)
@@ -201,6 +220,16 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
   JOIN processes p
     ON p.namespace = ANY (ARRAY[bounded.namespace])
    AND p.process_id = bounded.process_id
+  LEFT JOIN LATERAL (
+    SELECT j.name AS kind_name, j.options AS kind_options,
+           (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+           j.takeovers AS kind_takeovers, j.tags AS kind_tags, j.failures AS kind_failures,
+           j.constraints_version AS kind_keys_version, j.constraint_keys AS kind_keys
+      FROM jobs j
+     WHERE p.kind = 'job'
+       AND j.namespace = p.namespace
+       AND j.process_id = p.process_id
+     LIMIT 1) job ON true
  WHERE bounded.bytes_before < $4::bigint
 `
 
@@ -239,7 +268,15 @@ type ListRunningRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	KindRow           []byte
+	KindName          string
+	KindOptions       json.RawMessage
+	KindTimeoutUs     int64
+	KindTakeovers     int32
+	KindTags          json.RawMessage
+	KindFailures      json.RawMessage
+	KindKeysVersion   int64
+	KindKeys          json.RawMessage
+	KindKeysNow       int64
 }
 
 // ListRunning returns running rows of a node that are not in its memory, with the columns of
@@ -288,7 +325,15 @@ func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParam
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
-			&i.KindRow,
+			&i.KindName,
+			&i.KindOptions,
+			&i.KindTimeoutUs,
+			&i.KindTakeovers,
+			&i.KindTags,
+			&i.KindFailures,
+			&i.KindKeysVersion,
+			&i.KindKeys,
+			&i.KindKeysNow,
 		); err != nil {
 			return nil, err
 		}
@@ -312,16 +357,11 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        coalesce(process.corrupted_by, 0)::bigint AS corrupted_by, process.aux_state,
        process.metadata, process.last_event_id, process.first_event_id, process.kind,
        process.created_time, r.child,
-       (
-         SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
-                                  'options', j.options, 'failures', j.failures,
-                                  'constraints_version', j.constraints_version,
-                                  'constraint_keys', j.constraint_keys,
-                                  'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint)
-           FROM jobs j
-          WHERE process.kind = 'job'
-            AND j.namespace = process.namespace
-            AND j.process_id = process.process_id)::json AS kind_row
+       coalesce(job.kind_name, '')::text AS kind_name, job.kind_options,
+       coalesce(job.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(job.kind_takeovers, 0)::int AS kind_takeovers, job.kind_tags, job.kind_failures,
+       coalesce(job.kind_keys_version, 0)::bigint AS kind_keys_version, job.kind_keys,
+       0::bigint AS kind_keys_now
   FROM (
     SELECT DISTINCT item.namespace, item.process_id
       FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
@@ -334,6 +374,16 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
     WHERE p.namespace = item.namespace
       AND p.process_id = item.process_id
     LIMIT 1) process
+  LEFT JOIN LATERAL (
+    SELECT j.name AS kind_name, j.options AS kind_options,
+           (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+           j.takeovers AS kind_takeovers, j.tags AS kind_tags, j.failures AS kind_failures,
+           j.constraints_version AS kind_keys_version, j.constraint_keys AS kind_keys
+      FROM jobs j
+     WHERE process.kind = 'job'
+       AND j.namespace = process.namespace
+       AND j.process_id = process.process_id
+     LIMIT 1) job ON true
  WHERE r.node_id = $3::bigint
    AND coalesce((
      SELECT l.fencing_token FROM leases l
@@ -377,7 +427,15 @@ type ListRunningOfRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	KindRow           []byte
+	KindName          string
+	KindOptions       json.RawMessage
+	KindTimeoutUs     int64
+	KindTakeovers     int32
+	KindTags          json.RawMessage
+	KindFailures      json.RawMessage
+	KindKeysVersion   int64
+	KindKeys          json.RawMessage
+	KindKeysNow       int64
 }
 
 // ListRunningOf returns the running rows of a node in certain processes, after a commit whose
@@ -419,7 +477,15 @@ func (q *Queries) ListRunningOf(ctx context.Context, db DBTX, arg ListRunningOfP
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
-			&i.KindRow,
+			&i.KindName,
+			&i.KindOptions,
+			&i.KindTimeoutUs,
+			&i.KindTakeovers,
+			&i.KindTags,
+			&i.KindFailures,
+			&i.KindKeysVersion,
+			&i.KindKeys,
+			&i.KindKeysNow,
 		); err != nil {
 			return nil, err
 		}

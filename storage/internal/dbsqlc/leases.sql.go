@@ -196,9 +196,7 @@ const leaseAnswered = `-- name: LeaseAnswered :one
 SELECT ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
        ended_task.response, ended_task.failure, ended_task.rejection,
        coalesce(process.kind, '')::text AS kind,
-       (CASE
-          WHEN job.name IS NOT NULL THEN json_build_object('name', job.name, 'options', job.options)
-        END)::json AS kind_row,
+       coalesce(job.name, '')::text AS kind_name, job.options AS kind_options,
        (CASE
           WHEN ended_task.status = 'FINISHED'
                AND NOT EXISTS (
@@ -243,14 +241,15 @@ type LeaseAnsweredParams struct {
 }
 
 type LeaseAnsweredRow struct {
-	TaskType  process.TaskType
-	Finished  bool
-	Response  []byte
-	Failure   json.RawMessage
-	Rejection json.RawMessage
-	Kind      string
-	KindRow   []byte
-	Result    []byte
+	TaskType    process.TaskType
+	Finished    bool
+	Response    []byte
+	Failure     json.RawMessage
+	Rejection   json.RawMessage
+	Kind        string
+	KindName    string
+	KindOptions json.RawMessage
+	Result      []byte
 }
 
 // LeaseAnswered returns the stored result of an attempt if the attempt has ended one of the newest
@@ -267,7 +266,8 @@ func (q *Queries) LeaseAnswered(ctx context.Context, db DBTX, arg LeaseAnsweredP
 		&i.Failure,
 		&i.Rejection,
 		&i.Kind,
-		&i.KindRow,
+		&i.KindName,
+		&i.KindOptions,
 		&i.Result,
 	)
 	return i, err
@@ -286,16 +286,11 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
        coalesce(process.corrupted_by, 0)::bigint AS corrupted_by, process.aux_state,
        process.metadata, process.last_event_id, process.first_event_id, process.kind,
        process.created_time, attempt.child,
-       (
-         SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
-                                  'options', j.options, 'failures', j.failures,
-                                  'constraints_version', j.constraints_version,
-                                  'constraint_keys', j.constraint_keys,
-                                  'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint)
-           FROM jobs j
-          WHERE process.kind = 'job'
-            AND j.namespace = process.namespace
-            AND j.process_id = process.process_id)::json AS kind_row,
+       coalesce(job.kind_name, '')::text AS kind_name, job.kind_options,
+       coalesce(job.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(job.kind_takeovers, 0)::int AS kind_takeovers, job.kind_tags, job.kind_failures,
+       coalesce(job.kind_keys_version, 0)::bigint AS kind_keys_version, job.kind_keys,
+       0::bigint AS kind_keys_now,
        l.salt, l.worker_id,
        (extract(epoch FROM l.lease_duration) * 1000000)::bigint AS lease_us,
        (extract(epoch FROM l.heartbeat_interval) * 1000000)::bigint AS beat_us,
@@ -314,6 +309,16 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
     WHERE p.namespace = l.namespace
       AND p.process_id = l.process_id
     LIMIT 1) process
+  LEFT JOIN LATERAL (
+    SELECT j.name AS kind_name, j.options AS kind_options,
+           (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+           j.takeovers AS kind_takeovers, j.tags AS kind_tags, j.failures AS kind_failures,
+           j.constraints_version AS kind_keys_version, j.constraint_keys AS kind_keys
+      FROM jobs j
+     WHERE process.kind = 'job'
+       AND j.namespace = process.namespace
+       AND j.process_id = process.process_id
+     LIMIT 1) job ON true
  WHERE l.namespace = $1
    AND l.process_id = $2
    AND l.fencing_token = $3
@@ -355,7 +360,15 @@ type ReadLeaseRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	KindRow           []byte
+	KindName          string
+	KindOptions       json.RawMessage
+	KindTimeoutUs     int64
+	KindTakeovers     int32
+	KindTags          json.RawMessage
+	KindFailures      json.RawMessage
+	KindKeysVersion   int64
+	KindKeys          json.RawMessage
+	KindKeysNow       int64
 	Salt              []byte
 	WorkerID          string
 	LeaseUs           int64
@@ -402,7 +415,15 @@ func (q *Queries) ReadLease(ctx context.Context, db DBTX, arg ReadLeaseParams) (
 		&i.Kind,
 		&i.CreatedTime,
 		&i.Child,
-		&i.KindRow,
+		&i.KindName,
+		&i.KindOptions,
+		&i.KindTimeoutUs,
+		&i.KindTakeovers,
+		&i.KindTags,
+		&i.KindFailures,
+		&i.KindKeysVersion,
+		&i.KindKeys,
+		&i.KindKeysNow,
 		&i.Salt,
 		&i.WorkerID,
 		&i.LeaseUs,

@@ -93,13 +93,18 @@ func (q *Queries) CountPollable(ctx context.Context, db DBTX, arg CountPollableP
 const poll = `-- name: Poll :many
 WITH found AS MATERIALIZED (
   SELECT candidate.namespace, candidate.process_id, candidate.task_id, candidate.task_type, candidate.attempt, candidate.priority, candidate.own_priority, candidate.scheduled_time, candidate.retry_interval, candidate.timer_name, candidate.history_range, candidate.idempotency_key, candidate.args, candidate.context, candidate.child, candidate.job_name, candidate.round, candidate.status, candidate.previous_status, candidate.status_changed_time, candidate.detail, candidate.corrupted_by, candidate.aux_state, candidate.metadata, candidate.last_event_id, candidate.first_event_id, candidate.kind, candidate.created_time, nextval('fencing_tokens') AS fencing_token, target.mode,
-         uuid_send(gen_random_uuid()) AS salt, job.job, job.progress, lease.lease_us,
+         uuid_send(gen_random_uuid()) AS salt, job.progress, lease.lease_us, job.kind_name,
+         job.kind_options, job.timeout_us AS kind_timeout_us, job.kind_takeovers, job.kind_tags,
+         job.kind_failures, job.kind_keys_version, job.kind_keys, c.version AS kind_keys_now,
          coalesce(job.timeout_us, target.step_timeout_us) AS timeout_us,
          least(coalesce(job.beat_us, lease.lease_us / 3), lease.lease_us / 2,
                coalesce(job.timeout_us, target.step_timeout_us) / 2) AS beat_us,
          coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
            + coalesce(octet_length(candidate.aux_state), 0)
-           + coalesce(octet_length(job.job::text), 0)
+           + coalesce(octet_length(job.kind_options::text), 0)
+           + coalesce(octet_length(job.kind_failures::text), 0)
+           + coalesce(octet_length(job.kind_tags::text), 0)
+           + coalesce(octet_length(job.kind_keys::text), 0)
            + coalesce(octet_length(job.progress::text), 0) AS bytes
     FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]),
                     unnest($4::bigint[]), unnest($5::bigint[]),
@@ -157,25 +162,9 @@ WITH found AS MATERIALIZED (
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) named_job) candidate
     LEFT JOIN LATERAL (
       SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us,
-             CASE
-               WHEN (j.tags, j.options, j.failures, j.constraints_version,
-                     j.constraint_keys) IS NULL
-                    AND j.takeovers = 0
-                 THEN json_build_object(
-                   'name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                   'constraints_now', c.version)
-               WHEN (j.tags, j.options, j.failures) IS NULL AND j.takeovers = 0
-                 THEN json_build_object(
-                   'name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                   'constraints_now', c.version, 'constraints_version', j.constraints_version,
-                   'constraint_keys', j.constraint_keys)
-               ELSE json_build_object(
-                 'name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options,
-                 'failures', j.failures, 'constraints_version', j.constraints_version,
-                 'constraint_keys', j.constraint_keys,
-                 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                 'constraints_now', c.version)
-             END AS job,
+             j.name AS kind_name, j.options AS kind_options, j.takeovers AS kind_takeovers,
+             j.tags AS kind_tags, j.failures AS kind_failures,
+             j.constraints_version AS kind_keys_version, j.constraint_keys AS kind_keys,
              (extract(epoch FROM (j.options->>'leaseDuration')::interval)
                  * 1000000)::bigint AS lease_us,
              (extract(epoch FROM (j.options->>'heartbeatInterval')::interval)
@@ -190,8 +179,8 @@ WITH found AS MATERIALIZED (
      SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
    ORDER BY candidate.priority, candidate.round, candidate.task_id LIMIT $10::int),
 ready AS MATERIALIZED (
-  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.round, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.fencing_token, summed.mode, summed.salt, summed.job, summed.progress, summed.lease_us, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before FROM (
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.round, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.fencing_token, f.mode, f.salt, f.job, f.progress, f.lease_us, f.timeout_us, f.beat_us, f.bytes,
+  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.round, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.fencing_token, summed.mode, summed.salt, summed.progress, summed.lease_us, summed.kind_name, summed.kind_options, summed.kind_timeout_us, summed.kind_takeovers, summed.kind_tags, summed.kind_failures, summed.kind_keys_version, summed.kind_keys, summed.kind_keys_now, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.round, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.fencing_token, f.mode, f.salt, f.progress, f.lease_us, f.kind_name, f.kind_options, f.kind_timeout_us, f.kind_takeovers, f.kind_tags, f.kind_failures, f.kind_keys_version, f.kind_keys, f.kind_keys_now, f.timeout_us, f.beat_us, f.bytes,
            sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
       FROM found f) summed
    WHERE summed.bytes_before < 4 * 1024 * 1024),
@@ -245,7 +234,12 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.previous_status::text, '')::text AS previous_status,
        r.status_changed_time, coalesce(r.detail, '')::text AS detail,
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS kind_row,
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child,
+       coalesce(r.kind_name, '')::text AS kind_name, r.kind_options,
+       coalesce(r.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(r.kind_takeovers, 0)::int AS kind_takeovers, r.kind_tags, r.kind_failures,
+       coalesce(r.kind_keys_version, 0)::bigint AS kind_keys_version, r.kind_keys,
+       coalesce(r.kind_keys_now, 0)::bigint AS kind_keys_now,
        r.salt::bytea AS salt, $1::text AS worker_id, r.lease_us::bigint AS lease_us,
        r.beat_us::bigint AS beat_us, r.timeout_us::bigint AS timeout_us,
        r.progress::jsonb AS progress
@@ -294,7 +288,15 @@ type PollRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	KindRow           []byte
+	KindName          string
+	KindOptions       json.RawMessage
+	KindTimeoutUs     int64
+	KindTakeovers     int32
+	KindTags          json.RawMessage
+	KindFailures      json.RawMessage
+	KindKeysVersion   int64
+	KindKeys          json.RawMessage
+	KindKeysNow       int64
 	Salt              []byte
 	WorkerID          string
 	LeaseUs           int64
@@ -362,7 +364,15 @@ func (q *Queries) Poll(ctx context.Context, db DBTX, arg PollParams) ([]PollRow,
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
-			&i.KindRow,
+			&i.KindName,
+			&i.KindOptions,
+			&i.KindTimeoutUs,
+			&i.KindTakeovers,
+			&i.KindTags,
+			&i.KindFailures,
+			&i.KindKeysVersion,
+			&i.KindKeys,
+			&i.KindKeysNow,
 			&i.Salt,
 			&i.WorkerID,
 			&i.LeaseUs,

@@ -53,8 +53,8 @@ WITH found AS MATERIALIZED (
   SELECT candidate.namespace, candidate.process_id, candidate.task_id, candidate.task_type, candidate.attempt, candidate.priority, candidate.scheduled_time, candidate.retry_interval, candidate.timer_name, candidate.history_range, candidate.idempotency_key, candidate.args, candidate.context, candidate.child, candidate.job_name, candidate.status, candidate.previous_status, candidate.status_changed_time, candidate.detail, candidate.corrupted_by, candidate.aux_state, candidate.metadata, candidate.last_event_id, candidate.first_event_id, candidate.kind, candidate.created_time,
          coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
            + coalesce(octet_length(candidate.aux_state), 0) AS bytes,
-         nextval('fencing_tokens') AS fencing_token, target.step_timeout_us, target.mode, job.job,
-         job.timeout
+         nextval('fencing_tokens') AS fencing_token, target.step_timeout_us, target.mode, job.kind_name, job.kind_options, job.kind_timeout_us, job.kind_takeovers, job.kind_tags, job.kind_failures, job.kind_keys_version, job.kind_keys, job.timeout,
+         c.version AS kind_keys_now
     FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]),
                     unnest($3::bigint[]), unnest($4::bool[]),
                     unnest($5::bool[]), unnest($6::int[]), unnest($7::bool[]))
@@ -106,25 +106,10 @@ WITH found AS MATERIALIZED (
         ORDER BY s.priority, s.task_id LIMIT target.lim
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) own_task) candidate
     LEFT JOIN LATERAL (
-      SELECT CASE
-               WHEN (j.tags, j.options, j.failures, j.constraints_version,
-                     j.constraint_keys) IS NULL
-                    AND j.takeovers = 0
-                 THEN json_build_object(
-                   'name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                   'constraints_now', c.version)
-               WHEN (j.tags, j.options, j.failures) IS NULL AND j.takeovers = 0
-                 THEN json_build_object(
-                   'name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                   'constraints_now', c.version, 'constraints_version', j.constraints_version,
-                   'constraint_keys', j.constraint_keys)
-               ELSE json_build_object(
-                 'name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options,
-                 'failures', j.failures, 'constraints_version', j.constraints_version,
-                 'constraint_keys', j.constraint_keys,
-                 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                 'constraints_now', c.version)
-             END AS job,
+      SELECT j.name AS kind_name, j.options AS kind_options,
+             (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+             j.takeovers AS kind_takeovers, j.tags AS kind_tags, j.failures AS kind_failures,
+             j.constraints_version AS kind_keys_version, j.constraint_keys AS kind_keys,
              j.timeout
         FROM jobs j
        WHERE candidate.job_name IS NOT NULL
@@ -132,8 +117,8 @@ WITH found AS MATERIALIZED (
          AND j.process_id = candidate.process_id
        LIMIT 1) job ON true),
 ready AS MATERIALIZED (
-  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.bytes, summed.fencing_token, summed.step_timeout_us, summed.mode, summed.job, summed.timeout, summed.bytes_before FROM (
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.job, f.timeout,
+  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.bytes, summed.fencing_token, summed.step_timeout_us, summed.mode, summed.kind_name, summed.kind_options, summed.kind_timeout_us, summed.kind_takeovers, summed.kind_tags, summed.kind_failures, summed.kind_keys_version, summed.kind_keys, summed.timeout, summed.kind_keys_now, summed.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.kind_name, f.kind_options, f.kind_timeout_us, f.kind_takeovers, f.kind_tags, f.kind_failures, f.kind_keys_version, f.kind_keys, f.timeout, f.kind_keys_now,
            sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
       FROM found f) summed
    WHERE summed.bytes_before < 2 * 1024 * 1024),
@@ -173,7 +158,12 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.previous_status::text, '')::text AS previous_status,
        r.status_changed_time, coalesce(r.detail, '')::text AS detail,
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS kind_row
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child,
+       coalesce(r.kind_name, '')::text AS kind_name, r.kind_options,
+       coalesce(r.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(r.kind_takeovers, 0)::int AS kind_takeovers, r.kind_tags, r.kind_failures,
+       coalesce(r.kind_keys_version, 0)::bigint AS kind_keys_version, r.kind_keys,
+       coalesce(r.kind_keys_now, 0)::bigint AS kind_keys_now
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
 `
 
@@ -216,14 +206,22 @@ type SearchCallsRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	KindRow           []byte
+	KindName          string
+	KindOptions       json.RawMessage
+	KindTimeoutUs     int64
+	KindTakeovers     int32
+	KindTags          json.RawMessage
+	KindFailures      json.RawMessage
+	KindKeysVersion   int64
+	KindKeys          json.RawMessage
+	KindKeysNow       int64
 }
 
 // SearchCalls claims tasks that wait for a slot, by priority, then round (see next_round), then
 // age. The condition is repeated for the locked rows, so that a row that was changed or is locked
 // is skipped without waiting. If own is true, it takes only tasks that the engine itself runs in
 // this namespace, and workers take the others. If urgent is true, it takes only crons of those. It
-// skips jobs of paused names if pauses is true.
+// skips jobs of paused names if pauses is true. The columns kind_… are the row in jobs of a job.
 //
 // Claimed rows are deleted by key. A row that was changed after the snapshot of the statement is
 // locked and read in its current version, but a search by the old ctid would not find it, and the
@@ -278,7 +276,15 @@ func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParam
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
-			&i.KindRow,
+			&i.KindName,
+			&i.KindOptions,
+			&i.KindTimeoutUs,
+			&i.KindTakeovers,
+			&i.KindTags,
+			&i.KindFailures,
+			&i.KindKeysVersion,
+			&i.KindKeys,
+			&i.KindKeysNow,
 		); err != nil {
 			return nil, err
 		}

@@ -81,7 +81,10 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.previous_status::text, '')::text AS previous_status,
        r.status_changed_time, coalesce(r.detail, '')::text AS detail,
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, NULL::json AS kind_row
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, ''::text AS kind_name,
+       NULL::jsonb AS kind_options, 0::bigint AS kind_timeout_us, 0::int AS kind_takeovers,
+       NULL::jsonb AS kind_tags, NULL::jsonb AS kind_failures, 0::bigint AS kind_keys_version,
+       NULL::jsonb AS kind_keys, 0::bigint AS kind_keys_now
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
 `
 
@@ -120,7 +123,15 @@ type SearchCronTimersRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	KindRow           []byte
+	KindName          string
+	KindOptions       json.RawMessage
+	KindTimeoutUs     int64
+	KindTakeovers     int32
+	KindTags          json.RawMessage
+	KindFailures      json.RawMessage
+	KindKeysVersion   int64
+	KindKeys          json.RawMessage
+	KindKeysNow       int64
 }
 
 // SearchCronTimers claims due timers of crons, like SearchTimers, with a separate index: if more
@@ -169,7 +180,15 @@ func (q *Queries) SearchCronTimers(ctx context.Context, db DBTX, arg SearchCronT
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
-			&i.KindRow,
+			&i.KindName,
+			&i.KindOptions,
+			&i.KindTimeoutUs,
+			&i.KindTakeovers,
+			&i.KindTags,
+			&i.KindFailures,
+			&i.KindKeysVersion,
+			&i.KindKeys,
+			&i.KindKeysNow,
 		); err != nil {
 			return nil, err
 		}

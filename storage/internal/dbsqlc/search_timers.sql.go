@@ -75,8 +75,8 @@ WITH found AS MATERIALIZED (
   SELECT candidate.namespace, candidate.process_id, candidate.task_id, candidate.task_type, candidate.attempt, candidate.priority, candidate.scheduled_time, candidate.retry_interval, candidate.timer_name, candidate.history_range, candidate.idempotency_key, candidate.args, candidate.context, candidate.child, candidate.job_name, candidate.status, candidate.previous_status, candidate.status_changed_time, candidate.detail, candidate.corrupted_by, candidate.aux_state, candidate.metadata, candidate.last_event_id, candidate.first_event_id, candidate.kind, candidate.created_time,
          coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
            + coalesce(octet_length(candidate.aux_state), 0) AS bytes,
-         nextval('fencing_tokens') AS fencing_token, target.step_timeout_us, target.mode, job.job,
-         job.timeout
+         nextval('fencing_tokens') AS fencing_token, target.step_timeout_us, target.mode, job.kind_name, job.kind_options, job.kind_timeout_us, job.kind_takeovers, job.kind_tags, job.kind_failures, job.kind_keys_version, job.kind_keys, job.timeout,
+         c.version AS kind_keys_now
     FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]),
                     unnest($3::bigint[]), unnest($4::bool[]),
                     unnest($5::int[]), unnest($6::bool[]))
@@ -118,12 +118,10 @@ WITH found AS MATERIALIZED (
         AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
       ORDER BY s.scheduled_time LIMIT target.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) candidate
     LEFT JOIN LATERAL (
-      SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
-                               'options', j.options, 'failures', j.failures,
-                               'constraints_version', j.constraints_version,
-                               'constraint_keys', j.constraint_keys,
-                               'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                               'constraints_now', c.version) AS job,
+      SELECT j.name AS kind_name, j.options AS kind_options,
+             (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+             j.takeovers AS kind_takeovers, j.tags AS kind_tags, j.failures AS kind_failures,
+             j.constraints_version AS kind_keys_version, j.constraint_keys AS kind_keys,
              j.timeout
         FROM jobs j
        WHERE candidate.job_name IS NOT NULL
@@ -131,8 +129,8 @@ WITH found AS MATERIALIZED (
          AND j.process_id = candidate.process_id
        LIMIT 1) job ON true),
 ready AS MATERIALIZED (
-  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.bytes, summed.fencing_token, summed.step_timeout_us, summed.mode, summed.job, summed.timeout, summed.bytes_before FROM (
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.job, f.timeout,
+  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.bytes, summed.fencing_token, summed.step_timeout_us, summed.mode, summed.kind_name, summed.kind_options, summed.kind_timeout_us, summed.kind_takeovers, summed.kind_tags, summed.kind_failures, summed.kind_keys_version, summed.kind_keys, summed.timeout, summed.kind_keys_now, summed.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.kind_name, f.kind_options, f.kind_timeout_us, f.kind_takeovers, f.kind_tags, f.kind_failures, f.kind_keys_version, f.kind_keys, f.timeout, f.kind_keys_now,
            sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
       FROM found f) summed
    WHERE summed.bytes_before < 2 * 1024 * 1024),
@@ -185,7 +183,12 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.previous_status::text, '')::text AS previous_status,
        r.status_changed_time, coalesce(r.detail, '')::text AS detail,
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS kind_row
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child,
+       coalesce(r.kind_name, '')::text AS kind_name, r.kind_options,
+       coalesce(r.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(r.kind_takeovers, 0)::int AS kind_takeovers, r.kind_tags, r.kind_failures,
+       coalesce(r.kind_keys_version, 0)::bigint AS kind_keys_version, r.kind_keys,
+       coalesce(r.kind_keys_now, 0)::bigint AS kind_keys_now
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
 `
 
@@ -227,7 +230,15 @@ type SearchTimersRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	KindRow           []byte
+	KindName          string
+	KindOptions       json.RawMessage
+	KindTimeoutUs     int64
+	KindTakeovers     int32
+	KindTags          json.RawMessage
+	KindFailures      json.RawMessage
+	KindKeysVersion   int64
+	KindKeys          json.RawMessage
+	KindKeysNow       int64
 }
 
 // SearchTimers claims due tasks, longest due first: timers, retries, delayed starts. It skips a
@@ -283,7 +294,15 @@ func (q *Queries) SearchTimers(ctx context.Context, db DBTX, arg SearchTimersPar
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
-			&i.KindRow,
+			&i.KindName,
+			&i.KindOptions,
+			&i.KindTimeoutUs,
+			&i.KindTakeovers,
+			&i.KindTags,
+			&i.KindFailures,
+			&i.KindKeysVersion,
+			&i.KindKeys,
+			&i.KindKeysNow,
 		); err != nil {
 			return nil, err
 		}

@@ -135,13 +135,10 @@ SELECT started_steps.ord::int AS ord,
        started_steps.new_task_id::bigint AS task_id,
        coalesce(started_steps.new_token, 0)::bigint AS fencing_token,
        statement_timestamp()::timestamptz AS now, started_steps.priority::int AS priority,
-       (CASE
-          WHEN started_steps.captured
-            THEN jsonb_build_object('name', started_steps.name, 'takeovers', 0,
-                                    'tags', started_steps.job->'tags',
-                                    'options', started_steps.job->'options',
-                                    'timeout_us', (started_steps.job->>'timeoutUs')::bigint)
-        END)::jsonb AS kind_row
+       started_steps.name::text AS kind_name,
+       (started_steps.job->'options')::jsonb AS kind_options,
+       (started_steps.job->>'timeoutUs')::bigint AS kind_timeout_us,
+       (started_steps.job->'tags')::jsonb AS kind_tags
   FROM started_steps
 `
 
@@ -164,13 +161,16 @@ type StartStepsParams struct {
 }
 
 type StartStepsRow struct {
-	Ord          int32
-	Outcome      string
-	TaskID       int64
-	FencingToken int64
-	Now          time.Time
-	Priority     int32
-	KindRow      json.RawMessage
+	Ord           int32
+	Outcome       string
+	TaskID        int64
+	FencingToken  int64
+	Now           time.Time
+	Priority      int32
+	KindName      string
+	KindOptions   json.RawMessage
+	KindTimeoutUs int64
+	KindTags      json.RawMessage
 }
 
 // StartSteps enqueues the jobs of steps with the result of their run, like DeliverStarts from a
@@ -212,7 +212,10 @@ func (q *Queries) StartSteps(ctx context.Context, db DBTX, arg StartStepsParams)
 			&i.FencingToken,
 			&i.Now,
 			&i.Priority,
-			&i.KindRow,
+			&i.KindName,
+			&i.KindOptions,
+			&i.KindTimeoutUs,
+			&i.KindTags,
 		); err != nil {
 			return nil, err
 		}

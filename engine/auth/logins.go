@@ -245,7 +245,7 @@ func (a *Authenticator) readLogin(ctx context.Context, id string) (*state, error
 		return nil, ErrInvalid
 	case err != nil:
 		return nil, errors.Join(process.ErrUnavailable, err)
-	case len(row.Hash) != sha256.Size || row.Left <= 0 || !a.logins.accept(row.Principal):
+	case len(row.Hash) != sha256.Size || !a.logins.accept(row.Principal):
 		return nil, ErrInvalid
 	}
 	granted, err := a.readGrants(ctx, strings.Join(append([]string{row.Principal}, row.Groups...), "\n"))

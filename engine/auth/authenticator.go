@@ -355,8 +355,12 @@ func (a *Authenticator) fail(ctx context.Context, scheme string, err error, addr
 	switch {
 	case errors.Is(err, process.ErrUnavailable):
 		a.total.WithLabelValues(scheme, "unavailable").Inc()
+		if errors.Is(err, ErrNoAnswer) { // also to a code that was made up
+			a.failed.take(address)
+			a.failed.delay(ctx)
+		}
 		return err
-	case errors.Is(err, ErrLimited), errors.Is(err, ErrBusy):
+	case errors.Is(err, ErrLimited), errors.Is(err, ErrBusy), errors.Is(err, ErrManyLogins):
 		a.total.WithLabelValues(scheme, "limited").Inc()
 		return err
 	case !a.failed.take(address):

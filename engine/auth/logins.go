@@ -31,6 +31,13 @@ const (
 	// maxAttempt and maxPage are the maximum sizes of an attempt in a cookie, and of a page of the
 	// console, in bytes.
 	maxAttempt, maxPage = 3000, 1000
+	// attemptSkew is how far the clocks of two nodes may differ.
+	attemptSkew = time.Minute
+	// maxExchanges is how many codes a node exchanges at the same time. exchangeRate and
+	// exchangeBurst limit those of an address per second. If each takes the 10 seconds that it may
+	// take, an address has at most 30 at the same time, so it cannot use up those of others.
+	maxExchanges                = 32
+	exchangeRate, exchangeBurst = 2, 10
 )
 
 // ErrPage is the error of a page to which a login must not lead.
@@ -41,6 +48,9 @@ var ErrNoLogins = errors.New("issuer: users do not log in to this console with t
 
 // ErrNoAnswer is the error of a login whose issuer does not answer.
 var ErrNoAnswer = errors.New("the issuer cannot be reached, so users cannot log in: try again")
+
+// ErrManyLogins is the error of a login for which the engine has no capacity.
+var ErrManyLogins = errors.New("too many logins from this address, or at this node: reload this page in a few seconds")
 
 // ErrFailed is the error of a login whose reason the user must not see.
 var ErrFailed = errors.New("the login has failed (the log of the engine has the reason)")
@@ -76,6 +86,9 @@ type logins struct {
 	logged *rate.Limiter
 	origin string         // origin of the console
 	byName []*oidc.Issuer // issuers with logins
+
+	exchanges *budget       // exchanges of codes of each address
+	slots     chan struct{} // has an element for each code that is exchanged
 }
 
 // AcceptLogins lets the users of the issuers log in to the console. Call it after Accept and before
@@ -88,6 +101,7 @@ func (a *Authenticator) AcceptLogins(store LoginStore, console Console, log *slo
 	a.logins = &logins{
 		Console: console, store: store, log: log, logged: a.users.logged,
 		origin: originOf(u), byName: a.users.issuers.Logins(),
+		exchanges: newBudget(exchangeRate, exchangeBurst), slots: make(chan struct{}, maxExchanges),
 	}
 	return nil
 }
@@ -132,7 +146,8 @@ func (a *Authenticator) Options() (console string, options []LoginOption) {
 // attempt is what a browser keeps while its user logs in.
 type attempt struct {
 	oidc.Attempt
-	Page string `json:"p"` // page of the console to which the login leads
+	Page  string `json:"p"` // page of the console to which the login leads
+	Begun int64  `json:"t"` // Unix time in seconds
 }
 
 // BeginLogin begins a login at the issuer with a name. It returns the URL of the issuer, and what
@@ -151,7 +166,7 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 	if err != nil {
 		return "", "", a.fail(ctx, "login", a.logins.failed(err, address), address)
 	}
-	text, err := json.Marshal(attempt{begun, page})
+	text, err := json.Marshal(attempt{begun, page, a.now().Unix()})
 	return to, base64.RawURLEncoding.EncodeToString(text), err
 }
 
@@ -165,18 +180,13 @@ func (a *Authenticator) FinishLogin(
 	if err != nil {
 		return "", "", err
 	}
-	var begun attempt
-	text, err := base64.RawURLEncoding.DecodeString(kept)
-	if err != nil || len(kept) > maxAttempt || json.Unmarshal(text, &begun) != nil ||
-		!pageRule.MatchString(begun.Page) {
+	begun, ok := attemptIn(kept, a.now())
+	if !ok || issuer.Check(begun.Attempt, answer) != nil {
 		return "", "", a.fail(ctx, "login", oidc.ErrState, address)
 	}
-	if err := a.mayRead(address); err != nil {
-		return "", "", a.fail(ctx, "login", err, address)
-	}
-	who, err := issuer.Finish(ctx, redirect, begun.Attempt, answer)
+	who, err := a.finish(ctx, issuer, redirect, begun.Attempt, answer, address)
 	if err != nil {
-		return "", "", a.fail(ctx, "login", a.logins.failed(err, address), address)
+		return "", "", a.fail(ctx, "login", err, address)
 	}
 	id := newID()
 	token = secretToken(loginPrefix, id)
@@ -190,6 +200,38 @@ func (a *Authenticator) FinishLogin(
 	}
 	a.ok["login"].Inc()
 	return token, a.logins.URL + "/#" + begun.Page, nil
+}
+
+// attemptIn returns the attempt in a cookie, unless it is invalid or too old.
+func attemptIn(kept string, now time.Time) (begun attempt, ok bool) {
+	text, err := base64.RawURLEncoding.DecodeString(kept)
+	if err != nil || len(kept) > maxAttempt || json.Unmarshal(text, &begun) != nil {
+		return attempt{}, false
+	}
+	age := now.Sub(time.Unix(begun.Begun, 0))
+	return begun, age <= AttemptTime && age >= -attemptSkew && pageRule.MatchString(begun.Page)
+}
+
+// finish returns the user in the answer of an issuer, or the error for the user. Anyone can forge
+// an attempt and its answer, so the requests to the issuer are limited. They have limits of their
+// own: neither do failures of other kinds stop logins, nor do logins stop the reads of keys.
+func (a *Authenticator) finish(
+	ctx context.Context, issuer *oidc.Issuer, redirect string, begun oidc.Attempt, answer url.Values, address string,
+) (oidc.Identity, error) {
+	if !a.logins.exchanges.take(address) {
+		return oidc.Identity{}, ErrManyLogins
+	}
+	select {
+	case a.logins.slots <- struct{}{}:
+		defer func() { <-a.logins.slots }()
+	default:
+		return oidc.Identity{}, ErrManyLogins
+	}
+	who, err := issuer.Finish(ctx, redirect, begun, answer)
+	if err != nil {
+		err = a.logins.failed(err, address)
+	}
+	return who, err
 }
 
 // AuthenticateLogin is like Authenticate for a request with the token of a login.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"golang.org/x/time/rate"
 
 	"github.com/progressor-engine/progressor/engine/auth/oidc"
 	"github.com/progressor-engine/progressor/internal/testissuer"
@@ -358,41 +357,6 @@ func TestFailedLogins(t *testing.T) {
 	}
 	if !strings.Contains(s.log.String(), "a login to the console has failed") || len(s.rows.rows) != 0 {
 		t.Errorf("%d logins, log: %s", len(s.rows.rows), s.log)
-	}
-}
-
-// Failed logins of an address are limited, and so are the requests to the issuer that they cause.
-func TestFailedLoginsAreLimited(t *testing.T) {
-	t.Parallel()
-	s := newLoginSite(t)
-	s.failed.rate, s.failed.burst, s.lookups.rate = 0, failureRate, 0
-	kept, answer := s.begin(t, "/")
-	answer.Set("code", "guessed")
-	limited := 0
-	for range 50 {
-		if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, address); errors.Is(err, ErrLimited) {
-			limited++
-		}
-	}
-	if asked := len(s.issuer.Exchanges()); asked != failureRate+lookupRate || limited != 50-failureRate {
-		t.Errorf("%d requests to the issuer, %d answers are limited", asked, limited)
-	}
-	if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, "192.0.2.9:1"); errors.Is(err, ErrLimited) {
-		t.Errorf("another address: %v", err)
-	}
-}
-
-// Whoever begins logins without end uses up no reads of the keys and logins of others.
-func TestManyLoginsAreBegun(t *testing.T) {
-	t.Parallel()
-	s := newLoginSite(t)
-	s.unknown = rate.NewLimiter(0, 1)
-	for range 10 {
-		s.begin(t, "/")
-	}
-	_, token := s.keys.add()
-	if _, err := ask(t, s.Authenticator, token); err != nil {
-		t.Errorf("a key that is not cached: %v", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/progressor-engine/progressor/engine/auth"
+	"github.com/progressor-engine/progressor/engine/auth/oidc"
 	"github.com/progressor-engine/progressor/process"
 )
 
@@ -136,7 +137,9 @@ func (l *loginPages) finish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	token, page, err := l.auth.FinishLogin(r.Context(), r.PathValue("name"), kept, r.URL.Query(), r.RemoteAddr)
-	setCookie(w, attemptCookie, "", -1) // an answer is used once
+	if !errors.Is(err, oidc.ErrState) && !limited(err) { // another tab, or a reload, can end the attempt
+		setCookie(w, attemptCookie, "", -1) // an answer is used once
+	}
 	if err != nil {
 		l.refuse(w, err)
 		return
@@ -173,7 +176,7 @@ func (l *loginPages) refuse(w http.ResponseWriter, err error) {
 		status = http.StatusNotFound
 	case errors.Is(err, auth.ErrPage):
 		status = http.StatusBadRequest
-	case errors.Is(err, auth.ErrLimited), errors.Is(err, auth.ErrBusy):
+	case limited(err):
 		status = http.StatusTooManyRequests
 	case errors.Is(err, auth.ErrNoAnswer):
 		status, err = http.StatusServiceUnavailable, auth.ErrNoAnswer
@@ -185,6 +188,11 @@ func (l *loginPages) refuse(w http.ResponseWriter, err error) {
 		text += "\n\nLog in again: " + console + "/login"
 	}
 	page(w, status, text)
+}
+
+// limited reports whether an engine rejected a login because there are too many.
+func limited(err error) bool {
+	return errors.Is(err, auth.ErrLimited) || errors.Is(err, auth.ErrBusy) || errors.Is(err, auth.ErrManyLogins)
 }
 
 // setCookie sets a cookie that scripts cannot read, or deletes it if age is negative.

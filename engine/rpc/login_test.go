@@ -408,6 +408,26 @@ func TestAnswersInOtherBrowsers(t *testing.T) {
 	fails("the same answer again with its cookie", s.browser(t), callback, kept)
 }
 
+// A login that another tab has replaced fails, and that of the other tab does not.
+func TestLoginsInTwoTabs(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t, ConsoleFull, "staff")
+	b := s.browser(t)
+	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	var callbacks []string
+	for range 2 {
+		begun, _ := b.visit(s.url + "/login")
+		answered, _ := b.visit(begun.Header.Get("Location"))
+		callbacks = append(callbacks, answered.Header.Get("Location"))
+	}
+	if answer, body := b.visit(callbacks[0]); answer.StatusCode != http.StatusForbidden {
+		t.Errorf("the first tab: %s %s", answer.Status, body)
+	}
+	if answer, body := b.visit(callbacks[1]); answer.StatusCode != http.StatusSeeOther || b.cookie(loginCookie) == "" {
+		t.Errorf("the second tab: %s %s", answer.Status, body)
+	}
+}
+
 // With several issuers, the user chooses one. The login leads to no other site.
 func TestPagesOfTheLogin(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ var loginMutants = []mutant{
 	},
 	{
 		name: "login-any-attempt", breaks: "an answer belongs to a login at this issuer",
-		file: consoleCode, old: "a.State == \"\" || a.Issuer != i.config.Issuer ||", planted: "a.State == \"\" ||",
+		file: consoleCode, old: "a.Issuer != i.config.Issuer ||", planted: "false ||",
 		packages: oidcTests, run: "TestAnswersOfOtherLogins",
 	},
 	{
@@ -99,10 +99,41 @@ var loginMutants = []mutant{
 	},
 	{
 		name: "login-guessed", breaks: "failed logins of an address are limited",
-		file: consoleLogins, old: "	who, err := issuer.Finish(ctx, redirect, begun.Attempt, answer)\n",
-		planted: "	a.failed = newFailures()\n" +
-			"	who, err := issuer.Finish(ctx, redirect, begun.Attempt, answer)\n",
+		file: consoleLogins, old: "!a.logins.exchanges.take(address)", planted: "false",
 		packages: "./engine/auth", run: "TestFailedLoginsAreLimited",
+	},
+	{
+		name: "login-state-late", breaks: "an answer without its login uses up no exchanges",
+		file: consoleLogins, old: "if !ok || issuer.Check(begun.Attempt, answer) != nil {", planted: "if !ok {",
+		packages: "./engine/auth", run: "TestFailedLoginsAreLimited",
+	},
+	{
+		name: "login-slots", breaks: "a node exchanges few codes at the same time",
+		file: consoleLogins, old: "		return oidc.Identity{}, ErrManyLogins\n	}\n	who, err :=",
+		planted:  "	}\n	who, err :=",
+		packages: "./engine/auth", run: "TestExchangesAtTheSameTime",
+	},
+	{
+		name: "login-reads-keys", breaks: "the limits of keys do not stop logins, nor do logins use them up",
+		file: consoleLogins, old: "	if !a.logins.exchanges.take(address) {\n",
+		planted:  "	if a.mayRead(address) != nil {\n",
+		packages: "./engine/auth", run: "TestLoginsAtASharedAddress|TestForgedAttempts",
+	},
+	{
+		name: "login-no-answer", breaks: "codes that are made up count as failures if the issuer does not answer",
+		file: "engine/auth/authenticator.go", old: "if errors.Is(err, ErrNoAnswer) {", planted: "if false {",
+		packages: "./engine/auth", run: "TestForgedAttempts",
+	},
+	{
+		name: "login-attempt-old", breaks: "an attempt to log in is valid for 10 minutes",
+		file: consoleLogins, old: "age <= AttemptTime && ", planted: "age <= 100*AttemptTime && ",
+		packages: "./engine/auth", run: "TestOldAttempts",
+	},
+	{
+		name: "login-tabs", breaks: "a login that another tab has replaced does not end that of the tab",
+		file: consoleCookie, old: "if !errors.Is(err, oidc.ErrState) && !limited(err) {",
+		planted:  "if errors.Is(err, oidc.ErrState) || !limited(err) {",
+		packages: "./engine/rpc", run: "TestLoginsInTwoTabs",
 	},
 	{
 		name: "login-uses-up-keys", breaks: "beginning logins uses up no reads of keys",

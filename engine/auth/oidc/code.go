@@ -61,13 +61,22 @@ func (i *Issuer) Begin(ctx context.Context, redirect string) (string, Attempt, e
 	return flow.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), a, nil
 }
 
+// Check returns ErrState unless an answer of this issuer belongs to a login that the browser has
+// begun. It sends nothing.
+func (i *Issuer) Check(a Attempt, answer url.Values) error {
+	if a.State == "" || a.Nonce == "" || a.Verifier == "" || a.Issuer != i.config.Issuer ||
+		subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(a.State)) != 1 {
+		return ErrState
+	}
+	return nil
+}
+
 // Finish returns the user who has logged in. answer has the parameters with which the issuer has
 // sent the browser back. It returns ErrState, a LoginError, a ClaimError, an error with
 // ErrUnreachable, or another one, which the user must not see.
 func (i *Issuer) Finish(ctx context.Context, redirect string, a Attempt, answer url.Values) (Identity, error) {
-	if a.State == "" || a.Issuer != i.config.Issuer ||
-		subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(a.State)) != 1 {
-		return Identity{}, ErrState
+	if err := i.Check(a, answer); err != nil {
+		return Identity{}, err
 	}
 	flow, document, err := i.flow(ctx, redirect)
 	if err != nil {
@@ -84,6 +93,9 @@ func (i *Issuer) Finish(ctx context.Context, redirect string, a Attempt, answer 
 	}
 	if answer.Get("code") == "" {
 		return Identity{}, loginError("the answer of the issuer %s has no code", i.config.Issuer)
+	}
+	if err := i.authenticate(flow, document); err != nil {
+		return Identity{}, err
 	}
 	token, err := i.exchange(ctx, flow, a, answer.Get("code"))
 	if err != nil {
@@ -105,20 +117,24 @@ func (i *Issuer) flow(ctx context.Context, redirect string) (*oauth2.Config, *di
 			return nil, nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 		}
 	}
+	return &oauth2.Config{
+		ClientID: i.config.ClientID, RedirectURL: redirect, Scopes: strings.Fields(i.config.Scopes),
+		Endpoint: oauth2.Endpoint{AuthURL: document.Authorization, TokenURL: document.Token},
+	}, document, nil
+}
+
+// authenticate adds the secret of the client, which the issuer needs for a token.
+func (i *Issuer) authenticate(flow *oauth2.Config, document *discovery) error {
 	secret, err := i.config.clientSecret()
 	if err != nil {
-		return nil, nil, fmt.Errorf("client_secret_file: %w", err)
+		return fmt.Errorf("client_secret_file: %w", err)
 	}
-	style := oauth2.AuthStyleInHeader // the default of OpenID Connect
+	flow.ClientSecret, flow.Endpoint.AuthStyle = secret, oauth2.AuthStyleInHeader // the default of OpenID Connect
 	methods := document.TokenAuth
 	if secret == "" || len(methods) > 0 && !slices.Contains(methods, "client_secret_basic") {
-		style = oauth2.AuthStyleInParams
+		flow.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
-	return &oauth2.Config{
-		ClientID: i.config.ClientID, ClientSecret: secret, RedirectURL: redirect,
-		Scopes:   strings.Fields(i.config.Scopes),
-		Endpoint: oauth2.Endpoint{AuthURL: document.Authorization, TokenURL: document.Token, AuthStyle: style},
-	}, document, nil
+	return nil
 }
 
 // exchange returns the ID token for a code.

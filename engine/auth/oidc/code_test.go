@@ -119,6 +119,8 @@ func TestAnswersOfOtherLogins(t *testing.T) {
 		{"another state", a, func(v url.Values) { v.Set("state", b.State) }, ErrState},
 		{"another browser", b, func(url.Values) {}, ErrState},
 		{"a browser without a login", Attempt{}, func(v url.Values) { v.Del("state") }, ErrState},
+		{"no nonce", Attempt{a.Issuer, a.State, "", a.Verifier}, func(url.Values) {}, ErrState},
+		{"no verifier", Attempt{a.Issuer, a.State, a.Nonce, ""}, func(url.Values) {}, ErrState},
 		{"a login at another issuer", foreign, func(v url.Values) { v.Set("state", foreign.State) }, ErrState},
 		{"the issuer is another one", a, func(v url.Values) { v.Set("iss", other.URL) }, nil},
 		{"the issuer is not named", a, func(v url.Values) { v.Del("iss") }, nil},
@@ -143,6 +145,27 @@ func TestAnswersOfOtherLogins(t *testing.T) {
 	}
 	if len(other.Exchanges()) != 0 {
 		t.Errorf("another issuer gets a code: %v", other.Exchanges())
+	}
+}
+
+// The secret is read when the issuer needs it, not for each browser that begins a login.
+func TestSecretOfAClient(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("s3cret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	issuer := testissuer.New(t)
+	c := withClient(issuer)
+	c.ClientSecretFile = secret
+	i := accept(t, c).Logins()[0]
+	if err := os.Remove(secret); err != nil {
+		t.Fatal(err)
+	}
+	a, answer := begin(t, i)
+	if _, err := i.Finish(t.Context(), callback, a, answer); err == nil ||
+		!strings.Contains(err.Error(), "client_secret_file: ") || len(issuer.Exchanges()) != 0 {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -1,0 +1,137 @@
+package auth
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/progressor-engine/progressor/engine/auth/oidc"
+)
+
+// Failed logins of an address are limited, and so are the requests to the issuer that they cause.
+func TestFailedLoginsAreLimited(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	s.logins.exchanges.rate = 0
+	kept, answer := s.begin(t, "/")
+	answer.Set("code", "guessed")
+	limited := 0
+	for range 50 {
+		if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, address); errors.Is(err, ErrManyLogins) {
+			limited++
+		}
+	}
+	if asked := len(s.issuer.Exchanges()); asked != exchangeBurst || limited != 50-exchangeBurst {
+		t.Errorf("%d requests to the issuer, %d answers are limited", asked, limited)
+	}
+	if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, "192.0.2.9:1"); errors.Is(err, ErrManyLogins) {
+		t.Errorf("another address: %v", err)
+	}
+	answer.Set("state", "guessed")
+	if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, address); !errors.Is(err, oidc.ErrState) {
+		t.Errorf("another state: %v", err)
+	}
+}
+
+// A node exchanges few codes at the same time, and each exchange ends.
+func TestExchangesAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	s.logins.exchanges = newBudget(rate.Inf, 1)
+	kept, answer := s.begin(t, "/")
+	answer.Set("code", "guessed")
+	for range maxExchanges + 1 {
+		if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, address); errors.Is(err, ErrManyLogins) {
+			t.Fatal(err)
+		}
+	}
+	for range maxExchanges {
+		s.logins.slots <- struct{}{}
+	}
+	if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, address); !errors.Is(err, ErrManyLogins) {
+		t.Errorf("one exchange too many: %v", err)
+	}
+	if asked := len(s.issuer.Exchanges()); asked != maxExchanges+1 {
+		t.Errorf("%d requests to the issuer", asked)
+	}
+	if limited := s.count(t, "limited"); limited != 1 {
+		t.Errorf("%v logins were limited", limited)
+	}
+}
+
+// Other failures of an address, and reads of keys, do not stop its logins.
+func TestLoginsAtASharedAddress(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	s.failed.rate, s.failed.burst = 0, 0
+	s.lookups.rate, s.lookups.burst = 0, 0
+	s.unknown = rate.NewLimiter(0, 0)
+	s.login(t)
+}
+
+// Codes that are made up use up no reads of keys. They count as failures although the issuer does
+// not answer.
+func TestForgedAttempts(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	s.failed.rate, s.failed.burst = 0, 3
+	s.unknown = rate.NewLimiter(0, 1)
+	s.begin(t, "/") // the discovery document is read now
+	kept := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"i":%q,"s":"x","n":"x","v":"x","p":"/","t":%d}`,
+		s.issuer.URL, s.at.now.Unix()))
+	s.issuer.SetDown(true)
+	for range 3 {
+		if !s.failed.left(address) {
+			t.Error("too many failures were counted")
+		}
+		_, _, err := s.FinishLogin(t.Context(), "", kept, url.Values{
+			"state": {"x"}, "code": {"x"}, "iss": {s.issuer.URL},
+		}, address)
+		if !errors.Is(err, ErrNoAnswer) {
+			t.Errorf("a code that was made up: %v", err)
+		}
+	}
+	if s.failed.left(address) {
+		t.Error("too few failures were counted")
+	}
+	_, token := s.keys.add()
+	if _, err := s.Authenticate(t.Context(), []string{"Bearer " + token}, "192.0.2.9:1"); err != nil {
+		t.Errorf("a key that is not cached: %v", err)
+	}
+}
+
+// An attempt is valid for 10 minutes also if the browser keeps it longer.
+func TestOldAttempts(t *testing.T) {
+	t.Parallel()
+	for age, valid := range map[time.Duration]bool{
+		-AttemptTime: false, -30 * time.Second: true, 0: true, AttemptTime - time.Minute: true,
+		AttemptTime + time.Second: false,
+	} {
+		s := newLoginSite(t)
+		kept, answer := s.begin(t, "/")
+		s.at.now = s.at.now.Add(age)
+		_, _, err := s.FinishLogin(t.Context(), "", kept, answer, address)
+		if valid && err != nil || !valid && !errors.Is(err, oidc.ErrState) {
+			t.Errorf("after %s: %v", age, err)
+		}
+	}
+}
+
+// Whoever begins logins without end uses up no reads of the keys and logins of others.
+func TestManyLoginsAreBegun(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	s.unknown = rate.NewLimiter(0, 1)
+	for range 10 {
+		s.begin(t, "/")
+	}
+	_, token := s.keys.add()
+	if _, err := ask(t, s.Authenticator, token); err != nil {
+		t.Errorf("a key that is not cached: %v", err)
+	}
+}

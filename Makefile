@@ -101,6 +101,10 @@ chaos: postgres ## Break things for SECONDS under load, then check every invaria
 mutants: postgres ## Plant bugs in the engine, two at a time: the tests must catch each (MUTANT=part of a name)
 	$(GO) run ./internal/mutants -parallel 2 -run '$(MUTANT)'
 
+.PHONY: release
+release: ## Build a release into dist/: binaries, image, bills of materials, checksums (VERSION=v1.2.3, the tag of HEAD)
+	@./tools/release.sh $(VERSION)
+
 # Targets that others depend on.
 
 .PHONY: build

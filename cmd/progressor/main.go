@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"syscall"
 
+	_ "golang.org/x/crypto/x509roots/fallback" // the public authorities, for systems that have none
 	"golang.org/x/term"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"

@@ -48,7 +48,8 @@ done
 helm template progressor "$chart" "${all[@]}" >"$rendered"
 contains 'scheme: HTTPS}' 'value: /etc/progressor-tls/ca.crt' 'appProtocol: https' \
   'serverName: progressor' 'value: "https://login.example.com"' 'value: /etc/progressor-oidc/ca.crt' \
-  'value: /etc/progressor-client/client-secret' 'value: "https://progressor.example.com"'
+  'value: /etc/progressor-client/client-secret' 'image: "progressor:0.1.0"' \
+  'value: "https://progressor.example.com"'
 if grep -q 'scheme: HTTP}' "$rendered"; then
   echo "helm: $chart probes an engine with TLS by HTTP"; exit 1
 fi
@@ -61,6 +62,10 @@ fi
 if helm template progressor "$chart" "${least[@]}" --set replica=3 >/dev/null 2>&1; then
   echo "helm: $chart takes a value that it does not know"; exit 1
 fi
+digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+helm template progressor "$chart" "${least[@]}" --set "image.tag=v1.2.3,image.digest=$digest" >"$rendered"
+contains "image: \"progressor@$digest\""
+rejects digest image.digest=latest
 helm template progressor "$chart" "${several[@]}" >"$rendered"
 contains 'issuer: https://login.example.com' 'issuer: https://partners.example.com' 'group_prefix: ' \
   'value: /etc/progressor/issuers.yaml' 'mountPath: /etc/progressor-oidc'

@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${1-}
+variable=github.com/progressor-engine/progressor/cmd/progressor/internal/cli.version
 platforms='linux/amd64 linux/arm64 darwin/amd64 darwin/arm64'
 
 fail() { echo "release: $*" >&2; exit 1; }
@@ -33,8 +34,8 @@ build() {
   for platform in $platforms; do
     local name=progressor-${platform/\//-}
     echo "release: build $name"
-    (cd "$1" && GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -buildvcs=false -o "$2/$name" -ldflags \
-      "-s -w -X github.com/progressor-engine/progressor/cmd/progressor/internal/cli.version=$version" ./cmd/progressor)
+    (cd "$1" && GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -buildvcs=false \
+      -ldflags "-s -w -X $variable=$version" -o "$2/$name" ./cmd/progressor)
   done
   go -C tools/release run . "$version" "$head" "$2"
   (cd "$2" && find progressor-* image* -type f | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
@@ -45,7 +46,7 @@ trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 build "$work/first/source" "$work/first/dist"
 echo "release: build everything again"
 GOCACHE=$work/cache build "$work/second-build/source" "$work/second-build/dist"
-diff -r "$work/first/dist" "$work/second-build/dist" || fail "the second build differs from the first one"
+diff -r "$work/first/dist" "$work/second-build/dist" || fail "the two builds differ"
 rm -rf dist
 mv "$work/first/dist" dist
 cat dist/SHA256SUMS

@@ -6,12 +6,14 @@ import (
 
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/CycloneDX/cyclonedx-gomod/pkg/generate/bin"
+	"github.com/rs/zerolog"
 )
 
 // writeBill writes the bill of materials of a binary: the modules that it contains. It has no serial
 // number, no time and no hash of the tool, so that the same binary has the same bill everywhere.
 func writeBill(path, version string) (err error) {
-	generator, err := bin.NewGenerator(path, bin.WithIncludeStdlib(true), bin.WithVersionOverride(version))
+	generator, err := bin.NewGenerator(path, bin.WithIncludeStdlib(true), bin.WithVersionOverride(version),
+		bin.WithLogger(zerolog.Nop()))
 	if err != nil {
 		return err
 	}

@@ -89,6 +89,7 @@ func image(path, arch, version, commit string) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img, err = mutate.ConfigFile(img, &v1.ConfigFile{
 		OS: "linux", Architecture: arch, Created: v1.Time{Time: time.Unix(0, 0).UTC()},
+		RootFS: v1.RootFS{Type: "layers"},
 		Config: v1.Config{
 			User:         "65532:65532",
 			Entrypoint:   []string{"/progressor"},

@@ -23,7 +23,8 @@ grep -qxF "appVersion: \"${version#v}\"" deploy/helm/progressor/Chart.yaml ||
 # The settings of this machine must not change the build. The version of Go is part of the binary,
 # so Go must not download another one.
 unset GOOS GOARCH GOVULNDB GOEXPERIMENT
-export CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off GOAMD64=v1 GOARM64=v8.0 GOTOOLCHAIN=local GOFIPS140=off
+export CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off GOTOOLCHAIN=local GOFIPS140=off
+export GOAMD64=v1 GOARM64=v8.0
 test -z "$(go env GOEXPERIMENT)" || fail "unset GOEXPERIMENT, also in $(go env GOENV)"
 ./tools/govulncheck.sh required
 

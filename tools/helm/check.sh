@@ -63,7 +63,8 @@ if helm template progressor "$chart" "${least[@]}" --set replica=3 >/dev/null 2>
   echo "helm: $chart takes a value that it does not know"; exit 1
 fi
 digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
-helm template progressor "$chart" "${least[@]}" --set "image.tag=v1.2.3,image.digest=$digest" >"$rendered"
+helm template progressor "$chart" "${least[@]}" --set "image.tag=v1.2.3,image.digest=$digest" \
+  >"$rendered"
 contains "image: \"progressor@$digest\""
 rejects digest image.digest=latest
 helm template progressor "$chart" "${several[@]}" >"$rendered"

@@ -9,8 +9,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// writeBill writes the bill of materials of a binary: the modules that it contains. It has no serial
-// number, no time and no hash of the tool, so that the same binary has the same bill everywhere.
+// writeBill writes the bill of materials of a binary: the modules that it contains. The bill has no
+// serial number, no time and no hash of the tool, so that it is the same everywhere.
 func writeBill(path, version string) (err error) {
 	generator, err := bin.NewGenerator(path, bin.WithIncludeStdlib(true), bin.WithVersionOverride(version),
 		bin.WithLogger(zerolog.Nop()))

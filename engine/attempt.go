@@ -296,7 +296,7 @@ func (e *Engine) attempt(
 	defer ns.usage.processed(ns.usage.begin())
 	for try := int32(1); ; try++ {
 		AttemptOf(ctx).reset()
-		response, err := ns.processor.Process(ctx, request)
+		response, err := ns.process(ctx, request)
 		e.reached(ns, err)
 		if graceful && errors.Is(ctx.Err(), context.DeadlineExceeded) && (err != nil || response.GetFailure() != nil) {
 			return nil, history, errGraceOver

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -55,6 +56,7 @@ func TestCommands(t *testing.T) {
 			return b.Notify("ns", "p", []byte(" self")).Notify("", "nobody", []byte("?")).Notify("nowhere", "p",
 				nil).Done()
 		}}, reg.use)
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", CommandNamespaces: []string{"nowhere"}})
 	n.started(t, "p")
 	n.called(t, "p", "go")
 	eventually(t, "the child has all notifications", func() bool { return n.state(t, "child") == "child 0 1 2 3 4" })
@@ -75,6 +77,54 @@ func TestCommands(t *testing.T) {
 		eventually(t, labels, func() bool {
 			return reg.value(t, "progressor_messages_total", "outcome="+labels) == want
 		})
+	}
+}
+
+// A processor can send no command of any kind to a namespace that its own one does not allow.
+// Nothing of such a response is stored.
+func TestCommandsToOtherNamespaces(t *testing.T) {
+	t.Parallel()
+	type builder = processor.ResultBuilder
+	commands := map[string]func(*builder, string) *builder{
+		"start":  func(b *builder, to string) *builder { return b.Start(to, "x", nil) },
+		"notify": func(b *builder, to string) *builder { return b.Notify(to, "x", nil) },
+		"cancel": func(b *builder, to string) *builder { return b.Cancel(to, "x", "") },
+	}
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{
+		initTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			kind, to, _ := strings.Cut(string(r.GetArgs()), " ")
+			return commands[kind](processor.Result().Notify("", "own", nil), to).Done()
+		},
+	})
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", CommandNamespaces: []string{"shop/*", "billing"}})
+	try := func(args string) error {
+		_, err := n.Start(t.Context(),
+			engine.StartParams{Key: key(strings.ReplaceAll(args, " ", "-")), Args: []byte(args)})
+		return err
+	}
+	for kind := range commands {
+		for _, to := range []string{"shop", "shopping", "billing/x", "far"} {
+			var failed *engine.TaskError
+			if err := try(kind + " " + to); !errors.As(err, &failed) ||
+				failed.Failure.GetReason() != process.ReasonBadResponse ||
+				!strings.Contains(failed.Failure.GetMessage(),
+					fmt.Sprintf("commands[1]: the namespace %q is not one", to)) {
+				t.Errorf("%s to %s: %v", kind, to, err)
+			}
+		}
+	}
+	rows := look(t, dsn)
+	sent := rows.count(t, "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM dead_letters)")
+	if sent != 0 {
+		t.Errorf("%d messages were sent", sent)
+	}
+	for kind := range commands {
+		for _, to := range []string{"", "ns", "shop/a", "billing"} {
+			if err := try(kind + " " + to); err != nil {
+				t.Errorf("%s to %q: %v", kind, to, err)
+			}
+		}
 	}
 }
 
@@ -118,6 +168,7 @@ func TestParentAndChildren(t *testing.T) {
 	n.put(t, &progressorv1.Namespace{Namespace: "children", Processor: &progressorv1.ProcessorConfig{
 		Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "children"}},
 	}})
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", CommandNamespaces: []string{"child*"}})
 	n.started(t, "parent")
 	got := map[string]string{}
 	next := func() {

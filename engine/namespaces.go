@@ -58,6 +58,7 @@ type policies struct {
 	retention      storage.Retention // how long ended processes are kept
 	fairnessKey    string            // expression for the fairness key of jobs; "" if there is none
 	recordsChanges bool              // see changesEvery
+	commandsTo     process.Patterns  // namespaces that commands of its processor may reach; nil means all
 }
 
 // defaultPolicies are the policies of a namespace without a configuration.
@@ -237,6 +238,7 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 		ns.stepTimeout = d
 	}
 	ns.retention, ns.fairnessKey = retentionOf(m), m.GetFairnessKey()
+	ns.commandsTo = append(process.Patterns{ns.name}, m.GetCommandNamespaces()...)
 	ns.events, ns.recordsChanges = wire.EventMode(m), len(m.GetChanges().GetKinds()) > 0
 	ns.pushed = m.GetProcessor().GetConnect() != nil
 	if pull := m.GetProcessor().GetPull(); pull != nil {

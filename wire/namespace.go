@@ -14,6 +14,7 @@ func NamespaceConfig(m *progressorv1.Namespace) *progressorv1.Namespace {
 		ZombiePolicy: m.GetZombiePolicy(), HistoryMode: m.GetHistoryMode(), JobEvents: m.GetJobEvents(),
 		Retention: m.GetRetention(), FailedRetention: m.GetFailedRetention(),
 		CancelledRetention: m.GetCancelledRetention(), FairnessKey: m.GetFairnessKey(), Changes: m.GetChanges(),
+		CommandNamespaces: m.GetCommandNamespaces(),
 	}
 }
 

@@ -143,6 +143,7 @@ func TestEmptyNamespaces(t *testing.T) {
 			optional := rules.GetIgnore() == validate.Ignore_IGNORE_IF_ZERO_VALUE
 			target := proto.GetExtension(fd.Options(), progressorv1.E_TargetNeeds).(progressorv1.Permission)
 			switch {
+			case fd.IsList() && target != 0: // an empty list has no targets
 			case optional != (target != 0 || rule.needs.GetScope() == progressorv1.Scope_SCOPE_VISIBLE):
 				t.Errorf("%s: %s may be empty: %v", rule.method, path, optional)
 			case !optional:
@@ -303,6 +304,29 @@ func TestTargets(t *testing.T) {
 			if d.GetReason() != progressorv1.ErrorDetail_REASON_PERMISSION || d.GetNamespace() != where {
 				t.Errorf("%s: detail %s", c.name, text(d))
 			}
+		}
+	}
+}
+
+// A namespace may send commands only to namespaces in which the client that allows it may call
+// processes, also if it allows a pattern of them.
+func TestCommandNamespaces(t *testing.T) {
+	t.Parallel()
+	a := newRules(t)
+	p := auth.NewPrincipal("key:a", []auth.Grant{
+		{Role: "admin", Namespaces: "own"}, {Role: "client", Namespaces: "shop/a*"}, {Role: "viewer", Namespaces: "*"}})
+	for to, want := range map[string]bool{
+		"": true, "own": true, "shop/a": true, "shop/ab*": true, "shop/a*": true, "shop/*": false, "shop/b": false,
+		"*": false, "own*": false, "other": false,
+	} {
+		ns := &progressorv1.Namespace{Namespace: "own", CommandNamespaces: []string{"own", to}}
+		_, err := a.decide(p, "/progressor.v1.NamespaceService/PutNamespace",
+			&progressorv1.PutNamespaceRequest{Namespace: ns})
+		if (err == nil) != want {
+			t.Errorf("%q: %v", to, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "process.call in namespace "+to) {
+			t.Errorf("%q: %v", to, err)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func namesNamespace(fd protoreflect.FieldDescriptor) (is, lease bool) {
 		return false, false
 	}
 	switch fd.Name() {
-	case "namespace", "namespaces":
+	case "namespace", "namespaces", "command_namespaces":
 		return true, false
 	case "lease_token", "lease_tokens":
 		return true, true
@@ -55,8 +55,6 @@ func newNamed(md protoreflect.MessageDescriptor) (*named, error) {
 		fd := md.Fields().Get(i)
 		needs, _ := proto.GetExtension(fd.Options(), progressorv1.E_TargetNeeds).(progressorv1.Permission)
 		switch is, lease := namesNamespace(fd); {
-		case is && needs != 0 && fd.IsList():
-			return nil, fmt.Errorf("%s: a target must be one namespace", fd.FullName())
 		case is && needs != 0:
 			n.targets = append(n.targets, namedField{fd, lease, needs})
 		case is:
@@ -112,8 +110,11 @@ func (n *named) each(m protoreflect.Message, own string, found func(namedNamespa
 	}
 	for i := range n.targets {
 		f := &n.targets[i]
-		name := cmp.Or(m.Get(f.fd).String(), own)
-		if name != "" && !found(namedNamespace{name, f.needs, name == own}) {
+		target := func(name string) bool { return name == "" || found(namedNamespace{name, f.needs, name == own}) }
+		if more := f.fd.IsList() && eachString(m, f.fd, target); more {
+			continue
+		}
+		if f.fd.IsList() || !target(cmp.Or(m.Get(f.fd).String(), own)) {
 			return false
 		}
 	}

@@ -125,6 +125,20 @@ var workerMutants = []mutant{
 	},
 }
 
+// commandMutants let processors send commands to every namespace.
+var commandMutants = []mutant{
+	{
+		name: "commands-to-any-namespace", breaks: "a processor sends commands only to namespaces that are allowed",
+		file: "engine/commands.go", old: `to != "" && !ns.commandsTo.Match(to)`, planted: "false && to == \"\"",
+		packages: "./engine", run: "TestCommandsToOtherNamespaces",
+	},
+	{
+		name: "allowed-without-permission", breaks: "commands are allowed only to namespaces of the client",
+		file: "engine/rpc/named.go", old: `, "command_namespaces":`, planted: ":",
+		packages: "./engine/rpc", run: "TestCommandNamespaces",
+	},
+}
+
 // startMutants break the start of an engine whose database cannot be reached.
 var startMutants = []mutant{
 	{

@@ -499,9 +499,12 @@ type Namespace struct {
 	FairnessKey string             `protobuf:"bytes,16,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
 	Deletion    *NamespaceDeletion `protobuf:"bytes,17,opt,name=deletion,proto3" json:"deletion,omitempty"` // only while the namespace is being deleted
 	// What the change stream records. Without it, nothing.
-	Changes       *ChangeSettings `protobuf:"bytes,18,opt,name=changes,proto3" json:"changes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Changes *ChangeSettings `protobuf:"bytes,18,opt,name=changes,proto3" json:"changes,omitempty"`
+	// The other namespaces to which the processor may send commands: NAME, PREFIX* or *. An attempt
+	// whose response has a command to another one fails with the reason bad_response.
+	CommandNamespaces []string `protobuf:"bytes,19,rep,name=command_namespaces,json=commandNamespaces,proto3" json:"command_namespaces,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Namespace) Reset() {
@@ -656,6 +659,13 @@ func (x *Namespace) GetDeletion() *NamespaceDeletion {
 func (x *Namespace) GetChanges() *ChangeSettings {
 	if x != nil {
 		return x.Changes
+	}
+	return nil
+}
+
+func (x *Namespace) GetCommandNamespaces() []string {
+	if x != nil {
+		return x.CommandNamespaces
 	}
 	return nil
 }
@@ -2088,7 +2098,7 @@ var File_progressor_v1_namespace_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\"\xef\b\n" +
+	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\"\xe9\t\n" +
 	"\tNamespace\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12D\n" +
 	"\tprocessor\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessorConfigB\x06\xbaH\x03\xc8\x01\x01R\tprocessor\x12=\n" +
@@ -2116,7 +2126,8 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x12cancelledRetention\x12,\n" +
 	"\ffairness_key\x18\x10 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\vfairnessKey\x12<\n" +
 	"\bdeletion\x18\x11 \x01(\v2 .progressor.v1.NamespaceDeletionR\bdeletion\x127\n" +
-	"\achanges\x18\x12 \x01(\v2\x1d.progressor.v1.ChangeSettingsR\achanges\"\xba\x01\n" +
+	"\achanges\x18\x12 \x01(\v2\x1d.progressor.v1.ChangeSettingsR\achanges\x12x\n" +
+	"\x12command_namespaces\x18\x13 \x03(\tBI\xbaHB\x92\x01?\x10d\";r9(\x80\x0124^([a-zA-Z0-9._/-]{0,127}[*]|[a-zA-Z0-9._/-]{1,128})$\xa8\xbb\x18\x03R\x11commandNamespaces\"\xba\x01\n" +
 	"\x0eChangeSettings\x12B\n" +
 	"\x05kinds\x18\x01 \x03(\x0e2\x19.progressor.v1.ChangeKindB\x11\xbaH\x0e\x92\x01\v\x18\x01\"\a\x82\x01\x04\x10\x01 \x00R\x05kinds\x12\x1a\n" +
 	"\bpayloads\x18\x02 \x01(\bR\bpayloads\x12H\n" +

@@ -45,6 +45,7 @@ type namespacePutCmd struct {
 	MaxAttempts  *int32         `placeholder:"N" help:"Maximum number of attempts of a timer or notification. Default: 3."`
 	RetryAfter   *time.Duration `placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
 	FairnessKey  *string        `placeholder:"CEL" help:"Jobs of the same priority take turns by the value of this expression, such as job.metadata.tenant."`
+	CommandTo    []string       `placeholder:"PATTERN,..." help:"Other namespaces to which the processor may send commands: NAME, PREFIX* or *."`
 	retentionFlags
 	recordFlags
 }
@@ -176,6 +177,9 @@ func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
 	cli.Set(&ns.MaxBacklog, c.MaxBacklog)
 	cli.Set(&ns.MaxWaiting, c.MaxWaiting)
 	cli.Set(&ns.FairnessKey, c.FairnessKey)
+	if c.CommandTo != nil {
+		ns.CommandNamespaces = c.CommandTo
+	}
 	if (c.MaxAttempts != nil || c.RetryAfter != nil) && ns.RetryPolicy == nil {
 		ns.RetryPolicy = &progressorv1.RetryPolicy{}
 	}
@@ -326,6 +330,7 @@ func printNamespace[P interface {
 		output.Field{"history mode", output.Enum(ns.GetHistoryMode())},
 		output.Field{"job events", output.Enum(ns.GetJobEvents())},
 		output.Field{"fairness key", output.OneLine(ns.GetFairnessKey())},
+		output.Field{"commands to", output.OneLine(strings.Join(ns.GetCommandNamespaces(), ", "))},
 		output.Field{"changes", showChanges(ns.GetChanges())},
 		output.Field{"zombie policy", output.Enum(ns.GetZombiePolicy())},
 		output.Field{"retention", output.Duration(ns.GetRetention().AsDuration())},

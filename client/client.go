@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	awaitStep = 30 * time.Second      // how long one AwaitTask request of Await waits on the server
+	awaitStep = 30 * time.Second      // maximum time that one AwaitTask request waits on the server
 	minAwait  = 10 * time.Millisecond // shorter waits are not worth a request
 )
 
@@ -107,9 +107,9 @@ func (c *Client) Repair(ctx context.Context, req *progressorv1.RepairRequest) (*
 	})
 }
 
-// Await waits until the task of req has ended and returns it. req names the task by its ID or its
-// idempotency key; its timeout is ignored. If ctx ends first, Await returns the last known state of
-// the task, or nil, and ctx's error.
+// Await waits until the task of req has ended and returns it. req identifies the task by its ID or
+// its idempotency key. The timeout of req is ignored. If ctx ends first, Await returns the last
+// known state of the task, or nil, and ctx's error.
 func (c *Client) Await(ctx context.Context, req *progressorv1.AwaitTaskRequest) (*progressorv1.Task, error) {
 	req = proto.CloneOf(req)
 	var seen *progressorv1.Task

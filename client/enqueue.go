@@ -34,8 +34,9 @@ func WithIdempotencyKey(key string) EnqueueOption {
 	return func(r *progressorv1.EnqueueRequest) { r.IdempotencyKey = key }
 }
 
-// Enqueue stores a job with args, which it encodes as JSON. Handle decodes them into the same type.
-// An integer beyond 2^53 is an error, because it would lose digits. See Client.Enqueue for retries.
+// Enqueue encodes args as JSON and stores a job with them. Handle decodes them into the same type.
+// An integer beyond 2^53 is an error, because it would lose precision. See Client.Enqueue for
+// retries.
 func Enqueue[Args any](
 	ctx context.Context, c *Client, namespace, name string, args Args, opts ...EnqueueOption,
 ) (*progressorv1.EnqueueResponse, error) {
@@ -55,7 +56,7 @@ func Enqueue[Args any](
 
 // Enqueue stores a job. If the request has neither a job ID nor an idempotency key, Enqueue sets a
 // random key, the same for all attempts, unless WithoutKeys is given. A request with a key is
-// retried as by Retry. Enqueue does not modify req.
+// retried as Retry describes. Enqueue does not modify req.
 func (c *Client) Enqueue(ctx context.Context, req *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
 	if c.autoKeys && req.GetIdempotencyKey() == "" && req.GetJobId() == "" {
 		req = proto.CloneOf(req)

@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// FailureClass returns what a namespace may know about a request that failed. It contains no
-// addresses of the network of the engine, and nothing of an answer that is not HTTP.
+// FailureClass returns a description of a failed request that is safe to show to the users of a
+// namespace. It contains no addresses from the engine's network and no part of a response that is
+// not HTTP.
 func FailureClass(err error) string {
 	for _, own := range []error{ErrDeniedAddress, ErrOwnAddress} {
 		if errors.Is(err, own) {
@@ -44,18 +45,18 @@ func FailureClass(err error) string {
 	return "the request failed"
 }
 
-// networkError is an error of the connection to a processor. Its text, which users of the namespace
-// can see, is its class.
+// networkError is an error of the connection to a processor. Error returns only its class, because
+// users of the namespace can see it.
 type networkError struct{ err error }
 
 func (e *networkError) Error() string { return FailureClass(e.err) }
 
 func (e *networkError) Unwrap() error { return e.err }
 
-// Detail returns the text of the error with addresses, for the log of the node.
+// Detail returns the complete error text, including addresses, for the log of the node.
 func (e *networkError) Detail() string { return e.err.Error() }
 
-// CertificateClass returns the class of an error of TLS, or "".
+// CertificateClass returns the class of a TLS error. It returns "" for other errors.
 func CertificateClass(err error) string {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return "the server does not respond with TLS"

@@ -10,27 +10,28 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Limits are how many requests and streams of clients a node serves at a time. 0 means no limit.
+// Limits bounds the requests and streams that a node serves at the same time. 0 means no limit.
 type Limits struct {
-	ClientRequests int // requests of one client that work; as many others may wait for an event
-	ClientStreams  int // streams of one client
-	Streams        int // streams of all clients
+	ClientRequests int // per client and class: requests that do work, and requests that wait
+	ClientStreams  int // streams per client
+	Streams        int // streams of all clients together
 }
 
-// class is what a request counts as in the limits of its client.
+// class is the kind of a request for the limits of its client. Each class is counted separately.
 type class int
 
 const (
 	classWork class = iota
-	classWait       // it waits for an event
-	// classReserved has the answers of workers and the commands of operators. They count
-	// separately, so that a client that waits for its workers does not make them lose their leases.
+	classWait       // waits for an event
+	// classReserved contains the answers of workers and the commands of operators. They are counted
+	// separately, so that the waiting requests of a client do not cause its workers to lose their
+	// leases.
 	classReserved
 	classStream
 	classes
 )
 
-// clients counts the requests and streams of each client that are in flight.
+// clients counts the requests and streams in flight of each client.
 type clients struct {
 	limits  Limits
 	refused func(bound string) // counts a rejected request
@@ -100,8 +101,8 @@ var boundOf = [classes]struct{ label, what, setting string }{
 	classStream:   {"client_streams", "streams", "max_streams_per_client"},
 }
 
-// clientOf returns who sends a request, by the address of the peer. An IPv6 client is its network,
-// because one machine may use all addresses of it.
+// clientOf returns the name of a client for its limits, derived from the address of the peer. All
+// addresses of an IPv6 /64 network count as one client, because one machine may use all of them.
 func clientOf(address string) string {
 	port, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -118,14 +119,14 @@ func clientOf(address string) string {
 	return ip.String()
 }
 
-// reservedMethods are the methods of workers that hold leases. The commands of operators are those
-// that begin with one of reservedVerbs.
+// reservedMethods contains the methods that workers with leases call. A method whose name begins
+// with one of reservedVerbs is a command of an operator.
 var (
 	reservedMethods = map[string]bool{"Complete": true, "CompleteBatch": true, "Heartbeat": true, "Release": true}
 	reservedVerbs   = []string{"Pause", "Resume", "Suspend", "Cancel", "Drain", "Stop"}
 )
 
-// classOf returns what a unary request counts as.
+// classOf returns the class of a unary request.
 func classOf(procedure string, message any) class {
 	switch m := message.(type) {
 	case *progressorv1.PollRequest:

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// feature is something of PostgreSQL that distributed databases with its protocol lack, or that
-// costs them much.
+// feature is a feature of PostgreSQL that distributed databases with the same protocol do not
+// support, or support only at a high cost.
 type feature string
 
 const (
@@ -25,7 +25,8 @@ const (
 	notifications  feature = "LISTEN and NOTIFY"
 )
 
-// featureNames contains the names by which a feature is used. Nothing of ours has such a name.
+// featureNames contains the names of columns, functions and types that belong to a feature. The
+// schema of this repository defines no such names.
 var featureNames = []struct {
 	feature feature
 	names   *regexp.Regexp
@@ -38,7 +39,8 @@ var featureNames = []struct {
 	{notifications, regexp.MustCompile(`^pg_notify$`)},
 }
 
-// statementFeatures contains the statements that are a feature. Their words have other uses, too.
+// statementFeatures contains the first words of statements that belong to a feature. Only the first
+// word counts, because elsewhere in a statement such a word may be an ordinary name.
 var statementFeatures = map[string]feature{
 	"listen": notifications, "unlisten": notifications, "notify": notifications,
 }
@@ -61,7 +63,7 @@ func featuresOf(tokens []string) map[feature]bool {
 	return found
 }
 
-// used contains the features of each statement that uses one, by the name of the statement.
+// used maps the names of statements to the features that they use.
 type used map[string]map[feature]bool
 
 func (u used) add(name string, tokens []string) {
@@ -78,7 +80,7 @@ func (u used) add(name string, tokens []string) {
 // sqlcName is the comment that names a statement for sqlc.
 var sqlcName = regexp.MustCompile(`(?m)^-- name: (\w+) :\w+\n`)
 
-// addQueries adds the statements of a file of sql/, by their names.
+// addQueries adds the named statements of a file in sql/.
 func (u used) addQueries(content string) {
 	names := sqlcName.FindAllStringSubmatchIndex(content, -1)
 	for n, at := range names {
@@ -90,8 +92,8 @@ func (u used) addQueries(content string) {
 	}
 }
 
-// addMigration adds what a migration creates. A later definition of a function replaces the
-// earlier one, so migrations must be added in their order.
+// addMigration adds the objects that a migration creates. A later definition of a function replaces
+// an earlier one, so migrations must be added in order.
 func (u used) addMigration(name, content string) {
 	up, _, _ := strings.Cut(content, "-- +goose Down")
 	for _, tokens := range sqlStatements(up) {
@@ -107,7 +109,7 @@ func (u used) addMigration(name, content string) {
 }
 
 // createdObject returns the kind and the name of the object that a statement creates, such as
-// "function enqueue", or "". A DO block creates what its body creates first.
+// "function enqueue", or "". For a DO block, it is the first object that the body creates.
 func createdObject(tokens []string) string {
 	for n, token := range tokens {
 		if token != "create" {
@@ -123,10 +125,10 @@ func createdObject(tokens []string) string {
 	return ""
 }
 
-// sqlFragment matches a string of Go that has SQL: a statement, or a part of one.
+// sqlFragment matches a Go string that contains a SQL statement or a part of one.
 var sqlFragment = regexp.MustCompile(`(^|\s)(SELECT|FROM|WHERE|AND|JOIN|UPDATE|DELETE|INSERT|LISTEN|NOTIFY)\s`)
 
-// addGo adds the SQL in the strings of a Go file, by the file and the declaration.
+// addGo adds the SQL in the strings of a Go file, named by the file and the declaration.
 func (u used) addGo(name string, content []byte) error {
 	file, err := parser.ParseFile(token.NewFileSet(), name, content, parser.SkipObjectResolution)
 	if err != nil {
@@ -160,19 +162,19 @@ func (u used) addStrings(declaration string, node ast.Node) {
 	})
 }
 
-// notOfTheEngine are the paths of Go files that are not part of the engine.
-var notOfTheEngine = []string{"internal/", "storage/storagetest/", "engine/enginetest/", "examples/"}
+// otherPrefixes contains the path prefixes of Go files that are not part of the engine.
+var otherPrefixes = []string{"internal/", "storage/storagetest/", "engine/enginetest/", "examples/"}
 
-// sendsSQL reports whether the SQL in a Go file must be portable: it is part of the engine.
+// sendsSQL reports whether a Go file is part of the engine, so that its SQL must be portable.
 func sendsSQL(name string, content []byte) bool {
-	other := slices.ContainsFunc(notOfTheEngine, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	other := slices.ContainsFunc(otherPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	return path.Ext(name) == ".go" && !strings.HasSuffix(name, "_test.go") && !other && !generatedHeader.Match(content)
 }
 
 // usedFeatures returns the features that the statements of the repository use.
 func usedFeatures(root string) (used, error) {
 	found := used{}
-	return found, walk(root, found.addFile) // in the order of the names
+	return found, walk(root, found.addFile) // walk visits files in the order of their names
 }
 
 // addFile adds the statements of a file.
@@ -188,15 +190,15 @@ func (u used) addFile(name string, content []byte) error {
 	return nil
 }
 
-// exception is a use of a feature by statements, with the reason.
+// exception allows some statements to use a feature, for a reason.
 type exception struct {
 	feature    feature
 	reason     string
 	statements []string
 }
 
-// portability returns one line for each use of a feature that is not an exception, and for each
-// exception that is not used.
+// portability returns one line for each use of a feature without an exception, and for each unused
+// exception.
 func portability(found used, exceptions []exception) []string {
 	var violations []string
 	allowed := used{}
@@ -215,8 +217,8 @@ func portability(found used, exceptions []exception) []string {
 	for _, statement := range slices.Sorted(maps.Keys(found)) {
 		for _, feature := range slices.Sorted(maps.Keys(found[statement])) {
 			if !allowed[statement][feature] {
-				violations = append(violations, fmt.Sprintf("%s uses %s: write it with what distributed databases "+
-					"support, see docs/scale-out.md", statement, feature))
+				violations = append(violations, fmt.Sprintf("%s uses %s: use only features that distributed "+
+					"databases support, see docs/scale-out.md", statement, feature))
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // A namespace is deleted in steps, so that no transaction is large and a node can die at any time:
 // RequestDeletion marks it; when all nodes know the mark (see UnawareNodes), its processes are
-// removed as by RemoveProcess; DeleteRows deletes what is left; DeleteNamespace deletes the row.
+// removed as with RemoveProcess; DeleteRows deletes what is left; DeleteNamespace deletes the row.
 
 // Deletion says what DeleteNamespace deletes.
 type Deletion int

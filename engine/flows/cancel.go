@@ -97,8 +97,8 @@ func (t *task) cancelEvent(p stepRef, child *progressorv1.ChildEnd) error {
 }
 
 // endSuspended cancels the processes of asked steps that an operator has suspended, so that the run
-// does not wait until they are resumed. They are CANCELLED at once, as by CancelProcess, and their
-// ends are reported to the run as usual.
+// does not wait until they are resumed. They become CANCELLED at once, as with CancelProcess, and
+// their ends are reported to the run as usual.
 func (t *task) endSuspended() error {
 	if len(t.endsSuspended) == 0 {
 		return nil

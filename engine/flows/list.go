@@ -85,8 +85,8 @@ func (f *Flows) ListRuns(
 	return list, page.NextPageToken, nil
 }
 
-// listed converts a row of a list to a run, as Get returns it but without its steps. known caches
-// the templates of the previous runs. A nil template was deleted.
+// listed converts a row of a list to a run. The run equals the result of Get, but has no steps.
+// known caches the templates of the previous runs. It contains nil for a deleted template.
 func (f *Flows) listed(
 	ctx context.Context, row *search.Run, statuses []*search.RunStep, known map[templateKey]*template,
 ) (*progressorv1.Run, error) {
@@ -169,7 +169,7 @@ func progressOf(text []byte) (*progressorv1.Progress, error) {
 	return m, nil
 }
 
-// kept contains the fields of a run's state that its row does not have.
+// kept contains the fields of a run that are stored only in its state, not in columns of its row.
 type kept struct {
 	Stored int64 `json:"stored"`
 	Run    struct {

@@ -5,5 +5,5 @@
 // Insight combines rows of storage/insight with what the node knows (Engine.NamespaceState and
 // Engine.NodeState). Start with insight.go. ExplainProcess (explain.go) fills the input of the pure
 // package explain; NamespaceHealth is in health.go, and GetOverview in overview.go. Package engine
-// does not know this package.
+// does not import this package.
 package insight

@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// decide turns the end of an attempt into the stored result: the result of the job, another
-// attempt, or its failure. It is a pure function.
+// decide adds the consequences of the end of an attempt to c: the result of the job, another
+// attempt, or the failure of the job. It is a pure function.
 func decide(e engine.End, c *storage.Completion) {
 	row, options, err := read(e.Claim)
 	if err == nil && (len(keysOf(row)) > 0 || row.ConstraintsVersion != row.ConstraintsNow) {
@@ -45,9 +45,9 @@ func decide(e engine.End, c *storage.Completion) {
 		}
 		return
 	}
-	if err != nil { // the row of the job cannot be read: a bug, so another attempt would not help
+	if err != nil { // the row of the job is not valid: this is a bug, so another attempt would not help
 		failure := &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()}
-		tell(e, c, failure)
+		recordFailure(e, c, failure)
 		failed(c, failure)
 		return
 	}
@@ -77,9 +77,9 @@ func read(c *storage.Claim) (jobs.Job, *progressorv1.JobOptions, error) {
 // isMember reports whether a job is a member of a job for several workers.
 func isMember(c *storage.Claim) bool { return strings.HasPrefix(c.ProcessID, process.MemberPrefix) }
 
-// succeed completes a job. The action of the result is ignored. The result of a job is stored only
+// succeed completes a job. It ignores the action of the result. The result of a job is stored only
 // in jobs, for its TTL. The result of a step is stored as the response of its task instead, and the
-// run receives it with the end.
+// run receives it together with the end of the step.
 func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progressorv1.JobOptions) {
 	isStep := strings.HasPrefix(e.Claim.ProcessID, process.StepPrefix) && !isMember(e.Claim)
 	var text []byte
@@ -87,7 +87,7 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 		var err error
 		if text, err = valueJSON("job_result", e.Response.GetResult().GetJobResult(),
 			process.MaxPayloadBytes); err != nil {
-			row, _, _ := read(e.Claim) // it was read before without an error
+			row, _, _ := read(e.Claim) // cannot fail: decide has read the same row
 			e.Failure = &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()}
 			fail(e, c, end, row, options)
 			return
@@ -125,7 +125,7 @@ func resultTTL(options *progressorv1.JobOptions) time.Duration {
 	return defaultResultTTL
 }
 
-// fail decides between another attempt and the end of the job. An attempt whose worker was lost
+// fail decides whether a failed job gets another attempt or ends. An attempt whose worker was lost
 // uses a takeover if one is left, otherwise a retry.
 func fail(e engine.End, c *storage.Completion, end *jobs.End, row jobs.Job, options *progressorv1.JobOptions) {
 	failure := e.Failure
@@ -138,7 +138,7 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row jobs.Job, opti
 	if e.Lost {
 		failure = &progressorv1.Failure{Reason: process.ReasonLeaseLost, Message: lostMessage(e)}
 	}
-	tell(e, c, failure)
+	recordFailure(e, c, failure)
 	before, _ := wire.JobFailures(row.Failures) // unreadable failures do not count
 	used := int32(1)
 	for _, f := range before {
@@ -147,8 +147,8 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row jobs.Job, opti
 			used++
 		}
 	}
-	// A member whose worker was lost too often is not retried: the retry would have to run on the
-	// same worker, and that one is lost.
+	// A member whose worker was lost has no retries, only takeovers, because a retry runs on the
+	// same worker.
 	spent := e.Lost && isMember(e.Claim)
 	again := !failure.GetNonRetryable() && used <= options.GetMaxRetry() && !spent
 	takeovers := int32(defaultMaxTakeovers)
@@ -167,7 +167,7 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row jobs.Job, opti
 	if !end.Takeover {
 		wait = wire.RetryAfter(failure, wire.Backoff(options.GetBackoff(), used, e.Random))
 	}
-	text, _ := wire.FailureJSON(failure) // cannot fail: the failure was cleaned, or has plain strings only
+	text, _ := wire.FailureJSON(failure) // cannot fail: the failure was cleaned before, or contains only plain strings
 	c.Retry(text, wait)
 	c.Uncounted = end.Takeover && e.NeverBeat
 	if !c.Uncounted {
@@ -186,8 +186,8 @@ const (
 	EventAcknowledged = "cancel_acknowledged"
 )
 
-// tell sets the event of a failed attempt, and its message.
-func tell(e engine.End, c *storage.Completion, failure *progressorv1.Failure) {
+// recordFailure sets the event type and the message of a failed attempt.
+func recordFailure(e engine.End, c *storage.Completion, failure *progressorv1.Failure) {
 	record := recordOf(c)
 	switch {
 	case e.Lost:
@@ -204,14 +204,14 @@ func tell(e engine.End, c *storage.Completion, failure *progressorv1.Failure) {
 
 func recordOf(c *storage.Completion) *jobs.AttemptRecord { return c.Record.(*jobs.AttemptRecord) }
 
-// failed ends a job for good. It returns the failure that the job keeps.
+// failed ends a job permanently. It returns the failure that the job stores.
 func failed(c *storage.Completion, failure *progressorv1.Failure) []byte {
 	text, _ := wire.FailureJSON(failure) // see fail
 	c.Fail(text, short(cmp.Or(failure.GetMessage(), failure.GetReason())))
 	return keptFailure(failure)
 }
 
-// keptFailure returns a failure as its job keeps it: with shortened texts, and without details that
+// keptFailure returns the failure that a job stores. It shortens long texts and drops details that
 // are too large.
 func keptFailure(failure *progressorv1.Failure) []byte {
 	if proto.Size(failure) > process.MaxFailureDetails {

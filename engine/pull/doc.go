@@ -1,7 +1,7 @@
-// Package pull hands tasks to the workers that poll a node, and takes their heartbeats and answers.
-// It also knows the workers of the node and passes the commands of operators on to them.
+// Package pull assigns tasks to the workers that poll a node, and receives their heartbeats and
+// answers. It also keeps a list of these workers and sends them the commands of operators.
 //
-// Server is what engine.Workers describes. Start with server.go and leases.go (Poll). The engine
-// stores the ends of leased attempts (engine/leased_attempt.go), because they are decided like
-// those of other attempts. Package engine does not know this package.
+// Server implements engine.Workers. Start with server.go and leases.go (Poll). The engine stores
+// the results of leased attempts (engine/leased_attempt.go), with the same decisions as for other
+// attempts. Package engine does not import this package.
 package pull

@@ -27,26 +27,26 @@ type NewJob struct {
 	Timeout        time.Duration
 	Priority       int32
 	RunTime        time.Time     // earliest run time; zero means now
-	Delay          time.Duration // instead of RunTime: the time until then; 0 means none
+	Delay          time.Duration // time until the job may run, instead of RunTime; 0 means none
 	Unique         Unique
 	IdempotencyKey string
 	RequestID      uuid.UUID // process.RequestID of the key; zero if there is none
 	Fingerprint    []byte
 	Constraints    Constrained
-	FairnessKey    *string // nil if its namespace has none
+	FairnessKey    *string // nil if the namespace defines no fairness keys
 	Actor          string  // who enqueued it, or "" if unknown
 	Chosen         bool    // the engine chose the ID, so an existing job with it comes from the same request
-	// Grouped reports that several workers run it: Options has workers, and the job itself needs no
-	// constraint keys.
+	// Grouped reports that several workers run the job. Options then contains the number of
+	// workers, and the job itself needs no constraint keys.
 	Grouped bool
 }
 
-// Unique prevents duplicates of a job: at most one job with its key exists that has not ended.
+// Unique prevents duplicates of a job. At most one job that has not ended holds a given key.
 type Unique struct {
 	Key     string        // "" if the job is not unique
 	TTL     time.Duration // how long the job holds the key after its end
-	Waiting bool          // only a job that has not run yet holds the key
-	Replace bool          // a second job replaces the args and the time of a waiting one: see EnqueueReplacing
+	Waiting bool          // the job holds the key only until it first runs
+	Replace bool          // a new job replaces the args and the time of a waiting one, see EnqueueReplacing
 }
 
 // Enqueued is the result of enqueuing a job.
@@ -130,7 +130,7 @@ func (p *enqueueParams) add(j *NewJob) {
 	}
 }
 
-// fairnessParam returns a fairness key as EnqueueJobs takes it.
+// fairnessParam encodes a fairness key for EnqueueJobs: "=" and the key, or "" for no key.
 func fairnessParam(key *string) string {
 	if key == nil {
 		return ""
@@ -138,7 +138,8 @@ func fairnessParam(key *string) string {
 	return "=" + *key
 }
 
-// keyStages creates and locks the unique keys, each with its own snapshot, see LockJobKeys.
+// keyStages returns the stages that create and lock the unique keys. Each stage needs its own
+// snapshot, see LockJobKeys.
 func (p *enqueueParams) keyStages() []func(context.Context, storage.DB) error {
 	if len(p.keys.Namespaces) == 0 {
 		return nil
@@ -159,7 +160,8 @@ func (p *enqueueParams) run(ctx context.Context, db storage.DB, take func(ord in
 	return err
 }
 
-// enqueueIn enqueues a job in a transaction that has locked its process, as RunLocked does.
+// enqueueIn enqueues a job in a transaction that has already locked its process, such as one of
+// RunLocked.
 func enqueueIn(ctx context.Context, s *storage.Store, db storage.DB, j *NewJob) (done Enqueued, err error) {
 	p := newEnqueueParams(s, 1)
 	p.add(j)
@@ -229,7 +231,7 @@ type EnqueueRefusedError struct {
 
 func (e *EnqueueRefusedError) Error() string { return fmt.Sprintf("job %d: %s", e.Index, e.Outcome) }
 
-// enqueueChunk is how many jobs of a batch one statement stores.
+// enqueueChunk is the maximum number of jobs that one statement stores.
 const enqueueChunk = 1000
 
 // EnqueueBatch creates all jobs or none, in one transaction. An *EnqueueRefusedError identifies the

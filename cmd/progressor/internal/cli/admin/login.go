@@ -57,8 +57,8 @@ func (c *loginCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	// The last refresh token ends before there is a new one, because some issuers revoke all of a
-	// user together.
+	// Revoke the previous refresh token before the issuer creates a new one, because some issuers
+	// revoke all refresh tokens of a user together.
 	if last, ok, err := c.Logins().Remove(ctx, c.Engine()); err != nil {
 		return err
 	} else if ok {
@@ -118,11 +118,11 @@ func (c *logoutCmd) Run(a *cli.App) error {
 	return err
 }
 
-// revoke ends the refresh token of a login that was deleted.
+// revoke asks the issuer to revoke the refresh token of a deleted login.
 func revoke(ctx context.Context, a *cli.App, l login.Login) error {
 	supported, err := l.Revoke(ctx)
 	if err != nil {
-		// Its text is not wrapped: an interrupted command says this, too.
+		// err is not wrapped, so that this message is shown even if the command was interrupted.
 		return fmt.Errorf("the tokens are deleted, but a copy of the refresh token may still work: %s", err.Error())
 	}
 	if !supported {

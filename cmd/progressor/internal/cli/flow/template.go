@@ -185,7 +185,7 @@ func checkTemplate(d templateDoc) checkedTemplate {
 	return checked
 }
 
-// templateDoc is a template of a file with its YAML node.
+// templateDoc is a template from a file, with its YAML node.
 type templateDoc struct {
 	template *progressorv1.Template
 	node     *yaml.Node
@@ -223,7 +223,8 @@ func templatesFrom(text []byte) (docs []templateDoc, err error) {
 	return docs, nil
 }
 
-// problemOf splits the line off an error of protoyaml.
+// problemOf converts an error of protoyaml to a problem. It moves the line number from the message
+// to the field Line.
 func problemOf(err error) templateProblem {
 	p := templateProblem{Message: err.Error()}
 	p.Message = strings.TrimPrefix(p.Message, "yaml: ")

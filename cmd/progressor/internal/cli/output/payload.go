@@ -44,7 +44,7 @@ func printable(b []byte) bool {
 }
 
 // OneLine escapes line breaks and control characters. It replaces other kinds of spaces, which
-// protobuf uses in its errors, by a space.
+// protobuf uses in its errors, with a space.
 func OneLine(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return s

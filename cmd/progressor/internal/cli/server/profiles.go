@@ -31,8 +31,8 @@ func (d debugFlags) serve(ctx context.Context, hosts *rpc.Hosts, log *slog.Logge
 	return nil
 }
 
-// profiles returns the handler of the profiles. It does not serve the command line, because that
-// may contain the password of the database.
+// profiles returns the handler for net/http/pprof. It does not serve the command line, which may
+// contain the database password.
 func profiles(hosts *rpc.Hosts) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -10,7 +10,7 @@ import (
 
 // clientTLS are the settings of https.
 type clientTLS struct {
-	CAFile         string `name:"ca-file" placeholder:"FILE" setting:"" help:"Authorities of the certificate of the engine, PEM. Default: those of the system."`
+	CAFile         string `name:"ca-file" placeholder:"FILE" setting:"" help:"CA certificates that verify the engine, PEM. Default: those of the system."`
 	ServerName     string `placeholder:"NAME" setting:"" help:"Host name in the certificate of the engine, if it is not that of --address."`
 	ClientCertFile string `placeholder:"FILE" setting:"" help:"Certificate that authenticates you, PEM."`
 	ClientKeyFile  string `placeholder:"FILE" setting:"" help:"Private key of that certificate, PEM."`

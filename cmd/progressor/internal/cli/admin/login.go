@@ -12,21 +12,22 @@ import (
 
 type loginCmd struct {
 	cli.ClientFlags
-	Issuer    string   `placeholder:"URL" setting:"" help:"Issuer at which you log in, such as https://login.example.com."`
-	ClientID  string   `placeholder:"NAME" setting:"" help:"Client of the issuer for the command line, without a secret and with the device flow."`
-	Scopes    []string `default:"openid,profile,offline_access" placeholder:"NAMES" help:"What the tokens are for. Without offline_access, some issuers return no refresh token. Default: ${default}."`
-	TokenType string   `default:"id" enum:"id,access" placeholder:"TYPE" help:"Token that is sent to the engine: id, or access. Default: ${default}."`
-	AllowHTTP bool     `name:"allow-http" help:"Allow an --address without TLS on another machine. Others who can read the traffic can copy the token."`
-	IssuerCA  string   `name:"issuer-ca-file" placeholder:"FILE" help:"Authorities of the certificate of the issuer, PEM. Default: those of the system."`
+	Issuer    string   `placeholder:"URL" setting:"" help:"URL of the issuer, such as https://login.example.com."`
+	ClientID  string   `placeholder:"NAME" setting:"" help:"Client ID of the command line at the issuer, which must allow the device flow without a client secret."`
+	Scopes    []string `default:"openid,profile,offline_access" placeholder:"NAMES" help:"Scopes to request. Without offline_access, some issuers return no refresh token. Default: ${default}."`
+	TokenType string   `default:"id" enum:"id,access" placeholder:"TYPE" help:"Token to send to the engine: id, or access. Default: ${default}."`
+	AllowHTTP bool     `name:"allow-http" help:"Allow an --address without TLS on another machine. Anyone who can read the traffic can copy the token."`
+	IssuerCA  string   `name:"issuer-ca-file" placeholder:"FILE" help:"CA certificates that verify the issuer, PEM. Default: those of the system."`
 }
 
 func (loginCmd) Help() string {
-	return `Login gets a token of an issuer that the engine accepts (docs/security.md). It prints the address of a page
-of the issuer and a code, and waits until you have entered it, on this or another device. All commands
-for this --address then use the token, unless they have another one, and refresh it with a refresh token.
-Both are in the file --login-file, which only you can read. A copy of the refresh token may work for
-months: use logout. Login revokes the refresh token of your last login for this --address. The address needs
-https, except on this machine.
+	return `Login gets a token from an issuer that the engine accepts (docs/security.md). It prints the URL of a
+page of the issuer and a code, and waits until you have entered the code there, on this or another
+device. All commands for this --address then use the token, unless you give them another one, and
+renew it with a refresh token. Both tokens are stored in --login-file, which only you can read. A
+copy of the refresh token may work for months, so log out when you no longer need it. Login revokes
+the refresh token of your last login for this --address. The address must use https, except on this
+machine.
 
     progressor login --issuer https://login.example.com --client-id progressor
     progressor whoami
@@ -94,9 +95,10 @@ type logoutCmd struct {
 }
 
 func (logoutCmd) Help() string {
-	return `Logout deletes the tokens that login has stored for --address, and asks the issuer to revoke the refresh
-token, so that a copy of it does not work. If the issuer cannot do that, logout says so. A copy of the token
-for the engine works until it expires. Logout does not end your session at the issuer.
+	return `Logout deletes the tokens that login has stored for --address. It asks the issuer to revoke the
+refresh token, so that a copy of it no longer works, and says so if the issuer cannot do that. A
+copy of the token for the engine works until it expires. Logout does not end your session at the
+issuer.
 
     progressor logout`
 }

@@ -16,15 +16,15 @@ type cronBackfillCmd struct {
 	cli.ClientFlags
 	From           string `required:"" placeholder:"TIME|DURATION" help:"First fire time, such as -24h."`
 	To             string `placeholder:"TIME|DURATION" help:"End, exclusive. Default: now."`
-	MaxConcurrency int32  `placeholder:"N" help:"Runs of the backfill at the same time. Default: 1."`
+	MaxConcurrency int32  `placeholder:"N" help:"Maximum number of runs of the backfill at the same time. Default: 1."`
 	Overlap        string `placeholder:"ACTION" help:"Decide all fire times at once with this overlap action: allow, skip, cancel_prev, parallel or buffer_one."`
 }
 
 func (cronBackfillCmd) Help() string {
-	return `Backfill runs the fire times from --from until before --to that are not in the ledger, also those
-before the cron was created. They run in order, at most --max-concurrency at the same time, and do
-not count for the policies of the cron. With --overlap, all of them are decided at once instead, as
-by trigger. It prints the number of fire times.
+	return `Backfill runs the fire times from --from to --to (exclusive) that are not in the ledger, including
+those before the cron was created. They run in order, at most --max-concurrency at the same time.
+The policies of the cron ignore these runs. With --overlap, all fire times are decided at once
+instead, as with trigger. Backfill prints the number of fire times.
 
     progressor cron backfill demo nightly --from -24h
     progressor cron backfill demo nightly --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --max-concurrency 3`
@@ -71,8 +71,8 @@ type cronStopBackfillCmd struct {
 }
 
 func (cronStopBackfillCmd) Help() string {
-	return `Stop-backfill drops the fire times that the backfills of a cron have not started or decided yet. Runs
-that have started continue. It prints the number of backfills.
+	return `Stop-backfill stops all backfills of a cron. It drops the fire times that they have not started or
+decided yet. Runs that have started continue. It prints the number of stopped backfills.
 
     progressor cron stop-backfill demo nightly`
 }

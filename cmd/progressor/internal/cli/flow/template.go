@@ -18,7 +18,7 @@ import (
 )
 
 type templateCmd struct {
-	Check   templateCheckCmd   `cmd:"" help:"Check templates of flows in files, without an engine."`
+	Check   templateCheckCmd   `cmd:"" help:"Check flow templates in files, without an engine."`
 	Put     templatePutCmd     `cmd:"" help:"Store templates from files. A changed template becomes the next version."`
 	Get     templateGetCmd     `cmd:"" help:"Show a template and its versions."`
 	List    templateListCmd    `cmd:"" help:"List the templates of a namespace."`
@@ -33,8 +33,8 @@ type templateCheckCmd struct {
 }
 
 func (templateCheckCmd) Help() string {
-	return `Check reports all problems of templates, with their line and path, and needs no engine. For a valid
-template, it lists the steps. The exit code is 2 if there are problems.
+	return `Check reports all problems of flow templates, each with its line and path. It needs no engine. For a
+valid template, it lists the steps. The exit code is 2 if there are problems.
 
     progressor template check -f order.yaml
     progressor template check -f order.yaml -f report.json -o json`

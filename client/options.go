@@ -17,7 +17,7 @@ type Protocol int
 // The protocols.
 const (
 	ProtocolConnect Protocol = iota // HTTP/1.1, or HTTP/2 over TLS; the default
-	ProtocolGRPC                    // HTTP/2, also without TLS
+	ProtocolGRPC                    // HTTP/2, with or without TLS
 )
 
 // Option configures a Client.

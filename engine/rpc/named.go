@@ -12,7 +12,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// named finds the namespaces in a type of message, also in nested messages and in lease tokens. It
+// named finds the namespaces in a type of message, including nested messages and lease tokens. It
 // is created once per type.
 type named struct {
 	fields  []namedField // in the message itself

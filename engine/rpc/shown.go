@@ -17,7 +17,7 @@ import (
 // shown finds the fields of a type of message that are shown only with a permission: those with the
 // option progressor.v1.shown_with. It is created once per type.
 type shown struct {
-	needs     []progressorv1.Permission // permissions of all fields, also of nested messages
+	needs     []progressorv1.Permission // permissions of all fields, including nested messages
 	namespace protoreflect.FieldDescriptor
 	process   protoreflect.FieldDescriptor // the ID of a process
 	fields    []shownField

@@ -2,7 +2,7 @@
 // processor.Processor from a namespace's configuration.
 //
 // ENCODING_PROTO calls ProcessorService by the Connect protocol over HTTP/1.1 (PROTOCOL_CONNECT) or
-// by gRPC over HTTP/2, also without TLS (PROTOCOL_GRPC). The procedure's path is appended to the
+// by gRPC over HTTP/2, with or without TLS (PROTOCOL_GRPC). The procedure's path is appended to the
 // URL. ENCODING_JSON is a plain POST to the URL: the body is a ProcessRequest in protobuf's JSON,
 // the answer is status 200 and a ProcessResponse in JSON. ENCODING_MSGPACK is the same in
 // MessagePack.

@@ -62,7 +62,7 @@ type keys struct {
 	mu       sync.Mutex
 	set      []jose.JSONWebKey
 	read     time.Time  // when set was read
-	reads    int        // number of reads, also of those that failed
+	reads    int        // number of reads, including those that failed
 	err      error      // result of the last read
 	document *discovery // the last one that was read; nil if none was
 }

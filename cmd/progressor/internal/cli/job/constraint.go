@@ -43,7 +43,7 @@ type constraintPutCmd struct {
 }
 
 func (constraintPutCmd) Help() string {
-	return `Put creates or replaces a limit for jobs. It applies at once, also to waiting jobs, and counts
+	return `Put creates or replaces a limit for jobs. It applies at once, even to waiting jobs, and counts
 running ones.
 
     progressor constraint put demo region --match 'job.name == "send_mail"' --key job.args.region --max-running 10

@@ -51,7 +51,7 @@ type Code struct {
 }
 
 // client returns the HTTP client for the issuer. It follows no redirects: they could send a refresh
-// token to another server, also without TLS.
+// token to another server, even without TLS.
 func (i Issuer) client() (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if i.CAFile != "" {

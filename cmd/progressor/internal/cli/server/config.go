@@ -177,7 +177,7 @@ func redactURL(text string) string {
 
 var (
 	// dsnPassword matches a password in a connection string of key=value pairs. A backslash escapes
-	// the next character, also a space.
+	// the next character, even a space.
 	dsnPassword = regexp.MustCompile(`(?i)\b(password|sslpassword)(\s*=\s*)('(?:[^'\\]|\\.)*'|(?:\\.|[^\s\\])+)`)
 	// passwordBegin matches the beginning of a password in a string that cannot be parsed.
 	passwordBegin = regexp.MustCompile(`(?i)password\s*=`)

@@ -63,7 +63,7 @@ func (workerStopCmd) Help() string {
 	return `Stop tells a worker, in the response to its next poll or heartbeat, to accept no new jobs, finish
 its current ones, and exit. This applies to all its namespaces. After the grace period, its
 remaining jobs go to other workers, without a failed attempt. The command applies to the worker's
-ID, also after a restart of the worker, until --continue revokes it.
+ID, even after a restart of the worker, until --continue revokes it.
 
     progressor worker stop demo host-7 --reason 'new version'
     progressor worker stop demo host-7 --grace 10m

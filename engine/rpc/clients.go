@@ -12,7 +12,7 @@ import (
 
 // Limits bounds the requests and streams that a node serves at the same time. 0 means no limit.
 type Limits struct {
-	ClientRequests int // per client and class: requests that do work, and requests that wait
+	ClientRequests int // requests per client and class, except streams
 	ClientStreams  int // streams per client
 	Streams        int // streams of all clients together
 }

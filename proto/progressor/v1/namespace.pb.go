@@ -2146,7 +2146,7 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\aconnect\x18\x01 \x01(\v2\x1f.progressor.v1.ConnectProcessorH\x00R\aconnect\x122\n" +
 	"\x04pull\x18\x02 \x01(\v2\x1c.progressor.v1.PullProcessorH\x00R\x04pull\x12;\n" +
 	"\abuiltin\x18\x03 \x01(\v2\x1f.progressor.v1.BuiltinProcessorH\x00R\abuiltinB\x12\n" +
-	"\ttransport\x12\x05\xbaH\x02\b\x01\"\xbb\x05\n" +
+	"\ttransport\x12\x05\xbaH\x02\b\x01\"\xb8\x05\n" +
 	"\x10ConnectProcessor\x12&\n" +
 	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
 	"^https?://R\x03url\x12N\n" +
@@ -2154,8 +2154,8 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\bprotocol\x18\x03 \x01(\x0e2(.progressor.v1.ConnectProcessor.ProtocolB\b\xbaH\x05\x82\x01\x02\x10\x01R\bprotocol\x12d\n" +
 	"\aheaders\x18\x04 \x03(\v2,.progressor.v1.ConnectProcessor.HeadersEntryB\x1c\xbaH\x15\x9a\x01\x12\x10d\"\ar\x05 \x01(\x80\x02*\x05r\x03(\x80@\xb0\xbb\x18\vR\aheaders\x12:\n" +
 	"\tmore_urls\x18\x05 \x03(\tB\x1d\xbaH\x1a\x92\x01\x17\x10\x0f\x18\x01\"\x11r\x0f(\x80\x102\n" +
-	"^https?://R\bmoreUrls\x12O\n" +
-	"\x0fsigning_secrets\x18\x06 \x03(\tB&\xbaH#\x92\x01 \x10\x02\x18\x01\"\x1ar\x182\x16^[a-zA-Z0-9_.-]{1,64}$R\x0esigningSecrets\x1a:\n" +
+	"^https?://R\bmoreUrls\x12L\n" +
+	"\x0fsigning_secrets\x18\x06 \x03(\tB#\xbaH \x92\x01\x1d\x10\x02\x18\x01\"\x17r\x15(@2\x11^[a-zA-Z0-9_.-]+$R\x0esigningSecrets\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"a\n" +

@@ -2,9 +2,7 @@ package engine_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -327,40 +325,11 @@ func through(t testing.TB, dsn string) (*proxy, string) {
 		go func() {
 			defer client.Close()
 			defer server.Close()
-			_ = p.forward(server, client)
+			_ = storagetest.CopyStatements(server, client, &p.statements)
 		}()
 		_, _ = io.Copy(client, server)
 	})
 	return p, p.DSN
-}
-
-// forward forwards messages and counts those that run a statement.
-func (p *proxy) forward(to io.Writer, from io.Reader) error {
-	head := make([]byte, 5)
-	// The startup message has no type.
-	if _, err := io.ReadFull(from, head[:4]); err != nil {
-		return err
-	}
-	rest := head[:4]
-	for {
-		size := int64(binary.BigEndian.Uint32(rest[len(rest)-4:])) - 4
-		if size < 0 {
-			return fmt.Errorf("a message of %d bytes", size)
-		}
-		if _, err := to.Write(rest); err != nil {
-			return err
-		}
-		if _, err := io.CopyN(to, from, size); err != nil {
-			return err
-		}
-		rest = head
-		if _, err := io.ReadFull(from, rest); err != nil {
-			return err
-		}
-		if rest[0] == 'E' || rest[0] == 'Q' {
-			p.statements.Add(1)
-		}
-	}
 }
 
 // away breaks all connections and accepts no new ones until back.

@@ -51,6 +51,30 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
    AND l.fencing_token = @fencing_token
    AND l.salt = @salt;
 
+-- ReadHolders returns the worker of each lease that is not lost, and the name of its job. job_name
+-- is empty if the task is not one of a job.
+-- name: ReadHolders :many
+SELECT item.ord::int AS ord, l.worker_id, coalesce(job.name, '')::text AS job_name
+  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                  unnest(@fencing_tokens::bigint[]), unnest(@salts::bytea[]))
+       AS item(ord, namespace, process_id, fencing_token, salt)
+  JOIN leases l
+    ON l.namespace = ANY (ARRAY[item.namespace])
+   AND l.process_id = item.process_id
+   AND l.fencing_token = item.fencing_token
+   AND l.salt = item.salt
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM running r
+    WHERE r.namespace = l.namespace
+      AND r.process_id = l.process_id
+      AND r.fencing_token = l.fencing_token
+    LIMIT 1) attempt
+  LEFT JOIN LATERAL (
+    SELECT j.name FROM jobs j
+     WHERE j.namespace = l.namespace
+       AND j.process_id = l.process_id
+     LIMIT 1) job ON true;
+
 -- BeatLeases extends leases of a worker, stores the progress of jobs, and returns the state of each
 -- lease. It extends a lease whose attempt still runs, even if the lease has expired. If the
 -- collector has ended the attempt, the item is missing in the result, and the worker gets

@@ -26,14 +26,16 @@ ON CONFLICT (namespace, worker_id) DO UPDATE
              AND l.worker_id = w.worker_id))
 RETURNING w.namespace, w.worker_id;
 
--- OwnedByOthers returns the namespaces in which another client uses the ID of a worker.
+-- OwnedByOthers returns the workers among some whose IDs another client uses.
 -- name: OwnedByOthers :many
-SELECT w.namespace
-  FROM workers w
- WHERE w.namespace = ANY (@namespaces::text[])
-   AND w.worker_id = @worker_id
+SELECT w.namespace, w.worker_id
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[]))
+       AS item(namespace, worker_id)
+  JOIN workers w
+    ON w.namespace = ANY (ARRAY[item.namespace])
+   AND w.worker_id = item.worker_id
    AND w.owner <> @owner
- ORDER BY w.namespace;
+ ORDER BY w.namespace, w.worker_id;
 
 -- ListStoppingWorkers returns workers with a stop command and their remaining grace period. After
 -- lost_time, the tasks of a worker go to others. lost_time is 'epoch' if the worker keeps them.

@@ -98,18 +98,13 @@ func (s *Server) CheckNext(ctx context.Context, next PollParams) error {
 	return nil
 }
 
-// checkTask returns an error if the client may not work on the task of a claim.
-func (c *Caller) checkTask(field string, claim *storage.Claim) error {
-	may := c.jobs(claim.Namespace)
-	if may == nil {
-		return nil
-	}
-	return c.checkJob(field, claim.Namespace, claim.KindName, may)
-}
-
-// checkJob is checkTask for the name of a job, or "" if the task is not one of a job.
-func (c *Caller) checkJob(field, namespace, name string, may process.Patterns) error {
+// checkJob returns an error if the client may not take the tasks of a job. The name is "" for a
+// task that is not one of a job.
+func (c *Caller) checkJob(field, namespace, name string) error {
+	may := c.jobs(namespace)
 	switch {
+	case may == nil:
+		return nil
 	case name == "":
 		return c.denied(field, namespace, "a task of a process that is not a job", may)
 	case !may.Match(name):
@@ -118,28 +113,13 @@ func (c *Caller) checkJob(field, namespace, name string, may process.Patterns) e
 	return nil
 }
 
-// checkLease returns an error if the caller may not use a lease. It returns nil for a lease that
-// was lost.
-func (s *Server) checkLease(ctx context.Context, field string, t pull.LeaseToken) error {
-	if c := callerOf(ctx); c.Owner == "" && c.jobs(t.Key.Namespace) == nil {
-		return nil
-	}
-	l, err := s.heldLease(ctx, t)
-	switch {
-	case errors.Is(err, process.ErrFenced):
-		return nil
-	case err != nil:
-		return err
-	}
-	return s.mayEnd(ctx, field, l)
-}
-
 // mayEnd returns an error if the caller may not work on the task of a lease, or if the lease is of
 // the worker of another client.
 func (s *Server) mayEnd(ctx context.Context, field string, l *storage.Lease) error {
 	c := callerOf(ctx)
-	if err := c.checkTask(field, &l.Claim); err != nil || c.Owner == "" {
+	if err := c.checkJob(field, l.Claim.Namespace, l.Claim.KindName); err != nil || c.Owner == "" {
 		return err
 	}
-	return s.workers.own(ctx, field, l.WorkerID, l.Claim.Namespace)
+	return s.workers.own(ctx, func(int) string { return field },
+		pull.WorkerSeen{Namespace: l.Claim.Namespace, WorkerID: l.WorkerID})
 }

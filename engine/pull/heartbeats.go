@@ -29,10 +29,13 @@ func (s *Server) BeatLeases(
 	order := make([]int, len(r.GetBeats()))
 	for n, b := range r.GetBeats() {
 		var err error
-		if beats[n], err = s.checkBeat(ctx, fmt.Sprintf("beats[%d]", n), r.GetWorkerId(), b); err != nil {
+		if beats[n], err = beatOf(fmt.Sprintf("beats[%d]", n), b); err != nil {
 			return nil, err
 		}
 		order[n] = n
+	}
+	if err := s.checkBeats(ctx, r.GetWorkerId(), beats); err != nil {
+		return nil, err
 	}
 	// Sort the beats so that concurrent heartbeats and results lock rows in the same order.
 	slices.SortFunc(order, func(a, b int) int { return beats[a].Token.Key.Compare(beats[b].Token.Key) })
@@ -70,19 +73,28 @@ func (s *Server) BeatLeases(
 	return directives, nil
 }
 
-// checkBeat returns the heartbeat for a lease of a worker, or an error if the caller may not send
-// it.
-func (s *Server) checkBeat(
-	ctx context.Context, field, workerID string, b *progressorv1.LeaseBeat,
-) (beat pull.Beat, err error) {
+// checkBeats returns an error if the caller may not send heartbeats of a worker. BeatAll checks
+// that the leases are of this worker.
+func (s *Server) checkBeats(ctx context.Context, workerID string, beats []pull.Beat) error {
+	tokens := make([]pull.LeaseToken, len(beats))
+	var namespaces []string
+	for n := range beats {
+		tokens[n] = beats[n].Token
+		namespaces = append(namespaces, beats[n].Token.Key.Namespace)
+	}
+	field := func(n int) string { return fmt.Sprintf("beats[%d].lease_token", n) }
+	if err := s.checkJobs(ctx, field, tokens); err != nil {
+		return err
+	}
+	slices.Sort(namespaces)
+	return s.workers.own(ctx, ofWorkerID, seenIn(workerID, slices.Compact(namespaces))...)
+}
+
+// beatOf returns the heartbeat for a lease.
+func beatOf(field string, b *progressorv1.LeaseBeat) (beat pull.Beat, err error) {
 	t, err := parseLeaseToken(field+".lease_token", b.GetLeaseToken())
 	if err != nil {
 		return beat, err
-	}
-	if callerOf(ctx).jobs(t.Key.Namespace) != nil { // BeatAll checks that the lease is of this worker
-		if err := s.checkLease(ctx, field+".lease_token", t); err != nil {
-			return beat, err
-		}
 	}
 	progress, err := wire.ProgressJSON(b.GetProgress())
 	if err != nil {
@@ -95,6 +107,7 @@ func (s *Server) checkBeat(
 				len(progress)),
 		}
 	}
-	beat = pull.Beat{Token: t, Progress: progress, Lease: min(b.GetLeaseDuration().AsDuration(), process.MaxLease)}
-	return beat, s.workers.own(ctx, "worker_id", workerID, t.Key.Namespace)
+	return pull.Beat{
+		Token: t, Progress: progress, Lease: min(b.GetLeaseDuration().AsDuration(), process.MaxLease),
+	}, nil
 }

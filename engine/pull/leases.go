@@ -44,7 +44,7 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 		if err != nil {
 			return nil, err
 		}
-		if err := s.workers.own(ctx, "worker_id", p.WorkerID, p.Namespaces...); err != nil {
+		if err := s.workers.own(ctx, ofWorkerID, seenIn(p.WorkerID, p.Namespaces)...); err != nil {
 			return nil, err
 		}
 		order, err := s.workers.command(ctx, p.WorkerID)
@@ -78,6 +78,18 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 		s.pulls.leave(wait)
 		return nil, nil
 	}
+}
+
+// ofWorkerID is the field of the errors of a request with one worker ID.
+func ofWorkerID(int) string { return "worker_id" }
+
+// seenIn returns a worker that was seen in namespaces.
+func seenIn(workerID string, namespaces []string) []pull.WorkerSeen {
+	seen := make([]pull.WorkerSeen, len(namespaces))
+	for n, namespace := range namespaces {
+		seen[n] = pull.WorkerSeen{Namespace: namespace, WorkerID: workerID}
+	}
+	return seen
 }
 
 // rest waits until d has passed, ctx is cancelled or the node drains.

@@ -16,16 +16,15 @@ import (
 func (s *Server) ReleaseLeases(ctx context.Context, tokens []string, delay time.Duration) error {
 	delay = min(max(delay, 0), process.MaxRetryAfter)
 	parsed := make([]pull.LeaseToken, len(tokens))
+	field := func(n int) string { return fmt.Sprintf("lease_tokens[%d]", n) }
 	for n, token := range tokens {
-		field := fmt.Sprintf("lease_tokens[%d]", n)
-		t, err := parseLeaseToken(field, token)
-		if err != nil {
+		var err error
+		if parsed[n], err = parseLeaseToken(field(n), token); err != nil {
 			return err
 		}
-		if err := s.checkLease(ctx, field, t); err != nil {
-			return err
-		}
-		parsed[n] = t
+	}
+	if err := s.checkLeases(ctx, field, parsed); err != nil {
+		return err
 	}
 	for _, t := range parsed {
 		l, err := s.heldLease(ctx, t)

@@ -64,13 +64,12 @@ func newWorkers(s *Server) *workers {
 	return &workers{server: s, seen: map[pull.WorkerSeen]*sighting{}}
 }
 
-// recordSeen records that a worker was seen.
-func (w *workers) recordSeen(workerID string, namespaces ...string) {
+// recordSeen records that workers were seen.
+func (w *workers) recordSeen(seen []pull.WorkerSeen) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, namespace := range namespaces {
-		key := pull.WorkerSeen{Namespace: namespace, WorkerID: workerID}
+	for _, key := range seen {
 		if w.seen[key] == nil {
 			w.seen[key] = &sighting{}
 		}
@@ -78,50 +77,54 @@ func (w *workers) recordSeen(workerID string, namespaces ...string) {
 	}
 }
 
-// own records that a worker of the caller was seen. It returns an error for the field if its ID
-// belongs to another client in one of the namespaces. An ID belongs to the client that was the
-// first to use it there, until the worker was not seen for pull.OwnedFor and has no leases.
-func (w *workers) own(ctx context.Context, field, workerID string, namespaces ...string) error {
+// own records that workers of the caller were seen, with at most two statements. It returns an
+// error for field(n) if the ID of the nth belongs to another client in its namespace. An ID belongs
+// to the client that was the first to use it there, until the worker was not seen for pull.OwnedFor
+// and has no leases.
+func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pull.WorkerSeen) error {
 	owner := callerOf(ctx).Owner
 	if owner == "" {
-		w.recordSeen(workerID, namespaces...)
+		w.recordSeen(seen)
 		return nil
 	}
-	unknown := w.notOwned(owner, workerID, namespaces)
+	unknown := w.notOwned(owner, seen)
 	if len(unknown) == 0 {
 		return nil
 	}
-	foreign, err := pull.OwnWorker(ctx, w.server.store, owner, workerID, unknown)
+	foreign, err := pull.OwnWorkers(ctx, w.server.store, owner, unknown)
 	if err != nil {
 		return err
 	}
 	if len(foreign) > 0 {
-		return &process.DeniedError{Field: field, Namespace: foreign[0], Message: fmt.Sprintf(
-			"worker_id %q is used by another client in namespace %s", workerID, foreign[0])}
+		first := foreign[0]
+		return &process.DeniedError{
+			Field: field(slices.Index(seen, first)), Namespace: first.Namespace,
+			Message: fmt.Sprintf("worker_id %q is used by another client in namespace %s", first.WorkerID,
+				first.Namespace),
+		}
 	}
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, namespace := range unknown {
-		w.seen[pull.WorkerSeen{Namespace: namespace, WorkerID: workerID}] = &sighting{now, now, owner}
+	for _, key := range unknown {
+		w.seen[key] = &sighting{now, now, owner}
 	}
 	return nil
 }
 
-// notOwned returns the namespaces in which this node does not know that the ID of a worker belongs
-// to a client. It records that the worker was seen in the others. What was stored within heardFor
-// still holds, because that is shorter than pull.OwnedFor.
-func (w *workers) notOwned(owner, workerID string, namespaces []string) (unknown []string) {
+// notOwned returns the workers of which this node does not know that their IDs belong to a client.
+// It records that the others were seen. What was stored within heardFor still holds, because that
+// is shorter than pull.OwnedFor.
+func (w *workers) notOwned(owner string, seen []pull.WorkerSeen) (unknown []pull.WorkerSeen) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, namespace := range namespaces {
-		s := w.seen[pull.WorkerSeen{Namespace: namespace, WorkerID: workerID}]
-		switch {
-		case s != nil && s.owner == owner && now.Sub(s.noted) < heardFor:
+	for _, key := range seen {
+		s := w.seen[key]
+		if s != nil && s.owner == owner && now.Sub(s.noted) < heardFor {
 			s.heard = now
-		case !slices.Contains(unknown, namespace):
-			unknown = append(unknown, namespace)
+		} else {
+			unknown = append(unknown, key)
 		}
 	}
 	return unknown

@@ -188,7 +188,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "lease-beats-for-anybody", breaks: "a heartbeat without the salt of the lease extends nothing",
-		file: jobLeases, old: "AND l.salt = item.salt", planted: "",
+		file: jobLeases, old: "     AND l.salt = item.salt", planted: "",
 		packages: "./engine/jobs", run: "Lease",
 	},
 	{

@@ -40,20 +40,36 @@ var workerMutants = []mutant{
 	},
 	{
 		name: "worker-repeats-any-answer", breaks: "a worker with a limit learns nothing about others",
-		file: "engine/pull/answers.go", old: "err == nil && may != nil {", planted: "false && may != nil {",
+		file:     "engine/pull/answers.go",
+		old:      "if err == nil && callerOf(ctx).checkJob(",
+		planted:  "if false && callerOf(ctx).checkJob(",
 		packages: "./engine/jobs", run: callerTests,
+	},
+	{
+		name: "worker-learns-names-of-jobs", breaks: "a worker with a limit learns no names of others",
+		file:     "engine/pull/answers.go",
+		old:      "err = process.ErrFenced // the salt",
+		planted:  `err = callerOf(ctx).checkJob("lease_token", t.Key.Namespace, stands.KindName) // the salt`,
+		packages: "./engine/jobs", run: callerTests,
+	},
+	{
+		name: "statement-per-heartbeat", breaks: "a heartbeat takes the same number of statements for many leases",
+		file:     "engine/pull/holders.go",
+		old:      "	read, err := pull.ReadHolders(",
+		planted:  "	for range unknown { _, _ = s.heldLease(ctx, unknown[0]) }\n	read, err := pull.ReadHolders(",
+		packages: "./engine/jobs", run: "TestLeasesTakeFewStatements",
 	},
 	{
 		name: "worker-releases-any-job", breaks: "a worker with a limit cannot release others",
 		file:     "engine/pull/release.go",
-		old:      "s.checkLease(ctx, field, t)",
+		old:      "s.checkLeases(ctx, field, parsed)",
 		planted:  "error(nil)",
 		packages: "./engine/jobs", run: callerTests,
 	},
 	{
 		name: "worker-beats-any-job", breaks: "a worker with a limit cannot extend leases of others",
 		file:     "engine/pull/heartbeats.go",
-		old:      `s.checkLease(ctx, field+".lease_token", t)`,
+		old:      "s.checkJobs(ctx, field, tokens)",
 		planted:  "error(nil)",
 		packages: "./engine/jobs", run: callerTests,
 	},
@@ -83,7 +99,7 @@ var workerMutants = []mutant{
 	},
 	{
 		name: "lease-of-other-worker", breaks: "a client cannot end the lease of the worker of another one",
-		file: "engine/pull/callers.go", old: `err != nil || c.Owner == "" {`, planted: "true {",
+		file: callersOfWorkers, old: `err != nil || c.Owner == "" {`, planted: "true {",
 		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",
 	},
 	{

@@ -39,6 +39,26 @@ type LeaseToken struct {
 	Salt         []byte
 }
 
+// Holder is who holds a lease.
+type Holder struct {
+	WorkerID string
+	JobName  string // "" if the task is not one of a job
+}
+
+// ReadHolders returns who holds each lease, or nil if the lease was lost.
+func ReadHolders(ctx context.Context, s *storage.Store, tokens []LeaseToken) ([]*Holder, error) {
+	var a dbsqlc.ReadHoldersParams
+	for n, t := range tokens {
+		a.Append(dbsqlc.ReadHoldersItem{Ord: int32(n), Key: t.Key, FencingToken: t.FencingToken, Salt: t.Salt})
+	}
+	rows, err := storage.Query(ctx, s.RunSoon, "read holders of leases", dbsqlc.New().ReadHolders, a)
+	holders := make([]*Holder, len(tokens))
+	for _, r := range rows {
+		holders[r.Ord] = &Holder{r.WorkerID, r.JobName}
+	}
+	return holders, err
+}
+
 // Beat is a heartbeat for one lease.
 type Beat struct {
 	Token    LeaseToken

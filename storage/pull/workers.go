@@ -58,21 +58,28 @@ func recordOf(seen map[WorkerSeen]string) dbsqlc.RecordWorkersParams {
 	return a
 }
 
-// OwnWorker records that a worker was seen in namespaces, and that a client uses its ID there. It
-// returns the namespaces in which the ID belongs to another client.
-func OwnWorker(
-	ctx context.Context, s *storage.Store, owner, workerID string, namespaces []string,
-) (foreign []string, err error) {
-	seen := make(map[WorkerSeen]string, len(namespaces))
-	for _, namespace := range namespaces {
-		seen[WorkerSeen{namespace, workerID}] = owner
+// OwnWorkers records that workers were seen, and that a client uses their IDs. It returns those
+// whose ID belongs to another client.
+func OwnWorkers(
+	ctx context.Context, s *storage.Store, owner string, workers []WorkerSeen,
+) (foreign []WorkerSeen, err error) {
+	seen := make(map[WorkerSeen]string, len(workers))
+	for _, w := range workers {
+		seen[w] = owner
 	}
-	rows, err := storage.Query(ctx, s.RunSoon, "own a worker", dbsqlc.New().RecordWorkers, recordOf(seen))
-	if err != nil || len(rows) == len(seen) {
+	stored, err := storage.Query(ctx, s.RunSoon, "own workers", dbsqlc.New().RecordWorkers, recordOf(seen))
+	if err != nil || len(stored) == len(seen) {
 		return nil, err
 	}
-	return storage.Query(ctx, s.RunSoon, "read owners of a worker", dbsqlc.New().OwnedByOthers,
-		dbsqlc.OwnedByOthersParams{Namespaces: namespaces, WorkerID: workerID, Owner: &owner})
+	others := dbsqlc.OwnedByOthersParams{Owner: &owner}
+	for w := range seen {
+		others.Append(dbsqlc.OwnedByOthersItem{Namespace: w.Namespace, WorkerID: w.WorkerID})
+	}
+	rows, err := storage.Query(ctx, s.RunSoon, "read owners of workers", dbsqlc.New().OwnedByOthers, others)
+	for _, r := range rows {
+		foreign = append(foreign, WorkerSeen(r))
+	}
+	return foreign, err
 }
 
 // StoppingWorkers returns the workers with a command, by ID.

@@ -273,6 +273,71 @@ func (q *Queries) LeaseAnswered(ctx context.Context, db DBTX, arg LeaseAnsweredP
 	return i, err
 }
 
+const readHolders = `-- name: ReadHolders :many
+SELECT item.ord::int AS ord, l.worker_id, coalesce(job.name, '')::text AS job_name
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                  unnest($4::bigint[]), unnest($5::bytea[]))
+       AS item(ord, namespace, process_id, fencing_token, salt)
+  JOIN leases l
+    ON l.namespace = ANY (ARRAY[item.namespace])
+   AND l.process_id = item.process_id
+   AND l.fencing_token = item.fencing_token
+   AND l.salt = item.salt
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM running r
+    WHERE r.namespace = l.namespace
+      AND r.process_id = l.process_id
+      AND r.fencing_token = l.fencing_token
+    LIMIT 1) attempt
+  LEFT JOIN LATERAL (
+    SELECT j.name FROM jobs j
+     WHERE j.namespace = l.namespace
+       AND j.process_id = l.process_id
+     LIMIT 1) job ON true
+`
+
+type ReadHoldersParams struct {
+	Ords          []int32
+	Namespaces    []string
+	ProcessIds    []string
+	FencingTokens []int64
+	Salts         [][]byte
+}
+
+type ReadHoldersRow struct {
+	Ord      int32
+	WorkerID string
+	JobName  string
+}
+
+// ReadHolders returns the worker of each lease that is not lost, and the name of its job. job_name
+// is empty if the task is not one of a job.
+func (q *Queries) ReadHolders(ctx context.Context, db DBTX, arg ReadHoldersParams) ([]ReadHoldersRow, error) {
+	rows, err := db.Query(ctx, readHolders,
+		arg.Ords,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.FencingTokens,
+		arg.Salts,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadHoldersRow
+	for rows.Next() {
+		var i ReadHoldersRow
+		if err := rows.Scan(&i.Ord, &i.WorkerID, &i.JobName); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const readLease = `-- name: ReadLease :one
 SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type, attempt.attempt,
        attempt.priority, attempt.fencing_token, attempt.scheduled_time, attempt.running_time,

@@ -1477,6 +1477,23 @@ func (p *EndLeasesParams) Append(r EndLeasesItem) {
 	p.FencingTokens = append(p.FencingTokens, r.FencingToken)
 }
 
+// ReadHoldersItem is a row of ReadHoldersParams.
+type ReadHoldersItem struct {
+	Ord          int32
+	Key          process.Key
+	FencingToken int64
+	Salt         []byte
+}
+
+// Append appends a row.
+func (p *ReadHoldersParams) Append(r ReadHoldersItem) {
+	p.Ords = append(p.Ords, r.Ord)
+	p.Namespaces = append(p.Namespaces, r.Key.Namespace)
+	p.ProcessIds = append(p.ProcessIds, r.Key.ProcessID)
+	p.FencingTokens = append(p.FencingTokens, r.FencingToken)
+	p.Salts = append(p.Salts, r.Salt)
+}
+
 // LockProcessesItem is a row of LockProcessesParams.
 type LockProcessesItem struct {
 	Key     process.Key
@@ -2691,6 +2708,18 @@ func (p *SuspendProcessesParams) Append(r SuspendProcessesItem) {
 	p.Reasons = append(p.Reasons, r.Reason)
 	p.Actors = append(p.Actors, r.Actor)
 	p.Modes = append(p.Modes, r.Mode)
+}
+
+// OwnedByOthersItem is a row of OwnedByOthersParams.
+type OwnedByOthersItem struct {
+	Namespace string
+	WorkerID  string
+}
+
+// Append appends a row.
+func (p *OwnedByOthersParams) Append(r OwnedByOthersItem) {
+	p.Namespaces = append(p.Namespaces, r.Namespace)
+	p.WorkerIds = append(p.WorkerIds, r.WorkerID)
 }
 
 // RecordWorkersItem is a row of RecordWorkersParams.

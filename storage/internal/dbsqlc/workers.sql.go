@@ -260,34 +260,41 @@ func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParam
 }
 
 const ownedByOthers = `-- name: OwnedByOthers :many
-SELECT w.namespace
-  FROM workers w
- WHERE w.namespace = ANY ($1::text[])
-   AND w.worker_id = $2
+SELECT w.namespace, w.worker_id
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
+       AS item(namespace, worker_id)
+  JOIN workers w
+    ON w.namespace = ANY (ARRAY[item.namespace])
+   AND w.worker_id = item.worker_id
    AND w.owner <> $3
- ORDER BY w.namespace
+ ORDER BY w.namespace, w.worker_id
 `
 
 type OwnedByOthersParams struct {
 	Namespaces []string
-	WorkerID   string
+	WorkerIds  []string
 	Owner      *string
 }
 
-// OwnedByOthers returns the namespaces in which another client uses the ID of a worker.
-func (q *Queries) OwnedByOthers(ctx context.Context, db DBTX, arg OwnedByOthersParams) ([]string, error) {
-	rows, err := db.Query(ctx, ownedByOthers, arg.Namespaces, arg.WorkerID, arg.Owner)
+type OwnedByOthersRow struct {
+	Namespace string
+	WorkerID  string
+}
+
+// OwnedByOthers returns the workers among some whose IDs another client uses.
+func (q *Queries) OwnedByOthers(ctx context.Context, db DBTX, arg OwnedByOthersParams) ([]OwnedByOthersRow, error) {
+	rows, err := db.Query(ctx, ownedByOthers, arg.Namespaces, arg.WorkerIds, arg.Owner)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []string
+	var items []OwnedByOthersRow
 	for rows.Next() {
-		var namespace string
-		if err := rows.Scan(&namespace); err != nil {
+		var i OwnedByOthersRow
+		if err := rows.Scan(&i.Namespace, &i.WorkerID); err != nil {
 			return nil, err
 		}
-		items = append(items, namespace)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

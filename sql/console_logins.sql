@@ -1,26 +1,38 @@
--- CreateLogin stores a login to the console, and deletes the oldest ones of the user, so that at
--- most keep others remain.
+-- CreateLogin stores a login to the console. It deletes the former login of the browser, and the
+-- oldest ones of the user, so that at most keep others remain.
 -- name: CreateLogin :exec
-WITH deleted AS (
+WITH former AS (
+  SELECT x.login_id
+    FROM console_logins x
+   WHERE x.login_id = @former_id
+     AND x.secret_hash = @former_hash),
+others AS (
+  SELECT x.login_id,
+         row_number() OVER (ORDER BY x.created_time DESC, x.login_id) AS place
+    FROM console_logins x
+   WHERE x.principal = @principal
+     AND x.login_id NOT IN (SELECT former.login_id FROM former)),
+deleted AS (
   DELETE FROM console_logins l
-   USING (
-     SELECT x.login_id,
-            row_number() OVER (ORDER BY x.created_time DESC, x.login_id) AS place
-       FROM console_logins x
-      WHERE x.principal = @principal) others
-   WHERE l.login_id = others.login_id
-     AND others.place > @keep::int)
+   WHERE l.login_id IN (
+     SELECT former.login_id
+       FROM former
+      UNION ALL
+     SELECT others.login_id
+       FROM others
+      WHERE others.place > @keep::int))
 INSERT INTO console_logins (login_id, secret_hash, principal, group_names, expire_time)
 VALUES (@login_id, @secret_hash, @principal, @group_names,
         statement_timestamp() + (@lifetime_us::bigint) * interval '1 microsecond');
 
--- ReadLogin returns a login and how long it is still valid, at most 0 if it has ended. It notes
--- that the login is used, but not more often than needed.
+-- ReadLogin returns a login and how long it is still valid, at most 0 if it has ended. If
+-- secret_hash is right, it notes that the login is used, but not more often than needed.
 -- name: ReadLogin :one
 WITH used AS (
   UPDATE console_logins l
      SET used_time = statement_timestamp()
    WHERE l.login_id = @login_id
+     AND l.secret_hash = @secret_hash
      AND l.expire_time > statement_timestamp()
      AND l.used_time > statement_timestamp() - (@idle_us::bigint) * interval '1 microsecond'
      AND l.used_time <= statement_timestamp()

@@ -20,6 +20,10 @@ type NewLogin struct {
 	Principal string   // user:ISSUER#NAME
 	Groups    []string // group:NAME
 	Lifetime  time.Duration
+
+	// FormerID and FormerHash are those of the login that it replaces in its browser, or empty.
+	FormerID   string
+	FormerHash []byte
 }
 
 // LoginState is what an engine must know to check the cookie of a login.
@@ -37,16 +41,20 @@ func (s *Store) CreateLogin(ctx context.Context, l NewLogin, by process.Actor) e
 		return s.q.CreateLogin(ctx, db, dbsqlc.CreateLoginParams{
 			LoginID: l.LoginID, SecretHash: l.Hash, Principal: l.Principal,
 			GroupNames: append([]string{}, l.Groups...), // not NULL
-			LifetimeUs: l.Lifetime.Microseconds(), Keep: MaxLogins - 1,
+			LifetimeUs: l.Lifetime.Microseconds(), Keep: MaxLogins - 1, FormerID: l.FormerID, FormerHash: l.FormerHash,
 		})
 	})
 	return mapped("create a login", err)
 }
 
 // ReadLogin returns a login that ends if it is not used for some time, or process.ErrKeyNotFound.
-// It counts as a use.
-func (s *Store) ReadLogin(ctx context.Context, loginID string, idle time.Duration) (LoginState, error) {
-	row, err := s.q.ReadLogin(ctx, s.general, dbsqlc.ReadLoginParams{LoginID: loginID, IdleUs: idle.Microseconds()})
+// It counts as a use if hash is that of the cookie. The caller must compare the hashes.
+func (s *Store) ReadLogin(
+	ctx context.Context, loginID string, hash []byte, idle time.Duration,
+) (LoginState, error) {
+	row, err := s.q.ReadLogin(ctx, s.general, dbsqlc.ReadLoginParams{
+		LoginID: loginID, SecretHash: hash, IdleUs: idle.Microseconds(),
+	})
 	if err != nil {
 		return LoginState{}, noRow(mapped("read a login", err), process.ErrKeyNotFound)
 	}

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -31,7 +32,7 @@ func TestConsoleLogins(t *testing.T) {
 	b.login("one", "alice")
 	read := func(idle time.Duration) storage.LoginState {
 		t.Helper()
-		l, err := b.ReadLogin(t.Context(), "one", idle)
+		l, err := b.ReadLogin(t.Context(), "one", make([]byte, 32), idle)
 		return must(t, l, err)
 	}
 	l := read(10 * time.Minute)
@@ -51,6 +52,11 @@ func TestConsoleLogins(t *testing.T) {
 		t.Errorf("used 20 s ago: valid for %s", l.Left)
 	}
 	set("used_time = used_time - interval '41 s'")
+	wrong := bytes.Repeat([]byte{1}, 32)
+	l, err := b.ReadLogin(t.Context(), "one", wrong, 10*time.Minute)
+	if l = must(t, l, err); bytes.Equal(l.Hash, wrong) || used() < time.Minute {
+		t.Errorf("with another secret: used %s ago", used())
+	}
 	if l = read(10 * time.Minute); l.Left < 9*time.Minute+30*time.Second || used() > 30*time.Second {
 		t.Errorf("used more than a minute ago: valid for %s, then used %s ago", l.Left, used())
 	}
@@ -66,7 +72,7 @@ func TestConsoleLogins(t *testing.T) {
 	if err := b.DeleteLogin(t.Context(), "one", by); !errors.Is(err, process.ErrKeyNotFound) {
 		t.Errorf("deleted again: %v", err)
 	}
-	if _, err := b.ReadLogin(t.Context(), "one", lifetime); !errors.Is(err, process.ErrKeyNotFound) {
+	if _, err := b.ReadLogin(t.Context(), "one", make([]byte, 32), lifetime); !errors.Is(err, process.ErrKeyNotFound) {
 		t.Errorf("deleted: %v", err)
 	}
 	equal(t, "audit", ask[string](b, `SELECT string_agg(concat_ws(' ', actor, source, method, subject), '; '
@@ -84,6 +90,32 @@ func TestConsoleLoginsOfAUser(t *testing.T) {
 	}
 	equal(t, "logins", ask[string](b, "SELECT string_agg(login_id, ' ' ORDER BY login_id) FROM console_logins"),
 		"n02 n03 n04 n05 n06 n07 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 n20 n21 other")
+}
+
+// A login replaces the former one of its browser, whose secret must be known.
+func TestConsoleLoginsOfABrowser(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for n := range storage.MaxLogins {
+		b.login(fmt.Sprintf("n%02d", n), "alice")
+	}
+	create := func(id, former string, hash []byte) {
+		t.Helper()
+		l := storage.NewLogin{
+			LoginID: id, Hash: make([]byte, 32), Principal: "user:https://a#alice", Lifetime: lifetime,
+			FormerID: former, FormerHash: hash,
+		}
+		must(t, 0, b.CreateLogin(t.Context(), l, process.Actor{Name: l.Principal, Source: "192.0.2.1:1"}))
+	}
+	logins := func() string {
+		return ask[string](b, "SELECT string_agg(login_id, ' ' ORDER BY login_id) FROM console_logins")
+	}
+	create("o1", "n07", make([]byte, 32))
+	equal(t, "the former login ends, and no other", logins(),
+		"n00 n01 n02 n03 n04 n05 n06 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 o1")
+	create("o2", "n08", bytes.Repeat([]byte{1}, 32))
+	equal(t, "another secret", logins(),
+		"n01 n02 n03 n04 n05 n06 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 o1 o2")
 }
 
 // Logins that have expired are deleted, and others are not.

@@ -124,7 +124,8 @@ func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticato
 
 // Authenticate returns the principal of a request with these Authorization headers from an address.
 // It returns one of the errors above, or process.ErrUnavailable if the database cannot be read. A
-// failure takes the same time for every reason, and an address has at most 10 of them per second.
+// failure takes the same time for every reason, and an address has at most 10 of them per second,
+// apart from requests without a token.
 func (a *Authenticator) Authenticate(ctx context.Context, headers []string, address string) (*Principal, error) {
 	token, err := tokenIn(headers)
 	if err != nil {
@@ -351,7 +352,6 @@ func grantsOf(roles, patterns []string) []Grant {
 
 // fail counts a failure and delays its answer.
 func (a *Authenticator) fail(ctx context.Context, scheme string, err error, address string) error {
-	outcome := "invalid"
 	switch {
 	case errors.Is(err, process.ErrUnavailable):
 		a.total.WithLabelValues(scheme, "unavailable").Inc()
@@ -363,16 +363,22 @@ func (a *Authenticator) fail(ctx context.Context, scheme string, err error, addr
 	case errors.Is(err, ErrLimited), errors.Is(err, ErrBusy), errors.Is(err, ErrManyLogins):
 		a.total.WithLabelValues(scheme, "limited").Inc()
 		return err
-	case !a.failed.take(address):
+	}
+	left, outcome := a.failed.take(address), "invalid"
+	switch {
+	case errors.Is(err, ErrLogin): // a browser must learn that its user has to log in
+	case errors.Is(err, ErrMissing): // as above
+		outcome = "missing"
+	case !left:
 		a.total.WithLabelValues(scheme, "limited").Inc()
 		return ErrLimited
-	case errors.Is(err, ErrMissing):
-		outcome = "missing"
 	case errors.Is(err, ErrMalformed), errors.Is(err, ErrTwo), errors.Is(err, ErrTooLong), errors.Is(err, ErrCookie),
 		errors.Is(err, ErrTwoLogins):
 		outcome = "malformed"
 	}
 	a.total.WithLabelValues(scheme, outcome).Inc()
-	a.failed.delay(ctx)
+	if left {
+		a.failed.delay(ctx)
+	}
 	return err
 }

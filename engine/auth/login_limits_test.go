@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"testing"
 	"time"
@@ -22,18 +23,18 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 	answer.Set("code", "guessed")
 	limited := 0
 	for range 50 {
-		if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, address); errors.Is(err, ErrManyLogins) {
+		if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, "", address); errors.Is(err, ErrManyLogins) {
 			limited++
 		}
 	}
 	if asked := len(s.issuer.Exchanges()); asked != exchangeBurst || limited != 50-exchangeBurst {
 		t.Errorf("%d requests to the issuer, %d answers are limited", asked, limited)
 	}
-	if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, "192.0.2.9:1"); errors.Is(err, ErrManyLogins) {
+	if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, "", "192.0.2.9:1"); errors.Is(err, ErrManyLogins) {
 		t.Errorf("another address: %v", err)
 	}
 	answer.Set("state", "guessed")
-	if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, address); !errors.Is(err, oidc.ErrState) {
+	if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, "", address); !errors.Is(err, oidc.ErrState) {
 		t.Errorf("another state: %v", err)
 	}
 }
@@ -46,14 +47,14 @@ func TestExchangesAtTheSameTime(t *testing.T) {
 	kept, answer := s.begin(t, "/")
 	answer.Set("code", "guessed")
 	for range maxExchanges + 1 {
-		if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, address); errors.Is(err, ErrManyLogins) {
+		if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, "", address); errors.Is(err, ErrManyLogins) {
 			t.Fatal(err)
 		}
 	}
 	for range maxExchanges {
 		s.logins.slots <- struct{}{}
 	}
-	if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, address); !errors.Is(err, ErrManyLogins) {
+	if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, "", address); !errors.Is(err, ErrManyLogins) {
 		t.Errorf("one exchange too many: %v", err)
 	}
 	if asked := len(s.issuer.Exchanges()); asked != maxExchanges+1 {
@@ -91,7 +92,7 @@ func TestForgedAttempts(t *testing.T) {
 		}
 		_, _, err := s.FinishLogin(t.Context(), "", kept, url.Values{
 			"state": {"x"}, "code": {"x"}, "iss": {s.issuer.URL},
-		}, address)
+		}, "", address)
 		if !errors.Is(err, ErrNoAnswer) {
 			t.Errorf("a code that was made up: %v", err)
 		}
@@ -115,7 +116,7 @@ func TestOldAttempts(t *testing.T) {
 		s := newLoginSite(t)
 		kept, answer := s.begin(t, "/")
 		s.at.now = s.at.now.Add(age)
-		_, _, err := s.FinishLogin(t.Context(), "", kept, answer, address)
+		_, _, err := s.FinishLogin(t.Context(), "", kept, answer, "", address)
 		if valid && err != nil || !valid && !errors.Is(err, oidc.ErrState) {
 			t.Errorf("after %s: %v", age, err)
 		}
@@ -133,5 +134,26 @@ func TestManyLoginsAreBegun(t *testing.T) {
 	_, token := s.keys.add()
 	if _, err := ask(t, s.Authenticator, token); err != nil {
 		t.Errorf("a key that is not cached: %v", err)
+	}
+}
+
+// A browser learns that its user has to log in, also at an address with too many failures.
+func TestEndedLoginsAtASharedAddress(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	token := s.login(t)
+	if err := s.EndLogin(t.Context(), token, address); err != nil {
+		t.Fatal(err)
+	}
+	s.failed.rate, s.failed.burst = 0, 0
+	s.failed.addresses = map[netip.Prefix]*rate.Limiter{}
+	if p, err := s.AuthenticateLogin(t.Context(), token, address); !errors.Is(err, ErrLogin) {
+		t.Errorf("a login that has ended: %v, %v", p, err)
+	}
+	if p, err := s.Authenticate(t.Context(), nil, address); !errors.Is(err, ErrMissing) {
+		t.Errorf("no login: %v, %v", p, err)
+	}
+	if p, err := s.Authenticate(t.Context(), []string{"Bearer x"}, address); !errors.Is(err, ErrLimited) {
+		t.Errorf("a malformed token: %v, %v", p, err)
 	}
 }

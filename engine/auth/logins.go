@@ -2,9 +2,9 @@ package auth
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,7 +61,7 @@ var pageRule = regexp.MustCompile(`^/([a-z]+(\?[[:graph:]]*)?)?$`)
 // LoginStore stores logins.
 type LoginStore interface {
 	CreateLogin(ctx context.Context, l storage.NewLogin, by process.Actor) error
-	ReadLogin(ctx context.Context, loginID string, idle time.Duration) (storage.LoginState, error)
+	ReadLogin(ctx context.Context, loginID string, hash []byte, idle time.Duration) (storage.LoginState, error)
 	DeleteLogin(ctx context.Context, loginID string, by process.Actor) error
 }
 
@@ -172,9 +172,10 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 
 // FinishLogin ends a login. kept is what the browser has kept, and answer what the issuer has added
 // to the URL. It returns the token of the login, which belongs in a cookie, and the URL of the page
-// of the console to which the login leads.
+// of the console to which the login leads. former is the token of the login that the browser has,
+// or "". That login ends.
 func (a *Authenticator) FinishLogin(
-	ctx context.Context, name, kept string, answer url.Values, address string,
+	ctx context.Context, name, kept string, answer url.Values, former, address string,
 ) (token, page string, err error) {
 	issuer, redirect, err := a.logins.find(name)
 	if err != nil {
@@ -188,18 +189,43 @@ func (a *Authenticator) FinishLogin(
 	if err != nil {
 		return "", "", a.fail(ctx, "login", err, address)
 	}
-	id := newID()
-	token = secretToken(loginPrefix, id)
-	hash, names := Hash(token), namesOf(who)
-	err = a.logins.store.CreateLogin(ctx, storage.NewLogin{
-		LoginID: id, Hash: hash[:], Principal: names[0], Groups: names[1:], Lifetime: a.logins.Lifetime,
-	}, process.Actor{Name: names[0], Source: address})
+	token, err = a.createLogin(ctx, namesOf(who), former, address)
 	if err != nil {
 		err = a.logins.failed(errors.Join(process.ErrUnavailable, err), address)
 		return "", "", a.fail(ctx, "login", err, address)
 	}
 	a.ok["login"].Inc()
 	return token, a.logins.URL + "/#" + begun.Page, nil
+}
+
+// createLogin stores a login of a user with the names of its principals, and returns its token.
+func (a *Authenticator) createLogin(ctx context.Context, names []string, former, address string) (string, error) {
+	id := newID()
+	token := secretToken(loginPrefix, id)
+	hash := Hash(token)
+	l := storage.NewLogin{
+		LoginID: id, Hash: hash[:], Principal: names[0], Groups: names[1:], Lifetime: a.logins.Lifetime,
+	}
+	create := func() error {
+		return a.logins.store.CreateLogin(ctx, l, process.Actor{Name: names[0], Source: address})
+	}
+	formerID, ok := idIn(loginPrefix, former)
+	if !ok {
+		return token, create()
+	}
+	hash = Hash(former)
+	l.FormerID, l.FormerHash = formerID, hash[:]
+	if e, ok := a.cachedKeys.load(loginIdentity(formerID, former)); ok {
+		return token, a.end(ctx, e, create)
+	}
+	return token, create()
+}
+
+// loginIdentity identifies a login in the cache of keys. With another secret, it is another one, so
+// the ID alone neither reads nor uses the login.
+func loginIdentity(id, token string) string {
+	hash := Hash(token)
+	return cachedLogin + id + "." + hex.EncodeToString(hash[:])
 }
 
 // attemptIn returns the attempt in a cookie, unless it is invalid or too old.
@@ -236,24 +262,32 @@ func (a *Authenticator) finish(
 
 // AuthenticateLogin is like Authenticate for a request with the token of a login.
 func (a *Authenticator) AuthenticateLogin(ctx context.Context, token, address string) (*Principal, error) {
-	id, ok := idIn(loginPrefix, token)
-	if !ok {
-		return nil, a.fail(ctx, "login", ErrLogin, address)
-	}
-	e, err := a.lookUp(ctx, cachedLogin+id, address)
-	if errors.Is(err, ErrInvalid) {
-		err = ErrLogin
-	}
+	_, p, err := a.login(ctx, token, address)
 	if err != nil {
 		return nil, a.fail(ctx, "login", err, address)
 	}
-	s := e.state.Load()
-	hash := Hash(token)
-	if subtle.ConstantTimeCompare(hash[:], s.hash[:]) != 1 || !s.valid || s.principal.expired(a.now()) {
-		return nil, a.fail(ctx, "login", ErrLogin, address)
-	}
 	a.ok["login"].Inc()
-	return s.principal, nil
+	return p, nil
+}
+
+// login returns the cached login with a token, and its principal.
+func (a *Authenticator) login(ctx context.Context, token, address string) (*entry, *Principal, error) {
+	id, ok := idIn(loginPrefix, token)
+	if !ok {
+		return nil, nil, ErrLogin
+	}
+	e, err := a.lookUp(ctx, loginIdentity(id, token), address)
+	switch {
+	case errors.Is(err, ErrInvalid):
+		return nil, nil, ErrLogin
+	case err != nil:
+		return nil, nil, err
+	}
+	s := e.state.Load()
+	if !s.valid || s.principal.expired(a.now()) {
+		return nil, nil, ErrLogin
+	}
+	return e, s.principal, nil
 }
 
 // RejectLogin counts a request with a login that must not be used for it, and delays its answer. It
@@ -264,30 +298,52 @@ func (a *Authenticator) RejectLogin(ctx context.Context, err error, address stri
 
 // EndLogin ends the login with a token. Other engines accept it for CacheTime.
 func (a *Authenticator) EndLogin(ctx context.Context, token, address string) error {
-	p, err := a.AuthenticateLogin(ctx, token, address)
+	e, p, err := a.login(ctx, token, address)
 	if err != nil {
+		return a.fail(ctx, "login", err, address)
+	}
+	a.ok["login"].Inc()
+	id, _ := idIn(loginPrefix, token)
+	return a.end(ctx, e, func() error {
+		err := a.logins.store.DeleteLogin(ctx, id, process.Actor{Name: p.Name, Source: address})
+		if err != nil && !errors.Is(err, process.ErrKeyNotFound) { // by another request
+			return errors.Join(process.ErrUnavailable, err)
+		}
+		return nil
+	})
+}
+
+// end deletes a cached login, and ends it on this node. No other request reads it meanwhile: it
+// could store the state from before the deletion after it.
+func (a *Authenticator) end(ctx context.Context, e *entry, remove func() error) error {
+	select {
+	case e.reading <- struct{}{}:
+	case <-ctx.Done():
+		return errors.Join(process.ErrUnavailable, ctx.Err())
+	}
+	defer func() { <-e.reading }()
+	if err := remove(); err != nil {
 		return err
 	}
-	id := strings.TrimPrefix(p.login, cachedLogin)
-	err = a.logins.store.DeleteLogin(ctx, id, process.Actor{Name: p.Name, Source: address})
-	if err != nil && !errors.Is(err, process.ErrKeyNotFound) { // by another request
-		return errors.Join(process.ErrUnavailable, err)
-	}
-	if e, ok := a.cachedKeys.load(p.login); ok {
-		e.state.Store(&state{read: a.now()})
-	}
+	e.state.Store(&state{read: a.now()})
 	return nil
 }
 
-// readLogin reads a login, and the grants of its user and groups.
-func (a *Authenticator) readLogin(ctx context.Context, id string) (*state, error) {
-	row, err := a.logins.store.ReadLogin(ctx, id, a.logins.Idle)
+// readLogin reads the login with an identity without its prefix, and the grants of its user and
+// groups.
+func (a *Authenticator) readLogin(ctx context.Context, identity string) (*state, error) {
+	id, text, _ := strings.Cut(identity, ".")
+	hash, err := hex.DecodeString(text)
+	if err != nil {
+		return nil, ErrInvalid
+	}
+	row, err := a.logins.store.ReadLogin(ctx, id, hash, a.logins.Idle)
 	switch {
 	case errors.Is(err, process.ErrKeyNotFound):
 		return nil, ErrInvalid
 	case err != nil:
 		return nil, errors.Join(process.ErrUnavailable, err)
-	case len(row.Hash) != sha256.Size || !a.logins.accept(row.Principal):
+	case subtle.ConstantTimeCompare(hash, row.Hash) != 1 || !a.logins.accept(row):
 		return nil, ErrInvalid
 	}
 	granted, err := a.readGrants(ctx, strings.Join(append([]string{row.Principal}, row.Groups...), "\n"))
@@ -295,14 +351,19 @@ func (a *Authenticator) readLogin(ctx context.Context, id string) (*state, error
 		return nil, err
 	}
 	p := *granted.principal
-	p.login, p.expires = cachedLogin+id, a.now().Add(row.Left)
-	return &state{hash: [sha256.Size]byte(row.Hash), principal: &p, valid: true, read: a.now()}, nil
+	p.login, p.expires = cachedLogin+identity, a.now().Add(row.Left)
+	return &state{principal: &p, valid: true, read: a.now()}, nil
 }
 
-// accept reports whether users of the issuer of a principal still log in to the console.
-func (l *logins) accept(principal string) bool {
-	issuer, _, _ := strings.Cut(strings.TrimPrefix(principal, userPrefix), "#")
-	return slices.ContainsFunc(l.byName, func(i *oidc.Issuer) bool { return i.URL() == issuer })
+// accept reports whether users of the issuer of a login still log in to the console, and its groups
+// still have the prefix of the issuer. Those with another one may belong to another issuer now.
+func (l *logins) accept(row storage.LoginState) bool {
+	url, _, _ := strings.Cut(strings.TrimPrefix(row.Principal, userPrefix), "#")
+	return slices.ContainsFunc(l.byName, func(i *oidc.Issuer) bool {
+		return i.URL() == url && !slices.ContainsFunc(row.Groups, func(group string) bool {
+			return !strings.HasPrefix(group, groupPrefix+i.GroupPrefix())
+		})
+	})
 }
 
 // find returns the issuer with a name, and the URL to which it sends browsers back.

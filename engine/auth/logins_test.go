@@ -34,6 +34,9 @@ type loginTable struct {
 	reads int
 	err   error
 	audit []string
+
+	reading  func() // called by a read after it has read the row
+	deleting func() // called by a deletion before it deletes the row
 }
 
 func (t *loginTable) CreateLogin(_ context.Context, l storage.NewLogin, by process.Actor) error {
@@ -42,19 +45,26 @@ func (t *loginTable) CreateLogin(_ context.Context, l storage.NewLogin, by proce
 	if t.err != nil {
 		return t.err
 	}
+	if former, ok := t.rows[l.FormerID]; ok && bytes.Equal(former.Hash, l.FormerHash) {
+		delete(t.rows, l.FormerID)
+	}
 	t.rows[l.LoginID] = l
 	t.audit = append(t.audit, "Login "+by.Name+" "+by.Source)
 	return nil
 }
 
-func (t *loginTable) ReadLogin(_ context.Context, id string, _ time.Duration) (storage.LoginState, error) {
+func (t *loginTable) ReadLogin(_ context.Context, id string, _ []byte, _ time.Duration) (storage.LoginState, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.reads++
 	row, ok := t.rows[id]
+	err := t.err
+	t.mu.Unlock()
+	if t.reading != nil {
+		t.reading()
+	}
 	switch {
-	case t.err != nil:
-		return storage.LoginState{}, t.err
+	case err != nil:
+		return storage.LoginState{}, err
 	case !ok:
 		return storage.LoginState{}, process.ErrKeyNotFound
 	}
@@ -62,6 +72,9 @@ func (t *loginTable) ReadLogin(_ context.Context, id string, _ time.Duration) (s
 }
 
 func (t *loginTable) DeleteLogin(_ context.Context, id string, by process.Actor) error {
+	if t.deleting != nil {
+		t.deleting()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, ok := t.rows[id]; !ok {
@@ -140,7 +153,7 @@ func (s *loginSite) begin(t *testing.T, page string) (kept string, answer url.Va
 func (s *loginSite) login(t *testing.T) string {
 	t.Helper()
 	kept, answer := s.begin(t, "/")
-	token, page, err := s.FinishLogin(t.Context(), "", kept, answer, address)
+	token, page, err := s.FinishLogin(t.Context(), "", kept, answer, "", address)
 	if err != nil || page != consoleURL+"/#/" {
 		t.Fatalf("%s, %v", page, err)
 	}
@@ -223,6 +236,17 @@ func TestLoginsEnd(t *testing.T) {
 			s.rows.set(func(r *loginTable) { clear(r.rows) })
 			s.at.now = s.at.now.Add(CacheTime)
 		},
+		"the groups may be those of another issuer": func(s *loginSite) {
+			issuers, err := oidc.New([]oidc.Config{{
+				Issuer: s.issuer.URL, Audience: "api", GroupsClaim: "groups", NameClaim: "sub", GroupPrefix: "staff:",
+				ClientID: testissuer.Audience, Scopes: "openid",
+			}}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.logins.byName = issuers.Logins()
+			s.at.now = s.at.now.Add(CacheTime)
+		},
 		"the issuer has no logins": func(s *loginSite) {
 			s.logins.byName = nil
 			s.at.now = s.at.now.Add(CacheTime)
@@ -232,6 +256,7 @@ func TestLoginsEnd(t *testing.T) {
 		if name == "expired" {
 			s.rows.left = 5 * time.Second
 		}
+		s.issuer.LogIn(map[string]any{"groups": []string{"staff:a", "partners:a"}})
 		token := s.login(t)
 		p, err := s.AuthenticateLogin(t.Context(), token, address)
 		if err != nil {
@@ -244,6 +269,69 @@ func TestLoginsEnd(t *testing.T) {
 		if p, err := s.Current(t.Context(), p); !errors.Is(err, ErrLogin) {
 			t.Errorf("%s: a stream: %v, %v", name, p, err)
 		}
+	}
+}
+
+// A request that read a login before its logout does not make it valid again.
+func TestLogoutDuringARead(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	token := s.login(t)
+	if _, err := s.AuthenticateLogin(t.Context(), token, address); err != nil {
+		t.Fatal(err)
+	}
+	read, deleted, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s.rows.deleting = func() {
+		s.at.now = s.at.now.Add(CacheTime)
+		s.rows.reading = func() {
+			close(read)
+			<-deleted
+		}
+		go func() {
+			defer close(done)
+			_, _ = s.AuthenticateLogin(t.Context(), token, address) // either is right: the logout is not over
+		}()
+		select { // the request reads, or uses the state from before the logout
+		case <-read:
+		case <-done:
+		}
+	}
+	if err := s.EndLogin(t.Context(), token, address); err != nil {
+		t.Fatal(err)
+	}
+	close(deleted)
+	<-done
+	if p, err := s.AuthenticateLogin(t.Context(), token, address); !errors.Is(err, ErrLogin) {
+		t.Errorf("after the logout: %v, %v", p, err)
+	}
+}
+
+// A login replaces the one that its browser has, also on the engine that has cached it, but not
+// another one whose ID alone is known.
+func TestLoginsInOneBrowser(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	former, other := s.login(t), s.login(t)
+	for _, token := range []string{former, other} {
+		if _, err := s.AuthenticateLogin(t.Context(), token, address); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forged := loginPrefix + strings.Split(other, "_")[1] + secretOf(tokenOf("x"))
+	for _, token := range []string{former, forged, "", "x"} {
+		kept, answer := s.begin(t, "/")
+		if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, token, address); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.rows.rows) != 5 {
+		t.Errorf("%d logins", len(s.rows.rows))
+	}
+	if p, err := s.AuthenticateLogin(t.Context(), former, address); !errors.Is(err, ErrLogin) {
+		t.Errorf("the former login: %v, %v", p, err)
+	}
+	if _, err := s.AuthenticateLogin(t.Context(), other, address); err != nil {
+		t.Errorf("the login of another browser: %v", err)
 	}
 }
 
@@ -282,7 +370,7 @@ func TestPagesOfLogins(t *testing.T) {
 	s := newLoginSite(t)
 	for _, page := range []string{"/", "/processes?ns=shop/tea&filter=status+%3D+ERROR", "/overview"} {
 		kept, answer := s.begin(t, page)
-		_, to, err := s.FinishLogin(t.Context(), "", kept, answer, address)
+		_, to, err := s.FinishLogin(t.Context(), "", kept, answer, "", address)
 		if err != nil || to != consoleURL+"/#"+page {
 			t.Errorf("%s: %s, %v", page, to, err)
 		}
@@ -301,7 +389,7 @@ func TestPagesOfLogins(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed := base64.RawURLEncoding.EncodeToString(bytes.Replace(text, []byte(`"p":"/"`), []byte(`"p":"//a"`), 1))
-	if _, to, err := s.FinishLogin(t.Context(), "", changed, answer, address); !errors.Is(err, oidc.ErrState) {
+	if _, to, err := s.FinishLogin(t.Context(), "", changed, answer, "", address); !errors.Is(err, oidc.ErrState) {
 		t.Errorf("a changed cookie: %s, %v", to, err)
 	}
 }
@@ -311,7 +399,7 @@ func TestFailedLogins(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
 	finish := func(name, kept string, answer url.Values) error {
-		_, _, err := s.FinishLogin(t.Context(), name, kept, answer, address)
+		_, _, err := s.FinishLogin(t.Context(), name, kept, answer, "", address)
 		return err
 	}
 	for _, kept := range []string{"", "!", "bm8", strings.Repeat("a", maxAttempt+1)} {

@@ -14,7 +14,7 @@ const (
 	certificatePrefix = "cert:"
 	userPrefix        = "user:"
 	groupPrefix       = "group:"
-	// cachedLogin and the ID of a login identify it in the cache of keys. It is no principal.
+	// cachedLogin begins the identity of a login in the cache of keys. It is no principal.
 	cachedLogin = "login:"
 )
 

@@ -128,15 +128,12 @@ func (l *loginPages) begin(w http.ResponseWriter, r *http.Request) {
 // finish logs a user in whom an issuer has sent back.
 func (l *loginPages) finish(w http.ResponseWriter, r *http.Request) {
 	secure(w)
-	var kept string
-	if cookies := r.CookiesNamed(attemptCookie); len(cookies) == 1 {
-		kept = cookies[0].Value
-	}
 	if l.auth.Origin() == "" {
 		l.refuse(w, auth.ErrNoLogins)
 		return
 	}
-	token, page, err := l.auth.FinishLogin(r.Context(), r.PathValue("name"), kept, r.URL.Query(), r.RemoteAddr)
+	token, page, err := l.auth.FinishLogin(r.Context(), r.PathValue("name"), cookieOf(r, attemptCookie),
+		r.URL.Query(), cookieOf(r, loginCookie), r.RemoteAddr)
 	if !errors.Is(err, oidc.ErrState) && !limited(err) { // another tab, or a reload, can end the attempt
 		setCookie(w, attemptCookie, "", -1) // an answer is used once
 	}
@@ -146,6 +143,14 @@ func (l *loginPages) finish(w http.ResponseWriter, r *http.Request) {
 	}
 	setCookie(w, loginCookie, token, l.auth.Lifetime())
 	http.Redirect(w, r, page, http.StatusSeeOther)
+}
+
+// cookieOf returns the value of the only cookie with a name, or "".
+func cookieOf(r *http.Request, name string) string {
+	if cookies := r.CookiesNamed(name); len(cookies) == 1 {
+		return cookies[0].Value
+	}
+	return ""
 }
 
 // end logs a user out.

@@ -83,18 +83,50 @@ var loginMutants = []mutant{
 	},
 	{
 		name: "login-of-a-former-issuer", breaks: "a login ends when its issuer is removed from the configuration",
-		file: consoleLogins, old: " || !a.logins.accept(row.Principal):", planted: ":",
+		file: consoleLogins, old: " || !a.logins.accept(row):", planted: ":",
 		packages: "./engine/auth", run: "TestLoginsEnd",
 	},
 	{
 		name: "login-secret-unchecked", breaks: "the ID of a login is not enough",
-		file: consoleLogins, old: "subtle.ConstantTimeCompare(hash[:], s.hash[:]) != 1 || !s.valid",
-		planted:  "subtle.ConstantTimeCompare(hash[:], s.hash[:]) > 1 || !s.valid",
+		file: consoleLogins, old: "subtle.ConstantTimeCompare(hash, row.Hash) != 1 ||",
+		planted:  "subtle.ConstantTimeCompare(hash, row.Hash) > 1 ||",
 		packages: "./engine/auth", run: "TestLogins$",
 	},
 	{
+		name: "login-used-by-its-id", breaks: "the ID of a login does not keep it alive",
+		file: loginsSQL, old: "     AND l.secret_hash = $3\n", planted: "     AND octet_length($3::bytea) = 32\n",
+		packages: "./storage", run: "TestConsoleLogins$",
+	},
+	{
+		name: "login-of-former-groups", breaks: "a login does not keep groups that may be another issuer's",
+		file: consoleLogins, old: "groupPrefix+i.GroupPrefix())", planted: "groupPrefix)",
+		packages: "./engine/auth", run: "TestLoginsEnd",
+	},
+	{
+		name: "login-read-during-logout", breaks: "a read that began before a logout does not undo it",
+		file: consoleLogins, old: "	defer func() { <-e.reading }()\n	if err := remove()",
+		planted:  "	<-e.reading\n	if err := remove()",
+		packages: "./engine/auth", run: "TestLogoutDuringARead",
+	},
+	{
+		name: "login-not-replaced", breaks: "a login replaces that of the same browser",
+		file: consoleLogins, old: "l.FormerID, l.FormerHash = formerID, hash[:]", planted: "l.FormerID = formerID",
+		packages: "./engine/auth", run: "TestLoginsInOneBrowser",
+	},
+	{
+		name: "login-replaced-by-id", breaks: "the ID of a login does not end it",
+		file: loginsSQL, old: "     AND x.secret_hash = $", planted: "     AND '\\x'::bytea <> $",
+		packages: "./storage", run: "TestConsoleLoginsOfABrowser",
+	},
+	{
+		name: "login-needed-unseen", breaks: "a browser learns that its user has to log in at any address",
+		file: "engine/auth/authenticator.go", old: "	case errors.Is(err, ErrLogin): // a browser",
+		planted:  "	case left && errors.Is(err, ErrLogin): // a browser",
+		packages: "./engine/auth", run: "TestEndedLoginsAtASharedAddress",
+	},
+	{
 		name: "login-not-ended", breaks: "a logout ends the login at once on its engine",
-		file: consoleLogins, old: "		e.state.Store(&state{read: a.now()})\n", planted: "		_ = e\n",
+		file: consoleLogins, old: "	e.state.Store(&state{read: a.now()})\n", planted: "",
 		packages: "./engine/auth", run: "TestLogins$",
 	},
 	{
@@ -188,7 +220,7 @@ var loginMutants = []mutant{
 	},
 	{
 		name: "logins-unbounded", breaks: "a user has at most 20 logins",
-		file: loginsSQL, old: "AND others.place > ", planted: "AND others.place > 1000 + ",
+		file: loginsSQL, old: "WHERE others.place > ", planted: "WHERE others.place > 1000 + ",
 		packages: "./storage", run: "TestConsoleLoginsOfAUser",
 	},
 	{

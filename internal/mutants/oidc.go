@@ -260,8 +260,8 @@ var oidcMutants = []mutant{
 	},
 	{
 		name: "oidc-failures-unlimited", breaks: "failed authentications by JSON Web Tokens are limited",
-		file: "engine/auth/authenticator.go", old: "	case !a.failed.take(address):\n",
-		planted:  "	case scheme != \"oidc\" && !a.failed.take(address):\n",
+		file: "engine/auth/authenticator.go", old: "	case !left:\n",
+		planted:  "	case scheme != \"oidc\" && !left:\n",
 		packages: "./engine/auth", run: "TestRejectedTokens",
 	},
 	{

@@ -49,6 +49,9 @@ func (i *Issuer) URL() string { return i.config.Issuer }
 // Name returns the name of the issuer, or "".
 func (i *Issuer) Name() string { return i.config.Name }
 
+// GroupPrefix returns what all groups of the issuer begin with, or "".
+func (i *Issuer) GroupPrefix() string { return i.config.GroupPrefix }
+
 // Begin begins a login of a user with the authorization code flow. It returns the URL of the issuer
 // to which the browser goes, and what the browser must keep. The issuer sends the browser back to
 // the URL redirect.

@@ -11,15 +11,26 @@ import (
 )
 
 const createLogin = `-- name: CreateLogin :exec
-WITH deleted AS (
+WITH former AS (
+  SELECT x.login_id
+    FROM console_logins x
+   WHERE x.login_id = $6
+     AND x.secret_hash = $7),
+others AS (
+  SELECT x.login_id,
+         row_number() OVER (ORDER BY x.created_time DESC, x.login_id) AS place
+    FROM console_logins x
+   WHERE x.principal = $3
+     AND x.login_id NOT IN (SELECT former.login_id FROM former)),
+deleted AS (
   DELETE FROM console_logins l
-   USING (
-     SELECT x.login_id,
-            row_number() OVER (ORDER BY x.created_time DESC, x.login_id) AS place
-       FROM console_logins x
-      WHERE x.principal = $3) others
-   WHERE l.login_id = others.login_id
-     AND others.place > $6::int)
+   WHERE l.login_id IN (
+     SELECT former.login_id
+       FROM former
+      UNION ALL
+     SELECT others.login_id
+       FROM others
+      WHERE others.place > $8::int))
 INSERT INTO console_logins (login_id, secret_hash, principal, group_names, expire_time)
 VALUES ($1, $2, $3, $4,
         statement_timestamp() + ($5::bigint) * interval '1 microsecond')
@@ -31,11 +42,13 @@ type CreateLoginParams struct {
 	Principal  string
 	GroupNames []string
 	LifetimeUs int64
+	FormerID   string
+	FormerHash []byte
 	Keep       int32
 }
 
-// CreateLogin stores a login to the console, and deletes the oldest ones of the user, so that at
-// most keep others remain.
+// CreateLogin stores a login to the console. It deletes the former login of the browser, and the
+// oldest ones of the user, so that at most keep others remain.
 func (q *Queries) CreateLogin(ctx context.Context, db DBTX, arg CreateLoginParams) error {
 	_, err := db.Exec(ctx, createLogin,
 		arg.LoginID,
@@ -43,6 +56,8 @@ func (q *Queries) CreateLogin(ctx context.Context, db DBTX, arg CreateLoginParam
 		arg.Principal,
 		arg.GroupNames,
 		arg.LifetimeUs,
+		arg.FormerID,
+		arg.FormerHash,
 		arg.Keep,
 	)
 	return err
@@ -163,6 +178,7 @@ WITH used AS (
   UPDATE console_logins l
      SET used_time = statement_timestamp()
    WHERE l.login_id = $2
+     AND l.secret_hash = $3
      AND l.expire_time > statement_timestamp()
      AND l.used_time > statement_timestamp() - ($1::bigint) * interval '1 microsecond'
      AND l.used_time <= statement_timestamp()
@@ -179,8 +195,9 @@ SELECT l.secret_hash, l.principal, l.group_names,
 `
 
 type ReadLoginParams struct {
-	IdleUs  int64
-	LoginID string
+	IdleUs     int64
+	LoginID    string
+	SecretHash []byte
 }
 
 type ReadLoginRow struct {
@@ -190,10 +207,10 @@ type ReadLoginRow struct {
 	LeftUs     int64
 }
 
-// ReadLogin returns a login and how long it is still valid, at most 0 if it has ended. It notes
-// that the login is used, but not more often than needed.
+// ReadLogin returns a login and how long it is still valid, at most 0 if it has ended. If
+// secret_hash is right, it notes that the login is used, but not more often than needed.
 func (q *Queries) ReadLogin(ctx context.Context, db DBTX, arg ReadLoginParams) (ReadLoginRow, error) {
-	row := db.QueryRow(ctx, readLogin, arg.IdleUs, arg.LoginID)
+	row := db.QueryRow(ctx, readLogin, arg.IdleUs, arg.LoginID, arg.SecretHash)
 	var i ReadLoginRow
 	err := row.Scan(
 		&i.SecretHash,

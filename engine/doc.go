@@ -4,9 +4,9 @@
 //
 // Engine is a node. Start with engine.go, call.go and request.go (the path of a request),
 // attempt.go and decide.go (an attempt and its result), and timer_poller.go and call_poller.go
-// (claims of timers and stored tasks). Kind (kind.go) is the hook for processes that the engine
-// itself runs, such as jobs, crons, flows and bulks; they are in the subpackages. Package
-// engine/actor is the base of the last three.
+// (claims of timers and stored tasks). Kind (kind.go) is the extension point for the subpackages:
+// processes that the engine itself runs (crons, flows and bulks, on package engine/actor), rules
+// for processes that others run (jobs), and background work without processes (sinks).
 //
 // The engine keeps nothing in memory that it could not lose. All statements are in package storage,
 // and RPC handlers in engine/rpc.

@@ -13,8 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Kind describes processes of one kind, as stored in the column kind. The subpackages define kinds,
-// and the program adds them.
+// Kind describes processes of one kind, as stored in the column kind, or background work that has
+// no processes. The subpackages define kinds, and the program adds them.
 type Kind struct {
 	Name string
 	// Processor runs the tasks of these processes on every node. If it is nil, the processor of the

@@ -53,10 +53,10 @@ const (
 
 // waiter is one client that waits for a task.
 type waiter struct {
-	ref   storage.TaskRef
-	ended chan taskEnd // buffered for one end
-	fresh bool         // the task may have ended without a delivery, so the database is queried once
-	asked time.Time    // time of the last query, initially of the registration
+	ref          storage.TaskRef
+	ended        chan taskEnd // buffered for one end
+	mayHaveEnded bool         // without a delivery, so the database is queried once
+	asked        time.Time    // time of the last query, initially of the registration
 }
 
 // waiters holds the clients of this node that wait for tasks. Tasks that end on this node are
@@ -69,7 +69,7 @@ type waiters struct {
 	order  []*waiter // in order of registration, to take turns; ended ones are dropped when their turn comes
 	kick   chan struct{}
 	ended  chan struct{}            // receives a value after another node has ended tasks
-	stale  map[process.Key]struct{} // processes whose waiters are marked fresh in the next turn
+	stale  map[process.Key]struct{} // processes whose tasks may have ended, for the next turn
 	done   chan struct{}
 
 	failing bool // the last query failed; used only by Run
@@ -82,9 +82,9 @@ func newWaiters(e *Engine) *waiters {
 	}
 }
 
-// register starts a wait for a task. fresh reports that the task existed before this call.
-func (w *waiters) register(ref storage.TaskRef, fresh bool) *waiter {
-	wt := &waiter{ref: ref, ended: make(chan taskEnd, 1), fresh: fresh, asked: time.Now()}
+// register starts a wait for a task, which may have ended if it existed before this call.
+func (w *waiters) register(ref storage.TaskRef, mayHaveEnded bool) *waiter {
+	wt := &waiter{ref: ref, ended: make(chan taskEnd, 1), mayHaveEnded: mayHaveEnded, asked: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.byTask[ref] = append(w.byTask[ref], wt)
@@ -263,10 +263,10 @@ func (w *waiters) due() (refs []storage.TaskRef, waiting int) {
 			runs[wt.ref.Key] = here
 		}
 		if _, stale := w.stale[wt.ref.Key]; stale {
-			wt.fresh = true
+			wt.mayHaveEnded = true
 		}
-		if len(asked) < maxPolled && (wt.fresh || !here || now.Sub(wt.asked) >= maxUnasked) {
-			wt.fresh, wt.asked = false, now
+		if len(asked) < maxPolled && (wt.mayHaveEnded || !here || now.Sub(wt.asked) >= maxUnasked) {
+			wt.mayHaveEnded, wt.asked = false, now
 			asked = append(asked, wt)
 			refs = append(refs, wt.ref)
 			continue

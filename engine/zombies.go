@@ -52,7 +52,7 @@ func (c *collector) collect(ctx context.Context) error {
 	if len(due) == 0 {
 		return nil
 	}
-	zombies, err := e.store.CollectZombies(ctx, due, e.cfg.ZombieMargin)
+	zombies, err := e.store.ReadZombies(ctx, due, e.cfg.ZombieMargin)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bo
     OR state.overdue AND (r.node_id = @node_id::bigint OR state.node_dead)
  LIMIT @lim::int;
 
--- CollectZombies returns the running rows of these fencing tokens as zombies, if they still look
+-- ReadZombies returns the running rows of these fencing tokens as zombies, if they still look
 -- dead. Each zombie is then saved as a retry or a failure under its own token, like any end of an
 -- attempt. If its node ended the attempt first, nothing happens. For a leased task, the lease
 -- counts instead of the node that leased it, and its deadline has no margin.
@@ -42,7 +42,7 @@ SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bo
 -- timed_out is true if the attempt has exceeded its deadline. If its worker should have sent a
 -- heartbeat before that, and never did, it may not know about the lease. Zombies are returned until
 -- their contexts and jobs exceed max_bytes, including the one that exceeds it.
--- name: CollectZombies :many
+-- name: ReadZombies :many
 SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type, bounded.attempt,
        bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind,
        coalesce(bounded.kind_name, '')::text AS kind_name, bounded.kind_options,

@@ -1,7 +1,8 @@
--- LockProcesses is the first statement of every transaction that moves tasks: it locks all its
--- processes in key order (the arrays are sorted by it). In a flush, TryLockProcesses does the same.
--- The following statements, with their own snapshots, see everything that earlier holders of the
--- locks have stored. This order prevents lost wake-ups and deadlocks.
+-- LockProcesses is the first statement of every transaction that moves tasks, except claims, which
+-- skip locked rows. It locks all its processes in key order (the arrays are sorted by it). In a
+-- flush, TryLockProcesses does the same. The following statements, with their own snapshots, see
+-- everything that earlier holders of the locks have stored. This order prevents lost wake-ups and
+-- deadlocks.
 --
 -- A process that was inserted after this statement began is not locked, but visible to the
 -- following statements. LockProcesses therefore stores the keys that it does not find in the

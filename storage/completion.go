@@ -63,8 +63,8 @@ type Saved struct {
 	// Next is the next task, which already runs here. The columns of the process are set only if it
 	// belongs to another process: the run that was notified.
 	Next *Claim
-	// Deferred reports that a next task is due but was not taken because Promote was false. The
-	// pollers must look.
+	// Deferred reports that a next task may be due but was not taken, because Promote was false or
+	// the connection broke. The pollers must look.
 	Deferred   bool
 	TimerDelay time.Duration // until the new default timer is due; negative if there is none
 	Cancelled  []int64       // waiting tasks that were cancelled with it

@@ -52,8 +52,8 @@ func TestClaimsReturnTheJob(t *testing.T) {
 		check("ReadLease", "now", &held.Claim, 0)
 		b.exec("UPDATE leases SET expires_time = statement_timestamp() - interval '1 hour'")
 		suspects, err := b.ListSuspects(t.Context(), time.Second, 10)
-		zombies, err2 := b.CollectZombies(t.Context(), must(t, suspects, err), time.Second)
-		check("CollectZombies", "now", storage.ZombieClaim(&must(t, zombies, err2)[0]), 0)
+		zombies, err2 := b.ReadZombies(t.Context(), must(t, suspects, err), time.Second)
+		check("ReadZombies", "now", storage.ZombieClaim(&must(t, zombies, err2)[0]), 0)
 		b.release(&l.Claim)
 	}
 	claim := b.start("no-job")

@@ -65,7 +65,7 @@ func TestRunningRowsAreReadInBoundedBytes(t *testing.T) {
 	suspects, err := b.ListSuspects(t.Context(), 5*time.Second, 100)
 	equal(t, "suspects", len(must(t, suspects, err)), 12)
 	for _, want := range [][]int64{tokens[:8], tokens[8:]} {
-		rows, err := b.CollectZombies(t.Context(), suspects, 5*time.Second)
+		rows, err := b.ReadZombies(t.Context(), suspects, 5*time.Second)
 		var got []int64
 		for _, z := range must(t, rows, err) {
 			got = append(got, z.FencingToken)

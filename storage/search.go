@@ -167,7 +167,7 @@ func claimsOf[Row dbsqlc.SearchTimersRow | dbsqlc.ListRunningRow](rows []Row) []
 }
 
 // Zombie is a running row whose attempt was lost.
-type Zombie = dbsqlc.CollectZombiesRow
+type Zombie = dbsqlc.ReadZombiesRow
 
 // ZombieClaim returns a claim with what is known of a zombie: its process, task, attempt, token and
 // kind.
@@ -214,14 +214,14 @@ func (s *Store) ListSuspects(ctx context.Context, margin time.Duration, limit in
 	return suspects, mapped("list suspects", err)
 }
 
-// CollectZombies returns the rows of suspects that are still zombies, at most about 8 MiB: those
+// ReadZombies returns the rows of suspects that are still zombies, at most about 8 MiB: those
 // with the smallest tokens.
-func (s *Store) CollectZombies(ctx context.Context, suspects []Suspect, margin time.Duration) ([]Zombie, error) {
-	a := dbsqlc.CollectZombiesParams{MarginUs: margin.Microseconds(), MaxBytes: maxRunningBytes}
+func (s *Store) ReadZombies(ctx context.Context, suspects []Suspect, margin time.Duration) ([]Zombie, error) {
+	a := dbsqlc.ReadZombiesParams{MarginUs: margin.Microseconds(), MaxBytes: maxRunningBytes}
 	for _, x := range suspects {
-		a.Append(dbsqlc.CollectZombiesItem{Key: x.Key, FencingToken: x.FencingToken})
+		a.Append(dbsqlc.ReadZombiesItem{Key: x.Key, FencingToken: x.FencingToken})
 	}
-	rows, err := s.q.CollectZombies(ctx, s.kept, a)
+	rows, err := s.q.ReadZombies(ctx, s.kept, a)
 	return rows, mapped("collect zombies", err)
 }
 

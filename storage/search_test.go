@@ -262,7 +262,7 @@ func TestSearchByManyNodes(t *testing.T) {
 	equal(t, "running", ask[int](b, "SELECT count(*) FROM running"), n)
 }
 
-func TestCollectZombies(t *testing.T) {
+func TestReadZombies(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	dead := open(t, b.dsn, storage.Config{})
@@ -272,7 +272,7 @@ func TestCollectZombies(t *testing.T) {
 	must(t, p, err)
 	zombies := func() []string {
 		suspects, err := b.ListSuspects(t.Context(), 5*time.Second, 100)
-		rows, err := b.CollectZombies(t.Context(), must(t, suspects, err), 5*time.Second)
+		rows, err := b.ReadZombies(t.Context(), must(t, suspects, err), 5*time.Second)
 		var list []string
 		for _, z := range must(t, rows, err) {
 			list = append(list, fmt.Sprintf("%s %s#%d", z.ProcessID, z.TaskType, z.Attempt))

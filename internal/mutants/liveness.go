@@ -63,7 +63,7 @@ var livenessMutants = []mutant{
 		file:     "storage/internal/dbsqlc/nodes.sql.go",
 		old:      "WHERE node_id = $4\n   AND (dead_beat_time = beat_time) IS NOT TRUE\nRETURNING",
 		planted:  "WHERE node_id = $4\nRETURNING",
-		packages: "./storage ./engine", run: "CollectZombies|DeclaredDead",
+		packages: "./storage ./engine", run: "ReadZombies|DeclaredDead",
 	},
 	{
 		name:     "fence-waits-for-heartbeat",

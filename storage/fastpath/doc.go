@@ -15,8 +15,8 @@
 // for the same process. A result takes it if it is FINISHED or COMPLETED, has no failure or
 // rejection, is not that of a repair, and neither sets or unsets timers nor restarts the history
 // (Completion.plain in package storage). Its process must not be in Busy, and the flush must
-// neither cancel nor remove it. The other items of a flush use the general statements. If too few
-// items fit (minFastPath), all of them do.
+// neither cancel nor remove it. The other items of a flush use the general statements. If others
+// exist and fewer than minFastPath items fit, the whole flush uses the general statements.
 //
 // The statements check the state of the process themselves. If it is not the usual one, they store
 // nothing of the item and return no row for it. The next flush then stores the item with the

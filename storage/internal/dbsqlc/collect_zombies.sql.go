@@ -13,165 +13,6 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-const collectZombies = `-- name: CollectZombies :many
-SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type, bounded.attempt,
-       bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind,
-       coalesce(bounded.kind_name, '')::text AS kind_name, bounded.kind_options,
-       coalesce(bounded.kind_timeout_us, 0)::bigint AS kind_timeout_us,
-       coalesce(bounded.kind_takeovers, 0)::int AS kind_takeovers, bounded.kind_tags,
-       bounded.kind_failures,
-       coalesce(bounded.kind_keys_version, 0)::bigint AS kind_keys_version, bounded.kind_keys,
-       0::bigint AS kind_keys_now,
-       bounded.worker_id::text AS worker_id, bounded.never_beat::bool AS never_beat,
-       bounded.timed_out::bool AS timed_out, bounded.running_time, bounded.context
-  FROM (
-    SELECT suspect.namespace, suspect.process_id, suspect.task_id, suspect.task_type, suspect.attempt, suspect.fencing_token, suspect.node_id, suspect.kind, suspect.kind_name, suspect.kind_options, suspect.kind_timeout_us, suspect.kind_takeovers, suspect.kind_tags, suspect.kind_failures, suspect.kind_keys_version, suspect.kind_keys, suspect.worker_id, suspect.never_beat, suspect.timed_out, suspect.running_time, suspect.context, suspect.bytes,
-           sum(suspect.bytes) OVER (ORDER BY suspect.fencing_token ROWS UNBOUNDED PRECEDING)
-             - suspect.bytes AS bytes_before
-      FROM (
-        SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token,
-               r.node_id, coalesce(process.kind, '') AS kind, job.kind_name, job.kind_options, job.kind_timeout_us, job.kind_takeovers, job.kind_tags, job.kind_failures, job.kind_keys_version, job.kind_keys,
-               coalesce(l.worker_id, '') AS worker_id,
-               l.worker_id IS NOT NULL AND l.beat_time IS NULL AS never_beat,
-               r.deadline < statement_timestamp()
-                 AND NOT coalesce(
-                   l.beat_time IS NULL AND 2 * l.heartbeat_interval <= r.deadline - r.running_time,
-                   false) AS timed_out,
-               r.running_time, r.context,
-               coalesce(octet_length(r.context), 0)
-                 + coalesce(octet_length(job.kind_options::text), 0)
-                 + coalesce(octet_length(job.kind_failures::text), 0)
-                 + coalesce(octet_length(job.kind_tags::text), 0)
-                 + coalesce(octet_length(job.kind_keys::text), 0) AS bytes
-          FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
-                          unnest($3::bigint[]))
-               AS item(namespace, process_id, fencing_token)
-          JOIN running r
-            ON r.namespace = ANY (ARRAY[item.namespace])
-           AND r.process_id = item.process_id
-           AND r.fencing_token = item.fencing_token
-          LEFT JOIN nodes n ON n.node_id = r.node_id
-          LEFT JOIN leases l
-            ON l.namespace = r.namespace
-           AND l.process_id = r.process_id
-           AND l.fencing_token = r.fencing_token
-          LEFT JOIN LATERAL (
-            SELECT p.kind FROM processes p
-             WHERE p.namespace = r.namespace
-               AND p.process_id = r.process_id
-             LIMIT 1) process ON true
-          LEFT JOIN LATERAL (
-            SELECT j.name AS kind_name, j.options AS kind_options,
-                   (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
-                   j.takeovers AS kind_takeovers, j.tags AS kind_tags,
-                   j.failures AS kind_failures, j.constraints_version AS kind_keys_version,
-                   j.constraint_keys AS kind_keys
-              FROM jobs j
-             WHERE process.kind = 'job'
-               AND j.namespace = r.namespace
-               AND j.process_id = r.process_id
-             LIMIT 1) job ON true
-         WHERE CASE
-                 WHEN l.worker_id IS NOT NULL
-                   THEN l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()
-                 ELSE n.node_id IS NULL
-                      OR n.dead_beat_time = n.beat_time
-                      OR r.deadline
-                           < statement_timestamp() - ($4::bigint) * interval '1 microsecond'
-               END) suspect) bounded
- WHERE bounded.bytes_before < $5::bigint
-`
-
-type CollectZombiesParams struct {
-	Namespaces    []string
-	ProcessIds    []string
-	FencingTokens []int64
-	MarginUs      int64
-	MaxBytes      int64
-}
-
-type CollectZombiesRow struct {
-	Namespace       string
-	ProcessID       string
-	TaskID          int64
-	TaskType        process.TaskType
-	Attempt         int32
-	FencingToken    int64
-	NodeID          int64
-	Kind            string
-	KindName        string
-	KindOptions     json.RawMessage
-	KindTimeoutUs   int64
-	KindTakeovers   int32
-	KindTags        json.RawMessage
-	KindFailures    json.RawMessage
-	KindKeysVersion int64
-	KindKeys        json.RawMessage
-	KindKeysNow     int64
-	WorkerID        string
-	NeverBeat       bool
-	TimedOut        bool
-	RunningTime     time.Time
-	Context         []byte
-}
-
-// CollectZombies returns the running rows of these fencing tokens as zombies, if they still look
-// dead. Each zombie is then saved as a retry or a failure under its own token, like any end of an
-// attempt. If its node ended the attempt first, nothing happens. For a leased task, the lease
-// counts instead of the node that leased it, and its deadline has no margin.
-//
-// timed_out is true if the attempt has exceeded its deadline. If its worker should have sent a
-// heartbeat before that, and never did, it may not know about the lease. Zombies are returned until
-// their contexts and jobs exceed max_bytes, including the one that exceeds it.
-func (q *Queries) CollectZombies(ctx context.Context, db DBTX, arg CollectZombiesParams) ([]CollectZombiesRow, error) {
-	rows, err := db.Query(ctx, collectZombies,
-		arg.Namespaces,
-		arg.ProcessIds,
-		arg.FencingTokens,
-		arg.MarginUs,
-		arg.MaxBytes,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CollectZombiesRow
-	for rows.Next() {
-		var i CollectZombiesRow
-		if err := rows.Scan(
-			&i.Namespace,
-			&i.ProcessID,
-			&i.TaskID,
-			&i.TaskType,
-			&i.Attempt,
-			&i.FencingToken,
-			&i.NodeID,
-			&i.Kind,
-			&i.KindName,
-			&i.KindOptions,
-			&i.KindTimeoutUs,
-			&i.KindTakeovers,
-			&i.KindTags,
-			&i.KindFailures,
-			&i.KindKeysVersion,
-			&i.KindKeys,
-			&i.KindKeysNow,
-			&i.WorkerID,
-			&i.NeverBeat,
-			&i.TimedOut,
-			&i.RunningTime,
-			&i.Context,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const listRunning = `-- name: ListRunning :many
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token,
        r.scheduled_time, r.running_time,
@@ -573,6 +414,165 @@ func (q *Queries) ListSuspects(ctx context.Context, db DBTX, arg ListSuspectsPar
 			&i.RenewalUs,
 			&i.Overdue,
 			&i.TimeoutUs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const readZombies = `-- name: ReadZombies :many
+SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type, bounded.attempt,
+       bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind,
+       coalesce(bounded.kind_name, '')::text AS kind_name, bounded.kind_options,
+       coalesce(bounded.kind_timeout_us, 0)::bigint AS kind_timeout_us,
+       coalesce(bounded.kind_takeovers, 0)::int AS kind_takeovers, bounded.kind_tags,
+       bounded.kind_failures,
+       coalesce(bounded.kind_keys_version, 0)::bigint AS kind_keys_version, bounded.kind_keys,
+       0::bigint AS kind_keys_now,
+       bounded.worker_id::text AS worker_id, bounded.never_beat::bool AS never_beat,
+       bounded.timed_out::bool AS timed_out, bounded.running_time, bounded.context
+  FROM (
+    SELECT suspect.namespace, suspect.process_id, suspect.task_id, suspect.task_type, suspect.attempt, suspect.fencing_token, suspect.node_id, suspect.kind, suspect.kind_name, suspect.kind_options, suspect.kind_timeout_us, suspect.kind_takeovers, suspect.kind_tags, suspect.kind_failures, suspect.kind_keys_version, suspect.kind_keys, suspect.worker_id, suspect.never_beat, suspect.timed_out, suspect.running_time, suspect.context, suspect.bytes,
+           sum(suspect.bytes) OVER (ORDER BY suspect.fencing_token ROWS UNBOUNDED PRECEDING)
+             - suspect.bytes AS bytes_before
+      FROM (
+        SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token,
+               r.node_id, coalesce(process.kind, '') AS kind, job.kind_name, job.kind_options, job.kind_timeout_us, job.kind_takeovers, job.kind_tags, job.kind_failures, job.kind_keys_version, job.kind_keys,
+               coalesce(l.worker_id, '') AS worker_id,
+               l.worker_id IS NOT NULL AND l.beat_time IS NULL AS never_beat,
+               r.deadline < statement_timestamp()
+                 AND NOT coalesce(
+                   l.beat_time IS NULL AND 2 * l.heartbeat_interval <= r.deadline - r.running_time,
+                   false) AS timed_out,
+               r.running_time, r.context,
+               coalesce(octet_length(r.context), 0)
+                 + coalesce(octet_length(job.kind_options::text), 0)
+                 + coalesce(octet_length(job.kind_failures::text), 0)
+                 + coalesce(octet_length(job.kind_tags::text), 0)
+                 + coalesce(octet_length(job.kind_keys::text), 0) AS bytes
+          FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                          unnest($3::bigint[]))
+               AS item(namespace, process_id, fencing_token)
+          JOIN running r
+            ON r.namespace = ANY (ARRAY[item.namespace])
+           AND r.process_id = item.process_id
+           AND r.fencing_token = item.fencing_token
+          LEFT JOIN nodes n ON n.node_id = r.node_id
+          LEFT JOIN leases l
+            ON l.namespace = r.namespace
+           AND l.process_id = r.process_id
+           AND l.fencing_token = r.fencing_token
+          LEFT JOIN LATERAL (
+            SELECT p.kind FROM processes p
+             WHERE p.namespace = r.namespace
+               AND p.process_id = r.process_id
+             LIMIT 1) process ON true
+          LEFT JOIN LATERAL (
+            SELECT j.name AS kind_name, j.options AS kind_options,
+                   (extract(epoch FROM j.timeout) * 1000000)::bigint AS kind_timeout_us,
+                   j.takeovers AS kind_takeovers, j.tags AS kind_tags,
+                   j.failures AS kind_failures, j.constraints_version AS kind_keys_version,
+                   j.constraint_keys AS kind_keys
+              FROM jobs j
+             WHERE process.kind = 'job'
+               AND j.namespace = r.namespace
+               AND j.process_id = r.process_id
+             LIMIT 1) job ON true
+         WHERE CASE
+                 WHEN l.worker_id IS NOT NULL
+                   THEN l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()
+                 ELSE n.node_id IS NULL
+                      OR n.dead_beat_time = n.beat_time
+                      OR r.deadline
+                           < statement_timestamp() - ($4::bigint) * interval '1 microsecond'
+               END) suspect) bounded
+ WHERE bounded.bytes_before < $5::bigint
+`
+
+type ReadZombiesParams struct {
+	Namespaces    []string
+	ProcessIds    []string
+	FencingTokens []int64
+	MarginUs      int64
+	MaxBytes      int64
+}
+
+type ReadZombiesRow struct {
+	Namespace       string
+	ProcessID       string
+	TaskID          int64
+	TaskType        process.TaskType
+	Attempt         int32
+	FencingToken    int64
+	NodeID          int64
+	Kind            string
+	KindName        string
+	KindOptions     json.RawMessage
+	KindTimeoutUs   int64
+	KindTakeovers   int32
+	KindTags        json.RawMessage
+	KindFailures    json.RawMessage
+	KindKeysVersion int64
+	KindKeys        json.RawMessage
+	KindKeysNow     int64
+	WorkerID        string
+	NeverBeat       bool
+	TimedOut        bool
+	RunningTime     time.Time
+	Context         []byte
+}
+
+// ReadZombies returns the running rows of these fencing tokens as zombies, if they still look
+// dead. Each zombie is then saved as a retry or a failure under its own token, like any end of an
+// attempt. If its node ended the attempt first, nothing happens. For a leased task, the lease
+// counts instead of the node that leased it, and its deadline has no margin.
+//
+// timed_out is true if the attempt has exceeded its deadline. If its worker should have sent a
+// heartbeat before that, and never did, it may not know about the lease. Zombies are returned until
+// their contexts and jobs exceed max_bytes, including the one that exceeds it.
+func (q *Queries) ReadZombies(ctx context.Context, db DBTX, arg ReadZombiesParams) ([]ReadZombiesRow, error) {
+	rows, err := db.Query(ctx, readZombies,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.FencingTokens,
+		arg.MarginUs,
+		arg.MaxBytes,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadZombiesRow
+	for rows.Next() {
+		var i ReadZombiesRow
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.ProcessID,
+			&i.TaskID,
+			&i.TaskType,
+			&i.Attempt,
+			&i.FencingToken,
+			&i.NodeID,
+			&i.Kind,
+			&i.KindName,
+			&i.KindOptions,
+			&i.KindTimeoutUs,
+			&i.KindTakeovers,
+			&i.KindTags,
+			&i.KindFailures,
+			&i.KindKeysVersion,
+			&i.KindKeys,
+			&i.KindKeysNow,
+			&i.WorkerID,
+			&i.NeverBeat,
+			&i.TimedOut,
+			&i.RunningTime,
+			&i.Context,
 		); err != nil {
 			return nil, err
 		}

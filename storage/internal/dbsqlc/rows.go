@@ -176,19 +176,6 @@ func (p *ReadChangesParams) Append(r ReadChangesItem) {
 	p.Seqs = append(p.Seqs, r.Seq)
 }
 
-// CollectZombiesItem is a row of CollectZombiesParams.
-type CollectZombiesItem struct {
-	Key          process.Key
-	FencingToken int64
-}
-
-// Append appends a row.
-func (p *CollectZombiesParams) Append(r CollectZombiesItem) {
-	p.Namespaces = append(p.Namespaces, r.Key.Namespace)
-	p.ProcessIds = append(p.ProcessIds, r.Key.ProcessID)
-	p.FencingTokens = append(p.FencingTokens, r.FencingToken)
-}
-
 // ListRunningOfItem is a row of ListRunningOfParams.
 type ListRunningOfItem struct {
 	Key process.Key
@@ -198,6 +185,19 @@ type ListRunningOfItem struct {
 func (p *ListRunningOfParams) Append(r ListRunningOfItem) {
 	p.Namespaces = append(p.Namespaces, r.Key.Namespace)
 	p.ProcessIds = append(p.ProcessIds, r.Key.ProcessID)
+}
+
+// ReadZombiesItem is a row of ReadZombiesParams.
+type ReadZombiesItem struct {
+	Key          process.Key
+	FencingToken int64
+}
+
+// Append appends a row.
+func (p *ReadZombiesParams) Append(r ReadZombiesItem) {
+	p.Namespaces = append(p.Namespaces, r.Key.Namespace)
+	p.ProcessIds = append(p.ProcessIds, r.Key.ProcessID)
+	p.FencingTokens = append(p.FencingTokens, r.FencingToken)
 }
 
 // DropHoldsItem is a row of DropHoldsParams.

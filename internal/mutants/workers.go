@@ -168,10 +168,4 @@ var startMutants = []mutant{
 		file: "engine/rpc/front.go", old: "page(w, http.StatusServiceUnavailable, ", planted: "page(w, http.StatusOK, ",
 		packages: "./engine/rpc", run: "TestFront",
 	},
-	{
-		name: "start-fails-on-a-signal", breaks: "a signal ends a start without an error",
-		file: "cmd/progressor/internal/cli/server/run.go", old: "if stopped.Err() != nil {",
-		planted:  "if false {",
-		packages: "./cmd/progressor", run: "TestServeStopsWaiting",
-	},
 }

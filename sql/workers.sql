@@ -1,7 +1,8 @@
 -- RecordWorkers stores when a node last saw workers, and which client uses their IDs, or '' if that
--- is unknown. It skips workers of other clients that were seen within a period or have leases, and
--- returns the others. It writes them in the order of their keys, so that two nodes do not deadlock.
--- It skips namespaces that are deleted or being deleted.
+-- is unknown. It skips workers of other clients that have leases, or that were seen within a period
+-- and are not stopped, and returns the others. A command to a worker ends when another client takes
+-- its ID. It writes them in the order of their keys, so that two nodes do not deadlock. It skips
+-- namespaces that are deleted or being deleted.
 -- name: RecordWorkers :many
 INSERT INTO workers AS w (namespace, worker_id, last_seen_time, owner)
 SELECT item.namespace, item.worker_id, statement_timestamp(), NULLIF(item.owner, '')
@@ -13,9 +14,13 @@ SELECT item.namespace, item.worker_id, statement_timestamp(), NULLIF(item.owner,
    AND n.deletion_requested_time IS NULL
  ORDER BY item.namespace, item.worker_id
 ON CONFLICT (namespace, worker_id) DO UPDATE
-   SET last_seen_time = excluded.last_seen_time, owner = coalesce(excluded.owner, w.owner)
+   SET last_seen_time = excluded.last_seen_time, owner = coalesce(excluded.owner, w.owner),
+       directive = CASE WHEN (w.owner = excluded.owner) IS NOT FALSE THEN w.directive END,
+       reason = CASE WHEN (w.owner = excluded.owner) IS NOT FALSE THEN w.reason END,
+       lost_time = CASE WHEN (w.owner = excluded.owner) IS NOT FALSE THEN w.lost_time END
  WHERE (w.owner = excluded.owner) IS NOT FALSE
-    OR (w.last_seen_time < statement_timestamp() - (@owned_us::bigint) * interval '1 microsecond'
+    OR ((w.last_seen_time < statement_timestamp() - (@owned_us::bigint) * interval '1 microsecond'
+         OR w.lost_time < statement_timestamp())
         AND NOT EXISTS (
           SELECT 1 FROM leases l
             JOIN running r
@@ -37,18 +42,20 @@ SELECT w.namespace, w.worker_id
    AND w.owner <> @owner
  ORDER BY w.namespace, w.worker_id;
 
--- ListStoppingWorkers returns workers with a stop command and their remaining grace period. After
--- lost_time, the tasks of a worker go to others. lost_time is 'epoch' if the worker keeps them.
+-- ListStoppingWorkers returns workers with a stop command and their remaining grace period. A
+-- worker is a client with a worker ID. After lost_time, the tasks of a worker go to others.
+-- lost_time is 'epoch' if the worker keeps them.
 -- name: ListStoppingWorkers :many
-SELECT w.worker_id, max(w.directive)::text AS directive,
+SELECT w.worker_id, coalesce(w.owner, '')::text AS owner, max(w.directive)::text AS directive,
        coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
        coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000,
                 0)::bigint AS left_us
   FROM workers w WHERE w.directive IS NOT NULL
- GROUP BY w.worker_id;
+ GROUP BY w.worker_id, w.owner;
 
--- SetWorkerCommand stores a command for a worker of a namespace, in all namespaces of the worker.
--- An empty directive means continue. It locks the rows in the order of RecordWorkers.
+-- SetWorkerCommand stores a command for a worker of a namespace, in all namespaces in which the
+-- same client uses its ID. An empty directive means continue. It locks the rows in the order of
+-- RecordWorkers.
 -- name: SetWorkerCommand :execrows
 UPDATE workers w
    SET directive = NULLIF(@directive::text, ''), reason = NULLIF(@reason::text, ''),
@@ -58,61 +65,76 @@ UPDATE workers w
                    END
   FROM (
     SELECT x.namespace, x.worker_id
-      FROM workers x WHERE x.worker_id = @worker_id
-     ORDER BY x.namespace FOR UPDATE) worker
+      FROM workers target
+      JOIN workers x
+        ON x.worker_id = target.worker_id
+       AND x.owner IS NOT DISTINCT FROM target.owner
+     WHERE target.namespace = @namespace
+       AND target.worker_id = @worker_id
+     ORDER BY x.namespace FOR UPDATE OF x) worker
  WHERE w.namespace = worker.namespace
-   AND w.worker_id = worker.worker_id
-   AND EXISTS (
-     SELECT 1 FROM workers x
-      WHERE x.namespace = @namespace
-        AND x.worker_id = @worker_id);
+   AND w.worker_id = worker.worker_id;
 
--- ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces
--- of its namespaces. If exactly is set, it returns only the worker with this ID. It returns workers
--- until their namespaces exceed max_bytes, including the one that exceeds it. If a worker was first
--- seen in another namespace after a command, max finds the command.
+-- ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces of the
+-- namespaces in which the same client uses its ID. If exactly is set, it returns only the worker
+-- with this ID. It returns workers until their namespaces exceed max_bytes, including the one that
+-- exceeds it. If a worker was first seen in another namespace after a command, max finds the
+-- command.
 -- name: ListWorkers :many
 WITH lease_counts AS MATERIALIZED (
-  SELECT l.worker_id, count(*) AS n
+  SELECT l.worker_id, coalesce(holder.owner, '') AS owner, count(*) AS n
     FROM leases l
+    LEFT JOIN workers holder
+      ON holder.namespace = l.namespace
+     AND holder.worker_id = l.worker_id
    WHERE EXISTS (
      SELECT 1 FROM running r
       WHERE r.namespace = l.namespace
         AND r.process_id = l.process_id
         AND r.fencing_token = l.fencing_token)
-   GROUP BY l.worker_id)
+   GROUP BY l.worker_id, coalesce(holder.owner, ''))
 SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
        listed.last_seen_time::timestamptz AS last_seen_time,
        coalesce(listed.directive, '')::text AS directive,
        coalesce(lease_counts.n, 0)::int AS leases
   FROM (
-    SELECT known.worker_id, worker.*, first.namespaces,
+    SELECT known.worker_id, known.owner, worker.*, first.namespaces,
            sum(first.bytes) OVER (ORDER BY known.worker_id ROWS UNBOUNDED PRECEDING)
              - first.bytes AS bytes_before
       FROM (
-        SELECT x.worker_id FROM workers x
+        SELECT x.worker_id, coalesce(x.owner, '') AS owner FROM workers x
          WHERE x.namespace = @namespace
            AND x.worker_id > @after::text
            AND (@exactly::text = '' OR x.worker_id = @exactly::text)
          ORDER BY x.worker_id LIMIT @lim::int) known
      CROSS JOIN LATERAL (
        SELECT max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
-         FROM workers o WHERE o.worker_id = known.worker_id) worker
+         FROM workers o
+        WHERE o.worker_id = known.worker_id
+          AND coalesce(o.owner, '') = known.owner) worker
      CROSS JOIN LATERAL (
        SELECT array_agg(seen.namespace ORDER BY seen.namespace) AS namespaces,
               sum(octet_length(seen.namespace)) AS bytes
          FROM (
-           SELECT o.namespace FROM workers o WHERE o.worker_id = known.worker_id
+           SELECT o.namespace FROM workers o
+            WHERE o.worker_id = known.worker_id
+              AND coalesce(o.owner, '') = known.owner
             ORDER BY o.namespace LIMIT @max_namespaces::int) seen) first) listed
-  LEFT JOIN lease_counts ON lease_counts.worker_id = listed.worker_id
+  LEFT JOIN lease_counts
+    ON lease_counts.worker_id = listed.worker_id
+   AND lease_counts.owner = listed.owner
  WHERE listed.bytes_before <= @max_bytes::bigint
  ORDER BY listed.worker_id;
 
 -- LeasesOf returns at most lim leases of workers.
 -- name: LeasesOf :many
 SELECT l.namespace, l.process_id, l.fencing_token, l.salt
-  FROM leases l
- WHERE l.worker_id = ANY (@worker_ids::text[])
+  FROM ROWS FROM (unnest(@owners::text[]), unnest(@worker_ids::text[])) AS item(owner, worker_id)
+  JOIN leases l ON l.worker_id = item.worker_id
+  LEFT JOIN workers holder
+    ON holder.namespace = l.namespace
+   AND holder.worker_id = l.worker_id
+ WHERE coalesce(holder.owner, '') = item.owner
    AND EXISTS (
      SELECT 1 FROM running r
       WHERE r.namespace = l.namespace

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -295,5 +297,132 @@ func TestWorkerIDsHaveOwners(t *testing.T) {
 	// Without authentication, clients have no names and no worker IDs of their own.
 	if _, err := poll(fourth, t.Context(), "w", "absent"); err != nil {
 		t.Error(err)
+	}
+}
+
+// pollAs polls as a client and returns the directive to its worker.
+func (n *node) pollAs(
+	client context.Context, t *testing.T, id string, namespaces ...string,
+) (progressorv1.WorkerDirective, error) {
+	t.Helper()
+	_, err := n.Poll(client, pull.PollParams{
+		Namespaces: namespaces, WorkerID: id, JobNames: []string{"absent"}, Max: 1,
+	})
+	return n.WorkerDirective(client, id), err
+}
+
+// A command to a worker does not reach a worker of another client with the same ID in another
+// namespace, and does not take back its leases.
+func TestCommandsReachWorkersOfOneClient(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	for _, name := range []string{"evil", "more"} {
+		n.put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.Namespace = name }))
+	}
+	n.enqueueAll(t, "first")
+	a, b := ownedBy(t, "key:a"), ownedBy(t, "key:b")
+	_, err := n.pollAs(a, t, "w", "pull", "more")
+	must(t, err)
+	leases, err := n.Poll(a, pull.PollParams{
+		Namespaces: []string{"pull"}, WorkerID: "w", JobNames: []string{"first"}, Max: 1,
+	})
+	if err != nil || len(leases) != 1 {
+		t.Fatalf("%v, %v", leases, err)
+	}
+	_, err = n.pollAs(b, t, "w", "evil")
+	must(t, err)
+	stop := func(namespace string) {
+		t.Helper()
+		_, err := n.StopWorker(t.Context(), &progressorv1.StopWorkerRequest{
+			Namespace: namespace, WorkerId: "w", Grace: durationpb.New(0),
+		}, process.Actor{Name: "ann"})
+		must(t, err)
+	}
+	want := func(when string, ofA, ofB progressorv1.WorkerDirective) {
+		t.Helper()
+		gotA, err := n.pollAs(a, t, "w", "pull")
+		must(t, err)
+		gotB, err := n.pollAs(b, t, "w", "evil")
+		must(t, err)
+		if gotA != ofA || gotB != ofB {
+			t.Fatalf("%s: %v and %v", when, gotA, gotB)
+		}
+	}
+	directive := func() progressorv1.LeaseDirective_Directive {
+		t.Helper()
+		d, err := n.BeatLeases(a, &progressorv1.HeartbeatRequest{
+			WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: leases[0].GetLeaseToken()}},
+		})
+		must(t, err)
+		return d[0].GetDirective()
+	}
+	stop("evil")
+	want("stopped in evil", goesOn, stops)
+	for namespace, names := range map[string]string{"pull": "more pull", "more": "more pull", "evil": "evil"} {
+		list := n.workers(t, namespace)
+		if len(list) != 1 || strings.Join(list[0].GetNamespaces(), " ") != names ||
+			(list[0].GetLeases() == 1) != (namespace != "evil") ||
+			(list[0].GetDirective() == stops) != (namespace == "evil") {
+			t.Errorf("%s: %v", namespace, list)
+		}
+	}
+	// The grace period of one worker is over when the node has taken back its leases. It takes back
+	// those of a worker of key:c after those of key:b, if there are any.
+	c := ownedBy(t, "key:c")
+	_, err = n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "c", Name: "second"})
+	must(t, err)
+	if got, err := n.Poll(c, pull.PollParams{
+		Namespaces: []string{"pull"}, WorkerID: "c", JobNames: []string{"second"}, Max: 1,
+	}); err != nil || len(got) != 1 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	_, err = n.StopWorker(t.Context(), &progressorv1.StopWorkerRequest{
+		Namespace: "pull", WorkerId: "c", Grace: durationpb.New(0),
+	}, process.Actor{Name: "ann"})
+	must(t, err)
+	again := n.poll(t, "w2", 1, "second")
+	if len(again) != 1 {
+		t.Fatalf("%v", again)
+	}
+	if d := directive(); d != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
+		t.Errorf("the lease of the other worker: %v", d)
+	}
+	stop("more")
+	want("stopped in more", stops, stops)
+	if again := n.poll(t, "w2", 1, "first"); len(again) != 1 {
+		t.Errorf("%v", again)
+	}
+}
+
+// A client that uses the ID of a stopped worker loses it to the first other client that polls with
+// it. That client does not get the command.
+func TestStoppedWorkerLosesItsID(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	squatter, owner := ownedBy(t, "key:b"), ownedBy(t, "key:a")
+	_, err := n.pollAs(squatter, t, "w", "pull")
+	must(t, err)
+	_, err = n.pollAs(owner, t, "w", "pull")
+	wantDenied(t, err, "worker_id", "is used by another client")
+	n.tell(t, "w", quiet, nil)
+	_, err = n.pollAs(owner, t, "w", "pull")
+	wantDenied(t, err, "worker_id", "is used by another client")
+	n.tell(t, "w", stops, durationpb.New(time.Hour))
+	_, err = n.pollAs(owner, t, "w", "pull")
+	wantDenied(t, err, "worker_id", "is used by another client")
+	n.tell(t, "w", stops, durationpb.New(0))
+	if d, err := n.pollAs(squatter, t, "w", "pull"); err != nil || d != stops {
+		t.Errorf("before another client takes the ID: %v, %v", d, err)
+	}
+	_, err = n.pollAs(owner, t, "w", "pull")
+	must(t, err)
+	n.workers(t, "pull") // stores which workers were seen
+	_, err = n.pollAs(squatter, t, "w", "pull")
+	wantDenied(t, err, "worker_id", "is used by another client")
+	if list := n.workers(t, "pull"); len(list) != 1 || list[0].GetDirective() != goesOn {
+		t.Errorf("%v", list)
+	}
+	if d, err := n.pollAs(owner, t, "w", "pull"); err != nil || d != goesOn {
+		t.Errorf("the new owner: %v, %v", d, err)
 	}
 }

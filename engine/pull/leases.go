@@ -58,7 +58,7 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 			return nil, nil
 		}
 		wait := s.pulls.join(&p, subscriptions)
-		if s.workers.lastCommand(p.WorkerID) != pull.WorkerContinue || s.pulls.changeCount() != known {
+		if s.workers.lastCommand(ctx, p.WorkerID) != pull.WorkerContinue || s.pulls.changeCount() != known {
 			// The command or the change of a namespace came before the poll could be woken.
 			s.pulls.leave(wait)
 			continue

@@ -48,10 +48,10 @@ type workers struct {
 	looking  sync.Mutex // held while commands are read
 	mu       sync.Mutex
 	seen     map[pull.WorkerSeen]*sighting
-	stopping map[string]pull.StoppingWorker
-	over     map[string]time.Time // when the grace period of a worker ends, by the clock of this node
-	looked   time.Time            // when stopping was read
-	pruned   time.Time            // when cached leases were last dropped; used only by Run
+	stopping map[pull.WorkerOf]pull.StoppingWorker
+	over     map[pull.WorkerOf]time.Time // when the grace period of a worker ends, by the clock of this node
+	looked   time.Time                   // when stopping was read
+	pruned   time.Time                   // when cached leases were last dropped; used only by Run
 }
 
 // sighting is when a worker was heard, and when that was stored last.
@@ -141,7 +141,7 @@ func (w *workers) command(ctx context.Context, workerID string) (pull.WorkerComm
 			}
 		}
 	}
-	return w.lastCommand(workerID), nil
+	return w.lastCommand(ctx, workerID), nil
 }
 
 func (w *workers) age() time.Duration {
@@ -150,15 +150,25 @@ func (w *workers) age() time.Duration {
 	return time.Since(w.looked)
 }
 
-func (w *workers) lastCommand(workerID string) pull.WorkerCommand {
+// lastCommand returns the command to a worker of the caller. Without authentication, it is the
+// command to the worker with this ID of any client.
+func (w *workers) lastCommand(ctx context.Context, workerID string) pull.WorkerCommand {
+	owner := callerOf(ctx).Owner
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.stopping[workerID].Command
+	if owner == "" {
+		for of, t := range w.stopping {
+			if of.WorkerID == workerID {
+				return t.Command
+			}
+		}
+	}
+	return w.stopping[pull.WorkerOf{Owner: owner, WorkerID: workerID}].Command
 }
 
 // readCommands reads the commands to workers and ends the waiting polls of stopping workers. It
 // returns the workers whose grace period is over.
-func (w *workers) readCommands(ctx context.Context) (over []string, err error) {
+func (w *workers) readCommands(ctx context.Context) (over []pull.WorkerOf, err error) {
 	began := time.Now()
 	commands, err := pull.StoppingWorkers(ctx, w.server.store)
 	if err != nil {
@@ -169,29 +179,31 @@ func (w *workers) readCommands(ctx context.Context) (over []string, err error) {
 		w.over = w.graces(commands, began)
 		w.stopping, w.looked = commands, began
 	}
-	for id, at := range w.over {
+	for of, at := range w.over {
 		if !began.Before(at) {
-			over = append(over, id)
+			over = append(over, of)
 		}
 	}
 	w.mu.Unlock()
-	for id := range commands {
-		w.server.pulls.wakeWorker(id)
+	for of := range commands {
+		w.server.pulls.wakeWorker(of.WorkerID)
 	}
 	return over, nil
 }
 
 // graces returns when the grace periods of workers end. Once read, they do not change with steps of
 // the database clock.
-func (w *workers) graces(commands map[string]pull.StoppingWorker, now time.Time) map[string]time.Time {
-	over := map[string]time.Time{}
-	for id, t := range commands {
-		switch at, known := w.over[id]; {
+func (w *workers) graces(
+	commands map[pull.WorkerOf]pull.StoppingWorker, now time.Time,
+) map[pull.WorkerOf]time.Time {
+	over := map[pull.WorkerOf]time.Time{}
+	for of, t := range commands {
+		switch at, known := w.over[of]; {
 		case t.Lost.IsZero():
-		case known && w.stopping[id].Lost.Equal(t.Lost):
-			over[id] = at
+		case known && w.stopping[of].Lost.Equal(t.Lost):
+			over[of] = at
 		default:
-			over[id] = now.Add(t.Left)
+			over[of] = now.Add(t.Left)
 		}
 	}
 	return over
@@ -251,14 +263,19 @@ func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 	if len(due) == 0 {
 		return nil
 	}
-	if err := pull.RecordWorkers(ctx, w.server.store, due); err != nil {
+	stored, err := pull.RecordWorkers(ctx, w.server.store, due)
+	if err != nil {
 		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key := range due {
-		if s := w.seen[key]; s != nil {
+		switch s := w.seen[key]; {
+		case s == nil:
+		case stored[key]:
 			s.noted = now
+		default: // another client has taken the ID, or the namespace is being deleted
+			delete(w.seen, key)
 		}
 	}
 	return nil
@@ -266,9 +283,9 @@ func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 
 // releaseLeases releases the leases of stopped workers. The attempts are not counted, and their
 // answers are no longer stored.
-func (w *workers) releaseLeases(ctx context.Context, workerIDs []string) error {
+func (w *workers) releaseLeases(ctx context.Context, stopped []pull.WorkerOf) error {
 	s := w.server
-	tokens, err := pull.LeasesOf(ctx, s.store, workerIDs, takenBack)
+	tokens, err := pull.LeasesOf(ctx, s.store, stopped, takenBack)
 	if err != nil {
 		return err
 	}
@@ -292,7 +309,7 @@ func (w *workers) releaseLeases(ctx context.Context, workerIDs []string) error {
 func (s *Server) WorkerDirective(ctx context.Context, workerID string) progressorv1.WorkerDirective {
 	order, err := s.workers.command(ctx, workerID)
 	if err != nil { // its request has succeeded, so it gets the directive next time
-		order = s.workers.lastCommand(workerID)
+		order = s.workers.lastCommand(ctx, workerID)
 	}
 	return directiveOf(order)
 }

@@ -61,7 +61,8 @@ func withCaller(ctx context.Context) context.Context {
 func (s *workerService) Heartbeat(
 	ctx context.Context, r *progressorv1.HeartbeatRequest,
 ) (*progressorv1.HeartbeatResponse, error) {
-	directives, err := s.workers.BeatLeases(withCaller(ctx), r)
+	ctx = withCaller(ctx)
+	directives, err := s.workers.BeatLeases(ctx, r)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package main
 
 const (
 	callersOfWorkers = "engine/pull/callers.go"
+	ownersSQL        = "storage/internal/dbsqlc/workers.sql.go"
 	callerTests      = "TestPollsOfLimitedClients|TestLeasesOfLimitedClients|TestNextPollOfLimitedClients"
 )
 
@@ -92,7 +93,7 @@ var workerMutants = []mutant{
 	},
 	{
 		name: "worker-id-during-lease", breaks: "a client keeps a worker ID while the worker has leases",
-		file:     "storage/internal/dbsqlc/workers.sql.go",
+		file:     ownersSQL,
 		old:      "AND NOT EXISTS (\n          SELECT 1 FROM leases l",
 		planted:  "OR EXISTS (\n          SELECT 1 FROM leases l",
 		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",
@@ -101,6 +102,36 @@ var workerMutants = []mutant{
 		name: "lease-of-other-worker", breaks: "a client cannot end the lease of the worker of another one",
 		file: callersOfWorkers, old: `err != nil || c.Owner == "" {`, planted: "true {",
 		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",
+	},
+	{
+		name: "command-reaches-other-clients", breaks: "a command does not reach workers of other clients",
+		file:     ownersSQL,
+		old:      "AND x.owner IS NOT DISTINCT FROM target.owner",
+		planted:  "",
+		packages: "./engine/jobs", run: "TestCommandsReachWorkersOfOneClient",
+	},
+	{
+		name: "directive-of-other-client", breaks: "a worker gets only commands to its client",
+		file:     "engine/pull/workers.go",
+		old:      `	if owner == "" {` + "\n		for of",
+		planted:  "	if true {\n		for of",
+		packages: "./engine/jobs", run: "TestCommandsReachWorkersOfOneClient",
+	},
+	{
+		name: "stop-takes-leases-of-others", breaks: "a stop takes back only leases of the client",
+		file: ownersSQL, old: "WHERE coalesce(holder.owner, '') = item.owner",
+		planted: "WHERE true", packages: "./engine/jobs", run: "TestCommandsReachWorkersOfOneClient",
+	},
+	{
+		name: "stopped-worker-keeps-its-id", breaks: "the ID of a stopped worker can be taken",
+		file: ownersSQL, old: "OR w.lost_time < statement_timestamp())",
+		planted: ")", packages: "./engine/jobs", run: "TestStoppedWorkerLosesItsID",
+	},
+	{
+		name: "squatter-is-not-told", breaks: "a client that loses a worker ID cannot use it",
+		file: "engine/pull/workers.go", old: "deleted\n			delete(w.seen, key)\n",
+		planted:  "deleted\n			s.noted = now\n",
+		packages: "./engine/jobs", run: "TestStoppedWorkerLosesItsID",
 	},
 	{
 		name: "new-key-loses-worker-id", breaks: "a key with the same name keeps the worker IDs",

@@ -23,6 +23,10 @@ const (
 // WorkerSeen is a worker that was seen in a namespace.
 type WorkerSeen struct{ Namespace, WorkerID string }
 
+// WorkerOf is a worker ID with the client that uses it, or "" if it is not known. The same ID of
+// different clients is that of different workers.
+type WorkerOf struct{ Owner, WorkerID string }
+
 // OwnedFor is how long a worker ID belongs to a client after the worker was last seen without
 // leases.
 const OwnedFor = 2 * time.Minute
@@ -44,10 +48,16 @@ type StoppingWorker struct {
 }
 
 // RecordWorkers records that workers were seen, each with the client that uses its ID, or "". It
-// skips workers whose ID belongs to another client.
-func RecordWorkers(ctx context.Context, s *storage.Store, seen map[WorkerSeen]string) error {
-	_, err := storage.Query(ctx, s.RunSoon, "store workers", dbsqlc.New().RecordWorkers, recordOf(seen))
-	return err
+// skips workers whose ID belongs to another client, and returns the others.
+func RecordWorkers(
+	ctx context.Context, s *storage.Store, seen map[WorkerSeen]string,
+) (stored map[WorkerSeen]bool, err error) {
+	rows, err := storage.Query(ctx, s.RunSoon, "store workers", dbsqlc.New().RecordWorkers, recordOf(seen))
+	stored = make(map[WorkerSeen]bool, len(rows))
+	for _, r := range rows {
+		stored[WorkerSeen(r)] = true
+	}
+	return stored, err
 }
 
 func recordOf(seen map[WorkerSeen]string) dbsqlc.RecordWorkersParams {
@@ -67,7 +77,7 @@ func OwnWorkers(
 	for _, w := range workers {
 		seen[w] = owner
 	}
-	stored, err := storage.Query(ctx, s.RunSoon, "own workers", dbsqlc.New().RecordWorkers, recordOf(seen))
+	stored, err := RecordWorkers(ctx, s, seen)
 	if err != nil || len(stored) == len(seen) {
 		return nil, err
 	}
@@ -82,20 +92,20 @@ func OwnWorkers(
 	return foreign, err
 }
 
-// StoppingWorkers returns the workers with a command, by ID.
-func StoppingWorkers(ctx context.Context, s *storage.Store) (map[string]StoppingWorker, error) {
+// StoppingWorkers returns the workers with a command.
+func StoppingWorkers(ctx context.Context, s *storage.Store) (map[WorkerOf]StoppingWorker, error) {
 	var rows []dbsqlc.ListStoppingWorkersRow
 	err := s.RunSoon(ctx, "read commands for workers", func(ctx context.Context, db storage.DB) (err error) {
 		rows, err = dbsqlc.New().ListStoppingWorkers(ctx, db)
 		return err
 	})
-	commands := make(map[string]StoppingWorker, len(rows))
+	commands := make(map[WorkerOf]StoppingWorker, len(rows))
 	for _, r := range rows {
 		t := StoppingWorker{Command: WorkerCommand(r.Directive)}
 		if !r.LostTime.Equal(time.Unix(0, 0)) {
 			t.Lost, t.Left = r.LostTime, time.Duration(r.LeftUs)*time.Microsecond
 		}
-		commands[r.WorkerID] = t
+		commands[WorkerOf{r.Owner, r.WorkerID}] = t
 	}
 	return commands, err
 }
@@ -162,9 +172,12 @@ func ListWorkers(
 }
 
 // LeasesOf returns the tokens of at most limit leases of workers.
-func LeasesOf(ctx context.Context, s *storage.Store, workerIDs []string, limit int) ([]LeaseToken, error) {
-	rows, err := storage.Query(ctx, s.RunSoon, "leases of workers", dbsqlc.New().LeasesOf,
-		dbsqlc.LeasesOfParams{WorkerIds: workerIDs, Lim: int32(limit)})
+func LeasesOf(ctx context.Context, s *storage.Store, workers []WorkerOf, limit int) ([]LeaseToken, error) {
+	a := dbsqlc.LeasesOfParams{Lim: int32(limit)}
+	for _, w := range workers {
+		a.Append(dbsqlc.LeasesOfItem(w))
+	}
+	rows, err := storage.Query(ctx, s.RunSoon, "leases of workers", dbsqlc.New().LeasesOf, a)
 	tokens := make([]LeaseToken, len(rows))
 	for n, r := range rows {
 		tokens[n] = LeaseToken{

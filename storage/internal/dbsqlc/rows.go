@@ -2710,6 +2710,18 @@ func (p *SuspendProcessesParams) Append(r SuspendProcessesItem) {
 	p.Modes = append(p.Modes, r.Mode)
 }
 
+// LeasesOfItem is a row of LeasesOfParams.
+type LeasesOfItem struct {
+	Owner    string
+	WorkerID string
+}
+
+// Append appends a row.
+func (p *LeasesOfParams) Append(r LeasesOfItem) {
+	p.Owners = append(p.Owners, r.Owner)
+	p.WorkerIds = append(p.WorkerIds, r.WorkerID)
+}
+
 // OwnedByOthersItem is a row of OwnedByOthersParams.
 type OwnedByOthersItem struct {
 	Namespace string

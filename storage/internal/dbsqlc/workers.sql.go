@@ -76,17 +76,22 @@ func (q *Queries) ForgetWorkers(ctx context.Context, db DBTX, arg ForgetWorkersP
 
 const leasesOf = `-- name: LeasesOf :many
 SELECT l.namespace, l.process_id, l.fencing_token, l.salt
-  FROM leases l
- WHERE l.worker_id = ANY ($1::text[])
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS item(owner, worker_id)
+  JOIN leases l ON l.worker_id = item.worker_id
+  LEFT JOIN workers holder
+    ON holder.namespace = l.namespace
+   AND holder.worker_id = l.worker_id
+ WHERE coalesce(holder.owner, '') = item.owner
    AND EXISTS (
      SELECT 1 FROM running r
       WHERE r.namespace = l.namespace
         AND r.process_id = l.process_id
         AND r.fencing_token = l.fencing_token)
- LIMIT $2::int
+ LIMIT $3::int
 `
 
 type LeasesOfParams struct {
+	Owners    []string
 	WorkerIds []string
 	Lim       int32
 }
@@ -100,7 +105,7 @@ type LeasesOfRow struct {
 
 // LeasesOf returns at most lim leases of workers.
 func (q *Queries) LeasesOf(ctx context.Context, db DBTX, arg LeasesOfParams) ([]LeasesOfRow, error) {
-	rows, err := db.Query(ctx, leasesOf, arg.WorkerIds, arg.Lim)
+	rows, err := db.Query(ctx, leasesOf, arg.Owners, arg.WorkerIds, arg.Lim)
 	if err != nil {
 		return nil, err
 	}
@@ -125,23 +130,25 @@ func (q *Queries) LeasesOf(ctx context.Context, db DBTX, arg LeasesOfParams) ([]
 }
 
 const listStoppingWorkers = `-- name: ListStoppingWorkers :many
-SELECT w.worker_id, max(w.directive)::text AS directive,
+SELECT w.worker_id, coalesce(w.owner, '')::text AS owner, max(w.directive)::text AS directive,
        coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
        coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000,
                 0)::bigint AS left_us
   FROM workers w WHERE w.directive IS NOT NULL
- GROUP BY w.worker_id
+ GROUP BY w.worker_id, w.owner
 `
 
 type ListStoppingWorkersRow struct {
 	WorkerID  string
+	Owner     string
 	Directive string
 	LostTime  time.Time
 	LeftUs    int64
 }
 
-// ListStoppingWorkers returns workers with a stop command and their remaining grace period. After
-// lost_time, the tasks of a worker go to others. lost_time is 'epoch' if the worker keeps them.
+// ListStoppingWorkers returns workers with a stop command and their remaining grace period. A
+// worker is a client with a worker ID. After lost_time, the tasks of a worker go to others.
+// lost_time is 'epoch' if the worker keeps them.
 func (q *Queries) ListStoppingWorkers(ctx context.Context, db DBTX) ([]ListStoppingWorkersRow, error) {
 	rows, err := db.Query(ctx, listStoppingWorkers)
 	if err != nil {
@@ -153,6 +160,7 @@ func (q *Queries) ListStoppingWorkers(ctx context.Context, db DBTX) ([]ListStopp
 		var i ListStoppingWorkersRow
 		if err := rows.Scan(
 			&i.WorkerID,
+			&i.Owner,
 			&i.Directive,
 			&i.LostTime,
 			&i.LeftUs,
@@ -169,38 +177,47 @@ func (q *Queries) ListStoppingWorkers(ctx context.Context, db DBTX) ([]ListStopp
 
 const listWorkers = `-- name: ListWorkers :many
 WITH lease_counts AS MATERIALIZED (
-  SELECT l.worker_id, count(*) AS n
+  SELECT l.worker_id, coalesce(holder.owner, '') AS owner, count(*) AS n
     FROM leases l
+    LEFT JOIN workers holder
+      ON holder.namespace = l.namespace
+     AND holder.worker_id = l.worker_id
    WHERE EXISTS (
      SELECT 1 FROM running r
       WHERE r.namespace = l.namespace
         AND r.process_id = l.process_id
         AND r.fencing_token = l.fencing_token)
-   GROUP BY l.worker_id)
+   GROUP BY l.worker_id, coalesce(holder.owner, ''))
 SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
        listed.last_seen_time::timestamptz AS last_seen_time,
        coalesce(listed.directive, '')::text AS directive,
        coalesce(lease_counts.n, 0)::int AS leases
   FROM (
-    SELECT known.worker_id, worker.last_seen_time, worker.directive, first.namespaces,
+    SELECT known.worker_id, known.owner, worker.last_seen_time, worker.directive, first.namespaces,
            sum(first.bytes) OVER (ORDER BY known.worker_id ROWS UNBOUNDED PRECEDING)
              - first.bytes AS bytes_before
       FROM (
-        SELECT x.worker_id FROM workers x
+        SELECT x.worker_id, coalesce(x.owner, '') AS owner FROM workers x
          WHERE x.namespace = $1
            AND x.worker_id > $2::text
            AND ($3::text = '' OR x.worker_id = $3::text)
          ORDER BY x.worker_id LIMIT $4::int) known
      CROSS JOIN LATERAL (
        SELECT max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
-         FROM workers o WHERE o.worker_id = known.worker_id) worker
+         FROM workers o
+        WHERE o.worker_id = known.worker_id
+          AND coalesce(o.owner, '') = known.owner) worker
      CROSS JOIN LATERAL (
        SELECT array_agg(seen.namespace ORDER BY seen.namespace) AS namespaces,
               sum(octet_length(seen.namespace)) AS bytes
          FROM (
-           SELECT o.namespace FROM workers o WHERE o.worker_id = known.worker_id
+           SELECT o.namespace FROM workers o
+            WHERE o.worker_id = known.worker_id
+              AND coalesce(o.owner, '') = known.owner
             ORDER BY o.namespace LIMIT $5::int) seen) first) listed
-  LEFT JOIN lease_counts ON lease_counts.worker_id = listed.worker_id
+  LEFT JOIN lease_counts
+    ON lease_counts.worker_id = listed.worker_id
+   AND lease_counts.owner = listed.owner
  WHERE listed.bytes_before <= $6::bigint
  ORDER BY listed.worker_id
 `
@@ -222,10 +239,11 @@ type ListWorkersRow struct {
 	Leases       int32
 }
 
-// ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces
-// of its namespaces. If exactly is set, it returns only the worker with this ID. It returns workers
-// until their namespaces exceed max_bytes, including the one that exceeds it. If a worker was first
-// seen in another namespace after a command, max finds the command.
+// ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces of the
+// namespaces in which the same client uses its ID. If exactly is set, it returns only the worker
+// with this ID. It returns workers until their namespaces exceed max_bytes, including the one that
+// exceeds it. If a worker was first seen in another namespace after a command, max finds the
+// command.
 func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParams) ([]ListWorkersRow, error) {
 	rows, err := db.Query(ctx, listWorkers,
 		arg.Namespace,
@@ -313,9 +331,13 @@ SELECT item.namespace, item.worker_id, statement_timestamp(), NULLIF(item.owner,
    AND n.deletion_requested_time IS NULL
  ORDER BY item.namespace, item.worker_id
 ON CONFLICT (namespace, worker_id) DO UPDATE
-   SET last_seen_time = excluded.last_seen_time, owner = coalesce(excluded.owner, w.owner)
+   SET last_seen_time = excluded.last_seen_time, owner = coalesce(excluded.owner, w.owner),
+       directive = CASE WHEN (w.owner = excluded.owner) IS NOT FALSE THEN w.directive END,
+       reason = CASE WHEN (w.owner = excluded.owner) IS NOT FALSE THEN w.reason END,
+       lost_time = CASE WHEN (w.owner = excluded.owner) IS NOT FALSE THEN w.lost_time END
  WHERE (w.owner = excluded.owner) IS NOT FALSE
-    OR (w.last_seen_time < statement_timestamp() - ($4::bigint) * interval '1 microsecond'
+    OR ((w.last_seen_time < statement_timestamp() - ($4::bigint) * interval '1 microsecond'
+         OR w.lost_time < statement_timestamp())
         AND NOT EXISTS (
           SELECT 1 FROM leases l
             JOIN running r
@@ -340,9 +362,10 @@ type RecordWorkersRow struct {
 }
 
 // RecordWorkers stores when a node last saw workers, and which client uses their IDs, or ” if that
-// is unknown. It skips workers of other clients that were seen within a period or have leases, and
-// returns the others. It writes them in the order of their keys, so that two nodes do not deadlock.
-// It skips namespaces that are deleted or being deleted.
+// is unknown. It skips workers of other clients that have leases, or that were seen within a period
+// and are not stopped, and returns the others. A command to a worker ends when another client takes
+// its ID. It writes them in the order of their keys, so that two nodes do not deadlock. It skips
+// namespaces that are deleted or being deleted.
 func (q *Queries) RecordWorkers(ctx context.Context, db DBTX, arg RecordWorkersParams) ([]RecordWorkersRow, error) {
 	rows, err := db.Query(ctx, recordWorkers,
 		arg.Namespaces,
@@ -377,14 +400,15 @@ UPDATE workers w
                    END
   FROM (
     SELECT x.namespace, x.worker_id
-      FROM workers x WHERE x.worker_id = $5
-     ORDER BY x.namespace FOR UPDATE) worker
+      FROM workers target
+      JOIN workers x
+        ON x.worker_id = target.worker_id
+       AND x.owner IS NOT DISTINCT FROM target.owner
+     WHERE target.namespace = $4
+       AND target.worker_id = $5
+     ORDER BY x.namespace FOR UPDATE OF x) worker
  WHERE w.namespace = worker.namespace
    AND w.worker_id = worker.worker_id
-   AND EXISTS (
-     SELECT 1 FROM workers x
-      WHERE x.namespace = $4
-        AND x.worker_id = $5)
 `
 
 type SetWorkerCommandParams struct {
@@ -395,8 +419,9 @@ type SetWorkerCommandParams struct {
 	WorkerID  string
 }
 
-// SetWorkerCommand stores a command for a worker of a namespace, in all namespaces of the worker.
-// An empty directive means continue. It locks the rows in the order of RecordWorkers.
+// SetWorkerCommand stores a command for a worker of a namespace, in all namespaces in which the
+// same client uses its ID. An empty directive means continue. It locks the rows in the order of
+// RecordWorkers.
 func (q *Queries) SetWorkerCommand(ctx context.Context, db DBTX, arg SetWorkerCommandParams) (int64, error) {
 	result, err := db.Exec(ctx, setWorkerCommand,
 		arg.Directive,

@@ -12,6 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // wantPermission fails the test if an error does not deny a permission with a text.
@@ -148,5 +149,34 @@ func TestWorkerIDsOfKeys(t *testing.T) {
 	}
 	for _, token := range []string{other, rootToken} {
 		wantPermission(t, poll(token), `worker_id: worker_id "w" is used by another client in namespace shop/pull`)
+	}
+}
+
+// The command that creates a key warns if another valid key has its name, because both count as one
+// client.
+func TestKeyNameInUse(t *testing.T) {
+	t.Parallel()
+	s := newTenants(t)
+	program := clitest.Program{Commands: newCommands}
+	create := func() string {
+		t.Helper()
+		r := program.Run(t, "key", "create", "--name", "mailer", "--role", "root", "--db.dsn", s.dsn)
+		if r.Code != cli.ExitOK {
+			t.Fatalf("%+v", r)
+		}
+		return r.Stderr
+	}
+	if text := create(); strings.Contains(text, "Warning") {
+		t.Error(text)
+	}
+	if text := create(); !strings.Contains(text, " has the same name. Both keys count as one client") {
+		t.Error(text)
+	}
+	if _, err := storagetest.Connect(t, s.dsn).Exec(t.Context(),
+		"UPDATE api_keys SET revoked_time = now()"); err != nil {
+		t.Fatal(err)
+	}
+	if text := create(); strings.Contains(text, "Warning") {
+		t.Errorf("after the others were revoked: %s", text)
 	}
 }

@@ -64,7 +64,8 @@ func (keyCreateCmd) Help() string {
 	return `Create stores the hash of a new key in the database and prints the token once. Clients send it as
 "Authorization: Bearer TOKEN", and the commands read it from --token-file or $PROGRESSOR_TOKEN. The key
 may do what its role allows in its namespaces; grant add gives it more roles. The command needs a
-database role that may write api_keys and grants.
+database role that may write api_keys and grants. Keys with the same name count as one client, whose
+workers share their IDs, so that a key can be replaced. The command warns about a name in use.
 
     progressor key create --name billing --role client --namespaces 'billing/*'
     progressor key create --name mail-worker --role worker --namespaces mail,news --expires 720h
@@ -96,16 +97,32 @@ func (c *keyCreateCmd) Run(a *cli.App) error {
 		return cli.UsageError(err)
 	}
 	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+		keys, err := storage.ListKeys(ctx, conn)
+		if err != nil {
+			return err
+		}
 		if _, err := storage.CreateKey(ctx, conn, key); err != nil {
 			return err
 		}
+		warnAboutName(a, c.Name, keys)
 		if c.JSON() {
 			return output.PrintJSON(a.Stdout, createdKey{id, token})
 		}
 		fmt.Fprintln(a.Stderr, "The token is shown only now:")
-		_, err := fmt.Fprintln(a.Stdout, token)
+		_, err = fmt.Fprintln(a.Stdout, token)
 		return err
 	})
+}
+
+// warnAboutName prints a warning if valid keys have the name of a new one.
+func warnAboutName(a *cli.App, name string, keys []storage.APIKey) {
+	for i := range keys {
+		if k := &keys[i]; k.Name == name && stateOf(k, time.Now()) == keyIsValid {
+			fmt.Fprintf(a.Stderr, "Warning: the key %s has the same name. Both keys count as one client, which may "+
+				"use the same worker IDs. Use different names for different clients.\n", k.KeyID)
+			return
+		}
+	}
 }
 
 // grantsOf returns the grants of a key, from the values of --role and --namespaces.
@@ -130,6 +147,9 @@ func grantsOf(keyID string, roles, patterns []string) (grants []storage.GrantKey
 	}
 	return grants, nil
 }
+
+// keyIsValid is the state of a key with which clients can authenticate.
+const keyIsValid = "valid"
 
 type keyListCmd struct {
 	databaseFlags
@@ -188,7 +208,7 @@ func stateOf(k *storage.APIKey, now time.Time) string {
 	case k.ExpireTime != nil && !k.ExpireTime.After(now):
 		return "expired"
 	}
-	return "valid"
+	return keyIsValid
 }
 
 type keyRevokeCmd struct {

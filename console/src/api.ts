@@ -52,7 +52,10 @@ export function loginAddress(logins: Logins, issuer: string): string {
 export const hasToken = () => token !== "";
 
 /** Forgets the token of the tab, before the user logs in: an engine rejects requests with both. */
-export const forgetToken = () => sessionStorage.removeItem(tokenName);
+export function forgetToken(): void {
+  token = ""; // a browser can show this page again without loading it
+  sessionStorage.removeItem(tokenName);
+}
 
 /** Ends the login in the cookie of the browser, if there is one. It reports whether it is over. */
 export const endLogin = (): Promise<boolean> => ask("logout").then((answer) => answer.ok).catch(() => false);

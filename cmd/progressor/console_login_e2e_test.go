@@ -159,6 +159,11 @@ func TestWrongConsoleLogins(t *testing.T) {
 		login, login + "--listen localhost:8080", login + "--listen 10.0.0.5:8080 --auth.console.url https://a.example.com/p/",
 		login + "--auth.console.url http://127.0.0.1:8081",
 	} {
-		program.OK(t, append([]string{"config", "check", "--db.dsn", "postgres://localhost/x"}, strings.Fields(args)...)...)
+		r := program.Run(t, append([]string{"config", "check", "--db.dsn", "postgres://localhost/x"},
+			strings.Fields(args)...)...)
+		warned := strings.Contains(r.Stderr, "--auth.console.url: has the path /p/, so other pages of a.example.com")
+		if r.Code != 0 || warned != strings.Contains(args, "/p/") {
+			t.Errorf("%s: %+v", args, r)
+		}
 	}
 }

@@ -243,7 +243,7 @@ type configCheckCmd struct {
 func (configCheckCmd) Help() string {
 	return `Check validates the configuration without connecting to anything. The exit code is 2 if it is
 invalid. Environment variables that begin with PROGRESSOR_ but are not settings cause a
-warning; serve and dev ignore them.
+warning; serve and dev ignore them. A path in --auth.console.url causes a warning, too.
 
     progressor config check -c progressor.yaml`
 }
@@ -253,6 +253,9 @@ func (c *configCheckCmd) Run(a *cli.App) error {
 		return cli.UsageError(err)
 	}
 	a.WarnUnknown()
+	if text := c.Auth.Console.warning(); text != "" {
+		fmt.Fprintln(a.Stderr, "progressor: "+text)
+	}
 	f := a.ConfigFile()
 	_, err := fmt.Fprintf(a.Stdout, "the configuration is valid: %s, %s, %s, %s\n",
 		output.Counted(len(f.Namespaces), "namespace"), output.Counted(len(f.Crons), "cron"),

@@ -53,6 +53,16 @@ func (f authFlags) checkConsole(scheme, listen, console string) error {
 	return err
 }
 
+// warning returns what is valid but not safe in the URL of the console, or "".
+func (f consoleFlags) warning() string {
+	u, err := url.Parse(f.URL)
+	if err != nil || strings.Trim(u.Path, "/") == "" {
+		return ""
+	}
+	return fmt.Sprintf("--auth.console.url: has the path %s, so other pages of %s have the same origin and can use "+
+		"the login of a user: give the engine a host name of its own", u.Path, u.Host)
+}
+
 // url returns the URL of the console, without a final slash. base is the URL of the address of
 // --listen, and address that of the listener, which has its port.
 func (f consoleFlags) url(base, address string) (string, error) {

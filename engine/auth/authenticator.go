@@ -360,7 +360,8 @@ func (a *Authenticator) fail(ctx context.Context, scheme string, err error, addr
 			a.failed.delay(ctx)
 		}
 		return err
-	case errors.Is(err, ErrLimited), errors.Is(err, ErrBusy), errors.Is(err, ErrManyLogins):
+	case errors.Is(err, ErrLimited), errors.Is(err, ErrBusy), errors.Is(err, ErrManyLogins),
+		errors.Is(err, ErrManyOfUser):
 		a.total.WithLabelValues(scheme, "limited").Inc()
 		return err
 	}

@@ -297,8 +297,8 @@ func TestGuessing(t *testing.T) {
 	for n := range 3 * maxAddresses {
 		a.failed.take(fmt.Sprintf("[2001:db8:%x:%x::1]:1", n>>8, n&0xff))
 	}
-	if len(a.failed.addresses) > maxAddresses {
-		t.Errorf("%d addresses are remembered", len(a.failed.addresses))
+	if len(a.failed.byKey) > maxAddresses {
+		t.Errorf("%d addresses are remembered", len(a.failed.byKey))
 	}
 }
 

@@ -7,53 +7,59 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxAddresses limits the number of addresses that are remembered.
+// maxAddresses limits the number of addresses, or of other keys, that are remembered.
 const maxAddresses = 10_000
 
-// budget limits how often clients of the same address do something. It is safe for concurrent use.
-type budget struct {
+// limiters has a limiter for each key. It is safe for concurrent use.
+type limiters[K comparable] struct {
 	rate  rate.Limit
 	burst int
 
-	mu        sync.Mutex
-	addresses map[netip.Prefix]*rate.Limiter
+	mu    sync.Mutex
+	byKey map[K]*rate.Limiter
 }
 
+func newLimiters[K comparable](limit rate.Limit, burst int) *limiters[K] {
+	return &limiters[K]{rate: limit, burst: burst, byKey: map[K]*rate.Limiter{}}
+}
+
+// budget limits how often clients of the same address do something. It is safe for concurrent use.
+type budget struct{ *limiters[netip.Prefix] }
+
 func newBudget(limit rate.Limit, burst int) *budget {
-	return &budget{rate: limit, burst: burst, addresses: map[netip.Prefix]*rate.Limiter{}}
+	return &budget{newLimiters[netip.Prefix](limit, burst)}
 }
 
 // take uses up one unit of an address. It returns false if none is left.
-func (b *budget) take(address string) bool { return b.limiter(address).Allow() }
+func (b *budget) take(address string) bool { return b.limiter(networkOf(address)).Allow() }
 
 // left reports whether an address has a unit left.
-func (b *budget) left(address string) bool { return b.limiter(address).Tokens() >= 1 }
+func (b *budget) left(address string) bool { return b.limiter(networkOf(address)).Tokens() >= 1 }
 
-func (b *budget) limiter(address string) *rate.Limiter {
-	network := networkOf(address)
+// limiter returns the limiter of a key.
+func (b *limiters[K]) limiter(key K) *rate.Limiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l := b.addresses[network]
+	l := b.byKey[key]
 	if l == nil {
-		if len(b.addresses) >= maxAddresses {
+		if len(b.byKey) >= maxAddresses {
 			b.drop()
 		}
 		l = rate.NewLimiter(b.rate, b.burst)
-		b.addresses[network] = l
+		b.byKey[key] = l
 	}
 	return l
 }
 
-// drop removes the addresses that have all of their budget. If too many addresses remain, it
-// removes all.
-func (b *budget) drop() {
-	for network, l := range b.addresses {
+// drop removes the keys that have all of their budget. If too many remain, it removes all.
+func (b *limiters[K]) drop() {
+	for key, l := range b.byKey {
 		if l.Tokens() >= float64(b.burst) {
-			delete(b.addresses, network)
+			delete(b.byKey, key)
 		}
 	}
-	if len(b.addresses) >= maxAddresses {
-		clear(b.addresses)
+	if len(b.byKey) >= maxAddresses {
+		clear(b.byKey)
 	}
 }
 

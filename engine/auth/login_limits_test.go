@@ -146,7 +146,7 @@ func TestEndedLoginsAtASharedAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.failed.rate, s.failed.burst = 0, 0
-	s.failed.addresses = map[netip.Prefix]*rate.Limiter{}
+	s.failed.byKey = map[netip.Prefix]*rate.Limiter{}
 	if p, err := s.AuthenticateLogin(t.Context(), token, address); !errors.Is(err, ErrLogin) {
 		t.Errorf("a login that has ended: %v, %v", p, err)
 	}
@@ -155,5 +155,26 @@ func TestEndedLoginsAtASharedAddress(t *testing.T) {
 	}
 	if p, err := s.Authenticate(t.Context(), []string{"Bearer x"}, address); !errors.Is(err, ErrLimited) {
 		t.Errorf("a malformed token: %v, %v", p, err)
+	}
+}
+
+// A user who logs in again and again does not fill the audit.
+func TestManyLoginsOfAUser(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t)
+	s.logins.exchanges = newBudget(rate.Inf, 1)
+	s.logins.hourly.rate = 0
+	for range maxHourly {
+		s.login(t)
+	}
+	for user, want := range map[string]error{"alice": ErrManyOfUser, "bob": nil} {
+		s.issuer.LogIn(map[string]any{"sub": user})
+		kept, answer := s.begin(t, "/")
+		if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, "", address); !errors.Is(err, want) {
+			t.Errorf("%s: %v", user, err)
+		}
+	}
+	if len(s.rows.audit) != maxHourly+1 {
+		t.Errorf("%d entries", len(s.rows.audit))
 	}
 }

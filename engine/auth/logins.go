@@ -38,6 +38,8 @@ const (
 	// take, an address has at most 30 at the same time, so it cannot use up those of others.
 	maxExchanges                = 32
 	exchangeRate, exchangeBurst = 2, 10
+	// maxHourly is how many logins of a user a node accepts per hour. Each is written to audit.
+	maxHourly = 20
 )
 
 // ErrPage is the error of a page to which a login must not lead.
@@ -51,6 +53,13 @@ var ErrNoAnswer = errors.New("the issuer cannot be reached, so users cannot log 
 
 // ErrManyLogins is the error of a login for which the engine has no capacity.
 var ErrManyLogins = errors.New("too many logins from this address, or at this node: reload this page in a few seconds")
+
+// ErrManyOfUser is the error of a login of a user who logs in too often.
+var ErrManyOfUser = fmt.Errorf("you have logged in more than %d times within an hour: wait a few minutes", maxHourly)
+
+// ErrHasCertificate is the error of a login whose requests would be rejected.
+var ErrHasCertificate = errors.New("the browser has a client certificate with a URI, which the engine uses in place " +
+	"of a login: use a browser without it to log in")
 
 // ErrFailed is the error of a login whose reason the user must not see.
 var ErrFailed = errors.New("the login has failed (the log of the engine has the reason)")
@@ -87,8 +96,9 @@ type logins struct {
 	origin string         // origin of the console
 	byName []*oidc.Issuer // issuers with logins
 
-	exchanges *budget       // exchanges of codes of each address
-	slots     chan struct{} // has an element for each code that is exchanged
+	exchanges *budget           // exchanges of codes of each address
+	slots     chan struct{}     // has an element for each code that is exchanged
+	hourly    *limiters[string] // logins of each user
 }
 
 // AcceptLogins lets the users of the issuers log in to the console. Call it after Accept and before
@@ -102,6 +112,7 @@ func (a *Authenticator) AcceptLogins(store LoginStore, console Console, log *slo
 		Console: console, store: store, log: log, logged: a.users.logged,
 		origin: originOf(u), byName: a.users.issuers.Logins(),
 		exchanges: newBudget(exchangeRate, exchangeBurst), slots: make(chan struct{}, maxExchanges),
+		hourly: newLimiters[string](rate.Every(time.Hour/maxHourly), maxHourly),
 	}
 	return nil
 }
@@ -189,7 +200,11 @@ func (a *Authenticator) FinishLogin(
 	if err != nil {
 		return "", "", a.fail(ctx, "login", err, address)
 	}
-	token, err = a.createLogin(ctx, namesOf(who), former, address)
+	names := namesOf(who)
+	if !a.logins.hourly.limiter(names[0]).Allow() {
+		return "", "", a.fail(ctx, "login", ErrManyOfUser, address)
+	}
+	token, err = a.createLogin(ctx, names, former, address)
 	if err != nil {
 		err = a.logins.failed(errors.Join(process.ErrUnavailable, err), address)
 		return "", "", a.fail(ctx, "login", err, address)

@@ -39,11 +39,17 @@ func authenticateLogin(ctx context.Context, a *auth.Authenticator, r *http.Reque
 
 // checkLogin returns an error if the page of the console cannot have sent a request.
 func checkLogin(a *auth.Authenticator, r *http.Request) error {
+	if len(r.Header["Authorization"]) > 0 || certificateURI(r) != "" {
+		return auth.ErrTwoLogins
+	}
+	return checkPage(a, r)
+}
+
+// checkPage is like checkLogin, but also accepts a request with a token or a certificate.
+func checkPage(a *auth.Authenticator, r *http.Request) error {
 	origin, site := r.Header["Origin"], r.Header["Sec-Fetch-Site"]
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
-	case len(r.Header["Authorization"]) > 0 || certificateURI(r) != "":
-		return auth.ErrTwoLogins
 	case len(r.CookiesNamed(loginCookie)) != 1, r.Method != http.MethodPost,
 		err != nil || kind != "application/json" && kind != "application/connect+json",
 		len(origin) != 1 || origin[0] != a.Origin(),
@@ -109,6 +115,9 @@ func (l *loginPages) begin(w http.ResponseWriter, r *http.Request) {
 	case len(options) == 0:
 		l.refuse(w, auth.ErrNoLogins)
 		return
+	case certificateURI(r) != "":
+		l.refuse(w, auth.ErrHasCertificate)
+		return
 	case !q.Has("issuer") && len(options) > 1:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_ = choice.Execute(w, map[string]any{"URL": console, "To": to, "Options": options}) // the client may be gone
@@ -159,7 +168,7 @@ func (l *loginPages) end(w http.ResponseWriter, r *http.Request) {
 		answerJSON(w, struct{}{})
 		return
 	}
-	err := checkLogin(l.auth, r)
+	err := checkPage(l.auth, r) // with a token or a certificate, the login is of no use, but must be able to end
 	if err != nil {
 		refuseUnauthenticated(w, r, l.errorWriter, l.auth.RejectLogin(r.Context(), err, r.RemoteAddr))
 		return
@@ -197,7 +206,8 @@ func (l *loginPages) refuse(w http.ResponseWriter, err error) {
 
 // limited reports whether an engine rejected a login because there are too many.
 func limited(err error) bool {
-	return errors.Is(err, auth.ErrLimited) || errors.Is(err, auth.ErrBusy) || errors.Is(err, auth.ErrManyLogins)
+	return errors.Is(err, auth.ErrLimited) || errors.Is(err, auth.ErrBusy) || errors.Is(err, auth.ErrManyLogins) ||
+		errors.Is(err, auth.ErrManyOfUser)
 }
 
 // setCookie sets a cookie that scripts cannot read, or deletes it if age is negative.

@@ -1,10 +1,16 @@
 package rpc
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/internal/testca"
 )
 
 // An answer of an issuer logs in only the browser that has begun the login, once.
@@ -79,5 +85,60 @@ func TestLoginAgain(t *testing.T) {
 	b.visit(s.url + "/login")
 	if b.cookie(loginCookie) == token || len(s.rows.rows) != 1 {
 		t.Errorf("%d logins", len(s.rows.rows))
+	}
+}
+
+// withCertificate adds a client certificate with a URI to a request.
+func withCertificate(t *testing.T, r *http.Request) *http.Request {
+	t.Helper()
+	leaf := testca.New(t).Issue(time.Hour, billing).Leaf
+	r.TLS = &tls.ConnectionState{
+		PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}},
+	}
+	return r
+}
+
+// A login ends also if its browser has a token or a certificate, with which it is of no use.
+func TestLogoutWithAnotherIdentity(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t, ConsoleFull, "staff")
+	for name, change := range map[string]func(*http.Request){
+		"token":       func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+s.token) },
+		"certificate": func(r *http.Request) { withCertificate(t, r) },
+	} {
+		b := s.browser(t)
+		b.visit(s.url + "/login")
+		logout := func(origin string) int {
+			r := httptest.NewRequest(http.MethodPost, "/logout", strings.NewReader("{}"))
+			r.Host = strings.TrimPrefix(s.url, "https://")
+			r.Header = http.Header{
+				"Cookie": {loginCookie + "=" + b.cookie(loginCookie)}, "Origin": {origin},
+				"Content-Type": {"application/json"},
+			}
+			change(r)
+			w := httptest.NewRecorder()
+			s.server.Config.Handler.ServeHTTP(w, r)
+			return w.Code
+		}
+		if code := logout("https://evil.example"); code == http.StatusOK || len(s.rows.rows) != 1 {
+			t.Errorf("%s: another page: %d, %d logins", name, code, len(s.rows.rows))
+		}
+		if code := logout(s.url); code != http.StatusOK || len(s.rows.rows) != 0 {
+			t.Errorf("%s: %d, %d logins", name, code, len(s.rows.rows))
+		}
+	}
+}
+
+// A browser with a certificate begins no login, because its requests would be rejected.
+func TestLoginWithCertificate(t *testing.T) {
+	t.Parallel()
+	s := newLoginSite(t, ConsoleFull, "staff")
+	r := withCertificate(t, httptest.NewRequest(http.MethodGet, "/login", http.NoBody))
+	r.Host = localhost
+	w := httptest.NewRecorder()
+	s.server.Config.Handler.ServeHTTP(w, r)
+	if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "client certificate") ||
+		len(w.Result().Cookies()) != 0 {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

@@ -310,6 +310,9 @@ func TestCookieOfOthers(t *testing.T) {
 				t.Errorf("%s: %s: %s %s", name, path, answer.Status, body)
 			}
 		}
+		if headers["Authorization"] != nil { // TestLogoutWithAnotherIdentity
+			continue
+		}
 		if answer, body := one.post("/logout", headers); answer.StatusCode == http.StatusOK &&
 			name != "a cookie that is no login" {
 			t.Errorf("%s: logout: %s %s", name, answer.Status, body)

@@ -174,6 +174,11 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestManyLoginsAreBegun",
 	},
 	{
+		name: "login-again-and-again", breaks: "a user has a limited number of logins per hour",
+		file: consoleLogins, old: "if !a.logins.hourly.limiter(names[0]).Allow() {", planted: "if false {",
+		packages: "./engine/auth", run: "TestManyLoginsOfAUser",
+	},
+	{
 		name: "cookie-cross-origin", breaks: "the cookie of a login counts only for the page of the console",
 		file: consoleCookie, old: "		len(origin) != 1 || origin[0] != a.Origin(),\n",
 		planted:  "		len(origin) > 100,\n",
@@ -193,13 +198,13 @@ var loginMutants = []mutant{
 	},
 	{
 		name: "cookie-and-token", breaks: "a request with a cookie and a token is rejected",
-		file: consoleCookie, old: "len(r.Header[\"Authorization\"]) > 0 || certificateURI(r) != \"\":",
-		planted:  "certificateURI(r) != \"\":",
+		file: consoleCookie, old: "len(r.Header[\"Authorization\"]) > 0 || certificateURI(r) != \"\" {",
+		planted:  "certificateURI(r) != \"\" {",
 		packages: "./engine/rpc", run: "TestCookieOfOthers",
 	},
 	{
 		name: "cookie-and-certificate", breaks: "a request with a cookie and a certificate is rejected",
-		file: consoleCookie, old: " || certificateURI(r) != \"\":", planted: ":",
+		file: consoleCookie, old: " || certificateURI(r) != \"\" {", planted: " {",
 		packages: "./engine/rpc", run: "TestCookieAndCertificate",
 	},
 	{

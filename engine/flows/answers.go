@@ -18,11 +18,14 @@ import (
 func (f *Flows) Complete(
 	ctx context.Context, r *progressorv1.CompleteStepRequest, by process.Actor,
 ) (*progressorv1.Run, error) {
+	names, err := f.sentNames(ctx, r.GetNamespace(), r.GetRunId(), r.GetStepId(), r.Index)
+	if err != nil {
+		return nil, err
+	}
 	o := &command{Method: methodComplete, stepFields: stepFields{
 		StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Worker: r.GetWorkerId(),
-		Names: namesOf(ctx),
+		Names: names,
 	}}
-	var err error
 	switch outcome := r.GetOutcome().(type) {
 	case *progressorv1.CompleteStepRequest_Result:
 		o.Outcome = stepSucceeded
@@ -95,11 +98,14 @@ func sameOutcome(row *flows.Wait, o *command) (bool, error) {
 func (f *Flows) Report(
 	ctx context.Context, r *progressorv1.ReportStepRequest, by process.Actor,
 ) (*progressorv1.LeaseDirective, error) {
+	names, err := f.sentNames(ctx, r.GetNamespace(), r.GetRunId(), r.GetStepId(), r.Index)
+	if err != nil {
+		return nil, err
+	}
 	o := &command{Method: methodReport, stepFields: stepFields{
 		StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Due: r.GetDue().AsDuration(),
-		Names: namesOf(ctx),
+		Names: names,
 	}}
-	var err error
 	if o.Progress, err = progressJSON(r.GetProgress()); err != nil {
 		return nil, err
 	}

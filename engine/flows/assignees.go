@@ -19,9 +19,31 @@ func WithNames(ctx context.Context, names []string) context.Context {
 	return context.WithValue(ctx, namesKey{}, names)
 }
 
-func namesOf(ctx context.Context) []string {
+// sentNames returns the names of the client that a command to a wait contains, or nil if the client
+// may answer every wait: its own name, and that of a group if only the group is an assignee. The
+// others are not sent, because the command is stored and other clients can read it.
+func (f *Flows) sentNames(ctx context.Context, namespace, runID, stepID string, index *int32) ([]string, error) {
 	names, _ := ctx.Value(namesKey{}).([]string)
-	return names
+	if names == nil {
+		return nil, nil
+	}
+	row, found, err := flows.GetWait(ctx, f.store, namespace, runID, stepID, int32(indexOf(index)))
+	if err != nil {
+		return nil, err
+	}
+	sent := names[:1:1]
+	if !found || row.Wait == nil {
+		return sent, nil
+	}
+	var w waitOf
+	if err := json.Unmarshal(row.Wait, &w); err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(names, w.hasAssignee)
+	if at > 0 {
+		sent = append(sent, names[at])
+	}
+	return sent, nil
 }
 
 // principalPrefixes begin the names of clients. Other assignees are names of groups.
@@ -37,6 +59,11 @@ func nameOf(assignee string) string {
 	return "group:" + assignee
 }
 
+// hasAssignee reports whether the client or group with a name is an assignee.
+func (w *waitOf) hasAssignee(name string) bool {
+	return slices.ContainsFunc(w.Assignees, func(assignee string) bool { return nameOf(assignee) == name })
+}
+
 // checkAssignee returns an error if the client of a command is not an assignee of the wait that the
 // command answers.
 func (o *command) checkAssignee(row *flows.Wait) error {
@@ -47,8 +74,7 @@ func (o *command) checkAssignee(row *flows.Wait) error {
 	if err := json.Unmarshal(row.Wait, &w); err != nil {
 		return err
 	}
-	isAssignee := func(assignee string) bool { return slices.Contains(o.Names, nameOf(assignee)) }
-	if w.Kind != kindHuman || len(w.Assignees) == 0 || slices.ContainsFunc(w.Assignees, isAssignee) {
+	if w.Kind != kindHuman || len(w.Assignees) == 0 || slices.ContainsFunc(o.Names, w.hasAssignee) {
 		return nil
 	}
 	return processor.Reject(rejectedClient, "%s is not an assignee of the wait, and does not have the permission "+

@@ -84,4 +84,19 @@ func TestAssignees(t *testing.T) {
 			}
 		}
 	}
+	// Others can read the tasks of the run. They contain only groups that are assignees.
+	for group, want := range map[string]bool{
+		"group:a": false, "group:sale": false, "group:staff:sales": false, "group:k3": false, "group:ops": false,
+		"group:sales": true, "group:staff:ops": true,
+	} {
+		var stored bool
+		if err := n.db.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM tasks
+				WHERE process_id = '~flow/r' AND position('"' || $1 || '"' IN encode(args, 'escape')) > 0)`,
+			group).Scan(&stored); err != nil {
+			t.Fatal(err)
+		}
+		if stored != want {
+			t.Errorf("tasks contain %s: %v, want %v", group, stored, want)
+		}
+	}
 }

@@ -93,8 +93,8 @@ type stepFields struct {
 	Index  int    `json:"index,omitempty"`
 	Token  string `json:"token,omitempty"`
 	Worker string `json:"worker,omitempty"`
-	// Names are the names of the client if it must be an assignee. Only for CompleteStep and
-	// ReportStep.
+	// Names are names of the client if it must be an assignee: see Flows.sentNames. Only for
+	// CompleteStep and ReportStep.
 	Names   []string `json:"names,omitempty"`
 	Outcome string   `json:"outcome,omitempty"` // only for CompleteStep: succeeded, failed or cancelled
 	// Result and Failure are JSON.

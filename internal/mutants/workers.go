@@ -148,8 +148,8 @@ var workerMutants = []mutant{
 	{
 		name: "anyone-answers", breaks: "only an assignee answers a wait that has assignees",
 		file:     "engine/flows/assignees.go",
-		old:      "return slices.Contains(o.Names, nameOf(assignee)) }",
-		planted:  "return true || slices.Contains(o.Names, nameOf(assignee)) }",
+		old:      "slices.ContainsFunc(o.Names, w.hasAssignee) {",
+		planted:  "true {",
 		packages: "./engine/flows", run: "TestAssignees",
 	},
 	{
@@ -160,8 +160,13 @@ var workerMutants = []mutant{
 	{
 		name: "anyone-reports", breaks: "only an assignee reports the progress of a wait that has assignees",
 		file:     "engine/flows/answers.go",
-		old:      "Due: r.GetDue().AsDuration(),\n\t\tNames: namesOf(ctx),",
-		planted:  "Due: r.GetDue().AsDuration(),",
+		old:      "Due: r.GetDue().AsDuration(),\n\t\tNames: names,",
+		planted:  "Due: r.GetDue().AsDuration(),\n\t\tNames: map[bool][]string{true: names}[false],",
+		packages: "./engine/flows", run: "TestAssignees",
+	},
+	{
+		name: "groups-of-clients-are-stored", breaks: "an answer to a wait contains no other groups of the client",
+		file: "engine/flows/assignees.go", old: "	sent := names[:1:1]\n", planted: "	sent := names\n",
 		packages: "./engine/flows", run: "TestAssignees",
 	},
 	{

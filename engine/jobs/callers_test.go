@@ -398,7 +398,8 @@ func TestCommandsReachWorkersOfOneClient(t *testing.T) {
 // it. That client does not get the command.
 func TestStoppedWorkerLosesItsID(t *testing.T) {
 	t.Parallel()
-	n := start(t, storagetest.DSN(t), scripted())
+	dsn := storagetest.DSN(t)
+	n, other := start(t, dsn, scripted()), start(t, dsn, scripted())
 	squatter, owner := ownedBy(t, "key:b"), ownedBy(t, "key:a")
 	_, err := n.pollAs(squatter, t, "w", "pull")
 	must(t, err)
@@ -414,11 +415,17 @@ func TestStoppedWorkerLosesItsID(t *testing.T) {
 	if d, err := n.pollAs(squatter, t, "w", "pull"); err != nil || d != stops {
 		t.Errorf("before another client takes the ID: %v, %v", d, err)
 	}
+	_, err = other.pollAs(squatter, t, "w", "pull")
+	must(t, err)
 	_, err = n.pollAs(owner, t, "w", "pull")
 	must(t, err)
-	n.workers(t, "pull") // stores which workers were seen
-	_, err = n.pollAs(squatter, t, "w", "pull")
-	wantDenied(t, err, "worker_id", "is used by another client")
+	_, err = other.pollAs(squatter, t, "w", "pull") // this node does not know yet
+	must(t, err)
+	other.workers(t, "pull") // stores which workers were seen
+	for _, at := range []*node{n, other} {
+		_, err = at.pollAs(squatter, t, "w", "pull")
+		wantDenied(t, err, "worker_id", "is used by another client")
+	}
 	if list := n.workers(t, "pull"); len(list) != 1 || list[0].GetDirective() != goesOn {
 		t.Errorf("%v", list)
 	}

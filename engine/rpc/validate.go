@@ -130,6 +130,8 @@ func isNotPositive(violation *protovalidate.Violation) bool {
 
 // patternWords describe the patterns of the contract in words.
 var patternWords = map[string]string{
+	"^([a-zA-Z0-9._/-]{0,127}[*]|[a-zA-Z0-9._/-]{1,128})$": "must be the name of a namespace, or a prefix and *, " +
+		"such as shop/*",
 	"^[a-zA-Z0-9._-]+$":    "must have only letters from a to z and A to Z, digits and . _ -, such as audit",
 	"^[a-zA-Z0-9._/-]+$":   "must have only letters from a to z and A to Z, digits and . _ / -, such as shop/orders",
 	"^https?://":           "must begin with http:// or https://, such as http://127.0.0.1:9000",

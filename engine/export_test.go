@@ -22,6 +22,13 @@ func (e *Engine) Slots(namespace string) (taken, waiting int) {
 	return e.registry.all()[namespace].slots.inUse()
 }
 
+// Demand returns how many fresh requests wait for a slot of a namespace, and whether stored tasks
+// or timers wait, too.
+func (e *Engine) Demand(namespace string) (waiting int, others bool) {
+	_, waiting, others = e.registry.all()[namespace].slots.demand()
+	return waiting, others
+}
+
 // Storing simulates a task that stores its result in a slot until free is called, after results
 // took the given time to store.
 func (e *Engine) Storing(namespace string, took time.Duration) (free func()) {

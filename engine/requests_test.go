@@ -395,9 +395,9 @@ func TestStoredAndFreshTakeTurns(t *testing.T) {
 		_, err := n.Start(t.Context(), engine.StartParams{Key: key("fresh")})
 		fresh <- err
 	}()
-	eventually(t, "a fresh request waits for the slot", func() bool {
-		_, waiting := n.Slots("ns")
-		return waiting == 1
+	eventually(t, "a fresh request and stored tasks wait for the slot", func() bool {
+		waiting, others := n.Demand("ns")
+		return waiting == 1 && others
 	})
 	g.release()
 	if err := receive(t, "fresh", fresh); err != nil && !errors.Is(err, process.ErrOverloaded) {

@@ -71,7 +71,7 @@ var workerMutants = []mutant{
 		name: "worker-beats-any-job", breaks: "a worker with a limit cannot extend leases of others",
 		file:     "engine/pull/heartbeats.go",
 		old:      "s.checkJobs(ctx, field, tokens)",
-		planted:  "error(nil)",
+		planted:  "s.checkJobs(ctx, field, tokens[:0])",
 		packages: "./engine/jobs", run: callerTests,
 	},
 	{

@@ -172,7 +172,7 @@ func TestSeveralHosts(t *testing.T) {
 	}
 }
 
-// Writes wait until they are durable, also if the server or the database is set to the contrary.
+// Writes wait until they are durable, whatever the settings of the server and the database are.
 func TestWritesAreDurable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

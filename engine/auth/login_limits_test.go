@@ -106,7 +106,7 @@ func TestForgedAttempts(t *testing.T) {
 	}
 }
 
-// An attempt is valid for 10 minutes also if the browser keeps it longer.
+// An attempt is valid for 10 minutes, even if the browser keeps it longer.
 func TestOldAttempts(t *testing.T) {
 	t.Parallel()
 	for age, valid := range map[time.Duration]bool{

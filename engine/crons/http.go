@@ -85,13 +85,13 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 			return invalid(field+"url", "%s", err)
 		}
 	}
-	if t.GetMethod() != "" && !token(t.GetMethod()) {
+	if t.GetMethod() != "" && !remote.IsToken(t.GetMethod()) {
 		return invalid(field+"method", "%q is not a method: use one such as POST or GET", t.GetMethod())
 	}
 	for name, value := range t.GetHeaders() {
 		at := field + "headers[" + strconv.Quote(name) + "]"
 		switch {
-		case !token(name):
+		case !remote.IsToken(name):
 			return invalid(at, "must be the name of a header: letters, digits and - are allowed")
 		case slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)):
 			return invalid(at, "must not be set: the engine sets it")
@@ -100,14 +100,6 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 		}
 	}
 	return secrets.CheckHeaders(fieldHeaders, t.GetHeaders())
-}
-
-// token reports whether s is a token as defined by RFC 9110, section 5.6.2.
-func token(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
-			!strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	})
 }
 
 // request sends the request of a run. It returns nil if the run was asked to end meanwhile.

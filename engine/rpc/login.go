@@ -80,7 +80,7 @@ func mountLogin(
 		func(w http.ResponseWriter, r *http.Request) { answerJSON(w, identityOf(r.Context())) }))))
 }
 
-// ofConsole reports whether the console sends a POST to a path also if it is read-only.
+// ofConsole reports whether the console sends a POST to a path even if it is read-only.
 func ofConsole(path string) bool { return path == "/logout" || path == "/whoami" }
 
 // options shows where users can log in.
@@ -134,7 +134,7 @@ func (l *loginPages) begin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, target, http.StatusSeeOther)
 }
 
-// finish logs a user in whom an issuer has sent back.
+// finish logs in a user who comes back from an issuer.
 func (l *loginPages) finish(w http.ResponseWriter, r *http.Request) {
 	secure(w)
 	if l.auth.Origin() == "" {

@@ -98,7 +98,7 @@ func withCertificate(t *testing.T, r *http.Request) *http.Request {
 	return r
 }
 
-// A login ends also if its browser has a token or a certificate, with which it is of no use.
+// A logout works even if the browser also has a token or a certificate.
 func TestLogoutWithAnotherIdentity(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")

@@ -261,7 +261,7 @@ func parseHeaders(configured map[string]string) (http.Header, error) {
 		field := fieldHeaders + "." + name
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
-		case !isToken(name):
+		case !IsToken(name):
 			return nil, &process.InvalidError{Field: fieldHeaders, Message: fmt.Sprintf("invalid header name %q", name)}
 		case reserved[canonical], strings.HasPrefix(canonical, "Connect-"), strings.HasPrefix(canonical, "Grpc-"):
 			return nil, &process.InvalidError{Field: field, Message: "must not be set: the transport sets it"}
@@ -275,8 +275,8 @@ func parseHeaders(configured map[string]string) (http.Header, error) {
 	return headers, nil
 }
 
-// isToken reports whether name is a token of RFC 9110.
-func isToken(name string) bool {
+// IsToken reports whether name is a token of RFC 9110, section 5.6.2.
+func IsToken(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
 		alphanumeric := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 		return !alphanumeric && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)

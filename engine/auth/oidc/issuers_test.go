@@ -230,7 +230,7 @@ func TestRotatedKeys(t *testing.T) {
 	}
 }
 
-// Keys that the issuer has withdrawn are not used after the next read, also if it has no other key.
+// Keys that the issuer has withdrawn are not used after the next read, even if it has no other key.
 // They are used if the answer is not a set of keys, such as a page that shows an error.
 func TestWithdrawnKeys(t *testing.T) {
 	t.Parallel()

@@ -73,6 +73,8 @@ func TestFailuresShowNothingInternal(t *testing.T) {
 		{&net.DNSError{Name: "db.internal", Server: "10.0.0.2:53", IsNotFound: true},
 			"the name of the host cannot be resolved"},
 		{&net.DNSError{Server: "10.0.0.2:53", IsTimeout: true}, "the name of the host was not resolved in time"},
+		// net/http returns this if the banner arrives before the request is sent.
+		{errors.New("readLoopPeekFailLocked: %!w(<nil>)"), "the server does not respond with HTTP"},
 		{errors.New("10.0.0.2 said secret"), "the request failed"},
 	} {
 		if got := remote.FailureClass(tt.err); got != tt.want {

@@ -10,6 +10,9 @@ import (
 	"syscall"
 )
 
+// sentFirst is in the error of net/http if the server sent something before it got the request.
+const sentFirst = "readLoopPeekFailLocked"
+
 // FailureClass returns a description of a failed request that is safe to show to the users of a
 // namespace. It contains no addresses from the engine's network and no part of a response that is
 // not HTTP.
@@ -39,7 +42,7 @@ func FailureClass(err error) string {
 		return "the server closed the connection without an answer"
 	case isNet && waited.Timeout():
 		return "the host did not respond in time"
-	case strings.Contains(err.Error(), "malformed HTTP"):
+	case strings.Contains(err.Error(), "malformed HTTP"), strings.Contains(err.Error(), sentFirst):
 		return "the server does not respond with HTTP"
 	}
 	return "the request failed"

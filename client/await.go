@@ -9,10 +9,10 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// AwaitJob waits until a job has ended and returns it. It calls seen with every response: the first
-// one at once, the others after at most req.await_end each (default: 30 s). If seen returns an
-// error, AwaitJob returns that error. Requests are retried as Retry describes. The count of
-// attempts starts again with each request. If ctx ends first, AwaitJob returns an error.
+// AwaitJob waits until a job has ended and returns it. It calls seen with every response. The first
+// response arrives at once, each of the others after at most req.await_end (default: 30 s). If seen
+// returns an error, AwaitJob returns that error. Requests are retried as Retry describes. The count
+// of attempts starts again with each request. If ctx ends first, AwaitJob returns an error.
 func (c *Client) AwaitJob(
 	ctx context.Context, req *progressorv1.GetJobRequest, seen func(*progressorv1.Job) error,
 ) (*progressorv1.Job, error) {

@@ -36,8 +36,8 @@ func (c *Client) WatchChanges(
 	})
 }
 
-// AwaitSinkRetries polls the dead letters that req selects at the given interval until none of them
-// waits to be delivered again, and returns those that a sink still has. It changes nothing: req is
+// AwaitSinkRetries polls the dead letters that req selects at the given interval. When none of them
+// waits to be delivered again, it returns those that the sink still has. It changes nothing: req is
 // sent as a dry run, and should select by change_ids, because a failed attempt changes the error
 // and the time. It calls seen with every response. If that returns an error, or ctx ends first,
 // AwaitSinkRetries returns the error.

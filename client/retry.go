@@ -37,8 +37,8 @@ func (r Retry) interval(attempt int, random float64) time.Duration {
 	return time.Duration(float64(wait) * (0.5 + random/2))
 }
 
-// repeat sends a request until it succeeds, fails for good, has no attempts left, or ctx ends. safe
-// means that sending the request twice does no harm.
+// repeat sends a request until it succeeds, fails permanently, has no attempts left, or ctx ends.
+// safe means that sending the request twice does no harm.
 func repeat[T any](ctx context.Context, r Retry, safe bool, send func() (T, error)) (T, error) {
 	for attempt := 1; ; attempt++ {
 		resp, err := send()

@@ -31,9 +31,9 @@ func (m *month) excluding(day int) (set [2]uint64) {
 	return set
 }
 
-// monthOf returns the month of a day (since 1970) and the day in that month. It computes in the
-// proleptic Gregorian calendar with years that begin in March, so that the leap day is the last
-// one.
+// monthOf returns the month of a day (since 1970) and the day in that month. It uses the proleptic
+// Gregorian calendar with years that begin in March, so that the leap day is the last day of a
+// year.
 func monthOf(day int64) (year, number, dayOfMonth int) {
 	shifted := day + 719468
 	era := shifted / 146097

@@ -83,10 +83,10 @@ type Range struct {
 	Count int64     `json:"count,omitempty"`
 }
 
-// State is the state of a cron between two events. The zero State is that of a new cron; NewState
-// sets its start.
+// State is the state of a cron between two events. The zero State is the state of a new cron
+// without a start. NewState sets the start.
 type State struct {
-	Decided  time.Time `json:"decided"` // fire times up to it have rows
+	Decided  time.Time `json:"decided"` // all fire times up to this time have rows
 	Paused   bool      `json:"paused,omitempty"`
 	Runs     int64     `json:"runs,omitempty"`     // started or queued by fire times; for max_fires
 	Failures int32     `json:"failures,omitempty"` // consecutive failed runs

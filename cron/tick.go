@@ -160,7 +160,7 @@ func (d *decider) overlapsBuffered() bool {
 }
 
 // startable returns how many consecutive fire times overlap and concurrency allow to start or
-// queue. fires: the first of them starts.
+// queue. fires reports that the first of them starts.
 func (d *decider) startable() (n int, fires bool) {
 	running, limit := len(d.s.Running), int(d.Policy.MaxConcurrency)
 	overlap := d.Policy.Overlap

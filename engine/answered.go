@@ -43,9 +43,9 @@ func (e *Engine) IsStored(a LeaseAnswer, ref storage.AttemptRef, stands *storage
 	return sameOutcome(&decide(end).completion, stands)
 }
 
-// sameOutcome reports whether a completion has the stored outcome of the attempt. It does not
-// compare whether the task was to be retried, because that depended on what was stored before. It
-// ignores results that are not kept, the state and the events.
+// sameOutcome reports whether a completion has the stored outcome of the attempt. It ignores
+// whether the task was retried, because that depends on what was stored before. It also ignores
+// results that are not kept, the state and the events.
 func sameOutcome(c *storage.Completion, stands *storage.Answered) bool {
 	switch {
 	case stands.Finished == (len(c.Failure) > 0):

@@ -26,7 +26,7 @@ type origin struct {
 
 // run runs a claim and the claims that follow it on this node: next tasks of the process, jobs of
 // the flow run, and the flow run itself. Then it releases the slot. The caller must have taken the
-// slot and entered the active counter.
+// slot and called enter of the active counter.
 func (e *Engine) run(ns *namespace, c *storage.Claim, from origin) {
 	defer e.active.leave()
 	defer from.release()
@@ -89,8 +89,8 @@ func (e *Engine) runNext(
 }
 
 // decided makes the attempt and decides the result. released reports that the attempt was not made
-// and its task is released. A panic here is a defect of the engine or a corrupt row; it fails only
-// this task.
+// and its task is released. A panic here is due to a defect of the engine or a corrupt row. It
+// fails only this task.
 //
 // The functions that decide are not inlined, so that the frames above a waiting processor stay
 // small. This halved the stacks of 1,000 waiting attempts from 16 KiB to 8 KiB.
@@ -166,8 +166,7 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 	saved, err := e.store.SaveResult(&d.completion)
 	if err != nil && !errors.Is(err, process.ErrFenced) && !errors.Is(err, process.ErrUnavailable) &&
 		d.completion.Outcome != storage.Retry {
-		// PostgreSQL rejects the result although it passed every check here. The task fails with a
-		// reason.
+		// PostgreSQL rejects the result although it passed every check here. The task fails.
 		e.log.ErrorContext(e.traces.of(c), "cannot store the result", "namespace", key.Namespace, "process_id",
 			key.ProcessID, "task_id", c.TaskID, "error", err)
 		failed := decide(attemptEnd{
@@ -206,7 +205,7 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 	return saved, nil
 }
 
-// announce notifies everyone who waits for the stored result.
+// announce notifies the waiters for the stored result.
 func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 	// after a lost commit, only the database knows the status of the process
 	if d.completion.Outcome != storage.Retry && !saved.ResponseLost {
@@ -239,8 +238,7 @@ func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 		switch {
 		case d.completion.RetryAfter == 0:
 			e.calls.wake()
-		// a task whose kind this node does not know is left for other nodes, not retried first by
-		// this one
+		// a task whose kind this node does not know is left to other nodes
 		case !d.completion.Uncounted:
 			e.timers.alarm(c.Namespace, d.completion.RetryAfter)
 		}
@@ -333,7 +331,7 @@ func (e *Engine) attempt(
 	}
 }
 
-// pausedError reports that a task waits for its processor, which was not reached, without a slot.
+// pausedError reports that a processor was not reached, and that the task waits without a slot.
 type pausedError struct {
 	pause Pause
 	cause string
@@ -390,8 +388,8 @@ func (e *Engine) reached(ns *namespace, err error) {
 	}
 }
 
-// logText returns the text of an error for the log. The text of an error of the network has no
-// addresses, because users of the namespace see it.
+// logText returns the text of an error for the log. It adds the addresses of network errors, which
+// the error text omits because users of the namespace see it.
 func logText(err error) string {
 	if network, ok := errors.AsType[interface {
 		error

@@ -73,7 +73,7 @@ func (a *attempts) runs(key process.Key) bool {
 	return a.byKey[key] > 0
 }
 
-// beganOf returns when this node began to run a task.
+// beganOf returns the time at which this node began to run a task.
 func (a *attempts) beganOf(task storage.TaskRef) (at time.Time, runs bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +94,7 @@ func (a *attempts) unreached(c *storage.Claim, times int32, err error) {
 	}
 }
 
-// causeOf returns why a processor was not reached.
+// causeOf returns the reason why a processor was not reached.
 func causeOf(err error) string {
 	if unreachable, ok := errors.AsType[*processor.UnreachableError](err); ok {
 		return cut(unreachable.Err.Error())
@@ -240,7 +240,7 @@ func (a *attempts) cancelAll(cause error) (cancelled int) {
 	return cancelled
 }
 
-// begunAt returns when an attempt began, if this node runs it.
+// begunAt returns the time at which an attempt began, if this node runs it.
 func (a *attempts) begunAt(ref storage.AttemptRef) (at time.Time, runs bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

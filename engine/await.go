@@ -65,8 +65,8 @@ func (e *Engine) awaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Ta
 }
 
 // By default, the timeout of a wait equals the step timeout. If the processor does not answer, both
-// expire at the same time. Without the constants below, the client would get either error by
-// chance.
+// expire at the same time. Without these constants, chance would decide which of the two errors the
+// client gets.
 const (
 	// tiePortion is the part of the wait (a tenth) in which an attempt may end and still count as
 	// expired together with the wait.
@@ -76,7 +76,7 @@ const (
 )
 
 // awaitTie waits a little longer if the timeout of a wait and the attempt on this node expire
-// together. It leaves the end of the task in ended.
+// together. It leaves the end of the task in the channel ended.
 func (e *Engine) awaitTie(ctx context.Context, ref storage.TaskRef, waited time.Duration, ended chan taskEnd) {
 	began, runs := e.attempts.beganOf(ref)
 	ns, known := e.registry.all()[ref.Key.Namespace]

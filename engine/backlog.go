@@ -14,9 +14,9 @@ import (
 const backlogRest = 20
 
 // backlog limits how many tasks of a namespace wait in the database for a slot, so that clients do
-// not wait long for a response. While requests get no slot, the tasks in the database are counted
-// periodically. Between counts, the tasks that this node stores are added. Several nodes together
-// may exceed the limit by the tasks that they store between two counts.
+// not wait long for a response. While requests get no slot, it counts the tasks in the database
+// periodically. Between counts, it adds the tasks that this node stores. Several nodes together may
+// exceed the limit by the tasks that they store between two counts.
 type backlog struct {
 	counting sync.Mutex // held during a count
 	mu       sync.Mutex
@@ -59,8 +59,8 @@ func (b *backlog) counted(n int, began, ended time.Time) {
 // addToBacklog counts a request that got no slot and is about to be stored. It rejects the request
 // if the backlog of its namespace is full, or if the tasks wait for the database rather than for
 // their processor: a request that is stored first costs the database more than twice as much as one
-// that runs at once. (Storing all of them, calls at twice the peak ended at 44% of the peak instead
-// of 65%.)
+// that runs at once. (With twice the peak load, the engine reached 44% of the peak when it stored
+// all of them, instead of 65%.)
 func (e *Engine) addToBacklog(ctx context.Context, ns *namespace) error {
 	if ns.waitsForDatabase() {
 		e.metrics.refused.WithLabelValues("place").Inc()
@@ -72,9 +72,9 @@ func (e *Engine) addToBacklog(ctx context.Context, ns *namespace) error {
 	return e.countInBacklog(ctx, ns, fmt.Sprintf("no slot became free within %s, and ", slotWait))
 }
 
-// boundBacklog counts a request to a node for requests only whose client waits for the response. It
-// rejects the request if the backlog of its namespace is full. The tasks of a paused namespace and
-// those of workers are not bounded, as on other nodes.
+// boundBacklog counts a request whose client waits for the response, on a node for requests only.
+// It rejects the request if the backlog of its namespace is full. As on other nodes, the tasks of
+// paused namespaces and of workers are not limited.
 func (e *Engine) boundBacklog(ctx context.Context, r *request) error {
 	if r.accepted || r.ns.paused || r.ns.pulled() {
 		return nil

@@ -15,8 +15,8 @@ const (
 	maxBacklogBytes   = 1 << 20
 	// maxLoneResults replaces maxBacklogResults while no other request waits to be stored.
 	maxLoneResults = 512
-	// maxResultsWait is how long a scan waits for them while none is stored. It is longer than a
-	// flush takes on a busy database.
+	// maxResultsWait is how long a scan waits for these results while none is stored. A flush takes
+	// less time, even on a busy database.
 	maxResultsWait = time.Second
 )
 
@@ -25,11 +25,11 @@ const (
 // whole backlog. It is safe for concurrent use.
 type backlogResults struct {
 	pending func() int64 // counts everything that waits to be stored; nil if unknown
-	aside   func() int64 // counts what of that waits for a row that another session holds; nil if unknown
+	aside   func() int64 // counts the part of pending that waits for locked rows; nil if unknown
 	mu      sync.Mutex
 	results int
 	stored  uint64        // how many results have been stored
-	bytes   int           // bytes of the args of their tasks, which are stored with them
+	bytes   int           // bytes of the args of the tasks, which are stored with the results
 	below   chan struct{} // closed when both are below their bounds; nil if no scan waits
 }
 

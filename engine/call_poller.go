@@ -39,7 +39,7 @@ func signal(c chan struct{}) {
 }
 
 // minCallGap is the minimum time before a scan that skipped a task is repeated. The gap grows while
-// this continues.
+// scans skip tasks.
 const minCallGap = time.Millisecond
 
 // Run polls until ctx ends.
@@ -47,7 +47,7 @@ func (p *callPoller) Run(ctx context.Context) error {
 	rest := p.engine.cfg.ScanInterval
 	sleep := time.NewTimer(0)
 	defer sleep.Stop()
-	asked := false      // the scan was requested, not only regular
+	asked := false      // the scan was requested and is not only a regular one
 	var began time.Time // when scans began to skip tasks
 	failures := 0       // consecutive failed scans
 	for {
@@ -84,8 +84,8 @@ func (p *callPoller) Run(ctx context.Context) error {
 	}
 }
 
-// passedOver reports whether tasks were left although there are free slots. A flush held the lock
-// of their process during the scan. This is common for a process with many requests.
+// passedOver reports whether the scan skipped tasks although there are free slots, because a flush
+// held the lock of their process. This is common for a process with many requests.
 func (p *callPoller) passedOver(ctx context.Context) bool {
 	e := p.engine
 	var limits []storage.ClaimLimit

@@ -75,8 +75,8 @@ func (e *Engine) cancelled(key process.Key) {
 // overdueBatch is how many overdue cancels one pass ends.
 const overdueBatch = 200
 
-// endOverdueCancels ends processes whose grace period is over. Every node does this; if two nodes
-// find the same process, the first one wins.
+// endOverdueCancels ends processes whose grace period is over. Every node does this. If two nodes
+// find the same process, the first one ends it.
 func (e *Engine) endOverdueCancels(ctx context.Context) error {
 	keys, err := e.store.ListOverdueCancels(ctx, overdueBatch)
 	if err != nil {
@@ -106,8 +106,8 @@ func (e *Engine) endOverdueCancel(key process.Key) {
 	}
 }
 
-// extended returns the step timeout, or the longer timeout that the kind of the process has for
-// this attempt.
+// extended returns the step timeout, or the timeout that the kind of the process defines for this
+// attempt, if that is longer.
 func (e *Engine) extended(ctx context.Context, ns *namespace, c *storage.Claim) time.Duration {
 	timeout := e.kinds[c.Kind].Timeout
 	if timeout == nil || c.TaskType != process.TaskTimeout {

@@ -22,7 +22,7 @@ type collector struct {
 	// memory. If the next pass finds them again, it adopts them.
 	unknown map[storage.AttemptRef]struct{}
 	// expiring is true if the last pass ran out of time before it removed all expired processes.
-	// expiry is the time that a pass has for them.
+	// expiry limits the time of a pass for them.
 	expiring bool
 	expiry   time.Duration
 	// settling is true if the last pass ran out of time before it settled all large queues.
@@ -70,7 +70,7 @@ func (c *collector) Run(ctx context.Context) error {
 			c.engine.log.Warn("collector pass failed", "error", err)
 		}
 	}
-	pass() // at once, because it passes the namespaces to the kinds of this node
+	pass() // at once, because a pass tells the kinds of this node which namespaces exist
 	return Every(ctx, time.Second, pass)
 }
 
@@ -89,7 +89,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 	if errs = append(errs, err); (overdue || err != nil) && c.passes >= c.endNext {
 		if err := c.engine.endOverdueCancels(limit); err != nil {
 			errs = append(errs, err)
-			c.endNext = c.passes + 3 // a process is locked: each try costs its lane the lock timeout
+			c.endNext = c.passes + 3 // a process is locked, and each try delays its lane by the lock timeout
 		}
 	}
 	errs = append(errs, c.cancelRequested(limit))
@@ -105,14 +105,14 @@ func (c *collector) runOnce(ctx context.Context) error {
 	return errors.Join(append(errs, c.remove(limit))...)
 }
 
-// readOnly is a pass of a node for requests only. The other nodes do the rest.
+// readOnly is a pass on a node for requests only. Other nodes do the rest.
 func (c *collector) readOnly(ctx context.Context) error {
 	_, err := c.engine.reloadNamespaces(ctx)
 	return err
 }
 
-// backupFactor divides how often a node does the chores of another node. It does them in case that
-// node is alive but cannot do them.
+// backupFactor divides the rate at which a node does the chores of another node. It does them in
+// case the other node is alive but cannot do them.
 const backupFactor = 20
 
 // due reports whether this node does a shared chore in this pass. The node that is responsible for
@@ -228,7 +228,7 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 	}
 }
 
-// deleteBatches deletes old rows until no more are left, or the time of the pass for them is over.
+// deleteBatches deletes old rows until none are left or the time of the pass for them is over.
 func deleteBatches(ctx context.Context, batch func(context.Context) (more bool, err error)) error {
 	for began := time.Now(); time.Since(began) < purgeTime; {
 		if more, err := batch(ctx); err != nil || !more {
@@ -238,8 +238,8 @@ func deleteBatches(ctx context.Context, batch func(context.Context) (more bool, 
 	return nil
 }
 
-// forgetOfKinds deletes old rows in the tables of kinds. These rows are kept for days, so it runs
-// only every five minutes. This avoids load on an idle database.
+// forgetOfKinds deletes old rows in the tables of kinds. It runs only every five minutes, to avoid
+// load on an idle database: these rows are kept for days.
 func (c *collector) forgetOfKinds(ctx context.Context) error {
 	c.forgetting = false
 	var errs []error
@@ -296,8 +296,8 @@ func (c *collector) expire(ctx context.Context) error {
 	return nil
 }
 
-// settleQueues moves the waiting tasks that a change of the status did not move, because the queue
-// of the process is large.
+// settleQueues moves waiting tasks that a change of status has not moved yet, because the queue of
+// the process is large.
 func (c *collector) settleQueues(ctx context.Context) error {
 	c.settling = false
 	for began := time.Now(); time.Since(began) < purgeTime; {
@@ -347,8 +347,8 @@ func (c *collector) purge(ctx context.Context) error {
 	return nil
 }
 
-// adopt runs tasks of this node that are in running but not in memory. A task must be found by two
-// passes, because the response of its claim may still be on the way.
+// adopt runs tasks of this node that are in running but not in memory. Two passes must find a task,
+// because the response of its claim may still arrive.
 func (c *collector) adopt(ctx context.Context, age time.Duration) error {
 	e := c.engine
 	claims, err := e.store.ListRunning(ctx, e.attempts.tokens(), age)

@@ -28,7 +28,7 @@ func (ns *namespace) process(
 	return response, nil
 }
 
-// targetOf returns the namespace of a command, or "" for that of the process.
+// targetOf returns the target namespace of a command, or "" if it is the namespace of the process.
 func targetOf(c *progressorv1.Command) string {
 	switch c := c.GetCommand().(type) {
 	case *progressorv1.Command_Start:

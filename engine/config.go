@@ -35,8 +35,8 @@ type Config struct {
 	// Builtins maps the names in processor.builtin.name of a namespace to Go processors.
 	Builtins map[string]processor.Processor
 	// Dial creates the processor of a namespace with a push processor. credentials returns the
-	// headers of each request and the keys that sign it. It is nil if the headers are those of cfg,
-	// and requests are not signed.
+	// headers of each request and the keys that sign it. If credentials is nil, the headers are
+	// those of cfg, and requests are not signed.
 	Dial func(namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
 		credentials func(context.Context) (map[string]string, []signature.Key, error)) (processor.Processor, error)
 	// Secrets seals and opens headers. The default uses the key in the database.
@@ -55,8 +55,8 @@ type Config struct {
 	// MaxInFlight is the maximum number of concurrent requests to this node, including those that
 	// wait for a response. The default is 20,000.
 	MaxInFlight int
-	// MaxNamespaces is how many namespaces there may be before this node refuses to create another
-	// one. The default is 1,000.
+	// MaxNamespaces is the number of namespaces at which this node refuses to create another one.
+	// The default is 1,000.
 	MaxNamespaces int
 	// MaxRunning is the maximum number of tasks that this node runs at a time, over all namespaces.
 	// The default is 10,000.

@@ -28,7 +28,7 @@ type attemptEnd struct {
 	acknowledged bool
 }
 
-// decision is a Completion with what the caller needs besides.
+// decision is a Completion with additional data for the caller.
 type decision struct {
 	completion storage.Completion
 	failure    *progressorv1.Failure
@@ -182,8 +182,8 @@ var (
 	errNotAdmitted = fmt.Errorf("%w: the kind of the process does not allow it", errReleased)
 )
 
-// decideZombie ends the attempt of a dead node, or of one that exceeded its deadline, by the zombie
-// policy of the namespace.
+// decideZombie ends an attempt that exceeded its deadline or whose node died, by the zombie policy
+// of the namespace.
 func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.RetryPolicy, kind Kind) *decision {
 	failure := &progressorv1.Failure{Reason: process.ReasonZombie, Message: process.ZombieDetail}
 	text, _ := wire.FailureJSON(failure) // only plain strings: this cannot fail

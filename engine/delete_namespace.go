@@ -47,8 +47,8 @@ const (
 	// deletionPause is the minimum time between the first rejected request for a namespace that is
 	// being deleted, and the acknowledgement of this node.
 	deletionPause = 500 * time.Millisecond
-	// deletionWait is how long a node waits for the requests that it had accepted before. The
-	// statements of a request take less time. Only requests that wait for something take longer.
+	// deletionWait is how long a node waits for requests that it accepted before. The statements of
+	// a request take less time. Only requests that wait for an event take longer.
 	deletionWait = 10 * time.Second
 	// countedLeft and countedAll limit the counts of each kind of data.
 	countedLeft = 10_000
@@ -69,8 +69,8 @@ type knownDeletions struct {
 	times  []time.Time
 }
 
-// acknowledgeDeletions records the deletions of which all nodes must know before anything is
-// deleted. It also ends what runs and waits in these namespaces.
+// acknowledgeDeletions records the deletions that this node knows. Nothing is deleted until all
+// nodes know. It also cancels the attempts and ends the waits in these namespaces.
 func (e *Engine) acknowledgeDeletions(ctx context.Context) error {
 	var times []time.Time
 	for name, ns := range e.registry.all() {
@@ -102,7 +102,7 @@ func (e *Engine) acknowledgeDeletions(ctx context.Context) error {
 	return nil
 }
 
-// DeleteNamespace requests the deletion of a namespace, or only counts what it has.
+// DeleteNamespace requests the deletion of a namespace, or only counts its data.
 func (e *Engine) DeleteNamespace(
 	ctx context.Context, r *progressorv1.DeleteNamespaceRequest, by ...process.Actor,
 ) (*progressorv1.DeleteNamespaceResponse, error) {
@@ -184,8 +184,8 @@ func (e *Engine) deletionMessage(ctx context.Context, row storage.Namespace) (*p
 	}, err
 }
 
-// dropNamespaces forgets the namespaces that are not among all rows: they were deleted. The caller
-// holds the lock of the registry.
+// dropNamespaces forgets the namespaces without a row, which were deleted. rows has all namespaces.
+// The caller holds the lock of the registry.
 func (e *Engine) dropNamespaces(rows []storage.Namespace) {
 	next := maps.Clone(e.registry.all())
 	for _, row := range rows {

@@ -163,7 +163,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// takers returns the loops that run until the node drains.
+// takers returns the loops that take new tasks. They run until the node drains.
 func (e *Engine) takers() []func(context.Context) error {
 	takers := []func(context.Context) error{e.workers.Run, e.peers.Run, newCollector(e).Run, e.listen}
 	if e.cfg.RequestsOnly {
@@ -231,7 +231,7 @@ func (e *Engine) drain() {
 	select {
 	case <-stored:
 	case <-time.After(storeTimeout):
-		e.log.Warn("tasks not released: the database does not answer, and they become zombies", "tasks",
+		e.log.Warn("tasks not released, because the database does not answer; they become zombies", "tasks",
 			e.attempts.count())
 	}
 }
@@ -277,7 +277,8 @@ func (e *Engine) wakeAll() {
 // of a scan was lost: as long as the statement may still run, plus two collector passes.
 const lostClaimTime = scanTimeout + 3*time.Second
 
-// expectLostClaims makes the collector search for claims that this node may hold without knowing.
+// expectLostClaims makes the collector search for claims that this node may hold without knowing
+// it.
 func (e *Engine) expectLostClaims() { e.doubt.Store(int64(e.age() + lostClaimTime)) }
 
 func (e *Engine) expectsLostClaims() bool { return int64(e.age()) < e.doubt.Load() }

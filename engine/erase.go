@@ -18,8 +18,8 @@ import (
 const (
 	// eraseTime is how long a request of EraseProcess works.
 	eraseTime = 5 * time.Second
-	// eraseTogether is how many processes are erased together, because each set of them costs a
-	// walk through the tables.
+	// eraseTogether is how many processes are erased together. Each set needs a walk through the
+	// tables.
 	eraseTogether = 20
 	// eraseRecorded is how old an audit entry of the same erasure may be if a request continues a
 	// previous one. Clients could invent page tokens, so a token does not prove that there is one.
@@ -108,9 +108,9 @@ func (e *Engine) eraseProcess(
 	return w.response, nil
 }
 
-// erasedSets returns the processes that a request erases, in sets. A run comes after what its steps
-// have started, and its steps keep the IDs until the run is removed. So all requests find the same
-// sets, except for those that come before a run that was removed. These are erased.
+// erasedSets returns the processes that a request erases, in sets. A run comes after the processes
+// that its steps have started, because its steps have their IDs until the run is removed. So each
+// request finds the same sets, except for those that previous requests have erased completely.
 func (e *Engine) erasedSets(
 	ctx context.Context, r *progressorv1.EraseProcessRequest,
 ) (sets []erasure.Set, err error) {
@@ -141,7 +141,7 @@ func (e *Engine) erasedSets(
 		levels = append(levels, level)
 	}
 	var runs []string
-	for _, level := range levels { // the runs whose steps were read, each until it is erased itself
+	for _, level := range levels { // runs whose steps were read
 		for ids := range slices.Chunk(level, eraseTogether) {
 			sets = append(sets, erasure.Set{
 				Namespace: r.GetNamespace(), IDs: ids, LaterRuns: slices.Clip(runs), DryRun: r.GetDryRun(),
@@ -180,7 +180,7 @@ type eraser struct {
 	recorded time.Duration    // how old the audit entries of the current set may be
 }
 
-// resume returns the position of the set that a request continues with.
+// resume returns the index of the set with which a request continues.
 func (w *eraser) resume(pageToken string, sets []erasure.Set) (int, error) {
 	token, err := parseErasureToken(pageToken)
 	if err != nil {
@@ -260,7 +260,7 @@ func (w *eraser) remove(ctx context.Context, set erasure.Set) error {
 		if set.DryRun {
 			return nil
 		}
-		w.progress = erasure.Progress{} // they have new rows in all tables
+		w.progress = erasure.Progress{} // the processes have new rows in all tables
 		if err := w.RemoveStopped(ctx, set.Namespace, keys); err != nil {
 			return err
 		}

@@ -57,11 +57,11 @@ func (c *Config) credentialsOf(
 	}
 }
 
-// Secrets returns what seals and opens headers.
+// Secrets returns the vault that seals and opens headers.
 func (e *Engine) Secrets() *secrets.Vault { return e.cfg.Secrets }
 
 // namespaceConfig returns a function that returns the stored form of a namespace. It seals the
-// headers, and keeps the stored values of those that the client has not sent.
+// headers. For headers without a value, it keeps the stored values.
 func (e *Engine) namespaceConfig(
 	ctx context.Context, m *progressorv1.Namespace,
 ) (func(before json.RawMessage) (json.RawMessage, error), error) {
@@ -98,11 +98,11 @@ var errReplaced error = &process.InvalidError{
 	Field: "namespace", Message: "others change it at the same time: try again",
 }
 
-// declareTries limits how often DeclareNamespace compares a namespace that others change.
+// declareTries limits how often DeclareNamespace compares a namespace that changes concurrently.
 const declareTries = 5
 
-// DeclareNamespace is PutNamespace for a configuration that is put again at each start. The audit
-// gets an entry only if it differs from the stored one.
+// DeclareNamespace is PutNamespace for a configuration that is stored again at each start. The
+// audit gets an entry only if the configuration differs from the stored one.
 func (e *Engine) DeclareNamespace(ctx context.Context, m *progressorv1.Namespace, by process.Actor) error {
 	for try := 1; ; try++ {
 		stored, same, err := e.compareStored(ctx, m)
@@ -126,8 +126,8 @@ func (e *Engine) DeclareNamespace(ctx context.Context, m *progressorv1.Namespace
 	}
 }
 
-// compareStored returns the stored configuration of a namespace, nil if there is none, and whether
-// it is that of m. It is not if its headers cannot be decrypted.
+// compareStored returns the stored configuration of a namespace, or nil if there is none, and
+// whether it equals that of m. If its headers cannot be decrypted, it does not.
 func (e *Engine) compareStored(
 	ctx context.Context, m *progressorv1.Namespace,
 ) (config json.RawMessage, same bool, err error) {
@@ -161,7 +161,7 @@ func (e *Engine) compareStored(
 	return row.Config, proto.Equal(stored, wanted), nil
 }
 
-// sameHosts reports whether a processor gets no requests at hosts that did not get them before.
+// sameHosts reports whether all hosts of a processor are hosts of the previous configuration.
 func sameHosts(p, before *progressorv1.ConnectProcessor) bool {
 	known := originsOf(before)
 	return !slices.ContainsFunc(originsOf(p), func(origin string) bool { return !slices.Contains(known, origin) })

@@ -41,8 +41,8 @@ func (e *historyTooLargeError) Error() string {
 		e.events, e.bytes, process.MaxHistoryEvents, process.MaxHistoryBytes)
 }
 
-// historyOf returns the events that a task sends to its processor: the range of the request, or
-// else what the history mode of the namespace selects.
+// historyOf returns the events that a task sends to its processor: those in the range of the
+// request or, without a range, those that the history mode of the namespace selects.
 func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory) (*knownHistory, error) {
 	asked, err := wire.Range(c.HistoryRange)
 	if err != nil {

@@ -13,10 +13,9 @@ const (
 	// each holds 4/(4n+1) of the limit and 1/(4n+1) stays free (a dynamic threshold, as in switches
 	// that share one buffer).
 	shareFactor = 4
-	// namespacePortion is the part of the limit that one share may hold at most.
+	// namespacePortion limits one share to a part of the limit: a half.
 	namespacePortion = 2
-	// guaranteedPortion is the part of the limit that a share may hold however few requests are
-	// free.
+	// guaranteedPortion is the part of the limit that a share may always hold: a hundredth.
 	guaranteedPortion = 100
 	// reservedPortion is the part of MaxInFlight that only requests without a share may use: the
 	// answers of workers, commands of operators, and reads of all namespaces. Without it, clients
@@ -24,18 +23,17 @@ const (
 	reservedPortion = 10
 )
 
-// share counts the requests of one namespace that are in this node. It survives changes of the
-// namespace.
+// share counts the requests of one namespace in this node. It survives changes of the namespace.
 type share struct {
 	// waiting is set if the requests wait for an event: AwaitTask, Poll and streams. They have a
-	// limit of their own, so that clients that only wait do not shut out work.
+	// separate limit, so that waiting clients do not block work.
 	waiting bool
 	holder  string // in errors
 	used    atomic.Int64
 }
 
-// requestShares are the shares of one namespace. Polls have a share of their own, so that clients
-// that wait for workers do not shut out these workers.
+// requestShares are the shares of one namespace. Polls have a separate share, so that clients that
+// wait for workers do not block these workers.
 type requestShares struct {
 	requests share
 	waits    share // AwaitTask and streams
@@ -126,12 +124,12 @@ func (e *Engine) admitWaiting(s *share) error {
 	return nil
 }
 
-// mostOf returns how many requests a share may hold now.
+// mostOf returns the maximum number of requests that a share may hold now.
 func mostOf(limit, free int64) int64 {
 	return max(min(shareFactor*free, limit/namespacePortion), limit/guaranteedPortion, 1)
 }
 
-// refused counts a request that was rejected for a bound, and returns its error.
+// refused counts a request that was rejected because of a limit, and returns its error.
 func (e *Engine) refused(bound, format string, args ...any) error {
 	e.CountRefusal(bound)
 	return &process.OverloadError{Bound: fmt.Sprintf(format, args...)}

@@ -31,7 +31,7 @@ func (e *Engine) Enter(ctx context.Context, namespace string) (names []string, l
 	return []string{namespace}, func() { e.leave(share) }, nil
 }
 
-// EnterStream is Enter for a stream of one namespace.
+// EnterStream is like Enter, for a stream of one namespace.
 func (e *Engine) EnterStream(ctx context.Context, namespace string) (leave func(), err error) {
 	share, err := e.enterWaiting(ctx, namespace)
 	if err != nil {

@@ -25,8 +25,8 @@ type Kind struct {
 	// Timeout returns how long an attempt of a timer may take, if that is longer than the step
 	// timeout of its namespace. It may be nil.
 	Timeout func(*storage.Claim) time.Duration
-	// Describe returns the name and the timeout that the process of a claim has. ok is false if it
-	// has none of its own. Describe may be nil.
+	// Describe returns the name and the timeout of the process of a claim. ok is false if the
+	// process has neither. Describe may be nil.
 	Describe func(*storage.Claim) (name string, timeout time.Duration, ok bool)
 	// CancelsAttempts is set if the cancel of a process cancels the attempt that runs. Processes of
 	// other kinds get a CANCEL task.
@@ -35,10 +35,11 @@ type Kind struct {
 	// were applied. It is pure. It may be nil.
 	Decide func(End, *storage.Completion)
 	// Forget deletes one batch of rows whose retention is over from the tables of the kind. more
-	// reports that there are more. It may be nil.
+	// reports that there may be more. It may be nil.
 	Forget func(ctx context.Context) (more bool, err error)
 	// Expire deletes one batch of rows of the kind that are older than the longest retention of
-	// their namespace, by its name. more reports that there are more. It may be nil.
+	// their namespace. longest has the retentions by namespace. more reports that there may be
+	// more. It may be nil.
 	Expire func(ctx context.Context, longest map[string]time.Duration) (more bool, err error)
 	// Run does background work for the kind on every node until ctx is cancelled. It may be nil.
 	Run func(ctx context.Context) error
@@ -46,9 +47,9 @@ type Kind struct {
 	// every claim may run. Each task of a kind with Admit is claimed separately; no attempt passes
 	// the next task on.
 	Admit func(*storage.Claim) bool
-	// Pause is called when the processor was certainly not reached with a claim. It returns how the
-	// task waits for the next try; its slot is released, and no attempt is used up. ok is false if
-	// the attempt has failed. If Pause is nil, the attempt waits in its slot.
+	// Pause is called when a claim certainly did not reach the processor. It returns how the task
+	// waits for the next try. Its slot is released, and no attempt is used up. ok is false if the
+	// attempt has failed. If Pause is nil, the attempt waits in its slot.
 	Pause func(
 		ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string,
 	) (pause Pause, ok bool, err error)
@@ -62,8 +63,8 @@ type Kind struct {
 	// BeforeStarts is called before messages for a process are delivered, if its namespace has a
 	// fairness key. It may be nil.
 	BeforeStarts func(context.Context, process.Key) error
-	// Wake is called when the kind has something to check: the end of a member or a time that has
-	// come. It must not block. Spurious calls are allowed. It may be nil.
+	// Wake is called when the kind has something to check, such as the end of a member or a due
+	// time. It must not block. Spurious calls are allowed. It may be nil.
 	Wake func()
 	// Hears has functions that receive the payloads of NOTIFYs, by channel. They are called with ""
 	// when notices may have been lost. They must not block.
@@ -162,17 +163,17 @@ var internalRetry = process.RetryPolicy{
 	Initial: time.Second, Coefficient: 2, Max: time.Minute, MaxAttempts: 1440, JitterPortion: 0.1,
 }
 
-// commandRetry is the retry policy of their INIT, CALL and REPAIR tasks. It lasts about 15 minutes.
-// See failCommand.
+// commandRetry is the retry policy of INIT, CALL and REPAIR tasks of these kinds. It lasts about 15
+// minutes. See failCommand.
 var commandRetry = process.RetryPolicy{
 	Initial: time.Second, Coefficient: 2, Max: time.Minute, MaxAttempts: 20, JitterPortion: 0.1,
 	NonRetryable: []string{process.ReasonPanic, process.ReasonBadResponse},
 }
 
-// If a node does not know the kind of a task, because the process was created by a node with a
-// newer version, the task waits before the next node takes it. The wait doubles: 10,000 such
-// processes that wait one second each would cause 10,000 useless claims per second, and cause 330
-// with the longest wait. The longest wait is also the maximum delay of a task after all nodes know
+// If a node does not know the kind of a task, because a node with a newer version created the
+// process, the task waits before the next node takes it. The wait doubles. With a constant wait of
+// a second, 10,000 such processes would cause 10,000 useless claims per second. With the longest
+// wait, they cause 330. The longest wait is also the maximum delay of a task after all nodes know
 // its kind.
 const (
 	unknownKindPause    = time.Second

@@ -34,7 +34,7 @@ type Workers interface {
 	NamespacesChanged(names map[string]struct{})
 	// LeasedSince returns when this node leased an attempt, if it did.
 	LeasedSince(attempt storage.AttemptRef) (at time.Time, known bool)
-	// Forget drops what is cached of leases, after a failover of the database.
+	// Forget drops the cached leases, after a failover of the database.
 	Forget()
 	// Record stores which workers this node has seen.
 	Record(ctx context.Context) error
@@ -53,11 +53,11 @@ func (noWorkers) Record(context.Context) error          { return nil }
 
 func (noWorkers) LeasedSince(storage.AttemptRef) (at time.Time, known bool) { return at, false }
 
-// Serve registers what hands tasks to workers. It must be called before Run.
+// Serve registers the implementation that hands tasks to workers. It must be called before Run.
 func (e *Engine) Serve(w Workers) { e.workers = w }
 
-// EnterPoll admits a request of a worker. It counts against the polls of the first of the
-// namespaces, or only against the node if there are none. The caller must call leave at the end of
+// EnterPoll admits a request of a worker. The request counts against the polls of the first
+// namespace, or only against the node if there is none. The caller must call leave at the end of
 // the request.
 func (e *Engine) EnterPoll(namespaces []string) (leave func(), err error) {
 	share := e.pollShareOf(namespaces)
@@ -95,7 +95,8 @@ func (e *Engine) HandOut(l *storage.Lease) (Handout, error) {
 	return h, nil
 }
 
-// RefuseLease ends an attempt that cannot be handed out, such as one with a too large history.
+// RefuseLease ends an attempt that cannot be handed out, for example because its history is too
+// large.
 func (e *Engine) RefuseLease(l *storage.Lease, cause error) {
 	if errors.Is(cause, errReleased) {
 		e.ReleaseLease(l, 0)
@@ -132,7 +133,7 @@ func (e *Engine) endLease(ns *namespace, l *storage.Lease, d *decision) error {
 	span := e.traces.leased(l)
 	sendAlong(span, d.completion.Messages)
 	saved, err := e.save(ns, &l.Claim, d)
-	if err == nil { // a lease that is over has a span already, and an answer that could not be stored is sent again
+	if err == nil { // otherwise the lease already has a span, or the worker sends the answer again
 		endSpan(span, d, saved.Now, nil)
 	}
 	return err

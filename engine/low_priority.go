@@ -17,7 +17,7 @@ const (
 	// maxLowPriorityDeliveries is how many of these deliveries run concurrently. A flush takes 64
 	// of them, and a node usually has two lanes.
 	maxLowPriorityDeliveries = 128
-	// maxWaitingTargets is how many targets wait in memory. The scan finds the others.
+	// maxWaitingTargets limits the targets that wait in memory. The scan finds the others.
 	maxWaitingTargets = 1 << 16
 )
 

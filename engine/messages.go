@@ -10,52 +10,52 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// deliverer delivers messages to their targets. Messages in results of this node are delivered
-// right after the commit. A scan finds messages of dead nodes and of SQL functions. The deliverer
-// stores only targets; the store then takes all messages for a target. Duplicate or late deliveries
-// are no-ops.
+// deliverer delivers messages to their targets. It delivers the messages in results of this node
+// right after the commit. A scan finds the messages of dead nodes and of SQL functions. The
+// deliverer keeps only the keys of targets. A delivery takes all messages for its target. Duplicate
+// or late deliveries are no-ops.
 type deliverer struct {
-	engine *Engine
-	woken  chan struct{}
-	deaf   atomic.Bool   // NOTIFY of SQL functions does not work, so scan often
-	active activeCounter // deliveries in progress
+	engine     *Engine
+	woken      chan struct{}
+	notifyDown atomic.Bool   // NOTIFY of SQL functions does not work, so scan often
+	active     activeCounter // deliveries in progress
 
 	mu sync.Mutex
-	// under has the targets with a delivery in progress, and whether more messages have arrived
-	// since.
-	under       map[process.Key]bool
-	resting     map[process.Key]bool // targets that cannot take messages now and are retried later
-	after       map[string]string    // where the scan continues in each namespace; used only by the scan
+	// inProgress has the targets with a delivery in progress. The value reports whether more
+	// messages have arrived since it began.
+	inProgress  map[process.Key]bool
+	retrying    map[process.Key]bool // targets that wait for a retry
+	after       map[string]string    // the last target of the previous scan, by namespace; used only by the scan
 	lowPriority lowPriorityQueue
 }
 
 const (
-	// messageAge is the minimum age of a message that other nodes deliver. The node that stored it
-	// delivers within milliseconds.
+	// messageAge is the minimum age of a message that other nodes deliver. The node that stored a
+	// message delivers it within milliseconds.
 	messageAge = time.Second
 	// messagePoll is the interval between scans for messages of SQL functions while NOTIFY does not
 	// work.
 	messagePoll = 200 * time.Millisecond
-	// messageBatch is how many targets per namespace one scan finds.
+	// messageBatch limits the targets per namespace that one scan returns.
 	messageBatch = 64
-	// scanWait is how long a scan waits for the deliveries that it started. A locked target must
-	// not delay the others longer.
+	// scanWait limits how long a scan waits for the deliveries that it started, so that a locked
+	// target does not delay the others for longer.
 	scanWait = 50 * time.Millisecond
 	// fullRetry is the interval between deliveries to a process with too many waiting tasks.
 	fullRetry = 200 * time.Millisecond
-	// failedRetry is the interval between deliveries to a process after a failed one, for example
-	// because its row is locked.
+	// failedRetry is the wait after a failed delivery to a process, for example because its row is
+	// locked.
 	failedRetry = time.Second
-	// maxDeliveries is how many targets are in progress on a node. The scan finds the others.
+	// maxDeliveries limits the deliveries in progress on a node. The scan finds the others later.
 	maxDeliveries = 4096
 )
 
 func newDeliverer(e *Engine) *deliverer {
 	d := &deliverer{
-		engine: e, woken: make(chan struct{}, 1), under: map[process.Key]bool{}, resting: map[process.Key]bool{},
+		engine: e, woken: make(chan struct{}, 1), inProgress: map[process.Key]bool{}, retrying: map[process.Key]bool{},
 		after: map[string]string{}, lowPriority: lowPriorityQueue{waits: map[process.Key]struct{}{}},
 	}
-	d.deaf.Store(true)
+	d.notifyDown.Store(true)
 	return d
 }
 
@@ -74,18 +74,18 @@ func (d *deliverer) take(k process.Key) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.lowPriority.waits, k)
-	if _, under := d.under[k]; under {
-		d.under[k] = true
+	if _, found := d.inProgress[k]; found {
+		d.inProgress[k] = true
 		return false
 	}
-	if d.resting[k] || len(d.under) >= maxDeliveries || !d.active.join() {
+	if d.retrying[k] || len(d.inProgress) >= maxDeliveries || !d.active.join() {
 		return false
 	}
-	d.under[k] = false
+	d.inProgress[k] = false
 	return true
 }
 
-// run delivers until no message for the target is left. It returns the number of delivered
+// run delivers messages until the target has none left. It returns the number of delivered
 // messages.
 func (d *deliverer) run(k process.Key) (delivered int) {
 	defer d.active.leave()
@@ -93,7 +93,7 @@ func (d *deliverer) run(k process.Key) (delivered int) {
 	for again := true; again; {
 		deliveries, more, err := d.next(k)
 		if err != nil {
-			d.rest(k, failedRetry)
+			d.retryAfter(k, failedRetry)
 			e.log.Warn("cannot deliver messages, will retry", "namespace", k.Namespace, "process_id", k.ProcessID,
 				"error", err)
 		}
@@ -102,11 +102,11 @@ func (d *deliverer) run(k process.Key) (delivered int) {
 			delivered += len(deliveries)
 		}
 		d.mu.Lock()
-		again = err == nil && (more || d.under[k])
+		again = err == nil && (more || d.inProgress[k])
 		if again {
-			d.under[k] = false
+			d.inProgress[k] = false
 		} else {
-			delete(d.under, k)
+			delete(d.inProgress, k)
 		}
 		d.mu.Unlock()
 	}
@@ -134,7 +134,7 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 			e.endOverdueCancel(k)
 		}
 		if m.Outcome == storage.TargetFull {
-			d.rest(k, fullRetry)
+			d.retryAfter(k, fullRetry)
 			continue
 		}
 		e.metrics.messages.WithLabelValues(e.NamespaceLabel(namespace), string(m.Kind), m.Outcome).Inc()
@@ -156,17 +156,17 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 	}
 }
 
-// rest delivers to a target after a wait.
-func (d *deliverer) rest(k process.Key, wait time.Duration) {
+// retryAfter starts a delivery to a target after a wait.
+func (d *deliverer) retryAfter(k process.Key, wait time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.resting[k] || len(d.resting) >= maxDeliveries {
-		return // the scan finds the target
+	if d.retrying[k] || len(d.retrying) >= maxDeliveries {
+		return // the scan finds the target later
 	}
-	d.resting[k] = true
+	d.retrying[k] = true
 	time.AfterFunc(wait, func() {
 		d.mu.Lock()
-		delete(d.resting, k)
+		delete(d.retrying, k)
 		d.mu.Unlock()
 		d.deliver([]process.Key{k})
 	})
@@ -174,13 +174,13 @@ func (d *deliverer) rest(k process.Key, wait time.Duration) {
 
 // listening records whether NOTIFY of SQL functions works, and looks for missed messages.
 func (d *deliverer) listening(up bool) {
-	d.deaf.Store(!up)
+	d.notifyDown.Store(!up)
 	signal(d.woken)
 }
 
 // Run scans for undelivered messages until ctx is cancelled.
 func (d *deliverer) Run(ctx context.Context) error {
-	rest := 3 * d.engine.cfg.ScanInterval
+	interval := 3 * d.engine.cfg.ScanInterval
 	sleep := time.NewTimer(0)
 	defer sleep.Stop()
 	failures := 0
@@ -192,14 +192,14 @@ func (d *deliverer) Run(ctx context.Context) error {
 		case <-sleep.C:
 		}
 		found, err := d.scan(ctx)
-		wait := rest
-		if d.deaf.Load() {
-			wait = min(rest, messagePoll)
+		wait := interval
+		if d.notifyDown.Load() {
+			wait = min(interval, messagePoll)
 		}
 		if failures++; err == nil {
 			failures = 0
 		} else {
-			wait = min(rest, pauseAfter(failures))
+			wait = min(interval, pauseAfter(failures))
 		}
 		if found {
 			wait = 0
@@ -208,8 +208,8 @@ func (d *deliverer) Run(ctx context.Context) error {
 	}
 }
 
-// scan starts the deliveries of a batch and waits for them for a short time. found reports that
-// there may be more.
+// scan starts the deliveries to a batch of targets and waits up to scanWait for them. found reports
+// that there may be more.
 func (d *deliverer) scan(ctx context.Context) (found bool, err error) {
 	e := d.engine
 	if !e.isConnected() {
@@ -243,7 +243,8 @@ func (d *deliverer) scan(ctx context.Context) (found bool, err error) {
 	return found, nil
 }
 
-// finish waits for the deliveries of a stopping node. Other nodes deliver the rest.
+// finish waits for the deliveries in progress while the node stops. Other nodes deliver the
+// remaining messages.
 func (d *deliverer) finish() {
 	defer d.active.close()
 	select {

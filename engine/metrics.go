@@ -159,7 +159,7 @@ func (e *Engine) requestsOnlyValue() float64 {
 
 func since(began time.Time) float64 { return float64(time.Since(began).Microseconds()) / 1000 }
 
-// ObserveNotification observes the delivery of changes of a namespace to a target, since it began.
+// ObserveNotification observes how long the delivery of changes of a namespace to a target took.
 // The types are those of the reference: event_sink and lifecycle_sink.
 func (e *Engine) ObserveNotification(namespace, notificationType string, began time.Time) {
 	e.metrics.notification.WithLabelValues(e.NamespaceLabel(namespace), notificationType).Observe(since(began))
@@ -181,8 +181,8 @@ func (m *engineMetrics) timerLate(late time.Duration) {
 	m.timerLateness.Observe(late.Seconds())
 }
 
-// LazySeries is a series of a histogram that is exported only after its first observation. Unused
-// series would be most of a scrape: each has 19 lines.
+// LazySeries is a series of a histogram that is exported only after its first observation.
+// Otherwise, most lines of a scrape would belong to unused series, which have 19 lines each.
 type LazySeries struct{ series func() prometheus.Observer }
 
 // NewLazySeries returns the series with these labels.

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// OtherNamespaces is the label "namespace" of the metrics of all namespaces without series of
-	// their own. No namespace can have this name.
+	// OtherNamespaces is the label "namespace" of the metrics of all namespaces that have no series
+	// of their own. No namespace can have this name.
 	OtherNamespaces = "(other)"
 	// maxLabelled is how many namespaces have series of their own. A namespace can have hundreds of
 	// lines in a scrape: 5,000 namespaces had 62 MB.

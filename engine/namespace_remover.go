@@ -7,9 +7,9 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// namespaceRemover deletes namespaces whose deletion was requested, in batches. One node does it,
-// and another one if that node has died. All progress is in the database: a node that takes over
-// finds fewer rows. Several nodes may delete the same namespace at the same time.
+// namespaceRemover deletes namespaces whose deletion was requested, in batches. One node does it.
+// If that node dies, another one takes over and finds fewer rows. Several nodes may delete the same
+// namespace at the same time.
 type namespaceRemover struct {
 	engine *Engine
 	passes int
@@ -68,8 +68,8 @@ func (r *namespaceRemover) runOnce(ctx context.Context) (more bool) {
 	return more
 }
 
-// turn deletes rows of a namespace for a while. It deletes the namespace when a round through all
-// tables has found nothing.
+// turn deletes rows of a namespace for removalTurn. It deletes the namespace when a round through
+// all tables has found nothing.
 func (r *namespaceRemover) turn(ctx context.Context, ns *namespace) (more bool, err error) {
 	e := r.engine
 	nodes, err := e.store.UnawareNodes(ctx, ns.deletion.at)
@@ -98,8 +98,8 @@ func (r *namespaceRemover) turn(ctx context.Context, ns *namespace) (more bool, 
 	return true, nil
 }
 
-// keep cancels the deletion of a namespace that was empty when it was requested, if a request has
-// stored something before all nodes knew.
+// keep cancels the deletion of a namespace that was empty when its deletion was requested, if a
+// request has stored data before all nodes knew of the deletion.
 func (r *namespaceRemover) keep(ctx context.Context, ns *namespace) (kept bool, err error) {
 	e := r.engine
 	if ns.deletion.data == storage.DeletesData {

@@ -82,7 +82,7 @@ type registry struct {
 	creating sync.Mutex // held while this node creates a namespace
 	byName   atomic.Pointer[map[string]*namespace]
 	pauses   atomic.Pointer[namePauses]
-	puts     int // how often this node wrote or read a single row
+	puts     int // number of single rows that this node has written or read
 }
 
 func (r *registry) all() map[string]*namespace {
@@ -110,7 +110,8 @@ func (e *Engine) namespace(ctx context.Context, name string) (*namespace, error)
 }
 
 // reloadNamespaces reads the namespaces that other nodes changed. If this node wrote a row during
-// the read, the result may be older than that, so it is left to the next pass.
+// the read, the result may be older than that row, so reloadNamespaces ignores it and leaves the
+// work to the next pass.
 func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error) {
 	e.registry.mu.Lock()
 	before := e.registry.puts
@@ -188,7 +189,7 @@ func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 // closeIdle closes the idle connections of a processor that new attempts do not use.
 func closeIdle(p processor.Processor) {
 	if c, ok := p.(io.Closer); ok {
-		_ = c.Close() // it only closes idle connections
+		_ = c.Close() // Close only closes idle connections
 	}
 }
 

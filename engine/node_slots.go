@@ -14,14 +14,14 @@ const (
 	// guaranteedSlots is the part of Config.MaxRunning that a namespace may hold even if few slots
 	// are free.
 	guaranteedSlots = 100
-	// slotTurn is how long a slot stays free for the namespace whose turn has come. Its poller
-	// needs one scan.
+	// slotTurn is how long a slot stays free for the namespace whose turn has come. The poller
+	// needs one scan to use it.
 	slotTurn = time.Second
 )
 
 // nodeSlots limits how many tasks of all namespaces run on this node at a time. A slot of a
-// namespace also needs a slot of the node. Namespaces that were denied one wait in the order of the
-// denials, and a slot that becomes free belongs to the first of them. It is safe for concurrent
+// namespace also needs a slot of the node. Namespaces that were denied a slot wait in the order of
+// the denials. A slot that becomes free belongs to the first of them. It is safe for concurrent
 // use. Its lock may be taken while the lock of slots is held, but not the other way.
 type nodeSlots struct {
 	mu    sync.Mutex
@@ -60,7 +60,7 @@ func (n *nodeSlots) available(s *slots) int {
 	return min(room, free)
 }
 
-// rest returns how many of the free slots the share of a namespace allows it to take.
+// rest returns how many of the free slots a namespace may take without exceeding its share.
 func (n *nodeSlots) rest(s *slots, free int) int {
 	held := s.share.held
 	return max((slotShareFactor*free-held)/(slotShareFactor+1), n.max/guaranteedSlots-held, 1-held)

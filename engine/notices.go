@@ -9,7 +9,7 @@ import (
 const (
 	// messageChannel is the NOTIFY channel of SQL functions that send messages.
 	messageChannel = "progressor_messages"
-	// taskChannel is the NOTIFY channel of nodes that store tasks and run none.
+	// taskChannel is the NOTIFY channel of nodes that store tasks but run none.
 	taskChannel = "progressor_tasks"
 	// answerChannel is the NOTIFY channel of nodes that run the tasks of such nodes.
 	answerChannel = "progressor_answers"
@@ -18,9 +18,9 @@ const (
 	noticeGap = 10 * time.Millisecond
 )
 
-// notices sends NOTIFYs between the nodes that take requests only and those that run tasks. A node
-// that runs tasks itself knows at once what it stores and what ends, so a database without such
-// nodes gets none. Notices are only hints: without them, polls find the tasks and answers later.
+// notices sends NOTIFYs between nodes that only take requests and nodes that run tasks. A node that
+// runs tasks itself knows at once which tasks it stores and which end, so no NOTIFY is sent if all
+// nodes run tasks. Notices are only hints. Without them, polls find the tasks and answers later.
 type notices struct {
 	engine  *Engine
 	channel string
@@ -39,7 +39,7 @@ func newNotices(e *Engine) *notices {
 // stored announces tasks that this node has stored and does not run.
 func (n *notices) stored() { signal(n.woken) }
 
-// ended announces the end of a task, if a node takes requests only and may wait for it.
+// ended announces the end of a task, because a node for requests only may wait for it.
 func (n *notices) ended() {
 	if n.engine.peers.requestsOnly.Load() {
 		signal(n.woken)

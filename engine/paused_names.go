@@ -26,7 +26,7 @@ func (e *Engine) hasPausedNames(namespace string) bool {
 // may be one second old. Callers must not modify them.
 func (e *Engine) PausedNames(namespace string) []string { return e.registry.pausedNames(namespace) }
 
-// IsNamePaused reports whether a name is paused, as PausedNames.
+// IsNamePaused reports whether a name is paused, as known to this node.
 func (e *Engine) IsNamePaused(namespace, name string) bool {
 	_, paused := slices.BinarySearch(e.registry.pausedNames(namespace), name)
 	return paused
@@ -57,8 +57,8 @@ func (e *Engine) SetNamePaused(namespace, name string, paused bool) {
 	e.applyPauses(next)
 }
 
-// applyPauses replaces the paused names. If they have changed, it wakes pollers and the polls of
-// the namespaces concerned. The caller holds the lock of the registry.
+// applyPauses replaces the paused names. If they have changed, it wakes the pollers, and the polls
+// of the namespaces that have changed. The caller holds the lock of the registry.
 func (e *Engine) applyPauses(next namePauses) {
 	var old namePauses
 	if p := e.registry.pauses.Load(); p != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // peers watches the heartbeats of the other nodes. A node is dead if its heartbeat has not changed
-// for zombie_after by the monotonic clock of this node, so a step of the database clock declares no
-// node dead. A node never declares itself dead.
+// for zombie_after by the monotonic clock of this node, so no node is declared dead because of a
+// step of the database clock. A node never declares itself dead.
 type peers struct {
 	engine *Engine
 	seen   map[int64]beatSighting

@@ -188,8 +188,8 @@ func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, by process.
 	})
 }
 
-// RemoveProcesses deletes processes of a kind of the engine like RemoveProcess, and ignores those
-// that do not exist. namespace is that of the command.
+// RemoveProcesses deletes processes of a kind of the engine like RemoveProcess. It ignores those
+// that do not exist. namespace is the namespace of the command.
 func (e *Engine) RemoveProcesses(ctx context.Context, namespace string, keys []process.Key) error {
 	return e.remove(ctx, namespace, keys, func() ([]process.Key, error) {
 		return keys, e.store.RemoveProcesses(ctx, keys)

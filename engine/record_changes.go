@@ -10,7 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// putNamespace stores a namespace. If it records changes, recording has started before.
+// putNamespace stores a namespace. If the namespace records changes, putNamespace starts the
+// recording first.
 func (e *Engine) putNamespace(
 	ctx context.Context, m *progressorv1.Namespace,
 	config func(before json.RawMessage) (json.RawMessage, error), by []process.Actor,
@@ -21,9 +22,9 @@ func (e *Engine) putNamespace(
 	return changes.PutNamespace(ctx, e.store, m.GetNamespace(), config, by...)
 }
 
-// changesEvery returns how many passes of the collector are between two passes that maintain the
-// change stream: a minute, or an hour if this node knows no namespace that records. Triggers that
-// no namespace needs remain until then.
+// changesEvery returns the interval, in passes of the collector, between two passes that maintain
+// the change stream. It is a minute, or an hour if this node knows no namespace that records.
+// Triggers that no namespace needs remain until the next of these passes.
 func (e *Engine) changesEvery() int {
 	for _, ns := range e.registry.all() {
 		if ns.recordsChanges {

@@ -24,7 +24,8 @@ type RepairParams struct {
 }
 
 // Repair takes a process out of ERROR, with a REPAIR task or, if Simple is set, without its
-// processor. Timers that the error had cancelled are set again, including the one that caused it.
+// processor. Timers that the error had cancelled are set again, including the timer that caused the
+// error.
 func (e *Engine) Repair(ctx context.Context, p RepairParams) (Answer, error) {
 	ns, err := e.namespace(ctx, p.Key.Namespace)
 	if err != nil {

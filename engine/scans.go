@@ -40,7 +40,8 @@ type progress struct {
 	since   int    // tasks claimed after that scan
 }
 
-// backlogged reports whether scans do not keep up with the namespace. If unknown, they do not.
+// backlogged reports whether scans do not keep up with the namespace. It returns true if that is
+// unknown.
 func (p progress) backlogged() bool { return p.emptied == 0 || p.since >= scanLimit }
 
 // scanned records what a scan has claimed: left rows of each limit were not needed. cut reports
@@ -75,8 +76,8 @@ func (b *scanBound) forget(namespaces map[string]*namespace) {
 // divide takes rows for a scan of the named namespaces, which must be sorted. take takes at most n
 // rows for one of them, and returns how many it took. Namespaces without a backlog go first, up to
 // half of the rows, so that their few tasks do not wait behind the backlogs of others. All others,
-// and those for which nothing was left, take turns and get equal parts of the rest. divide returns
-// the namespaces whose turn comes with the next scan.
+// including those for which nothing was left, take turns and get equal parts of the rest. divide
+// returns the namespaces that must wait for the next scan.
 func (b *scanBound) divide(names []string, take func(name string, n int) int) (postponed []string) {
 	left, share := b.rows, equalPart(b.rows, len(names))
 	quick := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return b.known[name].backlogged() })
@@ -106,8 +107,8 @@ func (b *scanBound) divide(names []string, take func(name string, n int) int) (p
 // equalPart returns the rows for each of n namespaces.
 func equalPart(rows, n int) int { return min(max(rows/max(n, 1), 1), scanLimit) }
 
-// done adjusts the bound after a scan: a scan that took too long halves it, and others let it grow
-// back.
+// done adjusts the bound after a scan. A scan that took too long halves the bound. Other scans let
+// it grow back.
 func (b *scanBound) done(err error) {
 	switch {
 	case err == nil:
@@ -203,7 +204,7 @@ func (r *scanLimits) start(claims []storage.Claim, release func(*namespace) func
 }
 
 // scanTimeout limits a scan on a connection that does not answer; statement_timeout ends a slow
-// scan earlier. A scan is not cancelled with its poller, because its claims must be known.
+// scan earlier. A scan is not cancelled with its poller, because the node must know its claims.
 const scanTimeout = 12 * time.Second
 
 // pauseAfter returns the pause after a number of consecutive failed scans. It is short at first,

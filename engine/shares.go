@@ -39,9 +39,9 @@ func (s *shares) take(c class) {
 	s.latest[c] = s.count
 }
 
-// next returns the class that gets the next slot. Of classes with equal parts, the one that has
-// waited longer since its last slot goes first, so that a single slot is shared, too. ok is false
-// if no class wants a slot.
+// next returns the class that gets the next slot. If classes have equal parts, the one with the
+// older last slot goes first, so that even a single slot is shared. ok is false if no class wants a
+// slot.
 func (s *shares) next(wanted [classes]int) (next class, ok bool) {
 	for c := range classes {
 		if wanted[c] > 0 && (!ok || s.before(c, next)) {

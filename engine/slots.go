@@ -27,7 +27,7 @@ type slots struct {
 	mu     sync.Mutex
 	max    int
 	shares shares
-	waits  [classes]bool   // more stored tasks or timers wait, or may wait, than had slots
+	waits  [classes]bool   // stored tasks or timers wait, or may wait, because there were too few slots
 	queue  []chan struct{} // fresh requests that wait; closed when the request has its slot
 	scans  int             // scans that hold slots now
 
@@ -167,8 +167,8 @@ func (s *slots) tryTakeIdle() bool {
 	return true
 }
 
-// take waits for a slot for a fresh request, at most slotWait unless a scan holds slots. It fails
-// at once if as many requests wait as room allows.
+// take waits for a slot for a fresh request. It waits at most slotWait, or longer while a scan
+// holds slots. It fails at once if maxWaiting requests already wait.
 func (s *slots) take(ctx context.Context) bool {
 	if s.tryTake() {
 		return true
@@ -233,9 +233,9 @@ func (s *slots) maxWaiting(now time.Time) int {
 	return min(s.max, max(s.served, s.before, 2)/2)
 }
 
-// countServed records that n slots became free for fresh requests, even if none waited. After a
-// stall none waits, and there must be room for those that arrive while all slots are taken. The
-// caller holds the lock.
+// countServed records that n slots became free for fresh requests, even if no request waited. After
+// a stall no request waits, and there must be room for requests that arrive while all slots are
+// taken. The caller holds the lock.
 func (s *slots) countServed(now time.Time, n int) {
 	if since := now.Sub(s.window); since >= slotWait {
 		s.before = s.served

@@ -24,7 +24,7 @@ type StartParams struct {
 	StartTime      time.Time            // earliest start; zero means now
 	Priority       int32                // tasks of processes with a smaller value run first
 	Kind           string               // "" for a plain process
-	AuditRecord    *storage.AuditRecord // audit note of an operator's command, or nil
+	AuditRecord    *storage.AuditRecord // audit entry for an operator's command, or nil
 	Internal       bool                 // see CallParams.Internal
 	Asked          []byte               // args that the fingerprint covers; nil means Args
 }

@@ -20,8 +20,8 @@ func (e *Engine) SuspendProcess(
 	return e.runCommand(ctx, key, func() error { return e.store.SuspendProcess(key, reason, by) })
 }
 
-// ResumeProcess resumes a suspended process, with its waiting tasks and the timers that came due in
-// the meantime.
+// ResumeProcess resumes a suspended process. Its waiting tasks run, and timers that came due in the
+// meantime fire.
 func (e *Engine) ResumeProcess(ctx context.Context, key process.Key, by process.Actor) (*progressorv1.Process, error) {
 	return e.runCommand(ctx, key, func() error {
 		err := e.store.ResumeProcess(key, by)
@@ -52,7 +52,7 @@ func (e *Engine) runCommand(ctx context.Context, key process.Key, give func() er
 	e.watchers.recheck(key)
 	view, err := e.store.ViewProcess(ctx, key, storage.HistoryRange{})
 	if errors.Is(err, process.ErrProcessNotFound) {
-		// The command succeeded, and the process has been removed since.
+		// The command succeeded, but the process has been removed since then.
 		return &progressorv1.Process{Namespace: key.Namespace, ProcessId: key.ProcessID}, nil
 	}
 	if err != nil {

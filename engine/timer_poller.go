@@ -22,7 +22,7 @@ type timerPoller struct {
 	bound         scanBound
 	urgentBound   scanBound
 	failures      int          // consecutive failed scans; used only by Run
-	crowded       bool         // more timers were due than the last scan had room for; used only by Run
+	crowded       bool         // more timers were due than the last scan could claim; used only by Run
 	urgentDue     atomic.Bool  // more urgent tasks are due than this node has claimed
 	urgentRunning atomic.Int64 // urgent tasks that run in addition to the slots
 }
@@ -190,7 +190,7 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 		p.alarm(name, 0)
 	}
 	for _, name := range limits.full {
-		p.alarm(name, urgentGap) // no scan returns when its next timer is due
+		p.alarm(name, urgentGap) // the scan did not return when the next timer is due
 	}
 	more = len(limits.postponed) > 0
 	if len(limits.limits) > 0 {

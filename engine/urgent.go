@@ -12,7 +12,7 @@ import (
 // slots and before all other timers, because they would otherwise be late by the whole backlog of
 // other tasks. Messages of their results wait until no such task is due or running.
 type Urgent struct {
-	// Timers claims due timers of the kind, the longest due first, and Calls its other tasks. A
+	// Timers claims due timers of the kind, longest due first, and Calls its other tasks. A
 	// timer waits behind the other tasks of its process, so these must not wait for slots either.
 	Timers, Calls func(context.Context, []storage.ClaimLimit) ([]storage.Claim, error)
 }
@@ -41,7 +41,8 @@ type urgentSlots struct {
 	wake  func()
 }
 
-// take takes at most limit slots for a scan. It returns 0 if too few are free to be worth a scan.
+// take takes at most limit slots for a scan. It returns 0 if there are too few free slots for a
+// scan to be worthwhile.
 func (p *urgentSlots) take(limit int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,8 +69,8 @@ func (p *urgentSlots) giveBack(n int) {
 	}
 }
 
-// claimUrgent claims only urgent tasks. It costs statements, so it runs only if there is a backlog.
-// more reports that more urgent tasks may be due and that there are slots for them.
+// claimUrgent claims only urgent tasks. It needs additional statements, so it runs only if there is
+// a backlog. more reports that more urgent tasks may be due and that there are slots for them.
 func (p *timerPoller) claimUrgent(ctx context.Context) (more bool) {
 	for _, k := range p.engine.kinds {
 		if k.Urgent != nil {

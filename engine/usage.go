@@ -16,10 +16,10 @@ func (ns *namespace) waitsForDatabase() bool {
 	return !ns.usage.byProcessors(taken, time.Now())
 }
 
-// mayHoldSlot reports whether a call may keep its slot while it waits in memory for its process:
-// only fresh requests wait for a slot, and their tasks would wait for the database. If these calls
-// were stored during an overload, each would need a row of schedule, and nearly every flush would
-// use the general statements.
+// mayHoldSlot reports whether a call may keep its slot while it waits in memory for its process. It
+// may if only fresh requests wait for slots and their tasks would wait for the database. If these
+// calls were stored during an overload, each would need a row of schedule, and nearly every flush
+// would use the general statements.
 func (ns *namespace) mayHoldSlot() bool {
 	taken, fresh, others := ns.slots.demand()
 	return !others && (fresh == 0 || !ns.usage.byProcessors(taken, time.Now()))

@@ -9,13 +9,13 @@ import (
 
 type visibleKey struct{}
 
-// WithVisible returns a context in which lists over all namespaces have only the namespaces that
-// match.
+// WithVisible returns a context in which lists over all namespaces contain only the namespaces that
+// match patterns.
 func WithVisible(ctx context.Context, patterns process.Patterns) context.Context {
 	return context.WithValue(ctx, visibleKey{}, patterns)
 }
 
-// Visible returns which namespaces lists over all namespaces have.
+// Visible returns the patterns of the namespaces that lists over all namespaces contain.
 func Visible(ctx context.Context) process.Patterns {
 	patterns, _ := ctx.Value(visibleKey{}).(process.Patterns)
 	return patterns

@@ -46,8 +46,8 @@ const (
 	// turns.
 	maxPolled = 1000
 	// maxUnasked is how long a task is not queried while its process runs on this node. Normally
-	// its end is delivered in memory. It is not if another node ran the process in between, or took
-	// it over from an attempt here that does not end.
+	// the end of the task is delivered in memory. This does not happen if another node ran the
+	// process in between, or took it over from an attempt here that does not end.
 	maxUnasked = time.Second
 )
 
@@ -55,13 +55,13 @@ const (
 type waiter struct {
 	ref          storage.TaskRef
 	ended        chan taskEnd // buffered for one end
-	mayHaveEnded bool         // without a delivery, so the database is queried once
+	mayHaveEnded bool         // the task may have ended without a delivery, so the database is queried once
 	asked        time.Time    // time of the last query, initially of the registration
 }
 
 // waiters holds the clients of this node that wait for tasks. Tasks that end on this node are
-// delivered in memory. For tasks that run elsewhere, one query for all clients runs every
-// AnswerPoll, and none if there is nothing to query.
+// delivered in memory. For tasks that run on other nodes, one query for all clients runs every
+// AnswerPoll, unless there is nothing to query.
 type waiters struct {
 	engine *Engine
 	mu     sync.Mutex
@@ -127,7 +127,8 @@ func (w *waiters) deliver(ref storage.TaskRef, a taskEnd) {
 	delete(w.byTask, ref)
 }
 
-// cancelNamespace tells the clients that wait for tasks of a namespace that these are cancelled.
+// cancelNamespace notifies the clients that wait for tasks of a namespace that the tasks are
+// cancelled.
 func (w *waiters) cancelNamespace(name string) {
 	for _, ref := range w.refs() {
 		if ref.Key.Namespace == name {

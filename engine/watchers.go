@@ -14,9 +14,9 @@ const (
 	// maxLooked is the maximum number of watched processes in one query. If there are more, they
 	// take turns.
 	maxLooked = 1000
-	// maxHeldBytes limits the news that clients have not read. Beyond it, none are read from the
-	// database until a client reads its news or limitStalls of package rpc ends its stream. It is
-	// more than what the streams of one client can hold: 100 events of 1 MiB.
+	// maxHeldBytes limits the news that clients have not read. At the limit, no news are read from
+	// the database until a client reads or limitStalls of package rpc ends its stream. The streams
+	// of one client can hold less: 100 events of 1 MiB.
 	maxHeldBytes = 128 << 20
 	// minLookGap is the minimum time between queries for processes that are known to have news.
 	minLookGap = 10 * time.Millisecond
@@ -56,7 +56,7 @@ type watcher struct {
 
 // watchers holds the clients of this node that watch processes. Events that this node stores are
 // sent from memory. For events of other nodes and for changes of status, one query for all clients
-// runs every AnswerPoll, and none if there are no watchers.
+// runs every AnswerPoll, unless there are no watchers.
 type watchers struct {
 	engine *Engine
 	count  atomic.Int64
@@ -118,7 +118,7 @@ func (w *watchers) markReady(wt *watcher) {
 // release ends the counting of the news that a watcher has sent. The caller holds the lock.
 func (w *watchers) release(wt *watcher) {
 	if w.held >= maxHeldBytes {
-		signal(w.kick) // others wait for room
+		signal(w.kick) // other watchers wait for memory
 	}
 	w.held -= wt.held
 	wt.held = 0
@@ -139,7 +139,7 @@ func (w *watchers) stored(done *storage.Completion, now time.Time) {
 	}
 	for _, wt := range w.byKey[done.Key] {
 		if !wt.ready || wt.after != done.LastEventID || wt.changed.IsZero() ||
-			size > storage.WatchedBytes || w.held >= maxHeldBytes { // it is read in parts, when there is room
+			size > storage.WatchedBytes || w.held >= maxHeldBytes { // it is read in parts, when there is memory
 			w.markBehind(wt)
 			continue
 		}
@@ -196,7 +196,7 @@ func (w *watchers) Run(ctx context.Context) error {
 		case <-tick.C:
 		case <-w.kick:
 			gap := minLookGap
-			if w.failing { // only with the ticks while the database is unavailable
+			if w.failing { // wait for the next tick while the database is unavailable
 				gap = poll
 			}
 			select {
@@ -284,7 +284,7 @@ func (w *watchers) report(wt *watcher, ref storage.WatchRef, found *storage.Watc
 		wt.created = found.CreatedTime
 	}
 	if !n.gone && n.process == nil && (found.More || len(n.events) == 0) {
-		w.markBehind(wt) // there is more than one query returns
+		w.markBehind(wt) // there is more news than one query returns
 	}
 	if n.gone || n.process != nil || len(n.events) > 0 {
 		w.send(wt, n)

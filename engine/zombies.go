@@ -12,16 +12,17 @@ import (
 // maxSuspects is how many running rows one pass checks.
 const maxSuspects = 10_000
 
-// suspicion records since when a running row has looked like a zombie, by the clock of this node.
+// suspicion records how long a running row has looked like a zombie, by the clock of this node.
 type suspicion struct {
 	expires       time.Time // expiry of its lease
-	leaseSince    time.Time // since when expires has not changed
+	leaseSince    time.Time // when expires was first seen with its value
 	overdueSince  time.Time // zero if its deadline has not passed
 	lastSuspected int       // the last pass that found it
 }
 
-// collect ends the attempts of dead nodes and silent workers, and those past their deadline, each
-// by its own fencing token. If a slow node stores its result first, that result wins.
+// collect ends the attempts of dead nodes and silent workers, and attempts that exceeded their
+// deadline, each by its own fencing token. If a slow node stores its result first, that result is
+// kept.
 func (c *collector) collect(ctx context.Context) error {
 	e := c.engine
 	if !e.isConnected() { // a disconnected node cannot judge others

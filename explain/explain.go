@@ -98,7 +98,7 @@ type Running struct {
 	Cause       string // why it could not
 }
 
-// Values of Span.What, in addition to those of process.WaitsFor.
+// Values of Span.What, in addition to the values of process.WaitsFor.
 const (
 	Processing = "processing" // an attempt, including the time to store its result
 	BackOff    = "back_off"   // after a failed attempt

@@ -107,8 +107,8 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// cancelling adds that the job is being cancelled. note tells the user whether the attempt has
-// received the cancel.
+// cancelling adds that the job is being cancelled. note says whether the attempt has received the
+// cancel.
 func (s State) cancelling(e *Explanation, note string) {
 	if s.Process.Cancel.Deadline.IsZero() {
 		return

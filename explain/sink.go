@@ -46,14 +46,14 @@ type SinkHolder struct {
 	Expires time.Time // end of the lease
 }
 
-// DeadLetters contains the changes that the target of a sink rejected for good.
+// DeadLetters contains the changes that the target of a sink rejected permanently.
 type DeadLetters struct {
 	Count   int64
 	Retries int64 // how many of them wait to be delivered again
 	Newest  DeadLetter
 }
 
-// DeadLetter is a change that the target of a sink rejected for good.
+// DeadLetter is a change that the target of a sink rejected permanently.
 type DeadLetter struct {
 	ChangeID  int64
 	ProcessID string
@@ -170,7 +170,7 @@ func (s SinkState) broken(e *SinkExplanation) {
 	e.Unblock = fmt.Sprintf("%s gives it max_lag again. %s %s", s.resume(), skip, s.change())
 }
 
-// deadLetters adds the changes that the target rejected for good. They do not stop the sink.
+// deadLetters adds the changes that the target rejected permanently. They do not stop the sink.
 func (s SinkState) deadLetters(e *SinkExplanation) {
 	if s.Letters.Count == 0 {
 		return

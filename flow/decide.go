@@ -27,7 +27,7 @@ const startsAtOnce = 100
 type Decision struct {
 	State   *State
 	Effects []Effect
-	// Known reports for each input whether it concerned something that was open. It is false for
+	// Known reports for each input whether it was about something that was open. It is false for
 	// duplicate and late ends.
 	Known []bool
 	// Result is the result of a run that succeeds, as JSON.
@@ -64,7 +64,7 @@ func Decide(p *Plan, s *State, f Facts, inputs ...Input) *Decision {
 	return d
 }
 
-// handle handles an input, and reports whether it concerned something that was open.
+// handle handles an input, and reports whether it was about something that was open.
 func (d *Decision) handle(in Input) bool {
 	switch in.Kind {
 	case InputStart:

@@ -176,7 +176,7 @@ func (v *value) assigned(vars variables) ([]string, error) {
 }
 
 // HasResult reports whether the template defines the result of a run. Otherwise, the result of a
-// run is that of the last step that succeeded.
+// run is the result of the last step that succeeded.
 func (t *Template) HasResult() bool { return t.result != nil }
 
 // Result returns the result of a run that succeeded, as the template defines it.

@@ -290,7 +290,7 @@ func (c *compiler) mayRead(e *expression, at place, id string) bool {
 }
 
 // walker finds the names in an expression before CEL checks it. Its messages about steps are more
-// specific than those of CEL.
+// specific than the messages of CEL.
 type walker struct {
 	*compiler
 	expression *expression

@@ -28,8 +28,8 @@ const (
 	dialect     = "https://json-schema.org/draft/2020-12/schema"
 )
 
-// onlyInside rejects references to other documents, so that a template has the same meaning on each
-// node and at all times.
+// onlyInside rejects references to other documents, so that the meaning of a template never depends
+// on the node or the time.
 type onlyInside struct{}
 
 var errOutside = errors.New("only references inside the document are allowed")

@@ -44,8 +44,8 @@ const (
 	Delay
 )
 
-// StepStatus is the status of a step in a state. It is one letter because a run of 1,000 steps
-// stores all of them at the end of each step.
+// StepStatus is the status of a step in a state. A status is one letter, because a run of 1,000
+// steps stores 1,000 statuses at the end of each step.
 type StepStatus byte
 
 // The statuses of steps.
@@ -185,7 +185,7 @@ func (s *State) clone() *State {
 // IsNewer reports whether the state has a newer format than this program knows.
 func (s *State) IsNewer() bool { return s.Version > stateVersion }
 
-// Fits returns an error if the state cannot be that of a run of the plan.
+// Fits returns an error if the state cannot be the state of a run of the plan.
 func (s *State) Fits(p *Plan) error {
 	if len(s.Steps) != len(p.Steps) {
 		return errors.New("the state of the run belongs to another template")
@@ -229,8 +229,9 @@ func (s *State) Timer(now time.Time) time.Time {
 	return at
 }
 
-// SetDeadline sets when a step, or an item of it, has waited long enough. Of the items of a step,
-// the state keeps only the earliest deadline: 10,000 of them would exceed the size of a state.
+// SetDeadline sets when a step, or an item of it, has waited long enough. For items of a step, the
+// state keeps only the earliest deadline, because 10,000 deadlines would exceed the size of a
+// state.
 func (s *State) SetDeadline(step, index int, at time.Time) {
 	for n := range s.Deadlines {
 		d := &s.Deadlines[n]

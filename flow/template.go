@@ -69,13 +69,13 @@ func (s *Step) ForEach() bool { return s.items != nil }
 // path returns the path of a field of the step.
 func (s *Step) path(field string) string { return fmt.Sprintf("steps[%d].%s", s.Index, field) }
 
-// The limits that the rules in the proto files do not contain.
+// Limits that are not in the proto files.
 const (
 	// MaxItems limits the length of the list of a for_each.
 	MaxItems = 10_000
 	maxSteps = 1000
 	// maxExpressions limits the total length of the expressions of a template, in bytes. The parser
-	// and the checker of CEL take about 2 µs per byte, so half a second.
+	// and the checker of CEL take about 2 µs per byte, which is half a second for all of them.
 	maxExpressions = 256 << 10
 )
 
@@ -121,7 +121,7 @@ func Compile(t *progressorv1.Template) (*Template, []Problem) {
 }
 
 // Refused returns the problems that new versions of templates must not have. Compile accepts them
-// because stored templates have them.
+// because stored templates may have them.
 func Refused(t *progressorv1.Template) (list []Problem) {
 	for n, step := range t.GetSteps() {
 		if step.GetTimeout().AsDuration() == 0 {
@@ -175,7 +175,7 @@ func (c *compiler) steps() {
 	}
 }
 
-// whole checks the parts that belong to no step.
+// whole checks the parts that are not in a step.
 func (c *compiler) whole() {
 	t, source := c.template, c.template.Source
 	t.payload = c.schema("payload_schema", source.GetPayloadSchema())

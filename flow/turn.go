@@ -57,8 +57,8 @@ func (d *Decision) turnOf(step int) turn {
 	return begin
 }
 
-// previousSucceeded reports whether all steps before a step of a linear template have ended and
-// none failed. It checks all of them because an operator may skip a later one while an earlier one
+// previousSucceeded reports whether all steps before a step of a linear template have ended and no
+// step failed. It checks all of them because an operator may skip a later one while an earlier one
 // runs.
 func (d *Decision) previousSucceeded(step int) bool {
 	for before := range step {

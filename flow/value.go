@@ -228,7 +228,7 @@ func (c *compiler) plain(path string, v *structpb.Value, depth int) bool {
 }
 
 // evaluation is one evaluation of a value. It limits the total size of the results of its
-// expressions, because each of them could insert the whole payload.
+// expressions, because each expression could insert the whole payload.
 type evaluation struct {
 	variables
 	conversion

@@ -33,8 +33,8 @@ func KeepsTrace(processID string) bool {
 	return !Own(processID) || strings.HasPrefix(processID, FlowPrefix)
 }
 
-// StartsTraces reports whether the tasks of a process, although no trace is stored with it, belong
-// to the trace of the request that caused them, or for a timer to a trace of their own.
+// StartsTraces reports whether the tasks of a process are traced although no trace is stored with
+// it. A task then belongs to the trace of the request that caused it, and a timer to a new trace.
 func StartsTraces(processID string) bool { return strings.HasPrefix(processID, CronPrefix) }
 
 // StepJob returns the part after ~job/ of the ID of the job of a step. This part names the run, the

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Patterns select names, such as those of namespaces, by patterns: NAME, PREFIX* or *. nil selects
+// Patterns select names, such as names of namespaces. A pattern is NAME, PREFIX* or *. nil selects
 // all.
 type Patterns []string
 

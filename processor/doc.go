@@ -6,14 +6,14 @@
 // for a processor inside the engine, one that is called over HTTP (Serve, Handler) and one that
 // leases its tasks (package client).
 //
-// There are three ways to write one: Func is one function for all tasks; Router has one function
-// per type of task, which uses Result() to build answers; JSON adds state, arguments and events as
+// There are three ways to write one. Func is one function for all tasks. Router has one function
+// per type of task, which uses Result() to build answers. JSON adds state, arguments and events as
 // Go values. Package processortest runs a processor against a process in memory, with a clock that
 // the test controls.
 //
 // A task may be attempted more than once, but never by two live attempts at a time. Side effects
 // outside the process must allow for that: ProcessRequest.fencing_token grows with every attempt.
 //
-// Package processor imports process and the generated messages, but nothing of the engine or
+// Package processor imports process and the generated messages, but no package of the engine or
 // storage. Start with processor.go, then result.go and json.go.
 package processor

@@ -34,8 +34,8 @@ type RejectionError struct {
 	cause     error
 }
 
-// Reject returns a rejection of a CALL, REPAIR, NOTIFY or INIT. reason is a short, stable name;
-// format and args are those of fmt.Errorf.
+// Reject returns a rejection of a CALL, REPAIR, NOTIFY or INIT. reason is a short, stable name.
+// format and args are as in fmt.Errorf.
 func Reject(reason, format string, args ...any) *RejectionError {
 	cause := fmt.Errorf(format, args...)
 	return &RejectionError{Rejection: &progressorv1.Rejection{Reason: plain(reason), Message: plain(cause.Error())},
@@ -63,8 +63,8 @@ type FailureError struct {
 	cause   error
 }
 
-// Fail returns a failure. reason is a short, stable name that is matched against the retry policy's
-// non_retryable_errors; format and args are those of fmt.Errorf.
+// Fail returns a failure. reason is a short, stable name that is compared with the retry policy's
+// non_retryable_errors. format and args are as in fmt.Errorf.
 func Fail(reason, format string, args ...any) *FailureError {
 	cause := fmt.Errorf(format, args...)
 	return &FailureError{Failure: &progressorv1.Failure{Reason: plain(reason), Message: plain(cause.Error())},

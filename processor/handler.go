@@ -22,12 +22,12 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// MaxRequestBytes is the maximum size of a request that a handler reads. It is that of a plain
-// POST: in JSON, payloads are base64, four bytes for three.
+// MaxRequestBytes is the maximum size of a request that a handler reads. It allows for a plain POST
+// in JSON, where payloads are base64: four bytes for three.
 const MaxRequestBytes = process.MaxMessageBytes / 3 * 4
 
-// compressFrom is the size from which answers are compressed for clients that ask for it. The
-// engine does not.
+// compressFrom is the minimum size of compressed answers. Only clients that ask for compression get
+// them. The engine does not.
 const compressFrom = 16 << 10
 
 // Option configures Handler and Serve.

@@ -14,10 +14,10 @@ import (
 // APIKey is a key of a client. The token itself is not stored.
 type APIKey = dbsqlc.ApiKey
 
-// KeyState is what an engine must know to check a token.
+// KeyState is the data that an engine needs to check a token.
 type KeyState = dbsqlc.ReadKeyRow
 
-// MaxListedKeys is how many keys ListKeys returns at most.
+// MaxListedKeys is the maximum number of keys that ListKeys returns.
 const MaxListedKeys = 10_000
 
 // ReadKey returns the state of a key, or process.ErrKeyNotFound.
@@ -58,7 +58,7 @@ func CreateKey(ctx context.Context, conn *pgx.Conn, k NewKey) (APIKey, error) {
 	return row, mapped("create a key", err)
 }
 
-// ListKeys returns all keys, the newest first.
+// ListKeys returns all keys, newest first.
 func ListKeys(ctx context.Context, conn *pgx.Conn) ([]APIKey, error) {
 	rows, err := dbsqlc.New().ListKeys(ctx, conn, MaxListedKeys)
 	return rows, mapped("list keys", err)
@@ -80,7 +80,7 @@ func RevokeKey(ctx context.Context, conn *pgx.Conn, keyID string) (APIKey, error
 	return row, mapped("revoke a key", err)
 }
 
-// keyJSON returns a key for the audit, without the hash of its token.
+// keyJSON returns the JSON of a key for the audit, without the hash of its token.
 func keyJSON(k *APIKey) []byte {
 	fields := map[string]any{"name": k.Name}
 	if k.ExpireTime != nil {

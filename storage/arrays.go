@@ -10,7 +10,7 @@ import (
 )
 
 // encodeArrays registers codecs that encode the array parameters of a lane's statements with plain
-// loops. pgx uses reflection and an interface for each element, and the text format for UUIDs; that
+// loops. pgx uses reflection and an interface for each element, and the text format for UUIDs. That
 // was a sixth of the engine's CPU time for a call.
 func encodeArrays(conn *pgx.Conn) {
 	m := conn.TypeMap()

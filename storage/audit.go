@@ -28,7 +28,7 @@ type AuditRecord struct {
 	Change  ConfigChange      // added to the details
 }
 
-// noted adds an audit entry to an item if an operator is given.
+// noted adds an audit entry to an item if an operator gave the command.
 func (i *item) noted(method, reason string, by []process.Actor) {
 	if len(by) > 0 {
 		i.audit = &AuditRecord{Method: method, By: by[0], Details: map[string]string{"reason": reason}}
@@ -86,7 +86,8 @@ type note struct {
 	change                     *ConfigChange // set by the command; nil if it changes no configuration
 }
 
-// audited runs a command. If an operator is given, it adds an audit entry in the same transaction.
+// audited runs a command. If an operator gave it, audited adds an audit entry in the same
+// transaction.
 func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOut func(DB) error) error {
 	return s.write(ctx, func(conn *pgx.Conn) error {
 		if len(by) == 0 {
@@ -112,7 +113,7 @@ func (n *AuditRecord) Record(ctx context.Context, db DB, namespace, subject stri
 	})
 }
 
-// AuditCommand adds an audit entry in the transaction of a command if an operator is given.
+// AuditCommand adds an audit entry in the transaction of a command if an operator gave it.
 func AuditCommand(ctx context.Context, db DB, method, namespace, subject string, by []process.Actor) error {
 	return ConfigChange{}.Audit(ctx, db, method, namespace, subject, by)
 }
@@ -126,7 +127,7 @@ func (s *Store) ForgetAudit(ctx context.Context) error {
 // sealBatch is how many entries a transaction adds to the hash chain.
 const sealBatch = 1000
 
-// SealAudit adds committed entries to the hash chain of the audit. It reports whether there may be
+// SealAudit adds committed entries to the hash chain of the audit. more reports that there may be
 // more.
 func (s *Store) SealAudit(ctx context.Context) (more bool, err error) {
 	n, err := s.q.SealAudit(ctx, s.general, sealBatch)

@@ -24,13 +24,13 @@ type AuditHead struct {
 
 // AuditChain is the result of VerifyAudit.
 type AuditChain struct {
-	Entries     int64     `json:"entries"`      // entries in the chain that fit
+	Entries     int64     `json:"entries"`      // correct entries in the chain
 	Erased      int64     `json:"erased"`       // entries whose subject or details EraseProcess has erased
 	Waiting     int64     `json:"waiting"`      // entries not yet in the chain, at most maxWaitingAudit
 	WaitingFor  float64   `json:"waiting_for"`  // age of the oldest of them in seconds
 	Removed     int64     `json:"removed"`      // position of the last entry deleted after its retention
-	Head        AuditHead `json:"head"`         // the last entry that fits
-	Fault       string    `json:"fault"`        // the first entry that does not fit; "" if all do
+	Head        AuditHead `json:"head"`         // the last correct entry
+	Fault       string    `json:"fault"`        // what is wrong with the first incorrect entry, or ""
 	KnownBefore bool      `json:"known_before"` // the known entry was deleted after its retention
 }
 
@@ -41,9 +41,9 @@ const (
 	maxWaitingAudit = 10_000
 )
 
-// VerifyAudit checks the hash chain of the audit from its start, in short transactions, and stops
-// at the first entry that does not fit. If known is not nil, the chain must have this entry. The
-// connection needs the search_path progressor.
+// VerifyAudit checks the hash chain of the audit from its start, in short transactions. It stops at
+// the first incorrect entry. If known is not nil, the chain must contain this entry. The
+// search_path of the connection must be progressor.
 func VerifyAudit(ctx context.Context, conn *pgx.Conn, known *AuditHead) (AuditChain, error) {
 	v := auditVerifier{known: known, afterPosition: math.MinInt64}
 	for more := true; more; {
@@ -59,20 +59,20 @@ func VerifyAudit(ctx context.Context, conn *pgx.Conn, known *AuditHead) (AuditCh
 	return v.found, nil
 }
 
-// auditVerifier is between two entries of the chain.
+// auditVerifier is the state of VerifyAudit after an entry of the chain.
 type auditVerifier struct {
 	known    *AuditHead
-	position int64 // position of the last entry that fits
+	position int64 // position of the last correct entry
 	hash     []byte
-	// afterPosition and afterID are where the next batch begins. It also has entries that the chain
-	// should not have, such as two with the same position.
+	// afterPosition and afterID are where the next batch begins. A batch also has entries that a
+	// correct chain does not have, such as a second one with the same position.
 	afterPosition, afterID int64
 	key                    []byte
 	found                  AuditChain
 }
 
-// verifyBatch checks the next entries. The transaction has one snapshot, so that it sees entries
-// and the ends of the chain as of the same time.
+// verifyBatch checks the next entries. The transaction has one snapshot, so the entries and the
+// ends of the chain belong to the same time.
 func (v *auditVerifier) verifyBatch(ctx context.Context, tx pgx.Tx) (more bool, err error) {
 	q := dbsqlc.New()
 	chain, err := q.ReadAuditChain(ctx, tx)
@@ -80,7 +80,7 @@ func (v *auditVerifier) verifyBatch(ctx context.Context, tx pgx.Tx) (more bool, 
 		return false, err
 	}
 	v.key = chain.HashKey
-	if chain.RemovedPosition > v.position { // at the start, or the retention was faster
+	if chain.RemovedPosition > v.position { // at the start, or the retention has deleted entries since
 		v.position, v.hash = chain.RemovedPosition, chain.RemovedHash
 	}
 	v.found.Removed = chain.RemovedPosition
@@ -128,7 +128,7 @@ func (v *auditVerifier) check(e *dbsqlc.ReadSealedAuditRow) string {
 	return ""
 }
 
-// hasContent reports whether the subject and the details of an entry have their hashes, or are
+// hasContent reports whether the subject and the details of an entry match their hashes, or were
 // erased.
 func (v *auditVerifier) hasContent(e *dbsqlc.ReadSealedAuditRow) bool {
 	subject := bytes.Equal(e.SubjectHash, auditMAC(v.key, e.Namespace, e.Subject))
@@ -153,7 +153,8 @@ func (v *auditVerifier) checkEnd(chain *dbsqlc.ReadAuditChainRow) {
 	}
 }
 
-// chainHash returns the hash of an entry after the hash of the previous one, like seal_audit.
+// chainHash computes the hash of an entry from that of the previous one, like the SQL function
+// seal_audit.
 func chainHash(previous []byte, e *dbsqlc.ReadSealedAuditRow) []byte {
 	sum := sha256.Sum256(append(bytes.Clone(previous), auditParts(
 		strconv.FormatInt(e.ChainPosition, 10), strconv.FormatInt(e.AuditID, 10),

@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// ConfigChange is a change of a configuration, for the audit. Before and After are JSON, nil if
-// there was or is none.
+// ConfigChange is a change of a configuration, for the audit. Before and After are JSON, or nil if
+// the configuration did not or does not exist.
 type ConfigChange struct{ Before, After json.RawMessage }
 
 // maxAuditedConfig limits each of the two configurations of an audit entry in bytes.
@@ -18,14 +18,14 @@ const maxAuditedConfig = 64 << 10
 // hidden replaces secrets and payloads in audit entries.
 const hidden = "REDACTED"
 
-// hiddenFields are the fields of configurations that have secrets or payloads. The values of an
-// object are hidden, and its names are kept.
+// hiddenFields are the fields of configurations that contain secrets or payloads. In an object, the
+// values are hidden and the names are kept.
 var hiddenFields = map[string]bool{
 	"headers": true, "args": true, "body": true, "payload": true, "context": true,
 	"password": true, "secrets": true, "token": true,
 }
 
-// Audit adds an entry with the change, if an operator is given.
+// Audit adds an entry with the change, if an operator made it.
 func (c ConfigChange) Audit(
 	ctx context.Context, db DB, method, namespace, subject string, by []process.Actor,
 ) error {

@@ -21,14 +21,14 @@ const (
 // callQueues lets calls of a process that this node runs wait in memory, to be stored in the same
 // flush as the result of the process. If the call were stored first, it would need a row of
 // schedule, and its flush and that of the result would use the general statements for all of their
-// items. With 512 clients that call 10,000 processes at random, 5 of 100 calls meet a busy process,
-// which affected nearly every flush. A client whose call waits in memory has no guarantee: the call
-// is not yet stored.
+// items. With 512 clients that call 10,000 processes at random, 5 of 100 calls find the process
+// busy, which would affect nearly every flush. A call that waits in memory is not durable, and its
+// client has no response yet.
 //
 // (These queues are not the key queues of constraints, which are rows of schedule.)
 //
-// A queue relies on a guess about the state of the database. If it is wrong, a call is stored after
-// callQueueWait at the latest.
+// A queue relies on a guess about the state of the database. If the guess is wrong, a call is
+// stored after callQueueWait at the latest.
 type callQueues struct {
 	wait      time.Duration // callQueueWait, except in tests
 	mu        sync.Mutex
@@ -42,26 +42,26 @@ type processQueue struct {
 	leaving int         // calls that have left the queue to be stored
 	stored  []int64     // tasks of this node's calls that wait in schedule; they run first
 	ran     int64       // the newest task that ran after a result
-	// fromElsewhere is the number of tasks that ran but came from elsewhere, minus those that came
-	// from here.
+	// fromElsewhere is the number of tasks from other nodes that ran, minus the number of tasks
+	// from this node.
 	fromElsewhere int
 }
 
-// maxFromElsewhere is the number of tasks from elsewhere after which the queue lets calls pass.
-// Others then call the process as well, and calls are stored behind theirs. Otherwise each would
-// wait for callQueueWait.
+// maxFromElsewhere is the number of tasks from other nodes after which the queue lets calls pass.
+// Clients of other nodes then call the process, too, so each call would wait for callQueueWait
+// before it is stored behind theirs.
 const maxFromElsewhere = 64
 
 // commitGroup is a result and the call that is stored with it, if any. When both have an outcome,
 // the queue knows the state of the process.
 type commitGroup struct {
-	open int // how many of them have no outcome
+	open int // items without an outcome
 	groupOutcome
 }
 
-// groupOutcome is what the items of a commit group report.
+// groupOutcome has the outcomes of the items of a commit group.
 type groupOutcome struct {
-	captured   bool  // the call was captured
+	captured   bool  // the call runs on this node
 	storedTask int64 // the task of the call if it waits in schedule, or 0
 	nextTask   int64 // the stored task that runs next here, or 0
 }
@@ -133,8 +133,8 @@ func (q *callQueues) leave(it *callItem) bool {
 	return true
 }
 
-// recordGroup records the outcome of an item of a commit group. When all are known, the queue
-// updates the state of its process.
+// recordGroup records the outcome of an item of a commit group. When all outcomes are known, it
+// updates the state of the process.
 func (q *callQueues) recordGroup(key process.Key, group *commitGroup, item groupOutcome) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -160,12 +160,12 @@ func (p *processQueue) taskRuns(id int64) {
 	} else {
 		p.fromElsewhere++
 	}
-	p.ran = max(p.ran, id) // a call with a smaller ID has run, although its outcome may come later
+	p.ran = max(p.ran, id) // calls with smaller IDs have run, although their outcomes may arrive later
 	p.stored = slices.DeleteFunc(p.stored, func(of int64) bool { return of <= id })
 }
 
-// taskWaits records a call of this node that waits in schedule, unless it has already run. 0 means
-// none.
+// taskWaits records a call of this node that waits in schedule, unless it has already run. An ID of
+// 0 means that there is none.
 func (p *processQueue) taskWaits(id int64) {
 	if id > p.ran {
 		p.stored = append(p.stored, id)
@@ -182,8 +182,8 @@ func (q *callQueues) passTurn(key process.Key, p *processQueue) {
 	close(p.take().turn)
 }
 
-// releaseAll releases all calls of a queue, because the process runs elsewhere or takes no calls.
-// The caller holds the lock.
+// releaseAll releases all calls of a queue, because the process runs on another node or accepts no
+// calls. The caller holds the lock.
 func (q *callQueues) releaseAll(key process.Key) {
 	p, runs := q.byProcess[key]
 	if !runs {
@@ -223,7 +223,7 @@ func (q *callQueues) recordCall(it *callItem, err error, path callPath, here boo
 		return
 	}
 	if path == queued {
-		p.leaving = max(0, p.leaving-1) // the queue may be a later one
+		p.leaving = max(0, p.leaving-1) // the queue may have been created since
 	}
 	outcome := it.prepared.Outcome
 	switch {
@@ -276,7 +276,7 @@ func (s *Store) submitCall(it *callItem, path callPath) error {
 	it.general = path != tryCapture
 	here := it.call.runsHere()
 	err := s.submit(it)
-	// (Between two tasks of a process there is a moment in which none is known to run.)
+	// (Between two tasks of a process there is a moment when this node knows of none that runs.)
 	s.callQueues.recordCall(it, err, path, here || it.call.runsHere())
 	return err
 }

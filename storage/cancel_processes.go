@@ -40,10 +40,10 @@ type cancelItem struct {
 	busy    bool
 }
 
-// CancelProcess requests the end of a process in INIT or RUNNING. It gets a CANCEL task, which runs
-// next. A process in ERROR or SUSPENDED ends at once. A second request does nothing while the first
-// is in progress. The error is process.ErrProcessNotFound, or a *process.WrongStatusError if the
-// process has already ended.
+// CancelProcess requests the end of a process. A process in INIT or RUNNING gets a CANCEL task,
+// which runs next. A process in ERROR or SUSPENDED ends at once. A second request does nothing
+// while the first is in progress. The error is process.ErrProcessNotFound, or a
+// *process.WrongStatusError if the process has already ended.
 func (s *Store) CancelProcess(c Cancel, by ...process.Actor) (CancelState, error) {
 	it := &cancelItem{
 		item: newItem(c.Key, 200+len(c.Reason), true), reason: c.Reason, context: c.Context, grace: c.Grace,
@@ -55,8 +55,8 @@ func (s *Store) CancelProcess(c Cancel, by ...process.Actor) (CancelState, error
 	return CancelState{Ended: it.ended(), Busy: it.busy}, it.refused(c.Key, "it has already ended")
 }
 
-// ended reports whether this item cancelled the process, possibly in its first try whose response
-// was lost.
+// ended reports whether this item cancelled the process. An earlier try whose response was lost may
+// have done it.
 func (it *cancelItem) ended() bool {
 	if it.repeated && it.status == process.StatusCancelled {
 		it.outcome = cancelled
@@ -64,8 +64,8 @@ func (it *cancelItem) ended() bool {
 	return it.outcome == cancelled
 }
 
-// EndOverdueCancel cancels a process whose grace period is over by the database clock. It returns
-// false if it is not.
+// EndOverdueCancel cancels a process if its grace period is over by the database clock, and reports
+// whether it did.
 func (s *Store) EndOverdueCancel(key process.Key) (bool, error) {
 	it := &cancelItem{item: newItem(key, 200, true), overdue: true}
 	if err := s.submit(it); err != nil {
@@ -74,8 +74,8 @@ func (s *Store) EndOverdueCancel(key process.Key) (bool, error) {
 	return it.ended(), nil
 }
 
-// ListOverdueCancels returns at most limit processes whose grace period is over, the longest
-// overdue first.
+// ListOverdueCancels returns at most limit processes whose grace period is over, longest overdue
+// first.
 func (s *Store) ListOverdueCancels(ctx context.Context, limit int) ([]process.Key, error) {
 	rows, err := s.q.ListOverdueCancels(ctx, s.kept, int32(limit))
 	return keysOf(rows), mapped("list overdue cancels", err)

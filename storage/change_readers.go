@@ -9,9 +9,9 @@ import (
 )
 
 // changeReaders wakes the readers of the changes of namespaces after the commits of this node. A
-// commit looks only at this map, so it costs nothing while there is no reader, and almost nothing
-// in a namespace without one. Transactions that do not know their processes, such as scans, wake
-// no reader. Readers find their changes when they read again.
+// commit only looks at a map, so it pays almost nothing if its namespace has no reader.
+// Transactions that do not know their processes, such as scans, wake no reader. Readers find the
+// changes of these transactions with their next read.
 type changeReaders struct {
 	mu sync.Mutex // held to change the map, which is copied
 	// byNamespace is nil if there is no reader.
@@ -34,8 +34,8 @@ func (s *Store) OnChangesForOthers(namespace string, wake func()) (stop func()) 
 	return s.changeReaders.add(namespace, &changeReader{wake: wake, far: true})
 }
 
-// WakeReaders wakes the readers on this node of the changes of a namespace, or of all if it is "",
-// because another node may have recorded some.
+// WakeReaders wakes the readers on this node of the changes of a namespace, or of all namespaces if
+// namespace is "". Another node may have recorded changes.
 func (s *Store) WakeReaders(namespace string) {
 	byNamespace := s.changeReaders.byNamespace.Load()
 	if byNamespace == nil {
@@ -86,8 +86,8 @@ func (c *changeReaders) change(edit func(map[string][]*changeReader)) {
 	c.byNamespace.Store(&changed)
 }
 
-// flushed wakes the readers of the namespaces of a flush that was committed. A call alone records
-// nothing: its result does.
+// flushed wakes the readers of the namespaces of a committed flush. It ignores calls, because only
+// their results record changes.
 func (c *changeReaders) flushed(ops []operation) {
 	byNamespace := c.byNamespace.Load()
 	if byNamespace == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// RepairTimes corrects times that are in the future because the database clock was set back: grace
+// RepairTimes corrects times that are in the future because the database clock was set back. Grace
 // periods of cancels, timeouts of attempts, leases and rate limits start again from now. If all is
 // set, it also corrects the backoffs of retries, which reads all of schedule. It returns the number
 // of changed rows.

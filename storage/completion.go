@@ -40,9 +40,9 @@ type TaskAttempt struct {
 
 // Continuation describes the work that this node can do after a result is stored.
 type Continuation struct {
-	Promote      bool          // it continues with the next task of the process
-	MayContinue  bool          // it has a slot to continue with the task of the run, see EndSteps
-	MayStartStep bool          // it has a slot for a process that the result starts, see StartSteps
+	Promote      bool          // continue with the next task of the process
+	MayContinue  bool          // the node has a slot to continue with the task of the run, see EndSteps
+	MayStartStep bool          // the node has a slot for a process that the result starts, see StartSteps
 	StepTimeout  time.Duration // step timeout of the next task
 }
 
@@ -73,9 +73,10 @@ type Saved struct {
 	ResponseLost bool
 }
 
-// plain reports whether SaveFinished or SaveCompleted can store it: the attempt finished, or its
-// process ended with it, and it sets no timer. Its messages and effects do not matter, because both
-// statements write the task row by which those are found; see also batch.skipFastPath.
+// plain reports whether SaveFinished or SaveCompleted can store the completion: the attempt
+// finished or ended its process, and sets no timer. Messages and effects do not matter, because
+// both statements write the task row that the statements of effects search. See also
+// batch.skipFastPath.
 func (c *Completion) plain() bool {
 	return (c.Outcome == Finished || c.Outcome == Completed) && c.TaskType != process.TaskRepair && c.Timer == nil &&
 		!c.RestartHistory && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
@@ -113,7 +114,7 @@ func (c *Completion) applies() bool {
 	return c.Outcome == Finished || c.Outcome == Completed || c.Outcome == Cancelled
 }
 
-// notifiesRun reports whether EndSteps notifies a run of this end.
+// notifiesRun reports whether EndSteps notifies a run of this completion.
 func (c *Completion) notifiesRun() bool { return c.Outcome == Completed && c.Run != process.Key{} }
 
 // starts reports whether a message starts a process by StartSteps.

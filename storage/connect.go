@@ -17,13 +17,13 @@ import (
 // connectTimeout limits one attempt to connect, including the password command.
 const connectTimeout = 5 * time.Second
 
-// hostTimeout is connectTimeout for each of several hosts. A host that does not answer delays the
-// others by so much.
+// hostTimeout replaces connectTimeout if there are several hosts. A host that does not answer
+// delays the others by this time.
 const hostTimeout = 2 * time.Second
 
 // planSettings keep the statements of lanes and pools on plans by primary key or partial index,
-// whatever the statistics are. A statistic may come from an empty table, or one process with a
-// million waiting tasks may make the planner expect as many of each process. Then it would read
+// whatever the statistics say. The statistics may be from when a table was empty. Or one process
+// has a million waiting tasks, and the planner expects as many for each process. It would then read
 // whole tables for a single row, or start parallel workers.
 var planSettings = map[string]string{
 	"jit":                             "off",
@@ -74,8 +74,8 @@ func connConfig(dsn string, settings map[string]string, name string) (*pgx.ConnC
 	return cfg, nil
 }
 
-// tune sets what all connections have in common: the schema, UTC, bounds on what a dead peer or a
-// frozen client can block, and which servers are accepted.
+// tune applies the settings that all connections have in common: the schema, UTC, limits for dead
+// peers and frozen clients, and which servers are accepted.
 func tune(cfg *pgconn.Config, settings map[string]string, name string) {
 	cfg.ConnectTimeout = connectTimeout
 	cfg.OnNotice = noteCancelledWait
@@ -102,8 +102,8 @@ func tune(cfg *pgconn.Config, settings map[string]string, name string) {
 	}
 }
 
-// RequireWritable lets a connection string with several hosts and without target_session_attrs
-// accept only a writable server, and tries each host for hostTimeout.
+// RequireWritable applies to connection strings with several hosts. Unless target_session_attrs is
+// set, only a writable server is accepted. Each host is tried for hostTimeout.
 func RequireWritable(cfg *pgconn.Config) {
 	if !severalHosts(cfg) {
 		return
@@ -159,8 +159,8 @@ type poolConfig struct {
 	// pings makes the pool check an idle connection before use, so that after a restart of the
 	// database no read fails because of a connection that broke while idle.
 	pings bool
-	// takesLane gives each connection the number of a lane, because its transactions count jobs:
-	// no claim waits for the commit of another one.
+	// takesLane gives each connection the number of a lane, because its transactions update
+	// counters of jobs. So no claim waits for the commit of another claim.
 	takesLane bool
 }
 

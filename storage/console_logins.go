@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// MaxLogins is how many logins to the console a user has at most. Another one ends the oldest.
+// MaxLogins limits the logins of a user to the console. Another login ends the oldest one.
 const MaxLogins = 20
 
 // NewLogin is a login of a user to the console.
@@ -21,12 +21,12 @@ type NewLogin struct {
 	Groups    []string // group:NAME
 	Lifetime  time.Duration
 
-	// FormerID and FormerHash are those of the login that it replaces in its browser, or empty.
+	// FormerID and FormerHash identify the login that this one replaces in its browser, if any.
 	FormerID   string
 	FormerHash []byte
 }
 
-// LoginState is what an engine must know to check the cookie of a login.
+// LoginState is the data that an engine needs to check the cookie of a login.
 type LoginState struct {
 	Hash      []byte
 	Principal string
@@ -47,8 +47,9 @@ func (s *Store) CreateLogin(ctx context.Context, l NewLogin, by process.Actor) e
 	return mapped("create a login", err)
 }
 
-// ReadLogin returns a login that ends if it is not used for some time, or process.ErrKeyNotFound.
-// It counts as a use if hash is that of the cookie. The caller must compare the hashes.
+// ReadLogin returns a login, or process.ErrKeyNotFound. If hash is the hash of its cookie, the
+// login counts as used. Logins end if they are not used for some time. The caller must compare the
+// hashes.
 func (s *Store) ReadLogin(
 	ctx context.Context, loginID string, hash []byte, idle time.Duration,
 ) (LoginState, error) {
@@ -84,10 +85,10 @@ func (s *Store) ForgetLogins(ctx context.Context) (more bool, err error) {
 // Login is a login that has not expired.
 type Login = dbsqlc.ListLoginsRow
 
-// MaxListedLogins is how many logins ListLogins returns at most.
+// MaxListedLogins is the maximum number of logins that ListLogins returns.
 const MaxListedLogins = 10_000
 
-// ListLogins returns the logins of a user, or of all if it is "", the newest first.
+// ListLogins returns the logins of a user, or of all users if principal is "", newest first.
 func ListLogins(ctx context.Context, conn *pgx.Conn, principal string) ([]Login, error) {
 	rows, err := dbsqlc.New().ListLogins(ctx, conn, dbsqlc.ListLoginsParams{Principal: principal, Lim: MaxListedLogins})
 	return rows, mapped("list logins", err)

@@ -30,15 +30,15 @@ const (
 const (
 	// shortLockTimeout limits the wait for a lock in flushes of items that were put aside.
 	shortLockTimeout = 20 * time.Millisecond
-	// shortLockTime is how long flushes wait only shortLockTimeout for locks after one reached
-	// lock_timeout.
+	// shortLockTime is how long, after a flush has reached lock_timeout, later flushes wait only
+	// shortLockTimeout for locks.
 	shortLockTime = 10 * time.Second
 	// contentionDeferTime is how long a request may be put aside before it returns ErrUnavailable.
-	// It is longer than a flush of another node takes when the database is busy.
+	// A flush of another node takes less time, even if the database is busy.
 	contentionDeferTime = time.Second
 	// contentionMemory is how long a process is remembered after all of its items were completed.
 	contentionMemory = time.Second
-	// maxLockFailures limits the search for items that wait for a lock. This many failures find
+	// maxLockFailures limits the search for items that wait for a lock. This is enough to find
 	// three rows among 256.
 	maxLockFailures = 32
 )
@@ -77,7 +77,7 @@ type admission int
 const (
 	admitNow         admission = iota // to any flush
 	admitUncontended                  // to a flush of mode lockUncontended
-	admitLater                        // it was put aside
+	admitLater                        // later, behind items that were put aside
 )
 
 // admit decides whether an item may join a flush.
@@ -170,7 +170,7 @@ func (c contention) wake() <-chan time.Time {
 	return time.After(time.Until(first))
 }
 
-// locked forgets the processes of items that were flushed.
+// locked removes the processes of items that were flushed.
 func (c contention) locked(ops []operation) {
 	if len(c) == 0 {
 		return
@@ -187,9 +187,9 @@ func (c contention) locked(ops []operation) {
 // lockedKeys returns the processes that an item locks.
 func lockedKeys(op operation) []process.Key { return keysOfItems([]operation{op}) }
 
-// putAside takes items out of their flush. blocked returns the process that an item waits for.
-// other reports that the locked row is not in processes. Requests that have waited too long are
-// completed with an error.
+// putAside removes items from their flush, to be retried later. blocked returns the process that an
+// item waits for. other reports that the locked row is not in processes. Requests that have waited
+// too long are completed with an error.
 func (l *lane) putAside(ops []operation, blocked func(operation) process.Key, other bool) {
 	now := time.Now()
 	failed := map[process.Key]bool{}

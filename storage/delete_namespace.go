@@ -15,8 +15,9 @@ import (
 )
 
 // A namespace is deleted in steps, so that no transaction is large and a node can die at any time:
-// RequestDeletion marks it; when all nodes know the mark (see UnawareNodes), its processes are
-// removed as with RemoveProcess; DeleteRows deletes what is left; DeleteNamespace deletes the row.
+// RequestDeletion marks it. When all nodes know the mark (see UnawareNodes), its processes are
+// removed as with RemoveProcess. DeleteRows deletes all other rows. DeleteNamespace deletes the row
+// of the namespace.
 
 // Deletion says what DeleteNamespace deletes.
 type Deletion int
@@ -48,7 +49,7 @@ func (s *Store) RequestDeletion(
 	return row, mapped("delete namespace "+namespace, err)
 }
 
-// CancelDeletion cancels a deletion without data, because the namespace turned out to have some.
+// CancelDeletion cancels the deletion of a namespace that was thought to be empty but has data.
 func (s *Store) CancelDeletion(ctx context.Context, namespace string) error {
 	return s.Write(ctx, "cancel the deletion of namespace "+namespace, func(ctx context.Context, db DB) error {
 		_, err := s.q.CancelDeletion(ctx, db, namespace)
@@ -66,8 +67,8 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string, requested
 	})
 }
 
-// AcknowledgeDeletions records for which deletions this node accepts no requests, by the time at
-// which they were requested.
+// AcknowledgeDeletions records the deletions that this node knows, by the time of their request.
+// The node accepts no requests for these namespaces.
 func (s *Store) AcknowledgeDeletions(ctx context.Context, requested []time.Time) error {
 	return s.Write(ctx, "acknowledge deletions of namespaces", func(ctx context.Context, db DB) error {
 		return s.q.AcknowledgeDeletions(ctx, db, dbsqlc.AcknowledgeDeletionsParams{
@@ -87,7 +88,7 @@ func (s *Store) UnawareNodes(ctx context.Context, requested time.Time) (int, err
 const removeBatch = 200
 
 // RemoveSomeProcesses removes the next processes of a namespace after an ID. It returns the ID of
-// the last one, or "" if there were none.
+// the last removed process, or "" if there was none.
 func (s *Store) RemoveSomeProcesses(ctx context.Context, namespace, after string) (last string, err error) {
 	ids, err := s.q.ListProcessIDs(ctx, s.general, dbsqlc.ListProcessIDsParams{
 		Namespace: namespace, After: after, Lim: removeBatch,
@@ -102,8 +103,8 @@ func (s *Store) RemoveSomeProcesses(ctx context.Context, namespace, after string
 	return ids[len(ids)-1], s.RemoveProcesses(ctx, keys)
 }
 
-// DropStarts delivers the messages that start processes in a namespace. While it is being deleted,
-// they start nothing: they become dead letters, and their senders are told. It reports whether
+// DropStarts delivers the messages that start processes in a namespace that is being deleted. They
+// start nothing. They become dead letters, and their senders are notified. found reports whether
 // there were any.
 func (s *Store) DropStarts(ctx context.Context, namespace string) (found bool, err error) {
 	ids, err := s.q.ListStartTargets(ctx, s.general, dbsqlc.ListStartTargetsParams{
@@ -124,16 +125,16 @@ func (s *Store) DropStarts(ctx context.Context, namespace string) (found bool, e
 type namespaceTable struct {
 	name string
 	key  []string // the columns of the primary key, without the namespace
-	of   string   // the type of the first one; "" means text
-	kind string   // what counts call its rows; "" if they are not counted
+	of   string   // the type of the first column of key; "" means text
+	kind string   // name of its rows in counts; "" if they are not counted
 	only string   // a further condition on the rows (x) that are deleted, or ""
-	// walked: the namespace is not in the primary key, so that the whole table is read once.
+	// walked: the primary key lacks the namespace, so the whole table is read once
 	walked bool
 }
 
-// namespaceTables are all tables with a column namespace, except for processes, namespaces, and
-// audit, whose entries stay. Rows that refer to others come first. DropStarts handles start
-// messages.
+// namespaceTables are all tables with a column namespace, except for processes, namespaces and
+// audit. The entries of audit are kept. Tables whose rows refer to others come first. DropStarts
+// handles start messages.
 var namespaceTables = []namespaceTable{
 	{name: "leases", key: []string{"process_id"}},
 	{name: "running", key: []string{"process_id"}, kind: "running_tasks"},
@@ -161,7 +162,7 @@ var namespaceTables = []namespaceTable{
 	{name: "flow_templates", key: []string{"template_type", "version"}},
 	{name: "flow_types", key: []string{"template_type"}, kind: "templates"},
 	{name: "cron_fires", key: []string{"cron_id", "fire_time"}, kind: "cron_fires"},
-	{name: "sinks", key: []string{"sink_id"}, kind: "sinks"}, // without it, no dead letter is added
+	{name: "sinks", key: []string{"sink_id"}, kind: "sinks"}, // first, so that no dead letter is added
 	{name: "sink_dead_letters", key: []string{"sink_id", "change_id"}},
 	{name: "changes", key: []string{"lane", "seq"}, of: "bigint", kind: "changes"},
 	{name: "change_drops", key: []string{"lane"}, of: "bigint"},
@@ -175,10 +176,11 @@ var namespaceTables = []namespaceTable{
 	{name: "dead_letters", key: []string{"message_id"}, of: "bigint", kind: "dead_letters", walked: true},
 }
 
-// deleteBatch is how many rows of a table one transaction deletes, or reads if it walks the table.
+// deleteBatch limits the rows of a table that one transaction deletes, or reads if the table is
+// walked.
 const deleteBatch = 1000
 
-// fill puts names of tables and columns, which cannot be parameters, into a statement.
+// fill inserts the names of tables and columns into a statement, because they cannot be parameters.
 func fill(statement string, names ...string) string {
 	return strings.NewReplacer(names...).Replace(statement)
 }
@@ -226,9 +228,9 @@ type DeletionProgress struct {
 	continues bool
 }
 
-// DeleteRows deletes one batch of the rows of a namespace whose processes were removed, and returns
-// how many it deleted. ended reports that it has come to the end of all tables. The next pass then
-// begins at the start.
+// DeleteRows deletes one batch of the rows of a namespace whose processes were removed. It returns
+// the number of deleted rows. ended reports that it has reached the end of all tables. The next
+// call then begins with the first table.
 func (s *Store) DeleteRows(
 	ctx context.Context, namespace string, p *DeletionProgress,
 ) (deleted int, ended bool, err error) {
@@ -263,8 +265,8 @@ type KindCount struct {
 	OrMore       bool // not all were counted
 }
 
-// CountData counts what a namespace has, each kind up to limit. It does not count rows of tables
-// that have no index on the namespace, unless scope says so.
+// CountData counts the objects in a namespace by kind, each up to limit. scope decides whether it
+// also counts rows of tables without an index on the namespace.
 func (s *Store) CountData(
 	ctx context.Context, namespace string, limit int, scope CountScope,
 ) (counts []KindCount, err error) {
@@ -299,8 +301,8 @@ type CountScope int
 const (
 	// CountsIndexed counts what an index finds.
 	CountsIndexed CountScope = iota
-	// CountsAll also counts rows of tables without an index on the namespace, of which it reads at
-	// most limit rows.
+	// CountsAll also counts rows of tables without an index on the namespace. It reads at most
+	// limit rows of such a table.
 	CountsAll
 )
 
@@ -334,8 +336,8 @@ func (t *namespaceTable) countSQL() string {
 	return fill(statement, "{table}", t.name)
 }
 
-// HasData returns the processes, tasks, templates and paused job names of a namespace, for which it
-// is not empty.
+// HasData returns those counts because of which a namespace is not empty: processes, tasks,
+// templates and paused job names.
 func HasData(counts []KindCount) (held []KindCount) {
 	for _, c := range counts {
 		switch c.Kind {

@@ -24,8 +24,8 @@ const (
 	TargetExists   = "exists"
 	MessageHeld    = "held"      // the process is SUSPENDED or in ERROR: the message waits
 	TargetFull     = "full"      // too many tasks wait in the process: all messages to it wait
-	TargetNotFound = "not_found" // no such process, or for a start no such namespace: dropped
-	TargetEnded    = "ended"     // the process has ended, or is a job and takes no such message: dropped
+	TargetNotFound = "not_found" // dropped: no such process or, for a start, no such namespace
+	TargetEnded    = "ended"     // dropped: the process has ended, or is a job, which accepts no such message
 )
 
 // Delivery is the result of delivering one message.

@@ -1,5 +1,5 @@
 // Package storage executes all statements of the core: it is the engine's only access to
-// PostgreSQL. An operation that moves a task is an item of a group commit; the statements of a
+// PostgreSQL. An operation that moves a task is an item of a group commit. The statements of a
 // flush run in a fixed order, after the lock of all its processes.
 //
 // Store has a method for each operation, in a file of the same name. Start with store.go, item.go
@@ -7,5 +7,5 @@
 // commits). The statements are in sql/, from which sqlc generates internal/dbsqlc.
 // Statements that take lists of rows have a method Append for them, see internal/sqlrows.
 //
-// The package does not decide anything about processes: that is done in package engine.
+// Package engine makes all decisions about processes. This package stores them.
 package storage

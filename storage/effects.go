@@ -36,8 +36,7 @@ type ModalEffect interface {
 }
 
 // Record is the effect by which a kind records the end of an attempt, for any outcome. Its
-// statement runs directly after the results. SaveCompleted records the ends that it stores under
-// their names.
+// statement runs directly after the results. SaveCompleted itself records the ends that it stores.
 type Record interface {
 	Effect
 	Name() string
@@ -123,7 +122,7 @@ func (b effectBatches) stages(s *Store) []stage {
 	return stages
 }
 
-// storedEffects returns the effects of one type that the modes of their namespaces store.
+// storedEffects returns those effects of one type that the event modes of their namespaces allow.
 func storedEffects(all []BoundEffect) []BoundEffect {
 	stored := make([]BoundEffect, 0, len(all))
 	for _, r := range all {

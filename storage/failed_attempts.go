@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// orphanBatch is the number of failed attempts that one statement looks at.
+// orphanBatch is the number of failed attempts that one statement checks.
 const orphanBatch = 1000
 
 // AttemptKey identifies a failed attempt. Keys are ordered by process, task and attempt.
@@ -17,8 +17,8 @@ type AttemptKey struct {
 	Attempt int32
 }
 
-// DeleteOrphanedAttempts looks at a batch of failed attempts after a key and deletes those whose
-// task does not exist. It returns the last key of the batch, or the zero key at the end.
+// DeleteOrphanedAttempts checks a batch of failed attempts after a key and deletes those whose task
+// does not exist. It returns the last key of the batch, or the zero key at the end.
 func (s *Store) DeleteOrphanedAttempts(ctx context.Context, after AttemptKey) (last AttemptKey, err error) {
 	r, err := s.q.DeleteOrphanedAttempts(ctx, s.general, dbsqlc.DeleteOrphanedAttemptsParams{
 		AfterNamespace: after.Process.Namespace, AfterProcessID: after.Process.ProcessID,

@@ -8,16 +8,16 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// The use of the fast path by the items of a flush. Package fastpath says what it saves and when it
-// is not taken.
+// This file decides which items of a flush use the fast path. The documentation of package fastpath
+// describes what it saves and when it does not apply.
 
-// minFastPath is how many items must use the fast path if other items of the flush need the general
-// statement. One more statement has a cost of its own, which a few items would not repay. The
+// minFastPath is the minimum number of items for the fast path if other items of the flush need the
+// general statement. Fewer items would not save as much as the additional statement costs. The
 // number is an estimate.
 const minFastPath = 8
 
-// splitPaths divides items of a flush into those that use the fast path and the others. If too few
-// fit the fast path, all use the general statements.
+// splitPaths divides the items of a flush into those that use the fast path and the others. If too
+// few items fit, all use the general statement.
 func splitPaths[I operation](items []I, fits func(I) bool) (fast, general []I) {
 	n := 0
 	for _, it := range items {
@@ -67,7 +67,7 @@ func captureCalls(ctx context.Context, db DB, items []*callItem, arg *dbsqlc.Pre
 	return nil
 }
 
-// skipFastPath makes the results general whose process a command may end in the same flush. The
+// skipFastPath makes results general if a command in the same flush may end their process. The
 // effects of a result are stored if its transaction has written the end of its task. If the fast
 // path did not apply, they would find the end that the command writes.
 func (b *batch) skipFastPath() {

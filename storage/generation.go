@@ -19,8 +19,8 @@ import (
 // commits, and with them the numbers that were drawn from the sequences. Every new connection
 // confirms the generation. When a connection finds that the server has changed, the sequences move
 // beyond all numbers that were issued before (see confirm_generation in the migrations), so that no
-// number is issued twice, and everything that the engine keeps in memory about tasks is compared
-// with the values of the new server.
+// number is issued twice. The engine then compares everything that it knows about tasks with the
+// new server.
 type generations struct {
 	mu      sync.Mutex
 	current uuid.UUID
@@ -56,7 +56,7 @@ func (s *Store) confirm(ctx context.Context, conn *pgx.Conn) error {
 		SeenTaskID: g.taskID.Load(), SeenFencingToken: g.fencingToken.Load(),
 	})
 	if state := SQLState(err); state == stateUndefinedFunction || state == stateInvalidSchema {
-		return nil // an older schema, or none: Open reports a better error
+		return nil // the schema is older or missing: Open reports a better error
 	}
 	if err != nil {
 		return fmt.Errorf("confirm the generation of the database: %w", err)
@@ -122,14 +122,13 @@ func (s *Store) CancelledAttempts(ctx context.Context) ([]AttemptRef, error) {
 // errNotReplicated is the error of a commit that the synchronous standby may not have.
 var errNotReplicated = errors.New("committed on the primary, but the wait for the synchronous standby was cancelled")
 
-// notReplicated is the key of a connection's CustomData under which noteCancelledWait leaves its
-// mark.
+// notReplicated is the key in a connection's CustomData that noteCancelledWait sets.
 const notReplicated = "not replicated"
 
 // noteCancelledWait is the OnNotice of connections that write. If the wait of a commit for the
 // synchronous standby is cancelled, PostgreSQL keeps the commit, reports success and sends only a
-// warning. Such a commit is lost if the primary is. The warning's text depends on lc_messages, its
-// routine does not.
+// warning. Such a commit is lost if the primary is. The text of the warning depends on lc_messages,
+// but its routine does not.
 func noteCancelledWait(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if n.Routine == "SyncRepWaitForLSN" {
 		conn.CustomData()[notReplicated] = true

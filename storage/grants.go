@@ -13,8 +13,8 @@ import (
 // Grant is a role of a principal in some namespaces.
 type Grant = dbsqlc.Grant
 
-// PrincipalGrants are the grants of principals: the roles, and in the same order the patterns of
-// their namespaces.
+// PrincipalGrants are the grants of principals: the roles and, in the same order, their namespace
+// patterns.
 type PrincipalGrants = dbsqlc.ReadGrantsRow
 
 // GrantKey identifies a grant.
@@ -27,7 +27,7 @@ func (g GrantKey) json() []byte {
 	return ConfigJSON(map[string]string{"principal": g.Principal, "role": g.Role, "namespaces": g.Namespaces})
 }
 
-// MaxListedGrants is how many grants ListGrants returns at most.
+// MaxListedGrants is the maximum number of grants that ListGrants returns.
 const MaxListedGrants = 10_000
 
 // ReadGrants returns the grants of principals, such as a user and its groups. There may be none.
@@ -37,8 +37,8 @@ func (s *Store) ReadGrants(ctx context.Context, principals []string) (PrincipalG
 }
 
 // AddGrant gives a role to a principal. keyID is the ID of its key, or "" for a principal without
-// one. added is false if it has the role already. It returns process.ErrKeyNotFound if there is no
-// such valid key. It writes to audit.
+// one. added is false if the principal already has the role. It returns process.ErrKeyNotFound if
+// there is no such valid key. It writes to audit.
 func AddGrant(ctx context.Context, conn *pgx.Conn, keyID string, g GrantKey) (added bool, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
 		if keyID != "" {
@@ -84,7 +84,7 @@ func RemoveGrant(ctx context.Context, conn *pgx.Conn, g GrantKey) (removed bool,
 	return removed, mapped("remove a grant", err)
 }
 
-// ListGrants returns the grants of a principal, or of all if it is "".
+// ListGrants returns the grants of a principal, or of all principals if principal is "".
 func ListGrants(ctx context.Context, conn *pgx.Conn, principal string) ([]Grant, error) {
 	rows, err := dbsqlc.New().ListGrants(ctx, conn, dbsqlc.ListGrantsParams{
 		Principal: principal, Lim: MaxListedGrants,

@@ -116,14 +116,15 @@ const (
 	// minLargest is the minimum event size that a short read must allow. It allows 2,048 events of
 	// one process and 16,384 in total.
 	minLargest = 4 << 10
-	// Memory is reserved for usualEvents events of a reader at once (9 KiB), and grows for more.
+	// The memory for usualEvents events of a reader (9 KiB) is allocated at once. It grows for more
+	// events.
 	usualEvents = 100
 )
 
 // readBatch reads for many readers with one statement. Readers that need more than it may return
-// are read again, finally alone. If the read failed and the connection is intact, all readers are
-// read alone, so that one bad reader delays the others only briefly. readBatch does not wait for
-// readers that are read alone.
+// are read again, and finally alone. If the read fails and the connection is intact, all readers
+// are read alone, so that one bad reader delays the others only briefly. readBatch does not wait
+// for them.
 func (s *Store) readBatch(reads []*historyRead) {
 	share := process.MaxHistoryBytes
 	if len(reads) > 1 {
@@ -172,7 +173,7 @@ func (s *Store) finishReads(reads []*historyRead, err error, wantsMore func(*his
 }
 
 func (s *Store) readAlone(reads []*historyRead) {
-	s.histories.alone.Lock() // the other connections of the pool are for scans and batches
+	s.histories.alone.Lock() // one at a time: the other connections of the pool are for scans and batches
 	defer s.histories.alone.Unlock()
 	for n, r := range reads {
 		r.finish(historyError(r.key, s.read(reads[n:n+1], s.longHistories, process.MaxHistoryBytes)))
@@ -182,8 +183,8 @@ func (s *Store) readAlone(reads []*historyRead) {
 // historyQuery is a statement that reads for many readers.
 type historyQuery func(ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow)) error
 
-// longHistories returns for each reader the events up to the byte limit and the one that exceeds
-// it.
+// longHistories returns, for each reader, the events up to and including the one that exceeds the
+// byte limit.
 func (s *Store) longHistories(
 	ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow),
 ) error {
@@ -242,7 +243,7 @@ func eventOf(r *dbsqlc.ReadHistoriesRow) Event {
 }
 
 // historyError maps a database error to the error of a read. Only ErrSlowHistory and data errors
-// depend on the history. After all others, the read may succeed later.
+// depend on the history. After any other error, a later read may succeed.
 func historyError(key process.Key, err error) error {
 	op := "read history of " + key.String()
 	switch {

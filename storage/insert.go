@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Insertion is an operation of a lane that inserts a process by statements of its kind. It embeds
+// Insertion is an operation of a lane that inserts a process with statements of a kind. It embeds
 // InsertItem. All insertions of a store have the same type.
 type Insertion interface {
 	operation
@@ -19,19 +19,19 @@ type Insertion interface {
 	Again() bool
 }
 
-// InsertItem is what a lane knows of an Insertion.
+// InsertItem is the part of an Insertion that a lane uses.
 type InsertItem struct{ item }
 
-// NewInsertItem returns the item of a process to insert. repeatable reports that it may be retried
-// if it is unknown whether it was committed. requestID may be zero.
+// NewInsertItem returns the item of a process to insert. If repeatable is true, the item is retried
+// when it is unknown whether it was committed. requestID may be zero.
 func NewInsertItem(key process.Key, bytes int, requestID uuid.UUID, repeatable bool) InsertItem {
 	it := InsertItem{newItem(key, bytes, repeatable)}
 	it.requestID = requestID
 	return it
 }
 
-// Repeated reports whether it was retried after the response of a commit was lost, so that it may
-// have found its own process.
+// Repeated reports whether the item was retried after the response of a commit was lost. It may
+// then have found its own process.
 func (i *InsertItem) Repeated() bool { return i.repeated }
 
 // Insert returns when the inserted process is durable.

@@ -10,8 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// maxViolations is how many violations one check reports. A database with one defect often has
-// many.
+// maxViolations limits the violations that one check reports. One defect often causes many.
 const maxViolations = 1000
 
 // Violation is a process that violates an invariant.
@@ -29,18 +28,19 @@ type Report struct {
 	Looked map[string]int64
 }
 
-// CheckInvariants checks what must hold at any time, including in a database in use: see
+// CheckInvariants checks the rules that hold at any time, even while engines use the database: see
 // sql/invariants.sql, sql/job_invariants.sql and sql/change_invariants.sql. All statements read one
-// snapshot: db is a connection or a pool, which begins a transaction, or a transaction of isolation
-// level REPEATABLE READ. It needs the search_path progressor. It reads all tables completely, so it
-// must not use the hot pool.
+// snapshot. Therefore db is a connection or a pool, in which CheckInvariants begins a transaction,
+// or a transaction with isolation level REPEATABLE READ. Its search_path must be progressor.
+// CheckInvariants reads all tables completely, so db must not be the hot pool.
 func CheckInvariants(ctx context.Context, db DB) (Report, error) {
 	return withSnapshot(ctx, db, "check invariants", checkInvariants)
 }
 
-// withSnapshot calls check with a transaction of one snapshot: db itself, or a new transaction if
-// db is a connection or a pool. PostgreSQL does not compile the statements of the transaction
-// (jit): it spent 7 s of CPU time on the 600 functions of FindViolations, which then ran for 0.4 s.
+// withSnapshot calls check with a transaction that reads one snapshot. This is db itself, or a new
+// transaction if db is a connection or a pool. The transaction turns JIT compilation off:
+// PostgreSQL needed 7 s of CPU time to compile the 600 functions of FindViolations, which then ran
+// for 0.4 s.
 func withSnapshot(
 	ctx context.Context, db DB, op string, check func(context.Context, DB) (Report, error),
 ) (Report, error) {
@@ -94,10 +94,10 @@ func checkInvariants(ctx context.Context, db DB) (Report, error) {
 	return report, nil
 }
 
-// CheckQuiescent checks that no work is stuck after all work should be done: no waiting task or due
-// timer that was not taken for `late` (10 s is a good value), no lease of a node without a
-// heartbeat for zombieAfter, and no attempt that is late past its deadline. It skips paused
-// namespaces. In a database in use it finds slow tasks.
+// CheckQuiescent checks that no work is stuck. It reports tasks and due timers that have waited for
+// longer than late (10 s is a good value), tasks on nodes without a heartbeat for zombieAfter, and
+// attempts that have exceeded their deadline by late. It skips paused namespaces. While engines are
+// busy, it also reports tasks that are only slow.
 func CheckQuiescent(ctx context.Context, db DB, late, zombieAfter time.Duration) (Report, error) {
 	return withSnapshot(ctx, db, "check quiescence", func(ctx context.Context, db DB) (Report, error) {
 		return checkQuiescent(ctx, db, late, zombieAfter)

@@ -19,7 +19,7 @@ type item struct {
 	repeatable bool
 	repeated   bool // retried after the response of a commit was lost: it may find its own result
 	general    bool // must use the general statement, not CaptureCall or SaveFinished
-	fast       bool // its flush uses the fast path for it
+	fast       bool // the flush uses the fast path for the item
 	fallback   bool // the fast path did not apply
 	bytes      int
 	audit      *AuditRecord // audit record of an operator's command, or nil

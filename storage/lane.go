@@ -50,8 +50,8 @@ type lane struct {
 
 	timeout         time.Duration // timeout of a flush: flushTimeout
 	contention      contention    // items whose rows another session has locked
-	aside           atomic.Int64  // how many these were after the last flush
-	alone           bool          // the last flush was for one process (lockWait): the next is for the others
+	aside           atomic.Int64  // number of these items after the last flush
+	alone           bool          // the last flush was for one process (lockWait), so the next one is for the others
 	lockFailures    int           // lock failures of this flush and its parts
 	shortLocksUntil time.Time     // until then flushes wait only shortLockTimeout for a lock
 }
@@ -141,8 +141,8 @@ func (l *lane) run() {
 
 // collect waits for the first item and takes the others that have arrived. A duplicate of a
 // request, and a second Start of a process, must see the result of the first one. They are deferred
-// to the next flush. (If the first one was refused, the duplicates are in one flush. They violate a
-// unique key, and the flush is halved.)
+// to the next flush. (If the first one was refused, the next flush has several duplicates. They
+// violate a unique key, and the flush is halved.)
 func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	if l.alone = !l.alone && len(l.contention) > 0; l.alone {
 		if ops = l.contention.dueAlone(time.Now()); len(ops) > 0 {
@@ -231,7 +231,7 @@ func (l *lane) deferSecondEnds(ops []operation) []operation {
 	})
 }
 
-// nextOf removes the call that is stored with a result, and returns it.
+// nextOf returns the call that is stored with a result, and removes it from the result.
 func nextOf(op operation) *callItem {
 	save, ok := op.(*saveItem)
 	if !ok {
@@ -242,7 +242,8 @@ func nextOf(op operation) *callItem {
 	return next
 }
 
-// refuseOne completes an item that was not sent, and the call that goes with it, with an error.
+// refuseOne completes an item that was not sent, and the call that is stored with it, with an
+// error.
 func refuseOne(op operation, err error) {
 	if next := nextOf(op); next != nil {
 		finish(next, err)
@@ -274,7 +275,8 @@ func (l *lane) refuse() {
 	}
 }
 
-// flush stores a batch. If PostgreSQL rejects it, it is halved until only the faulty items fail.
+// flush stores a batch. If PostgreSQL rejects the batch, flush halves it until only the faulty
+// items fail.
 func (l *lane) flush(ops []operation, mode lockMode) {
 	breaks := 0
 	for try := 1; len(ops) > 0; try++ {
@@ -335,8 +337,8 @@ func (l *lane) split(ops []operation, mode lockMode, err error) {
 	l.flush(slices.Clone(ops[half:]), mode)
 }
 
-// complete ends the items of a committed flush. It retries insertions that ask for it, and items
-// for which the fast path did not apply.
+// complete completes the items of a committed flush. It retries insertions that request it, and
+// items for which the fast path did not apply.
 func (l *lane) complete(ops []operation) {
 	for _, op := range ops {
 		if insertion, ok := op.(Insertion); ok && insertion.Again() {

@@ -18,7 +18,7 @@ func (l *lane) connect() error {
 	if err != nil {
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}
-	var pid uint32 // that of the protocol may be of a pooler
+	var pid uint32 // the PID of the protocol may be that of a pooler
 	var began time.Time
 	err = conn.QueryRow(ctx, "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()").
 		Scan(&pid, &began)

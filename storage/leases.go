@@ -31,7 +31,7 @@ func (s *Store) ReleaseTimers(ctx context.Context, namespaces []string) (map[str
 	return released, mapped("release timers", err)
 }
 
-// ForgetLeases deletes leases of attempts that have ended otherwise.
+// ForgetLeases deletes leases that remained when their attempts ended in another way.
 func (s *Store) ForgetLeases(ctx context.Context) (more bool, err error) {
 	n, err := s.q.ForgetLeases(ctx, s.kept)
 	return n >= 1000, mapped("delete old leases", err)

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// listenCheck is how long a listening connection may be silent until it is checked. A dead peer
-	// sends nothing.
+	// listenCheck is how long a listening connection may be silent before it is checked, because a
+	// dead peer sends nothing.
 	listenCheck = 30 * time.Second
 	// listenRetry is the longest pause before another try to connect.
 	listenRetry = 5 * time.Second
@@ -96,8 +96,8 @@ func (s *Store) listenOnce(
 	}
 }
 
-// SendNotice sends a NOTIFY to the nodes that listen on a channel. On a portable database, nodes
-// poll instead.
+// SendNotice sends a NOTIFY to the nodes that listen on a channel. On a portable database, it sends
+// nothing, because nodes poll instead.
 func (s *Store) SendNotice(ctx context.Context, channel string) error {
 	if s.portable {
 		return nil

@@ -31,7 +31,7 @@ func (r *lockRequest) params() dbsqlc.LockProcessesParams {
 }
 
 // lockStage locks processes and waits for their locks. It is the first statement of every
-// transaction outside the lanes that moves tasks, except claims: they skip locked rows.
+// transaction outside the lanes that moves tasks, except claims, which skip locked rows.
 func (s *Store) lockStage(keys []process.Key) stage { return s.waitStage(lockRequest{keys: keys}) }
 
 func (s *Store) waitStage(request lockRequest) stage {

@@ -12,7 +12,7 @@ import (
 // MessageKind is the effect of a message on its target.
 type MessageKind string
 
-// The kinds of messages. The database itself sends the ends of children, see NotifyParents.
+// The kinds of messages. NotifyParents sends the ends of children.
 const (
 	MessageStart    MessageKind = "start"
 	MessageNotify   MessageKind = "notify"
@@ -74,7 +74,7 @@ func (s *Store) notifyTargets(targets []process.Key, lowPriority map[process.Key
 }
 
 // outgoing collects the messages and effects of a flush. A statement is sent only if it has rows,
-// so that plain results do not pay for them.
+// so that plain results do not pay for it.
 type outgoing struct {
 	send          dbsqlc.SendMessagesParams
 	notifications dbsqlc.NotifyParentsParams
@@ -84,8 +84,8 @@ type outgoing struct {
 	lowPriority   map[process.Key]struct{} // targets of completions with LowPriority
 }
 
-// ended notifies the parent of an ended process and releases its held messages, which are then
-// dropped. taskID is the task with the response, or 0.
+// ended notifies the parent of an ended process and releases the held messages of the process,
+// which are then dropped. taskID is the task with the response, or 0.
 func (r *outgoing) ended(key process.Key, taskID int64) {
 	r.notifications.Append(dbsqlc.NotifyParentsItem{Key: key, TaskID: taskID})
 	r.released(key)
@@ -107,8 +107,8 @@ func (c *Completion) targets() (targets []process.Key) {
 }
 
 // completed adds the messages and effects of a completion. quick reports that the fast path stores
-// it, which skips completions whose end is awaited by another process. EndSteps notifies the runs
-// of steps.
+// the completion. The fast path skips completions whose end another process awaits. EndSteps
+// notifies the runs of steps.
 func (r *outgoing) completed(c *Completion, quick bool) {
 	switch {
 	case quick || c.notifiesRun():
@@ -191,10 +191,10 @@ func targeted[Arg any, Row keyRow](r *outgoing, run func(context.Context, DB, Ar
 	}
 }
 
-// SearchMessages returns the targets of undelivered messages, at most limit per namespace: those of
-// SQL functions at once, those of processes when they are older than age. In each namespace it
-// continues after the target in after, where the previous search ended, and updates it. more
-// reports that some namespace was not searched to its end.
+// SearchMessages returns the targets of undelivered messages, at most limit per namespace. It
+// returns messages of SQL functions at once, and messages of processes when they are older than
+// age. In each namespace it continues after the target in after, which it updates. more reports
+// that the search of some namespace is not complete.
 func (s *Store) SearchMessages(
 	ctx context.Context, age time.Duration, limit int, after map[string]string,
 ) (targets []process.Key, more bool, err error) {

@@ -70,8 +70,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	return m
 }
 
-// Register registers collectors. If a collector is already registered, the first one stays. If
-// registerer is nil, it does nothing.
+// Register registers collectors. A collector that is already registered is kept. If registerer is
+// nil, Register does nothing.
 func Register(registerer prometheus.Registerer, collectors ...prometheus.Collector) {
 	if registerer == nil {
 		return

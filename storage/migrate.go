@@ -28,9 +28,9 @@ type MigrationState struct {
 	AppliedTime *time.Time `json:"applied_time"` // nil if pending
 }
 
-// All later sessions, including engines, queue behind a migration that waits for a table lock. So
-// it waits for less time than an engine does (lock_timeout in hotSettings), then gives up and tries
-// again after increasing pauses.
+// All later sessions, including engines, queue behind a migration that waits for a table lock. So a
+// migration waits for less time than an engine does (lock_timeout in hotSettings). It then gives up
+// and tries again after increasing pauses.
 const (
 	migrationLockTimeout = 100 * time.Millisecond
 	shortestPause        = 250 * time.Millisecond
@@ -41,7 +41,7 @@ const (
 // Migration configures how the schema is migrated.
 type Migration struct {
 	DSN string
-	// Files are the migrations. The default is those of this program.
+	// Files are the migrations. The default is the migrations of this program.
 	Files fs.FS
 	// LockWait is how long to retry if another session holds a table or the migration lock. The
 	// default is 10 minutes.
@@ -255,7 +255,7 @@ func appliedMigrations(ctx context.Context, dsn string) (map[int64]time.Time, er
 	if err != nil {
 		return nil, redact(err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is no longer needed
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the connection is no longer needed
 	// errors are returned by CollectRows
 	rows, _ := conn.Query(ctx, "SELECT version_id, tstamp AT TIME ZONE 'UTC' FROM goose_db_version WHERE is_applied")
 	applied := map[int64]time.Time{}
@@ -282,7 +282,7 @@ func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) e
 		return fmt.Errorf("dsn: %w", redact(err))
 	}
 	tune(&cfg.Config, map[string]string{
-		// an index on many rows takes long
+		// an index on many rows takes a long time
 		"lock_timeout": strconv.FormatInt(migrationLockTimeout.Milliseconds(), 10), "statement_timeout": "0",
 	}, migrateName)
 	delete(cfg.RuntimeParams, "idle_in_transaction_session_timeout")
@@ -325,9 +325,9 @@ func (m Migration) locking(ctx context.Context, db *sql.DB) (goose.ProviderOptio
 	return goose.WithSessionLocker(locker), err
 }
 
-// createSchema creates the schema if it is missing. If the owner of the database has created it, it
-// is used as it is, because CREATE SCHEMA IF NOT EXISTS requires the CREATE privilege even if the
-// schema exists.
+// createSchema creates the schema if it is missing. It checks this first, because CREATE SCHEMA IF
+// NOT EXISTS requires the CREATE privilege even if the owner of the database has already created
+// the schema.
 func createSchema(ctx context.Context, db *sql.DB) error {
 	var exists bool
 	err := db.QueryRowContext(ctx, "SELECT to_regnamespace('progressor') IS NOT NULL").Scan(&exists)

@@ -20,7 +20,7 @@ type NodeDescription struct {
 	RequestsOnly bool // it runs no tasks
 }
 
-// RegisterNode creates a node row for this program, under which it claims tasks.
+// RegisterNode creates the row of this node, and returns the ID under which it claims tasks.
 func (s *Store) RegisterNode(ctx context.Context, n NodeDescription) (int64, error) {
 	id, err := s.q.InsertNode(ctx, s.beats, dbsqlc.InsertNodeParams{
 		Address: n.Address, Version: n.Version, MaxConnections: int32(s.maxConnections), RequestsOnly: n.RequestsOnly,
@@ -115,8 +115,9 @@ const forgetBatch = 5000
 // deadLetterRetention is how long dead letters are kept.
 const deadLetterRetention = 24 * time.Hour
 
-// forgotten records the time up to which this node has deleted keys and answers. Rows that were
-// skipped because another session had locked them are deleted when it starts over, once an hour.
+// forgotten records the time up to which this node has deleted keys and answers. Once an hour, the
+// node starts over, so that it deletes rows that it skipped because another session had locked
+// them.
 type forgotten struct {
 	mutex sync.Mutex
 	to    time.Time
@@ -126,8 +127,8 @@ type forgotten struct {
 // forgetFromStartEvery is how often Forget starts over with the oldest rows.
 const forgetFromStartEvery = time.Hour
 
-// Forget deletes idempotency keys and answers of removed processes that are older than their
-// retention, and old dead letters. more reports that there are more.
+// Forget deletes old idempotency keys, answers of removed processes and dead letters. more reports
+// that there may be more.
 func (s *Store) Forget(ctx context.Context, retention time.Duration) (more bool, err error) {
 	f := &s.forgotten
 	f.mutex.Lock()

@@ -13,7 +13,7 @@ type callItem struct {
 	call     *Call
 	prepared Prepared
 	turn     chan struct{} // closed when the call may be stored, see callQueues
-	group    *commitGroup  // with the result that it is stored with
+	group    *commitGroup  // shared with the result that the call is stored with
 	left     time.Time     // when it left its queue
 }
 

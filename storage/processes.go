@@ -65,8 +65,8 @@ func (s *Store) GetTimers(ctx context.Context, key process.Key) ([]Timer, error)
 	return rows, mapped("get timers "+key.String(), err)
 }
 
-// ListBytes limits how much a list or a trace reads at a time. It ends with the row that exceeds
-// it, even if more rows were requested.
+// ListBytes limits how much a list or a trace reads at a time. The result ends with the row that
+// exceeds this limit, even if more rows were requested.
 const ListBytes = process.MaxHistoryBytes
 
 // Import is a process with its history, to be stored unchanged.

@@ -27,9 +27,9 @@ func Reach(ctx context.Context, dsn string) error {
 	return conn.Close(ctx)
 }
 
-// MayBecomeReachable reports whether an error of Reach may go away without a change of settings:
-// the server is down, starts, stops, is not writable, or has no free connection. A wrong password
-// or a missing database remains.
+// MayBecomeReachable reports whether Reach may succeed later without a change of settings. It may
+// if the server is down, starts, stops, is not writable, or has no free connection. It will not if
+// the password is wrong or the database is missing.
 func MayBecomeReachable(err error) bool {
 	if state := SQLState(err); state != "" {
 		switch state[:2] {

@@ -19,8 +19,7 @@ import (
 //  3. Repeatable items are sent again and find their first try, such as requests with an
 //     idempotency key. The others return ErrUnavailable, even if they were committed; their
 //     tasks then run, because of step 5.
-//  4. It commits a write of its own, so that the synchronous standby has everything that was
-//     committed before.
+//  4. It commits a write, so that the synchronous standby has everything that was committed before.
 //  5. Running rows of this node that the lost commit created are adopted.
 //
 // It returns the items to send again. While the database is unavailable, it fails requests at once
@@ -74,8 +73,8 @@ func refuseRequests(ops []operation, cause error) []operation {
 	return saves
 }
 
-// drainRequests fails the requests that have arrived since, so that their clients learn at once
-// that the database is unavailable.
+// drainRequests fails the requests that have arrived in the meantime, so that their clients learn
+// at once that the database is unavailable.
 func (l *lane) drainRequests(cause error) {
 	waiting := append(l.contention.drain(), l.held...)
 	l.held = nil
@@ -85,9 +84,9 @@ func (l *lane) drainRequests(cause error) {
 	l.held = refuseRequests(waiting, cause)
 }
 
-// tryRecover does the steps of recover on a new connection, or none of them. keys are the processes
-// of all items of the lost flush, including those that were completed in the meantime, because what
-// they started is adopted.
+// tryRecover does all steps of recover on a new connection, or none. keys are the processes of all
+// items of the lost flush, including items that were completed in the meantime, because the tasks
+// that they started are adopted.
 func (l *lane) tryRecover(ops []operation, keys []process.Key, sent bool) ([]operation, error) {
 	ctx, cancel := context.WithTimeout(l.store.stopped, flushTimeout)
 	defer cancel()

@@ -82,8 +82,8 @@ func (s *Store) RemoveProcesses(ctx context.Context, keys []process.Key) error {
 	return err
 }
 
-// RemoveStopped is RemoveProcesses for processes that are neither INIT nor RUNNING. Others stay,
-// and it returns those that it has removed.
+// RemoveStopped removes those of the processes that are neither INIT nor RUNNING, and returns their
+// keys.
 func (s *Store) RemoveStopped(ctx context.Context, keys []process.Key) (removed []process.Key, err error) {
 	return s.removeAll(ctx, keys, onlyStopped)
 }
@@ -176,9 +176,9 @@ func purgeStages(s *Store, items []*removeItem) []stage {
 	return []stage{first.deleteHistory, s.deleteStage(keys)}
 }
 
-// purgeProgress is the progress of deleting the history of one process: rows up to these IDs are
-// deleted, and some failed attempts of the task failedID. For a run, the steps before stepID are
-// deleted, and the items of stepID up to index.
+// purgeProgress is the progress of deleting the history of one process. Rows up to these IDs are
+// deleted, and some failed attempts of the task failedID. Of a run, the steps before stepID and the
+// items of stepID up to index are deleted.
 type purgeProgress struct {
 	eventID, taskID, waitingID, failedID int64
 	stepID                               string
@@ -218,13 +218,13 @@ func (p *purges) update(keys []process.Key, progress []purgeProgress, unfinished
 	}
 }
 
-// purge deletes one batch of the histories of removed processes.
+// purge is one batch of deletions from the histories of removed processes.
 type purge struct {
 	store      *Store
 	keys       []process.Key
 	progress   []purgeProgress
 	deleted    int64
-	unfinished map[process.Key]bool // a table returned a full batch: there may be more
+	unfinished map[process.Key]bool // keys for which a table returned a full batch, so there may be more
 }
 
 func (p *purge) deleteHistory(ctx context.Context, db DB) error {

@@ -13,9 +13,9 @@ type Prepared struct {
 	Outcome   PrepareOutcome
 	ProcessID string // only for a replayed Start: the process of the first request
 	TaskID    int64
-	Status    process.Status // status of the process that refused the request
+	Status    process.Status // status of the process if the outcome is Refused
 	Claim     *Claim         // only for a captured request, which runs on this node now
-	Waited    time.Duration  // how long the call waited in memory, see callQueues
+	Waited    time.Duration  // how long the call waited in a call queue
 }
 
 // PrepareOutcome is the outcome of a request.
@@ -25,16 +25,16 @@ type PrepareOutcome string
 const (
 	Captured   PrepareOutcome = "captured"   // runs on this node
 	Postponed  PrepareOutcome = "postponed"  // waits for its process or its time
-	AwaitsSlot PrepareOutcome = "place"      // waits for a slot: the pollers must look
-	Replayed   PrepareOutcome = "replayed"   // its key was already used by the same request
-	Mismatched PrepareOutcome = "mismatch"   // its key was already used by another request
+	AwaitsSlot PrepareOutcome = "place"      // waits for a slot; the caller must wake the pollers
+	Replayed   PrepareOutcome = "replayed"   // the same request already used its key
+	Mismatched PrepareOutcome = "mismatch"   // another request already used its key
 	NotFound   PrepareOutcome = "not_found"  // no such process
 	Exists     PrepareOutcome = "exists"     // the process already exists
-	Refused    PrepareOutcome = "status"     // the status of the process does not allow it
-	Overloaded PrepareOutcome = "overloaded" // too many requests wait in the process
-	Uncallable PrepareOutcome = "job"        // the kind of the process takes no calls and no repair
+	Refused    PrepareOutcome = "status"     // the status of the process does not allow the request
+	Overloaded PrepareOutcome = "overloaded" // too many requests wait for the process
+	Uncallable PrepareOutcome = "job"        // the kind of the process accepts neither calls nor repairs
 	Repairing  PrepareOutcome = "repairing"  // another repair is in progress
-	Unsettled  PrepareOutcome = "unsettled"  // waiting tasks are still being moved after the last change of status
+	Unsettled  PrepareOutcome = "unsettled"  // the last change of status still moves waiting tasks
 	Repaired   PrepareOutcome = "repaired"   // a simple repair succeeded
 )
 
@@ -48,11 +48,11 @@ type Call struct {
 	Fingerprint    []byte
 	HistoryRange   string // JSON; "" means the history mode of the namespace
 	Priority       int32
-	Capture        bool // the caller has a slot for it
+	Capture        bool // run it now if the process is idle: the caller has a slot
 	// MayWait reports whether the call may wait in a call queue, without being stored, while its
-	// process runs here. If it is nil, the call never waits. See callQueues.
+	// process runs here. If MayWait is nil, the call never waits. See callQueues.
 	MayWait     func() bool
-	Here        func() bool // reports whether the caller runs a task of the process now; nil if it never does
+	Here        func() bool // reports whether this node runs a task of the process now; nil means never
 	StepTimeout time.Duration
 	MaxWaiting  int32
 }
@@ -63,7 +63,7 @@ type Init struct {
 	Kind        string
 	Metadata    []byte       // JSON object, or nil
 	StartTime   time.Time    // zero means now
-	AuditRecord *AuditRecord // audit note of an operator's command, or nil
+	AuditRecord *AuditRecord // audit entry for an operator's command, or nil
 }
 
 func (c *Call) bytes() int { return 300 + len(c.Args) + len(c.Context) }

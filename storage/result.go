@@ -17,7 +17,7 @@ const (
 	Retry     Outcome = "retry"    // the same task again, after RetryAfter
 	Rejected  Outcome = "reject"   // the processor rejected the task; an INIT also removes the process
 	Completed Outcome = "complete" // the process ends
-	Cancelled Outcome = "cancel"   // a CANCEL task has done its work and the process ends
+	Cancelled Outcome = "cancel"   // a CANCEL task succeeded and the process ends
 	Removed   Outcome = "remove"   // the process is removed
 )
 
@@ -66,21 +66,21 @@ func (r *Result) dropTimers() {
 // Remove sets the outcome of an attempt that removes its process.
 func (r *Result) Remove() { r.Outcome = Removed }
 
-// Reject replaces the result by a rejection, which is JSON.
+// Reject replaces the result with a rejection, which is JSON.
 func (r *Result) Reject(rejection []byte) { *r = Result{Outcome: Rejected, Rejection: rejection} }
 
-// Fail replaces the result by a permanent failure, which is JSON. The detail is shown for the
+// Fail replaces the result with a permanent failure, which is JSON. The detail is shown for the
 // process.
 func (r *Result) Fail(failure []byte, detail string) {
 	*r = Result{Outcome: Failed, Failure: failure, Detail: detail}
 }
 
-// Retry replaces the result by a failure, which is JSON, after which the task is retried.
+// Retry replaces the result with a failure, which is JSON, after which the task is retried.
 func (r *Result) Retry(failure []byte, after time.Duration) {
 	*r = Result{Outcome: Retry, Failure: failure, RetryAfter: after}
 }
 
-// Release replaces the result by that of an attempt that was not made. The task waits for another
+// Release replaces the result with that of an attempt that was not made. The task waits for another
 // node.
 func (r *Result) Release(after time.Duration) {
 	*r = Result{Outcome: Retry, RetryAfter: after, Uncounted: true}
@@ -96,7 +96,7 @@ type NewEvent struct {
 }
 
 // SetTimer sets a timer at a time or, if At is zero, after a duration. A negative duration counts
-// as none.
+// as 0.
 type SetTimer struct {
 	Name   string // "" is the default timer
 	At     time.Time
@@ -111,7 +111,7 @@ func (t SetTimer) taskType() string {
 	return string(process.TaskTimeout)
 }
 
-// when returns a timer as the statements take it: a time, or a number of microseconds from now (-1
+// when returns the parameters of the statements: a time, or a number of microseconds from now (-1
 // if the time applies).
 func (t SetTimer) when() (at time.Time, afterUs int64) {
 	if !t.At.IsZero() {

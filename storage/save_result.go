@@ -16,7 +16,7 @@ type saveItem struct {
 	item
 	completion *Completion
 	saved      Saved
-	behind     bool // its run is busy and now has another waiting task
+	behind     bool // the run is busy and has another waiting task now
 	// next is the first call that waits in memory for its process and is stored with it, or nil.
 	next  *callItem
 	group *commitGroup
@@ -33,7 +33,7 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	it := &saveItem{item: newItem(c.Key, c.bytes(), true), completion: c}
 	it.general = !c.plain()
 	if c.notifiesRun() {
-		it.also = c.Run // in the lane of the run, no other lane waits for its lock
+		it.also = c.Run // use the lane of the run, so that no other lane waits for its lock
 	}
 	s.callQueues.join(it)
 	err := s.submit(it)
@@ -58,8 +58,7 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 // tooManyTimers is part of the error message of CheckTimers.
 const tooManyTimers = " timers pending, at most "
 
-// saveStages returns the general statements for results. It omits those that ordinary results do
-// not need.
+// saveStages returns the general statements for results. It omits statements that have no rows.
 func saveStages(s *Store, items []*saveItem) []stage {
 	if len(items) == 0 {
 		return nil
@@ -222,8 +221,8 @@ func (b *saveBatch) addTimers(row *dbsqlc.SaveResultItem, c *Completion) {
 	}
 }
 
-// addCheck counts the timers of a process that gets named ones. In all other cases it gets at most
-// the default timer.
+// addCheck makes CheckTimers count the timers of a process that gets named timers. Other results
+// set at most the default timer.
 func (b *saveBatch) addCheck(c *Completion) {
 	extra := int32(0)
 	if c.Timer != nil {

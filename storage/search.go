@@ -47,16 +47,16 @@ func (s *Store) HasWaitingCalls(ctx context.Context, limits []ClaimLimit) (bool,
 	return left, mapped("count waiting calls", err)
 }
 
-// A due timer that SearchTimers skips is taken by the SaveResult of its process, unless that ran
-// just before the timer was due, or did not save a result. So if a scan skipped a timer that was
-// due recently, another scan follows soon.
+// If SearchTimers skips a due timer, the SaveResult of its process takes it, unless SaveResult ran
+// just before the timer was due, or stored nothing. So if a scan skipped a timer that was due
+// recently, another scan follows soon.
 const (
 	passedLately = 500 * time.Millisecond
 	lookAgain    = 20 * time.Millisecond
 )
 
-// SearchTimers claims due tasks, the longest due first. next has the time until the next task is
-// due, for each namespace that has one. Both take one round trip.
+// SearchTimers claims due tasks, longest due first. For each namespace that has another one, next
+// has the time until it is due. Both take one round trip.
 func (s *Store) SearchTimers(
 	ctx context.Context, limits []ClaimLimit,
 ) (claims []Claim, next map[string]time.Duration, err error) {
@@ -112,8 +112,8 @@ func (s *Store) NamespacesWaiting(ctx context.Context) ([]WaitingNamespace, erro
 // maxDueTimers is how many tasks NextTimers reads before it queries each namespace instead.
 const maxDueTimers = 1000
 
-// NextTimers returns the namespaces with tasks that are due within a time, and for each the time
-// until the first of them is due. The result may contain namespaces whose tasks are due later. It
+// NextTimers returns the namespaces with tasks that are due within a period, each with the time
+// until its first task is due. The result may contain namespaces whose tasks are due later. It
 // costs one index lookup if nothing is due, and one per namespace with timers if very many are due.
 func (s *Store) NextTimers(ctx context.Context, within time.Duration) (map[string]time.Duration, error) {
 	next := map[string]time.Duration{}
@@ -169,8 +169,8 @@ func claimsOf[Row dbsqlc.SearchTimersRow | dbsqlc.ListRunningRow](rows []Row) []
 // Zombie is a running row whose attempt was lost.
 type Zombie = dbsqlc.ReadZombiesRow
 
-// ZombieClaim returns a claim with what is known of a zombie: its process, task, attempt, token and
-// kind.
+// ZombieClaim returns a claim for a zombie. Only its process, task, attempt, token and kind are
+// set.
 func ZombieClaim(z *Zombie) *Claim {
 	return &Claim{
 		Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
@@ -194,7 +194,7 @@ type Suspect struct {
 	Timeout  time.Duration // timeout of the attempt
 }
 
-// ListSuspects returns at most limit running rows that may be zombies. A row that no worker holds
+// ListSuspects returns at most limit running rows that may be zombies. A task that no worker holds
 // may exceed its deadline by margin.
 func (s *Store) ListSuspects(ctx context.Context, margin time.Duration, limit int) ([]Suspect, error) {
 	rows, err := s.q.ListSuspects(ctx, s.kept, dbsqlc.ListSuspectsParams{

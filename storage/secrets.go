@@ -19,7 +19,7 @@ type Secret = dbsqlc.ReadSecretsRow
 // ListedSecret is a secret without its value.
 type ListedSecret = dbsqlc.ListSecretsRow
 
-// MaxListedSecrets is how many secrets ListSecrets returns at most.
+// MaxListedSecrets is the maximum number of secrets that ListSecrets returns.
 const MaxListedSecrets = 10_000
 
 // SecretKey identifies a secret.
@@ -56,7 +56,7 @@ func (s Secrets) CreateKey(ctx context.Context) ([]byte, error) {
 	if err := dbsqlc.New().AddSealKey(ctx, s.db, created); err != nil {
 		return nil, mapped("create the key of secrets", err)
 	}
-	return s.Key(ctx) // that of another node, if it was faster
+	return s.Key(ctx) // another node may have stored its key first
 }
 
 // Read returns the secrets of a name.

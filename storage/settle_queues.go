@@ -12,8 +12,8 @@ import (
 const (
 	// queueBatch is how many waiting tasks or held messages one statement moves.
 	queueBatch = 2000
-	// minQueueBatch is how many of each process it moves at least, because a flush may change the
-	// status of many processes.
+	// minQueueBatch is how many of each process a statement moves at least, because a flush may
+	// change the status of many processes.
 	minQueueBatch = 200
 	// maxQueuedTasks is how many tasks may wait in a process before messages to it are no longer
 	// delivered.

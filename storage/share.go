@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// share limits how many connections of a pool one kind of work uses at a time. While every share is
-// smaller than its pool, no kind of work can keep all connections busy, however slow its statements
-// are. It is safe for concurrent use.
+// share limits how many connections of a pool one kind of work uses at a time. As long as every
+// share is smaller than its pool, no kind of work can use all connections, however slow its
+// statements are. It is safe for concurrent use.
 type share struct {
 	name  string
 	pool  *pgxpool.Pool
@@ -123,7 +123,7 @@ func (s *share) Ping(ctx context.Context) error {
 	return conn.conn.Ping(ctx)
 }
 
-// maxConns returns how many connections the pool opens at most.
+// maxConns returns the maximum number of connections of the pool.
 func (s *share) maxConns() int { return int(s.pool.Config().MaxConns) }
 
 // shareRows are rows that release their connection when they are closed or read to their end.

@@ -33,7 +33,7 @@ type (
 	// Request is a row of requests.
 	Request = dbsqlc.Request
 	// Claim is a task that was assigned to this node, with its process as it was at that time. If
-	// its kind has a row of its own for it, KindName and the fields after it are that row.
+	// its kind has its own row for the process, KindName and the fields after it contain that row.
 	Claim = dbsqlc.SearchCallsRow
 	// DB runs queries. It is a connection, a pool or a transaction.
 	DB = dbsqlc.DBTX
@@ -43,7 +43,7 @@ type (
 type Config struct {
 	// DSN is a libpq connection string. The store sets search_path to progressor itself.
 	DSN string
-	// Password returns the password of each new connection, in place of the one of the DSN. It is
+	// Password returns the password of a new connection. It replaces the password of the DSN. It is
 	// called for every connection, with a timeout of 5 s. Nil means the password of the DSN.
 	Password func(context.Context) (string, error)
 	// Lanes is the number of group-commit lanes, each with its own connection. The default is 2.
@@ -81,8 +81,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// connections returns how many connections a node opens at most: those of the pools, one per lane,
-// one for the heartbeat of the node and one that listens.
+// connections returns the maximum number of connections of a node: those of the pools, one per
+// lane, one for the heartbeat of the node and one for LISTEN.
 func (c Config) connections() int { return c.Lanes + c.ScanConns + c.MaxConns + 2 }
 
 // Store is a database.
@@ -128,7 +128,7 @@ type connections struct {
 	beats          *pgxpool.Pool
 	listen         *pgx.ConnConfig
 	password       func(context.Context) (string, error)
-	maxConnections int // number of connections that this node opens, with those of the lanes
+	maxConnections int // number of connections of this node, including those of the lanes
 }
 
 // hooks are functions of the engine. A hook that is not set is nil.
@@ -170,8 +170,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// openPools opens the pools. It opens that of general first, because only the current schema has
-// what the others need.
+// openPools opens the pools. It opens general first and checks the schema, because the other pools
+// need functions of the current schema.
 func (s *Store) openPools(ctx context.Context, cfg Config) error {
 	pools := []struct {
 		into   **pgxpool.Pool
@@ -273,7 +273,8 @@ func (s *Store) Ping(ctx context.Context) error {
 // Pending returns the number of operations that wait in the lanes or are being stored.
 func (s *Store) Pending() int64 { return s.pending.Load() }
 
-// PutAside returns how many of them wait for a row that another session has locked.
+// PutAside returns the number of pending operations that wait for a row that another session has
+// locked.
 func (s *Store) PutAside() (n int64) {
 	for _, l := range s.lanes {
 		n += l.aside.Load()

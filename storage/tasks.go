@@ -90,8 +90,8 @@ type TaskRef struct {
 type Answer = dbsqlc.ReadAnswersRow
 
 // ReadAnswers returns the tasks that have ended, with their results. Ord of an answer is the index
-// of its task. It returns about ListBytes at most. cut reports that tasks with a larger Ord than
-// that of the last answer may have ended, too.
+// of its task. It returns about ListBytes at most. cut reports that tasks after that of the last
+// answer may have ended, too.
 func (s *Store) ReadAnswers(ctx context.Context, refs []TaskRef) (answers []Answer, cut bool, err error) {
 	arg := dbsqlc.ReadAnswersParams{MaxBytes: ListBytes}
 	for n, r := range refs {

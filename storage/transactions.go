@@ -8,16 +8,16 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Transactions outside the lanes: reads, and those of the subpackages and packages above.
+// This file has the transactions outside the lanes: reads, and transactions of other packages.
 
 // Write runs statements of another package that need no lane, such as deleting old rows.
 func (s *Store) Write(ctx context.Context, op string, write func(context.Context, DB) error) error {
 	return mapped(op, s.write(ctx, func(conn *pgx.Conn) error { return write(ctx, conn) }))
 }
 
-// RunLocked runs a transaction that changes processes outside the lanes, after locking them, or one
-// that changes none if there are no keys. It is for rare commands. op is the name of the operation
-// in errors.
+// RunLocked locks processes and then runs a transaction that changes them, outside the lanes. If
+// there are no keys, it locks nothing. It is for rare commands. op is the name of the operation in
+// errors.
 func (s *Store) RunLocked(
 	ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error,
 ) error {
@@ -84,8 +84,9 @@ func (s *Store) ReadOne(ctx context.Context, op string, read func(context.Contex
 	return mapped(op, read(ctx, s.general))
 }
 
-// Query runs one statement by a method of Store, such as ReadOne, and returns its result. The error
-// is pgx.ErrNoRows if a statement for one row has none. op is the name of the operation in errors.
+// Query runs one statement with a method of Store, such as ReadOne, and returns its result. The
+// error is pgx.ErrNoRows if a statement for one row has none. op is the name of the operation in
+// errors.
 func Query[Params, Result any](
 	ctx context.Context, run func(context.Context, string, func(context.Context, DB) error) error, op string,
 	query func(context.Context, DB, Params) (Result, error), params Params,
@@ -103,8 +104,8 @@ func (s *Store) Scan(ctx context.Context, op string, scan func(context.Context, 
 	return mapped(op, scan(ctx, s.hot))
 }
 
-// RunSoon runs statements that must not wait for reads that take long, such as those of watchers
-// and metrics. op is the name of the operation in errors.
+// RunSoon runs statements that must not wait for slow reads, such as the statements of watchers and
+// metrics. op is the name of the operation in errors.
 func (s *Store) RunSoon(ctx context.Context, op string, run func(context.Context, DB) error) error {
 	return mapped(op, run(ctx, s.kept))
 }

@@ -12,7 +12,7 @@ import (
 // query returns the rest.
 const (
 	watchedEvents = 1000
-	// WatchedBytes is what a watcher holds in memory while its client does not read it.
+	// WatchedBytes limits what a watcher holds in memory while its client does not read.
 	WatchedBytes = 128 << 10
 	watchedTotal = 16 << 20
 )
@@ -34,7 +34,7 @@ type Watched struct {
 	Process     *Process // set if its status has changed; Events has all events up to the change
 }
 
-// ReadWatched returns the changes of watched processes. Processes without changes are missing.
+// ReadWatched returns the changes of watched processes. It omits processes without changes.
 func (s *Store) ReadWatched(ctx context.Context, refs []WatchRef) ([]Watched, error) {
 	arg := dbsqlc.ReadWatchedParams{Lim: watchedEvents, MaxBytes: WatchedBytes, MaxTotal: watchedTotal}
 	for n, r := range refs {

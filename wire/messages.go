@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// messages returns the commands of a result as they are stored. A command without a namespace goes
-// to the sender's.
+// messages converts the commands of a result to messages. The default of a command's namespace is
+// the namespace of the sender.
 func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.Message, error) {
 	var list []storage.Message
 	for _, command := range commands {
@@ -22,7 +22,7 @@ func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.M
 				process.Key{Namespace: c.Start.GetNamespace(), ProcessID: c.Start.GetProcessId()}
 			m.Args, m.NotifyParentArgs = c.Start.GetArgs(), c.Start.GetNotifyParentArgs()
 			if c.Start.NotifyParentArgs != nil && m.NotifyParentArgs == nil {
-				m.NotifyParentArgs = []byte{} // present and empty: notify the parent
+				m.NotifyParentArgs = []byte{} // an empty value, unlike a missing one, notifies the parent
 			}
 			if c.Start.GetStartTime() != nil {
 				m.StartTime = c.Start.GetStartTime().AsTime()
@@ -46,10 +46,10 @@ func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.M
 	return list, nil
 }
 
-// childEnd reads the column child. It returns nil for NULL.
+// childEnd decodes the column child. It returns nil for NULL.
 func childEnd(text json.RawMessage) (*progressorv1.ChildEnd, error) {
 	if bytes.HasPrefix(text, []byte(`{"ends"`)) {
-		return nil, nil // ends of several children, which the engine's kinds read themselves
+		return nil, nil // the ends of several children, which only kinds of the engine read
 	}
 	return read[progressorv1.ChildEnd]("child", text)
 }

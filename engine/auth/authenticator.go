@@ -28,7 +28,7 @@ const (
 	readTimeout = 5 * time.Second
 	// unknownRate is how many IDs that are not cached a node looks up in the database per second.
 	unknownRate = 200
-	// lookupRate is how many of them an address may have that has too many failures.
+	// lookupRate limits them for an address with too many failures.
 	lookupRate = 10
 )
 
@@ -39,7 +39,7 @@ var (
 	ErrInvalid   = errors.New("the token is not valid: it is unknown, revoked or expired")
 	ErrLimited   = errors.New("too many failed authentications from this address: wait a second")
 	ErrBusy      = errors.New("too many new tokens from this address, or at this node: wait a second")
-	ErrTwo       = errors.New("the request has a token, and the client a certificate with a URI: use only one")
+	ErrTwo       = errors.New("the request has a token, and the client has a certificate with a URI: use only one")
 	ErrCookie    = errors.New("the cookie of a login is accepted only for a POST with JSON from the console")
 	ErrTwoLogins = errors.New("the request has the cookie of a login, and a token or a certificate: use only one")
 	ErrLogin     = errors.New("the login has ended: log in again")
@@ -80,7 +80,7 @@ func newEntry(s *state) *entry {
 	return e
 }
 
-// state is what was read of a principal.
+// state is the stored state of a principal.
 type state struct {
 	hash      [sha256.Size]byte // hash of the token; zero for certificates
 	principal *Principal
@@ -176,9 +176,9 @@ func (a *Authenticator) AuthenticateCertificate(
 }
 
 // Current returns an authenticated principal with its present grants. It returns ErrInvalid if its
-// key was revoked, or its key or token has expired, ErrLogin if its login has ended, ErrRejected if
-// the issuer has removed the key of its token, or process.ErrUnavailable if the database or the
-// keys of the issuer cannot be read.
+// key was revoked, or if its key or token has expired. It returns ErrLogin if its login has ended,
+// and ErrRejected if the issuer has removed the key of its token. It returns process.ErrUnavailable
+// if the database or the keys of the issuer cannot be read.
 func (a *Authenticator) Current(ctx context.Context, p *Principal) (*Principal, error) {
 	if p.Name == rootID {
 		return p, nil

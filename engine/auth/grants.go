@@ -15,7 +15,8 @@ import (
 const Everywhere = "*"
 
 // Grant gives a role in the namespaces that match a pattern: NAME, PREFIX* or *. The role
-// worker:JOBS is that of a worker that is limited to jobs whose names match the pattern JOBS.
+// worker:JOBS allows what the role worker allows, but only for jobs whose names match the pattern
+// JOBS.
 type Grant struct{ Role, Namespaces string }
 
 // Check returns an error if the role is unknown or a pattern is malformed.
@@ -93,7 +94,7 @@ func (p *Principal) Groups() []string {
 	return strings.Split(p.identity, "\n")[1:]
 }
 
-// Owner identifies the client as the owner of worker IDs. Keys with the same name are those of one
+// Owner identifies the client as the owner of worker IDs. Keys with the same name belong to one
 // client, so that it keeps its IDs when its key is replaced.
 func (p *Principal) Owner() string { return p.owner }
 

@@ -154,7 +154,7 @@ func (a *Authenticator) Options() (console string, options []LoginOption) {
 	return a.logins.URL, options
 }
 
-// attempt is what a browser keeps while its user logs in.
+// attempt is the data that a browser keeps while its user logs in.
 type attempt struct {
 	oidc.Attempt
 	Page  string `json:"p"` // page of the console to which the login leads
@@ -181,10 +181,10 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 	return to, base64.RawURLEncoding.EncodeToString(text), err
 }
 
-// FinishLogin ends a login. kept is what the browser has kept, and answer what the issuer has added
-// to the URL. It returns the token of the login, which belongs in a cookie, and the URL of the page
-// of the console to which the login leads. former is the token of the login that the browser has,
-// or "". That login ends.
+// FinishLogin ends a login. kept is the data that the browser has kept. answer has the parameters
+// that the issuer has added to the URL. It returns the token of the login, for a cookie, and the
+// URL of the page of the console to show next. former is the token of the previous login of the
+// browser, or "". That login ends.
 func (a *Authenticator) FinishLogin(
 	ctx context.Context, name, kept string, answer url.Values, former, address string,
 ) (token, page string, err error) {
@@ -328,8 +328,8 @@ func (a *Authenticator) EndLogin(ctx context.Context, token, address string) err
 	})
 }
 
-// end deletes a cached login, and ends it on this node. No other request reads it meanwhile: it
-// could store the state from before the deletion after it.
+// end deletes a cached login, and ends it on this node. No other request reads the login in the
+// meantime, because it could store the old state after the deletion.
 func (a *Authenticator) end(ctx context.Context, e *entry, remove func() error) error {
 	select {
 	case e.reading <- struct{}{}:

@@ -7,8 +7,9 @@ import (
 	"github.com/progressor-engine/progressor/engine/auth/oidc"
 )
 
-// The beginnings of the names of principals: key: and the ID of a key, cert: and the URI in a
-// client certificate, user: and the issuer and name of a user, and group: and a group of users.
+// The prefixes of the names of principals. After key: follows the ID of a key, after cert: the URI
+// in a client certificate, after user: the issuer and the name of a user, and after group: a group
+// of users.
 const (
 	keyPrefix         = "key:"
 	certificatePrefix = "cert:"

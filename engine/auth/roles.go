@@ -94,8 +94,8 @@ func RolesWith(p progressorv1.Permission) (names []string) {
 	return names
 }
 
-// permissionsOf returns the permissions of a role. An unknown role, such as one of a newer version,
-// has none, and neither has one with a limit that it cannot have.
+// permissionsOf returns the permissions of a role. An unknown role, such as a role of a newer
+// version, has no permissions. Neither has a role with a limit that it does not support.
 func permissionsOf(role string) permissions {
 	name, jobs, limited := strings.Cut(role, limitSeparator)
 	n := slices.Index(Roles(), name)

@@ -25,8 +25,8 @@ const (
 	// one address per second. With ES256, a verification takes 0.12 ms, and a cached token 1 µs
 	// (BenchmarkUser).
 	verifyRate, verifyBurst = 100, 1000
-	// suspectRate is how many of them a node verifies per second for all addresses together that
-	// have too many failures.
+	// suspectRate is how many of them a node verifies per second for all addresses with too many
+	// failures together.
 	suspectRate = 1000
 	// rejectionRate is how many rejected tokens per second are logged.
 	rejectionRate = 5

@@ -37,7 +37,7 @@ const (
 	maxRate     = 10_000
 )
 
-// check validates and completes a command. verbs are those of its kind.
+// check validates and completes a command. verbs has the verbs of its kind.
 func (o *command) check(verbs map[progressorv1.BulkVerb]Verb) error {
 	if verbs == nil {
 		return &process.InvalidError{Field: "kind",
@@ -96,7 +96,7 @@ func commandOf(p *progressorv1.Process) (command, error) {
 	return o, nil
 }
 
-// plain matches the processes that a bulk may change, which are those of users. The methods of
+// plain matches the processes that a bulk may change: the processes of users. The methods of
 // ProcessService also reject processes of the engine.
 var plain = parsed(`kind = "" AND NOT process_id = "~*"`)
 

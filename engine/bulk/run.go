@@ -34,9 +34,9 @@ var usual = limits{
 	expectTime: time.Second, dryRunTime: 5 * time.Second,
 }
 
-// The limits of a failure keep a history with 5,000 of them below 8 MiB. A control character takes
-// six bytes in JSON, so 500 of them take 3,000. The text is cut until the whole event fits. An ID
-// that consists of such characters always fits.
+// These limits keep a history with 5,000 failures below 8 MiB. A control character takes six bytes
+// in JSON, so 500 of them take 3,000. The text is cut until the whole event fits. An ID that
+// consists of such characters always fits.
 const (
 	maxErrorBytes   = 500
 	maxFailureBytes = 1600

@@ -14,12 +14,12 @@ import (
 
 // Target is a kind of process that bulks can act on, by the filter of its list.
 type Target struct {
-	Kind    string // as Process.kind
+	Kind    string // see Process.kind
 	Plural  string // its name in errors
 	IDField string // the field of the filter that is the ID
 	Verbs   map[progressorv1.BulkVerb]Verb
 
-	// Find returns a page of the items in a namespace that match filter, the oldest first. A page
+	// Find returns a page of the items in a namespace that match filter, oldest first. A page
 	// may be short or empty although it is not the last one. next is the token of the next page, ""
 	// at the end.
 	Find func(ctx context.Context, namespace, filter, token string, limit int) (found []Item, next string, err error)
@@ -30,12 +30,12 @@ type Target struct {
 // Item is a job or run that a target has found.
 type Item struct {
 	search.Cursor        // ProcessID is the ID of the job or run
-	State         string // as Verb.Allowed
+	State         string // a value of Verb.Allowed
 }
 
-// Verb is what a bulk does to one process, job or run.
+// Verb is the operation of a bulk on one process, job or run.
 type Verb struct {
-	Allowed []string // the states in which it is not refused; nil means all
+	Allowed []string // the states in which the verb is allowed; nil means all
 	// Do returns a *process.WrongStatusError in another state.
 	Do func(ctx context.Context, key process.Key, reason string, by process.Actor) error
 }

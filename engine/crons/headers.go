@@ -64,7 +64,7 @@ func maskHeaders(c *progressorv1.Cron) {
 }
 
 // IsStored reports whether a cron is stored with this spec, policy, target and metadata. etag is
-// that of the stored one. The error is process.ErrCronNotFound if there is none.
+// the etag of the stored cron. The error is process.ErrCronNotFound if there is none.
 func (c *Crons) IsStored(ctx context.Context, def *progressorv1.Cron) (same bool, etag string, err error) {
 	s, err := c.read(ctx, def.GetNamespace(), def.GetCronId())
 	if err != nil {

@@ -41,7 +41,7 @@ const (
 	cancelPoll = time.Second
 )
 
-// The headers that tell the target about the fire.
+// The headers that describe the fire to the target.
 const (
 	headerCronID   = "Progressor-Cron-Id"
 	headerFireTime = "Progressor-Fire-Time"
@@ -102,7 +102,7 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 	return secrets.CheckHeaders(fieldHeaders, t.GetHeaders())
 }
 
-// request sends the request of a run. It returns nil if the run was asked to end meanwhile.
+// request sends the request of a run. It returns nil if the run was asked to end in the meantime.
 func (c *Crons) request(
 	ctx context.Context, run process.Key, w *work, target *progressorv1.HttpTarget, deadline time.Time,
 ) (*outcome, error) {
@@ -218,7 +218,7 @@ func (c *Crons) ask(
 	return &o, nil
 }
 
-// statusText returns a status with its standard text. The text in the response is that of the
+// statusText returns a status with its standard text. The text in the response comes from the
 // server.
 func statusText(code int) string {
 	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))

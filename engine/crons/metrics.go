@@ -88,7 +88,7 @@ func (m *metrics) failed(t *task) {
 }
 
 // requested counts a request, even if its result is not stored. o is nil if the run was asked to
-// end. label is that of the namespace.
+// end. label is the label of the namespace.
 func (m *metrics) requested(label string, o *outcome, took time.Duration) {
 	status := cron.Cancelled
 	if o != nil {

@@ -12,8 +12,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// taskWait is how long one task of a run waits for the end of the task that it has created. The run
-// uses a slot meanwhile.
+// taskWait is how long one task of a run waits for the end of the task that it has created. Until
+// then, the run uses a slot.
 const taskWait = 5 * time.Second
 
 // notify sends a NOTIFY task to a process, once per run, and waits for its end. It returns nil if
@@ -29,7 +29,7 @@ func (c *Crons) notify(
 }
 
 // taskEnd waits for the end of a task that a run has created. err is the error of its creation. It
-// returns nil if the task has not ended, or if the run was asked to end meanwhile.
+// returns nil if the task has not ended, or if the run was asked to end in the meantime.
 func (c *Crons) taskEnd(ctx context.Context, run, key process.Key, answer engine.Answer, err error) (*outcome, error) {
 	var task *progressorv1.Task
 	cancelled := make(chan struct{})

@@ -53,7 +53,7 @@ func (c *Crons) Pause(
 
 // Resume ends a pause. The fire times of the pause are MISSED, or decided by the misfire policy if
 // catch_up is set. Resume also repairs a cron whose process is broken by an engine fault that
-// lasted for a day. The misfire policy then decides what came due meanwhile.
+// lasted for a day. The misfire policy then decides the fire times that came due in the meantime.
 func (c *Crons) Resume(
 	ctx context.Context, r *progressorv1.ResumeCronRequest, by process.Actor,
 ) (*progressorv1.Cron, error) {

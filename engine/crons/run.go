@@ -67,7 +67,7 @@ func runID(c *progressorv1.Cron, fire time.Time, rerun int32) string {
 	return runKey(c, fire, rerun).ProcessID
 }
 
-// The metadata fields that tell a run about its fire.
+// The metadata fields that describe its fire to a run.
 const (
 	metadataCronID   = "progressor.cron_id"
 	metadataFireTime = "progressor.fire_time"

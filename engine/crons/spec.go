@@ -205,8 +205,8 @@ func checkStartRun(t *progressorv1.StartRunTarget) error {
 	return nil
 }
 
-// checkJob rejects options that a run cannot have. It does not check the others, which are those of
-// any job.
+// checkJob rejects options that a run cannot have. It does not check the other options, which are
+// checked as for any job.
 func checkJob(o *progressorv1.JobOptions) error {
 	const field = "cron.target.enqueue_job.options."
 	metadata, err := wire.JSON(o.GetMetadata())
@@ -227,7 +227,7 @@ func checkJob(o *progressorv1.JobOptions) error {
 }
 
 // namespaceOf returns the namespace of a target and the field that names it. The namespace is ""
-// for that of the cron.
+// for the namespace of the cron.
 func namespaceOf(t *progressorv1.CronTarget) (namespace, field string) {
 	switch target := t.GetTarget().(type) {
 	case *progressorv1.CronTarget_StartProcess:

@@ -115,8 +115,8 @@ func (f *Flows) Report(
 	}, err
 }
 
-// failureJSON returns the failure of a wait in its stored form. Its limit is that of the failure of
-// a worker.
+// failureJSON returns the failure of a wait in its stored form. It has the same limit as the
+// failure of a worker.
 func failureJSON(failure *progressorv1.Failure) ([]byte, error) {
 	if size := proto.Size(failure); size > process.MaxPayloadBytes {
 		return nil, &process.InvalidError{
@@ -127,7 +127,8 @@ func failureJSON(failure *progressorv1.Failure) ([]byte, error) {
 	return wire.FailureJSON(failure)
 }
 
-// progressJSON returns the progress of a wait in its stored form. Its limit is that of a heartbeat.
+// progressJSON returns the progress of a wait in its stored form. It has the same limit as the
+// progress in a heartbeat.
 func progressJSON(progress *progressorv1.Progress) ([]byte, error) {
 	text, err := wire.ProgressJSON(progress)
 	if err != nil {

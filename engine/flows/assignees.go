@@ -13,15 +13,16 @@ import (
 type namesKey struct{}
 
 // WithNames returns the context of a client that may answer a HUMAN wait with assignees only if one
-// of its names is an assignee: its own, such as user:ISSUER#NAME, and those of its groups, such as
-// group:NAME. In a context without names, the client may answer every wait.
+// of the client's names is an assignee. names has its own name, such as user:ISSUER#NAME, and the
+// names of its groups, such as group:NAME. In a context without names, the client may answer every
+// wait.
 func WithNames(ctx context.Context, names []string) context.Context {
 	return context.WithValue(ctx, namesKey{}, names)
 }
 
-// sentNames returns the names of the client that a command to a wait contains, or nil if the client
-// may answer every wait: its own name, and that of a group if only the group is an assignee. The
-// others are not sent, because the command is stored and other clients can read it.
+// sentNames returns the names of the client for a command to a wait, or nil if the client may
+// answer every wait. They are its own name and, if only a group is an assignee, the name of the
+// group. The others are not sent, because the command is stored and other clients can read it.
 func (f *Flows) sentNames(ctx context.Context, namespace, runID, stepID string, index *int32) ([]string, error) {
 	names, _ := ctx.Value(namesKey{}).([]string)
 	if names == nil {

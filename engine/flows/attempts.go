@@ -18,7 +18,7 @@ type attemptFacts struct {
 }
 
 // isJob reports whether a job does the work of a step or an item. The work of a step with for_each
-// is that of its items.
+// is the work of its items.
 func (t *task) isJob(p stepRef) bool {
 	s := &t.template.Steps[p.step]
 	return s.Action == flow.ActionJob && s.ForEach() == (p.index != noIndex)

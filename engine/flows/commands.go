@@ -107,7 +107,7 @@ func (t *task) requestScope() error {
 }
 
 // beginInScope begins a run that has waited for its dedupe key. done is the run that succeeded with
-// that key meanwhile, if only one run may succeed.
+// that key in the meantime, if only one run may succeed.
 func (t *task) beginInScope(done string) error {
 	t.state.Blocked = ""
 	if done == "" {

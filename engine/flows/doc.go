@@ -1,5 +1,5 @@
 // Package flows runs templates with several steps. A run is a process of kind flow with the ID
-// ~flow/RUN_ID. Its state is that of package flow, and a step is a job, a process, a wait, a delay
+// ~flow/RUN_ID. Its state is a state of package flow. A step is a job, a process, a wait, a delay
 // or another run.
 //
 // The end of a step, a request of a client and a due time are tasks of that process. Each decides

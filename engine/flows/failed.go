@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/flows"
 )
 
-// A job of a step that failed for good is in ERROR, like any other job, and is listed for
+// A job of a step that failed permanently is in ERROR, like any other job, and is listed for
 // operators. Operators retry the run, not the job. Once the run has repeated the step, or has
 // continued without it, the job needs no operator. The run then asks the job to end.
 

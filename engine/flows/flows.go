@@ -129,7 +129,7 @@ type reply struct {
 	Directive int32  `json:"directive,omitempty"` // only for ReportStep
 	Reason    string `json:"reason,omitempty"`
 
-	// The following fields tell the parent or the cron how a run ended. They are set by its last
+	// The following fields report the end of a run to its parent or cron. They are set by its last
 	// task.
 	Status  string          `json:"status,omitempty"` // succeeded, failed, cancelled or expired
 	Result  json.RawMessage `json:"result,omitempty"`

@@ -26,7 +26,7 @@ func (f *Flows) Remove(ctx context.Context, namespace, runID string, by process.
 		}
 	}
 	removed, err := f.engine.RemoveEnded(ctx, keyOf(namespace, runID), "RemoveRun", by)
-	if err == nil && !removed { // it was removed or continued meanwhile
+	if err == nil && !removed { // it was removed or continued in the meantime
 		err = f.checkEnded(ctx, namespace, runID)
 	}
 	return err

@@ -122,7 +122,8 @@ func (t *template) rejectsDuplicates() bool {
 		p == progressorv1.ScopePolicy_SCOPE_POLICY_RETURN_SAME_SCOPE
 }
 
-// invalid converts problems to the error of a request. The field is that of the first problem.
+// invalid converts problems to the error of a request. The error names the field of the first
+// problem.
 func invalid(problems []flow.Problem) error { return invalidBy(problems) }
 
 // breaksSchema is like invalid, for the payload of a run.

@@ -24,8 +24,9 @@ func (t *task) showsChange() bool {
 	return true
 }
 
-// shownStatus returns the status of the run as clients see it, as far as the run knows it: an
-// active run is queued if all of its open steps are jobs, whether or not a worker has taken one.
+// shownStatus returns the status of the run for clients, as far as the run knows it. An active run
+// is queued if all of its open steps are jobs. The run does not know whether a worker has taken
+// one.
 func (t *task) shownStatus(status flows.Status) string {
 	if status != flows.Active {
 		return string(status)

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// maxBroken is how many processes in ERROR ListErrors reads, the newest first, per namespace
-	// and in total.
+	// maxBroken is how many processes in ERROR ListErrors reads, newest first, per namespace and in
+	// total.
 	maxBroken = 10_000
 	// maxErrorDetail is how many characters of a detail are compared.
 	maxErrorDetail = 512

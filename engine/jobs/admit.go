@@ -15,8 +15,8 @@ import (
 )
 
 // admission assigns keys of constraints to the jobs that wait for them. It runs on every node. When
-// this node frees a key or enqueues a job, it looks at the key queue concerned. With each pass of
-// the collector it looks at all key queues, and so handles the unfinished work of dead nodes.
+// this node frees a key or enqueues a job, it checks the key queue. With each pass of the collector
+// it checks all key queues, and so handles the unfinished work of dead nodes.
 type admission struct {
 	jobs  *Jobs
 	woken chan struct{}
@@ -25,7 +25,7 @@ type admission struct {
 	rules   map[string]*rules // rules of namespaces that have, or had, constraints, as this node knows them
 	pending map[string]*look
 	next    map[string]time.Time     // when a namespace has timed work
-	from    map[string]string        // where the next look at all queues continues
+	from    map[string]string        // where the next check of all queues continues
 	held    map[string]jobs.HeldKeys // where the next check of held keys continues
 }
 
@@ -72,7 +72,7 @@ func (a *admission) Run(ctx context.Context) error {
 	}
 }
 
-// refresh queues a look at every namespace that has, or had, constraints.
+// refresh schedules a check of every namespace that has, or had, constraints.
 func (a *admission) refresh(all []storage.NamespaceState) {
 	for _, s := range all {
 		if s.ConstraintsVersion > 0 {
@@ -93,8 +93,8 @@ func (a *admission) forgetDeleted(all []storage.NamespaceState) {
 	maps.DeleteFunc(a.rules, func(namespace string, _ *rules) bool { return !live[namespace] })
 }
 
-// notify queues a look at the given key queues of a namespace, or at all of them if all is set. It
-// never blocks.
+// notify schedules a check of the given key queues of a namespace, or of all of them if all is set.
+// It never blocks.
 func (a *admission) notify(namespace string, all bool, lines ...string) {
 	a.mu.Lock()
 	l := a.pending[namespace]
@@ -121,7 +121,7 @@ func (a *admission) take() map[string]*look {
 	return taken
 }
 
-// due queues a look at the namespaces whose timed work is due.
+// due schedules a check of the namespaces whose timed work is due.
 func (a *admission) due(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -177,17 +177,17 @@ func (a *admission) remember(namespace string, r *rules) {
 	}
 }
 
-// serve looks at key queues of a namespace, some of them in each transaction.
+// serve checks key queues of a namespace, some of them in each transaction.
 func (a *admission) serve(ctx context.Context, namespace string, l *look) {
 	if !a.jobs.engine.CanHandOut(namespace) {
-		return // the look at all queues finds them
+		return // the check of all queues finds them
 	}
 	began := time.Now()
 	lines := slices.Sorted(maps.Keys(l.keys))
 	for last := false; !last; {
 		part := lines[:min(len(lines), keysPerTx)]
 		lines = lines[len(part):]
-		last = len(part) == 0 || len(lines) == 0 && !l.all // a reported queue must not wait for the look at all queues
+		last = len(part) == 0 || len(lines) == 0 && !l.all // a reported queue must not wait for the check of all queues
 		more, err := a.assignKeys(ctx, namespace, part, last && l.all)
 		if err != nil {
 			a.jobs.engine.ReportScanError(ctx, "constraints", err)
@@ -292,7 +292,7 @@ func (a *admission) keys(t *jobs.ConstraintTx, r *rules, lines []string, all boo
 }
 
 // sweep continues the evaluation of waiting jobs after constraints have changed. It reports whether
-// there are more.
+// there may be more.
 func (a *admission) sweep(ctx context.Context, namespace string) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), txTimeout)
 	defer cancel()
@@ -345,8 +345,8 @@ func keysOf(j jobs.Job) map[string]string {
 	return keys
 }
 
-// claimed queues a look at the buckets from which a job that was claimed has taken a start. They
-// refill from now on.
+// claimed schedules a check of the buckets from which a claimed job has taken a start. They refill
+// from now on.
 func (a *admission) claimed(namespace string, r *rules, j jobs.Job) {
 	var lines []string
 	for name, key := range keysOf(j) {
@@ -359,8 +359,8 @@ func (a *admission) claimed(namespace string, r *rules, j jobs.Job) {
 	}
 }
 
-// stored queues a look at the key queues whose keys the end of an attempt has freed, and at jobs
-// that must be evaluated.
+// stored schedules a check of the key queues whose keys the end of an attempt has freed, and of
+// jobs that must be evaluated.
 func (a *admission) stored(c *storage.Claim) {
 	if a.known(c.Namespace) == nil {
 		return
@@ -375,15 +375,15 @@ func (a *admission) stored(c *storage.Claim) {
 	}
 }
 
-// look queues a look at all key queues of a namespace that has constraints: a job may have changed
-// its queue or left a key.
+// look schedules a check of all key queues of a namespace that has constraints: a job may have
+// changed its queue or left a key.
 func (a *admission) look(namespace string) {
 	if a.known(namespace) != nil {
 		a.notify(namespace, true)
 	}
 }
 
-// enqueued queues a look at the key queue of a new job.
+// enqueued schedules a check of the key queue of a new job.
 func (a *admission) enqueued(j *jobs.NewJob) {
 	if len(j.Constraints.Keys) > 0 {
 		a.notify(j.Key.Namespace, false, j.Constraints.FirstKey())

@@ -180,7 +180,7 @@ func (q *Jobs) explain(ctx context.Context, p *progressorv1.Process, state *expl
 	}
 	rows, err := jobs.Get(ctx, q.store, process.Key{Namespace: p.GetNamespace(), ProcessID: p.GetProcessId()})
 	if err != nil || rows[0] == nil {
-		return err // the job was removed meanwhile
+		return err // the job was removed in the meantime
 	}
 	row := rows[0]
 	if waitsForKey(row) {

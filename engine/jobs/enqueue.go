@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// enqueueBy stores a job by a function, and wakes the pollers and workers that may run it.
+// enqueueBy stores a job by calling store, and wakes the pollers and workers that may run it.
 func (q *Jobs) enqueueBy(
 	ctx context.Context, j *jobs.NewJob, store func(*jobs.NewJob) (jobs.Enqueued, error),
 ) (jobs.Enqueued, error) {

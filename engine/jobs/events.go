@@ -104,8 +104,8 @@ type eventWatcher struct {
 }
 
 // eventWatchers holds the clients of this node that watch job events. One query per second serves
-// all of them, and none runs if there are no watchers. Watchers at the same cursor, as all that
-// have caught up, share its result. A slow client is included again when it is ready.
+// all watchers. No query runs if there are none. Watchers at the same cursor, as all that have
+// caught up, share its result. A slow client is included again when it is ready.
 type eventWatchers struct {
 	jobs *Jobs
 	mu   sync.Mutex

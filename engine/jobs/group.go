@@ -44,9 +44,9 @@ func groupRules(g *progressorv1.WorkerGroup) jobs.GroupRules {
 	return jobs.GroupRules{Count: max(g.GetCount(), 1), MaxFailures: g.GetMaxFailures(), WorkerIDs: g.GetWorkerIds()}
 }
 
-// groups decides jobs for several workers. It runs on every node. Each such job has a task that
-// waits for the engine whenever there is something to decide. A change on this node wakes groups at
-// once. Each pass of the collector wakes it for unfinished work of other nodes (see
+// groups makes the decisions about jobs for several workers. It runs on every node. While a
+// decision is due, the task of such a job waits for the engine. A change on this node wakes groups
+// at once. Each pass of the collector wakes it, too, for work that other nodes have left (see
 // Jobs.observeNamespaces).
 type groups struct {
 	jobs  *Jobs
@@ -56,12 +56,12 @@ type groups struct {
 	stranded []string // namespaces without workers in which groups wait for their members
 }
 
-// groupsBatch is the number of groups per look.
+// groupsBatch is the number of groups that one transaction checks.
 const groupsBatch = 32
 
 func newGroups(q *Jobs) *groups { return &groups{jobs: q, woken: make(chan struct{}, 1)} }
 
-// wake requests a look at the groups. It never blocks.
+// wake requests a check of the groups. It never blocks.
 func (g *groups) wake() {
 	select {
 	case g.woken <- struct{}{}:
@@ -69,7 +69,7 @@ func (g *groups) wake() {
 	}
 }
 
-// Run looks at groups when it is woken, until ctx ends.
+// Run checks groups when it is woken, until ctx ends.
 func (g *groups) Run(ctx context.Context) error {
 	for {
 		select {
@@ -110,9 +110,9 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 		g.jobs.engine.WakePollers() // jobs that wait for one of them may continue
 	}
 	at := time.Duration(0)
-	for _, member := range looked.Evict { // the group remains until the member has ended
+	for _, member := range looked.Evict { // the group keeps the member until it has ended
 		if _, err := g.jobs.engine.CancelProcess(limit, engine.CancelParams{
-			Key: member, Reason: "its worker is no longer one of those that may run it", Grace: &at,
+			Key: member, Reason: "its worker is no longer allowed to run it", Grace: &at,
 		}); err != nil {
 			return false, err
 		}
@@ -193,15 +193,15 @@ func nextStep(g *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
 	if surplus := len(t.open) - missing; surplus > 0 {
 		step.Cancel = unasked(t.open[missing:])
 	}
-	// If every allowed worker has to succeed, each place is for one of them. Other workers then
-	// need not look at it.
+	// If every allowed worker has to succeed, each place is for one worker, and other workers do
+	// not read it.
 	allListed := len(rules.WorkerIDs) == int(rules.Count)
 	for range missing - len(t.open) {
 		worker := ""
 		if allListed {
 			free := slices.IndexFunc(rules.WorkerIDs, func(id string) bool { return !slices.Contains(step.Takers, id) })
 			if free < 0 {
-				break // a member that is being cancelled still has it
+				break // a member that is being cancelled still has the place
 			}
 			worker = rules.WorkerIDs[free]
 			step.Takers = append(step.Takers, worker)
@@ -221,7 +221,7 @@ func unasked(places []*jobs.Place) (members []process.Key) {
 	return members
 }
 
-// lastFailure returns the failure of a group: the one of the last worker that failed.
+// lastFailure returns the failure of a group, which is that of the last worker that failed.
 func lastFailure(t tally, rules jobs.GroupRules, missing int) (failure []byte, detail string) {
 	detail = fmt.Sprintf("%d workers failed, at most %d may fail: ", t.failed, rules.MaxFailures)
 	if t.failed <= int(rules.MaxFailures) {

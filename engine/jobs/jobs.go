@@ -432,7 +432,7 @@ func (q *Jobs) Cancel(
 	return q.Get(ctx, key, 0)
 }
 
-// byState replaces the process status in an error by the state of the job, which callers know.
+// byState replaces the process status in an error with the state of the job, which callers know.
 func (q *Jobs) byState(ctx context.Context, key process.Key, err error) error {
 	wrong, ok := errors.AsType[*process.WrongStatusError](err)
 	if !ok {

@@ -102,7 +102,7 @@ func seconds(s float64) time.Duration {
 type outcome struct {
 	placed  map[string]int           // number of jobs by job name
 	blocked map[string]time.Duration // how long they have waited, by the constraint that they waited for last
-	again   []string                 // queues that had room for more jobs than the transaction looked at
+	again   []string                 // queues that had room for more jobs than the transaction checked
 }
 
 // placer assigns keys to the jobs at the front of key queues.

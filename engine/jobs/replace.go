@@ -8,9 +8,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// checkReplace rejects a unique job that replaces another one but has no explicit key: a key that
-// is derived from the args is the same only if the args are. path is the prefix of field names in
-// errors.
+// checkReplace rejects a unique job that replaces another one but has no explicit key. A key that
+// is derived from the args is useless here, because it differs if the args differ. path is the
+// prefix of field names in errors.
 func checkReplace(path string, u *progressorv1.Unique) error {
 	if u.GetReplace() && u.GetKey() == "" {
 		return &process.InvalidError{

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// States are the states by which jobs are counted. The first five are those of open jobs.
+// States are the states by which jobs are counted. The first five are states of open jobs.
 var States = []string{
 	"scheduled", "available", "running", "retryable", "cancel_requested", "succeeded", "failed", "cancelled",
 }

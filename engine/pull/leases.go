@@ -28,8 +28,8 @@ type PollParams struct {
 }
 
 // Poll leases tasks to a worker. If there are none, it waits until there are, or until Wait has
-// passed. A worker with the directive to take no new tasks gets none after a short pause, because
-// it may poll again at once.
+// passed. If a worker has the directive to take no new tasks, Poll returns no tasks after a short
+// pause. The pause is needed because such a worker may poll again at once.
 func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease, error) {
 	leave, err := s.engine.EnterPoll(p.Namespaces)
 	if err != nil {

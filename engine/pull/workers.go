@@ -112,9 +112,9 @@ func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pul
 	return nil
 }
 
-// notOwned returns the workers of which this node does not know that their IDs belong to a client.
-// It records that the others were seen. What was stored within heardFor still holds, because that
-// is shorter than pull.OwnedFor.
+// notOwned returns those workers for which this node does not know whether the client owns their
+// IDs. It records that the others were seen. What was stored within heardFor still holds, because
+// that is shorter than pull.OwnedFor.
 func (w *workers) notOwned(owner string, seen []pull.WorkerSeen) (unknown []pull.WorkerSeen) {
 	now := time.Now()
 	w.mu.Lock()

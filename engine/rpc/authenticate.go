@@ -121,7 +121,7 @@ func whoami(w http.ResponseWriter, r *http.Request) {
 	page(w, http.StatusOK, text)
 }
 
-// identity is what the console shows of the principal of a request, and what it offers.
+// identity has the principal and the permissions of a request, for the console.
 type identity struct {
 	Principal string    `json:"principal"` // "" if the engine does not authenticate
 	Login     bool      `json:"login"`     // it has logged in to the console

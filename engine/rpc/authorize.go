@@ -36,7 +36,7 @@ type accessRule struct {
 }
 
 // newAuthorization returns the rules of all methods of the services. It returns an error if a
-// method has none, and nil without an Authenticator.
+// method has no rule. Without an Authenticator, it returns nil.
 func newAuthorization(a *auth.Authenticator, services ...string) (*authorization, error) {
 	if a == nil {
 		return nil, nil
@@ -76,8 +76,8 @@ func newAccessRule(method protoreflect.MethodDescriptor) (*accessRule, error) {
 	return rule, nil
 }
 
-// access is the permission for one request. The zero value is that of an engine that does not
-// authenticate.
+// access is the permission for one request. The zero value is for an engine that does not
+// authenticate clients.
 type access struct {
 	principal *auth.Principal
 	rule      *accessRule

@@ -73,7 +73,7 @@ func (c *Certificates) Config() *tls.Config {
 }
 
 // current returns the configuration of a new connection. If the files cannot be used, or while
-// another connection reads them, it is that of the last ones.
+// another connection reads them, the result is from the previous files.
 func (c *Certificates) current() *tls.Config {
 	if c.reading.TryLock() {
 		defer c.reading.Unlock()

@@ -32,11 +32,10 @@ const maxJSONDepth = process.MaxJSONDepth
 // maxTimestamp is the first second of the year 10000.
 const maxTimestamp = 253402300800
 
-// contentCheck checks one type of message, including nested messages, for content that
-// protovalidate rules cannot express and that PostgreSQL or the JSON encoder rejects: NUL
-// characters, times outside 1970–9999, negative or too long durations, and JSON values that JSON
-// cannot express. It is created once per type and reads only the fields that can be invalid, never
-// payloads.
+// contentCheck checks one type of message, including nested messages, for content that PostgreSQL
+// or the JSON encoder rejects and that protovalidate rules cannot express: NUL characters, times
+// outside 1970–9999, negative or too long durations, and values that JSON cannot express. It is
+// created once per type and reads only the fields that can be invalid, never payloads.
 type contentCheck struct {
 	fields []fieldCheck
 }

@@ -142,8 +142,8 @@ func findBadUTF8(data []byte, m proto.Message) (path string, found bool) {
 	if utf8.Valid(data) {
 		return "", false
 	}
-	// The decoder replaces invalid bytes by U+FFFD. If the text also contains that character, the
-	// path may be that of a valid string. The request is rejected in any case.
+	// The decoder replaces invalid bytes with U+FFFD. If the text also contains that character, the
+	// path may name a valid string. The request is rejected in any case.
 	path, _, found = digits.Find(data, m.ProtoReflect().Descriptor(), func(token any, _ bool) bool {
 		s, ok := token.(string)
 		return ok && containsReplacement(s)

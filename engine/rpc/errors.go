@@ -68,8 +68,7 @@ var sentinels = []struct {
 }
 
 // toConnect converts an error of the engine to an error for the client, with a code and an
-// ErrorDetail with the reason. internal reports that the client does not get the text, so that the
-// caller should log it.
+// ErrorDetail. internal reports that the client does not get the text, so the caller should log it.
 func toConnect(err error, request any) (connectErr *connect.Error, internal bool) {
 	namespace, processID := scopeOf(request)
 	if own, ok := errors.AsType[*connect.Error](err); ok {
@@ -272,8 +271,7 @@ func wantedText(a clientError, request any) string {
 	return a.text
 }
 
-// scopeText returns the subject of an error. A cron is named by its own ID, not by that of its
-// process.
+// scopeText returns the subject of an error. A cron is named by its own ID, not by its process ID.
 func scopeText(d *progressorv1.ErrorDetail, aboutCron bool) string {
 	switch {
 	case d.GetNamespace() == "":

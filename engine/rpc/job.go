@@ -23,7 +23,7 @@ func jobKey(r interface {
 	return process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}
 }
 
-// refuseOwnJob rejects commands for the engine's own jobs, except for those of steps.
+// refuseOwnJob rejects commands for the engine's own jobs, except for the jobs of steps.
 func refuseOwnJob(id string) error {
 	if _, ok := process.StepJob(id); ok {
 		return nil

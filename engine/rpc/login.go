@@ -59,7 +59,7 @@ func checkPage(a *auth.Authenticator, r *http.Request) error {
 	return nil
 }
 
-// loginPages serves the pages with which users log in to the console, and out of it.
+// loginPages serves the pages for logins to and logouts from the console.
 type loginPages struct {
 	auth        *auth.Authenticator // nil if all clients may do everything
 	errorWriter *connect.ErrorWriter

@@ -82,12 +82,12 @@ func newNamed(md protoreflect.MessageDescriptor) (*named, error) {
 // namedNamespace is a namespace in a message.
 type namedNamespace struct {
 	name  string
-	needs progressorv1.Permission // the permission for a target; 0 for that of the method
+	needs progressorv1.Permission // the permission for a target; 0 for the permission of the method
 	own   bool                    // a target in the namespace of the message around it
 }
 
 // each calls found for each namespace in a message until found returns false. own is the namespace
-// of the message around m. It is that of a target without a namespace.
+// of the message around m. It is the default for targets without a namespace.
 func (n *named) each(m protoreflect.Message, own string, found func(namedNamespace) bool) bool {
 	for i := range n.fields {
 		f := &n.fields[i]

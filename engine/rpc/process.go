@@ -201,7 +201,7 @@ func keyOf(r keyed) process.Key {
 }
 
 // ownKey returns the key of a request that changes a process or waits for it. It rejects processes
-// of the engine itself, such as those of crons.
+// of the engine itself, such as crons.
 func ownKey(r keyed) (process.Key, error) {
 	return keyOf(r), refuseOwn("process_id", r.GetProcessId())
 }

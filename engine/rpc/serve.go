@@ -12,8 +12,8 @@ import (
 )
 
 // The limits of the listener. There is no read or write timeout, because a request may wait as long
-// as its client asks for; limitBodyTime limits the time of a body, and limitStalls that of a part
-// of a response.
+// as its client asks for. limitBodyTime limits the time for a body. limitStalls limits the time for
+// each part of a response.
 const (
 	readHeaderTimeout    = 10 * time.Second
 	idleTimeout          = 2 * time.Minute

@@ -37,11 +37,11 @@ const (
 var sharedCost = map[string]int{"GetOverview": 6, "ExplainProcess": 7, "ListConstraints": 2, "GetRun": 3, "ListRuns": 2,
 	"ListSteps": 2, "GetTemplate": 2, "ExplainSink": 3}
 
-// shared caches the reads of many viewers, so that they cost as much as those of one. A client that
-// sends `Cache-Control: max-age=SECONDS` accepts responses of that age. A client without the header
-// gets its own. With `max-stale` a client only refreshes its view. It accepts older responses, up
-// to maxSharedAge, while the statements of this second are used up, so that the first read of a
-// page is fast and its later reads wait for their turn.
+// shared caches reads, so that many viewers cost as much as one. A client that sends
+// `Cache-Control: max-age=SECONDS` accepts responses of that age. A client without the header gets
+// its own. With `max-stale` a client only refreshes its view. It accepts older responses, up to
+// maxSharedAge, while the statements of this second are used up, so that the first read of a page
+// is fast and its later reads wait for their turn.
 type shared struct {
 	pace *rate.Limiter
 

@@ -117,8 +117,7 @@ func invalidOf(request protoreflect.MessageDescriptor, violation *protovalidate.
 	}
 }
 
-// isNotPositive reports whether a violation is that of a duration that must not be 0, and is not
-// positive.
+// isNotPositive reports whether a violation is a duration that must be positive but is not.
 func isNotPositive(violation *protovalidate.Violation) bool {
 	field := violation.FieldDescriptor
 	if field == nil || field.Kind() != protoreflect.MessageKind || field.IsList() || field.IsMap() {

@@ -87,9 +87,9 @@ func CheckValue(value string) error {
 // HasReference reports whether a value refers to a secret.
 func HasReference(value string) bool { return reference.MatchString(value) }
 
-// KeepStored replaces each Mask in wanted by the stored value of the header. sameTarget is false if
-// the requests go elsewhere than those of the stored headers; then the values must be sent again,
-// because who changes a URL must not receive values that they cannot read.
+// KeepStored replaces each Mask in wanted with the stored value of the header. sameTarget is false
+// if the requests go to another target than before. Then the values must be sent again, because a
+// client that changes a URL must not receive values that it cannot read.
 func KeepStored(field string, wanted, stored map[string]string, sameTarget bool) error {
 	for header, value := range wanted {
 		if value != Mask || !isSecret(header, value) {

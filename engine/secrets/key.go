@@ -62,7 +62,7 @@ func (k *key) seal(place, value string) string {
 	return sealedPrefix + k.id + ":" + base64.RawURLEncoding.EncodeToString(sealed) + "}"
 }
 
-// UnusableError says why a value cannot be used, such as a secret that does not exist.
+// UnusableError says why a value cannot be used, for example because its secret does not exist.
 type UnusableError struct{ message string }
 
 func unusable(format string, args ...any) error { return &UnusableError{fmt.Sprintf(format, args...)} }
@@ -71,7 +71,7 @@ func (e *UnusableError) Error() string { return e.message }
 
 var errNotOpened = unusable("the stored value cannot be decrypted: put it again")
 
-// open decrypts the base64 of a sealed value. It fails in another place.
+// open decrypts the base64 of a sealed value. It fails if the value was sealed for another place.
 func (k *key) open(place, text string) (string, error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(sealed) < k.aead.NonceSize() {
@@ -96,8 +96,8 @@ func cutSealed(value string) (id, text string, ok bool) {
 	return id, text, true
 }
 
-// othersAccess are the rights that only the owner of a file of master keys may have. Its group may
-// read it, because Kubernetes gives a Secret to the group of the engine.
+// othersAccess has the permissions that other users must not have on a file of master keys. The
+// group may read the file, because Kubernetes gives a Secret to the group of the engine.
 const othersAccess fs.FileMode = 0o037
 
 // ReadMasterKeys reads a file of master keys: 32 bytes in base64, one a line. The first one

@@ -45,7 +45,7 @@ type Vault struct {
 type cachedSecret struct {
 	rows    []storage.Secret
 	read    time.Time
-	reading bool // a request reads them again; meanwhile, others use these rows
+	reading bool // a request reads them again; in the meantime, others use these rows
 }
 
 // New returns a Vault. Without master keys, it uses the key in the database.
@@ -218,8 +218,8 @@ func (v *Vault) DecryptHeaders(
 	return opened, nil
 }
 
-// Resolve replaces the references in a value by the secrets of a namespace. References in a secret
-// itself are not replaced.
+// Resolve replaces the references in a value with the secrets of a namespace. References in a
+// secret itself are not replaced.
 func (v *Vault) Resolve(ctx context.Context, namespace, value string) (string, error) {
 	if !strings.Contains(value, referencePrefix) {
 		return value, nil
@@ -333,7 +333,7 @@ func (v *Vault) CheckReferences(ctx context.Context, namespace, field string, he
 	return nil
 }
 
-// MaxSecretBytes is the maximum size of a secret, which is that of a header.
+// MaxSecretBytes is the maximum size of a secret, as of a header.
 const MaxSecretBytes = 8192
 
 // SealSecret validates a secret and returns its sealed value for the table secrets.

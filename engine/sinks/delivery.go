@@ -57,8 +57,8 @@ func newDelivery(s *Sinks, c changes.ClaimedSink) *delivery {
 	return d
 }
 
-// run delivers until it is ended or aborted, or the sink has failed for good. Then it releases the
-// lease.
+// run delivers until it is ended or aborted, or the sink has failed permanently. Then it releases
+// the lease.
 func (d *delivery) run() {
 	defer close(d.done)
 	defer d.abort(nil)

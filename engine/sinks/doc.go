@@ -1,9 +1,9 @@
 // Package sinks delivers the recorded changes of namespaces to targets outside of the engine.
 //
-// A sink is a row of the table sinks. A node delivers for it while it holds the lease of the row. A
-// sink is not a process of the engine, as crons and bulks are: a process would write several rows
-// for each batch of changes, its state would show the secrets of the target to readers of
-// processes, and the changes would pass through its history. The lease needs one update per batch,
+// A sink is a row of the table sinks. A node delivers for it while it holds the lease of the row.
+// Unlike a cron or a bulk, a sink is not a process of the engine. A process would write several
+// rows for each batch of changes. Its state would show the secrets of the target to readers of
+// processes. The changes would pass through its history. The lease needs one update per batch,
 // which also stores the cursor. Its token fences a node that was replaced: a late one cannot move
 // the cursor.
 //

@@ -20,9 +20,9 @@ const (
 	noticeGap = 10 * time.Millisecond
 )
 
-// notices tells the nodes that deliver when this node has recorded changes for their sinks. They
-// are hints: without them, a sink finds the changes when it reads again. A namespace without a sink
-// on another node has none.
+// notices notifies the nodes that deliver when this node has recorded changes for their sinks. They
+// are hints: without them, a sink finds the changes when it reads again. No notices are sent for a
+// namespace without a sink on another node.
 type notices struct {
 	sinks *Sinks
 	stops map[string]func() // namespaces with sinks on other nodes; used only by the runner

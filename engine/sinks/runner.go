@@ -46,8 +46,8 @@ type runner struct {
 	failing bool      // the last pass failed
 }
 
-// run delivers until ctx is cancelled. A node that takes requests only tells the others what it has
-// recorded.
+// run delivers until ctx is cancelled. A node for requests only notifies the others when it has
+// recorded changes.
 func (s *Sinks) run(ctx context.Context) error {
 	r := &runner{Sinks: s, notices: newNotices(s), held: map[changes.SinkKey]*delivery{}}
 	var noticing sync.WaitGroup

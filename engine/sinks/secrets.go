@@ -12,7 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// replaceSecrets replaces each secret of a target by what with returns for the name of its field.
+// replaceSecrets calls with for each secret of a target, with the name of its field, and replaces
+// the secret with the result.
 func replaceSecrets(m *progressorv1.Sink, with func(field, value string) (string, error)) (err error) {
 	if hook := m.GetWebhook(); hook != nil {
 		for n, key := range hook.GetSecrets() {

@@ -60,9 +60,9 @@ func sinkOf(s *changes.SinkSettings) (*progressorv1.Sink, error) {
 	return m, nil
 }
 
-// keepSecrets gives a sink the stored secrets of a target of the same type, if it has none itself.
-// A password is sent to the brokers, so it is kept only for the same ones, and only if the login
-// and the connection are protected as before. keepSecrets reports whether it has kept secrets.
+// keepSecrets adds the stored secrets to a sink without secrets, if its target has the same type. A
+// password is sent to the brokers, so it is kept only for the same ones, and only if the login and
+// the connection are protected as before. keepSecrets reports whether it has kept secrets.
 func keepSecrets(m, stored *progressorv1.Sink) (kept bool) {
 	if hook := m.GetWebhook(); hook != nil && len(hook.GetSecrets()) == 0 && !hook.GetUnsigned() {
 		hook.Secrets = stored.GetWebhook().GetSecrets()

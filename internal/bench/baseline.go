@@ -115,7 +115,7 @@ func openBaseline(ctx context.Context, d *scratch, history bool, fail context.Ca
 		_, err = admin.Exec(ctx, baselineTables)
 	}
 	if err := errors.Join(err, admin.Close(ctx)); err != nil {
-		return nil, fmt.Errorf("make the baseline's tables: %w", err)
+		return nil, fmt.Errorf("create the baseline's tables: %w", err)
 	}
 	cfg, err := pgxpool.ParseConfig(d.dsn)
 	if err != nil {

@@ -30,12 +30,11 @@ const (
 const (
 	changesTopic = "changes"
 	sinkID       = "bench"
-	// calmTime is how long the engine has nothing to do before each call whose delivery to a
-	// webhook is measured.
+	// calmTime is how long the engine is idle before each call of a webhook measurement.
 	calmTime = 40 * time.Millisecond
-	// leastDeliveries is how many of them are measured at least.
+	// leastDeliveries is the minimum number of measured deliveries to the webhook.
 	leastDeliveries = 10
-	// deliveryWait limits the wait for the sink after the load.
+	// deliveryWait limits how long the bench waits for the sink after the load.
 	deliveryWait = 5 * time.Minute
 )
 
@@ -64,7 +63,7 @@ func (r *runner) changes(ctx context.Context, v variant) error {
 	return err
 }
 
-// record lets the namespace of the bench record its events, with their payloads, and its lifecycle
+// record makes the namespace of the bench record events, with their payloads, and lifecycle
 // changes.
 func (s *site) record(ctx context.Context) error {
 	ns := builtinNamespace(namespaceName, historyNone)
@@ -122,8 +121,8 @@ func (r *runner) recordedCalls(ctx context.Context, v variant, row *Row) error {
 	})
 }
 
-// measureSink measures how soon after the load the sink has delivered the changes, one for each
-// call, and then how fast it delivers all of them again.
+// measureSink measures how long after the load the sink has delivered all changes. Each call is one
+// change. Then it rewinds the sink and measures the rate at which it delivers them again.
 func (s *site) measureSink(ctx context.Context, cluster *kfake.Cluster, row *Row, calls int64) error {
 	messages := func() (n int64) {
 		for _, p := range cluster.PartitionInfos(changesTopic) {
@@ -132,7 +131,7 @@ func (s *site) measureSink(ctx context.Context, cluster *kfake.Cluster, row *Row
 		return n
 	}
 	await := func(n int64) error {
-		limit, cancel := context.WithTimeoutCause(ctx, deliveryWait, errors.New("the sink does not catch up"))
+		limit, cancel := context.WithTimeoutCause(ctx, deliveryWait, errors.New("the sink delivers too slowly"))
 		defer cancel()
 		for messages() < n {
 			if err := wait(limit, time.Millisecond); err != nil {
@@ -142,7 +141,7 @@ func (s *site) measureSink(ctx context.Context, cluster *kfake.Cluster, row *Row
 		return nil
 	}
 	ended := time.Now()
-	row.figure("changes behind at the end of the load", float64(calls-messages()), "")
+	row.figure("undelivered changes at the end of the load", float64(calls-messages()), "")
 	if err := await(calls); err != nil {
 		return err
 	}
@@ -162,8 +161,8 @@ func (s *site) measureSink(ctx context.Context, cluster *kfake.Cluster, row *Row
 	return nil
 }
 
-// webhookLatency measures the time from the moment at which a change is recorded, which is right
-// before its commit, to the request that the webhook receives.
+// webhookLatency measures the time from the recording of a change, which is right before its
+// commit, to the request that the webhook receives.
 func (r *runner) webhookLatency(ctx context.Context, v variant, row *Row) error {
 	received := make(chan time.Duration, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {

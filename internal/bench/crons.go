@@ -145,7 +145,7 @@ func (f cronFires) measure(ctx context.Context, conn *pgx.Conn, row *Row, spent 
 	var decided, fired, succeeded, rows, runs int64
 	if err := conn.QueryRow(ctx, countDecided, namespaceName, f.first, f.last, f.every).Scan(&decided, &fired,
 		&succeeded); err != nil {
-		return fmt.Errorf("count what was decided: %w", err)
+		return fmt.Errorf("count the decided fire times: %w", err)
 	}
 	if err := conn.QueryRow(ctx, countFires, namespaceName).Scan(&rows); err != nil {
 		return fmt.Errorf("count the ledger: %w", err)

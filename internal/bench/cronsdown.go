@@ -86,7 +86,7 @@ func (r *runner) catchUp(ctx context.Context, d *scratch, row *Row, policy *prog
 	if err == nil {
 		err = row.readCaughtUp(ctx, conn, r.command.CronsDown, time.Since(begin))
 	}
-	if err == nil { // waiting for the next minute is fine, but the database is checked for what is left
+	if err == nil { // crons may wait for the next minute, but no other work may be left
 		err = each(ctx, r.command.CronsDown, fillers, func(ctx context.Context, i int) error {
 			return s.crons.Delete(ctx,
 				&progressorv1.DeleteCronRequest{Namespace: namespaceName, CronId: cronID("cron", i)}, process.Actor{})

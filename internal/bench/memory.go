@@ -21,9 +21,10 @@ const memoryTimeout = 10 * time.Minute
 // time that the engine may reject some.
 const overloadPause = 100 * time.Millisecond
 
-// memory reads the memory of an engine in its own process, each time after a pause as long as the
-// warm-up: idle, with calls that the processor holds, and with many more clients that wait behind
-// those. Each client has its own connection. At the end, every call must be answered.
+// memory reads the memory of an engine in a separate process in three states: idle, with calls that
+// the processor holds, and with many more clients that wait behind those. Before each read, it
+// pauses as long as the warm-up. Each client has its own connection. At the end, every call must be
+// answered.
 func (r *runner) memory(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	row.Clients = r.command.InFlight + r.command.Waiting

@@ -13,7 +13,7 @@ import (
 // meter measures the cost of a piece of work: bytes of WAL, CPU, group commits. What cannot be
 // measured is unknown.
 type meter struct {
-	conn       *pgx.Conn // to the measured server; nothing else uses it meanwhile
+	conn       *pgx.Conn // to the measured server; nothing else uses it in the meantime
 	postmaster int       // 0 if it is not on this machine
 	engineCPU  func() (time.Duration, error)
 	flushes    func() (items, flushes float64, err error) // nil if there are none

@@ -170,7 +170,7 @@ func (n *neighborhood) clear(ctx context.Context) error {
 		if time.Since(begin) > arrivalsTimeout {
 			return fmt.Errorf("rows of the tenant are still written after %s", arrivalsTimeout)
 		}
-		if err := wait(ctx, clearPause); err != nil { // tasks that run end meanwhile
+		if err := wait(ctx, clearPause); err != nil { // running tasks end in the meantime
 			return err
 		}
 	}

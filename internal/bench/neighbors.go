@@ -21,8 +21,8 @@ const (
 	tenantName   = "tenant"
 	tenantFilter = "tenant%" // LIKE: tenantName, and the other tenants of the bench
 	// offeredPortion is the portion of the peak that the other namespaces request. It leaves the
-	// tenant its share of the CPU: if two ask for everything that they can get, no engine can give
-	// one of them 80% of what it gets alone.
+	// tenant its share of the CPU. If both namespaces demand all of it, neither can reach 80% of
+	// its rate alone.
 	offeredPortion = 0.4
 	// messageEvery is the interval between SQL messages in the other namespace, each to one of
 	// messageTargets processes.
@@ -185,7 +185,7 @@ func (r *runner) besideTenant(ctx context.Context, n *neighborhood, state neighb
 	return n.database.waitIdle(ctx)
 }
 
-// neighborWindow is what the other namespace got in one window.
+// neighborWindow has the results of the other namespace in one window.
 type neighborWindow struct {
 	calls    *flooded
 	timers   *alarmClock

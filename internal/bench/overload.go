@@ -14,8 +14,9 @@ import (
 // return to normal.
 const calm = 30 * time.Second
 
-// overload measures calls at twice the rate that the engine can do: how many of them it does, how
-// quickly it rejects the rest, whether it loses what it holds, and how soon it returns to normal.
+// overload offers calls at twice the peak rate of the engine. It measures how many calls the engine
+// executes, how quickly it rejects the others, whether it loses accepted calls, and how soon it
+// returns to normal.
 func (r *runner) overload(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	err := r.onEngine(ctx, v.history, processor.BenchNoop(), row, func(d *scratch, s *site) (acknowledged, error) {
@@ -33,9 +34,9 @@ func (r *runner) overload(ctx context.Context, v variant) error {
 	return err
 }
 
-// storm finds the peak, offers half of it, twice as much, and half of it again. Then it finds the
-// peak again: an engine whose tables are new does more calls than after ten seconds of load. The
-// figures are compared with the mean of both peaks.
+// storm finds the peak rate. It then offers half of the peak, twice the peak, and half of the peak
+// again. Then it finds the peak again: an engine whose tables are new does more calls than after
+// ten seconds of load. The figures are compared with the mean of both peaks.
 func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int64, err error) {
 	duration := r.command.Duration
 	m := r.meterOf(o.site)

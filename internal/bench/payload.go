@@ -14,7 +14,7 @@ import (
 // processor.BenchNoop.
 const argsBytes = 200
 
-// payload is what every operation carries, both for the engine and for the baseline.
+// payload is the data of an operation, both for the engine and for the baseline.
 type payload struct {
 	args, event, state, response []byte
 }

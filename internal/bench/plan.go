@@ -44,7 +44,8 @@ func (v variant) String() string {
 	return text
 }
 
-// name returns the name of the workload, with what distinguishes the case from others of it.
+// name returns the name of the workload, with the settings that distinguish the case from its other
+// cases.
 func (v variant) name() string {
 	switch {
 	case v.events != "":
@@ -133,7 +134,8 @@ func (c *Command) keys() []bool {
 	}
 }
 
-// requestVariants returns clients × keys, and for call × histories.
+// requestVariants returns one case for each combination of clients and keys and, for call, of
+// histories.
 func requestVariants(c *Command, name string) []variant {
 	histories := []string{historyNone}
 	if name == "call" {
@@ -159,7 +161,8 @@ func clientVariants(c *Command, name string) []variant {
 	return variants
 }
 
-// snapshotVariants returns the largest number of clients up to 128. More clients would only wait.
+// snapshotVariants returns one case, with the largest number of clients up to 128. More clients
+// would only wait.
 func snapshotVariants(c *Command, name string) []variant {
 	clients := 0
 	for _, n := range c.Clients {
@@ -184,7 +187,7 @@ func flatVariants(c *Command, name string) []variant {
 	return []variant{{workload: name, clients: c.FlatClients, history: historyNone}}
 }
 
-// overloadVariants returns the largest number of clients, which determines the peak.
+// overloadVariants returns one case, with the largest number of clients, which determines the peak.
 func overloadVariants(c *Command, name string) []variant {
 	return []variant{{workload: name, clients: slices.Max(c.Clients), history: historyNone}}
 }

@@ -120,8 +120,7 @@ func number(value *float64, decimals int) string {
 	return sign + whole + fraction
 }
 
-// newTable returns a table that looks like those of the other commands, with numbers aligned to the
-// right.
+// newTable returns a table in the style of the other commands, with numbers aligned to the right.
 func newTable() table.Writer {
 	t := table.NewWriter()
 	style := table.StyleDefault

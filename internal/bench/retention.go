@@ -63,7 +63,7 @@ func (r *runner) retention(ctx context.Context, v variant) error {
 }
 
 // callsDuringRemoval measures calls. If remove is true, it also counts the processes that the
-// engine removes meanwhile.
+// engine removes in the meantime.
 func (r *runner) callsDuringRemoval(ctx context.Context, d *scratch, o *operations, row *Row, remove bool) error {
 	if remove {
 		ns := builtinNamespace(namespaceName, o.variant.history)

@@ -31,7 +31,7 @@ const (
 	roleProcessor = "processor"
 )
 
-// order tells a process what to do.
+// order is a command to a process.
 type order struct {
 	// For an engine.
 	DSN        string            `json:"dsn,omitempty"`

@@ -38,7 +38,7 @@ type Row struct {
 	FlushItems   *float64 `json:"flush_items,omitempty"`
 	Refused      int64    `json:"refused"` // requests that were rejected with "overloaded"
 
-	Ratio   *float64 `json:"ratio,omitempty"` // ops/s divided by those of RatioTo
+	Ratio   *float64 `json:"ratio,omitempty"` // ops/s divided by the ops/s of RatioTo
 	RatioTo string   `json:"ratio_to,omitempty"`
 
 	Figures []Figure `json:"figures,omitempty"` // only for workloads that measure something other than a rate

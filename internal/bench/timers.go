@@ -126,8 +126,8 @@ const (
 	gaugeFirst = 1 << 32
 )
 
-// drainBurst starts processes whose timers are all due at the same moment, after the last of them
-// was started.
+// drainBurst starts processes whose timers are all due at the same moment, which is after the last
+// start.
 func (r *runner) drainBurst(
 	ctx context.Context, d *scratch, s *site, clock *alarmClock, row *Row,
 ) (acknowledged, error) {

@@ -43,7 +43,7 @@ func one(n *node) *client.Client {
 	return client.New(n.url, client.WithRetry(client.Retry{MaxAttempts: 1}), client.WithoutKeys())
 }
 
-// replace replaces an engine by another one.
+// replace replaces an engine with another one.
 func (f *fleet) replace(i int, n *node) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()

@@ -15,7 +15,7 @@ var connectionMutants = []mutant{
 		packages: "./storage", run: "TestWritesAreDurable",
 	},
 	{
-		name: "banner-in-a-failure", breaks: "the failure of a task shows no banner of a server",
+		name: "banner-in-a-failure", breaks: "the failure of a task does not contain the banner of a server",
 		file: "processor/remote/failure_class.go", old: "Error() string { return FailureClass(e.err) }",
 		planted:  "Error() string { return e.err.Error() }",
 		packages: "./processor/remote", run: "TestErrorsShowNothingInternal",
@@ -27,7 +27,7 @@ var connectionMutants = []mutant{
 		packages: "./storage", run: "ReadOnlySessions",
 	},
 	{
-		name: "whole-table-for-one-process", breaks: "a long queue of one process changes no plan for the others",
+		name: "whole-table-for-one-process", breaks: "a long queue of one process does not change the plans for others",
 		file: "storage/connect.go", old: "generalSettings = withPlans(calmSettings)",
 		planted:  "generalSettings = calmSettings",
 		packages: "./storage", run: "TestGeneralPlans",

@@ -30,19 +30,19 @@ var doctorMutants = []mutant{
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
 	},
 	{
-		name: "doctor-left-sink", breaks: "doctor warns of a sink whose node is gone and that no other node takes",
+		name: "doctor-left-sink", breaks: "doctor warns about a sink whose node is gone if no other node takes it",
 		file: doctorSinks, old: "case s.NodeID != 0 && s.LeaseEnded > lateLease.Seconds():",
 		planted:  "case s.NodeID != 0 && s.LeaseEnded > 60*lateLease.Seconds():",
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
 	},
 	{
-		name: "doctor-waiting-sink", breaks: "doctor warns of a sink with changes for which no node delivers",
+		name: "doctor-waiting-sink", breaks: "doctor warns about a sink with changes that no node delivers",
 		file: doctorSinks, old: "case s.NodeID == 0 && s.Oldest > lateLease.Seconds():",
 		planted:  "case s.NodeID == 0 && s.Oldest > s.MaxLag:",
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
 	},
 	{
-		name: "doctor-paused-sink", breaks: "doctor expects no node to deliver for a paused sink",
+		name: "doctor-paused-sink", breaks: "doctor does not warn about a paused sink that no node delivers",
 		file: doctorSinks, old: `	case s.State == "PAUSED":`, planted: `	case s.State == "PAUSE":`,
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
 	},

@@ -35,7 +35,7 @@ var erasureMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestErase",
 	},
 	{
-		name: "erase-forgets-table", breaks: "an erased ID is in no table",
+		name: "erase-forgets-table", breaks: "no table contains an erased ID",
 		file:     "storage/erasure/erasure.go",
 		old:      `	{name: "job_keys", key: "unique_key text", match: "is(x.process_id)"},` + "\n",
 		planted:  "",
@@ -53,7 +53,7 @@ var erasureMutants = []mutant{
 		packages: "./engine", run: "TestRemovalLeavesARunningTask",
 	},
 	{
-		name: "removal-stops-tasks", breaks: "a removal that removes nothing stops no task",
+		name: "removal-stops-tasks", breaks: "a removal that removes nothing does not stop tasks",
 		file: "engine/processes.go", old: "for _, key := range removed {",
 		planted:  "for _, key := range append(removed, keys...) {",
 		packages: "./engine", run: "TestRemovalLeavesARunningTask",
@@ -64,14 +64,14 @@ var erasureMutants = []mutant{
 		packages: "./engine", run: "TestEraseInSmallRequests",
 	},
 	{
-		name: "erase-cancels-erased", breaks: "a run that is erased sends no cancels to what was erased with it",
+		name: "erase-cancels-erased", breaks: "an erased run does not cancel processes that were erased with it",
 		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
 		old:      "OR NOT is_erased(child.namespace, child.process_id)),",
 		planted:  "OR true),",
 		packages: "./engine/flows", run: "TestEraseSuspendedRun",
 	},
 	{
-		name: "erase-cancels-hashes", breaks: "a run that is removed sends no cancels to hashes of IDs",
+		name: "erase-cancels-hashes", breaks: "a removed run does not send cancels to hashes of IDs",
 		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
 		old:      "AND deleted_flow_steps.process_id !~ '^erased:[0-9a-f]{64}$') child",
 		planted:  "AND deleted_flow_steps.process_id IS NOT NULL) child",
@@ -85,13 +85,13 @@ var erasureMutants = []mutant{
 		packages: "./engine/flows", run: "TestEraseSuspendedRun",
 	},
 	{
-		name: "erase-leaves-actor", breaks: "the audit has no IDs of runs as actors",
+		name: "erase-leaves-actor", breaks: "the audit does not contain IDs of runs as actors",
 		file: "engine/flows/cancel.go", old: `process.Actor{Name: "run"}`,
 		planted:  `process.Actor{Name: "run " + t.runID}`,
 		packages: "./engine/flows", run: "TestEraseActor",
 	},
 	{
-		name: "erase-via-elsewhere", breaks: "the audit of another namespace has no IDs of runs",
+		name: "erase-via-elsewhere", breaks: "the audit of another namespace does not contain IDs of runs",
 		file: "engine/flows/cancel.go", old: "if namespace == t.key.Namespace {", planted: "if true {",
 		packages: "./engine/flows", run: "TestEraseActor",
 	},
@@ -128,7 +128,7 @@ var erasureMutants = []mutant{
 		packages: "./storage", run: "TestEraseFollowsMoves",
 	},
 	{
-		name: "erase-rejected-later", breaks: "a rejected change that was erased gets no dead letter",
+		name: "erase-rejected-later", breaks: "a rejected change that was erased does not become a dead letter",
 		file: sinkStatements, old: "WHERE change.process_id ~ '^erased:[0-9a-f]{64}$')", planted: "WHERE false)",
 		packages: "./storage", run: "TestEraseFollowsMoves",
 	},
@@ -138,7 +138,7 @@ var erasureMutants = []mutant{
 		packages: "./storage", run: "TestEraseFollowsMoves",
 	},
 	{
-		name: "erase-records-refused", breaks: "a request that is refused adds no audit entry",
+		name: "erase-records-refused", breaks: "a refused request does not add an audit entry",
 		file: "engine/erase.go", old: "if err := w.checkErasable(ctx, []erasure.Set{set}); err != nil {",
 		planted:  "if err := error(nil); err != nil {",
 		packages: "./engine", run: "TestEraseTrustsNoToken",
@@ -149,7 +149,7 @@ var erasureMutants = []mutant{
 		packages: "./engine", run: "TestEraseInSmallRequests",
 	},
 	{
-		name: "erase-without-second-entry", breaks: "a page token replaces no entry in the audit",
+		name: "erase-without-second-entry", breaks: "a page token does not replace the audit entry",
 		file: erasedProcesses, old: "a.time > statement_timestamp() - $4::interval",
 		planted:  "(a.time > statement_timestamp() - $4::interval OR $4 > interval '0')",
 		packages: "./engine", run: "TestEraseTrustsNoToken",
@@ -175,12 +175,12 @@ var erasureMutants = []mutant{
 		packages: "./storage", run: "TestEraseAuditErasesOnlyTheIDs",
 	},
 	{
-		name: "erase-audit-by-pattern", breaks: "callers of erase_audit choose no pattern",
+		name: "erase-audit-by-pattern", breaks: "callers of erase_audit cannot choose a pattern",
 		file: eraseAudit, old: "pattern text := erased_parts(ids);", planted: "pattern text := parts;",
 		packages: "./storage", run: "TestEraseAuditErasesOnlyTheIDs",
 	},
 	{
-		name: "erase-audit-by-key", breaks: "names of fields in audit entries are no IDs",
+		name: "erase-audit-by-key", breaks: "names of fields in audit entries do not count as IDs",
 		file: eraseAudit, old: `OR item.value #>> '{}' ~ pattern) AS is_mentioned`,
 		planted:  "OR a.details::text ~ pattern) OR strpos(a.details::text, ids[1]) > 0 AS is_mentioned",
 		packages: "./storage", run: "TestEraseAuditErasesOnlyTheIDs",
@@ -194,7 +194,7 @@ var erasureMutants = []mutant{
 		packages: "./storage", run: "TestConcurrentErasuresKeepTheChain",
 	},
 	{
-		name: "erase-audit-of-settings", breaks: "an erasure changes no audit entries about settings",
+		name: "erase-audit-of-settings", breaks: "an erasure does not change audit entries about settings",
 		file: eraseAudit, old: `           a.method = ANY (methods)
              AND (a.subject = ANY (ids) OR a.subject ~ pattern) AS is_subject,`,
 		planted:  `           (a.subject = ANY (ids) OR a.subject ~ pattern) AS is_subject,`,
@@ -219,12 +219,12 @@ var erasureMutants = []mutant{
 		packages: "./storage", run: "TestEraseAuditNeedsRights",
 	},
 	{
-		name: "erase-audit-rights", breaks: "a role that adds entries chooses no position in the chain",
+		name: "erase-audit-rights", breaks: "a role that adds entries cannot choose the position in the chain",
 		file: eraseAudit, old: "EXECUTE format('REVOKE INSERT, UPDATE,", planted: "EXECUTE format('REVOKE UPDATE,",
 		packages: "./storage", run: "TestMigrationTakesTheChainFromRoles",
 	},
 	{
-		name: "erase-records-fires", breaks: "an erasure records no change of a fire",
+		name: "erase-records-fires", breaks: "an erasure does not record a change of a fire",
 		file: eraseAudit, old: "WHERE (n.process_id ~ '^erased:[0-9a-f]{64}$') IS NOT TRUE", planted: "WHERE true",
 		packages: "./storage", run: "TestEraseRecordsNoFire",
 	},

@@ -25,8 +25,9 @@ var failoverMutants = []mutant{
 		packages: "./storage", run: "TestResultIsOnTheStandby",
 	},
 	{
-		name: "cancelled-wait-acknowledged", breaks: "a commit whose wait for the standby was cancelled is no success",
-		file: "storage/generation.go", old: `n.Routine == "SyncRepWaitForLSN"`, planted: `n.Routine == "none"`,
+		name:   "cancelled-wait-acknowledged",
+		breaks: "a commit whose wait for the standby was cancelled is not acknowledged",
+		file:   "storage/generation.go", old: `n.Routine == "SyncRepWaitForLSN"`, planted: `n.Routine == "none"`,
 		packages: "./storage", run: "TestResultIsOnTheStandby|TestWriteThatIsNotReplicated",
 	},
 }

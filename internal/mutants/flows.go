@@ -35,7 +35,7 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "TestGetRunIsBoundedInBytes",
 	},
 	{
-		name: "flow-undone-in-order", breaks: "what was done is undone the newest success first",
+		name: "flow-undone-in-order", breaks: "steps are undone in reverse order of their success",
 		file: flowTurn, old: "step := s.Done[len(s.Done)-1]\n		s.Done = s.Done[:len(s.Done)-1]",
 		planted:  "step := s.Done[0]\n		s.Done = s.Done[1:]",
 		packages: "./flow", run: "RandomGraphs",
@@ -58,7 +58,7 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "WhySteps|ItemsFail",
 	},
 	{
-		name: "flow-any-token", breaks: "only who has the token of a wait answers it",
+		name: "flow-any-token", breaks: "only a client with the token of a wait can answer it",
 		file: flowCommands, old: "subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) != 1",
 		planted:  "subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) == 2",
 		packages: "./engine/flows", run: "ExternalWait",
@@ -116,7 +116,7 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "StepWithoutAttempt",
 	},
 	{
-		name: "flow-attempt-of-the-queue", breaks: "a job that no worker took is no attempt of its step",
+		name: "flow-attempt-of-the-queue", breaks: "a job that no worker took does not count as an attempt of its step",
 		file: "engine/flows/show.go", old: "		if !row.Tried {\n", planted: "		if row.Tried {\n",
 		packages: "./engine/flows", run: "RunStartsWithItsFirstWorker",
 	},
@@ -161,14 +161,14 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "ScopeFromTwoNodes",
 	},
 	{
-		name: "flow-fails-for-the-database", breaks: "no step fails because what it needs could not be read",
+		name: "flow-fails-for-the-database", breaks: "a step does not fail because a read failed",
 		file: "engine/flows/facts.go", old: "	if err != nil {\n		return readError(err)\n	}\n	for _, row",
 		planted:  "	_ = err\n	for _, row",
 		packages: "./engine/flows", run: "NoFaultOfTheDatabase",
 	},
 	{
 		name:   "flow-undone-before-its-end",
-		breaks: "what succeeds in the turn in which it begins to be undone has succeeded, with its result",
+		breaks: "a step that succeeds when its compensation begins has succeeded, with its result",
 		file:   "storage/internal/dbsqlc/flow_steps.sql.go",
 		old: "status = CASE\n" +
 			"                  WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running')\n" +
@@ -188,23 +188,23 @@ var flowMutants = []mutant{
 		packages: "./flow", run: "RetryWithAnotherList",
 	},
 	{
-		name: "flow-cleans-up-early", breaks: "in a line, a step that cleans up waits for all before it",
+		name: "flow-cleans-up-early", breaks: "in a linear template, a cleanup step waits for all steps before it",
 		file: flowTurn, old: "all && (!d.plan.Linear || d.allEnded(step))", planted: "all",
 		packages: "./flow", run: "CleanUpOfALine",
 	},
 	{
-		name: "flow-ends-at-a-bad-result", breaks: "a run without its result undoes what was done",
+		name: "flow-ends-at-a-bad-result", breaks: "a run whose result cannot be computed undoes its steps",
 		file: flowTurn, old: "		if d.succeed(); s.Mode == ModeEnded || d.backOff() {",
 		planted:  "		if d.succeed(); s.Mode == ModeEnded || true {",
 		packages: "./flow", run: "TestNoResult",
 	},
 	{
-		name: "flow-late-and-cancelled", breaks: "a wait that was cancelled has no result of its timeout",
+		name: "flow-late-and-cancelled", breaks: "a cancelled wait does not have the result of its timeout",
 		file: flowDecide, old: "case d.Status(o.Step) != Running ||", planted: "case d.Status(o.Step) == Pending ||",
 		packages: "./flow", run: "EndOfAClosedStep",
 	},
 	{
-		name: "flow-overdue-goes-on", breaks: "what passes the timeout of its step is asked to end",
+		name: "flow-overdue-goes-on", breaks: "a process or run that exceeds the timeout of its step is asked to end",
 		file: flowDecide, old: "	if o.Overdue {", planted: "	if o.Overdue && o.Undo {",
 		packages: "./engine/flows", run: "StepTimeouts",
 	},
@@ -243,7 +243,7 @@ var flowMutants = []mutant{
 		packages: "./storage", run: "EndsOfSteps",
 	},
 	{
-		name: "step-start-of-the-fenced", breaks: "a result that comes late starts no step",
+		name: "step-start-of-the-fenced", breaks: "a late result does not start a step",
 		file: startSteps, old: "AND t.fencing_token = item.fencing_token\n" +
 			"        AND is_saved(item.fencing_token)\n      LIMIT 1) task",
 		planted:  "AND t.fencing_token = item.fencing_token LIMIT 1) task",
@@ -256,7 +256,7 @@ var flowMutants = []mutant{
 		packages: "./storage", run: "JobsThatMayNotStart",
 	},
 	{
-		name: "flow-result-in-message", breaks: "a run ends whatever the size of its result",
+		name: "flow-result-in-message", breaks: "a run ends regardless of the size of its result",
 		file: "engine/flows/result.go", old: "len(text) <= process.MaxPayloadBytes",
 		planted:  "len(text) <= process.MaxMessageBytes",
 		packages: "./engine/flows", run: "TestLargeResults|TestLargeFailures",
@@ -267,7 +267,7 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "TestLargeItems",
 	},
 	{
-		name: "flow-decision-changes-its-input", breaks: "a decision changes nothing that is passed to it",
+		name: "flow-decision-changes-its-input", breaks: "a decision does not modify its arguments",
 		file: "flow/state.go", old: "		c.Each[step] = &copied\n", planted: "		c.Each[step] = each\n",
 		packages: "./flow", run: "RandomGraphs",
 	},
@@ -290,7 +290,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name:     "flow-purge-from-the-start",
-		breaks:   "a batch of a removal reads no steps that earlier batches have deleted",
+		breaks:   "a batch of a removal does not read steps that earlier batches have deleted",
 		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
 		old:      "AND (v.step_id, v.index) > (removed.after_step_id, removed.after_index)",
 		planted:  "AND (v.step_id, v.index) > (left(removed.after_step_id, 0), -2)",
@@ -337,7 +337,7 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "TestEventsOfRun",
 	},
 	{
-		name: "run-events-of-others", breaks: "run_id finds no events of another run",
+		name: "run-events-of-others", breaks: "run_id does not find events of another run",
 		file: "storage/search/events.go", old: "substring(a.job_id FROM '^~job/(.*)/[^/]*$')",
 		planted:  "substring(a.job_id FROM '^~job/([^/]*)/')",
 		packages: "./storage/search", run: "TestListEventsOfRun",

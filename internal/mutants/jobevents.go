@@ -67,7 +67,7 @@ var jobEventMutants = []mutant{
 	},
 	{
 		name:   "watch-skips-what-is-on-its-way",
-		breaks: "a watch has no gap: it brings nothing that lies behind a transaction which still runs",
+		breaks: "a watch has no gap: it does not return events after the oldest running transaction",
 		file:   jobEvents, old: " AND e.xid < pg_snapshot_xmin(pg_current_snapshot())", planted: "",
 		packages: "./storage", run: "TestWatchWaitsForWhatIsOnItsWay",
 	},

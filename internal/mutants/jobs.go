@@ -76,13 +76,13 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestJobsInAKeyQueueAlternate",
 	},
 	{
-		name: "group-left-behind", breaks: "what came to a group whose node died is looked at by another",
+		name: "group-left-behind", breaks: "another node checks a group whose node died",
 		file: "engine/jobs/jobs.go", old: "func(s storage.NamespaceState) bool { return s.GroupsDue }",
 		planted:  "func(storage.NamespaceState) bool { return false }",
 		packages: "./engine/jobs", run: "TestGroupThatWasLeft",
 	},
 	{
-		name: "constraints-unheard", breaks: "a node learns of constraints that another one has put",
+		name: "constraints-unheard", breaks: "a node applies constraints that were put on another node",
 		file: "engine/jobs/admit.go", old: "if s.ConstraintsVersion > 0 {", planted: "if s.ConstraintsVersion < 0 {",
 		packages: "./engine/jobs", run: "TestNodeThatIsBehind|TestLimitHoldsOnTwoNodes|TestRate",
 	},
@@ -92,7 +92,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Fail|Retr|Backoff|Quorum",
 	},
 	{
-		name: "late-job-leased", breaks: "no claim takes a job after its start deadline",
+		name: "late-job-leased", breaks: "a claim does not take a job after its start deadline",
 		file: "storage/internal/dbsqlc/poll.sql.go",
 		old: "          AND (s.start_deadline > statement_timestamp()) IS NOT FALSE\n" +
 			"          AND (NOT target.pauses",
@@ -112,7 +112,7 @@ var jobMutants = []mutant{
 		packages: "./storage", run: "TestEndLateJobs",
 	},
 	{
-		name: "paused-name-leased", breaks: "a poll for all names gets no job of a paused name",
+		name: "paused-name-leased", breaks: "a poll for all names does not get jobs of paused names",
 		file: "engine/pull/leases.go", old: "pauses := job == \"\" && len(s.engine.PausedNames(name)) > 0",
 		planted:  "pauses := job != \"\" && len(s.engine.PausedNames(name)) > 0",
 		packages: "./engine/jobs", run: "TestPausedNameIsNotLeased",
@@ -181,13 +181,13 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Lost|Takeover|Lease|Worker",
 	},
 	{
-		name: "job-takeover-uses-up-a-retry", breaks: "a lost worker uses up no retry",
+		name: "job-takeover-uses-up-a-retry", breaks: "a lost worker does not use up a retry",
 		file: jobDecide, old: "		if !f.Takeover {\n			used++",
 		planted:  "		if f.Takeover || !f.Takeover {\n			used++",
 		packages: "./engine/jobs", run: "Lost|Takeover|Lease|Worker",
 	},
 	{
-		name: "lease-beats-for-anybody", breaks: "a heartbeat without the salt of the lease extends nothing",
+		name: "lease-beats-for-anybody", breaks: "a heartbeat without the salt of the lease does not extend it",
 		file: jobLeases, old: "     AND l.salt = item.salt", planted: "",
 		packages: "./engine/jobs", run: "Lease",
 	},
@@ -211,7 +211,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "ResumedNamespace",
 	},
 	{
-		name: "job-update-unlocked", breaks: "updates of a job that come at the same time all take effect",
+		name: "job-update-unlocked", breaks: "concurrent updates of a job all take effect",
 		file: "storage/jobs/update.go", old: `s.RunLocked(ctx, "update job", []process.Key{key}`,
 		planted:  `s.RunLocked(ctx, "update job", nil`,
 		packages: "./engine/jobs", run: "ConcurrentUpdates",
@@ -229,8 +229,9 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "FailuresAreBounded",
 	},
 	{
-		name: "lease-lost-on-its-way-times-out", breaks: "a lease that never reached its worker uses up no attempt",
-		file: zombies, old: "2 * l.heartbeat_interval <= r.deadline - r.running_time,\n                   false",
+		name:   "lease-lost-on-its-way-times-out",
+		breaks: "a lease that never reached its worker does not use up an attempt",
+		file:   zombies, old: "2 * l.heartbeat_interval <= r.deadline - r.running_time,\n                   false",
 		planted:  "false,\n                   false",
 		packages: "./engine/jobs", run: "LeaseThatNeverBeats",
 	},
@@ -258,7 +259,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "pushed-job-cancelled-elsewhere",
-		breaks: "a node learns of cancels that other nodes and messages bring",
+		breaks: "a node receives cancels from other nodes and from messages",
 		file:   "engine/zombies.go", old: "e.attempts.cancelAttempt(ref, errCancelRequested)", planted: "_ = ref",
 		packages: "./engine/jobs", run: "PushedJobIsCancelledAtOnce/message",
 	},
@@ -274,7 +275,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "PushedJobOf",
 	},
 	{
-		name: "pushed-job-keeps-its-slot", breaks: "a job that waits for a busy processor has no slot",
+		name: "pushed-job-keeps-its-slot", breaks: "a job that waits for a busy processor does not hold a slot",
 		file: "engine/jobs/jobs.go", old: "Pause: q.pause, ", planted: "",
 		packages: "./engine/jobs", run: "BusyProcessorTakesNoSlot",
 	},
@@ -292,7 +293,8 @@ var jobMutants = []mutant{
 		packages: "./engine/crons", run: "TimeoutOfAJob",
 	},
 	{
-		name: "claim-drops-what-it-leaves", breaks: "a task of which a claim takes another one stays where it waits",
+		name:     "claim-drops-what-it-leaves",
+		breaks:   "a task stays in the queue if the claim takes another task of its process",
 		file:     "storage/internal/dbsqlc/search_calls.sql.go",
 		old:      "s.process_id = claimed.process_id\n     AND s.task_id = claimed.task_id)",
 		planted:  "s.process_id = claimed.process_id)",
@@ -340,12 +342,12 @@ var jobMutants = []mutant{
 		packages: "./storage ./engine/jobs", run: "RetryMeetsEnqueue|RetryOfUnique",
 	},
 	{
-		name: "constraint-one-more", breaks: "at no moment do more than max_running jobs of a key run",
+		name: "constraint-one-more", breaks: "never more than max_running jobs of a key run at the same time",
 		file: jobLines, old: "r.MaxRunning-s.Held)", planted: "r.MaxRunning+1-s.Held)",
 		packages: "./engine/jobs", run: "Limit|Constraint|MaxRunning|Line",
 	},
 	{
-		name: "constraint-one-key-of-two", breaks: "a job has all keys that it needs, or none",
+		name: "constraint-one-key-of-two", breaks: "a job has either all keys that it needs or none",
 		file: jobLines, old: "l := p.queues[name]; !l.isFree(j) {",
 		planted:  "l := p.queues[name]; !l.isFree(j) && name == lines[0] {",
 		packages: "./engine/jobs", run: "NeedsAllItsKeys",
@@ -363,13 +365,13 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",
 	},
 	{
-		name: "constraint-one-key-given-of-two", breaks: "a job has all keys that it needs, or none",
+		name: "constraint-one-key-given-of-two", breaks: "a job has either all keys that it needs or none",
 		file: constraintsSQL, old: "AND job.constraint_keys = candidate.keys)",
 		planted:  "AND candidate.keys IS NOT NULL)",
 		packages: "./engine/jobs", run: "NeedsAllItsKeys|OfOneKeyAndOfTwo",
 	},
 	{
-		name: "constraint-given-and-not-held", breaks: "at no moment do more than max_running jobs of a key run",
+		name: "constraint-given-and-not-held", breaks: "never more than max_running jobs of a key run at the same time",
 		file: constraintsSQL,
 		old: "SELECT taken.namespace, taken.process_id, taken.line\n" +
 			"    FROM taken WHERE (SELECT all_alone.given FROM all_alone)",
@@ -385,7 +387,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Constraint|Change|Limit",
 	},
 	{
-		name: "group-second-place", breaks: "no worker gets a second place of a job",
+		name: "group-second-place", breaks: "a worker does not get a second place of a job",
 		file: pollGroups, old: "THEN g.takers || $1::text ELSE", planted: "THEN g.takers || ''::text ELSE",
 		packages: "./storage ./engine/jobs", run: "ManyPolls|Group|Broadcast|Quorum",
 	},
@@ -414,7 +416,7 @@ var jobMutants = []mutant{
 		packages: "./engine/flows", run: "TestStepOfNamedWorkers",
 	},
 	{
-		name: "group-anybody", breaks: "only the workers that a job names get a place of it",
+		name: "group-anybody", breaks: "only the workers that a job names get its places",
 		file: pollGroups, old: "AND (g.worker_ids IS NULL OR $1::text = ANY (g.worker_ids))", planted: "",
 		packages: "./engine/jobs", run: "Group|Broadcast|Quorum|Released",
 	},
@@ -431,12 +433,12 @@ var jobMutants = []mutant{
 		packages: "./storage ./engine/jobs", run: "Seats|Group|Lost|Released",
 	},
 	{
-		name: "group-one-failure-more", breaks: "a job fails when more than max_failures workers have",
+		name: "group-one-failure-more", breaks: "a job fails when more than max_failures workers have failed",
 		file: jobGroup, old: "t.failed > int(rules.MaxFailures)", planted: "t.failed > int(rules.MaxFailures)+1",
 		packages: "./engine/jobs", run: "Group|Quorum|Lost",
 	},
 	{
-		name: "group-success-asked-late", breaks: "who succeeds first wins over a cancel",
+		name: "group-success-asked-late", breaks: "a success before a cancel counts",
 		file: jobGroup, old: "	case missing <= 0:\n", planted: "	case missing <= 0 && !g.Cancelling:\n",
 		packages: "./engine/jobs", run: "Group",
 	},

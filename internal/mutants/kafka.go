@@ -21,7 +21,7 @@ var kafkaMutants = []mutant{
 		packages: "./engine/sinks/kafka", run: "TestRepeatsInTheClient",
 	},
 	{
-		name: "kafka-goes-on-after-error", breaks: "nothing is sent after a chunk that has failed",
+		name: "kafka-goes-on-after-error", breaks: "no chunk is sent after a failed one",
 		file: kafkaDeliverer, old: "			return d.explain(ctx, err)\n		}\n		records",
 		planted: "			_ = d.Deliver(ctx, changes[len(changes)-len(records)+n:])\n" +
 			"			return d.explain(ctx, err)\n		}\n		records",
@@ -33,7 +33,7 @@ var kafkaMutants = []mutant{
 		packages: "./engine/sinks/kafka", run: "TestFailureKeepsTheOrder|TestTooLarge",
 	},
 	{
-		name: "kafka-rejected-last", breaks: "what was too large together is sent before what follows",
+		name: "kafka-rejected-last", breaks: "changes that were too large together are sent before later ones",
 		file: kafkaDeliverer, old: "append(rejected, records[n:]...)", planted: "append(records[n:], rejected...)",
 		packages: "./engine/sinks/kafka", run: "TestSmallBatches|TestTooLarge",
 	},

@@ -8,8 +8,9 @@ var limitMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestTokensThatNobodyGaveOut",
 	},
 	{
-		name: "zero-is-a-bound", breaks: "the error of a duration that must not be 0 names no bound that includes 0",
-		file: "engine/rpc/check.go", old: "if mustBePositive(fd) {", planted: "if false {",
+		name:   "zero-is-a-bound",
+		breaks: "the error about a duration that must not be 0 does not name a bound that includes 0",
+		file:   "engine/rpc/check.go", old: "if mustBePositive(fd) {", planted: "if false {",
 		packages: "./engine/rpc", run: "TestPositiveDurations",
 	},
 	{

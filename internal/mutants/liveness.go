@@ -14,7 +14,7 @@ var livenessMutants = []mutant{
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{
-		name: "health-of-this-node-only", breaks: "other nodes may run what this node cannot",
+		name: "health-of-this-node-only", breaks: "other nodes may run tasks that this node cannot run",
 		file: "engine/insight/health.go", old: "if node.Others > 0 { // they", planted: "if node.Others < 0 { // they",
 		packages: "./engine", run: "NamespaceHealth",
 	},
@@ -30,7 +30,7 @@ var livenessMutants = []mutant{
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{
-		name: "old-errors-count", breaks: "an old error is no problem of a namespace",
+		name: "old-errors-count", breaks: "an old error does not make a namespace unhealthy",
 		file: "engine/insight/health.go", old: " && h.GetNewestErrorAge().AsDuration() < freshError", planted: "",
 		packages: "./engine", run: "NamespaceHealth",
 	},
@@ -40,26 +40,26 @@ var livenessMutants = []mutant{
 		packages: "./engine", run: "TestForwardClockStep|TestZombie",
 	},
 	{
-		name: "age-by-the-clock", breaks: "a step of the clock of the database makes no node dead",
+		name: "age-by-the-clock", breaks: "a step of the database clock does not make a node dead",
 		file: "engine/peers.go", old: "unchanged >= e.fenceAfter() && age >= e.cfg.ZombieAfter",
 		planted:  "age >= e.cfg.ZombieAfter",
 		packages: "./engine", run: "TestNodeIsDead",
 	},
 	{
 		name:   "deadline-by-the-clock",
-		breaks: "a step of the clock of the database makes no zombie of an attempt that runs",
+		breaks: "a step of the database clock does not make a running attempt a zombie",
 		file:   "engine/zombies.go", old: "late = s.Overdue && now.Sub(", planted: "late = s.Overdue || now.Sub(",
 		packages: "./engine", run: "TestForwardClockStep",
 	},
 	{
 		name:   "lease-by-the-clock",
-		breaks: "a step of the clock of the database takes no lease from a worker that renews it",
+		breaks: "a step of the database clock does not end a lease that is renewed",
 		file:   "engine/zombies.go", old: "s.Leased && s.Expired && now.Sub(known.leaseSince) >= s.Renewal",
 		planted:  "s.Leased && s.Expired",
 		packages: "./engine/jobs", run: "TestForwardClockStep",
 	},
 	{
-		name: "declared-dead-unheard", breaks: "a node that was declared dead learns it from its next heartbeat",
+		name: "declared-dead-unheard", breaks: "the next heartbeat informs a node that it was declared dead",
 		file:     "storage/internal/dbsqlc/nodes.sql.go",
 		old:      "WHERE node_id = $4\n   AND (dead_beat_time = beat_time) IS NOT TRUE\nRETURNING",
 		planted:  "WHERE node_id = $4\nRETURNING",
@@ -67,7 +67,7 @@ var livenessMutants = []mutant{
 	},
 	{
 		name:     "fence-waits-for-heartbeat",
-		breaks:   "a node without heartbeat cancels what it runs, whatever its heartbeat waits for",
+		breaks:   "a node without heartbeats cancels its attempts even if its heartbeat blocks",
 		file:     "engine/heartbeat.go",
 		old:      "		if !e.isConnected() {\n			e.cancelAttempts()\n			left",
 		planted:  "		if !e.isConnected() {\n			left",
@@ -83,7 +83,7 @@ var livenessMutants = []mutant{
 		packages: "./storage", run: "TestRepairTimesLeavesLockedProcesses",
 	},
 	{
-		name: "gap-unheard", breaks: "a node that was frozen cancels what it runs with its next heartbeat",
+		name: "gap-unheard", breaks: "a node that was frozen cancels its attempts with its next heartbeat",
 		file: "engine/heartbeat.go", old: "	if gap {\n		e.cancelAttempts()\n", planted: "	if gap {\n",
 		packages: "./engine", run: "TestGap",
 	},
@@ -93,18 +93,18 @@ var livenessMutants = []mutant{
 		packages: "./engine", run: "TestLostAttempt|TestFailoverThatLosesTheTail",
 	},
 	{
-		name: "heartbeat-shares-a-pool", breaks: "nothing takes the connection of the node's heartbeat",
+		name: "heartbeat-shares-a-pool", breaks: "the heartbeat of the node has its own connection",
 		file: "storage/nodes.go", old: "s.q.Beat(ctx, s.beats,", planted: "s.q.Beat(ctx, s.kept,",
 		packages: "./storage", run: "TestNodeHeartbeat",
 	},
 	{
-		name: "share-of-all-connections", breaks: "no kind of work takes all connections of a pool that it shares",
+		name: "share-of-all-connections", breaks: "no kind of work uses all connections of a shared pool",
 		file: "storage/share.go", old: "max(int(pool.Config().MaxConns)-1, 1)",
 		planted:  "max(int(pool.Config().MaxConns), 1)",
 		packages: "./storage", run: "TestShares",
 	},
 	{
-		name: "chores-undivided", breaks: "what one node can do for all is done by one",
+		name: "chores-undivided", breaks: "one node does each shared chore",
 		file:     "engine/peers.go",
 		old:      "return !slices.ContainsFunc(live, func(id int64) bool { return weight(chore, id) > own })",
 		planted:  "return own > 0 || slices.Contains(live, 0)",
@@ -131,7 +131,7 @@ var livenessMutants = []mutant{
 		packages: "./engine", run: "TestKindSurvives",
 	},
 	{
-		name: "tries-add-up", breaks: "a try that could not decide leaves nothing behind for the next one",
+		name: "tries-add-up", breaks: "a try without a decision does not affect the next try",
 		file: "engine/internal_attempt.go", old: "a.messages, a.effects, a.stored = nil, nil, nil",
 		planted:  "a.effects = nil",
 		packages: "./engine", run: "TestRepeatedTryOfAKind",

@@ -43,7 +43,7 @@ var loginMutants = []mutant{
 		packages: oidcTests, run: "TestAnswersOfOtherLogins",
 	},
 	{
-		name: "login-any-party", breaks: "a token that was issued to another client logs nobody in",
+		name: "login-any-party", breaks: "a token that was issued to another client is rejected at a login",
 		file: consoleCode, old: "claims.Party != i.config.ClientID", planted: "false",
 		packages: oidcTests, run: "TestTokensOfLogins",
 	},
@@ -119,7 +119,7 @@ var loginMutants = []mutant{
 		packages: "./storage", run: "TestConsoleLoginsOfABrowser",
 	},
 	{
-		name: "login-needed-unseen", breaks: "a browser learns that its user has to log in at any address",
+		name: "login-needed-unseen", breaks: "a login is offered at any address",
 		file: "engine/auth/authenticator.go", old: "	case errors.Is(err, ErrLogin): // a browser",
 		planted:  "	case left && errors.Is(err, ErrLogin): // a browser",
 		packages: "./engine/auth", run: "TestEndedLoginsAtASharedAddress",
@@ -135,7 +135,7 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestFailedLoginsAreLimited",
 	},
 	{
-		name: "login-state-late", breaks: "an answer without its login uses up no exchanges",
+		name: "login-state-late", breaks: "an answer without a login does not use up exchanges",
 		file: consoleLogins, old: "if !ok || issuer.Check(begun.Attempt, answer) != nil {", planted: "if !ok {",
 		packages: "./engine/auth", run: "TestFailedLoginsAreLimited",
 	},
@@ -162,13 +162,13 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestOldAttempts",
 	},
 	{
-		name: "login-tabs", breaks: "a login that another tab has replaced does not end that of the tab",
+		name: "login-tabs", breaks: "a login that another tab has replaced does not end the new login",
 		file: consoleCookie, old: "if !errors.Is(err, oidc.ErrState) && !limited(err) {",
 		planted:  "if errors.Is(err, oidc.ErrState) || !limited(err) {",
 		packages: "./engine/rpc", run: "TestLoginsInTwoTabs",
 	},
 	{
-		name: "login-uses-up-keys", breaks: "beginning logins uses up no reads of keys",
+		name: "login-uses-up-keys", breaks: "the start of a login does not use up reads of keys",
 		file: consoleLogins, old: "	to, begun, err := issuer.Begin(ctx, redirect)\n",
 		planted:  "	a.unknown.Allow()\n	to, begun, err := issuer.Begin(ctx, redirect)\n",
 		packages: "./engine/auth", run: "TestManyLoginsAreBegun",
@@ -218,7 +218,7 @@ var loginMutants = []mutant{
 		packages: "./engine/rpc", run: "TestConsoleLogin$",
 	},
 	{
-		name: "login-may-nothing", breaks: "the console learns what its user may do",
+		name: "login-may-nothing", breaks: "the console gets the permissions of its user",
 		file: "engine/rpc/authenticate.go", old: "names[n] = auth.PermissionName(permissions[n])",
 		planted:  "names[n] = auth.PermissionName(permissions[0])",
 		packages: "./engine/rpc", run: "TestConsoleLogin$",

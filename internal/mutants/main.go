@@ -173,7 +173,7 @@ func (m *mutant) change(path string) ([]byte, error) {
 		return nil, err
 	}
 	if n := bytes.Count(content, []byte(m.old)); n != 1 {
-		return nil, fmt.Errorf("%q stands %d times in %s, want once: the source has moved on", m.old, n, m.file)
+		return nil, fmt.Errorf("%q occurs %d times in %s, want once: the source has changed", m.old, n, m.file)
 	}
 	return bytes.Replace(content, []byte(m.old), []byte(m.planted), 1), nil
 }

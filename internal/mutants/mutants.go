@@ -29,7 +29,7 @@ var mutants = []mutant{
 		packages: "./engine", run: "TestShares|TimersFireAlongside",
 	},
 	{
-		name: "slot-not-left", breaks: "a fresh request takes no slot that belongs to stored tasks or timers",
+		name: "slot-not-left", breaks: "a fresh request does not take a slot that belongs to stored tasks or timers",
 		file: "engine/slots.go", old: "if !s.shares.getsSlot(fresh, min(s.free(), s.node.free(s)), wanted) {",
 		planted:  "if false {",
 		packages: "./engine", run: "TestSlotsLeftForStored",
@@ -72,7 +72,8 @@ var mutants = []mutant{
 		packages: "./storage", run: "RepairWithKey|TestRequiredStatus",
 	},
 	{
-		name: "repaired-unsettled", breaks: "a process is repaired only after all that its error cancels is cancelled",
+		name:     "repaired-unsettled",
+		breaks:   "a process is repaired only after the tasks that its error cancels are cancelled",
 		file:     "storage/internal/dbsqlc/prepare_repair.sql.go",
 		old:      "input.acceptable\n           AND NOT input.repairing\n           AND NOT input.unsettled",
 		planted:  "input.acceptable",
@@ -120,7 +121,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "TestLockedProcess|TestManyLocked|TestFirstStatement",
 	},
 	{
-		name: "locked-in-common-flush", breaks: "the items of a locked process stay out of the flushes of all others",
+		name: "locked-in-common-flush", breaks: "the items of a locked process do not join the flushes of others",
 		file: "storage/contention.go", old: "return c.other || c.tries >= 7", planted: "return c.tries >= 7",
 		packages: "./storage", run: "TestLockedTask",
 	},
@@ -153,7 +154,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "TimesOut",
 	},
 	{
-		name: "acts-unlocked", breaks: "nothing is done to a process that was not locked first",
+		name: "acts-unlocked", breaks: "a process does not change without its lock",
 		file: prepareCall, old: " AND is_locked(p.namespace, p.process_id)", planted: "",
 		packages: "./storage", run: "InsertedBehind",
 	},
@@ -163,7 +164,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "TestPortable",
 	},
 	{
-		name: "portable-fast-path", breaks: "a portable database gets no statements of the fast path",
+		name: "portable-fast-path", breaks: "a portable database does not use the fast path",
 		file: "storage/store.go", old: "|| s.portable", planted: "",
 		packages: "./storage", run: "TestPortable",
 	},
@@ -202,7 +203,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "Call|Order",
 	},
 	{
-		name: "quick-lost-wake-up", breaks: "the quick statement stores no result after which somebody waits",
+		name: "quick-lost-wake-up", breaks: "the fast path does not store results of processes with waiting tasks",
 		file: saveFinished, old: "WHERE waiting.found IS NULL", planted: "WHERE true",
 		packages: "./storage", run: "Call|Order|Quick",
 	},
@@ -214,7 +215,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "Token|Twin|Zombie",
 	},
 	{
-		name: "quick-call-jumps-the-queue", breaks: "the quick statement takes no place of a call that waits",
+		name: "quick-call-jumps-the-queue", breaks: "the fast path does not overtake a waiting call",
 		file: captureCall, old: "AND waiting.found IS NULL", planted: "",
 		packages: "./storage ./engine", run: "Order|Place|Stored|Quick",
 	},
@@ -266,7 +267,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "Order|Call",
 	},
 	{
-		name: "call-jumps-the-queue", breaks: "a new call does not take the place of one that waits",
+		name: "call-jumps-the-queue", breaks: "a new call does not overtake a waiting call",
 		file: prepareCall, old: "AND NOT input.busy AND input.waiting = 0 AS free",
 		planted:  "AND NOT input.busy AS free",
 		packages: "./storage ./engine", run: "Order|Place|Stored",
@@ -278,7 +279,7 @@ var mutants = []mutant{
 		packages: "./storage ./engine", run: "Timer",
 	},
 	{
-		name: "timer-early", breaks: "no timer fires before its time by the database's clock",
+		name: "timer-early", breaks: "a timer does not fire early by the database clock",
 		file: searchTimers, old: "AND s.waits_for = 'time'\n        AND s.scheduled_time <= statement_timestamp()",
 		planted: "AND s.waits_for = 'time'\n" +
 			"        AND s.scheduled_time <= statement_timestamp() + interval '2 seconds'",
@@ -339,12 +340,12 @@ var mutants = []mutant{
 		packages: "./storage", run: "CommitFails",
 	},
 	{
-		name: "applied-twice", breaks: "after an ambiguous commit only what was not applied is repeated",
+		name: "applied-twice", breaks: "after an ambiguous commit only items that were not applied are repeated",
 		file: "storage/recover.go", old: "case r.Applied:", planted: "case r.Applied && r.Holds:",
 		packages: "./storage", run: "Connection|Terminated|Cut",
 	},
 	{
-		name: "nothing-adopted", breaks: "what a lost commit has started is run",
+		name: "nothing-adopted", breaks: "tasks that a lost commit has started are run",
 		file: "storage/recover.go", old: "err = l.store.adoptKeys(ctx, l.conn, keys, tokensOf(again))",
 		planted:  "_ = tokensOf(again)",
 		packages: "./storage", run: "ConnectionBreaksAfter",
@@ -356,12 +357,12 @@ var mutants = []mutant{
 		packages: "./storage", run: "Connection|Cut|Terminated",
 	},
 	{
-		name: "zombies-stay", breaks: "what a dead node held runs again",
+		name: "zombies-stay", breaks: "the tasks of a dead node run again",
 		file: "engine/zombies.go", old: "if c.begin(zombieRef(&z)) {", planted: "if c.begin(zombieRef(&z)) && false {",
 		packages: "./engine", run: "Zombie",
 	},
 	{
-		name: "retried-for-ever", breaks: "a task has no more attempts than the policy allows",
+		name: "retried-for-ever", breaks: "a task does not exceed the attempts of its policy",
 		file: "process/retry.go", old: "if nonRetryable || attempt >= p.MaxAttempts ||", planted: "if nonRetryable ||",
 		packages: "./engine", run: "Decide|Retries",
 	},
@@ -384,7 +385,7 @@ var mutants = []mutant{
 		packages: "./engine", run: "RefusedGives",
 	},
 	{
-		name: "no-bound-in-memory", breaks: "a node refuses what it cannot hold",
+		name: "no-bound-in-memory", breaks: "a node refuses requests beyond its limit",
 		file: "engine/inflight.go", old: "limit - e.inFlight.working.Add(1)",
 		planted:  "limit + 0*e.inFlight.working.Add(1)",
 		packages: "./engine", run: "InFlight|Overload",
@@ -395,7 +396,7 @@ var mutants = []mutant{
 		packages: "./engine", run: "InFlight",
 	},
 	{
-		name: "drain-keeps-all", breaks: "what a stopping node cannot end goes to another one, uncounted",
+		name: "drain-keeps-all", breaks: "a stopping node releases its attempts, which do not count",
 		file: "storage/result.go", old: "RetryAfter: after, Uncounted: true", planted: "RetryAfter: after",
 		packages: "./engine", run: "Drain|GiveBack",
 	},
@@ -410,20 +411,20 @@ var mutants = []mutant{
 		packages: "./storage ./engine", run: "Cancel",
 	},
 	{
-		name: "no-grace", breaks: "the engine ends a cancel when its grace is over, and no sooner",
+		name: "no-grace", breaks: "the engine ends a cancel when its grace period is over, and not earlier",
 		file:     "storage/internal/dbsqlc/cancel_processes.sql.go",
 		old:      "WHEN item.overdue THEN p.cancel_deadline <= statement_timestamp()",
 		planted:  "WHEN item.overdue THEN p.cancel_deadline IS NOT NULL",
 		packages: "./storage", run: "Cancel",
 	},
 	{
-		name: "held-goes-on", breaks: "nothing is handed out of a suspended process but what runs already",
+		name: "held-goes-on", breaks: "no new task of a suspended process runs",
 		file: "storage/internal/dbsqlc/suspend_processes.sql.go",
 		old:  "WHERE input.status IN ('INIT', 'RUNNING')) held", planted: "WHERE false) held",
 		packages: "./storage ./engine", run: "Suspend|Orders",
 	},
 	{
-		name: "late-result-speaks", breaks: "a result that is refused sends no message",
+		name: "late-result-speaks", breaks: "a refused result does not send messages",
 		file: messages, old: "AND t.fencing_token = item.fencing_token\n        AND is_saved(item.fencing_token)",
 		planted:  "AND t.fencing_token = item.fencing_token",
 		packages: "./storage", run: "Speak|FencedResultBeside",
@@ -462,7 +463,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "InitMeetsInit",
 	},
 	{
-		name: "bulk-touches-the-engine", breaks: "a bulk leaves the processes of the engine itself alone",
+		name: "bulk-touches-the-engine", breaks: "a bulk ignores processes of the engine itself",
 		file: "engine/bulk/command.go", old: "return f.And(plain).And(", planted: "return f.And(",
 		packages: "./engine/bulk", run: "Verbs|OwnProcesses",
 	},
@@ -479,14 +480,14 @@ var mutants = []mutant{
 		packages: "./engine/bulk", run: "Failures|FaultThatPasses",
 	},
 	{
-		name: "bulk-never-ends", breaks: "what is made after a bulk began is not its business",
+		name: "bulk-never-ends", breaks: "a bulk ignores processes that were created after its start",
 		file: "engine/bulk/command.go", old: "`created_time <= \"`",
 		planted:  "`created_time > \"1970-01-01T00:00:00Z\" OR created_time <= \"`",
 		packages: "./engine/bulk", run: "Walks",
 	},
 	{
 		name:   "bulk-history-overflows",
-		breaks: "the failures of a bulk are a history that can be read, whatever their texts hold",
+		breaks: "the failures of a bulk can be read regardless of their texts",
 		file:   "engine/bulk/run.go", old: "f.size() > maxFailureBytes", planted: "f.size() > 2*maxFailureBytes",
 		packages: "./engine/bulk", run: "Failures",
 	},

@@ -45,7 +45,8 @@ var namespaceMutants = []mutant{
 		packages: "./storage", run: "TestDeleteRows",
 	},
 	{
-		name: "starts-in-deleted-namespace", breaks: "a message starts nothing in a namespace that is being deleted",
+		name:     "starts-in-deleted-namespace",
+		breaks:   "a message does not start a process in a namespace that is being deleted",
 		file:     "storage/internal/dbsqlc/deliver_starts.sql.go",
 		old:      "\n              AND n.deletion_requested_time IS NULL) AS known",
 		planted:  ") AS known",
@@ -66,7 +67,7 @@ var namespaceMutants = []mutant{
 		packages: "./storage ./engine/jobs", run: "TestCountDataKnowsEveryTable|TestDeleteNamespaceWithPausedNames",
 	},
 	{
-		name: "dev-keeps-forever", breaks: "the namespaces of dev keep what has ended for 7 days",
+		name: "dev-keeps-forever", breaks: "the namespaces of dev keep ended processes for 7 days",
 		file:     "cmd/progressor/internal/cli/server/dev.go",
 		old:      "Retention: durationpb.New(devRetention),",
 		planted:  "Retention: durationpb.New(devRetention - devRetention),",

@@ -137,7 +137,7 @@ var oidcMutants = []mutant{
 		packages: oidcTests, run: "TestForgedTokens",
 	},
 	{
-		name: "oidc-any-key", breaks: "a token that names no key is not tried with several",
+		name: "oidc-any-key", breaks: "a token without a key ID is not tried with several keys",
 		file: oidcKeys, old: `header.KeyID == "" && len(candidates) > 1`, planted: "false",
 		packages: oidcTests, run: "TestDiscovery",
 	},
@@ -147,7 +147,7 @@ var oidcMutants = []mutant{
 		packages: oidcTests, run: "TestAlgorithms",
 	},
 	{
-		name: "oidc-encryption-keys", breaks: "a key for encryption signs no tokens",
+		name: "oidc-encryption-keys", breaks: "a key for encryption cannot sign tokens",
 		file: oidcKeys, old: ` || key.Use != "" && key.Use != "sig"`, planted: "",
 		packages: oidcTests, run: "TestDiscovery",
 	},
@@ -172,7 +172,7 @@ var oidcMutants = []mutant{
 		packages: oidcTests, run: "TestWithdrawnKeys",
 	},
 	{
-		name: "oidc-no-set", breaks: "an answer that is not a set of keys withdraws none",
+		name: "oidc-no-set", breaks: "an answer that is not a set of keys does not withdraw keys",
 		file: oidcKeys, old: "document.Keys == nil:", planted: "false:",
 		packages: oidcTests, run: "TestWithdrawnKeys",
 	},
@@ -212,7 +212,7 @@ var oidcMutants = []mutant{
 		packages: oidcTests, run: "TestClaims",
 	},
 	{
-		name: "oidc-unverified-email", breaks: "an address that is not verified names no user",
+		name: "oidc-unverified-email", breaks: "an e-mail address that is not verified cannot be the name of a user",
 		file: oidcClaims, old: `ok && c.NameClaim == "email"`, planted: "ok && false",
 		packages: oidcTests, run: "TestNameClaim",
 	},
@@ -265,7 +265,7 @@ var oidcMutants = []mutant{
 		packages: "./engine/auth", run: "TestRejectedTokens",
 	},
 	{
-		name: "oidc-all-locked-out", breaks: "attackers use up only what addresses with failures may verify",
+		name: "oidc-all-locked-out", breaks: "attackers use up only the budget of addresses with failures",
 		file: usersOfToken, old: "!a.failed.left(address) && !u.suspects.Allow()", planted: "!u.suspects.Allow()",
 		packages: "./engine/auth", run: "TestAttackersDoNotLockOut",
 	},
@@ -275,14 +275,15 @@ var oidcMutants = []mutant{
 		packages: "./engine/auth", run: "TestAttackersDoNotLockOut",
 	},
 	{
-		name: "oidc-unknown-issuer-counts", breaks: "a token of an unknown issuer uses up no verification of others",
-		file: usersOfToken, old: "	issuer, err := u.issuers.Find(token)\n	if err != nil {\n",
+		name:   "oidc-unknown-issuer-counts",
+		breaks: "a token of an unknown issuer does not use up verifications of others",
+		file:   usersOfToken, old: "	issuer, err := u.issuers.Find(token)\n	if err != nil {\n",
 		planted: "	issuer, err := u.issuers.Find(token)\n	if err != nil {\n" +
 			"		u.suspects.Allow()\n",
 		packages: "./engine/auth", run: "TestAttackersDoNotLockOut",
 	},
 	{
-		name: "oidc-reason-shown", breaks: "who forges a token does not see why it is rejected",
+		name: "oidc-reason-shown", breaks: "the error for a forged token does not say why it is rejected",
 		file: usersOfToken, old: "	return ErrRejected\n", planted: "	return err\n",
 		packages: "./engine/auth", run: "TestRejectedTokens",
 	},

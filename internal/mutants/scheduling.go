@@ -9,13 +9,13 @@ var schedulingMutants = []mutant{
 		packages: "./engine", run: "Waiters",
 	},
 	{
-		name: "requests-only-scans", breaks: "a node for requests only claims no stored tasks",
+		name: "requests-only-scans", breaks: "a node for requests only does not claim stored tasks",
 		file: "engine/engine.go", old: "	if e.cfg.RequestsOnly {\n		return takers",
 		planted:  "	if e.cfg.RequestsOnly && e.draining.Load() {\n		return takers",
 		packages: "./engine", run: "RequestsOnly",
 	},
 	{
-		name: "requests-only-captures", breaks: "a node for requests only does not run what it stores",
+		name: "requests-only-captures", breaks: "a node for requests only does not run the tasks that it stores",
 		file: "engine/request.go", old: "canRun && e.cfg.RequestsOnly",
 		planted:  "canRun && e.cfg.RequestsOnly && e.draining.Load()",
 		packages: "./engine", run: "RequestsOnly",
@@ -31,7 +31,7 @@ var schedulingMutants = []mutant{
 		packages: "./engine", run: "RequestsOnly",
 	},
 	{
-		name: "stored-unnoticed", breaks: "a node for requests only wakes the others for what it stores",
+		name: "stored-unnoticed", breaks: "a node for requests only wakes other nodes for tasks that it stores",
 		file: "engine/call_poller.go", old: "		p.engine.notices.stored()\n", planted: "",
 		packages: "./engine", run: "RequestsOnly",
 	},
@@ -120,7 +120,7 @@ var schedulingMutants = []mutant{
 		packages: "./storage", run: "ReadAnswersIsBounded",
 	},
 	{
-		name: "answers-not-cut", breaks: "whoever reads answers learns that there may be more",
+		name: "answers-not-cut", breaks: "a read of answers reports that there may be more",
 		file: "storage/tasks.go", old: "	return answers, size >= ListBytes,",
 		planted:  "	return answers, size < 0,",
 		packages: "./storage", run: "ReadAnswersIsBounded",
@@ -145,7 +145,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name:   "idle-namespaces-cost",
-		breaks: "a look at the timers costs nothing for namespaces whose timers are due later",
+		breaks: "a query of the timers costs nothing for namespaces whose timers are due later",
 		file:   "storage/internal/dbsqlc/due_namespaces.sql.go", old: "(s.waits_for = 'time')::int = 1",
 		planted:  "s.waits_for = 'time'",
 		packages: "./storage", run: "IdleNamespacesCost",
@@ -157,7 +157,7 @@ var schedulingMutants = []mutant{
 		packages: "./storage", run: "NextTimersOfAll",
 	},
 	{
-		name: "node-bound-ignored", breaks: "a node runs no more than engine.max_running tasks",
+		name: "node-bound-ignored", breaks: "a node runs at most engine.max_running tasks",
 		file: "engine/node_slots.go", old: "room := min(free, n.rest(s, free))", planted: "room := n.rest(s, free+1)",
 		packages: "./engine", run: "NodeSlots|NodeBound",
 	},
@@ -225,7 +225,7 @@ var schedulingMutants = []mutant{
 		packages: "./storage", run: "TestDeleteOrphanedAttempts",
 	},
 	{
-		name: "failing-runs-unreported", breaks: "runs whose own task fails for more than a minute are reported",
+		name: "failing-runs-unreported", breaks: "runs whose own task has failed for more than a minute are reported",
 		file: "storage/internal/dbsqlc/failing_tasks.sql.go", old: "WHERE s.attempt > 0",
 		planted:  "WHERE s.attempt > 10",
 		packages: "./storage", run: "TestListFailingTasks",
@@ -239,7 +239,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name:   "backlog-unbounded",
-		breaks: "no more than max_backlog tasks wait when a request is stored that got no slot",
+		breaks: "a request without a slot is stored only while at most max_backlog tasks wait",
 		file:   "engine/backlog.go", old: "if b.waiting >= limit {", planted: "if b.waiting < 0 {",
 		packages: "./engine", run: "Backlog",
 	},

@@ -13,12 +13,12 @@ var secretMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestSecrets",
 	},
 	{
-		name: "headers-are-shown", breaks: "responses have no headers of a processor",
+		name: "headers-are-shown", breaks: "responses do not contain headers of a processor",
 		file: "engine/headers.go", old: "p.Headers = secrets.Masked(p.GetHeaders())", planted: "_ = secrets.Masked",
 		packages: "./cmd/progressor", run: "TestSecrets",
 	},
 	{
-		name: "cron-headers-are-shown", breaks: "responses have no headers of a cron",
+		name: "cron-headers-are-shown", breaks: "responses do not contain headers of a cron",
 		file: "engine/crons/headers.go", old: "target.Headers = secrets.Masked(target.GetHeaders())",
 		planted: "_ = secrets.Masked", packages: "./cmd/progressor", run: "TestSecrets",
 	},
@@ -44,7 +44,7 @@ var secretMutants = []mutant{
 		packages: "./engine/sinks", run: "TestPutAfterTheKeyIsLost",
 	},
 	{
-		name: "key-in-the-database", breaks: "with a master key, no key is created in the database",
+		name: "key-in-the-database", breaks: "with a master key, the engine does not create a key in the database",
 		file: "engine/secrets/vault.go", old: "_, err := v.ofDatabase(ctx, v.store.Key)",
 		planted:  "_, err := v.ofDatabase(ctx, v.store.CreateKey)",
 		packages: "./engine/secrets", run: "TestKeyInTheDatabaseIsCreated",
@@ -56,8 +56,9 @@ var secretMutants = []mutant{
 		packages: "./storage", run: "TestRejectedSettings",
 	},
 	{
-		name: "headers-for-another-host", breaks: "who changes a URL does not receive headers that they cannot read",
-		file: "engine/secrets/headers.go", old: "case !sameTarget:", planted: "case false:",
+		name:   "headers-for-another-host",
+		breaks: "a client that changes a URL does not receive headers that it cannot read",
+		file:   "engine/secrets/headers.go", old: "case !sameTarget:", planted: "case false:",
 		packages: "./engine/secrets", run: "TestKeepStored",
 	},
 	{
@@ -82,7 +83,7 @@ var secretMutants = []mutant{
 		packages: "./engine/secrets", run: "TestCache",
 	},
 	{
-		name: "all-read-a-secret", breaks: "requests do not wait while another one reads their secret",
+		name: "all-read-a-secret", breaks: "requests do not wait while another request reads their secret",
 		file: "engine/secrets/vault.go", old: "age < staleTime && last.reading) {", planted: "false) {",
 		packages: "./engine/secrets", run: "TestOneRequestReads",
 	},
@@ -113,7 +114,7 @@ var secretMutants = []mutant{
 		packages: "./processor/signature", run: "TestVerify|TestSignExample",
 	},
 	{
-		name: "unsigned-without-secrets", breaks: "a processor with a signing secret gets no unsigned request",
+		name: "unsigned-without-secrets", breaks: "a processor with a signing secret does not get unsigned requests",
 		file: "processor/remote/dial.go", old: "if len(cfg.GetSigningSecrets()) > 0 && open == nil {",
 		planted:  "if false {",
 		packages: "./processor/remote", run: "TestSignedRequests",
@@ -135,7 +136,7 @@ var secretMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestSignedRequests",
 	},
 	{
-		name: "the-zero-key-signs", breaks: "a key that everyone has signs nothing",
+		name: "the-zero-key-signs", breaks: "the zero key does not sign requests",
 		file: "processor/signature/signature.go", old: "if len(key.bytes) >= minKeyBytes {", planted: "if true {",
 		packages: "./processor/signature", run: "TestVerify|TestManySignatures",
 	},

@@ -38,7 +38,7 @@ var securityMutants = []mutant{
 		packages: "./processor/remote", run: "TestResponsesOfManyValues",
 	},
 	{
-		name: "error-with-the-request", breaks: "an error repeats no long value of a request",
+		name: "error-with-the-request", breaks: "an error does not repeat long values of a request",
 		file: "engine/rpc/codec.go", old: "len(err.Error()) <= maxErrorText {", planted: "true {",
 		packages: "./engine/rpc", run: "TestErrorsDoNotRepeatTheRequest",
 	},
@@ -54,12 +54,12 @@ var securityMutants = []mutant{
 		packages: "./processor/remote", run: "TestOwnListenerIsDenied",
 	},
 	{
-		name: "banner-in-the-ledger", breaks: "the detail of a fire shows no banner of a server",
+		name: "banner-in-the-ledger", breaks: "the detail of a fire does not contain the banner of a server",
 		file: "engine/crons/http.go", old: `failed("%s", remote.FailureClass(err))`, planted: `failed("%s", err)`,
 		packages: "./engine/crons", run: "TestBannerIsNotStored",
 	},
 	{
-		name: "banner-in-a-sink", breaks: "the last error of a sink shows no banner of a server",
+		name: "banner-in-a-sink", breaks: "the last error of a sink does not contain the banner of a server",
 		file: "engine/sinks/webhook/webhook.go", old: "errors.New(remote.FailureClass(err))", planted: "err",
 		packages: "./engine/sinks/webhook", run: "TestFailuresShowNothingInternal",
 	},
@@ -91,12 +91,12 @@ var securityMutants = []mutant{
 		packages: "./engine/auth", run: "TestCache",
 	},
 	{
-		name: "all-wait-for-a-key", breaks: "requests do not wait long for the read of their key by another one",
+		name: "all-wait-for-a-key", breaks: "requests do not wait long while another request reads their key",
 		file: "engine/auth/authenticator.go", old: "	if age <= staleTime {", planted: "	if false {",
 		packages: "./engine/auth", run: "TestDatabaseHangs",
 	},
 	{
-		name: "old-state-at-once", breaks: "no request uses an old state of its key while the database responds",
+		name: "old-state-at-once", breaks: "requests do not use an old state of a key while the database responds",
 		file: "engine/auth/authenticator.go", old: "refreshWait = time.Second", planted: "refreshWait = 0",
 		packages: "./engine/auth", run: "TestDatabaseHangs",
 	},
@@ -112,7 +112,7 @@ var securityMutants = []mutant{
 		packages: "./engine/auth", run: "TestGuessing",
 	},
 	{
-		name: "new-keys-locked-out", breaks: "requests without a token lock out no key of their address",
+		name: "new-keys-locked-out", breaks: "requests without a token do not lock out keys of their address",
 		file: "engine/auth/authenticator.go", old: "!a.failed.left(address) && !a.lookups.take(address)",
 		planted:  "!a.failed.left(address)",
 		packages: "./engine/auth", run: "TestNewKeys",
@@ -170,7 +170,7 @@ var securityMutants = []mutant{
 		planted: "namedNamespace{name, f.needs, true}", packages: "./engine/rpc", run: "TestTargets",
 	},
 	{
-		name: "stop-workers-of-others", breaks: "a worker is stopped only by who may operate all its namespaces",
+		name: "stop-workers-of-others", breaks: "only a client that may operate all namespaces of a worker can stop it",
 		file: "engine/rpc/worker.go", old: "	if !elsewhere {", planted: "	if true || !elsewhere {",
 		packages: "./cmd/progressor", run: "TestStopWorkerOfOthers",
 	},
@@ -181,7 +181,7 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestHidden",
 	},
 	{
-		name: "headers-in-states", breaks: "the state of a cron does not show the headers of its target to all",
+		name: "headers-in-states", breaks: "the state of a cron does not show the headers of its target",
 		file: "engine/rpc/shown.go", old: "return own == 0 ||", planted: "return true ||",
 		packages: "./engine/rpc", run: "TestHiddenInProcessesOfTheEngine",
 	},
@@ -286,7 +286,7 @@ var securityMutants = []mutant{
 		packages: "./engine", run: "TestNamespacesAreLimited",
 	},
 	{
-		name: "audit-with-secrets", breaks: "the audit has no headers of a configuration",
+		name: "audit-with-secrets", breaks: "the audit does not contain headers of a configuration",
 		file: "storage/audit_change.go", old: `"headers": true, `, planted: "",
 		packages: "./storage", run: "TestAuditHasTheChange",
 	},
@@ -313,7 +313,7 @@ var securityMutants = []mutant{
 		packages: "./storage", run: "TestAuditChainFindsChanges",
 	},
 	{
-		name: "audit-rewritten", breaks: "an audit that was rewritten has another hash than a known entry",
+		name: "audit-rewritten", breaks: "a known entry shows that the audit was rewritten",
 		file: auditChain, old: "k.Position == v.position && ", planted: "k.Position == 0 && ",
 		packages: "./storage", run: "TestAuditChainIsRewritten",
 	},
@@ -366,12 +366,12 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestCertificatesAreReadAgain",
 	},
 	{
-		name: "certificates-stall", breaks: "connections do not wait while another one reads the files",
+		name: "certificates-stall", breaks: "connections do not wait while another connection reads the files",
 		file: "engine/rpc/certificates.go", old: "if c.reading.TryLock() {", planted: "if c.reading.Lock(); true {",
 		packages: "./engine/rpc", run: "TestFilesAreReadByOneConnection",
 	},
 	{
-		name: "token-file-stalls", breaks: "requests do not wait while another one reads the token file",
+		name: "token-file-stalls", breaks: "requests do not wait while another request reads the token file",
 		file: "client/token.go", old: "|| !f.reading.TryLock():",
 		planted:  "|| func() bool { f.reading.Lock(); return false }():",
 		packages: "./client", run: "TestTokenFileIsReadByOneRequest",

@@ -27,7 +27,7 @@ var sinkMutants = []mutant{
 		packages: "./engine/sinks", run: "TestNodeIsKilled",
 	},
 	{
-		name: "sink-paused-delivers", breaks: "a paused sink delivers nothing",
+		name: "sink-paused-delivers", breaks: "a paused sink does not deliver",
 		file: "engine/sinks/runner.go", old: "case !state.Runs || state.Revision != d.revision ||",
 		planted:  "case state.Revision != d.revision ||",
 		packages: "./engine/sinks", run: "TestPauseAndResume",
@@ -95,7 +95,7 @@ var sinkMutants = []mutant{
 		packages: "./engine/sinks", run: "TestNoticeOfRequestsOnly",
 	},
 	{
-		name: "sink-requests-only-delivers", breaks: "a node that takes requests only delivers for no sink",
+		name: "sink-requests-only-delivers", breaks: "a node for requests only does not deliver changes",
 		file: "engine/sinks/runner.go", old: "	case r.engine.RequestsOnly():\n", planted: "	case false:\n",
 		packages: "./engine/sinks", run: "TestNoticeOfRequestsOnly",
 	},
@@ -125,7 +125,7 @@ var sinkMutants = []mutant{
 		packages: "./engine/sinks", run: "TestNodesShareSinks",
 	},
 	{
-		name: "sink-not-handed-over", breaks: "a node does not take back the sink that another one has asked for",
+		name: "sink-not-handed-over", breaks: "a node does not take back a sink that another node has asked for",
 		file: sinkStates, old: "     AND (s.asked_node_id IS NULL\n", planted: "     AND (true\n",
 		packages: "./engine/sinks", run: "TestNodesShareSinks",
 	},
@@ -194,7 +194,7 @@ var sinkMutants = []mutant{
 		packages: "./storage", run: "TestDeadLettersAreBounded",
 	},
 	{
-		name: "sink-retry-unheard", breaks: "the node that delivers learns that dead letters wait",
+		name: "sink-retry-unheard", breaks: "the delivering node is notified of waiting dead letters",
 		file: "engine/sinks/runner.go", old: "		case state.Retries:\n", planted: "		case false:\n",
 		packages: "./engine/sinks", run: "TestRetryWaits",
 	},
@@ -211,7 +211,7 @@ var sinkMutants = []mutant{
 		packages: "./engine/sinks/webhook", run: "TestRepetition",
 	},
 	{
-		name: "webhook-repeats", breaks: "a repetition does not send again what was accepted",
+		name: "webhook-repeats", breaks: "a retry does not send accepted changes again",
 		file: sinkWebhook, old: "b.accepted[c.GetChangeId()] = true", planted: "b.accepted[c.GetChangeId()] = false",
 		packages: "./engine/sinks/webhook", run: "TestRepetition",
 	},

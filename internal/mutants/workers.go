@@ -14,8 +14,9 @@ var workerMutants = []mutant{
 		packages: "./engine/jobs", run: callerTests,
 	},
 	{
-		name: "worker-polls-without-names", breaks: "a worker with a limit gets no others without names",
-		file: callersOfWorkers, old: "	return may, true, nil\n", planted: "	return []string{\"\"}, true, nil\n",
+		name:   "worker-polls-without-names",
+		breaks: "a worker with a limit does not get other jobs by polling without names",
+		file:   callersOfWorkers, old: "	return may, true, nil\n", planted: "	return []string{\"\"}, true, nil\n",
 		packages: "./engine/jobs", run: callerTests,
 	},
 	{
@@ -26,7 +27,7 @@ var workerMutants = []mutant{
 		packages: "./engine/jobs", run: callerTests,
 	},
 	{
-		name: "worker-of-all-jobs-gets-tasks", breaks: "a worker of all jobs gets no tasks of other processes",
+		name: "worker-of-all-jobs-gets-tasks", breaks: "a worker of all jobs does not get tasks of other processes",
 		file:     callersOfWorkers,
 		old:      `	case slices.Contains(may, "*"):` + "\n		return []string{\"\"}, true, nil",
 		planted:  `	case slices.Contains(may, "*"):` + "\n		return []string{\"\"}, p.JobsOnly, nil",
@@ -40,14 +41,14 @@ var workerMutants = []mutant{
 		packages: "./engine/jobs", run: callerTests,
 	},
 	{
-		name: "worker-repeats-any-answer", breaks: "a worker with a limit learns nothing about others",
+		name: "worker-repeats-any-answer", breaks: "a worker with a limit cannot see other jobs",
 		file:     "engine/pull/answers.go",
 		old:      "if err == nil && callerOf(ctx).checkJob(",
 		planted:  "if false && callerOf(ctx).checkJob(",
 		packages: "./engine/jobs", run: callerTests,
 	},
 	{
-		name: "worker-learns-names-of-jobs", breaks: "a worker with a limit learns no names of others",
+		name: "worker-learns-names-of-jobs", breaks: "a worker with a limit cannot see the names of other jobs",
 		file:     "engine/pull/answers.go",
 		old:      "err = process.ErrFenced // the salt",
 		planted:  `err = callerOf(ctx).checkJob("lease_token", t.Key.Namespace, stands.KindName) // the salt`,
@@ -82,12 +83,12 @@ var workerMutants = []mutant{
 		packages: "./engine/jobs", run: callerTests,
 	},
 	{
-		name: "worker-commands-own-namespace", breaks: "a worker with a limit sends no commands",
+		name: "worker-commands-own-namespace", breaks: "a worker with a limit cannot send commands",
 		file: "engine/rpc/authorize.go", old: "n.own && !rule.limited(p, n.name)", planted: "n.own",
 		packages: "./engine/rpc", run: "TestTargets",
 	},
 	{
-		name: "worker-id-of-others", breaks: "a client cannot use the worker ID of another one",
+		name: "worker-id-of-others", breaks: "a client cannot use the worker ID of another client",
 		file: "engine/pull/workers.go", old: "if len(foreign) > 0 {", planted: "if false {",
 		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",
 	},
@@ -99,7 +100,7 @@ var workerMutants = []mutant{
 		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",
 	},
 	{
-		name: "lease-of-other-worker", breaks: "a client cannot end the lease of the worker of another one",
+		name: "lease-of-other-worker", breaks: "a client cannot end leases of another client's worker",
 		file: callersOfWorkers, old: `err != nil || c.Owner == "" {`, planted: "true {",
 		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",
 	},
@@ -165,7 +166,7 @@ var workerMutants = []mutant{
 		packages: "./engine/flows", run: "TestAssignees",
 	},
 	{
-		name: "groups-of-clients-are-stored", breaks: "an answer to a wait contains no other groups of the client",
+		name: "groups-of-clients-are-stored", breaks: "an answer to a wait does not contain other groups of the client",
 		file: "engine/flows/assignees.go", old: "	sent := names[:1:1]\n", planted: "	sent := names\n",
 		packages: "./engine/flows", run: "TestAssignees",
 	},

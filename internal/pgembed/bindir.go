@@ -30,8 +30,9 @@ var versionedBinDirs = []string{
 }
 
 // FindBinDir returns the directory of postgres and initdb: $PG_BINDIR, then `pg_config --bindir`,
-// then the newest version in the directories of distributions. A PG_BINDIR without them is an
-// error. If there is none, the error is an ErrNoBinaries with a hint what to install.
+// then the newest version in the directories of distributions. It returns an error if PG_BINDIR
+// does not contain them. If it finds no directory, the error wraps ErrNoBinaries and says which
+// package to install.
 func FindBinDir() (string, error) {
 	if dir := os.Getenv("PG_BINDIR"); dir != "" {
 		if !holdsServer(dir) {

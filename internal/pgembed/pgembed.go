@@ -63,8 +63,9 @@ type Server struct {
 // queries. ctx limits only the start: the server runs until Stop, or until this process ends.
 //
 // Start returns an error if no binaries are found, if another live server uses Dir (ErrInUse), if
-// another major version created Dir (ErrVersion), if the user of the server cannot enter Dir, or if
-// PostgreSQL exits during its start; then the error contains the end of its log.
+// another major version created Dir (ErrVersion), or if the user of the server cannot enter Dir. It
+// also returns an error if PostgreSQL exits during its start. The error then contains the end of
+// the log.
 func Start(ctx context.Context, config Config) (*Server, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// codes are the logins of browsers with the authorization code flow.
+// codes has the state of the authorization code flow, by which browsers log in.
 type codes struct {
 	claims map[string]any        // claims of the user who logs in
-	secret string                // secret of the client; "" if it has none
+	secret string                // secret of the client, or ""
 	posted bool                  // the secret is sent in the body
 	answer func(url.Values)      // changes the answer to a browser
 	open   map[string]url.Values // requests of browsers by code; a code is valid once
@@ -32,14 +32,14 @@ func (i *Issuer) Protect(secret string, posted bool) {
 	i.codes.secret, i.codes.posted = secret, posted
 }
 
-// Answer changes the answers to browsers. nil sends them as they are.
+// Answer sets a function that changes the answers to browsers, or nil to send them unchanged.
 func (i *Issuer) Answer(change func(url.Values)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.codes.answer = change
 }
 
-// Exchanges returns the requests for tokens of codes.
+// Exchanges returns the requests that exchanged a code for a token.
 func (i *Issuer) Exchanges() []url.Values {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -52,7 +52,7 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	to, err := url.Parse(q.Get("redirect_uri"))
 	if err != nil || q.Get("client_id") != Audience || q.Get("response_type") != "code" || q.Get("state") == "" ||
 		q.Get("nonce") == "" || q.Get("code_challenge") == "" || q.Get("code_challenge_method") != "S256" {
-		i.t.Errorf("a browser is sent to the issuer with %v", q)
+		i.t.Errorf("a browser arrives at the issuer with unexpected parameters: %v", q)
 		http.Error(w, "bad request", http.StatusBadRequest)
 		return
 	}
@@ -69,7 +69,7 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to.String(), http.StatusFound)
 }
 
-// redeem answers a request for the token of a code.
+// redeem answers a request that exchanges a code for a token.
 func (i *Issuer) redeem(r *http.Request) (answer map[string]any, status int) {
 	i.codes.asked = append(i.codes.asked, r.PostForm)
 	open, ok := i.codes.open[r.PostForm.Get("code")]

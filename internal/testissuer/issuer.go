@@ -68,7 +68,7 @@ func NewKey(t testing.TB, keyID string) jose.JSONWebKey {
 	return jose.JSONWebKey{Key: key, KeyID: keyID, Algorithm: string(jose.ES256), Use: "sig"}
 }
 
-// Rotate replaces the key by a new one with another ID. It returns the new key.
+// Rotate replaces the key with a new one, which has another ID, and returns it.
 func (i *Issuer) Rotate() jose.JSONWebKey {
 	key := NewKey(i.t, rand.Text())
 	i.Use(key)
@@ -85,7 +85,7 @@ func (i *Issuer) Use(keys ...jose.JSONWebKey) {
 	}
 }
 
-// Publish replaces the document with the keys by a text.
+// Publish makes the issuer serve a text instead of the document with the keys.
 func (i *Issuer) Publish(text string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -47,12 +47,12 @@ type Processor struct {
 	namespace string
 }
 
-// Dial returns a processor for a namespace's configuration. It does not connect yet. An invalid
-// configuration is a *process.InvalidError with the field's name. maxRunning is the maximum number
-// of concurrent attempts, for each of which a connection is kept; 0 or less means
-// process.DefaultMaxRunning. open returns the headers of each request and the keys that sign it. If
-// it is nil, the headers are those of cfg, and cfg must not have signing secrets. The result is a
-// *Processor.
+// Dial returns a processor for a namespace's configuration. It does not connect yet. If the
+// configuration is invalid, the error is a *process.InvalidError with the name of the field.
+// maxRunning is the maximum number of concurrent attempts. One connection is kept for each of them.
+// 0 or less means process.DefaultMaxRunning. open returns the headers of each request and the keys
+// that sign it. If open is nil, the headers of cfg are used, and cfg must not have signing secrets.
+// The result is a *Processor.
 func Dial(
 	namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
 	open func(context.Context) (map[string]string, []signature.Key, error),
@@ -136,7 +136,7 @@ func (p *Processor) Process(
 }
 
 // Reach opens a connection to the processor and closes it. It sends no request. If the processor
-// has several URLs, one that accepts a connection is enough. The error is that of the last URL: the
+// has several URLs, one that accepts a connection is enough. The error is about the last URL: the
 // connection or its certificate was rejected.
 func (p *Processor) Reach(ctx context.Context) (err error) {
 	for _, at := range p.endpoints.all {

@@ -7,9 +7,8 @@
 // the answer is status 200 and a ProcessResponse in JSON. ENCODING_MSGPACK is the same in
 // MessagePack.
 //
-// If a processor has several URLs, Process sends each request to the next of them in turn. After an
-// UnreachableError it tries the others. Otherwise Process never retries. Its error is one of these
-// types:
+// If a processor has several URLs, Process uses them in turn. After an UnreachableError it tries
+// the others. Otherwise Process never retries. Its error is one of these types:
 //
 //   - processor.UnreachableError: the request did not reach user code. The address cannot be
 //     resolved or connected to, or is not allowed; the TLS handshake failed; a plain POST was

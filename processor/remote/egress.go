@@ -8,14 +8,15 @@ import (
 	"syscall"
 )
 
-// Errors of Egress. They have no addresses, because a namespace sees them.
+// Errors of Egress. Their texts contain no addresses, because the users of a namespace can read
+// them.
 var (
 	ErrDeniedAddress = errors.New("the address of the host is not allowed")
-	ErrOwnAddress    = errors.New("the address is that of this engine, which crons and sinks must not call")
+	ErrOwnAddress    = errors.New("crons and sinks must not call this engine")
 )
 
-// Egress decides to which addresses the requests of crons and sinks may go. It checks the resolved
-// address right before it is connected to, so a changed DNS record cannot bypass the check.
+// Egress decides to which addresses crons and sinks may send requests. It checks the resolved
+// address right before it connects, so a changed DNS record cannot bypass the check.
 type Egress struct {
 	listeners []netip.AddrPort // listeners of this program
 }
@@ -58,7 +59,7 @@ func sameHost(listener, to netip.Addr) bool {
 	}
 	own, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // it is unknown, so do not connect
+		return true // unknown, so do not connect
 	}
 	for _, a := range own {
 		if prefix, ok := a.(*net.IPNet); ok {

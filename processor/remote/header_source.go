@@ -21,8 +21,8 @@ type headerSource struct {
 	open  func(context.Context) (map[string]string, []signature.Key, error) // nil if fixed is sent
 }
 
-// addTo adds the headers to those of a request. Its error is a *processor.UnreachableError, because
-// the request was not sent.
+// addTo adds the headers to a request. Its error is a *processor.UnreachableError, because the
+// request was not sent.
 func (s *headerSource) addTo(ctx context.Context, header http.Header) (keys []signature.Key, err error) {
 	configured := s.fixed
 	if s.open != nil {

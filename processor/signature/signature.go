@@ -87,7 +87,7 @@ func Verify(header http.Header, body []byte, now time.Time, keys ...Key) error {
 	}
 	valid := make([][]byte, 0, len(keys))
 	for _, key := range keys {
-		if len(key.bytes) >= minKeyBytes { // not the zero Key, which everyone has
+		if len(key.bytes) >= minKeyBytes { // not the zero Key, which is not secret
 			valid = append(valid, key.sign(header.Get(HeaderID), header.Get(HeaderTimestamp), body))
 		}
 	}
@@ -103,7 +103,7 @@ func Verify(header http.Header, body []byte, now time.Time, keys ...Key) error {
 			}
 		}
 	}
-	return errors.New("no signature of the request is of a known key")
+	return errors.New("the request has no signature of a known key")
 }
 
 // checkHeader checks what can be checked without the body.

@@ -15,12 +15,12 @@ import (
 const (
 	// shownDeadLetters is how many dead letters DeadLetters returns.
 	shownDeadLetters = 100
-	// keptDeadLetters is how many dead letters a sink has at most, and how many RetryDeadLetters
-	// selects.
+	// keptDeadLetters is the maximum number of dead letters that a sink keeps, and that
+	// RetryDeadLetters selects.
 	keptDeadLetters = 1000
 )
 
-// DeadLetter is a change that the target of a sink has rejected for good.
+// DeadLetter is a change that the target of a sink has rejected permanently.
 type DeadLetter = dbsqlc.ListSinkDeadLettersRow
 
 // DeadLetters returns the newest dead letters of a sink.
@@ -33,7 +33,7 @@ func DeadLetters(ctx context.Context, s *storage.Store, k SinkKey) (rows []DeadL
 	return rows, err
 }
 
-// Rejection is a change that the target has rejected for good, and why.
+// Rejection is a change that the target has rejected permanently, and why.
 type Rejection struct {
 	Change *Change
 	Reason string
@@ -66,7 +66,7 @@ func RejectChanges(
 // Selection selects the dead letters of a sink that match all of its conditions.
 type Selection struct {
 	ChangeIDs    []int64   // if it is empty, those of all changes
-	ProcessID    string    // "" for those of all processes
+	ProcessID    string    // "" for all processes
 	Error        string    // a part of the error, in any case; "" for all
 	Since, Until time.Time // when they failed, from Since and before Until; zero for all
 }

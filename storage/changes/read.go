@@ -25,8 +25,8 @@ type Change = dbsqlc.ReadChangesRow
 type Cursor struct {
 	Generation uuid.UUID
 	Lanes      map[int64]int64
-	// Stored is set for the cursor of a sink. It is stored in the database, and so restored with
-	// it: in a new generation, the stored one is valid, but not its copy in memory.
+	// Stored is set for the cursor of a sink. It is stored in the database and therefore restored
+	// with it. In a new generation, the stored cursor is valid, but not its copy in memory.
 	Stored bool
 }
 

@@ -126,7 +126,7 @@ func addPartitions(ctx context.Context, s *storage.Store) error {
 		err := s.Write(ctx, "add a partition of changes", func(ctx context.Context, db storage.DB) error {
 			return dbsqlc.New().AddChangePartition(ctx, db, days)
 		})
-		if err := ignoreLocked(err); err != nil { // changes_default records meanwhile
+		if err := ignoreLocked(err); err != nil { // changes_default records in the meantime
 			return err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// ClaimTimers claims due timers of crons, the longest due first, up to the room of each namespace.
+// ClaimTimers claims due timers of crons, longest due first, up to the limit of each namespace.
 func ClaimTimers(
 	ctx context.Context, s *storage.Store, limits []storage.ClaimLimit,
 ) (claims []storage.Claim, err error) {

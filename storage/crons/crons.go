@@ -14,9 +14,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// DefaultRetention is how long a row of the ledger is kept after its decision, and how long the
-// tasks of a cron are kept, unless the node is configured otherwise. The row of a run that has not
-// ended is kept longer.
+// DefaultRetention is the default of how long the rows of the ledger and the tasks of crons are
+// kept. The retention of a row begins with its decision. Rows of runs that have not ended are kept
+// longer.
 const DefaultRetention = 30 * 24 * time.Hour
 
 // Row is a row of the ledger.
@@ -25,13 +25,13 @@ type Row = dbsqlc.ListFiresRow
 // Change is the kind of change of a fire's row.
 type Change string
 
-// The changes. A result has at most one per fire.
+// The changes. A result has at most one for each fire.
 const (
 	Decided Change = "decide" // a new row
-	Started Change = "start"  // a run that has waited
-	Ended   Change = "end"    // a run, or a waiting one that never starts; only the first end is stored
-	Refused Change = "refuse" // a started run that could not start: nothing has run
-	Rerun   Change = "rerun"  // another run of a fire that has ended
+	Started Change = "start"  // a waiting run starts
+	Ended   Change = "end"    // a run ends, or is removed from the queue; only the first end is stored
+	Refused Change = "refuse" // the start of a run fails, and nothing has run
+	Rerun   Change = "rerun"  // a fire that has ended gets another run
 )
 
 // Fire is an effect that writes a fire to the ledger.
@@ -67,8 +67,8 @@ func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 	return dbsqlc.New().WriteFires(ctx, db, a)
 }
 
-// List lists at most limit rows of the ledger of a cron before a time, newest first. since is when
-// the cron was created. Older rows belong to a deleted cron with the same ID.
+// List returns at most limit rows of the ledger of a cron with fire times before a time, newest
+// first. since is when the cron was created. Older rows belong to a deleted cron with the same ID.
 func List(
 	ctx context.Context, s *storage.Store, namespace, cronID string, before, since time.Time, limit int,
 ) ([]Row, error) {
@@ -99,7 +99,7 @@ func Times(
 const forgetBatch = 2000
 
 // Delete deletes rows of a deleted cron that were decided before a time. more reports that there
-// are more.
+// may be more.
 func Delete(ctx context.Context, s *storage.Store, namespace, cronID string, before time.Time) (more bool, err error) {
 	return forget(ctx, s, "delete fires", func(ctx context.Context, db storage.DB) (int64, error) {
 		return dbsqlc.New().DeleteFires(ctx, db,
@@ -107,7 +107,7 @@ func Delete(ctx context.Context, s *storage.Store, namespace, cronID string, bef
 	})
 }
 
-// Forget deletes rows whose retention is over. more reports that there are more.
+// Forget deletes rows whose retention is over. more reports that there may be more.
 func Forget(ctx context.Context, s *storage.Store, retention time.Duration) (more bool, err error) {
 	return forget(ctx, s, "delete old fires", func(ctx context.Context, db storage.DB) (int64, error) {
 		return dbsqlc.New().ForgetFires(ctx, db,

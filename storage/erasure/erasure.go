@@ -239,7 +239,7 @@ func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows i
 		return Batch{}, err
 	case exists:
 		return Batch{}, ErrExists
-	case batch.Rows < matched: // some have changed meanwhile: read the batch again
+	case batch.Rows < matched: // some rows have changed in the meantime: read the batch again
 		return batch, nil
 	case batch.Read == int64(rows) && last != nil:
 		p.After = *last

@@ -18,8 +18,8 @@
 // neither cancel nor remove it. The other items of a flush use the general statements. If others
 // exist and fewer than minFastPath items fit, the whole flush uses the general statements.
 //
-// The statements check the state of the process themselves. If it is not the usual one, they store
-// nothing of the item and return no row for it. The next flush then stores the item with the
+// The statements check the state of the process themselves. If the case is not the usual one, they
+// store nothing of the item and return no row for it. The next flush then stores the item with the
 // general statement. Busy remembers the process, so that it pays for a second flush only once.
 //
 // # How to switch it off

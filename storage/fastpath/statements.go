@@ -36,7 +36,7 @@ func SaveFinished(ctx context.Context, db dbsqlc.DBTX, a *dbsqlc.SaveResultParam
 	})
 }
 
-// Ends are the arguments that SaveCompleted has in addition to those of SaveResult.
+// Ends has the arguments of SaveCompleted that SaveResult does not have.
 type Ends struct {
 	Names   []string // name of the Record of the attempt, or ""
 	Awaited []bool   // EndSteps notifies a run of the end

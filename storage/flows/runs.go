@@ -374,8 +374,8 @@ func FirstStart(
 // DueItem is an open item of a step and when it is due.
 type DueItem = dbsqlc.ReadDueItemsRow
 
-// DueItems reads the open items of a step that have a due time, the earliest first, at most limit.
-// timeout is that of a step whose items are processes or runs.
+// DueItems reads the open items of a step that have a due time, earliest first, at most limit.
+// timeout is the timeout of the step if its items are processes or runs.
 func DueItems(
 	ctx context.Context, s *storage.Store, namespace, runID, stepID string, timeout time.Duration, limit int,
 ) ([]DueItem, error) {

@@ -15,8 +15,8 @@ import (
 type Template = dbsqlc.GetTemplateRow
 
 // Put stores the next version of a template, unless same reports that the newest one is equal.
-// expected is the newest version that the caller knows; if negative, any is accepted. It returns
-// process.ErrStaleVersion if another version is the newest.
+// expected is the newest version that the caller knows. If it is negative, any version is accepted.
+// It returns process.ErrStaleVersion if another version is the newest.
 func Put(
 	ctx context.Context, s *storage.Store, namespace, templateType string, definition []byte, enabled *bool,
 	expected int32, by []process.Actor, same func(Template) (bool, error),

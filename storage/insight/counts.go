@@ -9,8 +9,8 @@ import (
 )
 
 // CountProcesses returns the number of processes in each status of a namespace, or of all
-// namespaces if it is "". Processes in INIT count as RUNNING. It reads the counters of the lanes,
-// so its cost does not depend on the number of processes.
+// namespaces if namespace is "". Processes in INIT count as RUNNING. It reads the counters of the
+// lanes, so its cost does not depend on the number of processes.
 func CountProcesses(ctx context.Context, s *storage.Store, namespace string) (map[process.Status]int64, error) {
 	rows, err := storage.Query(ctx, s.ReadOne, "count processes", dbsqlc.New().CountProcesses, namespace)
 	if err != nil {
@@ -23,8 +23,7 @@ func CountProcesses(ctx context.Context, s *storage.Store, namespace string) (ma
 	return counts, nil
 }
 
-// CountNamespaces returns the number of processes in each status for each of the namespaces, like
-// CountProcesses.
+// CountNamespaces returns what CountProcesses returns, for each of the namespaces.
 func CountNamespaces(
 	ctx context.Context, s *storage.Store, namespaces []string,
 ) (map[string]map[process.Status]int64, error) {

@@ -87,7 +87,7 @@ func (t *ConstraintTx) Sweep() (stale []QueuedJob, over bool, err error) {
 			})
 		}
 		drop := dbsqlc.DropHoldsParams{}
-		for n := range stale { // its row waits, so none of its keys is in use
+		for n := range stale { // the job waits, so none of its keys is in use
 			drop.Append(dbsqlc.DropHoldsItem{
 				Key: process.Key{Namespace: t.Namespace, ProcessID: stale[n].ProcessID},
 			})

@@ -280,8 +280,8 @@ func DeleteConstraint(
 }
 
 // commandLockTimeout is how many milliseconds a change of constraints waits for the transactions
-// that assign keys. On a busy machine one of them takes longer than the lock_timeout of the hot
-// path, which is made for statements that are repeated.
+// that assign keys. On a busy machine, such a transaction takes longer than the lock_timeout of the
+// hot path, which is meant for statements that are repeated.
 const commandLockTimeout = "5000"
 
 func change(
@@ -345,7 +345,7 @@ type QueuedJob struct {
 	Stale     bool   // Keys are from an older version
 	Given     bool   // from Front: it has got its key and waits for a slot; true for all or none
 	WaitsFor  process.WaitsFor
-	Since     time.Time // from Front: since when it could run
+	Since     time.Time // from Front: when it became able to run
 }
 
 // Front selects the first jobs of key queues.
@@ -356,8 +356,8 @@ type Front struct {
 	Reserved bool    // a key is reserved: no job is Given one
 }
 
-// Front locks the first jobs of key queues. If each of them needs only the key of its queue, all
-// get it at once (Given), which takes one statement instead of three.
+// Front locks the first jobs of key queues. If each job needs only the key of its queue, all get it
+// at once (Given), which takes one statement instead of three.
 func (t *ConstraintTx) Front(f Front) ([]QueuedJob, error) {
 	keys := make([]string, len(f.Lines))
 	for n, line := range f.Lines {
@@ -411,8 +411,8 @@ func (t *ConstraintTx) Move(moves []Move) error {
 	return t.Hold(moves)
 }
 
-// Reserve replaces the reservations of jobs by others, lines by job. It returns the lines that jobs
-// in drop had reserved.
+// Reserve replaces the reservations of jobs. lines has the new ones by job. It returns the lines
+// that jobs in drop had reserved.
 func (t *ConstraintTx) Reserve(drop []string, reserve map[string][]string) (freed []string, err error) {
 	if len(drop) > 0 {
 		if freed, err = t.q.DropReservations(t.ctx, t.db, dbsqlc.DropReservationsParams{

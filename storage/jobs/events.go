@@ -21,7 +21,7 @@ import (
 // that the namespace does not keep are not stored. The events of a Completion are stored in their
 // order.
 type Event struct {
-	RunID    string // run that it is about; "" means that it is about the job whose result it belongs to
+	RunID    string // run of the event; "" for an event of the job whose result contains it
 	StepID   string // "" for the job or run itself
 	Index    *int32 // only for a step that runs once per item
 	Type     string // as listed in docs/jobs.md
@@ -155,8 +155,8 @@ type EventWatch struct {
 // watchedJobEvents is how many events of each watch one query reads.
 const watchedJobEvents = 500
 
-// ReadEvents reads the events after each position, in order, up to the point before which no
-// more events can be inserted. more reports that some watch has more events.
+// ReadEvents reads the events after each position, in order. It stops before events of transactions
+// that may still insert earlier ones. more reports that there are more events for some watch.
 func ReadEvents(
 	ctx context.Context, s *storage.Store, watches []EventWatch,
 ) (found [][]EventRow, more bool, err error) {

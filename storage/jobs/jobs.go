@@ -152,7 +152,7 @@ type Update struct {
 const forgetBatch = 1000
 
 // Forget deletes results that were not fetched in time and unique keys of removed jobs. more
-// reports that there are more.
+// reports that there may be more.
 func Forget(ctx context.Context, s *storage.Store) (more bool, err error) {
 	err = s.Write(ctx, "delete rows of jobs", func(ctx context.Context, db storage.DB) error {
 		results, err := dbsqlc.New().ForgetResults(ctx, db, forgetBatch)

@@ -65,7 +65,7 @@ func enqueueReplacing(
 	return done, replaced, err
 }
 
-// replace sets the args and the time of a waiting job to those of j.
+// replace sets the args and the time of a waiting job to the args and the time of j.
 func replace(
 	ctx context.Context, s *storage.Store, db storage.DB, key process.Key, j *NewJob, now time.Time,
 ) (bool, error) {

@@ -23,8 +23,8 @@ const (
 // WorkerSeen is a worker that was seen in a namespace.
 type WorkerSeen struct{ Namespace, WorkerID string }
 
-// WorkerOf is a worker ID with the client that uses it, or "" if it is not known. The same ID of
-// different clients is that of different workers.
+// WorkerOf is a worker ID with the client that uses it, or "" if it is not known. If different
+// clients use the same ID, they are different workers.
 type WorkerOf struct{ Owner, WorkerID string }
 
 // OwnedFor is how long a worker ID belongs to a client after the worker was last seen without
@@ -194,7 +194,7 @@ const WorkerRetention = 24 * time.Hour
 // forgetBatch is how many workers one statement deletes.
 const forgetBatch = 5000
 
-// ForgetWorkers deletes workers whose retention is over. more reports that there are more.
+// ForgetWorkers deletes workers whose retention is over. more reports that there may be more.
 func ForgetWorkers(ctx context.Context, s *storage.Store) (more bool, err error) {
 	err = s.ReadOne(ctx, "delete old workers", func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().ForgetWorkers(ctx, db, dbsqlc.ForgetWorkersParams{

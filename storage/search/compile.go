@@ -114,8 +114,8 @@ func (f Filter) conjuncts() []node {
 	}
 }
 
-// listStatus returns the statuses, not including INIT or RUNNING, one of which a process must have
-// if n holds. It returns nil if other statuses are possible.
+// listStatus returns the statuses, without INIT and RUNNING, that a process can have if n holds. It
+// returns nil if other statuses are possible.
 func listStatus(n node) []string {
 	switch n := n.(type) {
 	case *comparison:

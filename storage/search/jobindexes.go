@@ -135,8 +135,8 @@ func idsByState(q Query) (string, []any) {
 	return "", nil
 }
 
-// statesOf returns the states, without final ones, one of which a job must have if n holds. It
-// returns nil if other states are possible.
+// statesOf returns the states, without final ones, that a job can have if n holds. It returns nil
+// if other states are possible.
 func statesOf(n node) []string {
 	switch n := n.(type) {
 	case *comparison:

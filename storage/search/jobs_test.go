@@ -188,7 +188,7 @@ func TestListJobs(t *testing.T) {
 	}
 }
 
-// A list by finished_time requires a final state, and returns the newest first.
+// A list by finished_time requires a final state, and returns newest first.
 func TestJobsByFinishedTime(t *testing.T) {
 	t.Parallel()
 	store, _ := stockJobs(t, 100)

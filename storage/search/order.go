@@ -127,8 +127,8 @@ func (o *order) positionOf(pageToken string, q Query, order string) (from positi
 }
 
 // start returns the later of a position and the start of the range in the filter. They must be one
-// key. With two, an index is entered at one of them, and the rows up to the other are read and
-// discarded (500,000 keys, 30 ms, for an hour in the middle of a million).
+// key. With two bounds, a scan of an index begins at one of them, and the rows up to the other are
+// read and discarded (500,000 keys, 30 ms, for an hour in the middle of a million).
 func (o *order) start(f Filter, from position) position {
 	if o.field == fieldProcessID {
 		return from // its keys are single values, of which PostgreSQL uses the narrowest bound

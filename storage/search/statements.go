@@ -1,8 +1,8 @@
 package search
 
-// The layers of the statement of a list, from the outside in: the columns; the rows until their
-// bytes exceed the limit (including the one that exceeds it); their sizes; those that match or end
-// the window; whether they match; the window, which is the only layer that reads the table.
+// The layers of the statement of a list, from the outside in: the columns; the rows up to the one
+// that exceeds the byte limit; their sizes; the rows that match or end the window; whether they
+// match; the window, which is the only layer that reads the table.
 const (
 	columns = `SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention,
        p.attention_time, p.detail, p.corrupted_by,
@@ -72,9 +72,9 @@ func (s *statement) filter(f Filter) {
 	f.root.compile(s)
 }
 
-// indexes write a query for a filter that uses another index than that of the list. They return
-// false if the filter has no condition for it. The cheapest comes first: the index of metadata does
-// not contain namespaces, and is read completely before it returns its first row.
+// indexes write a query for a filter that uses another index than the list. They return false if
+// the filter has no condition for it. The cheapest comes first: the index of metadata does not
+// contain namespaces, and is read completely before it returns its first row.
 var indexes = []func(s *statement, q Query) bool{byID, byListStatus, byMetadata}
 
 func byID(s *statement, q Query) bool {

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// windowed finds the keys of a page in windows. Each reads some rows in the order of the list,
-// after the last one, and returns those that match.
+// windowed finds the keys of a page in several reads. Each read examines a window: the next rows in
+// the order of the list. It returns the rows that match.
 type windowed struct {
 	reach reach
 	size  int
@@ -69,8 +69,9 @@ func (w *windowed) scan(
 	return nil
 }
 
-// scanOn continues up to the reach of a page, in windows that are likely to end in time. Each is at
-// most four times as large as all that was read before, because later rows may cost more.
+// scanOn reads more windows, up to the limits of a page (reach). Each window is small enough that
+// its read probably ends in time. It is at most four times as large as all earlier windows
+// together, because later rows may cost more.
 func (w *windowed) scanOn(
 	ctx context.Context, tx pgx.Tx, statement func(from position, window, room int) *statement,
 ) error {

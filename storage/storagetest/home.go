@@ -65,8 +65,8 @@ func newHome() (*home, error) {
 
 func (h *home) remove() error { return errors.Join(os.RemoveAll(h.dir), h.lock.Close()) }
 
-// sweepHomes removes the directories of killed processes. It skips those that it cannot remove,
-// such as those of other users.
+// sweepHomes removes the directories of killed processes. It skips directories that it cannot
+// remove, such as those of other users.
 func sweepHomes() {
 	var dirs []string
 	for _, parent := range []string{memoryDir, os.TempDir()} {

@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// NextMigrations returns the migrations of this program, followed by those of a future program.
-// Each element of ups is one version. If it begins with NoTransaction, it runs without a
+// NextMigrations returns the migrations of this program, followed by the migrations of a future
+// program. Each element of ups is one version. If it begins with NoTransaction, it runs without a
 // transaction.
 func NextMigrations(t testing.TB, ups ...string) fs.FS {
 	t.Helper()

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// rejectFeatures replaces NOTIFY and advisory locks by functions that return an error. The original
-// functions get other names, because PostgreSQL finds a built-in function by its OID, whatever its
-// definition.
+// rejectFeatures replaces NOTIFY and advisory locks with functions that return an error. The
+// original functions get other names, because PostgreSQL finds a built-in function by its OID,
+// whatever its definition.
 const rejectFeatures = `
 SET allow_system_table_mods = on;
 DO $do$

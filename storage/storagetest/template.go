@@ -187,8 +187,8 @@ func cacheKey(ctx context.Context) (string, error) {
 	return fmt.Sprintf("pg%d-%s", version, hex.EncodeToString(sum.Sum(nil)[:8])), nil
 }
 
-// cacheDir returns a directory of the current user. The cluster can be used to run code, so no one
-// else may write to it.
+// cacheDir returns a directory of the current user. The cluster can be used to run code, so other
+// users must not be able to write to it.
 func cacheDir() (string, error) {
 	parent, err := os.UserCacheDir()
 	if err != nil {

@@ -44,9 +44,9 @@ type Config struct {
 	GroupsClaim string // claim with the groups of a user, such as groups
 	NameClaim   string // claim with the name of a user, such as sub
 	GroupPrefix string // added to the groups, so that those of different issuers differ
-	CAFile      string // authorities of the certificate of the issuer in PEM; "" for those of the system
+	CAFile      string // authorities that verify the certificate of the issuer, in PEM; "" for the system's
 
-	Name             string // tells issuers with logins to the console apart; may be "" for a single one
+	Name             string // distinguishes issuers with logins to the console; may be "" for a single one
 	ClientID         string // client for logins to the console; "" if the issuer has none
 	ClientSecretFile string // file with the secret of the client; "" for a client without a secret
 	Scopes           string // scopes of a login, separated by spaces
@@ -118,7 +118,7 @@ func (c Config) clientSecret() (string, error) {
 	return secret, nil
 }
 
-// checkURL returns an error if a URL cannot be that of an issuer.
+// checkURL returns an error if a URL cannot be the URL of an issuer.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || strings.ContainsAny(text, "?#") || !graphic(text) ||
@@ -135,8 +135,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// Check returns an error if a setting of an issuer is invalid, or if several issuers cannot be told
-// apart.
+// Check returns an error if a setting of an issuer is invalid, or if several issuers cannot be
+// distinguished.
 func Check(configs ...Config) error {
 	if len(configs) == 0 || len(configs) > MaxIssuers {
 		return fmt.Errorf("issuers: must have 1 to %d elements (got %d)", MaxIssuers, len(configs))

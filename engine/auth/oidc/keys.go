@@ -27,7 +27,7 @@ const (
 	// retryTime is how long a node waits after it could not read the keys, and between two reads
 	// for tokens with unknown keys.
 	retryTime = 10 * time.Second
-	// retryBurst is how many reads for tokens with unknown keys need not wait.
+	// retryBurst is how many reads for tokens with unknown keys are possible without a wait.
 	retryBurst = 3
 	// staleTime is how long keys are used while they cannot be read from the issuer.
 	staleTime = 24 * time.Hour
@@ -64,10 +64,10 @@ type keys struct {
 	read     time.Time  // when set was read
 	reads    int        // number of reads, including those that failed
 	err      error      // result of the last read
-	document *discovery // the last one that was read; nil if none was
+	document *discovery // the last document that was read, or nil
 }
 
-// discovery is what the engine needs of the discovery document of an issuer.
+// discovery is the part of an issuer's discovery document that the engine needs.
 type discovery struct {
 	JWKS          string   `json:"jwks_uri"`
 	Authorization string   `json:"authorization_endpoint"`
@@ -83,7 +83,7 @@ func newKeys(c Config, client *http.Client, now func() time.Time, onRead func(er
 	}
 }
 
-// keep reads the keys again and again until ctx ends.
+// keep reads the keys every refreshTime until ctx ends.
 func (k *keys) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := refreshTime
@@ -103,7 +103,7 @@ func (k *keys) keep(ctx context.Context) {
 func (k *keys) verify(ctx context.Context, token string) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(token, algorithms)
 	if err != nil {
-		return nil, fmt.Errorf("the token is malformed, or has another algorithm than RS256, ES256 and EdDSA: %w", err)
+		return nil, fmt.Errorf("the token is malformed, or its algorithm is not RS256, ES256 or EdDSA: %w", err)
 	}
 	header := jws.Signatures[0].Header
 	candidates, reads := k.find(header)
@@ -120,7 +120,7 @@ func (k *keys) verify(ctx context.Context, token string) ([]byte, error) {
 		}
 	}
 	if header.KeyID == "" && len(candidates) > 1 {
-		return nil, errors.New("the token has no kid, and the issuer several keys")
+		return nil, errors.New("the token has no kid, but the issuer has several keys")
 	}
 	for n := range candidates {
 		if payload, err := jws.Verify(candidates[n].Key); err == nil {
@@ -130,7 +130,7 @@ func (k *keys) verify(ctx context.Context, token string) ([]byte, error) {
 	return nil, errSignature
 }
 
-// find returns the keys that a signature may have, and the number of reads until now.
+// find returns the keys that may have made a signature, and the number of reads so far.
 func (k *keys) find(header jose.Header) (found []jose.JSONWebKey, reads int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -145,8 +145,8 @@ func (k *keys) find(header jose.Header) (found []jose.JSONWebKey, reads int) {
 	return found, k.reads
 }
 
-// refresh reads the keys. If known is not nil, it is the number of reads that the caller knows: it
-// uses the result of a later one, and does not read them too often.
+// refresh reads the keys. If known is not nil, it is the number of reads that the caller knows.
+// refresh then uses the result of a later read, if there is one, and limits the rate of reads.
 func (k *keys) refresh(ctx context.Context, known *int) error {
 	select {
 	case k.slot <- struct{}{}:

@@ -38,7 +38,7 @@ func New(c Config) (sinks.Deliverer, error) {
 	return d, nil
 }
 
-// open replaces the client by a new one.
+// open replaces the client with a new one.
 func (d *deliverer) open() error {
 	client, err := d.config.open()
 	if err != nil {

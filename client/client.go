@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/progressor-engine/progressor/processor/codec"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
@@ -37,6 +38,7 @@ type Client struct {
 
 	retry    Retry
 	autoKeys bool
+	payloads *codec.Payloads // nil without WithCodec
 }
 
 // New returns a client of the engine at baseURL, such as "http://127.0.0.1:8080". It connects with
@@ -53,6 +55,9 @@ func New(baseURL string, opts ...Option) *Client {
 	}
 	connectOptions := o.connectOptions
 	connectOptions = append(connectOptions, connect.WithInterceptors(tracer{}))
+	if o.payloads != nil {
+		connectOptions = append(connectOptions, connect.WithInterceptors(coder{o.payloads}))
+	}
 	if o.protocol == ProtocolGRPC {
 		connectOptions = append(connectOptions, connect.WithGRPC())
 	}
@@ -69,6 +74,7 @@ func New(baseURL string, opts ...Option) *Client {
 		Worker:    progressorv1connect.NewWorkerServiceClient(httpClient, baseURL, connectOptions...),
 		retry:     o.retry,
 		autoKeys:  o.autoKeys,
+		payloads:  o.payloads,
 	}
 }
 

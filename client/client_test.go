@@ -28,6 +28,9 @@ type scripted struct {
 	keys  []string
 	tasks []progressorv1.TaskStatus
 
+	args     [][]byte // args of the calls
+	response []byte   // response of a call; nil means its args
+
 	streams []scriptedStream
 }
 
@@ -48,7 +51,14 @@ func (s *scripted) Start(_ context.Context, req *progressorv1.StartRequest) (*pr
 }
 
 func (s *scripted) Call(_ context.Context, req *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
-	return &progressorv1.CallResponse{TaskId: 2, Response: req.GetArgs()}, s.next(req.GetIdempotencyKey())
+	s.mu.Lock()
+	s.args = append(s.args, req.GetArgs())
+	response := s.response
+	s.mu.Unlock()
+	if response == nil {
+		response = req.GetArgs()
+	}
+	return &progressorv1.CallResponse{TaskId: 2, Response: response}, s.next(req.GetIdempotencyKey())
 }
 
 func (s *scripted) Repair(_ context.Context, req *progressorv1.RepairRequest) (*progressorv1.RepairResponse, error) {

@@ -9,7 +9,7 @@
 //
 // Start, Call and Repair give every request an idempotency key unless the caller sets one. A retry
 // after a lost response is therefore safe. The fields of Client are the generated clients for all
-// other methods.
+// other methods. WithCodec encrypts payloads.
 //
 // Package client imports process, processor and the generated messages, but nothing of the engine
 // or storage. Start with client.go for requests, and with worker.go and worker_run.go for workers.

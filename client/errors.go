@@ -12,6 +12,9 @@ import (
 // processor's failure or rejection. It returns nil if err does not come from the engine, such as a
 // refused connection. The getters of the result work on nil.
 func Detail(err error) *progressorv1.ErrorDetail {
+	if detail := decodedDetail(err); detail != nil {
+		return detail
+	}
 	var connectErr *connect.Error
 	if !errors.As(err, &connectErr) {
 		return nil

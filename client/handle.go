@@ -112,6 +112,11 @@ func ReportDetails(ctx context.Context, percent float64, summary string, details
 	if err := p.GetDetails().UnmarshalJSON(text); err != nil {
 		return fmt.Errorf("details of the progress: must be a JSON object: %w", err)
 	}
+	encoded, err := h.run.client.payloads.Encode(ctx, p)
+	if err != nil {
+		return fmt.Errorf("details of the progress: %w", err)
+	}
+	p = encoded.(*progressorv1.Progress)
 	text, err = protojson.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("progress: %w", err)

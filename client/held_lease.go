@@ -21,11 +21,12 @@ import (
 // heldLease is a lease that this worker holds, from the poll that returned it until its answer is
 // settled.
 type heldLease struct {
-	lease  *progressorv1.Lease
-	run    *workerRun
-	began  time.Time
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	lease       *progressorv1.Lease // its payloads are decoded, unless there is an undecodable error
+	undecodable error
+	run         *workerRun
+	began       time.Time
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
 
 	mu           sync.Mutex
 	expires      time.Time // by this worker's clock
@@ -51,6 +52,7 @@ func newHeldLease(r *workerRun, l *progressorv1.Lease, received time.Time) *held
 	if parent := l.GetTraceparent(); parent != "" {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, tracing.OfValues(parent, l.GetTracestate()))
 	}
+	h.undecodable = r.client.payloads.Decode(r.handling, l)
 	h.ctx, h.cancel = context.WithValue(ctx, heldKey{}, h), cancel
 	return h
 }
@@ -83,7 +85,7 @@ func (h *heldLease) report(p *progressorv1.Progress) {
 // execute runs the handler of a lease and queues its answer.
 func (r *workerRun) execute(h *heldLease) {
 	ctx, stop := context.WithDeadline(h.ctx, h.localTime(h.lease.GetRequest().GetDeadline()))
-	resp, err := r.attempt(ctx, h.lease)
+	resp, err := r.attempt(ctx, h)
 	cause := context.Cause(ctx)
 	stop()
 	delay, released := releaseDelay(err)
@@ -109,10 +111,9 @@ func (r *workerRun) execute(h *heldLease) {
 	}
 }
 
-// attempt calls the handler of a lease. A panic fails this attempt only.
-func (r *workerRun) attempt(
-	ctx context.Context, l *progressorv1.Lease,
-) (resp *progressorv1.ProcessResponse, err error) {
+// attempt calls the handler of a lease and encodes the response. A panic fails this attempt only.
+func (r *workerRun) attempt(ctx context.Context, h *heldLease) (resp *progressorv1.ProcessResponse, err error) {
+	l := h.lease
 	defer func() {
 		if v := recover(); v != nil { // http.ErrAbortHandler, which Guard passes on
 			resp, err = nil, processor.Fail(process.ReasonPanic, "the handler panicked: %v", v)
@@ -121,6 +122,9 @@ func (r *workerRun) attempt(
 	var released *ReleaseError // Guard would turn it into a failure
 	resp, err = processor.Guard(processor.Func(
 		func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			if h.undecodable != nil {
+				return nil, processor.Undecodable(req, h.undecodable)
+			}
 			resp, err := r.processorOf(l).Process(ctx, req)
 			released, _ = errors.AsType[*ReleaseError](err)
 			return resp, err
@@ -128,7 +132,14 @@ func (r *workerRun) attempt(
 	if released != nil {
 		return nil, released
 	}
-	return resp, err
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := r.client.payloads.Encode(ctx, resp)
+	if err != nil {
+		return nil, processor.Fail(processor.ReasonError, "encode the response: %w", err)
+	}
+	return encoded.(*progressorv1.ProcessResponse), nil
 }
 
 // answerOf returns the answer for a handler that returned resp and err; cause is why its context

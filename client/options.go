@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/progressor-engine/progressor/internal/onewrite"
+	"github.com/progressor-engine/progressor/processor/codec"
 )
 
 // Protocol is the protocol of requests. The engine serves both on one port.
@@ -30,6 +31,7 @@ type options struct {
 	connectOptions []connect.ClientOption
 	retry          Retry
 	autoKeys       bool
+	payloads       *codec.Payloads // nil without WithCodec
 }
 
 // WithProtocol sets the protocol; the default is ProtocolConnect.

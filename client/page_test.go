@@ -9,17 +9,28 @@ import (
 	"testing"
 )
 
-// The program in docs/workers.md is complete. It can be copied, and go vet accepts it.
-func TestProgramOfThePage(t *testing.T) {
+// The programs in these pages are complete. They can be copied, and go vet accepts them.
+func TestProgramsOfThePages(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/workers.md")
+	for _, name := range []string{"workers.md", "security.md"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			vetProgram(t, name)
+		})
+	}
+}
+
+// vetProgram runs go vet for the program in a page.
+func vetProgram(t *testing.T, name string) {
+	t.Helper()
+	page, err := os.ReadFile("../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, program, found := strings.Cut(string(page), "```go\npackage main\n")
 	program, _, closed := strings.Cut(program, "\n```\n")
 	if !found || !closed {
-		t.Fatal("docs/workers.md has no block of Go that begins with package main")
+		t.Fatalf("docs/%s has no block of Go that begins with package main", name)
 	}
 	root, err := filepath.Abs("..")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -345,9 +346,18 @@ func (r *workerRun) remove(h *heldLease, outcome Outcome) {
 	}
 	a := Attempt{Lease: h.lease, Outcome: outcome, Duration: time.Since(h.began)}
 	if outcome == OutcomeFailed {
-		a.Failure = h.answer.GetResponse().GetFailure()
+		a.Failure = r.decodedFailure(h.answer.GetResponse().GetFailure())
 	}
 	r.options.ended(a)
+}
+
+// decodedFailure returns a failure that was encoded for the engine as the handler returned it.
+func (r *workerRun) decodedFailure(f *progressorv1.Failure) *progressorv1.Failure {
+	decoded := proto.CloneOf(f)
+	if r.client.payloads == nil || r.client.payloads.Decode(r.requests, decoded) != nil {
+		return f
+	}
+	return decoded
 }
 
 func signal(c chan struct{}) {

@@ -22,6 +22,8 @@ const (
 	ReasonNotHandled = "not_handled" // a Router or JSON processor has no function for this type of task
 	ReasonBadArgs    = "bad_args"    // the args are not the expected JSON (a rejection)
 	ReasonBadState   = "bad_state"   // the stored state cannot be decoded (a failure that is not retried)
+
+	ReasonUndecodable = "undecodable" // the payloads of a task cannot be decoded: see Undecodable
 )
 
 // maxTextBytes is the maximum length of a message of this package, in bytes.

@@ -18,6 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/msgpack"
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor/codec"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
@@ -38,6 +39,7 @@ type options struct {
 	stopTimeout time.Duration
 	middleware  []func(http.Handler) http.Handler
 	tls         *tls.Config
+	payloads    *codec.Payloads // nil without WithCodec
 }
 
 func newOptions(opts []Option) options {
@@ -84,7 +86,11 @@ func WithTLS(config *tls.Config) Option {
 // precedence.
 func Handler(p Processor, opts ...Option) http.Handler {
 	o := newOptions(opts)
-	served := &service{processor: Guard(p, o.logger)}
+	p = Guard(p, o.logger)
+	if o.payloads != nil {
+		p = Guard(&coded{p, o.payloads}, o.logger)
+	}
+	served := &service{processor: p}
 	mux := http.NewServeMux()
 	path, rpc := progressorv1connect.NewProcessorServiceHandler(served,
 		connect.WithReadMaxBytes(process.MaxMessageBytes),

@@ -108,7 +108,7 @@ func all() []mutant {
 	return slices.Concat(mutants, fencedMutants, changeMutants, sinkMutants, doctorMutants, kafkaMutants,
 		cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants,
 		livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants, secretMutants,
-		oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants, commandMutants)
+		codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants, commandMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

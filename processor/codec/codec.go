@@ -1,0 +1,50 @@
+package codec
+
+import (
+	"context"
+	"errors"
+)
+
+// Codec converts payloads to the form in which they are stored, and back. It must be safe for
+// concurrent use and must not modify the content that it gets.
+type Codec interface {
+	// Encode returns the encoded form of p.Content.
+	Encode(ctx context.Context, p Payload) ([]byte, error)
+	// Decode returns the content that Encode got with the same purpose. p.Repeat is empty. The
+	// error wraps ErrPlain if p.Content is not the result of an Encode.
+	Decode(ctx context.Context, p Payload) ([]byte, error)
+}
+
+// Payload is what a Codec encodes or decodes.
+type Payload struct {
+	Content []byte
+	Purpose Purpose
+	// Repeat is set in Encode if the engine compares the result with that of another Encode, for
+	// example because the request has an idempotency key. Two calls with equal payloads, including
+	// Repeat, must return equal results. Payloads with another Repeat need not.
+	Repeat string
+}
+
+// Purpose is what a payload is used for. A payload of one purpose must not be decoded as another
+// one, so that nobody with access to the database can use an event as a state.
+type Purpose string
+
+// The purposes.
+const (
+	State   Purpose = "state"   // a state of a process
+	Event   Purpose = "event"   // an event in the history of a process
+	Context Purpose = "context" // a context of a request, which the engine passes to timers
+	// Message is the purpose of args, responses, results and details. The engine passes them on:
+	// the result of one step of a run can be the args of the next one.
+	Message Purpose = "message"
+)
+
+// Errors of Decode. Use errors.Is, because they are wrapped.
+var (
+	ErrPlain      = errors.New("the payload is not encoded")
+	ErrTruncated  = errors.New("the encoded payload is truncated")
+	ErrUnknownKey = errors.New("the payload was encoded with an unknown key")
+	// ErrInvalid means that the payload was changed, that it has another purpose, or that another
+	// key has the same ID.
+	ErrInvalid = errors.New("the encoded payload is not valid for its key and purpose")
+)

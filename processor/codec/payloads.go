@@ -1,0 +1,216 @@
+package codec
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/internal/tracing"
+)
+
+// EncodedKey is the only member of the JSON object that an encoded message becomes. Its value is
+// the result of Codec.Encode in base64. Messages are JSON because the engine passes them on as
+// JSON: the result of a process can become a part of the args of a job.
+const EncodedKey = "$encoded"
+
+// Payloads encodes and decodes payloads, and messages of the API that contain some. It is safe for
+// concurrent use. A nil *Payloads changes nothing.
+type Payloads struct {
+	codec       Codec
+	acceptPlain bool
+	decodeOnly  bool
+}
+
+// Option configures Payloads.
+type Option func(*Payloads)
+
+// AcceptPlain also accepts payloads that are not encoded, and JSON values of which only parts are.
+// Without it, they are errors. Use it while payloads from before the codec are stored, and for
+// flows whose templates build values from constants and encoded parts.
+func AcceptPlain() Option { return func(p *Payloads) { p.acceptPlain = true } }
+
+// DecodeOnly encodes nothing, and decodes as with AcceptPlain. It is the first step when a codec is
+// introduced: until all clients, workers and processors can decode, none of them may encode.
+func DecodeOnly() Option { return func(p *Payloads) { p.acceptPlain, p.decodeOnly = true, true } }
+
+// NewPayloads returns Payloads that use c.
+func NewPayloads(c Codec, opts ...Option) *Payloads {
+	p := &Payloads{codec: c}
+	for _, opt := range opts {
+		opt(p)
+	}
+	return p
+}
+
+// EncodeBytes encodes a payload for a field of type bytes. A payload without content stays as it
+// is. See Payload.Repeat for repeat.
+func (p *Payloads) EncodeBytes(ctx context.Context, purpose Purpose, content []byte, repeat string) ([]byte, error) {
+	if p == nil || p.decodeOnly || len(content) == 0 {
+		return content, nil
+	}
+	encoded, err := p.codec.Encode(ctx, Payload{Content: content, Purpose: purpose, Repeat: repeat})
+	if err != nil || purpose != Message {
+		return encoded, err
+	}
+	text := make([]byte, 0, len(`{"":""}`)+len(EncodedKey)+base64.StdEncoding.EncodedLen(len(encoded)))
+	text = append(text, `{"`+EncodedKey+`":"`...)
+	text = base64.StdEncoding.AppendEncode(text, encoded)
+	return append(text, `"}`...), nil
+}
+
+// DecodeBytes returns the content of a field of type bytes.
+func (p *Payloads) DecodeBytes(ctx context.Context, purpose Purpose, encoded []byte) ([]byte, error) {
+	return p.decodeBytes(ctx, purpose, encoded, p != nil && p.acceptPlain)
+}
+
+func (p *Payloads) decodeBytes(
+	ctx context.Context, purpose Purpose, encoded []byte, acceptPlain bool,
+) ([]byte, error) {
+	switch {
+	case p == nil || len(encoded) == 0:
+		return encoded, nil
+	case purpose == Context && tracing.OfText(encoded).IsValid(): // the engine wrote it for its traces
+		return encoded, nil
+	case purpose == Message:
+		return p.decodeText(ctx, encoded, acceptPlain)
+	}
+	content, err := p.codec.Decode(ctx, Payload{Content: encoded, Purpose: purpose})
+	if acceptPlain && errors.Is(err, ErrPlain) {
+		return encoded, nil
+	}
+	return content, err
+}
+
+// decodeText decodes a message in a field of type bytes.
+func (p *Payloads) decodeText(ctx context.Context, text []byte, acceptPlain bool) ([]byte, error) {
+	var value *structpb.Value
+	if bytes.Contains(text, []byte(`"`+EncodedKey+`"`)) {
+		value = new(structpb.Value)
+		if value.UnmarshalJSON(text) != nil {
+			value = nil // not JSON
+		}
+	}
+	switch encoded, whole := encodedIn(value.GetStructValue()); {
+	case whole:
+		return p.open(ctx, encoded)
+	case !acceptPlain:
+		return nil, ErrPlain
+	case value == nil:
+		return text, nil
+	}
+	value, err := p.decodeValue(ctx, value, acceptPlain)
+	if err != nil {
+		return nil, err
+	}
+	return valueText(value)
+}
+
+// EncodeValue encodes a JSON value, such as the args of a job. null and nil stay as they are.
+func (p *Payloads) EncodeValue(ctx context.Context, value *structpb.Value, repeat string) (*structpb.Value, error) {
+	if _, null := value.GetKind().(*structpb.Value_NullValue); p == nil || p.decodeOnly || value == nil || null {
+		return value, nil
+	}
+	content, err := valueText(value)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := p.codec.Encode(ctx, Payload{Content: content, Purpose: Message, Repeat: repeat})
+	if err != nil {
+		return nil, err
+	}
+	return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+		EncodedKey: structpb.NewStringValue(base64.StdEncoding.EncodeToString(encoded)),
+	}}), nil
+}
+
+// DecodeValue returns the JSON value that EncodeValue got. It may modify value.
+func (p *Payloads) DecodeValue(ctx context.Context, value *structpb.Value) (*structpb.Value, error) {
+	return p.decodeValue(ctx, value, p != nil && p.acceptPlain)
+}
+
+func (p *Payloads) decodeValue(
+	ctx context.Context, value *structpb.Value, acceptPlain bool,
+) (*structpb.Value, error) {
+	if _, null := value.GetKind().(*structpb.Value_NullValue); p == nil || value == nil || null {
+		return value, nil
+	}
+	encoded, whole := encodedIn(value.GetStructValue())
+	switch {
+	case whole:
+		content, err := p.open(ctx, encoded)
+		if err != nil {
+			return nil, err
+		}
+		return valueOf(content), nil
+	case !acceptPlain:
+		return nil, ErrPlain
+	}
+	for name, member := range value.GetStructValue().GetFields() {
+		decoded, err := p.decodeValue(ctx, member, acceptPlain)
+		if err != nil {
+			return nil, fmt.Errorf("%.100q: %w", name, err)
+		}
+		value.GetStructValue().Fields[name] = decoded
+	}
+	for n, item := range value.GetListValue().GetValues() {
+		decoded, err := p.decodeValue(ctx, item, acceptPlain)
+		if err != nil {
+			return nil, fmt.Errorf("[%d]: %w", n, err)
+		}
+		value.GetListValue().Values[n] = decoded
+	}
+	return value, nil
+}
+
+// open decodes the member of an encoded message.
+func (p *Payloads) open(ctx context.Context, text string) ([]byte, error) {
+	encoded, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s is not base64", ErrInvalid, EncodedKey)
+	}
+	content, err := p.codec.Decode(ctx, Payload{Content: encoded, Purpose: Message})
+	if errors.Is(err, ErrPlain) { // the member says that it is encoded
+		return nil, fmt.Errorf("%w: %s has no encoded payload", ErrInvalid, EncodedKey)
+	}
+	return content, err
+}
+
+// encodedIn returns the encoded payload that an object consists of, and whether it does.
+func encodedIn(object *structpb.Struct) (encoded string, whole bool) {
+	text, ok := object.GetFields()[EncodedKey].GetKind().(*structpb.Value_StringValue)
+	if !ok || len(object.GetFields()) != 1 {
+		return "", false
+	}
+	return text.StringValue, true
+}
+
+// valueText returns the JSON of a value. Equal values have equal texts.
+func valueText(value *structpb.Value) ([]byte, error) {
+	text, err := protojson.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var compact bytes.Buffer // protojson writes spaces in some builds
+	err = json.Compact(&compact, text)
+	return compact.Bytes(), err
+}
+
+// valueOf returns a decoded message as a JSON value. If it is not JSON, because it was encoded from
+// bytes, it becomes a string, as in the engine: base64 if it is not UTF-8.
+func valueOf(content []byte) *structpb.Value {
+	value := new(structpb.Value)
+	switch {
+	case value.UnmarshalJSON(content) == nil:
+		return value
+	case utf8.Valid(content):
+		return structpb.NewStringValue(string(content))
+	}
+	return structpb.NewStringValue(base64.StdEncoding.EncodeToString(content))
+}

@@ -1,0 +1,69 @@
+package processor_test
+
+import (
+	"bytes"
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/codec"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// While a codec is introduced, a processor also reads payloads in the clear, and encodes what it
+// returns.
+func TestCodecIsIntroduced(t *testing.T) {
+	t.Parallel()
+	keys, err := codec.NewAESGCM("k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, codec.KeyBytes)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		return processor.Result().Response(r.GetArgs()).AuxState(r.GetProcess().GetAuxState()).Done()
+	})
+	process := func(r *progressorv1.ProcessRequest, opts ...codec.Option) *progressorv1.ProcessResponse {
+		t.Helper()
+		server := httptest.NewServer(processor.Handler(p, processor.WithCodec(keys, opts...)))
+		defer server.Close()
+		resp, err := progressorv1connect.NewProcessorServiceClient(server.Client(), server.URL).Process(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	request := func(of progressorv1.TaskType) *progressorv1.ProcessRequest {
+		return &progressorv1.ProcessRequest{Type: of, Args: []byte("tea"), Process: &progressorv1.Process{
+			ProcessId: "p", AuxState: []byte("green")}}
+	}
+	call, notify := progressorv1.TaskType_TASK_TYPE_CALL, progressorv1.TaskType_TASK_TYPE_NOTIFY
+	resp := process(request(call), codec.AcceptPlain())
+	if text := resp.String(); strings.Contains(text, "tea") || strings.Contains(text, "green") {
+		t.Errorf("the response is in the clear: %s", text)
+	}
+	payloads := codec.NewPayloads(keys)
+	if err := payloads.Decode(t.Context(), resp); err != nil || string(resp.GetResult().GetResponse()) != "tea" ||
+		string(resp.GetResult().GetAuxState()) != "green" {
+		t.Errorf("got %v, %v", resp, err)
+	}
+	encoded, err := payloads.Encode(t.Context(), request(call))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp := process(proto.CloneOf(encoded.(*progressorv1.ProcessRequest))); resp.GetResult() == nil {
+		t.Errorf("an encoded request: %v", resp)
+	}
+	const want = "decode the request: args: the payload is not encoded"
+	if r := process(request(call)).GetRejection(); r.GetReason() != processor.ReasonUndecodable ||
+		r.GetMessage() != want {
+		t.Errorf("a call in the clear: %v", r)
+	}
+	if f := process(request(notify)).GetFailure(); f.GetReason() != processor.ReasonUndecodable ||
+		f.GetMessage() != want || f.GetNonRetryable() {
+		t.Errorf("a message in the clear: %v", f)
+	}
+}

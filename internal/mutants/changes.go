@@ -63,7 +63,7 @@ var changeMutants = []mutant{
 	},
 	{
 		name: "run-events-as-job", breaks: "events of a run do not belong to the job with the same ID",
-		file: "storage/internal/dbsqlc/job_invariants.sql.go", old: "WHERE v.of_run IS NOT TRUE", planted: "WHERE true",
+		file: "sql/job_invariants.sql", old: "WHERE v.of_run IS NOT TRUE", planted: "WHERE true",
 		packages: "./engine/flows", run: "TestChangesOfRun",
 	},
 	{
@@ -98,7 +98,7 @@ var changeMutants = []mutant{
 	},
 	{
 		name: "watch-reorders", breaks: "a watch brings the changes of a process in their order",
-		file: "storage/internal/dbsqlc/changes.sql.go", old: "ORDER BY c.change_id LIMIT",
+		file: "sql/changes.sql", old: "ORDER BY c.change_id LIMIT",
 		planted:  "ORDER BY c.lane, c.change_id LIMIT",
 		packages: "./engine/streams", run: "TestReadsFollowTheProcess",
 	},

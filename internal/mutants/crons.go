@@ -5,7 +5,7 @@ const (
 	cronTick   = "cron/tick.go"
 	cronTask   = "engine/crons/task.go"
 	cronOrder  = "engine/crons/command.go"
-	cronFires  = "storage/internal/dbsqlc/cron_fires.sql.go"
+	cronFires  = "sql/cron_fires.sql"
 )
 
 // cronMutants are the mutants of crons.

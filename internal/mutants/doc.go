@@ -3,7 +3,8 @@
 // -overlay, so the source tree does not change. A bug that no test finds is a rule without a test.
 //
 // A bug is a replacement and not a diff, because a change of the lines around it does not break it.
-// A bug in SQL replaces words of the code that sqlc generates.
+// A bug in a statement replaces words of sql/*.sql, and the program replaces the same words in the
+// code that sqlc has generated.
 //
 //	go run ./internal/mutants              all bugs
 //	go run ./internal/mutants -run fence   those whose name contains fence

@@ -5,7 +5,7 @@ const (
 	eraseCheck      = "USING ERRCODE = 'invalid_parameter_value';\n  END IF;\n  "
 	erasedTables    = "storage/erasure/erasure.go"
 	erasedProcesses = "storage/erasure/processes.go"
-	sinkStatements  = "storage/internal/dbsqlc/sinks.sql.go"
+	sinkStatements  = "sql/sinks.sql"
 )
 
 // erasureMutants leave something of an erased process, or erase what belongs to others.
@@ -48,7 +48,7 @@ var erasureMutants = []mutant{
 	},
 	{
 		name: "erase-resumed", breaks: "a process that is resumed before its removal is not erased",
-		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "OR p.status NOT IN ('INIT', 'RUNNING'))),",
+		file: "sql/remove_processes.sql", old: "OR p.status NOT IN ('INIT', 'RUNNING'))),",
 		planted:  "OR true)),",
 		packages: "./engine", run: "TestRemovalLeavesARunningTask",
 	},
@@ -65,21 +65,21 @@ var erasureMutants = []mutant{
 	},
 	{
 		name: "erase-cancels-erased", breaks: "an erased run does not cancel processes that were erased with it",
-		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
+		file:     "sql/remove_processes.sql",
 		old:      "OR NOT is_erased(child.namespace, child.process_id)),",
 		planted:  "OR true),",
 		packages: "./engine/flows", run: "TestEraseSuspendedRun",
 	},
 	{
 		name: "erase-cancels-hashes", breaks: "a removed run does not send cancels to hashes of IDs",
-		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
+		file:     "sql/remove_processes.sql",
 		old:      "AND deleted_flow_steps.process_id !~ '^erased:[0-9a-f]{64}$') child",
 		planted:  "AND deleted_flow_steps.process_id IS NOT NULL) child",
 		packages: "./engine/flows", run: "TestEraseSuspendedRun",
 	},
 	{
 		name: "erase-no-later-cancel", breaks: "a process that was started again is cancelled with its run",
-		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
+		file:     "sql/remove_processes.sql",
 		old:      "WHERE existing.process_id IS NOT NULL\n      OR NOT is_erased(",
 		planted:  "WHERE NOT is_erased(",
 		packages: "./engine/flows", run: "TestEraseSuspendedRun",

@@ -5,25 +5,25 @@ var fencedMutants = []mutant{
 	{
 		name: "fenced-result-forgotten", breaks: "a transaction knows which results it has not stored",
 		file: saveResult,
-		old:  "ELSE add_unsaved($2::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
+		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
 		packages: "./storage", run: "FencedResultBeside",
 	},
 	{
 		name: "quick-result-forgotten", breaks: "nor a result that the quick statement has not stored",
 		file: saveFinished,
-		old:  "ELSE add_unsaved($2::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
+		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
 		packages: "./storage", run: "FencedResultBeside",
 	},
 	{
 		name: "quick-end-forgotten", breaks: "nor an end that the quick statement has not stored",
-		file: "storage/internal/dbsqlc/save_completed.sql.go",
-		old:  "ELSE add_unsaved($2::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
+		file: "sql/save_completed.sql",
+		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
 		packages: "./storage", run: "FencedResultBeside",
 	},
 	{
 		name: "fenced-removal-forgotten", breaks: "nor a removal that comes late",
-		file: "storage/internal/dbsqlc/remove_processes.sql.go",
-		old:  "ELSE add_unsaved($2::bigint[], array_agg(removed.fencing_token))", planted: "ELSE true",
+		file: "sql/remove_processes.sql",
+		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(removed.fencing_token))", planted: "ELSE true",
 		packages: "./storage", run: "Speak",
 	},
 }

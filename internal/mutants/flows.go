@@ -5,8 +5,8 @@ const (
 	flowItems    = "flow/items.go"
 	flowTurn     = "flow/turn.go"
 	flowCommands = "engine/flows/commands.go"
-	endSteps     = "storage/internal/dbsqlc/end_steps.sql.go"
-	startSteps   = "storage/internal/dbsqlc/start_steps.sql.go"
+	endSteps     = "sql/end_steps.sql"
+	startSteps   = "sql/start_steps.sql"
 )
 
 // flowMutants are the mutants of templates, runs and steps.
@@ -111,7 +111,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-starts-with-the-enqueue", breaks: "a step starts when a worker takes its job",
-		file: "storage/internal/dbsqlc/flow_steps.sql.go",
+		file: "sql/flow_steps.sql",
 		old:  "WHEN item.begins AND NOT starts_with(item.does, '~job/')", planted: "WHEN item.begins",
 		packages: "./engine/flows", run: "StepWithoutAttempt",
 	},
@@ -169,7 +169,7 @@ var flowMutants = []mutant{
 	{
 		name:   "flow-undone-before-its-end",
 		breaks: "a step that succeeds when its compensation begins has succeeded, with its result",
-		file:   "storage/internal/dbsqlc/flow_steps.sql.go",
+		file:   "sql/flow_steps.sql",
 		old: "status = CASE\n" +
 			"                  WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running')\n" +
 			"                    THEN",
@@ -291,7 +291,7 @@ var flowMutants = []mutant{
 	{
 		name:     "flow-purge-from-the-start",
 		breaks:   "a batch of a removal does not read steps that earlier batches have deleted",
-		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
+		file:     "sql/remove_processes.sql",
 		old:      "AND (v.step_id, v.index) > (removed.after_step_id, removed.after_index)",
 		planted:  "AND (v.step_id, v.index) > (left(removed.after_step_id, 0), -2)",
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",

@@ -1,6 +1,6 @@
 package main
 
-const jobEvents = "storage/internal/dbsqlc/job_events.sql.go"
+const jobEvents = "sql/job_events.sql"
 
 // jobEventMutants are the mutants of the events of jobs and of their counters.
 var jobEventMutants = []mutant{
@@ -17,14 +17,14 @@ var jobEventMutants = []mutant{
 	},
 	{
 		name: "job-event-due-untold", breaks: "each change of a job's state is an event: its time has come",
-		file:     "storage/internal/dbsqlc/poll.sql.go",
+		file:     "sql/poll.sql",
 		old:      "FROM released\n   WHERE released.job_name IS NOT NULL\n     AND released.mode = 2)",
 		planted:  "FROM released\n   WHERE released.job_name IS NOT NULL\n     AND released.mode = 3)",
 		packages: "./engine/jobs", run: "TestJobEvents",
 	},
 	{
 		name: "job-event-cancel-untold", breaks: "each change of a job's state is an event: it is asked to end",
-		file:     "storage/internal/dbsqlc/cancel_processes.sql.go",
+		file:     "sql/cancel_processes.sql",
 		old:      "(input.asks AND input.mode = 2 OR input.ends AND input.mode > 0)",
 		planted:  "(input.ends AND input.mode > 0)",
 		packages: "./engine/jobs", run: "TestJobEvents",
@@ -32,7 +32,7 @@ var jobEventMutants = []mutant{
 	{
 		name:     "job-event-cancel-of-retry",
 		breaks:   "the events of a job with a cancel request follow from each other, also if its attempt is retried",
-		file:     "storage/internal/dbsqlc/cancel_processes.sql.go",
+		file:     "sql/cancel_processes.sql",
 		old:      "CASE WHEN input.cancelling THEN 'cancel_requested' ELSE input.job_state END",
 		planted:  "input.job_state",
 		packages: "./storage", run: "TestEventsOfCancelWithRetry",
@@ -40,7 +40,7 @@ var jobEventMutants = []mutant{
 	{
 		name:     "job-event-success-untold",
 		breaks:   "each change of a job's state is an event: it has succeeded, by the quick statement",
-		file:     "storage/internal/dbsqlc/save_completed.sql.go",
+		file:     "sql/save_completed.sql",
 		old:      "FROM results\n   WHERE results.job_name <> ''\n     AND results.mode > 0)",
 		planted:  "FROM results\n   WHERE results.job_name <> ''\n     AND results.mode > 2)",
 		packages: "./engine/jobs", run: "TestJobEvents|TestKeptJobEvents",
@@ -54,14 +54,14 @@ var jobEventMutants = []mutant{
 	},
 	{
 		name: "job-count-of-the-removed", breaks: "a job that is removed leaves the counters",
-		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
+		file:     "sql/remove_processes.sql",
 		old:      "SELECT counted_job.namespace, counted_job.job_name, counted_job.state, -count(*)\n    FROM",
 		planted:  "SELECT counted_job.namespace, counted_job.job_name, counted_job.state, 1 -count(*)\n    FROM",
 		packages: "./engine/jobs", run: "TestQueueStats",
 	},
 	{
 		name: "job-count-of-groups", breaks: "a job that several workers run is counted as running until its end",
-		file: "storage/internal/dbsqlc/job_events.sql.go", old: "WHERE g.running_time IS NOT NULL\n   AND g.namespace",
+		file: "sql/job_events.sql", old: "WHERE g.running_time IS NOT NULL\n   AND g.namespace",
 		planted:  "WHERE g.running_time IS NULL\n   AND g.namespace",
 		packages: "./storage", run: "TestGroupIsCounted",
 	},

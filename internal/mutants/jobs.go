@@ -4,13 +4,13 @@ const (
 	jobDecide    = "engine/jobs/decide.go"
 	jobGroup     = "engine/jobs/group.go"
 	jobLines     = "engine/jobs/key_queues.go"
-	pollGroups   = "storage/internal/dbsqlc/poll_groups.sql.go"
-	jobGroups    = "storage/internal/dbsqlc/groups.sql.go"
-	groupMembers = "storage/internal/dbsqlc/group_members.sql.go"
-	jobLeases    = "storage/internal/dbsqlc/leases.sql.go"
-	jobsSQL      = "storage/internal/dbsqlc/jobs.sql.go"
+	pollGroups   = "sql/poll_groups.sql"
+	jobGroups    = "sql/groups.sql"
+	groupMembers = "sql/group_members.sql"
+	jobLeases    = "sql/leases.sql"
+	jobsSQL      = "sql/jobs.sql"
 
-	constraintsSQL = "storage/internal/dbsqlc/constraints.sql.go"
+	constraintsSQL = "sql/constraints.sql"
 	fairnessSQL    = "migrations/00110_task_functions.sql"
 )
 
@@ -18,19 +18,19 @@ const (
 var jobMutants = []mutant{
 	{
 		name: "claim-without-version", breaks: "a claim has the version of the constraints at its time",
-		file: "storage/internal/dbsqlc/search_timers.sql.go", old: "c.version AS kind_keys_now",
+		file: "sql/search_timers.sql", old: "c.version AS kind_keys_now",
 		planted:  "NULL::bigint AS kind_keys_now",
 		packages: "./storage", run: "ClaimsReturnTheJob",
 	},
 	{
 		name: "members-are-counted", breaks: "counts of jobs leave out members of jobs for several workers",
-		file: "storage/internal/dbsqlc/deliver_starts.sql.go",
+		file: "sql/deliver_starts.sql",
 		old:  "     AND NOT starts_with(decided.process_id, '~job/~/')\n", planted: "",
 		packages: "./engine/jobs", run: "TestMembersAreNotCounted",
 	},
 	{
 		name: "polls-by-age", breaks: "one poll takes jobs in the order of their rounds",
-		file: "storage/internal/dbsqlc/poll.sql.go", old: "ORDER BY candidate.priority, candidate.round,",
+		file: "sql/poll.sql", old: "ORDER BY candidate.priority, candidate.round,",
 		planted:  "ORDER BY candidate.priority,",
 		packages: "./engine/jobs", run: "TestLeasesOfAPollAlternate",
 	},
@@ -55,7 +55,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "retried-job-without-key", breaks: "a retried job waits behind the others of its fairness key",
-		file: "storage/internal/dbsqlc/retry_tasks.sql.go", old: "       END,\n       job.fairness_key\n",
+		file: "sql/retry_tasks.sql", old: "       END,\n       job.fairness_key\n",
 		planted:  "       END,\n       NULL\n",
 		packages: "./engine/jobs", run: "TestJobThatWaitsAgain",
 	},
@@ -93,7 +93,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "late-job-leased", breaks: "a claim does not take a job after its start deadline",
-		file: "storage/internal/dbsqlc/poll.sql.go",
+		file: "sql/poll.sql",
 		old: "          AND (s.start_deadline > statement_timestamp()) IS NOT FALSE\n" +
 			"          AND (NOT target.pauses",
 		planted:  "          AND (NOT target.pauses",
@@ -107,7 +107,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "start-deadline-of-a-retry", breaks: "a start deadline concerns only the first attempt",
-		file: "storage/internal/dbsqlc/retry_tasks.sql.go", old: "r.attempt = 1 AND NOT item.counted",
+		file: "sql/retry_tasks.sql", old: "r.attempt = 1 AND NOT item.counted",
 		planted:  "r.attempt = 1",
 		packages: "./storage", run: "TestEndLateJobs",
 	},
@@ -154,18 +154,18 @@ var jobMutants = []mutant{
 	{
 		name:   "job-backoff-of-the-first-attempt",
 		breaks: "RetryJob does not begin the first attempt of a scheduled job",
-		file:   "storage/internal/dbsqlc/end_backoff.sql.go", old: "     AND s.attempt > 0\n", planted: "",
+		file:   "sql/end_backoff.sql", old: "     AND s.attempt > 0\n", planted: "",
 		packages: "./engine/jobs", run: "TestRetryRefusesUnended",
 	},
 	{
 		name: "unended-job-removed", breaks: "RemoveJob removes only jobs that have ended",
-		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "p.kind = 'job' AND p.status = 'ERROR')",
+		file: "sql/remove_processes.sql", old: "p.kind = 'job' AND p.status = 'ERROR')",
 		planted:  "p.kind = 'job')",
 		packages: "./engine/jobs", run: "TestRemoveJob",
 	},
 	{
 		name: "args-of-a-running-job", breaks: "the args of a job change only while it waits",
-		file: "storage/internal/dbsqlc/update_job.sql.go", old: "(input.sets_run_time OR input.sets_args)",
+		file: "sql/update_job.sql", old: "(input.sets_run_time OR input.sets_args)",
 		planted:  "input.sets_run_time",
 		packages: "./engine/jobs", run: "TestUpdateArgs",
 	},
@@ -200,7 +200,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "lease-first-beat-late", breaks: "a lease that never beats runs out after two intervals",
-		file: "storage/internal/dbsqlc/poll.sql.go", old: "2 * r.beat_us",
+		file: "sql/poll.sql", old: "2 * r.beat_us",
 		planted:  "greatest(r.lease_us, 2 * r.beat_us)",
 		packages: "./engine/jobs", run: "Lease",
 	},
@@ -218,7 +218,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "poll-without-a-limit-in-bytes", breaks: "a Poll returns at most 4 MiB of tasks",
-		file: "storage/internal/dbsqlc/poll.sql.go", old: "summed.bytes_before < 4 * 1024 * 1024",
+		file: "sql/poll.sql", old: "summed.bytes_before < 4 * 1024 * 1024",
 		planted:  "summed.bytes_before < 1000 * 1024 * 1024",
 		packages: "./engine/jobs", run: "PollIsBounded",
 	},
@@ -295,7 +295,7 @@ var jobMutants = []mutant{
 	{
 		name:     "claim-drops-what-it-leaves",
 		breaks:   "a task stays in the queue if the claim takes another task of its process",
-		file:     "storage/internal/dbsqlc/search_calls.sql.go",
+		file:     "sql/search_calls.sql",
 		old:      "s.process_id = claimed.process_id\n     AND s.task_id = claimed.task_id)",
 		planted:  "s.process_id = claimed.process_id)",
 		packages: "./storage", run: "TakeOneOfAProcess",
@@ -315,7 +315,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "job-cancelled-runs-again", breaks: "a job whose cancel came first is not retried",
-		file: "storage/internal/dbsqlc/retry_job.sql.go",
+		file: "sql/retry_job.sql",
 		old:  "WHERE process.cancel_deadline IS NOT NULL),\ndeleted_schedule AS",
 		planted: "WHERE process.cancel_deadline IS NOT NULL AND process.cancel_deadline < 'epoch'),\n" +
 			"deleted_schedule AS",
@@ -329,7 +329,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "unique-key-twice", breaks: "at most one job with a unique key is not at its end",
-		file:     "storage/internal/dbsqlc/enqueue.sql.go",
+		file:     "sql/enqueue.sql",
 		old:      "earlier_task_id IS NULL\n     AND holder IS NULL\n     AND NOT again",
 		planted:  "earlier_task_id IS NULL\n     AND NOT again",
 		packages: "./storage ./engine/jobs", run: "Unique|Enqueue",
@@ -337,7 +337,7 @@ var jobMutants = []mutant{
 	{
 		name:   "unique-key-of-a-retry",
 		breaks: "a job that is retried does not run while another job has its unique key",
-		file:   "storage/internal/dbsqlc/retry_job.sql.go", old: "checked.ended AND checked.holder IS NULL AS again",
+		file:   "sql/retry_job.sql", old: "checked.ended AND checked.holder IS NULL AS again",
 		planted:  "checked.ended AS again",
 		packages: "./storage ./engine/jobs", run: "RetryMeetsEnqueue|RetryOfUnique",
 	},
@@ -360,7 +360,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "constraint-kept-after-a-quick-end", breaks: "the end of a job frees its keys",
-		file: "storage/internal/dbsqlc/save_completed.sql.go", old: "FROM results WHERE results.frees)",
+		file: "sql/save_completed.sql", old: "FROM results WHERE results.frees)",
 		planted:  "FROM results WHERE results.frees AND false)",
 		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",
 	},
@@ -388,7 +388,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "group-second-place", breaks: "a worker does not get a second place of a job",
-		file: pollGroups, old: "THEN g.takers || $1::text ELSE", planted: "THEN g.takers || ''::text ELSE",
+		file: pollGroups, old: "THEN g.takers || @worker_id::text ELSE", planted: "THEN g.takers || ''::text ELSE",
 		packages: "./storage ./engine/jobs", run: "ManyPolls|Group|Broadcast|Quorum",
 	},
 	{
@@ -412,12 +412,12 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "step-of-named-workers", breaks: "a step runs while a worker has a place of its job",
-		file: "storage/internal/dbsqlc/flow_steps.sql.go", old: "FROM running_jobs k", planted: "FROM running k",
+		file: "sql/flow_steps.sql", old: "FROM running_jobs k", planted: "FROM running k",
 		packages: "./engine/flows", run: "TestStepOfNamedWorkers",
 	},
 	{
 		name: "group-anybody", breaks: "only the workers that a job names get its places",
-		file: pollGroups, old: "AND (g.worker_ids IS NULL OR $1::text = ANY (g.worker_ids))", planted: "",
+		file: pollGroups, old: "AND (g.worker_ids IS NULL OR @worker_id::text = ANY (g.worker_ids))", planted: "",
 		packages: "./engine/jobs", run: "Group|Broadcast|Quorum|Released",
 	},
 	{
@@ -462,7 +462,7 @@ var jobMutants = []mutant{
 	{
 		name:   "unique-ttl-ends-with-retention",
 		breaks: "a unique key is taken for its TTL, even if its job was removed",
-		file:   "storage/internal/dbsqlc/expire_processes.sql.go",
+		file:   "sql/expire_processes.sql",
 		old:    "SET held_until = kept_key.status_changed_time + kept_key.ttl", planted: "SET held_until = NULL",
 		packages: "./engine/jobs", run: "TestUniqueTTLOutlivesRetention",
 	},

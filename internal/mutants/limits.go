@@ -26,13 +26,13 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "error-groups-without-bound", breaks: "an error group has only the beginning of the reason",
-		file: "storage/internal/dbsqlc/list_broken.sql.go", old: "left(coalesce(task.reason, ''), 256)",
+		file: "sql/list_broken.sql", old: "left(coalesce(task.reason, ''), 256)",
 		planted:  "left(coalesce(task.reason, ''), 25600)",
 		packages: "./engine", run: "TestFailuresInReadsAreBounded",
 	},
 	{
 		name: "explanation-without-bound", breaks: "an explanation has only the beginnings of failures",
-		file:     "storage/internal/dbsqlc/explain_process.sql.go",
+		file:     "sql/explain_process.sql",
 		old:      "'message', ''), 1000)::text AS message\n  FROM schedule",
 		planted:  "'message', ''), 100000)::text AS message\n  FROM schedule",
 		packages: "./engine", run: "TestFailuresInReadsAreBounded",
@@ -49,7 +49,7 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "group-failures-without-bound", breaks: "a job for several workers keeps the newest failures",
-		file: "storage/internal/dbsqlc/groups.sql.go", old: "AND place.newer < 19", planted: "AND place.newer < 1900",
+		file: "sql/groups.sql", old: "AND place.newer < 19", planted: "AND place.newer < 1900",
 		packages: "./engine/jobs", run: "TestFailuresOfAGroupAreBounded",
 	},
 }

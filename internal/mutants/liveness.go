@@ -60,9 +60,9 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "declared-dead-unheard", breaks: "the next heartbeat informs a node that it was declared dead",
-		file:     "storage/internal/dbsqlc/nodes.sql.go",
-		old:      "WHERE node_id = $4\n   AND (dead_beat_time = beat_time) IS NOT TRUE\nRETURNING",
-		planted:  "WHERE node_id = $4\nRETURNING",
+		file:     "sql/nodes.sql",
+		old:      "WHERE node_id = @node_id\n   AND (dead_beat_time = beat_time) IS NOT TRUE\nRETURNING",
+		planted:  "WHERE node_id = @node_id\nRETURNING",
 		packages: "./storage ./engine", run: "ReadZombies|DeclaredDead",
 	},
 	{
@@ -75,10 +75,10 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "times-repaired-without-the-lock", breaks: "times of a task are repaired under the lock of its process",
-		file: "storage/internal/dbsqlc/clock.sql.go",
-		old: "x.running_time > statement_timestamp() + interval '1 second' LIMIT $1::int\n" +
+		file: "sql/clock.sql",
+		old: "x.running_time > statement_timestamp() + interval '1 second' LIMIT @lim::int\n" +
 			"       FOR NO KEY UPDATE OF p SKIP LOCKED",
-		planted: "x.running_time > statement_timestamp() + interval '1 second' LIMIT $1::int\n" +
+		planted: "x.running_time > statement_timestamp() + interval '1 second' LIMIT @lim::int\n" +
 			"       FOR NO KEY UPDATE OF x SKIP LOCKED",
 		packages: "./storage", run: "TestRepairTimesLeavesLockedProcesses",
 	},
@@ -113,9 +113,9 @@ var livenessMutants = []mutant{
 	{
 		name: "messages-of-the-future", breaks: "messages are delivered after the clock was set back",
 		file: messages, old: "OR m.created_time\n" +
-			"                 NOT BETWEEN statement_timestamp() - ($1::bigint) * interval '1 microsecond'\n" +
-			"                     AND statement_timestamp() + ($1::bigint) * interval '1 microsecond')",
-		planted:  "OR m.created_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond')",
+			"                 NOT BETWEEN statement_timestamp() - (@age_us::bigint) * interval '1 microsecond'\n" +
+			"                     AND statement_timestamp() + (@age_us::bigint) * interval '1 microsecond')",
+		planted:  "OR m.created_time < statement_timestamp() - (@age_us::bigint) * interval '1 microsecond')",
 		packages: "./engine", run: "TestBackwardClockStep",
 	},
 	{

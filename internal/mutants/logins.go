@@ -4,7 +4,7 @@ const (
 	consoleCode   = "engine/auth/oidc/code.go"
 	consoleLogins = "engine/auth/logins.go"
 	consoleCookie = "engine/rpc/login.go"
-	loginsSQL     = "storage/internal/dbsqlc/console_logins.sql.go"
+	loginsSQL     = "sql/console_logins.sql"
 )
 
 // loginMutants remove checks of logins to the console.
@@ -94,7 +94,8 @@ var loginMutants = []mutant{
 	},
 	{
 		name: "login-used-by-its-id", breaks: "the ID of a login does not keep it alive",
-		file: loginsSQL, old: "     AND l.secret_hash = $3\n", planted: "     AND octet_length($3::bytea) = 32\n",
+		file: loginsSQL, old: "     AND l.secret_hash = @secret_hash\n",
+		planted:  "     AND octet_length(@secret_hash::bytea) = 32\n",
 		packages: "./storage", run: "TestConsoleLogins$",
 	},
 	{
@@ -115,7 +116,8 @@ var loginMutants = []mutant{
 	},
 	{
 		name: "login-replaced-by-id", breaks: "the ID of a login does not end it",
-		file: loginsSQL, old: "     AND x.secret_hash = $", planted: "     AND '\\x'::bytea <> $",
+		file: loginsSQL, old: "     AND x.secret_hash = @former_hash",
+		planted:  "     AND '\\x'::bytea <> @former_hash",
 		packages: "./storage", run: "TestConsoleLoginsOfABrowser",
 	},
 	{

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -25,7 +26,7 @@ import (
 type mutant struct {
 	name     string
 	breaks   string // the rule that it breaks
-	file     string
+	file     string // Go, a migration, or a statement in sql
 	old      string // occurs in file exactly once
 	planted  string
 	packages string // whose tests are to catch it, as for go test
@@ -129,13 +130,12 @@ func (m *mutant) plant(ctx context.Context, root string) (caught string, err err
 		return "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	source := filepath.Join(root, m.file)
-	changed, err := m.change(source)
+	file, changed, err := m.change(root)
 	if err != nil {
 		return "", err
 	}
-	over, overlay := filepath.Join(dir, filepath.Base(m.file)), filepath.Join(dir, "overlay.json")
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{source: over}})
+	over, overlay := filepath.Join(dir, filepath.Base(file)), filepath.Join(dir, "overlay.json")
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, file): over}})
 	if err != nil {
 		return "", err
 	}
@@ -166,14 +166,62 @@ func (m *mutant) plant(ctx context.Context, root string) (caught string, err err
 	return "", fmt.Errorf("go test: %w:\n%s", err, output)
 }
 
-// change returns the file with the bug in it.
-func (m *mutant) change(path string) ([]byte, error) {
-	content, err := os.ReadFile(path)
+// change returns a file of the module with the bug in it. For a statement in sql, this is the code
+// that sqlc has generated.
+func (m *mutant) change(root string) (file string, changed []byte, err error) {
+	source, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	if n := bytes.Count(content, []byte(m.old)); n != 1 {
-		return nil, fmt.Errorf("%q occurs %d times in %s, want once: the source has changed", m.old, n, m.file)
+	if n := bytes.Count(source, []byte(m.old)); n != 1 {
+		return "", nil, fmt.Errorf("%q occurs %d times in %s, want once: the source has changed", m.old, n, m.file)
 	}
-	return bytes.Replace(content, []byte(m.old), []byte(m.planted), 1), nil
+	if path.Dir(m.file) != "sql" {
+		return m.file, bytes.Replace(source, []byte(m.old), []byte(m.planted), 1), nil
+	}
+	file = "storage/internal/dbsqlc/" + path.Base(m.file) + ".go"
+	code, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		return "", nil, err
+	}
+	changed, err = m.changeStatement(string(source), string(code))
+	return file, changed, err
+}
+
+var (
+	statementName   = regexp.MustCompile(`(?m)^-- name: .*`)
+	sqlComment      = regexp.MustCompile(`--.*`)
+	namedParameter  = regexp.MustCompile(`@\w+`)
+	numberParameter = regexp.MustCompile(`\$\d+`)
+)
+
+// changeStatement returns the code that sqlc has generated from a source, with the bug in it. sqlc
+// removes comments and numbers the parameters, but changes little else.
+func (m *mutant) changeStatement(source, code string) ([]byte, error) {
+	names := statementName.FindAllStringIndex(source[:strings.Index(source, m.old)], -1)
+	if names == nil {
+		return nil, fmt.Errorf("%s: %q is not in a statement", m.file, m.old)
+	}
+	begin, end := names[len(names)-1][0], names[len(names)-1][1]
+	name := source[begin:end] + "\n"
+	from, _, _ := strings.Cut(source[end:], "\n-- name: ")
+	before, rest, found := strings.Cut(code, name)
+	to, after, _ := strings.Cut(rest, "`")
+	named := namedParameter.FindAllString(sqlComment.ReplaceAllString(from, ""), -1)
+	numbered := numberParameter.FindAllString(to, -1)
+	if !found || len(named) != len(numbered) {
+		return nil, fmt.Errorf("%s: the generated code is not of this source: %q", m.file, name)
+	}
+	numbers := map[string]string{}
+	for n, parameter := range named {
+		numbers[parameter] = numbered[n]
+	}
+	generated := func(text string) string {
+		return namedParameter.ReplaceAllStringFunc(text, func(p string) string { return numbers[p] })
+	}
+	if n := strings.Count(to, generated(m.old)); n != 1 {
+		return nil, fmt.Errorf("%q occurs %d times in the code of %q, want once", generated(m.old), n, name)
+	}
+	to = strings.Replace(to, generated(m.old), generated(m.planted), 1)
+	return []byte(before + name + to + "`" + after), nil
 }

@@ -1,20 +1,20 @@
 package main
 
 const (
-	saveResult   = "storage/internal/dbsqlc/save_result.sql.go"
-	prepareCall  = "storage/internal/dbsqlc/prepare_call.sql.go"
-	captureCall  = "storage/internal/dbsqlc/capture_call.sql.go"
-	saveFinished = "storage/internal/dbsqlc/save_finished.sql.go"
-	prepareInit  = "storage/internal/dbsqlc/prepare_init.sql.go"
-	searchTimers = "storage/internal/dbsqlc/search_timers.sql.go"
-	zombies      = "storage/internal/dbsqlc/collect_zombies.sql.go"
-	messages     = "storage/internal/dbsqlc/messages.sql.go"
+	saveResult   = "sql/save_result.sql"
+	prepareCall  = "sql/prepare_call.sql"
+	captureCall  = "sql/capture_call.sql"
+	saveFinished = "sql/save_finished.sql"
+	prepareInit  = "sql/prepare_init.sql"
+	searchTimers = "sql/search_timers.sql"
+	zombies      = "sql/collect_zombies.sql"
+	messages     = "sql/messages.sql"
 )
 
 var mutants = []mutant{
 	{
 		name: "failed-attempts-unbounded", breaks: "the newest 10 failed attempts of a task are kept",
-		file: "storage/internal/dbsqlc/failed_attempts.sql.go", old: "f.attempt <= input.attempt - 10",
+		file: "sql/failed_attempts.sql", old: "f.attempt <= input.attempt - 10",
 		planted:  "f.attempt <= input.attempt - 1000",
 		packages: "./engine", run: "FailedAttemptsStay",
 	},
@@ -50,14 +50,14 @@ var mutants = []mutant{
 	},
 	{
 		name: "queue-moved-at-once", breaks: "a change of status moves a bounded number of waiting tasks",
-		file:     "storage/internal/dbsqlc/suspend_processes.sql.go",
-		old:      "ORDER BY w.namespace, w.process_id, w.task_id\n                    LIMIT $7::int) waiting",
-		planted:  "ORDER BY w.namespace, w.process_id, w.task_id\n                    LIMIT $7::int * 1000) waiting",
+		file:     "sql/suspend_processes.sql",
+		old:      "ORDER BY w.namespace, w.process_id, w.task_id\n                    LIMIT @lim::int) waiting",
+		planted:  "ORDER BY w.namespace, w.process_id, w.task_id\n                    LIMIT @lim::int * 1000) waiting",
 		packages: "./storage", run: "LargeQueueIsSuspended",
 	},
 	{
 		name: "full-takes-messages", breaks: "messages wait while too many tasks wait in their process",
-		file: "storage/internal/dbsqlc/deliver_notifies.sql.go", old: "AND candidates.is_full IS NOT TRUE", planted: "",
+		file: "sql/deliver_notifies.sql", old: "AND candidates.is_full IS NOT TRUE", planted: "",
 		packages: "./storage", run: "FullProcess",
 	},
 	{
@@ -74,7 +74,7 @@ var mutants = []mutant{
 	{
 		name:     "repaired-unsettled",
 		breaks:   "a process is repaired only after the tasks that its error cancels are cancelled",
-		file:     "storage/internal/dbsqlc/prepare_repair.sql.go",
+		file:     "sql/prepare_repair.sql",
 		old:      "input.acceptable\n           AND NOT input.repairing\n           AND NOT input.unsettled",
 		planted:  "input.acceptable",
 		packages: "./storage", run: "LargeQueueIsRepaired",
@@ -88,7 +88,7 @@ var mutants = []mutant{
 	{
 		name:   "trims-the-running-task",
 		breaks: "a task that runs when the history is restarted belongs to the new history",
-		file:   "storage/internal/dbsqlc/restart_history.sql.go",
+		file:   "sql/restart_history.sql",
 		old:    "coalesce(fencing_token, nextval('fencing_tokens'))", planted: "nextval('fencing_tokens')",
 		packages: "./storage", run: "RestartHistory",
 	},
@@ -106,12 +106,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-lock", breaks: "every transaction that moves a task locks its processes first",
-		file: "storage/internal/dbsqlc/lock_processes.sql.go", old: " LIMIT 1 FOR UPDATE) p", planted: " LIMIT 1) p",
+		file: "sql/lock_processes.sql", old: " LIMIT 1 FOR UPDATE) p", planted: " LIMIT 1) p",
 		packages: "./storage", run: "ResultAndCallOfTwoNodes|UnderTheLock",
 	},
 	{
 		name: "retention-from-request", breaks: "the retention of an idempotency key counts from the end of its task",
-		file: "storage/internal/dbsqlc/forget.sql.go", old: "THEN statement_timestamp()\n           ELSE coalesce(",
+		file: "sql/forget.sql", old: "THEN statement_timestamp()\n           ELSE coalesce(",
 		planted:  "THEN statement_timestamp()\n           ELSE coalesce(due_requests.created_time,",
 		packages: "./storage", run: "TestForget",
 	},
@@ -176,9 +176,9 @@ var mutants = []mutant{
 	},
 	{
 		name: "missing-forgotten", breaks: "a transaction knows which processes it has not locked",
-		file:     "storage/internal/dbsqlc/lock_processes.sql.go",
-		old:      "LIMIT 1 FOR UPDATE) process ON true) locks\n WHERE $1::bool\n    OR locks.missing IS NOT NULL",
-		planted:  "LIMIT 1 FOR UPDATE) process ON true) locks\n WHERE $1::bool",
+		file:     "sql/lock_processes.sql",
+		old:      "LIMIT 1 FOR UPDATE) process ON true) locks\n WHERE @again::bool\n    OR locks.missing IS NOT NULL",
+		planted:  "LIMIT 1 FOR UPDATE) process ON true) locks\n WHERE @again::bool",
 		packages: "./storage", run: "InsertedBehind",
 	},
 	{
@@ -412,14 +412,14 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-grace", breaks: "the engine ends a cancel when its grace period is over, and not earlier",
-		file:     "storage/internal/dbsqlc/cancel_processes.sql.go",
+		file:     "sql/cancel_processes.sql",
 		old:      "WHEN item.overdue THEN p.cancel_deadline <= statement_timestamp()",
 		planted:  "WHEN item.overdue THEN p.cancel_deadline IS NOT NULL",
 		packages: "./storage", run: "Cancel",
 	},
 	{
 		name: "held-goes-on", breaks: "no new task of a suspended process runs",
-		file: "storage/internal/dbsqlc/suspend_processes.sql.go",
+		file: "sql/suspend_processes.sql",
 		old:  "WHERE input.status IN ('INIT', 'RUNNING')) held", planted: "WHERE false) held",
 		packages: "./storage ./engine", run: "Suspend|Orders",
 	},
@@ -448,7 +448,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "message-overtakes", breaks: "messages of one process to another arrive in their order",
-		file: "storage/internal/dbsqlc/deliver_notifies.sql.go",
+		file: "sql/deliver_notifies.sql",
 		old: "ORDER BY deleted_messages.namespace, deleted_messages.process_id,\n" +
 			"                deleted_messages.message_id) numbered),",
 		planted: "ORDER BY deleted_messages.namespace, deleted_messages.process_id,\n" +

@@ -47,7 +47,7 @@ var namespaceMutants = []mutant{
 	{
 		name:     "starts-in-deleted-namespace",
 		breaks:   "a message does not start a process in a namespace that is being deleted",
-		file:     "storage/internal/dbsqlc/deliver_starts.sql.go",
+		file:     "sql/deliver_starts.sql",
 		old:      "\n              AND n.deletion_requested_time IS NULL) AS known",
 		planted:  ") AS known",
 		packages: "./storage", run: "TestStartInDeletedNamespace",

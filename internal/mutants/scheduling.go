@@ -109,14 +109,14 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "scan-bytes-unbounded", breaks: "one scan claims a bounded number of bytes",
-		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "WHERE summed.bytes_before < 2 * 1024 * 1024),",
+		file: "sql/search_calls.sql", old: "WHERE summed.bytes_before < 2 * 1024 * 1024),",
 		planted:  "),",
 		packages: "./storage", run: "ScansAreBounded",
 	},
 	{
 		name: "answers-bytes-unbounded", breaks: "one read of answers returns a bounded number of bytes",
-		file: "storage/internal/dbsqlc/read_answers.sql.go", old: "WHERE bounded.bytes_before < $5",
-		planted:  "WHERE bounded.bytes_before < 9 * $5",
+		file: "sql/read_answers.sql", old: "WHERE bounded.bytes_before < @max_bytes",
+		planted:  "WHERE bounded.bytes_before < 9 * @max_bytes",
 		packages: "./storage", run: "ReadAnswersIsBounded",
 	},
 	{
@@ -127,14 +127,14 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "lost-claims-bytes-unbounded", breaks: "a node adopts a bounded number of bytes at a time",
-		file: "storage/internal/dbsqlc/collect_zombies.sql.go", old: "WHERE bounded.bytes_before < $4",
-		planted:  "WHERE bounded.bytes_before < 9 * $4",
+		file: "sql/collect_zombies.sql", old: "job ON true\n WHERE bounded.bytes_before < @max_bytes",
+		planted:  "job ON true\n WHERE bounded.bytes_before < 9 * @max_bytes",
 		packages: "./storage", run: "RunningRowsAreRead",
 	},
 	{
 		name: "zombies-bytes-unbounded", breaks: "a node collects a bounded number of bytes of zombies at a time",
-		file: "storage/internal/dbsqlc/collect_zombies.sql.go", old: "WHERE bounded.bytes_before < $5",
-		planted:  "WHERE bounded.bytes_before < 9 * $5",
+		file: "sql/collect_zombies.sql", old: "suspect) bounded\n WHERE bounded.bytes_before < @max_bytes",
+		planted:  "suspect) bounded\n WHERE bounded.bytes_before < 9 * @max_bytes",
 		packages: "./storage", run: "RunningRowsAreRead",
 	},
 	{
@@ -146,7 +146,7 @@ var schedulingMutants = []mutant{
 	{
 		name:   "idle-namespaces-cost",
 		breaks: "a query of the timers costs nothing for namespaces whose timers are due later",
-		file:   "storage/internal/dbsqlc/due_namespaces.sql.go", old: "(s.waits_for = 'time')::int = 1",
+		file:   "sql/due_namespaces.sql", old: "(s.waits_for = 'time')::int = 1",
 		planted:  "s.waits_for = 'time'",
 		packages: "./storage", run: "IdleNamespacesCost",
 	},
@@ -169,7 +169,7 @@ var schedulingMutants = []mutant{
 	{
 		name:   "full-queue-refuses-repeats",
 		breaks: "a repeated request gets its stored outcome although the queue of its process is full",
-		file:   "storage/internal/dbsqlc/prepare_call.sql.go",
+		file:   "sql/prepare_call.sql",
 		old:    "AND decided.earlier_fingerprint = decided.fingerprint\n            THEN 'replayed'",
 		planted: "AND decided.earlier_fingerprint = decided.fingerprint\n" +
 			"               AND decided.waiting < decided.max_waiting THEN 'replayed'",
@@ -182,19 +182,19 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "resume-reads-all", breaks: "a resume does not read the tasks again that were prepared for it",
-		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "coalesce(b.prepared_task_id, 0)", planted: "0",
+		file: "sql/suspend_processes.sql", old: "coalesce(b.prepared_task_id, 0)", planted: "0",
 		packages: "./storage", run: "ResumeOfALargeQueue",
 	},
 	{
 		name: "resume-forgets-retry", breaks: "a retry during a resume is resumed, too",
-		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "s.task_id = b.running_task_id",
+		file: "sql/suspend_processes.sql", old: "s.task_id = b.running_task_id",
 		planted:  "s.task_id = 0",
 		packages: "./storage", run: "RetryDuringTheResume",
 	},
 	{
 		name:   "next-tasks-unbounded",
 		breaks: "the results of one flush have a bounded number of bytes of next tasks run at once",
-		file:   "storage/internal/dbsqlc/save_result.sql.go", old: " / cardinality($1::int[]) AS promotable",
+		file:   "sql/save_result.sql", old: " / cardinality(@ords::int[]) AS promotable",
 		planted:  " AS promotable",
 		packages: "./storage", run: "NextTasksAreRead",
 	},
@@ -207,7 +207,7 @@ var schedulingMutants = []mutant{
 	{
 		name:   "purge-attempts-from-the-start",
 		breaks: "a batch of a removal does not read the failed attempts that earlier batches deleted",
-		file:   "storage/internal/dbsqlc/remove_processes.sql.go", old: "AND v.task_id >= removed.after_failed_id",
+		file:   "sql/remove_processes.sql", old: "AND v.task_id >= removed.after_failed_id",
 		planted:  "AND removed.after_failed_id >= 0",
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},
@@ -219,21 +219,21 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "attempts-of-waiting-tasks-are-orphans", breaks: "failed attempts are kept as long as their task exists",
-		file:     "storage/internal/dbsqlc/failed_attempts.sql.go",
+		file:     "sql/failed_attempts.sql",
 		old:      "AND NOT EXISTS (\n       SELECT 1 FROM schedule s",
 		planted:  "AND NOT EXISTS (\n       SELECT 1 FROM running s",
 		packages: "./storage", run: "TestDeleteOrphanedAttempts",
 	},
 	{
 		name: "failing-runs-unreported", breaks: "runs whose own task has failed for more than a minute are reported",
-		file: "storage/internal/dbsqlc/failing_tasks.sql.go", old: "WHERE s.attempt > 0",
+		file: "sql/failing_tasks.sql", old: "WHERE s.attempt > 0",
 		planted:  "WHERE s.attempt > 10",
 		packages: "./storage", run: "TestListFailingTasks",
 	},
 	{
 		name:   "trim-from-the-start",
 		breaks: "a batch that removes an old history does not read the dead rows of earlier batches",
-		file:   "storage/internal/dbsqlc/restart_history.sql.go",
+		file:   "sql/restart_history.sql",
 		old:    "AND v.task_id > restart.after_task_id\n        AND", planted: "AND",
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},

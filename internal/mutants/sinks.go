@@ -3,7 +3,7 @@ package main
 const (
 	sinkDelivery = "engine/sinks/delivery.go"
 	sinkRetries  = "engine/sinks/retry.go"
-	sinkStates   = "storage/internal/dbsqlc/sinks.sql.go"
+	sinkStates   = "sql/sinks.sql"
 	sinkWebhook  = "engine/sinks/webhook/webhook.go"
 )
 
@@ -17,7 +17,8 @@ var sinkMutants = []mutant{
 	},
 	{
 		name: "sink-late-node", breaks: "a node without the lease does not move the cursor",
-		file: sinkStates, old: "   AND s.token = $7\n", planted: "   AND $7::bigint IS NOT NULL\n",
+		file: sinkStates, old: "AND s.token = @token\n   AND EXISTS",
+		planted:  "AND @token::bigint IS NOT NULL\n   AND EXISTS",
 		packages: "./engine/sinks", run: "TestNodeIsKilled",
 	},
 	{
@@ -108,8 +109,8 @@ var sinkMutants = []mutant{
 	{
 		name: "sink-stores-a-lost-position", breaks: "a position from before a failover is not stored",
 		file:     sinkStates,
-		old:      "AND EXISTS (SELECT FROM database_generation g WHERE g.generation = $8::uuid)",
-		planted:  "AND $8::uuid IS NOT NULL",
+		old:      "AND EXISTS (SELECT FROM database_generation g WHERE g.generation = @generation::uuid)",
+		planted:  "AND @generation::uuid IS NOT NULL",
 		packages: "./engine/sinks", run: "TestNodeIsKilled",
 	},
 	{
@@ -154,21 +155,21 @@ var sinkMutants = []mutant{
 	},
 	{
 		name: "sink-beyond-head", breaks: "the cursor of a sink is not after the last change of a lane",
-		file: "storage/internal/dbsqlc/change_invariants.sql.go", old: "item.seq NOT BETWEEN 0 AND last.seq",
+		file: "sql/change_invariants.sql", old: "item.seq NOT BETWEEN 0 AND last.seq",
 		planted:  "item.seq < 0",
 		packages: "./storage", run: "TestInvariantsAreChecked",
 	},
 	{
 		name: "sink-lane-twice", breaks: "the cursor of a sink has each lane once",
-		file: "storage/internal/dbsqlc/change_invariants.sql.go", old: "WHERE cardinality(s.lanes) <>",
+		file: "sql/change_invariants.sql", old: "WHERE cardinality(s.lanes) <>",
 		planted:  "WHERE cardinality(s.lanes) <",
 		packages: "./storage", run: "TestInvariantsAreChecked",
 	},
 	{
 		name: "sink-dead-letter-left", breaks: "the dead letters of a sink are deleted with it",
-		file:     "storage/internal/dbsqlc/sinks.sql.go",
-		old:      "s.secrets FROM sinks s\n WHERE s.namespace = $1\n   AND s.sink_id = $2\n   FOR UPDATE\n",
-		planted:  "s.secrets FROM sinks s\n WHERE s.namespace = $1\n   AND s.sink_id = $2\n",
+		file:     "sql/sinks.sql",
+		old:      "s.secrets FROM sinks s\n WHERE s.namespace = @namespace\n   AND s.sink_id = @sink_id\n   FOR UPDATE",
+		planted:  "s.secrets FROM sinks s\n WHERE s.namespace = @namespace\n   AND s.sink_id = @sink_id",
 		packages: "./storage", run: "TestDeletedSinkLeavesNoDeadLetters",
 	},
 	{

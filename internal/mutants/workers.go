@@ -2,7 +2,7 @@ package main
 
 const (
 	callersOfWorkers = "engine/pull/callers.go"
-	ownersSQL        = "storage/internal/dbsqlc/workers.sql.go"
+	ownersSQL        = "sql/workers.sql"
 	callerTests      = "TestPollsOfLimitedClients|TestLeasesOfLimitedClients|TestNextPollOfLimitedClients"
 )
 

@@ -141,6 +141,35 @@ func TestWorkloadsWithProcessesOfTheirOwn(t *testing.T) {
 	}
 }
 
+// The same calls are done with and without authentication. Only a real run shows the difference.
+func TestAuth(t *testing.T) {
+	report := runShort(t, "--workloads=auth", "--keys=off")
+	if len(report.Rows) != 2 {
+		t.Fatalf("%d rows, want 2", len(report.Rows))
+	}
+	for n, state := range []string{withoutAuth, withKey} {
+		row := report.Rows[n]
+		if row.Workload != "auth ("+state+")" || row.Operations == 0 || row.EngineCPU == nil || row.P99Millis == nil {
+			t.Errorf("nothing was measured: %+v", row)
+		}
+	}
+	keyed := report.Rows[1]
+	if keyed.Ratio == nil || keyed.RatioTo != withoutAuth || keyed.Checked["task_in_one_place"] == 0 ||
+		len(keyed.Figures) != 1 {
+		t.Errorf("not compared, or not checked: %+v", keyed)
+	}
+}
+
+// The standard error is that of the mean of the ratios.
+func TestStandardError(t *testing.T) {
+	if e := standardError([]float64{1, 3}, []float64{1, 1}); e != 1 {
+		t.Errorf("%g, want 1", e)
+	}
+	if e := standardError([]float64{2, 4, 6}, []float64{1, 2, 3}); e != 0 {
+		t.Errorf("%g, want 0: all ratios are the same", e)
+	}
+}
+
 // At twice the peak, the engine does what it can and rejects the rest. Only a real run shows how
 // much and how quickly.
 func TestOverload(t *testing.T) {

@@ -15,12 +15,12 @@ import (
 // Command contains the flags of `progressor bench`.
 type Command struct {
 	DSN       string        `name:"dsn" placeholder:"DSN" help:"PostgreSQL server to measure. The bench creates its own databases there (the role needs CREATEDB) and drops them. Default: a private server in a temporary directory."`
-	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"Workloads: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, jobs, jobs-keys, jobs-claims, flows, rpc, flat, retention, idle, memory, search, overload, neighbors, changes. Default: ${default}."`
+	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"Workloads: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, jobs, jobs-keys, jobs-claims, flows, rpc, auth, flat, retention, idle, memory, search, overload, neighbors, changes. Default: ${default}."`
 	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Concurrent clients for start, call, hot and loop. Default: ${default}."`
 	Duration  time.Duration `default:"10s" placeholder:"DURATION" help:"Duration of each case. Default: ${default}."`
 	Warmup    time.Duration `default:"2s" placeholder:"DURATION" help:"Warm-up of each case. Default: ${default}."`
 	Rounds    int           `default:"1" placeholder:"N" help:"Measure each case and its baseline N times in alternation, and report the round with the median ratio, or rate. Use 3 or 5 on a shared machine. Default: ${default}."`
-	Keys      string        `default:"both" enum:"off,on,both" placeholder:"off|on|both" help:"Idempotency keys in the requests of start, call and rpc. Default: ${default}."`
+	Keys      string        `default:"both" enum:"off,on,both" placeholder:"off|on|both" help:"Idempotency keys in the requests of start, call, rpc and auth. Default: ${default}."`
 	History   []string      `default:"none" enum:"none,full" placeholder:"none|full" help:"History that the processor receives with a call. Default: ${default}."`
 	Events    int           `default:"40" placeholder:"N" help:"Events of a process before the calls, with --history full. Default: ${default}."`
 	Metadata  bool          `help:"Start processes with searchable attributes."`
@@ -28,7 +28,7 @@ type Command struct {
 	Lanes     int           `default:"2" placeholder:"N" help:"Group-commit lanes of the engine. Default: ${default}."`
 	Baseline  bool          `default:"true" negatable:"" help:"Also measure the baseline. Default: ${default}."`
 
-	RPCClients    int           `name:"rpc-clients" default:"64" placeholder:"N" help:"Concurrent clients for rpc. Default: ${default}."`
+	RPCClients    int           `name:"rpc-clients" default:"64" placeholder:"N" help:"Concurrent clients for rpc and auth. Default: ${default}."`
 	Timers        int           `default:"50000" placeholder:"N" help:"For timers: number of timers that are due at once. Default: ${default}."`
 	SpreadTimers  int           `default:"2000" placeholder:"N" help:"For timers: number of timers over --spread, to measure lateness. Default: ${default}."`
 	Spread        time.Duration `default:"10s" placeholder:"DURATION" help:"See --spread-timers. Default: ${default}."`
@@ -83,7 +83,10 @@ messages, before, during and after a tenant (other namespaces) is in a state tha
 it. The ratio is the calls/s in the state divided by those while the tenant is quiet. The load is
 below the peak because the tenant may use its share of the CPU: two namespaces that both take all
 they can get cannot each keep 80% of what one gets alone. The peak is that of the largest number of
---clients.`
+--clients.
+
+Auth does the calls of rpc in turn without and with authentication by an API key, at two ports of
+one engine. The ratio is that of the calls/s.`
 }
 
 // Run measures and prints the report. After an error, it prints what was measured before.

@@ -32,7 +32,7 @@ func (r *runner) memory(ctx context.Context, v variant) error {
 		return err
 	}
 	err := r.inScratch(ctx, func(d *scratch) error {
-		g, err := r.openRig(ctx, d, true, func(ns *progressorv1.Namespace) {
+		g, err := r.openRig(ctx, d, order{Hold: true}, func(ns *progressorv1.Namespace) {
 			ns.MaxRunning = int32(r.command.InFlight) + 100
 			ns.MaxWaiting = int32(r.command.Waiting) + 100
 			ns.StepTimeout = durationpb.New(memoryTimeout)

@@ -15,7 +15,9 @@ type variant struct {
 	history  string
 	metadata bool
 	events   string // which events of jobs the namespace keeps; "" means all
-	state    string // for neighbors: the state of the tenant; for changes: who receives them
+	// For neighbors the state of the tenant, for changes who receives them, for auth the
+	// credentials.
+	state string
 }
 
 // eventsAll is the default value of --job-events of a namespace.
@@ -84,6 +86,7 @@ var workloads = []workload{
 	{jobsClaims, jobsVariants, (*runner).claims},
 	{"flows", onceVariant, (*runner).flows},
 	{"rpc", rpcVariants, (*runner).rpc},
+	{"auth", rpcVariants, (*runner).auth},
 	{"flat", flatVariants, (*runner).flat},
 	{"retention", flatVariants, (*runner).retention},
 	{"idle", onceVariant, (*runner).idle},

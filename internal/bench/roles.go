@@ -9,41 +9,46 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"runtime/debug"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/progressor-engine/progressor/engine/auth"
 	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// The roles of a process of the bench. The engine and the processor of rpc, idle and memory run in
-// their own processes, as in production. Such a process reads its order, one line of JSON, from its
-// standard input, writes its address to its standard output, and ends when its input is closed,
-// which also happens when the bench dies.
+// The roles of a process of the bench. The engine and the processor of rpc, auth, idle and memory
+// run in their own processes, as in production. Such a process reads its order, one line of JSON,
+// from its standard input, writes its address to its standard output, and ends when its input is
+// closed, which also happens when the bench dies.
 const (
 	roleBench     = "bench"
 	roleEngine    = "engine"
 	roleProcessor = "processor"
 )
 
-// order is a command to a process.
+// order tells a process what to do.
 type order struct {
-	// For an engine.
+	// For an engine. Protect: serve the API also at an address that requires authentication.
 	DSN        string            `json:"dsn,omitempty"`
 	Lanes      int               `json:"lanes,omitempty"`
 	Namespaces []json.RawMessage `json:"namespaces,omitempty"`
+	Protect    bool              `json:"protect,omitempty"`
 	// For a processor: it holds every CALL until a second line arrives.
 	Hold bool `json:"hold,omitempty"`
 }
 
 // ready is the line of a process that is ready.
 type ready struct {
-	Address string `json:"address"`
+	Address   string `json:"address"`
+	Protected string `json:"protected,omitempty"` // the address that requires authentication
 }
 
 func serveRole(ctx context.Context, role string, env Environment) error {
@@ -79,14 +84,19 @@ func serveRole(ctx context.Context, role string, env Environment) error {
 		_, _ = io.Copy(io.Discard, input)
 		cancel()
 	}()
-	if err := announce(env.Stdout, listener); err != nil {
+	if err := announce(env.Stdout, listener, nil); err != nil {
 		return err
 	}
 	return processor.ServeOn(ctx, listener, p, processor.WithLogger(log), processor.WithStopTimeout(time.Second))
 }
 
-func announce(w io.Writer, listener net.Listener) error {
-	return json.NewEncoder(w).Encode(ready{Address: listener.Addr().String()})
+// announce writes the addresses of a process. protected may be nil.
+func announce(w io.Writer, listener, protected net.Listener) error {
+	line := ready{Address: listener.Addr().String()}
+	if protected != nil {
+		line.Protected = protected.Addr().String()
+	}
+	return json.NewEncoder(w).Encode(line)
 }
 
 // serveEngine does what `progressor serve` does: it runs an engine with the API.
@@ -104,15 +114,37 @@ func serveEngine(ctx context.Context, o order, listener net.Listener, log *slog.
 			return errors.Join(fmt.Errorf("put a namespace: %w", err), s.close())
 		}
 	}
-	handler := rpc.NewHandler(rpc.Config{
+	return errors.Join(s.serve(ctx, o.Protect, listener, log, env), s.close())
+}
+
+// serve serves the API, and also at a second address that requires authentication, until ctx ends.
+func (s *site) serve(
+	ctx context.Context, protect bool, listener net.Listener, log *slog.Logger, env Environment,
+) error {
+	cfg := rpc.Config{
 		Engine: s.engine, Insight: insight.New(s.engine), Workers: s.workers, Jobs: s.jobs,
 		Logger: log, Registerer: s.registry, Gatherer: s.registry, Version: env.Version,
-	})
-	debug.FreeOSMemory() // as `progressor serve` does when it is ready
-	if err = announce(env.Stdout, listener); err == nil {
-		err = rpc.Serve(ctx, listener, handler, nil, log, time.Second)
 	}
-	return errors.Join(err, s.close())
+	var protected net.Listener
+	if protect {
+		var err error
+		if protected, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+			return err
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	serve := func(listener net.Listener, handler http.Handler) {
+		group.Go(func() error { return rpc.Serve(ctx, listener, handler, nil, log, time.Second) })
+	}
+	serve(listener, rpc.NewHandler(cfg))
+	if protected != nil {
+		cfg.Auth = auth.New(s.store, "", s.registry)
+		cfg.Registerer = nil // the metrics of the first handler are registered
+		serve(protected, rpc.NewHandler(cfg))
+	}
+	debug.FreeOSMemory() // as `progressor serve` does when it is ready
+	group.Go(func() error { return announce(env.Stdout, listener, protected) })
+	return group.Wait()
 }
 
 // holdCalls holds every CALL in the processor until release.

@@ -28,11 +28,12 @@ type rig struct {
 	sequence  atomic.Uint64
 }
 
-// openRig starts the processes. change edits the namespace before it is put.
+// openRig starts the processes with an order for both of them. change edits the namespace before it
+// is put.
 func (r *runner) openRig(
-	ctx context.Context, d *scratch, hold bool, change func(*progressorv1.Namespace),
+	ctx context.Context, d *scratch, o order, change func(*progressorv1.Namespace),
 ) (*rig, error) {
-	p, err := r.spawn(ctx, roleProcessor, order{Hold: hold})
+	p, err := r.spawn(ctx, roleProcessor, o)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,8 @@ func (r *runner) openRig(
 	if err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	e, err := r.spawn(ctx, roleEngine, order{DSN: d.dsn, Lanes: r.command.Lanes, Namespaces: []json.RawMessage{text}})
+	o.DSN, o.Lanes, o.Namespaces = d.dsn, r.command.Lanes, []json.RawMessage{text}
+	e, err := r.spawn(ctx, roleEngine, o)
 	if err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -72,9 +74,15 @@ func (g *rig) start(ctx context.Context, n uint64, metadata bool) error {
 	return asOverload(err)
 }
 
-// call calls the process with a number. If timeout is 0, that of the namespace applies.
+// call calls the process with a number. If timeout is nil, that of the namespace applies.
 func (g *rig) call(ctx context.Context, n uint64, key string, timeout *durationpb.Duration) error {
-	_, err := g.api.Process.Call(ctx, &progressorv1.CallRequest{
+	return g.callBy(ctx, g.api, n, key, timeout)
+}
+
+func (g *rig) callBy(
+	ctx context.Context, api *sdk.Client, n uint64, key string, timeout *durationpb.Duration,
+) error {
+	_, err := api.Process.Call(ctx, &progressorv1.CallRequest{
 		Namespace: namespaceName, ProcessId: processID(n), Args: g.args, IdempotencyKey: key, Timeout: timeout,
 	})
 	return asOverload(err)
@@ -99,7 +107,7 @@ func newHTTPClient() *http.Client {
 func (r *runner) rpc(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	err := r.inScratch(ctx, func(d *scratch) error {
-		g, err := r.openRig(ctx, d, false, func(*progressorv1.Namespace) {})
+		g, err := r.openRig(ctx, d, order{}, func(*progressorv1.Namespace) {})
 		if err != nil {
 			return err
 		}
@@ -118,27 +126,37 @@ func (r *runner) rpc(ctx context.Context, v variant) error {
 }
 
 func (r *runner) loadRig(ctx context.Context, d *scratch, g *rig, v variant, row *Row) (calls int64, err error) {
-	err = each(ctx, r.command.Processes, 64,
-		func(ctx context.Context, i int) error { return g.start(ctx, uint64(i), v.metadata) })
-	if err != nil {
+	if err := r.fillRig(ctx, d, g, v); err != nil {
 		return 0, err
-	}
-	if err := r.settle(ctx, d.analyze); err != nil {
-		return 0, err
-	}
-	do := func(ctx context.Context, c *client) error {
-		key := ""
-		if v.keys {
-			key = requestKey(g.sequence.Add(1))
-		}
-		return g.call(ctx, c.random.Uint64N(uint64(r.command.Processes)), key, nil)
 	}
 	m := &meter{conn: r.server.admin, postmaster: r.server.postmaster, engineCPU: g.engine.cpu,
 		flushes: g.engine.flushes}
-	w, err := load{clients: v.clients, warmup: r.command.Warmup, duration: r.command.Duration, do: do}.run(ctx, m)
+	l := load{clients: v.clients, warmup: r.command.Warmup, duration: r.command.Duration, do: g.caller(r, g.api, v)}
+	w, err := l.run(ctx, m)
 	if err != nil {
 		return 0, err
 	}
 	row.rate(w)
 	return w.acknowledged, nil
+}
+
+// fillRig starts the processes that are called.
+func (r *runner) fillRig(ctx context.Context, d *scratch, g *rig, v variant) error {
+	err := each(ctx, r.command.Processes, 64,
+		func(ctx context.Context, i int) error { return g.start(ctx, uint64(i), v.metadata) })
+	if err != nil {
+		return err
+	}
+	return r.settle(ctx, d.analyze)
+}
+
+// caller returns an operation that calls a random process.
+func (g *rig) caller(r *runner, api *sdk.Client, v variant) func(context.Context, *client) error {
+	return func(ctx context.Context, c *client) error {
+		key := ""
+		if v.keys {
+			key = requestKey(g.sequence.Add(1))
+		}
+		return g.callBy(ctx, api, c.random.Uint64N(uint64(r.command.Processes)), key, nil)
+	}
 }

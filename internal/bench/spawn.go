@@ -23,6 +23,8 @@ type spawned struct {
 	cmd     *exec.Cmd
 	input   io.WriteCloser
 	address string // host:port
+
+	protected string // the address of an engine that requires authentication, or ""
 }
 
 // spawnWait is how long a process may take to be ready, or to end.
@@ -78,7 +80,7 @@ func (s *spawned) begin(ctx context.Context, o order, output io.Reader) error {
 		if err := json.Unmarshal(a.line, &r); err != nil {
 			return fmt.Errorf("the process sent %q: %w", a.line, err)
 		}
-		s.address = r.Address
+		s.address, s.protected = r.Address, r.Protected
 		return nil
 	case <-time.After(spawnWait):
 		return errors.New("the process was not ready within " + spawnWait.String())

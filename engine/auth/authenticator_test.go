@@ -391,29 +391,6 @@ func TestRootKey(t *testing.T) {
 	}
 }
 
-// FuzzToken accepts only the tokens of the keys, however they are written.
-func FuzzToken(f *testing.F) {
-	keys := &table{rows: map[string]storage.KeyState{}}
-	_, token := keys.add()
-	a := New(keys, "", nil)
-	a.failed.pause = 0
-	f.Add("Bearer "+token, "")
-	f.Add("bearer  "+token, "x")
-	f.Add("Bearer pgr_root_"+strings.Repeat("0", 64), "")
-	f.Fuzz(func(t *testing.T, first, second string) {
-		headers := []string{first}
-		if second != "" {
-			headers = append(headers, second)
-		}
-		_, err := a.Authenticate(t.Context(), headers, address)
-		scheme, sent, _ := strings.Cut(first, " ")
-		valid := second == "" && strings.EqualFold(scheme, "Bearer") && strings.TrimSpace(sent) == token
-		if (err == nil) != valid {
-			t.Errorf("%q: %v", headers, err)
-		}
-	})
-}
-
 // BenchmarkAuthenticate measures the cost for each request with a cached key.
 func BenchmarkAuthenticate(b *testing.B) {
 	keys := &table{rows: map[string]storage.KeyState{}}

@@ -1,6 +1,6 @@
 -- CreateLogin stores a login to the console. It deletes the former login of the browser, and the
--- oldest ones of the user, so that at most keep others remain.
--- name: CreateLogin :exec
+-- oldest ones of the user, so that at most keep others remain. It returns the deleted logins.
+-- name: CreateLogin :many
 WITH former AS (
   SELECT x.login_id
     FROM console_logins x
@@ -20,10 +20,15 @@ deleted AS (
       UNION ALL
      SELECT others.login_id
        FROM others
-      WHERE others.place > @keep::int))
-INSERT INTO console_logins (login_id, secret_hash, principal, group_names, expire_time)
-VALUES (@login_id, @secret_hash, @principal, @group_names,
-        statement_timestamp() + (@lifetime_us::bigint) * interval '1 microsecond');
+      WHERE others.place > @keep::int)
+  RETURNING l.login_id, l.created_time),
+inserted AS (
+  INSERT INTO console_logins (login_id, secret_hash, principal, group_names, expire_time)
+  VALUES (@login_id, @secret_hash, @principal, @group_names,
+          statement_timestamp() + (@lifetime_us::bigint) * interval '1 microsecond'))
+SELECT deleted.login_id
+  FROM deleted
+ ORDER BY deleted.created_time, deleted.login_id;
 
 -- ReadLogin returns a login and how long it is still valid, at most 0 if it has ended. If
 -- secret_hash is right, it notes that the login is used, but not more often than needed.

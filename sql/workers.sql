@@ -42,6 +42,49 @@ SELECT w.namespace, w.worker_id
    AND w.owner <> @owner
  ORDER BY w.namespace, w.worker_id;
 
+-- CrowdedWorkers returns the workers among some whose IDs a client does not have yet, in namespaces
+-- in which it has at least max_ids others.
+-- name: CrowdedWorkers :many
+SELECT item.namespace::text AS namespace, item.worker_id::text AS worker_id
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[]))
+       AS item(namespace, worker_id)
+ WHERE NOT EXISTS (
+   SELECT 1 FROM workers w
+    WHERE w.namespace = item.namespace
+      AND w.worker_id = item.worker_id
+      AND w.owner = @owner)
+   AND (SELECT count(*)
+          FROM (
+            SELECT 1 FROM workers w
+             WHERE w.owner = @owner
+               AND w.namespace = item.namespace
+             LIMIT @max_ids::int) other) >= @max_ids::int
+ ORDER BY item.namespace, item.worker_id;
+
+-- ForgetWorkersOf deletes at most lim workers of a client in some namespaces: those that have no
+-- leases and no command, and were not seen for a period. It returns the namespaces of the deleted
+-- workers.
+-- name: ForgetWorkersOf :many
+DELETE FROM workers w
+ WHERE (w.namespace, w.worker_id) IN (
+   SELECT x.namespace, x.worker_id
+     FROM workers x
+    WHERE x.owner = @owner
+      AND x.namespace = ANY (@namespaces::text[])
+      AND x.directive IS NULL
+      AND x.last_seen_time
+            < statement_timestamp() - (@owned_us::bigint) * interval '1 microsecond'
+      AND NOT EXISTS (
+        SELECT 1 FROM leases l
+          JOIN running r
+            ON r.namespace = l.namespace
+           AND r.process_id = l.process_id
+           AND r.fencing_token = l.fencing_token
+         WHERE l.namespace = x.namespace
+           AND l.worker_id = x.worker_id)
+    ORDER BY x.last_seen_time LIMIT @lim::int FOR UPDATE OF x SKIP LOCKED)
+RETURNING w.namespace;
+
 -- ListStoppingWorkers returns workers with a stop command and their remaining grace period. A
 -- worker is a client with a worker ID. After lost_time, the tasks of a worker go to others.
 -- lost_time is 'epoch' if the worker keeps them.

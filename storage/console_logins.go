@@ -34,15 +34,25 @@ type LoginState struct {
 	Left      time.Duration // how long the login is still valid; 0 or less if it has ended
 }
 
-// CreateLogin stores a login. It writes to audit.
+// CreateLogin stores a login. It writes to audit, also a Logout for each login that ends: the
+// former one of the browser, and the oldest ones of the user.
 func (s *Store) CreateLogin(ctx context.Context, l NewLogin, by process.Actor) error {
 	n := note{method: "Login", subject: l.LoginID}
 	err := s.audited(ctx, n, []process.Actor{by}, func(db DB) error {
-		return s.q.CreateLogin(ctx, db, dbsqlc.CreateLoginParams{
+		ended, err := s.q.CreateLogin(ctx, db, dbsqlc.CreateLoginParams{
 			LoginID: l.LoginID, SecretHash: l.Hash, Principal: l.Principal,
 			GroupNames: append([]string{}, l.Groups...), // not NULL
 			LifetimeUs: l.Lifetime.Microseconds(), Keep: MaxLogins - 1, FormerID: l.FormerID, FormerHash: l.FormerHash,
 		})
+		if err != nil {
+			return err
+		}
+		for _, id := range ended {
+			if err := AuditCommand(ctx, db, "Logout", "", id, []process.Actor{by}); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return mapped("create a login", err)
 }

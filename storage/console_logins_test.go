@@ -90,6 +90,14 @@ func TestConsoleLoginsOfAUser(t *testing.T) {
 	}
 	equal(t, "logins", ask[string](b, "SELECT string_agg(login_id, ' ' ORDER BY login_id) FROM console_logins"),
 		"n02 n03 n04 n05 n06 n07 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 n20 n21 other")
+	equal(t, "audit", b.logouts(), "n00 n01")
+}
+
+// logouts returns the logins whose end is in the audit.
+func (b *bench) logouts() string {
+	b.t.Helper()
+	return ask[string](b, `SELECT coalesce(string_agg(subject, ' ' ORDER BY audit_id), '') FROM audit
+		WHERE method = 'Logout' AND actor = 'user:https://a#alice' AND source = '192.0.2.1:1'`)
 }
 
 // A login replaces the former one of its browser, whose secret must be known.
@@ -113,9 +121,11 @@ func TestConsoleLoginsOfABrowser(t *testing.T) {
 	create("o1", "n07", make([]byte, 32))
 	equal(t, "the former login ends, and no other", logins(),
 		"n00 n01 n02 n03 n04 n05 n06 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 o1")
+	equal(t, "audit", b.logouts(), "n07")
 	create("o2", "n08", bytes.Repeat([]byte{1}, 32))
 	equal(t, "another secret", logins(),
 		"n01 n02 n03 n04 n05 n06 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 o1 o2")
+	equal(t, "audit", b.logouts(), "n07 n00")
 }
 
 // Logins that have expired are deleted, and others are not.

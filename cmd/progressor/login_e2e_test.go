@@ -166,6 +166,14 @@ func TestLoginFails(t *testing.T) {
 	if code == cli.ExitOK || !strings.Contains(out, "its access token must be a JSON Web Token") {
 		t.Errorf("an opaque access token: %d, %s", code, out)
 	}
+	if revoked := s.issuer.Revoked(); len(revoked) != 1 || revoked[0] == "" {
+		t.Errorf("the refresh token of a failed login: revoked %q", revoked)
+	}
+	s.issuer.Change(func(d map[string]any) { delete(d, "revocation_endpoint") })
+	out, code = s.login(t, func() { s.issuer.Accept(nil, time.Hour) })
+	if code == cli.ExitOK || !strings.Contains(out, "cannot revoke tokens (it has no revocation_endpoint)") {
+		t.Errorf("an issuer without revocation: %d, %s", code, out)
+	}
 	if _, err := os.Stat(s.file); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file was written: %v", err)
 	}

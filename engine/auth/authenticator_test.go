@@ -358,8 +358,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// A file with a root key is created once, for its owner only. A file that others can read is
-// rejected.
+// A file with a root key is created once, for its owner only. A file that others can read, or that
+// belongs to another user, is rejected.
 func TestRootKey(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "data", "token")
@@ -379,6 +379,30 @@ func TestRootKey(t *testing.T) {
 	}
 	if _, err := RootKey(path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a file that others can read: %v", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if info, err = os.Stat(path); err != nil {
+		t.Fatal(err)
+	}
+	owner := os.Geteuid()
+	for user, trusted := range map[int]bool{owner: true, owner + 1: owner == 0} {
+		err := checkOwner(path, info, user)
+		if trusted != (err == nil) || err != nil && !strings.Contains(err.Error(), "must belong to the user") {
+			t.Errorf("the file of user %d, for user %d: %v", owner, user, err)
+		}
+	}
+	if owner == 0 { // only root can give files to others
+		if err := os.Chown(path, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := RootKey(path); err == nil || !strings.Contains(err.Error(), "it belongs to 12345") {
+			t.Errorf("a file of another user: %v", err)
+		}
+		if err := os.Chown(path, 0, -1); err != nil {
+			t.Fatal(err)
+		}
 	}
 	_, key := NewToken()
 	for _, text := range []string{"", "x", key} {

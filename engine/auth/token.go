@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -84,15 +86,19 @@ func RootKey(path string) (string, error) {
 }
 
 func readRootKey(path string) (string, error) {
-	info, err := os.Stat(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("root key: %w", err)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return "", fmt.Errorf("root key %s: must be readable only by its owner (mode %04o): run chmod 600 %[1]s", path,
-			mode)
+	defer file.Close()
+	info, err := file.Stat() // the file that is read, even if another one replaces it
+	if err != nil {
+		return "", fmt.Errorf("root key: %w", err)
 	}
-	text, err := os.ReadFile(path)
+	if err := checkOwner(path, info, os.Geteuid()); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(file, 2*maxToken))
 	if err != nil {
 		return "", fmt.Errorf("root key: %w", err)
 	}
@@ -101,4 +107,19 @@ func readRootKey(path string) (string, error) {
 		return "", fmt.Errorf("root key %s: contains no root key: delete the file to create a new one", path)
 	}
 	return token, nil
+}
+
+// checkOwner returns an error if other users than the user with an ID, and root, know the root key
+// in a file, or could have chosen it.
+func checkOwner(path string, info fs.FileInfo, user int) error {
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return fmt.Errorf("root key %s: must be readable only by its owner (mode %04o): run chmod 600 %[1]s", path,
+			mode)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if ok && stat.Uid != 0 && int(stat.Uid) != user {
+		return fmt.Errorf("root key %s: must belong to the user of the engine, %d, or to root (it belongs to %d): "+
+			"delete the file to create a new key, or run chown %[2]d %[1]s if you trust it", path, user, stat.Uid)
+	}
+	return nil
 }

@@ -1,8 +1,11 @@
 package main
 
-const doctorSinks = "cmd/progressor/internal/cli/server/doctorsinks.go"
+const (
+	doctorSinks = "cmd/progressor/internal/cli/server/doctorsinks.go"
+	doctorAudit = "cmd/progressor/internal/cli/server/doctoraudit.go"
+)
 
-// doctorMutants are the mutants of what progressor doctor says about sinks.
+// doctorMutants are the mutants of what progressor doctor finds.
 var doctorMutants = []mutant{
 	{
 		name: "doctor-disabled-sink", breaks: "doctor warns of a sink that the engine has given up",
@@ -51,5 +54,15 @@ var doctorMutants = []mutant{
 		file: doctorSinks, old: `d."time" > statement_timestamp() - make_interval(secs => $1))`,
 		planted:  "make_interval(secs => $1) IS NOT NULL)",
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
+	},
+	{
+		name: "doctor-audit-changed", breaks: "doctor warns of an engine that can change the audit",
+		file: doctorAudit, old: "OR has_any_column_privilege(r.oid, audit.oid, 'UPDATE')", planted: "",
+		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsRolesThatChangeTheAudit",
+	},
+	{
+		name: "doctor-audit-unsealed", breaks: "doctor warns of an engine that cannot add to the hash chain",
+		file: doctorAudit, old: "AND NOT (has_function_privilege", planted: "AND (has_function_privilege",
+		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsRolesThatChangeTheAudit",
 	},
 }

@@ -247,4 +247,25 @@ var loginMutants = []mutant{
 		file: loginsSQL, old: "WHERE x.expire_time <= statement_timestamp()", planted: "WHERE x.expire_time IS NULL",
 		packages: "./storage", run: "TestExpiredLoginsAreDeleted",
 	},
+	{
+		name: "login-ends-unseen", breaks: "the audit has the end of a login that another one replaces",
+		file: "storage/console_logins.go", old: "range ended {", planted: "range ended[:0] {",
+		packages: "./storage", run: "TestConsoleLoginsOfABrowser",
+	},
+	{
+		name: "login-uninterrupted", breaks: "a user can interrupt the requests that begin a login",
+		file: "cmd/progressor/internal/cli/login/issuer.go",
+		old:  "client.Transport = interruptible{ctx, client.Transport}", planted: "",
+		packages: "./cmd/progressor/internal/cli/login", run: "TestBeginIsInterrupted",
+	},
+	{
+		name: "login-failed-unrevoked", breaks: "the refresh token of a failed login is revoked",
+		file: "cmd/progressor/internal/cli/admin/login.go", old: "		abandon(ctx, a, l)\n", planted: "",
+		packages: "./cmd/progressor", run: "TestLoginFails",
+	},
+	{
+		name: "root-key-of-anyone", breaks: "another user cannot choose the root key",
+		file: "engine/auth/token.go", old: "if ok && stat.Uid != 0", planted: "if false && ok && stat.Uid != 0",
+		packages: "./engine/auth", run: "TestRootKey",
+	},
 }

@@ -205,4 +205,15 @@ var startMutants = []mutant{
 		file: "engine/rpc/front.go", old: "page(w, http.StatusServiceUnavailable, ", planted: "page(w, http.StatusOK, ",
 		packages: "./engine/rpc", run: "TestFront",
 	},
+	{
+		name: "worker-ids-unlimited", breaks: "a client has a limited number of worker IDs",
+		file: "storage/pull/workers.go", old: "if err != nil || len(crowded) == 0 {",
+		planted:  "if err != nil || len(crowded) >= 0 {",
+		packages: "./engine/jobs", run: "TestWorkerIDsOfAClientAreLimited",
+	},
+	{
+		name: "worker-id-with-lease-deleted", breaks: "a worker with leases keeps its ID",
+		file: ownersSQL, old: "\n         WHERE l.namespace = x.namespace", planted: "\n         WHERE false",
+		packages: "./engine/jobs", run: "TestWorkerIDsOfAClientAreLimited",
+	},
 }

@@ -3,6 +3,7 @@ package pull
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
@@ -30,6 +31,10 @@ type WorkerOf struct{ Owner, WorkerID string }
 // OwnedFor is how long a worker ID belongs to a client after the worker was last seen without
 // leases.
 const OwnedFor = 2 * time.Minute
+
+// MaxWorkerIDs is how many worker IDs a client has at most in a namespace. Requests at the same
+// time can exceed it by one each.
+const MaxWorkerIDs = 10_000
 
 // Worker is a worker in a list.
 type Worker struct {
@@ -69,13 +74,17 @@ func recordOf(seen map[WorkerSeen]string) dbsqlc.RecordWorkersParams {
 }
 
 // OwnWorkers records that workers were seen, and that a client uses their IDs. It returns those
-// whose ID belongs to another client.
+// whose ID belongs to another client. The error is a *process.OverloadError if the client would
+// have more than MaxWorkerIDs in a namespace.
 func OwnWorkers(
 	ctx context.Context, s *storage.Store, owner string, workers []WorkerSeen,
 ) (foreign []WorkerSeen, err error) {
 	seen := make(map[WorkerSeen]string, len(workers))
 	for _, w := range workers {
 		seen[w] = owner
+	}
+	if err := makeRoom(ctx, s, owner, seen); err != nil {
+		return nil, err
 	}
 	stored, err := RecordWorkers(ctx, s, seen)
 	if err != nil || len(stored) == len(seen) {
@@ -90,6 +99,33 @@ func OwnWorkers(
 		foreign = append(foreign, WorkerSeen(r))
 	}
 	return foreign, err
+}
+
+// makeRoom deletes workers of a client that are gone if it has too many IDs to use others.
+func makeRoom(ctx context.Context, s *storage.Store, owner string, seen map[WorkerSeen]string) error {
+	wanted := dbsqlc.CrowdedWorkersParams{Owner: &owner, MaxIds: MaxWorkerIDs}
+	for w := range seen {
+		wanted.Append(dbsqlc.CrowdedWorkersItem{Namespace: w.Namespace, WorkerID: w.WorkerID})
+	}
+	crowded, err := storage.Query(ctx, s.RunSoon, "count workers", dbsqlc.New().CrowdedWorkers, wanted)
+	if err != nil || len(crowded) == 0 {
+		return err
+	}
+	gone := dbsqlc.ForgetWorkersOfParams{Owner: &owner, OwnedUs: OwnedFor.Microseconds(), Lim: forgetBatch}
+	for _, w := range crowded {
+		gone.Namespaces = append(gone.Namespaces, w.Namespace)
+	}
+	withRoom, err := storage.Query(ctx, s.RunSoon, "delete workers", dbsqlc.New().ForgetWorkersOf, gone)
+	if err != nil {
+		return err
+	}
+	for _, w := range crowded {
+		if !slices.Contains(withRoom, w.Namespace) {
+			return &process.OverloadError{Bound: fmt.Sprintf("worker_id: a client may use %d IDs in namespace %s",
+				MaxWorkerIDs, w.Namespace)}
+		}
+	}
+	return nil
 }
 
 // StoppingWorkers returns the workers with a command.

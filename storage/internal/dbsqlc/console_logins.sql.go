@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-const createLogin = `-- name: CreateLogin :exec
+const createLogin = `-- name: CreateLogin :many
 WITH former AS (
   SELECT x.login_id
     FROM console_logins x
-   WHERE x.login_id = $6
-     AND x.secret_hash = $7),
+   WHERE x.login_id = $1
+     AND x.secret_hash = $2),
 others AS (
   SELECT x.login_id,
          row_number() OVER (ORDER BY x.created_time DESC, x.login_id) AS place
@@ -30,37 +30,57 @@ deleted AS (
       UNION ALL
      SELECT others.login_id
        FROM others
-      WHERE others.place > $8::int))
-INSERT INTO console_logins (login_id, secret_hash, principal, group_names, expire_time)
-VALUES ($1, $2, $3, $4,
-        statement_timestamp() + ($5::bigint) * interval '1 microsecond')
+      WHERE others.place > $4::int)
+  RETURNING l.login_id, l.created_time),
+inserted AS (
+  INSERT INTO console_logins (login_id, secret_hash, principal, group_names, expire_time)
+  VALUES ($5, $6, $3, $7,
+          statement_timestamp() + ($8::bigint) * interval '1 microsecond'))
+SELECT deleted.login_id
+  FROM deleted
+ ORDER BY deleted.created_time, deleted.login_id
 `
 
 type CreateLoginParams struct {
-	LoginID    string
-	SecretHash []byte
-	Principal  string
-	GroupNames []string
-	LifetimeUs int64
 	FormerID   string
 	FormerHash []byte
+	Principal  string
 	Keep       int32
+	LoginID    string
+	SecretHash []byte
+	GroupNames []string
+	LifetimeUs int64
 }
 
 // CreateLogin stores a login to the console. It deletes the former login of the browser, and the
-// oldest ones of the user, so that at most keep others remain.
-func (q *Queries) CreateLogin(ctx context.Context, db DBTX, arg CreateLoginParams) error {
-	_, err := db.Exec(ctx, createLogin,
-		arg.LoginID,
-		arg.SecretHash,
-		arg.Principal,
-		arg.GroupNames,
-		arg.LifetimeUs,
+// oldest ones of the user, so that at most keep others remain. It returns the deleted logins.
+func (q *Queries) CreateLogin(ctx context.Context, db DBTX, arg CreateLoginParams) ([]string, error) {
+	rows, err := db.Query(ctx, createLogin,
 		arg.FormerID,
 		arg.FormerHash,
+		arg.Principal,
 		arg.Keep,
+		arg.LoginID,
+		arg.SecretHash,
+		arg.GroupNames,
+		arg.LifetimeUs,
 	)
-	return err
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var login_id string
+		if err := rows.Scan(&login_id); err != nil {
+			return nil, err
+		}
+		items = append(items, login_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const deleteLogin = `-- name: DeleteLogin :one

@@ -2710,6 +2710,18 @@ func (p *SuspendProcessesParams) Append(r SuspendProcessesItem) {
 	p.Modes = append(p.Modes, r.Mode)
 }
 
+// CrowdedWorkersItem is a row of CrowdedWorkersParams.
+type CrowdedWorkersItem struct {
+	Namespace string
+	WorkerID  string
+}
+
+// Append appends a row.
+func (p *CrowdedWorkersParams) Append(r CrowdedWorkersItem) {
+	p.Namespaces = append(p.Namespaces, r.Namespace)
+	p.WorkerIds = append(p.WorkerIds, r.WorkerID)
+}
+
 // LeasesOfItem is a row of LeasesOfParams.
 type LeasesOfItem struct {
 	Owner    string

@@ -50,6 +50,63 @@ func (q *Queries) CountWorkers(ctx context.Context, db DBTX, arg CountWorkersPar
 	return items, nil
 }
 
+const crowdedWorkers = `-- name: CrowdedWorkers :many
+SELECT item.namespace::text AS namespace, item.worker_id::text AS worker_id
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
+       AS item(namespace, worker_id)
+ WHERE NOT EXISTS (
+   SELECT 1 FROM workers w
+    WHERE w.namespace = item.namespace
+      AND w.worker_id = item.worker_id
+      AND w.owner = $3)
+   AND (SELECT count(*)
+          FROM (
+            SELECT 1 FROM workers w
+             WHERE w.owner = $3
+               AND w.namespace = item.namespace
+             LIMIT $4::int) other) >= $4::int
+ ORDER BY item.namespace, item.worker_id
+`
+
+type CrowdedWorkersParams struct {
+	Namespaces []string
+	WorkerIds  []string
+	Owner      *string
+	MaxIds     int32
+}
+
+type CrowdedWorkersRow struct {
+	Namespace string
+	WorkerID  string
+}
+
+// CrowdedWorkers returns the workers among some whose IDs a client does not have yet, in namespaces
+// in which it has at least max_ids others.
+func (q *Queries) CrowdedWorkers(ctx context.Context, db DBTX, arg CrowdedWorkersParams) ([]CrowdedWorkersRow, error) {
+	rows, err := db.Query(ctx, crowdedWorkers,
+		arg.Namespaces,
+		arg.WorkerIds,
+		arg.Owner,
+		arg.MaxIds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CrowdedWorkersRow
+	for rows.Next() {
+		var i CrowdedWorkersRow
+		if err := rows.Scan(&i.Namespace, &i.WorkerID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgetWorkers = `-- name: ForgetWorkers :execrows
 DELETE FROM workers w
  WHERE (w.namespace, w.worker_id) IN (
@@ -72,6 +129,63 @@ func (q *Queries) ForgetWorkers(ctx context.Context, db DBTX, arg ForgetWorkersP
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const forgetWorkersOf = `-- name: ForgetWorkersOf :many
+DELETE FROM workers w
+ WHERE (w.namespace, w.worker_id) IN (
+   SELECT x.namespace, x.worker_id
+     FROM workers x
+    WHERE x.owner = $1
+      AND x.namespace = ANY ($2::text[])
+      AND x.directive IS NULL
+      AND x.last_seen_time
+            < statement_timestamp() - ($3::bigint) * interval '1 microsecond'
+      AND NOT EXISTS (
+        SELECT 1 FROM leases l
+          JOIN running r
+            ON r.namespace = l.namespace
+           AND r.process_id = l.process_id
+           AND r.fencing_token = l.fencing_token
+         WHERE l.namespace = x.namespace
+           AND l.worker_id = x.worker_id)
+    ORDER BY x.last_seen_time LIMIT $4::int FOR UPDATE OF x SKIP LOCKED)
+RETURNING w.namespace
+`
+
+type ForgetWorkersOfParams struct {
+	Owner      *string
+	Namespaces []string
+	OwnedUs    int64
+	Lim        int32
+}
+
+// ForgetWorkersOf deletes at most lim workers of a client in some namespaces: those that have no
+// leases and no command, and were not seen for a period. It returns the namespaces of the deleted
+// workers.
+func (q *Queries) ForgetWorkersOf(ctx context.Context, db DBTX, arg ForgetWorkersOfParams) ([]string, error) {
+	rows, err := db.Query(ctx, forgetWorkersOf,
+		arg.Owner,
+		arg.Namespaces,
+		arg.OwnedUs,
+		arg.Lim,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var namespace string
+		if err := rows.Scan(&namespace); err != nil {
+			return nil, err
+		}
+		items = append(items, namespace)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const leasesOf = `-- name: LeasesOf :many

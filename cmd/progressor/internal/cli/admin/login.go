@@ -76,10 +76,11 @@ func (c *loginCmd) Run(a *cli.App) error {
 		fmt.Fprintf(a.Stderr, "Or open %q.\n", code.Complete)
 	}
 	l, err := issuer.Wait(ctx, code)
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.Logins().Put(ctx, c.Engine(), l)
 	}
-	if err := c.Logins().Put(ctx, c.Engine(), l); err != nil {
+	if err != nil {
+		abandon(ctx, a, l)
 		return err
 	}
 	whoami := whoamiCmd{ClientFlags: c.ClientFlags}
@@ -118,6 +119,19 @@ func (c *logoutCmd) Run(a *cli.App) error {
 	}
 	_, err = fmt.Fprintf(a.Stdout, "logged out of %s\n", c.Address)
 	return err
+}
+
+// abandonTime limits the revocation of a login that has failed.
+const abandonTime = 10 * time.Second
+
+// abandon asks the issuer to revoke the refresh token of a login that is not stored, even if the
+// user has interrupted the command.
+func abandon(ctx context.Context, a *cli.App, l login.Login) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
+	defer cancel()
+	if err := revoke(ctx, a, l); err != nil {
+		fmt.Fprintf(a.Stderr, "The failed login: %v.\n", err)
+	}
 }
 
 // revoke asks the issuer to revoke the refresh token of a deleted login.

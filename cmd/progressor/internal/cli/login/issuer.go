@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -163,12 +164,45 @@ func (i Issuer) Check() error {
 	return nil
 }
 
+// interruptible ends requests when ctx ends. Package oauth2 sends the request for a code without a
+// context.
+type interruptible struct {
+	ctx  context.Context //nolint:containedctx // it is that of all requests
+	next http.RoundTripper
+}
+
+func (i interruptible) RoundTrip(request *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(request.Context())
+	stop := context.AfterFunc(i.ctx, cancel)
+	response, err := i.next.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		stop()
+		cancel()
+		return nil, err
+	}
+	response.Body = &interruptibleBody{response.Body, func() { stop(); cancel() }}
+	return response, nil
+}
+
+// interruptibleBody is the body of a response that ends with a context.
+type interruptibleBody struct {
+	io.ReadCloser
+	done func()
+}
+
+func (b *interruptibleBody) Close() error {
+	defer b.done()
+	return b.ReadCloser.Close()
+}
+
 // Begin starts the device flow.
 func (i Issuer) Begin(ctx context.Context) (*Code, error) {
-	ctx, err := i.context(ctx)
+	client, err := i.client()
 	if err != nil {
 		return nil, err
 	}
+	client.Transport = interruptible{ctx, client.Transport}
+	ctx = oidc.ClientContext(ctx, client)
 	found, err := i.discover(ctx)
 	if err != nil {
 		return nil, err
@@ -191,7 +225,9 @@ func (i Issuer) Begin(ctx context.Context) (*Code, error) {
 	}, nil
 }
 
-// Wait waits until the user has entered the code, and returns the login.
+// Wait waits until the user has entered the code, and returns the login. If the answer of the
+// issuer cannot be used, it returns an error, and a login that has only the refresh token in the
+// answer.
 func (i Issuer) Wait(ctx context.Context, c *Code) (Login, error) {
 	ctx, err := i.context(ctx)
 	if err != nil {
@@ -247,7 +283,8 @@ func (l Login) refresh(ctx context.Context) (Login, error) {
 	return next, nil
 }
 
-// login returns the login with a token of the issuer.
+// login returns the login with a token of the issuer. If there is an error, it has only the refresh
+// token.
 func (i Issuer) login(token *oauth2.Token) (Login, error) {
 	text, kind := token.AccessToken, "access token"
 	if !i.Access {
@@ -256,7 +293,7 @@ func (i Issuer) login(token *oauth2.Token) (Login, error) {
 	}
 	expires, err := expiryOf(text)
 	if err != nil {
-		return Login{}, fmt.Errorf("issuer %s: its %s %w", i.URL, kind, err)
+		return Login{Issuer: i, Refresh: token.RefreshToken}, fmt.Errorf("issuer %s: its %s %w", i.URL, kind, err)
 	}
 	return Login{Issuer: i, Token: text, Refresh: token.RefreshToken, Expires: expires}, nil
 }

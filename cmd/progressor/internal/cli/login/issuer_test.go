@@ -94,6 +94,28 @@ func begin(t *testing.T, issuer *testissuer.Issuer) (Issuer, *Code) {
 	return i, code
 }
 
+// A user can interrupt the requests that begin a login, at once.
+func TestBeginIsInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/.well-known/openid-configuration", "/device"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			if r.URL.Path != path {
+				next.ServeHTTP(w, r)
+				return
+			}
+			_ = r.ParseForm() // reads the body, so that the server notices the end of the connection
+			cancel()
+			<-r.Context().Done()
+		})
+		began := time.Now()
+		_, err := Issuer{URL: issuer.URL, ClientID: testissuer.Audience}.Begin(ctx)
+		if took := time.Since(began); !errors.Is(err, context.Canceled) || took > requestTimeout/2 {
+			t.Errorf("%s: %v after %s", path, err, took)
+		}
+	}
+}
+
 // A request for the token that times out does not end the login. An expired code does.
 func TestSlowIssuer(t *testing.T) {
 	t.Parallel()

@@ -158,6 +158,7 @@ func examine(ctx context.Context, dsn string, o examineOptions) (*examination, e
 		{"indexes", e.lookAtIndexes}, {"tables", e.lookAtTables}, {"nodes", e.lookAtNodes},
 		{"transaction IDs", e.lookAtFreezing}, {"queues", e.lookAtQueues}, {"idempotency keys", e.lookAtKeys},
 		{"failing tasks", e.lookAtFailing}, {"sinks", e.lookAtSinks},
+		{"rights to the audit", e.lookAtAuditRoles},
 		{"audit", func(ctx context.Context, conn *pgx.Conn) error { return e.lookAtAudit(ctx, conn, o.auditHead) }},
 		{"transactions", func(ctx context.Context, conn *pgx.Conn) error {
 			return e.lookAtTransactions(ctx, conn, o.long)

@@ -44,6 +44,77 @@ func (e *examination) lookAtAudit(ctx context.Context, conn *pgx.Conn, known *st
 	return nil
 }
 
+// auditRole is what a role of the database may do with the audit.
+type auditRole struct {
+	name      string
+	writesAll bool // it has pg_write_all_data
+	changes   bool // it may change entries or the hash chain
+	cannotAdd bool // engines use it, and it may add entries, but not to the hash chain
+}
+
+// findAuditRoles returns the roles of engines and of this session, except for owners and
+// superusers.
+const findAuditRoles = `
+WITH used AS (
+  SELECT a.usesysid AS oid, true AS engine FROM pg_stat_activity a
+   WHERE a.datname = current_database()
+     AND a.application_name = 'progressor lane'
+   UNION ALL
+  SELECT r.oid, false FROM pg_roles r WHERE r.rolname = session_user),
+audit AS (
+  SELECT c.oid, c.relowner, 'progressor.audit_chain'::regclass::oid AS chain
+    FROM pg_class c WHERE c.oid = 'progressor.audit'::regclass)
+SELECT r.rolname::text,
+       EXISTS (
+         SELECT FROM pg_roles w
+          WHERE w.rolname = 'pg_write_all_data'
+            AND pg_has_role(r.oid, w.oid, 'USAGE')),
+       has_table_privilege(r.oid, audit.oid, 'UPDATE, DELETE, TRUNCATE')
+         OR has_any_column_privilege(r.oid, audit.oid, 'UPDATE')
+         OR has_column_privilege(r.oid, audit.oid, 'chain_position', 'INSERT')
+         OR has_table_privilege(r.oid, audit.chain, 'INSERT, UPDATE, DELETE, TRUNCATE'),
+       bool_or(used.engine)
+         AND has_column_privilege(r.oid, audit.oid, 'actor', 'INSERT')
+         AND NOT (has_function_privilege(r.oid, 'progressor.seal_audit(integer)', 'EXECUTE')
+                  AND has_function_privilege(r.oid, 'progressor.forget_audit(integer)', 'EXECUTE'))
+  FROM used
+  JOIN pg_roles r ON r.oid = used.oid
+ CROSS JOIN audit
+ WHERE NOT r.rolsuper
+   AND NOT pg_has_role(r.oid, audit.relowner, 'USAGE')
+ GROUP BY r.oid, r.rolname, audit.oid, audit.chain
+ ORDER BY r.rolname`
+
+// lookAtAuditRoles warns of roles that may change the audit, or cannot add to its hash chain.
+func (e *examination) lookAtAuditRoles(ctx context.Context, conn *pgx.Conn) error {
+	if e.Schema.Version == 0 {
+		return nil
+	}
+	rows, err := conn.Query(ctx, findAuditRoles)
+	if err != nil {
+		return err
+	}
+	roles, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r auditRole, err error) {
+		return r, row.Scan(&r.name, &r.writesAll, &r.changes, &r.cannotAdd)
+	})
+	for _, r := range roles {
+		name := pgx.Identifier{r.name}.Sanitize()
+		switch {
+		case r.changes && r.writesAll:
+			e.warn("REVOKE pg_write_all_data FROM "+name+", and give it the rights in docs/operations.md#roles",
+				"the role %s can change the audit, because it has pg_write_all_data", r.name)
+		case r.changes:
+			e.warn("give it only the rights in docs/operations.md#roles", "the role %s can change the audit", r.name)
+		}
+		if r.cannotAdd {
+			e.warn("GRANT EXECUTE ON FUNCTION progressor.erase_audit, progressor.seal_audit, "+
+				"progressor.forget_audit TO "+name, "engines with the role %s cannot add entries to the hash chain of "+
+				"the audit, and cannot delete old ones", r.name)
+		}
+	}
+	return err
+}
+
 // auditText describes the chain in a line.
 func (e *examination) auditText() string {
 	if e.Audit == nil {

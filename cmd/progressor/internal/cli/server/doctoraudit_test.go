@@ -1,9 +1,13 @@
 package server
 
 import (
+	"context"
+	"crypto/rand"
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
@@ -54,6 +58,85 @@ func TestDoctorVerifiesTheAudit(t *testing.T) {
 		"audit: entry 700 (PutNamespace) at position 700 does not fit") {
 		t.Errorf("%+v, %+v", found.Audit, found.Violations)
 	}
+}
+
+// Doctor warns of roles of engines that can change the audit, or cannot add to its hash chain. A
+// role with pg_write_all_data does both, since the migrations revoke only rights on tables.
+func TestDoctorFindsRolesThatChangeTheAudit(t *testing.T) {
+	t.Parallel()
+	const (
+		changes = "can change the audit"
+		all     = ", because it has pg_write_all_data"
+		chain   = "cannot add entries to the hash chain"
+		add     = "USAGE ON SCHEMA progressor; INSERT (actor, source, method, namespace, subject) ON progressor.audit"
+		execute = "; EXECUTE ON FUNCTION progressor.seal_audit, progressor.forget_audit"
+	)
+	for _, c := range []struct {
+		name, rights string
+		engine       bool
+		want, never  []string
+	}{
+		{"a role with pg_write_all_data", "pg_write_all_data", true, []string{changes + all, chain}, nil},
+		{"the same, not of an engine", "pg_write_all_data", false, nil, []string{changes, chain}},
+		{"the documented role", add + execute, true, nil, []string{changes, chain}},
+		{"without functions", add, true, []string{chain}, []string{changes}},
+		{"of commands", add, false, nil, []string{changes, chain}},
+		{"with a column", add + execute + "; UPDATE (actor) ON progressor.audit", true, []string{changes},
+			[]string{all, chain}},
+		{"with the chain", add + execute + "; UPDATE ON progressor.audit_chain", true, []string{changes},
+			[]string{all, chain}},
+	} {
+		dsn := storagetest.DSN(t)
+		role := engineRole(t, dsn, c.engine, strings.Split(c.rights, "; ")...)
+		p := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
+		r := p.Run(t, "doctor")
+		for _, want := range c.want {
+			if !strings.Contains(r.Stdout, want) || !strings.Contains(r.Stdout, role) {
+				t.Errorf("%s: no %q: %s", c.name, want, r.Stdout)
+			}
+		}
+		for _, never := range c.never {
+			if strings.Contains(r.Stdout, never) {
+				t.Errorf("%s: %q: %s", c.name, never, r.Stdout)
+			}
+		}
+	}
+}
+
+// engineRole creates a role with rights, and opens a session like that of an engine, or another
+// one.
+func engineRole(t *testing.T, dsn string, engine bool, rights ...string) (role string) {
+	t.Helper()
+	pool := storagetest.Connect(t, dsn)
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := pool.Exec(context.Background(), sql); err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	role = "engine_" + strings.ToLower(rand.Text())
+	exec("CREATE ROLE " + role + " LOGIN")
+	for _, right := range rights {
+		exec("GRANT " + right + " TO " + role)
+	}
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.User = role
+	if cfg.RuntimeParams["application_name"] = "progressor lane"; !engine {
+		cfg.RuntimeParams["application_name"] = "psql"
+	}
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close(context.Background())
+		exec("DROP OWNED BY " + role)
+		exec("DROP ROLE " + role)
+	})
+	return role
 }
 
 // The audit has what a command changes of keys and grants, and the role of the session.

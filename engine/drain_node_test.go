@@ -84,31 +84,3 @@ func TestDrainNode(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// A node drains at once, before its next heartbeat, if the request is sent to it. Timers wait for
-// another node.
-func TestDrainNodeItself(t *testing.T) {
-	t.Parallel()
-	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: words})
-	n.started(t, "p")
-	n.called(t, "p", "set 300ms")
-	if _, err := n.DrainNode(t.Context(), fmt.Sprint(n.store.NodeID()), process.Actor{}); err != nil {
-		t.Fatal(err)
-	}
-	if n.Ready() == nil {
-		t.Error("the draining node is ready")
-	}
-	rows := look(t, dsn)
-	eventually(t, "the timer is due", func() bool {
-		return rows.count(t, "SELECT count(*) FROM schedule WHERE scheduled_time < now() - interval '50 ms'") == 1
-	})
-	if got := rows.count(t, "SELECT count(*) FROM running"); got != 0 {
-		t.Error("the draining node has taken a timer")
-	}
-	heir := start(t, dsn, by{callTask: words})
-	eventually(t, "another node takes the timer", func() bool {
-		return rows.count(t, "SELECT count(*) FROM schedule") == 0
-	})
-	heir.called(t, "p", "x")
-}

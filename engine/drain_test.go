@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/progressor-engine/progressor/engine"
-	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -19,58 +17,6 @@ import (
 // drains sets the drain timeout.
 func drains(d time.Duration) func(*engine.Config) {
 	return func(c *engine.Config) { c.DrainTimeout = d }
-}
-
-// Running tasks end and their clients get the responses. New requests are rejected.
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	dsn := storagetest.DSN(t)
-	g := newGate()
-	defer g.release()
-	n := start(t, dsn, by{callTask: g.held(true)}, drains(longWait))
-	n.started(t, "p")
-	n.started(t, "q")
-	running := n.calling("p", "1")
-	receive(t, "it runs", g.entered)
-	waiting := n.calling("p", "2")
-	rows := look(t, dsn)
-	eventually(t, "a call waits", func() bool { return rows.count(t, "SELECT count(*) FROM schedule") == 1 })
-	stopped := make(chan struct{})
-	go func() {
-		n.stop()
-		close(stopped)
-	}()
-	eventually(t, "the node drains", func() bool { return n.Ready() != nil })
-	if err := n.Ready(); !strings.Contains(err.Error(), "draining") {
-		t.Error(err)
-	}
-	if res := <-n.calling("q", "3"); !errors.Is(res.err, process.ErrUnavailable) {
-		t.Errorf("%+v", res)
-	}
-	eventually(t, "others see that it drains", func() bool {
-		return rows.count(t, "SELECT count(*) FROM nodes WHERE draining") <= 1
-	})
-	g.release()
-	receive(t, "the end of the drain", stopped)
-	if res := receive(t, "the running call", running); res.err != nil || string(res.ans.Response) != "1" {
-		t.Errorf("%+v", res)
-	}
-	// The second call is left to other nodes.
-	if te := taskError(t, receive(t, "the waiting call", waiting).err); !te.Draining {
-		t.Errorf("%+v", te)
-	}
-	got := rows.texts(t, "SELECT task_type || ' ' || waits_for || ' ' || attempt FROM schedule")
-	if strings.Join(got, ",") != "CALL place 0" {
-		t.Errorf("left are %q", got)
-	}
-	if rows.count(t, "SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM running)") != 0 {
-		t.Error("the node has left rows behind")
-	}
-	next := start(t, dsn, processor.Echo())
-	eventually(t, "the waiting call runs on another node", func() bool {
-		return rows.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CALL' AND attempt = 1") == 2
-	})
-	next.called(t, "p", "4")
 }
 
 // A task that does not end is released when its processor returns, without counting the attempt.
@@ -205,24 +151,4 @@ func TestRollingRestarts(t *testing.T) {
 		t.Error("nothing was restarted")
 	}
 	t.Logf("%d restarts", restarts)
-}
-
-// If the database is unavailable, a node still stops.
-func TestDrainWithoutDatabase(t *testing.T) {
-	t.Parallel()
-	dsn := storagetest.DSN(t)
-	g := newGate()
-	defer g.release()
-	line, slow := through(t, dsn)
-	n := start(t, slow, by{callTask: g.held(true)}, drains(100*time.Millisecond))
-	n.started(t, "p")
-	n.calling("p", "x")
-	receive(t, "it runs", g.entered)
-	line.away()
-	stopped := make(chan struct{})
-	go func() {
-		n.stop()
-		close(stopped)
-	}()
-	receive(t, "the node stops", stopped)
 }

@@ -70,10 +70,10 @@ func TestWithoutFastPath(t *testing.T) {
 	t.Parallel()
 	storagetest.RunWithoutFastPath(t, map[string]func(*testing.T){
 		"start and call": TestStartAndCall, "calls in order": TestCallsInOrder, "errors": TestAnswersThatAreErrors,
-		"retries": TestRetries, "repair": TestRepair, "same key": TestSameKeySameAnswer,
-		"full queue": TestMaxWaiting, "timers": TestTimers, "busy timer": TestTimerDueWhileBusy,
-		"cancel": TestCancelRunsTask, "suspend": TestSuspend, "children": TestParentAndChildren,
-		"two nodes": TestCallOfProcessBusyElsewhere, "zombie": TestZombieRetried, "drain": TestDrain,
+		"retry": TestRetryScenarios, "same key": TestSameKeySameAnswer, "full queue": TestMaxWaiting,
+		"timers": TestTimers, "busy timer": TestTimerDueWhileBusy, "cancel": TestCancelScenarios,
+		"suspend": TestSuspendScenarios, "children": TestParentAndChildren,
+		"two nodes": TestCallOfProcessBusyElsewhere, "zombie": TestZombieScenarios, "drain": TestDrainScenarios,
 		"restart": TestRestartHistoryByResult,
 	})
 }

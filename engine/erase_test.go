@@ -16,6 +16,19 @@ import (
 
 var ada = process.Actor{Name: "ada"}
 
+func (n *node) suspended(t testing.TB, id string) {
+	t.Helper()
+	if _, err := n.SuspendProcess(t.Context(), key(id), "looking into it", process.Actor{}); err != nil {
+		t.Fatalf("suspend %s: %v", id, err)
+	}
+}
+
+// refusedIn reports whether an error rejects a request because of the status of its process.
+func refusedIn(err error, status process.Status) bool {
+	var wrong *process.WrongStatusError
+	return errors.As(err, &wrong) && wrong.Status == status
+}
+
 // A run is erased with all that its steps have started, although each request erases only a few
 // rows, and although the page token is lost once.
 func TestEraseInSmallRequests(t *testing.T) {

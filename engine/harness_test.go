@@ -152,6 +152,7 @@ const (
 	callTask    = progressorv1.TaskType_TASK_TYPE_CALL
 	notifyTask  = progressorv1.TaskType_TASK_TYPE_NOTIFY
 	repairTask  = progressorv1.TaskType_TASK_TYPE_REPAIR
+	cancelTask  = progressorv1.TaskType_TASK_TYPE_CANCEL
 	timeoutTask = progressorv1.TaskType_TASK_TYPE_TIMEOUT
 )
 

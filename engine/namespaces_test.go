@@ -201,11 +201,14 @@ func TestPausedOnEveryNode(t *testing.T) {
 	eventually(t, "the call waits", func() bool {
 		return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 1
 	})
-	b.cancelled(t, "q", 50*time.Millisecond)
-	a.ends(t, "q")
-	task := a.cancelTaskOf(t, "q")
-	if task.GetAttempt() != 0 || task.GetFailure().GetReason() != process.ReasonGraceExpired {
-		t.Errorf("the CANCEL task of a paused namespace: %v", task)
+	grace := 50 * time.Millisecond
+	if _, err := b.CancelProcess(t.Context(), engine.CancelParams{Key: key("q"), Grace: &grace}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the process is CANCELLED", func() bool { return a.status(t, "q") == "CANCELLED" })
+	want := "INIT start FINISHED = start, CANCEL ERROR attempt 0 " + process.ReasonGraceExpired
+	if got, err := a.tasks("q"); got != want || err != nil {
+		t.Errorf("the tasks of a process in a paused namespace: %s (want %s), %v", got, want, err)
 	}
 	if _, err := a.SetNamespacePaused(t.Context(), "ns", false); err != nil {
 		t.Fatal(err)

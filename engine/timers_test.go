@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,44 +16,63 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// words is a processor that follows the args of a call: "set 50ms", "at 50ms", "unset", "remove
-// 50ms", "name n 50ms", "drop n", "complete", "gone", "fail". Other words are ignored.
-func words(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+// words is a processor that follows the sentences of its args, such as "set 50ms,complete". Other
+// sentences are ignored.
+func words(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	b := processor.Result().Response(r.GetArgs())
-	for _, sentence := range strings.Split(string(r.GetArgs()), ",") {
-		word := strings.Fields(sentence)
-		if len(word) == 0 {
-			continue
-		}
-		var d time.Duration
-		if slices.Contains([]string{"set", "at", "remove", "name"}, word[0]) {
-			var err error
-			if d, err = time.ParseDuration(word[len(word)-1]); err != nil {
-				return nil, err
-			}
-		}
-		switch word[0] {
-		case "set":
-			b.SetTimerAfter(d)
-		case "at":
-			b.SetTimerAt(time.Now().Add(d))
-		case "unset":
-			b.UnsetTimers()
-		case "remove":
-			b.RemoveAfter(d)
-		case "name":
-			b.SetNamedTimerAfter(word[1], d)
-		case "drop":
-			b.UnsetNamedTimer(word[1])
-		case "complete":
-			b.Complete()
-		case "gone":
-			b.Remove()
-		case "fail":
-			return nil, processor.Fail("asked", "it was asked to")
+	for sentence := range strings.SplitSeq(string(r.GetArgs()), ",") {
+		if _, err := follow(b, strings.Fields(sentence)); err != nil {
+			return nil, err
 		}
 	}
 	return b.Done()
+}
+
+// follow adds what a sentence says to a result, or returns the error that it asks for. It reports
+// whether it knows the sentence.
+func follow(b *processor.ResultBuilder, sentence []string) (known bool, err error) {
+	if len(sentence) == 0 {
+		return false, nil
+	}
+	object := sentence[len(sentence)-1]
+	d, err := time.ParseDuration(object)
+	if err != nil && slices.Contains([]string{"set", "at", "remove", "name"}, sentence[0]) {
+		return true, err
+	}
+	switch sentence[0] {
+	case "set":
+		b.SetTimerAfter(d)
+	case "at":
+		b.SetTimerAt(time.Now().Add(d))
+	case "unset":
+		b.UnsetTimers()
+	case "remove":
+		b.RemoveAfter(d)
+	case "name":
+		b.SetNamedTimerAfter(sentence[1], d)
+	case "drop":
+		b.UnsetNamedTimer(object)
+	case "complete":
+		b.Complete()
+	case "gone":
+		b.Remove()
+	case "fail":
+		return true, processor.Fail(cmp.Or(strings.Join(sentence[1:], " "), "asked"), "it was asked to")
+	case "break":
+		return true, processor.Fail("hopeless", "it was asked to").NonRetryable()
+	case "reject":
+		return true, processor.Reject("asked", "it was asked to")
+	case "event":
+		b.Event([]byte(object))
+	case "state":
+		b.AuxState([]byte(object))
+	case "respond":
+		b.Response([]byte(object))
+	case "ok":
+	default:
+		return false, nil
+	}
+	return true, nil
 }
 
 // fired is a fired timer.

@@ -364,7 +364,7 @@ var mutants = []mutant{
 	{
 		name: "retried-for-ever", breaks: "a task does not exceed the attempts of its policy",
 		file: "process/retry.go", old: "if nonRetryable || attempt >= p.MaxAttempts ||", planted: "if nonRetryable ||",
-		packages: "./engine", run: "Decide|Retries",
+		packages: "./engine", run: "Decide|RetryScenarios",
 	},
 	{
 		name: "calls-retried", breaks: "a failure of a call is not retried: its caller gets it",

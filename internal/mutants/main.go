@@ -198,7 +198,8 @@ var (
 // changeStatement returns the code that sqlc has generated from a source, with the bug in it. sqlc
 // removes comments and numbers the parameters, but changes little else.
 func (m *mutant) changeStatement(source, code string) ([]byte, error) {
-	names := statementName.FindAllStringIndex(source[:strings.Index(source, m.old)], -1)
+	above, _, _ := strings.Cut(source, m.old)
+	names := statementName.FindAllStringIndex(above, -1)
 	if names == nil {
 		return nil, fmt.Errorf("%s: %q is not in a statement", m.file, m.old)
 	}

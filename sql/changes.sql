@@ -33,15 +33,14 @@ WITH lanes AS MATERIALIZED (
       ON d.namespace = h.namespace
      AND d.lane = h.lane
    WHERE h.namespace = @namespace),
-found AS MATERIALIZED (
+found AS (
   SELECT measured.*, sum(measured.size) OVER (
            ORDER BY measured.change_id ROWS UNBOUNDED PRECEDING) AS total
     FROM (
       SELECT c.*
         FROM lanes
        CROSS JOIN LATERAL (
-         SELECT x.lane, x.seq, x."time", x.change_id,
-                200 + coalesce(octet_length(x.payload), 0)
+         SELECT x.*, 200 + coalesce(octet_length(x.payload), 0)
                   + coalesce(pg_column_size(x.metadata), 0) AS size
            FROM changes x
           WHERE x.namespace = @namespace
@@ -49,18 +48,8 @@ found AS MATERIALIZED (
             AND x.seq > lanes.seq
           ORDER BY x.seq LIMIT @lim::int) c
        ORDER BY c.change_id LIMIT @lim::int) measured),
-picked AS MATERIALIZED (
-  SELECT c.*
-    FROM found
-   CROSS JOIN LATERAL (
-     SELECT x.*
-       FROM changes x
-      WHERE x.namespace = @namespace
-        AND x.lane = found.lane
-        AND x.seq = found.seq
-        AND x."time" = found."time"
-      LIMIT 1) c
-   WHERE found.total - found.size <= @max_bytes::bigint)
+picked AS (
+  SELECT * FROM found WHERE found.total - found.size <= @max_bytes::bigint)
 SELECT state.generation::uuid AS generation, state.lost::bool AS lost, state.known::int AS known,
        coalesce(picked.lane, 0)::bigint AS lane, coalesce(picked.seq, 0)::bigint AS seq,
        coalesce(picked.change_id, 0)::bigint AS change_id,

@@ -11,6 +11,11 @@ var kafkaMutants = []mutant{
 		packages: "./engine/sinks/format", run: "TestStableAndUnique",
 	},
 	{
+		name: "format-json-differs", breaks: "targets receive changes in the JSON of the API",
+		file: "engine/sinks/format/json.go", old: "case ns%1e6 == 0:", planted: "case ns%1e6 == 1:",
+		packages: "./engine/sinks/format", run: "TestJSONIsThatOfTheAPI",
+	},
+	{
 		name: "format-header-not-encoded", breaks: "headers of HTTP contain only printable ASCII",
 		file: "engine/sinks/format/headers.go", old: "b > 0x20 && b < 0x7f &&", planted: "b > 0x20 &&",
 		packages: "./engine/sinks/format", run: "TestBinary",

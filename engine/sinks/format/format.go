@@ -1,14 +1,11 @@
 package format
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -49,7 +46,11 @@ type Header struct{ Name, Value string }
 func Key(c *progressorv1.Change) string { return c.GetNamespace() + ":" + c.GetProcessId() }
 
 // ID returns the ID of a change: orders:order-1:42. The same change always has the same ID.
-func ID(c *progressorv1.Change) string { return Key(c) + ":" + strconv.FormatInt(c.GetChangeId(), 10) }
+func ID(c *progressorv1.Change) string { return id(Key(c), c) }
+
+func id(key string, c *progressorv1.Change) string {
+	return key + ":" + strconv.FormatInt(c.GetChangeId(), 10)
+}
 
 // Kind returns the name of the kind of a change, such as lifecycle.
 func Kind(c *progressorv1.Change) string {
@@ -60,11 +61,7 @@ func Kind(c *progressorv1.Change) string {
 func Encode(c *progressorv1.Change, f Format) (*Message, error) {
 	switch f {
 	case Structured:
-		data, err := changeJSON(c)
-		if err != nil {
-			return nil, err
-		}
-		body, err := structured(c, data)
+		body, err := structured(c)
 		if err != nil {
 			return nil, err
 		}
@@ -87,46 +84,14 @@ func Encode(c *progressorv1.Change, f Format) (*Message, error) {
 
 // attributes returns the attributes of the event, without datacontenttype.
 func attributes(c *progressorv1.Change) []Header {
+	key := Key(c)
 	return []Header{
 		{"specversion", "1.0"},
-		{"id", ID(c)},
+		{"id", id(key, c)},
 		{"source", "/progressor/" + c.GetNamespace()},
 		{"type", "progressor." + Kind(c) + "." + c.GetType()},
 		{"subject", c.GetProcessId()},
 		{"time", c.GetTime().AsTime().Format(time.RFC3339Nano)},
-		{"partitionkey", Key(c)},
+		{"partitionkey", key},
 	}
-}
-
-// structured returns the JSON object of an event.
-func structured(c *progressorv1.Change, data []byte) ([]byte, error) {
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false)
-	for n, a := range append(attributes(c), Header{"datacontenttype", jsonType}) {
-		body.WriteByte("{,"[min(n, 1)])
-		body.WriteString(`"` + a.Name + `":`)
-		if err := encoder.Encode(a.Value); err != nil {
-			return nil, fmt.Errorf("encode change %s: %w", ID(c), err)
-		}
-		body.Truncate(body.Len() - 1) // the line end that Encode adds
-	}
-	body.WriteString(`,"data":`)
-	body.Write(data)
-	body.WriteByte('}')
-	return body.Bytes(), nil
-}
-
-// changeJSON returns a change in the JSON of the API. It removes the spaces that protojson adds
-// randomly, depending on the build.
-func changeJSON(c *progressorv1.Change) ([]byte, error) {
-	text, err := protojson.Marshal(c)
-	if err != nil {
-		return nil, fmt.Errorf("encode change %s: %w", ID(c), err)
-	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, text); err != nil {
-		return nil, fmt.Errorf("encode change %s: %w", ID(c), err)
-	}
-	return compact.Bytes(), nil
 }

@@ -1,11 +1,14 @@
 package format_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -167,4 +170,81 @@ func TestUnknownFormat(t *testing.T) {
 	t.Parallel()
 	_, err := format.Encode(stored(), 0)
 	want(t, "error", fmt.Sprint(err), "format: must be Structured, Binary or Protobuf (got 0)")
+}
+
+// every returns a change with a value in each field.
+func every(t *testing.T) *progressorv1.Change {
+	t.Helper()
+	c := failed()
+	c.EventId, c.Payload = 7, []byte("\xff payload")
+	c.ProcessId = "\x00\x1f\b\f\n\r\t\"\\/<>&\u007f\u2028Ä😀"
+	c.Metadata, c.Details = stored().GetMetadata(), &structpb.Struct{}
+	fields := c.ProtoReflect().Descriptor().Fields()
+	for n := range fields.Len() {
+		if !c.ProtoReflect().Has(fields.Get(n)) {
+			t.Fatalf("field %s has no value", fields.Get(n).Name())
+		}
+	}
+	return c
+}
+
+// The JSON of a change is that of the API, whichever fields have a value.
+func TestJSONIsThatOfTheAPI(t *testing.T) {
+	t.Parallel()
+	fields := every(t).ProtoReflect().Descriptor().Fields()
+	cases := []*progressorv1.Change{every(t), {}}
+	for n := range fields.Len() {
+		without := every(t)
+		without.ProtoReflect().Clear(fields.Get(n))
+		cases = append(cases, without)
+	}
+	for kind := range progressorv1.ChangeKind_name {
+		cases = append(cases, &progressorv1.Change{Kind: progressorv1.ChangeKind(kind)})
+	}
+	for _, ns := range []int{0, 1, 1_000, 1_000_000, 120_000_000} {
+		instant := time.Date(2026, 11, 26, 15, 29, 41, ns, time.UTC)
+		cases = append(cases, &progressorv1.Change{Time: timestamppb.New(instant)})
+	}
+	for _, c := range cases {
+		text, err := protojson.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wanted bytes.Buffer
+		if err := json.Compact(&wanted, text); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "binary", string(encode(t, c, format.Binary).Body), wanted.String())
+		var event struct{ Data json.RawMessage }
+		if err := json.Unmarshal(encode(t, c, format.Structured).Body, &event); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "structured", string(event.Data), wanted.String())
+	}
+}
+
+// Text that is not UTF-8 is an error: JSON cannot contain it.
+func TestInvalidText(t *testing.T) {
+	t.Parallel()
+	for _, f := range []format.Format{format.Structured, format.Binary, format.Protobuf} {
+		c := failed()
+		c.Reason = "\xff"
+		_, err := format.Encode(c, f)
+		if err == nil || !strings.Contains(err.Error(), "encode change orders:order-1:43") {
+			t.Errorf("format %d: %v", f, err)
+		}
+	}
+}
+
+func BenchmarkStructured(b *testing.B) {
+	c := &progressorv1.Change{
+		ChangeId: 4711, Kind: progressorv1.ChangeKind_CHANGE_KIND_EVENT, Type: "stored", Namespace: "bench",
+		ProcessId: "bench-0000004711", Time: at, EventId: 12, Payload: bytes.Repeat([]byte{0xa5}, 200),
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := format.Encode(c, format.Structured); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -110,15 +110,14 @@ WITH lanes AS MATERIALIZED (
       ON d.namespace = h.namespace
      AND d.lane = h.lane
    WHERE h.namespace = $3),
-found AS MATERIALIZED (
-  SELECT measured.lane, measured.seq, measured.time, measured.change_id, measured.size, sum(measured.size) OVER (
+found AS (
+  SELECT measured.namespace, measured.lane, measured.seq, measured.change_id, measured.time, measured.kind, measured.type, measured.process_id, measured.event_id, measured.from_status, measured.to_status, measured.reason, measured.metadata, measured.payload, measured.details, measured.size, sum(measured.size) OVER (
            ORDER BY measured.change_id ROWS UNBOUNDED PRECEDING) AS total
     FROM (
-      SELECT c.lane, c.seq, c.time, c.change_id, c.size
+      SELECT c.namespace, c.lane, c.seq, c.change_id, c.time, c.kind, c.type, c.process_id, c.event_id, c.from_status, c.to_status, c.reason, c.metadata, c.payload, c.details, c.size
         FROM lanes
        CROSS JOIN LATERAL (
-         SELECT x.lane, x.seq, x."time", x.change_id,
-                200 + coalesce(octet_length(x.payload), 0)
+         SELECT x.namespace, x.lane, x.seq, x.change_id, x.time, x.kind, x.type, x.process_id, x.event_id, x.from_status, x.to_status, x.reason, x.metadata, x.payload, x.details, 200 + coalesce(octet_length(x.payload), 0)
                   + coalesce(pg_column_size(x.metadata), 0) AS size
            FROM changes x
           WHERE x.namespace = $3
@@ -126,18 +125,8 @@ found AS MATERIALIZED (
             AND x.seq > lanes.seq
           ORDER BY x.seq LIMIT $4::int) c
        ORDER BY c.change_id LIMIT $4::int) measured),
-picked AS MATERIALIZED (
-  SELECT c.namespace, c.lane, c.seq, c.change_id, c.time, c.kind, c.type, c.process_id, c.event_id, c.from_status, c.to_status, c.reason, c.metadata, c.payload, c.details
-    FROM found
-   CROSS JOIN LATERAL (
-     SELECT x.namespace, x.lane, x.seq, x.change_id, x.time, x.kind, x.type, x.process_id, x.event_id, x.from_status, x.to_status, x.reason, x.metadata, x.payload, x.details
-       FROM changes x
-      WHERE x.namespace = $3
-        AND x.lane = found.lane
-        AND x.seq = found.seq
-        AND x."time" = found."time"
-      LIMIT 1) c
-   WHERE found.total - found.size <= $5::bigint)
+picked AS (
+  SELECT namespace, lane, seq, change_id, time, kind, type, process_id, event_id, from_status, to_status, reason, metadata, payload, details, size, total FROM found WHERE found.total - found.size <= $5::bigint)
 SELECT state.generation::uuid AS generation, state.lost::bool AS lost, state.known::int AS known,
        coalesce(picked.lane, 0)::bigint AS lane, coalesce(picked.seq, 0)::bigint AS seq,
        coalesce(picked.change_id, 0)::bigint AS change_id,

@@ -99,6 +99,29 @@ func TestChangesOfProcesses(t *testing.T) {
 	}
 }
 
+// A flush may change processes of several namespaces. Each records its own changes.
+func TestChangesOfSeveralNamespaces(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, storagetest.WithoutInvariants()) // the statements below count no processes
+	b.recordIn("a", "", "EVENT")
+	b.recordIn("b", "", "EVENT", "LIFECYCLE")
+	b.exec("INSERT INTO processes (namespace, process_id) VALUES ('a', 'p'), ('b', 'p'), ('silent', 'p')")
+	b.exec("DELETE FROM changes")
+	for n, status := range []string{"RUNNING", "RUNNING", "SUSPENDED"} {
+		b.exec(`WITH stored AS (
+			INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", payload)
+			SELECT namespace, 'p', $1, 0, now(), '' FROM unnest(ARRAY['a', 'b', 'silent']) namespace)
+			UPDATE processes SET last_event_id = $1, status = $2::text::process_status`, n+1, status)
+	}
+	for namespace, want := range map[string]string{
+		"a": "stored 1, stored 2, stored 3", "b": "stored 1, stored 2, stored 3, suspended", "silent": "",
+	} {
+		equal(t, "changes of "+namespace, ask[string](b,
+			`SELECT coalesce(string_agg(concat_ws(' ', type, event_id), ', ' ORDER BY change_id), '')
+			FROM changes WHERE namespace = $1`, namespace), want)
+	}
+}
+
 // Processes that are not changed by a flush are recorded as well: messages start some, retention
 // removes some, and some are imported.
 func TestChangesOfOtherWriters(t *testing.T) {

@@ -4,6 +4,7 @@ const (
 	changesSchema  = "migrations/00116_changes.sql"
 	changeTriggers = "migrations/00117_change_triggers.sql"
 	changesOfRuns  = "migrations/00133_changes_of_runs.sql"
+	changeUpdates  = "migrations/00145_change_usual_updates.sql"
 )
 
 // changeMutants are the mutants of the recording of changes.
@@ -22,16 +23,37 @@ var changeMutants = []mutant{
 	},
 	{
 		name: "change-reordered", breaks: "the end of a process follows the events of its last result",
-		file:     changeTriggers,
-		old:      "CASE WHEN u.type IN ('repaired', 'resumed') THEN 0 ELSE 2 END",
+		file:     changeUpdates,
+		old:      "CASE WHEN u.type IN ('resumed', 'repaired') THEN 0 ELSE 2 END",
 		planted:  "0",
 		packages: "./storage", run: "TestChangesOfProcesses",
 	},
 	{
 		name: "change-not-recorded", breaks: "each event of a result is recorded",
-		file: changeTriggers, old: "AND e.event_id > u.old_event_id\n",
-		planted:  "AND e.event_id > u.old_event_id + 1\n",
+		file: changeUpdates, old: "AND e.event_id BETWEEN u.old_event_id + 1 AND u.new_event_id\n",
+		planted:  "AND e.event_id BETWEEN u.old_event_id + 2 AND u.new_event_id\n",
 		packages: "./storage", run: "TestChangesOfProcesses",
+	},
+	{
+		name: "change-not-recorded-alone", breaks: "each event of a result that changes no status is recorded",
+		file: changeUpdates, old: "AND e.event_id > p.old_event_id\n",
+		planted:  "AND e.event_id > p.old_event_id + 1\n",
+		packages: "./storage", run: "TestChangesOfProcesses",
+	},
+	{
+		name: "change-of-status-unseen", breaks: "a change of the status is recorded",
+		file: changeUpdates, old: "           AND o.statuses = n.statuses\n", planted: "",
+		packages: "./storage", run: "TestChangesOfProcesses",
+	},
+	{
+		name: "change-of-removal-unseen", breaks: "the removal of a process that has ended is recorded",
+		file: changeUpdates, old: "\n           AND o.removed = n.removed", planted: "",
+		packages: "./storage", run: "TestChangesOfProcesses",
+	},
+	{
+		name: "change-of-other-namespace", breaks: "the changes of each namespace of a flush are recorded",
+		file: changeUpdates, old: "n.namespace = n.last_namespace\n           AND ", planted: "",
+		packages: "./storage", run: "TestChangesOfSeveralNamespaces",
 	},
 	{
 		name: "change-lost-of-imports", breaks: "the history of an imported process is recorded",

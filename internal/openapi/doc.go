@@ -8,6 +8,6 @@
 //   - Each method also accepts and returns application/msgpack.
 //   - The header Connect-Protocol-Version is optional.
 //   - A duration is "1.5s". The format "duration" of JSON Schema is ISO 8601.
-//   - The maximum length of bytes is that of their base64.
+//   - The maximum length of bytes fields is the length of their base64.
 //   - ProcessorService is served by processors, not by the engine.
 package main

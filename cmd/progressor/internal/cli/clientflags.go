@@ -34,7 +34,7 @@ func (e engineAddress) url() string {
 	return "http://" + string(e)
 }
 
-// Validate returns an error if the address cannot be that of an engine.
+// Validate returns an error if the address cannot be the address of an engine.
 func (e engineAddress) Validate() error {
 	u, err := url.Parse(e.url())
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

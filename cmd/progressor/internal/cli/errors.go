@@ -252,7 +252,7 @@ func nextOfJob(message string, d *progressorv1.ErrorDetail) string {
 	return "progressor job get " + job
 }
 
-// nextOfCron returns the next step for an error about a cron.
+// nextOfCron returns the command to run next after an error about a cron.
 func nextOfCron(d *progressorv1.ErrorDetail) string {
 	id, ok := strings.CutPrefix(d.GetProcessId(), process.CronPrefix)
 	if !ok {

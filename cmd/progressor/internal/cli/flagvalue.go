@@ -10,14 +10,13 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// valueError is an invalid value of a flag or argument, in a message that names it.
+// valueError is the message for an invalid value. It names the flag or argument.
 type valueError string
 
 func (e valueError) Error() string { return string(e) }
 
-// wantValues makes flags without a value an error. kong allows values to begin with a hyphen, for
-// negative numbers, so it would take the next flag as the value, and the end of the line as an
-// empty text.
+// wantValues rejects flags without a value. Because kong allows negative numbers, it would take the
+// next flag as the value, and the end of the line as an empty value.
 func wantValues(parser *kong.Kong) error {
 	return kong.Visit(parser.Model, func(node kong.Visitable, next kong.Next) error {
 		switch node := node.(type) {

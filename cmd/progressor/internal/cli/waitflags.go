@@ -72,7 +72,7 @@ func (f WaitFlags) Wait() progressorv1.Wait {
 	return progressorv1.Wait_WAIT_COMPLETED
 }
 
-// RequestTimeout returns the timeout of the wait; nil for that of the namespace.
+// RequestTimeout returns the timeout of the wait, or nil for the default of the namespace.
 func (f WaitFlags) RequestTimeout() *durationpb.Duration {
 	if f.Timeout == 0 {
 		return nil

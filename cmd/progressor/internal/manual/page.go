@@ -76,7 +76,7 @@ const contents = "<!-- commands of the section -->"
 
 var headingOfCommand = regexp.MustCompile(`(?m)^### progressor (.*)$`)
 
-// withContents replaces contents in each section by a table of the commands there.
+// withContents replaces contents in each section with a table of the commands there.
 func (p *page) withContents(text string) string {
 	sections := strings.Split(text, "\n## ")
 	for i, section := range sections {
@@ -158,7 +158,7 @@ func (p *page) alikeCommand(other string, flags, own []*kong.Flag) string {
 	return alike(link(other), flags, own)
 }
 
-// alike returns a sentence with the flags that are described elsewhere, or "".
+// alike returns a sentence about the flags that another section describes, or "".
 func alike(place string, flags, own []*kong.Flag) string {
 	var names []string
 	for _, flag := range flags {

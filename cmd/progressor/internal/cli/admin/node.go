@@ -37,7 +37,7 @@ func (c *nodeListCmd) Run(a *cli.App) error {
 }
 
 // printNodes computes the silence of a node from the newest heartbeat of all nodes, because the
-// clock of this machine may differ from that of the database.
+// clock of this machine may differ from the database clock.
 func printNodes(w io.Writer, nodes []*progressorv1.Node) error {
 	var newest time.Time
 	for _, n := range nodes {

@@ -71,8 +71,8 @@ var cronFlags = map[string]string{
 	"target.start_run.metadata": "--run-metadata",
 }
 
-// flagError replaces the field name in an error of CheckCron by the flag that sets it. If the cron
-// was read from a file, the error has the path in that file.
+// flagError replaces the field name in an error of CheckCron with the flag that sets it. If the
+// cron was read from a file, the error has the path in that file.
 func flagError(err error, file string) error {
 	var wrong *process.InvalidError
 	if !errors.As(err, &wrong) {

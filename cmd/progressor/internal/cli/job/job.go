@@ -304,7 +304,8 @@ func printWorkerRuns(a *cli.App, runs []*progressorv1.WorkerRun) error {
 		rows)
 }
 
-// ofJob returns the next step for an error about a job rather than its process.
+// ofJob adds advice to an error. The advice names commands for jobs, because to the engine a job is
+// a process.
 func ofJob(job jobArgs, err error) error {
 	err = jobFlagOf(err)
 	switch client.Detail(err).GetReason() {

@@ -37,7 +37,7 @@ type Issuer struct {
 	ClientID string   `json:"client_id"`
 	Scopes   []string `json:"scopes,omitempty"`
 	Access   bool     `json:"access_token,omitempty"` // use the access token, not the ID token
-	CAFile   string   `json:"ca_file,omitempty"`      // authorities in PEM; "" for those of the system
+	CAFile   string   `json:"ca_file,omitempty"`      // authorities in PEM; "" for the system's
 }
 
 // Code is what a user enters at the issuer.
@@ -136,7 +136,7 @@ func (i Issuer) undiscovered(err error) error {
 		return fmt.Errorf("issuer %s: %w", i.URL, err)
 	}
 	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
-		return fmt.Errorf("issuer %s: the discovery document is that of another issuer: %.300q", i.URL,
+		return fmt.Errorf("issuer %s: the discovery document belongs to another issuer: %.300q", i.URL,
 			other.Discovered)
 	}
 	return fmt.Errorf("issuer %s: it has no discovery document: %.300q", i.URL, err.Error())

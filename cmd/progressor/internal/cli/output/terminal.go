@@ -40,7 +40,7 @@ func (l *TerminalLine) End() {
 // ProgressWidth is the width of a bar itself. With its numbers, a line has less than 80 characters.
 const ProgressWidth = 24
 
-// Bar draws a bar with a number of characters, of which a part from 0 to 1 is full.
+// Bar draws a bar of some characters. part is the full fraction, from 0 to 1.
 func Bar(part float64, width int) string {
 	full := int(part * float64(width))
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"

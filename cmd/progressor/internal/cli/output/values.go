@@ -58,7 +58,7 @@ func StepName(id string, index *int32) string {
 // dead.
 const SilentAfter = 10 * time.Second
 
-// NodeState returns the state of an engine whose last heartbeat has an age.
+// NodeState returns the state of an engine, from the age of its last heartbeat.
 func NodeState(beatAge time.Duration, n *progressorv1.Node) string {
 	switch {
 	case beatAge > SilentAfter:

@@ -1,5 +1,6 @@
 // Package protoyaml parses messages of the API from YAML or JSON, and reports errors with their
 // line.
 //
-// Of the command line, it imports only output. Start with Unmarshal in message.go.
+// The only other package of the command line that it imports is output. Start with Unmarshal in
+// message.go.
 package protoyaml

@@ -90,7 +90,7 @@ func (f authFlags) authentication(scheme, listen string) authentication {
 	return authentication{mode: f.mode(listen), keyFile: file, oidc: f.OIDC, console: f.Console, base: scheme + "://" + listen}
 }
 
-// open returns the Authenticator, or nil if everyone may do everything.
+// open returns the Authenticator, or nil if clients do not authenticate.
 func (a authentication) open(
 	store *storage.Store, listen string, registerer prometheus.Registerer, log *slog.Logger,
 ) (*auth.Authenticator, error) {

@@ -119,7 +119,7 @@ func (n *node) run(ctx context.Context) error {
 	return cmp.Or(group.Wait(), err)
 }
 
-// parts are what a node runs with.
+// parts are the components of a node.
 type parts struct {
 	group    *errgroup.Group
 	front    *rpc.Front
@@ -281,9 +281,9 @@ func (n *node) put(ctx context.Context, eng *engine.Engine, runs *flows.Flows, d
 	return putSinks(ctx, deliveries, n.file, n.log)
 }
 
-// drainMargin is how long connections are kept after the drain of the engine, so that clients get
-// the result of their requests after the engine has released the rest (1 s of grace, and at
-// most twice 5 s for the database).
+// drainMargin is how long connections are kept after the drain of the engine. In this time the
+// engine releases the remaining tasks (1 s of grace, and at most twice 5 s for the database), and
+// clients get the results of their requests.
 const drainMargin = 12 * time.Second
 
 // drainTimeout returns how long the listener waits for running requests.

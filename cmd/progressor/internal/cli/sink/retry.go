@@ -141,8 +141,8 @@ func stopped(m *progressorv1.Sink) bool {
 	}
 }
 
-// counts returns how many dead letters a response has, how many of them wait to be delivered again,
-// and how many cannot be, because their change was deleted.
+// counts returns the number of dead letters in a response, how many of them wait to be delivered
+// again, and how many cannot be delivered because their change was deleted.
 func counts(resp *progressorv1.RetrySinkDeadLettersResponse) (n, waiting, deleted int64) {
 	for _, d := range resp.GetDeadLetters() {
 		n++
@@ -269,7 +269,7 @@ func printRetryJSON(
 	})
 }
 
-// letters returns how many changes of a sink became dead letters, and how many of them it has.
+// letters returns how many changes of a sink became dead letters, and how many it still has.
 func letters(s *progressorv1.SinkStatus) string {
 	text := output.ID(s.GetDeadLetters())
 	if s.GetStoredDeadLetters() != s.GetDeadLetters() {

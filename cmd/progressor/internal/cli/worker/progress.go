@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/client"
 )
 
-// commandReport is what a command writes to file descriptor 3, one line each.
+// commandReport is one line that a command has written to file descriptor 3.
 type commandReport struct {
 	retryAfter time.Duration // 0 if the command does not say; valid after read
 	done       chan struct{} // closed at the end of read

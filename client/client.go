@@ -34,6 +34,7 @@ type Client struct {
 	JobEvent  progressorv1connect.JobEventServiceClient
 	Flow      progressorv1connect.FlowServiceClient
 	Change    progressorv1connect.ChangeServiceClient
+	Access    progressorv1connect.AccessServiceClient
 	Worker    progressorv1connect.WorkerServiceClient // used by Worker
 
 	retry    Retry
@@ -71,6 +72,7 @@ func New(baseURL string, opts ...Option) *Client {
 		JobEvent:  progressorv1connect.NewJobEventServiceClient(httpClient, baseURL, connectOptions...),
 		Flow:      progressorv1connect.NewFlowServiceClient(httpClient, baseURL, connectOptions...),
 		Change:    progressorv1connect.NewChangeServiceClient(httpClient, baseURL, connectOptions...),
+		Access:    progressorv1connect.NewAccessServiceClient(httpClient, baseURL, connectOptions...),
 		Worker:    progressorv1connect.NewWorkerServiceClient(httpClient, baseURL, connectOptions...),
 		retry:     o.retry,
 		autoKeys:  o.autoKeys,

@@ -14,6 +14,8 @@ var (
 	ErrTaskNotFound        = errors.New("task not found")
 	ErrNodeNotFound        = errors.New("node not found")
 	ErrKeyNotFound         = errors.New("key not found")
+	ErrGrantNotFound       = errors.New("grant not found")
+	ErrLoginNotFound       = errors.New("login not found")
 	ErrProcessExists       = errors.New("process already exists")
 	ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
 	ErrOverloaded          = errors.New("overloaded: nothing was stored; try again after a while")
@@ -101,6 +103,14 @@ type DeniedError struct {
 }
 
 func (e *DeniedError) Error() string { return e.Field + ": " + e.Message }
+
+// KeyReplacedError reports that a key was already rotated.
+type KeyReplacedError struct{ KeyID, By string }
+
+func (e *KeyReplacedError) Error() string {
+	return "key " + e.KeyID + " was already rotated, and the key " + e.By +
+		" replaces it: rotate that one, or create a key with the same name"
+}
 
 // InvalidPageToken returns the error of a page token that no response contained.
 func InvalidPageToken() *InvalidError {

@@ -69,14 +69,16 @@ DELETE FROM console_logins l
  WHERE l.login_id = oldest.login_id;
 
 -- ListLogins returns the logins of a user, or of all users, that have not expired, the newest
--- first.
+-- first. after_time and after_id are those of the last login of the page before, or NULL and empty.
 -- name: ListLogins :many
 SELECT l.login_id, l.principal, l.created_time, l.used_time, l.expire_time
   FROM console_logins l
  WHERE l.expire_time > statement_timestamp()
    AND (@principal::text = ''
         OR l.principal = @principal)
- ORDER BY l.created_time DESC, l.login_id LIMIT @lim::int;
+   AND (sqlc.narg('after_time')::timestamptz IS NULL
+        OR (l.created_time, l.login_id) < (sqlc.narg('after_time')::timestamptz, @after_id::text))
+ ORDER BY l.created_time DESC, l.login_id DESC LIMIT @lim::int;
 
 -- EndLogins deletes all logins of a user.
 -- name: EndLogins :many

@@ -1,8 +1,8 @@
 -- AddGrant gives a role in some namespaces to a principal. It returns no row if the principal has
--- it.
+-- it. created_by is empty for the role of the session.
 -- name: AddGrant :one
-INSERT INTO grants (principal, role, namespaces)
-VALUES (@principal, @role, @namespaces)
+INSERT INTO grants (principal, role, namespaces, created_by)
+VALUES (@principal, @role, @namespaces, coalesce(NULLIF(@created_by::text, ''), session_user))
 ON CONFLICT (principal, role, namespaces) DO NOTHING
 RETURNING *;
 
@@ -14,11 +14,13 @@ DELETE FROM grants
    AND namespaces = @namespaces
 RETURNING *;
 
--- ListGrants returns the grants of a principal, or of all if it is empty, by principal.
+-- ListGrants returns the grants of a principal, or of all if it is empty, by principal. The grants
+-- follow the one that is given, or are the first ones if its fields are empty.
 -- name: ListGrants :many
 SELECT * FROM grants g
- WHERE @principal::text = ''
-    OR g.principal = @principal
+ WHERE (@principal::text = '' OR g.principal = @principal)
+   AND (g.principal, g.role, g.namespaces)
+         > (@after_principal::text, @after_role::text, @after_namespaces::text)
  ORDER BY g.principal, g.role, g.namespaces LIMIT @lim::int;
 
 -- KeyExists reports whether a key exists and was not revoked.

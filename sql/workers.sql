@@ -136,7 +136,7 @@ WITH lease_counts AS MATERIALIZED (
         AND r.process_id = l.process_id
         AND r.fencing_token = l.fencing_token)
    GROUP BY l.worker_id, coalesce(holder.owner, ''))
-SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
+SELECT listed.worker_id, listed.owner::text AS owner, listed.namespaces::text[] AS namespaces,
        listed.last_seen_time::timestamptz AS last_seen_time,
        coalesce(listed.directive, '')::text AS directive,
        coalesce(lease_counts.n, 0)::int AS leases

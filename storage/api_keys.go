@@ -17,13 +17,15 @@ type APIKey = dbsqlc.ApiKey
 // KeyState is the data that an engine needs to check a token.
 type KeyState = dbsqlc.ReadKeyRow
 
-// MaxListedKeys is the maximum number of keys that ListKeys returns.
-const MaxListedKeys = 10_000
-
 // ReadKey returns the state of a key, or process.ErrKeyNotFound.
 func (s *Store) ReadKey(ctx context.Context, keyID string) (KeyState, error) {
 	row, err := s.q.ReadKey(ctx, s.general, keyID)
 	return row, noRow(mapped("read a key", err), process.ErrKeyNotFound)
+}
+
+// NoteKeyUse notes that a key is used.
+func (s *Store) NoteKeyUse(ctx context.Context, keyID string) error {
+	return mapped("note the use of a key", s.q.NoteKeyUse(ctx, s.general, keyID))
 }
 
 // NewKey is a key to be created.
@@ -34,50 +36,125 @@ type NewKey struct {
 	Grants      []GrantKey    // grants of the key
 }
 
-// CreateKey stores a key with its grants. It writes to audit.
-func CreateKey(ctx context.Context, conn *pgx.Conn, k NewKey) (APIKey, error) {
-	var row APIKey
-	arg := dbsqlc.CreateKeyParams{KeyID: k.KeyID, Name: k.Name, SecretHash: k.Hash}
+// CreateKey stores a key with its grants.
+func (a Access) CreateKey(ctx context.Context, k NewKey, by process.Actor) error {
+	return a.change(ctx, "create a key", func(tx pgx.Tx) error { return createKey(ctx, tx, k, by) })
+}
+
+func createKey(ctx context.Context, tx pgx.Tx, k NewKey, by process.Actor) error {
+	arg := dbsqlc.CreateKeyParams{KeyID: k.KeyID, Name: k.Name, SecretHash: k.Hash, CreatedBy: by.Name}
 	if us := k.TTL.Microseconds(); us > 0 {
 		arg.TtlUs = &us
 	}
-	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-		if row, err = dbsqlc.New().CreateKey(ctx, tx, arg); err != nil {
+	row, err := dbsqlc.New().CreateKey(ctx, tx, arg)
+	if err != nil {
+		return err
+	}
+	if err := auditAccess(ctx, tx, "CreateKey", row.KeyID, ConfigChange{After: keyJSON(&row)}, by); err != nil {
+		return err
+	}
+	for _, g := range k.Grants {
+		if _, err := addGrant(ctx, tx, g, by); err != nil {
 			return err
 		}
-		if err := auditAccess(ctx, tx, "CreateKey", row.KeyID, ConfigChange{After: keyJSON(&row)}); err != nil {
-			return err
-		}
-		for _, g := range k.Grants {
-			if _, err := addGrant(ctx, tx, g); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return row, mapped("create a key", err)
+	}
+	return nil
 }
 
-// ListKeys returns all keys, newest first.
-func ListKeys(ctx context.Context, conn *pgx.Conn) ([]APIKey, error) {
-	rows, err := dbsqlc.New().ListKeys(ctx, conn, MaxListedKeys)
+// MaxListedRoles is how many roles of a key ListKeys returns at most.
+const MaxListedRoles = 20
+
+// ListedKey is a key in a list, with its first roles.
+type ListedKey = dbsqlc.ListKeysRow
+
+// KeyQuery selects keys.
+type KeyQuery struct {
+	AfterID   string // the last key of the page before, or ""
+	KeyID     string // only this key, or "" for all
+	Name      string // only keys with this name, or "" for all
+	ValidOnly bool   // no keys that were revoked or have expired
+	Limit     int
+}
+
+// ListKeys returns keys, the newest first.
+func (a Access) ListKeys(ctx context.Context, q KeyQuery) ([]ListedKey, error) {
+	rows, err := dbsqlc.New().ListKeys(ctx, a.db, dbsqlc.ListKeysParams{
+		MaxRoles: MaxListedRoles, AfterID: q.AfterID, ValidOnly: q.ValidOnly, Named: q.Name, OnlyID: q.KeyID,
+		Lim: int32(q.Limit),
+	})
 	return rows, mapped("list keys", err)
 }
 
-// RevokeKey revokes a key. It returns process.ErrKeyNotFound if there is no such valid key. It
-// writes to audit.
-func RevokeKey(ctx context.Context, conn *pgx.Conn, keyID string) (APIKey, error) {
-	var row APIKey
-	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+// RevokeKey revokes a key. It returns process.ErrKeyNotFound if there is no such key that is not
+// revoked.
+func (a Access) RevokeKey(ctx context.Context, keyID string, by process.Actor) (row APIKey, err error) {
+	err = a.change(ctx, "revoke a key", func(tx pgx.Tx) (err error) {
 		if row, err = dbsqlc.New().RevokeKey(ctx, tx, keyID); err != nil {
 			return err
 		}
-		return auditAccess(ctx, tx, "RevokeKey", row.KeyID, ConfigChange{Before: keyJSON(&row)})
+		return auditAccess(ctx, tx, "RevokeKey", row.KeyID, ConfigChange{Before: keyJSON(&row)}, by)
 	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return row, process.ErrKeyNotFound
+	return row, noRow(err, process.ErrKeyNotFound)
+}
+
+// Rotation replaces a key.
+type Rotation struct {
+	KeyID   string // the old key
+	NewID   string
+	Hash    []byte
+	TTL     time.Duration // how long the new key is valid; 0 for as long as the old one was in all
+	Overlap time.Duration // how long the old key stays valid; 0 revokes it
+}
+
+// RotateKey stores a key with the name and the grants of a valid one, and ends the old one after
+// the overlap. It returns process.ErrKeyNotFound if there is no such valid key, and
+// *process.KeyReplacedError if it was rotated before.
+func (a Access) RotateKey(ctx context.Context, r Rotation, by process.Actor) (old APIKey, err error) {
+	err = a.change(ctx, "rotate a key", func(tx pgx.Tx) error {
+		before, err := dbsqlc.New().LockValidKey(ctx, tx, r.KeyID)
+		switch {
+		case err != nil:
+			return err
+		case before.ReplacedBy != nil:
+			return &process.KeyReplacedError{KeyID: r.KeyID, By: *before.ReplacedBy}
+		}
+		k := NewKey{KeyID: r.NewID, Name: before.Name, Hash: r.Hash, TTL: r.TTL}
+		if before.ExpireTime != nil && k.TTL == 0 {
+			k.TTL = before.ExpireTime.Sub(before.CreatedTime)
+		}
+		if k.Grants, err = grantsFor(ctx, tx, r.KeyID, r.NewID); err != nil {
+			return err
+		}
+		if err := createKey(ctx, tx, k, by); err != nil {
+			return err
+		}
+		old, err = dbsqlc.New().ReplaceKey(ctx, tx, dbsqlc.ReplaceKeyParams{
+			KeyID: r.KeyID, ReplacedBy: &r.NewID, OverlapUs: r.Overlap.Microseconds(),
+		})
+		if err != nil {
+			return err
+		}
+		change := ConfigChange{Before: keyJSON(&before), After: keyJSON(&old)}
+		return auditAccess(ctx, tx, "RotateKey", r.KeyID, change, by)
+	})
+	return old, noRow(err, process.ErrKeyNotFound)
+}
+
+// grantsFor returns the grants of a key as those of another one.
+func grantsFor(ctx context.Context, tx pgx.Tx, keyID, newID string) ([]GrantKey, error) {
+	const prefix = "key:"
+	rows, err := dbsqlc.New().ReadGrants(ctx, tx, []string{prefix + keyID})
+	if err != nil {
+		return nil, err
 	}
-	return row, mapped("revoke a key", err)
+	if len(rows.Roles) != len(rows.Patterns) {
+		return nil, errors.New("the roles and the namespaces of a key differ in number")
+	}
+	grants := make([]GrantKey, len(rows.Roles))
+	for n := range grants {
+		grants[n] = GrantKey{Principal: prefix + newID, Role: rows.Roles[n], Namespaces: rows.Patterns[n]}
+	}
+	return grants, nil
 }
 
 // keyJSON returns the JSON of a key for the audit, without the hash of its token.
@@ -86,14 +163,8 @@ func keyJSON(k *APIKey) []byte {
 	if k.ExpireTime != nil {
 		fields["expireTime"] = k.ExpireTime.UTC().Format(time.RFC3339Nano)
 	}
-	return ConfigJSON(fields)
-}
-
-// auditAccess records a command on a key or a grant by the role of the connection.
-func auditAccess(ctx context.Context, tx pgx.Tx, method, subject string, change ConfigChange) error {
-	var role string
-	if err := tx.QueryRow(ctx, "SELECT session_user::text").Scan(&role); err != nil {
-		return err
+	if k.ReplacedBy != nil {
+		fields["replacedBy"] = *k.ReplacedBy
 	}
-	return change.Audit(ctx, tx, method, "", subject, []process.Actor{{Name: "pg:" + role}})
+	return ConfigJSON(fields)
 }

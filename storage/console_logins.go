@@ -95,29 +95,40 @@ func (s *Store) ForgetLogins(ctx context.Context) (more bool, err error) {
 // Login is a login that has not expired.
 type Login = dbsqlc.ListLoginsRow
 
-// MaxListedLogins is the maximum number of logins that ListLogins returns.
-const MaxListedLogins = 10_000
+// LoginQuery selects logins.
+type LoginQuery struct {
+	AfterTime time.Time // with AfterID, the last login of the page before; or zero
+	AfterID   string
+	Principal string // only logins of this user, or "" for all
+	Limit     int
+}
 
-// ListLogins returns the logins of a user, or of all users if principal is "", newest first.
-func ListLogins(ctx context.Context, conn *pgx.Conn, principal string) ([]Login, error) {
-	rows, err := dbsqlc.New().ListLogins(ctx, conn, dbsqlc.ListLoginsParams{Principal: principal, Lim: MaxListedLogins})
+// ListLogins returns logins, the newest first.
+func (a Access) ListLogins(ctx context.Context, q LoginQuery) ([]Login, error) {
+	arg := dbsqlc.ListLoginsParams{
+		Principal: q.Principal, AfterID: q.AfterID, Lim: int32(q.Limit),
+	}
+	if !q.AfterTime.IsZero() {
+		arg.AfterTime = &q.AfterTime
+	}
+	rows, err := dbsqlc.New().ListLogins(ctx, a.db, arg)
 	return rows, mapped("list logins", err)
 }
 
-// EndLogins ends all logins of a user, and returns how many there were. It writes to audit.
-func EndLogins(ctx context.Context, conn *pgx.Conn, principal string) (ended int, err error) {
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+// EndLogins ends all logins of a user, and returns how many there were.
+func (a Access) EndLogins(ctx context.Context, principal string, by process.Actor) (ended int, err error) {
+	err = a.change(ctx, "end logins", func(tx pgx.Tx) error {
 		ids, err := dbsqlc.New().EndLogins(ctx, tx, principal)
 		if err != nil {
 			return err
 		}
 		for _, id := range ids {
-			if err := auditAccess(ctx, tx, "Logout", id, ConfigChange{}); err != nil {
+			if err := auditAccess(ctx, tx, "Logout", id, ConfigChange{}, by); err != nil {
 				return err
 			}
 		}
 		ended = len(ids)
 		return nil
 	})
-	return ended, mapped("end logins", err)
+	return ended, err
 }

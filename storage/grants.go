@@ -27,9 +27,6 @@ func (g GrantKey) json() []byte {
 	return ConfigJSON(map[string]string{"principal": g.Principal, "role": g.Role, "namespaces": g.Namespaces})
 }
 
-// MaxListedGrants is the maximum number of grants that ListGrants returns.
-const MaxListedGrants = 10_000
-
 // ReadGrants returns the grants of principals, such as a user and its groups. There may be none.
 func (s *Store) ReadGrants(ctx context.Context, principals []string) (PrincipalGrants, error) {
 	row, err := s.q.ReadGrants(ctx, s.general, principals)
@@ -37,10 +34,10 @@ func (s *Store) ReadGrants(ctx context.Context, principals []string) (PrincipalG
 }
 
 // AddGrant gives a role to a principal. keyID is the ID of its key, or "" for a principal without
-// one. added is false if the principal already has the role. It returns process.ErrKeyNotFound if
-// there is no such valid key. It writes to audit.
-func AddGrant(ctx context.Context, conn *pgx.Conn, keyID string, g GrantKey) (added bool, err error) {
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+// one. added is false if it has the role already. It returns process.ErrKeyNotFound if there is no
+// such key that is not revoked.
+func (a Access) AddGrant(ctx context.Context, keyID string, g GrantKey, by process.Actor) (added bool, err error) {
+	err = a.change(ctx, "add a grant", func(tx pgx.Tx) error {
 		if keyID != "" {
 			found, err := dbsqlc.New().KeyExists(ctx, tx, keyID)
 			switch {
@@ -50,44 +47,49 @@ func AddGrant(ctx context.Context, conn *pgx.Conn, keyID string, g GrantKey) (ad
 				return process.ErrKeyNotFound
 			}
 		}
-		added, err = addGrant(ctx, tx, g)
+		added, err = addGrant(ctx, tx, g, by)
 		return err
 	})
-	return added, mapped("add a grant", err)
+	return added, err
 }
 
-func addGrant(ctx context.Context, tx pgx.Tx, g GrantKey) (added bool, err error) {
-	_, err = dbsqlc.New().AddGrant(ctx, tx, dbsqlc.AddGrantParams(g))
+func addGrant(ctx context.Context, tx pgx.Tx, g GrantKey, by process.Actor) (added bool, err error) {
+	_, err = dbsqlc.New().AddGrant(ctx, tx, dbsqlc.AddGrantParams{
+		Principal: g.Principal, Role: g.Role, Namespaces: g.Namespaces, CreatedBy: by.Name,
+	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return false, nil
 	case err != nil:
 		return false, err
 	}
-	return true, auditAccess(ctx, tx, "AddGrant", g.subject(), ConfigChange{After: g.json()})
+	return true, auditAccess(ctx, tx, "AddGrant", g.subject(), ConfigChange{After: g.json()}, by)
 }
 
-// RemoveGrant takes a role away. removed is false if the principal does not have it. It writes to
-// audit.
-func RemoveGrant(ctx context.Context, conn *pgx.Conn, g GrantKey) (removed bool, err error) {
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		_, err := dbsqlc.New().RemoveGrant(ctx, tx, dbsqlc.RemoveGrantParams(g))
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			return nil
-		case err != nil:
+// RemoveGrant takes a role away. It returns process.ErrGrantNotFound if the principal does not have
+// it.
+func (a Access) RemoveGrant(ctx context.Context, g GrantKey, by process.Actor) error {
+	err := a.change(ctx, "remove a grant", func(tx pgx.Tx) error {
+		if _, err := dbsqlc.New().RemoveGrant(ctx, tx, dbsqlc.RemoveGrantParams(g)); err != nil {
 			return err
 		}
-		removed = true
-		return auditAccess(ctx, tx, "RemoveGrant", g.subject(), ConfigChange{Before: g.json()})
+		return auditAccess(ctx, tx, "RemoveGrant", g.subject(), ConfigChange{Before: g.json()}, by)
 	})
-	return removed, mapped("remove a grant", err)
+	return noRow(err, process.ErrGrantNotFound)
 }
 
-// ListGrants returns the grants of a principal, or of all principals if principal is "".
-func ListGrants(ctx context.Context, conn *pgx.Conn, principal string) ([]Grant, error) {
-	rows, err := dbsqlc.New().ListGrants(ctx, conn, dbsqlc.ListGrantsParams{
-		Principal: principal, Lim: MaxListedGrants,
+// GrantQuery selects grants.
+type GrantQuery struct {
+	After     GrantKey // the last grant of the page before, or empty
+	Principal string   // only grants of this principal, or "" for all
+	Limit     int
+}
+
+// ListGrants returns grants by principal.
+func (a Access) ListGrants(ctx context.Context, q GrantQuery) ([]Grant, error) {
+	rows, err := dbsqlc.New().ListGrants(ctx, a.db, dbsqlc.ListGrantsParams{
+		Principal: q.Principal, AfterPrincipal: q.After.Principal, AfterRole: q.After.Role,
+		AfterNamespaces: q.After.Namespaces, Lim: int32(q.Limit),
 	})
 	return rows, mapped("list grants", err)
 }

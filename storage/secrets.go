@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
@@ -78,7 +79,7 @@ func PutSecret(ctx context.Context, conn *pgx.Conn, k SecretKey, value string) e
 		if err := dbsqlc.New().PutSecret(ctx, tx, arg); err != nil {
 			return err
 		}
-		return auditAccess(ctx, tx, "PutSecret", k.subject(), ConfigChange{})
+		return auditAccess(ctx, tx, "PutSecret", k.subject(), ConfigChange{}, process.Actor{})
 	})
 	return mapped("put a secret", err)
 }
@@ -91,7 +92,7 @@ func RemoveSecret(ctx context.Context, conn *pgx.Conn, k SecretKey) (removed boo
 			return err
 		}
 		removed = true
-		return auditAccess(ctx, tx, "RemoveSecret", k.subject(), ConfigChange{})
+		return auditAccess(ctx, tx, "RemoveSecret", k.subject(), ConfigChange{}, process.Actor{})
 	})
 	return removed, mapped("remove a secret", err)
 }

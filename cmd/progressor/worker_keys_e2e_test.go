@@ -150,6 +150,8 @@ func TestWorkerIDsOfKeys(t *testing.T) {
 	for _, token := range []string{other, rootToken} {
 		wantPermission(t, poll(token), `worker_id: worker_id "w" is used by another client in namespace shop/pull`)
 	}
+	clitest.WantLines(t, s.with(rootToken).OK(t, "worker", "list", "shop/pull"),
+		"WORKER LEASES LAST SEEN TOLD NAMESPACES OWNER", "CONTINUE shop/pull keys:mailer")
 }
 
 // The command that creates a key warns if another valid key has its name, because both count as one

@@ -2,6 +2,7 @@
 import { Code, ConnectError, createClient, type CallOptions, type Interceptor } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { keepPreviousData, QueryClient, useMutation, useQuery, type QueryKey } from "@tanstack/react-query";
+import { AccessService } from "./gen/progressor/v1/access_pb";
 import { BulkService, InsightService } from "./gen/progressor/v1/admin_pb";
 import { ChangeService } from "./gen/progressor/v1/change_pb";
 import { CronService } from "./gen/progressor/v1/cron_pb";
@@ -108,6 +109,7 @@ const authorize: Interceptor = (next) => async (request) => {
 
 const transport = createConnectTransport({ baseUrl: root.replace(/\/$/, ""), interceptors: [authorize] });
 
+export const access = createClient(AccessService, transport);
 export const processes = createClient(ProcessService, transport);
 export const insight = createClient(InsightService, transport);
 export const bulks = createClient(BulkService, transport);

@@ -1,6 +1,8 @@
+import type { DescMethod } from "@bufbuild/protobuf";
 import { lazy, Suspense, useEffect, useMemo, useState } from "react";
-import { allNamespaces, readOnly, refresh, useRead, version } from "./api";
+import { allNamespaces, readOnly, refresh, useMe, useRead, version } from "./api";
 import { Login, User } from "./login";
+import { methods, useCan } from "./may";
 import { Commands, Palette, useCommands, type Command } from "./palette";
 import { change, go, href, useRoute } from "./router";
 import { choose, chosen, useTheme } from "./theme";
@@ -9,7 +11,8 @@ import { givenViews, useViews } from "./views";
 import { Overview } from "./pages/overview";
 import { Boundary } from "./boundary";
 
-type Page = { title: string; key?: string; needs: boolean; nav: boolean; show: React.ComponentType<{ ns: string }> };
+// A page with a method is only for those who may use the method.
+type Page = { title: string; key?: string; needs: boolean; nav: boolean; method?: DescMethod; show: React.ComponentType<{ ns: string }> };
 
 // All pages except the overview are loaded when they are first opened.
 const pages: Record<string, Page> = {
@@ -32,6 +35,7 @@ const pages: Record<string, Page> = {
   workers: { title: "Workers", key: "w", needs: true, nav: true, show: lazy(() => import("./pages/workers").then((m) => ({ default: m.Workers }))) },
   namespaces: { title: "Namespaces", key: "n", needs: false, nav: true, show: lazy(() => import("./pages/namespaces").then((m) => ({ default: m.Namespaces }))) },
   nodes: { title: "Nodes", key: "d", needs: false, nav: true, show: lazy(() => import("./pages/nodes").then((m) => ({ default: m.Nodes }))) },
+  access: { title: "Access", key: "a", needs: false, nav: true, method: methods.listKeys, show: lazy(() => import("./pages/access").then((m) => ({ default: m.Access }))) },
   bulk: { title: "Bulk", needs: true, nav: false, show: lazy(() => import("./pages/bulk").then((m) => ({ default: m.BulkPage }))) },
 };
 
@@ -57,7 +61,14 @@ function useNamespace(page: string, needed: boolean): { ns: string; all: string[
   return { ns, all, paused, error, loading: isPending, guessed: guess.page === page && guess.ns === ns };
 }
 
+/** The pages that the user may see. */
+function usePages(): [string, Page][] {
+  const can = useCan();
+  return useMemo(() => Object.entries(pages).filter(([, p]) => !p.method || can(p.method)), [can]);
+}
+
 function Shortcuts({ onClose }: { onClose: () => void }) {
+  const offered = usePages();
   const list: [string, string][] = [
     ["Ctrl K", "search pages, actions and processes"],
     ["/", "focus the filter"],
@@ -65,9 +76,7 @@ function Shortcuts({ onClose }: { onClose: () => void }) {
     ["Enter", "open the selected item"],
     ["r", "reload the data"],
     ["t", "switch between light and dark"],
-    ...Object.values(pages)
-      .filter((p) => p.key)
-      .map((p): [string, string] => [`g ${p.key}`, p.title]),
+    ...offered.filter(([, p]) => p.key).map(([, p]): [string, string] => [`g ${p.key}`, p.title]),
     ["?", "show this list"],
   ];
   return (
@@ -89,6 +98,8 @@ function Shortcuts({ onClose }: { onClose: () => void }) {
 function Shell() {
   const { page: name } = useRoute();
   const page = pages[name];
+  const offered = usePages();
+  const known = useMe() !== undefined;
   const { ns, all, paused, error, loading, guessed } = useNamespace(name, page?.needs ?? false);
   const [palette, setPalette] = useState(false);
   const [keys, setKeys] = useState(false);
@@ -107,7 +118,7 @@ function Shell() {
       return;
     }
     if (typing(e) || e.ctrlKey || e.metaKey || e.altKey) return;
-    const to = Object.entries(pages).find(([, p]) => p.key === e.key);
+    const to = offered.find(([, p]) => p.key === e.key);
     if (prefix && to) go(to[0], { ns });
     else if (e.key === "g") return setPrefix(true);
     else if (e.key === "?") setKeys(true);
@@ -117,7 +128,7 @@ function Shell() {
   });
 
   const commands: Command[] = [
-    ...Object.entries(pages)
+    ...offered
       .filter(([, p]) => p.nav || p.key)
       .map(([to, p]) => ({ name: p.title, group: "page", keys: p.key && `g ${p.key}`, run: () => go(to, { ns }) })),
     ...(pages.processes ? [...givenViews, ...views].map((v) => ({ name: `Processes: ${v.name}`, group: "view", run: () => go("processes", { ns: ns || all[0], filter: v.filter, order: v.order }) })) : []),
@@ -144,7 +155,7 @@ function Shell() {
           <span>Progressor</span>
         </a>
         <ul>
-          {Object.entries(pages)
+          {offered
             .filter(([, p]) => p.nav)
             .map(([to, p]) => (
               <li key={to}>
@@ -190,6 +201,14 @@ function Shell() {
             <Empty title="This page does not exist">
               <a href={href("overview")}>Show the overview</a>
             </Empty>
+          ) : page.method && !offered.some(([to]) => to === name) ? (
+            known ? (
+              <Empty page title="You may not see this page">
+                It is for users with the role root. <a href={href("overview")}>Show the overview</a>
+              </Empty>
+            ) : (
+              <Loading />
+            )
           ) : page.needs && !ns ? (
             loading || all.length || error ? <Loading /> : <Empty title="No namespaces yet">Create one with <code>progressor namespace put</code>, or in the configuration file.</Empty>
           ) : (

@@ -2,6 +2,7 @@
 import { getOption, type DescMethod } from "@bufbuild/protobuf";
 import { useCallback } from "react";
 import { readOnly, useMe } from "./api";
+import { AccessService } from "./gen/progressor/v1/access_pb";
 import { BulkService, InsightService } from "./gen/progressor/v1/admin_pb";
 import { needs, Permission, Scope } from "./gen/progressor/v1/auth_pb";
 import { ChangeService } from "./gen/progressor/v1/change_pb";
@@ -14,7 +15,7 @@ import { WorkerService } from "./gen/progressor/v1/worker_pb";
 import { useParam } from "./router";
 
 /** The methods of all services, whose names differ. */
-export const methods = { ...ProcessService.method, ...NamespaceService.method, ...InsightService.method, ...BulkService.method, ...ChangeService.method, ...CronService.method, ...FlowService.method, ...JobService.method, ...WorkerService.method };
+export const methods = { ...AccessService.method, ...ProcessService.method, ...NamespaceService.method, ...InsightService.method, ...BulkService.method, ...ChangeService.method, ...CronService.method, ...FlowService.method, ...JobService.method, ...WorkerService.method };
 
 /** The name of a permission in the answers of the engine, such as process.call. */
 const nameOf = (p: Permission) => (Permission[p] ?? "").toLowerCase().replace("_", ".");
@@ -26,10 +27,21 @@ export type May = (method: DescMethod, ns?: string) => boolean;
 
 export function useMay(): May {
   const me = useMe();
+  const can = useCan();
+  return useCallback(
+    // An engine that does not authenticate lists keys, but changes none.
+    (method, ns) => !readOnly && !(me?.principal === "" && method.parent.typeName === AccessService.typeName) && can(method, ns),
+    [me, can],
+  );
+}
+
+/** Reports whether the user has the permission for a method. The console may be read-only. */
+export function useCan(): May {
+  const me = useMe();
   const shown = useParam("ns");
   return useCallback(
     (method, ns = shown) => {
-      if (readOnly || me === undefined) return false; // unknown for a moment
+      if (me === undefined) return false; // unknown for a moment
       if (me === null) return true;
       const { permission, or, scope } = getOption(method, needs);
       const names = [permission, or].filter((p) => p !== Permission.UNSPECIFIED).map(nameOf);

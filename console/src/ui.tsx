@@ -171,8 +171,8 @@ export function Field({ label, hint, error, children }: { label: ReactNode; hint
   );
 }
 
-/** A modal dialog of the browser. */
-export function Dialog({ title, onClose, children, wide }: { title: ReactNode; onClose: () => void; children: ReactNode; wide?: boolean }) {
+/** A modal dialog of the browser. sticky: it is closed only by its buttons, because its content is not shown again. */
+export function Dialog({ title, onClose, children, wide, sticky }: { title: ReactNode; onClose: () => void; children: ReactNode; wide?: boolean; sticky?: boolean }) {
   const ref = useRef<HTMLDialogElement>(null);
   const heading = useId();
   useEffect(() => {
@@ -189,7 +189,8 @@ export function Dialog({ title, onClose, children, wide }: { title: ReactNode; o
       className={wide ? "wide" : ""}
       aria-labelledby={heading}
       onClose={onClose}
-      onClick={(e) => e.target === ref.current && onClose()}
+      onCancel={(e) => sticky && e.preventDefault()}
+      onClick={(e) => !sticky && e.target === ref.current && onClose()}
     >
       <div className="dialog">
         <header>

@@ -93,6 +93,36 @@ test("A user logs in, sees only what the role allows, and logs out", async () =>
   }
 });
 
+test("An operator sees the login of a user, and ends it", async () => {
+  const user = await openPage(browser);
+  const page = await openPage(browser);
+  try {
+    await user.goto(engine.url + "/#/processes?ns=demo");
+    await user.getByRole("link", { name: /Log in with/ }).click();
+    await user.getByText("alice").waitFor();
+    assert.equal(await user.getByRole("link", { name: "Access" }).count(), 0, "the role support does not manage keys");
+
+    const token = (await engine.administer("key", "create", "--name", "operator", "--role", "root")).trim();
+    await page.goto(engine.url + "/#/access?tab=logins");
+    await page.getByRole("button", { name: "Use a token instead" }).click();
+    await page.getByRole("textbox", { name: "Token" }).fill(token);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    const row = page.getByRole("row", { name: new RegExp(`user:${issuer.url}#alice`) });
+    await row.waitFor();
+    assert.deepEqual(await axe(page), [], "accessibility of the logins");
+    await row.getByRole("button", { name: "End…", exact: true }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("button", { name: "End", exact: true }).click();
+    await page.getByText(/1 login of user:.*#alice ended/).waitFor();
+    await page.getByText("No logins").waitFor();
+    await user.getByRole("dialog", { name: "Log in to Progressor" }).waitFor({ timeout: 60_000 }); // it reads who it is every 30 s
+    assert.deepEqual(page.wrong, [], "what the browser complained about");
+  } finally {
+    await page.context().close();
+    await user.context().close();
+  }
+});
+
 test("A token works in place of a login", async () => {
   const page = await openPage(browser);
   try {

@@ -26,6 +26,8 @@ const (
 	refreshWait = time.Second
 	// readTimeout is how long a read may take.
 	readTimeout = 5 * time.Second
+	// noteTimeout is how long a request waits for the note that its key is used.
+	noteTimeout = time.Second
 	// unknownRate is how many IDs that are not cached a node looks up in the database per second.
 	unknownRate = 200
 	// lookupRate limits them for an address with too many failures.
@@ -45,9 +47,10 @@ var (
 	ErrLogin     = errors.New("the login has ended: log in again")
 )
 
-// Keys reads keys, and the grants of principals without a key.
+// Keys reads keys, and the grants of principals without a key. It notes that keys are used.
 type Keys interface {
 	ReadKey(ctx context.Context, keyID string) (storage.KeyState, error)
+	NoteKeyUse(ctx context.Context, keyID string) error
 	ReadGrants(ctx context.Context, principals []string) (storage.PrincipalGrants, error)
 }
 
@@ -86,6 +89,7 @@ type state struct {
 	principal *Principal
 	valid     bool
 	read      time.Time
+	noted     atomic.Bool // the database knows that the key was used recently
 }
 
 // New returns an Authenticator for the keys. root is the token of the root key, or "" for none.
@@ -151,12 +155,24 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, addr
 	if subtle.ConstantTimeCompare(hash[:], s.hash[:]) != 1 || !s.valid {
 		return nil, a.fail(ctx, "key", ErrInvalid, address)
 	}
-	scheme := "key"
 	if e == a.root {
-		scheme = "root"
+		a.ok["root"].Inc()
+		return s.principal, nil
 	}
-	a.ok[scheme].Inc()
+	a.noteUse(ctx, id, s)
+	a.ok["key"].Inc()
 	return s.principal, nil
+}
+
+// noteUse notes in the database that a key is used, at most once for each state that was read. A
+// failure does not matter: the time of the last use is only shown.
+func (a *Authenticator) noteUse(ctx context.Context, id string, s *state) {
+	if !s.noted.CompareAndSwap(false, true) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
+	_ = a.keys.NoteKeyUse(ctx, id)
 }
 
 // AuthenticateCertificate is like Authenticate for a request over a connection whose client has
@@ -324,11 +340,13 @@ func (a *Authenticator) read(ctx context.Context, identity string) (*state, erro
 	case len(row.SecretHash) != sha256.Size:
 		return nil, ErrInvalid
 	}
-	return &state{
+	s := &state{
 		hash:      [sha256.Size]byte(row.SecretHash),
 		principal: NewPrincipal(identity, grantsOf(row.Roles, row.Patterns)).withKeyName(row.Name),
 		valid:     !row.Revoked && !row.Expired, read: a.now(),
-	}, nil
+	}
+	s.noted.Store(row.Used)
+	return s, nil
 }
 
 // readGrants reads the grants of a principal without a key, and of its groups.

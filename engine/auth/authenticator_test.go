@@ -24,6 +24,7 @@ type table struct {
 	mu    sync.Mutex
 	rows  map[string]storage.KeyState
 	reads int
+	uses  []string // IDs of keys whose use was noted
 	err   error
 	hangs chan struct{} // if not nil, a read sends to it, and waits for the end of its context
 }

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,21 +18,25 @@ const Everywhere = "*"
 // JOBS.
 type Grant struct{ Role, Namespaces string }
 
-// Check returns an error if the role is unknown or a pattern is malformed.
-func (g Grant) Check() error {
+// Check returns an error if the role is unknown or a pattern is malformed. Its field is role or
+// namespaces.
+func (g Grant) Check() *process.InvalidError {
 	role, jobs, limited := strings.Cut(g.Role, limitSeparator)
+	wrong := func(field, text string, args ...any) *process.InvalidError {
+		return &process.InvalidError{Field: field, Message: fmt.Sprintf(text, args...)}
+	}
 	switch {
 	case !slices.Contains(Roles(), role):
-		return fmt.Errorf("role: must be one of %s (got %.40q)", strings.Join(Roles(), ", "), g.Role)
+		return wrong("role", "must be one of %s (got %.40q)", strings.Join(Roles(), ", "), g.Role)
 	case limited && role != roleWorker:
-		return fmt.Errorf("role: only worker can be limited to some jobs, such as worker:resize (got %.40q)", g.Role)
+		return wrong("role", "only worker can be limited to some jobs, such as worker:resize (got %.40q)", g.Role)
 	case limited && !validJobs(jobs):
-		return fmt.Errorf("role: the jobs must be NAME, PREFIX* or *, of 1 to %d bytes without control characters, "+
+		return wrong("role", "the jobs must be NAME, PREFIX* or *, of 1 to %d bytes without control characters, "+
 			"such as worker:resize (got %.40q)", maxJobs, g.Role)
 	case !process.ValidPattern(g.Namespaces):
-		return fmt.Errorf("namespaces: must be NAME, PREFIX* or *, such as shop/* (got %.200q)", g.Namespaces)
+		return wrong("namespaces", "must be NAME, PREFIX* or *, such as shop/* (got %.200q)", g.Namespaces)
 	case g.Role == RoleRoot && g.Namespaces != Everywhere:
-		return errors.New("namespaces: must be * for the role root, which may do everything; the role admin has all " +
+		return wrong("namespaces", "must be * for the role root, which may do everything; the role admin has all "+
 			"permissions in some namespaces")
 	}
 	return nil

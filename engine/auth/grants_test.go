@@ -21,7 +21,7 @@ var design = map[string]string{
 	"admin": "process.read payload.read process.call process.operate job.enqueue job.work cron.write flow.write " +
 		"wait.answer namespace.read namespace.write audit.read",
 	"root": "process.read payload.read process.call process.operate job.enqueue job.work cron.write flow.write " +
-		"wait.answer namespace.read namespace.write audit.read node.operate",
+		"wait.answer namespace.read namespace.write audit.read node.operate auth.admin",
 }
 
 // eachPermission calls look for each permission.

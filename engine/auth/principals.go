@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -33,6 +34,26 @@ var uriRule = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:[[:graph:]]+$`)
 
 // IsCertificateURI reports whether a URI can identify a client.
 func IsCertificateURI(uri string) bool { return len(uri) <= maxURI && uriRule.MatchString(uri) }
+
+// KeyOf returns the ID of the key in the name of a principal, or "" for a principal without a key.
+// It returns an error without a field if no principal has this name.
+func KeyOf(principal string) (keyID string, err error) {
+	id, isKey := strings.CutPrefix(principal, keyPrefix)
+	if isKey && id != "" {
+		return id, nil
+	}
+	if IsPrincipal(principal) {
+		return "", nil
+	}
+	return "", fmt.Errorf("must be key:ID, such as key:k3v9q2m1x7ab, cert:URI, such as "+
+		"cert:spiffe://example.org/billing, user:ISSUER#NAME, such as user:https://login.example.com#alice, or "+
+		"group:NAME, such as group:support (got %.80q)", principal)
+}
+
+// IsUser reports whether a principal is a user.
+func IsUser(principal string) bool {
+	return strings.HasPrefix(principal, userPrefix) && IsPrincipal(principal)
+}
 
 // IsPrincipal reports whether a principal without a key can have grants: cert:URI,
 // user:ISSUER#NAME, or group:NAME.

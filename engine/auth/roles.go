@@ -63,7 +63,8 @@ var (
 	author = client | setOf(progressorv1.Permission_PERMISSION_CRON_WRITE,
 		progressorv1.Permission_PERMISSION_FLOW_WRITE)
 	root  = ^permissions(0)
-	admin = root &^ setOf(progressorv1.Permission_PERMISSION_NODE_OPERATE)
+	admin = root &^ setOf(progressorv1.Permission_PERMISSION_NODE_OPERATE,
+		progressorv1.Permission_PERMISSION_AUTH_ADMIN)
 )
 
 // roles are the roles, those with the fewest permissions first.

@@ -427,6 +427,6 @@ func (s *Server) ListWorkers(
 func workerMessage(w *pull.Worker) *progressorv1.Worker {
 	return &progressorv1.Worker{
 		WorkerId: w.WorkerID, Namespaces: w.Namespaces, Leases: w.Leases, LastSeenTime: timestamppb.New(w.LastSeenTime),
-		Directive: directiveOf(w.Command),
+		Directive: directiveOf(w.Command), Owner: w.Owner,
 	}
 }

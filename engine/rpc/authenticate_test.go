@@ -39,6 +39,8 @@ func (k *oneKey) ReadGrants(_ context.Context, principals []string) (storage.Pri
 	return all, nil
 }
 
+func (k *oneKey) NoteKeyUse(context.Context, string) error { return nil }
+
 func (k *oneKey) ReadKey(_ context.Context, id string) (storage.KeyState, error) {
 	if id != k.id {
 		return storage.KeyState{}, process.ErrKeyNotFound

@@ -50,6 +50,8 @@ var neededBy = map[string]string{
 		"RetrySinkDeadLetters DeleteSink",
 	"node.operate ENGINE": "DrainNode",
 	"audit.read VISIBLE":  "ListAudit",
+	"auth.admin ENGINE": "CreateKey ListKeys RotateKey RevokeKey AddGrant ListGrants RemoveGrant ListConsoleLogins " +
+		"EndConsoleLogins",
 }
 
 // newRules returns the authorization of all services.
@@ -177,6 +179,8 @@ type roleKeys map[string]storage.KeyState
 func (k roleKeys) ReadGrants(context.Context, []string) (storage.PrincipalGrants, error) {
 	return storage.PrincipalGrants{}, nil
 }
+
+func (k roleKeys) NoteKeyUse(context.Context, string) error { return nil }
 
 func (k roleKeys) ReadKey(_ context.Context, id string) (storage.KeyState, error) {
 	row, ok := k[id]

@@ -15,6 +15,8 @@ type Limits struct {
 	ClientRequests int // requests per client and class, except streams
 	ClientStreams  int // streams per client
 	Streams        int // streams of all clients together
+
+	refused func(bound string) // counts a request that was rejected; may be nil
 }
 
 // class is the kind of a request for the limits of its client. Each class is counted separately.
@@ -41,8 +43,11 @@ type clients struct {
 	streams int
 }
 
-func newClients(limits Limits, refused func(bound string)) *clients {
-	return &clients{limits: limits, refused: refused, held: map[string]*[classes]int{}}
+func newClients(limits Limits) *clients {
+	if limits.refused == nil {
+		limits.refused = func(string) {}
+	}
+	return &clients{limits: limits, held: map[string]*[classes]int{}}
 }
 
 // enter counts a request, or rejects it if its client or the node has reached a limit. If it
@@ -58,14 +63,14 @@ func (c *clients) enter(client string, of class) error {
 	if of == classStream {
 		limit = c.limits.ClientStreams
 		if c.limits.Streams > 0 && c.streams >= c.limits.Streams {
-			c.refused("streams")
+			c.limits.refused("streams")
 			return &process.OverloadError{
 				Bound: fmt.Sprintf("the node has %d streams, its max_streams", c.streams),
 			}
 		}
 	}
 	if limit > 0 && held[of] >= limit {
-		c.refused(boundOf[of].label)
+		c.limits.refused(boundOf[of].label)
 		return &process.OverloadError{
 			Bound: fmt.Sprintf("the client %s has %d %s in this node, its %s", client, held[of], boundOf[of].what,
 				boundOf[of].setting),

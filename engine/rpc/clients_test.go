@@ -62,7 +62,7 @@ func TestOneClientDoesNotFillTheNode(t *testing.T) {
 	p := &patient{script: *echo(), waiting: make(chan struct{}, 100)}
 	refused := &refusals{by: map[string]int{}}
 	h, err := newHandler(Config{
-		Registerer: prometheus.NewRegistry(), Limits: Limits{ClientRequests: share}, countRefusal: refused.count,
+		Registerer: prometheus.NewRegistry(), Limits: Limits{ClientRequests: share, refused: refused.count},
 	}, scripted(p), func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestFullShareOfCalls(t *testing.T) {
 func TestLimitsOfStreams(t *testing.T) {
 	t.Parallel()
 	refused := &refusals{by: map[string]int{}}
-	c := newClients(Limits{ClientStreams: 2, Streams: 3}, refused.count)
+	c := newClients(Limits{ClientStreams: 2, Streams: 3, refused: refused.count})
 	for n, step := range []struct {
 		client string
 		err    string

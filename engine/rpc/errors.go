@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/auth"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/process"
@@ -59,6 +60,9 @@ var sentinels = []struct {
 	{process.ErrJobNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND},
 	{process.ErrWorkerNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_UNSPECIFIED},
 	{process.ErrConstraintNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_UNSPECIFIED},
+	{process.ErrKeyNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_UNSPECIFIED},
+	{process.ErrGrantNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_UNSPECIFIED},
+	{process.ErrLoginNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_UNSPECIFIED},
 	{process.ErrIdempotencyMismatch, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH},
 	{process.ErrOverloaded, connect.CodeResourceExhausted, progressorv1.ErrorDetail_REASON_OVERLOADED},
 	{process.ErrDraining, connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE},
@@ -155,6 +159,11 @@ func clientErrorOf(err error) (a clientError, known bool) {
 		return clientError{code: connect.CodePermissionDenied, detail: &progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_PERMISSION, Namespace: denied.Namespace, Field: denied.Field,
 		}, text: denied.Error()}, true
+	}
+	if replaced, ok := errors.AsType[*process.KeyReplacedError](err); ok {
+		return clientError{
+			code: connect.CodeFailedPrecondition, detail: &progressorv1.ErrorDetail{}, text: replaced.Error(),
+		}, true
 	}
 	if cursor, ok := errors.AsType[*process.CursorError](err); ok {
 		return clientError{code: connect.CodeOutOfRange, detail: &progressorv1.ErrorDetail{
@@ -263,12 +272,34 @@ func wantedText(a clientError, request any) string {
 		if a.text == process.ErrSinkNotFound.Error() {
 			return fmt.Sprintf("sink %q not found", r.GetSinkId())
 		}
+	case interface{ GetKeyId() string }:
+		if a.text == process.ErrKeyNotFound.Error() {
+			return fmt.Sprintf("there is no valid key %q", r.GetKeyId())
+		}
+	case interface{ GetGrant() *progressorv1.Grant }:
+		return grantText(a.text, r.GetGrant())
+	case interface{ GetLoginId() string }:
+		if a.text == process.ErrLoginNotFound.Error() {
+			return fmt.Sprintf("login %q not found: it has ended", r.GetLoginId())
+		}
 	case *progressorv1.StopWorkerRequest:
 		if a.code == connect.CodeNotFound && a.detail.GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
 			return fmt.Sprintf("worker %q not found: it was not seen within a day", r.GetWorkerId())
 		}
 	}
 	return a.text
+}
+
+// grantText returns the text of an error with the grant that is missing, or whose key is.
+func grantText(text string, g *progressorv1.Grant) string {
+	switch text {
+	case process.ErrKeyNotFound.Error():
+		return fmt.Sprintf("there is no valid key %q", strings.TrimPrefix(g.GetPrincipal(), auth.KeyPrincipal("")))
+	case process.ErrGrantNotFound.Error():
+		return fmt.Sprintf("%s does not have the role %q in %s", g.GetPrincipal(), g.GetRole().GetRole(),
+			g.GetRole().GetPattern())
+	}
+	return text
 }
 
 // scopeText returns the subject of an error. A cron is named by its own ID, not by its process ID.

@@ -53,6 +53,7 @@ type Config struct {
 	Jobs       *jobs.Jobs            // nil if JobService and JobEventService are not served
 	Streams    *streams.Streams      // nil if ChangeService is not served
 	Sinks      *sinks.Sinks          // set if Streams is
+	Access     *auth.Access          // nil if AccessService is not served
 	Logger     *slog.Logger          // slog.Default() if nil
 	Registerer prometheus.Registerer // for the metrics of the handler; nil for none
 	Gatherer   prometheus.Gatherer   // for /metrics; nil for no such page
@@ -63,8 +64,6 @@ type Config struct {
 	Hosts      *Hosts                // by which clients address the server; nil for IP addresses and localhost only
 	Limits     Limits                // limits of clients; none if zero
 	Ready      func() error          // why the program is not ready although the engine is; nil if it always is
-
-	countRefusal func(bound string) // counts a request that was rejected because of Limits
 }
 
 // services are the served services.
@@ -74,7 +73,7 @@ var services = []string{
 	progressorv1connect.BulkServiceName, progressorv1connect.CronServiceName, progressorv1connect.JobServiceName,
 	progressorv1connect.JobEventServiceName,
 	progressorv1connect.WorkerServiceName, progressorv1connect.FlowServiceName,
-	progressorv1connect.ChangeServiceName,
+	progressorv1connect.ChangeServiceName, progressorv1connect.AccessServiceName,
 }
 
 // NewHandler returns a handler for the services and for:
@@ -105,6 +104,10 @@ func NewHandler(cfg Config) http.Handler {
 		progressorv1connect.UnimplementedJobEventServiceHandler{}, workers,
 		progressorv1connect.UnimplementedFlowServiceHandler{},
 		progressorv1connect.UnimplementedChangeServiceHandler{},
+		progressorv1connect.UnimplementedAccessServiceHandler{},
+	}
+	if cfg.Access != nil {
+		s.access = &accessService{cfg.Access}
 	}
 	if cfg.Streams != nil {
 		s.change = &changeService{streams: cfg.Streams, sinks: cfg.Sinks}
@@ -121,7 +124,7 @@ func NewHandler(cfg Config) http.Handler {
 	if cfg.Flows != nil {
 		s.flow = &flowService{flows: cfg.Flows}
 	}
-	cfg.countRefusal = e.CountRefusal
+	cfg.Limits.refused = e.CountRefusal
 	h, err := newHandler(cfg, s, readiness(e.Ready, cfg.Ready))
 	if err != nil {
 		panic(fmt.Sprintf("rpc: %v", err))
@@ -151,6 +154,7 @@ type served struct {
 	worker    progressorv1connect.WorkerServiceHandler
 	flow      progressorv1connect.FlowServiceHandler
 	change    progressorv1connect.ChangeServiceHandler
+	access    progressorv1connect.AccessServiceHandler
 }
 
 // newHandler mounts the given services. Tests pass their own.
@@ -160,9 +164,6 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	}
 	if cfg.Console == "" {
 		cfg.Console = ConsoleFull
-	}
-	if cfg.countRefusal == nil {
-		cfg.countRefusal = func(string) {}
 	}
 	valid, err := newValidation(services...)
 	if err != nil {
@@ -176,7 +177,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	if err != nil {
 		return nil, err
 	}
-	clients := newClients(cfg.Limits, cfg.countRefusal)
+	clients := newClients(cfg.Limits)
 	options := connect.WithHandlerOptions(
 		connect.WithCodec(binary{}),
 		connect.WithCodec(strictJSON{codecJSON}),
@@ -200,6 +201,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(progressorv1connect.NewFlowServiceHandler(s.flow, options))
 	mount(progressorv1connect.NewJobEventServiceHandler(s.jobEvent, options))
 	mount(progressorv1connect.NewChangeServiceHandler(s.change, options))
+	mount(progressorv1connect.NewAccessServiceHandler(s.access, options))
 	mount(progressorv1connect.NewWorkerServiceHandler(s.worker, options,
 		connect.WithCompressMinBytes(workerCompressMinBytes)))
 	// Probes have no token. Health shows whether a namespace exists only to authenticated clients.

@@ -34,9 +34,10 @@ func eachMethod(t *testing.T, look func(service, method protoreflect.Descriptor)
 
 // changing has the first words of the methods that change something. A browser cannot call them if
 // the console is read-only.
-var changing = []string{"Backfill", "Call", "Cancel", "Complete", "Create", "Delete", "Disable", "Drain", "Enable",
-	"Enqueue", "Erase", "Fetch", "Heartbeat", "Pause", "Poll", "Put", "Release", "Remove", "Repair", "Repeat", "Report",
-	"Rerun", "Restart", "Resume", "Retry", "Rewind", "Skip", "Start", "Stop", "Suspend", "Trigger", "Update"}
+var changing = []string{"Add", "Backfill", "Call", "Cancel", "Complete", "Create", "Delete", "Disable", "Drain",
+	"Enable", "End", "Enqueue", "Erase", "Fetch", "Heartbeat", "Pause", "Poll", "Put", "Release", "Remove", "Repair",
+	"Repeat", "Report", "Rerun", "Restart", "Resume", "Retry", "Revoke", "Rewind", "Rotate", "Skip", "Start", "Stop",
+	"Suspend", "Trigger", "Update"}
 
 // Every service is served, and every method is known either as a read or as a change. The console
 // that is read-only, cached reads and traces depend on it. A new method must begin with a word of

@@ -63,6 +63,7 @@ func scripted(p progressorv1connect.ProcessServiceHandler) served {
 		progressorv1connect.UnimplementedJobServiceHandler{}, progressorv1connect.UnimplementedJobEventServiceHandler{},
 		progressorv1connect.UnimplementedWorkerServiceHandler{}, progressorv1connect.UnimplementedFlowServiceHandler{},
 		progressorv1connect.UnimplementedChangeServiceHandler{},
+		progressorv1connect.UnimplementedAccessServiceHandler{},
 	}
 }
 

@@ -134,6 +134,7 @@ var patternWords = map[string]string{
 	"^[a-zA-Z0-9._-]+$":    "must have only letters from a to z and A to Z, digits and . _ -, such as audit",
 	"^[a-zA-Z0-9._/-]+$":   "must have only letters from a to z and A to Z, digits and . _ / -, such as shop/orders",
 	"^https?://":           "must begin with http:// or https://, such as http://127.0.0.1:9000",
+	"^[a-z0-9]{1,32}$":     "must have 1 to 32 of the small letters a to z and digits, such as k3v9q2m1x7ab",
 	"^[a-z0-9_]{1,64}$":    "must have 1 to 64 of the small letters a to z, digits and _, such as charge_card",
 	"^[a-z0-9_.-]{1,128}$": "must have 1 to 128 of the small letters a to z, digits and _ . -, such as order.ship",
 }

@@ -140,6 +140,5 @@ func (d *scratch) createKey(ctx context.Context, namespaces string, roles ...str
 			Principal: auth.KeyPrincipal(id), Role: role, Namespaces: namespaces,
 		})
 	}
-	_, err = storage.CreateKey(ctx, conn, key)
-	return token, err
+	return token, storage.AccessOf(conn).CreateKey(ctx, key, process.Actor{})
 }

@@ -109,7 +109,8 @@ func all() []mutant {
 	return slices.Concat(mutants, fencedMutants, changeMutants, sinkMutants, doctorMutants, kafkaMutants,
 		cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants,
 		livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants, secretMutants,
-		codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants, commandMutants)
+		codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants, commandMutants,
+		accessMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

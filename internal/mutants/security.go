@@ -102,7 +102,7 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "expires-never", breaks: "a key that expires at once is not a key that never expires",
-		file: "cmd/progressor/internal/cli/server/key.go", old: "*c.Expires < time.Second:", planted: "*c.Expires < 0:",
+		file: "cmd/progressor/internal/cli/server/key.go", old: "*expires < time.Second:", planted: "*expires < 0:",
 		packages: "./cmd/progressor", run: "TestWrongGrants",
 	},
 	{

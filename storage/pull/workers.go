@@ -39,6 +39,7 @@ const MaxWorkerIDs = 10_000
 // Worker is a worker in a list.
 type Worker struct {
 	WorkerID     string
+	Owner        string // client that uses the ID, or "" if it is not known
 	Namespaces   []string
 	LastSeenTime time.Time
 	Command      WorkerCommand
@@ -200,7 +201,7 @@ func ListWorkers(
 			bytes += len(namespace)
 		}
 		list[n] = Worker{
-			WorkerID: r.WorkerID, Namespaces: r.Namespaces, LastSeenTime: r.LastSeenTime,
+			WorkerID: r.WorkerID, Owner: r.Owner, Namespaces: r.Namespaces, LastSeenTime: r.LastSeenTime,
 			Command: WorkerCommand(r.Directive), Leases: r.Leases,
 		}
 	}

@@ -20,6 +20,12 @@ const says: Record<number, [string, string]> = {
   [WorkerDirective.CONTINUE]: ["Continue", "The worker accepts tasks again."],
 };
 
+/** The client to which the ID of a worker belongs. Keys with the same name are those of one client. */
+function Owner({ name }: { name: string }) {
+  if (!name) return <span className="dim">unknown</span>;
+  return name.startsWith("keys:") ? <>key {name.slice("keys:".length)}</> : <>{name}</>;
+}
+
 export function Workers({ ns }: { ns: string }) {
   const after = useParam("after");
   const now = useNow();
@@ -32,6 +38,7 @@ export function Workers({ ns }: { ns: string }) {
     setTelling([w, what]);
   };
   const { data, error, isPending } = useRead(["workers", ns, after], (o) => workers.listWorkers({ namespace: ns, pageSize: 100, pageToken: after }, o));
+  const owned = data?.workers.some((w) => w.owner); // the engine authenticates
   return (
     <>
       <h1>Workers</h1>
@@ -44,7 +51,7 @@ export function Workers({ ns }: { ns: string }) {
       )}
       {(data?.workers.length ?? 0) > 0 && (
         <Card>
-          <Table label="workers" heads={["State", "Worker", "#Leases", "Namespaces", "Last seen", ""]}>
+          <Table label="workers" heads={["State", "Worker", "#Leases", "Namespaces", ...(owned ? ["Client"] : []), "Last seen", ""]}>
             {data?.workers.map((w) => (
               <tr key={w.workerId}>
                 <td>
@@ -53,6 +60,11 @@ export function Workers({ ns }: { ns: string }) {
                 <td className="wrap id strong">{w.workerId}</td>
                 <td className="number" data-label="leases">{count(w.leases)}</td>
                 <td className="wrap" data-label="namespaces">{w.namespaces.join(", ")}</td>
+                {owned && (
+                  <td className="wrap" data-label="client">
+                    <Owner name={w.owner} />
+                  </td>
+                )}
                 <td data-label="last seen">
                   <When at={millis(w.lastSeenTime)} />
                 </td>

@@ -41,6 +41,7 @@ const (
 	Permission_PERMISSION_NAMESPACE_WRITE Permission = 11 // change and delete namespaces, constraints and sinks
 	Permission_PERMISSION_NODE_OPERATE    Permission = 12 // drain nodes
 	Permission_PERMISSION_AUDIT_READ      Permission = 13 // see the commands of operators
+	Permission_PERMISSION_AUTH_ADMIN      Permission = 14 // manage keys, grants and logins
 )
 
 // Enum value maps for Permission.
@@ -60,6 +61,7 @@ var (
 		11: "PERMISSION_NAMESPACE_WRITE",
 		12: "PERMISSION_NODE_OPERATE",
 		13: "PERMISSION_AUDIT_READ",
+		14: "PERMISSION_AUTH_ADMIN",
 	}
 	Permission_value = map[string]int32{
 		"PERMISSION_UNSPECIFIED":     0,
@@ -76,6 +78,7 @@ var (
 		"PERMISSION_NAMESPACE_WRITE": 11,
 		"PERMISSION_NODE_OPERATE":    12,
 		"PERMISSION_AUDIT_READ":      13,
+		"PERMISSION_AUTH_ADMIN":      14,
 	}
 )
 
@@ -283,7 +286,7 @@ const file_progressor_v1_auth_proto_rawDesc = "" +
 	"permission\x18\x01 \x01(\x0e2\x19.progressor.v1.PermissionR\n" +
 	"permission\x12*\n" +
 	"\x05scope\x18\x02 \x01(\x0e2\x14.progressor.v1.ScopeR\x05scope\x12)\n" +
-	"\x02or\x18\x03 \x01(\x0e2\x19.progressor.v1.PermissionR\x02or*\x9d\x03\n" +
+	"\x02or\x18\x03 \x01(\x0e2\x19.progressor.v1.PermissionR\x02or*\xb8\x03\n" +
 	"\n" +
 	"Permission\x12\x1a\n" +
 	"\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x1b\n" +
@@ -300,7 +303,8 @@ const file_progressor_v1_auth_proto_rawDesc = "" +
 	"\x12\x1e\n" +
 	"\x1aPERMISSION_NAMESPACE_WRITE\x10\v\x12\x1b\n" +
 	"\x17PERMISSION_NODE_OPERATE\x10\f\x12\x19\n" +
-	"\x15PERMISSION_AUDIT_READ\x10\r*i\n" +
+	"\x15PERMISSION_AUDIT_READ\x10\r\x12\x19\n" +
+	"\x15PERMISSION_AUTH_ADMIN\x10\x0e*i\n" +
 	"\x05Scope\x12\x15\n" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSCOPE_NAMESPACE\x10\x01\x12\x11\n" +

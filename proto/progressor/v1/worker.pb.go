@@ -1580,12 +1580,15 @@ func (x *ListWorkersResponse) GetNextPageToken() string {
 }
 
 type Worker struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Namespaces    []string               `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // the first 1,000 by name
-	Leases        int32                  `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`
-	LastSeenTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_seen_time,json=lastSeenTime,proto3" json:"last_seen_time,omitempty"`
-	Directive     WorkerDirective        `protobuf:"varint,5,opt,name=directive,proto3,enum=progressor.v1.WorkerDirective" json:"directive,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId     string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Namespaces   []string               `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // the first 1,000 by name
+	Leases       int32                  `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`
+	LastSeenTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_seen_time,json=lastSeenTime,proto3" json:"last_seen_time,omitempty"`
+	Directive    WorkerDirective        `protobuf:"varint,5,opt,name=directive,proto3,enum=progressor.v1.WorkerDirective" json:"directive,omitempty"`
+	// The client to which the worker_id belongs: keys: and the name of its keys, or the name of a
+	// client without a key, such as user:ISSUER#NAME. Empty if the engine does not authenticate.
+	Owner         string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1653,6 +1656,13 @@ func (x *Worker) GetDirective() WorkerDirective {
 		return x.Directive
 	}
 	return WorkerDirective_WORKER_DIRECTIVE_UNSPECIFIED
+}
+
+func (x *Worker) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
 }
 
 type StopWorkerRequest struct {
@@ -2600,7 +2610,7 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"n\n" +
 	"\x13ListWorkersResponse\x12/\n" +
 	"\aworkers\x18\x01 \x03(\v2\x15.progressor.v1.WorkerR\aworkers\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xdd\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf3\x01\n" +
 	"\x06Worker\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1e\n" +
 	"\n" +
@@ -2608,7 +2618,8 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"namespaces\x12\x16\n" +
 	"\x06leases\x18\x03 \x01(\x05R\x06leases\x12@\n" +
 	"\x0elast_seen_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\x12<\n" +
-	"\tdirective\x18\x05 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\tdirective\"\xa5\x02\n" +
+	"\tdirective\x18\x05 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\tdirective\x12\x14\n" +
+	"\x05owner\x18\x06 \x01(\tR\x05owner\"\xa5\x02\n" +
 	"\x11StopWorkerRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
 	"\tworker_id\x18\x02 \x01(\tB\n" +

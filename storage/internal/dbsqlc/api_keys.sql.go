@@ -7,13 +7,15 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
 
 const createKey = `-- name: CreateKey :one
-INSERT INTO api_keys (key_id, name, secret_hash, expire_time)
+INSERT INTO api_keys (key_id, name, secret_hash, expire_time, created_by)
 VALUES ($1, $2, $3,
-        statement_timestamp() + ($4::bigint) * interval '1 microsecond')
-RETURNING key_id, name, secret_hash, created_by, created_time, expire_time, revoked_time
+        statement_timestamp() + ($4::bigint) * interval '1 microsecond',
+        coalesce(NULLIF($5::text, ''), session_user))
+RETURNING key_id, name, secret_hash, created_by, created_time, expire_time, revoked_time, used_time, replaced_by
 `
 
 type CreateKeyParams struct {
@@ -21,15 +23,18 @@ type CreateKeyParams struct {
 	Name       string
 	SecretHash []byte
 	TtlUs      *int64
+	CreatedBy  string
 }
 
-// CreateKey stores a key. ttl_us is NULL for a key that does not expire.
+// CreateKey stores a key. ttl_us is NULL for a key that does not expire. created_by is empty for
+// the role of the session.
 func (q *Queries) CreateKey(ctx context.Context, db DBTX, arg CreateKeyParams) (ApiKey, error) {
 	row := db.QueryRow(ctx, createKey,
 		arg.KeyID,
 		arg.Name,
 		arg.SecretHash,
 		arg.TtlUs,
+		arg.CreatedBy,
 	)
 	var i ApiKey
 	err := row.Scan(
@@ -40,32 +45,94 @@ func (q *Queries) CreateKey(ctx context.Context, db DBTX, arg CreateKeyParams) (
 		&i.CreatedTime,
 		&i.ExpireTime,
 		&i.RevokedTime,
+		&i.UsedTime,
+		&i.ReplacedBy,
 	)
 	return i, err
 }
 
 const listKeys = `-- name: ListKeys :many
-SELECT key_id, name, secret_hash, created_by, created_time, expire_time, revoked_time FROM api_keys k ORDER BY k.created_time DESC, k.key_id LIMIT $1::int
+SELECT k.key_id, k.name, k.created_by, k.created_time, k.used_time, k.expire_time, k.revoked_time,
+       k.replaced_by,
+       (k.expire_time IS NOT NULL AND k.expire_time <= statement_timestamp())::bool AS expired,
+       (SELECT count(*) FROM grants g WHERE g.principal = 'key:' || k.key_id)::int AS role_count,
+       ARRAY(
+         SELECT g.role FROM grants g
+          WHERE g.principal = 'key:' || k.key_id
+          ORDER BY g.role, g.namespaces LIMIT $1::int)::text[] AS roles,
+       ARRAY(
+         SELECT g.namespaces FROM grants g
+          WHERE g.principal = 'key:' || k.key_id
+          ORDER BY g.role, g.namespaces LIMIT $1::int)::text[] AS patterns
+  FROM api_keys k
+ WHERE ($2::text = ''
+        OR (k.created_time, k.key_id) < (
+          SELECT x.created_time, x.key_id FROM api_keys x WHERE x.key_id = $2))
+   AND (NOT $3::bool
+        OR k.revoked_time IS NULL
+        AND (k.expire_time IS NULL OR k.expire_time > statement_timestamp()))
+   AND ($4::text = '' OR k.name = $4)
+   AND ($5::text = '' OR k.key_id = $5)
+ ORDER BY k.created_time DESC, k.key_id DESC LIMIT $6::int
 `
 
-// ListKeys returns all keys, the newest first.
-func (q *Queries) ListKeys(ctx context.Context, db DBTX, lim int32) ([]ApiKey, error) {
-	rows, err := db.Query(ctx, listKeys, lim)
+type ListKeysParams struct {
+	MaxRoles  int32
+	AfterID   string
+	ValidOnly bool
+	Named     string
+	OnlyID    string
+	Lim       int32
+}
+
+type ListKeysRow struct {
+	KeyID       string
+	Name        string
+	CreatedBy   string
+	CreatedTime time.Time
+	UsedTime    *time.Time
+	ExpireTime  *time.Time
+	RevokedTime *time.Time
+	ReplacedBy  *string
+	Expired     bool
+	RoleCount   int32
+	Roles       []string
+	Patterns    []string
+}
+
+// ListKeys returns keys, the newest first, with the first max_roles of their grants: the roles, and
+// in the same order the patterns of their namespaces. after_id is the last key of the page before,
+// or empty. It returns only valid keys if valid_only is set, only those with a name if it is not
+// empty, and only the key with an ID if that is not empty.
+func (q *Queries) ListKeys(ctx context.Context, db DBTX, arg ListKeysParams) ([]ListKeysRow, error) {
+	rows, err := db.Query(ctx, listKeys,
+		arg.MaxRoles,
+		arg.AfterID,
+		arg.ValidOnly,
+		arg.Named,
+		arg.OnlyID,
+		arg.Lim,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ApiKey
+	var items []ListKeysRow
 	for rows.Next() {
-		var i ApiKey
+		var i ListKeysRow
 		if err := rows.Scan(
 			&i.KeyID,
 			&i.Name,
-			&i.SecretHash,
 			&i.CreatedBy,
 			&i.CreatedTime,
+			&i.UsedTime,
 			&i.ExpireTime,
 			&i.RevokedTime,
+			&i.ReplacedBy,
+			&i.Expired,
+			&i.RoleCount,
+			&i.Roles,
+			&i.Patterns,
 		); err != nil {
 			return nil, err
 		}
@@ -77,10 +144,50 @@ func (q *Queries) ListKeys(ctx context.Context, db DBTX, lim int32) ([]ApiKey, e
 	return items, nil
 }
 
+const lockValidKey = `-- name: LockValidKey :one
+SELECT key_id, name, secret_hash, created_by, created_time, expire_time, revoked_time, used_time, replaced_by FROM api_keys k
+ WHERE k.key_id = $1
+   AND k.revoked_time IS NULL
+   AND (k.expire_time IS NULL OR k.expire_time > statement_timestamp())
+   FOR UPDATE
+`
+
+// LockValidKey returns a valid key, which others then cannot change.
+func (q *Queries) LockValidKey(ctx context.Context, db DBTX, keyID string) (ApiKey, error) {
+	row := db.QueryRow(ctx, lockValidKey, keyID)
+	var i ApiKey
+	err := row.Scan(
+		&i.KeyID,
+		&i.Name,
+		&i.SecretHash,
+		&i.CreatedBy,
+		&i.CreatedTime,
+		&i.ExpireTime,
+		&i.RevokedTime,
+		&i.UsedTime,
+		&i.ReplacedBy,
+	)
+	return i, err
+}
+
+const noteKeyUse = `-- name: NoteKeyUse :exec
+UPDATE api_keys
+   SET used_time = statement_timestamp()
+ WHERE key_id = $1
+   AND (used_time IS NULL OR used_time <= statement_timestamp() - interval '1 minute')
+`
+
+// NoteKeyUse notes that a key is used, but not more often than needed.
+func (q *Queries) NoteKeyUse(ctx context.Context, db DBTX, keyID string) error {
+	_, err := db.Exec(ctx, noteKeyUse, keyID)
+	return err
+}
+
 const readKey = `-- name: ReadKey :one
 SELECT k.name, k.secret_hash,
        (k.revoked_time IS NOT NULL)::bool AS revoked,
        (k.expire_time IS NOT NULL AND k.expire_time <= statement_timestamp())::bool AS expired,
+       coalesce(k.used_time > statement_timestamp() - interval '1 minute', false)::bool AS used,
        ARRAY(
          SELECT g.role FROM grants g
           WHERE g.principal = 'key:' || k.key_id
@@ -98,12 +205,13 @@ type ReadKeyRow struct {
 	SecretHash []byte
 	Revoked    bool
 	Expired    bool
+	Used       bool
 	Roles      []string
 	Patterns   []string
 }
 
-// ReadKey returns the name and the hash of a key, whether it is still valid, and its grants: the
-// roles, and in the same order the patterns of their namespaces.
+// ReadKey returns the name and the hash of a key, whether it is still valid, whether it was used
+// recently, and its grants: the roles, and in the same order the patterns of their namespaces.
 func (q *Queries) ReadKey(ctx context.Context, db DBTX, keyID string) (ReadKeyRow, error) {
 	row := db.QueryRow(ctx, readKey, keyID)
 	var i ReadKeyRow
@@ -112,8 +220,47 @@ func (q *Queries) ReadKey(ctx context.Context, db DBTX, keyID string) (ReadKeyRo
 		&i.SecretHash,
 		&i.Revoked,
 		&i.Expired,
+		&i.Used,
 		&i.Roles,
 		&i.Patterns,
+	)
+	return i, err
+}
+
+const replaceKey = `-- name: ReplaceKey :one
+UPDATE api_keys
+   SET replaced_by = $1,
+       expire_time = CASE
+         WHEN $2::bigint = 0 THEN expire_time
+         ELSE LEAST(expire_time,
+                    statement_timestamp() + ($2::bigint) * interval '1 microsecond')
+       END,
+       revoked_time = CASE WHEN $2::bigint = 0 THEN statement_timestamp() END
+ WHERE key_id = $3
+RETURNING key_id, name, secret_hash, created_by, created_time, expire_time, revoked_time, used_time, replaced_by
+`
+
+type ReplaceKeyParams struct {
+	ReplacedBy *string
+	OverlapUs  int64
+	KeyID      string
+}
+
+// ReplaceKey notes which key replaces a key, and ends the old one after an overlap. Without an
+// overlap, it revokes it.
+func (q *Queries) ReplaceKey(ctx context.Context, db DBTX, arg ReplaceKeyParams) (ApiKey, error) {
+	row := db.QueryRow(ctx, replaceKey, arg.ReplacedBy, arg.OverlapUs, arg.KeyID)
+	var i ApiKey
+	err := row.Scan(
+		&i.KeyID,
+		&i.Name,
+		&i.SecretHash,
+		&i.CreatedBy,
+		&i.CreatedTime,
+		&i.ExpireTime,
+		&i.RevokedTime,
+		&i.UsedTime,
+		&i.ReplacedBy,
 	)
 	return i, err
 }
@@ -123,7 +270,7 @@ UPDATE api_keys
    SET revoked_time = statement_timestamp()
  WHERE key_id = $1
    AND revoked_time IS NULL
-RETURNING key_id, name, secret_hash, created_by, created_time, expire_time, revoked_time
+RETURNING key_id, name, secret_hash, created_by, created_time, expire_time, revoked_time, used_time, replaced_by
 `
 
 // RevokeKey revokes a key. It returns no row if the key does not exist or is revoked.
@@ -138,6 +285,8 @@ func (q *Queries) RevokeKey(ctx context.Context, db DBTX, keyID string) (ApiKey,
 		&i.CreatedTime,
 		&i.ExpireTime,
 		&i.RevokedTime,
+		&i.UsedTime,
+		&i.ReplacedBy,
 	)
 	return i, err
 }

@@ -149,11 +149,15 @@ SELECT l.login_id, l.principal, l.created_time, l.used_time, l.expire_time
  WHERE l.expire_time > statement_timestamp()
    AND ($1::text = ''
         OR l.principal = $1)
- ORDER BY l.created_time DESC, l.login_id LIMIT $2::int
+   AND ($2::timestamptz IS NULL
+        OR (l.created_time, l.login_id) < ($2::timestamptz, $3::text))
+ ORDER BY l.created_time DESC, l.login_id DESC LIMIT $4::int
 `
 
 type ListLoginsParams struct {
 	Principal string
+	AfterTime *time.Time
+	AfterID   string
 	Lim       int32
 }
 
@@ -166,9 +170,14 @@ type ListLoginsRow struct {
 }
 
 // ListLogins returns the logins of a user, or of all users, that have not expired, the newest
-// first.
+// first. after_time and after_id are those of the last login of the page before, or NULL and empty.
 func (q *Queries) ListLogins(ctx context.Context, db DBTX, arg ListLoginsParams) ([]ListLoginsRow, error) {
-	rows, err := db.Query(ctx, listLogins, arg.Principal, arg.Lim)
+	rows, err := db.Query(ctx, listLogins,
+		arg.Principal,
+		arg.AfterTime,
+		arg.AfterID,
+		arg.Lim,
+	)
 	if err != nil {
 		return nil, err
 	}

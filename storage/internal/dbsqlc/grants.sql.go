@@ -10,8 +10,8 @@ import (
 )
 
 const addGrant = `-- name: AddGrant :one
-INSERT INTO grants (principal, role, namespaces)
-VALUES ($1, $2, $3)
+INSERT INTO grants (principal, role, namespaces, created_by)
+VALUES ($1, $2, $3, coalesce(NULLIF($4::text, ''), session_user))
 ON CONFLICT (principal, role, namespaces) DO NOTHING
 RETURNING principal, role, namespaces, created_by, created_time
 `
@@ -20,12 +20,18 @@ type AddGrantParams struct {
 	Principal  string
 	Role       string
 	Namespaces string
+	CreatedBy  string
 }
 
 // AddGrant gives a role in some namespaces to a principal. It returns no row if the principal has
-// it.
+// it. created_by is empty for the role of the session.
 func (q *Queries) AddGrant(ctx context.Context, db DBTX, arg AddGrantParams) (Grant, error) {
-	row := db.QueryRow(ctx, addGrant, arg.Principal, arg.Role, arg.Namespaces)
+	row := db.QueryRow(ctx, addGrant,
+		arg.Principal,
+		arg.Role,
+		arg.Namespaces,
+		arg.CreatedBy,
+	)
 	var i Grant
 	err := row.Scan(
 		&i.Principal,
@@ -54,19 +60,30 @@ func (q *Queries) KeyExists(ctx context.Context, db DBTX, keyID string) (bool, e
 
 const listGrants = `-- name: ListGrants :many
 SELECT principal, role, namespaces, created_by, created_time FROM grants g
- WHERE $1::text = ''
-    OR g.principal = $1
- ORDER BY g.principal, g.role, g.namespaces LIMIT $2::int
+ WHERE ($1::text = '' OR g.principal = $1)
+   AND (g.principal, g.role, g.namespaces)
+         > ($2::text, $3::text, $4::text)
+ ORDER BY g.principal, g.role, g.namespaces LIMIT $5::int
 `
 
 type ListGrantsParams struct {
-	Principal string
-	Lim       int32
+	Principal       string
+	AfterPrincipal  string
+	AfterRole       string
+	AfterNamespaces string
+	Lim             int32
 }
 
-// ListGrants returns the grants of a principal, or of all if it is empty, by principal.
+// ListGrants returns the grants of a principal, or of all if it is empty, by principal. The grants
+// follow the one that is given, or are the first ones if its fields are empty.
 func (q *Queries) ListGrants(ctx context.Context, db DBTX, arg ListGrantsParams) ([]Grant, error) {
-	rows, err := db.Query(ctx, listGrants, arg.Principal, arg.Lim)
+	rows, err := db.Query(ctx, listGrants,
+		arg.Principal,
+		arg.AfterPrincipal,
+		arg.AfterRole,
+		arg.AfterNamespaces,
+		arg.Lim,
+	)
 	if err != nil {
 		return nil, err
 	}

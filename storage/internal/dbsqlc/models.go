@@ -109,7 +109,7 @@ func (ns NullStepStatus) Value() (driver.Value, error) {
 	return string(ns.StepStatus), nil
 }
 
-// Keys with which clients authenticate. A row is written by progressor key create, and changed by progressor key revoke. It is never deleted, so that audit entries can be attributed.
+// Keys with which clients authenticate. Engines and the command progressor key write them. A row is never deleted, so that audit entries can be attributed.
 type ApiKey struct {
 	// ID of the key, the part of the token after pgr_.
 	KeyID string
@@ -117,7 +117,7 @@ type ApiKey struct {
 	Name string
 	// SHA-256 of the token. The token itself is not stored.
 	SecretHash []byte
-	// Database role that created the key.
+	// Who created the key: a client, such as key:ID, or a database role.
 	CreatedBy string
 	// When the key was created.
 	CreatedTime time.Time
@@ -125,6 +125,10 @@ type ApiKey struct {
 	ExpireTime *time.Time
 	// When the key was revoked. NULL if it is valid.
 	RevokedTime *time.Time
+	// When the key was used. It is behind by at most about a minute. NULL if it was not used.
+	UsedTime *time.Time
+	// ID of the key that replaces the key. NULL if it was not rotated.
+	ReplacedBy *string
 }
 
 // What clients may do: their roles in namespaces. Without a grant, a client may do nothing.
@@ -135,7 +139,7 @@ type Grant struct {
 	Role string
 	// Where: the name of a namespace, a prefix and *, such as shop/*, or * for all.
 	Namespaces string
-	// Database role that created the grant.
+	// Who created the grant: a client, such as key:ID, or a database role.
 	CreatedBy string
 	// When the grant was created.
 	CreatedTime time.Time

@@ -302,7 +302,7 @@ WITH lease_counts AS MATERIALIZED (
         AND r.process_id = l.process_id
         AND r.fencing_token = l.fencing_token)
    GROUP BY l.worker_id, coalesce(holder.owner, ''))
-SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
+SELECT listed.worker_id, listed.owner::text AS owner, listed.namespaces::text[] AS namespaces,
        listed.last_seen_time::timestamptz AS last_seen_time,
        coalesce(listed.directive, '')::text AS directive,
        coalesce(lease_counts.n, 0)::int AS leases
@@ -347,6 +347,7 @@ type ListWorkersParams struct {
 
 type ListWorkersRow struct {
 	WorkerID     string
+	Owner        string
 	Namespaces   []string
 	LastSeenTime time.Time
 	Directive    string
@@ -376,6 +377,7 @@ func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParam
 		var i ListWorkersRow
 		if err := rows.Scan(
 			&i.WorkerID,
+			&i.Owner,
 			&i.Namespaces,
 			&i.LastSeenTime,
 			&i.Directive,

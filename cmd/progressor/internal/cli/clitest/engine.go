@@ -48,6 +48,7 @@ type services struct {
 	progressorv1connect.UnimplementedBulkServiceHandler
 	progressorv1connect.UnimplementedCronServiceHandler
 	progressorv1connect.UnimplementedChangeServiceHandler
+	progressorv1connect.UnimplementedAccessServiceHandler
 	progressorv1connect.UnimplementedJobServiceHandler
 	progressorv1connect.UnimplementedJobEventServiceHandler
 	progressorv1connect.UnimplementedWorkerServiceHandler
@@ -64,6 +65,7 @@ func Serve(t *testing.T, commands func() any, f *Engine) Program {
 	mux.Handle(progressorv1connect.NewBulkServiceHandler(f, intercept))
 	mux.Handle(progressorv1connect.NewCronServiceHandler(f, intercept))
 	mux.Handle(progressorv1connect.NewChangeServiceHandler(f, intercept))
+	mux.Handle(progressorv1connect.NewAccessServiceHandler(f, intercept))
 	mux.Handle(progressorv1connect.NewJobServiceHandler(f, intercept))
 	mux.Handle(progressorv1connect.NewJobEventServiceHandler(f, intercept))
 	mux.Handle(progressorv1connect.NewWorkerServiceHandler(f, intercept))

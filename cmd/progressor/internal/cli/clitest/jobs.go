@@ -29,7 +29,7 @@ func (f *Engine) jobResponse(request any) connect.AnyResponse {
 		return connect.NewResponse(&progressorv1.CancelJobResponse{Job: &progressorv1.Job{}})
 	case *progressorv1.StopWorkerRequest:
 		w := &progressorv1.Worker{WorkerId: r.GetWorkerId(), Namespaces: []string{"mail", "media"}, Leases: 3,
-			Directive: r.GetDirective()}
+			Directive: r.GetDirective(), Owner: "keys:mailer"}
 		return connect.NewResponse(&progressorv1.StopWorkerResponse{Worker: w})
 	case *progressorv1.GetQueueStatsRequest:
 		counts := map[string]int64{"available": 7, "cancel_requested": 1, "failed": 2}

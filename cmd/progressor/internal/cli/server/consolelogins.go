@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 	"github.com/progressor-engine/progressor/engine/auth"
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 )
 
@@ -22,7 +22,7 @@ type consoleLoginCmd struct {
 
 // checkUser returns an error if a name is not that of a user.
 func checkUser(name string) error {
-	if !strings.HasPrefix(name, "user:") || !auth.IsPrincipal(name) {
+	if !auth.IsUser(name) {
 		return cli.UsageError(fmt.Errorf("USER: must be user:ISSUER#NAME, such as user:https://login.example.com#alice "+
 			"(got %.300q)", name))
 	}
@@ -58,7 +58,8 @@ func (c *consoleLoginListCmd) Run(a *cli.App) error {
 		}
 	}
 	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
-		logins, err := storage.ListLogins(ctx, conn, c.User)
+		logins, err := storage.AccessOf(conn).ListLogins(ctx,
+			storage.LoginQuery{Principal: c.User, Limit: maxListed})
 		if err != nil {
 			return err
 		}
@@ -96,7 +97,7 @@ func (c *consoleLoginEndCmd) Run(a *cli.App) error {
 		return err
 	}
 	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
-		ended, err := storage.EndLogins(ctx, conn, c.User)
+		ended, err := storage.AccessOf(conn).EndLogins(ctx, c.User, process.Actor{})
 		if err != nil {
 			return err
 		}

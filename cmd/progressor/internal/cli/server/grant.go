@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,16 +35,11 @@ func (g *grantArgs) key() storage.GrantKey {
 
 // keyOf returns the ID of the key in the name of a principal, or "" for a principal without a key.
 func keyOf(principal string) (string, error) {
-	id, isKey := strings.CutPrefix(principal, auth.KeyPrincipal(""))
-	if isKey && id != "" {
-		return id, nil
+	id, err := auth.KeyOf(principal)
+	if err != nil {
+		return "", cli.UsageError(fmt.Errorf("<principal>: %w", err))
 	}
-	if auth.IsPrincipal(principal) {
-		return "", nil
-	}
-	return "", cli.UsageError(fmt.Errorf("<principal>: must be key:ID, such as key:k3v9q2m1x7ab, cert:URI, such as "+
-		"cert:spiffe://example.org/billing, user:ISSUER#NAME, such as user:https://login.example.com#alice, or "+
-		"group:NAME, such as group:support (got %.80q)", principal))
+	return id, nil
 }
 
 type grantAddCmd struct {
@@ -73,7 +67,7 @@ func (c *grantAddCmd) Run(a *cli.App) error {
 		return cli.UsageError(err)
 	}
 	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
-		added, err := storage.AddGrant(ctx, conn, id, c.key())
+		added, err := storage.AccessOf(conn).AddGrant(ctx, id, c.key(), process.Actor{})
 		switch {
 		case errors.Is(err, process.ErrKeyNotFound):
 			return noKey(id)
@@ -124,7 +118,8 @@ func (c *grantListCmd) Run(a *cli.App) error {
 		}
 	}
 	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
-		grants, err := storage.ListGrants(ctx, conn, c.Principal)
+		grants, err := storage.AccessOf(conn).ListGrants(ctx,
+			storage.GrantQuery{Principal: c.Principal, Limit: maxListed})
 		if err != nil {
 			return err
 		}
@@ -159,15 +154,15 @@ func (c *grantRemoveCmd) Run(a *cli.App) error {
 		return err
 	}
 	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
-		removed, err := storage.RemoveGrant(ctx, conn, c.key())
+		err := storage.AccessOf(conn).RemoveGrant(ctx, c.key(), process.Actor{})
 		switch {
-		case err != nil:
-			return err
-		case !removed:
+		case errors.Is(err, process.ErrGrantNotFound):
 			return &cli.CodedError{
 				Err:  fmt.Errorf("%.80s does not have the role %.40q in %.200q", c.Principal, c.Role, c.Namespaces),
 				Code: cli.ExitNotFound, Next: "progressor grant list " + c.Principal,
 			}
+		case err != nil:
+			return err
 		}
 		_, err = fmt.Fprintf(a.Stdout, "%s no longer has the role %s in %s\n", c.Principal, c.Role, c.Namespaces)
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +20,7 @@ import (
 type keyCmd struct {
 	Create keyCreateCmd `cmd:"" help:"Create a key with which clients authenticate, and print its token."`
 	List   keyListCmd   `cmd:"" help:"List the keys."`
+	Rotate keyRotateCmd `cmd:"" help:"Replace a key with a new one, and print its token."`
 	Revoke keyRevokeCmd `cmd:"" help:"Revoke a key."`
 }
 
@@ -80,49 +82,54 @@ type createdKey struct {
 }
 
 func (c *keyCreateCmd) Run(a *cli.App) error {
-	switch {
-	case c.Name == "" || len(c.Name) > maxKeyName:
+	if c.Name == "" || len(c.Name) > maxKeyName {
 		return cli.UsageError(fmt.Errorf("--name: must have 1 to %d bytes (got %d)", maxKeyName, len(c.Name)))
-	case c.Expires != nil && *c.Expires < time.Second:
-		return cli.UsageError(fmt.Errorf("--expires: must be at least 1s (got %s)", *c.Expires))
+	}
+	ttl, err := ttlOf(c.Expires)
+	if err != nil {
+		return err
 	}
 	id, token := auth.NewToken()
 	hash := auth.Hash(token)
-	key := storage.NewKey{KeyID: id, Name: c.Name, Hash: hash[:]}
-	if c.Expires != nil {
-		key.TTL = *c.Expires
-	}
-	var err error
+	key := storage.NewKey{KeyID: id, Name: c.Name, Hash: hash[:], TTL: ttl}
 	if key.Grants, err = grantsOf(id, c.Role, c.Namespaces); err != nil {
 		return cli.UsageError(err)
 	}
 	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
-		keys, err := storage.ListKeys(ctx, conn)
+		same, err := storage.AccessOf(conn).ListKeys(ctx, storage.KeyQuery{Name: c.Name, ValidOnly: true, Limit: 1})
 		if err != nil {
 			return err
 		}
-		if _, err := storage.CreateKey(ctx, conn, key); err != nil {
+		if err := storage.AccessOf(conn).CreateKey(ctx, key, process.Actor{}); err != nil {
 			return err
 		}
-		warnAboutName(a, c.Name, keys)
-		if c.JSON() {
-			return output.PrintJSON(a.Stdout, createdKey{id, token})
+		if len(same) > 0 {
+			fmt.Fprintf(a.Stderr, "Warning: the key %s has the same name. Both keys count as one client, which may "+
+				"use the same worker IDs. Use different names for different clients.\n", same[0].KeyID)
 		}
-		fmt.Fprintln(a.Stderr, "The token is shown only now:")
-		_, err = fmt.Fprintln(a.Stdout, token)
-		return err
+		return printToken(a, c.OutputFlag, id, token)
 	})
 }
 
-// warnAboutName prints a warning if valid keys have the name of a new one.
-func warnAboutName(a *cli.App, name string, keys []storage.APIKey) {
-	for i := range keys {
-		if k := &keys[i]; k.Name == name && stateOf(k, time.Now()) == keyIsValid {
-			fmt.Fprintf(a.Stderr, "Warning: the key %s has the same name. Both keys count as one client, which may "+
-				"use the same worker IDs. Use different names for different clients.\n", k.KeyID)
-			return
-		}
+// ttlOf returns how long a key is valid, from the value of --expires; 0 if it is not given.
+func ttlOf(expires *time.Duration) (time.Duration, error) {
+	switch {
+	case expires == nil:
+		return 0, nil
+	case *expires < time.Second:
+		return 0, cli.UsageError(fmt.Errorf("--expires: must be at least 1s (got %s)", *expires))
 	}
+	return *expires, nil
+}
+
+// printToken prints the token of a new key.
+func printToken(a *cli.App, o cli.OutputFlag, id, token string) error {
+	if o.JSON() {
+		return output.PrintJSON(a.Stdout, createdKey{id, token})
+	}
+	fmt.Fprintln(a.Stderr, "The token is shown only now:")
+	_, err := fmt.Fprintln(a.Stdout, token)
+	return err
 }
 
 // grantsOf returns the grants of a key, from the values of --role and --namespaces.
@@ -148,8 +155,8 @@ func grantsOf(keyID string, roles, patterns []string) (grants []storage.GrantKey
 	return grants, nil
 }
 
-// keyIsValid is the state of a key with which clients can authenticate.
-const keyIsValid = "valid"
+// maxListed is how many keys, grants or logins a command lists at most.
+const maxListed = 10_000
 
 type keyListCmd struct {
 	databaseFlags
@@ -169,46 +176,93 @@ type listedKey struct {
 	State       string     `json:"state"`
 	CreatedBy   string     `json:"created_by"`
 	CreatedTime time.Time  `json:"created_time"`
+	UsedTime    *time.Time `json:"used_time,omitempty"`
 	ExpireTime  *time.Time `json:"expire_time,omitempty"`
 	RevokedTime *time.Time `json:"revoked_time,omitempty"`
+	ReplacedBy  string     `json:"replaced_by,omitempty"`
 }
 
 func (c *keyListCmd) Run(a *cli.App) error {
 	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
-		keys, err := storage.ListKeys(ctx, conn)
+		keys, err := storage.AccessOf(conn).ListKeys(ctx, storage.KeyQuery{Limit: maxListed})
 		if err != nil {
 			return err
 		}
-		listed := make([]listedKey, 0, len(keys))
-		for i := range keys {
-			k := &keys[i]
-			listed = append(listed, listedKey{k.KeyID, k.Name, stateOf(k, time.Now()), k.CreatedBy, k.CreatedTime,
-				k.ExpireTime, k.RevokedTime})
+		listed := make([]listedKey, len(keys))
+		rows := make([]table.Row, len(keys))
+		for n := range keys {
+			k := &keys[n]
+			state := output.Enum(auth.KeyState(k))
+			listed[n] = listedKey{k.KeyID, k.Name, strings.ToLower(state), k.CreatedBy, k.CreatedTime, k.UsedTime,
+				k.ExpireTime, k.RevokedTime, ""}
+			if k.ReplacedBy != nil {
+				listed[n].ReplacedBy = *k.ReplacedBy
+			}
+			rows[n] = table.Row{k.KeyID, output.OneLine(k.Name), listed[n].State, output.OneLine(k.CreatedBy),
+				timeOrNever(&k.CreatedTime), timeOrNever(k.UsedTime), timeOrNever(k.ExpireTime)}
 		}
 		if c.JSON() {
 			return output.PrintJSON(a.Stdout, map[string]any{"keys": listed})
 		}
-		var rows []table.Row
-		for _, k := range listed {
-			expires := "never"
-			if k.ExpireTime != nil {
-				expires = k.ExpireTime.UTC().Format(time.RFC3339)
-			}
-			rows = append(rows, table.Row{k.ID, output.OneLine(k.Name), k.State, output.OneLine(k.CreatedBy),
-				k.CreatedTime.UTC().Format(time.RFC3339), expires})
-		}
-		return output.PrintRows(a.Stdout, table.Row{"key", "name", "state", "created by", "created", "expires"}, rows)
+		return output.PrintRows(a.Stdout,
+			table.Row{"key", "name", "state", "created by", "created", "used", "expires"}, rows)
 	})
 }
 
-func stateOf(k *storage.APIKey, now time.Time) string {
-	switch {
-	case k.RevokedTime != nil:
-		return "revoked"
-	case k.ExpireTime != nil && !k.ExpireTime.After(now):
-		return "expired"
+// timeOrNever formats a time; nil is that of what did not happen.
+func timeOrNever(t *time.Time) string {
+	if t == nil {
+		return "never"
 	}
-	return keyIsValid
+	return t.UTC().Format(time.RFC3339)
+}
+
+type keyRotateCmd struct {
+	databaseFlags
+	cli.OutputFlag
+	Key     string         `arg:"" name:"key" help:"ID of the key; key list shows it."`
+	Overlap time.Duration  `default:"24h" placeholder:"DURATION" help:"How long the old key stays valid; 0s revokes it at once. Default: ${default}."`
+	Expires *time.Duration `placeholder:"DURATION" help:"How long the new key is valid. Default: as long as the old one was valid in all."`
+}
+
+// maxOverlap is the maximum overlap of two keys.
+const maxOverlap = 365 * 24 * time.Hour
+
+func (keyRotateCmd) Help() string {
+	return `Rotate creates a key with the name and the grants of a valid one, and prints its token once. Both keys
+are valid during the overlap, and count as one client. Then the old key expires, and every engine rejects it
+after 10 s at most. A key can be rotated once: rotate the new key next time.
+
+    progressor key rotate k3v9q2m1x7ab --db.dsn postgres://progressor@db/progressor
+    progressor key rotate k3v9q2m1x7ab --overlap 0s`
+}
+
+func (c *keyRotateCmd) Run(a *cli.App) error {
+	if c.Overlap < 0 || c.Overlap > maxOverlap {
+		return cli.UsageError(fmt.Errorf("--overlap: must be 0s to %s (got %s)", maxOverlap, c.Overlap))
+	}
+	ttl, err := ttlOf(c.Expires)
+	if err != nil {
+		return err
+	}
+	id, token := auth.NewToken()
+	hash := auth.Hash(token)
+	r := storage.Rotation{KeyID: c.Key, NewID: id, Hash: hash[:], TTL: ttl, Overlap: c.Overlap}
+	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+		old, err := storage.AccessOf(conn).RotateKey(ctx, r, process.Actor{})
+		if errors.Is(err, process.ErrKeyNotFound) {
+			return noKey(c.Key)
+		}
+		if err != nil {
+			return err
+		}
+		ends := "is revoked"
+		if old.RevokedTime == nil {
+			ends = "is valid until " + timeOrNever(old.ExpireTime)
+		}
+		fmt.Fprintf(a.Stderr, "The key %s replaces %s (%s), which %s.\n", id, old.KeyID, output.OneLine(old.Name), ends)
+		return printToken(a, c.OutputFlag, id, token)
+	})
 }
 
 type keyRevokeCmd struct {
@@ -225,7 +279,7 @@ valid again.
 
 func (c *keyRevokeCmd) Run(a *cli.App) error {
 	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
-		key, err := storage.RevokeKey(ctx, conn, c.Key)
+		key, err := storage.AccessOf(conn).RevokeKey(ctx, c.Key, process.Actor{})
 		if errors.Is(err, process.ErrKeyNotFound) {
 			return noKey(c.Key)
 		}

@@ -169,7 +169,7 @@ func (n *node) start(ctx context.Context, p parts) error {
 		Engine: eng, Insight: insights, Workers: workers, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs,
 		Logger: log, Registerer: registry, Traces: p.traces, Gatherer: registry, Version: cli.BuildVersion(),
 		Streams: streams.New(eng, store), Sinks: deliveries, Console: n.console, Hosts: n.hosts, Auth: clients,
-		Ready: n.readiness, Limits: n.engine.limits(),
+		Ready: n.readiness, Limits: n.engine.limits(), Access: auth.NewAccess(store),
 	}))
 	group.Go(func() error { return eng.Run(ctx) })
 	group.Go(func() error { return insights.Sample(ctx) })

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,8 @@ type workerListCmd struct {
 
 func (workerListCmd) Help() string {
 	return `List shows the workers that polled for tasks of a namespace, or ran some, within a day: their
-leases, when they were last seen (stored every five seconds), and the commands sent to them.
+leases, when they were last seen (stored every five seconds), the commands sent to them, and the
+client to which the ID belongs: keys: and the name of its keys, or the client.
 
     progressor worker list demo
     progressor worker list demo --all -o json`
@@ -37,15 +39,25 @@ func (c *workerListCmd) Run(a *cli.App) error {
 		})
 }
 
+// printWorkers prints workers, with their owners if the engine authenticates clients.
 func printWorkers(a *cli.App, workers []*progressorv1.Worker) error {
+	heads := table.Row{"worker", "leases", "last seen", "told", "namespaces"}
+	owned := slices.ContainsFunc(workers, func(w *progressorv1.Worker) bool { return w.GetOwner() != "" })
+	if owned {
+		heads = append(heads, "owner")
+	}
 	var rows []table.Row
 	for _, w := range workers {
-		rows = append(rows, table.Row{
+		row := table.Row{
 			output.OneLine(w.GetWorkerId()), w.GetLeases(), output.Time(w.GetLastSeenTime()),
 			output.Enum(w.GetDirective()), strings.Join(w.GetNamespaces(), ", "),
-		})
+		}
+		if owned {
+			row = append(row, output.OneLine(w.GetOwner()))
+		}
+		rows = append(rows, row)
 	}
-	return output.PrintRows(a.Stdout, table.Row{"worker", "leases", "last seen", "told", "namespaces"}, rows)
+	return output.PrintRows(a.Stdout, heads, rows)
 }
 
 type workerStopCmd struct {

@@ -13,7 +13,7 @@ func TestWorkerStop(t *testing.T) {
 	f := &clitest.Engine{}
 	p := clitest.Serve(t, newCommands, f)
 	clitest.WantLines(t, p.OK(t, "worker", "stop", "mail", "host-1", "--grace", "1m", "--reason", "deploy"),
-		"host-1 3 STOP mail, media")
+		"host-1 3 STOP mail, media keys:mailer")
 	if got := f.Last.(*progressorv1.StopWorkerRequest); got.GetGrace().AsDuration() != time.Minute ||
 		got.GetReason() != "deploy" {
 		t.Errorf("%v", got)

@@ -62,9 +62,8 @@ SELECT item.namespace::text AS namespace, item.worker_id::text AS worker_id
  ORDER BY item.namespace, item.worker_id;
 
 -- ForgetWorkersOf deletes at most lim workers of a client in some namespaces: those that have no
--- leases and no command, and were not seen for a period. It returns the namespaces of the deleted
--- workers.
--- name: ForgetWorkersOf :many
+-- leases and no command, and were not seen for a period.
+-- name: ForgetWorkersOf :exec
 DELETE FROM workers w
  WHERE (w.namespace, w.worker_id) IN (
    SELECT x.namespace, x.worker_id
@@ -82,8 +81,7 @@ DELETE FROM workers w
            AND r.fencing_token = l.fencing_token
          WHERE l.namespace = x.namespace
            AND l.worker_id = x.worker_id)
-    ORDER BY x.last_seen_time LIMIT @lim::int FOR UPDATE OF x SKIP LOCKED)
-RETURNING w.namespace;
+    ORDER BY x.last_seen_time LIMIT @lim::int FOR UPDATE OF x SKIP LOCKED);
 
 -- ListStoppingWorkers returns workers with a stop command and their remaining grace period. A
 -- worker is a client with a worker ID. After lost_time, the tasks of a worker go to others.

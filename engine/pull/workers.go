@@ -77,10 +77,9 @@ func (w *workers) recordSeen(seen []pull.WorkerSeen) {
 	}
 }
 
-// own records that workers of the caller were seen, with at most two statements. It returns an
-// error for field(n) if the ID of the nth belongs to another client in its namespace. An ID belongs
-// to the client that was the first to use it there, until the worker was not seen for pull.OwnedFor
-// and has no leases.
+// own records that workers of the caller were seen. It returns an error for field(n) if the ID of
+// the nth belongs to another client in its namespace. An ID belongs to the client that was the
+// first to use it there, until the worker was not seen for pull.OwnedFor and has no leases.
 func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pull.WorkerSeen) error {
 	owner := callerOf(ctx).Owner
 	if owner == "" {

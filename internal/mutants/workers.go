@@ -207,8 +207,8 @@ var startMutants = []mutant{
 	},
 	{
 		name: "worker-ids-unlimited", breaks: "a client has a limited number of worker IDs",
-		file: "storage/pull/workers.go", old: "if err != nil || len(crowded) == 0 {",
-		planted:  "if err != nil || len(crowded) >= 0 {",
+		file: "storage/pull/workers.go", old: "len(crowded) == 0 {\n		return err\n	}\n	return &process",
+		planted:  "len(crowded) >= 0 {\n		return err\n	}\n	return &process",
 		packages: "./engine/jobs", run: "TestWorkerIDsOfAClientAreLimited",
 	},
 	{

@@ -3,7 +3,6 @@ package pull
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
@@ -116,17 +115,19 @@ func makeRoom(ctx context.Context, s *storage.Store, owner string, seen map[Work
 	for _, w := range crowded {
 		gone.Namespaces = append(gone.Namespaces, w.Namespace)
 	}
-	withRoom, err := storage.Query(ctx, s.RunSoon, "delete workers", dbsqlc.New().ForgetWorkersOf, gone)
+	err = s.RunSoon(ctx, "delete workers", func(ctx context.Context, db storage.DB) error {
+		return dbsqlc.New().ForgetWorkersOf(ctx, db, gone)
+	})
 	if err != nil {
 		return err
 	}
-	for _, w := range crowded {
-		if !slices.Contains(withRoom, w.Namespace) {
-			return &process.OverloadError{Bound: fmt.Sprintf("worker_id: a client may use %d IDs in namespace %s",
-				MaxWorkerIDs, w.Namespace)}
-		}
+	// Another node may have made room, so the deleted rows do not tell.
+	crowded, err = storage.Query(ctx, s.RunSoon, "count workers", dbsqlc.New().CrowdedWorkers, wanted)
+	if err != nil || len(crowded) == 0 {
+		return err
 	}
-	return nil
+	return &process.OverloadError{Bound: fmt.Sprintf("worker_id: a client may use %d IDs in namespace %s",
+		MaxWorkerIDs, crowded[0].Namespace)}
 }
 
 // StoppingWorkers returns the workers with a command.

@@ -131,7 +131,7 @@ func (q *Queries) ForgetWorkers(ctx context.Context, db DBTX, arg ForgetWorkersP
 	return result.RowsAffected(), nil
 }
 
-const forgetWorkersOf = `-- name: ForgetWorkersOf :many
+const forgetWorkersOf = `-- name: ForgetWorkersOf :exec
 DELETE FROM workers w
  WHERE (w.namespace, w.worker_id) IN (
    SELECT x.namespace, x.worker_id
@@ -150,7 +150,6 @@ DELETE FROM workers w
          WHERE l.namespace = x.namespace
            AND l.worker_id = x.worker_id)
     ORDER BY x.last_seen_time LIMIT $4::int FOR UPDATE OF x SKIP LOCKED)
-RETURNING w.namespace
 `
 
 type ForgetWorkersOfParams struct {
@@ -161,31 +160,15 @@ type ForgetWorkersOfParams struct {
 }
 
 // ForgetWorkersOf deletes at most lim workers of a client in some namespaces: those that have no
-// leases and no command, and were not seen for a period. It returns the namespaces of the deleted
-// workers.
-func (q *Queries) ForgetWorkersOf(ctx context.Context, db DBTX, arg ForgetWorkersOfParams) ([]string, error) {
-	rows, err := db.Query(ctx, forgetWorkersOf,
+// leases and no command, and were not seen for a period.
+func (q *Queries) ForgetWorkersOf(ctx context.Context, db DBTX, arg ForgetWorkersOfParams) error {
+	_, err := db.Exec(ctx, forgetWorkersOf,
 		arg.Owner,
 		arg.Namespaces,
 		arg.OwnedUs,
 		arg.Lim,
 	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var namespace string
-		if err := rows.Scan(&namespace); err != nil {
-			return nil, err
-		}
-		items = append(items, namespace)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return err
 }
 
 const leasesOf = `-- name: LeasesOf :many

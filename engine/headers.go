@@ -202,3 +202,20 @@ func (e *Engine) CheckSecrets(ctx context.Context, m *progressorv1.Namespace) er
 	}
 	return e.cfg.Secrets.CheckSigning(ctx, m.GetNamespace(), fieldSigning, p.GetSigningSecrets())
 }
+
+// PublicKeys returns the public keys of Ed25519 with which the processor of a namespace can check
+// its requests. There are none if the namespace is not known. It does not read namespaces, because
+// it has callers without credentials.
+func (e *Engine) PublicKeys(ctx context.Context, namespace string) (public []string, err error) {
+	ns := e.registry.all()[namespace]
+	if ns == nil {
+		return nil, nil
+	}
+	keys, err := e.cfg.Secrets.SigningKeys(ctx, namespace, ns.signing)
+	for _, key := range keys {
+		if text := key.Public(); err == nil && text != "" {
+			public = append(public, text)
+		}
+	}
+	return public, err
+}

@@ -41,6 +41,7 @@ type namespace struct {
 	urgentSlots *urgentSlots
 	away        *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
 	config      []byte       // as stored
+	signing     []string     // names of the secrets that sign requests to the processor
 	deletion    deletion
 	metrics     *namespaceMetrics
 }
@@ -242,6 +243,7 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 	ns.commandsTo = append(process.Patterns{ns.name}, m.GetCommandNamespaces()...)
 	ns.events, ns.recordsChanges = wire.EventMode(m), len(m.GetChanges().GetKinds()) > 0
 	ns.pushed = m.GetProcessor().GetConnect() != nil
+	ns.signing = m.GetProcessor().GetConnect().GetSigningSecrets()
 	if pull := m.GetProcessor().GetPull(); pull != nil {
 		ns.lease = cmp.Or(pull.GetLeaseDuration().AsDuration(), defaultLease)
 	}

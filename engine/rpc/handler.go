@@ -82,6 +82,7 @@ var services = []string{
 //	/readyz        200 while the engine accepts requests, else 503 with the reason
 //	/metrics       Prometheus text or OpenMetrics
 //	/openapi.yaml  the API, for HTTP tools
+//	/.well-known/progressor-keys  public keys that check requests to processors
 //	/changes       WatchChanges as Server-Sent Events
 //	/whoami        who the client is, and what it may do
 //	/login         where users log in to the web console; /logout ends the login
@@ -254,6 +255,9 @@ func mountPages(
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = w.Write(docs.OpenAPI) // the client may be gone
 	})
+	if cfg.Engine != nil {
+		mux.HandleFunc("GET "+publicKeysPath, publicKeys(cfg.Engine.PublicKeys, cfg.Logger))
+	}
 	return mountConsole(mux, cfg.Console, cfg.Version, func(w http.ResponseWriter, r *http.Request) {
 		scheme := "http://"
 		if r.TLS != nil {

@@ -110,7 +110,7 @@ func TestRebinding(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, "127.0.0.1"+port)
 		},
 	}}
-	for _, path := range []string{"/", "/metrics", "/livez", "/readyz", "/openapi.yaml", callPath,
+	for _, path := range []string{"/", "/metrics", "/livez", "/readyz", "/openapi.yaml", publicKeysPath, callPath,
 		"/grpc.health.v1.Health/Check"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+evil+path,
 			strings.NewReader(`{"namespace":"n","processId":"p"}`))

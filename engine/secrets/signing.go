@@ -21,6 +21,9 @@ func (v *Vault) SigningKeys(ctx context.Context, namespace string, names []strin
 		if keys[n], err = signature.ParseKey(value); err != nil {
 			return nil, unusable("the secret %s %s", name, err)
 		}
+		if !keys[n].CanSign() {
+			return nil, unusable("the secret %s must have a key that can sign, not a public key", name)
+		}
 	}
 	return keys, nil
 }

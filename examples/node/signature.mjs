@@ -3,12 +3,34 @@
 //     import { verify } from './signature.mjs'
 //     verify(request.headers, body, ['whsec_…']) // throws unless a key has signed the request
 //
-// It needs no packages. To replace a key, give it the old and the new one.
-import { createHmac, timingSafeEqual } from 'node:crypto'
+// A key begins with whsec_, or with whpk_ if it is a public key of Ed25519. The file needs no
+// packages. To replace a key, give it the old and the new one.
+import { createHmac, createPublicKey, timingSafeEqual, verify as verifySignature } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 
 const tolerance = 300 // seconds between webhook-timestamp and the clock of this machine
+const maxSignatures = 10 // signatures of a request that are checked
+const ed25519 = Buffer.from('302a300506032b6570032100', 'hex') // begins a public key in DER
+
+// accepts returns a function that reports whether a key has made a signature of a content.
+function accepts(key, content) {
+  if (key.startsWith('whpk_')) {
+    const raw = Buffer.from(key.slice(5), 'base64')
+    if (raw.length !== 32) throw new Error('a key must be whpk_ and a public key of Ed25519 in base64')
+    const publicKey = createPublicKey({ key: Buffer.concat([ed25519, raw]), format: 'der', type: 'spki' })
+    return (text) => text.startsWith('v1a,') && verifySignature(null, content, publicKey, Buffer.from(text.slice(4), 'base64'))
+  }
+  const secret = Buffer.from(key.replace(/^whsec_/, ''), 'base64')
+  if (!key.startsWith('whsec_') || secret.length < 24) {
+    throw new Error('a key must be whsec_ and 24 bytes or more in base64')
+  }
+  const mine = Buffer.from('v1,' + createHmac('sha256', secret).update(content).digest('base64'))
+  return (text) => {
+    const theirs = Buffer.from(text)
+    return theirs.length === mine.length && timingSafeEqual(theirs, mine)
+  }
+}
 
 // verify throws an error unless one of the keys has signed the request. headers is that of
 // node:http, and body a Buffer.
@@ -25,17 +47,10 @@ export function verify(headers, body, keys, now = Date.now() / 1000) {
     throw new Error('webhook-timestamp differs too much from the clock of this machine')
   }
   if (!Array.isArray(keys)) throw new Error('the keys must be an array')
+  const content = Buffer.concat([Buffer.from(`${id}.${timestamp}.`), body])
+  const texts = signatures.split(' ').slice(0, maxSignatures)
   for (const key of keys) {
-    const secret = Buffer.from(key.replace(/^whsec_/, ''), 'base64')
-    if (!key.startsWith('whsec_') || secret.length < 24) {
-      throw new Error('a key must be whsec_ and 24 bytes or more in base64')
-    }
-    const mac = createHmac('sha256', secret).update(`${id}.${timestamp}.`).update(body)
-    const mine = Buffer.from('v1,' + mac.digest('base64'))
-    for (const text of signatures.split(' ')) {
-      const theirs = Buffer.from(text)
-      if (theirs.length === mine.length && timingSafeEqual(theirs, mine)) return
-    }
+    if (texts.some(accepts(key, content))) return
   }
   throw new Error('no signature of the request is of a known key')
 }

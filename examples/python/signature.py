@@ -3,7 +3,9 @@
     from signature import verify
     verify(self.headers, body, ["whsec_…"])     # raises ValueError unless a key has signed the request
 
-It needs only Python. To replace a key, give it the old and the new one.
+A key begins with whsec_, or with whpk_ if it is a public key of Ed25519. Public keys need the package
+cryptography, because the standard library has no Ed25519. To replace a key, give it the old and the
+new one.
 """
 
 import base64
@@ -12,7 +14,36 @@ import hmac
 import sys
 import time
 
+try:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+except ImportError:
+    Ed25519PublicKey = None
+
 TOLERANCE = 300  # seconds between webhook-timestamp and the clock of this machine
+MAX_SIGNATURES = 10  # of a request that are checked
+
+
+def _signed_by(key, text, content):
+    """Reports whether a key has made a signature of a content."""
+    if key.startswith("whpk_"):
+        if Ed25519PublicKey is None:
+            raise RuntimeError("a key that begins with whpk_ needs the package cryptography: pip install cryptography")
+        raw = base64.b64decode(key.removeprefix("whpk_"), validate=True)
+        if len(raw) != 32:
+            raise ValueError("a key must be whpk_ and a public key of Ed25519 in base64")
+        if not text.startswith("v1a,"):
+            return False
+        try:
+            Ed25519PublicKey.from_public_bytes(raw).verify(base64.b64decode(text.removeprefix("v1a,")), content)
+        except (InvalidSignature, ValueError):  # also if it is not base64
+            return False
+        return True
+    secret = base64.b64decode(key.removeprefix("whsec_"), validate=True)
+    if not key.startswith("whsec_") or len(secret) < 24:
+        raise ValueError("a key must be whsec_ and 24 bytes or more in base64")
+    mine = "v1," + base64.b64encode(hmac.digest(secret, content, hashlib.sha256)).decode()
+    return hmac.compare_digest(mine.encode(), text.encode())
 
 
 def verify(headers, body, keys, now=None):
@@ -27,14 +58,10 @@ def verify(headers, body, keys, now=None):
         raise ValueError("webhook-timestamp must be a number of seconds")
     if abs((time.time() if now is None else now) - int(timestamp)) > TOLERANCE:
         raise ValueError("webhook-timestamp differs too much from the clock of this machine")
-    signed = f"{message_id}.{timestamp}.".encode() + body
+    content = f"{message_id}.{timestamp}.".encode() + body
     for key in keys:
-        secret = base64.b64decode(key.removeprefix("whsec_"), validate=True)
-        if not key.startswith("whsec_") or len(secret) < 24:
-            raise ValueError("a key must be whsec_ and 24 bytes or more in base64")
-        mine = "v1," + base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
-        for theirs in signatures.split():
-            if hmac.compare_digest(mine.encode(), theirs.encode()):
+        for text in signatures.split()[:MAX_SIGNATURES]:
+            if _signed_by(key, text, content):
                 return
     raise ValueError("no signature of the request is of a known key")
 
@@ -44,5 +71,5 @@ if __name__ == "__main__":  # python3 signature.py KEY... <request: headers, an 
     lines = (line.split(": ", 1) for line in head.decode().splitlines())
     try:
         verify({name.lower(): value for name, value in lines}, content, sys.argv[1:])
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         sys.exit(str(error))

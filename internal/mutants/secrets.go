@@ -110,11 +110,11 @@ var secretMutants = []mutant{
 	},
 	{
 		name: "signature-of-the-body-only", breaks: "a signature covers the ID and the time of a request",
-		file: "processor/signature/signature.go", old: `id+"."+timestamp+"."`, planted: `"."+"."`,
+		file: "processor/signature/signature.go", old: `id + "." + timestamp + "."`, planted: `"." + "."`,
 		packages: "./processor/signature", run: "TestVerify|TestSignExample",
 	},
 	{
-		name: "unsigned-without-secrets", breaks: "a processor with a signing secret does not get unsigned requests",
+		name: "unsigned-without-secrets", breaks: "a processor with a signing secret gets no unsigned request",
 		file: "processor/remote/dial.go", old: "if len(cfg.GetSigningSecrets()) > 0 && open == nil {",
 		planted:  "if false {",
 		packages: "./processor/remote", run: "TestSignedRequests",
@@ -136,13 +136,31 @@ var secretMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestSignedRequests",
 	},
 	{
-		name: "the-zero-key-signs", breaks: "the zero key does not sign requests",
-		file: "processor/signature/signature.go", old: "if len(key.bytes) >= minKeyBytes {", planted: "if true {",
+		name: "the-zero-key-signs", breaks: "a key that everyone has signs nothing",
+		file: "processor/signature/signature.go", old: "if !ok || len(k.bytes) < minKeyBytes {", planted: "if !ok {",
 		packages: "./processor/signature", run: "TestVerify|TestManySignatures",
 	},
 	{
 		name: "timestamp-in-the-id", breaks: "the timestamp of a recorded request cannot be changed",
 		file: "processor/signature/signature.go", old: `if strings.Contains(id, ".") {`, planted: "if false {",
 		packages: "./processor/signature", run: "TestVerify",
+	},
+	{
+		name: "public-key-as-shared-key", breaks: "a public key accepts no HMAC",
+		file: "processor/signature/ed25519.go", old: "return Key{public: raw}, nil",
+		planted:  "return Key{public: raw, bytes: raw}, nil",
+		packages: "./processor/signature", run: "TestVerifyEd25519",
+	},
+	{
+		name: "any-number-of-signatures", breaks: "a request does not make the receiver check many signatures",
+		file: "processor/signature/signature.go", old: "signatures[:min(len(signatures), maxSignatures)]",
+		planted:  "signatures[:len(signatures)+0*maxSignatures]",
+		packages: "./processor/signature", run: "TestVerifyEd25519",
+	},
+	{
+		name: "public-keys-of-one", breaks: "both keys are served while a key is replaced",
+		file: "engine/headers.go", old: "SigningKeys(ctx, namespace, ns.signing)",
+		planted:  "SigningKeys(ctx, namespace, ns.signing[:min(len(ns.signing), 1)])",
+		packages: "./cmd/progressor", run: "TestPublicKeys",
 	},
 }

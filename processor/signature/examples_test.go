@@ -2,8 +2,10 @@ package signature_test
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +20,9 @@ func set(name, value string) func(http.Header) {
 // The verifiers of the examples accept what Sign signs, and nothing else.
 func TestVerifiersOfExamples(t *testing.T) {
 	body := "\x00\xff{\"a\": 1}\n\nä"
+	another := key(t, private2).Public()
 	cases := map[string]struct {
+		sign   []string // default: first and third
 		change func(http.Header)
 		at     time.Duration
 		body   string
@@ -48,6 +52,22 @@ func TestVerifiersOfExamples(t *testing.T) {
 		"another version too": {keys: []string{first}, change: func(h http.Header) {
 			h.Set("webhook-signature", "v1a,ä "+h.Get("webhook-signature"))
 		}},
+		"ed25519":              {sign: []string{private}, keys: []string{public}},
+		"ed25519 in rotation":  {sign: []string{private2, private}, keys: []string{public}},
+		"ed25519 or shared":    {sign: []string{first, private}, keys: []string{second, public}},
+		"ed25519, another key": {sign: []string{private}, keys: []string{another}, want: "known key"},
+		"ed25519, another body": {sign: []string{private}, keys: []string{public}, body: body + " ",
+			want: "known key"},
+		"ed25519, no signature of it": {keys: []string{public}, want: "known key"},
+		"ed25519, another version too": {sign: []string{private}, keys: []string{public}, change: func(h http.Header) {
+			h.Set("webhook-signature", "v1a,ä v1a, "+h.Get("webhook-signature"))
+		}},
+		"ed25519, ten signatures": {sign: []string{private}, keys: []string{public}, change: before(9)},
+		"ed25519, many signatures": {sign: []string{private}, keys: []string{public}, change: before(10),
+			want: "known key"},
+		"a public key as a shared one": {sign: []string{"whsec_" + strings.TrimPrefix(public, "whpk_")},
+			keys: []string{public}, want: "known key"},
+		"a short public key": {keys: []string{"whpk_AAEC"}, want: "must be whpk_"},
 	}
 	for language, args := range map[string][]string{
 		"python3": {"../../examples/python/signature.py"}, "node": {"../../examples/node/signature.mjs"},
@@ -56,9 +76,23 @@ func TestVerifiersOfExamples(t *testing.T) {
 			if _, err := exec.LookPath(language); err != nil {
 				t.Skip(language + " is not installed")
 			}
+			without := false // Ed25519
+			if language == "python3" {
+				without = exec.CommandContext(t.Context(), language, "-c", "import cryptography").Run() != nil
+			}
+			if without {
+				t.Log("the package cryptography is not installed: signatures with Ed25519 are not tested")
+			}
 			for name, c := range cases {
+				isPublic := func(key string) bool { return strings.HasPrefix(key, "whpk_") }
+				if without && slices.ContainsFunc(c.keys, isPublic) {
+					continue
+				}
+				if c.sign == nil {
+					c.sign = []string{first, third}
+				}
 				h := http.Header{}
-				signature.Sign(h, "task_1_2", time.Now().Add(c.at), []byte(body), key(t, first), key(t, third))
+				signature.Sign(h, "task_1_2", time.Now().Add(c.at), []byte(body), keysOf(t, c.sign)...)
 				if c.change != nil {
 					c.change(h)
 				}
@@ -79,5 +113,28 @@ func TestVerifiersOfExamples(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Without the package cryptography, the verifier in Python says that a public key needs it. Other
+// keys work.
+func TestPythonWithoutCryptography(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("python3 is not installed")
+	}
+	for text, want := range map[string]string{
+		public: "a key that begins with whpk_ needs the package cryptography: pip install cryptography", first: "",
+	} {
+		h := http.Header{}
+		signature.Sign(h, "x", time.Now(), []byte("body"), key(t, private), key(t, first))
+		// -S leaves out the directories of packages.
+		verifier := exec.CommandContext(t.Context(), "python3", "-S", "../../examples/python/signature.py", text)
+		verifier.Stdin = strings.NewReader(fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n\nbody", signature.HeaderID,
+			h.Get(signature.HeaderID), signature.HeaderTimestamp, h.Get(signature.HeaderTimestamp),
+			signature.HeaderSignature, h.Get(signature.HeaderSignature)))
+		out, err := verifier.CombinedOutput()
+		if (err == nil) != (want == "") || strings.TrimSpace(string(out)) != want {
+			t.Errorf("%s: %v, %s", text, err, out)
+		}
 	}
 }

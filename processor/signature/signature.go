@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,14 +30,22 @@ const (
 	// Standard Webhooks demands keys of this size.
 	minKeyBytes = 24
 	maxKeyBytes = 64
+	// maxSignatures limits the signatures that are checked. A sender has two keys at most, and to
+	// check one of Ed25519 costs 50 µs.
+	maxSignatures = 10
 )
 
 // Tolerance is the maximum difference between webhook-timestamp and the receiver's clock. A request
 // that was recorded cannot be sent again later.
 const Tolerance = 5 * time.Minute
 
-// Key is a key that sender and receiver share. Its format does not show it.
-type Key struct{ bytes []byte }
+// Key is a key that sender and receiver share, or a private or public key of Ed25519. Its format
+// does not show it.
+type Key struct {
+	bytes   []byte             // shared
+	private ed25519.PrivateKey // nil for other keys, and for a public key
+	public  ed25519.PublicKey  // nil for a shared key
+}
 
 // String returns a text without the key.
 func (Key) String() string { return "signature.Key" }
@@ -43,22 +53,63 @@ func (Key) String() string { return "signature.Key" }
 // GoString returns a text without the key.
 func (k Key) GoString() string { return k.String() }
 
-// ParseKey returns the key of a text such as the output of echo whsec_$(openssl rand -base64 32).
-// The error does not contain the text.
+// ParseKey returns the key of a text such as the output of echo whsec_$(openssl rand -base64 32),
+// or the private or public key of Ed25519 in a text that begins with whsk_ or whpk_. The error does
+// not contain the text.
 func ParseKey(text string) (Key, error) {
+	switch {
+	case strings.HasPrefix(text, privatePrefix):
+		return parsePrivate(text)
+	case strings.HasPrefix(text, publicPrefix):
+		return parsePublic(text)
+	}
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, secretPrefix))
 	if err != nil || !strings.HasPrefix(text, secretPrefix) || len(key) < minKeyBytes || len(key) > maxKeyBytes {
 		return Key{}, fmt.Errorf("must be %s and %d to %d bytes in base64, such as the output of echo "+
-			"%s$(openssl rand -base64 32)", secretPrefix, minKeyBytes, maxKeyBytes, secretPrefix)
+			"%s$(openssl rand -base64 32), or %s and a private key of Ed25519", secretPrefix, minKeyBytes, maxKeyBytes,
+			secretPrefix, privatePrefix)
 	}
-	return Key{key}, nil
+	return Key{bytes: key}, nil
 }
 
-func (k Key) sign(id, timestamp string, body []byte) []byte {
+// mac returns the HMAC of a request with a shared key.
+func (k Key) mac(content [][]byte) []byte {
 	mac := hmac.New(sha256.New, k.bytes)
-	_, _ = io.WriteString(mac, id+"."+timestamp+".") // a hash never returns an error
-	mac.Write(body)
+	for _, part := range content {
+		mac.Write(part)
+	}
 	return mac.Sum(nil)
+}
+
+// sign returns a signature with its version, or "" for a public key.
+func (k Key) sign(content [][]byte) string {
+	switch {
+	case k.private != nil:
+		return asymmetricVersion + base64.StdEncoding.EncodeToString(ed25519.Sign(k.private, slices.Concat(content...)))
+	case k.public != nil:
+		return ""
+	}
+	return version + base64.StdEncoding.EncodeToString(k.mac(content))
+}
+
+// accepts reports whether the key has made a signature with a version. It returns false for the
+// zero Key, which everyone has.
+func (k Key) accepts(text string, content [][]byte) bool {
+	if encoded, ok := strings.CutPrefix(text, asymmetricVersion); ok {
+		got, err := base64.StdEncoding.DecodeString(encoded)
+		return err == nil && k.public != nil && ed25519.Verify(k.public, slices.Concat(content...), got)
+	}
+	encoded, ok := strings.CutPrefix(text, version)
+	if !ok || len(k.bytes) < minKeyBytes {
+		return false
+	}
+	got, err := base64.StdEncoding.DecodeString(encoded)
+	return err == nil && hmac.Equal(got, k.mac(content))
+}
+
+// contentOf returns what a signature covers.
+func contentOf(id, timestamp string, body []byte) [][]byte {
+	return [][]byte{[]byte(id + "." + timestamp + "."), body}
 }
 
 // Escape returns a text for a part of an ID: without dots, spaces and characters beyond ASCII.
@@ -68,39 +119,30 @@ func Escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text
 // can be replaced without a rejected request. id must not contain a dot.
 func Sign(header http.Header, id string, at time.Time, body []byte, keys ...Key) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
-	signatures := make([]string, len(keys))
-	for n, key := range keys {
-		signatures[n] = version + base64.StdEncoding.EncodeToString(key.sign(id, timestamp, body))
+	var signatures []string
+	for _, key := range keys {
+		if text := key.sign(contentOf(id, timestamp, body)); text != "" {
+			signatures = append(signatures, text)
+		}
 	}
 	header.Set(HeaderID, id)
 	header.Set(HeaderTimestamp, timestamp)
-	if len(keys) > 0 {
+	if len(signatures) > 0 {
 		header.Set(HeaderSignature, strings.Join(signatures, " "))
 	}
 }
 
 // Verify returns an error unless one of the keys has signed the request, and its timestamp differs
-// from now by at most Tolerance.
+// from now by at most Tolerance. It checks the first ten signatures of a request.
 func Verify(header http.Header, body []byte, now time.Time, keys ...Key) error {
 	if err := checkHeader(header, now); err != nil {
 		return err
 	}
-	valid := make([][]byte, 0, len(keys))
-	for _, key := range keys {
-		if len(key.bytes) >= minKeyBytes { // not the zero Key, which is not secret
-			valid = append(valid, key.sign(header.Get(HeaderID), header.Get(HeaderTimestamp), body))
-		}
-	}
-	for _, text := range strings.Fields(header.Get(HeaderSignature)) {
-		encoded, ok := strings.CutPrefix(text, version)
-		got, err := base64.StdEncoding.DecodeString(encoded)
-		if !ok || err != nil {
-			continue // a signature of another version
-		}
-		for _, want := range valid {
-			if hmac.Equal(got, want) {
-				return nil
-			}
+	content := contentOf(header.Get(HeaderID), header.Get(HeaderTimestamp), body)
+	signatures := strings.Fields(header.Get(HeaderSignature))
+	for _, text := range signatures[:min(len(signatures), maxSignatures)] {
+		if slices.ContainsFunc(keys, func(key Key) bool { return key.accepts(text, content) }) {
+			return nil
 		}
 	}
 	return errors.New("the request has no signature of a known key")

@@ -46,6 +46,9 @@ func parse(m *progressorv1.Sink, f format.Format) (settings, error) {
 		if err != nil {
 			return s, invalid(fmt.Sprintf("secrets[%d]", n), "%s", err)
 		}
+		if !key.CanSign() {
+			return s, invalid(fmt.Sprintf("secrets[%d]", n), "must be a key that can sign, not a public key")
+		}
 		s.keys = append(s.keys, key)
 	}
 	if d := hook.GetTimeout().AsDuration(); d > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 	"github.com/progressor-engine/progressor/engine/secrets"
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor/signature"
 	"github.com/progressor-engine/progressor/storage"
 )
 
@@ -96,6 +98,7 @@ type storedSecret struct {
 	Name       string `json:"name"`
 	Namespaces string `json:"namespaces"`
 	Key        string `json:"key"`
+	PublicKey  string `json:"public_key,omitempty"` // "" if the secret is no private key
 }
 
 func (c *secretPutCmd) Run(a *cli.App) error {
@@ -120,12 +123,25 @@ func (c *secretPutCmd) Run(a *cli.App) error {
 			return err
 		}
 		if c.JSON() {
-			return output.PrintJSON(a.Stdout, storedSecret{c.Name, c.Namespaces, vault.KeyID()})
+			return output.PrintJSON(a.Stdout, storedSecret{c.Name, c.Namespaces, vault.KeyID(), publicKeyOf(value)})
 		}
-		_, err = fmt.Fprintf(a.Stdout, "stored secret %s for %s, encrypted with %s\n", c.Name, c.Namespaces,
+		text := fmt.Sprintf("stored secret %s for %s, encrypted with %s\n", c.Name, c.Namespaces,
 			showKey(vault.KeyID()))
+		if public := publicKeyOf(value); public != "" {
+			text += "receivers check signatures with " + public + "\n"
+		}
+		_, err = io.WriteString(a.Stdout, text)
 		return err
 	})
+}
+
+// publicKeyOf returns the public key of a private key that signs requests, or "" for other secrets.
+func publicKeyOf(value string) string {
+	key, err := signature.ParseKey(value)
+	if err != nil || !key.CanSign() {
+		return ""
+	}
+	return key.Public()
 }
 
 // read returns the value without the line break at its end.

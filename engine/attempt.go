@@ -10,12 +10,17 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/progressor-engine/progressor/internal/budget"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/wire"
 )
+
+// responseBudget is how many bytes the large responses of processors may have on a node at the same
+// time, from the moment at which they arrive until their results are stored.
+const responseBudget = 64 << 20
 
 // origin describes where a claim comes from.
 type origin struct {
@@ -63,7 +68,9 @@ func (e *Engine) runNext(
 		return nil, nil, false
 	}
 	defer e.attempts.end(c)
-	ctx, span := e.traces.begin(ctx, ns, c, from.asked)
+	held := e.responses.Of(ns.name)
+	defer held.Release()
+	ctx, span := e.traces.begin(budget.In(ctx, held), ns, c, from.asked)
 	d, history, released := e.decided(ctx, ns, c, known)
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout

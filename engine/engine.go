@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/progressor-engine/progressor/engine/secrets"
+	"github.com/progressor-engine/progressor/internal/budget"
 	"github.com/progressor-engine/progressor/internal/warm"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -38,6 +39,7 @@ type Engine struct {
 	unknown   *requestShares // requests for namespaces that this node does not know
 	deletions knownDeletions
 	labels    namespaceLabels
+	responses *budget.Budget // memory for large responses of processors
 }
 
 // services are the parts of an engine that work in the background.
@@ -92,6 +94,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		workers:   noWorkers{},
 		liveness:  liveness{started: time.Now(), generations: make(chan struct{}, 1)},
 		lifecycle: lifecycle{drained: make(chan struct{})},
+		responses: budget.New(responseBudget),
 	}
 	e.nodeSlots, e.notices = &nodeSlots{max: cfg.MaxRunning}, newNotices(e)
 	e.doing, e.stopDoing = context.WithCancel(context.Background())

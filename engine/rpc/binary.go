@@ -17,7 +17,7 @@ const codecProto = "proto"
 
 // binary is like Connect's protobuf codec, but its error has the path of a string that is not valid
 // UTF-8. The protobuf library does not report it.
-type binary struct{}
+type binary struct{ failed undecodable }
 
 // Name returns the name of the codec.
 func (binary) Name() string { return codecProto }
@@ -53,7 +53,11 @@ func (binary) MarshalStable(message any) ([]byte, error) {
 }
 
 // Unmarshal decodes a message.
-func (binary) Unmarshal(data []byte, message any) error {
+func (b binary) Unmarshal(data []byte, message any) error {
+	return b.failed.count(b.decode(data, message))
+}
+
+func (binary) decode(data []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
 		return notProto(message)

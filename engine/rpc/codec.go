@@ -27,7 +27,10 @@ const (
 // names, so a misspelled wait or timeout would silently become its default. Here it is an error
 // with its name. Integers that a google.protobuf.Value cannot represent are rejected with their
 // path instead of being rounded.
-type strictJSON struct{ name string }
+type strictJSON struct {
+	name   string
+	failed undecodable
+}
 
 // Name returns the name of the codec.
 func (c strictJSON) Name() string { return c.name }
@@ -51,7 +54,11 @@ func (strictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
 }
 
 // Unmarshal decodes a message from ProtoJSON.
-func (strictJSON) Unmarshal(data []byte, message any) error {
+func (c strictJSON) Unmarshal(data []byte, message any) error {
+	return c.failed.count(c.decode(data, message))
+}
+
+func (strictJSON) decode(data []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
 		return notProto(message)

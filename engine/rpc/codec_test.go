@@ -16,6 +16,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
+// jsonCodec is the codec of JSON requests.
+var jsonCodec = strictJSON{name: codecJSON}
+
 // jsonTypes are the content types of JSON requests. All are decoded strictly.
 var jsonTypes = []string{"application/json", "application/json; charset=utf-8", "application/json;charset=UTF-8"}
 
@@ -93,7 +96,7 @@ func TestIntegersThatWouldLoseDigitsAreRefused(t *testing.T) {
 		{`{"a":[[9007199254740993]]}`, `metadata.a[0][0]`},
 	} {
 		var m progressorv1.StartRequest
-		err := strictJSON{codecJSON}.Unmarshal([]byte(`{"namespace":"n","metadata":`+c.body+`}`), &m)
+		err := jsonCodec.Unmarshal([]byte(`{"namespace":"n","metadata":`+c.body+`}`), &m)
 		switch {
 		case c.path == "" && err != nil:
 			t.Errorf("%s: got %v, want no error", c.body, err)
@@ -103,12 +106,12 @@ func TestIntegersThatWouldLoseDigitsAreRefused(t *testing.T) {
 	}
 	// Where the contract has an integer, all digits are read.
 	var await progressorv1.AwaitTaskRequest
-	if err := (strictJSON{codecJSON}).Unmarshal([]byte(`{"taskId":9007199254740993}`), &await); err != nil ||
+	if err := jsonCodec.Unmarshal([]byte(`{"taskId":9007199254740993}`), &await); err != nil ||
 		await.GetTaskId() != 9007199254740993 {
 		t.Errorf("task_id: got %d, %v", await.GetTaskId(), err)
 	}
 	var put progressorv1.PutProcessRequest
-	err := strictJSON{codecJSON}.Unmarshal(
+	err := jsonCodec.Unmarshal(
 		[]byte(`{"history":[{"eventId":9007199254740993,"metadata":{"n":9007199254740993}}]}`), &put)
 	if err == nil || !strings.Contains(err.Error(), "history[0].metadata.n: ") {
 		t.Errorf("metadata of an event: got %v", err)
@@ -125,19 +128,19 @@ func FuzzStrictJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var m progressorv1.PutProcessRequest
-		if (strictJSON{codecJSON}).Unmarshal(data, &m) != nil {
+		if jsonCodec.Unmarshal(data, &m) != nil {
 			return
 		}
 		// A request that passes both can be encoded as JSON again, and has lost no digits.
 		if valid.check(&m) != nil {
 			return
 		}
-		out, err := strictJSON{codecJSON}.Marshal(&m)
+		out, err := jsonCodec.Marshal(&m)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var again progressorv1.PutProcessRequest
-		if err := (strictJSON{codecJSON}).Unmarshal(out, &again); err != nil && !strings.Contains(err.Error(), "2^53") {
+		if err := jsonCodec.Unmarshal(out, &again); err != nil && !strings.Contains(err.Error(), "2^53") {
 			t.Fatal(err)
 		}
 		if !json.Valid(out) {
@@ -243,7 +246,7 @@ func BenchmarkStrictJSON(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var m progressorv1.CallRequest
-		if err := (strictJSON{codecJSON}).Unmarshal(body, &m); err != nil {
+		if err := jsonCodec.Unmarshal(body, &m); err != nil {
 			b.Fatal(err)
 		}
 	}

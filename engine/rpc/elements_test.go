@@ -90,6 +90,9 @@ func TestExpandingRequests(t *testing.T) { //nolint:paralleltest // measures mem
 			}
 		})
 	}
+	if _, body := get(t, s.url+"/metrics", ""); strings.Contains(body, `{reason="undecodable"} 0`) {
+		t.Error("the attacks are not counted")
+	}
 }
 
 // A batch may have more values than another request.
@@ -97,10 +100,10 @@ func TestElementsOfABatch(t *testing.T) {
 	t.Parallel()
 	values := strings.TrimSuffix(strings.Repeat("0,", process.MaxElements+10), ",")
 	batch := &progressorv1.EnqueueBatchRequest{}
-	if err := (strictJSON{codecJSON}).Unmarshal([]byte(`{"jobs":[{"args":[`+values+`]}]}`), batch); err != nil {
+	if err := jsonCodec.Unmarshal([]byte(`{"jobs":[{"args":[`+values+`]}]}`), batch); err != nil {
 		t.Errorf("batch: %v", err)
 	}
-	err := (strictJSON{codecJSON}).Unmarshal([]byte(`{"args":[`+values+`]}`), &progressorv1.EnqueueRequest{})
+	err := jsonCodec.Unmarshal([]byte(`{"args":[`+values+`]}`), &progressorv1.EnqueueRequest{})
 	if err == nil || !strings.Contains(err.Error(), "more than 200000 values") {
 		t.Errorf("job: %v", err)
 	}

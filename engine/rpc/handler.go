@@ -1,8 +1,10 @@
 package rpc
 
 import (
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -25,6 +27,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/engine/sinks"
 	"github.com/progressor-engine/progressor/engine/streams"
+	"github.com/progressor-engine/progressor/internal/budget"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
@@ -179,11 +182,15 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 		return nil, err
 	}
 	clients := newClients(cfg.Limits)
+	rejected := func(reason string) func() { return counted.rejected[reason].Inc }
+	failed := undecodable(rejected(rejectedBody))
 	options := connect.WithHandlerOptions(
-		connect.WithCodec(binary{}),
-		connect.WithCodec(strictJSON{codecJSON}),
-		connect.WithCodec(strictJSON{codecJSONCharset}),
-		connect.WithCodec(packed{}),
+		connect.WithCodec(binary{failed}),
+		connect.WithCodec(strictJSON{codecJSON, failed}),
+		connect.WithCodec(strictJSON{codecJSONCharset, failed}),
+		connect.WithCodec(packed{failed}),
+		connect.WithCompression("gzip", func() connect.Decompressor { return &limitedGzip{failed: failed} },
+			func() connect.Compressor { return gzip.NewWriter(io.Discard) }),
 		connect.WithReadMaxBytes(process.MaxMessageBytes),
 		connect.WithCompressMinBytes(compressMinBytes),
 		connect.WithInterceptors(
@@ -192,7 +199,8 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mux := http.NewServeMux()
 	errorWriter := connect.NewErrorWriter(options)
 	private := func(h http.Handler) http.Handler { return authenticated(cfg.Auth, errorWriter, h) }
-	mount := func(path string, h http.Handler) { mux.Handle(path, packErrors(private(limitBody(h)))) }
+	bodies := &memory{budget.New(requestBudget), clients.limits.refused, failed}
+	mount := func(path string, h http.Handler) { mux.Handle(path, packErrors(private(bodies.limit(h)))) }
 	mount(progressorv1connect.NewProcessServiceHandler(s.process, options))
 	mount(progressorv1connect.NewNamespaceServiceHandler(s.namespace, options))
 	mount(progressorv1connect.NewInsightServiceHandler(s.insight, options))
@@ -218,7 +226,6 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	if cfg.Console != ConsoleOff {
 		mountLogin(mux, cfg.Auth, errorWriter, private)
 	}
-	rejected := func(reason string) func() { return counted.rejected[reason].Inc }
 	guarded := guardBrowsers(cfg.Console, mux, rejected(rejectedOrigin))
 	h := limitStalls(cfg.Hosts.Guard(guarded, rejected(rejectedHost)), writeTimeout, rejected(rejectedStall))
 	return limitBodyTime(h, bodyTimeout, rejected(rejectedSlow)), nil
@@ -286,7 +293,7 @@ func page(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text + "\n")) // the client may be gone
 }
 
-// limitBody stops reading bodies over the limit. Connect would read them completely.
+// limitBody is memory.limit for requests that are never large.
 func limitBody(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)

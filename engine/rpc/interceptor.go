@@ -43,6 +43,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			}
 			i.metrics.observe(procedure, err, time.Since(begin))
 		}()
+		keepDecoded(ctx, request.Any())
 		client, of := clientOf(request.Peer().Addr), classOf(procedure, request.Any())
 		if err := i.clients.enter(client, of); err != nil {
 			return nil, err
@@ -114,6 +115,7 @@ func (s *checkedStream) Receive(message any) error {
 		return err
 	}
 	s.last = message
+	keepDecoded(s.ctx, message)
 	if err := s.valid.check(message); err != nil {
 		connectErr, _ := toConnect(err, message)
 		return connectErr

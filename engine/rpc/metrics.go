@@ -20,6 +20,7 @@ const (
 	rejectedOrigin = "origin"
 	rejectedSlow   = "slow_body"
 	rejectedStall  = "stalled"
+	rejectedBody   = "undecodable"
 )
 
 // metrics counts requests by method and code.
@@ -43,10 +44,11 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 	rejections := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "progressor_http_rejected_total",
 		Help: "HTTP requests that were rejected because of their Host (reason host), because a page of " +
-			"another site sent them (origin), or because their body arrived too slowly (slow_body), and those " +
-			"that ended because their client did not read the response (stalled).",
+			"another site sent them (origin), because their body arrived too slowly (slow_body) or could not be " +
+			"decoded, such as one with too many values (undecodable), and those that ended because their client " +
+			"did not read the response (stalled).",
 	}, []string{"reason"})
-	for _, reason := range []string{rejectedHost, rejectedOrigin, rejectedSlow, rejectedStall} {
+	for _, reason := range []string{rejectedHost, rejectedOrigin, rejectedSlow, rejectedStall, rejectedBody} {
 		m.rejected[reason] = rejections.WithLabelValues(reason)
 	}
 	for _, name := range services {

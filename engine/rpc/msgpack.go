@@ -23,7 +23,7 @@ const (
 )
 
 // packed is the MessagePack codec. It decodes as strictly as strictJSON.
-type packed struct{}
+type packed struct{ failed undecodable }
 
 // Name returns the name of the codec.
 func (packed) Name() string { return codecMsgpack }
@@ -44,7 +44,11 @@ func (packed) MarshalAppend(dst []byte, message any) ([]byte, error) {
 }
 
 // Unmarshal decodes a message.
-func (packed) Unmarshal(data []byte, message any) error {
+func (p packed) Unmarshal(data []byte, message any) error {
+	return p.failed.count(p.decode(data, message))
+}
+
+func (packed) decode(data []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
 		return notProto(message)

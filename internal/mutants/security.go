@@ -75,7 +75,8 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "method-without-token", breaks: "every method needs a token",
-		file: "engine/rpc/handler.go", old: "packErrors(private(limitBody(h)))", planted: "packErrors(limitBody(h))",
+		file: "engine/rpc/handler.go", old: "packErrors(private(bodies.limit(h)))",
+		planted:  "packErrors(bodies.limit(h))",
 		packages: "./engine/rpc", run: "TestEveryMethodNeedsAToken",
 	},
 	{
@@ -382,5 +383,49 @@ var securityMutants = []mutant{
 		old:      "	certificate, err := tls.X509KeyPair(",
 		planted:  "	c.config.Store(nil)\n	certificate, err := tls.X509KeyPair(",
 		packages: "./engine/rpc", run: "TestCertificatesAreReadAgain",
+	},
+	{
+		name: "all-connections-for-one", breaks: "one client gets at most half of the connections",
+		file: "engine/rpc/connections.go", old: "case c.held[client] >= free:", planted: "case false:",
+		packages: "./engine/rpc", run: "TestConnections",
+	},
+	{
+		name: "connections-not-left", breaks: "a closed connection is free for another one",
+		file: "engine/rpc/connections.go", old: "	c.leave()\n	return c.TCPConn.Close()",
+		planted:  "	return c.TCPConn.Close()",
+		packages: "./engine/rpc", run: "TestConnectionsAreLimited",
+	},
+	{
+		name: "large-requests-at-once", breaks: "large requests wait for the memory of others",
+		file: "engine/rpc/memory.go", old: "b.held.Take(ctx, most) != nil {",
+		planted:  "b.held.Take(ctx, most-most) != nil {",
+		packages: "./engine/rpc", run: "TestLargeRequestsWait",
+	},
+	{
+		name: "compressed-is-small", breaks: "a compressed request counts as what it may become",
+		file: "engine/rpc/memory.go", old: "if b.asked || b.read*b.expansion <= budget.Free {",
+		planted:  "if b.asked || b.read <= budget.Free {",
+		packages: "./engine/rpc", run: "TestLargeRequestsWait",
+	},
+	{
+		name: "gzip-to-the-end", breaks: "only what a message may have is decompressed",
+		file: "engine/rpc/memory.go", old: "g.Reader.Read(p[:min(len(p), g.left)])", planted: "g.Reader.Read(p)",
+		packages: "./engine/rpc", run: "TestExpandingBody",
+	},
+	{
+		name: "undecodable-uncounted", breaks: "requests that cannot be decoded are counted",
+		file: "engine/rpc/memory.go", old: "if u != nil {", planted: "if false {",
+		packages: "./engine/rpc", run: "TestExpandingBody|TestExpandingRequests",
+	},
+	{
+		name: "large-answers-at-once", breaks: "large answers of processors wait for the memory of others",
+		file: "processor/remote/transport.go", old: "Take(b.ctx, most); err != nil {",
+		planted:  "Take(b.ctx, most-most); err != nil {",
+		packages: "./processor/remote", run: "TestLargeAnswersWait",
+	},
+	{
+		name: "response-memory-kept", breaks: "the memory of a response is free when its result is stored",
+		file: "engine/attempt.go", old: "	defer held.Release()\n", planted: "",
+		packages: "./engine", run: "TestLargeResponsesWait",
 	},
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/progressor-engine/progressor/internal/budget"
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 )
 
@@ -70,15 +72,36 @@ func send(transport *http.Transport, req *http.Request) (*http.Response, error) 
 		}
 		return nil, &processor.LostError{Err: &networkError{err}}
 	}
-	resp.Body = &answerBody{resp.Body}
+	resp.Body = &answerBody{ReadCloser: resp.Body, ctx: req.Context(), size: resp.ContentLength}
 	return resp, nil
 }
 
-// answerBody turns errors of reading an answer into LostErrors.
-type answerBody struct{ io.ReadCloser }
+// answerBody turns errors of reading an answer into LostErrors. A large answer waits for memory,
+// which it has until the result is stored.
+type answerBody struct {
+	io.ReadCloser
+	ctx   context.Context //nolint:containedctx // that of the request
+	size  int64           // how long the answer is; -1 if it is unknown
+	read  int64
+	asked bool
+}
 
 func (b *answerBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
+	if !b.asked && b.read > budget.Free {
+		b.asked = true
+		most := int64(process.MaxMessageBytes)
+		if b.size >= 0 {
+			most = min(most, b.size)
+		}
+		if err := budget.From(b.ctx).Take(b.ctx, most); err != nil {
+			return n, &processor.LostError{Err: err}
+		}
+	}
+	if err == io.EOF {
+		budget.From(b.ctx).Keep(b.read)
+	}
 	if err != nil && err != io.EOF {
 		err = &processor.LostError{Err: &networkError{err}}
 	}

@@ -104,7 +104,11 @@ func (n *node) run(ctx context.Context) error {
 	}
 	group, running := errgroup.WithContext(ctx)
 	front := rpc.NewFront(n.hosts)
-	group.Go(func() error { return rpc.Serve(running, n.listener, front, n.certificates, log, n.drainTimeout()) })
+	connections := rpc.NewConnections(n.engine.maxConnections())
+	registry.MustRegister(connections.Collectors()...)
+	group.Go(func() error {
+		return rpc.Serve(running, connections.Limit(n.listener), front, n.certificates, log, n.drainTimeout())
+	})
 	store, err := n.openStore(running, log, registry, front)
 	if err == nil {
 		defer store.Close()

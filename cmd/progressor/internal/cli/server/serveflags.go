@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -85,6 +86,7 @@ type engineFlags struct {
 	MaxInFlightPerClient int           `default:"0" placeholder:"N" setting:"" help:"Maximum number of concurrent requests of one client address, and as many that wait for an event. Default: ${default}, which means a quarter of --engine.max-in-flight."`
 	MaxStreams           int           `default:"1000" placeholder:"N" setting:"" help:"Maximum number of concurrent streams. Default: ${default}."`
 	MaxStreamsPerClient  int           `default:"100" placeholder:"N" setting:"" help:"Maximum number of concurrent streams of one client address. Default: ${default}."`
+	MaxConnections       int           `default:"0" placeholder:"N" setting:"" help:"Maximum number of connections of clients. One client address gets at most half of them. Default: 0, which means 20000, or half of the limit on open files if that is less."`
 	MaxNamespaces        int           `default:"1000" placeholder:"N" setting:"" help:"Maximum number of namespaces that there may be before the node refuses to create another one. Default: ${default}."`
 	MaxRunning           int           `default:"10000" placeholder:"N" setting:"" help:"Maximum number of tasks that the node runs concurrently, of all namespaces together. Default: ${default}."`
 	RequestsOnly         bool          `setting:"" help:"Take requests and polls of workers, but run no tasks: other nodes run them."`
@@ -173,12 +175,30 @@ func (e engineFlags) check() error {
 		return errors.New("--engine.max-streams: must be at least 1")
 	case e.MaxStreamsPerClient < 1:
 		return errors.New("--engine.max-streams-per-client: must be at least 1")
+	case e.MaxConnections < 0:
+		return errors.New("--engine.max-connections: must not be negative")
 	case e.MaxNamespaces < 1:
 		return errors.New("--engine.max-namespaces: must be at least 1")
 	case e.MaxRunning < 1:
 		return errors.New("--engine.max-running: must be at least 1")
 	}
 	return nil
+}
+
+// defaultConnections is the maximum number of connections by default, if there are enough files.
+const defaultConnections = 20_000
+
+// maxConnections returns the maximum number of connections of clients. The default leaves files for
+// the connections to processors.
+func (e engineFlags) maxConnections() int {
+	if e.MaxConnections > 0 {
+		return e.MaxConnections
+	}
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return defaultConnections
+	}
+	return max(1, int(min(defaultConnections, files.Cur/2)))
 }
 
 // limits returns the limits of clients.

@@ -1,0 +1,101 @@
+package rpc
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/progressor-engine/progressor/internal/budget"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Large requests wait for the memory that others of their client use, and are rejected after a
+// while. Small ones, those of others, and those whose memory is not needed any more do not wait.
+func TestLargeRequestsWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		refused := map[string]int{}
+		m := &memory{requests: budget.New(requestBudget), refused: func(bound string) { refused[bound]++ }}
+		var begun atomic.Int32
+		release := make(chan struct{})
+		var codes sync.Map
+		send := func(name, address, encoding string, size int, decoded any) {
+			h := m.limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, err := io.Copy(io.Discard, r.Body)
+				codes.Store(name, connect.CodeOf(err))
+				if err != nil {
+					return
+				}
+				keepDecoded(r.Context(), decoded)
+				begun.Add(1)
+				<-release
+			}))
+			r := httptest.NewRequest(http.MethodPost, callPath, strings.NewReader(strings.Repeat(" ", size)))
+			r.Header.Set("Content-Encoding", encoding)
+			r.RemoteAddr = address
+			go h.ServeHTTP(httptest.NewRecorder(), r)
+			synctest.Wait()
+		}
+		const attacker, other = "192.0.2.1:1", "192.0.2.2:1"
+		small := &progressorv1.CallRequest{ProcessId: "p"}
+		for range 10 {
+			send("decoded", attacker, "", process.MaxMessageBytes, small)
+		}
+		send("plain", attacker, "identity", process.MaxMessageBytes, nil)
+		if n := begun.Load(); n != 11 {
+			t.Errorf("%d of 11 requests began", n)
+		}
+		send("late", attacker, "", 10<<20, nil)
+		send("compressed", attacker, "gzip", 20<<10, nil)
+		send("small", attacker, "", budget.Free, nil)
+		send("small and compressed", attacker, "gzip", 60, nil)
+		send("of another client", other, "", process.MaxMessageBytes, nil)
+		if n := begun.Load(); n != 14 {
+			t.Errorf("%d of 14 requests began", n)
+		}
+		time.Sleep(memoryWait)
+		synctest.Wait()
+		for _, name := range []string{"late", "compressed"} {
+			if code, _ := codes.Load(name); code != connect.CodeResourceExhausted || refused[boundOfMemory] != 2 {
+				t.Errorf("%s: %v, %v", name, code, refused)
+			}
+		}
+		close(release)
+		synctest.Wait()
+		send("after them", attacker, "", process.MaxMessageBytes, nil)
+		if n := begun.Load(); n != 15 {
+			t.Error("the memory of requests that have ended is not free")
+		}
+	})
+}
+
+// A few kilobytes that expand to gigabytes are not decompressed to their end, and are counted.
+func TestExpandingBody(t *testing.T) {
+	t.Parallel()
+	failed := 0
+	g := &limitedGzip{failed: func() { failed++ }}
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	for range 64 {
+		_, _ = w.Write(make([]byte, 1<<20))
+	}
+	_ = w.Close()
+	if err := g.Reset(&packed); err != nil {
+		t.Fatal(err)
+	}
+	read, err := io.Copy(io.Discard, g)
+	if err != nil || read != process.MaxMessageBytes+1 || failed != 1 {
+		t.Errorf("%d bytes, %v, counted %d times", read, err, failed)
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"os"
 	"runtime"
 	"strconv"
 	"testing"
@@ -19,6 +20,9 @@ var newCommands = commands.New
 const testsAtOnce = 4
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "serve" { // started by the bench, whose program this is
+		main()
+	}
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		if err := parallel.Value.Set(strconv.Itoa(max(testsAtOnce, runtime.GOMAXPROCS(0)))); err != nil {

@@ -92,13 +92,20 @@ func (r *runner) alternate(ctx context.Context, d *scratch, g *rig, v variant, r
 	return calls, nil
 }
 
-// standardError returns the standard error of the mean ratio of the rates a to the rates b.
+// standardError returns the standard error of the mean ratio of the rates a to the rates b. It
+// skips rates of 0, which short slices have on a busy machine.
 func standardError(a, b []float64) float64 {
-	n, sum, squares := float64(len(a)), 0.0, 0.0
+	n, sum, squares := 0.0, 0.0, 0.0
 	for i := range a {
-		ratio := a[i] / b[i]
-		sum += ratio
-		squares += ratio * ratio
+		if b[i] > 0 {
+			ratio := a[i] / b[i]
+			sum += ratio
+			squares += ratio * ratio
+			n++
+		}
+	}
+	if n < 2 {
+		return 0
 	}
 	mean := sum / n
 	return math.Sqrt(max(0, squares/n-mean*mean) / (n - 1))

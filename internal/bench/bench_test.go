@@ -168,6 +168,12 @@ func TestStandardError(t *testing.T) {
 	if e := standardError([]float64{2, 4, 6}, []float64{1, 2, 3}); e != 0 {
 		t.Errorf("%g, want 0: all ratios are the same", e)
 	}
+	if e := standardError([]float64{1, 7, 3}, []float64{1, 0, 1}); e != 1 {
+		t.Errorf("%g, want 1: a slice without calls has no ratio", e)
+	}
+	if e := standardError([]float64{1, 7}, []float64{1, 0}); e != 0 {
+		t.Errorf("%g, want 0: one ratio has no error", e)
+	}
 }
 
 // At twice the peak, the engine does what it can and rejects the rest. Only a real run shows how

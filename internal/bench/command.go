@@ -15,7 +15,7 @@ import (
 // Command contains the flags of `progressor bench`.
 type Command struct {
 	DSN       string        `name:"dsn" placeholder:"DSN" help:"PostgreSQL server to measure. The bench creates its own databases there (the role needs CREATEDB) and drops them. Default: a private server in a temporary directory."`
-	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"Workloads: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, jobs, jobs-keys, jobs-claims, flows, rpc, auth, flat, retention, idle, memory, search, overload, neighbors, changes. Default: ${default}."`
+	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"Workloads: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, jobs, jobs-keys, jobs-claims, flows, rpc, auth, flat, retention, idle, memory, search, overload, neighbors, attacks, changes. Default: ${default}."`
 	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Concurrent clients for start, call, hot and loop. Default: ${default}."`
 	Duration  time.Duration `default:"10s" placeholder:"DURATION" help:"Duration of each case. Default: ${default}."`
 	Warmup    time.Duration `default:"2s" placeholder:"DURATION" help:"Warm-up of each case. Default: ${default}."`
@@ -28,7 +28,7 @@ type Command struct {
 	Lanes     int           `default:"2" placeholder:"N" help:"Group-commit lanes of the engine. Default: ${default}."`
 	Baseline  bool          `default:"true" negatable:"" help:"Also measure the baseline. Default: ${default}."`
 
-	RPCClients    int           `name:"rpc-clients" default:"64" placeholder:"N" help:"Concurrent clients for rpc and auth. Default: ${default}."`
+	RPCClients    int           `name:"rpc-clients" default:"64" placeholder:"N" help:"Concurrent clients for rpc, auth and the peak of attacks. Default: ${default}."`
 	Timers        int           `default:"50000" placeholder:"N" help:"For timers: number of timers that are due at once. Default: ${default}."`
 	SpreadTimers  int           `default:"2000" placeholder:"N" help:"For timers: number of timers over --spread, to measure lateness. Default: ${default}."`
 	Spread        time.Duration `default:"10s" placeholder:"DURATION" help:"See --spread-timers. Default: ${default}."`
@@ -49,6 +49,14 @@ type Command struct {
 	Waiting       int           `default:"10000" placeholder:"N" help:"For memory: number of clients that wait for them. Default: ${default}."`
 	Idle          time.Duration `default:"30s" placeholder:"DURATION" help:"For idle: duration. Default: ${default}."`
 
+	neighborFlags
+	attackFlags
+
+	Role string `hidden:"" default:"bench" enum:"bench,engine,processor" help:"Role of a child process of the bench."`
+}
+
+// neighborFlags are the flags of neighbors.
+type neighborFlags struct {
 	NeighborStates     []string `placeholder:"NAME" help:"For neighbors: states of the tenant: timers, calls, large-calls, queue-fails, queue-suspended, queue-resumed, queue-removed, held-messages, locked-target, many-messages, locked-row, fresh-calls, stored-calls, waiting-clients. Default: all."`
 	NeighborTimers     int      `default:"20" placeholder:"N" help:"For neighbors: timers per second of the measured namespace. Default: ${default}."`
 	NeighborNamespaces int      `default:"1000" placeholder:"N" help:"For neighbors: namespaces of the tenant with 300 due timers or waiting calls each. Default: ${default}."`
@@ -56,8 +64,12 @@ type Command struct {
 	NeighborQueue      int      `default:"2000000" placeholder:"N" help:"For neighbors: waiting notifications or held messages of a process of the tenant. Default: ${default}."`
 	NeighborBacklog    int      `default:"100000" placeholder:"N" help:"For neighbors: SQL messages to one process, or stored calls, of the tenant. Default: ${default}."`
 	NeighborClients    int      `default:"9000" placeholder:"N" help:"For neighbors: clients of the tenant that wait for slow processes. Default: ${default}, the share of a namespace in a node."`
+}
 
-	Role string `hidden:"" default:"bench" enum:"bench,engine,processor" help:"Role of a child process of the bench."`
+// attackFlags are the flags of attacks.
+type attackFlags struct {
+	Attacks    []string `placeholder:"NAME" help:"For attacks: which ones: expanding-requests, expanding-responses, long-numbers, patterns, foreign-hosts, tokens, awaits, slow-bodies, connections, watchers, namespaces. Default: all."`
+	AttackSize int      `default:"100" placeholder:"PERCENT" help:"For attacks: number of their clients, in percent of the full size. Default: ${default}."`
 }
 
 // Environment is what the bench needs from the program.
@@ -85,6 +97,11 @@ below the peak because the tenant may use its share of the CPU: two namespaces t
 they can get cannot each keep 80% of what one gets alone. The peak is that of the largest number of
 --clients.
 
+Attacks starts progressor serve on all addresses of this machine, with authentication and default
+settings, attacks it as a tenant or a stranger, and measures what another tenant keeps of its rate.
+It fails if the engine uses more than 512 MiB, if the other tenant keeps less than 80% of its rate
+(calls and jobs at 40% of the peak), if /livez takes more than 5 s, or if no metric shows it.
+
 Auth does the calls of rpc in turn without and with authentication by an API key, at two ports of
 one engine. The ratio is that of the calls/s.`
 }
@@ -102,7 +119,7 @@ func (c *Command) Run(ctx context.Context, env Environment) error {
 		return err
 	}
 	r := &runner{command: c, env: env, server: server, baselines: map[variant]*Row{}}
-	err = errors.Join(r.measure(ctx), server.close(ctx))
+	err = errors.Join(r.measure(ctx), server.close(ctx), r.report.broken())
 	if len(r.report.Rows) > 0 {
 		write := r.report.WriteTable
 		if env.JSON {
@@ -125,6 +142,11 @@ func (c *Command) check() error {
 				strings.Join(neighborNames, ", "))
 		}
 	}
+	for _, name := range c.Attacks {
+		if _, ok := attackKinds[name]; !ok {
+			return fmt.Errorf("--attacks: unknown attack %q; known: %s", name, strings.Join(attackNames, ", "))
+		}
+	}
 	if c.DSN != "" {
 		if _, err := pgx.ParseConfig(c.DSN); err != nil {
 			return errors.New("--dsn: not a connection string") // the cause quotes parts of it
@@ -139,7 +161,8 @@ func (c *Command) check() error {
 		"neighbor-timers": {c.NeighborTimers}, "neighbor-namespaces": {c.NeighborNamespaces},
 		"neighbor-large-calls": {c.NeighborLargeCalls}, "neighbor-queue": {c.NeighborQueue},
 		"neighbor-backlog": {c.NeighborBacklog},
-		"neighbor-clients": {c.NeighborClients}, "events": {c.Events}, "rounds": {c.Rounds},
+		"neighbor-clients": {c.NeighborClients}, "attack-size": {c.AttackSize},
+		"events": {c.Events}, "rounds": {c.Rounds},
 	}
 	for name, values := range counts {
 		for _, n := range values {

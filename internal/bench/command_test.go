@@ -76,6 +76,8 @@ func TestCheckRefuses(t *testing.T) {
 		"--lanes=0":                 "--lanes",
 		"--neighbor-states=noisy":   `unknown state "noisy"`,
 		"--neighbor-queue=0":        "--neighbor-queue",
+		"--attacks=noisy":           `unknown attack "noisy"`,
+		"--attack-size=0":           "--attack-size",
 		"--dsn=host=x port=secret1": "--dsn: not a connection string",
 		"--flat-database=x":         "--flat-database requires --dsn",
 	} {
@@ -136,11 +138,11 @@ func TestParseProcStat(t *testing.T) {
 			t.Errorf("%q was read", broken)
 		}
 	}
-	bytes, err := parseResident("Name:\tx\nVmRSS:\t  1024 kB\nThreads: 3\n")
+	bytes, err := parseMemory("Name:\tx\nVmRSS:\t  1024 kB\nThreads: 3\n", "VmRSS")
 	if err != nil || bytes != 1<<20 {
 		t.Errorf("resident: %d, %v", bytes, err)
 	}
-	if _, err := parseResident("Name:\tx\n"); err == nil {
+	if _, err := parseMemory("Name:\tx\n", "VmRSS"); err == nil {
 		t.Error("no VmRSS, and no error")
 	}
 }

@@ -15,8 +15,8 @@ type variant struct {
 	history  string
 	metadata bool
 	events   string // which events of jobs the namespace keeps; "" means all
-	// For neighbors the state of the tenant, for changes who receives them, for auth the
-	// credentials.
+	// For neighbors the state of the tenant, for attacks which one, for changes who receives them,
+	// for auth the credentials.
 	state string
 }
 
@@ -94,6 +94,7 @@ var workloads = []workload{
 	{"search", onceVariant, (*runner).search},
 	{"overload", overloadVariants, (*runner).overload},
 	{"neighbors", neighborVariants, (*runner).neighbors},
+	{"attacks", attackVariants, (*runner).attacks},
 	{"changes", snapshotVariants, (*runner).changes},
 }
 

@@ -107,12 +107,21 @@ func residentBytes(pid int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return parseResident(string(text))
+	return parseMemory(string(text), "VmRSS")
 }
 
-func parseResident(status string) (int64, error) {
+// peakBytes returns the most memory that a process had in RAM.
+func peakBytes(pid int) (int64, error) {
+	text, err := os.ReadFile(filepath.Join(procDir, strconv.Itoa(pid), "status"))
+	if err != nil {
+		return 0, err
+	}
+	return parseMemory(string(text), "VmHWM")
+}
+
+func parseMemory(status, name string) (int64, error) {
 	for line := range strings.Lines(status) {
-		value, found := strings.CutPrefix(line, "VmRSS:")
+		value, found := strings.CutPrefix(line, name+":")
 		if !found {
 			continue
 		}
@@ -122,5 +131,5 @@ func parseResident(status string) (int64, error) {
 		}
 		return kilobytes << 10, nil
 	}
-	return 0, fmt.Errorf("no VmRSS")
+	return 0, fmt.Errorf("no %s", name)
 }

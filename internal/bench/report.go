@@ -81,6 +81,9 @@ func (r *Row) cells() table.Row {
 	if r.Note != "" {
 		notes = append(notes, r.Note)
 	}
+	if broken := r.Broken(); len(broken) > 0 {
+		notes = append(notes, "BROKEN: "+strings.Join(broken, ", "))
+	}
 	if r.Refused > 0 {
 		notes = append(notes, fmt.Sprintf("%d refused", r.Refused))
 	}

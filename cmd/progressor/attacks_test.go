@@ -1,0 +1,37 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+	"github.com/progressor-engine/progressor/internal/bench"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// Attacks of a small size run, and the engine stays within the bounds that do not depend on other
+// programs of the machine. Only a real run shows the others.
+func TestAttacks(t *testing.T) {
+	t.Parallel()
+	attacks := []string{"expanding-requests", "expanding-responses", "long-numbers", "patterns", "foreign-hosts",
+		"tokens"}
+	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
+	r := clitest.Program{Commands: newCommands}.Run(t, "bench", "--dsn", dsn, "--workloads", "attacks",
+		"--attacks", strings.Join(attacks, ","), "--attack-size", "15", "--duration", "300ms", "--warmup", "0s",
+		"--rpc-clients", "4", "-o", "json")
+	var report bench.Report
+	if err := json.Unmarshal([]byte(r.Stdout), &report); err != nil || len(report.Rows) != len(attacks) {
+		t.Fatalf("%v, %d rows\n%s", err, len(report.Rows), r.Stderr)
+	}
+	for n, row := range report.Rows {
+		if row.Workload != "attacks ("+attacks[n]+")" || row.Operations == 0 || row.Ratio == nil {
+			t.Errorf("nothing was measured: %+v", row)
+		}
+		for _, broken := range row.Broken() {
+			if !strings.HasPrefix(broken, "the victim kept") && !strings.HasPrefix(broken, "/livez took") {
+				t.Errorf("%s: %s", row.Workload, broken)
+			}
+		}
+	}
+}

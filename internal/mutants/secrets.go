@@ -163,4 +163,10 @@ var secretMutants = []mutant{
 		planted:  "SigningKeys(ctx, namespace, ns.signing[:min(len(ns.signing), 1)])",
 		packages: "./cmd/progressor", run: "TestPublicKeys",
 	},
+	{
+		name: "file-without-secrets", breaks: "a configuration file may name signing secrets",
+		file: "cmd/progressor/internal/cli/server/file.go", old: ", Secrets: &secrets.Vault{}}",
+		planted:  "}\n\t_ = secrets.Mask",
+		packages: "./cmd/progressor", run: "TestSecretsOfAConfigurationFile",
+	},
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/engine/secrets"
 	"github.com/progressor-engine/progressor/engine/sinks"
 	"github.com/progressor-engine/progressor/engine/sinks/targets"
 	"github.com/progressor-engine/progressor/flow"
@@ -28,7 +29,8 @@ import (
 // checkFile returns the error that the engine would return for the namespaces, templates, crons and
 // sinks of the file.
 func checkFile(f *configfile.File) error {
-	node := engine.Config{Builtins: builtins(), Dial: remote.Dial}
+	// The vault is not used, because the secrets of the file are not read.
+	node := engine.Config{Builtins: builtins(), Dial: remote.Dial, Secrets: &secrets.Vault{}}
 	for _, ns := range f.Namespaces {
 		err := rpc.CheckRules(&progressorv1.PutNamespaceRequest{Namespace: ns.Namespace})
 		if err == nil {

@@ -1,7 +1,7 @@
--- InsertAudits stores the commands of a flush that have changed their process. It runs after the
--- statements that execute them, in the same transaction. A command had an effect if the row of the
--- process shows that its status was changed, or that it was removed, since the transaction began.
--- (If two nodes execute the same command in the same milliseconds, both are stored.)
+-- InsertAudits stores those commands of a flush that changed their process. It runs after the
+-- statements that execute them, in the same transaction. A command changed its process if a time in
+-- the row of the process shows a matching change since the transaction began. (If two nodes execute
+-- the same command within milliseconds, both commands are stored.)
 -- name: InsertAudits :exec
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
@@ -31,13 +31,13 @@ SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
          ELSE process.status_changed_time >= now() AND process.previous_status = 'ERROR'
        END;
 
--- InsertAudit stores a command that does not use a lane, in its transaction.
+-- InsertAudit stores a command that does not use a lane, in the transaction of the command.
 -- name: InsertAudit :exec
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 VALUES (@actor, @source, @method, @namespace, @subject, NULLIF(@details::text, '')::jsonb);
 
--- InsertTaskAudits stores commands that a task has executed, with its result. It stores a command
--- only if this transaction has written the end of the task.
+-- InsertTaskAudits stores the commands that a task executed, in the transaction of its result. It
+-- stores a command only if this transaction has written the end of the task.
 -- name: InsertTaskAudits :exec
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
@@ -63,13 +63,13 @@ SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
       AND is_saved(item.fencing_token)
     LIMIT 1) ended;
 
--- SealAudit adds committed rows to the hash chain, lim at a time. The function has the rights of
--- the owner of the table, so that the role of the engine needs no UPDATE.
+-- SealAudit adds committed rows to the hash chain, lim at a time. The function runs with the rights
+-- of the owner of the table, so that the role of the engine needs no UPDATE privilege.
 -- name: SealAudit :one
 SELECT seal_audit(@lim::int)::bigint AS sealed;
 
--- ForgetAudit deletes the oldest commands after their retention, lim at a time. Like SealAudit, it
--- needs no rights.
+-- ForgetAudit deletes the oldest commands after their retention, lim at a time. Like SealAudit, its
+-- function runs with the rights of the owner of the table.
 -- name: ForgetAudit :one
 SELECT forget_audit(@lim::int)::bigint AS deleted;
 
@@ -78,7 +78,7 @@ SELECT forget_audit(@lim::int)::bigint AS deleted;
 SELECT c.hash_key, c.last_position, c.last_hash, c.removed_position, c.removed_hash
   FROM audit_chain c;
 
--- ReadSealedAudit returns rows of the hash chain in their order, after one.
+-- ReadSealedAudit returns the rows of the hash chain after a given one, in order.
 -- name: ReadSealedAudit :many
 SELECT a.audit_id, a."time", a.actor, a.source, a.method, a.namespace, a.subject,
        coalesce(a.details::text, '')::text AS details,

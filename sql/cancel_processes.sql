@@ -1,9 +1,9 @@
 -- CancelProcesses requests the end of processes in INIT and RUNNING. Each gets a CANCEL task that
 -- runs next, or after the running task. Its grace period of grace_us begins now. Processes in ERROR
--- and SUSPENDED become CANCELLED at once. If overdue is true, the engine (not a client) cancels
--- processes whose grace period of an earlier request has passed. If a process ends here, its
--- attempt is fenced off, and all its running and waiting tasks become CANCELLED. A CANCEL task
--- after its grace period ends in ERROR instead. CancelProcesses runs after LockProcesses.
+-- and SUSPENDED become CANCELLED at once. If overdue is true, the engine ends processes whose grace
+-- period of an earlier request has expired. If a process ends here, its attempt is fenced off, and
+-- all its running and waiting tasks become CANCELLED. A CANCEL task after its grace period ends in
+-- ERROR instead. CancelProcesses runs after LockProcesses.
 --
 -- A job gets no CANCEL task. A waiting job becomes CANCELLED at once. The worker of a running job
 -- receives the cancel with its next heartbeat. A job of several workers ends when its members have
@@ -164,8 +164,8 @@ inserted_job_events AS (
    WHERE input.job
      AND input.n = 1
      AND (input.asks AND input.mode = 2 OR input.ends AND input.mode > 0)),
--- In a process with a cancel request, only the CANCEL task waits for a slot, or the INIT task
--- before it. (waits_for::text: see SaveResult.)
+-- In a process with a cancel request, only the CANCEL task or an INIT task before it waits for a
+-- slot. (waits_for::text: see SaveResult.)
 postponed_tasks AS (
   UPDATE schedule s
      SET waits_for = 'process', priority = coalesce(s.own_priority, s.priority), own_priority = NULL
@@ -329,8 +329,7 @@ SELECT input.ord::int AS ord,
         END)::text AS outcome
   FROM input;
 
--- ListOverdueCancels returns processes whose cancel is past its grace period, longest overdue
--- first.
+-- ListOverdueCancels returns the processes with an expired grace period, longest overdue first.
 -- name: ListOverdueCancels :many
 SELECT namespace, process_id
   FROM processes

@@ -1,7 +1,6 @@
 -- CaptureCall is PrepareCall for the most frequent request: the process is RUNNING and idle, no
--- task waits for it, and the key, if any, is new. Other items are missing in the result, and
--- nothing is stored for them; PrepareCall handles them. A statement contains at most one call per
--- process.
+-- task waits for it, and the key, if any, is new. The result omits all other items. Nothing is
+-- stored for them, and PrepareCall handles them. A statement contains at most one call per process.
 -- name: CaptureCall :many
 WITH captured AS MATERIALIZED (
   SELECT item.*, process.previous_status, process.status_changed_time, process.aux_state,

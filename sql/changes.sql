@@ -7,7 +7,7 @@ SELECT stop_recording(@relation::text);
 -- name: RecordsChanges :one
 SELECT EXISTS (SELECT 1 FROM change_settings)::bool AS records;
 
--- AddChangePartition adds the partition of a day in the future, if it is missing.
+-- AddChangePartition adds the partition of a future day if it is missing.
 -- name: AddChangePartition :exec
 SELECT add_change_partition((statement_timestamp() AT TIME ZONE 'UTC')::date + @days::int);
 
@@ -17,10 +17,10 @@ SELECT add_change_partition((statement_timestamp() AT TIME ZONE 'UTC')::date + @
 SELECT coalesce(drop_change_partition(), '')::text AS dropped;
 
 -- ReadChanges returns the changes of a namespace after a position in each of its lanes, in the
--- order of their numbers, which is that of each process. It returns at most lim changes, until
--- they exceed max_bytes, including the one that exceeds it. All lanes are read from one snapshot:
--- if a change of a process is visible, so is every earlier one, because it was committed before
--- the process was locked again. Without changes, it returns one row with change_id 0. lost
+-- order of their numbers. The changes of each process have the same order. It returns at most lim
+-- changes, and stops after the change that exceeds max_bytes. All lanes are read from one snapshot:
+-- if a change of a process is visible, so is every earlier one, because it was committed before the
+-- process was locked again. If there are no changes, it returns one row with change_id 0. lost
 -- reports that changes after the position were deleted. known is how many of the lanes exist.
 -- name: ReadChanges :many
 WITH lanes AS MATERIALIZED (
@@ -68,9 +68,10 @@ SELECT state.generation::uuid AS generation, state.lost::bool AS lost, state.kno
   LEFT JOIN picked ON true
  ORDER BY picked.change_id;
 
--- ReadChangeHeads returns the last change of each lane of a namespace before a time, or the last
--- deleted one. Without lanes, it returns one row with lane 0. lost reports that changes at or
--- after the time were deleted. records reports whether the namespace records.
+-- ReadChangeHeads returns, for each lane of a namespace, the last change before a time, or the last
+-- deleted change if that is later. If there are no lanes, it returns one row with lane 0. lost
+-- reports that changes at or after the time were deleted. records reports whether the namespace
+-- records.
 -- name: ReadChangeHeads :many
 SELECT g.generation::uuid AS generation, coalesce(lanes.lane, 0)::bigint AS lane,
        greatest(lanes.last_seq, lanes.deleted_seq, 0)::bigint AS seq,

@@ -34,14 +34,15 @@ SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bo
     OR state.overdue AND (r.node_id = @node_id::bigint OR state.node_dead)
  LIMIT @lim::int;
 
--- ReadZombies returns the running rows of these fencing tokens as zombies, if they still look
--- dead. Each zombie is then saved as a retry or a failure under its own token, like any end of an
--- attempt. If its node ended the attempt first, nothing happens. For a leased task, the lease
--- counts instead of the node that leased it, and its deadline has no margin.
+-- ReadZombies returns those running rows with the given fencing tokens that still look dead. Each
+-- zombie is then saved as a retry or a failure under its own token, like any end of an attempt. If
+-- its node ended the attempt first, nothing happens. For a leased task, the lease counts instead of
+-- the node that leased it, and its deadline has no margin.
 --
--- timed_out is true if the attempt has exceeded its deadline. If its worker should have sent a
--- heartbeat before that, and never did, it may not know about the lease. Zombies are returned until
--- their contexts and jobs exceed max_bytes, including the one that exceeds it.
+-- timed_out is true if the attempt has exceeded its deadline. It is false if the worker should have
+-- sent a heartbeat before the deadline but has never sent one, because the worker may not know
+-- about the lease. ReadZombies stops after the zombie with which contexts and jobs exceed
+-- max_bytes.
 -- name: ReadZombies :many
 SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type, bounded.attempt,
        bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind,
@@ -113,7 +114,7 @@ SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type
 -- ListRunning returns running rows of a node that are not in its memory, with the columns of
 -- SearchCalls. The responses to the claims of these rows were lost, and the node adopts them.
 -- Leased tasks are omitted. ListRunning returns the rows with the smallest tokens, at most 1,000,
--- until they exceed max_bytes, including the one that exceeds it.
+-- and stops after the row that exceeds max_bytes.
 -- name: ListRunning :many
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token,
        r.scheduled_time, r.running_time,

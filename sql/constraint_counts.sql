@@ -1,6 +1,6 @@
--- CountConstraints returns for each constraint, in the order of ReadConstraints: the running jobs
--- with a key, the jobs with a key that are not claimed yet, the jobs that wait for a key, and the
--- time when the next of these may start.
+-- CountConstraints returns, for each constraint in the order of ReadConstraints, the number of
+-- running jobs with a key, of jobs with a key that are not claimed yet, and of jobs that wait for a
+-- key. It also returns when the next waiting job may start.
 -- name: CountConstraints :many
 SELECT counts.running::bigint AS running, counts.held::bigint AS held,
        (
@@ -31,9 +31,9 @@ SELECT counts.running::bigint AS running, counts.held::bigint AS held,
  WHERE c.namespace = @namespace
  ORDER BY c.name;
 
--- PositionInKeyQueue returns how many jobs are before a job in its key queue (at most lim), how
--- many jobs have the key (with the first three of them), how many of those are not claimed yet,
--- when the next job may start, and the job for which the key is reserved.
+-- PositionInKeyQueue returns how many jobs are before a job in its key queue (at most lim). It also
+-- returns the number of jobs that have the key, the first three of them, how many of them are not
+-- claimed yet, when the next job may start, and the job that has reserved the key.
 -- name: PositionInKeyQueue :one
 SELECT (
   SELECT count(*) FROM (

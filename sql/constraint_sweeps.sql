@@ -1,6 +1,7 @@
--- SweepHolds frees keys whose job has ended or left in another way. It runs under LockConstraints,
--- so no keys are assigned in the meantime. It checks at most lim keys after a given one. It returns
--- how many it checked, the last one, and the queues of the freed keys.
+-- SweepHolds frees the keys of jobs that neither run nor wait for a slot. It runs under
+-- LockConstraints, so no keys are assigned in the meantime. It checks at most lim keys after a
+-- given one. It returns how many keys it checked, the last of them, and the queues of the freed
+-- keys.
 -- name: SweepHolds :one
 WITH checked_holds AS MATERIALIZED (
   SELECT h.namespace, h.process_id, h.line
@@ -33,9 +34,9 @@ SELECT (SELECT count(*) FROM checked_holds)::int AS looked,
                 '')::text AS last_line,
        ARRAY (SELECT deleted_constraint_holds.line FROM deleted_constraint_holds)::text[] AS freed;
 
--- ReturnPausedJobs puts at most lim jobs of paused names that have their keys and wait for a slot
--- back into their key queues. It frees the keys and returns their lines, so that other jobs get
--- them. It runs under LockConstraints.
+-- ReturnPausedJobs moves jobs of paused names that wait for a slot back into their key queues, at
+-- most lim. It frees their keys and returns the lines of the keys, so that other jobs get them. It
+-- runs under LockConstraints.
 -- name: ReturnPausedJobs :many
 WITH returned AS (
   UPDATE schedule s
@@ -58,8 +59,8 @@ DELETE FROM constraint_holds h USING returned
    AND h.process_id = returned.process_id
 RETURNING h.line::text AS line;
 
--- SpanOfJobs returns the next waiting processes in the order of their IDs, for one step of the
--- evaluation after a change of constraints.
+-- SpanOfJobs returns the next waiting processes by ID. One step of the evaluation after a change of
+-- constraints handles them.
 -- name: SpanOfJobs :many
 SELECT job_task.process_id::text AS process_id, job_task.stale::bool AS stale
   FROM (
@@ -101,7 +102,7 @@ SELECT s.process_id, s.task_id, s.waits_for, s.priority, job.name, s.args, proce
     LIMIT 1) job
  WHERE coalesce(job.constraints_version, 0) <> @version::bigint;
 
--- DropHolds deletes the keys that jobs got under an older version.
+-- DropHolds deletes the keys that jobs received under an older version.
 -- name: DropHolds :exec
 DELETE FROM constraint_holds h
  USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]))

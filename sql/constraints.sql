@@ -122,7 +122,7 @@ SELECT (CASE
                     ORDER BY b.next_time LIMIT 1)) AS at) next_time;
 
 -- ReadLines returns how many jobs hold each key, with the buckets and reservations of the keys.
--- unstarted is the number of holders that have not been claimed yet; it is counted only for a key
+-- unstarted is the number of holders that have not been claimed yet. It is counted only for a key
 -- with a rate. reserved_by is the job for which a key is reserved, with its position in lines, or
 -- empty if no waiting job has reserved the key.
 -- name: ReadLines :many

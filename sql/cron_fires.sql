@@ -85,8 +85,8 @@ SELECT namespace, cron_id, fire_time, decision::fire_decision, NULLIF(reason, ''
   FROM input WHERE change = 'decide'
 ON CONFLICT DO NOTHING;
 
--- ListFires lists the ledger of a cron before a time, newest first. Rows that are older than since
--- belong to a deleted cron with the same ID.
+-- ListFires lists the ledger of a cron before a time, newest first. It omits rows that are older
+-- than since: they belong to a deleted cron with the same ID.
 -- name: ListFires :many
 SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt,
        f.status::text AS status, coalesce(f.process_id, '')::text AS process_id, f.decided_time,
@@ -146,9 +146,9 @@ DELETE FROM cron_fires d
    AND d.cron_id = decided.cron_id
    AND d.fire_time = decided.fire_time;
 
--- ForgetCronTasks deletes tasks of crons that ended before a time, oldest first, at most lim of
--- each cron. A cron continues to exist, and each fire adds tasks. It returns the number of deleted
--- tasks.
+-- ForgetCronTasks deletes the tasks of crons that ended before a time, oldest first, at most lim of
+-- each cron. Without it, the tasks of a cron would accumulate, because each fire adds some. It
+-- returns the number of deleted tasks.
 -- name: ForgetCronTasks :execrows
 WITH old_tasks AS MATERIALIZED (
   SELECT old_task.namespace, old_task.process_id, old_task.task_id

@@ -1,8 +1,9 @@
--- DeliverStarts takes the starts that are first for their targets and creates the processes. An
--- existing process does not change. If a process with the ID is being removed, the start waits
--- until it is gone. (The condition on removed_time prevents the use of the index of removed
--- processes.) The kind of an internal process follows from its ID. If nothing was started, an
--- internal sender that waits for the end is notified, because it would wait forever.
+-- DeliverStarts takes the start messages that are first in the queue of their target and creates
+-- the processes. An existing process does not change. If a process with the ID is being removed,
+-- the start waits until the process is deleted. (The condition on removed_time prevents the use of
+-- the index of removed processes.) The kind of an internal process follows from its ID. If nothing
+-- was started, an internal sender that waits for the end is notified, because it would otherwise
+-- wait forever.
 --
 -- The start of a job enqueues it, with its unique key if it has one: see EnqueueJobs. If two
 -- messages have the same key for different processes, only the first one is taken here. If the keys

@@ -1,6 +1,6 @@
 -- NamespacesWaiting lists the namespaces with tasks that wait for a slot. own is true for a pull
--- namespace with tasks that the engine itself runs. Each namespace costs one index probe. A
--- namespace without such tasks costs nothing.
+-- namespace with tasks that the engine itself runs. A namespace with waiting tasks costs one index
+-- probe, and all others cost nothing.
 -- name: NamespacesWaiting :many
 WITH RECURSIVE waiting AS (
   SELECT (
@@ -25,8 +25,8 @@ SELECT w.namespace::text AS namespace,
 
 -- DueTimers returns the namespaces with tasks that are due within a period, the time until the
 -- first one (µs, 0 if one is due), and the number of tasks that it has read. It reads at most lim
--- tasks, earliest first. If there are more, namespaces are missing. Namespaces with later tasks
--- cost nothing.
+-- tasks, earliest first. If there are more, some namespaces are missing. Namespaces with later
+-- tasks cost nothing.
 -- name: DueTimers :many
 WITH due_timers AS MATERIALIZED (
   SELECT s.namespace, s.scheduled_time
@@ -41,8 +41,8 @@ SELECT d.namespace::text AS namespace,
   FROM due_timers d GROUP BY d.namespace;
 
 -- NextTimers returns, for each namespace with tasks that wait for a time, the time until the first
--- one is due (µs, 0 if one is due). A namespace without such tasks costs nothing, others cost one
--- probe each.
+-- one is due (µs, 0 if one is due). A namespace with such tasks costs one index probe, and all
+-- others cost nothing.
 -- name: NextTimers :many
 WITH RECURSIVE next_timer AS (
   SELECT waiting.namespace, waiting.scheduled_time

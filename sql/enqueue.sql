@@ -22,15 +22,15 @@ SELECT 1 FROM (
 -- EnqueueJobs creates jobs: processes of kind job with their INIT tasks, which wait for a time or a
 -- slot. The items of a statement have different processes. If several items have the same unique
 -- key, the first one gets it, and the others must be sent again. A job holds its unique key until
--- it has ended and its TTL has passed, even if retention removes it (held_until). With
--- unique_waiting, it holds the key only until it starts.
+-- it has ended and the TTL of the key has passed, even if retention removes the job (held_until).
+-- With unique_waiting, it holds the key only until it starts.
 --
 -- A job that needs keys of constraints waits for the first of them. It was evaluated under
 -- constraints_version. If the constraints have changed, it waits to be evaluated again.
 -- fairness_key is "=" and the key, or empty if the namespace has none. If another job holds the
 -- unique key, the request is stored without a task: it has no task of its own, and the task of the
--- other job may be deleted before the key. outcome is enqueued, duplicate (another job has the
--- unique key; process_id is that job), again, replayed, mismatch or exists.
+-- other job may be deleted before the idempotency key. outcome is enqueued, duplicate (another job
+-- has the unique key; process_id is that job), again, replayed, mismatch or exists.
 -- name: EnqueueJobs :many
 WITH input AS MATERIALIZED (
   SELECT item.*, request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,
@@ -123,8 +123,8 @@ updated_status_counts AS (
     FROM inserted_processes GROUP BY inserted_processes.namespace
    ORDER BY inserted_processes.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
--- The row comparison is a hashed subplan. A join of two CTEs would be a nested loop with quadratic
--- cost.
+-- The row comparison becomes a hashed subplan. A join of two CTEs would be a nested loop with
+-- quadratic cost.
 decided AS MATERIALIZED (
   SELECT input.*,
          ((input.namespace, input.process_id) IN (

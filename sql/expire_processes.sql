@@ -1,12 +1,12 @@
--- ExpireProcesses marks processes as removed whose retention has passed, oldest end first, at most
--- lim per namespace and status. PurgeHistory deletes their data. It needs no lane, because no task
--- runs or waits in an ended process, and its status never changes. Locked rows are left to the next
--- call.
+-- ExpireProcesses marks processes as removed when their retention has passed, oldest end first, at
+-- most lim per namespace and status. PurgeHistory deletes their data. It needs no lane, because no
+-- task runs or waits in an ended process, and its status never changes. Locked rows are left to the
+-- next call.
 --
--- A FAILED job has ended (a retry locks its row). Any other process in ERROR has not. The jobs of a
--- run are removed with the run. A job whose unique key has a TTL keeps the key. Each namespace has
--- one item for each status. failed_us is the retention of a run that did not succeed, whose process
--- is COMPLETED, if it is longer.
+-- A FAILED job has ended (a retry locks its row). Any other process in ERROR has not ended. The
+-- jobs of a run are removed with the run. A job whose unique key has a TTL keeps the key. Each
+-- namespace has one item for each status. failed_us, if longer, is the retention of runs that did
+-- not succeed. Their processes are COMPLETED.
 -- name: ExpireProcesses :many
 WITH expired AS MATERIALIZED (
   SELECT process.namespace, process.process_id
@@ -123,7 +123,7 @@ updated_processes AS (
    WHERE p.namespace = ANY (ARRAY[x.namespace])
      AND p.process_id = x.process_id
   RETURNING p.namespace, p.process_id, p.attention AS status, p.kind, p.status_changed_time),
--- Unique keys that their jobs keep after their end. They are locked in order, as in EnqueueJobs.
+-- The unique keys that jobs keep after their end. They are locked in order, as in EnqueueJobs.
 updated_job_keys AS (
   UPDATE job_keys k
      SET held_until = kept_key.status_changed_time + kept_key.ttl

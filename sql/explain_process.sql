@@ -1,5 +1,5 @@
--- The data for the explanation of a process, in addition to the process itself: without payloads,
--- and bounded. Reasons of failures are cut to 256 characters, and other texts to 1,000.
+-- The data for the explanation of a process, in addition to the process itself. It is bounded and
+-- has no payloads. Reasons of failures are cut to 256 characters, and other texts to 1,000.
 -- ExplainEnded returns the newest ended tasks.
 -- name: ExplainEnded :many
 SELECT task_id, task_type, status, attempt, scheduled_time,
@@ -13,7 +13,8 @@ SELECT task_id, task_type, status, attempt, scheduled_time,
    AND process_id = @process_id
  ORDER BY namespace DESC, process_id DESC, task_id DESC LIMIT @lim::int;
 
--- ExplainWaiting returns the waiting tasks: those that could run before those that wait for a time.
+-- ExplainWaiting returns the waiting tasks, first those that could run, then those that wait for a
+-- time.
 -- name: ExplainWaiting :many
 SELECT task_id, task_type, waits_for, attempt, scheduled_time,
        coalesce(retry_interval, interval '0')::interval AS retry_interval,

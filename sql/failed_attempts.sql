@@ -47,9 +47,10 @@ SELECT f.task_id, f.attempt, f.reason, f.message, f.node_id, f.running_time, f.f
    AND f.task_id = ANY (@task_ids::bigint[])
  ORDER BY f.task_id, f.attempt;
 
--- DeleteOrphanedAttempts looks at the next lim attempts in key order and deletes those whose task
--- does not exist. Engines from before the table existed remove processes and tasks without them.
--- It returns the last key that it has looked at, and the number of them: fewer than lim at the end.
+-- DeleteOrphanedAttempts checks the next lim attempts in key order and deletes those whose task
+-- does not exist. (Engines of versions that do not know the table remove tasks without their failed
+-- attempts.) It returns the last key that it checked, and the number of checked attempts, which is
+-- less than lim at the end.
 -- name: DeleteOrphanedAttempts :one
 WITH batch AS MATERIALIZED (
   SELECT f.namespace, f.process_id, f.task_id, f.attempt

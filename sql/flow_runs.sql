@@ -90,9 +90,9 @@ UPDATE flow_runs r
    AND r.run_id = input.run_id;
 
 -- DropItems deletes the rows of items of steps that start again: they belong to an earlier round.
--- Kept items stay, and move to a new index if it has changed. It runs before WriteSteps and selects
--- its tasks like InsertRuns. All rows are deleted before the insert, because the insert sorts its
--- input.
+-- The items to keep stay. If their index has changed, they move to the new one. It runs before
+-- WriteSteps and selects its tasks like InsertRuns. All rows are deleted before the insert, because
+-- the insert sorts its input.
 -- name: DropItems :exec
 WITH kept AS MATERIALIZED (
   SELECT unnest(@kept_namespaces::text[]) AS namespace, unnest(@kept_run_ids::text[]) AS run_id,
@@ -159,7 +159,8 @@ SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.a
  WHERE r.namespace = @namespace
    AND r.run_id = @run_id;
 
--- GetWait returns a wait, to check a response to it. An ended wait has a result or a failure.
+-- GetWait returns a wait, so that a response to it can be checked. An ended wait has a result or a
+-- failure.
 -- name: GetWait :one
 SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time, f.result, f.failure, f.wait
   FROM flow_steps f

@@ -40,7 +40,7 @@ succeeded_runs AS MATERIALIZED (
 SELECT coalesce((SELECT holders.holder FROM holders), '')::text AS holder,
        coalesce((SELECT succeeded_runs.done FROM succeeded_runs), '')::text AS done;
 
--- PeekScope returns the same, and changes nothing.
+-- PeekScope returns the same but changes nothing.
 -- name: PeekScope :one
 SELECT coalesce((
   SELECT s.run_id FROM flow_scopes s
@@ -73,8 +73,8 @@ VALUES (@namespace, @template_type, @dedupe_key, @run_id, @holds)
 ON CONFLICT (namespace, template_type, dedupe_key, run_id) DO UPDATE SET
        holds = flow_scopes.holds OR excluded.holds;
 
--- LockScopes locks the dedupe keys of ending runs: see LockScope. The order is that of the rows
--- that a portable database locks (see lock_key), and that of the keys.
+-- LockScopes locks the dedupe keys of ending runs: see LockScope. It locks them in the order of the
+-- rows that a portable database locks (see lock_key), then by key.
 -- name: LockScopes :exec
 SELECT lock_key(wanted.h)
   FROM (

@@ -1,9 +1,10 @@
 -- WriteSteps stores changes of the steps of runs. It runs after SaveResult and selects its items
 -- like InsertRuns. It searches each attempt once, because a run has several steps. A result
 -- contains at most one row per step or item. If begins is true, the step starts, possibly again. A
--- job has no running_time before its end, because no worker has taken it when it begins. untaken is
--- true if it ended without a worker. A compensated step keeps the status with which it ended. A
--- step that succeeds in the round in which its compensation starts is not yet stored as ended.
+-- step with a job has no running_time before its end, because no worker has taken the job when the
+-- step begins. untaken is true if the job ended without a worker. A compensated step keeps the
+-- status with which it ended. A step that succeeds in the round in which its compensation starts is
+-- not yet stored as ended.
 -- name: WriteSteps :exec
 WITH accepted AS MATERIALIZED (
   SELECT attempt.ord FROM (
@@ -132,11 +133,11 @@ UPDATE flow_steps f
    AND (f.token IS NOT NULL)::int = 1;
 
 -- ListSteps returns steps of a run in order, with their jobs. held is true if the job runs, since
--- held_time. tried is true if an attempt of it has ended. If step_id is empty, it returns all
--- steps; if only_steps is true, no items. It returns steps until their values (input, result,
--- failure, progress) exceed max_bytes, including the one that exceeds it. If all_steps is true, it
--- also returns the steps after that, without input and result, with a short failure and only the
--- percent of the progress.
+-- held_time. tried is true if an attempt of the job has ended. If step_id is empty, ListSteps
+-- returns all steps. If only_steps is true, it returns no items. It stops after the step with which
+-- the values (input, result, failure, progress) exceed max_bytes. If all_steps is true, it also
+-- returns the steps after that, without input and result, with a short failure and only the percent
+-- of the progress.
 -- name: ListSteps :many
 SELECT step.step_id, step.index, step.ord, step.status,
        coalesce(step.compensation_status::text, '')::text AS compensation_status,
@@ -215,7 +216,7 @@ SELECT step.step_id, step.index, step.ord, step.status,
     OR @all_steps::bool
  ORDER BY step.ord, step.index;
 
--- CountItems counts the items of the steps of a run by their status.
+-- CountItems counts the items of each step of a run by status.
 -- name: CountItems :many
 SELECT f.step_id, f.status, count(*) AS n
   FROM flow_steps f
@@ -233,7 +234,7 @@ SELECT f.step_id, f.status, f.result, f.failure
    AND f.step_id = ANY (@step_ids::text[])
    AND f.index = -1;
 
--- ReadItems returns the items of a step, with their results if results is true.
+-- ReadItems returns the items of a step. The results are included if results is true.
 -- name: ReadItems :many
 SELECT f.index, f.status, f.item_hash,
        coalesce(CASE WHEN @results::bool THEN f.result END, 'null')::jsonb AS result
@@ -297,9 +298,8 @@ SELECT outcome.type::text AS type, coalesce(outcome.worker_id, '')::text AS work
       LIMIT 1)) outcome
  LIMIT 1;
 
--- ReadFirstStart returns when the first step of a run began, at or after the time since. A job
--- begins when a worker takes it. A job that waits after a failed attempt has begun, at or after
--- since.
+-- ReadFirstStart returns when the first step of a run began, at or after since. A step with a job
+-- begins when a worker takes the job. A job that waits after a failed attempt has begun, too.
 -- name: ReadFirstStart :one
 SELECT coalesce(min(step.start_time), 'epoch')::timestamptz AS first
   FROM (

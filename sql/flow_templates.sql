@@ -1,11 +1,12 @@
--- LockType creates and locks the row of a template, so that versions are put one after the other.
+-- LockType creates and locks the row of a template, so that versions are stored one after the
+-- other.
 -- name: LockType :exec
 INSERT INTO flow_types AS t (namespace, template_type, version)
 VALUES (@namespace, @template_type, 1)
 ON CONFLICT (namespace, template_type) DO UPDATE SET version = t.version;
 
 -- NewestVersion returns the number of the newest version of a template, or 0 if there is none. It
--- runs after LockType, whose row does not show whether it is new.
+-- runs after LockType, which does not report whether it created the row.
 -- name: NewestVersion :one
 SELECT coalesce(max(v.version), 0)::int AS version
   FROM flow_templates v
@@ -32,8 +33,8 @@ SELECT v.version, v.definition, v.created_time AS updated_time, t.created_time, 
    AND t.template_type = @template_type
    AND v.version = CASE @version::int WHEN 0 THEN t.version ELSE @version END;
 
--- HeadTemplate returns the number of that version without its definition, which most callers have
--- already compiled.
+-- HeadTemplate returns the number of the version without its definition, because most callers have
+-- already compiled it.
 -- name: HeadTemplate :one
 SELECT v.version, v.created_time AS updated_time, t.enabled
   FROM flow_types t
@@ -52,8 +53,8 @@ SELECT newest.version
      ORDER BY v.version DESC LIMIT @lim::int) newest
  ORDER BY newest.version;
 
--- ListTemplates lists the newest versions of templates until they exceed max_bytes, including the
--- one that exceeds it.
+-- ListTemplates lists the newest versions of templates, and stops after the one that exceeds
+-- max_bytes.
 -- name: ListTemplates :many
 SELECT bounded.template_type, bounded.version, bounded.definition, bounded.updated_time,
        bounded.created_time, bounded.enabled
@@ -79,8 +80,8 @@ UPDATE flow_types
  WHERE namespace = @namespace
    AND template_type = @template_type;
 
--- DeleteTemplate deletes a template with all its versions, if no run of it is open. It locks the
--- row first: see LockType.
+-- DeleteTemplate deletes a template with all its versions, if it has no open run. It locks the row
+-- first: see LockType.
 -- name: DeleteTemplate :one
 WITH locked AS MATERIALIZED (
   SELECT t.namespace, t.template_type

@@ -1,5 +1,5 @@
--- ConfirmGeneration compares the server of this session, and the highest numbers that the engine
--- has seen, with the stored ones. After a failover or a restore it moves the sequences and begins a
+-- ConfirmGeneration compares the server of this session and the highest numbers that the engine has
+-- seen with the stored values. After a failover or a restore it moves the sequences and begins a
 -- new generation. It returns the current generation.
 -- name: ConfirmGeneration :one
 SELECT confirm_generation(@seen_task_id::bigint, @seen_fencing_token::bigint)::uuid AS generation;
@@ -37,8 +37,8 @@ SELECT item.ord::int AS ord
         AND a.process_id = item.process_id
         AND a.task_id = item.task_id);
 
--- CancelledAttempts returns at most 1,000 attempts of jobs on this node whose job has a cancel
--- request. Few jobs have one at a time, and an index finds each of them.
+-- CancelledAttempts returns at most 1,000 attempts on this node whose job has a cancel request. Few
+-- jobs have one at a time, and an index finds each of them.
 -- name: CancelledAttempts :many
 SELECT r.namespace, r.process_id, r.fencing_token
   FROM processes p

@@ -1,4 +1,4 @@
--- CancelMembers asks members to end, each once, with messages.
+-- CancelMembers sends a cancel message to members, and records in their places that it did.
 -- name: CancelMembers :exec
 WITH updated_job_places AS (
   UPDATE job_places l
@@ -18,9 +18,9 @@ SELECT item.namespace, item.process_id, 'cancel', item.namespace, item.job_id, 0
 -- ReassignMembers sets which workers may make the next attempt of members: the worker with the
 -- place or, if it leaves the place, any worker that the group allows. It runs after SaveResult and
 -- selects its items like WriteJobs. The engine checks the group next, because no other member may
--- run. Rows are locked like CheckGroups locks them: tasks of groups, groups, places, each in order;
+-- run. Rows are locked in the order of CheckGroups: tasks of groups, groups, places, each by key.
 -- || '' prevents the planner from reading all of them in order. The conditions on counts keep this
--- order. The task of a group changes in any case: CheckGroups may be about to let it wait.
+-- order. The task of a group changes in any case, because CheckGroups may be about to make it wait.
 -- name: ReassignMembers :exec
 WITH input AS MATERIALIZED (
   SELECT place.namespace, place.process_id, place.job_id, place.worker_id, waiting.task_id,

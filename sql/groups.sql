@@ -1,6 +1,5 @@
 -- TakeGroups takes jobs of several workers that need a decision: new ones, those with an ended
--- member, and those with a cancel request. They wait for a slot, which they get only from the
--- engine.
+-- member, and those with a cancel request. They wait for a slot, which only the engine gives them.
 -- name: TakeGroups :many
 SELECT s.namespace, s.process_id, (p.cancel_deadline IS NOT NULL)::bool AS cancelling,
        coalesce(p.cancel_reason, '')::text AS cancel_reason, job.options
@@ -36,8 +35,8 @@ UPDATE schedule s
    AND s.process_id = woken.process_id
    AND s.task_id = woken.task_id;
 
--- PutGroups creates or changes the rows of groups and thereby locks them, in order, so that no
--- place is taken in the meantime. It runs after TakeGroups.
+-- PutGroups creates or changes the rows of groups. This locks them, in order, so that no place is
+-- taken in the meantime. It runs after TakeGroups.
 -- name: PutGroups :exec
 INSERT INTO job_groups (namespace, process_id, count, max_failures, worker_ids)
 SELECT item.namespace, item.process_id, item.count, item.max_failures,
@@ -74,7 +73,7 @@ DELETE FROM job_places l
  WHERE l.namespace = ANY (ARRAY[item.namespace])
    AND l.process_id = item.process_id;
 
--- SetTakers stores which workers get no other place of a group.
+-- SetTakers stores which workers get no further place of a group.
 -- name: SetTakers :exec
 UPDATE job_groups g
    SET takers = ARRAY(SELECT jsonb_array_elements_text(item.takers::jsonb))
@@ -86,7 +85,8 @@ UPDATE job_groups g
 
 -- OpenPlaces creates places of a job and starts a member in each, with a message that has the args
 -- and options of the job. If worker_id is empty, the place is for any worker that the group allows.
--- Numbers of members are not reused. The results of the members of a step belong to its run.
+-- The numbers of members are not reused. The results of the members of a step belong to the run of
+-- the step.
 -- name: OpenPlaces :many
 WITH input AS MATERIALIZED (
   SELECT item.namespace, item.job_id, item.worker_id,
@@ -141,7 +141,7 @@ SELECT input.namespace, input.process_id, 'start', input.namespace, input.job_id
     LIMIT 1) job
 RETURNING namespace, process_id;
 
--- RestGroups sets groups to wait for the end of a member, and stores whether they run. A group runs
+-- RestGroups makes groups wait for the end of a member, and stores whether they run. A group runs
 -- if a worker has a member that has not ended, or if a member has succeeded. PollGroups also starts
 -- groups. RestGroups runs after PutGroups, which has locked them. mode defines which events the
 -- namespace keeps.

@@ -1,6 +1,6 @@
--- ReadGrowth returns figures that grow if engines fall behind: how long the oldest idempotency key
--- has exceeded its retention (µs), how long the oldest undelivered message has waited (µs), and the
--- number of such messages and of processes with large queues, counted up to lim.
+-- ReadGrowth returns figures that grow if engines fall behind: by how much the oldest idempotency
+-- key has exceeded its retention (µs), how long the oldest undelivered message has waited (µs), and
+-- the numbers of undelivered messages and of processes with large queues, each counted up to lim.
 -- name: ReadGrowth :one
 SELECT greatest(coalesce(extract(epoch FROM statement_timestamp() - (
   SELECT r.created_time FROM requests r

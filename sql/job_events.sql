@@ -1,7 +1,6 @@
 -- WriteJobEvents stores the events of results. It runs after SaveResult and RemoveProcesses and
 -- selects its items like WriteJobs, so a fenced item writes nothing. It searches each attempt once,
--- because a run has several events. It stores them in the order of the arrays, which nothing below
--- changes.
+-- because a run has several events. It stores the events in the order of the arrays.
 -- name: WriteJobEvents :exec
 WITH accepted AS MATERIALIZED (
   SELECT attempt.ord FROM (
@@ -149,8 +148,8 @@ SELECT item.ord::int AS ord, event.namespace, event.xid::text AS xid, event.even
 -- name: EventsFromNow :one
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid;
 
--- IsAhead reports whether this cluster has not yet reached a position. Such a position is from
--- another cluster, or from a time that a restore has undone.
+-- IsAhead reports whether a position is ahead of this cluster. Such a position comes from another
+-- cluster, or from commits that a restore has undone.
 -- name: IsAhead :one
 SELECT (position.xid::xid8 > pg_snapshot_xmax(pg_current_snapshot()))::bool AS ahead
   FROM (SELECT @xid::text AS xid) position;
@@ -266,7 +265,7 @@ SELECT g.namespace, waiting.job_name::text, 'running', count(*)
 
 -- OldestAvailable returns how long (in µs) the oldest job of each namespace and name has been
 -- available. It reads the first lim jobs of each priority and of each key of a constraint. Each job
--- costs one index probe, and most limits their number.
+-- costs one index probe. most limits the number of probes.
 -- name: OldestAvailable :many
 WITH RECURSIVE priorities AS (
   SELECT item.namespace::text AS namespace, first_task.job_name, first_task.priority, 1 AS n

@@ -2,7 +2,7 @@
 -- name: FindKindViolations :many
 WITH found AS (
   -- jobs_agree: the counters of the lanes equal the number of jobs per name and state, without
-  -- members of groups. It concerns a namespace and has no process.
+  -- members of groups. A violation has a namespace but no process.
   SELECT 'jobs_agree' AS invariant, namespace, '' AS process_id,
          format('%s jobs %L in %s, counted %s', sum(there), name, state, sum(counted)) AS detail
     FROM (
@@ -33,9 +33,9 @@ WITH found AS (
         FROM job_counts WHERE state NOT IN ('running', 'cancel_requested')) x
    GROUP BY namespace, name, state HAVING sum(there) <> sum(counted)
   UNION ALL
-  -- events_agree: the events of a job follow from each other, and the last one has its current
-  -- state. It applies to namespaces that keep all events, and ignores events after their retention
-  -- and those of runs.
+  -- events_agree: each event of a job may follow the previous one, and the last one has the current
+  -- state of the job. It applies to namespaces that keep all events, and ignores events after their
+  -- retention and those of runs.
   SELECT 'events_agree', e.namespace, e.job_id,
          format('event %s, %s, leads from %s to %s, not from %s to %s',
                 e.event_id, e.type, coalesce(e.from_status, 'nothing'),
@@ -187,8 +187,8 @@ WITH found AS (
    WHERE s.waits_for = 'constraint'
      AND (s.line IS NULL OR s.task_type <> 'INIT' OR p.kind IS DISTINCT FROM 'job')
   UNION ALL
-  -- members_have_one_worker: a worker that runs a member of a group, or has ended one, gets no
-  -- other.
+  -- members_have_one_worker: a worker that runs or has ended a member of a group gets no other
+  -- member.
   SELECT 'members_have_one_worker', l.namespace, l.job_id,
          format('worker %s runs member %s and may take another one', l.worker_id, l.process_id)
     FROM job_places l
@@ -219,8 +219,8 @@ WITH found AS (
    WHERE s.waits_for = 'members'
      AND (x.open = 0 OR p.cancel_deadline IS NULL AND x.succeeded + x.open < g.count) IS NOT FALSE
   UNION ALL
-  -- group_runs_with_members: a group that waits for its members runs while a worker has one of them
-  -- or a member has succeeded, and at no other time.
+  -- group_runs_with_members: a group that waits for its members runs if and only if a worker has a
+  -- member, or a member has succeeded.
   SELECT 'group_runs_with_members', s.namespace, s.process_id,
          format('running since %s, and %s of its members run or have succeeded',
                 coalesce(g.running_time::text, 'never'), x.running)

@@ -7,8 +7,8 @@ SELECT (n.deletion_requested_time IS NOT NULL)::bool AS deleting
  WHERE n.namespace = @namespace
    FOR NO KEY UPDATE;
 
--- PauseJobs pauses a job name. If it is paused already, its reason and its actor change. It returns
--- nothing if the namespace has @most other paused names. It runs after LockNamespace.
+-- PauseJobs pauses a job name. If the name is already paused, its reason and its actor change. It
+-- returns nothing if the namespace has @most other paused names. It runs after LockNamespace.
 -- name: PauseJobs :one
 INSERT INTO job_pauses (namespace, name, reason, actor)
 SELECT @namespace, @name, @reason, NULLIF(@actor::text, '')

@@ -75,8 +75,8 @@ UPDATE jobs j
 
 -- GetJobs returns jobs with their states. The INIT task of a job is the newest one in schedule,
 -- running and tasks. For the members of a job of several workers, results beyond 8 MiB in total are
--- omitted. Failures beyond 2 MiB in total, and large failures of waiting members, are cut to their
--- reason and message.
+-- omitted. Failures beyond 2 MiB in total, and large failures of waiting members, are reduced to
+-- their reason and message.
 -- name: GetJobs :many
 SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.created_time,
        p.status_changed_time, p.cancel_requested_time,
@@ -217,15 +217,15 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
            AND r.process_id = member.process_id
          LIMIT 1) attempt ON true) members ON true;
 
--- ReadUnreached returns how often and since when the processor of a job could not be reached.
+-- ReadUnreached returns how many times the processor of a job was not reached, and when that began.
 -- name: ReadUnreached :one
 SELECT j.unreached, statement_timestamp()::timestamptz AS now
   FROM jobs j
  WHERE j.namespace = @namespace
    AND j.process_id = @process_id;
 
--- WriteUnreached stores how often and since when the processors of jobs could not be reached. It
--- runs after SaveResult and selects its items like WriteJobs.
+-- WriteUnreached stores how many times the processors of jobs were not reached, and when that
+-- began. It runs after SaveResult and selects its items like WriteJobs.
 -- name: WriteUnreached :exec
 UPDATE jobs j
    SET unreached = input.unreached::jsonb, updated_time = statement_timestamp()

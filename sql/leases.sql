@@ -1,5 +1,5 @@
--- ReadLease returns a leased task as Poll returned it, with the same columns but without progress,
--- if the token is that of its lease. Any node can handle it.
+-- ReadLease returns a leased task with the columns of Poll, except progress, if the token is that
+-- of the lease. Any node can handle it.
 -- name: ReadLease :one
 SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type, attempt.attempt,
        attempt.priority, attempt.fencing_token, attempt.scheduled_time, attempt.running_time,
@@ -52,7 +52,7 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
    AND l.salt = @salt;
 
 -- ReadHolders returns the worker of each lease that is not lost, and the name of its job. job_name
--- is empty if the task is not one of a job.
+-- is empty if the task does not belong to a job.
 -- name: ReadHolders :many
 SELECT item.ord::int AS ord, l.worker_id, coalesce(job.name, '')::text AS job_name
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]),
@@ -77,9 +77,9 @@ SELECT item.ord::int AS ord, l.worker_id, coalesce(job.name, '')::text AS job_na
 
 -- BeatLeases extends leases of a worker, stores the progress of jobs, and returns the state of each
 -- lease. It extends a lease whose attempt still runs, even if the lease has expired. If the
--- collector has ended the attempt, the item is missing in the result, and the worker gets
--- DIRECTIVE_LOST. If lease_us is 0, the duration of the lease does not change. The interval is at
--- most half of the lease.
+-- collector has ended the attempt, the result omits the item, and the worker gets DIRECTIVE_LOST.
+-- If lease_us is 0, the duration of the lease does not change. The interval is at most half of the
+-- lease.
 -- name: BeatLeases :many
 WITH input AS MATERIALIZED (
   SELECT item.ord, l.namespace, l.process_id, l.fencing_token, item.progress, durations.lease_us,
@@ -172,8 +172,8 @@ UPDATE leases l
  WHERE l.namespace = ANY (ARRAY[locked.namespace])
    AND l.process_id = locked.process_id;
 
--- EndLeases deletes the leases of attempts whose result this transaction has stored. The attempt of
--- an item that the fast path has not stored still runs.
+-- EndLeases deletes the leases of attempts whose result this transaction has stored. If the fast
+-- path did not store an item, its attempt still runs.
 -- name: EndLeases :exec
 DELETE FROM leases l
  USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
@@ -188,7 +188,7 @@ DELETE FROM leases l
         AND r.process_id = l.process_id
         AND r.fencing_token = l.fencing_token);
 
--- ForgetLeases deletes leftovers: leases of attempts that ended in another way.
+-- ForgetLeases deletes leases that remained when their attempts ended in another way.
 -- name: ForgetLeases :execrows
 DELETE FROM leases l
  WHERE (l.namespace, l.process_id) IN (
@@ -207,10 +207,10 @@ DELETE FROM leases l
         AND r.process_id = l.process_id
         AND r.fencing_token = l.fencing_token);
 
--- LeaseAnswered returns the stored result of an attempt if the attempt has ended one of the newest
--- tasks of its process, or if the task waits for a retry after it. It is compared with a response
--- that may be a duplicate. A released attempt has no failure. For a succeeded job, it returns the
--- result while it is kept, which is only stored for the newest task.
+-- LeaseAnswered returns the stored result of an attempt if the attempt ended one of the newest
+-- tasks of its process, or if the task waits for a retry after the attempt. The caller compares it
+-- with a response that may be a duplicate. A released attempt has no failure. For a succeeded job,
+-- LeaseAnswered returns the result while it is kept. A result is kept only for the newest task.
 -- name: LeaseAnswered :one
 SELECT ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
        ended_task.response, ended_task.failure, ended_task.rejection,

@@ -1,5 +1,5 @@
--- ListBroken lists the processes in ERROR, the newest lim of each namespace and in total, with the
--- beginning of their detail and of the reason of the failure.
+-- ListBroken lists processes in ERROR, newest first, at most lim of each namespace and in total,
+-- with the beginning of their detail and of the reason of their failure.
 -- name: ListBroken :many
 SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz AS error_time,
        broken.detail::text AS detail, broken.cut::bool AS cut,
@@ -24,8 +24,8 @@ SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz A
      LIMIT 1) task ON true
  ORDER BY broken.attention_time DESC;
 
--- ListFailedRuns lists FAILED and EXPIRED runs that are not steps of others, among the newest lim
--- unsuccessful runs of each namespace, with the beginning of their failure.
+-- ListFailedRuns lists FAILED and EXPIRED runs with the beginning of their failure. It omits runs
+-- that are steps of other runs. It reads the newest lim unsuccessful runs of each namespace.
 -- name: ListFailedRuns :many
 SELECT run.namespace, run.run_id, run.template_type, run.status,
        run.finished_time::timestamptz AS finished_time,

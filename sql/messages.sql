@@ -1,6 +1,6 @@
 -- SendMessages stores messages of results to other processes. It runs after SaveResult and
 -- RemoveProcesses and applies only to items whose task end this transaction has written: a fenced
--- item sends nothing. grace_us -1: none. It returns the targets.
+-- item sends nothing. grace_us is -1 if there is no grace period. It returns the targets.
 -- name: SendMessages :many
 WITH input AS MATERIALIZED (
   SELECT item.*
@@ -173,10 +173,10 @@ SELECT DISTINCT item.namespace, message.unique_key
 ON CONFLICT (namespace, unique_key) DO UPDATE SET process_id = job_keys.process_id;
 
 -- SearchMessages returns targets of undelivered messages, at most lim of each namespace, after a
--- given process_id. A message of a SQL function is found at once, one of a process only if it is
--- older than its own node needs (or from the future, after the clock was set back). It reads one
--- row per target, however many messages wait. It skips targets whose first message is being
--- delivered.
+-- given process_id. It returns messages of SQL functions at once. It returns messages of processes
+-- only if they are so old that their node should have delivered them, or from the future, after the
+-- clock was set back. It reads one row per target, however many messages wait. It skips targets
+-- whose first message is being delivered.
 -- name: SearchMessages :many
 WITH RECURSIVE spaces AS (
   (SELECT m.namespace FROM messages m WHERE NOT m.held ORDER BY m.namespace LIMIT 1)

@@ -6,7 +6,7 @@ ON CONFLICT (namespace) DO UPDATE SET config = excluded.config, updated_time = c
  WHERE namespaces.deletion_requested_time IS NULL
 RETURNING *;
 
--- NumberOfNamespaces returns it, including those that are being deleted.
+-- NumberOfNamespaces returns the number of namespaces, including those that are being deleted.
 -- name: NumberOfNamespaces :one
 SELECT count(*)::int AS n
   FROM namespaces;

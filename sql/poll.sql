@@ -1,8 +1,8 @@
 -- Poll leases tasks that wait for a slot to a worker: at most lim in all, by priority, then round
 -- (see next_round), then age. It takes jobs of the given names. If job_name is empty, it takes all
 -- tasks that the engine does not run itself, or only jobs if jobs_only is true. It skips jobs of
--- paused names if pauses is true. A poll by a paused name is not sent. The condition is repeated
--- for the locked rows, as in SearchCalls.
+-- paused names if pauses is true. (A poll for a paused name is not executed.) The condition is
+-- repeated for the locked rows, as in SearchCalls.
 --
 -- A worker must send at least two heartbeats per lease, and one within half of the timeout. A lease
 -- that was never renewed expires after two intervals, because the response to the poll may have
@@ -198,8 +198,8 @@ SELECT target.ord::int AS ord, count(*)::int AS n
       LIMIT @lim::int) named_job) waiting
  GROUP BY target.ord;
 
--- ReleaseTimers moves due tasks to the queue of the workers in pull namespaces, longest due first.
--- It skips timers of busy processes, timers of processes with a cancel request, and jobs that need
+-- ReleaseTimers moves due tasks in pull namespaces to the queue for workers, longest due first. It
+-- skips timers of busy processes, timers of processes with a cancel request, and jobs that need
 -- keys. Unlike SearchTimers, it moves tasks of paused names and those whose start deadline has
 -- passed.
 -- name: ReleaseTimers :many
@@ -229,7 +229,7 @@ WITH due_timers AS MATERIALIZED (
         AND p.status = required_status(s.task_type)
         AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
       ORDER BY s.scheduled_time LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) due_timer),
--- Of two due timers of a process, the one with the smaller task_id is first.
+-- If two timers of a process are due, the one with the smaller task_id is first.
 first_due AS (
   SELECT DISTINCT ON (namespace, process_id) namespace, process_id, task_id, mode
     FROM due_timers ORDER BY namespace, process_id, task_id),

@@ -1,9 +1,9 @@
 -- PollGroups is Poll for namespaces in which members of groups wait. It is a separate statement
 -- because its additional CTEs make a poll of a hundred jobs 10% slower, and most namespaces have no
--- groups. The place of a member goes to the worker that already has it, or to an allowed worker
--- without a place. PollGroups locks the row of the group, too. So the second of two polls of a
--- worker sees what the first one has taken, or skips the group. Within a priority, places of this
--- worker, and of groups that name it, are first.
+-- groups. A place goes to the worker that already has it, or to an allowed worker without a place.
+-- PollGroups also locks the row of the group. So if a worker sends two polls at once, the second
+-- one sees what the first one has taken, or skips the group. Within a priority, the places of this
+-- worker, and those of groups that name it, are first.
 --
 -- The first member that a worker takes starts the group. Therefore a poll locks the groups of its
 -- members. Polls share the lock of a group that runs, and RestGroups waits for them. A poll that

@@ -1,8 +1,8 @@
--- PrepareCall accepts calls (CALL, NOTIFY) to processes that TryLockProcesses has locked. An idle
--- process runs the first one at once, if its item has a slot. All others wait in schedule, in
--- task_id order. A process with a cancel request counts as busy. The outcome is captured,
--- postponed, place (waits for a slot), replayed, mismatch, not_found, job (a job accepts no calls),
--- status or overloaded.
+-- PrepareCall accepts calls (CALL, NOTIFY) to processes that TryLockProcesses has locked. If a
+-- process is idle and its first item has a slot, that call runs at once. All others wait in
+-- schedule, in task_id order. A process with a cancel request counts as busy. The outcome is
+-- captured, postponed, place (waits for a slot), replayed, mismatch, not_found, job (a job accepts
+-- no calls), status or overloaded.
 -- name: PrepareCall :many
 WITH input AS MATERIALIZED (
   SELECT item.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata,
@@ -89,7 +89,7 @@ inserted_schedule AS (
     FROM decided
    WHERE accepted
      AND NOT captured),
--- A process waits for a slot with the smallest priority of its waiting tasks.
+-- A process waits for a slot with the smallest priority among its waiting tasks.
 lowered AS (
   UPDATE schedule s
      SET priority = lower.queue_priority, own_priority = coalesce(s.own_priority, s.priority)

@@ -1,6 +1,6 @@
--- PrepareRepair accepts repairs with the processor for processes in ERROR, one at a time per
--- process. The outcome is captured, place, replayed, mismatch, not_found, job (a job must be
--- retried instead), status, repairing or unsettled (tasks that the error cancels still wait: see
+-- PrepareRepair accepts repairs by the processor for processes in ERROR, one at a time per process.
+-- The outcome is captured, place, replayed, mismatch, not_found, job (a job must be retried
+-- instead), status, repairing or unsettled (tasks that the error cancels still wait: see
 -- queue_backlogs).
 -- name: PrepareRepair :many
 WITH input AS MATERIALIZED (

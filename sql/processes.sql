@@ -28,9 +28,10 @@ SELECT s.timer_name, s.scheduled_time, s.task_type,
    AND (s.timer_name IS NOT NULL)::int = 1
  ORDER BY s.scheduled_time, s.task_id;
 
--- PutProcess imports a process with its history and timers, without calling the processor. 0 rows:
--- it exists. Timers of a process in ERROR are imported as cancelled by its error, so that a repair
--- sets them. corrupted_by is 0, because the failed task is not imported.
+-- PutProcess imports a process with its history and timers, without calling the processor. It
+-- returns no row if the process exists. Timers of a process in ERROR are imported as cancelled by
+-- its error, so that a repair sets them. corrupted_by is 0, because the failed task is not
+-- imported.
 -- name: PutProcess :one
 WITH inserted_processes AS (
   INSERT INTO processes (namespace, process_id, status, attention, attention_time, detail,

@@ -1,5 +1,5 @@
 -- QueueDepths returns, for each namespace, the number of tasks that could run now and how long the
--- oldest of them has waited (µs). It counts up to lim, so that a backlog of millions costs no more.
+-- oldest of them has waited (µs). It counts up to lim, which bounds its cost.
 -- name: QueueDepths :many
 SELECT item.namespace::text AS namespace, (ready.waiting + timers.waiting)::bigint AS waiting,
        coalesce((extract(epoch FROM statement_timestamp()

@@ -1,7 +1,7 @@
--- ReadAnswers returns the results of tasks, for all waiting clients of a node at once. A task that
--- has not ended is missing. process_status is the status of the process of a failed task. It is ''
--- if the process was removed, or if the task did not fail. Results are returned in the order of ord
--- until they exceed max_bytes, including the one that exceeds it.
+-- ReadAnswers returns the results of tasks, for all waiting clients of a node at once. It omits
+-- tasks that have not ended. process_status is the status of the process of a failed task. It is ''
+-- if the process was removed, or if the task did not fail. It returns results in the order of ord,
+-- and stops after the one that exceeds max_bytes.
 -- name: ReadAnswers :many
 SELECT bounded.ord::int AS ord, bounded.task_type, bounded.status, bounded.response,
        bounded.failure, bounded.rejection, bounded.process_status::text AS process_status
@@ -47,11 +47,11 @@ SELECT bounded.ord::int AS ord, bounded.task_type, bounded.status, bounded.respo
 -- name: ReadRequests :many
 SELECT * FROM requests WHERE request_id = ANY (@request_ids::uuid[]);
 
--- ReadApplied returns, after a commit whose response was lost, which results were stored: the end
--- of the task is in tasks or answers under their token, or the task is back in schedule. The token
--- alone does not prove it: collecting a zombie, releasing a task or removing the process also ends
--- the attempt under its token, but in another way. If a result was not stored, its token is still
--- in running.
+-- ReadApplied returns which results were stored, after a commit whose response was lost. If a
+-- result was stored, the end of the task is in tasks or answers under its token, or the task is
+-- back in schedule. The token alone does not prove it: collecting a zombie, releasing a task or
+-- removing the process also ends the attempt under its token, but in another way. If a result was
+-- not stored, its token is still in running.
 -- name: ReadApplied :many
 SELECT item.ord::int AS ord,
        EXISTS (

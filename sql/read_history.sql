@@ -1,7 +1,7 @@
 -- ReadHistories returns the events for the processors of attempts, for all waiting attempts at
 -- once. A forward read returns event_id > bound, ascending. A backward read returns event_id <
--- bound, descending. For each reader it returns rows until their payloads and metadata exceed
--- max_bytes, including the row that exceeds it. So an oversized history is not sent in full.
+-- bound, descending. For each reader, it stops after the row with which payloads and metadata
+-- exceed max_bytes, so that an oversized history is not sent in full.
 -- name: ReadHistories :many
 SELECT item.ord::int AS ord, event.event_id, event.task_id, event."timestamp", event.metadata,
        event.payload
@@ -48,8 +48,8 @@ SELECT item.ord::int AS ord, event.event_id, event.task_id, event."timestamp", e
       WHERE bounded.total - bounded.size <= @max_bytes::bigint)) event;
 
 -- ReadShortHistories returns short histories. It returns events of more than max_bytes without
--- payload and metadata. If these are needed, the caller uses ReadHistories. That statement computes
--- a running total, which costs a fifth of its time.
+-- payload and metadata. If these are needed, the caller uses ReadHistories, which also computes a
+-- running total. That takes a fifth of its time.
 -- name: ReadShortHistories :many
 SELECT item.ord::int AS ord, event.event_id, event.task_id, event."timestamp",
        (CASE WHEN size_limit.fits THEN event.metadata END)::jsonb AS metadata,

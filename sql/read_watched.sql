@@ -1,10 +1,10 @@
 -- ReadWatched returns the changes of watched processes, for all watchers of a node at once and from
--- one snapshot. It returns each process whose last_event_id or status_changed_time has changed, or
--- that was not found, with the events after the last one of its watcher. A process without changes
--- is missing. For each watcher it returns at most lim events, until they exceed max_bytes,
--- including the event that exceeds it. For all watchers together it returns events until they
--- exceed max_total. The next call returns the rest. The laterals end in LIMIT so that every process
--- is found by its key, regardless of settings and statistics.
+-- one snapshot. It returns each process that does not exist, or whose last_event_id or
+-- status_changed_time has changed, with the events that its watcher does not know. It omits
+-- processes without changes. For each watcher it returns at most lim events, and stops after the
+-- event that exceeds max_bytes. For all watchers together it stops when the events exceed
+-- max_total. The next call returns the rest. The laterals end in LIMIT so that every process is
+-- found by its key, regardless of settings and statistics.
 -- name: ReadWatched :many
 SELECT bounded.ord::int AS ord, bounded.found::bool AS found,
        bounded.status_changed_time::timestamptz AS status_changed_time,
@@ -64,7 +64,7 @@ SELECT bounded.ord::int AS ord, bounded.found::bool AS found,
  WHERE bounded.total - bounded.size <= @max_total::bigint
  ORDER BY bounded.ord, bounded.event_id;
 
--- ReadProcesses returns processes until they exceed max_bytes, including the row that exceeds it.
+-- ReadProcesses returns processes, and stops after the one that exceeds max_bytes.
 -- name: ReadProcesses :many
 SELECT summed.namespace, summed.process_id, summed.status, summed.previous_status,
        summed.status_changed_time, summed.attention, summed.attention_time, summed.detail,

@@ -10,7 +10,7 @@
 -- At most lim waiting tasks of each process are deleted here. If there may be more, the status
 -- becomes CANCELLED, so that no claim takes them, and PurgeHistory deletes them. dropped and
 -- open_dropped are the request IDs of a rejected INIT task, in the two scopes that it may have.
--- They are deleted. They are zero if there is no such request. The fencing tokens of attempts that
+-- Both are deleted. They are zero if there is no such request. The fencing tokens of attempts that
 -- may not remove their process are added to progressor.unsaved (see SaveResult).
 -- name: RemoveProcesses :many
 WITH input AS MATERIALIZED (
@@ -176,14 +176,14 @@ SELECT input.ord::int AS ord
      FROM input removed);
 
 -- PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and its
--- rows as a job or run. If a removed run had not ended, the processes of its open steps get a
--- cancel request, and the run that waits longest for its dedupe key is notified. Erased processes
--- get no cancel request, because it would leave their IDs in a dead letter. answers keeps the
--- answers to requests with a key. It also keeps the answers of tasks that ended in the last minute,
--- because clients on other nodes may still read them.
+-- rows in the tables of jobs and runs. If a removed run had not ended, the processes of its open
+-- steps get a cancel request, and the run that has waited longest for its dedupe key is notified.
+-- Erased processes get no cancel request, because it would leave their IDs in a dead letter.
+-- answers keeps the answers to requests with a key. It also keeps the answers of tasks that ended
+-- in the last minute, because clients on other nodes may still read them.
 --
--- The condition on removed_time prevents the use of the index of all removed processes. The rows
--- are found by their keys. Each after_… parameter is the last row that earlier batches have
+-- The condition on removed_time prevents the use of the index of all removed processes, so that the
+-- rows are found by their keys. Each after_… parameter is the last row that earlier batches have
 -- deleted. Earlier batches may have deleted only some rows of task after_failed_id. Without these
 -- parameters, each batch would read the dead rows of all earlier batches while an old snapshot
 -- prevents their vacuum.
@@ -402,8 +402,8 @@ SELECT removed.namespace::text AS namespace, removed.process_id::text AS process
     SELECT d.namespace, d.process_id, count(*) AS n, max(d.task_id) AS last
       FROM deleted_attempts d GROUP BY 1, 2) attempt_counts USING (namespace, process_id);
 
--- DeleteRemoved deletes the rows of removed processes without a history. Their IDs can then be used
--- again.
+-- DeleteRemoved deletes the rows of those removed processes that no longer have a history. Their
+-- IDs can then be used again.
 -- name: DeleteRemoved :exec
 DELETE FROM processes p
  USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]))

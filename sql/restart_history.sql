@@ -1,7 +1,8 @@
--- RestartHistories starts new histories: for an attempt (under its fencing token) before SaveResult
--- stores its events, and for a process that an operator names (fencing_token 0). It runs after
--- LockProcesses, so that no task ends in the meantime. A running task belongs to the new history,
--- with everything that it stores. TrimHistories removes what is older.
+-- RestartHistories starts new histories, for attempts and for operators. For an attempt, it runs
+-- before SaveResult stores the events of the attempt, and checks the fencing token. For an
+-- operator, fencing_token is 0. It runs after LockProcesses, so that no task ends in the meantime.
+-- A running task belongs to the new history, with everything that it stores. TrimHistories removes
+-- what is older.
 -- name: RestartHistories :many
 WITH input AS MATERIALIZED (
   SELECT item.ord, p.namespace, p.process_id, p.last_event_id, r.fencing_token
@@ -32,14 +33,14 @@ inserted_restarts AS (
     FROM input)
 SELECT input.ord::int AS ord FROM input;
 
--- TrimHistories removes up to lim events and lim tasks from before the restarts of histories,
--- oldest restart first, and deletes restarts that are complete. It skips histories that another
--- node is trimming. A process that was removed and started again under the same ID has a smaller
--- first_event_id and later tasks, so that a restart of its predecessor removes nothing. The task
--- that failed a process, and the timers that it cancelled, are kept for the repair. answers keeps
--- the answers to requests with a key, and those of tasks that ended in the last minute, as in
--- PurgeHistory. after_event_id and after_task_id are the last rows that earlier batches have
--- deleted, as in PurgeHistory.
+-- TrimHistories removes up to lim events and lim tasks that are older than a restart of their
+-- history, oldest restart first. It deletes restarts that are complete. It skips histories that
+-- another node is trimming. If a process was removed and started again under the same ID, a restart
+-- of its predecessor removes nothing, because first_event_id is smaller and all tasks are later.
+-- The task that failed a process, and the timers that it cancelled, are kept for the repair.
+-- answers keeps the answers to requests with a key, and those of tasks that ended in the last
+-- minute, as in PurgeHistory. after_event_id and after_task_id are the last rows that earlier
+-- batches have deleted, as in PurgeHistory.
 -- name: TrimHistories :one
 WITH restart AS MATERIALIZED (
   SELECT started_restart.restart_id, started_restart.namespace, started_restart.process_id,

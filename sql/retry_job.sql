@@ -1,5 +1,5 @@
--- EndIfCancelled ends jobs as CANCELLED if their attempt would be retried, or was released,
--- although a cancel was requested. It runs after SaveResult and selects its items like WriteJobs.
+-- EndIfCancelled ends jobs as CANCELLED if a cancel was requested and their attempt would be
+-- retried or was released. It runs after SaveResult and selects its items like WriteJobs.
 -- name: EndIfCancelled :exec
 WITH input AS MATERIALIZED (
   SELECT waiting.*, item.mode,
@@ -77,9 +77,10 @@ SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority
   FROM input;
 
 -- RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one. It
--- creates a new INIT task with the args of the last one and all attempts. A unique job takes its
--- key again, unless another job has it (see EnqueueJobs). It runs after LockProcesses and
--- LockJobKeys. outcome is changed, not_found (no job), status or held (holder has the key).
+-- creates a new INIT task with the args of the last one. The new task has all its attempts. A
+-- unique job takes its key again, unless another job has it (see EnqueueJobs). It runs after
+-- LockProcesses and LockJobKeys. outcome is changed, not_found (no job), status or held (holder has
+-- the key).
 -- name: RetryJob :one
 WITH checked AS MATERIALIZED (
   SELECT item.*, p.status, coalesce(p.kind = 'job', false) AS job, task.args, task.priority,
@@ -194,8 +195,8 @@ inserted_job_events AS (
   SELECT updated_jobs.namespace, updated_jobs.process_id, 'retried', updated_jobs.state,
          'available', NULLIF(@actor::text, '')
     FROM updated_jobs WHERE @mode::int = 2),
--- In a group, places whose worker has not succeeded are deleted, and with clear_successes all:
--- other members take them.
+-- In a group, the places of workers that have not succeeded are deleted, so that new members take
+-- them. With clear_successes, all places are deleted.
 deleted_job_places AS (
   DELETE FROM job_places l USING input
    WHERE input.again

@@ -1,7 +1,7 @@
 -- SaveFinished is SaveResult for the most frequent result: the attempt has finished and sets no
--- timer, and no task waits for its process. Other items are missing in the result, like those whose
--- token has changed; SaveResult handles them. SaveResult and SaveCompleted repeat most of this
--- statement: SQL text cannot be shared, and a common statement would be as large as SaveResult.
+-- timer, and no task waits for its process. The result omits all other items, and items whose token
+-- has changed. SaveResult handles them. SaveResult and SaveCompleted repeat most of this statement:
+-- SQL text cannot be shared, and a common statement would be as large as SaveResult.
 -- name: SaveFinished :many
 WITH results AS MATERIALIZED (
   SELECT item.*, attempt.task_type, attempt.attempt, attempt.priority, attempt.scheduled_time,

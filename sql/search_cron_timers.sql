@@ -1,5 +1,5 @@
--- SearchCronTimers claims due timers of crons, like SearchTimers, with a separate index: if more
--- timers are due than there are slots, crons do not wait behind the others.
+-- SearchCronTimers claims due timers of crons, like SearchTimers. It uses a separate index, so that
+-- crons do not wait behind other timers when more timers are due than there are slots.
 -- name: SearchCronTimers :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*,
@@ -35,8 +35,8 @@ WITH found AS MATERIALIZED (
         AND p.status = required_status(s.task_type)
         AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
       ORDER BY s.scheduled_time LIMIT target.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) candidate),
--- In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
--- first one.
+-- One statement claims at most 2 MiB (maxScanBytes) in all namespaces together, but always at least
+-- one task.
 ready AS MATERIALIZED (
   SELECT summed.* FROM (
     SELECT f.*,

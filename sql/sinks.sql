@@ -13,7 +13,7 @@ SELECT EXISTS (
 -- name: CountSinks :one
 SELECT count(*) FROM sinks s WHERE s.namespace = @namespace;
 
--- PutSink creates a sink or replaces its settings. An existing one keeps its cursor and its state.
+-- PutSink creates a sink or replaces its settings. An existing sink keeps its cursor and its state.
 -- name: PutSink :exec
 INSERT INTO sinks AS s (
   namespace, sink_id, config, secrets, revision, state, lanes, seqs, max_lag, resumed_time, token,
@@ -26,9 +26,9 @@ ON CONFLICT (namespace, sink_id) DO UPDATE
   SET config = excluded.config, secrets = excluded.secrets, revision = s.revision + 1,
       max_lag = excluded.max_lag, next_attempt_time = NULL, updated_time = excluded.updated_time;
 
--- ListSinks returns sinks with their lags, by namespace and ID: those of one namespace, or, if it
--- is empty, of those whose names match a pattern of LIKE. With only_id, it returns the sink with
--- that ID.
+-- ListSinks returns sinks with their lags, by namespace and ID. It returns the sinks of one
+-- namespace or, if namespace is empty, of the namespaces that match a LIKE pattern. If only_id is
+-- set, it returns only the sink with that ID.
 -- name: ListSinks :many
 SELECT s.namespace, s.sink_id, s.config, s.secrets, s.state, s.lanes, s.seqs, s.delivered,
        s.delivered_time, s.failures, coalesce(s.last_error, '')::text AS last_error,
@@ -103,8 +103,8 @@ SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."tim
    AND d.sink_id = @sink_id
  ORDER BY d.change_id DESC LIMIT @lim::int;
 
--- SelectSinkDeadLetters returns the dead letters of a sink that match all of the conditions, by
--- number. change_deleted reports that the retention of the change is over.
+-- SelectSinkDeadLetters returns the dead letters of a sink that match all conditions, by number.
+-- change_deleted reports that the change was deleted after its retention.
 -- name: SelectSinkDeadLetters :many
 SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."time", d.attempts,
        d.retry_time, coalesce(d.seq <= x.seq, false)::bool AS change_deleted
@@ -121,7 +121,7 @@ SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."tim
    AND d."time" < @until::timestamptz
  ORDER BY d.change_id LIMIT @lim::int;
 
--- MarkSinkRetries lets dead letters wait to be delivered again.
+-- MarkSinkRetries marks dead letters to be delivered again.
 -- name: MarkSinkRetries :exec
 UPDATE sink_dead_letters d
    SET retry_time = statement_timestamp()
@@ -184,7 +184,7 @@ UPDATE sinks s
    AND s.sink_id = @sink_id
    AND s.token = @token;
 
--- KeepSinkDeadLetter stores that a dead letter could not be delivered again.
+-- KeepSinkDeadLetter records that a dead letter could not be delivered again.
 -- name: KeepSinkDeadLetter :exec
 UPDATE sink_dead_letters d
    SET error = @error::text, "time" = statement_timestamp(), attempts = d.attempts + 1,
@@ -206,8 +206,8 @@ UPDATE sinks s
  WHERE s.namespace = @namespace
    AND s.sink_id = @sink_id;
 
--- RewindSink moves the cursor. It takes the lease from the node that delivers, so that this one
--- does not move the cursor back.
+-- RewindSink moves the cursor. It takes the lease from the delivering node, so that this node does
+-- not overwrite the cursor.
 -- name: RewindSink :execrows
 UPDATE sinks s
    SET lanes = @lanes::bigint[], seqs = @seqs::bigint[], token = s.token + 1, node_id = NULL,
@@ -225,9 +225,9 @@ DELETE FROM sinks s
  WHERE s.namespace = @namespace
    AND s.sink_id = @sink_id;
 
--- ReadSinkLeases returns all sinks, with who delivers. runs reports whether one should deliver,
--- retries that dead letters wait to be delivered again, and free that no node has the lease: it is
--- over, or so far in the future that the clock was set back.
+-- ReadSinkLeases returns all sinks with the nodes that deliver them. runs is true if the sink
+-- should deliver. retries is true if dead letters wait to be delivered again. free is true if no
+-- node has the lease: it has expired, or it ends so far in the future that the clock was set back.
 -- name: ReadSinkLeases :many
 SELECT s.namespace, s.sink_id, s.revision, s.token, coalesce(s.node_id, 0)::bigint AS node_id,
        coalesce(s.asked_node_id, 0)::bigint AS asked_node_id,
@@ -243,8 +243,8 @@ SELECT s.namespace, s.sink_id, s.revision, s.token, coalesce(s.node_id, 0)::bigi
              + (@lease_us::bigint) * interval '1 microsecond')::bool AS free
   FROM sinks s;
 
--- ClaimSinks takes the leases of sinks that should deliver and that no node has. For a moment, only
--- a node that has asked for a lease may take it.
+-- ClaimSinks takes the free leases of sinks that should deliver. For a moment after a node has
+-- asked for a lease, no other node may take it.
 -- name: ClaimSinks :many
 WITH free AS MATERIALIZED (
   SELECT s.namespace, s.sink_id
@@ -271,7 +271,7 @@ RETURNING s.namespace, s.sink_id, s.config, s.secrets, s.revision, s.token, s.la
                    0)::bigint AS wait_us,
           (SELECT g.generation FROM database_generation g)::uuid AS generation;
 
--- RenewSinks extends leases. It returns those that the node still has.
+-- RenewSinks extends leases. It returns the sinks whose leases the node still has.
 -- name: RenewSinks :many
 UPDATE sinks s
    SET lease_time = statement_timestamp() + (@lease_us::bigint) * interval '1 microsecond'
@@ -302,8 +302,9 @@ UPDATE sinks s
    AND s.sink_id = @sink_id
    AND s.token = @token;
 
--- AdvanceSink moves the cursor after a delivery, or past changes that the sink does not select. It
--- must be of the current generation: a failover may have lost the changes that were delivered.
+-- AdvanceSink moves the cursor after a delivery, or past changes that the sink does not select. The
+-- cursor must be of the current generation, because a failover may have lost changes that were
+-- delivered.
 -- name: AdvanceSink :execrows
 UPDATE sinks s
    SET lanes = @lanes::bigint[], seqs = @seqs::bigint[],
@@ -319,8 +320,8 @@ UPDATE sinks s
    AND s.token = @token
    AND EXISTS (SELECT FROM database_generation g WHERE g.generation = @generation::uuid);
 
--- FailSink stores a failed attempt. The state is FAILING, BROKEN or DISABLED; a sink that was
--- paused meanwhile stays PAUSED.
+-- FailSink stores a failed attempt. The state is FAILING, BROKEN or DISABLED. A sink that was
+-- paused in the meantime stays PAUSED.
 -- name: FailSink :execrows
 UPDATE sinks s
    SET state = CASE s.state WHEN 'PAUSED' THEN 'PAUSED' ELSE @state::text END,
@@ -334,10 +335,10 @@ UPDATE sinks s
    AND s.sink_id = @sink_id
    AND s.token = @token;
 
--- AddSinkDeadLetter adds a dead letter, or counts another attempt of one that the sink has, and
--- deletes the oldest ones above the limit. Those that wait to be delivered again are kept. A change
--- that was erased after the sink had read it gets no dead letter. The lock makes a later erasure
--- wait, so that it finds the dead letter.
+-- AddSinkDeadLetter adds a dead letter, or counts another attempt of an existing one. It deletes
+-- the oldest ones above the limit, except those that wait to be delivered again. A change that was
+-- erased after the sink had read it gets no dead letter. The lock makes a later erasure wait, so
+-- that it finds the dead letter.
 -- name: AddSinkDeadLetter :exec
 WITH deleted AS (
   DELETE FROM sink_dead_letters d
@@ -377,7 +378,7 @@ ON CONFLICT (namespace, sink_id, change_id) DO UPDATE
   SET error = excluded.error, "time" = excluded."time", attempts = d.attempts + 1,
       lane = excluded.lane, seq = excluded.seq;
 
--- BreakLaggingSinks gives up the sinks whose oldest change has waited for longer than their limit.
+-- BreakLaggingSinks makes sinks BROKEN whose oldest change has waited for longer than their limit.
 -- Only then may their changes be deleted.
 -- name: BreakLaggingSinks :many
 UPDATE sinks s

@@ -1,12 +1,12 @@
 -- The number of processes in each status. Each transaction that creates, removes or changes
 -- processes also counts them, in a CTE named updated_status_counts. INIT and RUNNING count as one
--- status, RUNNING, so that a flush of starts counts once and a flush of calls not at all. Each lane
--- has its own rows (see TakeLane), so that flushes do not wait for each other.
+-- status, RUNNING, so that a flush of starts counts once and a flush of calls does not count at
+-- all. Each lane has its own rows (see TakeLane), so that flushes do not wait for each other.
 
--- TakeLane assigns the session a number that no other session of the database has while it lives:
--- the default of status_counts.lane. If all are used, it is 0, which sessions share: they then wait
--- for each other, but count correctly. In a portable database the number is random, because there
--- are no advisory locks.
+-- TakeLane assigns the session a number that no other live session of the database has. It is the
+-- default of status_counts.lane. If all numbers are used, the session gets 0, which sessions share.
+-- They wait for each other, but count correctly. In a portable database the number is random,
+-- because there are no advisory locks.
 -- name: TakeLane :exec
 SELECT set_config('progressor.lane',
                   CASE
@@ -18,8 +18,8 @@ SELECT set_config('progressor.lane',
                   END::text,
                   false)::int AS lane;
 
--- CountResults counts the changes of status that SaveResult is about to make: it has the same CASE.
--- It runs before it, after LockProcesses, with the same tokens.
+-- CountResults counts the changes of status that SaveResult is about to make. It has the same CASE.
+-- It runs after LockProcesses and before SaveResult, with the same tokens.
 -- name: CountResults :exec
 INSERT INTO status_counts (namespace, status, n)
 SELECT ended.namespace, change.status, sum(change.n)
@@ -56,8 +56,8 @@ SELECT ended.namespace, change.status, sum(change.n)
  ORDER BY ended.namespace, change.status
 ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n;
 
--- CountProcesses returns the number of processes in each status, of a namespace or, if namespace is
--- '', of the database.
+-- CountProcesses returns the number of processes in each status, in a namespace or, if namespace is
+-- '', in the database.
 -- name: CountProcesses :many
 SELECT c.status, sum(c.n)::bigint AS n
   FROM status_counts c WHERE @namespace::text IN (c.namespace, '')

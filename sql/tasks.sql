@@ -55,7 +55,7 @@ SELECT task.namespace, task.process_id, task.task_id, task.task_type, task.statu
  LIMIT 1;
 
 -- TraceTasks lists the tasks of a process in task_id order: ended, running and waiting ones. It
--- returns rows until they exceed max_bytes, including the row that exceeds it.
+-- stops after the row that exceeds max_bytes.
 -- name: TraceTasks :many
 SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.status,
        summed.attempt, summed.priority, summed.scheduled_time, summed.running_time,
@@ -118,8 +118,8 @@ SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, su
  WHERE summed.total - summed.size <= @max_bytes::bigint
  ORDER BY summed.task_id;
 
--- TraceEvents returns the events of the tasks of a page of a trace: all events of the first task,
--- and of the others until the total exceeds max_bytes, including the event that exceeds it.
+-- TraceEvents returns the events of the tasks of a page of a trace. It returns all events of the
+-- first task. It then continues until the event with which the total exceeds max_bytes.
 -- name: TraceEvents :many
 SELECT summed.event_id, summed.task_id, summed."timestamp", summed.metadata, summed.payload
   FROM (

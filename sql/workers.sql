@@ -1,8 +1,8 @@
 -- RecordWorkers stores when a node last saw workers, and which client uses their IDs, or '' if that
--- is unknown. It skips workers of other clients that have leases, or that were seen within a period
--- and are not stopped, and returns the others. A command to a worker ends when another client takes
--- its ID. It writes them in the order of their keys, so that two nodes do not deadlock. It skips
--- namespaces that are deleted or being deleted.
+-- is unknown. It skips a worker if another client uses its ID and that worker has leases, or was
+-- seen within a period and is not stopped. It returns the workers that it stored. A command to a
+-- worker ends when another client takes its ID. Rows are written in the order of their keys, so
+-- that two nodes do not deadlock. It skips namespaces that are deleted or being deleted.
 -- name: RecordWorkers :many
 INSERT INTO workers AS w (namespace, worker_id, last_seen_time, owner)
 SELECT item.namespace, item.worker_id, statement_timestamp(), NULLIF(item.owner, '')
@@ -31,7 +31,7 @@ ON CONFLICT (namespace, worker_id) DO UPDATE
              AND l.worker_id = w.worker_id))
 RETURNING w.namespace, w.worker_id;
 
--- OwnedByOthers returns the workers among some whose IDs another client uses.
+-- OwnedByOthers returns those of the given workers whose IDs another client uses.
 -- name: OwnedByOthers :many
 SELECT w.namespace, w.worker_id
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[]))
@@ -84,8 +84,8 @@ DELETE FROM workers w
     ORDER BY x.last_seen_time LIMIT @lim::int FOR UPDATE OF x SKIP LOCKED);
 
 -- ListStoppingWorkers returns workers with a stop command and their remaining grace period. A
--- worker is a client with a worker ID. After lost_time, the tasks of a worker go to others.
--- lost_time is 'epoch' if the worker keeps them.
+-- worker is a client with a worker ID. After lost_time, other workers get its tasks. lost_time is
+-- 'epoch' if it keeps them.
 -- name: ListStoppingWorkers :many
 SELECT w.worker_id, coalesce(w.owner, '')::text AS owner, max(w.directive)::text AS directive,
        coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
@@ -118,9 +118,8 @@ UPDATE workers w
 
 -- ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces of the
 -- namespaces in which the same client uses its ID. If exactly is set, it returns only the worker
--- with this ID. It returns workers until their namespaces exceed max_bytes, including the one that
--- exceeds it. If a worker was first seen in another namespace after a command, max finds the
--- command.
+-- with this ID. It stops after the worker with which the namespaces exceed max_bytes. If a worker
+-- was first seen in another namespace after a command, max finds the command.
 -- name: ListWorkers :many
 WITH lease_counts AS MATERIALIZED (
   SELECT l.worker_id, coalesce(holder.owner, '') AS owner, count(*) AS n
@@ -183,7 +182,7 @@ SELECT l.namespace, l.process_id, l.fencing_token, l.salt
         AND r.fencing_token = l.fencing_token)
  LIMIT @lim::int;
 
--- ForgetWorkers deletes at most lim workers that were not seen for a period.
+-- ForgetWorkers deletes workers that were not seen for a period, at most lim.
 -- name: ForgetWorkers :execrows
 DELETE FROM workers w
  WHERE (w.namespace, w.worker_id) IN (

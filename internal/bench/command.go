@@ -72,7 +72,7 @@ type attackFlags struct {
 	AttackSize int      `default:"100" placeholder:"PERCENT" help:"For attacks: number of their clients, in percent of the full size. Default: ${default}."`
 }
 
-// Environment is what the bench needs from the program.
+// Environment has the functions of the program that the bench needs.
 type Environment struct {
 	Stdin    io.Reader
 	Stdout   io.Writer
@@ -91,10 +91,10 @@ measures the SQL of the reference on the same server.
     progressor bench --workloads start,call --clients 128 --keys off
 
 Neighbors sends calls to one namespace at 40% of the peak of the same run, with timers and SQL
-messages, before, during and after a tenant (other namespaces) is in a state that must not disturb
-it. The ratio is the calls/s in the state divided by those while the tenant is quiet. The load is
-below the peak because the tenant may use its share of the CPU: two namespaces that both take all
-they can get cannot each keep 80% of what one gets alone. The peak is that of the largest number of
+messages. Meanwhile a tenant (other namespaces) enters and leaves a state that must not disturb it.
+The ratio is the calls/s in the state divided by those while the tenant is quiet. The load is below
+the peak because the tenant may use its share of the CPU: two namespaces that both take all they can
+get cannot each keep 80% of what one gets alone. The peak is measured with the largest number of
 --clients.
 
 Attacks starts progressor serve on all addresses of this machine, with authentication and default

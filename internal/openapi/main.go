@@ -21,14 +21,14 @@ const workers = "/progressor.v1.ProcessorService/"
 
 const workersServer = `
 - url: http://127.0.0.1:9000
-  description: A worker's own, by the name of url in its namespace's configuration.
+  description: The URL of the processor, as url in the configuration of its namespace.
 `
 
 const duration = `
 type: string
 pattern: ^-?[0-9]+(\.[0-9]{1,9})?s$
 examples: ["1.5s", "3600s"]
-description: Seconds, as text. In MessagePack a number of seconds is read, too.
+description: Seconds, as text. In MessagePack, a number of seconds is also accepted.
 `
 
 func main() {
@@ -99,8 +99,8 @@ func finishPaths(paths *yaml.Node) error {
 	return nil
 }
 
-// finishBytes converts the limit of bytes to that of their base64, and removes a useless remark of
-// the generator.
+// finishBytes converts the limit of a bytes field to the limit of its base64, and removes a useless
+// remark of the generator.
 func finishBytes(n *yaml.Node) {
 	format := member(n, "format")
 	if format == nil || format.Value != "byte" || member(n, "contentEncoding") != nil {

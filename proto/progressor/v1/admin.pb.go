@@ -93,8 +93,8 @@ const (
 	BulkVerb_BULK_VERB_RESUME        BulkVerb = 3
 	BulkVerb_BULK_VERB_CANCEL        BulkVerb = 4
 	BulkVerb_BULK_VERB_REMOVE        BulkVerb = 5
-	// Only for jobs and runs: RetryJob or RetryRun. Jobs and runs take RETRY, CANCEL and REMOVE (of
-	// those that have ended).
+	// Only for jobs and runs: RetryJob or RetryRun. Jobs and runs support RETRY, CANCEL and, after
+	// their end, REMOVE.
 	BulkVerb_BULK_VERB_RETRY BulkVerb = 6
 )
 
@@ -871,7 +871,7 @@ func (x *ListErrorsRequest) GetPageToken() string {
 
 type ListErrorsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Groups        []*ErrorGroup          `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"` // the largest first
+	Groups        []*ErrorGroup          `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"` // largest first
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1308,8 +1308,8 @@ type AuditEntry struct {
 	Method    string                 `protobuf:"bytes,5,opt,name=method,proto3" json:"method,omitempty"`
 	Namespace string                 `protobuf:"bytes,6,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Subject   string                 `protobuf:"bytes,7,opt,name=subject,proto3" json:"subject,omitempty"` // the object of the request
-	// The arguments, without payloads. For a change of a configuration, it is in before and after,
-	// without secrets. Of a template, they have the version.
+	// The arguments, without payloads. If a configuration was changed, before and after contain it,
+	// without secrets. For a template, they contain only the version.
 	Details       *structpb.Struct `protobuf:"bytes,8,opt,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1529,7 +1529,7 @@ type Bulk struct {
 	Filter           string                 `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
 	Verb             BulkVerb               `protobuf:"varint,4,opt,name=verb,proto3,enum=progressor.v1.BulkVerb" json:"verb,omitempty"`
 	Rate             float64                `protobuf:"fixed64,5,opt,name=rate,proto3" json:"rate,omitempty"`      // processes per second; 0 means 100
-	Matched          int64                  `protobuf:"varint,6,opt,name=matched,proto3" json:"matched,omitempty"` // so far: done, failed, skipped, and those that will be retried
+	Matched          int64                  `protobuf:"varint,6,opt,name=matched,proto3" json:"matched,omitempty"` // so far: done, failed, skipped and to be retried
 	Done             int64                  `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`
 	Failed           int64                  `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"`
 	Failures         []*BulkFailure         `protobuf:"bytes,9,rep,name=failures,proto3" json:"failures,omitempty"`                                // the newest 100, newest first; only set by GetBulk
@@ -1537,9 +1537,9 @@ type Bulk struct {
 	CreatedTime      *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	Reason           string                 `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
 	Skipped          int64                  `protobuf:"varint,13,opt,name=skipped,proto3" json:"skipped,omitempty"`                               // their status did not allow the verb, or they had been removed
-	Expected         int64                  `protobuf:"varint,14,opt,name=expected,proto3" json:"expected,omitempty"`                             // how many matched before the start, counted for at most one second
-	ExpectedMore     bool                   `protobuf:"varint,15,opt,name=expected_more,json=expectedMore,proto3" json:"expected_more,omitempty"` // more matched than were counted
-	Position         string                 `protobuf:"bytes,16,opt,name=position,proto3" json:"position,omitempty"`                              // the last process_id that was visited; the oldest come first
+	Expected         int64                  `protobuf:"varint,14,opt,name=expected,proto3" json:"expected,omitempty"`                             // number of matches before the start, counted for at most one second
+	ExpectedMore     bool                   `protobuf:"varint,15,opt,name=expected_more,json=expectedMore,proto3" json:"expected_more,omitempty"` // there were more matches than were counted
+	Position         string                 `protobuf:"bytes,16,opt,name=position,proto3" json:"position,omitempty"`                              // the process_id that was handled last; the oldest come first
 	Actor            string                 `protobuf:"bytes,17,opt,name=actor,proto3" json:"actor,omitempty"`                                    // who started it; empty if the engine does not authenticate requests
 	FinishedTime     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`
 	Detail           string                 `protobuf:"bytes,19,opt,name=detail,proto3" json:"detail,omitempty"`                                               // the reason for ERROR

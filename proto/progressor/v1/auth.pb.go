@@ -115,8 +115,8 @@ type Scope int32
 const (
 	Scope_SCOPE_UNSPECIFIED Scope = 0
 	Scope_SCOPE_NAMESPACE   Scope = 1 // in the namespaces of the request
-	// As NAMESPACE. A request without a namespace is about the namespaces in which the principal has
-	// the permission.
+	// Like NAMESPACE. A request without a namespace applies to the namespaces in which the principal
+	// has the permission.
 	Scope_SCOPE_VISIBLE Scope = 2
 	// In the namespaces of the request, including those of its lease tokens. A request that names
 	// none needs the permission in some namespace.
@@ -169,7 +169,7 @@ func (Scope) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_auth_proto_rawDescGZIP(), []int{1}
 }
 
-// Needs is what a principal needs for a method.
+// Needs defines the permission that a principal needs for a method.
 type Needs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Permission    Permission             `protobuf:"varint,1,opt,name=permission,proto3,enum=progressor.v1.Permission" json:"permission,omitempty"`
@@ -265,8 +265,8 @@ var (
 
 // Extension fields to descriptorpb.FieldOptions.
 var (
-	// The permission that is needed in the namespace of this field if it is not that of the request,
-	// such as the target of a cron.
+	// The permission that is needed in the namespace that this field names, such as the target of a
+	// cron, if it differs from the namespace of the request.
 	//
 	// optional progressor.v1.Permission target_needs = 50101;
 	E_TargetNeeds = &file_progressor_v1_auth_proto_extTypes[1]

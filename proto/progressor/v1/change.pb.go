@@ -27,16 +27,17 @@ const (
 type WatchChangesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// The cursor of a previous response: continue after its changes. OUT_OF_RANGE if changes after it
-	// were deleted, or after a failover or a restore of the database; oldest_cursor of the error's
-	// detail then has the oldest cursor that works. Default: from_time, or from now on.
+	// The cursor of a previous response: continue after its changes. The error is OUT_OF_RANGE if
+	// changes after it were deleted, or after a failover or a restore of the database. oldest_cursor
+	// in the detail of the error is then the oldest cursor that works. Default: from_time, or from
+	// now on.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Without a cursor: begin with the changes that were recorded at or after this time. 1970-01-01:
-	// with the oldest one.
+	// Without a cursor: begin with the changes that were recorded at or after this time. 1970-01-01
+	// means the oldest change.
 	FromTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
 	// Only changes of these kinds. Default: all that the namespace records.
 	Kinds     []ChangeKind `protobuf:"varint,4,rep,packed,name=kinds,proto3,enum=progressor.v1.ChangeKind" json:"kinds,omitempty"`
-	ProcessId string       `protobuf:"bytes,5,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // only changes of this one
+	ProcessId string       `protobuf:"bytes,5,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // only of this process
 	// End the stream after the changes that were recorded when it began.
 	Stop          bool `protobuf:"varint,6,opt,name=stop,proto3" json:"stop,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -173,7 +174,8 @@ func (x *WatchChangesResponse) GetCursor() string {
 // Change is something that has happened in a namespace.
 type Change struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The changes of a process have ascending numbers. The same change always has the same one.
+	// The changes of a process have ascending numbers. The number of a change never differs between
+	// deliveries.
 	ChangeId int64      `protobuf:"varint,1,opt,name=change_id,json=changeId,proto3" json:"change_id,omitempty"`
 	Kind     ChangeKind `protobuf:"varint,2,opt,name=kind,proto3,enum=progressor.v1.ChangeKind" json:"kind,omitempty"`
 	// What happened, in lower case, such as created, failed or stored: see docs/changes.md.

@@ -98,7 +98,7 @@ const (
 	FailureAction_FAILURE_ACTION_RUN_NEW     FailureAction = 1 // attempt 1
 	FailureAction_FAILURE_ACTION_SKIP        FailureAction = 2
 	FailureAction_FAILURE_ACTION_RETRY       FailureAction = 3 // the next attempt number; after max_attempts, attempt 1 again
-	FailureAction_FAILURE_ACTION_BACKOFF     FailureAction = 4 // as RETRY, but fires are skipped until retry_backoff has passed
+	FailureAction_FAILURE_ACTION_BACKOFF     FailureAction = 4 // like RETRY, but fires are skipped until retry_backoff has passed
 	// After pause_after_failures failures in a row, fires are SKIPPED_FAILURE, except for one trial
 	// per retry_backoff. A success ends this. The cron itself is not paused.
 	FailureAction_FAILURE_ACTION_HALF_OPEN FailureAction = 5
@@ -387,7 +387,7 @@ type DaylightSaving_Gap int32
 
 const (
 	DaylightSaving_GAP_UNSPECIFIED DaylightSaving_Gap = 0 // SHIFT
-	DaylightSaving_GAP_SHIFT       DaylightSaving_Gap = 1 // a local time that does not exist fires at the end of the gap
+	DaylightSaving_GAP_SHIFT       DaylightSaving_Gap = 1 // if a local time does not exist, the cron fires at the end of the gap
 	DaylightSaving_GAP_SKIP        DaylightSaving_Gap = 2
 )
 
@@ -436,7 +436,7 @@ type DaylightSaving_Overlap int32
 
 const (
 	DaylightSaving_OVERLAP_UNSPECIFIED DaylightSaving_Overlap = 0 // FIRST
-	DaylightSaving_OVERLAP_FIRST       DaylightSaving_Overlap = 1 // a local time that occurs twice fires the first time
+	DaylightSaving_OVERLAP_FIRST       DaylightSaving_Overlap = 1 // if a local time occurs twice, the cron fires the first time
 	DaylightSaving_OVERLAP_LAST        DaylightSaving_Overlap = 2
 	DaylightSaving_OVERLAP_BOTH        DaylightSaving_Overlap = 3
 )
@@ -552,9 +552,9 @@ type Cron struct {
 	Metadata          *structpb.Struct         `protobuf:"bytes,14,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	// An update with an old etag fails with ABORTED.
 	Etag string `protobuf:"bytes,15,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Fire times of a paused cron that have passed and wait for the resume. 1000 means 1000 or more.
+	// Fire times that have passed since the cron was paused. 1000 means 1000 or more.
 	WaitingFires  int64       `protobuf:"varint,16,opt,name=waiting_fires,json=waitingFires,proto3" json:"waiting_fires,omitempty"`
-	Backfills     []*Backfill `protobuf:"bytes,17,rep,name=backfills,proto3" json:"backfills,omitempty"` // that are not complete, oldest first; set by the engine
+	Backfills     []*Backfill `protobuf:"bytes,17,rep,name=backfills,proto3" json:"backfills,omitempty"` // incomplete ones, oldest first; set by the engine
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -711,7 +711,7 @@ func (x *Cron) GetBackfills() []*Backfill {
 // Backfill is a backfill whose fire times have not all been started or decided.
 type Backfill struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	FromTime       *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"` // where it continues
+	FromTime       *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"` // the backfill continues from this time
 	ToTime         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
 	OverlapAction  OverlapAction          `protobuf:"varint,3,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
 	MaxConcurrency int32                  `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"` // 0 with overlap_action
@@ -1426,18 +1426,18 @@ type HttpTarget struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Url    string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Method string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"` // default: POST
-	// Names have 1 to 256 bytes and values at most 8 KiB.
-	// ${secret:NAME} in a value is replaced by a secret (progressor secret put). Values are stored
-	// encrypted. Responses have REDACTED in place of a value that may be secret; a put with REDACTED
-	// keeps the stored value if the requests go to the same hosts.
+	// Names have 1 to 256 bytes and values at most 8 KiB. ${secret:NAME} in a value is replaced by a
+	// secret (progressor secret put). Values are stored encrypted. Responses have REDACTED in place
+	// of a value that may be secret. A put with REDACTED keeps the stored value if the requests go to
+	// the same hosts.
 	Headers map[string]string `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Body    []byte            `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
 	// Default: 200 to 299.
 	SuccessCodes []int32 `protobuf:"varint,5,rep,packed,name=success_codes,json=successCodes,proto3" json:"success_codes,omitempty"`
-	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-	// bytes in base64. If there are some, each request has the headers webhook-id, webhook-timestamp
-	// and webhook-signature, with a signature of each key. With two, a key can be replaced without a
-	// rejected request.
+	// Names of secrets (progressor secret put) that are keys of Standard Webhooks: whsec_ and 24 to
+	// 64 bytes in base64. If there are any, each request has the headers webhook-id,
+	// webhook-timestamp and webhook-signature, with one signature per key. With two keys, you can
+	// replace one without a rejected request.
 	SigningSecrets []string `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2357,7 +2357,7 @@ type TriggerCronRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
-	// Default: that of the cron.
+	// Default: the cron's.
 	OverlapAction OverlapAction `protobuf:"varint,3,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2692,7 +2692,7 @@ type BackfillCronRequest struct {
 	FromTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
 	// Exclusive.
 	ToTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
-	// How to decide each fire time at once. Default: they run in order, see max_concurrency.
+	// If set, each fire time is decided at once. Default: fires run in order, see max_concurrency.
 	OverlapAction OverlapAction `protobuf:"varint,5,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
 	// How many runs of the backfill may run at the same time. 0 means 1. Not with overlap_action.
 	MaxConcurrency int32 `protobuf:"varint,6,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
@@ -2878,7 +2878,7 @@ func (x *StopBackfillsRequest) GetReason() string {
 
 type StopBackfillsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Backfills     int32                  `protobuf:"varint,1,opt,name=backfills,proto3" json:"backfills,omitempty"` // that were not complete
+	Backfills     int32                  `protobuf:"varint,1,opt,name=backfills,proto3" json:"backfills,omitempty"` // number of backfills that it ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

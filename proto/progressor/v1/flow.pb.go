@@ -1220,7 +1220,7 @@ func (x *ProcessAction) GetMetadata() *structpb.Struct {
 	return nil
 }
 
-// WaitAction waits until someone outside calls CompleteStep. Until then, the run is WAITING_WORKER.
+// WaitAction waits until a client calls CompleteStep. Until then, the run is WAITING_WORKER.
 type WaitAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  WaitAction_Kind        `protobuf:"varint,1,opt,name=kind,proto3,enum=progressor.v1.WaitAction_Kind" json:"kind,omitempty"`

@@ -652,13 +652,13 @@ type UpdateJobRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Options   *JobOptions            `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"` // required unless update_mask is only args
+	Options   *JobOptions            `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"` // required unless update_mask contains only args
 	// Fields of options: priority, max_retry, backoff, timeout, keep_result, result_ttl, run_time,
 	// tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval, start_deadline; and
 	// args, for the field below. An empty mask or another field fails with INVALID_ARGUMENT.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// Only with "args" in update_mask, while the job waits. The args of the job of a step, and of a
-	// unique job whose key is computed from them, do not change.
+	// unique job whose key is computed from them, cannot be changed.
 	Args          *structpb.Value `protobuf:"bytes,5,opt,name=args,proto3" json:"args,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1286,7 +1286,7 @@ type PausedJobs struct {
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`                           // at most 1 KiB
 	Actor         string                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`                             // who paused it last; empty if unknown
-	PausedTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=paused_time,json=pausedTime,proto3" json:"paused_time,omitempty"` // since when
+	PausedTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=paused_time,json=pausedTime,proto3" json:"paused_time,omitempty"` // when it was paused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

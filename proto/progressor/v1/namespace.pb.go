@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ChangeKind is what a change is about.
+// ChangeKind is the kind of a change.
 type ChangeKind int32
 
 const (
@@ -141,7 +141,7 @@ type JobEvents int32
 const (
 	JobEvents_JOB_EVENTS_UNSPECIFIED JobEvents = 0 // ALL
 	JobEvents_JOB_EVENTS_ALL         JobEvents = 1
-	JobEvents_JOB_EVENTS_ENDS        JobEvents = 2 // only those of the end of a job or run
+	JobEvents_JOB_EVENTS_ENDS        JobEvents = 2 // only the events with which jobs and runs end
 	JobEvents_JOB_EVENTS_NONE        JobEvents = 3
 )
 
@@ -486,16 +486,17 @@ type Namespace struct {
 	// slot within 100 ms, is stored while fewer tasks wait, and fails with RESOURCE_EXHAUSTED
 	// otherwise. Default: 10 times max_running.
 	MaxBacklog int32 `protobuf:"varint,13,opt,name=max_backlog,json=maxBacklog,proto3" json:"max_backlog,omitempty"`
-	// How long jobs that FAILED are kept, and runs that are FAILED or EXPIRED (these at least for
-	// retention). 0 means as retention.
+	// How long FAILED jobs, and FAILED or EXPIRED runs, are kept. Runs are kept at least for
+	// retention. 0 means the value of retention.
 	FailedRetention *durationpb.Duration `protobuf:"bytes,14,opt,name=failed_retention,json=failedRetention,proto3" json:"failed_retention,omitempty"`
-	// How long processes and jobs that were CANCELLED are kept. 0 means as retention.
+	// How long CANCELLED processes and jobs are kept. 0 means the value of retention.
 	CancelledRetention *durationpb.Duration `protobuf:"bytes,15,opt,name=cancelled_retention,json=cancelledRetention,proto3" json:"cancelled_retention,omitempty"`
 	// A CEL expression on job.name, job.args, job.priority, job.tags and job.metadata, such as
 	// job.metadata.tenant. Within a priority, jobs run in rounds: one job of each key, then the next
 	// one of each. A job for which the expression fails has the key "". Jobs that were enqueued
 	// without this setting, jobs for several workers and tasks of processes run before the others of
-	// their priority. If empty, jobs of the same priority run in the order of their enqueue.
+	// their priority. If empty, jobs of the same priority run in the order in which they were
+	// enqueued.
 	FairnessKey string             `protobuf:"bytes,16,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
 	Deletion    *NamespaceDeletion `protobuf:"bytes,17,opt,name=deletion,proto3" json:"deletion,omitempty"` // only while the namespace is being deleted
 	// What the change stream records. Without it, nothing.
@@ -674,12 +675,12 @@ func (x *Namespace) GetCommandNamespaces() []string {
 // transaction of the change, from the next transaction after PutNamespace.
 type ChangeSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Without kinds, nothing is recorded. JOB, STEP and RUN record the events that job_events keeps.
+	// If empty, nothing is recorded. JOB, STEP and RUN record the events that job_events keeps.
 	Kinds []ChangeKind `protobuf:"varint,1,rep,packed,name=kinds,proto3,enum=progressor.v1.ChangeKind" json:"kinds,omitempty"`
 	// Record the payloads of events. Otherwise, only their numbers and metadata.
 	Payloads bool `protobuf:"varint,2,opt,name=payloads,proto3" json:"payloads,omitempty"`
-	// How long changes are kept at least. They are deleted by the day, after the longest retention of
-	// all namespaces. Default: 7 days.
+	// The minimum time for which changes are kept. They are deleted by the day, after the longest
+	// retention of all namespaces. Default: 7 days.
 	Retention     *durationpb.Duration `protobuf:"bytes,3,opt,name=retention,proto3" json:"retention,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -740,7 +741,7 @@ func (x *ChangeSettings) GetRetention() *durationpb.Duration {
 type NamespaceDeletion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RequestedTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=requested_time,json=requestedTime,proto3" json:"requested_time,omitempty"`
-	// False: the namespace was empty. The deletion is cancelled if it turns out not to be.
+	// If false, the namespace was empty. If it turns out not to be empty, the deletion is cancelled.
 	WithData bool `protobuf:"varint,2,opt,name=with_data,json=withData,proto3" json:"with_data,omitempty"`
 	// Live nodes that may still accept requests for the namespace. Nothing is deleted until there are
 	// none.
@@ -992,11 +993,10 @@ type ConnectProcessor struct {
 	// Other URLs of the same processor. Attempts are spread over url and these. If one cannot be
 	// reached or rejects an attempt because it is busy, the next one gets the attempt.
 	MoreUrls []string `protobuf:"bytes,5,rep,name=more_urls,json=moreUrls,proto3" json:"more_urls,omitempty"`
-	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-	// bytes in base64. If there are some, each request has the headers webhook-id, webhook-timestamp
-	// and webhook-signature, with a signature of each key. With two, a key can be replaced without a
-	// rejected request.
-	// They are not possible with PROTOCOL_GRPC.
+	// Names of secrets (progressor secret put) that are keys of Standard Webhooks: whsec_ and 24 to
+	// 64 bytes in base64. If there are any, each request has the headers webhook-id,
+	// webhook-timestamp and webhook-signature, with one signature per key. With two keys, you can
+	// replace one without a rejected request. PROTOCOL_GRPC does not support them.
 	SigningSecrets []string `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1981,8 +1981,8 @@ func (x *HealthProblem) GetNext() string {
 type DeleteNamespaceRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Delete also its processes, jobs, runs, crons, templates, and everything else that it has.
-	// Without it, a namespace with processes, templates or tasks is refused with FAILED_PRECONDITION.
+	// Also delete its processes, jobs, runs, crons, templates and all other data. Otherwise, a
+	// namespace with processes, templates or tasks is refused with FAILED_PRECONDITION.
 	WithData bool `protobuf:"varint,2,opt,name=with_data,json=withData,proto3" json:"with_data,omitempty"`
 	// Only count what would be deleted.
 	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`

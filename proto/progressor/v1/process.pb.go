@@ -350,8 +350,8 @@ const (
 	ErrorDetail_REASON_CRON_NOT_FOUND     ErrorDetail_Reason = 25 // NOT_FOUND
 	ErrorDetail_REASON_JOB_NOT_FOUND      ErrorDetail_Reason = 26 // NOT_FOUND
 	ErrorDetail_REASON_NAMESPACE_DELETING ErrorDetail_Reason = 27 // FAILED_PRECONDITION: the namespace is being deleted
-	// FAILED_PRECONDITION: DeleteNamespace without with_data, or of a namespace that the
-	// configuration file would create again
+	// FAILED_PRECONDITION: DeleteNamespace needs with_data, or the configuration file would create
+	// the namespace again
 	ErrorDetail_REASON_NAMESPACE_IN_USE ErrorDetail_Reason = 28
 	// OUT_OF_RANGE: a watch cannot continue from its cursor without a gap, see oldest_cursor
 	ErrorDetail_REASON_CURSOR_LOST ErrorDetail_Reason = 29
@@ -884,8 +884,8 @@ type Task struct {
 	// reason, message (at most 1,000 characters), attempt, node_id and failed_time. Set only in
 	// traces; a job has its own in Job.failures.
 	Failures []*Failure `protobuf:"bytes,20,rep,name=failures,proto3" json:"failures,omitempty"`
-	// When the task was first due, if an attempt has failed; scheduled_time is that of the current or
-	// last attempt. Set only in traces.
+	// When the task was first due, if an attempt has failed. scheduled_time then belongs to the
+	// current or last attempt. Set only in traces.
 	FirstScheduledTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=first_scheduled_time,json=firstScheduledTime,proto3" json:"first_scheduled_time,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -3135,7 +3135,8 @@ type EraseProcessRequest struct {
 	DryRun    bool   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only count
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Fail with FAILED_PRECONDITION if a process that would be erased was created at this time or
-	// later. Set it to the time of an erasure that is repeated: the ID may have a new process since.
+	// later. When you repeat an erasure, set it to the time of the first one, because a new process
+	// may have the ID since then.
 	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3217,7 +3218,7 @@ type EraseProcessResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rows          map[string]int64       `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // number of rows that this request erased, by table
 	Read          int64                  `protobuf:"varint,2,opt,name=read,proto3" json:"read,omitempty"`                                                                           // rows that it read
-	NextPageToken string                 `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`                                   // empty if all is erased
+	NextPageToken string                 `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`                                   // empty when everything is erased
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

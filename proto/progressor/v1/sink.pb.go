@@ -86,7 +86,8 @@ const (
 	SinkState_SINK_STATE_PAUSED      SinkState = 2 // by PauseSink, until ResumeSink
 	SinkState_SINK_STATE_FAILING     SinkState = 3 // the last delivery failed and will be repeated
 	// The engine has given up: a change became older than max_lag, or changes were deleted before
-	// they were delivered. ResumeSink tries again. After RewindSink, the sink continues elsewhere.
+	// they were delivered. ResumeSink tries again. RewindSink lets the sink continue from another
+	// time.
 	SinkState_SINK_STATE_BROKEN   SinkState = 4
 	SinkState_SINK_STATE_DISABLED SinkState = 5 // the target wants no changes (HTTP status 410), until ResumeSink
 )
@@ -304,17 +305,17 @@ type WebhookTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or ${secret:NAME} for a
-	// secret with such a value. A request has a signature of each key, so that a key can be replaced
-	// without a rejected request. They are never returned. If empty, PutSink keeps the stored ones,
-	// or creates an unsigned sink. See unsigned.
+	// secret with such a value. A request has one signature per key, so that a key can be replaced
+	// without a rejected request. The keys are never returned. If empty, PutSink keeps the stored
+	// keys, or creates an unsigned sink. See unsigned.
 	Secrets []string `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	Signed  bool     `protobuf:"varint,3,opt,name=signed,proto3" json:"signed,omitempty"` // set by the engine: there are secrets
 	// Limit of one request. Default: 10 s.
 	Timeout *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Requests at the same time, for different processes. Default: 8.
 	MaxConcurrent int32 `protobuf:"varint,5,opt,name=max_concurrent,json=maxConcurrent,proto3" json:"max_concurrent,omitempty"`
-	// PutSink removes the stored keys: requests have no signature. It is not stored, and must be
-	// false if there are secrets.
+	// If true, PutSink removes the stored keys, so that requests have no signature. It must be false
+	// if there are secrets.
 	Unsigned      bool `protobuf:"varint,6,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -398,7 +399,7 @@ type KafkaTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Some brokers of the cluster, each as host:port.
 	Brokers []string `protobuf:"bytes,1,rep,name=brokers,proto3" json:"brokers,omitempty"`
-	// It may contain {namespace} and {kind}. A slash in the namespace becomes a dot.
+	// The topic may contain {namespace} and {kind}. A slash in the namespace becomes a dot.
 	Topic       string     `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
 	CreateTopic bool       `protobuf:"varint,3,opt,name=create_topic,json=createTopic,proto3" json:"create_topic,omitempty"` // ask the brokers to create a missing topic
 	Tls         *KafkaTls  `protobuf:"bytes,4,opt,name=tls,proto3" json:"tls,omitempty"`                                     // default: no TLS
@@ -493,7 +494,7 @@ func (x *KafkaTarget) GetMaxMessageBytes() int32 {
 // KafkaTls encrypts the connections to the brokers.
 type KafkaTls struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Certificates of the authorities to trust, in PEM. Default: those of the system.
+	// Certificates of the authorities to trust, in PEM. Default: the system's.
 	CaPem         string `protobuf:"bytes,1,opt,name=ca_pem,json=caPem,proto3" json:"ca_pem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -541,8 +542,8 @@ type KafkaSasl struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Mechanism string                 `protobuf:"bytes,1,opt,name=mechanism,proto3" json:"mechanism,omitempty"`
 	User      string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	// It may be ${secret:NAME}, which is replaced by a secret. It is never returned. If it is empty,
-	// PutSink keeps the stored one, unless the brokers or the user are others.
+	// The password may be ${secret:NAME}, which is replaced by a secret. It is never returned. If it
+	// is empty, PutSink keeps the stored password, unless the brokers or the user change.
 	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -603,7 +604,7 @@ func (x *KafkaSasl) GetPassword() string {
 type SinkStatus struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	State  SinkState              `protobuf:"varint,1,opt,name=state,proto3,enum=progressor.v1.SinkState" json:"state,omitempty"`
-	Cursor string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"` // after the changes that were delivered, as of WatchChanges
+	Cursor string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"` // after the delivered changes, as in WatchChanges
 	// Changes that were recorded and not delivered, including those that the sink does not select.
 	LagChanges       int64                  `protobuf:"varint,3,opt,name=lag_changes,json=lagChanges,proto3" json:"lag_changes,omitempty"`
 	Lag              *durationpb.Duration   `protobuf:"bytes,4,opt,name=lag,proto3" json:"lag,omitempty"`                                                    // age of the oldest of them
@@ -617,8 +618,8 @@ type SinkStatus struct {
 	DeadLetters      int64                  `protobuf:"varint,12,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`              // changes that the target will never accept, since the sink was created
 	// The newest dead letters, at most 100. Only GetSink returns them.
 	RecentDeadLetters []*SinkDeadLetter `protobuf:"bytes,13,rep,name=recent_dead_letters,json=recentDeadLetters,proto3" json:"recent_dead_letters,omitempty"`
-	StoredDeadLetters int64             `protobuf:"varint,14,opt,name=stored_dead_letters,json=storedDeadLetters,proto3" json:"stored_dead_letters,omitempty"` // that the sink has now
-	Retries           int64             `protobuf:"varint,15,opt,name=retries,proto3" json:"retries,omitempty"`                                                // those of them that wait to be delivered again
+	StoredDeadLetters int64             `protobuf:"varint,14,opt,name=stored_dead_letters,json=storedDeadLetters,proto3" json:"stored_dead_letters,omitempty"` // number of dead letters that the sink has now
+	Retries           int64             `protobuf:"varint,15,opt,name=retries,proto3" json:"retries,omitempty"`                                                // number of dead letters that wait to be delivered again
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -758,8 +759,8 @@ func (x *SinkStatus) GetRetries() int64 {
 	return 0
 }
 
-// SinkDeadLetter is a change that a target rejected for good. The engine keeps the newest 1,000 of
-// a sink, and those that wait to be delivered again.
+// SinkDeadLetter is a change that a target rejected permanently. The engine keeps the newest 1,000
+// of a sink, and those that wait to be delivered again.
 type SinkDeadLetter struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ChangeId   int64                  `protobuf:"varint,1,opt,name=change_id,json=changeId,proto3" json:"change_id,omitempty"`
@@ -768,9 +769,9 @@ type SinkDeadLetter struct {
 	ProcessId  string                 `protobuf:"bytes,4,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	ChangeTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
 	Error      string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`                          // of the last attempt
-	Time       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=time,proto3" json:"time,omitempty"`                            // when that failed
-	Attempts   int32                  `protobuf:"varint,8,opt,name=attempts,proto3" json:"attempts,omitempty"`                   // 1, and one more each time that it failed to be delivered again
-	RetryTime  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"` // since when it waits to be delivered again
+	Time       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=time,proto3" json:"time,omitempty"`                            // when the last attempt failed
+	Attempts   int32                  `protobuf:"varint,8,opt,name=attempts,proto3" json:"attempts,omitempty"`                   // number of failed attempts
+	RetryTime  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"` // when its retry was requested, if it waits for one
 	// The change was deleted after its retention: it cannot be delivered again.
 	ChangeDeleted bool `protobuf:"varint,10,opt,name=change_deleted,json=changeDeleted,proto3" json:"change_deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -880,8 +881,8 @@ func (x *SinkDeadLetter) GetChangeDeleted() bool {
 type PutSinkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sink  *Sink                  `protobuf:"bytes,1,opt,name=sink,proto3" json:"sink,omitempty"`
-	// A new sink begins with the changes that were recorded at or after this time. 1970-01-01: with
-	// the oldest one. Default: from now on. An existing sink continues where it is.
+	// A new sink begins with the changes that were recorded at or after this time. 1970-01-01 means
+	// the oldest change. Default: from now on. An existing sink keeps its cursor.
 	FromTime      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1201,7 +1202,7 @@ func (x *ExplainSinkResponse) GetUnblock() string {
 
 type ListSinksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Default: those of all namespaces.
+	// Default: all namespaces.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Default: 100.
 	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -1509,8 +1510,8 @@ type RewindSinkRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	SinkId    string                 `protobuf:"bytes,2,opt,name=sink_id,json=sinkId,proto3" json:"sink_id,omitempty"`
-	// Continue with the changes that were recorded at or after this time. 1970-01-01: with the oldest
-	// one. A later time than the cursor skips changes. OUT_OF_RANGE if changes since then were
+	// Continue with the changes that were recorded at or after this time. 1970-01-01 means the oldest
+	// change. A later time than the cursor skips changes. OUT_OF_RANGE if changes since then were
 	// deleted.
 	ToTime        *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1616,8 +1617,9 @@ type RetrySinkDeadLettersRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	SinkId    string                 `protobuf:"bytes,2,opt,name=sink_id,json=sinkId,proto3" json:"sink_id,omitempty"`
-	// All dead letters of the sink. Otherwise, one or more of the fields below select some: those
-	// that match all of them. A request selects at most 1,000, the oldest changes first.
+	// Select all dead letters of the sink. Otherwise, set at least one of the fields below. They
+	// select the dead letters that match all of them. A request selects at most 1,000, the oldest
+	// changes first.
 	All         bool    `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
 	ChangeIds   []int64 `protobuf:"varint,4,rep,packed,name=change_ids,json=changeIds,proto3" json:"change_ids,omitempty"`
 	OfProcessId string  `protobuf:"bytes,5,opt,name=of_process_id,json=ofProcessId,proto3" json:"of_process_id,omitempty"`

@@ -25,14 +25,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// WorkerDirective tells a worker what to do.
+// WorkerDirective is a command to a worker.
 type WorkerDirective int32
 
 const (
 	WorkerDirective_WORKER_DIRECTIVE_UNSPECIFIED WorkerDirective = 0 // CONTINUE
 	WorkerDirective_WORKER_DIRECTIVE_CONTINUE    WorkerDirective = 1
 	WorkerDirective_WORKER_DIRECTIVE_QUIET       WorkerDirective = 2 // take no new leases, finish the ones you have
-	// As QUIET, then exit. Leases that are not finished after the grace period are lost.
+	// Like QUIET, then exit. Leases that are not finished after the grace period are lost.
 	WorkerDirective_WORKER_DIRECTIVE_STOP WorkerDirective = 3
 )
 
@@ -257,7 +257,7 @@ type PollRequest struct {
 	MaxLeases int32    `protobuf:"varint,4,opt,name=max_leases,json=maxLeases,proto3" json:"max_leases,omitempty"`
 	// How long to wait for tasks, at most 60 s.
 	Wait *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Default and bounds: those of the namespace.
+	// The namespace defines the default and the bounds.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,6,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	// Only jobs, no tasks of other processes. If job_names is empty, jobs of any name.
 	JobsOnly      bool `protobuf:"varint,7,opt,name=jobs_only,json=jobsOnly,proto3" json:"jobs_only,omitempty"`
@@ -740,7 +740,7 @@ type LeaseDirective struct {
 	state      protoimpl.MessageState   `protogen:"open.v1"`
 	LeaseToken string                   `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
 	Directive  LeaseDirective_Directive `protobuf:"varint,2,opt,name=directive,proto3,enum=progressor.v1.LeaseDirective_Directive" json:"directive,omitempty"`
-	// Left out after 4 MiB of reasons in a response.
+	// Omitted after 4 MiB of reasons in a response.
 	CancelReason      string                 `protobuf:"bytes,3,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
 	ExpiresTime       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_time,json=expiresTime,proto3" json:"expires_time,omitempty"`
 	HeartbeatInterval *durationpb.Duration   `protobuf:"bytes,5,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"` // from now on; options may have changed
@@ -2023,7 +2023,8 @@ type JobOptions struct {
 	Metadata  *structpb.Struct       `protobuf:"bytes,11,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	// Default: 30 s.
 	CancelGrace *durationpb.Duration `protobuf:"bytes,12,opt,name=cancel_grace,json=cancelGrace,proto3" json:"cancel_grace,omitempty"`
-	// How long a worker may be silent before it loses the lease. Default: that of the poll.
+	// A worker without a heartbeat for this long loses the lease. Default: the lease_duration of the
+	// poll.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,13,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	// How often the worker sends heartbeats: more than 0, at most half of lease_duration.
 	// Default: a third of the lease.

@@ -37,8 +37,8 @@ const forgetAudit = `-- name: ForgetAudit :one
 SELECT forget_audit($1::int)::bigint AS deleted
 `
 
-// ForgetAudit deletes the oldest commands after their retention, lim at a time. Like SealAudit, it
-// needs no rights.
+// ForgetAudit deletes the oldest commands after their retention, lim at a time. Like SealAudit, its
+// function runs with the rights of the owner of the table.
 func (q *Queries) ForgetAudit(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	row := db.QueryRow(ctx, forgetAudit, lim)
 	var deleted int64
@@ -60,7 +60,7 @@ type InsertAuditParams struct {
 	Details   string
 }
 
-// InsertAudit stores a command that does not use a lane, in its transaction.
+// InsertAudit stores a command that does not use a lane, in the transaction of the command.
 func (q *Queries) InsertAudit(ctx context.Context, db DBTX, arg InsertAuditParams) error {
 	_, err := db.Exec(ctx, insertAudit,
 		arg.Actor,
@@ -112,10 +112,10 @@ type InsertAuditsParams struct {
 	Details    []string
 }
 
-// InsertAudits stores the commands of a flush that have changed their process. It runs after the
-// statements that execute them, in the same transaction. A command had an effect if the row of the
-// process shows that its status was changed, or that it was removed, since the transaction began.
-// (If two nodes execute the same command in the same milliseconds, both are stored.)
+// InsertAudits stores those commands of a flush that changed their process. It runs after the
+// statements that execute them, in the same transaction. A command changed its process if a time in
+// the row of the process shows a matching change since the transaction began. (If two nodes execute
+// the same command within milliseconds, both commands are stored.)
 func (q *Queries) InsertAudits(ctx context.Context, db DBTX, arg InsertAuditsParams) error {
 	_, err := db.Exec(ctx, insertAudits,
 		arg.Namespaces,
@@ -165,8 +165,8 @@ type InsertTaskAuditsParams struct {
 	Details       []string
 }
 
-// InsertTaskAudits stores commands that a task has executed, with its result. It stores a command
-// only if this transaction has written the end of the task.
+// InsertTaskAudits stores the commands that a task executed, in the transaction of its result. It
+// stores a command only if this transaction has written the end of the task.
 func (q *Queries) InsertTaskAudits(ctx context.Context, db DBTX, arg InsertTaskAuditsParams) error {
 	_, err := db.Exec(ctx, insertTaskAudits,
 		arg.Namespaces,
@@ -240,7 +240,7 @@ type ReadSealedAuditRow struct {
 	Erased        bool
 }
 
-// ReadSealedAudit returns rows of the hash chain in their order, after one.
+// ReadSealedAudit returns the rows of the hash chain after a given one, in order.
 func (q *Queries) ReadSealedAudit(ctx context.Context, db DBTX, arg ReadSealedAuditParams) ([]ReadSealedAuditRow, error) {
 	rows, err := db.Query(ctx, readSealedAudit, arg.AfterPosition, arg.AfterID, arg.Lim)
 	if err != nil {
@@ -279,8 +279,8 @@ const sealAudit = `-- name: SealAudit :one
 SELECT seal_audit($1::int)::bigint AS sealed
 `
 
-// SealAudit adds committed rows to the hash chain, lim at a time. The function has the rights of
-// the owner of the table, so that the role of the engine needs no UPDATE.
+// SealAudit adds committed rows to the hash chain, lim at a time. The function runs with the rights
+// of the owner of the table, so that the role of the engine needs no UPDATE privilege.
 func (q *Queries) SealAudit(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	row := db.QueryRow(ctx, sealAudit, lim)
 	var sealed int64

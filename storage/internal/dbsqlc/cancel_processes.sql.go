@@ -366,10 +366,10 @@ type CancelProcessesRow struct {
 
 // CancelProcesses requests the end of processes in INIT and RUNNING. Each gets a CANCEL task that
 // runs next, or after the running task. Its grace period of grace_us begins now. Processes in ERROR
-// and SUSPENDED become CANCELLED at once. If overdue is true, the engine (not a client) cancels
-// processes whose grace period of an earlier request has passed. If a process ends here, its
-// attempt is fenced off, and all its running and waiting tasks become CANCELLED. A CANCEL task
-// after its grace period ends in ERROR instead. CancelProcesses runs after LockProcesses.
+// and SUSPENDED become CANCELLED at once. If overdue is true, the engine ends processes whose grace
+// period of an earlier request has expired. If a process ends here, its attempt is fenced off, and
+// all its running and waiting tasks become CANCELLED. A CANCEL task after its grace period ends in
+// ERROR instead. CancelProcesses runs after LockProcesses.
 //
 // A job gets no CANCEL task. A waiting job becomes CANCELLED at once. The worker of a running job
 // receives the cancel with its next heartbeat. A job of several workers ends when its members have
@@ -380,8 +380,8 @@ type CancelProcessesRow struct {
 // same (a cancel is in progress), cancelled, not_found or status.
 // A retry that this transaction has stored may have changed the state of a job with a cancel
 // request. No event reports that retry, because EndIfCancelled ends such a job.
-// In a process with a cancel request, only the CANCEL task waits for a slot, or the INIT task
-// before it. (waits_for::text: see SaveResult.)
+// In a process with a cancel request, only the CANCEL task or an INIT task before it waits for a
+// slot. (waits_for::text: see SaveResult.)
 // A group first cancels its members.
 // The deletes search by key: the statements of constraints change waiting jobs without the lock of
 // their process, and a changed row has another ctid.
@@ -436,8 +436,7 @@ type ListOverdueCancelsRow struct {
 	ProcessID string
 }
 
-// ListOverdueCancels returns processes whose cancel is past its grace period, longest overdue
-// first.
+// ListOverdueCancels returns the processes with an expired grace period, longest overdue first.
 func (q *Queries) ListOverdueCancels(ctx context.Context, db DBTX, lim int32) ([]ListOverdueCancelsRow, error) {
 	rows, err := db.Query(ctx, listOverdueCancels, lim)
 	if err != nil {

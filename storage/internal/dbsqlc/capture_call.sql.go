@@ -114,9 +114,8 @@ type CaptureCallRow struct {
 }
 
 // CaptureCall is PrepareCall for the most frequent request: the process is RUNNING and idle, no
-// task waits for it, and the key, if any, is new. Other items are missing in the result, and
-// nothing is stored for them; PrepareCall handles them. A statement contains at most one call per
-// process.
+// task waits for it, and the key, if any, is new. The result omits all other items. Nothing is
+// stored for them, and PrepareCall handles them. A statement contains at most one call per process.
 func (q *Queries) CaptureCall(ctx context.Context, db DBTX, arg CaptureCallParams) ([]CaptureCallRow, error) {
 	rows, err := db.Query(ctx, captureCall,
 		arg.Ords,

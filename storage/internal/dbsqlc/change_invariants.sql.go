@@ -28,7 +28,7 @@ WITH found AS (
           OR lane.last_seq - lane.first_seq + 1 <> lane.n)
      AND n.deletes_data IS NOT TRUE
   UNION ALL
-  -- changes_in_order: within a lane, the numbers and times of changes grow with seq.
+  -- changes_in_order: within a lane, the numbers and times of changes increase with seq.
   SELECT 'changes_in_order', c.namespace, c.process_id,
          format('change %s at %s in lane %s follows change %s at %s', c.change_id, c."time", c.lane,
                 c.before_id, c.before_time)
@@ -39,7 +39,7 @@ WITH found AS (
    WHERE c.change_id <= c.before_id
       OR c."time" < c.before_time
   UNION ALL
-  -- changes_of_process: of each process, the events and their changes have the same order.
+  -- changes_of_process: the events of a process and their changes have the same order.
   SELECT 'changes_of_process', c.namespace, c.process_id,
          format('change %s of event %s follows that of event %s', c.change_id, c.event_id,
                 c.before_event)
@@ -56,8 +56,8 @@ WITH found AS (
     JOIN change_triggers t
       ON NOT t.exists
   UNION ALL
-  -- sink_within_lanes: the cursor of a sink has lanes of its namespace, each once, and is not after
-  -- the last change of any of them.
+  -- sink_within_lanes: the cursor of a sink has only lanes of its namespace, each once, and is not
+  -- past the last change of any lane.
   SELECT 'sink_within_lanes', s.namespace, '',
          format('sink %s is at %s in lane %s, which ends at %s', s.sink_id, item.seq, item.lane,
                 coalesce(last.seq::text, 'nothing: it does not exist'))

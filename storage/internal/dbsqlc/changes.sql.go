@@ -17,7 +17,7 @@ const addChangePartition = `-- name: AddChangePartition :exec
 SELECT add_change_partition((statement_timestamp() AT TIME ZONE 'UTC')::date + $1::int)
 `
 
-// AddChangePartition adds the partition of a day in the future, if it is missing.
+// AddChangePartition adds the partition of a future day if it is missing.
 func (q *Queries) AddChangePartition(ctx context.Context, db DBTX, days int32) error {
 	_, err := db.Exec(ctx, addChangePartition, days)
 	return err
@@ -70,9 +70,10 @@ type ReadChangeHeadsRow struct {
 	Records    bool
 }
 
-// ReadChangeHeads returns the last change of each lane of a namespace before a time, or the last
-// deleted one. Without lanes, it returns one row with lane 0. lost reports that changes at or
-// after the time were deleted. records reports whether the namespace records.
+// ReadChangeHeads returns, for each lane of a namespace, the last change before a time, or the last
+// deleted change if that is later. If there are no lanes, it returns one row with lane 0. lost
+// reports that changes at or after the time were deleted. records reports whether the namespace
+// records.
 func (q *Queries) ReadChangeHeads(ctx context.Context, db DBTX, arg ReadChangeHeadsParams) ([]ReadChangeHeadsRow, error) {
 	rows, err := db.Query(ctx, readChangeHeads, arg.Before, arg.Namespace)
 	if err != nil {
@@ -175,10 +176,10 @@ type ReadChangesRow struct {
 }
 
 // ReadChanges returns the changes of a namespace after a position in each of its lanes, in the
-// order of their numbers, which is that of each process. It returns at most lim changes, until
-// they exceed max_bytes, including the one that exceeds it. All lanes are read from one snapshot:
-// if a change of a process is visible, so is every earlier one, because it was committed before
-// the process was locked again. Without changes, it returns one row with change_id 0. lost
+// order of their numbers. The changes of each process have the same order. It returns at most lim
+// changes, and stops after the change that exceeds max_bytes. All lanes are read from one snapshot:
+// if a change of a process is visible, so is every earlier one, because it was committed before the
+// process was locked again. If there are no changes, it returns one row with change_id 0. lost
 // reports that changes after the position were deleted. known is how many of the lanes exist.
 func (q *Queries) ReadChanges(ctx context.Context, db DBTX, arg ReadChangesParams) ([]ReadChangesRow, error) {
 	rows, err := db.Query(ctx, readChanges,

@@ -123,7 +123,7 @@ type ListRunningRow struct {
 // ListRunning returns running rows of a node that are not in its memory, with the columns of
 // SearchCalls. The responses to the claims of these rows were lost, and the node adopts them.
 // Leased tasks are omitted. ListRunning returns the rows with the smallest tokens, at most 1,000,
-// until they exceed max_bytes, including the one that exceeds it.
+// and stops after the row that exceeds max_bytes.
 func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParams) ([]ListRunningRow, error) {
 	rows, err := db.Query(ctx, listRunning,
 		arg.NodeID,
@@ -527,14 +527,15 @@ type ReadZombiesRow struct {
 	Context         []byte
 }
 
-// ReadZombies returns the running rows of these fencing tokens as zombies, if they still look
-// dead. Each zombie is then saved as a retry or a failure under its own token, like any end of an
-// attempt. If its node ended the attempt first, nothing happens. For a leased task, the lease
-// counts instead of the node that leased it, and its deadline has no margin.
+// ReadZombies returns those running rows with the given fencing tokens that still look dead. Each
+// zombie is then saved as a retry or a failure under its own token, like any end of an attempt. If
+// its node ended the attempt first, nothing happens. For a leased task, the lease counts instead of
+// the node that leased it, and its deadline has no margin.
 //
-// timed_out is true if the attempt has exceeded its deadline. If its worker should have sent a
-// heartbeat before that, and never did, it may not know about the lease. Zombies are returned until
-// their contexts and jobs exceed max_bytes, including the one that exceeds it.
+// timed_out is true if the attempt has exceeded its deadline. It is false if the worker should have
+// sent a heartbeat before the deadline but has never sent one, because the worker may not know
+// about the lease. ReadZombies stops after the zombie with which contexts and jobs exceed
+// max_bytes.
 func (q *Queries) ReadZombies(ctx context.Context, db DBTX, arg ReadZombiesParams) ([]ReadZombiesRow, error) {
 	rows, err := db.Query(ctx, readZombies,
 		arg.Namespaces,

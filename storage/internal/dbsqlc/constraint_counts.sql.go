@@ -48,9 +48,9 @@ type CountConstraintsRow struct {
 	NextFreeTime time.Time
 }
 
-// CountConstraints returns for each constraint, in the order of ReadConstraints: the running jobs
-// with a key, the jobs with a key that are not claimed yet, the jobs that wait for a key, and the
-// time when the next of these may start.
+// CountConstraints returns, for each constraint in the order of ReadConstraints, the number of
+// running jobs with a key, of jobs with a key that are not claimed yet, and of jobs that wait for a
+// key. It also returns when the next waiting job may start.
 func (q *Queries) CountConstraints(ctx context.Context, db DBTX, namespace string) ([]CountConstraintsRow, error) {
 	rows, err := db.Query(ctx, countConstraints, namespace)
 	if err != nil {
@@ -139,9 +139,9 @@ type PositionInKeyQueueRow struct {
 	ReservedBy string
 }
 
-// PositionInKeyQueue returns how many jobs are before a job in its key queue (at most lim), how
-// many jobs have the key (with the first three of them), how many of those are not claimed yet,
-// when the next job may start, and the job for which the key is reserved.
+// PositionInKeyQueue returns how many jobs are before a job in its key queue (at most lim). It also
+// returns the number of jobs that have the key, the first three of them, how many of them are not
+// claimed yet, when the next job may start, and the job that has reserved the key.
 func (q *Queries) PositionInKeyQueue(ctx context.Context, db DBTX, arg PositionInKeyQueueParams) (PositionInKeyQueueRow, error) {
 	row := db.QueryRow(ctx, positionInKeyQueue,
 		arg.Namespace,

@@ -36,7 +36,7 @@ type DropHoldsParams struct {
 	ProcessIds []string
 }
 
-// DropHolds deletes the keys that jobs got under an older version.
+// DropHolds deletes the keys that jobs received under an older version.
 func (q *Queries) DropHolds(ctx context.Context, db DBTX, arg DropHoldsParams) error {
 	_, err := db.Exec(ctx, dropHolds, arg.Namespaces, arg.ProcessIds)
 	return err
@@ -88,9 +88,9 @@ type ReturnPausedJobsParams struct {
 	Lim       int32
 }
 
-// ReturnPausedJobs puts at most lim jobs of paused names that have their keys and wait for a slot
-// back into their key queues. It frees the keys and returns their lines, so that other jobs get
-// them. It runs under LockConstraints.
+// ReturnPausedJobs moves jobs of paused names that wait for a slot back into their key queues, at
+// most lim. It frees their keys and returns the lines of the keys, so that other jobs get them. It
+// runs under LockConstraints.
 func (q *Queries) ReturnPausedJobs(ctx context.Context, db DBTX, arg ReturnPausedJobsParams) ([]string, error) {
 	rows, err := db.Query(ctx, returnPausedJobs, arg.Namespace, arg.Names, arg.Lim)
 	if err != nil {
@@ -202,8 +202,8 @@ type SpanOfJobsRow struct {
 	Stale     bool
 }
 
-// SpanOfJobs returns the next waiting processes in the order of their IDs, for one step of the
-// evaluation after a change of constraints.
+// SpanOfJobs returns the next waiting processes by ID. One step of the evaluation after a change of
+// constraints handles them.
 func (q *Queries) SpanOfJobs(ctx context.Context, db DBTX, arg SpanOfJobsParams) ([]SpanOfJobsRow, error) {
 	rows, err := db.Query(ctx, spanOfJobs,
 		arg.Version,
@@ -348,9 +348,10 @@ type SweepHoldsRow struct {
 	Freed       []string
 }
 
-// SweepHolds frees keys whose job has ended or left in another way. It runs under LockConstraints,
-// so no keys are assigned in the meantime. It checks at most lim keys after a given one. It returns
-// how many it checked, the last one, and the queues of the freed keys.
+// SweepHolds frees the keys of jobs that neither run nor wait for a slot. It runs under
+// LockConstraints, so no keys are assigned in the meantime. It checks at most lim keys after a
+// given one. It returns how many keys it checked, the last of them, and the queues of the freed
+// keys.
 func (q *Queries) SweepHolds(ctx context.Context, db DBTX, arg SweepHoldsParams) (SweepHoldsRow, error) {
 	row := db.QueryRow(ctx, sweepHolds,
 		arg.Namespace,

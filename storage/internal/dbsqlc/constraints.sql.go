@@ -643,7 +643,7 @@ type ReadLinesRow struct {
 }
 
 // ReadLines returns how many jobs hold each key, with the buckets and reservations of the keys.
-// unstarted is the number of holders that have not been claimed yet; it is counted only for a key
+// unstarted is the number of holders that have not been claimed yet. It is counted only for a key
 // with a rate. reserved_by is the job for which a key is reserved, with its position in lines, or
 // empty if no waiting job has reserved the key.
 func (q *Queries) ReadLines(ctx context.Context, db DBTX, arg ReadLinesParams) ([]ReadLinesRow, error) {

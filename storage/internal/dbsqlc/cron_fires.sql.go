@@ -77,9 +77,9 @@ type ForgetCronTasksParams struct {
 	RetentionUs int64
 }
 
-// ForgetCronTasks deletes tasks of crons that ended before a time, oldest first, at most lim of
-// each cron. A cron continues to exist, and each fire adds tasks. It returns the number of deleted
-// tasks.
+// ForgetCronTasks deletes the tasks of crons that ended before a time, oldest first, at most lim of
+// each cron. Without it, the tasks of a cron would accumulate, because each fire adds some. It
+// returns the number of deleted tasks.
 func (q *Queries) ForgetCronTasks(ctx context.Context, db DBTX, arg ForgetCronTasksParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetCronTasks, arg.Lim, arg.RetentionUs)
 	if err != nil {
@@ -246,8 +246,8 @@ type ListFiresRow struct {
 	Count       int64
 }
 
-// ListFires lists the ledger of a cron before a time, newest first. Rows that are older than since
-// belong to a deleted cron with the same ID.
+// ListFires lists the ledger of a cron before a time, newest first. It omits rows that are older
+// than since: they belong to a deleted cron with the same ID.
 func (q *Queries) ListFires(ctx context.Context, db DBTX, arg ListFiresParams) ([]ListFiresRow, error) {
 	rows, err := db.Query(ctx, listFires,
 		arg.Namespace,

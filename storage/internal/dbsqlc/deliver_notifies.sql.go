@@ -216,20 +216,21 @@ type DeliverNotifiesRow struct {
 	More      bool
 }
 
-// DeliverNotifies takes the notifies, and the ends of children, that are first for their targets,
-// and adds NOTIFY tasks behind their waiting tasks, regardless of max_waiting. A process with
-// max_tasks waiting tasks gets none: the messages stay until it has fewer. Messages to a process in
-// SUSPENDED or ERROR are held, at most hold_lim at a time. A job does not accept them, and holds
-// none, because a message that was held for a FAILED job would reach another run of it.
+// DeliverNotifies takes the notify messages and the ends of children that are first in the queue of
+// their target. It adds NOTIFY tasks behind the waiting tasks of the targets, regardless of
+// max_waiting. If max_tasks tasks wait in a process, it gets no messages until fewer tasks wait.
+// Messages to a process in SUSPENDED or ERROR are held, at most hold_lim at a time. A job accepts
+// and holds no messages, because a message that was held for a FAILED job would reach a later run
+// of the job.
 //
-// It runs after LockProcesses. Messages to a process that was inserted after the locks are left to
-// the next delivery: they may have been sent after the process was created, so they must not be
-// lost, and need the lock. The outcome is delivered, noted (the end of a member, stored with its
-// group), held, full, not_found or ended. more is true if there may be more messages, or messages
-// of other kinds behind them.
+// It runs after LockProcesses. If a process was inserted after the locks were taken, its messages
+// are left to the next delivery: they may have been sent after the process was created, so they
+// must be delivered under its lock. The outcome is delivered, noted (the end of a member, stored
+// with its group), held, full, not_found or ended. more is true if there may be more messages, or
+// messages of other kinds behind them.
 // task_ids are assigned in the order of the messages.
-// A process waits for a slot with the smallest priority of its waiting tasks.
-// The end of a member is stored with its place, and its group is checked.
+// A process waits for a slot with the smallest priority among its waiting tasks.
+// The end of a member is stored in its place, and makes the group due for a check.
 func (q *Queries) DeliverNotifies(ctx context.Context, db DBTX, arg DeliverNotifiesParams) ([]DeliverNotifiesRow, error) {
 	rows, err := db.Query(ctx, deliverNotifies,
 		arg.MaxTasks,

@@ -36,8 +36,8 @@ type DueTimersRow struct {
 
 // DueTimers returns the namespaces with tasks that are due within a period, the time until the
 // first one (µs, 0 if one is due), and the number of tasks that it has read. It reads at most lim
-// tasks, earliest first. If there are more, namespaces are missing. Namespaces with later tasks
-// cost nothing.
+// tasks, earliest first. If there are more, some namespaces are missing. Namespaces with later
+// tasks cost nothing.
 func (q *Queries) DueTimers(ctx context.Context, db DBTX, arg DueTimersParams) ([]DueTimersRow, error) {
 	rows, err := db.Query(ctx, dueTimers, arg.WithinUs, arg.Lim)
 	if err != nil {
@@ -87,8 +87,8 @@ type NamespacesWaitingRow struct {
 }
 
 // NamespacesWaiting lists the namespaces with tasks that wait for a slot. own is true for a pull
-// namespace with tasks that the engine itself runs. Each namespace costs one index probe. A
-// namespace without such tasks costs nothing.
+// namespace with tasks that the engine itself runs. A namespace with waiting tasks costs one index
+// probe, and all others cost nothing.
 func (q *Queries) NamespacesWaiting(ctx context.Context, db DBTX) ([]NamespacesWaitingRow, error) {
 	rows, err := db.Query(ctx, namespacesWaiting)
 	if err != nil {
@@ -137,8 +137,8 @@ type NextTimersRow struct {
 }
 
 // NextTimers returns, for each namespace with tasks that wait for a time, the time until the first
-// one is due (µs, 0 if one is due). A namespace without such tasks costs nothing, others cost one
-// probe each.
+// one is due (µs, 0 if one is due). A namespace with such tasks costs one index probe, and all
+// others cost nothing.
 func (q *Queries) NextTimers(ctx context.Context, db DBTX) ([]NextTimersRow, error) {
 	rows, err := db.Query(ctx, nextTimers)
 	if err != nil {

@@ -189,17 +189,17 @@ type ExpireProcessesRow struct {
 	ProcessID string
 }
 
-// ExpireProcesses marks processes as removed whose retention has passed, oldest end first, at most
-// lim per namespace and status. PurgeHistory deletes their data. It needs no lane, because no task
-// runs or waits in an ended process, and its status never changes. Locked rows are left to the next
-// call.
+// ExpireProcesses marks processes as removed when their retention has passed, oldest end first, at
+// most lim per namespace and status. PurgeHistory deletes their data. It needs no lane, because no
+// task runs or waits in an ended process, and its status never changes. Locked rows are left to the
+// next call.
 //
-// A FAILED job has ended (a retry locks its row). Any other process in ERROR has not. The jobs of a
-// run are removed with the run. A job whose unique key has a TTL keeps the key. Each namespace has
-// one item for each status. failed_us is the retention of a run that did not succeed, whose process
-// is COMPLETED, if it is longer.
+// A FAILED job has ended (a retry locks its row). Any other process in ERROR has not ended. The
+// jobs of a run are removed with the run. A job whose unique key has a TTL keeps the key. Each
+// namespace has one item for each status. failed_us, if longer, is the retention of runs that did
+// not succeed. Their processes are COMPLETED.
 // The jobs of a removed run, lim at a time: the run is removed after them.
-// Unique keys that their jobs keep after their end. They are locked in order, as in EnqueueJobs.
+// The unique keys that jobs keep after their end. They are locked in order, as in EnqueueJobs.
 func (q *Queries) ExpireProcesses(ctx context.Context, db DBTX, arg ExpireProcessesParams) ([]ExpireProcessesRow, error) {
 	rows, err := db.Query(ctx, expireProcesses,
 		arg.Namespaces,

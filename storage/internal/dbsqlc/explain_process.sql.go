@@ -45,8 +45,8 @@ type ExplainEndedRow struct {
 	Message       string
 }
 
-// The data for the explanation of a process, in addition to the process itself: without payloads,
-// and bounded. Reasons of failures are cut to 256 characters, and other texts to 1,000.
+// The data for the explanation of a process, in addition to the process itself. It is bounded and
+// has no payloads. Reasons of failures are cut to 256 characters, and other texts to 1,000.
 // ExplainEnded returns the newest ended tasks.
 func (q *Queries) ExplainEnded(ctx context.Context, db DBTX, arg ExplainEndedParams) ([]ExplainEndedRow, error) {
 	rows, err := db.Query(ctx, explainEnded, arg.Namespace, arg.ProcessID, arg.Lim)
@@ -445,7 +445,8 @@ type ExplainWaitingRow struct {
 	Message       string
 }
 
-// ExplainWaiting returns the waiting tasks: those that could run before those that wait for a time.
+// ExplainWaiting returns the waiting tasks, first those that could run, then those that wait for a
+// time.
 func (q *Queries) ExplainWaiting(ctx context.Context, db DBTX, arg ExplainWaitingParams) ([]ExplainWaitingRow, error) {
 	rows, err := db.Query(ctx, explainWaiting, arg.Namespace, arg.ProcessID, arg.Lim)
 	if err != nil {

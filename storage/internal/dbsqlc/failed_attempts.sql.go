@@ -68,9 +68,10 @@ type DeleteOrphanedAttemptsRow struct {
 	LastAttempt   int32
 }
 
-// DeleteOrphanedAttempts looks at the next lim attempts in key order and deletes those whose task
-// does not exist. Engines from before the table existed remove processes and tasks without them.
-// It returns the last key that it has looked at, and the number of them: fewer than lim at the end.
+// DeleteOrphanedAttempts checks the next lim attempts in key order and deletes those whose task
+// does not exist. (Engines of versions that do not know the table remove tasks without their failed
+// attempts.) It returns the last key that it checked, and the number of checked attempts, which is
+// less than lim at the end.
 func (q *Queries) DeleteOrphanedAttempts(ctx context.Context, db DBTX, arg DeleteOrphanedAttemptsParams) (DeleteOrphanedAttemptsRow, error) {
 	row := db.QueryRow(ctx, deleteOrphanedAttempts,
 		arg.AfterNamespace,

@@ -64,9 +64,9 @@ type ListFailingTasksRow struct {
 }
 
 // ListFailingTasks returns tasks of runs, crons and bulk operations that have failed repeatedly for
-// longer than min_age_us, up to lim of them. A paused namespace and a suspended process are left
-// out: their tasks wait for an operator. (The condition on attempt and process_id is the one of the
-// index schedule_internal_retries.)
+// longer than min_age_us, up to lim of them. It omits paused namespaces and suspended processes,
+// whose tasks wait for an operator. (The condition on attempt and process_id is that of the index
+// schedule_internal_retries.)
 func (q *Queries) ListFailingTasks(ctx context.Context, db DBTX, arg ListFailingTasksParams) ([]ListFailingTasksRow, error) {
 	rows, err := db.Query(ctx, listFailingTasks, arg.MinAgeUs, arg.Lim)
 	if err != nil {

@@ -161,7 +161,7 @@ found AS (
           AND s.process_id = h.process_id
           AND s.waits_for = 'place')
   UNION ALL
-  -- reservation_is_used: a job that has reserved a key waits for another one.
+  -- reservation_is_used: a job that has reserved a key waits for another key.
   SELECT 'reservation_is_used', r.namespace, r.process_id,
          format('it has reserved %s since %s', r.line, r.reserved_time)
     FROM constraint_reservations r
@@ -172,7 +172,7 @@ found AS (
           AND s.process_id = r.process_id
           AND s.waits_for = 'constraint')
   UNION ALL
-  -- late_job_ends: a job that no attempt has begun by its start deadline has ended, also in a
+  -- late_job_ends: a job whose start deadline passed before an attempt began has ended, also in a
   -- paused namespace.
   SELECT 'late_job_ends', s.namespace, s.process_id,
          format('job %L should have begun by %s', s.job_name, s.start_deadline)
@@ -231,8 +231,8 @@ type FindStuckRow struct {
 	Detail    string
 }
 
-// FindStuck returns work that is stuck although nothing prevents it, in namespaces that are not
-// paused, without jobs of paused names. It returns nothing if all work is done.
+// FindStuck returns work that should have continued but has not. It ignores paused namespaces and
+// jobs of paused names, unless a rule says otherwise. It returns nothing if all work is done.
 func (q *Queries) FindStuck(ctx context.Context, db DBTX, arg FindStuckParams) ([]FindStuckRow, error) {
 	rows, err := db.Query(ctx, findStuck, arg.Lim, arg.LateUs, arg.ZombieAfterUs)
 	if err != nil {

@@ -76,9 +76,9 @@ type DropItemsParams struct {
 }
 
 // DropItems deletes the rows of items of steps that start again: they belong to an earlier round.
-// Kept items stay, and move to a new index if it has changed. It runs before WriteSteps and selects
-// its tasks like InsertRuns. All rows are deleted before the insert, because the insert sorts its
-// input.
+// The items to keep stay. If their index has changed, they move to the new one. It runs before
+// WriteSteps and selects its tasks like InsertRuns. All rows are deleted before the insert, because
+// the insert sorts its input.
 func (q *Queries) DropItems(ctx context.Context, db DBTX, arg DropItemsParams) error {
 	_, err := db.Exec(ctx, dropItems,
 		arg.KeptNamespaces,
@@ -211,7 +211,8 @@ type GetWaitRow struct {
 	Wait    json.RawMessage
 }
 
-// GetWait returns a wait, to check a response to it. An ended wait has a result or a failure.
+// GetWait returns a wait, so that a response to it can be checked. An ended wait has a result or a
+// failure.
 func (q *Queries) GetWait(ctx context.Context, db DBTX, arg GetWaitParams) (GetWaitRow, error) {
 	row := db.QueryRow(ctx, getWait,
 		arg.Namespace,

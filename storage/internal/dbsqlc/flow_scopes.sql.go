@@ -212,8 +212,8 @@ type LockScopesParams struct {
 	DedupeKeys    []string
 }
 
-// LockScopes locks the dedupe keys of ending runs: see LockScope. The order is that of the rows
-// that a portable database locks (see lock_key), and that of the keys.
+// LockScopes locks the dedupe keys of ending runs: see LockScope. It locks them in the order of the
+// rows that a portable database locks (see lock_key), then by key.
 func (q *Queries) LockScopes(ctx context.Context, db DBTX, arg LockScopesParams) error {
 	_, err := db.Exec(ctx, lockScopes, arg.Namespaces, arg.TemplateTypes, arg.DedupeKeys)
 	return err
@@ -258,7 +258,7 @@ type PeekScopeRow struct {
 	Done   string
 }
 
-// PeekScope returns the same, and changes nothing.
+// PeekScope returns the same but changes nothing.
 func (q *Queries) PeekScope(ctx context.Context, db DBTX, arg PeekScopeParams) (PeekScopeRow, error) {
 	row := db.QueryRow(ctx, peekScope,
 		arg.Namespace,

@@ -31,7 +31,7 @@ type CountItemsRow struct {
 	N      int64
 }
 
-// CountItems counts the items of the steps of a run by their status.
+// CountItems counts the items of each step of a run by status.
 func (q *Queries) CountItems(ctx context.Context, db DBTX, arg CountItemsParams) ([]CountItemsRow, error) {
 	rows, err := db.Query(ctx, countItems, arg.Namespace, arg.RunID)
 	if err != nil {
@@ -171,11 +171,11 @@ type ListStepsRow struct {
 }
 
 // ListSteps returns steps of a run in order, with their jobs. held is true if the job runs, since
-// held_time. tried is true if an attempt of it has ended. If step_id is empty, it returns all
-// steps; if only_steps is true, no items. It returns steps until their values (input, result,
-// failure, progress) exceed max_bytes, including the one that exceeds it. If all_steps is true, it
-// also returns the steps after that, without input and result, with a short failure and only the
-// percent of the progress.
+// held_time. tried is true if an attempt of the job has ended. If step_id is empty, ListSteps
+// returns all steps. If only_steps is true, it returns no items. It stops after the step with which
+// the values (input, result, failure, progress) exceed max_bytes. If all_steps is true, it also
+// returns the steps after that, without input and result, with a short failure and only the percent
+// of the progress.
 func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) ([]ListStepsRow, error) {
 	rows, err := db.Query(ctx, listSteps,
 		arg.MaxBytes,
@@ -444,9 +444,8 @@ type ReadFirstStartParams struct {
 	RunID     string
 }
 
-// ReadFirstStart returns when the first step of a run began, at or after the time since. A job
-// begins when a worker takes it. A job that waits after a failed attempt has begun, at or after
-// since.
+// ReadFirstStart returns when the first step of a run began, at or after since. A step with a job
+// begins when a worker takes the job. A job that waits after a failed attempt has begun, too.
 func (q *Queries) ReadFirstStart(ctx context.Context, db DBTX, arg ReadFirstStartParams) (time.Time, error) {
 	row := db.QueryRow(ctx, readFirstStart, arg.Since, arg.Namespace, arg.RunID)
 	var first time.Time
@@ -479,7 +478,7 @@ type ReadItemsRow struct {
 	Result   json.RawMessage
 }
 
-// ReadItems returns the items of a step, with their results if results is true.
+// ReadItems returns the items of a step. The results are included if results is true.
 func (q *Queries) ReadItems(ctx context.Context, db DBTX, arg ReadItemsParams) ([]ReadItemsRow, error) {
 	rows, err := db.Query(ctx, readItems,
 		arg.Results,
@@ -861,9 +860,10 @@ type WriteStepsParams struct {
 // WriteSteps stores changes of the steps of runs. It runs after SaveResult and selects its items
 // like InsertRuns. It searches each attempt once, because a run has several steps. A result
 // contains at most one row per step or item. If begins is true, the step starts, possibly again. A
-// job has no running_time before its end, because no worker has taken it when it begins. untaken is
-// true if it ended without a worker. A compensated step keeps the status with which it ended. A
-// step that succeeds in the round in which its compensation starts is not yet stored as ended.
+// step with a job has no running_time before its end, because no worker has taken the job when the
+// step begins. untaken is true if the job ended without a worker. A compensated step keeps the
+// status with which it ended. A step that succeeds in the round in which its compensation starts is
+// not yet stored as ended.
 func (q *Queries) WriteSteps(ctx context.Context, db DBTX, arg WriteStepsParams) error {
 	_, err := db.Exec(ctx, writeSteps,
 		arg.AttemptOrds,

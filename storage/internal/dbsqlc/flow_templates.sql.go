@@ -48,8 +48,8 @@ type DeleteTemplateRow struct {
 	OpenRunID string
 }
 
-// DeleteTemplate deletes a template with all its versions, if no run of it is open. It locks the
-// row first: see LockType.
+// DeleteTemplate deletes a template with all its versions, if it has no open run. It locks the row
+// first: see LockType.
 func (q *Queries) DeleteTemplate(ctx context.Context, db DBTX, arg DeleteTemplateParams) (DeleteTemplateRow, error) {
 	row := db.QueryRow(ctx, deleteTemplate, arg.Namespace, arg.TemplateType)
 	var i DeleteTemplateRow
@@ -140,8 +140,8 @@ type HeadTemplateRow struct {
 	Enabled     bool
 }
 
-// HeadTemplate returns the number of that version without its definition, which most callers have
-// already compiled.
+// HeadTemplate returns the number of the version without its definition, because most callers have
+// already compiled it.
 func (q *Queries) HeadTemplate(ctx context.Context, db DBTX, arg HeadTemplateParams) (HeadTemplateRow, error) {
 	row := db.QueryRow(ctx, headTemplate, arg.Namespace, arg.TemplateType, arg.Version)
 	var i HeadTemplateRow
@@ -226,8 +226,8 @@ type ListTemplatesRow struct {
 	Enabled      bool
 }
 
-// ListTemplates lists the newest versions of templates until they exceed max_bytes, including the
-// one that exceeds it.
+// ListTemplates lists the newest versions of templates, and stops after the one that exceeds
+// max_bytes.
 func (q *Queries) ListTemplates(ctx context.Context, db DBTX, arg ListTemplatesParams) ([]ListTemplatesRow, error) {
 	rows, err := db.Query(ctx, listTemplates,
 		arg.Namespace,
@@ -308,7 +308,8 @@ type LockTypeParams struct {
 	TemplateType string
 }
 
-// LockType creates and locks the row of a template, so that versions are put one after the other.
+// LockType creates and locks the row of a template, so that versions are stored one after the
+// other.
 func (q *Queries) LockType(ctx context.Context, db DBTX, arg LockTypeParams) error {
 	_, err := db.Exec(ctx, lockType, arg.Namespace, arg.TemplateType)
 	return err
@@ -327,7 +328,7 @@ type NewestVersionParams struct {
 }
 
 // NewestVersion returns the number of the newest version of a template, or 0 if there is none. It
-// runs after LockType, whose row does not show whether it is new.
+// runs after LockType, which does not report whether it created the row.
 func (q *Queries) NewestVersion(ctx context.Context, db DBTX, arg NewestVersionParams) (int32, error) {
 	row := db.QueryRow(ctx, newestVersion, arg.Namespace, arg.TemplateType)
 	var version int32

@@ -35,8 +35,8 @@ type CancelledAttemptsRow struct {
 	FencingToken int64
 }
 
-// CancelledAttempts returns at most 1,000 attempts of jobs on this node whose job has a cancel
-// request. Few jobs have one at a time, and an index finds each of them.
+// CancelledAttempts returns at most 1,000 attempts on this node whose job has a cancel request. Few
+// jobs have one at a time, and an index finds each of them.
 func (q *Queries) CancelledAttempts(ctx context.Context, db DBTX, nodeID int64) ([]CancelledAttemptsRow, error) {
 	rows, err := db.Query(ctx, cancelledAttempts, nodeID)
 	if err != nil {
@@ -81,8 +81,8 @@ type ConfirmGenerationParams struct {
 	SeenFencingToken int64
 }
 
-// ConfirmGeneration compares the server of this session, and the highest numbers that the engine
-// has seen, with the stored ones. After a failover or a restore it moves the sequences and begins a
+// ConfirmGeneration compares the server of this session and the highest numbers that the engine has
+// seen with the stored values. After a failover or a restore it moves the sequences and begins a
 // new generation. It returns the current generation.
 func (q *Queries) ConfirmGeneration(ctx context.Context, db DBTX, arg ConfirmGenerationParams) (uuid.UUID, error) {
 	row := db.QueryRow(ctx, confirmGeneration, arg.SeenTaskID, arg.SeenFencingToken)

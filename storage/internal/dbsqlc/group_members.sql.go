@@ -33,7 +33,7 @@ type CancelMembersParams struct {
 	Reasons    []string
 }
 
-// CancelMembers asks members to end, each once, with messages.
+// CancelMembers sends a cancel message to members, and records in their places that it did.
 func (q *Queries) CancelMembers(ctx context.Context, db DBTX, arg CancelMembersParams) error {
 	_, err := db.Exec(ctx, cancelMembers,
 		arg.Namespaces,
@@ -129,9 +129,9 @@ type ReassignMembersParams struct {
 // ReassignMembers sets which workers may make the next attempt of members: the worker with the
 // place or, if it leaves the place, any worker that the group allows. It runs after SaveResult and
 // selects its items like WriteJobs. The engine checks the group next, because no other member may
-// run. Rows are locked like CheckGroups locks them: tasks of groups, groups, places, each in order;
+// run. Rows are locked in the order of CheckGroups: tasks of groups, groups, places, each by key.
 // || ” prevents the planner from reading all of them in order. The conditions on counts keep this
-// order. The task of a group changes in any case: CheckGroups may be about to let it wait.
+// order. The task of a group changes in any case, because CheckGroups may be about to make it wait.
 func (q *Queries) ReassignMembers(ctx context.Context, db DBTX, arg ReassignMembersParams) error {
 	_, err := db.Exec(ctx, reassignMembers,
 		arg.Namespaces,

@@ -395,7 +395,8 @@ type OpenPlacesRow struct {
 
 // OpenPlaces creates places of a job and starts a member in each, with a message that has the args
 // and options of the job. If worker_id is empty, the place is for any worker that the group allows.
-// Numbers of members are not reused. The results of the members of a step belong to its run.
+// The numbers of members are not reused. The results of the members of a step belong to the run of
+// the step.
 func (q *Queries) OpenPlaces(ctx context.Context, db DBTX, arg OpenPlacesParams) ([]OpenPlacesRow, error) {
 	rows, err := db.Query(ctx, openPlaces, arg.Namespaces, arg.JobIds, arg.WorkerIds)
 	if err != nil {
@@ -440,8 +441,8 @@ type PutGroupsParams struct {
 	WorkerIds   []string
 }
 
-// PutGroups creates or changes the rows of groups and thereby locks them, in order, so that no
-// place is taken in the meantime. It runs after TakeGroups.
+// PutGroups creates or changes the rows of groups. This locks them, in order, so that no place is
+// taken in the meantime. It runs after TakeGroups.
 func (q *Queries) PutGroups(ctx context.Context, db DBTX, arg PutGroupsParams) error {
 	_, err := db.Exec(ctx, putGroups,
 		arg.Namespaces,
@@ -573,7 +574,7 @@ type RestGroupsParams struct {
 	Modes      []int32
 }
 
-// RestGroups sets groups to wait for the end of a member, and stores whether they run. A group runs
+// RestGroups makes groups wait for the end of a member, and stores whether they run. A group runs
 // if a worker has a member that has not ended, or if a member has succeeded. PollGroups also starts
 // groups. RestGroups runs after PutGroups, which has locked them. mode defines which events the
 // namespace keeps.
@@ -598,7 +599,7 @@ type SetTakersParams struct {
 	Takers     []string
 }
 
-// SetTakers stores which workers get no other place of a group.
+// SetTakers stores which workers get no further place of a group.
 func (q *Queries) SetTakers(ctx context.Context, db DBTX, arg SetTakersParams) error {
 	_, err := db.Exec(ctx, setTakers, arg.Namespaces, arg.ProcessIds, arg.Takers)
 	return err
@@ -631,8 +632,7 @@ type TakeGroupsRow struct {
 }
 
 // TakeGroups takes jobs of several workers that need a decision: new ones, those with an ended
-// member, and those with a cancel request. They wait for a slot, which they get only from the
-// engine.
+// member, and those with a cancel request. They wait for a slot, which only the engine gives them.
 func (q *Queries) TakeGroups(ctx context.Context, db DBTX, lim int32) ([]TakeGroupsRow, error) {
 	rows, err := db.Query(ctx, takeGroups, lim)
 	if err != nil {

@@ -41,9 +41,9 @@ type ReadGrowthRow struct {
 	Backlogs     int64
 }
 
-// ReadGrowth returns figures that grow if engines fall behind: how long the oldest idempotency key
-// has exceeded its retention (µs), how long the oldest undelivered message has waited (µs), and the
-// number of such messages and of processes with large queues, counted up to lim.
+// ReadGrowth returns figures that grow if engines fall behind: by how much the oldest idempotency
+// key has exceeded its retention (µs), how long the oldest undelivered message has waited (µs), and
+// the numbers of undelivered messages and of processes with large queues, each counted up to lim.
 func (q *Queries) ReadGrowth(ctx context.Context, db DBTX, arg ReadGrowthParams) (ReadGrowthRow, error) {
 	row := db.QueryRow(ctx, readGrowth, arg.RetentionUs, arg.Lim)
 	var i ReadGrowthRow

@@ -104,7 +104,7 @@ found AS (
   SELECT 'one_next_task', namespace, process_id, format('%s tasks wait for a slot', places)
     FROM queue WHERE places > 1
   UNION ALL
-  -- priority_is_smallest: the task of an idle process that waits for a slot has the smallest
+  -- priority_is_smallest: the task that waits for a slot in an idle process has the smallest
   -- priority of the waiting tasks. Queues of more than 2,000 tasks are not checked: see
   -- queue_priority.
   SELECT 'priority_is_smallest', s.namespace, s.process_id,
@@ -292,8 +292,8 @@ found AS (
               AND (p.namespace, p.process_id) IN (SELECT namespace, process_id FROM unsettled))
   UNION ALL
   -- cancel_has_task: a process with a cancel request has one CANCEL task that runs or waits, and is
-  -- not in ERROR or ended; other processes have none. A job has none: while it is being cancelled,
-  -- its INIT task runs or, in a group, its members run.
+  -- not in ERROR or ended. Other processes have no CANCEL task, and neither have jobs: while a job
+  -- is being cancelled, its INIT task runs or, in a group, its members run.
   SELECT 'cancel_has_task', p.namespace, p.process_id,
          format('%s CANCEL tasks in a process in %s, cancel deadline %s', coalesce(x.cancels, 0),
                 p.status, coalesce(p.cancel_deadline::text, 'none'))
@@ -313,7 +313,7 @@ found AS (
           OR (p.cancel_deadline IS NOT NULL AND p.status NOT IN ('INIT', 'RUNNING', 'SUSPENDED')))
   UNION ALL
   -- cancel_goes_first: a process with a cancel request runs no task that came after the request,
-  -- and no other task of it is handed out.
+  -- and its other tasks cannot be claimed.
   SELECT 'cancel_goes_first', p.namespace, p.process_id,
          format('task %s, a %s, %s in a process that was to be cancelled at %s',
                 x.task_id, x.task_type, x.what, p.cancel_requested_time)
@@ -329,8 +329,8 @@ found AS (
      AND x.task_type NOT IN ('INIT', 'CANCEL')
      AND (x.running_time IS NULL OR x.running_time > p.cancel_requested_time)
   UNION ALL
-  -- init_has_task: a process in INIT has one INIT task that runs or waits; other processes have
-  -- none.
+  -- init_has_task: a process in INIT has one INIT task that runs or waits. Other processes have no
+  -- INIT task.
   SELECT 'init_has_task', p.namespace, p.process_id,
          format('%s INIT tasks in a process in %s', coalesce(x.inits, 0), p.status)
     FROM processes p
@@ -357,8 +357,8 @@ found AS (
                                                  THEN status_changed_time
                                              END)
   UNION ALL
-  -- status_is_sound: only a process in ERROR or SUSPENDED has a reason for it, and only a suspended
-  -- process has a status to resume.
+  -- status_is_sound: only a process in ERROR or SUSPENDED has a detail. Only a process in ERROR has
+  -- corrupted_by. A suspended process has a status to resume.
   SELECT 'status_is_sound', namespace, process_id,
          format('status %s, previous_status %s, detail %L, corrupted_by %s', status,
                 coalesce(previous_status::text, 'none'), detail,
@@ -369,8 +369,8 @@ found AS (
           OR (status <> 'ERROR' AND corrupted_by IS NOT NULL)
           OR (status = 'SUSPENDED' AND (previous_status IN ('INIT', 'RUNNING')) IS NOT TRUE))
   UNION ALL
-  -- token_grows: the running attempt has a larger token than all ended attempts of its process, and
-  -- no two attempts have the same token.
+  -- token_grows: the running attempt has a larger token than all ended attempts of its process. No
+  -- two attempts have the same token.
   SELECT 'token_grows', r.namespace, r.process_id,
          format('token %s runs; token %s of task %s has ended', r.fencing_token, x.fencing_token,
                 x.task_id)
@@ -449,7 +449,8 @@ found AS (
           AND x.process_id = q.process_id
           AND x.task_id = q.task_id)
   UNION ALL
-  -- parent_is_notified: the transaction that ends a child replaces its row in parents by a message.
+  -- parent_is_notified: the transaction that ends a child replaces its row in parents with a
+  -- message.
   SELECT 'parent_is_notified', r.namespace, r.process_id,
          format('%s, and its parent %s/%s was not notified',
                 CASE WHEN p.process_id IS NULL THEN 'it is gone' ELSE 'it is in ' || p.status END,
@@ -476,8 +477,8 @@ found AS (
      AND (p.status IN ('SUSPENDED', 'ERROR')) IS NOT TRUE
      AND (m.namespace, m.process_id) NOT IN (SELECT namespace, process_id FROM unsettled)
   UNION ALL
-  -- counts_agree: the counters of the lanes equal the number of processes. It concerns a namespace
-  -- and has no process.
+  -- counts_agree: the counters of the lanes equal the number of processes. A violation has a
+  -- namespace but no process.
   SELECT 'counts_agree', namespace,
          '', format('%s processes in %s, counted %s', sum(there), status, sum(counted))
     FROM (
@@ -499,15 +500,15 @@ type FindViolationsRow struct {
 	Detail    string
 }
 
-// FindViolations returns rows that violate the invariants of processes and tasks, which hold at any
-// time. CheckInvariants runs it and FindKindViolations on one snapshot, also in a database in use.
-// Every part has the name of its invariant. CountLooked returns how many rows each of them has
-// checked.
-// Every table that can contain a task. Those of removed processes are left to the batches that
+// FindViolations returns rows that violate the invariants of processes and tasks. The invariants
+// hold at any time, even while engines work. CheckInvariants runs FindViolations and
+// FindKindViolations on one snapshot. Every part has the name of its invariant. CountLooked returns
+// how many rows each invariant checks.
+// Every table that can contain a task. Tasks of removed processes are ignored, because batches
 // delete them.
 // Waiting tasks that continue without an operator when their process is idle.
-// The tasks of each process that has not ended all of them: CANCEL tasks, INIT tasks, whether one
-// runs, and whether a group waits for its members.
+// For each process with open tasks: its CANCEL tasks, its INIT tasks, whether a task runs, and
+// whether a group waits for its members.
 // Processes whose waiting tasks SettleQueues still moves after a change of status. Until then they
 // wait in a process that does not run them.
 func (q *Queries) FindViolations(ctx context.Context, db DBTX, lim int32) ([]FindViolationsRow, error) {

@@ -228,8 +228,8 @@ SELECT (position.xid::xid8 > pg_snapshot_xmax(pg_current_snapshot()))::bool AS a
   FROM (SELECT $1::text AS xid) position
 `
 
-// IsAhead reports whether this cluster has not yet reached a position. Such a position is from
-// another cluster, or from a time that a restore has undone.
+// IsAhead reports whether a position is ahead of this cluster. Such a position comes from another
+// cluster, or from commits that a restore has undone.
 func (q *Queries) IsAhead(ctx context.Context, db DBTX, xid string) (bool, error) {
 	row := db.QueryRow(ctx, isAhead, xid)
 	var ahead bool
@@ -361,7 +361,7 @@ type OldestAvailableRow struct {
 
 // OldestAvailable returns how long (in µs) the oldest job of each namespace and name has been
 // available. It reads the first lim jobs of each priority and of each key of a constraint. Each job
-// costs one index probe, and most limits their number.
+// costs one index probe. most limits the number of probes.
 func (q *Queries) OldestAvailable(ctx context.Context, db DBTX, arg OldestAvailableParams) ([]OldestAvailableRow, error) {
 	rows, err := db.Query(ctx, oldestAvailable, arg.Lim, arg.Namespaces, arg.Most)
 	if err != nil {
@@ -645,8 +645,7 @@ type WriteJobEventsParams struct {
 
 // WriteJobEvents stores the events of results. It runs after SaveResult and RemoveProcesses and
 // selects its items like WriteJobs, so a fenced item writes nothing. It searches each attempt once,
-// because a run has several events. It stores them in the order of the arrays, which nothing below
-// changes.
+// because a run has several events. It stores the events in the order of the arrays.
 func (q *Queries) WriteJobEvents(ctx context.Context, db DBTX, arg WriteJobEventsParams) error {
 	_, err := db.Exec(ctx, writeJobEvents,
 		arg.Ords,

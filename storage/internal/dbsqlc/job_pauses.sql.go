@@ -97,8 +97,8 @@ type PauseJobsRow struct {
 	PausedTime time.Time
 }
 
-// PauseJobs pauses a job name. If it is paused already, its reason and its actor change. It returns
-// nothing if the namespace has @most other paused names. It runs after LockNamespace.
+// PauseJobs pauses a job name. If the name is already paused, its reason and its actor change. It
+// returns nothing if the namespace has @most other paused names. It runs after LockNamespace.
 func (q *Queries) PauseJobs(ctx context.Context, db DBTX, arg PauseJobsParams) (PauseJobsRow, error) {
 	row := db.QueryRow(ctx, pauseJobs,
 		arg.Namespace,

@@ -276,8 +276,8 @@ type GetJobsRow struct {
 
 // GetJobs returns jobs with their states. The INIT task of a job is the newest one in schedule,
 // running and tasks. For the members of a job of several workers, results beyond 8 MiB in total are
-// omitted. Failures beyond 2 MiB in total, and large failures of waiting members, are cut to their
-// reason and message.
+// omitted. Failures beyond 2 MiB in total, and large failures of waiting members, are reduced to
+// their reason and message.
 func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]GetJobsRow, error) {
 	rows, err := db.Query(ctx, getJobs, arg.Ords, arg.Namespaces, arg.ProcessIds)
 	if err != nil {
@@ -353,7 +353,7 @@ type ReadUnreachedRow struct {
 	Now       time.Time
 }
 
-// ReadUnreached returns how often and since when the processor of a job could not be reached.
+// ReadUnreached returns how many times the processor of a job was not reached, and when that began.
 func (q *Queries) ReadUnreached(ctx context.Context, db DBTX, arg ReadUnreachedParams) (ReadUnreachedRow, error) {
 	row := db.QueryRow(ctx, readUnreached, arg.Namespace, arg.ProcessID)
 	var i ReadUnreachedRow
@@ -497,8 +497,8 @@ type WriteUnreachedParams struct {
 	Unreacheds    []string
 }
 
-// WriteUnreached stores how often and since when the processors of jobs could not be reached. It
-// runs after SaveResult and selects its items like WriteJobs.
+// WriteUnreached stores how many times the processors of jobs were not reached, and when that
+// began. It runs after SaveResult and selects its items like WriteJobs.
 func (q *Queries) WriteUnreached(ctx context.Context, db DBTX, arg WriteUnreachedParams) error {
 	_, err := db.Exec(ctx, writeUnreached,
 		arg.Namespaces,

@@ -98,9 +98,9 @@ type BeatLeasesRow struct {
 
 // BeatLeases extends leases of a worker, stores the progress of jobs, and returns the state of each
 // lease. It extends a lease whose attempt still runs, even if the lease has expired. If the
-// collector has ended the attempt, the item is missing in the result, and the worker gets
-// DIRECTIVE_LOST. If lease_us is 0, the duration of the lease does not change. The interval is at
-// most half of the lease.
+// collector has ended the attempt, the result omits the item, and the worker gets DIRECTIVE_LOST.
+// If lease_us is 0, the duration of the lease does not change. The interval is at most half of the
+// lease.
 func (q *Queries) BeatLeases(ctx context.Context, db DBTX, arg BeatLeasesParams) ([]BeatLeasesRow, error) {
 	rows, err := db.Query(ctx, beatLeases,
 		arg.Ords,
@@ -157,8 +157,8 @@ type EndLeasesParams struct {
 	FencingTokens []int64
 }
 
-// EndLeases deletes the leases of attempts whose result this transaction has stored. The attempt of
-// an item that the fast path has not stored still runs.
+// EndLeases deletes the leases of attempts whose result this transaction has stored. If the fast
+// path did not store an item, its attempt still runs.
 func (q *Queries) EndLeases(ctx context.Context, db DBTX, arg EndLeasesParams) error {
 	_, err := db.Exec(ctx, endLeases, arg.Namespaces, arg.ProcessIds, arg.FencingTokens)
 	return err
@@ -183,7 +183,7 @@ DELETE FROM leases l
         AND r.fencing_token = l.fencing_token)
 `
 
-// ForgetLeases deletes leftovers: leases of attempts that ended in another way.
+// ForgetLeases deletes leases that remained when their attempts ended in another way.
 func (q *Queries) ForgetLeases(ctx context.Context, db DBTX) (int64, error) {
 	result, err := db.Exec(ctx, forgetLeases)
 	if err != nil {
@@ -252,10 +252,10 @@ type LeaseAnsweredRow struct {
 	Result      []byte
 }
 
-// LeaseAnswered returns the stored result of an attempt if the attempt has ended one of the newest
-// tasks of its process, or if the task waits for a retry after it. It is compared with a response
-// that may be a duplicate. A released attempt has no failure. For a succeeded job, it returns the
-// result while it is kept, which is only stored for the newest task.
+// LeaseAnswered returns the stored result of an attempt if the attempt ended one of the newest
+// tasks of its process, or if the task waits for a retry after the attempt. The caller compares it
+// with a response that may be a duplicate. A released attempt has no failure. For a succeeded job,
+// LeaseAnswered returns the result while it is kept. A result is kept only for the newest task.
 func (q *Queries) LeaseAnswered(ctx context.Context, db DBTX, arg LeaseAnsweredParams) (LeaseAnsweredRow, error) {
 	row := db.QueryRow(ctx, leaseAnswered, arg.Namespace, arg.ProcessID, arg.FencingToken)
 	var i LeaseAnsweredRow
@@ -311,7 +311,7 @@ type ReadHoldersRow struct {
 }
 
 // ReadHolders returns the worker of each lease that is not lost, and the name of its job. job_name
-// is empty if the task is not one of a job.
+// is empty if the task does not belong to a job.
 func (q *Queries) ReadHolders(ctx context.Context, db DBTX, arg ReadHoldersParams) ([]ReadHoldersRow, error) {
 	rows, err := db.Query(ctx, readHolders,
 		arg.Ords,
@@ -442,8 +442,8 @@ type ReadLeaseRow struct {
 	Progress          json.RawMessage
 }
 
-// ReadLease returns a leased task as Poll returned it, with the same columns but without progress,
-// if the token is that of its lease. Any node can handle it.
+// ReadLease returns a leased task with the columns of Poll, except progress, if the token is that
+// of the lease. Any node can handle it.
 func (q *Queries) ReadLease(ctx context.Context, db DBTX, arg ReadLeaseParams) (ReadLeaseRow, error) {
 	row := db.QueryRow(ctx, readLease,
 		arg.Namespace,

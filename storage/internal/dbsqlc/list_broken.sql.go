@@ -50,8 +50,8 @@ type ListBrokenRow struct {
 	Reason    string
 }
 
-// ListBroken lists the processes in ERROR, the newest lim of each namespace and in total, with the
-// beginning of their detail and of the reason of the failure.
+// ListBroken lists processes in ERROR, newest first, at most lim of each namespace and in total,
+// with the beginning of their detail and of the reason of their failure.
 func (q *Queries) ListBroken(ctx context.Context, db DBTX, arg ListBrokenParams) ([]ListBrokenRow, error) {
 	rows, err := db.Query(ctx, listBroken, arg.Namespaces, arg.MaxDetail, arg.Lim)
 	if err != nil {
@@ -113,8 +113,8 @@ type ListFailedRunsRow struct {
 	Detail       string
 }
 
-// ListFailedRuns lists FAILED and EXPIRED runs that are not steps of others, among the newest lim
-// unsuccessful runs of each namespace, with the beginning of their failure.
+// ListFailedRuns lists FAILED and EXPIRED runs with the beginning of their failure. It omits runs
+// that are steps of other runs. It reads the newest lim unsuccessful runs of each namespace.
 func (q *Queries) ListFailedRuns(ctx context.Context, db DBTX, arg ListFailedRunsParams) ([]ListFailedRunsRow, error) {
 	rows, err := db.Query(ctx, listFailedRuns, arg.MaxDetail, arg.Namespaces, arg.Lim)
 	if err != nil {

@@ -51,8 +51,8 @@ type LockProcessesParams struct {
 // setting progressor.missing of this transaction, which is nearly always empty. The statements that
 // act on a process of the arrays check is_locked, and treat those keys as missing. (CaptureCall and
 // EndSteps check the row itself.) Keys with created are not stored, because only statements that
-// insert them follow. If again is true, this is a later lock of processes that were missing, and
-// may have been inserted: those that it finds are no longer missing.
+// insert them follow. If again is true, an earlier lock did not find these processes. Those that
+// exist now are no longer missing.
 //
 // The statements of starts, results and fast calls read a table by a lateral subquery with LIMIT 1
 // for each item. The planner then always searches by the primary key, independent of its

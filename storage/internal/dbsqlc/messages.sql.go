@@ -306,10 +306,10 @@ type SearchMessagesRow struct {
 }
 
 // SearchMessages returns targets of undelivered messages, at most lim of each namespace, after a
-// given process_id. A message of a SQL function is found at once, one of a process only if it is
-// older than its own node needs (or from the future, after the clock was set back). It reads one
-// row per target, however many messages wait. It skips targets whose first message is being
-// delivered.
+// given process_id. It returns messages of SQL functions at once. It returns messages of processes
+// only if they are so old that their node should have delivered them, or from the future, after the
+// clock was set back. It reads one row per target, however many messages wait. It skips targets
+// whose first message is being delivered.
 func (q *Queries) SearchMessages(ctx context.Context, db DBTX, arg SearchMessagesParams) ([]SearchMessagesRow, error) {
 	rows, err := db.Query(ctx, searchMessages,
 		arg.AgeUs,
@@ -400,7 +400,7 @@ type SendMessagesRow struct {
 
 // SendMessages stores messages of results to other processes. It runs after SaveResult and
 // RemoveProcesses and applies only to items whose task end this transaction has written: a fenced
-// item sends nothing. grace_us -1: none. It returns the targets.
+// item sends nothing. grace_us is -1 if there is no grace period. It returns the targets.
 func (q *Queries) SendMessages(ctx context.Context, db DBTX, arg SendMessagesParams) ([]SendMessagesRow, error) {
 	rows, err := db.Query(ctx, sendMessages,
 		arg.Namespaces,

@@ -248,7 +248,7 @@ SELECT count(*)::int AS n
   FROM namespaces
 `
 
-// NumberOfNamespaces returns it, including those that are being deleted.
+// NumberOfNamespaces returns the number of namespaces, including those that are being deleted.
 func (q *Queries) NumberOfNamespaces(ctx context.Context, db DBTX) (int32, error) {
 	row := db.QueryRow(ctx, numberOfNamespaces)
 	var n int32

@@ -73,9 +73,9 @@ type WaitingByWhatRow struct {
 	Bound    int64
 }
 
-// WaitingByWhat counts the waiting tasks of namespaces by what they wait for: those that wait for a
-// time or a slot by their indexes, each up to lim, others among the first lim rows of each
-// namespace. A backlog of millions costs no more.
+// WaitingByWhat counts the waiting tasks of namespaces by what they wait for. It counts tasks that
+// wait for a time or a slot with their indexes, each up to lim, and others among the first lim rows
+// of each namespace. Therefore its cost is bounded, even with a backlog of millions.
 func (q *Queries) WaitingByWhat(ctx context.Context, db DBTX, arg WaitingByWhatParams) (WaitingByWhatRow, error) {
 	row := db.QueryRow(ctx, waitingByWhat, arg.Namespaces, arg.Lim)
 	var i WaitingByWhatRow

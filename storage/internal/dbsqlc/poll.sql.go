@@ -308,8 +308,8 @@ type PollRow struct {
 // Poll leases tasks that wait for a slot to a worker: at most lim in all, by priority, then round
 // (see next_round), then age. It takes jobs of the given names. If job_name is empty, it takes all
 // tasks that the engine does not run itself, or only jobs if jobs_only is true. It skips jobs of
-// paused names if pauses is true. A poll by a paused name is not sent. The condition is repeated
-// for the locked rows, as in SearchCalls.
+// paused names if pauses is true. (A poll for a paused name is not executed.) The condition is
+// repeated for the locked rows, as in SearchCalls.
 //
 // A worker must send at least two heartbeats per lease, and one within half of the timeout. A lease
 // that was never renewed expires after two intervals, because the response to the poll may have
@@ -467,11 +467,11 @@ type ReleaseTimersParams struct {
 	Lim        int32
 }
 
-// ReleaseTimers moves due tasks to the queue of the workers in pull namespaces, longest due first.
-// It skips timers of busy processes, timers of processes with a cancel request, and jobs that need
+// ReleaseTimers moves due tasks in pull namespaces to the queue for workers, longest due first. It
+// skips timers of busy processes, timers of processes with a cancel request, and jobs that need
 // keys. Unlike SearchTimers, it moves tasks of paused names and those whose start deadline has
 // passed.
-// Of two due timers of a process, the one with the smaller task_id is first.
+// If two timers of a process are due, the one with the smaller task_id is first.
 func (q *Queries) ReleaseTimers(ctx context.Context, db DBTX, arg ReleaseTimersParams) ([]string, error) {
 	rows, err := db.Query(ctx, releaseTimers, arg.Namespaces, arg.Modes, arg.Lim)
 	if err != nil {

@@ -184,14 +184,14 @@ type PrepareCallRow struct {
 	Metadata          json.RawMessage
 }
 
-// PrepareCall accepts calls (CALL, NOTIFY) to processes that TryLockProcesses has locked. An idle
-// process runs the first one at once, if its item has a slot. All others wait in schedule, in
-// task_id order. A process with a cancel request counts as busy. The outcome is captured,
-// postponed, place (waits for a slot), replayed, mismatch, not_found, job (a job accepts no calls),
-// status or overloaded.
+// PrepareCall accepts calls (CALL, NOTIFY) to processes that TryLockProcesses has locked. If a
+// process is idle and its first item has a slot, that call runs at once. All others wait in
+// schedule, in task_id order. A process with a cancel request counts as busy. The outcome is
+// captured, postponed, place (waits for a slot), replayed, mismatch, not_found, job (a job accepts
+// no calls), status or overloaded.
 // n numbers the acceptable items of a process in this statement: only the first one can find it
 // idle. queue_priority is the smallest priority of the waiting ones.
-// A process waits for a slot with the smallest priority of its waiting tasks.
+// A process waits for a slot with the smallest priority among its waiting tasks.
 func (q *Queries) PrepareCall(ctx context.Context, db DBTX, arg PrepareCallParams) ([]PrepareCallRow, error) {
 	rows, err := db.Query(ctx, prepareCall,
 		arg.Ords,

@@ -153,9 +153,9 @@ type PrepareRepairRow struct {
 	CorruptedBy       int64
 }
 
-// PrepareRepair accepts repairs with the processor for processes in ERROR, one at a time per
-// process. The outcome is captured, place, replayed, mismatch, not_found, job (a job must be
-// retried instead), status, repairing or unsettled (tasks that the error cancels still wait: see
+// PrepareRepair accepts repairs by the processor for processes in ERROR, one at a time per process.
+// The outcome is captured, place, replayed, mismatch, not_found, job (a job must be retried
+// instead), status, repairing or unsettled (tasks that the error cancels still wait: see
 // queue_backlogs).
 func (q *Queries) PrepareRepair(ctx context.Context, db DBTX, arg PrepareRepairParams) ([]PrepareRepairRow, error) {
 	rows, err := db.Query(ctx, prepareRepair,

@@ -226,9 +226,10 @@ type PutProcessRow struct {
 	HistoryRestartedTime *time.Time
 }
 
-// PutProcess imports a process with its history and timers, without calling the processor. 0 rows:
-// it exists. Timers of a process in ERROR are imported as cancelled by its error, so that a repair
-// sets them. corrupted_by is 0, because the failed task is not imported.
+// PutProcess imports a process with its history and timers, without calling the processor. It
+// returns no row if the process exists. Timers of a process in ERROR are imported as cancelled by
+// its error, so that a repair sets them. corrupted_by is 0, because the failed task is not
+// imported.
 func (q *Queries) PutProcess(ctx context.Context, db DBTX, arg PutProcessParams) (PutProcessRow, error) {
 	row := db.QueryRow(ctx, putProcess,
 		arg.Namespace,

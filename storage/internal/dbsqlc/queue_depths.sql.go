@@ -66,7 +66,7 @@ type QueueDepthsRow struct {
 }
 
 // QueueDepths returns, for each namespace, the number of tasks that could run now and how long the
-// oldest of them has waited (µs). It counts up to lim, so that a backlog of millions costs no more.
+// oldest of them has waited (µs). It counts up to lim, which bounds its cost.
 func (q *Queries) QueueDepths(ctx context.Context, db DBTX, arg QueueDepthsParams) ([]QueueDepthsRow, error) {
 	rows, err := db.Query(ctx, queueDepths, arg.Namespaces, arg.Lim)
 	if err != nil {

@@ -73,10 +73,10 @@ type ReadAnswersRow struct {
 	ProcessStatus string
 }
 
-// ReadAnswers returns the results of tasks, for all waiting clients of a node at once. A task that
-// has not ended is missing. process_status is the status of the process of a failed task. It is ”
-// if the process was removed, or if the task did not fail. Results are returned in the order of ord
-// until they exceed max_bytes, including the one that exceeds it.
+// ReadAnswers returns the results of tasks, for all waiting clients of a node at once. It omits
+// tasks that have not ended. process_status is the status of the process of a failed task. It is ”
+// if the process was removed, or if the task did not fail. It returns results in the order of ord,
+// and stops after the one that exceeds max_bytes.
 func (q *Queries) ReadAnswers(ctx context.Context, db DBTX, arg ReadAnswersParams) ([]ReadAnswersRow, error) {
 	rows, err := db.Query(ctx, readAnswers,
 		arg.Ords,
@@ -171,11 +171,11 @@ type ReadAppliedRow struct {
 	Applied bool
 }
 
-// ReadApplied returns, after a commit whose response was lost, which results were stored: the end
-// of the task is in tasks or answers under their token, or the task is back in schedule. The token
-// alone does not prove it: collecting a zombie, releasing a task or removing the process also ends
-// the attempt under its token, but in another way. If a result was not stored, its token is still
-// in running.
+// ReadApplied returns which results were stored, after a commit whose response was lost. If a
+// result was stored, the end of the task is in tasks or answers under its token, or the task is
+// back in schedule. The token alone does not prove it: collecting a zombie, releasing a task or
+// removing the process also ends the attempt under its token, but in another way. If a result was
+// not stored, its token is still in running.
 func (q *Queries) ReadApplied(ctx context.Context, db DBTX, arg ReadAppliedParams) ([]ReadAppliedRow, error) {
 	rows, err := db.Query(ctx, readApplied,
 		arg.Ords,

@@ -78,8 +78,8 @@ type ReadHistoriesRow struct {
 
 // ReadHistories returns the events for the processors of attempts, for all waiting attempts at
 // once. A forward read returns event_id > bound, ascending. A backward read returns event_id <
-// bound, descending. For each reader it returns rows until their payloads and metadata exceed
-// max_bytes, including the row that exceeds it. So an oversized history is not sent in full.
+// bound, descending. For each reader, it stops after the row with which payloads and metadata
+// exceed max_bytes, so that an oversized history is not sent in full.
 func (q *Queries) ReadHistories(ctx context.Context, db DBTX, arg ReadHistoriesParams) ([]ReadHistoriesRow, error) {
 	rows, err := db.Query(ctx, readHistories,
 		arg.Ords,
@@ -164,8 +164,8 @@ type ReadShortHistoriesRow struct {
 }
 
 // ReadShortHistories returns short histories. It returns events of more than max_bytes without
-// payload and metadata. If these are needed, the caller uses ReadHistories. That statement computes
-// a running total, which costs a fifth of its time.
+// payload and metadata. If these are needed, the caller uses ReadHistories, which also computes a
+// running total. That takes a fifth of its time.
 func (q *Queries) ReadShortHistories(ctx context.Context, db DBTX, arg ReadShortHistoriesParams) ([]ReadShortHistoriesRow, error) {
 	rows, err := db.Query(ctx, readShortHistories,
 		arg.Ords,

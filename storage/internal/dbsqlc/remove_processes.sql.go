@@ -47,8 +47,8 @@ type DeleteRemovedParams struct {
 	ProcessIds []string
 }
 
-// DeleteRemoved deletes the rows of removed processes without a history. Their IDs can then be used
-// again.
+// DeleteRemoved deletes the rows of those removed processes that no longer have a history. Their
+// IDs can then be used again.
 func (q *Queries) DeleteRemoved(ctx context.Context, db DBTX, arg DeleteRemovedParams) error {
 	_, err := db.Exec(ctx, deleteRemoved, arg.Namespaces, arg.ProcessIds)
 	return err
@@ -327,14 +327,14 @@ type PurgeHistoryRow struct {
 }
 
 // PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and its
-// rows as a job or run. If a removed run had not ended, the processes of its open steps get a
-// cancel request, and the run that waits longest for its dedupe key is notified. Erased processes
-// get no cancel request, because it would leave their IDs in a dead letter. answers keeps the
-// answers to requests with a key. It also keeps the answers of tasks that ended in the last minute,
-// because clients on other nodes may still read them.
+// rows in the tables of jobs and runs. If a removed run had not ended, the processes of its open
+// steps get a cancel request, and the run that has waited longest for its dedupe key is notified.
+// Erased processes get no cancel request, because it would leave their IDs in a dead letter.
+// answers keeps the answers to requests with a key. It also keeps the answers of tasks that ended
+// in the last minute, because clients on other nodes may still read them.
 //
-// The condition on removed_time prevents the use of the index of all removed processes. The rows
-// are found by their keys. Each after_… parameter is the last row that earlier batches have
+// The condition on removed_time prevents the use of the index of all removed processes, so that the
+// rows are found by their keys. Each after_… parameter is the last row that earlier batches have
 // deleted. Earlier batches may have deleted only some rows of task after_failed_id. Without these
 // parameters, each batch would read the dead rows of all earlier batches while an old snapshot
 // prevents their vacuum.
@@ -570,7 +570,7 @@ type RemoveProcessesParams struct {
 // At most lim waiting tasks of each process are deleted here. If there may be more, the status
 // becomes CANCELLED, so that no claim takes them, and PurgeHistory deletes them. dropped and
 // open_dropped are the request IDs of a rejected INIT task, in the two scopes that it may have.
-// They are deleted. They are zero if there is no such request. The fencing tokens of attempts that
+// Both are deleted. They are zero if there is no such request. The fencing tokens of attempts that
 // may not remove their process are added to progressor.unsaved (see SaveResult).
 // The delete searches by key: see CancelProcesses.
 func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProcessesParams) ([]int32, error) {

@@ -96,8 +96,8 @@ type EndIfCancelledParams struct {
 	Modes         []int32
 }
 
-// EndIfCancelled ends jobs as CANCELLED if their attempt would be retried, or was released,
-// although a cancel was requested. It runs after SaveResult and selects its items like WriteJobs.
+// EndIfCancelled ends jobs as CANCELLED if a cancel was requested and their attempt would be
+// retried or was released. It runs after SaveResult and selects its items like WriteJobs.
 func (q *Queries) EndIfCancelled(ctx context.Context, db DBTX, arg EndIfCancelledParams) error {
 	_, err := db.Exec(ctx, endIfCancelled,
 		arg.Namespaces,
@@ -287,11 +287,12 @@ type RetryJobRow struct {
 }
 
 // RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one. It
-// creates a new INIT task with the args of the last one and all attempts. A unique job takes its
-// key again, unless another job has it (see EnqueueJobs). It runs after LockProcesses and
-// LockJobKeys. outcome is changed, not_found (no job), status or held (holder has the key).
-// In a group, places whose worker has not succeeded are deleted, and with clear_successes all:
-// other members take them.
+// creates a new INIT task with the args of the last one. The new task has all its attempts. A
+// unique job takes its key again, unless another job has it (see EnqueueJobs). It runs after
+// LockProcesses and LockJobKeys. outcome is changed, not_found (no job), status or held (holder has
+// the key).
+// In a group, the places of workers that have not succeeded are deleted, so that new members take
+// them. With clear_successes, all places are deleted.
 // A cancel may have ended the group while it ran.
 func (q *Queries) RetryJob(ctx context.Context, db DBTX, arg RetryJobParams) (RetryJobRow, error) {
 	row := db.QueryRow(ctx, retryJob,

@@ -382,10 +382,10 @@ type SaveResultRow struct {
 }
 
 // SaveResult stores the results of attempts, each under its fencing token. If the token has
-// changed, nothing of the item is stored, and the result does not contain the item. SaveResult runs
-// after TryLockProcesses, so it reads the current rows. The outcome is finish, reject, complete,
-// cancel, fail or retry (the row is already in schedule, see RetryTasks). The new status is derived
-// from the locked row, not from the caller, because an operator may have changed it.
+// changed, nothing of the item is stored, and the result omits the item. SaveResult runs after
+// TryLockProcesses, so it reads the current rows. The outcome is finish, reject, complete, cancel,
+// fail or retry (the row is already in schedule, see RetryTasks). The new status is derived from
+// the locked row, not from the caller, because an operator may have changed it.
 //
 // The values of timer_action are:
 //
@@ -394,24 +394,24 @@ type SaveResultRow struct {
 //	add    sets the default timer in addition to the timers of NamedTimers
 //	unset  drops all timers
 //
-// The next task of the process is, in this order: the oldest one that waits for it, the timer that
-// is due longest, the new timer if it is due. It moves to running if the item may continue
-// (promote), otherwise it waits for a slot. It also waits for a slot if it is larger than its part
-// of 8 MiB, which all items of the statement share equally. In a process with a cancel request,
-// only its CANCEL task is next, and an attempt that fails permanently ends the process.
+// The next task of the process is, in this order: the oldest task that waits for the process, the
+// timer that has been due longest, the new timer if it is due. It moves to running if the item may
+// continue (promote). Otherwise it waits for a slot. It also waits for a slot if it is larger than
+// its share of 8 MiB, which the items of the statement divide equally. In a process with a cancel
+// request, only its CANCEL task is next, and an attempt that fails permanently ends the process.
 // (waits_for::text prevents the use of the partial index of due tasks, in which the planner would
 // read every due timer.)
 //
 // The fencing tokens of the items that are not stored are added to the setting progressor.unsaved
 // of the transaction, which is nearly always empty. The statements that store the effects of
-// results check is_saved, and ignore those items.
+// results check is_saved and ignore those items.
 //
 // The rows that input and next_tasks have found are changed by ctid, which saves three searches by
 // key: their process was locked before this statement began, so they cannot have moved.
 // updated_processes reads only the columns of results that it needs (OFFSET 0 enforces that),
 // because PostgreSQL copies every joined row.
-// Events have their own keys and find their item by its number, in a hashed subplan: a fenced item
-// writes none.
+// Events have their own keys. They find their item by its number, in a hashed subplan, so that a
+// fenced item writes no events.
 // A later row may already wait for a slot: SearchTimers takes a timer that was due before a
 // simultaneous call.
 func (q *Queries) SaveResult(ctx context.Context, db DBTX, arg SaveResultParams) ([]SaveResultRow, error) {

@@ -134,10 +134,10 @@ type SearchCronTimersRow struct {
 	KindKeysNow       int64
 }
 
-// SearchCronTimers claims due timers of crons, like SearchTimers, with a separate index: if more
-// timers are due than there are slots, crons do not wait behind the others.
-// In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
-// first one.
+// SearchCronTimers claims due timers of crons, like SearchTimers. It uses a separate index, so that
+// crons do not wait behind other timers when more timers are due than there are slots.
+// One statement claims at most 2 MiB (maxScanBytes) in all namespaces together, but always at least
+// one task.
 func (q *Queries) SearchCronTimers(ctx context.Context, db DBTX, arg SearchCronTimersParams) ([]SearchCronTimersRow, error) {
 	rows, err := db.Query(ctx, searchCronTimers,
 		arg.Namespaces,

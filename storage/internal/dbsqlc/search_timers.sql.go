@@ -47,9 +47,9 @@ type NextTimesRow struct {
 }
 
 // NextTimes returns, for each namespace, the time until its next timer (µs), so that a node can
-// sleep until then, and for how long the newest due timer has been due (µs); -1 if there is none.
-// It runs after SearchTimers in the same transaction: now() is the start of that transaction, so no
-// timer is missed between the two.
+// sleep until then. It also returns for how long the newest due timer has been due (µs). Both are
+// -1 if there is no such timer. It runs after SearchTimers in the same transaction. now() is the
+// start of that transaction, so no timer is missed between the two.
 func (q *Queries) NextTimes(ctx context.Context, db DBTX, namespaces []string) ([]NextTimesRow, error) {
 	rows, err := db.Query(ctx, nextTimes, namespaces)
 	if err != nil {
@@ -241,14 +241,15 @@ type SearchTimersRow struct {
 	KindKeysNow       int64
 }
 
-// SearchTimers claims due tasks, longest due first: timers, retries, delayed starts. It skips a
-// timer of a process that is busy or has a waiting call, because the SaveResult of that process
-// takes it, timers of processes with a cancel request, and jobs that need keys (see DueInLine). ON
-// CONFLICT: another task of the process may have started after the snapshot of this statement. own
-// as in SearchCalls: ReleaseTimers has already taken the others. The columns are those of
+// SearchTimers claims due tasks, longest due first: timers, retries, delayed starts. It skips
+// timers of processes that are busy or have a waiting call, because the SaveResult of such a
+// process takes them. It also skips timers of processes with a cancel request, and jobs that need
+// keys (see DueInLine). If own is true, it takes only the tasks that the engine itself runs,
+// because ReleaseTimers has already taken the others. ON CONFLICT is needed because another task of
+// the process may have started after the snapshot of this statement. The columns are those of
 // SearchCalls.
-// In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
-// first one.
+// One statement claims at most 2 MiB (maxScanBytes) in all namespaces together, but always at least
+// one task.
 func (q *Queries) SearchTimers(ctx context.Context, db DBTX, arg SearchTimersParams) ([]SearchTimersRow, error) {
 	rows, err := db.Query(ctx, searchTimers,
 		arg.Namespaces,

@@ -111,11 +111,11 @@ type ResumeTasksParams struct {
 	Lim       int32
 }
 
-// ResumeTasks prepares the resume of a suspended process: at most lim tasks that wait for the
-// operator wait for their time or their process again. Nothing runs until ResumeProcesses changes
-// the status. It runs after LockProcesses and continues where the last one ended, which may be that
-// of another client. moved is -1 if the process is not SUSPENDED, and less than lim if all tasks
-// are prepared. Then after_task_id is the largest bigint.
+// ResumeTasks prepares the resume of a suspended process. At most lim tasks that wait for the
+// operator then wait for their time or their process again. Nothing runs until ResumeProcesses
+// changes the status. It runs after LockProcesses and continues after the tasks that earlier calls,
+// possibly of another client, have prepared. moved is -1 if the process is not SUSPENDED. It is
+// less than lim if all tasks are prepared, and after_task_id is then the largest bigint.
 func (q *Queries) ResumeTasks(ctx context.Context, db DBTX, arg ResumeTasksParams) (int64, error) {
 	row := db.QueryRow(ctx, resumeTasks, arg.Namespace, arg.ProcessID, arg.Lim)
 	var moved int64
@@ -240,10 +240,10 @@ type SettleQueuesRow struct {
 	Messages  int64
 }
 
-// SettleQueues continues changes of status in large queues, at most lim waiting tasks and lim held
-// messages of each process. In a suspended process, tasks wait for the operator. In a process in
-// ERROR or ended, they are cancelled. Messages are released unless the process is SUSPENDED or in
-// ERROR. It runs after LockProcesses.
+// SettleQueues moves the tasks and messages that a change of status left in a large queue, at most
+// lim waiting tasks and lim held messages of each process. In a suspended process, tasks then wait
+// for the operator. In a process that is in ERROR or has ended, tasks are cancelled. Messages are
+// released unless the process is SUSPENDED or in ERROR. It runs after LockProcesses.
 func (q *Queries) SettleQueues(ctx context.Context, db DBTX, arg SettleQueuesParams) ([]SettleQueuesRow, error) {
 	rows, err := db.Query(ctx, settleQueues, arg.Namespaces, arg.ProcessIds, arg.Lim)
 	if err != nil {

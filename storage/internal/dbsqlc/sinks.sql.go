@@ -67,10 +67,10 @@ type AddSinkDeadLetterParams struct {
 	Kept       int32
 }
 
-// AddSinkDeadLetter adds a dead letter, or counts another attempt of one that the sink has, and
-// deletes the oldest ones above the limit. Those that wait to be delivered again are kept. A change
-// that was erased after the sink had read it gets no dead letter. The lock makes a later erasure
-// wait, so that it finds the dead letter.
+// AddSinkDeadLetter adds a dead letter, or counts another attempt of an existing one. It deletes
+// the oldest ones above the limit, except those that wait to be delivered again. A change that was
+// erased after the sink had read it gets no dead letter. The lock makes a later erasure wait, so
+// that it finds the dead letter.
 func (q *Queries) AddSinkDeadLetter(ctx context.Context, db DBTX, arg AddSinkDeadLetterParams) error {
 	_, err := db.Exec(ctx, addSinkDeadLetter,
 		arg.Namespace,
@@ -115,8 +115,9 @@ type AdvanceSinkParams struct {
 	Generation uuid.UUID
 }
 
-// AdvanceSink moves the cursor after a delivery, or past changes that the sink does not select. It
-// must be of the current generation: a failover may have lost the changes that were delivered.
+// AdvanceSink moves the cursor after a delivery, or past changes that the sink does not select. The
+// cursor must be of the current generation, because a failover may have lost changes that were
+// delivered.
 func (q *Queries) AdvanceSink(ctx context.Context, db DBTX, arg AdvanceSinkParams) (int64, error) {
 	result, err := db.Exec(ctx, advanceSink,
 		arg.Lanes,
@@ -183,7 +184,7 @@ type BreakLaggingSinksRow struct {
 	SinkID    string
 }
 
-// BreakLaggingSinks gives up the sinks whose oldest change has waited for longer than their limit.
+// BreakLaggingSinks makes sinks BROKEN whose oldest change has waited for longer than their limit.
 // Only then may their changes be deleted.
 func (q *Queries) BreakLaggingSinks(ctx context.Context, db DBTX) ([]BreakLaggingSinksRow, error) {
 	rows, err := db.Query(ctx, breakLaggingSinks)
@@ -252,8 +253,8 @@ type ClaimSinksRow struct {
 	Generation uuid.UUID
 }
 
-// ClaimSinks takes the leases of sinks that should deliver and that no node has. For a moment, only
-// a node that has asked for a lease may take it.
+// ClaimSinks takes the free leases of sinks that should deliver. For a moment after a node has
+// asked for a lease, no other node may take it.
 func (q *Queries) ClaimSinks(ctx context.Context, db DBTX, arg ClaimSinksParams) ([]ClaimSinksRow, error) {
 	rows, err := db.Query(ctx, claimSinks, arg.NodeID, arg.LeaseUs, arg.Lim)
 	if err != nil {
@@ -461,8 +462,8 @@ type FailSinkParams struct {
 	Token     int64
 }
 
-// FailSink stores a failed attempt. The state is FAILING, BROKEN or DISABLED; a sink that was
-// paused meanwhile stays PAUSED.
+// FailSink stores a failed attempt. The state is FAILING, BROKEN or DISABLED. A sink that was
+// paused in the meantime stays PAUSED.
 func (q *Queries) FailSink(ctx context.Context, db DBTX, arg FailSinkParams) (int64, error) {
 	result, err := db.Exec(ctx, failSink,
 		arg.State,
@@ -507,7 +508,7 @@ type KeepSinkDeadLetterParams struct {
 	ChangeID  int64
 }
 
-// KeepSinkDeadLetter stores that a dead letter could not be delivered again.
+// KeepSinkDeadLetter records that a dead letter could not be delivered again.
 func (q *Queries) KeepSinkDeadLetter(ctx context.Context, db DBTX, arg KeepSinkDeadLetterParams) error {
 	_, err := db.Exec(ctx, keepSinkDeadLetter,
 		arg.Error,
@@ -641,9 +642,9 @@ type ListSinksRow struct {
 	Generation        uuid.UUID
 }
 
-// ListSinks returns sinks with their lags, by namespace and ID: those of one namespace, or, if it
-// is empty, of those whose names match a pattern of LIKE. With only_id, it returns the sink with
-// that ID.
+// ListSinks returns sinks with their lags, by namespace and ID. It returns the sinks of one
+// namespace or, if namespace is empty, of the namespaces that match a LIKE pattern. If only_id is
+// set, it returns only the sink with that ID.
 func (q *Queries) ListSinks(ctx context.Context, db DBTX, arg ListSinksParams) ([]ListSinksRow, error) {
 	rows, err := db.Query(ctx, listSinks,
 		arg.Namespace,
@@ -734,7 +735,7 @@ type MarkSinkRetriesParams struct {
 	ChangeIds []int64
 }
 
-// MarkSinkRetries lets dead letters wait to be delivered again.
+// MarkSinkRetries marks dead letters to be delivered again.
 func (q *Queries) MarkSinkRetries(ctx context.Context, db DBTX, arg MarkSinkRetriesParams) error {
 	_, err := db.Exec(ctx, markSinkRetries, arg.Namespace, arg.SinkID, arg.ChangeIds)
 	return err
@@ -900,7 +901,7 @@ type PutSinkParams struct {
 	MaxLagUs  int64
 }
 
-// PutSink creates a sink or replaces its settings. An existing one keeps its cursor and its state.
+// PutSink creates a sink or replaces its settings. An existing sink keeps its cursor and its state.
 func (q *Queries) PutSink(ctx context.Context, db DBTX, arg PutSinkParams) error {
 	_, err := db.Exec(ctx, putSink,
 		arg.Namespace,
@@ -942,9 +943,9 @@ type ReadSinkLeasesRow struct {
 	Free        bool
 }
 
-// ReadSinkLeases returns all sinks, with who delivers. runs reports whether one should deliver,
-// retries that dead letters wait to be delivered again, and free that no node has the lease: it is
-// over, or so far in the future that the clock was set back.
+// ReadSinkLeases returns all sinks with the nodes that deliver them. runs is true if the sink
+// should deliver. retries is true if dead letters wait to be delivered again. free is true if no
+// node has the lease: it has expired, or it ends so far in the future that the clock was set back.
 func (q *Queries) ReadSinkLeases(ctx context.Context, db DBTX, leaseUs int64) ([]ReadSinkLeasesRow, error) {
 	rows, err := db.Query(ctx, readSinkLeases, leaseUs)
 	if err != nil {
@@ -1019,7 +1020,7 @@ type RenewSinksRow struct {
 	Token     int64
 }
 
-// RenewSinks extends leases. It returns those that the node still has.
+// RenewSinks extends leases. It returns the sinks whose leases the node still has.
 func (q *Queries) RenewSinks(ctx context.Context, db DBTX, arg RenewSinksParams) ([]RenewSinksRow, error) {
 	rows, err := db.Query(ctx, renewSinks,
 		arg.LeaseUs,
@@ -1082,8 +1083,8 @@ type RewindSinkParams struct {
 	SinkID    string
 }
 
-// RewindSink moves the cursor. It takes the lease from the node that delivers, so that this one
-// does not move the cursor back.
+// RewindSink moves the cursor. It takes the lease from the delivering node, so that this node does
+// not overwrite the cursor.
 func (q *Queries) RewindSink(ctx context.Context, db DBTX, arg RewindSinkParams) (int64, error) {
 	result, err := db.Exec(ctx, rewindSink,
 		arg.Lanes,
@@ -1138,8 +1139,8 @@ type SelectSinkDeadLettersRow struct {
 	ChangeDeleted bool
 }
 
-// SelectSinkDeadLetters returns the dead letters of a sink that match all of the conditions, by
-// number. change_deleted reports that the retention of the change is over.
+// SelectSinkDeadLetters returns the dead letters of a sink that match all conditions, by number.
+// change_deleted reports that the change was deleted after its retention.
 func (q *Queries) SelectSinkDeadLetters(ctx context.Context, db DBTX, arg SelectSinkDeadLettersParams) ([]SelectSinkDeadLettersRow, error) {
 	rows, err := db.Query(ctx, selectSinkDeadLetters,
 		arg.Namespace,

@@ -55,8 +55,8 @@ type CountProcessesRow struct {
 	N      int64
 }
 
-// CountProcesses returns the number of processes in each status, of a namespace or, if namespace is
-// ”, of the database.
+// CountProcesses returns the number of processes in each status, in a namespace or, if namespace is
+// ”, in the database.
 func (q *Queries) CountProcesses(ctx context.Context, db DBTX, namespace string) ([]CountProcessesRow, error) {
 	rows, err := db.Query(ctx, countProcesses, namespace)
 	if err != nil {
@@ -122,8 +122,8 @@ type CountResultsParams struct {
 	Outcomes      []string
 }
 
-// CountResults counts the changes of status that SaveResult is about to make: it has the same CASE.
-// It runs before it, after LockProcesses, with the same tokens.
+// CountResults counts the changes of status that SaveResult is about to make. It has the same CASE.
+// It runs after LockProcesses and before SaveResult, with the same tokens.
 func (q *Queries) CountResults(ctx context.Context, db DBTX, arg CountResultsParams) error {
 	_, err := db.Exec(ctx, countResults,
 		arg.Namespaces,
@@ -150,12 +150,12 @@ SELECT set_config('progressor.lane',
 
 // The number of processes in each status. Each transaction that creates, removes or changes
 // processes also counts them, in a CTE named updated_status_counts. INIT and RUNNING count as one
-// status, RUNNING, so that a flush of starts counts once and a flush of calls not at all. Each lane
-// has its own rows (see TakeLane), so that flushes do not wait for each other.
-// TakeLane assigns the session a number that no other session of the database has while it lives:
-// the default of status_counts.lane. If all are used, it is 0, which sessions share: they then wait
-// for each other, but count correctly. In a portable database the number is random, because there
-// are no advisory locks.
+// status, RUNNING, so that a flush of starts counts once and a flush of calls does not count at
+// all. Each lane has its own rows (see TakeLane), so that flushes do not wait for each other.
+// TakeLane assigns the session a number that no other live session of the database has. It is the
+// default of status_counts.lane. If all numbers are used, the session gets 0, which sessions share.
+// They wait for each other, but count correctly. In a portable database the number is random,
+// because there are no advisory locks.
 func (q *Queries) TakeLane(ctx context.Context, db DBTX, class int32) error {
 	_, err := db.Exec(ctx, takeLane, class)
 	return err

@@ -196,8 +196,8 @@ type ResumeProcessesRow struct {
 // starts wait for their time again. The oldest of the other tasks waits for a slot, unless an
 // attempt runs. The rest wait behind it. It runs after LockProcesses. A process with at least lim
 // rows to change stays SUSPENDED: ResumeTasks changes them first. After that, ResumeProcesses reads
-// only the tasks that were added later and the one that was running then, because a retry keeps its
-// task_id. outcome is changed, same (not suspended), unsettled, not_found or status.
+// only the tasks that were added later, and the task that was running then, because its retry has
+// the same task_id. outcome is changed, same (not suspended), unsettled, not_found or status.
 func (q *Queries) ResumeProcesses(ctx context.Context, db DBTX, arg ResumeProcessesParams) ([]ResumeProcessesRow, error) {
 	rows, err := db.Query(ctx, resumeProcesses,
 		arg.Ords,
@@ -343,10 +343,10 @@ type SuspendProcessesRow struct {
 
 // SuspendProcesses suspends processes in INIT and RUNNING. A running task finishes, and its result
 // is stored. Waiting tasks, including timers, wait for the operator. Otherwise every scan would
-// read and skip their due timers. SuspendProcesses runs after LockProcesses and changes at most lim
+// read and skip the due timers. SuspendProcesses runs after LockProcesses and changes at most lim
 // rows of each process. If there may be more, the process is added to queue_backlogs, and
-// SettleQueues changes the others. These do not run, because every claim checks the status. outcome
-// is changed, same (already suspended), not_found or status.
+// SettleQueues changes the others. Until then they do not run, because every claim checks the
+// status. outcome is changed, same (already suspended), not_found or status.
 // The update searches by key: see CancelProcesses.
 func (q *Queries) SuspendProcesses(ctx context.Context, db DBTX, arg SuspendProcessesParams) ([]SuspendProcessesRow, error) {
 	rows, err := db.Query(ctx, suspendProcesses,

@@ -157,8 +157,8 @@ type TraceEventsRow struct {
 	Payload   []byte
 }
 
-// TraceEvents returns the events of the tasks of a page of a trace: all events of the first task,
-// and of the others until the total exceeds max_bytes, including the event that exceeds it.
+// TraceEvents returns the events of the tasks of a page of a trace. It returns all events of the
+// first task. It then continues until the event with which the total exceeds max_bytes.
 func (q *Queries) TraceEvents(ctx context.Context, db DBTX, arg TraceEventsParams) ([]TraceEventsRow, error) {
 	rows, err := db.Query(ctx, traceEvents,
 		arg.Namespace,
@@ -284,7 +284,7 @@ type TraceTasksRow struct {
 }
 
 // TraceTasks lists the tasks of a process in task_id order: ended, running and waiting ones. It
-// returns rows until they exceed max_bytes, including the row that exceeds it.
+// stops after the row that exceeds max_bytes.
 func (q *Queries) TraceTasks(ctx context.Context, db DBTX, arg TraceTasksParams) ([]TraceTasksRow, error) {
 	rows, err := db.Query(ctx, traceTasks,
 		arg.Namespace,

@@ -122,7 +122,7 @@ type ForgetWorkersParams struct {
 	Lim         int32
 }
 
-// ForgetWorkers deletes at most lim workers that were not seen for a period.
+// ForgetWorkers deletes workers that were not seen for a period, at most lim.
 func (q *Queries) ForgetWorkers(ctx context.Context, db DBTX, arg ForgetWorkersParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetWorkers, arg.RetentionUs, arg.Lim)
 	if err != nil {
@@ -244,8 +244,8 @@ type ListStoppingWorkersRow struct {
 }
 
 // ListStoppingWorkers returns workers with a stop command and their remaining grace period. A
-// worker is a client with a worker ID. After lost_time, the tasks of a worker go to others.
-// lost_time is 'epoch' if the worker keeps them.
+// worker is a client with a worker ID. After lost_time, other workers get its tasks. lost_time is
+// 'epoch' if it keeps them.
 func (q *Queries) ListStoppingWorkers(ctx context.Context, db DBTX) ([]ListStoppingWorkersRow, error) {
 	rows, err := db.Query(ctx, listStoppingWorkers)
 	if err != nil {
@@ -339,9 +339,8 @@ type ListWorkersRow struct {
 
 // ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces of the
 // namespaces in which the same client uses its ID. If exactly is set, it returns only the worker
-// with this ID. It returns workers until their namespaces exceed max_bytes, including the one that
-// exceeds it. If a worker was first seen in another namespace after a command, max finds the
-// command.
+// with this ID. It stops after the worker with which the namespaces exceed max_bytes. If a worker
+// was first seen in another namespace after a command, max finds the command.
 func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParams) ([]ListWorkersRow, error) {
 	rows, err := db.Query(ctx, listWorkers,
 		arg.Namespace,
@@ -398,7 +397,7 @@ type OwnedByOthersRow struct {
 	WorkerID  string
 }
 
-// OwnedByOthers returns the workers among some whose IDs another client uses.
+// OwnedByOthers returns those of the given workers whose IDs another client uses.
 func (q *Queries) OwnedByOthers(ctx context.Context, db DBTX, arg OwnedByOthersParams) ([]OwnedByOthersRow, error) {
 	rows, err := db.Query(ctx, ownedByOthers, arg.Namespaces, arg.WorkerIds, arg.Owner)
 	if err != nil {
@@ -461,10 +460,10 @@ type RecordWorkersRow struct {
 }
 
 // RecordWorkers stores when a node last saw workers, and which client uses their IDs, or ” if that
-// is unknown. It skips workers of other clients that have leases, or that were seen within a period
-// and are not stopped, and returns the others. A command to a worker ends when another client takes
-// its ID. It writes them in the order of their keys, so that two nodes do not deadlock. It skips
-// namespaces that are deleted or being deleted.
+// is unknown. It skips a worker if another client uses its ID and that worker has leases, or was
+// seen within a period and is not stopped. It returns the workers that it stored. A command to a
+// worker ends when another client takes its ID. Rows are written in the order of their keys, so
+// that two nodes do not deadlock. It skips namespaces that are deleted or being deleted.
 func (q *Queries) RecordWorkers(ctx context.Context, db DBTX, arg RecordWorkersParams) ([]RecordWorkersRow, error) {
 	rows, err := db.Query(ctx, recordWorkers,
 		arg.Namespaces,

@@ -10,7 +10,7 @@ import (
 
 // clientTLS are the settings of https.
 type clientTLS struct {
-	CAFile         string `name:"ca-file" placeholder:"FILE" setting:"" help:"CA certificates that verify the engine, PEM. Default: those of the system."`
+	CAFile         string `name:"ca-file" placeholder:"FILE" setting:"" help:"CA certificates that verify the engine, PEM. Default: the system's."`
 	ServerName     string `placeholder:"NAME" setting:"" help:"Host name in the certificate of the engine, if it is not that of --address."`
 	ClientCertFile string `placeholder:"FILE" setting:"" help:"Certificate that authenticates you, PEM."`
 	ClientKeyFile  string `placeholder:"FILE" setting:"" help:"Private key of that certificate, PEM."`
@@ -39,7 +39,7 @@ func (f clientTLS) config() *tls.Config {
 	return config
 }
 
-// authorities returns nil for those of the system.
+// authorities returns nil for the authorities of the system.
 func (f clientTLS) authorities() (*x509.CertPool, error) {
 	if f.CAFile == "" {
 		return nil, nil

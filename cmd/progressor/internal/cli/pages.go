@@ -12,7 +12,7 @@ import (
 
 // PageFlags are the flags of paged lists. The command sets rows, the name of the listed items.
 type PageFlags struct {
-	PageSize  int32  `placeholder:"N" help:"Maximum number of ${rows} per page. Default: that of the engine."`
+	PageSize  int32  `placeholder:"N" help:"Maximum number of ${rows} per page. Default: the engine's."`
 	PageToken string `placeholder:"TOKEN" help:"Token from the previous page."`
 	All       bool   `help:"Print all pages."`
 }

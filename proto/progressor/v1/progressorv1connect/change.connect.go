@@ -73,16 +73,16 @@ type ChangeServiceClient interface {
 	ListSinks(context.Context, *v1.ListSinksRequest) (*v1.ListSinksResponse, error)
 	// ExplainSink returns why a sink does not deliver, what comes next, and what would unblock it.
 	ExplainSink(context.Context, *v1.ExplainSinkRequest) (*v1.ExplainSinkResponse, error)
-	// PauseSink stops deliveries within about a second. Requests under way end. The changes wait, at
-	// most max_lag.
+	// PauseSink stops deliveries within about a second. Requests in progress finish. Changes wait for
+	// at most max_lag.
 	PauseSink(context.Context, *v1.PauseSinkRequest) (*v1.PauseSinkResponse, error)
 	// ResumeSink makes a sink ACTIVE, whatever its state, and repeats a failed delivery at once.
 	ResumeSink(context.Context, *v1.ResumeSinkRequest) (*v1.ResumeSinkResponse, error)
-	// RewindSink moves the cursor of a sink to a time. The state remains.
+	// RewindSink moves the cursor of a sink to a time. The state does not change.
 	RewindSink(context.Context, *v1.RewindSinkRequest) (*v1.RewindSinkResponse, error)
 	// RetrySinkDeadLetters lets a sink deliver dead letters again, one at a time, after newer changes
-	// of their processes. It returns at once. One that is delivered is no dead letter any more. One
-	// that fails remains, with its new error, until it is retried again.
+	// of their processes. It returns at once. If a delivery succeeds, the dead letter is deleted. If
+	// it fails, the dead letter stays, with its new error, until it is retried again.
 	RetrySinkDeadLetters(context.Context, *v1.RetrySinkDeadLettersRequest) (*v1.RetrySinkDeadLettersResponse, error)
 	// DeleteSink deletes a sink with its dead letters.
 	DeleteSink(context.Context, *v1.DeleteSinkRequest) (*v1.DeleteSinkResponse, error)
@@ -274,16 +274,16 @@ type ChangeServiceHandler interface {
 	ListSinks(context.Context, *v1.ListSinksRequest) (*v1.ListSinksResponse, error)
 	// ExplainSink returns why a sink does not deliver, what comes next, and what would unblock it.
 	ExplainSink(context.Context, *v1.ExplainSinkRequest) (*v1.ExplainSinkResponse, error)
-	// PauseSink stops deliveries within about a second. Requests under way end. The changes wait, at
-	// most max_lag.
+	// PauseSink stops deliveries within about a second. Requests in progress finish. Changes wait for
+	// at most max_lag.
 	PauseSink(context.Context, *v1.PauseSinkRequest) (*v1.PauseSinkResponse, error)
 	// ResumeSink makes a sink ACTIVE, whatever its state, and repeats a failed delivery at once.
 	ResumeSink(context.Context, *v1.ResumeSinkRequest) (*v1.ResumeSinkResponse, error)
-	// RewindSink moves the cursor of a sink to a time. The state remains.
+	// RewindSink moves the cursor of a sink to a time. The state does not change.
 	RewindSink(context.Context, *v1.RewindSinkRequest) (*v1.RewindSinkResponse, error)
 	// RetrySinkDeadLetters lets a sink deliver dead letters again, one at a time, after newer changes
-	// of their processes. It returns at once. One that is delivered is no dead letter any more. One
-	// that fails remains, with its new error, until it is retried again.
+	// of their processes. It returns at once. If a delivery succeeds, the dead letter is deleted. If
+	// it fails, the dead letter stays, with its new error, until it is retried again.
 	RetrySinkDeadLetters(context.Context, *v1.RetrySinkDeadLettersRequest) (*v1.RetrySinkDeadLettersResponse, error)
 	// DeleteSink deletes a sink with its dead letters.
 	DeleteSink(context.Context, *v1.DeleteSinkRequest) (*v1.DeleteSinkResponse, error)

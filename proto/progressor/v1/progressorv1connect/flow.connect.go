@@ -107,10 +107,10 @@ type FlowServiceClient interface {
 	// ListSteps lists the steps of a run, including each item of for_each.
 	ListSteps(context.Context, *v1.ListStepsRequest) (*v1.ListStepsResponse, error)
 	// CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps learn of it
-	// with their next heartbeat, and other steps finish first. After the grace period, the engine
-	// sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing changes.
-	// If it has ended, or if its template does not support cancelling, CancelRun fails with
+	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps receive the
+	// request with their next heartbeat, and other steps finish first. After the grace period, the
+	// engine sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing
+	// changes. If it has ended, or if its template does not support cancelling, CancelRun fails with
 	// FAILED_PRECONDITION.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
 	// RetryRun continues a run that is FAILED, CANCELLED or EXPIRED at the steps that did not
@@ -130,7 +130,7 @@ type FlowServiceClient interface {
 	// ReportStep stores the progress of a wait and changes its due time. The response contains a
 	// directive: continue or cancel.
 	ReportStep(context.Context, *v1.ReportStepRequest) (*v1.ReportStepResponse, error)
-	// SkipStep ends a step by hand, with the given result.
+	// SkipStep ends a step with the given result.
 	SkipStep(context.Context, *v1.SkipStepRequest) (*v1.SkipStepResponse, error)
 }
 
@@ -462,10 +462,10 @@ type FlowServiceHandler interface {
 	// ListSteps lists the steps of a run, including each item of for_each.
 	ListSteps(context.Context, *v1.ListStepsRequest) (*v1.ListStepsResponse, error)
 	// CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps learn of it
-	// with their next heartbeat, and other steps finish first. After the grace period, the engine
-	// sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing changes.
-	// If it has ended, or if its template does not support cancelling, CancelRun fails with
+	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps receive the
+	// request with their next heartbeat, and other steps finish first. After the grace period, the
+	// engine sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing
+	// changes. If it has ended, or if its template does not support cancelling, CancelRun fails with
 	// FAILED_PRECONDITION.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
 	// RetryRun continues a run that is FAILED, CANCELLED or EXPIRED at the steps that did not
@@ -485,7 +485,7 @@ type FlowServiceHandler interface {
 	// ReportStep stores the progress of a wait and changes its due time. The response contains a
 	// directive: continue or cancel.
 	ReportStep(context.Context, *v1.ReportStepRequest) (*v1.ReportStepResponse, error)
-	// SkipStep ends a step by hand, with the given result.
+	// SkipStep ends a step with the given result.
 	SkipStep(context.Context, *v1.SkipStepRequest) (*v1.SkipStepResponse, error)
 }
 

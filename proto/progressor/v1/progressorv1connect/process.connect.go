@@ -109,9 +109,9 @@ type ProcessServiceClient interface {
 	// RemoveProcess deletes a process with all its tasks and events.
 	RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error)
 	// EraseProcess removes a process that has ended or is suspended, or that was removed before, and
-	// everything that other tables have of it: results, idempotency keys, dead letters, messages,
-	// events of jobs and the content of changes. In the audit, a hash replaces its ID. A request
-	// works for at most 5 seconds. Send it again with next_page_token until that is empty.
+	// all data about it in other tables: results, idempotency keys, dead letters, messages, events of
+	// jobs and the content of changes. In the audit, a hash replaces its ID. A request works for at
+	// most 5 seconds. Send it again with next_page_token until that is empty.
 	EraseProcess(context.Context, *v1.EraseProcessRequest) (*v1.EraseProcessResponse, error)
 }
 
@@ -401,9 +401,9 @@ type ProcessServiceHandler interface {
 	// RemoveProcess deletes a process with all its tasks and events.
 	RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error)
 	// EraseProcess removes a process that has ended or is suspended, or that was removed before, and
-	// everything that other tables have of it: results, idempotency keys, dead letters, messages,
-	// events of jobs and the content of changes. In the audit, a hash replaces its ID. A request
-	// works for at most 5 seconds. Send it again with next_page_token until that is empty.
+	// all data about it in other tables: results, idempotency keys, dead letters, messages, events of
+	// jobs and the content of changes. In the audit, a hash replaces its ID. A request works for at
+	// most 5 seconds. Send it again with next_page_token until that is empty.
 	EraseProcess(context.Context, *v1.EraseProcessRequest) (*v1.EraseProcessResponse, error)
 }
 

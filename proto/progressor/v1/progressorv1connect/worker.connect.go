@@ -68,7 +68,8 @@ type WorkerServiceClient interface {
 	// can take the tasks at once, or after delay.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
-	// StopWorker asks a worker to stop. The worker learns of it from its next Poll or Heartbeat.
+	// StopWorker asks a worker to stop. The worker receives the command with its next Poll or
+	// Heartbeat.
 	StopWorker(context.Context, *v1.StopWorkerRequest) (*v1.StopWorkerResponse, error)
 }
 
@@ -218,7 +219,8 @@ type WorkerServiceHandler interface {
 	// can take the tasks at once, or after delay.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
-	// StopWorker asks a worker to stop. The worker learns of it from its next Poll or Heartbeat.
+	// StopWorker asks a worker to stop. The worker receives the command with its next Poll or
+	// Heartbeat.
 	StopWorker(context.Context, *v1.StopWorkerRequest) (*v1.StopWorkerResponse, error)
 }
 

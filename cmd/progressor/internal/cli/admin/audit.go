@@ -9,7 +9,7 @@ import (
 )
 
 type auditCmd struct {
-	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all namespaces, and commands that concern nodes."`
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all namespaces, and commands to nodes."`
 
 	Match string `arg:"" optional:"" name:"filter" help:"Only commands that match, such as 'method = RemoveProcess'. See docs/api.md."`
 

@@ -17,17 +17,16 @@ type loginCmd struct {
 	Scopes    []string `default:"openid,profile,offline_access" placeholder:"NAMES" help:"Scopes to request. Without offline_access, some issuers return no refresh token. Default: ${default}."`
 	TokenType string   `default:"id" enum:"id,access" placeholder:"TYPE" help:"Token to send to the engine: id, or access. Default: ${default}."`
 	AllowHTTP bool     `name:"allow-http" help:"Allow an --address without TLS on another machine. Anyone who can read the traffic can copy the token."`
-	IssuerCA  string   `name:"issuer-ca-file" placeholder:"FILE" help:"CA certificates that verify the issuer, PEM. Default: those of the system."`
+	IssuerCA  string   `name:"issuer-ca-file" placeholder:"FILE" help:"CA certificates that verify the issuer, PEM. Default: the system's."`
 }
 
 func (loginCmd) Help() string {
 	return `Login gets a token from an issuer that the engine accepts (docs/security.md). It prints the URL of a
 page of the issuer and a code, and waits until you have entered the code there, on this or another
-device. All commands for this --address then use the token, unless you give them another one, and
-renew it with a refresh token. Both tokens are stored in --login-file, which only you can read. A
-copy of the refresh token may work for months, so log out when you no longer need it. Login revokes
-the refresh token of your last login for this --address. The address must use https, except on this
-machine.
+device. All commands for this --address then use the token, unless you pass another one. They renew
+it with a refresh token. Both tokens are stored in --login-file, which only you can read. A copy of
+the refresh token may work for months, so log out when you have finished. Login revokes the refresh
+token of your last login for this --address. The address must use https, except on this machine.
 
     progressor login --issuer https://login.example.com --client-id progressor
     progressor whoami
@@ -97,9 +96,9 @@ type logoutCmd struct {
 
 func (logoutCmd) Help() string {
 	return `Logout deletes the tokens that login has stored for --address. It asks the issuer to revoke the
-refresh token, so that a copy of it no longer works, and says so if the issuer cannot do that. A
-copy of the token for the engine works until it expires. Logout does not end your session at the
-issuer.
+refresh token, so that a copy of it no longer works, and prints a warning if the issuer does not
+support that. A copy of the token for the engine works until it expires. Logout does not end your
+session at the issuer.
 
     progressor logout`
 }

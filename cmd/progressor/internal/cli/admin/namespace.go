@@ -32,7 +32,7 @@ type namespacePutCmd struct {
 
 	cli.ClientFlags
 	File       string   `short:"f" placeholder:"FILE|-" help:"A Namespace as YAML or JSON; flags replace its values."`
-	ConnectURL []string `name:"connect-url" sep:"none" xor:"processor" placeholder:"URL" help:"The processor is a ProcessorService at this URL; can be repeated for more URLs of it."`
+	ConnectURL []string `name:"connect-url" sep:"none" xor:"processor" placeholder:"URL" help:"The processor is a ProcessorService at this URL; can be repeated for several URLs."`
 	connectFlags
 	Builtin      string         `xor:"processor" placeholder:"NAME" help:"The processor is built into the engine, under this name (orders, echo)."`
 	Pull         bool           `xor:"processor" help:"Workers poll for tasks."`

@@ -20,19 +20,19 @@ type namespaceDeleteCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 
 	cli.ClientFlags
-	WithData bool `help:"Delete also its processes, jobs, runs, crons, templates and everything else that it has."`
+	WithData bool `help:"Also delete its processes, jobs, runs, crons, templates and all other data."`
 	DryRun   bool `help:"Only count what would be deleted."`
 	NoWait   bool `help:"Return when the deletion is accepted."`
 	Yes      bool `short:"y" help:"With --with-data: do not ask for confirmation."`
 }
 
 func (namespaceDeleteCmd) Help() string {
-	return `Delete deletes a namespace, and waits until it is gone. Without --with-data, the namespace must
-have no processes, tasks, templates and paused job names. With --with-data, delete shows what the
-namespace has and asks for confirmation; if it cannot ask, it needs --yes.
+	return `Delete deletes a namespace, and waits until it is gone. Without --with-data, the namespace must not
+have processes, tasks, templates or paused job names. With --with-data, delete shows the data of the
+namespace and asks for confirmation. Without a terminal, it needs --yes.
 
 The engines delete the data in the background. If the command is interrupted, they continue, and
-namespace get shows what is left. Meanwhile the namespace accepts no requests.
+namespace get shows the remaining data. Meanwhile the namespace accepts no requests.
 
     progressor namespace delete play
     progressor namespace delete play --with-data --dry-run
@@ -69,7 +69,7 @@ func (c *namespaceDeleteCmd) Run(a *cli.App) error {
 	return nil
 }
 
-// flagOf replaces the name of the field with_data in an error of the engine by the flag.
+// flagOf replaces the name of the field with_data in an error of the engine with the flag.
 func flagOf(err error) error {
 	connected, ok := errors.AsType[*connect.Error](err)
 	if !ok || client.Detail(err).GetReason() != progressorv1.ErrorDetail_REASON_NAMESPACE_IN_USE {
@@ -111,7 +111,7 @@ func (c *namespaceDeleteCmd) confirm(a *cli.App) error {
 // deletionPoll is the interval between reads of the progress.
 const deletionPoll = time.Second
 
-// wait waits until the namespace is gone, and prints what is left when that changes.
+// wait waits until the namespace is gone, and prints the remaining data when it changes.
 func (c *namespaceDeleteCmd) wait(a *cli.App) error {
 	ctx, cancel := a.Interruptible()
 	defer cancel()

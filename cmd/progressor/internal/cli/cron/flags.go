@@ -112,7 +112,7 @@ type targetFlags struct {
 	StartProcess    bool              `xor:"target" help:"Each run is a new process; COMPLETED is a success."`
 	Notify          string            `xor:"target" placeholder:"PROCESS" help:"Each run is a notification to this process; the run ends when its NOTIFY task ends."`
 	HTTP            string            `name:"http" xor:"target" placeholder:"URL" help:"Each run is an HTTP request to this URL."`
-	TargetNamespace *string           `placeholder:"NS" help:"Namespace of the process or job with --start-process, --job and --notify. Default: that of the cron."`
+	TargetNamespace *string           `placeholder:"NS" help:"Namespace of the process or job with --start-process, --job and --notify. Default: the cron's namespace."`
 	ProcessMetadata string            `placeholder:"JSON|@FILE" help:"Searchable attributes of the process with --start-process, in addition to those that identify the fire."`
 	RunEnd          string            `placeholder:"process|init" help:"When the run ends with --start-process: with the process, or with its INIT task. Default: process."`
 	Method          *string           `placeholder:"METHOD" help:"Method with --http. Default: POST."`

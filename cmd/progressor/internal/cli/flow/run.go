@@ -63,9 +63,9 @@ type flowStartCmd struct {
 
 func (flowStartCmd) Help() string {
 	return `Start stores a run. It starts at once, at --run-time, or when the runs of the same scope permit it.
-If the template returns an existing run, that run is shown with "started" no. With --wait, the
-command follows the run to its end, on a terminal with its steps. The exit code is then 5 if the run
-did not succeed, and 7 if --wait-timeout has passed.
+If the template returns an existing run instead, the output has "started no". With --wait, the
+command follows the run to its end. On a terminal, it also shows the steps. The exit code is then 5
+if the run did not succeed, and 7 if --wait-timeout has passed.
 
     progressor run start demo order --payload '{"order": "A-7", "total": 120}'
     progressor run start demo demo_long_task --id task-1 --scope user --scope-id 42 --payload '{"target": "x"}' --wait
@@ -108,12 +108,12 @@ func (c *flowStartCmd) Run(a *cli.App) error {
 	case c.ValidateOnly && r.GetCreatedTime() == nil:
 		started = "no (--validate-only)"
 	case c.ValidateOnly:
-		started = "no: this run exists"
+		started = "no: the run already exists"
 	case !resp.GetStarted():
-		started = "no: this run existed"
+		started = "no: the run already existed"
 	}
 	name := r.GetNamespace() + "/" + r.GetRunId()
-	if r.GetRunId() == "" { // it gets its ID when it is started
+	if r.GetRunId() == "" { // the run gets its ID when it starts
 		name = "a new one in " + r.GetNamespace()
 	}
 	return output.PrintFields(a.Stdout,
@@ -198,15 +198,15 @@ type flowCancelCmd struct {
 }
 
 func (flowCancelCmd) Help() string {
-	return `Cancel ends a waiting run at once. Workers of running steps get the cancel with their next
-heartbeat, and steps that are not cancelable finish first. After the grace period of the template,
-the engine ends the run. Then completed steps that have a compensation are undone.
+	return `Cancel ends a waiting run at once. The workers of running steps receive the request with their next
+heartbeat. Steps that are not cancelable finish first. After the grace period of the template, the
+engine ends the run. Then it undoes completed steps that have a compensation.
 
     progressor run cancel demo task-1 --reason 'the customer went away'
 
-With --force, the run ends now, in any status before its end, even if its template does not
-support cancelling. Open steps are asked to end, the run does not wait for them, and nothing more is
-compensated. Use it for a run that cannot be ended otherwise.`
+With --force, any run that has not ended ends now, even if its template does not support cancelling.
+The run asks its open steps to end and does not wait for them. Nothing more is compensated. Use
+--force for a run that cannot be ended otherwise.`
 }
 
 func (c *flowCancelCmd) Run(a *cli.App) error {
@@ -225,9 +225,9 @@ type flowRetryCmd struct {
 }
 
 func (flowRetryCmd) Help() string {
-	return `Retry continues a FAILED, CANCELLED or EXPIRED run at the steps that did not succeed, with all their
-attempts. Succeeded steps keep their results. With --newest-version, it continues with the newest
-version of the template, which must contain the succeeded steps.
+	return `Retry continues a FAILED, CANCELLED or EXPIRED run. Steps that did not succeed start again with all
+their attempts. Succeeded steps keep their results. With --newest-version, the run continues with
+the newest version of its template, which must contain the succeeded steps.
 
     progressor run retry demo task-1
     progressor run retry demo task-1 --newest-version --wait`
@@ -287,9 +287,9 @@ type flowRemoveCmd struct {
 }
 
 func (flowRemoveCmd) Help() string {
-	return `Remove deletes a run that has ended, with its steps and jobs. It cannot be undone. A run that has not
-ended is rejected: end it with cancel, or with cancel --force. The processes and runs of its steps
-stay.
+	return `Remove deletes a run that has ended, with its steps and jobs. This cannot be undone. A run that has
+not ended is rejected: end it with cancel, or with cancel --force. The processes and runs that its
+steps started are kept.
 
     progressor run remove demo task-1`
 }
@@ -307,7 +307,8 @@ func (c *flowRemoveCmd) Run(a *cli.App) error {
 	return ofRun(c.flowArgs, err)
 }
 
-// ofRun returns the next step for an error about a run rather than its process.
+// ofRun adds advice to an error. The advice names commands for runs, because to the engine a run is
+// a process.
 func ofRun(run flowArgs, err error) error {
 	ns, id := output.ShellWord(run.NS), output.ShellWord(run.ID)
 	d := client.Detail(err)
@@ -364,7 +365,8 @@ type timed interface {
 	AsTime() time.Time
 }
 
-// took returns the duration until the end, or until now; "" if it has not started.
+// took returns the time from start to end, or until now if to is not set. It returns "" if from is
+// not set.
 func took(from, to timed) string {
 	if !from.IsValid() {
 		return ""

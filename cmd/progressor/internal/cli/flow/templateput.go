@@ -27,7 +27,7 @@ type templatePutCmd struct {
 	cli.ClientFlags
 	File         []string `short:"f" required:"" sep:"none" placeholder:"FILE|-" help:"Templates as YAML or JSON, one or more documents, or the output of get -o json; can be repeated."`
 	Expected     *int32   `name:"expected-version" placeholder:"N" help:"Fail unless this is the newest version or, with 0, unless the template is new. For a single template."`
-	ValidateOnly bool     `help:"Let the engine check the templates, and store nothing."`
+	ValidateOnly bool     `help:"Only let the engine check the templates; store nothing."`
 }
 
 func (templatePutCmd) Help() string {
@@ -241,7 +241,7 @@ type templateDisableCmd struct {
 }
 
 func (templateDisableCmd) Help() string {
-	return `Disable rejects new runs of a template, also those of crons, whose fires then fail. Existing runs
+	return `Disable rejects new runs of a template. If a cron would start one, its fire fails. Existing runs
 continue.
 
     progressor template disable demo order`
@@ -283,7 +283,7 @@ func printState(a *cli.App, t *progressorv1.Template, state string) error {
 		output.Field{"version", output.ID(int64(t.GetVersion()))}, output.Field{"state", state})
 }
 
-// ofTemplate returns the next step for an error about a template.
+// ofTemplate adds the command to run next to an error about a template.
 func ofTemplate(t templateArgs, err error) error {
 	ns, name := output.ShellWord(t.NS), output.ShellWord(t.Type)
 	switch client.Detail(err).GetReason() {

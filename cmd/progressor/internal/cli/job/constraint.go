@@ -18,7 +18,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// ConstraintCommands are the commands that limit jobs.
+// ConstraintCommands has the commands for constraints, which limit jobs.
 type ConstraintCommands struct {
 	Constraint constraintCmd `cmd:"" group:"process" help:"Limit concurrent jobs and their rate."`
 }
@@ -39,12 +39,12 @@ type constraintPutCmd struct {
 	Key        *string `placeholder:"CEL" help:"Each value of this expression has its own limit. Default: one limit for all matching jobs."`
 	MaxRunning *int32  `placeholder:"N" help:"Maximum number of running jobs per key. Default: no limit."`
 	Rate       string  `placeholder:"N/DURATION" help:"Maximum number of starts per key and period, such as 10/s or 100/1m."`
-	Burst      *int32  `placeholder:"N" help:"Maximum number of unused starts that can be used at once. Default: the N of --rate."`
+	Burst      *int32  `placeholder:"N" help:"Maximum number of starts at once after a time without starts. Default: the N of --rate."`
 }
 
 func (constraintPutCmd) Help() string {
-	return `Put creates or replaces a limit for jobs. It applies at once, even to waiting jobs, and counts
-running ones.
+	return `Put creates or replaces a limit for jobs. The limit applies at once, also to waiting jobs. Running
+jobs count.
 
     progressor constraint put demo region --match 'job.name == "send_mail"' --key job.args.region --max-running 10
     progressor constraint put demo partner --match '"partner" in job.tags' --rate 100/1m --burst 5
@@ -83,7 +83,8 @@ func (c *constraintPutCmd) Run(a *cli.App) error {
 		}))
 }
 
-// flagOf replaces the field name in an error by --match or --key, if the value comes from the flag.
+// flagOf replaces the field name in an error with --match or --key, if the value comes from the
+// flag.
 func (c *constraintPutCmd) flagOf(err error) error {
 	field := client.Detail(err).GetField()
 	connected, ok := errors.AsType[*connect.Error](err)
@@ -169,8 +170,8 @@ type constraintListCmd struct {
 }
 
 func (constraintListCmd) Help() string {
-	return `List shows the limits of a namespace: running jobs of each, jobs that have a slot but no worker yet
-(held), waiting jobs, and when its rate permits the next start.
+	return `List shows the limits of a namespace. For each limit it shows the running jobs, the jobs that have a
+slot but no worker yet (held), the waiting jobs, and when the rate permits the next start.
 
     progressor constraint list demo
     progressor constraint list demo -o json`

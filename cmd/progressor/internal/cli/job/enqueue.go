@@ -32,7 +32,7 @@ type jobEnqueueCmd struct {
 	cli.ClientFlags
 	ID             string         `name:"id" placeholder:"ID" help:"Job id. Default: the engine chooses one."`
 	Args           string         `placeholder:"JSON|@FILE|@-" help:"Args of the job: JSON, @FILE, or @- for standard input."`
-	Delay          *time.Duration `placeholder:"DURATION" help:"Earliest start, from now by the clock of the database. Instead of --run-time."`
+	Delay          *time.Duration `placeholder:"DURATION" help:"Earliest start, as a duration from now by the clock of the database. Cannot be used with --run-time."`
 	IdempotencyKey string         `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key enqueues no second job. Default without --id: a random key."`
 	File           string         `short:"f" placeholder:"FILE|-" help:"File with one EnqueueRequest as JSON per line, for many jobs."`
 	cli.EndFlags   `set:"what=job"`
@@ -41,9 +41,9 @@ type jobEnqueueCmd struct {
 }
 
 func (jobEnqueueCmd) Help() string {
-	return `Enqueue stores a job, which workers of the namespace, or its processor, run. With --wait, the
-command follows the job to its end, on a terminal with a bar, and exits with code 5 if the job
-failed.
+	return `Enqueue stores a job. The workers or the processor of the namespace run it. With --wait, the command
+follows the job to its end, and exits with code 5 if the job failed. On a terminal, it shows a
+progress bar.
 
     progressor job enqueue echo send_mail --id mail-1 --args '{"to":"ann"}' --max-retry 5 --tag urgent --keep-result
     progressor job enqueue echo send_mail --id mail-2 --run-time 1h --timeout 10m
@@ -95,7 +95,7 @@ func (c *jobEnqueueCmd) Run(a *cli.App) error {
 		return sent.Explain(ofJob(jobArgs{c.NS, c.ID}, err), cli.Named("progressor job get", c.NS, c.ID))
 	}
 	if c.Wait && resp.GetRemoved() {
-		return fmt.Errorf("job %s/%s has ended and was removed: how it ended is not known any more",
+		return fmt.Errorf("job %s/%s has ended and was removed: its outcome is no longer known",
 			resp.GetJob().GetNamespace(), resp.GetJob().GetJobId())
 	}
 	if c.Wait {

@@ -33,7 +33,7 @@ type jobChangeFlags struct {
 	Tag               []string        `sep:"none" placeholder:"TAG" help:"Tag, for filters; can be repeated."`
 	Metadata          string          `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
 	CancelGrace       *time.Duration  `placeholder:"DURATION" help:"How long the worker may take to stop after a cancel. Default: 30s."`
-	LeaseDuration     *time.Duration  `placeholder:"DURATION" help:"A worker without a heartbeat for this long loses the job. Default: that of the worker, or of the namespace, 30s."`
+	LeaseDuration     *time.Duration  `placeholder:"DURATION" help:"A worker without a heartbeat for this long loses the job. Default: the worker's lease duration, or the namespace's (30s)."`
 	HeartbeatInterval *time.Duration  `placeholder:"DURATION" help:"Interval of the worker's heartbeats, at most half of the lease. Default: a third."`
 	Workers           *int32          `placeholder:"N" help:"Number of workers that run the job in parallel and must succeed."`
 	WorkerID          []string        `sep:"none" placeholder:"ID" help:"Worker that may run the job; can be repeated. Default: any."`
@@ -148,8 +148,8 @@ var jobFlags = map[string]string{
 	"options.backoff.initial":      "--backoff",
 }
 
-// jobFlagOf replaces the field name in an error of the engine about a job by the flag that sets it.
-// Other errors do not change.
+// jobFlagOf replaces the field name in an error of the engine about a job with the flag that sets
+// it. Other errors do not change.
 func jobFlagOf(err error) error {
 	d := client.Detail(err)
 	connected, ok := errors.AsType[*connect.Error](err)

@@ -71,7 +71,7 @@ type jobPausedCmd struct {
 }
 
 func (jobPausedCmd) Help() string {
-	return `Paused lists the paused job names of a namespace: since when, by whom and why.
+	return `Paused lists the paused job names of a namespace, each with the time, the operator and the reason.
 
     progressor job paused demo
     progressor job paused demo -o json`

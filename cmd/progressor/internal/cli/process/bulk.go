@@ -56,9 +56,9 @@ same name does for one. The engine runs it, on any node that is alive, from the 
 the newest one that existed at the start, page by page. Processes whose status does not allow the
 action are skipped.
 
-With --kind job or run, the filter is that of progressor job list or run list, and the actions are
-retry, cancel and remove (of those that have ended). Otherwise jobs, runs, crons and bulks are never
-included.
+With --kind job or run, the filter is a filter of progressor job list or run list. The actions are
+retry, cancel and remove; only ended jobs and runs can be removed. Otherwise jobs, runs, crons and
+bulks are never included.
 
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --dry-run
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --reason 'the books are back' --wait

@@ -30,9 +30,9 @@ type eraseCmd struct {
 }
 
 func (eraseCmd) Help() string {
-	return `Erase removes a process that has ended or is suspended, or that was removed before, and everything
-that other tables have of it: results, idempotency keys, dead letters, messages, events of jobs, and
-the content of changes. In the audit, a hash replaces its ID. It cannot be undone.
+	return `Erase removes a process that has ended or is suspended, or that was removed before, and all data
+about it in other tables: results, idempotency keys, dead letters, messages, events of jobs, and the
+content of changes. In the audit, a hash replaces its ID. It cannot be undone.
 
 It reads all rows of these tables in the namespace, in short transactions, and shows the progress on
 a terminal. After an interruption, run it again.

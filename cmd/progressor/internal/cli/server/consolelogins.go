@@ -36,7 +36,7 @@ type consoleLoginListCmd struct {
 }
 
 func (consoleLoginListCmd) Help() string {
-	return `List shows the logins that have not expired, the newest first. A login that is not used for
+	return `List shows the logins that have not expired, newest first. A login that is not used for
 auth.console.idle has ended, too.
 
     progressor console-login list --db.dsn postgres://progressor@db/progressor`

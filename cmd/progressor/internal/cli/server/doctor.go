@@ -30,10 +30,11 @@ type doctorCmd struct {
 }
 
 func (doctorCmd) Help() string {
-	return `Doctor checks a database and changes nothing. Engines can run meanwhile: the invariants are checked on
-one snapshot, and the hash chain of the audit in batches of one snapshot each. A migration should not,
-because an index that it builds is shown as invalid. Doctor reads all rows, and its snapshot holds back
-vacuum. It ends with an error after 10 minutes. Run it on a standby if the database is large.
+	return `Doctor checks a database and changes nothing. Engines can run at the same time: the invariants are
+checked on one snapshot, and the hash chain of the audit in batches of one snapshot each. Do not run
+a migration at the same time, because doctor reports an index in construction as invalid. Doctor
+reads all rows, and its snapshot holds back vacuum. It ends with an error after 10 minutes. Run it
+on a standby if the database is large.
 
 The exit code is 1 if an invariant is violated, the hash chain of the audit is broken, an index is
 missing or invalid, or this binary cannot use the schema. Warnings do not change the exit code.

@@ -164,7 +164,7 @@ type keyListCmd struct {
 }
 
 func (keyListCmd) Help() string {
-	return `List shows all keys, the newest first, without their tokens. Grant list shows what they may do.
+	return `List shows all keys, newest first, without their tokens. Grant list shows what they may do.
 
     progressor key list --db.dsn postgres://progressor@db/progressor`
 }

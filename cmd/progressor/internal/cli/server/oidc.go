@@ -20,7 +20,7 @@ type oidcFlags struct {
 	Audience    string `placeholder:"NAME" setting:"" help:"Audience that the tokens must have; required with --auth.oidc.issuer."`
 	GroupsClaim string `default:"groups" placeholder:"NAME" setting:"" help:"Claim with the groups of a user. Default: ${default}."`
 	NameClaim   string `default:"sub" placeholder:"NAME" setting:"" help:"Claim with the name of a user. It must be unique at the issuer, and never be given to another user. Default: ${default}."`
-	CAFile      string `name:"ca-file" placeholder:"FILE" setting:"" help:"CA certificates that verify the issuer, PEM. Default: those of the system."`
+	CAFile      string `name:"ca-file" placeholder:"FILE" setting:"" help:"CA certificates that verify the issuer, PEM. Default: the system's."`
 
 	ClientID         string `name:"client-id" placeholder:"ID" setting:"" help:"Client with which users log in to the console at the issuer. Default: the console asks for a token."`
 	ClientSecretFile string `placeholder:"FILE" setting:"" help:"File with the secret of the client. Default: a client without a secret."`

@@ -177,7 +177,7 @@ func (c *secretPutCmd) checkKeys(ctx context.Context, stored storage.Secrets, va
 	return nil
 }
 
-// secretError replaces the field name in an error of the vault by the argument or flag.
+// secretError replaces the field name in an error of the vault with the argument or flag.
 func secretError(err error) error {
 	invalid, ok := errors.AsType[*process.InvalidError](err)
 	if !ok {
@@ -201,8 +201,8 @@ type secretListCmd struct {
 }
 
 func (secretListCmd) Help() string {
-	return `List shows all secrets without their values. The key that encrypted a secret is that of the database,
-or the ID of one of the keys in the file of master keys.
+	return `List shows all secrets without their values. The column KEY shows which key encrypted a
+secret: the key in the database, or the ID of a key in the file of master keys.
 
     progressor secret list --db.dsn postgres://progressor@db/progressor`
 }

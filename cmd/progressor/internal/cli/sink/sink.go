@@ -157,8 +157,8 @@ type sinkListCmd struct {
 }
 
 func (sinkListCmd) Help() string {
-	return `List shows the sinks of a namespace, or of all: the state of each, how many changes it has not
-delivered, and how old the oldest of them is.
+	return `List shows the sinks of a namespace, or of all namespaces. For each sink it shows the state, the
+number of changes that are not delivered, and the age of the oldest of these changes.
 
     progressor sink list
     progressor sink list orders -o json`

@@ -32,7 +32,7 @@ type workerRunCmd struct {
 	MaxMemory   byteSize      `placeholder:"SIZE" help:"Address space of each process of a command (ulimit -v; Linux). Default: no limit."`
 	KillGrace   time.Duration `default:"5s" placeholder:"DURATION" help:"Time between SIGTERM and SIGKILL. Default: ${default}."`
 	StopGrace   time.Duration `default:"30s" placeholder:"DURATION" help:"How long running jobs may continue when the worker stops; the rest are released. Default: ${default}."`
-	Lease       time.Duration `placeholder:"DURATION" help:"After this time without a heartbeat, its jobs go to another worker. Default: that of the namespace."`
+	Lease       time.Duration `placeholder:"DURATION" help:"After this time without a heartbeat, its jobs go to another worker. Default: the namespace's."`
 	Log         cli.LogFlags  `embed:"" prefix:"log."`
 }
 

@@ -405,7 +405,7 @@ export const ListErrorsRequestSchema: GenMessage<ListErrorsRequest> = /*@__PURE_
  */
 export type ListErrorsResponse = Message<"progressor.v1.ListErrorsResponse"> & {
   /**
-   * the largest first
+   * largest first
    *
    * @generated from field: repeated progressor.v1.ErrorGroup groups = 1;
    */
@@ -656,8 +656,8 @@ export type AuditEntry = Message<"progressor.v1.AuditEntry"> & {
   subject: string;
 
   /**
-   * The arguments, without payloads. For a change of a configuration, it is in before and after,
-   * without secrets. Of a template, they have the version.
+   * The arguments, without payloads. If a configuration was changed, before and after contain it,
+   * without secrets. For a template, they contain only the version.
    *
    * @generated from field: google.protobuf.Struct details = 8;
    */
@@ -761,7 +761,7 @@ export type Bulk = Message<"progressor.v1.Bulk"> & {
   rate: number;
 
   /**
-   * so far: done, failed, skipped, and those that will be retried
+   * so far: done, failed, skipped and to be retried
    *
    * @generated from field: int64 matched = 6;
    */
@@ -809,21 +809,21 @@ export type Bulk = Message<"progressor.v1.Bulk"> & {
   skipped: bigint;
 
   /**
-   * how many matched before the start, counted for at most one second
+   * number of matches before the start, counted for at most one second
    *
    * @generated from field: int64 expected = 14;
    */
   expected: bigint;
 
   /**
-   * more matched than were counted
+   * there were more matches than were counted
    *
    * @generated from field: bool expected_more = 15;
    */
   expectedMore: boolean;
 
   /**
-   * the last process_id that was visited; the oldest come first
+   * the process_id that was handled last; the oldest come first
    *
    * @generated from field: string position = 16;
    */
@@ -1189,8 +1189,8 @@ export enum BulkVerb {
   REMOVE = 5,
 
   /**
-   * Only for jobs and runs: RetryJob or RetryRun. Jobs and runs take RETRY, CANCEL and REMOVE (of
-   * those that have ended).
+   * Only for jobs and runs: RetryJob or RetryRun. Jobs and runs support RETRY, CANCEL and, after
+   * their end, REMOVE.
    *
    * @generated from enum value: BULK_VERB_RETRY = 6;
    */

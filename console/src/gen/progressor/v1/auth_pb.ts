@@ -15,7 +15,7 @@ export const file_progressor_v1_auth: GenFile = /*@__PURE__*/
   fileDesc("Chhwcm9ncmVzc29yL3YxL2F1dGgucHJvdG8SDXByb2dyZXNzb3IudjEiggEKBU5lZWRzEi0KCnBlcm1pc3Npb24YASABKA4yGS5wcm9ncmVzc29yLnYxLlBlcm1pc3Npb24SIwoFc2NvcGUYAiABKA4yFC5wcm9ncmVzc29yLnYxLlNjb3BlEiUKAm9yGAMgASgOMhkucHJvZ3Jlc3Nvci52MS5QZXJtaXNzaW9uKrgDCgpQZXJtaXNzaW9uEhoKFlBFUk1JU1NJT05fVU5TUEVDSUZJRUQQABIbChdQRVJNSVNTSU9OX1BST0NFU1NfUkVBRBABEhsKF1BFUk1JU1NJT05fUEFZTE9BRF9SRUFEEAISGwoXUEVSTUlTU0lPTl9QUk9DRVNTX0NBTEwQAxIeChpQRVJNSVNTSU9OX1BST0NFU1NfT1BFUkFURRAEEhoKFlBFUk1JU1NJT05fSk9CX0VOUVVFVUUQBRIXChNQRVJNSVNTSU9OX0pPQl9XT1JLEAYSGQoVUEVSTUlTU0lPTl9DUk9OX1dSSVRFEAcSGQoVUEVSTUlTU0lPTl9GTE9XX1dSSVRFEAgSGgoWUEVSTUlTU0lPTl9XQUlUX0FOU1dFUhAJEh0KGVBFUk1JU1NJT05fTkFNRVNQQUNFX1JFQUQQChIeChpQRVJNSVNTSU9OX05BTUVTUEFDRV9XUklURRALEhsKF1BFUk1JU1NJT05fTk9ERV9PUEVSQVRFEAwSGQoVUEVSTUlTU0lPTl9BVURJVF9SRUFEEA0SGQoVUEVSTUlTU0lPTl9BVVRIX0FETUlOEA4qaQoFU2NvcGUSFQoRU0NPUEVfVU5TUEVDSUZJRUQQABITCg9TQ09QRV9OQU1FU1BBQ0UQARIRCg1TQ09QRV9WSVNJQkxFEAISDwoLU0NPUEVfTkFNRUQQAxIQCgxTQ09QRV9FTkdJTkUQBDpMCgVuZWVkcxIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGLSHAyABKAsyFC5wcm9ncmVzc29yLnYxLk5lZWRzUgVuZWVkczpdCgx0YXJnZXRfbmVlZHMSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGLWHAyABKA4yGS5wcm9ncmVzc29yLnYxLlBlcm1pc3Npb25SC3RhcmdldE5lZWRzOlkKCnNob3duX3dpdGgSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGLaHAyABKA4yGS5wcm9ncmVzc29yLnYxLlBlcm1pc3Npb25SCXNob3duV2l0aGIGcHJvdG8z", [file_google_protobuf_descriptor]);
 
 /**
- * Needs is what a principal needs for a method.
+ * Needs defines the permission that a principal needs for a method.
  *
  * @generated from message progressor.v1.Needs
  */
@@ -179,8 +179,8 @@ export enum Scope {
   NAMESPACE = 1,
 
   /**
-   * As NAMESPACE. A request without a namespace is about the namespaces in which the principal has
-   * the permission.
+   * Like NAMESPACE. A request without a namespace applies to the namespaces in which the principal
+   * has the permission.
    *
    * @generated from enum value: SCOPE_VISIBLE = 2;
    */
@@ -215,8 +215,8 @@ export const needs: GenExtension<MethodOptions, Needs> = /*@__PURE__*/
   extDesc(file_progressor_v1_auth, 0);
 
 /**
- * The permission that is needed in the namespace of this field if it is not that of the request,
- * such as the target of a cron.
+ * The permission that is needed in the namespace that this field names, such as the target of a
+ * cron, if it differs from the namespace of the request.
  *
  * @generated from extension: progressor.v1.Permission target_needs = 50101;
  */

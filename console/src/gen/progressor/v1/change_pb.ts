@@ -29,17 +29,18 @@ export type WatchChangesRequest = Message<"progressor.v1.WatchChangesRequest"> &
   namespace: string;
 
   /**
-   * The cursor of a previous response: continue after its changes. OUT_OF_RANGE if changes after it
-   * were deleted, or after a failover or a restore of the database; oldest_cursor of the error's
-   * detail then has the oldest cursor that works. Default: from_time, or from now on.
+   * The cursor of a previous response: continue after its changes. The error is OUT_OF_RANGE if
+   * changes after it were deleted, or after a failover or a restore of the database. oldest_cursor
+   * in the detail of the error is then the oldest cursor that works. Default: from_time, or from
+   * now on.
    *
    * @generated from field: string cursor = 2;
    */
   cursor: string;
 
   /**
-   * Without a cursor: begin with the changes that were recorded at or after this time. 1970-01-01:
-   * with the oldest one.
+   * Without a cursor: begin with the changes that were recorded at or after this time. 1970-01-01
+   * means the oldest change.
    *
    * @generated from field: google.protobuf.Timestamp from_time = 3;
    */
@@ -53,7 +54,7 @@ export type WatchChangesRequest = Message<"progressor.v1.WatchChangesRequest"> &
   kinds: ChangeKind[];
 
   /**
-   * only changes of this one
+   * only of this process
    *
    * @generated from field: string process_id = 5;
    */
@@ -108,7 +109,8 @@ export const WatchChangesResponseSchema: GenMessage<WatchChangesResponse> = /*@_
  */
 export type Change = Message<"progressor.v1.Change"> & {
   /**
-   * The changes of a process have ascending numbers. The same change always has the same one.
+   * The changes of a process have ascending numbers. The number of a change never differs between
+   * deliveries.
    *
    * @generated from field: int64 change_id = 1;
    */
@@ -249,8 +251,8 @@ export const ChangeService: GenService<{
     output: typeof ExplainSinkResponseSchema;
   },
   /**
-   * PauseSink stops deliveries within about a second. Requests under way end. The changes wait, at
-   * most max_lag.
+   * PauseSink stops deliveries within about a second. Requests in progress finish. Changes wait for
+   * at most max_lag.
    *
    * @generated from rpc progressor.v1.ChangeService.PauseSink
    */
@@ -270,7 +272,7 @@ export const ChangeService: GenService<{
     output: typeof ResumeSinkResponseSchema;
   },
   /**
-   * RewindSink moves the cursor of a sink to a time. The state remains.
+   * RewindSink moves the cursor of a sink to a time. The state does not change.
    *
    * @generated from rpc progressor.v1.ChangeService.RewindSink
    */
@@ -281,8 +283,8 @@ export const ChangeService: GenService<{
   },
   /**
    * RetrySinkDeadLetters lets a sink deliver dead letters again, one at a time, after newer changes
-   * of their processes. It returns at once. One that is delivered is no dead letter any more. One
-   * that fails remains, with its new error, until it is retried again.
+   * of their processes. It returns at once. If a delivery succeeds, the dead letter is deleted. If
+   * it fails, the dead letter stays, with its new error, until it is retried again.
    *
    * @generated from rpc progressor.v1.ChangeService.RetrySinkDeadLetters
    */

@@ -105,14 +105,14 @@ export type Cron = Message<"progressor.v1.Cron"> & {
   etag: string;
 
   /**
-   * Fire times of a paused cron that have passed and wait for the resume. 1000 means 1000 or more.
+   * Fire times that have passed since the cron was paused. 1000 means 1000 or more.
    *
    * @generated from field: int64 waiting_fires = 16;
    */
   waitingFires: bigint;
 
   /**
-   * that are not complete, oldest first; set by the engine
+   * incomplete ones, oldest first; set by the engine
    *
    * @generated from field: repeated progressor.v1.Backfill backfills = 17;
    */
@@ -133,7 +133,7 @@ export const CronSchema: GenMessage<Cron> = /*@__PURE__*/
  */
 export type Backfill = Message<"progressor.v1.Backfill"> & {
   /**
-   * where it continues
+   * the backfill continues from this time
    *
    * @generated from field: google.protobuf.Timestamp from_time = 1;
    */
@@ -264,7 +264,7 @@ export enum DaylightSaving_Gap {
   UNSPECIFIED = 0,
 
   /**
-   * a local time that does not exist fires at the end of the gap
+   * if a local time does not exist, the cron fires at the end of the gap
    *
    * @generated from enum value: GAP_SHIFT = 1;
    */
@@ -294,7 +294,7 @@ export enum DaylightSaving_Overlap {
   UNSPECIFIED = 0,
 
   /**
-   * a local time that occurs twice fires the first time
+   * if a local time occurs twice, the cron fires the first time
    *
    * @generated from enum value: OVERLAP_FIRST = 1;
    */
@@ -613,10 +613,10 @@ export type HttpTarget = Message<"progressor.v1.HttpTarget"> & {
   method: string;
 
   /**
-   * Names have 1 to 256 bytes and values at most 8 KiB.
-   * ${secret:NAME} in a value is replaced by a secret (progressor secret put). Values are stored
-   * encrypted. Responses have REDACTED in place of a value that may be secret; a put with REDACTED
-   * keeps the stored value if the requests go to the same hosts.
+   * Names have 1 to 256 bytes and values at most 8 KiB. ${secret:NAME} in a value is replaced by a
+   * secret (progressor secret put). Values are stored encrypted. Responses have REDACTED in place
+   * of a value that may be secret. A put with REDACTED keeps the stored value if the requests go to
+   * the same hosts.
    *
    * @generated from field: map<string, string> headers = 3;
    */
@@ -635,10 +635,10 @@ export type HttpTarget = Message<"progressor.v1.HttpTarget"> & {
   successCodes: number[];
 
   /**
-   * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-   * bytes in base64. If there are some, each request has the headers webhook-id, webhook-timestamp
-   * and webhook-signature, with a signature of each key. With two, a key can be replaced without a
-   * rejected request.
+   * Names of secrets (progressor secret put) that are keys of Standard Webhooks: whsec_ and 24 to
+   * 64 bytes in base64. If there are any, each request has the headers webhook-id,
+   * webhook-timestamp and webhook-signature, with one signature per key. With two keys, you can
+   * replace one without a rejected request.
    *
    * @generated from field: repeated string signing_secrets = 6;
    */
@@ -1044,7 +1044,7 @@ export type TriggerCronRequest = Message<"progressor.v1.TriggerCronRequest"> & {
   cronId: string;
 
   /**
-   * Default: that of the cron.
+   * Default: the cron's.
    *
    * @generated from field: progressor.v1.OverlapAction overlap_action = 3;
    */
@@ -1212,7 +1212,7 @@ export type BackfillCronRequest = Message<"progressor.v1.BackfillCronRequest"> &
   toTime?: Timestamp | undefined;
 
   /**
-   * How to decide each fire time at once. Default: they run in order, see max_concurrency.
+   * If set, each fire time is decided at once. Default: fires run in order, see max_concurrency.
    *
    * @generated from field: progressor.v1.OverlapAction overlap_action = 5;
    */
@@ -1286,7 +1286,7 @@ export const StopBackfillsRequestSchema: GenMessage<StopBackfillsRequest> = /*@_
  */
 export type StopBackfillsResponse = Message<"progressor.v1.StopBackfillsResponse"> & {
   /**
-   * that were not complete
+   * number of backfills that it ended
    *
    * @generated from field: int32 backfills = 1;
    */
@@ -1538,7 +1538,7 @@ export enum FailureAction {
   RETRY = 3,
 
   /**
-   * as RETRY, but fires are skipped until retry_backoff has passed
+   * like RETRY, but fires are skipped until retry_backoff has passed
    *
    * @generated from enum value: FAILURE_ACTION_BACKOFF = 4;
    */

@@ -485,7 +485,7 @@ export const ProcessActionSchema: GenMessage<ProcessAction> = /*@__PURE__*/
   messageDesc(file_progressor_v1_flow, 6);
 
 /**
- * WaitAction waits until someone outside calls CompleteStep. Until then, the run is WAITING_WORKER.
+ * WaitAction waits until a client calls CompleteStep. Until then, the run is WAITING_WORKER.
  *
  * @generated from message progressor.v1.WaitAction
  */
@@ -2702,10 +2702,10 @@ export const FlowService: GenService<{
   },
   /**
    * CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-   * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps learn of it
-   * with their next heartbeat, and other steps finish first. After the grace period, the engine
-   * sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing changes.
-   * If it has ended, or if its template does not support cancelling, CancelRun fails with
+   * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps receive the
+   * request with their next heartbeat, and other steps finish first. After the grace period, the
+   * engine sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing
+   * changes. If it has ended, or if its template does not support cancelling, CancelRun fails with
    * FAILED_PRECONDITION.
    *
    * @generated from rpc progressor.v1.FlowService.CancelRun
@@ -2781,7 +2781,7 @@ export const FlowService: GenService<{
     output: typeof ReportStepResponseSchema;
   },
   /**
-   * SkipStep ends a step by hand, with the given result.
+   * SkipStep ends a step with the given result.
    *
    * @generated from rpc progressor.v1.FlowService.SkipStep
    */

@@ -335,7 +335,7 @@ export type UpdateJobRequest = Message<"progressor.v1.UpdateJobRequest"> & {
   jobId: string;
 
   /**
-   * required unless update_mask is only args
+   * required unless update_mask contains only args
    *
    * @generated from field: progressor.v1.JobOptions options = 3;
    */
@@ -352,7 +352,7 @@ export type UpdateJobRequest = Message<"progressor.v1.UpdateJobRequest"> & {
 
   /**
    * Only with "args" in update_mask, while the job waits. The args of the job of a step, and of a
-   * unique job whose key is computed from them, do not change.
+   * unique job whose key is computed from them, cannot be changed.
    *
    * @generated from field: google.protobuf.Value args = 5;
    */
@@ -633,7 +633,7 @@ export type PausedJobs = Message<"progressor.v1.PausedJobs"> & {
   actor: string;
 
   /**
-   * since when
+   * when it was paused
    *
    * @generated from field: google.protobuf.Timestamp paused_time = 5;
    */

@@ -102,15 +102,15 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
   maxBacklog: number;
 
   /**
-   * How long jobs that FAILED are kept, and runs that are FAILED or EXPIRED (these at least for
-   * retention). 0 means as retention.
+   * How long FAILED jobs, and FAILED or EXPIRED runs, are kept. Runs are kept at least for
+   * retention. 0 means the value of retention.
    *
    * @generated from field: google.protobuf.Duration failed_retention = 14;
    */
   failedRetention?: Duration | undefined;
 
   /**
-   * How long processes and jobs that were CANCELLED are kept. 0 means as retention.
+   * How long CANCELLED processes and jobs are kept. 0 means the value of retention.
    *
    * @generated from field: google.protobuf.Duration cancelled_retention = 15;
    */
@@ -121,7 +121,8 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
    * job.metadata.tenant. Within a priority, jobs run in rounds: one job of each key, then the next
    * one of each. A job for which the expression fails has the key "". Jobs that were enqueued
    * without this setting, jobs for several workers and tasks of processes run before the others of
-   * their priority. If empty, jobs of the same priority run in the order of their enqueue.
+   * their priority. If empty, jobs of the same priority run in the order in which they were
+   * enqueued.
    *
    * @generated from field: string fairness_key = 16;
    */
@@ -165,7 +166,7 @@ export const NamespaceSchema: GenMessage<Namespace> = /*@__PURE__*/
  */
 export type ChangeSettings = Message<"progressor.v1.ChangeSettings"> & {
   /**
-   * Without kinds, nothing is recorded. JOB, STEP and RUN record the events that job_events keeps.
+   * If empty, nothing is recorded. JOB, STEP and RUN record the events that job_events keeps.
    *
    * @generated from field: repeated progressor.v1.ChangeKind kinds = 1;
    */
@@ -179,8 +180,8 @@ export type ChangeSettings = Message<"progressor.v1.ChangeSettings"> & {
   payloads: boolean;
 
   /**
-   * How long changes are kept at least. They are deleted by the day, after the longest retention of
-   * all namespaces. Default: 7 days.
+   * The minimum time for which changes are kept. They are deleted by the day, after the longest
+   * retention of all namespaces. Default: 7 days.
    *
    * @generated from field: google.protobuf.Duration retention = 3;
    */
@@ -206,7 +207,7 @@ export type NamespaceDeletion = Message<"progressor.v1.NamespaceDeletion"> & {
   requestedTime?: Timestamp | undefined;
 
   /**
-   * False: the namespace was empty. The deletion is cancelled if it turns out not to be.
+   * If false, the namespace was empty. If it turns out not to be empty, the deletion is cancelled.
    *
    * @generated from field: bool with_data = 2;
    */
@@ -357,11 +358,10 @@ export type ConnectProcessor = Message<"progressor.v1.ConnectProcessor"> & {
   moreUrls: string[];
 
   /**
-   * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-   * bytes in base64. If there are some, each request has the headers webhook-id, webhook-timestamp
-   * and webhook-signature, with a signature of each key. With two, a key can be replaced without a
-   * rejected request.
-   * They are not possible with PROTOCOL_GRPC.
+   * Names of secrets (progressor secret put) that are keys of Standard Webhooks: whsec_ and 24 to
+   * 64 bytes in base64. If there are any, each request has the headers webhook-id,
+   * webhook-timestamp and webhook-signature, with one signature per key. With two keys, you can
+   * replace one without a rejected request. PROTOCOL_GRPC does not support them.
    *
    * @generated from field: repeated string signing_secrets = 6;
    */
@@ -939,8 +939,8 @@ export type DeleteNamespaceRequest = Message<"progressor.v1.DeleteNamespaceReque
   namespace: string;
 
   /**
-   * Delete also its processes, jobs, runs, crons, templates, and everything else that it has.
-   * Without it, a namespace with processes, templates or tasks is refused with FAILED_PRECONDITION.
+   * Also delete its processes, jobs, runs, crons, templates and all other data. Otherwise, a
+   * namespace with processes, templates or tasks is refused with FAILED_PRECONDITION.
    *
    * @generated from field: bool with_data = 2;
    */
@@ -986,7 +986,7 @@ export const DeleteNamespaceResponseSchema: GenMessage<DeleteNamespaceResponse> 
   messageDesc(file_progressor_v1_namespace, 24);
 
 /**
- * ChangeKind is what a change is about.
+ * ChangeKind is the kind of a change.
  *
  * @generated from enum progressor.v1.ChangeKind
  */
@@ -1096,7 +1096,7 @@ export enum JobEvents {
   ALL = 1,
 
   /**
-   * only those of the end of a job or run
+   * only the events with which jobs and runs end
    *
    * @generated from enum value: JOB_EVENTS_ENDS = 2;
    */

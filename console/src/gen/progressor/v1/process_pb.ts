@@ -396,8 +396,8 @@ export type Task = Message<"progressor.v1.Task"> & {
   failures: Failure[];
 
   /**
-   * When the task was first due, if an attempt has failed; scheduled_time is that of the current or
-   * last attempt. Set only in traces.
+   * When the task was first due, if an attempt has failed. scheduled_time then belongs to the
+   * current or last attempt. Set only in traces.
    *
    * @generated from field: google.protobuf.Timestamp first_scheduled_time = 21;
    */
@@ -1477,7 +1477,8 @@ export type EraseProcessRequest = Message<"progressor.v1.EraseProcessRequest"> &
 
   /**
    * Fail with FAILED_PRECONDITION if a process that would be erased was created at this time or
-   * later. Set it to the time of an erasure that is repeated: the ID may have a new process since.
+   * later. When you repeat an erasure, set it to the time of the first one, because a new process
+   * may have the ID since then.
    *
    * @generated from field: google.protobuf.Timestamp created_before = 6;
    */
@@ -1510,7 +1511,7 @@ export type EraseProcessResponse = Message<"progressor.v1.EraseProcessResponse">
   read: bigint;
 
   /**
-   * empty if all is erased
+   * empty when everything is erased
    *
    * @generated from field: string next_page_token = 3;
    */
@@ -1788,8 +1789,8 @@ export enum ErrorDetail_Reason {
   NAMESPACE_DELETING = 27,
 
   /**
-   * FAILED_PRECONDITION: DeleteNamespace without with_data, or of a namespace that the
-   * configuration file would create again
+   * FAILED_PRECONDITION: DeleteNamespace needs with_data, or the configuration file would create
+   * the namespace again
    *
    * @generated from enum value: REASON_NAMESPACE_IN_USE = 28;
    */
@@ -2156,9 +2157,9 @@ export const ProcessService: GenService<{
   },
   /**
    * EraseProcess removes a process that has ended or is suspended, or that was removed before, and
-   * everything that other tables have of it: results, idempotency keys, dead letters, messages,
-   * events of jobs and the content of changes. In the audit, a hash replaces its ID. A request
-   * works for at most 5 seconds. Send it again with next_page_token until that is empty.
+   * all data about it in other tables: results, idempotency keys, dead letters, messages, events of
+   * jobs and the content of changes. In the audit, a hash replaces its ID. A request works for at
+   * most 5 seconds. Send it again with next_page_token until that is empty.
    *
    * @generated from rpc progressor.v1.ProcessService.EraseProcess
    */

@@ -120,9 +120,9 @@ export type WebhookTarget = Message<"progressor.v1.WebhookTarget"> & {
 
   /**
    * The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or ${secret:NAME} for a
-   * secret with such a value. A request has a signature of each key, so that a key can be replaced
-   * without a rejected request. They are never returned. If empty, PutSink keeps the stored ones,
-   * or creates an unsigned sink. See unsigned.
+   * secret with such a value. A request has one signature per key, so that a key can be replaced
+   * without a rejected request. The keys are never returned. If empty, PutSink keeps the stored
+   * keys, or creates an unsigned sink. See unsigned.
    *
    * @generated from field: repeated string secrets = 2;
    */
@@ -150,8 +150,8 @@ export type WebhookTarget = Message<"progressor.v1.WebhookTarget"> & {
   maxConcurrent: number;
 
   /**
-   * PutSink removes the stored keys: requests have no signature. It is not stored, and must be
-   * false if there are secrets.
+   * If true, PutSink removes the stored keys, so that requests have no signature. It must be false
+   * if there are secrets.
    *
    * @generated from field: bool unsigned = 6;
    */
@@ -180,7 +180,7 @@ export type KafkaTarget = Message<"progressor.v1.KafkaTarget"> & {
   brokers: string[];
 
   /**
-   * It may contain {namespace} and {kind}. A slash in the namespace becomes a dot.
+   * The topic may contain {namespace} and {kind}. A slash in the namespace becomes a dot.
    *
    * @generated from field: string topic = 2;
    */
@@ -236,7 +236,7 @@ export const KafkaTargetSchema: GenMessage<KafkaTarget> = /*@__PURE__*/
  */
 export type KafkaTls = Message<"progressor.v1.KafkaTls"> & {
   /**
-   * Certificates of the authorities to trust, in PEM. Default: those of the system.
+   * Certificates of the authorities to trust, in PEM. Default: the system's.
    *
    * @generated from field: string ca_pem = 1;
    */
@@ -267,8 +267,8 @@ export type KafkaSasl = Message<"progressor.v1.KafkaSasl"> & {
   user: string;
 
   /**
-   * It may be ${secret:NAME}, which is replaced by a secret. It is never returned. If it is empty,
-   * PutSink keeps the stored one, unless the brokers or the user are others.
+   * The password may be ${secret:NAME}, which is replaced by a secret. It is never returned. If it
+   * is empty, PutSink keeps the stored password, unless the brokers or the user change.
    *
    * @generated from field: string password = 3;
    */
@@ -294,7 +294,7 @@ export type SinkStatus = Message<"progressor.v1.SinkStatus"> & {
   state: SinkState;
 
   /**
-   * after the changes that were delivered, as of WatchChanges
+   * after the delivered changes, as in WatchChanges
    *
    * @generated from field: string cursor = 2;
    */
@@ -374,14 +374,14 @@ export type SinkStatus = Message<"progressor.v1.SinkStatus"> & {
   recentDeadLetters: SinkDeadLetter[];
 
   /**
-   * that the sink has now
+   * number of dead letters that the sink has now
    *
    * @generated from field: int64 stored_dead_letters = 14;
    */
   storedDeadLetters: bigint;
 
   /**
-   * those of them that wait to be delivered again
+   * number of dead letters that wait to be delivered again
    *
    * @generated from field: int64 retries = 15;
    */
@@ -396,8 +396,8 @@ export const SinkStatusSchema: GenMessage<SinkStatus> = /*@__PURE__*/
   messageDesc(file_progressor_v1_sink, 5);
 
 /**
- * SinkDeadLetter is a change that a target rejected for good. The engine keeps the newest 1,000 of
- * a sink, and those that wait to be delivered again.
+ * SinkDeadLetter is a change that a target rejected permanently. The engine keeps the newest 1,000
+ * of a sink, and those that wait to be delivered again.
  *
  * @generated from message progressor.v1.SinkDeadLetter
  */
@@ -435,21 +435,21 @@ export type SinkDeadLetter = Message<"progressor.v1.SinkDeadLetter"> & {
   error: string;
 
   /**
-   * when that failed
+   * when the last attempt failed
    *
    * @generated from field: google.protobuf.Timestamp time = 7;
    */
   time?: Timestamp | undefined;
 
   /**
-   * 1, and one more each time that it failed to be delivered again
+   * number of failed attempts
    *
    * @generated from field: int32 attempts = 8;
    */
   attempts: number;
 
   /**
-   * since when it waits to be delivered again
+   * when its retry was requested, if it waits for one
    *
    * @generated from field: google.protobuf.Timestamp retry_time = 9;
    */
@@ -480,8 +480,8 @@ export type PutSinkRequest = Message<"progressor.v1.PutSinkRequest"> & {
   sink?: Sink | undefined;
 
   /**
-   * A new sink begins with the changes that were recorded at or after this time. 1970-01-01: with
-   * the oldest one. Default: from now on. An existing sink continues where it is.
+   * A new sink begins with the changes that were recorded at or after this time. 1970-01-01 means
+   * the oldest change. Default: from now on. An existing sink keeps its cursor.
    *
    * @generated from field: google.protobuf.Timestamp from_time = 2;
    */
@@ -623,7 +623,7 @@ export const ExplainSinkResponseSchema: GenMessage<ExplainSinkResponse> = /*@__P
  */
 export type ListSinksRequest = Message<"progressor.v1.ListSinksRequest"> & {
   /**
-   * Default: those of all namespaces.
+   * Default: all namespaces.
    *
    * @generated from field: string namespace = 1;
    */
@@ -766,8 +766,8 @@ export type RewindSinkRequest = Message<"progressor.v1.RewindSinkRequest"> & {
   sinkId: string;
 
   /**
-   * Continue with the changes that were recorded at or after this time. 1970-01-01: with the oldest
-   * one. A later time than the cursor skips changes. OUT_OF_RANGE if changes since then were
+   * Continue with the changes that were recorded at or after this time. 1970-01-01 means the oldest
+   * change. A later time than the cursor skips changes. OUT_OF_RANGE if changes since then were
    * deleted.
    *
    * @generated from field: google.protobuf.Timestamp to_time = 3;
@@ -814,8 +814,9 @@ export type RetrySinkDeadLettersRequest = Message<"progressor.v1.RetrySinkDeadLe
   sinkId: string;
 
   /**
-   * All dead letters of the sink. Otherwise, one or more of the fields below select some: those
-   * that match all of them. A request selects at most 1,000, the oldest changes first.
+   * Select all dead letters of the sink. Otherwise, set at least one of the fields below. They
+   * select the dead letters that match all of them. A request selects at most 1,000, the oldest
+   * changes first.
    *
    * @generated from field: bool all = 3;
    */
@@ -1002,7 +1003,8 @@ export enum SinkState {
 
   /**
    * The engine has given up: a change became older than max_lag, or changes were deleted before
-   * they were delivered. ResumeSink tries again. After RewindSink, the sink continues elsewhere.
+   * they were delivered. ResumeSink tries again. RewindSink lets the sink continue from another
+   * time.
    *
    * @generated from enum value: SINK_STATE_BROKEN = 4;
    */

@@ -54,7 +54,7 @@ export type PollRequest = Message<"progressor.v1.PollRequest"> & {
   wait?: Duration | undefined;
 
   /**
-   * Default and bounds: those of the namespace.
+   * The namespace defines the default and the bounds.
    *
    * @generated from field: google.protobuf.Duration lease_duration = 6;
    */
@@ -283,7 +283,7 @@ export type LeaseDirective = Message<"progressor.v1.LeaseDirective"> & {
   directive: LeaseDirective_Directive;
 
   /**
-   * Left out after 4 MiB of reasons in a response.
+   * Omitted after 4 MiB of reasons in a response.
    *
    * @generated from field: string cancel_reason = 3;
    */
@@ -1003,7 +1003,8 @@ export type JobOptions = Message<"progressor.v1.JobOptions"> & {
   cancelGrace?: Duration | undefined;
 
   /**
-   * How long a worker may be silent before it loses the lease. Default: that of the poll.
+   * A worker without a heartbeat for this long loses the lease. Default: the lease_duration of the
+   * poll.
    *
    * @generated from field: google.protobuf.Duration lease_duration = 13;
    */
@@ -1215,7 +1216,7 @@ export const WorkerRunSchema: GenMessage<WorkerRun> = /*@__PURE__*/
   messageDesc(file_progressor_v1_worker, 29);
 
 /**
- * WorkerDirective tells a worker what to do.
+ * WorkerDirective is a command to a worker.
  *
  * @generated from enum progressor.v1.WorkerDirective
  */
@@ -1240,7 +1241,7 @@ export enum WorkerDirective {
   QUIET = 2,
 
   /**
-   * As QUIET, then exit. Leases that are not finished after the grace period are lost.
+   * Like QUIET, then exit. Leases that are not finished after the grace period are lost.
    *
    * @generated from enum value: WORKER_DIRECTIVE_STOP = 3;
    */
@@ -1417,7 +1418,8 @@ export const WorkerService: GenService<{
     output: typeof ListWorkersResponseSchema;
   },
   /**
-   * StopWorker asks a worker to stop. The worker learns of it from its next Poll or Heartbeat.
+   * StopWorker asks a worker to stop. The worker receives the command with its next Poll or
+   * Heartbeat.
    *
    * @generated from rpc progressor.v1.WorkerService.StopWorker
    */

@@ -20,7 +20,9 @@ import (
 //
 // A payload that cannot be decoded fails the whole request with DATA_LOSS, although the engine may
 // have executed it. A payload that is not encoded is such an error, too, unless codec.AcceptPlain
-// is given. A worker answers a task that it cannot decode: see processor.Undecodable.
+// is given. A request whose payloads the codec cannot encode now is not sent and fails with
+// UNAVAILABLE. A worker answers a task that it cannot decode: see processor.Undecodable. It
+// releases the task if the codec is unavailable.
 //
 // The generated client Client.Worker sends and returns encoded payloads. So do raw reads of the
 // engine's own processes, whose IDs begin with "~".
@@ -39,9 +41,23 @@ func (c coder) encoded(ctx context.Context, message any) (any, error) {
 	}
 	encoded, err := c.payloads.Encode(ctx, m)
 	if err != nil {
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("encode the request: %w", err))
+		return nil, connect.NewError(codeOfEncode(ctx, err), fmt.Errorf("encode the request: %w", err))
 	}
 	return encoded, nil
+}
+
+// codeOfEncode returns the code for a request that could not be encoded and was not sent.
+func codeOfEncode(ctx context.Context, err error) connect.Code {
+	switch {
+	case !codec.Unavailable(err):
+		return connect.CodeInvalidArgument
+	case errors.Is(ctx.Err(), context.Canceled):
+		return connect.CodeCanceled
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return connect.CodeDeadlineExceeded
+	default:
+		return connect.CodeUnavailable
+	}
 }
 
 // decode decodes a response in place.

@@ -150,7 +150,7 @@ func plainSummary(s string) string {
 // failures so far. It returns nil if ctx does not come from a worker.
 func LeaseOf(ctx context.Context) *progressorv1.Lease {
 	if h := heldLeaseOf(ctx); h != nil {
-		return h.lease
+		return h.shown()
 	}
 	return nil
 }

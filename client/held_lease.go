@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -15,18 +16,19 @@ import (
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/codec"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // heldLease is a lease that this worker holds, from the poll that returned it until its answer is
 // settled.
 type heldLease struct {
-	lease       *progressorv1.Lease // its payloads are decoded, unless there is an undecodable error
-	undecodable error
-	run         *workerRun
-	began       time.Time
-	ctx         context.Context
-	cancel      context.CancelCauseFunc
+	lease   *progressorv1.Lease                // as the engine returned it
+	decoded atomic.Pointer[progressorv1.Lease] // with decoded payloads; nil before
+	run     *workerRun
+	began   time.Time
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
 
 	mu           sync.Mutex
 	expires      time.Time // by this worker's clock
@@ -52,9 +54,16 @@ func newHeldLease(r *workerRun, l *progressorv1.Lease, received time.Time) *held
 	if parent := l.GetTraceparent(); parent != "" {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, tracing.OfValues(parent, l.GetTracestate()))
 	}
-	h.undecodable = r.client.payloads.Decode(r.handling, l)
 	h.ctx, h.cancel = context.WithValue(ctx, heldKey{}, h), cancel
 	return h
+}
+
+// shown returns the lease as the user's code sees it.
+func (h *heldLease) shown() *progressorv1.Lease {
+	if decoded := h.decoded.Load(); decoded != nil {
+		return decoded
+	}
+	return h.lease
 }
 
 // localTime converts a time of the engine's clock to this worker's clock, which may be wrong. It
@@ -111,6 +120,29 @@ func (r *workerRun) execute(h *heldLease) {
 	}
 }
 
+// decodePause is the delay after which a task can be leased again if the codec was unavailable.
+const decodePause = time.Second
+
+// decode decodes the payloads of a lease. It returns the answer if it cannot.
+func (r *workerRun) decode(ctx context.Context, h *heldLease) error {
+	if r.client.payloads == nil {
+		return nil
+	}
+	decoded := proto.CloneOf(h.lease)
+	err := r.client.payloads.Decode(ctx, decoded)
+	switch {
+	case err == nil:
+		h.decoded.Store(decoded)
+		return nil
+	case !codec.Unavailable(err):
+		return processor.Undecodable(h.lease.GetRequest(), err)
+	case errors.Is(ctx.Err(), context.Canceled): // the job was cancelled, or the worker stopped
+		return ctx.Err()
+	}
+	r.options.logger.Warn("codec unavailable; releasing the task", append(h.logAttrs(), "error", err)...)
+	return Release(decodePause)
+}
+
 // attempt calls the handler of a lease and encodes the response. A panic fails this attempt only.
 func (r *workerRun) attempt(ctx context.Context, h *heldLease) (resp *progressorv1.ProcessResponse, err error) {
 	l := h.lease
@@ -121,11 +153,12 @@ func (r *workerRun) attempt(ctx context.Context, h *heldLease) (resp *progressor
 	}()
 	var released *ReleaseError // Guard would turn it into a failure
 	resp, err = processor.Guard(processor.Func(
-		func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-			if h.undecodable != nil {
-				return nil, processor.Undecodable(req, h.undecodable)
+		func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			err := r.decode(ctx, h)
+			var resp *progressorv1.ProcessResponse
+			if err == nil {
+				resp, err = r.processorOf(l).Process(ctx, h.shown().GetRequest())
 			}
-			resp, err := r.processorOf(l).Process(ctx, req)
 			released, _ = errors.AsType[*ReleaseError](err)
 			return resp, err
 		}), r.options.logger).Process(ctx, l.GetRequest())

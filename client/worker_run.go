@@ -344,7 +344,7 @@ func (r *workerRun) remove(h *heldLease, outcome Outcome) {
 	if !there {
 		return
 	}
-	a := Attempt{Lease: h.lease, Outcome: outcome, Duration: time.Since(h.began)}
+	a := Attempt{Lease: h.shown(), Outcome: outcome, Duration: time.Since(h.began)}
 	if outcome == OutcomeFailed {
 		a.Failure = r.decodedFailure(h.answer.GetResponse().GetFailure())
 	}

@@ -46,6 +46,32 @@ func StepJob(jobID string) (name string, ok bool) {
 	return strings.CutPrefix(jobID, StepPrefix)
 }
 
+// memberOfLong is the length of the hash that the ID of a member contains instead of a long ID of
+// its job.
+const memberOfLong = 32
+
+// MayCompensate reports whether the engine may have composed the args of a job: the ID is that of a
+// compensation, or of a member of one. Members of jobs with long IDs contain only a hash of the ID,
+// so MayCompensate reports true for all of them.
+func MayCompensate(jobID string) bool {
+	if member, ok := strings.CutPrefix(jobID, MemberPrefix); ok {
+		slash := strings.LastIndexByte(member, '/')
+		if slash < 0 {
+			return false
+		}
+		if jobID = member[:slash]; len(jobID) == memberOfLong && !strings.Contains(jobID, "/") {
+			return true
+		}
+	}
+	rest, ok := StepJob(jobID)
+	slash := strings.LastIndexByte(rest, '/')
+	if !ok || slash < 0 {
+		return false
+	}
+	name, _, _ := strings.Cut(rest[slash+1:], "~")
+	return strings.HasSuffix(name, ".undo")
+}
+
 // StepOfRun is a step of a run, or an item of the step.
 type StepOfRun struct {
 	RunID, StepID string

@@ -2,6 +2,7 @@ package processor
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/progressor-engine/progressor/processor/codec"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -39,7 +40,12 @@ func (c *coded) Process(ctx context.Context, req *progressorv1.ProcessRequest) (
 // Undecodable returns the answer to a task whose payloads cannot be decoded. A CALL or a REPAIR is
 // rejected, so that the process does not change. Other tasks fail and are retried according to
 // their retry policy, because the key may only be missing here. Both have the reason "undecodable".
+// If the codec itself is unavailable, Undecodable returns an UnreachableError, so that the engine
+// retries all tasks.
 func Undecodable(req *progressorv1.ProcessRequest, err error) error {
+	if codec.Unavailable(err) {
+		return &UnreachableError{Err: fmt.Errorf("decode the request: %w", err)}
+	}
 	switch req.GetType() {
 	case progressorv1.TaskType_TASK_TYPE_CALL, progressorv1.TaskType_TASK_TYPE_REPAIR:
 		return Reject(ReasonUndecodable, "decode the request: %w", err)

@@ -3,10 +3,12 @@ package processor_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/processor"
@@ -65,5 +67,30 @@ func TestCodecIsIntroduced(t *testing.T) {
 	if f := process(request(notify)).GetFailure(); f.GetReason() != processor.ReasonUndecodable ||
 		f.GetMessage() != want || f.GetNonRetryable() {
 		t.Errorf("a message in the clear: %v", f)
+	}
+}
+
+// outage is a codec whose keys cannot be reached.
+type outage struct{ codec.Codec }
+
+func (outage) Decode(context.Context, codec.Payload) ([]byte, error) {
+	return nil, errors.New("the key service is down")
+}
+
+// While the codec is unavailable, the engine must try each task again: a rejection of a call would
+// be final.
+func TestCodecIsUnavailable(t *testing.T) {
+	t.Parallel()
+	p := processor.Handler(processor.Echo(), processor.WithCodec(outage{}))
+	server := httptest.NewServer(p)
+	defer server.Close()
+	for _, of := range []progressorv1.TaskType{
+		progressorv1.TaskType_TASK_TYPE_CALL, progressorv1.TaskType_TASK_TYPE_INIT,
+	} {
+		_, err := progressorv1connect.NewProcessorServiceClient(server.Client(), server.URL).Process(t.Context(),
+			&progressorv1.ProcessRequest{Type: of, Context: []byte("encoded")})
+		if connect.CodeOf(err) != connect.CodeUnavailable || !strings.Contains(err.Error(), "the key service is down") {
+			t.Errorf("%v: %v", of, err)
+		}
 	}
 }

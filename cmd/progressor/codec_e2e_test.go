@@ -147,9 +147,15 @@ func (e *coded) call(c *client.Client, args, key string) (string, error) {
 // work runs a worker of the namespace work with the codec c until stop is called.
 func (e *coded) work(c codec.Codec, handle func(context.Context, note) (note, error)) (stop func()) {
 	e.Helper()
+	return e.worker(c, func(w *client.Worker) { client.Handle(w, "send", handle) })
+}
+
+// worker is work with all handlers that register adds.
+func (e *coded) worker(c codec.Codec, register func(*client.Worker)) (stop func()) {
+	e.Helper()
 	w := client.NewWorker(client.New(e.url, client.WithCodec(c)), []string{"work"},
 		client.WithWorkerLogger(slog.New(slog.DiscardHandler)))
-	client.Handle(w, "send", handle)
+	register(w)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -182,6 +188,7 @@ func TestPayloadsAreEncrypted(t *testing.T) {
 	e.watches()
 	e.jobs(k)
 	e.flows(k)
+	e.composed(k)
 	owner := storagetest.Connect(t, e.dsn)
 	noSecretsStored(t, owner)
 	noSecrets(t, "the log", e.log())

@@ -15,7 +15,7 @@ var codecMutants = []mutant{
 	{
 		name: "codec-accepts-plain", breaks: "a JSON value that is not encoded is an error",
 		file:     "processor/codec/payloads.go",
-		old:      "	case !acceptPlain:\n		return nil, ErrPlain\n	}\n	for name",
+		old:      "	case !accepted.accepts(value):\n		return nil, ErrPlain\n	}\n	for name",
 		planted:  "	}\n	for name",
 		packages: "./processor/codec", run: "TestPlainPayloads",
 	},
@@ -44,5 +44,25 @@ var codecMutants = []mutant{
 		file: "client/held_lease.go", old: "encoded, err := r.client.payloads.Encode(ctx, resp)",
 		planted:  "encoded, err := r.client.payloads.Encode(ctx, resp)\n	encoded = resp",
 		packages: "./cmd/progressor", run: "TestPayloadsAreEncrypted",
+	},
+	{
+		name: "codec-trusts-the-kind", breaks: "a request to a processor has no plain state, whatever its kind is",
+		file: "processor/codec/messages.go", old: "w.handled = true", planted: "w.handled = false",
+		packages: "./processor/codec", run: "TestForgedKind",
+	},
+	{
+		name: "codec-accepts-plain-parts", breaks: "the parts of composed args are encoded",
+		file: "processor/codec/fields.go", old: "	return encodedWhole\n}\n\n// formIn",
+		planted: "	return encodedOrNot\n}\n\n// formIn", packages: "./processor/codec", run: "TestComposedPayloads",
+	},
+	{
+		name: "codec-rejects-in-an-outage", breaks: "a call is not rejected because the codec is unavailable",
+		file: "processor/codec.go", old: "if codec.Unavailable(err) {", planted: "if false {",
+		packages: "./processor", run: "TestCodecIsUnavailable",
+	},
+	{
+		name: "codec-fails-jobs-in-an-outage", breaks: "a worker releases its tasks while the codec is unavailable",
+		file: "client/held_lease.go", old: "	return Release(decodePause)", planted: "	return err",
+		packages: "./client", run: "TestWorkerOfAnUnavailableCodec",
 	},
 }

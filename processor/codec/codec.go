@@ -6,7 +6,8 @@ import (
 )
 
 // Codec converts payloads to the form in which they are stored, and back. It must be safe for
-// concurrent use and must not modify the content that it gets.
+// concurrent use and must not modify the content that it gets. An error that wraps none of the
+// errors of this package means that the codec cannot work now: see Unavailable.
 type Codec interface {
 	// Encode returns the encoded form of p.Content.
 	Encode(ctx context.Context, p Payload) ([]byte, error)
@@ -39,7 +40,7 @@ const (
 	Message Purpose = "message"
 )
 
-// Errors of Decode. Use errors.Is, because they are wrapped.
+// Errors of a Codec. Use errors.Is, because they are wrapped.
 var (
 	ErrPlain      = errors.New("the payload is not encoded")
 	ErrTruncated  = errors.New("the encoded payload is truncated")
@@ -48,3 +49,32 @@ var (
 	// key has the same ID.
 	ErrInvalid = errors.New("the encoded payload is not valid for its key and purpose")
 )
+
+// codecError is an error of a Codec, unlike one about the values that are encoded.
+type codecError struct{ err error }
+
+func (e *codecError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error of the Codec.
+func (e *codecError) Unwrap() error { return e.err }
+
+func ofCodec(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &codecError{err}
+}
+
+// Unavailable reports whether an error of Payloads means that the Codec could not work, for example
+// because its keys could not be reached or the context had ended. Another attempt may succeed.
+func Unavailable(err error) bool {
+	if _, ok := errors.AsType[*codecError](err); !ok {
+		return false
+	}
+	for _, final := range []error{ErrPlain, ErrTruncated, ErrUnknownKey, ErrInvalid} {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+	return true
+}

@@ -2,6 +2,8 @@ package codec
 
 import (
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -10,14 +12,73 @@ import (
 // payloadField is a field of the API that contains a payload.
 type payloadField struct {
 	purpose Purpose
-	// composed means that the engine itself may write the value, or a part of it. Plain parts are
-	// then accepted without AcceptPlain.
-	composed bool
+	form    form // what is accepted without AcceptPlain
+}
+
+// form is the form of a JSON value whose payloads are encoded. null is accepted in each form.
+type form int
+
+const (
+	encodedWhole  form = iota // the value is an encoded payload
+	encodedOrNot              // the engine writes the value, or a part of it
+	encodedParts              // encoded payloads, or lists or objects of them
+	resultOrParts             // an encoded payload, or an object with the results of several workers
+	compensation              // the args of a compensation: its input and the result of its step
+)
+
+// accepts reports whether a value that is not an encoded payload can have the form f.
+func (f form) accepts(value *structpb.Value) bool {
+	object, list := value.GetStructValue(), value.GetListValue()
+	switch f {
+	case encodedOrNot:
+		return true
+	case encodedParts:
+		return object != nil || list != nil
+	case resultOrParts:
+		return object != nil
+	case compensation:
+		_, input := object.GetFields()["input"]
+		_, result := object.GetFields()["result"]
+		return input && result && len(object.GetFields()) == 2
+	default:
+		return false
+	}
+}
+
+// member returns the form of a member or an item of a value with the form f.
+func (f form) member(name string) form {
+	switch f {
+	case encodedOrNot, encodedParts:
+		return f
+	case compensation:
+		if name == "result" { // can be the list of the results of the items
+			return encodedParts
+		}
+	}
+	return encodedWhole
+}
+
+// formIn returns the form of a field of m.
+func (f payloadField) formIn(m proto.Message, name protoreflect.Name) form {
+	switch m := m.(type) {
+	case *progressorv1.ProcessRequest:
+		if (name == "args" || name == "job_args") && process.MayCompensate(m.GetProcess().GetProcessId()) {
+			return compensation
+		}
+	case *progressorv1.Job:
+		if name == "args" && process.MayCompensate(m.GetJobId()) {
+			return compensation
+		}
+		if name == "result" && m.GetOptions().GetWorkers() != nil {
+			return resultOrParts
+		}
+	}
+	return f.form
 }
 
 var (
 	message  = payloadField{purpose: Message}
-	composed = payloadField{purpose: Message, composed: true}
+	composed = payloadField{purpose: Message, form: encodedOrNot}
 )
 
 // payloadFields lists the fields with payloads, by the name of their message and their own.
@@ -64,8 +125,8 @@ var payloadFields = map[string]payloadField{
 	"WorkerRun.result":           message,
 	"EnqueueRequest.args":        message,
 	"UpdateJobRequest.args":      message,
-	"FetchResultResponse.result": message,
-	"JobEvent.metadata":          composed, // such as the failure of an attempt
+	"FetchResultResponse.result": {Message, resultOrParts}, // it does not say how many workers
+	"JobEvent.metadata":          composed,                 // such as the failure of an attempt
 
 	// Crons.
 	"StartProcessTarget.args":  message,
@@ -119,7 +180,9 @@ func uniqueByArgs(o *progressorv1.JobOptions, name string) string {
 
 // isStored reports whether a message has payloads of the engine itself, or payloads as the engine
 // stores them within its own. They are not decoded. These are states and tasks of crons, of runs,
-// of jobs of steps and of bulks.
+// of jobs of steps and of bulks. Requests to processors and workers contain no such payloads, so
+// isStored does not apply to them: who can write to the database could declare any process to be
+// such a process.
 func isStored(m proto.Message) bool {
 	switch m := m.(type) {
 	case *progressorv1.Process:

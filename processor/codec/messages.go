@@ -61,18 +61,21 @@ func (p *Payloads) encodeField(
 func (p *Payloads) decodeField(
 	ctx context.Context, f payloadField, value protoreflect.Value, _ string,
 ) (protoreflect.Value, error) {
-	acceptPlain := p.acceptPlain || f.composed
+	accepted := f.form
+	if p.acceptPlain {
+		accepted = encodedOrNot
+	}
 	content, isBytes := value.Interface().([]byte)
 	if isBytes {
-		decoded, err := p.decodeBytes(ctx, f.purpose, content, acceptPlain)
+		decoded, err := p.decodeBytes(ctx, f.purpose, content, accepted)
 		return protoreflect.ValueOfBytes(decoded), err
 	}
 	switch v := value.Message().Interface().(type) {
 	case *structpb.Value:
-		decoded, err := p.decodeValue(ctx, v, acceptPlain)
+		decoded, err := p.decodeValue(ctx, v, accepted)
 		return protoreflect.ValueOfMessage(decoded.ProtoReflect()), err
 	case *structpb.Struct:
-		decoded, err := p.decodeValue(ctx, structpb.NewStructValue(v), acceptPlain)
+		decoded, err := p.decodeValue(ctx, structpb.NewStructValue(v), accepted)
 		if err == nil && decoded.GetStructValue() == nil {
 			err = fmt.Errorf("%w: it must be an object", ErrInvalid)
 		}
@@ -144,13 +147,17 @@ type walk struct {
 	payloads *Payloads
 	ctx      context.Context
 	decodes  bool
+	handled  bool // m is a request to a processor or a worker, or within one
 	change   func(context.Context, payloadField, protoreflect.Value, string) (protoreflect.Value, error)
 }
 
 // message changes the payloads in m. path is the prefix of field names in errors.
 func (w walk) message(m protoreflect.Message, plan *plan, path, repeat string) error {
-	if plan == nil || w.decodes && isStored(m.Interface()) {
+	if plan == nil || w.decodes && !w.handled && isStored(m.Interface()) {
 		return nil
+	}
+	if _, ok := m.Interface().(*progressorv1.ProcessRequest); ok {
+		w.handled = true
 	}
 	if !w.decodes {
 		repeat = repeatOf(m.Interface(), repeat)
@@ -159,7 +166,8 @@ func (w walk) message(m protoreflect.Message, plan *plan, path, repeat string) e
 		if !m.Has(f.fd) || f.fd.Name() == "args" && isReason(m.Interface()) {
 			continue
 		}
-		value, err := w.change(w.ctx, f.field, m.Get(f.fd), repeat)
+		field := payloadField{f.field.purpose, f.field.formIn(m.Interface(), f.fd.Name())}
+		value, err := w.change(w.ctx, field, m.Get(f.fd), repeat)
 		if err != nil {
 			return &FieldError{Field: path + string(f.fd.Name()), Err: err}
 		}

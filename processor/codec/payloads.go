@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -55,7 +56,7 @@ func (p *Payloads) EncodeBytes(ctx context.Context, purpose Purpose, content []b
 	if p == nil || p.decodeOnly || len(content) == 0 {
 		return content, nil
 	}
-	encoded, err := p.codec.Encode(ctx, Payload{Content: content, Purpose: purpose, Repeat: repeat})
+	encoded, err := p.encodeWith(ctx, Payload{Content: content, Purpose: purpose, Repeat: repeat})
 	if err != nil || purpose != Message {
 		return encoded, err
 	}
@@ -67,11 +68,19 @@ func (p *Payloads) EncodeBytes(ctx context.Context, purpose Purpose, content []b
 
 // DecodeBytes returns the content of a field of type bytes.
 func (p *Payloads) DecodeBytes(ctx context.Context, purpose Purpose, encoded []byte) ([]byte, error) {
-	return p.decodeBytes(ctx, purpose, encoded, p != nil && p.acceptPlain)
+	return p.decodeBytes(ctx, purpose, encoded, p.accepted())
+}
+
+// accepted returns the form of a value of its own.
+func (p *Payloads) accepted() form {
+	if p != nil && p.acceptPlain {
+		return encodedOrNot
+	}
+	return encodedWhole
 }
 
 func (p *Payloads) decodeBytes(
-	ctx context.Context, purpose Purpose, encoded []byte, acceptPlain bool,
+	ctx context.Context, purpose Purpose, encoded []byte, accepted form,
 ) ([]byte, error) {
 	switch {
 	case p == nil || len(encoded) == 0:
@@ -79,19 +88,22 @@ func (p *Payloads) decodeBytes(
 	case purpose == Context && tracing.OfText(encoded).IsValid(): // the engine wrote it for its traces
 		return encoded, nil
 	case purpose == Message:
-		return p.decodeText(ctx, encoded, acceptPlain)
+		return p.decodeText(ctx, encoded, accepted)
 	}
-	content, err := p.codec.Decode(ctx, Payload{Content: encoded, Purpose: purpose})
-	if acceptPlain && errors.Is(err, ErrPlain) {
+	content, err := p.decodeWith(ctx, Payload{Content: encoded, Purpose: purpose})
+	if accepted == encodedOrNot && errors.Is(err, ErrPlain) {
 		return encoded, nil
 	}
 	return content, err
 }
 
 // decodeText decodes a message in a field of type bytes.
-func (p *Payloads) decodeText(ctx context.Context, text []byte, acceptPlain bool) ([]byte, error) {
+func (p *Payloads) decodeText(ctx context.Context, text []byte, accepted form) ([]byte, error) {
+	if bytes.Equal(bytes.TrimSpace(text), []byte("null")) { // EncodeValue does not encode it
+		return text, nil
+	}
 	var value *structpb.Value
-	if bytes.Contains(text, []byte(`"`+EncodedKey+`"`)) {
+	if accepted == compensation || bytes.Contains(text, []byte(`"`+EncodedKey+`"`)) {
 		value = new(structpb.Value)
 		if value.UnmarshalJSON(text) != nil {
 			value = nil // not JSON
@@ -100,12 +112,12 @@ func (p *Payloads) decodeText(ctx context.Context, text []byte, acceptPlain bool
 	switch encoded, whole := encodedIn(value.GetStructValue()); {
 	case whole:
 		return p.open(ctx, encoded)
-	case !acceptPlain:
-		return nil, ErrPlain
+	case accepted == encodedOrNot && !hasEncoded(value):
+		return text, nil // writing it again could change its spaces and its large integers
 	case value == nil:
-		return text, nil
+		return nil, ErrPlain
 	}
-	value, err := p.decodeValue(ctx, value, acceptPlain)
+	value, err := p.decodeValue(ctx, value, accepted)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +133,7 @@ func (p *Payloads) EncodeValue(ctx context.Context, value *structpb.Value, repea
 	if err != nil {
 		return nil, err
 	}
-	encoded, err := p.codec.Encode(ctx, Payload{Content: content, Purpose: Message, Repeat: repeat})
+	encoded, err := p.encodeWith(ctx, Payload{Content: content, Purpose: Message, Repeat: repeat})
 	if err != nil {
 		return nil, err
 	}
@@ -132,11 +144,11 @@ func (p *Payloads) EncodeValue(ctx context.Context, value *structpb.Value, repea
 
 // DecodeValue returns the JSON value that EncodeValue got. It may modify value.
 func (p *Payloads) DecodeValue(ctx context.Context, value *structpb.Value) (*structpb.Value, error) {
-	return p.decodeValue(ctx, value, p != nil && p.acceptPlain)
+	return p.decodeValue(ctx, value, p.accepted())
 }
 
 func (p *Payloads) decodeValue(
-	ctx context.Context, value *structpb.Value, acceptPlain bool,
+	ctx context.Context, value *structpb.Value, accepted form,
 ) (*structpb.Value, error) {
 	if _, null := value.GetKind().(*structpb.Value_NullValue); p == nil || value == nil || null {
 		return value, nil
@@ -149,18 +161,18 @@ func (p *Payloads) decodeValue(
 			return nil, err
 		}
 		return valueOf(content), nil
-	case !acceptPlain:
+	case !accepted.accepts(value):
 		return nil, ErrPlain
 	}
 	for name, member := range value.GetStructValue().GetFields() {
-		decoded, err := p.decodeValue(ctx, member, acceptPlain)
+		decoded, err := p.decodeValue(ctx, member, accepted.member(name))
 		if err != nil {
 			return nil, fmt.Errorf("%.100q: %w", name, err)
 		}
 		value.GetStructValue().Fields[name] = decoded
 	}
 	for n, item := range value.GetListValue().GetValues() {
-		decoded, err := p.decodeValue(ctx, item, acceptPlain)
+		decoded, err := p.decodeValue(ctx, item, accepted.member(""))
 		if err != nil {
 			return nil, fmt.Errorf("[%d]: %w", n, err)
 		}
@@ -175,11 +187,34 @@ func (p *Payloads) open(ctx context.Context, text string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s is not base64", ErrInvalid, EncodedKey)
 	}
-	content, err := p.codec.Decode(ctx, Payload{Content: encoded, Purpose: Message})
+	content, err := p.decodeWith(ctx, Payload{Content: encoded, Purpose: Message})
 	if errors.Is(err, ErrPlain) { // the member says that it is encoded
 		return nil, fmt.Errorf("%w: %s has no encoded payload", ErrInvalid, EncodedKey)
 	}
 	return content, err
+}
+
+// hasEncoded reports whether a value is or contains an encoded payload.
+func hasEncoded(value *structpb.Value) bool {
+	if _, whole := encodedIn(value.GetStructValue()); whole {
+		return true
+	}
+	for _, member := range value.GetStructValue().GetFields() {
+		if hasEncoded(member) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(value.GetListValue().GetValues(), hasEncoded)
+}
+
+func (p *Payloads) encodeWith(ctx context.Context, payload Payload) ([]byte, error) {
+	encoded, err := p.codec.Encode(ctx, payload)
+	return encoded, ofCodec(err)
+}
+
+func (p *Payloads) decodeWith(ctx context.Context, payload Payload) ([]byte, error) {
+	content, err := p.codec.Decode(ctx, payload)
+	return content, ofCodec(err)
 }
 
 // encodedIn returns the encoded payload that an object consists of, and whether it does.

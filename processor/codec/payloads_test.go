@@ -3,7 +3,6 @@ package codec_test
 import (
 	"bytes"
 	"errors"
-	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -118,12 +117,13 @@ func TestPlainPayloads(t *testing.T) {
 	strict := codec.NewPayloads(newAESGCM(t, "k1"))
 	lenient := codec.NewPayloads(newAESGCM(t, "k1"), codec.AcceptPlain())
 	for _, purpose := range []codec.Purpose{codec.State, codec.Event, codec.Context, codec.Message} {
-		for _, text := range []string{"tea", `{"a":1}`, "\x00\xff", `{"$encoded": 1}`, `["$encoded"]`} {
+		for _, text := range []string{"tea", `{"a":1}`, "\x00\xff", `{"$encoded": 1}`, `["$encoded"]`,
+			`{"n": 9007199254740993, "$encoded": "x"}`} {
 			if _, err := strict.DecodeBytes(t.Context(), purpose, []byte(text)); !errors.Is(err, codec.ErrPlain) {
 				t.Errorf("%s %q: %v", purpose, text, err)
 			}
 			decoded, err := lenient.DecodeBytes(t.Context(), purpose, []byte(text))
-			if err != nil || strings.ReplaceAll(string(decoded), " ", "") != strings.ReplaceAll(text, " ", "") {
+			if err != nil || string(decoded) != text {
 				t.Errorf("%s %q: got %q, %v", purpose, text, decoded, err)
 			}
 		}

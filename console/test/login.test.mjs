@@ -141,3 +141,30 @@ test("A token works in place of a login", async () => {
     await page.context().close();
   }
 });
+
+test("The inbox offers only the waits that the user may answer", async () => {
+  const page = await openPage(browser);
+  try {
+    const [root, asker] = await Promise.all(["root", "client"].map(async (role) => (await engine.administer("key", "create", "--name", role, "--role", role, ...(role === "root" ? [] : ["--namespaces", "demo"]))).trim()));
+    const post = async (method, body) => {
+      const answer = await fetch(`${engine.url}/progressor.v1.FlowService/${method}`, { method: "POST", headers: { "Content-Type": "application/json", Authorization: `Bearer ${root}` }, body: JSON.stringify(body) });
+      assert.equal(answer.status, 200, await answer.text());
+    };
+    const wait = (stepId, title, assignees) => ({ stepId, wait: { kind: "KIND_HUMAN", title, assignees } });
+    await post("PutTemplate", { template: { namespace: "demo", type: "ask", stepOrder: "STEP_ORDER_GRAPH", steps: [wait("anyone", "For anyone", []), wait("sales", "For sales", ["sales"])] } });
+    await post("StartRun", { namespace: "demo", type: "ask", runId: "asks" });
+    await page.goto(engine.url + "/#/waits?ns=demo");
+    const dialog = page.getByRole("dialog", { name: "Log in to Progressor" });
+    await dialog.getByRole("button", { name: "Use a token instead" }).click();
+    await dialog.getByLabel("Token").fill(asker);
+    await dialog.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("button", { name: "Answer For anyone" }).waitFor();
+    assert.equal(await page.getByRole("row", { name: /For sales/ }).count(), 0);
+    await page.getByRole("button", { name: "For everyone" }).click();
+    await page.getByRole("row", { name: /For sales/ }).waitFor();
+    assert.equal(await page.getByRole("button", { name: "Answer For sales" }).count(), 0);
+    assert.deepEqual(page.wrong, [], "what the browser complained about");
+  } finally {
+    await page.context().close();
+  }
+});

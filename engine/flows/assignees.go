@@ -65,6 +65,29 @@ func (w *waitOf) hasAssignee(name string) bool {
 	return slices.ContainsFunc(w.Assignees, func(assignee string) bool { return nameOf(assignee) == name })
 }
 
+// mayAnswer reports whether a client with these names may answer the wait. Without names, it may.
+func (w *waitOf) mayAnswer(names []string) bool {
+	return names == nil || w.Kind != kindHuman || len(w.Assignees) == 0 || slices.ContainsFunc(names, w.hasAssignee)
+}
+
+// assigneesOf returns all assignees that are a client with one of these names.
+func assigneesOf(names []string) []string {
+	if names == nil {
+		return nil
+	}
+	assignees := []string{} // nil would mean that the client may answer all
+	for _, name := range names {
+		if nameOf(name) != name {
+			continue // it is no name of a client
+		}
+		assignees = append(assignees, name)
+		if short := strings.TrimPrefix(name, "group:"); nameOf(short) == name {
+			assignees = append(assignees, short)
+		}
+	}
+	return assignees
+}
+
 // checkAssignee returns an error if the client of a command is not an assignee of the wait that the
 // command answers.
 func (o *command) checkAssignee(row *flows.Wait) error {
@@ -75,7 +98,7 @@ func (o *command) checkAssignee(row *flows.Wait) error {
 	if err := json.Unmarshal(row.Wait, &w); err != nil {
 		return err
 	}
-	if w.Kind != kindHuman || len(w.Assignees) == 0 || slices.ContainsFunc(o.Names, w.hasAssignee) {
+	if w.mayAnswer(o.Names) {
 		return nil
 	}
 	return processor.Reject(rejectedClient, "%s is not an assignee of the wait, and does not have the permission "+

@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +30,53 @@ func (n *node) answerAs(t *testing.T, report bool, step, token string, names ...
 		Outcome: &progressorv1.CompleteStepRequest_Result{},
 	}, kim)
 	return err
+}
+
+// wantAnswerable checks which waits of TestAssignees clients see as answerable, in lists of all
+// waits and of the answerable ones.
+func (n *node) wantAnswerable(t *testing.T) {
+	t.Helper()
+	for _, c := range []struct {
+		want  string
+		names []string
+	}{
+		{"anyone group key operated outside prefixed user", nil},
+		{"anyone outside", []string{"key:a", "group:staff:sales"}},
+		{"anyone outside", []string{"sales", "kim"}},
+		{"anyone group outside user", []string{"user:https://login.example.com#bob", "group:a", "group:sales"}},
+		{"anyone group outside user", []string{"user:https://login.example.com#ann"}},
+		{"anyone outside", []string{"group:user:https://login.example.com#ann"}},
+		{"anyone key outside prefixed", []string{"key:k3"}},
+		{"anyone key outside prefixed", []string{"key:a", "group:staff:ops"}},
+		{"anyone operated outside", []string{"key:a", "group:kim"}},
+	} {
+		ctx := t.Context()
+		if c.names != nil {
+			ctx = flows.WithNames(ctx, c.names)
+		}
+		for _, only := range []bool{false, true} {
+			var answerable []string
+			r := &progressorv1.ListOpenWaitsRequest{Namespace: "pull", PageSize: 2, Answerable: only}
+			for more := true; more; more = r.PageToken != "" {
+				page, next, err := n.ListOpenWaits(ctx, r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, w := range page {
+					if w.GetAnswerable() {
+						answerable = append(answerable, w.GetStepId())
+					} else if only {
+						t.Errorf("%q: %s is listed", c.names, w.GetStepId())
+					}
+				}
+				r.PageToken = next
+			}
+			slices.Sort(answerable)
+			if got := strings.Join(answerable, " "); got != c.want {
+				t.Errorf("%q: %s, want %s", c.names, got, c.want)
+			}
+		}
+	}
 }
 
 // Only an assignee answers a HUMAN wait that has assignees, and reports its progress. The token
@@ -69,6 +117,7 @@ func TestAssignees(t *testing.T) {
 			}
 		}
 	}
+	n.wantAnswerable(t)
 	for step, names := range map[string][]string{
 		"group":    {"user:https://login.example.com#bob", "group:a", "group:sales"},
 		"user":     {"user:https://login.example.com#ann"},

@@ -185,21 +185,27 @@ func keptOf(row *flows.Run) (*kept, error) {
 	return k, nil
 }
 
-// ListOpenWaits returns the open waits of a namespace, ordered by due time.
+// ListOpenWaits returns the open waits of a namespace, ordered by due time. The names in ctx decide
+// which of them the client may answer.
 func (f *Flows) ListOpenWaits(
 	ctx context.Context, r *progressorv1.ListOpenWaitsRequest,
 ) (list []*progressorv1.OpenWait, next string, err error) {
 	if err := f.engine.CheckNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}
-	page, err := search.ListWaits(ctx, f.store, search.WaitQuery{
+	names, _ := ctx.Value(namesKey{}).([]string)
+	q := search.WaitQuery{
 		Namespace: r.GetNamespace(), Filter: r.GetFilter(), PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
-	})
+	}
+	if r.GetAnswerable() {
+		q.Assignees = assigneesOf(names)
+	}
+	page, err := search.ListWaits(ctx, f.store, q)
 	if err != nil {
 		return nil, "", err
 	}
 	for n := range page.Waits {
-		m, err := waitOfRow(r.GetNamespace(), &page.Waits[n])
+		m, err := waitOfRow(r.GetNamespace(), &page.Waits[n], names)
 		if err != nil {
 			return nil, "", err
 		}
@@ -208,7 +214,8 @@ func (f *Flows) ListOpenWaits(
 	return list, page.NextPageToken, nil
 }
 
-func waitOfRow(namespace string, row *search.Wait) (m *progressorv1.OpenWait, err error) {
+// waitOfRow converts a row of a list for a client with these names.
+func waitOfRow(namespace string, row *search.Wait, names []string) (m *progressorv1.OpenWait, err error) {
 	var w waitOf
 	if err := json.Unmarshal(row.Wait, &w); err != nil {
 		return nil, fmt.Errorf("wait %s/%s/%s: %w", namespace, row.RunID, row.StepID, err)
@@ -217,7 +224,7 @@ func waitOfRow(namespace string, row *search.Wait) (m *progressorv1.OpenWait, er
 		Namespace: namespace, RunId: row.RunID, StepId: row.StepID, Kind: progressorv1.WaitAction_KIND_EXTERNAL,
 		Title: w.Title, Assignees: w.Assignees,
 		Token: row.Token, CreatedTime: stamp(row.RunningTime), DueTime: stamp(row.DueTime),
-		CancelRequested: row.CancelRequested,
+		CancelRequested: row.CancelRequested, Answerable: w.mayAnswer(names),
 	}
 	if w.Kind == kindHuman {
 		m.Kind = progressorv1.WaitAction_KIND_HUMAN

@@ -412,6 +412,27 @@ func TestSharedByView(t *testing.T) {
 	}
 }
 
+// Principals with the same grants do not share lists of waits, because these say who may answer.
+func TestSharedByClient(t *testing.T) {
+	t.Parallel()
+	s, reads := newShared(), 0
+	for _, name := range []string{"key:a", "key:b", "key:a"} {
+		p := auth.NewPrincipal(name, []auth.Grant{{Role: "client", Namespaces: "shop"}})
+		ctx := context.WithValue(t.Context(), principalKey{}, p)
+		_, err := s.respond(ctx, time.Minute, false, "ListOpenWaits", &progressorv1.ListOpenWaitsRequest{},
+			func(context.Context) (connect.AnyResponse, error) {
+				reads++
+				return connect.NewResponse(&progressorv1.ListOpenWaitsResponse{}), nil
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if reads != 2 {
+		t.Errorf("%d reads for two clients", reads)
+	}
+}
+
 // A service whose methods do not say what they need cannot be served.
 func TestMethodsWithoutNeeds(t *testing.T) {
 	t.Parallel()

@@ -37,6 +37,9 @@ const (
 var sharedCost = map[string]int{"GetOverview": 6, "ExplainProcess": 7, "ListConstraints": 2, "GetRun": 3, "ListRuns": 2,
 	"ListSteps": 2, "GetTemplate": 2, "ExplainSink": 3}
 
+// ofClient are the reads whose responses depend on who the client is, not only on what it may see.
+var ofClient = map[string]bool{"ListOpenWaits": true}
+
 // shared caches reads, so that many viewers cost as much as one. A client that sends
 // `Cache-Control: max-age=SECONDS` accepts responses of that age. A client without the header gets
 // its own. With `max-stale` a client only refreshes its view. It accepts older responses, up to
@@ -84,7 +87,11 @@ func (s *shared) respond(
 	if err != nil {
 		return read(ctx)
 	}
-	key := method + "\x00" + viewOf(ctx) + "\x00" + string(text)
+	view := viewOf(ctx)
+	if p := principalOf(ctx); p != nil && ofClient[method] {
+		view += "\x00" + strings.Join(append([]string{p.Name}, p.Groups()...), "\n")
+	}
+	key := method + "\x00" + view + "\x00" + string(text)
 	s.mu.Lock()
 	a := s.responses[key]
 	if a == nil || a.over() && time.Since(a.began) > age {

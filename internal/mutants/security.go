@@ -188,7 +188,7 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "shared-with-anyone", breaks: "clients with different grants do not share responses",
-		file: "engine/rpc/shared.go", old: `viewOf(ctx) + "\x00" + string(text)`, planted: "string(text)",
+		file: "engine/rpc/shared.go", old: "view := viewOf(ctx)", planted: `view := ""`,
 		packages: "./engine/rpc", run: "TestSharedByView",
 	},
 	{

@@ -149,9 +149,19 @@ var workerMutants = []mutant{
 	{
 		name: "anyone-answers", breaks: "only an assignee answers a wait that has assignees",
 		file:     "engine/flows/assignees.go",
-		old:      "slices.ContainsFunc(o.Names, w.hasAssignee) {",
-		planted:  "true {",
+		old:      "slices.ContainsFunc(names, w.hasAssignee)",
+		planted:  "true",
 		packages: "./engine/flows", run: "TestAssignees",
+	},
+	{
+		name: "waits-of-anyone-listed", breaks: "a list of answerable waits has only those of the client",
+		file: "storage/search/waits.go", old: "		s.add(ofAssignees, q.Assignees)\n", planted: "",
+		packages: "./engine/flows", run: "TestAssignees",
+	},
+	{
+		name: "waits-shared-by-clients", breaks: "clients do not share lists of waits",
+		file: "engine/rpc/shared.go", old: "&& ofClient[method]", planted: "&& !ofClient[method]",
+		packages: "./engine/rpc", run: "TestSharedByClient",
 	},
 	{
 		name: "assignee-without-prefix-is-a-user", breaks: "an assignee without a prefix is a group",
@@ -189,6 +199,17 @@ var commandMutants = []mutant{
 		name: "allowed-without-permission", breaks: "commands are allowed only to namespaces of the client",
 		file: "engine/rpc/named.go", old: `, "command_namespaces":`, planted: ":",
 		packages: "./engine/rpc", run: "TestCommandNamespaces",
+	},
+	{
+		name: "worker-ids-unlimited", breaks: "a client has a limited number of worker IDs",
+		file: "storage/pull/workers.go", old: "if err != nil || len(crowded) == 0 {",
+		planted:  "if err != nil || len(crowded) >= 0 {",
+		packages: "./engine/jobs", run: "TestWorkerIDsOfAClientAreLimited",
+	},
+	{
+		name: "worker-id-with-lease-deleted", breaks: "a worker with leases keeps its ID",
+		file: ownersSQL, old: "\n         WHERE l.namespace = x.namespace", planted: "\n         WHERE false",
+		packages: "./engine/jobs", run: "TestWorkerIDsOfAClientAreLimited",
 	},
 }
 

@@ -232,7 +232,8 @@ func TestRunPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		planContains(t, store, "waits", waitStatement("ns", f, waitOrder.begin(), 500, 100), "flow_steps_waits")
+		s := waitStatement(WaitQuery{Namespace: "ns"}, f, waitOrder.begin(), 500, 100)
+		planContains(t, store, "waits", s, "flow_steps_waits")
 	}
 }
 

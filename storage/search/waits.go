@@ -57,9 +57,10 @@ var never = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 // WaitQuery selects a page of a list of open waits.
 type WaitQuery struct {
 	Namespace string
-	Filter    string // over kind, assignees, template_type, due_time and run_id
-	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
-	PageToken string // token from the previous page; "" for the first
+	Filter    string   // over kind, assignees, template_type, due_time and run_id
+	PageSize  int      // at most MaxPageSize; 0 means DefaultPageSize
+	PageToken string   // token from the previous page; "" for the first
+	Assignees []string // if not nil, only waits that one of these assignees may answer
 }
 
 // Wait is an open wait.
@@ -82,7 +83,10 @@ func listWaitsWithin(ctx context.Context, store *storage.Store, q WaitQuery, r r
 	if err != nil {
 		return page, err
 	}
-	const sign = "waits"
+	sign := "waits"
+	if q.Assignees != nil {
+		sign = "waits of assignees"
+	}
 	signed := Query{Namespace: q.Namespace, Filter: filter}
 	from := waitOrder.begin()
 	if q.PageToken != "" {
@@ -106,7 +110,7 @@ func listWaitsWithin(ctx context.Context, store *storage.Store, q WaitQuery, r r
 			return err
 		}
 		statement := func(from position, window, room int) *statement {
-			return waitStatement(q.Namespace, filter, from, window, room)
+			return waitStatement(q, filter, from, window, room)
 		}
 		if err := w.scan(ctx, tx, r.first, statement); err != nil {
 			return err
@@ -127,16 +131,24 @@ func ofOneRun(f Filter) bool {
 	return slices.ContainsFunc(f.conjuncts(), func(n node) bool { _, ok := textOf(fieldWaitRun)(n); return ok })
 }
 
+// ofAssignees is the condition of waits that one of some assignees may answer.
+const ofAssignees = ` AND coalesce(f.wait->>'kind' <> 'HUMAN' OR f.wait->'assignees' IS NULL
+  OR f.wait->'assignees' ?| $?::text[], true)`
+
 // waitStatement reads the next waits after a position.
-func waitStatement(namespace string, filter Filter, from position, window, room int) *statement {
+func waitStatement(q WaitQuery, filter Filter, from position, window, room int) *statement {
 	const by = `coalesce(f.due_time, 'infinity'), f.run_id, f.step_id, f.index`
 	s := &statement{}
 	s.add(`SELECT f.run_id || '/' || f.step_id || '/' || f.index AS id, coalesce(f.due_time, $?::timestamptz) AS at,
   f.n, f.matches
   FROM (SELECT f.*, row_number() OVER (ORDER BY `+by+`) AS n, (`, never)
 	s.filter(filter)
-	s.add(`) AS matches FROM (SELECT * FROM flow_steps f WHERE f.namespace = $?::text AND f.token IS NOT NULL`,
-		namespace)
+	s.add(`)`)
+	if q.Assignees != nil {
+		s.add(ofAssignees, q.Assignees)
+	}
+	s.add(` AS matches FROM (SELECT * FROM flow_steps f WHERE f.namespace = $?::text AND f.token IS NOT NULL`,
+		q.Namespace)
 	due, runID, stepID, index := "infinity", "", "", 0
 	if from.at.Before(never) {
 		due = from.at.Format(time.RFC3339Nano)

@@ -67,9 +67,11 @@ function Waiting({ waits, answer }: { waits: OpenWait[]; answer: (w: OpenWait) =
               )}
             </p>
           </div>
-          <Act needs={methods.completeStep} kind="main" aria-label={`Answer ${w.title || stepName(w)}`} onClick={() => answer(w)}>
-            Answer…
-          </Act>
+          {w.answerable && (
+            <Act needs={methods.completeStep} kind="main" aria-label={`Answer ${w.title || stepName(w)}`} onClick={() => answer(w)}>
+              Answer…
+            </Act>
+          )}
         </div>
       ))}
     </>
@@ -142,12 +144,12 @@ export function RunPage({ ns }: { ns: string }) {
   const answer = (w: OpenWait) => change({ answer: keyOfWait(w) });
   useCommands([
     ...actions.map((a) => ({ name: a.name.replace("…", " the run"), group: "run", needs: runNeeds[a.action], run: () => setAction({ action: a.action }) })),
-    ...(readOnly ? [] : open.map((w) => ({ name: `Answer ${w.title || stepName(w)}`, group: "run", needs: methods.completeStep, run: () => answer(w) }))),
+    ...(readOnly ? [] : open.filter((w) => w.answerable).map((w) => ({ name: `Answer ${w.title || stepName(w)}`, group: "run", needs: methods.completeStep, run: () => answer(w) }))),
   ]);
   if (!r) return error ? <Missing error={error} what="run" id={id} ns={ns} to={href("flows", { ns })} list="Show runs" /> : <Loading />;
   const chosen = r.steps.find((s) => s.stepId === step);
   const why = whyRun(r);
-  const answered = open.find((w) => keyOfWait(w) === answering);
+  const answered = open.find((w) => w.answerable && keyOfWait(w) === answering);
   const ofStep = (s: Step) => t?.steps.find((k) => k.stepId === s.stepId);
   return (
     <>

@@ -41,7 +41,7 @@ function fieldsOf(rows: Run[], types: string[]): FieldHelp[] {
 
 /** Tabs for runs, templates and the inbox. */
 export function FlowTabs({ ns, at }: { ns: string; at: "flows" | "templates" | "waits" }) {
-  const { data } = useRead(["waits", ns, "", ""], (o) => flows.listOpenWaits({ namespace: ns, pageSize: 50 }, o));
+  const { data } = useRead(["waits", ns, "", ""], (o) => flows.listOpenWaits({ namespace: ns, pageSize: 50, answerable: true }, o));
   const open = data?.waits.length ?? 0;
   const all: [typeof at, string][] = [
     ["flows", "Runs"],

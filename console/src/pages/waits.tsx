@@ -130,11 +130,12 @@ function fieldsOf(rows: OpenWait[], types: string[]): FieldHelp[] {
 export function Waits({ ns }: { ns: string }) {
   const filter = useParam("filter");
   const after = useParam("after");
+  const everyone = useParam("for") === "everyone";
   const open = useParam("answer");
   const { data, error, isPending } = useRead(
-    ["inbox", ns, filter, after],
+    ["inbox", ns, filter, after, String(everyone)],
     (o) => fill(after, size, async (pageToken) => {
-      const page = await flows.listOpenWaits({ namespace: ns, filter, pageSize: size, pageToken }, o);
+      const page = await flows.listOpenWaits({ namespace: ns, filter, pageSize: size, pageToken, answerable: !everyone }, o);
       return { rows: page.waits, next: page.nextPageToken };
     }),
     { keep: true },
@@ -142,14 +143,26 @@ export function Waits({ ns }: { ns: string }) {
   const templates = useRead(["templates", ns, ""], (o) => flows.listTemplates({ namespace: ns, pageSize: 100 }, o), { every: 30000 });
   const rows = data?.rows ?? [];
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
-  const answered = rows.find((w) => keyOfWait(w) === open);
-  useCommands(readOnly ? [] : rows.slice(0, 20).map((w) => ({ name: `Answer ${w.title || stepName(w)} (${w.runId})`, group: "inbox", needs: methods.completeStep, run: () => change({ answer: keyOfWait(w) }) })));
+  const answered = rows.find((w) => w.answerable && keyOfWait(w) === open);
+  useCommands(readOnly ? [] : rows.filter((w) => w.answerable).slice(0, 20).map((w) => ({ name: `Answer ${w.title || stepName(w)} (${w.runId})`, group: "inbox", needs: methods.completeStep, run: () => change({ answer: keyOfWait(w) }) })));
   return (
     <>
       <div className="head">
         <h1>Flows</h1>
       </div>
       <FlowTabs ns={ns} at="waits" />
+      <div className="chips" role="group" aria-label="for whom">
+        {(
+          [
+            [false, "For me"],
+            [true, "For everyone"],
+          ] as const
+        ).map(([all, name]) => (
+          <button key={name} type="button" className="chip" aria-pressed={everyone === all} onClick={() => change({ for: all ? "everyone" : undefined, after: undefined })}>
+            {name}
+          </button>
+        ))}
+      </div>
       <div className="chips" role="group" aria-label="by kind">
         {(
           [
@@ -171,7 +184,16 @@ export function Waits({ ns }: { ns: string }) {
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}
       {data && rows.length === 0 && !wrong && (
-        <Empty title={filter ? "No waits match" : "The inbox is empty"}>{filter ? <Button onClick={() => change({ filter: undefined })}>Show all</Button> : "Steps that wait for a person or an external worker appear here. You can answer them on this page."}</Empty>
+        <Empty title={filter ? "No waits match" : "The inbox is empty"}>
+          {filter || !everyone ? (
+            <>
+              {!everyone && "No step waits for you. "}
+              <Button onClick={() => change({ filter: undefined, for: "everyone" })}>Show all</Button>
+            </>
+          ) : (
+            "Steps that wait for a person or an external worker appear here."
+          )}
+        </Empty>
       )}
       {rows.length > 0 && (
         <Card>
@@ -213,9 +235,11 @@ export function Waits({ ns }: { ns: string }) {
                       <When at={millis(w.createdTime)} />
                     </td>
                     <td>
-                      <Act needs={methods.completeStep} aria-label={`Answer ${w.title || stepName(w)}`} onClick={() => change({ answer: keyOfWait(w) })}>
-                        Answer…
-                      </Act>
+                      {w.answerable && (
+                        <Act needs={methods.completeStep} aria-label={`Answer ${w.title || stepName(w)}`} onClick={() => change({ answer: keyOfWait(w) })}>
+                          Answer…
+                        </Act>
+                      )}
                     </td>
                   </tr>
                 ))}

@@ -2036,8 +2036,11 @@ type OpenWait struct {
 	CreatedTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	DueTime         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
 	CancelRequested bool                   `protobuf:"varint,13,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The client of this request may complete it, or could with the token: it has wait.answer, and is
+	// an assignee or has process.operate.
+	Answerable    bool `protobuf:"varint,14,opt,name=answerable,proto3" json:"answerable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenWait) Reset() {
@@ -2157,6 +2160,13 @@ func (x *OpenWait) GetDueTime() *timestamppb.Timestamp {
 func (x *OpenWait) GetCancelRequested() bool {
 	if x != nil {
 		return x.CancelRequested
+	}
+	return false
+}
+
+func (x *OpenWait) GetAnswerable() bool {
+	if x != nil {
+		return x.Answerable
 	}
 	return false
 }
@@ -3892,6 +3902,7 @@ type ListOpenWaitsRequest struct {
 	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Answerable    bool   `protobuf:"varint,5,opt,name=answerable,proto3" json:"answerable,omitempty"` // only waits that are answerable
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3952,6 +3963,13 @@ func (x *ListOpenWaitsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListOpenWaitsRequest) GetAnswerable() bool {
+	if x != nil {
+		return x.Answerable
+	}
+	return false
 }
 
 type ListOpenWaitsResponse struct {
@@ -4880,7 +4898,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x05scope\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05scope\x12#\n" +
 	"\bscope_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\ascopeId\x12G\n" +
 	"\x10payload_template\x18\x05 \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\x0fpayloadTemplate\x123\n" +
-	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\x94\x04\n" +
+	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\xb4\x04\n" +
 	"\bOpenWait\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x17\n" +
@@ -4895,7 +4913,10 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	" \x01(\tB\x04\xb0\xbb\x18\tR\x05token\x12=\n" +
 	"\fcreated_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTime\x125\n" +
 	"\bdue_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12)\n" +
-	"\x10cancel_requested\x18\r \x01(\bR\x0fcancelRequestedB\b\n" +
+	"\x10cancel_requested\x18\r \x01(\bR\x0fcancelRequested\x12\x1e\n" +
+	"\n" +
+	"answerable\x18\x0e \x01(\bR\n" +
+	"answerableB\b\n" +
 	"\x06_index\"\xb1\x03\n" +
 	"\bJobEvent\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\x03R\aeventId\x12\x1c\n" +
@@ -5025,14 +5046,17 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x121\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\"9\n" +
 	"\x11RepeatRunResponse\x12$\n" +
-	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xc7\x01\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xe7\x01\n" +
 	"\x14ListOpenWaitsRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x12'\n" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"n\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\x12\x1e\n" +
+	"\n" +
+	"answerable\x18\x05 \x01(\bR\n" +
+	"answerable\"n\n" +
 	"\x15ListOpenWaitsResponse\x12-\n" +
 	"\x05waits\x18\x01 \x03(\v2\x17.progressor.v1.OpenWaitR\x05waits\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x03\n" +

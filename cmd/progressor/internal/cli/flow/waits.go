@@ -23,6 +23,7 @@ type flowWaitsCmd struct {
 	ID            string `name:"run" placeholder:"RUN" help:"Only waits of this run."`
 	Kind          string `placeholder:"KIND" help:"Only waits of this kind: external or human."`
 	Assignee      string `placeholder:"NAME" help:"Only waits for this person or group."`
+	Answerable    bool   `help:"Only waits that you may complete: you are an assignee, or may operate the namespace."`
 	cli.PageFlags `set:"rows=waits"`
 }
 
@@ -33,6 +34,7 @@ includes the token, the input and the result schema of each.
 
     progressor run waits demo
     progressor run waits demo --assignee sales --kind human
+    progressor run waits shop --answerable
     progressor run waits demo 'due_time < "2026-11-30T00:00:00Z"' --all -o json`
 }
 
@@ -50,7 +52,7 @@ func (c *flowWaitsCmd) Run(a *cli.App) error {
 	}
 	filter = cli.Both(filter, c.Match)
 	return cli.PrintPages(a, c, c.Client().Flow.ListOpenWaits,
-		&progressorv1.ListOpenWaitsRequest{Namespace: c.NS, Filter: filter},
+		&progressorv1.ListOpenWaitsRequest{Namespace: c.NS, Filter: filter, Answerable: c.Answerable},
 		func(all *progressorv1.ListOpenWaitsResponse) error {
 			var rows []table.Row
 			for _, w := range all.GetWaits() {

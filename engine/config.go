@@ -17,7 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
-	"github.com/progressor-engine/progressor/processor/signature"
+	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -34,11 +34,10 @@ type Config struct {
 
 	// Builtins maps the names in processor.builtin.name of a namespace to Go processors.
 	Builtins map[string]processor.Processor
-	// Dial creates the processor of a namespace with a push processor. credentials returns the
-	// headers of each request and the keys that sign it. If credentials is nil, the headers are
-	// those of cfg, and requests are not signed.
+	// Dial creates the processor of a namespace with a push processor. credentials returns those of
+	// each request. It is nil if the headers are those of cfg, and cfg names no secrets.
 	Dial func(namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
-		credentials func(context.Context) (map[string]string, []signature.Key, error)) (processor.Processor, error)
+		credentials func(context.Context) (remote.Credentials, error)) (processor.Processor, error)
 	// Secrets seals and opens headers. The default uses the key in the database.
 	Secrets *secrets.Vault
 

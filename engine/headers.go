@@ -14,7 +14,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine/secrets"
 	"github.com/progressor-engine/progressor/process"
-	"github.com/progressor-engine/progressor/processor/signature"
+	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/wire"
 )
@@ -22,6 +22,7 @@ import (
 const (
 	fieldHeaders = "namespace.processor.connect.headers"
 	fieldSigning = "namespace.processor.connect.signing_secrets"
+	fieldClient  = "namespace.processor.connect.tls.certificate_secret"
 )
 
 // checkHeaders limits the total size of the headers of a processor, and checks their references.
@@ -39,21 +40,24 @@ func checkHeaders(p *progressorv1.ConnectProcessor) error {
 	return secrets.CheckHeaders(fieldHeaders, p.GetHeaders())
 }
 
-// credentialsOf returns a function that returns the headers of a request to a processor and the
-// keys that sign it. It is nil if the processor has neither, or this configuration has no secrets.
+// credentialsOf returns a function that returns the credentials of a request to a processor. It is
+// nil if the processor has none, or this configuration has no secrets.
 func (c *Config) credentialsOf(
 	namespace string, cfg *progressorv1.ConnectProcessor,
-) func(context.Context) (map[string]string, []signature.Key, error) {
-	if c.Secrets == nil || len(cfg.GetHeaders()) == 0 && len(cfg.GetSigningSecrets()) == 0 {
+) func(context.Context) (remote.Credentials, error) {
+	certificate := cfg.GetTls().GetCertificateSecret()
+	if c.Secrets == nil || len(cfg.GetHeaders()) == 0 && len(cfg.GetSigningSecrets()) == 0 && certificate == "" {
 		return nil
 	}
-	return func(ctx context.Context) (map[string]string, []signature.Key, error) {
-		headers, err := c.Secrets.OpenHeaders(ctx, namespace, cfg.GetHeaders())
-		if err != nil {
-			return nil, nil, err
+	return func(ctx context.Context) (all remote.Credentials, err error) {
+		if all.Headers, err = c.Secrets.OpenHeaders(ctx, namespace, cfg.GetHeaders()); err != nil {
+			return all, err
 		}
-		keys, err := c.Secrets.SigningKeys(ctx, namespace, cfg.GetSigningSecrets())
-		return headers, keys, err
+		if all.Keys, err = c.Secrets.SigningKeys(ctx, namespace, cfg.GetSigningSecrets()); err != nil {
+			return all, err
+		}
+		all.Certificate, err = c.Secrets.Certificate(ctx, namespace, certificate)
+		return all, err
 	}
 }
 
@@ -161,8 +165,12 @@ func (e *Engine) compareStored(
 	return row.Config, proto.Equal(stored, wanted), nil
 }
 
-// sameHosts reports whether all hosts of a processor are hosts of the previous configuration.
+// sameHosts reports whether a processor gets no requests at hosts that did not get them before, and
+// the same authorities prove that they are these hosts.
 func sameHosts(p, before *progressorv1.ConnectProcessor) bool {
+	if p.GetTls().GetCaPem() != before.GetTls().GetCaPem() {
+		return false
+	}
 	known := originsOf(before)
 	return !slices.ContainsFunc(originsOf(p), func(origin string) bool { return !slices.Contains(known, origin) })
 }
@@ -190,8 +198,8 @@ func maskHeaders(m *progressorv1.Namespace) {
 	}
 }
 
-// CheckSecrets returns an error if a namespace may not use a secret to which its headers refer or
-// that signs its requests.
+// CheckSecrets returns an error if a namespace may not use a secret to which its headers refer,
+// that signs its requests, or that is its client certificate.
 func (e *Engine) CheckSecrets(ctx context.Context, m *progressorv1.Namespace) error {
 	p := m.GetProcessor().GetConnect()
 	if err := checkHeaders(p); err != nil {
@@ -200,7 +208,10 @@ func (e *Engine) CheckSecrets(ctx context.Context, m *progressorv1.Namespace) er
 	if err := e.cfg.Secrets.CheckReferences(ctx, m.GetNamespace(), fieldHeaders, p.GetHeaders()); err != nil {
 		return err
 	}
-	return e.cfg.Secrets.CheckSigning(ctx, m.GetNamespace(), fieldSigning, p.GetSigningSecrets())
+	if err := e.cfg.Secrets.CheckSigning(ctx, m.GetNamespace(), fieldSigning, p.GetSigningSecrets()); err != nil {
+		return err
+	}
+	return e.cfg.Secrets.CheckCertificate(ctx, m.GetNamespace(), fieldClient, p.GetTls().GetCertificateSecret())
 }
 
 // PublicKeys returns the public keys of Ed25519 with which the processor of a namespace can check

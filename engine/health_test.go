@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
-	"github.com/progressor-engine/progressor/processor/signature"
+	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -29,7 +29,7 @@ func (r refusing) Reach(context.Context) error { return r.reach }
 func dialsRefusing(c *engine.Config) {
 	c.Dial = func(
 		namespace string, _ *progressorv1.ConnectProcessor, _ int,
-		_ func(context.Context) (map[string]string, []signature.Key, error),
+		_ func(context.Context) (remote.Credentials, error),
 	) (processor.Processor, error) {
 		if namespace == "open" {
 			return refusing{}, nil

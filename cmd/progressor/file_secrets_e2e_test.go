@@ -18,18 +18,19 @@ func TestSecretsOfAConfigurationFile(t *testing.T) {
         url: https://127.0.0.1:1
         signing_secrets: [absent]
         headers: {authorization: "Bearer ${secret:absent}"}
+        tls: {certificate_secret: absent}
 crons:
   - namespace: shop
     cron_id: nightly
     spec: {expressions: ["@daily"]}
     target:
-      http: {url: "https://127.0.0.1:1", signing_secrets: [absent]}
+      http: {url: "https://127.0.0.1:1", signing_secrets: [absent], tls: {certificate_secret: absent}}
 `)
 	dsn := storagetest.DSN(t)
 	p := clitest.Program{Commands: newCommands}
 	p.OK(t, "config", "check", "-c", file, "--db.dsn", dsn)
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn, "-c", file).Client
-	if out := d.OK(t, "namespace", "get", "shop", "-o", "json"); !strings.Contains(out, `"signingSecrets"`) {
+	if out := d.OK(t, "namespace", "get", "shop", "-o", "json"); !strings.Contains(out, `"certificateSecret"`) {
 		t.Errorf("%s", out)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +34,7 @@ type Crons struct {
 	engine  *engine.Engine
 	store   *storage.Store
 	metrics *metrics
-	http    *http.Client
+	http    *httpClients
 	trimmed time.Time // when the tasks of crons were last trimmed; used only by the collector
 	newJob  NewJob
 	flows   Flows
@@ -78,7 +77,7 @@ func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registere
 }
 
 // LimitEgress sets the addresses to which HTTP requests may go. Call it before the engine runs.
-func (c *Crons) LimitEgress(e *remote.Egress) { c.http = newHTTPClient(e) }
+func (c *Crons) LimitEgress(e *remote.Egress) { c.http = newHTTPClients(e) }
 
 // KeepLedger sets the retention of the ledger and of the tasks of crons. Call it before the engine
 // runs.

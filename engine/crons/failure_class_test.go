@@ -15,7 +15,7 @@ import (
 
 // dialed requests a URL as a cron does and returns the class of its failure, or "".
 func dialed(e *remote.Egress, to string) string {
-	response, err := newHTTPClient(e).Get(to)
+	response, err := newHTTPClient(e, nil).Get(to)
 	if err != nil {
 		return remote.FailureClass(err)
 	}

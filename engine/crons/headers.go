@@ -13,6 +13,7 @@ import (
 const (
 	fieldHeaders = "cron.target.http.headers"
 	fieldSigning = "cron.target.http.signing_secrets"
+	fieldTLS     = "cron.target.http.tls"
 )
 
 // sealed returns a definition with sealed headers, for the args of a command.
@@ -30,8 +31,8 @@ func (c *Crons) sealed(ctx context.Context, def *progressorv1.Cron) (*progressor
 	return def, nil
 }
 
-// CheckSecrets returns an error if a cron may not use a secret to which its headers refer or that
-// signs its requests.
+// CheckSecrets returns an error if a cron may not use a secret to which its headers refer, that
+// signs its requests, or that is its client certificate.
 func (c *Crons) CheckSecrets(ctx context.Context, def *progressorv1.Cron) error {
 	headers := def.GetTarget().GetHttp().GetHeaders()
 	if err := secrets.CheckHeaders(fieldHeaders, headers); err != nil {
@@ -41,7 +42,12 @@ func (c *Crons) CheckSecrets(ctx context.Context, def *progressorv1.Cron) error 
 	if err := vault.CheckReferences(ctx, def.GetNamespace(), fieldHeaders, headers); err != nil {
 		return err
 	}
-	return vault.CheckSigning(ctx, def.GetNamespace(), fieldSigning, def.GetTarget().GetHttp().GetSigningSecrets())
+	target := def.GetTarget().GetHttp()
+	if err := vault.CheckSigning(ctx, def.GetNamespace(), fieldSigning, target.GetSigningSecrets()); err != nil {
+		return err
+	}
+	return vault.CheckCertificate(ctx, def.GetNamespace(), fieldTLS+".certificate_secret",
+		target.GetTls().GetCertificateSecret())
 }
 
 // keepHeaders gives a sealed definition the stored values of headers that the client has not sent.
@@ -49,7 +55,8 @@ func (c *Crons) CheckSecrets(ctx context.Context, def *progressorv1.Cron) error 
 func keepHeaders(def, before *progressorv1.Cron) error {
 	target, was := def.GetTarget().GetHttp(), before.GetTarget().GetHttp()
 	err := secrets.KeepStored(fieldHeaders, target.GetHeaders(), was.GetHeaders(),
-		engine.Origin(target.GetUrl()) == engine.Origin(was.GetUrl()))
+		engine.Origin(target.GetUrl()) == engine.Origin(was.GetUrl()) &&
+			target.GetTls().GetCaPem() == was.GetTls().GetCaPem())
 	if err != nil {
 		return err
 	}

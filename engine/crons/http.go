@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -48,20 +47,6 @@ const (
 	headerAttempt  = "Progressor-Attempt"
 )
 
-// newHTTPClient returns the client of HTTP targets. It uses no proxy, which would hide the address
-// from the check of addresses, and follows no redirects.
-func newHTTPClient(e *remote.Egress) *http.Client {
-	dialer := &net.Dialer{Timeout: httpTimeout, ControlContext: e.Control}
-	return &http.Client{
-		Transport: &http.Transport{
-			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, MaxIdleConns: 100, MaxIdleConnsPerHost: 10,
-			IdleConnTimeout:     90 * time.Second,
-			TLSHandshakeTimeout: httpTimeout, MaxResponseHeaderBytes: maxAnswerBytes,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
 // ownHeaders are the headers that a target cannot set: those of the engine and of the connection.
 var ownHeaders = []string{
 	headerCronID, headerFireTime, headerAttempt, "Connection", "Content-Length", "Transfer-Encoding", "Upgrade",
@@ -84,6 +69,9 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 		if err := remote.Allowed(address); err != nil {
 			return invalid(field+"url", "%s", err)
 		}
+	}
+	if _, err := remote.TLSConfig(fieldTLS, t.GetTls(), "", t.GetUrl()); err != nil {
+		return err
 	}
 	if t.GetMethod() != "" && !remote.IsToken(t.GetMethod()) {
 		return invalid(field+"method", "%q is not a method: use one such as POST or GET", t.GetMethod())
@@ -112,6 +100,14 @@ func (c *Crons) request(
 	if err == nil {
 		keys, err = vault.SigningKeys(ctx, run.Namespace, target.GetSigningSecrets())
 	}
+	var client *http.Client
+	if err == nil {
+		client, err = c.clientOf(ctx, run.Namespace, target)
+	}
+	if unusable, ok := errors.AsType[*process.InvalidError](err); ok {
+		o := failed("%s", unusable)
+		return &o, nil
+	}
 	if _, ok := errors.AsType[*secrets.UnusableError](err); ok {
 		o := failed("%s", err)
 		return &o, nil
@@ -124,7 +120,7 @@ func (c *Crons) request(
 	defer cancel()
 	cancelled := make(chan struct{})
 	go c.watchCancel(timed, run, cancelled, cancel)
-	answer, err := c.ask(timed, w, target, headers, func(header http.Header) {
+	answer, err := ask(timed, client, w, target, headers, func(header http.Header) {
 		if len(keys) > 0 {
 			signature.Sign(header, messageID(run.Namespace, w), time.Now(), target.GetBody(), keys...)
 		}
@@ -179,8 +175,9 @@ func (e *bodyError) stalledFor(limit time.Duration) string {
 }
 
 // ask sends the request and evaluates the response.
-func (c *Crons) ask(
-	ctx context.Context, w *work, target *progressorv1.HttpTarget, headers map[string]string, sign func(http.Header),
+func ask(
+	ctx context.Context, client *http.Client, w *work, target *progressorv1.HttpTarget, headers map[string]string,
+	sign func(http.Header),
 ) (*outcome, error) {
 	request, err := http.NewRequestWithContext(ctx, cmp.Or(target.GetMethod(), http.MethodPost), target.GetUrl(),
 		bytes.NewReader(target.GetBody()))
@@ -198,7 +195,7 @@ func (c *Crons) ask(
 	request.Header.Set(headerFireTime, w.Fire.UTC().Format(time.RFC3339Nano))
 	request.Header.Set(headerAttempt, strconv.Itoa(int(w.Attempt)))
 	sign(request.Header)
-	response, err := c.http.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func KeepStored(field string, wanted, stored map[string]string, sameTarget bool)
 			return invalid(field, header, "%s keeps a stored value, and there is none: set the value", Mask)
 		case !sameTarget:
 			return invalid(field, header,
-				"%s keeps the stored value only for the same hosts: set the value, or use ${secret:NAME}", Mask)
+				"%s keeps the stored value only for the same hosts and CAs: set the value, or use ${secret:NAME}", Mask)
 		}
 		wanted[header] = before
 	}

@@ -226,7 +226,11 @@ func (v *Vault) Resolve(ctx context.Context, namespace, value string) (string, e
 	}
 	var failed error
 	value = reference.ReplaceAllStringFunc(value, func(found string) string {
-		secret, err := v.secret(ctx, namespace, reference.FindStringSubmatch(found)[1])
+		name := reference.FindStringSubmatch(found)[1]
+		secret, err := v.secret(ctx, namespace, name)
+		if err == nil && isPEM(secret) {
+			err = unusable("the secret %s is in PEM, and can only be used as a certificate_secret", name)
+		}
 		failed = errors.Join(failed, err)
 		return secret
 	})
@@ -333,11 +337,23 @@ func (v *Vault) CheckReferences(ctx context.Context, namespace, field string, he
 	return nil
 }
 
-// MaxSecretBytes is the maximum size of a secret, as of a header.
-const MaxSecretBytes = 8192
+const (
+	// MaxSecretBytes is the maximum size of a secret, which is that of a header.
+	MaxSecretBytes = 8192
+	// maxPEMBytes is that of a secret in PEM, which may have several certificates.
+	maxPEMBytes = 32 << 10
+)
+
+// isPEM reports whether a secret is in PEM, such as a certificate with its key. Only such secrets
+// have line breaks.
+func isPEM(value string) bool { return strings.HasPrefix(value, "-----BEGIN ") }
 
 // SealSecret validates a secret and returns its sealed value for the table secrets.
 func (v *Vault) SealSecret(ctx context.Context, at storage.SecretKey, value string) (string, error) {
+	limit, allowed := MaxSecretBytes, "\t"
+	if isPEM(value) {
+		limit, allowed = maxPEMBytes, "\t\r\n"
+	}
 	switch {
 	case !name.MatchString(at.Name):
 		return "", &process.InvalidError{
@@ -348,13 +364,15 @@ func (v *Vault) SealSecret(ctx context.Context, at storage.SecretKey, value stri
 			Field:   "namespaces",
 			Message: fmt.Sprintf("must be NAME, PREFIX* or *, such as shop/* (got %.200q)", at.Namespaces),
 		}
-	case value == "" || len(value) > MaxSecretBytes:
+	case value == "" || len(value) > limit:
 		return "", &process.InvalidError{
-			Field: "value", Message: fmt.Sprintf("must have 1 to %d bytes (got %d)", MaxSecretBytes, len(value)),
+			Field: "value", Message: fmt.Sprintf("must have 1 to %d bytes (got %d)", limit, len(value)),
 		}
-	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+	case strings.ContainsFunc(value, func(r rune) bool {
+		return r < ' ' && !strings.ContainsRune(allowed, r) || r == 0x7f
+	}):
 		return "", &process.InvalidError{
-			Field: "value", Message: "must not contain control characters, such as line breaks",
+			Field: "value", Message: "must not contain control characters, such as line breaks, except in PEM",
 		}
 	}
 	k, err := v.sealing(ctx)

@@ -19,7 +19,7 @@ type openTarget struct {
 
 // openTarget opens the target of a sink. It replaces the references to secrets.
 func (s *Sinks) openTarget(ctx context.Context, m *progressorv1.Sink) (openTarget, error) {
-	settings, err := resolved(ctx, m, s.engine.Secrets().Resolve)
+	settings, err := resolved(ctx, m, s.cached())
 	if err != nil {
 		return openTarget{}, err
 	}
@@ -37,7 +37,7 @@ func (d *delivery) refresh() (bool, error) {
 	if d.target.refers == nil {
 		return true, nil
 	}
-	settings, err := resolved(d.ctx, d.target.refers, d.sinks.engine.Secrets().Resolve)
+	settings, err := resolved(d.ctx, d.target.refers, d.sinks.cached())
 	if _, unusable := errors.AsType[*process.InvalidError](err); unusable {
 		return false, d.fail(err)
 	}

@@ -28,20 +28,54 @@ func replaceSecrets(m *progressorv1.Sink, with func(field, value string) (string
 	return err
 }
 
+// certificateOf returns where the target of a sink has the name of the secret with its client
+// certificate, and the name of the field. It returns nil if the target has no settings of TLS.
+func certificateOf(m *progressorv1.Sink) (name *string, field string) {
+	if t := m.GetWebhook().GetTls(); t != nil {
+		return &t.CertificateSecret, "webhook.tls.certificate_secret"
+	}
+	if t := m.GetKafka().GetTls(); t != nil {
+		return &t.CertificateSecret, "kafka.tls.certificate_secret"
+	}
+	return nil, ""
+}
+
 func placeOf(m *progressorv1.Sink, field string) string {
 	return "sink\n" + m.GetNamespace() + "\n" + m.GetSinkId() + "\n" + field
 }
 
-// resolved returns a sink whose references to secrets are replaced. resolve is a method of the
-// vault.
-func resolved(
-	ctx context.Context, m *progressorv1.Sink, resolve func(context.Context, string, string) (string, error),
-) (*progressorv1.Sink, error) {
+// resolver reads secrets for a namespace.
+type resolver struct {
+	text        func(ctx context.Context, namespace, text string) (string, error) // replaces references
+	certificate func(ctx context.Context, namespace, name string) (string, error)
+}
+
+// cached uses secrets that may be some seconds old.
+func (s *Sinks) cached() resolver {
+	return resolver{s.engine.Secrets().Resolve, s.engine.Secrets().Certificate}
+}
+
+// fresh reads the secrets again.
+func (s *Sinks) fresh() resolver {
+	return resolver{s.engine.Secrets().ResolveNow, s.engine.Secrets().CertificateNow}
+}
+
+// resolved returns a sink whose references to secrets are replaced: also, the name of the secret
+// with its client certificate by the certificate.
+func resolved(ctx context.Context, m *progressorv1.Sink, r resolver) (*progressorv1.Sink, error) {
 	m = proto.CloneOf(m)
-	return m, replaceSecrets(m, func(field, value string) (string, error) {
-		value, err := resolve(ctx, m.GetNamespace(), value)
+	err := replaceSecrets(m, func(field, value string) (string, error) {
+		value, err := r.text(ctx, m.GetNamespace(), value)
 		return value, invalidSecret(field, err)
 	})
+	if err != nil {
+		return m, err
+	}
+	if name, field := certificateOf(m); name != nil {
+		*name, err = r.certificate(ctx, m.GetNamespace(), *name)
+		err = invalidSecret(field, err)
+	}
+	return m, err
 }
 
 // invalidSecret returns the error of a vault for a field of a sink.
@@ -65,7 +99,8 @@ func refers(m *progressorv1.Sink) (found bool) {
 		found = found || secrets.HasReference(value)
 		return value, nil
 	})
-	return found
+	name, _ := certificateOf(m)
+	return found || name != nil && *name != ""
 }
 
 // prepareSecrets validates the references of a sink that a client has sent. It reads the key in the
@@ -79,7 +114,7 @@ func (s *Sinks) prepareSecrets(ctx context.Context, k changes.SinkKey, m *progre
 	if err := vault.Load(ctx); err != nil {
 		return err
 	}
-	if _, err := resolved(ctx, m, vault.ResolveNow); err != nil {
+	if _, err := resolved(ctx, m, s.fresh()); err != nil {
 		return err
 	}
 	row, err := changes.GetSink(ctx, s.store, k)
@@ -93,7 +128,7 @@ func (s *Sinks) prepareSecrets(ctx context.Context, k changes.SinkKey, m *progre
 	if err != nil {
 		return err
 	}
-	_, _ = resolved(ctx, stored, vault.Resolve) // into the cache
+	_, _ = resolved(ctx, stored, s.cached()) // into the cache
 	return nil
 }
 

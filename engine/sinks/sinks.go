@@ -139,7 +139,7 @@ func (s *Sinks) put(
 				return changes.SinkSettings{}, err
 			}
 		}
-		plain, err := resolved(ctx, m, s.engine.Secrets().Resolve)
+		plain, err := resolved(ctx, m, s.cached())
 		if err != nil {
 			return changes.SinkSettings{}, err
 		}
@@ -170,11 +170,14 @@ func Check(m *progressorv1.Sink, open Open) error {
 	if err := checkSecrets(m); err != nil {
 		return err
 	}
-	m, err := resolved(context.Background(), m, func(_ context.Context, _, value string) (string, error) {
-		if secrets.HasReference(value) {
-			value = validKey
-		}
-		return value, nil
+	m, err := resolved(context.Background(), m, resolver{
+		text: func(_ context.Context, _, value string) (string, error) {
+			if secrets.HasReference(value) {
+				value = validKey
+			}
+			return value, nil
+		},
+		certificate: func(context.Context, string, string) (string, error) { return "", nil },
 	})
 	if err != nil {
 		return err

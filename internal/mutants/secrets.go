@@ -115,8 +115,7 @@ var secretMutants = []mutant{
 	},
 	{
 		name: "unsigned-without-secrets", breaks: "a processor with a signing secret gets no unsigned request",
-		file: "processor/remote/dial.go", old: "if len(cfg.GetSigningSecrets()) > 0 && open == nil {",
-		planted:  "if false {",
+		file: "processor/remote/dial.go", old: "case signing && !open:", planted: "case false:",
 		packages: "./processor/remote", run: "TestSignedRequests",
 	},
 	{
@@ -144,6 +143,46 @@ var secretMutants = []mutant{
 		name: "timestamp-in-the-id", breaks: "the timestamp of a recorded request cannot be changed",
 		file: "processor/signature/signature.go", old: `if strings.Contains(id, ".") {`, planted: "if false {",
 		packages: "./processor/signature", run: "TestVerify",
+	},
+	{
+		name: "certificate-is-not-replaced", breaks: "a new client certificate is used for the next request",
+		file: "processor/remote/credentials.go", old: "if last.certificate == certificate {",
+		planted:  `if last.certificate == certificate || last.certificate != "" {`,
+		packages: "./processor/remote", run: "TestClientCertificates",
+	},
+	{
+		name: "authorities-are-unused", breaks: "the authorities of a target are trusted",
+		file: "processor/remote/tls.go", old: "		pool.AddCert(certificate)\n",
+		planted:  "		_ = certificate\n",
+		packages: "./processor/remote", run: "TestAuthorities|TestClientCertificates",
+	},
+	{
+		name: "tls-without-https", breaks: "TLS settings of a URL without TLS are rejected",
+		file: "processor/remote/tls.go", old: `!strings.HasPrefix(strings.ToLower(text), "https:")`,
+		planted:  `!strings.HasPrefix(strings.ToLower(text), "http")`,
+		packages: "./processor/remote", run: "TestInvalidTLS",
+	},
+	{
+		name: "crons-share-connections", breaks: "crons with other client certificates use other connections",
+		file: "engine/crons/http_clients.go", old: "len(ca), ca, certificate))", planted: "len(ca), ca, nil))",
+		packages: "./engine/crons", run: "TestHTTPClientsAreOfTLSSettings",
+	},
+	{
+		name: "webhook-without-certificate", breaks: "a webhook gets a client certificate",
+		file: "engine/sinks/webhook/webhook.go", old: "			TLSClientConfig: s.security,\n", planted: "",
+		packages: "./cmd/progressor", run: "TestClientCertificatesOfTargets",
+	},
+	{
+		name: "certificate-is-not-checked", breaks: "a secret without a certificate is rejected by the put",
+		file: "engine/secrets/certificate.go", old: "if _, err := remote.ParseCertificate(text); err != nil {",
+		planted:  "if _, err := remote.ParseCertificate(text); false && err != nil {",
+		packages: "./cmd/progressor", run: "TestClientCertificatesOfTargets",
+	},
+	{
+		name: "header-of-another-authority", breaks: "a put with other authorities does not keep headers",
+		file: "engine/headers.go", old: "if p.GetTls().GetCaPem() != before.GetTls().GetCaPem() {",
+		planted:  "if false {",
+		packages: "./cmd/progressor", run: "TestClientCertificatesOfTargets",
 	},
 	{
 		name: "public-key-as-shared-key", breaks: "a public key accepts no HMAC",

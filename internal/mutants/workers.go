@@ -200,17 +200,6 @@ var commandMutants = []mutant{
 		file: "engine/rpc/named.go", old: `, "command_namespaces":`, planted: ":",
 		packages: "./engine/rpc", run: "TestCommandNamespaces",
 	},
-	{
-		name: "worker-ids-unlimited", breaks: "a client has a limited number of worker IDs",
-		file: "storage/pull/workers.go", old: "if err != nil || len(crowded) == 0 {",
-		planted:  "if err != nil || len(crowded) >= 0 {",
-		packages: "./engine/jobs", run: "TestWorkerIDsOfAClientAreLimited",
-	},
-	{
-		name: "worker-id-with-lease-deleted", breaks: "a worker with leases keeps its ID",
-		file: ownersSQL, old: "\n         WHERE l.namespace = x.namespace", planted: "\n         WHERE false",
-		packages: "./engine/jobs", run: "TestWorkerIDsOfAClientAreLimited",
-	},
 }
 
 // startMutants break the start of an engine whose database cannot be reached.

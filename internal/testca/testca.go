@@ -86,6 +86,22 @@ func (a *Authority) Issue(life time.Duration, uris ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}
 }
 
+// PEM returns the certificate of the authority.
+func (a *Authority) PEM() string {
+	return encode("CERTIFICATE", a.Certificate.Raw)
+}
+
+// IssuePEM returns a new certificate with a URI, and its key.
+func (a *Authority) IssuePEM(uri string) string {
+	a.t.Helper()
+	certificate := a.Issue(time.Hour, uri)
+	der, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return encode("CERTIFICATE", certificate.Certificate[0]) + encode("PRIVATE KEY", der)
+}
+
 // Write stores a certificate and its key in files.
 func (a *Authority) Write(certificate tls.Certificate, certificateFile, keyFile string) {
 	a.t.Helper()
@@ -105,7 +121,11 @@ func (a *Authority) WriteAuthority(file string) {
 
 func (a *Authority) write(file, kind string, der []byte) {
 	a.t.Helper()
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(encode(kind, der)), 0o600); err != nil {
 		a.t.Fatal(err)
 	}
+}
+
+func encode(kind string, der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
-	"github.com/progressor-engine/progressor/processor/signature"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -26,6 +25,7 @@ const (
 	fieldProtocol = "processor.connect.protocol"
 	fieldHeaders  = "processor.connect.headers"
 	fieldSigning  = "processor.connect.signing_secrets"
+	fieldTLS      = "processor.connect.tls"
 )
 
 const (
@@ -42,27 +42,19 @@ const (
 
 // Processor calls a processor over HTTP.
 type Processor struct {
-	endpoints endpoints
-	transport *http.Transport
-	namespace string
+	endpoints   endpoints
+	credentials *credentialSource
+	namespace   string
 }
 
-// Dial returns a processor for a namespace's configuration. It does not connect yet. If the
-// configuration is invalid, the error is a *process.InvalidError with the name of the field.
-// maxRunning is the maximum number of concurrent attempts. One connection is kept for each of them.
-// 0 or less means process.DefaultMaxRunning. open returns the headers of each request and the keys
-// that sign it. If open is nil, the headers of cfg are used, and cfg must not have signing secrets.
-// The result is a *Processor.
+// Dial returns a processor for a namespace's configuration. It does not connect yet. An invalid
+// configuration is a *process.InvalidError with the field's name. maxRunning is the maximum number
+// of concurrent attempts, for each of which a connection is kept; 0 or less means
+// process.DefaultMaxRunning. open returns the credentials of each request. If it is nil, the
+// headers are those of cfg, and cfg must not name secrets. The result is a *Processor.
 func Dial(
 	namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
-	open func(context.Context) (map[string]string, []signature.Key, error),
-) (processor.Processor, error) {
-	return dial(namespace, cfg, maxRunning, open, &tls.Config{MinVersion: tls.VersionTLS12})
-}
-
-func dial(
-	namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
-	open func(context.Context) (map[string]string, []signature.Key, error), security *tls.Config,
+	open func(context.Context) (Credentials, error),
 ) (processor.Processor, error) {
 	targets, err := parseURLs(cfg)
 	if err != nil {
@@ -72,18 +64,17 @@ func dial(
 	if err != nil {
 		return nil, err
 	}
-	headers := &headerSource{fixed: fixed, open: open}
-	if len(cfg.GetSigningSecrets()) > 0 && open == nil {
-		return nil, &process.InvalidError{Field: fieldSigning, Message: "this node has no secrets"}
+	security, err := TLSConfig(fieldTLS, cfg.GetTls(), "", append([]string{cfg.GetUrl()}, cfg.GetMoreUrls()...)...)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSecrets(cfg, open != nil); err != nil {
+		return nil, err
 	}
 	grpc := false
 	switch cfg.GetProtocol() {
 	case progressorv1.ConnectProcessor_PROTOCOL_UNSPECIFIED, progressorv1.ConnectProcessor_PROTOCOL_CONNECT:
 	case progressorv1.ConnectProcessor_PROTOCOL_GRPC:
-		if len(cfg.GetSigningSecrets()) > 0 {
-			return nil, &process.InvalidError{Field: fieldSigning,
-				Message: "must be empty with PROTOCOL_GRPC: servers of gRPC do not see the body of a request"}
-		}
 		grpc = true
 	default:
 		return nil, &process.InvalidError{Field: fieldProtocol,
@@ -92,7 +83,11 @@ func dial(
 	if maxRunning <= 0 {
 		maxRunning = process.DefaultMaxRunning
 	}
-	p := &Processor{namespace: namespace}
+	c := &credentialSource{fixed: fixed, open: open}
+	c.pool = newPool(security, func(security *tls.Config) *http.Transport {
+		return newTransport(maxRunning, grpc, security)
+	})
+	p := &Processor{namespace: namespace, credentials: c}
 	switch encoding := cfg.GetEncoding(); encoding {
 	case progressorv1.ConnectProcessor_ENCODING_UNSPECIFIED, progressorv1.ConnectProcessor_ENCODING_PROTO:
 		for n, target := range targets {
@@ -103,8 +98,7 @@ func dial(
 				}
 			}
 		}
-		p.transport = newTransport(maxRunning, grpc, security)
-		p.endpoints.add(targets, func(target *url.URL) callFunc { return rpcCall(target, headers, p.transport, grpc) })
+		p.endpoints.add(targets, func(target *url.URL) callFunc { return rpcCall(target, c, grpc) })
 	case progressorv1.ConnectProcessor_ENCODING_JSON, progressorv1.ConnectProcessor_ENCODING_MSGPACK:
 		if grpc {
 			return nil, &process.InvalidError{
@@ -115,12 +109,26 @@ func dial(
 		if encoding == progressorv1.ConnectProcessor_ENCODING_MSGPACK {
 			in = msgpackEncoding
 		}
-		p.transport = newTransport(maxRunning, false, security)
-		p.endpoints.add(targets, func(target *url.URL) callFunc { return plainCall(target, headers, p.transport, in) })
+		p.endpoints.add(targets, func(target *url.URL) callFunc { return plainCall(target, c, in) })
 	default:
 		return nil, &process.InvalidError{Field: fieldEncoding, Message: fmt.Sprintf("unknown encoding %d", encoding)}
 	}
 	return p, nil
+}
+
+// checkSecrets returns an error if a processor cannot use the secrets of its configuration.
+func checkSecrets(cfg *progressorv1.ConnectProcessor, open bool) error {
+	const none = "this node has no secrets"
+	switch signing := len(cfg.GetSigningSecrets()) > 0; {
+	case signing && !open:
+		return &process.InvalidError{Field: fieldSigning, Message: none}
+	case signing && cfg.GetProtocol() == progressorv1.ConnectProcessor_PROTOCOL_GRPC:
+		return &process.InvalidError{Field: fieldSigning,
+			Message: "must be empty with PROTOCOL_GRPC: servers of gRPC do not see the body of a request"}
+	case cfg.GetTls().GetCertificateSecret() != "" && !open:
+		return &process.InvalidError{Field: fieldTLS + ".certificate_secret", Message: none}
+	}
+	return nil
 }
 
 // Process sends the request and returns the processor's answer. The package comment describes its
@@ -138,11 +146,15 @@ func (p *Processor) Process(
 // Reach opens a connection to the processor and closes it. It sends no request. If the processor
 // has several URLs, one that accepts a connection is enough. The error is about the last URL: the
 // connection or its certificate was rejected.
-func (p *Processor) Reach(ctx context.Context) (err error) {
+func (p *Processor) Reach(ctx context.Context) error {
+	_, via, err := p.credentials.addTo(ctx, http.Header{})
+	if err != nil {
+		return fmt.Errorf("connect to the processor of %s: %w", p.namespace, err)
+	}
 	for _, at := range p.endpoints.all {
-		dial := p.transport.DialContext
+		dial := via.DialContext
 		if at.url.Scheme == "https" {
-			dial = p.transport.DialTLSContext
+			dial = via.DialTLSContext
 		}
 		var conn net.Conn
 		if conn, err = dial(ctx, "tcp", hostPort(at.url)); err == nil {
@@ -169,7 +181,7 @@ func hostPort(target *url.URL) string {
 // Close closes idle connections. The others are closed once their requests have ended and they have
 // been idle for a while. Close always returns nil.
 func (p *Processor) Close() error {
-	p.transport.CloseIdleConnections()
+	p.credentials.pool.close()
 	return nil
 }
 

@@ -28,8 +28,10 @@ func FailureClass(err error) string {
 		}
 		return "the name of the host cannot be resolved"
 	}
-	if class := CertificateClass(err); class != "" {
-		return class
+	for _, class := range []string{CertificateClass(err), rejectedCertificate(err)} {
+		if class != "" {
+			return class
+		}
 	}
 	waited, isNet := errors.AsType[net.Error](err)
 	switch {
@@ -58,6 +60,21 @@ func (e *networkError) Unwrap() error { return e.err }
 
 // Detail returns the complete error text, including addresses, for the log of the node.
 func (e *networkError) Detail() string { return e.err.Error() }
+
+// rejectedCertificate returns the class of an error of a server that wants another certificate of
+// the client. It returns "" for other errors.
+func rejectedCertificate(err error) string {
+	alert, ok := errors.AsType[*net.OpError](err)
+	switch {
+	case !ok || alert.Op != "remote error":
+		return ""
+	case strings.Contains(alert.Err.Error(), "certificate required"):
+		return "the server requires a client certificate"
+	case strings.Contains(alert.Err.Error(), "certificate"):
+		return "the server rejects the client certificate, or requires one"
+	}
+	return ""
+}
 
 // CertificateClass returns the class of a TLS error. It returns "" for other errors.
 func CertificateClass(err error) string {

@@ -50,7 +50,7 @@ func unmarshalJSON(text []byte, m proto.Message) error {
 }
 
 // plainCall returns a function that posts the request to the URL.
-func plainCall(target *url.URL, headers *headerSource, transport *http.Transport, in encoding) callFunc {
+func plainCall(target *url.URL, credentials *credentialSource, in encoding) callFunc {
 	return func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		body, err := in.marshal(req)
 		if err != nil {
@@ -60,7 +60,7 @@ func plainCall(target *url.URL, headers *headerSource, transport *http.Transport
 		if err != nil {
 			return nil, fmt.Errorf("create the request: %w", err)
 		}
-		keys, err := headers.addTo(ctx, post.Header)
+		keys, via, err := credentials.addTo(ctx, post.Header)
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +71,7 @@ func plainCall(target *url.URL, headers *headerSource, transport *http.Transport
 		post.Header.Set("Accept", in.contentType)
 		post.Header.Set("User-Agent", "progressor")
 		tracing.Inject(ctx, post.Header)
-		resp, err := send(transport, post) //nolint:bodyclose // read closes it
+		resp, err := send(via, post) //nolint:bodyclose // read closes it
 		if err != nil {
 			return nil, err
 		}

@@ -2,8 +2,7 @@ package remote
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
@@ -135,14 +134,10 @@ func TestTLS(t *testing.T) {
 		server.Config.ErrorLog = slog.NewLogLogger(quiet.Handler(), slog.LevelWarn)
 		server.StartTLS()
 		t.Cleanup(server.Close)
-		roots := x509.NewCertPool()
-		roots.AddCert(server.Certificate())
-		way.Url = server.URL
-		p, err := dial("shop", way, 10, nil, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = p.(*Processor).Close() })
+		trusting := proto.CloneOf(way)
+		trusting.Tls = &progressorv1.TargetTls{CaPem: string(pem.EncodeToMemory(
+			&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))}
+		p := dialed(t, trusting, server.URL)
 		resp, err := p.Process(t.Context(), request())
 		if err != nil {
 			t.Fatal(err)

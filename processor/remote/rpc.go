@@ -27,7 +27,7 @@ const maxErrorBytes = 64 << 10
 type callFunc = func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error)
 
 // rpcCall returns a function that calls ProcessorService by the Connect protocol or gRPC.
-func rpcCall(target *url.URL, headers *headerSource, transport *http.Transport, grpc bool) callFunc {
+func rpcCall(target *url.URL, credentials *credentialSource, grpc bool) callFunc {
 	opts := []connect.ClientOption{
 		connect.WithReadMaxBytes(process.MaxMessageBytes),
 		connect.WithCodec(protoCodec{}),
@@ -38,9 +38,9 @@ func rpcCall(target *url.URL, headers *headerSource, transport *http.Transport, 
 		opts = append(opts, connect.WithGRPC())
 	}
 	client := progressorv1connect.NewProcessorServiceClient(
-		&rpcTransport{next: transport, headers: headers, grpc: grpc}, target.String(), opts...)
+		&rpcTransport{credentials: credentials, grpc: grpc}, target.String(), opts...)
 	return func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		if headers.open != nil {
+		if credentials.open != nil {
 			ctx = context.WithValue(ctx, messageIDKey{}, messageID(req))
 		}
 		resp, err := client.Process(ctx, req)
@@ -78,13 +78,12 @@ func rpcError(err error) error {
 // classifies HTTP statuses for which Connect's code would be wrong: 502 and 504 would be
 // UNAVAILABLE.
 type rpcTransport struct {
-	next    *http.Transport
-	headers *headerSource
-	grpc    bool
+	credentials *credentialSource
+	grpc        bool
 }
 
 func (t *rpcTransport) Do(req *http.Request) (*http.Response, error) {
-	keys, err := t.headers.addTo(req.Context(), req.Header)
+	keys, via, err := t.credentials.addTo(req.Context(), req.Header)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +97,7 @@ func (t *rpcTransport) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := send(t.next, req)
+	resp, err := send(via, req)
 	if err != nil || resp.StatusCode == http.StatusOK {
 		return resp, err
 	}

@@ -31,8 +31,8 @@ func TestSignedRequests(t *testing.T) {
 		way.SigningSecrets = []string{"key"}
 		way.Url = "http://127.0.0.1:1"
 		if way.GetProtocol() == progressorv1.ConnectProcessor_PROTOCOL_GRPC {
-			_, err := Dial("shop", way, 10, func(context.Context) (map[string]string, []signature.Key, error) {
-				return nil, nil, nil
+			_, err := Dial("shop", way, 10, func(context.Context) (Credentials, error) {
+				return Credentials{}, nil
 			})
 			if bad, ok := errors.AsType[*process.InvalidError](err); !ok || bad.Field != fieldSigning {
 				t.Errorf("with gRPC: %v", err)
@@ -52,8 +52,8 @@ func TestSignedRequests(t *testing.T) {
 		}))
 		way.Url = serve(t, verified).URL
 		keys := []signature.Key{old}
-		p, err := Dial("shop", way, 10, func(context.Context) (map[string]string, []signature.Key, error) {
-			return map[string]string{"webhook-id": "forged"}, keys, nil
+		p, err := Dial("shop", way, 10, func(context.Context) (Credentials, error) {
+			return Credentials{Headers: map[string]string{"webhook-id": "forged"}, Keys: keys}, nil
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -67,6 +67,9 @@ func send(transport *http.Transport, req *http.Request) (*http.Response, error) 
 		if processor.Unreachable(err) {
 			return nil, err
 		}
+		if rejectedCertificate(err) != "" { // with TLS 1.3, the server checks it after the handshake of the client
+			return nil, &processor.UnreachableError{Err: &networkError{err}}
+		}
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF // Connect replaces io.EOF, and the LostError around it
 		}

@@ -1,8 +1,6 @@
 package targets
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -58,14 +56,12 @@ func openKafka(m *progressorv1.KafkaTarget, f format.Format, e *remote.Egress) (
 		}
 	}
 	if m.GetTls() != nil {
-		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		if text := m.GetTls().GetCaPem(); text != "" {
-			c.TLS.RootCAs = x509.NewCertPool()
-			if !c.TLS.RootCAs.AppendCertsFromPEM([]byte(text)) {
-				return nil, &process.InvalidError{
-					Field: "sink.kafka.tls.ca_pem", Message: "must be certificates in PEM: -----BEGIN CERTIFICATE-----",
-				}
-			}
+		var err error
+		settings := &progressorv1.TargetTls{CaPem: m.GetTls().GetCaPem()}
+		// The sink is resolved: certificate_secret is the certificate.
+		c.TLS, err = remote.TLSConfig("sink.kafka.tls", settings, m.GetTls().GetCertificateSecret())
+		if err != nil {
+			return nil, err
 		}
 	}
 	d, err := kafka.New(c)

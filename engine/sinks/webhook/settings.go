@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -26,16 +27,24 @@ type settings struct {
 	timeout    time.Duration
 	concurrent int
 	format     format.Format
+	security   *tls.Config
 }
 
 func invalid(field, message string, args ...any) error {
 	return &process.InvalidError{Field: "sink.webhook." + field, Message: fmt.Sprintf(message, args...)}
 }
 
+// parse parses the settings of a sink whose secrets are in the clear: certificate_secret is the
+// certificate.
 func parse(m *progressorv1.Sink, f format.Format) (settings, error) {
 	hook := m.GetWebhook()
 	s := settings{url: hook.GetUrl(), timeout: defaultTimeout, concurrent: defaultConcurrent, format: f}
 	if err := checkURL(hook.GetUrl()); err != nil {
+		return s, err
+	}
+	var err error
+	if s.security, err = remote.TLSConfig("sink.webhook.tls", hook.GetTls(), hook.GetTls().GetCertificateSecret(),
+		hook.GetUrl()); err != nil {
 		return s, err
 	}
 	if hook.GetUnsigned() && len(hook.GetSecrets()) > 0 {

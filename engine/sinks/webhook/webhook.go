@@ -50,6 +50,7 @@ func New(m *progressorv1.Sink, f format.Format, e *remote.Egress) (sinks.Deliver
 	return &deliverer{settings: s, accepted: map[int64]bool{}, client: &http.Client{
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: s.concurrent,
+			TLSClientConfig: s.security,
 			IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: s.timeout, MaxResponseHeaderBytes: maxBodyBytes,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

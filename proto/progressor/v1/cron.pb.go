@@ -1434,11 +1434,12 @@ type HttpTarget struct {
 	Body    []byte            `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
 	// Default: 200 to 299.
 	SuccessCodes []int32 `protobuf:"varint,5,rep,packed,name=success_codes,json=successCodes,proto3" json:"success_codes,omitempty"`
-	// Names of secrets (progressor secret put) that are keys of Standard Webhooks: whsec_ and 24 to
-	// 64 bytes in base64. If there are any, each request has the headers webhook-id,
-	// webhook-timestamp and webhook-signature, with one signature per key. With two keys, you can
-	// replace one without a rejected request.
-	SigningSecrets []string `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
+	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
+	// bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+	// headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
+	// two, a key can be replaced without a rejected request.
+	SigningSecrets []string   `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
+	Tls            *TargetTls `protobuf:"bytes,7,opt,name=tls,proto3" json:"tls,omitempty"` // the URL must be https
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1511,6 +1512,13 @@ func (x *HttpTarget) GetSuccessCodes() []int32 {
 func (x *HttpTarget) GetSigningSecrets() []string {
 	if x != nil {
 		return x.SigningSecrets
+	}
+	return nil
+}
+
+func (x *HttpTarget) GetTls() *TargetTls {
+	if x != nil {
+		return x.Tls
 	}
 	return nil
 }
@@ -3254,7 +3262,7 @@ var File_progressor_v1_cron_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\n" +
-	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x18progressor/v1/flow.proto\x1a\x1aprogressor/v1/worker.proto\"\xc8\a\n" +
+	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x18progressor/v1/flow.proto\x1a\x1dprogressor/v1/namespace.proto\x1a\x1aprogressor/v1/worker.proto\"\xc8\a\n" +
 	"\x04Cron\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
 	"\acron_id\x18\x02 \x01(\tB\n" +
@@ -3358,7 +3366,7 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12!\n" +
-	"\x04args\x18\x03 \x01(\fB\r\xbaH\x06z\x04\x18\x80\x80@\xb0\xbb\x18\x02R\x04args\"\x98\x03\n" +
+	"\x04args\x18\x03 \x01(\fB\r\xbaH\x06z\x04\x18\x80\x80@\xb0\xbb\x18\x02R\x04args\"\xc4\x03\n" +
 	"\n" +
 	"HttpTarget\x12&\n" +
 	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
@@ -3367,7 +3375,8 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\aheaders\x18\x03 \x03(\v2&.progressor.v1.HttpTarget.HeadersEntryB\x1c\xbaH\x15\x9a\x01\x12\x10d\"\ar\x05 \x01(\x80\x02*\x05r\x03(\x80@\xb0\xbb\x18\aR\aheaders\x12!\n" +
 	"\x04body\x18\x04 \x01(\fB\r\xbaH\x06z\x04\x18\x80\x80@\xb0\xbb\x18\x02R\x04body\x124\n" +
 	"\rsuccess_codes\x18\x05 \x03(\x05B\x0f\xbaH\f\x92\x01\t\"\a\x1a\x05\x18\xd7\x04(dR\fsuccessCodes\x12L\n" +
-	"\x0fsigning_secrets\x18\x06 \x03(\tB#\xbaH \x92\x01\x1d\x10\x02\x18\x01\"\x17r\x15(@2\x11^[a-zA-Z0-9._-]+$R\x0esigningSecrets\x1a:\n" +
+	"\x0fsigning_secrets\x18\x06 \x03(\tB#\xbaH \x92\x01\x1d\x10\x02\x18\x01\"\x17r\x15(@2\x11^[a-zA-Z0-9._-]+$R\x0esigningSecrets\x12*\n" +
+	"\x03tls\x18\a \x01(\v2\x18.progressor.v1.TargetTlsR\x03tls\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x90\x04\n" +
@@ -3644,6 +3653,7 @@ var file_progressor_v1_cron_proto_goTypes = []any{
 	(*StartRunTarget)(nil),         // 55: progressor.v1.StartRunTarget
 	(*structpb.Value)(nil),         // 56: google.protobuf.Value
 	(*JobOptions)(nil),             // 57: progressor.v1.JobOptions
+	(*TargetTls)(nil),              // 58: progressor.v1.TargetTls
 }
 var file_progressor_v1_cron_proto_depIdxs = []int32{
 	11, // 0: progressor.v1.Cron.spec:type_name -> progressor.v1.CronSpec
@@ -3683,68 +3693,69 @@ var file_progressor_v1_cron_proto_depIdxs = []int32{
 	56, // 34: progressor.v1.EnqueueJobTarget.args:type_name -> google.protobuf.Value
 	57, // 35: progressor.v1.EnqueueJobTarget.options:type_name -> progressor.v1.JobOptions
 	50, // 36: progressor.v1.HttpTarget.headers:type_name -> progressor.v1.HttpTarget.HeadersEntry
-	51, // 37: progressor.v1.Fire.fire_time:type_name -> google.protobuf.Timestamp
-	51, // 38: progressor.v1.Fire.decided_time:type_name -> google.protobuf.Timestamp
-	4,  // 39: progressor.v1.Fire.decision:type_name -> progressor.v1.Decision
-	5,  // 40: progressor.v1.Fire.status:type_name -> progressor.v1.FireStatus
-	51, // 41: progressor.v1.Fire.started_time:type_name -> google.protobuf.Timestamp
-	51, // 42: progressor.v1.Fire.ended_time:type_name -> google.protobuf.Timestamp
-	9,  // 43: progressor.v1.CreateCronRequest.cron:type_name -> progressor.v1.Cron
-	9,  // 44: progressor.v1.CreateCronResponse.cron:type_name -> progressor.v1.Cron
-	9,  // 45: progressor.v1.UpdateCronRequest.cron:type_name -> progressor.v1.Cron
-	9,  // 46: progressor.v1.UpdateCronResponse.cron:type_name -> progressor.v1.Cron
-	9,  // 47: progressor.v1.GetCronResponse.cron:type_name -> progressor.v1.Cron
-	9,  // 48: progressor.v1.ListCronsResponse.crons:type_name -> progressor.v1.Cron
-	9,  // 49: progressor.v1.PauseCronResponse.cron:type_name -> progressor.v1.Cron
-	9,  // 50: progressor.v1.ResumeCronResponse.cron:type_name -> progressor.v1.Cron
-	0,  // 51: progressor.v1.TriggerCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
-	19, // 52: progressor.v1.TriggerCronResponse.fire:type_name -> progressor.v1.Fire
-	51, // 53: progressor.v1.CancelFireRequest.fire_time:type_name -> google.protobuf.Timestamp
-	19, // 54: progressor.v1.CancelFireResponse.fire:type_name -> progressor.v1.Fire
-	51, // 55: progressor.v1.RerunFireRequest.fire_time:type_name -> google.protobuf.Timestamp
-	19, // 56: progressor.v1.RerunFireResponse.fire:type_name -> progressor.v1.Fire
-	51, // 57: progressor.v1.BackfillCronRequest.from_time:type_name -> google.protobuf.Timestamp
-	51, // 58: progressor.v1.BackfillCronRequest.to_time:type_name -> google.protobuf.Timestamp
-	0,  // 59: progressor.v1.BackfillCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
-	45, // 60: progressor.v1.PreviewCronRequest.cron:type_name -> progressor.v1.CronRef
-	11, // 61: progressor.v1.PreviewCronRequest.spec:type_name -> progressor.v1.CronSpec
-	51, // 62: progressor.v1.PreviewCronRequest.from_time:type_name -> google.protobuf.Timestamp
-	51, // 63: progressor.v1.PreviewCronRequest.to_time:type_name -> google.protobuf.Timestamp
-	51, // 64: progressor.v1.PreviewCronResponse.fire_times:type_name -> google.protobuf.Timestamp
-	19, // 65: progressor.v1.ListFiresResponse.fires:type_name -> progressor.v1.Fire
-	20, // 66: progressor.v1.CronService.CreateCron:input_type -> progressor.v1.CreateCronRequest
-	22, // 67: progressor.v1.CronService.UpdateCron:input_type -> progressor.v1.UpdateCronRequest
-	24, // 68: progressor.v1.CronService.GetCron:input_type -> progressor.v1.GetCronRequest
-	26, // 69: progressor.v1.CronService.ListCrons:input_type -> progressor.v1.ListCronsRequest
-	28, // 70: progressor.v1.CronService.DeleteCron:input_type -> progressor.v1.DeleteCronRequest
-	30, // 71: progressor.v1.CronService.PauseCron:input_type -> progressor.v1.PauseCronRequest
-	32, // 72: progressor.v1.CronService.ResumeCron:input_type -> progressor.v1.ResumeCronRequest
-	34, // 73: progressor.v1.CronService.TriggerCron:input_type -> progressor.v1.TriggerCronRequest
-	36, // 74: progressor.v1.CronService.CancelFire:input_type -> progressor.v1.CancelFireRequest
-	38, // 75: progressor.v1.CronService.RerunFire:input_type -> progressor.v1.RerunFireRequest
-	40, // 76: progressor.v1.CronService.BackfillCron:input_type -> progressor.v1.BackfillCronRequest
-	42, // 77: progressor.v1.CronService.StopBackfills:input_type -> progressor.v1.StopBackfillsRequest
-	44, // 78: progressor.v1.CronService.PreviewCron:input_type -> progressor.v1.PreviewCronRequest
-	47, // 79: progressor.v1.CronService.ListFires:input_type -> progressor.v1.ListFiresRequest
-	21, // 80: progressor.v1.CronService.CreateCron:output_type -> progressor.v1.CreateCronResponse
-	23, // 81: progressor.v1.CronService.UpdateCron:output_type -> progressor.v1.UpdateCronResponse
-	25, // 82: progressor.v1.CronService.GetCron:output_type -> progressor.v1.GetCronResponse
-	27, // 83: progressor.v1.CronService.ListCrons:output_type -> progressor.v1.ListCronsResponse
-	29, // 84: progressor.v1.CronService.DeleteCron:output_type -> progressor.v1.DeleteCronResponse
-	31, // 85: progressor.v1.CronService.PauseCron:output_type -> progressor.v1.PauseCronResponse
-	33, // 86: progressor.v1.CronService.ResumeCron:output_type -> progressor.v1.ResumeCronResponse
-	35, // 87: progressor.v1.CronService.TriggerCron:output_type -> progressor.v1.TriggerCronResponse
-	37, // 88: progressor.v1.CronService.CancelFire:output_type -> progressor.v1.CancelFireResponse
-	39, // 89: progressor.v1.CronService.RerunFire:output_type -> progressor.v1.RerunFireResponse
-	41, // 90: progressor.v1.CronService.BackfillCron:output_type -> progressor.v1.BackfillCronResponse
-	43, // 91: progressor.v1.CronService.StopBackfills:output_type -> progressor.v1.StopBackfillsResponse
-	46, // 92: progressor.v1.CronService.PreviewCron:output_type -> progressor.v1.PreviewCronResponse
-	48, // 93: progressor.v1.CronService.ListFires:output_type -> progressor.v1.ListFiresResponse
-	80, // [80:94] is the sub-list for method output_type
-	66, // [66:80] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	58, // 37: progressor.v1.HttpTarget.tls:type_name -> progressor.v1.TargetTls
+	51, // 38: progressor.v1.Fire.fire_time:type_name -> google.protobuf.Timestamp
+	51, // 39: progressor.v1.Fire.decided_time:type_name -> google.protobuf.Timestamp
+	4,  // 40: progressor.v1.Fire.decision:type_name -> progressor.v1.Decision
+	5,  // 41: progressor.v1.Fire.status:type_name -> progressor.v1.FireStatus
+	51, // 42: progressor.v1.Fire.started_time:type_name -> google.protobuf.Timestamp
+	51, // 43: progressor.v1.Fire.ended_time:type_name -> google.protobuf.Timestamp
+	9,  // 44: progressor.v1.CreateCronRequest.cron:type_name -> progressor.v1.Cron
+	9,  // 45: progressor.v1.CreateCronResponse.cron:type_name -> progressor.v1.Cron
+	9,  // 46: progressor.v1.UpdateCronRequest.cron:type_name -> progressor.v1.Cron
+	9,  // 47: progressor.v1.UpdateCronResponse.cron:type_name -> progressor.v1.Cron
+	9,  // 48: progressor.v1.GetCronResponse.cron:type_name -> progressor.v1.Cron
+	9,  // 49: progressor.v1.ListCronsResponse.crons:type_name -> progressor.v1.Cron
+	9,  // 50: progressor.v1.PauseCronResponse.cron:type_name -> progressor.v1.Cron
+	9,  // 51: progressor.v1.ResumeCronResponse.cron:type_name -> progressor.v1.Cron
+	0,  // 52: progressor.v1.TriggerCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
+	19, // 53: progressor.v1.TriggerCronResponse.fire:type_name -> progressor.v1.Fire
+	51, // 54: progressor.v1.CancelFireRequest.fire_time:type_name -> google.protobuf.Timestamp
+	19, // 55: progressor.v1.CancelFireResponse.fire:type_name -> progressor.v1.Fire
+	51, // 56: progressor.v1.RerunFireRequest.fire_time:type_name -> google.protobuf.Timestamp
+	19, // 57: progressor.v1.RerunFireResponse.fire:type_name -> progressor.v1.Fire
+	51, // 58: progressor.v1.BackfillCronRequest.from_time:type_name -> google.protobuf.Timestamp
+	51, // 59: progressor.v1.BackfillCronRequest.to_time:type_name -> google.protobuf.Timestamp
+	0,  // 60: progressor.v1.BackfillCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
+	45, // 61: progressor.v1.PreviewCronRequest.cron:type_name -> progressor.v1.CronRef
+	11, // 62: progressor.v1.PreviewCronRequest.spec:type_name -> progressor.v1.CronSpec
+	51, // 63: progressor.v1.PreviewCronRequest.from_time:type_name -> google.protobuf.Timestamp
+	51, // 64: progressor.v1.PreviewCronRequest.to_time:type_name -> google.protobuf.Timestamp
+	51, // 65: progressor.v1.PreviewCronResponse.fire_times:type_name -> google.protobuf.Timestamp
+	19, // 66: progressor.v1.ListFiresResponse.fires:type_name -> progressor.v1.Fire
+	20, // 67: progressor.v1.CronService.CreateCron:input_type -> progressor.v1.CreateCronRequest
+	22, // 68: progressor.v1.CronService.UpdateCron:input_type -> progressor.v1.UpdateCronRequest
+	24, // 69: progressor.v1.CronService.GetCron:input_type -> progressor.v1.GetCronRequest
+	26, // 70: progressor.v1.CronService.ListCrons:input_type -> progressor.v1.ListCronsRequest
+	28, // 71: progressor.v1.CronService.DeleteCron:input_type -> progressor.v1.DeleteCronRequest
+	30, // 72: progressor.v1.CronService.PauseCron:input_type -> progressor.v1.PauseCronRequest
+	32, // 73: progressor.v1.CronService.ResumeCron:input_type -> progressor.v1.ResumeCronRequest
+	34, // 74: progressor.v1.CronService.TriggerCron:input_type -> progressor.v1.TriggerCronRequest
+	36, // 75: progressor.v1.CronService.CancelFire:input_type -> progressor.v1.CancelFireRequest
+	38, // 76: progressor.v1.CronService.RerunFire:input_type -> progressor.v1.RerunFireRequest
+	40, // 77: progressor.v1.CronService.BackfillCron:input_type -> progressor.v1.BackfillCronRequest
+	42, // 78: progressor.v1.CronService.StopBackfills:input_type -> progressor.v1.StopBackfillsRequest
+	44, // 79: progressor.v1.CronService.PreviewCron:input_type -> progressor.v1.PreviewCronRequest
+	47, // 80: progressor.v1.CronService.ListFires:input_type -> progressor.v1.ListFiresRequest
+	21, // 81: progressor.v1.CronService.CreateCron:output_type -> progressor.v1.CreateCronResponse
+	23, // 82: progressor.v1.CronService.UpdateCron:output_type -> progressor.v1.UpdateCronResponse
+	25, // 83: progressor.v1.CronService.GetCron:output_type -> progressor.v1.GetCronResponse
+	27, // 84: progressor.v1.CronService.ListCrons:output_type -> progressor.v1.ListCronsResponse
+	29, // 85: progressor.v1.CronService.DeleteCron:output_type -> progressor.v1.DeleteCronResponse
+	31, // 86: progressor.v1.CronService.PauseCron:output_type -> progressor.v1.PauseCronResponse
+	33, // 87: progressor.v1.CronService.ResumeCron:output_type -> progressor.v1.ResumeCronResponse
+	35, // 88: progressor.v1.CronService.TriggerCron:output_type -> progressor.v1.TriggerCronResponse
+	37, // 89: progressor.v1.CronService.CancelFire:output_type -> progressor.v1.CancelFireResponse
+	39, // 90: progressor.v1.CronService.RerunFire:output_type -> progressor.v1.RerunFireResponse
+	41, // 91: progressor.v1.CronService.BackfillCron:output_type -> progressor.v1.BackfillCronResponse
+	43, // 92: progressor.v1.CronService.StopBackfills:output_type -> progressor.v1.StopBackfillsResponse
+	46, // 93: progressor.v1.CronService.PreviewCron:output_type -> progressor.v1.PreviewCronResponse
+	48, // 94: progressor.v1.CronService.ListFires:output_type -> progressor.v1.ListFiresResponse
+	81, // [81:95] is the sub-list for method output_type
+	67, // [67:81] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_cron_proto_init() }
@@ -3754,6 +3765,7 @@ func file_progressor_v1_cron_proto_init() {
 	}
 	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_flow_proto_init()
+	file_progressor_v1_namespace_proto_init()
 	file_progressor_v1_worker_proto_init()
 	file_progressor_v1_cron_proto_msgTypes[5].OneofWrappers = []any{
 		(*CronTarget_StartProcess)(nil),

@@ -458,7 +458,7 @@ func (x HealthProblem_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HealthProblem_Kind.Descriptor instead.
 func (HealthProblem_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{22, 0}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{23, 0}
 }
 
 type Namespace struct {
@@ -993,11 +993,13 @@ type ConnectProcessor struct {
 	// Other URLs of the same processor. Attempts are spread over url and these. If one cannot be
 	// reached or rejects an attempt because it is busy, the next one gets the attempt.
 	MoreUrls []string `protobuf:"bytes,5,rep,name=more_urls,json=moreUrls,proto3" json:"more_urls,omitempty"`
-	// Names of secrets (progressor secret put) that are keys of Standard Webhooks: whsec_ and 24 to
-	// 64 bytes in base64. If there are any, each request has the headers webhook-id,
-	// webhook-timestamp and webhook-signature, with one signature per key. With two keys, you can
-	// replace one without a rejected request. PROTOCOL_GRPC does not support them.
-	SigningSecrets []string `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
+	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
+	// bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+	// headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
+	// two, a key can be replaced without a rejected request.
+	// They are not possible with PROTOCOL_GRPC.
+	SigningSecrets []string   `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
+	Tls            *TargetTls `protobuf:"bytes,7,opt,name=tls,proto3" json:"tls,omitempty"` // all URLs must be https
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1074,6 +1076,70 @@ func (x *ConnectProcessor) GetSigningSecrets() []string {
 	return nil
 }
 
+func (x *ConnectProcessor) GetTls() *TargetTls {
+	if x != nil {
+		return x.Tls
+	}
+	return nil
+}
+
+// TargetTls are the settings of TLS for requests to an https URL.
+type TargetTls struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Certificates of the authorities to trust, in PEM. Default: those of the system.
+	CaPem string `protobuf:"bytes,1,opt,name=ca_pem,json=caPem,proto3" json:"ca_pem,omitempty"`
+	// Name of a secret (progressor secret put) with the certificate that the engine presents,
+	// followed by those of its authorities, and its private key, all in PEM. A new value is used
+	// within 10 s.
+	CertificateSecret string `protobuf:"bytes,2,opt,name=certificate_secret,json=certificateSecret,proto3" json:"certificate_secret,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *TargetTls) Reset() {
+	*x = TargetTls{}
+	mi := &file_progressor_v1_namespace_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TargetTls) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TargetTls) ProtoMessage() {}
+
+func (x *TargetTls) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_namespace_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TargetTls.ProtoReflect.Descriptor instead.
+func (*TargetTls) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TargetTls) GetCaPem() string {
+	if x != nil {
+		return x.CaPem
+	}
+	return ""
+}
+
+func (x *TargetTls) GetCertificateSecret() string {
+	if x != nil {
+		return x.CertificateSecret
+	}
+	return ""
+}
+
 type PullProcessor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Default: 30 s.
@@ -1084,7 +1150,7 @@ type PullProcessor struct {
 
 func (x *PullProcessor) Reset() {
 	*x = PullProcessor{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[6]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1162,7 @@ func (x *PullProcessor) String() string {
 func (*PullProcessor) ProtoMessage() {}
 
 func (x *PullProcessor) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[6]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1175,7 @@ func (x *PullProcessor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullProcessor.ProtoReflect.Descriptor instead.
 func (*PullProcessor) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{6}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PullProcessor) GetLeaseDuration() *durationpb.Duration {
@@ -1128,7 +1194,7 @@ type BuiltinProcessor struct {
 
 func (x *BuiltinProcessor) Reset() {
 	*x = BuiltinProcessor{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[7]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1206,7 @@ func (x *BuiltinProcessor) String() string {
 func (*BuiltinProcessor) ProtoMessage() {}
 
 func (x *BuiltinProcessor) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[7]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1219,7 @@ func (x *BuiltinProcessor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuiltinProcessor.ProtoReflect.Descriptor instead.
 func (*BuiltinProcessor) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{7}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *BuiltinProcessor) GetName() string {
@@ -1184,7 +1250,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[8]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1262,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[8]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1275,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{8}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RetryPolicy) GetInitialInterval() *durationpb.Duration {
@@ -1263,7 +1329,7 @@ type PutNamespaceRequest struct {
 
 func (x *PutNamespaceRequest) Reset() {
 	*x = PutNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[9]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1341,7 @@ func (x *PutNamespaceRequest) String() string {
 func (*PutNamespaceRequest) ProtoMessage() {}
 
 func (x *PutNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[9]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1354,7 @@ func (x *PutNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*PutNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{9}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PutNamespaceRequest) GetNamespace() *Namespace {
@@ -1307,7 +1373,7 @@ type PutNamespaceResponse struct {
 
 func (x *PutNamespaceResponse) Reset() {
 	*x = PutNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[10]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1385,7 @@ func (x *PutNamespaceResponse) String() string {
 func (*PutNamespaceResponse) ProtoMessage() {}
 
 func (x *PutNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[10]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1398,7 @@ func (x *PutNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*PutNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{10}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PutNamespaceResponse) GetNamespace() *Namespace {
@@ -1351,7 +1417,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[11]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1363,7 +1429,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[11]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1376,7 +1442,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{11}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetNamespaceRequest) GetNamespace() string {
@@ -1395,7 +1461,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[12]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1473,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[12]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1486,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{12}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetNamespaceResponse) GetNamespace() *Namespace {
@@ -1441,7 +1507,7 @@ type ListNamespacesRequest struct {
 
 func (x *ListNamespacesRequest) Reset() {
 	*x = ListNamespacesRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[13]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1519,7 @@ func (x *ListNamespacesRequest) String() string {
 func (*ListNamespacesRequest) ProtoMessage() {}
 
 func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[13]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1532,7 @@ func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesRequest.ProtoReflect.Descriptor instead.
 func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{13}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListNamespacesRequest) GetPageSize() int32 {
@@ -1493,7 +1559,7 @@ type ListNamespacesResponse struct {
 
 func (x *ListNamespacesResponse) Reset() {
 	*x = ListNamespacesResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[14]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1571,7 @@ func (x *ListNamespacesResponse) String() string {
 func (*ListNamespacesResponse) ProtoMessage() {}
 
 func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[14]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1584,7 @@ func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesResponse.ProtoReflect.Descriptor instead.
 func (*ListNamespacesResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{14}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
@@ -1544,7 +1610,7 @@ type PauseNamespaceRequest struct {
 
 func (x *PauseNamespaceRequest) Reset() {
 	*x = PauseNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[15]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1622,7 @@ func (x *PauseNamespaceRequest) String() string {
 func (*PauseNamespaceRequest) ProtoMessage() {}
 
 func (x *PauseNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[15]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1635,7 @@ func (x *PauseNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*PauseNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{15}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PauseNamespaceRequest) GetNamespace() string {
@@ -1588,7 +1654,7 @@ type PauseNamespaceResponse struct {
 
 func (x *PauseNamespaceResponse) Reset() {
 	*x = PauseNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1666,7 @@ func (x *PauseNamespaceResponse) String() string {
 func (*PauseNamespaceResponse) ProtoMessage() {}
 
 func (x *PauseNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1679,7 @@ func (x *PauseNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*PauseNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{16}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PauseNamespaceResponse) GetNamespace() *Namespace {
@@ -1632,7 +1698,7 @@ type ResumeNamespaceRequest struct {
 
 func (x *ResumeNamespaceRequest) Reset() {
 	*x = ResumeNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1710,7 @@ func (x *ResumeNamespaceRequest) String() string {
 func (*ResumeNamespaceRequest) ProtoMessage() {}
 
 func (x *ResumeNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1723,7 @@ func (x *ResumeNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{17}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResumeNamespaceRequest) GetNamespace() string {
@@ -1676,7 +1742,7 @@ type ResumeNamespaceResponse struct {
 
 func (x *ResumeNamespaceResponse) Reset() {
 	*x = ResumeNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1754,7 @@ func (x *ResumeNamespaceResponse) String() string {
 func (*ResumeNamespaceResponse) ProtoMessage() {}
 
 func (x *ResumeNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1767,7 @@ func (x *ResumeNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{18}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResumeNamespaceResponse) GetNamespace() *Namespace {
@@ -1722,7 +1788,7 @@ type GetNamespaceHealthRequest struct {
 
 func (x *GetNamespaceHealthRequest) Reset() {
 	*x = GetNamespaceHealthRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1800,7 @@ func (x *GetNamespaceHealthRequest) String() string {
 func (*GetNamespaceHealthRequest) ProtoMessage() {}
 
 func (x *GetNamespaceHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1813,7 @@ func (x *GetNamespaceHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceHealthRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{19}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetNamespaceHealthRequest) GetNamespace() string {
@@ -1766,7 +1832,7 @@ type GetNamespaceHealthResponse struct {
 
 func (x *GetNamespaceHealthResponse) Reset() {
 	*x = GetNamespaceHealthResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[20]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1844,7 @@ func (x *GetNamespaceHealthResponse) String() string {
 func (*GetNamespaceHealthResponse) ProtoMessage() {}
 
 func (x *GetNamespaceHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[20]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1857,7 @@ func (x *GetNamespaceHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceHealthResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceHealthResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{20}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetNamespaceHealthResponse) GetNamespaces() []*NamespaceHealth {
@@ -1818,7 +1884,7 @@ type NamespaceHealth struct {
 
 func (x *NamespaceHealth) Reset() {
 	*x = NamespaceHealth{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[21]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1896,7 @@ func (x *NamespaceHealth) String() string {
 func (*NamespaceHealth) ProtoMessage() {}
 
 func (x *NamespaceHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[21]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1909,7 @@ func (x *NamespaceHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceHealth.ProtoReflect.Descriptor instead.
 func (*NamespaceHealth) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{21}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *NamespaceHealth) GetNamespace() string {
@@ -1922,7 +1988,7 @@ type HealthProblem struct {
 
 func (x *HealthProblem) Reset() {
 	*x = HealthProblem{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[22]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2000,7 @@ func (x *HealthProblem) String() string {
 func (*HealthProblem) ProtoMessage() {}
 
 func (x *HealthProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[22]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2013,7 @@ func (x *HealthProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthProblem.ProtoReflect.Descriptor instead.
 func (*HealthProblem) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{22}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HealthProblem) GetKind() HealthProblem_Kind {
@@ -1992,7 +2058,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[23]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2070,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[23]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2083,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{23}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteNamespaceRequest) GetNamespace() string {
@@ -2052,7 +2118,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[24]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2130,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[24]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2143,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{24}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeleteNamespaceResponse) GetNamespace() *Namespace {
@@ -2146,7 +2212,7 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\aconnect\x18\x01 \x01(\v2\x1f.progressor.v1.ConnectProcessorH\x00R\aconnect\x122\n" +
 	"\x04pull\x18\x02 \x01(\v2\x1c.progressor.v1.PullProcessorH\x00R\x04pull\x12;\n" +
 	"\abuiltin\x18\x03 \x01(\v2\x1f.progressor.v1.BuiltinProcessorH\x00R\abuiltinB\x12\n" +
-	"\ttransport\x12\x05\xbaH\x02\b\x01\"\xb8\x05\n" +
+	"\ttransport\x12\x05\xbaH\x02\b\x01\"\xe4\x05\n" +
 	"\x10ConnectProcessor\x12&\n" +
 	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
 	"^https?://R\x03url\x12N\n" +
@@ -2155,7 +2221,8 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\aheaders\x18\x04 \x03(\v2,.progressor.v1.ConnectProcessor.HeadersEntryB\x1c\xbaH\x15\x9a\x01\x12\x10d\"\ar\x05 \x01(\x80\x02*\x05r\x03(\x80@\xb0\xbb\x18\vR\aheaders\x12:\n" +
 	"\tmore_urls\x18\x05 \x03(\tB\x1d\xbaH\x1a\x92\x01\x17\x10\x0f\x18\x01\"\x11r\x0f(\x80\x102\n" +
 	"^https?://R\bmoreUrls\x12L\n" +
-	"\x0fsigning_secrets\x18\x06 \x03(\tB#\xbaH \x92\x01\x1d\x10\x02\x18\x01\"\x17r\x15(@2\x11^[a-zA-Z0-9._-]+$R\x0esigningSecrets\x1a:\n" +
+	"\x0fsigning_secrets\x18\x06 \x03(\tB#\xbaH \x92\x01\x1d\x10\x02\x18\x01\"\x17r\x15(@2\x11^[a-zA-Z0-9._-]+$R\x0esigningSecrets\x12*\n" +
+	"\x03tls\x18\a \x01(\v2\x18.progressor.v1.TargetTlsR\x03tls\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"a\n" +
@@ -2167,7 +2234,10 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\bProtocol\x12\x18\n" +
 	"\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10PROTOCOL_CONNECT\x10\x01\x12\x11\n" +
-	"\rPROTOCOL_GRPC\x10\x02\"c\n" +
+	"\rPROTOCOL_GRPC\x10\x02\"{\n" +
+	"\tTargetTls\x12 \n" +
+	"\x06ca_pem\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x05caPem\x12L\n" +
+	"\x12certificate_secret\x18\x02 \x01(\tB\x1d\xbaH\x1a\xd8\x01\x01r\x15(@2\x11^[a-zA-Z0-9._-]+$R\x11certificateSecret\"c\n" +
 	"\rPullProcessor\x12R\n" +
 	"\x0elease_duration\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\rleaseDuration\"2\n" +
@@ -2303,7 +2373,7 @@ func file_progressor_v1_namespace_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_namespace_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_progressor_v1_namespace_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_progressor_v1_namespace_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_progressor_v1_namespace_proto_goTypes = []any{
 	(ChangeKind)(0),                    // 0: progressor.v1.ChangeKind
 	(ZombiePolicy)(0),                  // 1: progressor.v1.ZombiePolicy
@@ -2319,89 +2389,91 @@ var file_progressor_v1_namespace_proto_goTypes = []any{
 	(*DataCount)(nil),                  // 11: progressor.v1.DataCount
 	(*ProcessorConfig)(nil),            // 12: progressor.v1.ProcessorConfig
 	(*ConnectProcessor)(nil),           // 13: progressor.v1.ConnectProcessor
-	(*PullProcessor)(nil),              // 14: progressor.v1.PullProcessor
-	(*BuiltinProcessor)(nil),           // 15: progressor.v1.BuiltinProcessor
-	(*RetryPolicy)(nil),                // 16: progressor.v1.RetryPolicy
-	(*PutNamespaceRequest)(nil),        // 17: progressor.v1.PutNamespaceRequest
-	(*PutNamespaceResponse)(nil),       // 18: progressor.v1.PutNamespaceResponse
-	(*GetNamespaceRequest)(nil),        // 19: progressor.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),       // 20: progressor.v1.GetNamespaceResponse
-	(*ListNamespacesRequest)(nil),      // 21: progressor.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),     // 22: progressor.v1.ListNamespacesResponse
-	(*PauseNamespaceRequest)(nil),      // 23: progressor.v1.PauseNamespaceRequest
-	(*PauseNamespaceResponse)(nil),     // 24: progressor.v1.PauseNamespaceResponse
-	(*ResumeNamespaceRequest)(nil),     // 25: progressor.v1.ResumeNamespaceRequest
-	(*ResumeNamespaceResponse)(nil),    // 26: progressor.v1.ResumeNamespaceResponse
-	(*GetNamespaceHealthRequest)(nil),  // 27: progressor.v1.GetNamespaceHealthRequest
-	(*GetNamespaceHealthResponse)(nil), // 28: progressor.v1.GetNamespaceHealthResponse
-	(*NamespaceHealth)(nil),            // 29: progressor.v1.NamespaceHealth
-	(*HealthProblem)(nil),              // 30: progressor.v1.HealthProblem
-	(*DeleteNamespaceRequest)(nil),     // 31: progressor.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil),    // 32: progressor.v1.DeleteNamespaceResponse
-	nil,                                // 33: progressor.v1.ConnectProcessor.HeadersEntry
-	(*durationpb.Duration)(nil),        // 34: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 35: google.protobuf.Timestamp
+	(*TargetTls)(nil),                  // 14: progressor.v1.TargetTls
+	(*PullProcessor)(nil),              // 15: progressor.v1.PullProcessor
+	(*BuiltinProcessor)(nil),           // 16: progressor.v1.BuiltinProcessor
+	(*RetryPolicy)(nil),                // 17: progressor.v1.RetryPolicy
+	(*PutNamespaceRequest)(nil),        // 18: progressor.v1.PutNamespaceRequest
+	(*PutNamespaceResponse)(nil),       // 19: progressor.v1.PutNamespaceResponse
+	(*GetNamespaceRequest)(nil),        // 20: progressor.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),       // 21: progressor.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),      // 22: progressor.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),     // 23: progressor.v1.ListNamespacesResponse
+	(*PauseNamespaceRequest)(nil),      // 24: progressor.v1.PauseNamespaceRequest
+	(*PauseNamespaceResponse)(nil),     // 25: progressor.v1.PauseNamespaceResponse
+	(*ResumeNamespaceRequest)(nil),     // 26: progressor.v1.ResumeNamespaceRequest
+	(*ResumeNamespaceResponse)(nil),    // 27: progressor.v1.ResumeNamespaceResponse
+	(*GetNamespaceHealthRequest)(nil),  // 28: progressor.v1.GetNamespaceHealthRequest
+	(*GetNamespaceHealthResponse)(nil), // 29: progressor.v1.GetNamespaceHealthResponse
+	(*NamespaceHealth)(nil),            // 30: progressor.v1.NamespaceHealth
+	(*HealthProblem)(nil),              // 31: progressor.v1.HealthProblem
+	(*DeleteNamespaceRequest)(nil),     // 32: progressor.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil),    // 33: progressor.v1.DeleteNamespaceResponse
+	nil,                                // 34: progressor.v1.ConnectProcessor.HeadersEntry
+	(*durationpb.Duration)(nil),        // 35: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 36: google.protobuf.Timestamp
 }
 var file_progressor_v1_namespace_proto_depIdxs = []int32{
 	12, // 0: progressor.v1.Namespace.processor:type_name -> progressor.v1.ProcessorConfig
-	16, // 1: progressor.v1.Namespace.retry_policy:type_name -> progressor.v1.RetryPolicy
-	34, // 2: progressor.v1.Namespace.step_timeout:type_name -> google.protobuf.Duration
+	17, // 1: progressor.v1.Namespace.retry_policy:type_name -> progressor.v1.RetryPolicy
+	35, // 2: progressor.v1.Namespace.step_timeout:type_name -> google.protobuf.Duration
 	1,  // 3: progressor.v1.Namespace.zombie_policy:type_name -> progressor.v1.ZombiePolicy
 	3,  // 4: progressor.v1.Namespace.history_mode:type_name -> progressor.v1.HistoryMode
-	34, // 5: progressor.v1.Namespace.retention:type_name -> google.protobuf.Duration
-	35, // 6: progressor.v1.Namespace.created_time:type_name -> google.protobuf.Timestamp
+	35, // 5: progressor.v1.Namespace.retention:type_name -> google.protobuf.Duration
+	36, // 6: progressor.v1.Namespace.created_time:type_name -> google.protobuf.Timestamp
 	2,  // 7: progressor.v1.Namespace.job_events:type_name -> progressor.v1.JobEvents
-	34, // 8: progressor.v1.Namespace.failed_retention:type_name -> google.protobuf.Duration
-	34, // 9: progressor.v1.Namespace.cancelled_retention:type_name -> google.protobuf.Duration
+	35, // 8: progressor.v1.Namespace.failed_retention:type_name -> google.protobuf.Duration
+	35, // 9: progressor.v1.Namespace.cancelled_retention:type_name -> google.protobuf.Duration
 	10, // 10: progressor.v1.Namespace.deletion:type_name -> progressor.v1.NamespaceDeletion
 	9,  // 11: progressor.v1.Namespace.changes:type_name -> progressor.v1.ChangeSettings
 	0,  // 12: progressor.v1.ChangeSettings.kinds:type_name -> progressor.v1.ChangeKind
-	34, // 13: progressor.v1.ChangeSettings.retention:type_name -> google.protobuf.Duration
-	35, // 14: progressor.v1.NamespaceDeletion.requested_time:type_name -> google.protobuf.Timestamp
+	35, // 13: progressor.v1.ChangeSettings.retention:type_name -> google.protobuf.Duration
+	36, // 14: progressor.v1.NamespaceDeletion.requested_time:type_name -> google.protobuf.Timestamp
 	11, // 15: progressor.v1.NamespaceDeletion.left:type_name -> progressor.v1.DataCount
 	13, // 16: progressor.v1.ProcessorConfig.connect:type_name -> progressor.v1.ConnectProcessor
-	14, // 17: progressor.v1.ProcessorConfig.pull:type_name -> progressor.v1.PullProcessor
-	15, // 18: progressor.v1.ProcessorConfig.builtin:type_name -> progressor.v1.BuiltinProcessor
+	15, // 17: progressor.v1.ProcessorConfig.pull:type_name -> progressor.v1.PullProcessor
+	16, // 18: progressor.v1.ProcessorConfig.builtin:type_name -> progressor.v1.BuiltinProcessor
 	5,  // 19: progressor.v1.ConnectProcessor.encoding:type_name -> progressor.v1.ConnectProcessor.Encoding
 	6,  // 20: progressor.v1.ConnectProcessor.protocol:type_name -> progressor.v1.ConnectProcessor.Protocol
-	33, // 21: progressor.v1.ConnectProcessor.headers:type_name -> progressor.v1.ConnectProcessor.HeadersEntry
-	34, // 22: progressor.v1.PullProcessor.lease_duration:type_name -> google.protobuf.Duration
-	34, // 23: progressor.v1.RetryPolicy.initial_interval:type_name -> google.protobuf.Duration
-	34, // 24: progressor.v1.RetryPolicy.max_interval:type_name -> google.protobuf.Duration
-	8,  // 25: progressor.v1.PutNamespaceRequest.namespace:type_name -> progressor.v1.Namespace
-	8,  // 26: progressor.v1.PutNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	8,  // 27: progressor.v1.GetNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	8,  // 28: progressor.v1.ListNamespacesResponse.namespaces:type_name -> progressor.v1.Namespace
-	8,  // 29: progressor.v1.PauseNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	8,  // 30: progressor.v1.ResumeNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	29, // 31: progressor.v1.GetNamespaceHealthResponse.namespaces:type_name -> progressor.v1.NamespaceHealth
-	4,  // 32: progressor.v1.NamespaceHealth.status:type_name -> progressor.v1.HealthStatus
-	30, // 33: progressor.v1.NamespaceHealth.problems:type_name -> progressor.v1.HealthProblem
-	34, // 34: progressor.v1.NamespaceHealth.oldest_runnable_age:type_name -> google.protobuf.Duration
-	34, // 35: progressor.v1.NamespaceHealth.newest_error_age:type_name -> google.protobuf.Duration
-	7,  // 36: progressor.v1.HealthProblem.kind:type_name -> progressor.v1.HealthProblem.Kind
-	4,  // 37: progressor.v1.HealthProblem.status:type_name -> progressor.v1.HealthStatus
-	8,  // 38: progressor.v1.DeleteNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	11, // 39: progressor.v1.DeleteNamespaceResponse.counts:type_name -> progressor.v1.DataCount
-	17, // 40: progressor.v1.NamespaceService.PutNamespace:input_type -> progressor.v1.PutNamespaceRequest
-	19, // 41: progressor.v1.NamespaceService.GetNamespace:input_type -> progressor.v1.GetNamespaceRequest
-	21, // 42: progressor.v1.NamespaceService.ListNamespaces:input_type -> progressor.v1.ListNamespacesRequest
-	23, // 43: progressor.v1.NamespaceService.PauseNamespace:input_type -> progressor.v1.PauseNamespaceRequest
-	25, // 44: progressor.v1.NamespaceService.ResumeNamespace:input_type -> progressor.v1.ResumeNamespaceRequest
-	27, // 45: progressor.v1.NamespaceService.GetNamespaceHealth:input_type -> progressor.v1.GetNamespaceHealthRequest
-	31, // 46: progressor.v1.NamespaceService.DeleteNamespace:input_type -> progressor.v1.DeleteNamespaceRequest
-	18, // 47: progressor.v1.NamespaceService.PutNamespace:output_type -> progressor.v1.PutNamespaceResponse
-	20, // 48: progressor.v1.NamespaceService.GetNamespace:output_type -> progressor.v1.GetNamespaceResponse
-	22, // 49: progressor.v1.NamespaceService.ListNamespaces:output_type -> progressor.v1.ListNamespacesResponse
-	24, // 50: progressor.v1.NamespaceService.PauseNamespace:output_type -> progressor.v1.PauseNamespaceResponse
-	26, // 51: progressor.v1.NamespaceService.ResumeNamespace:output_type -> progressor.v1.ResumeNamespaceResponse
-	28, // 52: progressor.v1.NamespaceService.GetNamespaceHealth:output_type -> progressor.v1.GetNamespaceHealthResponse
-	32, // 53: progressor.v1.NamespaceService.DeleteNamespace:output_type -> progressor.v1.DeleteNamespaceResponse
-	47, // [47:54] is the sub-list for method output_type
-	40, // [40:47] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	34, // 21: progressor.v1.ConnectProcessor.headers:type_name -> progressor.v1.ConnectProcessor.HeadersEntry
+	14, // 22: progressor.v1.ConnectProcessor.tls:type_name -> progressor.v1.TargetTls
+	35, // 23: progressor.v1.PullProcessor.lease_duration:type_name -> google.protobuf.Duration
+	35, // 24: progressor.v1.RetryPolicy.initial_interval:type_name -> google.protobuf.Duration
+	35, // 25: progressor.v1.RetryPolicy.max_interval:type_name -> google.protobuf.Duration
+	8,  // 26: progressor.v1.PutNamespaceRequest.namespace:type_name -> progressor.v1.Namespace
+	8,  // 27: progressor.v1.PutNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	8,  // 28: progressor.v1.GetNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	8,  // 29: progressor.v1.ListNamespacesResponse.namespaces:type_name -> progressor.v1.Namespace
+	8,  // 30: progressor.v1.PauseNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	8,  // 31: progressor.v1.ResumeNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	30, // 32: progressor.v1.GetNamespaceHealthResponse.namespaces:type_name -> progressor.v1.NamespaceHealth
+	4,  // 33: progressor.v1.NamespaceHealth.status:type_name -> progressor.v1.HealthStatus
+	31, // 34: progressor.v1.NamespaceHealth.problems:type_name -> progressor.v1.HealthProblem
+	35, // 35: progressor.v1.NamespaceHealth.oldest_runnable_age:type_name -> google.protobuf.Duration
+	35, // 36: progressor.v1.NamespaceHealth.newest_error_age:type_name -> google.protobuf.Duration
+	7,  // 37: progressor.v1.HealthProblem.kind:type_name -> progressor.v1.HealthProblem.Kind
+	4,  // 38: progressor.v1.HealthProblem.status:type_name -> progressor.v1.HealthStatus
+	8,  // 39: progressor.v1.DeleteNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	11, // 40: progressor.v1.DeleteNamespaceResponse.counts:type_name -> progressor.v1.DataCount
+	18, // 41: progressor.v1.NamespaceService.PutNamespace:input_type -> progressor.v1.PutNamespaceRequest
+	20, // 42: progressor.v1.NamespaceService.GetNamespace:input_type -> progressor.v1.GetNamespaceRequest
+	22, // 43: progressor.v1.NamespaceService.ListNamespaces:input_type -> progressor.v1.ListNamespacesRequest
+	24, // 44: progressor.v1.NamespaceService.PauseNamespace:input_type -> progressor.v1.PauseNamespaceRequest
+	26, // 45: progressor.v1.NamespaceService.ResumeNamespace:input_type -> progressor.v1.ResumeNamespaceRequest
+	28, // 46: progressor.v1.NamespaceService.GetNamespaceHealth:input_type -> progressor.v1.GetNamespaceHealthRequest
+	32, // 47: progressor.v1.NamespaceService.DeleteNamespace:input_type -> progressor.v1.DeleteNamespaceRequest
+	19, // 48: progressor.v1.NamespaceService.PutNamespace:output_type -> progressor.v1.PutNamespaceResponse
+	21, // 49: progressor.v1.NamespaceService.GetNamespace:output_type -> progressor.v1.GetNamespaceResponse
+	23, // 50: progressor.v1.NamespaceService.ListNamespaces:output_type -> progressor.v1.ListNamespacesResponse
+	25, // 51: progressor.v1.NamespaceService.PauseNamespace:output_type -> progressor.v1.PauseNamespaceResponse
+	27, // 52: progressor.v1.NamespaceService.ResumeNamespace:output_type -> progressor.v1.ResumeNamespaceResponse
+	29, // 53: progressor.v1.NamespaceService.GetNamespaceHealth:output_type -> progressor.v1.GetNamespaceHealthResponse
+	33, // 54: progressor.v1.NamespaceService.DeleteNamespace:output_type -> progressor.v1.DeleteNamespaceResponse
+	48, // [48:55] is the sub-list for method output_type
+	41, // [41:48] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_namespace_proto_init() }
@@ -2415,14 +2487,14 @@ func file_progressor_v1_namespace_proto_init() {
 		(*ProcessorConfig_Pull)(nil),
 		(*ProcessorConfig_Builtin)(nil),
 	}
-	file_progressor_v1_namespace_proto_msgTypes[8].OneofWrappers = []any{}
+	file_progressor_v1_namespace_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_namespace_proto_rawDesc), len(file_progressor_v1_namespace_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

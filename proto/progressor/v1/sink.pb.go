@@ -304,10 +304,10 @@ func (*Sink_Kafka) isSink_Target() {}
 type WebhookTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or ${secret:NAME} for a
-	// secret with such a value. A request has one signature per key, so that a key can be replaced
-	// without a rejected request. The keys are never returned. If empty, PutSink keeps the stored
-	// keys, or creates an unsigned sink. See unsigned.
+	// The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or whsk_ and a private
+	// key of Ed25519, or ${secret:NAME} for a secret with such a value. A request has a signature of
+	// each key, so that a key can be replaced without a rejected request. They are never returned. If
+	// empty, PutSink keeps the stored ones, or creates an unsigned sink. See unsigned.
 	Secrets []string `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	Signed  bool     `protobuf:"varint,3,opt,name=signed,proto3" json:"signed,omitempty"` // set by the engine: there are secrets
 	// Limit of one request. Default: 10 s.
@@ -316,7 +316,8 @@ type WebhookTarget struct {
 	MaxConcurrent int32 `protobuf:"varint,5,opt,name=max_concurrent,json=maxConcurrent,proto3" json:"max_concurrent,omitempty"`
 	// If true, PutSink removes the stored keys, so that requests have no signature. It must be false
 	// if there are secrets.
-	Unsigned      bool `protobuf:"varint,6,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
+	Unsigned      bool       `protobuf:"varint,6,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
+	Tls           *TargetTls `protobuf:"bytes,7,opt,name=tls,proto3" json:"tls,omitempty"` // the URL must be https
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -391,6 +392,13 @@ func (x *WebhookTarget) GetUnsigned() bool {
 		return x.Unsigned
 	}
 	return false
+}
+
+func (x *WebhookTarget) GetTls() *TargetTls {
+	if x != nil {
+		return x.Tls
+	}
+	return nil
 }
 
 // KafkaTarget is a topic of Kafka. The key of a message is NAMESPACE:PROCESS_ID, so the changes of
@@ -495,9 +503,11 @@ func (x *KafkaTarget) GetMaxMessageBytes() int32 {
 type KafkaTls struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Certificates of the authorities to trust, in PEM. Default: the system's.
-	CaPem         string `protobuf:"bytes,1,opt,name=ca_pem,json=caPem,proto3" json:"ca_pem,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	CaPem string `protobuf:"bytes,1,opt,name=ca_pem,json=caPem,proto3" json:"ca_pem,omitempty"`
+	// Name of a secret with the certificate that the engine presents, as in TargetTls.
+	CertificateSecret string `protobuf:"bytes,2,opt,name=certificate_secret,json=certificateSecret,proto3" json:"certificate_secret,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *KafkaTls) Reset() {
@@ -533,6 +543,13 @@ func (*KafkaTls) Descriptor() ([]byte, []int) {
 func (x *KafkaTls) GetCaPem() string {
 	if x != nil {
 		return x.CaPem
+	}
+	return ""
+}
+
+func (x *KafkaTls) GetCertificateSecret() string {
+	if x != nil {
+		return x.CertificateSecret
 	}
 	return ""
 }
@@ -1885,7 +1902,7 @@ const file_progressor_v1_sink_proto_rawDesc = "" +
 	"\fcreated_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTime\x12=\n" +
 	"\fupdated_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vupdatedTimeB\x0f\n" +
-	"\x06target\x12\x05\xbaH\x02\b\x01\"\x8d\x02\n" +
+	"\x06target\x12\x05\xbaH\x02\b\x01\"\xb9\x02\n" +
 	"\rWebhookTarget\x12&\n" +
 	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
 	"^https?://R\x03url\x12+\n" +
@@ -1893,7 +1910,8 @@ const file_progressor_v1_sink_proto_rawDesc = "" +
 	"\x06signed\x18\x03 \x01(\bR\x06signed\x12A\n" +
 	"\atimeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b\x1e2\x00R\atimeout\x120\n" +
 	"\x0emax_concurrent\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\rmaxConcurrent\x12\x1a\n" +
-	"\bunsigned\x18\x06 \x01(\bR\bunsigned\"\xd6\x02\n" +
+	"\bunsigned\x18\x06 \x01(\bR\bunsigned\x12*\n" +
+	"\x03tls\x18\a \x01(\v2\x18.progressor.v1.TargetTlsR\x03tls\"\xd6\x02\n" +
 	"\vKafkaTarget\x12+\n" +
 	"\abrokers\x18\x01 \x03(\tB\x11\xbaH\x0e\x92\x01\v\b\x01\x10d\"\x05r\x03(\x80\x02R\abrokers\x12 \n" +
 	"\x05topic\x18\x02 \x01(\tB\n" +
@@ -1903,9 +1921,10 @@ const file_progressor_v1_sink_proto_rawDesc = "" +
 	"\x04sasl\x18\x05 \x01(\v2\x18.progressor.v1.KafkaSaslR\x04sasl\x12B\n" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
 	"\xaa\x01\a\"\x03\b\xac\x022\x00R\atimeout\x128\n" +
-	"\x11max_message_bytes\x18\a \x01(\x05B\f\xbaH\t\x1a\a\x18\x80\x80\x802(\x00R\x0fmaxMessageBytes\",\n" +
+	"\x11max_message_bytes\x18\a \x01(\x05B\f\xbaH\t\x1a\a\x18\x80\x80\x802(\x00R\x0fmaxMessageBytes\"z\n" +
 	"\bKafkaTls\x12 \n" +
-	"\x06ca_pem\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x05caPem\"\x9b\x01\n" +
+	"\x06ca_pem\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x05caPem\x12L\n" +
+	"\x12certificate_secret\x18\x02 \x01(\tB\x1d\xbaH\x1a\xd8\x01\x01r\x15(@2\x11^[a-zA-Z0-9._-]+$R\x11certificateSecret\"\x9b\x01\n" +
 	"\tKafkaSasl\x12H\n" +
 	"\tmechanism\x18\x01 \x01(\tB*\xbaH'r%R\x05PLAINR\rSCRAM-SHA-256R\rSCRAM-SHA-512R\tmechanism\x12\x1e\n" +
 	"\x04user\x18\x02 \x01(\tB\n" +
@@ -2070,6 +2089,7 @@ var file_progressor_v1_sink_proto_goTypes = []any{
 	(ChangeKind)(0),                      // 27: progressor.v1.ChangeKind
 	(*durationpb.Duration)(nil),          // 28: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil),        // 29: google.protobuf.Timestamp
+	(*TargetTls)(nil),                    // 30: progressor.v1.TargetTls
 }
 var file_progressor_v1_sink_proto_depIdxs = []int32{
 	27, // 0: progressor.v1.Sink.kinds:type_name -> progressor.v1.ChangeKind
@@ -2081,39 +2101,40 @@ var file_progressor_v1_sink_proto_depIdxs = []int32{
 	29, // 6: progressor.v1.Sink.created_time:type_name -> google.protobuf.Timestamp
 	29, // 7: progressor.v1.Sink.updated_time:type_name -> google.protobuf.Timestamp
 	28, // 8: progressor.v1.WebhookTarget.timeout:type_name -> google.protobuf.Duration
-	5,  // 9: progressor.v1.KafkaTarget.tls:type_name -> progressor.v1.KafkaTls
-	6,  // 10: progressor.v1.KafkaTarget.sasl:type_name -> progressor.v1.KafkaSasl
-	28, // 11: progressor.v1.KafkaTarget.timeout:type_name -> google.protobuf.Duration
-	1,  // 12: progressor.v1.SinkStatus.state:type_name -> progressor.v1.SinkState
-	28, // 13: progressor.v1.SinkStatus.lag:type_name -> google.protobuf.Duration
-	29, // 14: progressor.v1.SinkStatus.delivered_time:type_name -> google.protobuf.Timestamp
-	29, // 15: progressor.v1.SinkStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	29, // 16: progressor.v1.SinkStatus.next_attempt_time:type_name -> google.protobuf.Timestamp
-	8,  // 17: progressor.v1.SinkStatus.recent_dead_letters:type_name -> progressor.v1.SinkDeadLetter
-	27, // 18: progressor.v1.SinkDeadLetter.kind:type_name -> progressor.v1.ChangeKind
-	29, // 19: progressor.v1.SinkDeadLetter.change_time:type_name -> google.protobuf.Timestamp
-	29, // 20: progressor.v1.SinkDeadLetter.time:type_name -> google.protobuf.Timestamp
-	29, // 21: progressor.v1.SinkDeadLetter.retry_time:type_name -> google.protobuf.Timestamp
-	2,  // 22: progressor.v1.PutSinkRequest.sink:type_name -> progressor.v1.Sink
-	29, // 23: progressor.v1.PutSinkRequest.from_time:type_name -> google.protobuf.Timestamp
-	2,  // 24: progressor.v1.PutSinkResponse.sink:type_name -> progressor.v1.Sink
-	2,  // 25: progressor.v1.GetSinkResponse.sink:type_name -> progressor.v1.Sink
-	2,  // 26: progressor.v1.ExplainSinkResponse.sink:type_name -> progressor.v1.Sink
-	29, // 27: progressor.v1.ExplainSinkResponse.next_time:type_name -> google.protobuf.Timestamp
-	2,  // 28: progressor.v1.ListSinksResponse.sinks:type_name -> progressor.v1.Sink
-	2,  // 29: progressor.v1.PauseSinkResponse.sink:type_name -> progressor.v1.Sink
-	2,  // 30: progressor.v1.ResumeSinkResponse.sink:type_name -> progressor.v1.Sink
-	29, // 31: progressor.v1.RewindSinkRequest.to_time:type_name -> google.protobuf.Timestamp
-	2,  // 32: progressor.v1.RewindSinkResponse.sink:type_name -> progressor.v1.Sink
-	29, // 33: progressor.v1.RetrySinkDeadLettersRequest.since_time:type_name -> google.protobuf.Timestamp
-	29, // 34: progressor.v1.RetrySinkDeadLettersRequest.until_time:type_name -> google.protobuf.Timestamp
-	8,  // 35: progressor.v1.RetrySinkDeadLettersResponse.dead_letters:type_name -> progressor.v1.SinkDeadLetter
-	2,  // 36: progressor.v1.RetrySinkDeadLettersResponse.sink:type_name -> progressor.v1.Sink
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	30, // 9: progressor.v1.WebhookTarget.tls:type_name -> progressor.v1.TargetTls
+	5,  // 10: progressor.v1.KafkaTarget.tls:type_name -> progressor.v1.KafkaTls
+	6,  // 11: progressor.v1.KafkaTarget.sasl:type_name -> progressor.v1.KafkaSasl
+	28, // 12: progressor.v1.KafkaTarget.timeout:type_name -> google.protobuf.Duration
+	1,  // 13: progressor.v1.SinkStatus.state:type_name -> progressor.v1.SinkState
+	28, // 14: progressor.v1.SinkStatus.lag:type_name -> google.protobuf.Duration
+	29, // 15: progressor.v1.SinkStatus.delivered_time:type_name -> google.protobuf.Timestamp
+	29, // 16: progressor.v1.SinkStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	29, // 17: progressor.v1.SinkStatus.next_attempt_time:type_name -> google.protobuf.Timestamp
+	8,  // 18: progressor.v1.SinkStatus.recent_dead_letters:type_name -> progressor.v1.SinkDeadLetter
+	27, // 19: progressor.v1.SinkDeadLetter.kind:type_name -> progressor.v1.ChangeKind
+	29, // 20: progressor.v1.SinkDeadLetter.change_time:type_name -> google.protobuf.Timestamp
+	29, // 21: progressor.v1.SinkDeadLetter.time:type_name -> google.protobuf.Timestamp
+	29, // 22: progressor.v1.SinkDeadLetter.retry_time:type_name -> google.protobuf.Timestamp
+	2,  // 23: progressor.v1.PutSinkRequest.sink:type_name -> progressor.v1.Sink
+	29, // 24: progressor.v1.PutSinkRequest.from_time:type_name -> google.protobuf.Timestamp
+	2,  // 25: progressor.v1.PutSinkResponse.sink:type_name -> progressor.v1.Sink
+	2,  // 26: progressor.v1.GetSinkResponse.sink:type_name -> progressor.v1.Sink
+	2,  // 27: progressor.v1.ExplainSinkResponse.sink:type_name -> progressor.v1.Sink
+	29, // 28: progressor.v1.ExplainSinkResponse.next_time:type_name -> google.protobuf.Timestamp
+	2,  // 29: progressor.v1.ListSinksResponse.sinks:type_name -> progressor.v1.Sink
+	2,  // 30: progressor.v1.PauseSinkResponse.sink:type_name -> progressor.v1.Sink
+	2,  // 31: progressor.v1.ResumeSinkResponse.sink:type_name -> progressor.v1.Sink
+	29, // 32: progressor.v1.RewindSinkRequest.to_time:type_name -> google.protobuf.Timestamp
+	2,  // 33: progressor.v1.RewindSinkResponse.sink:type_name -> progressor.v1.Sink
+	29, // 34: progressor.v1.RetrySinkDeadLettersRequest.since_time:type_name -> google.protobuf.Timestamp
+	29, // 35: progressor.v1.RetrySinkDeadLettersRequest.until_time:type_name -> google.protobuf.Timestamp
+	8,  // 36: progressor.v1.RetrySinkDeadLettersResponse.dead_letters:type_name -> progressor.v1.SinkDeadLetter
+	2,  // 37: progressor.v1.RetrySinkDeadLettersResponse.sink:type_name -> progressor.v1.Sink
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_sink_proto_init() }

@@ -56,6 +56,9 @@ type connectFlags struct {
 	Protocol      string            `placeholder:"connect|grpc" help:"Protocol of requests to --connect-url. Default: connect."`
 	Header        map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header of requests to --connect-url; can be repeated."`
 	SigningSecret []string          `placeholder:"NAME" help:"Sign the requests to --connect-url with the key in this secret; two while a key is replaced."`
+
+	ConnectCAFile      string `name:"connect-ca-file" placeholder:"FILE" help:"CA certificates that verify --connect-url, PEM. Default: those of the system."`
+	ConnectCertificate string `placeholder:"NAME" help:"Client certificate for --connect-url: the secret with it and its key, PEM."`
 }
 
 // recordFlags say what is recorded about jobs and processes.
@@ -143,7 +146,7 @@ func (c *namespacePutCmd) Run(a *cli.App) error {
 		}
 	}
 	ns.Namespace = c.NS
-	if err := c.apply(ns); err != nil {
+	if err := c.apply(a, ns); err != nil {
 		return cli.UsageError(err)
 	}
 	if ns.GetProcessor() == nil {
@@ -156,8 +159,8 @@ func (c *namespacePutCmd) Run(a *cli.App) error {
 }
 
 // apply sets the values of the flags in the namespace.
-func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
-	if err := c.applyProcessor(ns); err != nil {
+func (c *namespacePutCmd) apply(a *cli.App, ns *progressorv1.Namespace) error {
+	if err := c.applyProcessor(a, ns); err != nil {
 		return err
 	}
 	err := cmp.Or(
@@ -190,16 +193,21 @@ func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
 	return nil
 }
 
-func (c *namespacePutCmd) applyProcessor(ns *progressorv1.Namespace) error {
+func (c *namespacePutCmd) applyProcessor(a *cli.App, ns *progressorv1.Namespace) error {
 	if len(c.ConnectURL) == 0 && (c.Encoding != "" || c.Protocol != "" || len(c.Header) > 0 ||
-		len(c.SigningSecret) > 0) {
-		return errors.New("--encoding, --protocol, --header and --signing-secret require --connect-url")
+		len(c.SigningSecret) > 0 || c.ConnectCAFile != "" || c.ConnectCertificate != "") {
+		return errors.New("--encoding, --protocol, --header, --signing-secret, --connect-ca-file and " +
+			"--connect-certificate require --connect-url")
 	}
 	switch {
 	case len(c.ConnectURL) > 0:
 		p := &progressorv1.ConnectProcessor{Url: c.ConnectURL[0], MoreUrls: c.ConnectURL[1:], Headers: c.Header,
 			SigningSecrets: c.SigningSecret}
-		err := cmp.Or(
+		var err error
+		if p.Tls, err = a.TargetTLS("--connect-ca-file", c.ConnectCAFile, c.ConnectCertificate); err != nil {
+			return err
+		}
+		err = cmp.Or(
 			cli.SetEnum("--encoding", c.Encoding, func(e progressorv1.ConnectProcessor_Encoding) { p.Encoding = e }),
 			cli.SetEnum("--protocol", c.Protocol, func(v progressorv1.ConnectProcessor_Protocol) { p.Protocol = v }),
 		)

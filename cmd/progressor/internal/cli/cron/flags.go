@@ -118,6 +118,8 @@ type targetFlags struct {
 	Method          *string           `placeholder:"METHOD" help:"Method with --http. Default: POST."`
 	Header          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header with --http; can be repeated."`
 	SigningSecret   []string          `placeholder:"NAME" help:"Sign the requests of --http with the key in this secret; two while a key is replaced."`
+	HTTPCAFile      string            `name:"http-ca-file" placeholder:"FILE" help:"CA certificates that verify --http, PEM. Default: those of the system."`
+	HTTPCertificate string            `name:"http-certificate" placeholder:"NAME" help:"Client certificate for --http: the secret with it and its key, PEM."`
 	SuccessCode     []int32           `placeholder:"CODE" help:"Status codes of a success with --http. Default: 200 to 299."`
 	startRunFlags
 	jobTargetFlags
@@ -145,8 +147,9 @@ func (f *targetFlags) apply(a *cli.App, t *progressorv1.CronTarget) error {
 		return err
 	}
 	switch {
-	case http == nil && (f.Method != nil || len(f.Header) > 0 || len(f.SigningSecret) > 0 || len(f.SuccessCode) > 0):
-		return cli.UsageError(errors.New("--method, --header, --signing-secret and --success-code require --http"))
+	case http == nil && f.needsHTTP():
+		return cli.UsageError(errors.New("--method, --header, --signing-secret, --http-ca-file, " +
+			"--http-certificate and --success-code require --http"))
 	case start == nil && f.RunEnd != "":
 		return cli.UsageError(errors.New("--run-end requires --start-process"))
 	case start == nil && f.ProcessMetadata != "":
@@ -172,21 +175,36 @@ func (f *targetFlags) apply(a *cli.App, t *progressorv1.CronTarget) error {
 		cli.Set(&notify.Namespace, f.TargetNamespace)
 		f.setArgs(&notify.Args, args)
 	case http != nil:
-		if f.Method != nil {
-			http.Method = strings.ToUpper(*f.Method)
-		}
-		f.setArgs(&http.Body, args)
-		if len(f.Header) > 0 {
-			http.Headers = f.Header
-		}
-		if len(f.SigningSecret) > 0 {
-			http.SigningSecrets = f.SigningSecret
-		}
-		if len(f.SuccessCode) > 0 {
-			http.SuccessCodes = f.SuccessCode
-		}
+		return f.applyHTTP(a, http, args)
 	}
 	return nil
+}
+
+// needsHTTP reports whether a flag is set that describes an HTTP request.
+func (f *targetFlags) needsHTTP() bool {
+	return f.Method != nil || len(f.Header) > 0 || len(f.SigningSecret) > 0 || len(f.SuccessCode) > 0 ||
+		f.HTTPCAFile != "" || f.HTTPCertificate != ""
+}
+
+func (f *targetFlags) applyHTTP(a *cli.App, t *progressorv1.HttpTarget, args []byte) error {
+	if f.Method != nil {
+		t.Method = strings.ToUpper(*f.Method)
+	}
+	f.setArgs(&t.Body, args)
+	if len(f.Header) > 0 {
+		t.Headers = f.Header
+	}
+	if len(f.SigningSecret) > 0 {
+		t.SigningSecrets = f.SigningSecret
+	}
+	if len(f.SuccessCode) > 0 {
+		t.SuccessCodes = f.SuccessCode
+	}
+	security, err := a.TargetTLS("--http-ca-file", f.HTTPCAFile, f.HTTPCertificate)
+	if security != nil {
+		t.Tls = security
+	}
+	return err
 }
 
 func (f *targetFlags) applyStart(a *cli.App, t *progressorv1.StartProcessTarget, args []byte) error {

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/namespace.proto.
  */
 export const file_progressor_v1_namespace: GenFile = /*@__PURE__*/
-  fileDesc("Ch1wcm9ncmVzc29yL3YxL25hbWVzcGFjZS5wcm90bxINcHJvZ3Jlc3Nvci52MSKABgoJTmFtZXNwYWNlEhEKCW5hbWVzcGFjZRgBIAEoCRIxCglwcm9jZXNzb3IYAiABKAsyHi5wcm9ncmVzc29yLnYxLlByb2Nlc3NvckNvbmZpZxIwCgxyZXRyeV9wb2xpY3kYAyABKAsyGi5wcm9ncmVzc29yLnYxLlJldHJ5UG9saWN5Ei8KDHN0ZXBfdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhITCgttYXhfcnVubmluZxgFIAEoBRIyCg16b21iaWVfcG9saWN5GAYgASgOMhsucHJvZ3Jlc3Nvci52MS5ab21iaWVQb2xpY3kSMAoMaGlzdG9yeV9tb2RlGAcgASgOMhoucHJvZ3Jlc3Nvci52MS5IaXN0b3J5TW9kZRIsCglyZXRlbnRpb24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLbWF4X3dhaXRpbmcYCSABKAUSDgoGcGF1c2VkGAogASgIEjAKDGNyZWF0ZWRfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoKam9iX2V2ZW50cxgMIAEoDjIYLnByb2dyZXNzb3IudjEuSm9iRXZlbnRzEhMKC21heF9iYWNrbG9nGA0gASgFEjMKEGZhaWxlZF9yZXRlbnRpb24YDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTY2FuY2VsbGVkX3JldGVudGlvbhgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxmYWlybmVzc19rZXkYECABKAkSMgoIZGVsZXRpb24YESABKAsyIC5wcm9ncmVzc29yLnYxLk5hbWVzcGFjZURlbGV0aW9uEi4KB2NoYW5nZXMYEiABKAsyHS5wcm9ncmVzc29yLnYxLkNoYW5nZVNldHRpbmdzEiAKEmNvbW1hbmRfbmFtZXNwYWNlcxgTIAMoCUIEqLsYAyJ6Cg5DaGFuZ2VTZXR0aW5ncxIoCgVraW5kcxgBIAMoDjIZLnByb2dyZXNzb3IudjEuQ2hhbmdlS2luZBIQCghwYXlsb2FkcxgCIAEoCBIsCglyZXRlbnRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24inQEKEU5hbWVzcGFjZURlbGV0aW9uEjIKDnJlcXVlc3RlZF90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCgl3aXRoX2RhdGEYAiABKAgSGQoRd2FpdGluZ19mb3Jfbm9kZXMYAyABKAUSJgoEbGVmdBgEIAMoCzIYLnByb2dyZXNzb3IudjEuRGF0YUNvdW50IkkKCURhdGFDb3VudBIMCgRraW5kGAEgASgJEg4KBnN0YXR1cxgCIAEoCRINCgVjb3VudBgDIAEoAxIPCgdvcl9tb3JlGAQgASgIIrQBCg9Qcm9jZXNzb3JDb25maWcSMgoHY29ubmVjdBgBIAEoCzIfLnByb2dyZXNzb3IudjEuQ29ubmVjdFByb2Nlc3NvckgAEiwKBHB1bGwYAiABKAsyHC5wcm9ncmVzc29yLnYxLlB1bGxQcm9jZXNzb3JIABIyCgdidWlsdGluGAMgASgLMh8ucHJvZ3Jlc3Nvci52MS5CdWlsdGluUHJvY2Vzc29ySABCCwoJdHJhbnNwb3J0IuoDChBDb25uZWN0UHJvY2Vzc29yEgsKA3VybBgBIAEoCRI6CghlbmNvZGluZxgCIAEoDjIoLnByb2dyZXNzb3IudjEuQ29ubmVjdFByb2Nlc3Nvci5FbmNvZGluZxI6Cghwcm90b2NvbBgDIAEoDjIoLnByb2dyZXNzb3IudjEuQ29ubmVjdFByb2Nlc3Nvci5Qcm90b2NvbBJDCgdoZWFkZXJzGAQgAygLMiwucHJvZ3Jlc3Nvci52MS5Db25uZWN0UHJvY2Vzc29yLkhlYWRlcnNFbnRyeUIEsLsYCxIRCgltb3JlX3VybHMYBSADKAkSFwoPc2lnbmluZ19zZWNyZXRzGAYgAygJGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImEKCEVuY29kaW5nEhgKFEVOQ09ESU5HX1VOU1BFQ0lGSUVEEAASEgoORU5DT0RJTkdfUFJPVE8QARIRCg1FTkNPRElOR19KU09OEAISFAoQRU5DT0RJTkdfTVNHUEFDSxADIk0KCFByb3RvY29sEhgKFFBST1RPQ09MX1VOU1BFQ0lGSUVEEAASFAoQUFJPVE9DT0xfQ09OTkVDVBABEhEKDVBST1RPQ09MX0dSUEMQAiJCCg1QdWxsUHJvY2Vzc29yEjEKDmxlYXNlX2R1cmF0aW9uGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIiAKEEJ1aWx0aW5Qcm9jZXNzb3ISDAoEbmFtZRgBIAEoCSKBAgoLUmV0cnlQb2xpY3kSMwoQaW5pdGlhbF9pbnRlcnZhbBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIgChNiYWNrb2ZmX2NvZWZmaWNpZW50GAIgASgBSACIAQESLwoMbWF4X2ludGVydmFsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDG1heF9hdHRlbXB0cxgEIAEoBRIcChRub25fcmV0cnlhYmxlX2Vycm9ycxgFIAMoCRITCgZqaXR0ZXIYBiABKAFIAYgBAUIWChRfYmFja29mZl9jb2VmZmljaWVudEIJCgdfaml0dGVyIkIKE1B1dE5hbWVzcGFjZVJlcXVlc3QSKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiQwoUUHV0TmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiKAoTR2V0TmFtZXNwYWNlUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiQwoUR2V0TmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiPgoVTGlzdE5hbWVzcGFjZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIl8KFkxpc3ROYW1lc3BhY2VzUmVzcG9uc2USLAoKbmFtZXNwYWNlcxgBIAMoCzIYLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIqChVQYXVzZU5hbWVzcGFjZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIkUKFlBhdXNlTmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiKwoWUmVzdW1lTmFtZXNwYWNlUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiRgoXUmVzdW1lTmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiLgoZR2V0TmFtZXNwYWNlSGVhbHRoUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiUAoaR2V0TmFtZXNwYWNlSGVhbHRoUmVzcG9uc2USMgoKbmFtZXNwYWNlcxgBIAMoCzIeLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlSGVhbHRoIr0CCg9OYW1lc3BhY2VIZWFsdGgSEQoJbmFtZXNwYWNlGAEgASgJEisKBnN0YXR1cxgCIAEoDjIbLnByb2dyZXNzb3IudjEuSGVhbHRoU3RhdHVzEi4KCHByb2JsZW1zGAMgAygLMhwucHJvZ3Jlc3Nvci52MS5IZWFsdGhQcm9ibGVtEg4KBnBhdXNlZBgEIAEoCBIQCghydW5uYWJsZRgFIAEoAxI2ChNvbGRlc3RfcnVubmFibGVfYWdlGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB3dvcmtlcnMYByABKAMSGgoScHJvY2Vzc2VzX2luX2Vycm9yGAggASgDEjMKEG5ld2VzdF9lcnJvcl9hZ2UYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ixgIKDUhlYWx0aFByb2JsZW0SLwoEa2luZBgBIAEoDjIhLnByb2dyZXNzb3IudjEuSGVhbHRoUHJvYmxlbS5LaW5kEisKBnN0YXR1cxgCIAEoDjIbLnByb2dyZXNzb3IudjEuSGVhbHRoU3RhdHVzEg4KBmRldGFpbBgDIAEoCRIMCgRuZXh0GAQgASgJIrgBCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIPCgtLSU5EX1BBVVNFRBABEhAKDEtJTkRfTk9fTk9ERRACEhMKD0tJTkRfVU5TRVJWQUJMRRADEhQKEEtJTkRfVU5SRUFDSEFCTEUQBBITCg9LSU5EX05PX1dPUktFUlMQBRIPCgtLSU5EX0JFSElORBAGEhUKEUtJTkRfQkFDS0xPR19GVUxMEAcSDwoLS0lORF9FUlJPUlMQCCJPChZEZWxldGVOYW1lc3BhY2VSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIRCgl3aXRoX2RhdGEYAiABKAgSDwoHZHJ5X3J1bhgDIAEoCCJwChdEZWxldGVOYW1lc3BhY2VSZXNwb25zZRIrCgluYW1lc3BhY2UYASABKAsyGC5wcm9ncmVzc29yLnYxLk5hbWVzcGFjZRIoCgZjb3VudHMYAiADKAsyGC5wcm9ncmVzc29yLnYxLkRhdGFDb3VudCqxAQoKQ2hhbmdlS2luZBIbChdDSEFOR0VfS0lORF9VTlNQRUNJRklFRBAAEhUKEUNIQU5HRV9LSU5EX0VWRU5UEAESGQoVQ0hBTkdFX0tJTkRfTElGRUNZQ0xFEAISEwoPQ0hBTkdFX0tJTkRfSk9CEAMSFAoQQ0hBTkdFX0tJTkRfU1RFUBAEEhMKD0NIQU5HRV9LSU5EX1JVThAFEhQKEENIQU5HRV9LSU5EX0ZJUkUQBipfCgxab21iaWVQb2xpY3kSHQoZWk9NQklFX1BPTElDWV9VTlNQRUNJRklFRBAAEhcKE1pPTUJJRV9QT0xJQ1lfUkVUUlkQARIXChNaT01CSUVfUE9MSUNZX0VSUk9SEAIqZQoJSm9iRXZlbnRzEhoKFkpPQl9FVkVOVFNfVU5TUEVDSUZJRUQQABISCg5KT0JfRVZFTlRTX0FMTBABEhMKD0pPQl9FVkVOVFNfRU5EUxACEhMKD0pPQl9FVkVOVFNfTk9ORRADKnAKC0hpc3RvcnlNb2RlEhwKGEhJU1RPUllfTU9ERV9VTlNQRUNJRklFRBAAEhUKEUhJU1RPUllfTU9ERV9GVUxMEAESFQoRSElTVE9SWV9NT0RFX05PTkUQAhIVChFISVNUT1JZX01PREVfTEFTVBADKncKDEhlYWx0aFN0YXR1cxIdChlIRUFMVEhfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFAoQSEVBTFRIX1NUQVRVU19PSxABEhoKFkhFQUxUSF9TVEFUVVNfREVHUkFERUQQAhIWChJIRUFMVEhfU1RBVFVTX0RPV04QAzL3BQoQTmFtZXNwYWNlU2VydmljZRJhCgxQdXROYW1lc3BhY2USIi5wcm9ncmVzc29yLnYxLlB1dE5hbWVzcGFjZVJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLlB1dE5hbWVzcGFjZVJlc3BvbnNlIgiiuxgECAsQARJhCgxHZXROYW1lc3BhY2USIi5wcm9ncmVzc29yLnYxLkdldE5hbWVzcGFjZVJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLkdldE5hbWVzcGFjZVJlc3BvbnNlIgiiuxgECAoQARJnCg5MaXN0TmFtZXNwYWNlcxIkLnByb2dyZXNzb3IudjEuTGlzdE5hbWVzcGFjZXNSZXF1ZXN0GiUucHJvZ3Jlc3Nvci52MS5MaXN0TmFtZXNwYWNlc1Jlc3BvbnNlIgiiuxgECAoQAhJnCg5QYXVzZU5hbWVzcGFjZRIkLnByb2dyZXNzb3IudjEuUGF1c2VOYW1lc3BhY2VSZXF1ZXN0GiUucHJvZ3Jlc3Nvci52MS5QYXVzZU5hbWVzcGFjZVJlc3BvbnNlIgiiuxgECAsQARJqCg9SZXN1bWVOYW1lc3BhY2USJS5wcm9ncmVzc29yLnYxLlJlc3VtZU5hbWVzcGFjZVJlcXVlc3QaJi5wcm9ncmVzc29yLnYxLlJlc3VtZU5hbWVzcGFjZVJlc3BvbnNlIgiiuxgECAsQARJzChJHZXROYW1lc3BhY2VIZWFsdGgSKC5wcm9ncmVzc29yLnYxLkdldE5hbWVzcGFjZUhlYWx0aFJlcXVlc3QaKS5wcm9ncmVzc29yLnYxLkdldE5hbWVzcGFjZUhlYWx0aFJlc3BvbnNlIgiiuxgECAoQAhJqCg9EZWxldGVOYW1lc3BhY2USJS5wcm9ncmVzc29yLnYxLkRlbGV0ZU5hbWVzcGFjZVJlcXVlc3QaJi5wcm9ncmVzc29yLnYxLkRlbGV0ZU5hbWVzcGFjZVJlc3BvbnNlIgiiuxgECAsQAWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_progressor_v1_auth]);
+  fileDesc("Ch1wcm9ncmVzc29yL3YxL25hbWVzcGFjZS5wcm90bxINcHJvZ3Jlc3Nvci52MSKABgoJTmFtZXNwYWNlEhEKCW5hbWVzcGFjZRgBIAEoCRIxCglwcm9jZXNzb3IYAiABKAsyHi5wcm9ncmVzc29yLnYxLlByb2Nlc3NvckNvbmZpZxIwCgxyZXRyeV9wb2xpY3kYAyABKAsyGi5wcm9ncmVzc29yLnYxLlJldHJ5UG9saWN5Ei8KDHN0ZXBfdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhITCgttYXhfcnVubmluZxgFIAEoBRIyCg16b21iaWVfcG9saWN5GAYgASgOMhsucHJvZ3Jlc3Nvci52MS5ab21iaWVQb2xpY3kSMAoMaGlzdG9yeV9tb2RlGAcgASgOMhoucHJvZ3Jlc3Nvci52MS5IaXN0b3J5TW9kZRIsCglyZXRlbnRpb24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLbWF4X3dhaXRpbmcYCSABKAUSDgoGcGF1c2VkGAogASgIEjAKDGNyZWF0ZWRfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoKam9iX2V2ZW50cxgMIAEoDjIYLnByb2dyZXNzb3IudjEuSm9iRXZlbnRzEhMKC21heF9iYWNrbG9nGA0gASgFEjMKEGZhaWxlZF9yZXRlbnRpb24YDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTY2FuY2VsbGVkX3JldGVudGlvbhgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxmYWlybmVzc19rZXkYECABKAkSMgoIZGVsZXRpb24YESABKAsyIC5wcm9ncmVzc29yLnYxLk5hbWVzcGFjZURlbGV0aW9uEi4KB2NoYW5nZXMYEiABKAsyHS5wcm9ncmVzc29yLnYxLkNoYW5nZVNldHRpbmdzEiAKEmNvbW1hbmRfbmFtZXNwYWNlcxgTIAMoCUIEqLsYAyJ6Cg5DaGFuZ2VTZXR0aW5ncxIoCgVraW5kcxgBIAMoDjIZLnByb2dyZXNzb3IudjEuQ2hhbmdlS2luZBIQCghwYXlsb2FkcxgCIAEoCBIsCglyZXRlbnRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24inQEKEU5hbWVzcGFjZURlbGV0aW9uEjIKDnJlcXVlc3RlZF90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCgl3aXRoX2RhdGEYAiABKAgSGQoRd2FpdGluZ19mb3Jfbm9kZXMYAyABKAUSJgoEbGVmdBgEIAMoCzIYLnByb2dyZXNzb3IudjEuRGF0YUNvdW50IkkKCURhdGFDb3VudBIMCgRraW5kGAEgASgJEg4KBnN0YXR1cxgCIAEoCRINCgVjb3VudBgDIAEoAxIPCgdvcl9tb3JlGAQgASgIIrQBCg9Qcm9jZXNzb3JDb25maWcSMgoHY29ubmVjdBgBIAEoCzIfLnByb2dyZXNzb3IudjEuQ29ubmVjdFByb2Nlc3NvckgAEiwKBHB1bGwYAiABKAsyHC5wcm9ncmVzc29yLnYxLlB1bGxQcm9jZXNzb3JIABIyCgdidWlsdGluGAMgASgLMh8ucHJvZ3Jlc3Nvci52MS5CdWlsdGluUHJvY2Vzc29ySABCCwoJdHJhbnNwb3J0IpEEChBDb25uZWN0UHJvY2Vzc29yEgsKA3VybBgBIAEoCRI6CghlbmNvZGluZxgCIAEoDjIoLnByb2dyZXNzb3IudjEuQ29ubmVjdFByb2Nlc3Nvci5FbmNvZGluZxI6Cghwcm90b2NvbBgDIAEoDjIoLnByb2dyZXNzb3IudjEuQ29ubmVjdFByb2Nlc3Nvci5Qcm90b2NvbBJDCgdoZWFkZXJzGAQgAygLMiwucHJvZ3Jlc3Nvci52MS5Db25uZWN0UHJvY2Vzc29yLkhlYWRlcnNFbnRyeUIEsLsYCxIRCgltb3JlX3VybHMYBSADKAkSFwoPc2lnbmluZ19zZWNyZXRzGAYgAygJEiUKA3RscxgHIAEoCzIYLnByb2dyZXNzb3IudjEuVGFyZ2V0VGxzGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImEKCEVuY29kaW5nEhgKFEVOQ09ESU5HX1VOU1BFQ0lGSUVEEAASEgoORU5DT0RJTkdfUFJPVE8QARIRCg1FTkNPRElOR19KU09OEAISFAoQRU5DT0RJTkdfTVNHUEFDSxADIk0KCFByb3RvY29sEhgKFFBST1RPQ09MX1VOU1BFQ0lGSUVEEAASFAoQUFJPVE9DT0xfQ09OTkVDVBABEhEKDVBST1RPQ09MX0dSUEMQAiI3CglUYXJnZXRUbHMSDgoGY2FfcGVtGAEgASgJEhoKEmNlcnRpZmljYXRlX3NlY3JldBgCIAEoCSJCCg1QdWxsUHJvY2Vzc29yEjEKDmxlYXNlX2R1cmF0aW9uGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIiAKEEJ1aWx0aW5Qcm9jZXNzb3ISDAoEbmFtZRgBIAEoCSKBAgoLUmV0cnlQb2xpY3kSMwoQaW5pdGlhbF9pbnRlcnZhbBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIgChNiYWNrb2ZmX2NvZWZmaWNpZW50GAIgASgBSACIAQESLwoMbWF4X2ludGVydmFsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDG1heF9hdHRlbXB0cxgEIAEoBRIcChRub25fcmV0cnlhYmxlX2Vycm9ycxgFIAMoCRITCgZqaXR0ZXIYBiABKAFIAYgBAUIWChRfYmFja29mZl9jb2VmZmljaWVudEIJCgdfaml0dGVyIkIKE1B1dE5hbWVzcGFjZVJlcXVlc3QSKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiQwoUUHV0TmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiKAoTR2V0TmFtZXNwYWNlUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiQwoUR2V0TmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiPgoVTGlzdE5hbWVzcGFjZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIl8KFkxpc3ROYW1lc3BhY2VzUmVzcG9uc2USLAoKbmFtZXNwYWNlcxgBIAMoCzIYLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIqChVQYXVzZU5hbWVzcGFjZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIkUKFlBhdXNlTmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiKwoWUmVzdW1lTmFtZXNwYWNlUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiRgoXUmVzdW1lTmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiLgoZR2V0TmFtZXNwYWNlSGVhbHRoUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiUAoaR2V0TmFtZXNwYWNlSGVhbHRoUmVzcG9uc2USMgoKbmFtZXNwYWNlcxgBIAMoCzIeLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlSGVhbHRoIr0CCg9OYW1lc3BhY2VIZWFsdGgSEQoJbmFtZXNwYWNlGAEgASgJEisKBnN0YXR1cxgCIAEoDjIbLnByb2dyZXNzb3IudjEuSGVhbHRoU3RhdHVzEi4KCHByb2JsZW1zGAMgAygLMhwucHJvZ3Jlc3Nvci52MS5IZWFsdGhQcm9ibGVtEg4KBnBhdXNlZBgEIAEoCBIQCghydW5uYWJsZRgFIAEoAxI2ChNvbGRlc3RfcnVubmFibGVfYWdlGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB3dvcmtlcnMYByABKAMSGgoScHJvY2Vzc2VzX2luX2Vycm9yGAggASgDEjMKEG5ld2VzdF9lcnJvcl9hZ2UYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ixgIKDUhlYWx0aFByb2JsZW0SLwoEa2luZBgBIAEoDjIhLnByb2dyZXNzb3IudjEuSGVhbHRoUHJvYmxlbS5LaW5kEisKBnN0YXR1cxgCIAEoDjIbLnByb2dyZXNzb3IudjEuSGVhbHRoU3RhdHVzEg4KBmRldGFpbBgDIAEoCRIMCgRuZXh0GAQgASgJIrgBCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIPCgtLSU5EX1BBVVNFRBABEhAKDEtJTkRfTk9fTk9ERRACEhMKD0tJTkRfVU5TRVJWQUJMRRADEhQKEEtJTkRfVU5SRUFDSEFCTEUQBBITCg9LSU5EX05PX1dPUktFUlMQBRIPCgtLSU5EX0JFSElORBAGEhUKEUtJTkRfQkFDS0xPR19GVUxMEAcSDwoLS0lORF9FUlJPUlMQCCJPChZEZWxldGVOYW1lc3BhY2VSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIRCgl3aXRoX2RhdGEYAiABKAgSDwoHZHJ5X3J1bhgDIAEoCCJwChdEZWxldGVOYW1lc3BhY2VSZXNwb25zZRIrCgluYW1lc3BhY2UYASABKAsyGC5wcm9ncmVzc29yLnYxLk5hbWVzcGFjZRIoCgZjb3VudHMYAiADKAsyGC5wcm9ncmVzc29yLnYxLkRhdGFDb3VudCqxAQoKQ2hhbmdlS2luZBIbChdDSEFOR0VfS0lORF9VTlNQRUNJRklFRBAAEhUKEUNIQU5HRV9LSU5EX0VWRU5UEAESGQoVQ0hBTkdFX0tJTkRfTElGRUNZQ0xFEAISEwoPQ0hBTkdFX0tJTkRfSk9CEAMSFAoQQ0hBTkdFX0tJTkRfU1RFUBAEEhMKD0NIQU5HRV9LSU5EX1JVThAFEhQKEENIQU5HRV9LSU5EX0ZJUkUQBipfCgxab21iaWVQb2xpY3kSHQoZWk9NQklFX1BPTElDWV9VTlNQRUNJRklFRBAAEhcKE1pPTUJJRV9QT0xJQ1lfUkVUUlkQARIXChNaT01CSUVfUE9MSUNZX0VSUk9SEAIqZQoJSm9iRXZlbnRzEhoKFkpPQl9FVkVOVFNfVU5TUEVDSUZJRUQQABISCg5KT0JfRVZFTlRTX0FMTBABEhMKD0pPQl9FVkVOVFNfRU5EUxACEhMKD0pPQl9FVkVOVFNfTk9ORRADKnAKC0hpc3RvcnlNb2RlEhwKGEhJU1RPUllfTU9ERV9VTlNQRUNJRklFRBAAEhUKEUhJU1RPUllfTU9ERV9GVUxMEAESFQoRSElTVE9SWV9NT0RFX05PTkUQAhIVChFISVNUT1JZX01PREVfTEFTVBADKncKDEhlYWx0aFN0YXR1cxIdChlIRUFMVEhfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFAoQSEVBTFRIX1NUQVRVU19PSxABEhoKFkhFQUxUSF9TVEFUVVNfREVHUkFERUQQAhIWChJIRUFMVEhfU1RBVFVTX0RPV04QAzL3BQoQTmFtZXNwYWNlU2VydmljZRJhCgxQdXROYW1lc3BhY2USIi5wcm9ncmVzc29yLnYxLlB1dE5hbWVzcGFjZVJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLlB1dE5hbWVzcGFjZVJlc3BvbnNlIgiiuxgECAsQARJhCgxHZXROYW1lc3BhY2USIi5wcm9ncmVzc29yLnYxLkdldE5hbWVzcGFjZVJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLkdldE5hbWVzcGFjZVJlc3BvbnNlIgiiuxgECAoQARJnCg5MaXN0TmFtZXNwYWNlcxIkLnByb2dyZXNzb3IudjEuTGlzdE5hbWVzcGFjZXNSZXF1ZXN0GiUucHJvZ3Jlc3Nvci52MS5MaXN0TmFtZXNwYWNlc1Jlc3BvbnNlIgiiuxgECAoQAhJnCg5QYXVzZU5hbWVzcGFjZRIkLnByb2dyZXNzb3IudjEuUGF1c2VOYW1lc3BhY2VSZXF1ZXN0GiUucHJvZ3Jlc3Nvci52MS5QYXVzZU5hbWVzcGFjZVJlc3BvbnNlIgiiuxgECAsQARJqCg9SZXN1bWVOYW1lc3BhY2USJS5wcm9ncmVzc29yLnYxLlJlc3VtZU5hbWVzcGFjZVJlcXVlc3QaJi5wcm9ncmVzc29yLnYxLlJlc3VtZU5hbWVzcGFjZVJlc3BvbnNlIgiiuxgECAsQARJzChJHZXROYW1lc3BhY2VIZWFsdGgSKC5wcm9ncmVzc29yLnYxLkdldE5hbWVzcGFjZUhlYWx0aFJlcXVlc3QaKS5wcm9ncmVzc29yLnYxLkdldE5hbWVzcGFjZUhlYWx0aFJlc3BvbnNlIgiiuxgECAoQAhJqCg9EZWxldGVOYW1lc3BhY2USJS5wcm9ncmVzc29yLnYxLkRlbGV0ZU5hbWVzcGFjZVJlcXVlc3QaJi5wcm9ncmVzc29yLnYxLkRlbGV0ZU5hbWVzcGFjZVJlc3BvbnNlIgiiuxgECAsQAWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_progressor_v1_auth]);
 
 /**
  * @generated from message progressor.v1.Namespace
@@ -358,14 +358,22 @@ export type ConnectProcessor = Message<"progressor.v1.ConnectProcessor"> & {
   moreUrls: string[];
 
   /**
-   * Names of secrets (progressor secret put) that are keys of Standard Webhooks: whsec_ and 24 to
-   * 64 bytes in base64. If there are any, each request has the headers webhook-id,
-   * webhook-timestamp and webhook-signature, with one signature per key. With two keys, you can
-   * replace one without a rejected request. PROTOCOL_GRPC does not support them.
+   * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
+   * bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+   * headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
+   * two, a key can be replaced without a rejected request.
+   * They are not possible with PROTOCOL_GRPC.
    *
    * @generated from field: repeated string signing_secrets = 6;
    */
   signingSecrets: string[];
+
+  /**
+   * all URLs must be https
+   *
+   * @generated from field: progressor.v1.TargetTls tls = 7;
+   */
+  tls?: TargetTls | undefined;
 };
 
 /**
@@ -441,6 +449,36 @@ export const ConnectProcessor_ProtocolSchema: GenEnum<ConnectProcessor_Protocol>
   enumDesc(file_progressor_v1_namespace, 5, 1);
 
 /**
+ * TargetTls are the settings of TLS for requests to an https URL.
+ *
+ * @generated from message progressor.v1.TargetTls
+ */
+export type TargetTls = Message<"progressor.v1.TargetTls"> & {
+  /**
+   * Certificates of the authorities to trust, in PEM. Default: those of the system.
+   *
+   * @generated from field: string ca_pem = 1;
+   */
+  caPem: string;
+
+  /**
+   * Name of a secret (progressor secret put) with the certificate that the engine presents,
+   * followed by those of its authorities, and its private key, all in PEM. A new value is used
+   * within 10 s.
+   *
+   * @generated from field: string certificate_secret = 2;
+   */
+  certificateSecret: string;
+};
+
+/**
+ * Describes the message progressor.v1.TargetTls.
+ * Use `create(TargetTlsSchema)` to create a new message.
+ */
+export const TargetTlsSchema: GenMessage<TargetTls> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_namespace, 6);
+
+/**
  * @generated from message progressor.v1.PullProcessor
  */
 export type PullProcessor = Message<"progressor.v1.PullProcessor"> & {
@@ -457,7 +495,7 @@ export type PullProcessor = Message<"progressor.v1.PullProcessor"> & {
  * Use `create(PullProcessorSchema)` to create a new message.
  */
 export const PullProcessorSchema: GenMessage<PullProcessor> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 6);
+  messageDesc(file_progressor_v1_namespace, 7);
 
 /**
  * @generated from message progressor.v1.BuiltinProcessor
@@ -474,7 +512,7 @@ export type BuiltinProcessor = Message<"progressor.v1.BuiltinProcessor"> & {
  * Use `create(BuiltinProcessorSchema)` to create a new message.
  */
 export const BuiltinProcessorSchema: GenMessage<BuiltinProcessor> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 7);
+  messageDesc(file_progressor_v1_namespace, 8);
 
 /**
  * RetryPolicy defines how failed tasks are retried. After attempt n, the next attempt waits for
@@ -531,7 +569,7 @@ export type RetryPolicy = Message<"progressor.v1.RetryPolicy"> & {
  * Use `create(RetryPolicySchema)` to create a new message.
  */
 export const RetryPolicySchema: GenMessage<RetryPolicy> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 8);
+  messageDesc(file_progressor_v1_namespace, 9);
 
 /**
  * @generated from message progressor.v1.PutNamespaceRequest
@@ -548,7 +586,7 @@ export type PutNamespaceRequest = Message<"progressor.v1.PutNamespaceRequest"> &
  * Use `create(PutNamespaceRequestSchema)` to create a new message.
  */
 export const PutNamespaceRequestSchema: GenMessage<PutNamespaceRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 9);
+  messageDesc(file_progressor_v1_namespace, 10);
 
 /**
  * @generated from message progressor.v1.PutNamespaceResponse
@@ -565,7 +603,7 @@ export type PutNamespaceResponse = Message<"progressor.v1.PutNamespaceResponse">
  * Use `create(PutNamespaceResponseSchema)` to create a new message.
  */
 export const PutNamespaceResponseSchema: GenMessage<PutNamespaceResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 10);
+  messageDesc(file_progressor_v1_namespace, 11);
 
 /**
  * @generated from message progressor.v1.GetNamespaceRequest
@@ -582,7 +620,7 @@ export type GetNamespaceRequest = Message<"progressor.v1.GetNamespaceRequest"> &
  * Use `create(GetNamespaceRequestSchema)` to create a new message.
  */
 export const GetNamespaceRequestSchema: GenMessage<GetNamespaceRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 11);
+  messageDesc(file_progressor_v1_namespace, 12);
 
 /**
  * @generated from message progressor.v1.GetNamespaceResponse
@@ -599,7 +637,7 @@ export type GetNamespaceResponse = Message<"progressor.v1.GetNamespaceResponse">
  * Use `create(GetNamespaceResponseSchema)` to create a new message.
  */
 export const GetNamespaceResponseSchema: GenMessage<GetNamespaceResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 12);
+  messageDesc(file_progressor_v1_namespace, 13);
 
 /**
  * @generated from message progressor.v1.ListNamespacesRequest
@@ -623,7 +661,7 @@ export type ListNamespacesRequest = Message<"progressor.v1.ListNamespacesRequest
  * Use `create(ListNamespacesRequestSchema)` to create a new message.
  */
 export const ListNamespacesRequestSchema: GenMessage<ListNamespacesRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 13);
+  messageDesc(file_progressor_v1_namespace, 14);
 
 /**
  * @generated from message progressor.v1.ListNamespacesResponse
@@ -647,7 +685,7 @@ export type ListNamespacesResponse = Message<"progressor.v1.ListNamespacesRespon
  * Use `create(ListNamespacesResponseSchema)` to create a new message.
  */
 export const ListNamespacesResponseSchema: GenMessage<ListNamespacesResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 14);
+  messageDesc(file_progressor_v1_namespace, 15);
 
 /**
  * @generated from message progressor.v1.PauseNamespaceRequest
@@ -664,7 +702,7 @@ export type PauseNamespaceRequest = Message<"progressor.v1.PauseNamespaceRequest
  * Use `create(PauseNamespaceRequestSchema)` to create a new message.
  */
 export const PauseNamespaceRequestSchema: GenMessage<PauseNamespaceRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 15);
+  messageDesc(file_progressor_v1_namespace, 16);
 
 /**
  * @generated from message progressor.v1.PauseNamespaceResponse
@@ -681,7 +719,7 @@ export type PauseNamespaceResponse = Message<"progressor.v1.PauseNamespaceRespon
  * Use `create(PauseNamespaceResponseSchema)` to create a new message.
  */
 export const PauseNamespaceResponseSchema: GenMessage<PauseNamespaceResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 16);
+  messageDesc(file_progressor_v1_namespace, 17);
 
 /**
  * @generated from message progressor.v1.ResumeNamespaceRequest
@@ -698,7 +736,7 @@ export type ResumeNamespaceRequest = Message<"progressor.v1.ResumeNamespaceReque
  * Use `create(ResumeNamespaceRequestSchema)` to create a new message.
  */
 export const ResumeNamespaceRequestSchema: GenMessage<ResumeNamespaceRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 17);
+  messageDesc(file_progressor_v1_namespace, 18);
 
 /**
  * @generated from message progressor.v1.ResumeNamespaceResponse
@@ -715,7 +753,7 @@ export type ResumeNamespaceResponse = Message<"progressor.v1.ResumeNamespaceResp
  * Use `create(ResumeNamespaceResponseSchema)` to create a new message.
  */
 export const ResumeNamespaceResponseSchema: GenMessage<ResumeNamespaceResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 18);
+  messageDesc(file_progressor_v1_namespace, 19);
 
 /**
  * @generated from message progressor.v1.GetNamespaceHealthRequest
@@ -735,7 +773,7 @@ export type GetNamespaceHealthRequest = Message<"progressor.v1.GetNamespaceHealt
  * Use `create(GetNamespaceHealthRequestSchema)` to create a new message.
  */
 export const GetNamespaceHealthRequestSchema: GenMessage<GetNamespaceHealthRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 19);
+  messageDesc(file_progressor_v1_namespace, 20);
 
 /**
  * @generated from message progressor.v1.GetNamespaceHealthResponse
@@ -754,7 +792,7 @@ export type GetNamespaceHealthResponse = Message<"progressor.v1.GetNamespaceHeal
  * Use `create(GetNamespaceHealthResponseSchema)` to create a new message.
  */
 export const GetNamespaceHealthResponseSchema: GenMessage<GetNamespaceHealthResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 20);
+  messageDesc(file_progressor_v1_namespace, 21);
 
 /**
  * @generated from message progressor.v1.NamespaceHealth
@@ -819,7 +857,7 @@ export type NamespaceHealth = Message<"progressor.v1.NamespaceHealth"> & {
  * Use `create(NamespaceHealthSchema)` to create a new message.
  */
 export const NamespaceHealthSchema: GenMessage<NamespaceHealth> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 21);
+  messageDesc(file_progressor_v1_namespace, 22);
 
 /**
  * HealthProblem is a reason why a namespace is not OK.
@@ -857,7 +895,7 @@ export type HealthProblem = Message<"progressor.v1.HealthProblem"> & {
  * Use `create(HealthProblemSchema)` to create a new message.
  */
 export const HealthProblemSchema: GenMessage<HealthProblem> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 22);
+  messageDesc(file_progressor_v1_namespace, 23);
 
 /**
  * @generated from enum progressor.v1.HealthProblem.Kind
@@ -927,7 +965,7 @@ export enum HealthProblem_Kind {
  * Describes the enum progressor.v1.HealthProblem.Kind.
  */
 export const HealthProblem_KindSchema: GenEnum<HealthProblem_Kind> = /*@__PURE__*/
-  enumDesc(file_progressor_v1_namespace, 22, 0);
+  enumDesc(file_progressor_v1_namespace, 23, 0);
 
 /**
  * @generated from message progressor.v1.DeleteNamespaceRequest
@@ -959,7 +997,7 @@ export type DeleteNamespaceRequest = Message<"progressor.v1.DeleteNamespaceReque
  * Use `create(DeleteNamespaceRequestSchema)` to create a new message.
  */
 export const DeleteNamespaceRequestSchema: GenMessage<DeleteNamespaceRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 23);
+  messageDesc(file_progressor_v1_namespace, 24);
 
 /**
  * @generated from message progressor.v1.DeleteNamespaceResponse
@@ -983,7 +1021,7 @@ export type DeleteNamespaceResponse = Message<"progressor.v1.DeleteNamespaceResp
  * Use `create(DeleteNamespaceResponseSchema)` to create a new message.
  */
 export const DeleteNamespaceResponseSchema: GenMessage<DeleteNamespaceResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_namespace, 24);
+  messageDesc(file_progressor_v1_namespace, 25);
 
 /**
  * ChangeKind is the kind of a change.

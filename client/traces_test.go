@@ -2,9 +2,7 @@ package client_test
 
 import (
 	"context"
-	"log/slog"
 	"net"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -15,12 +13,9 @@ import (
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
-	"github.com/progressor-engine/progressor/engine/jobs"
-	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -30,25 +25,13 @@ func tracedTestEngine(
 	t *testing.T, dsn string, s *enginetest.Spans, push *progressorv1.ConnectProcessor,
 ) (*testEngine, *enginetest.Node) {
 	t.Helper()
-	var queue *jobs.Jobs
-	n := enginetest.Start(t, dsn, processor.Echo(), func(e *engine.Engine, store *storage.Store) []engine.Kind {
-		queue = jobs.New(e, store)
-		return []engine.Kind{queue.Kind()}
-	}, func(c *engine.Config) { c.Traces, c.Dial = s, remote.Dial })
+	n := enginetest.Start(t, dsn, processor.Echo(), enginetest.Kinds,
+		enginetest.Config(func(c *engine.Config) { c.Traces, c.Dial = s, remote.Dial }))
 	if push != nil {
 		n.Put(t, &progressorv1.Namespace{Namespace: "ns",
 			Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: push}}})
 	}
-	n.Put(t, &progressorv1.Namespace{Namespace: "pull",
-		Processor: &progressorv1.ProcessorConfig{
-			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
-	server := httptest.NewServer(
-		rpc.NewHandler(rpc.Config{
-			Engine: n.Engine, Insight: n.Insight, Workers: n.Server, Jobs: queue,
-			Logger: slog.New(slog.DiscardHandler), Traces: s,
-		}))
-	t.Cleanup(server.Close)
-	return &testEngine{t, server.URL, client.New(server.URL)}, n
+	return newServer(t, n, s), n
 }
 
 // pushed serves a processor and returns its URL.

@@ -12,17 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/client"
-	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
-	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -41,20 +39,18 @@ type testEngine struct {
 func newTestEngine(t *testing.T) *testEngine {
 	t.Helper()
 	t.Parallel()
-	var queue *jobs.Jobs
-	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(),
-		func(e *engine.Engine, store *storage.Store) []engine.Kind {
-			queue = jobs.New(e, store)
-			return []engine.Kind{queue.Kind()}
-		})
-	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{
-		Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
-	}})
-	server := httptest.NewServer(
-		rpc.NewHandler(rpc.Config{
-			Engine: n.Engine, Insight: n.Insight, Workers: n.Server, Jobs: queue,
-			Logger: slog.New(slog.DiscardHandler),
-		}))
+	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds)
+	return newServer(t, n, nil)
+}
+
+// newServer serves the API of an engine over HTTP. It also adds the namespace "pull" for workers.
+func newServer(t *testing.T, n *enginetest.Node, traces trace.TracerProvider) *testEngine {
+	t.Helper()
+	n.Put(t, enginetest.Pull("pull"))
+	server := httptest.NewServer(rpc.NewHandler(rpc.Config{
+		Engine: n.Engine, Insight: n.Insight, Workers: n.Server, Jobs: n.Jobs, Traces: traces,
+		Logger: slog.New(slog.DiscardHandler),
+	}))
 	t.Cleanup(server.Close)
 	return &testEngine{t, server.URL, client.New(server.URL)}
 }

@@ -32,7 +32,11 @@ func startKinds(
 	t testing.TB, dsn string, p processor.Processor, kinds []engine.Kind, change ...func(*engine.Config),
 ) *node {
 	t.Helper()
-	n := enginetest.Start(t, dsn, p, func(*engine.Engine, *storage.Store) []engine.Kind { return kinds }, change...)
+	with := []enginetest.Option{enginetest.Add(func(*enginetest.Node) []engine.Kind { return kinds })}
+	for _, f := range change {
+		with = append(with, enginetest.Config(f))
+	}
+	n := enginetest.Start(t, dsn, p, with...)
 	return &node{n, n.Store, n.Stop}
 }
 

@@ -69,19 +69,19 @@ func TestVerbs(t *testing.T) {
 				t.Errorf("ended: %v", b)
 			}
 			eventually(t, "the processes are "+tt.want, func() bool { return n.statuses(t) == tt.want })
-			noted := n.count(t,
+			noted := n.Count(t,
 				`SELECT count(*) FROM audit WHERE method = $1 AND actor = 'kim' AND source = '10.0.0.7:4711'
 				AND details->>'via' = $2`, tt.method, "~bulk/"+b.GetBulkId())
 			if noted != tt.noted {
 				t.Errorf("%d commands are audited, want %d", noted, tt.noted)
 			}
-			if got := n.count(t,
+			if got := n.Count(t,
 				`SELECT count(*) FROM audit WHERE method = 'StartBulk' AND actor = 'kim'
 				  AND details->>'filter' = 'process_id = "*"'
 				AND details->>'reason' = 'a test'`); got != 1 {
 				t.Errorf("the bulk has %d audit entries", got)
 			}
-			if got := n.count(t, `SELECT count(*) FROM processes
+			if got := n.Count(t, `SELECT count(*) FROM processes
 				WHERE process_id = 'a-flow' AND status IN ('INIT', 'RUNNING')`); got != 1 {
 				t.Error("a process of another kind was touched")
 			}
@@ -113,7 +113,7 @@ func TestDryRun(t *testing.T) {
 	for _, id := range ids("runs", 25) {
 		n.have(t, "", id)
 	}
-	before := n.count(t, "SELECT count(*) FROM processes")
+	before := n.Count(t, "SELECT count(*) FROM processes")
 	r := request(repair, `process_id = "runs-*" OR process_id = "broken-*"`)
 	r.DryRun = true
 	b := n.begun(t, r)
@@ -124,7 +124,7 @@ func TestDryRun(t *testing.T) {
 	if got := b.GetSampleProcessIds(); len(got) != 20 || !slices.Equal(got[3:], ids("runs", 17)) {
 		t.Errorf("samples: %q", got)
 	}
-	if n.count(t, "SELECT count(*) FROM processes") != before || n.count(t, "SELECT count(*) FROM audit") != 0 {
+	if n.Count(t, "SELECT count(*) FROM processes") != before || n.Count(t, "SELECT count(*) FROM audit") != 0 {
 		t.Error("something was stored")
 	}
 }
@@ -177,7 +177,7 @@ func TestBadRequests(t *testing.T) {
 	if _, err := n.Bulks.Start(t.Context(), r, kim); !errors.Is(err, process.ErrNamespaceNotFound) {
 		t.Errorf("%v", err)
 	}
-	if got := n.count(t, "SELECT count(*) FROM processes"); got != 0 {
+	if got := n.Count(t, "SELECT count(*) FROM processes"); got != 0 {
 		t.Errorf("%d processes are there", got)
 	}
 }
@@ -207,9 +207,9 @@ func TestStartedTwice(t *testing.T) {
 		if b, err := n.Bulks.Start(t.Context(), other, kim); !errors.Is(err, process.ErrIdempotencyMismatch) {
 			t.Errorf("another request %s: %v, %v", when, b, err)
 		}
-		storagetest.Exec(t, n.db, "DELETE FROM requests")
+		storagetest.Exec(t, n.DB, "DELETE FROM requests")
 	}
-	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'StartBulk'"); got != 1 {
+	if got := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'StartBulk'"); got != 1 {
 		t.Errorf("%d audit entries", got)
 	}
 }
@@ -218,9 +218,9 @@ func TestStartedTwice(t *testing.T) {
 func TestList(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, &progressorv1.Namespace{Namespace: "a"})
-	n.put(t, &progressorv1.Namespace{Namespace: "empty"})
-	n.put(t, &progressorv1.Namespace{Namespace: "z"})
+	n.Put(t, &progressorv1.Namespace{Namespace: "a"})
+	n.Put(t, &progressorv1.Namespace{Namespace: "empty"})
+	n.Put(t, &progressorv1.Namespace{Namespace: "z"})
 	var want []string
 	for _, namespace := range []string{"a", "ns", "z"} {
 		var of []string
@@ -282,7 +282,7 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), func(b *bulks) { b.FailSoon(); b.KeepFailures(2) })
 	n.have(t, "", ids("p", 20)...)
-	storagetest.Begin(t, n.db,
+	storagetest.Begin(t, n.DB,
 		"SELECT FROM processes WHERE process_id IN ('p-00003', 'p-00011', 'p-00017') FOR UPDATE")
 	b := n.ended(t, n.begun(t, request(suspend, "status = RUNNING")))
 	if b.GetMatched() != 20 || b.GetDone() != 17 || b.GetFailed() != 3 || len(b.GetFailures()) != 2 {
@@ -330,7 +330,7 @@ func TestFaultThatPasses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.have(t, "", ids("p", 5)...)
-	held := storagetest.Begin(t, n.db, "SELECT FROM processes WHERE process_id = 'p-00002' FOR UPDATE")
+	held := storagetest.Begin(t, n.DB, "SELECT FROM processes WHERE process_id = 'p-00002' FOR UPDATE")
 	b := n.begun(t, request(suspend, "status = RUNNING"))
 	eventually(t, "the others are done", func() bool { return n.get(t, b.GetBulkId()).GetDone() == 4 })
 	if err := held.Rollback(t.Context()); err != nil {
@@ -356,7 +356,7 @@ func TestTriedAgainOnlyWhileItMatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := storagetest.Begin(t, n.db, `UPDATE processes SET metadata = '{"keep": true}' WHERE process_id = 'p-00002'`)
+	held := storagetest.Begin(t, n.DB, `UPDATE processes SET metadata = '{"keep": true}' WHERE process_id = 'p-00002'`)
 	if n.turn(t, p) || n.statuses(t) != "RUNNING 1, SUSPENDED 4" {
 		t.Fatalf("it does not wait for the locked process: %s", n.statuses(t))
 	}
@@ -382,7 +382,7 @@ func TestTenThousand(t *testing.T) {
 		n.statuses(t) != fmt.Sprintf("SUSPENDED %d", many) {
 		t.Errorf("%v; %s", b, n.statuses(t))
 	}
-	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess'"); got != many {
+	if got := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess'"); got != many {
 		t.Errorf("%d commands are audited", got)
 	}
 }
@@ -411,7 +411,7 @@ func TestListBulksIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	for _, namespace := range []string{"a", "b", "c"} {
-		n.put(t, &progressorv1.Namespace{Namespace: namespace, Processor: &progressorv1.ProcessorConfig{
+		n.Put(t, &progressorv1.Namespace{Namespace: namespace, Processor: &progressorv1.ProcessorConfig{
 			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
 		}})
 		b, err := n.Bulks.Start(t.Context(), &progressorv1.StartBulkRequest{
@@ -425,7 +425,7 @@ func TestListBulksIsBoundedInBytes(t *testing.T) {
 			return err == nil && b.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED
 		})
 	}
-	storagetest.Exec(t, n.db,
+	storagetest.Exec(t, n.DB,
 		"UPDATE processes SET metadata = metadata || jsonb_build_object('filter', repeat('x', 5 << 20))")
 	var pages []int
 	for token, more := "", true; more; more = token != "" {

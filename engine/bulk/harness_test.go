@@ -8,16 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/enginetest"
-	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -38,28 +34,23 @@ var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 
 // node is an engine of a test that runs bulks.
 type node struct {
-	*engine.Engine
-	*insight.Insight
+	*enginetest.Node
 	*bulk.Bulks
-	put   func(testing.TB, *progressorv1.Namespace)
-	store *storage.Store
-	db    *pgxpool.Pool
-	stop  func()
 }
 
 // start runs an engine with the namespace "ns", whose processor echoes, fails for the args "fail"
 // and completes for "complete".
 func start(t testing.TB, dsn string, change ...func(*bulk.Bulks)) *node {
 	t.Helper()
-	var bulks *bulk.Bulks
-	n := enginetest.Start(t, dsn, processor.Func(obey), func(e *engine.Engine, _ *storage.Store) []engine.Kind {
-		bulks = bulk.New(e)
+	n := &node{}
+	n.Node = enginetest.Start(t, dsn, processor.Func(obey), enginetest.Add(func(e *enginetest.Node) []engine.Kind {
+		n.Bulks = bulk.New(e.Engine)
 		for _, f := range change {
-			f(bulks)
+			f(n.Bulks)
 		}
-		return []engine.Kind{bulks.Kind()}
-	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
-	return &node{n.Engine, n.Insight, bulks, n.Put, n.Store, storagetest.Connect(t, dsn), n.Stop}
+		return []engine.Kind{n.Kind()}
+	}), enginetest.SoonDead)
+	return n
 }
 
 func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -139,15 +130,9 @@ func (n *node) ended(t testing.TB, b *progressorv1.Bulk) *progressorv1.Bulk {
 	return b
 }
 
-// count returns the number that a query returns.
-func (n *node) count(t testing.TB, sql string, args ...any) int {
-	t.Helper()
-	return enginetest.Count(t, n.db, sql, args...)
-}
-
 // statuses counts the plain processes by status.
 func (n *node) statuses(t testing.TB) string {
 	t.Helper()
-	return strings.Join(enginetest.Texts(t, n.db, `SELECT status || ' ' || count(*) FROM processes
+	return strings.Join(enginetest.Texts(t, n.DB, `SELECT status || ' ' || count(*) FROM processes
 		WHERE kind = '' AND removed_time IS NULL GROUP BY status ORDER BY status::text`), ", ")
 }

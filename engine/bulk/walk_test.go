@@ -40,10 +40,10 @@ func TestRate(t *testing.T) {
 	if b.GetDone() != 6 {
 		t.Errorf("%v", b)
 	}
-	if pages := n.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'"); pages < 3 {
+	if pages := n.Count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'"); pages < 3 {
 		t.Errorf("%d pages", pages)
 	}
-	took := n.count(t, "SELECT (extract(epoch FROM max(running_time) - min(running_time)) * 1000)::int FROM tasks "+
+	took := n.Count(t, "SELECT (extract(epoch FROM max(running_time) - min(running_time)) * 1000)::int FROM tasks "+
 		"WHERE task_type = 'TIMEOUT'")
 	if took < 1990 {
 		t.Errorf("the third page began %d ms after the first, at 2 processes a second", took)
@@ -65,10 +65,10 @@ func TestCancelInTheMiddle(t *testing.T) {
 	if b.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED || b.GetDone() >= 60 || b.GetDone() < 5 {
 		t.Errorf("%v", b)
 	}
-	if got := n.count(t, "SELECT count(*) FROM processes WHERE status = 'SUSPENDED'"); got != int(b.GetDone()) {
+	if got := n.Count(t, "SELECT count(*) FROM processes WHERE status = 'SUSPENDED'"); got != int(b.GetDone()) {
 		t.Errorf("%d processes are suspended, and %d are reported", got, b.GetDone())
 	}
-	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'CancelProcess' AND actor = 'lee' AND subject = $1",
+	if got := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'CancelProcess' AND actor = 'lee' AND subject = $1",
 		"~bulk/"+b.GetBulkId()); got != 1 {
 		t.Errorf("the cancel has %d audit entries", got)
 	}
@@ -90,11 +90,11 @@ func TestAnotherNodeGoesOn(t *testing.T) {
 			b := a.begun(t, paged(suspend, "status = RUNNING", 100))
 			a.begins(t, b)
 			if how == "killed" {
-				a.store.Close() // nothing is released, and its row stays
+				a.Store.Close() // nothing is released, and its row stays
 			}
 			other := start(t, dsn)
 			if how == "stopped" {
-				a.stop()
+				a.Stop()
 			}
 			done := other.get(t, b.GetBulkId()).GetDone()
 			b = other.ended(t, b)
@@ -105,7 +105,7 @@ func TestAnotherNodeGoesOn(t *testing.T) {
 				other.statuses(t) != "SUSPENDED 600" {
 				t.Errorf("%v; %s", b, other.statuses(t))
 			}
-			if got := other.count(t,
+			if got := other.Count(t,
 				"SELECT count(DISTINCT subject) FROM audit WHERE method = 'SuspendProcess'"); got != 600 {
 				t.Errorf("%d commands are audited", got)
 			}
@@ -131,7 +131,7 @@ func TestPageTwice(t *testing.T) {
 			t.Error("the page is not the last")
 		}
 	}
-	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess'"); got != 10 ||
+	if got := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess'"); got != 10 ||
 		n.statuses(t) != "SUSPENDED 10" {
 		t.Errorf("%d commands are audited; %s", got, n.statuses(t))
 	}
@@ -185,7 +185,7 @@ func TestChangesWhileItWalks(t *testing.T) {
 	if got := n.statuses(t); got != "INIT 16, RUNNING 1, SUSPENDED 35" {
 		t.Errorf("at the end: %s", got)
 	}
-	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess' AND actor = 'kim'"); got != 33 {
+	if got := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess' AND actor = 'kim'"); got != 33 {
 		t.Errorf("%d were suspended by the bulk", got)
 	}
 }
@@ -263,7 +263,7 @@ func TestPageEndsEarly(t *testing.T) {
 	if b.GetDone() != many || n.statuses(t) != "SUSPENDED 60" {
 		t.Errorf("%v; %s", b, n.statuses(t))
 	}
-	if got := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = $1 AND task_type = 'TIMEOUT'",
+	if got := n.Count(t, "SELECT count(*) FROM tasks WHERE process_id = $1 AND task_type = 'TIMEOUT'",
 		"~bulk/"+b.GetBulkId()); got <= many/10+1 {
 		t.Errorf("only %d pages: none has ended early", got)
 	}

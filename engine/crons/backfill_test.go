@@ -99,7 +99,7 @@ func TestBackfillConcurrencyAndStop(t *testing.T) {
 	if left := n.get(t, "c"); len(left.GetBackfills()) > 0 || len(left.GetRunningProcessIds()) != 3 {
 		t.Errorf("after the stop: %v", left)
 	}
-	if k := n.count(t, `SELECT count(*) FROM audit WHERE method = 'StopBackfills'
+	if k := n.Count(t, `SELECT count(*) FROM audit WHERE method = 'StopBackfills'
 		AND details->>'note' = 'enough'`); k != 1 {
 		t.Errorf("the audit log has %d commands", k)
 	}
@@ -117,7 +117,7 @@ func TestBackfillAmongExistingRows(t *testing.T) {
 	c := starts("c", "* * * * *", "complete")
 	c.Paused = true
 	n.create(t, c)
-	storagetest.Exec(t, n.db,
+	storagetest.Exec(t, n.DB,
 		`INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, attempt, status, decided_time, ended_time)
 		SELECT 'ns', 'c', $1::timestamptz + k * interval '1 minute', 'MISSED', 0, 'SKIPPED', now(), now()
 		FROM generate_series(1, 498) k`, january)
@@ -125,7 +125,7 @@ func TestBackfillAmongExistingRows(t *testing.T) {
 	r.MaxConcurrency = 2
 	n.backfill(t, r, 2)
 	eventually(t, "both runs have ended", func() bool {
-		return n.count(t, "SELECT count(*) FROM cron_fires WHERE status = 'SUCCESS'") == 2
+		return n.Count(t, "SELECT count(*) FROM cron_fires WHERE status = 'SUCCESS'") == 2
 	})
 	if left := n.get(t, "c").GetBackfills(); len(left) > 0 {
 		t.Errorf("what is left of the backfill: %v", fmt.Sprint(left))

@@ -66,7 +66,7 @@ func TestCancelFire(t *testing.T) {
 			t.Errorf("%s: cancel of a fire that has ended: %v", c.GetCronId(), err)
 		}
 	}
-	k := n.count(t, `SELECT count(*) FROM audit WHERE method = 'CancelFire' AND actor = 'kim'
+	k := n.Count(t, `SELECT count(*) FROM audit WHERE method = 'CancelFire' AND actor = 'kim'
 		AND details->>'note' = 'wrong data'`)
 	if k != len(list) {
 		t.Errorf("the audit log has %d of %d commands", k, len(list))

@@ -30,7 +30,7 @@ type listedCron struct {
 
 func (n *node) listed(t *testing.T, id string) listedCron {
 	t.Helper()
-	rows, err := n.db.Query(t.Context(), `SELECT expressions, exclude_expressions, timezone, overlap_action,
+	rows, err := n.DB.Query(t.Context(), `SELECT expressions, exclude_expressions, timezone, overlap_action,
 		failure_action, concurrency_policy, misfire_policy AS misfire, target, target_namespace, target_name,
 		pause_note, max_concurrency, max_fires, catchup_limit, start_time, end_time, next_fire_time,
 		last_fire_time, created_time, updated_time, jitter, catchup_window, timeout, paused, running, queued, failures
@@ -135,8 +135,8 @@ func TestCronListReadsAnyState(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.create(t, starts("c", never, ""))
-	n.stop()
-	_, err := n.db.Exec(t.Context(),
+	n.Stop()
+	_, err := n.DB.Exec(t.Context(),
 		`UPDATE progressor.processes
 		SET aux_state = convert_to('{"pause_note": "a\u0000", "updated": "2026-01-01T00:00:00Z"}' || chr(10), 'UTF8')
 		|| '\x1a030a0100' || substring(aux_state FROM position('\x0a'::bytea IN aux_state) + 1)
@@ -147,15 +147,15 @@ func TestCronListReadsAnyState(t *testing.T) {
 	if got := n.listed(t, "c"); *got.PauseNote != "a\ufffd" || got.Expressions[0] != `\000` {
 		t.Errorf("zero characters: %+v", got)
 	}
-	for length := n.count(t, `SELECT octet_length(aux_state) FROM progressor.processes
+	for length := n.Count(t, `SELECT octet_length(aux_state) FROM progressor.processes
 		WHERE process_id = '~cron/c'`); ; length-- {
-		_, err := n.db.Exec(t.Context(),
+		_, err := n.DB.Exec(t.Context(),
 			`UPDATE progressor.processes SET aux_state = substring(aux_state FROM 1 FOR $1)
 				WHERE process_id = '~cron/c'`, length)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n.count(t, "SELECT count(*) FROM (SELECT l::text FROM progressor.cron_list l) x") == 0 {
+		if n.Count(t, "SELECT count(*) FROM (SELECT l::text FROM progressor.cron_list l) x") == 0 {
 			break // the line of JSON is truncated, too
 		}
 	}

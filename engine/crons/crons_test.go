@@ -53,7 +53,7 @@ func TestFires(t *testing.T) {
 		!got.GetLastFireTime().AsTime().Equal(fires[2].GetFireTime().AsTime()) || len(got.GetNextFireTimes()) != 0 {
 		t.Errorf("at the end: %v", got)
 	}
-	k := n.count(t, "SELECT count(*) FROM audit WHERE method = 'CreateCron' AND actor = 'kim' AND subject = '~cron/c'")
+	k := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'CreateCron' AND actor = 'kim' AND subject = '~cron/c'")
 	if k != 1 {
 		t.Errorf("the order is noted %d times", k)
 	}
@@ -144,7 +144,7 @@ func TestUpdateOfTheTargetWithAFireDue(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.awaits(t, "c", "FIRED SUCCESS 1")
-	if lost := n.count(t, `SELECT count(*) FROM cron_fires f WHERE f.process_id IS NOT NULL
+	if lost := n.Count(t, `SELECT count(*) FROM cron_fires f WHERE f.process_id IS NOT NULL
 		AND NOT EXISTS (SELECT FROM processes p WHERE p.namespace = f.namespace
 		AND p.process_id = f.process_id)`); lost != 0 {
 		t.Errorf("%d rows name a process that never existed", lost)
@@ -154,7 +154,7 @@ func TestUpdateOfTheTargetWithAFireDue(t *testing.T) {
 // holdTimer moves the timer of the cron c into the future, before its first fire time.
 func (n *node) holdTimer(t *testing.T) {
 	t.Helper()
-	moved, err := n.db.Exec(t.Context(),
+	moved, err := n.DB.Exec(t.Context(),
 		"UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE process_id = '~cron/c'")
 	if err != nil || moved.RowsAffected() != 1 || len(n.fires(t, "c")) != 0 {
 		t.Fatalf("the timer was not held: %s, %v, fires %v", moved, err, n.fires(t, "c"))
@@ -260,17 +260,17 @@ func TestDelete(t *testing.T) {
 	if _, err := n.Get(t.Context(), "ns", "c"); !errors.Is(err, process.ErrCronNotFound) {
 		t.Errorf("it is there: %v", err)
 	}
-	if k := n.count(t, "SELECT count(*) FROM cron_fires"); k != 0 {
+	if k := n.Count(t, "SELECT count(*) FROM cron_fires"); k != 0 {
 		t.Errorf("%d rows are left of its ledger", k)
 	}
 	eventually(t, "its run continues", func() bool {
-		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'", run) == 1
+		return n.Count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'", run) == 1
 	})
 	n.call(t, run, "complete")
 	if n.create(t, c); len(n.fires(t, "c")) != 0 {
 		t.Error("the new cron has a ledger")
 	}
-	if k := n.count(t, `SELECT count(*) FROM audit WHERE method IN ('CreateCron', 'TriggerCron', 'DeleteCron')
+	if k := n.Count(t, `SELECT count(*) FROM audit WHERE method IN ('CreateCron', 'TriggerCron', 'DeleteCron')
 		AND source = '10.0.0.7:4711'`); k != 6 {
 		t.Errorf("%d orders are noted", k)
 	}
@@ -386,7 +386,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if k := n.count(t, "SELECT count(*) FROM processes"); k != 0 {
+	if k := n.Count(t, "SELECT count(*) FROM processes"); k != 0 {
 		t.Errorf("%d processes are stored", k)
 	}
 }

@@ -41,29 +41,29 @@ func TestDeleteNamespaceOfEveryKind(t *testing.T) {
 	n.create(t, own)
 	_, err = n.Trigger(ctx, &progressorv1.TriggerCronRequest{Namespace: "pull", CronId: "own"}, kim)
 	done(err)
-	_, err = n.flows.PutTemplate(ctx, &progressorv1.PutTemplateRequest{Template: &progressorv1.Template{
+	_, err = n.Flows.PutTemplate(ctx, &progressorv1.PutTemplateRequest{Template: &progressorv1.Template{
 		Namespace: "pull", Type: "t",
 		Steps: []*progressorv1.StepTemplate{
 			{StepId: "a", Action: &progressorv1.StepTemplate_Wait{Wait: &progressorv1.WaitAction{}}},
 		},
 	}})
 	done(err)
-	_, err = n.flows.Start(ctx, &progressorv1.StartRunRequest{
+	_, err = n.Flows.Start(ctx, &progressorv1.StartRunRequest{
 		Namespace: "pull", Type: "t", RunId: "r", IdempotencyKey: "k",
 	}, kim)
 	done(err)
-	_, err = n.jobs.PutConstraint(ctx, &progressorv1.Constraint{
+	_, err = n.Jobs.PutConstraint(ctx, &progressorv1.Constraint{
 		Namespace: "pull", Name: "c", Match: `job.name == "limited"`, MaxRunning: 1,
 		Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(time.Hour)},
 	})
 	done(err)
 	for k := range 3 {
-		_, err = n.jobs.Enqueue(ctx, &progressorv1.EnqueueRequest{Namespace: "pull", JobId: fmt.Sprint("l", k),
+		_, err = n.Jobs.Enqueue(ctx, &progressorv1.EnqueueRequest{Namespace: "pull", JobId: fmt.Sprint("l", k),
 			Name: "limited", IdempotencyKey: "k", Args: structpb.NewStringValue("x"),
 			Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: fmt.Sprint("u", k)}}})
 		done(err)
 	}
-	_, err = n.jobs.Enqueue(ctx, &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "many", Name: "many",
+	_, err = n.Jobs.Enqueue(ctx, &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "many", Name: "many",
 		Options: &progressorv1.JobOptions{Workers: &progressorv1.WorkerGroup{Count: 2}}})
 	done(err)
 	leased := 0
@@ -83,16 +83,16 @@ func TestDeleteNamespaceOfEveryKind(t *testing.T) {
 		_, err := n.GetNamespace(context.Background(), "pull")
 		return errors.Is(err, process.ErrNamespaceNotFound)
 	})
-	for _, table := range enginetest.Texts(t, n.db, `SELECT c.table_name::text FROM information_schema.columns c
+	for _, table := range enginetest.Texts(t, n.DB, `SELECT c.table_name::text FROM information_schema.columns c
 		JOIN information_schema.tables t USING (table_schema, table_name)
 		WHERE c.table_schema = 'progressor' AND c.column_name = 'namespace' AND t.table_type = 'BASE TABLE'
 		  AND c.table_name <> 'audit'`) {
-		if left := enginetest.Count(t, n.db, "SELECT count(*) FROM "+table+" WHERE namespace = 'pull'"); left > 0 {
+		if left := n.Count(t, "SELECT count(*) FROM "+table+" WHERE namespace = 'pull'"); left > 0 {
 			t.Errorf("%s has %d rows of the deleted namespace", table, left)
 		}
 	}
 	eventually(t, "the fire of the other cron has ended", func() bool {
-		return enginetest.Count(t, n.db,
+		return enginetest.Count(t, n.DB,
 			`SELECT count(*) FROM cron_fires WHERE namespace = 'ns' AND cron_id = 'waits'
 				AND ended_time IS NOT NULL`) == 1
 	})

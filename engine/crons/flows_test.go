@@ -24,7 +24,7 @@ func (n *node) putTemplate(t testing.TB, text string) {
 		t.Fatal(err)
 	}
 	m.Namespace = "ns"
-	if _, err := n.flows.PutTemplate(context.Background(), &progressorv1.PutTemplateRequest{Template: m}); err != nil {
+	if _, err := n.Flows.PutTemplate(context.Background(), &progressorv1.PutTemplateRequest{Template: m}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -64,7 +64,7 @@ func (n *node) waits(t testing.TB, runID string) (r *progressorv1.Run) {
 	t.Helper()
 	eventually(t, runID+" waits", func() bool {
 		var err error
-		r, err = n.flows.Get(context.Background(), "ns", runID, 0)
+		r, err = n.Flows.Get(context.Background(), "ns", runID, 0)
 		if err != nil && !errors.Is(err, process.ErrRunNotFound) {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func (n *node) complete(t testing.TB, runID, reason string) {
 	r := &progressorv1.CompleteStepRequest{
 		Namespace: "ns", RunId: runID, StepId: "a", Outcome: &progressorv1.CompleteStepRequest_Result{},
 	}
-	if err := n.db.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = $1 AND step_id = 'a'",
+	if err := n.DB.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = $1 AND step_id = 'a'",
 		runID).Scan(&r.Token); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func (n *node) complete(t testing.TB, runID, reason string) {
 			Failure: &progressorv1.Failure{Reason: reason, Message: "as told"},
 		}
 	}
-	if _, err := n.flows.Complete(context.Background(), r, kim); err != nil {
+	if _, err := n.Flows.Complete(context.Background(), r, kim); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -102,7 +102,7 @@ func sameTime(v any, at time.Time) bool {
 
 func (n *node) cancelRun(t testing.TB, runID string) {
 	t.Helper()
-	_, err := n.flows.Cancel(context.Background(), &progressorv1.CancelRunRequest{
+	_, err := n.Flows.Cancel(context.Background(), &progressorv1.CancelRunRequest{
 		Namespace: "ns", RunId: runID, Reason: "not needed",
 	}, kim)
 	if err != nil {
@@ -155,7 +155,7 @@ func TestEndsOfFlows(t *testing.T) {
 	if f := n.awaits(t, "fails", "FIRED FAILED 1")[0]; f.GetDetail() != "as told" {
 		t.Errorf("failed: %v", f)
 	}
-	_, err := n.flows.Retry(t.Context(), &progressorv1.RetryRunRequest{Namespace: "ns", RunId: run}, kim)
+	_, err := n.Flows.Retry(t.Context(), &progressorv1.RetryRunRequest{Namespace: "ns", RunId: run}, kim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,13 +196,13 @@ func TestFlowsThatAreTooLate(t *testing.T) {
 	n.create(t, c)
 	run := runOf(t, n.trigger(t, "policy"))
 	n.awaits(t, "policy", "FIRED TIMEOUT 1")
-	r, err := n.flows.Get(t.Context(), "ns", run, testTimeout)
+	r, err := n.Flows.Get(t.Context(), "ns", run, testTimeout)
 	if err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED ||
 		!strings.Contains(r.GetCancelReason(), "timeout of its cron") {
 		t.Errorf("%v, %v", r, err)
 	}
 	n.awaits(t, "policy", "FIRED TIMEOUT 1")
-	if k := n.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CANCEL'"); k != 0 {
+	if k := n.Count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CANCEL'"); k != 0 {
 		t.Errorf("%d CANCEL tasks", k)
 	}
 }
@@ -244,7 +244,7 @@ func TestFlowsOfTheSameScope(t *testing.T) {
 	if !strings.Contains(f.GetReason(), "not repeatable") {
 		t.Errorf("done: %v", f)
 	}
-	k := n.count(t, "SELECT count(*) FROM processes WHERE process_id LIKE '~flow/%' AND removed_time IS NULL")
+	k := n.Count(t, "SELECT count(*) FROM processes WHERE process_id LIKE '~flow/%' AND removed_time IS NULL")
 	if k != 2 {
 		t.Errorf("%d runs", k)
 	}
@@ -262,7 +262,7 @@ func TestOverlapOfFlows(t *testing.T) {
 	n.waits(t, first)
 	second := runOf(t, n.trigger(t, "prev"))
 	n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED RUNNING 1")
-	r, err := n.flows.Get(t.Context(), "ns", first, testTimeout)
+	r, err := n.Flows.Get(t.Context(), "ns", first, testTimeout)
 	if err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED ||
 		!strings.Contains(r.GetCancelReason(), "another run of its cron replaced it") {
 		t.Errorf("%v, %v", r, err)
@@ -331,7 +331,7 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 		ledger += ", " + failed
 	}
 	enable := func(on bool) {
-		if _, err := n.flows.EnableTemplate(t.Context(), "ns", "ask", on); err != nil {
+		if _, err := n.Flows.EnableTemplate(t.Context(), "ns", "ask", on); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -342,7 +342,7 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 	expect("crons cannot start template ask")
 	n.putTemplate(t, asks(`"payload_schema": {"properties": {"part": {"type": "string"}}},`))
 	expect("payload.part")
-	if err := n.flows.DeleteTemplate(t.Context(), "ns", "ask"); err != nil {
+	if err := n.Flows.DeleteTemplate(t.Context(), "ns", "ask"); err != nil {
 		t.Fatal(err)
 	}
 	expect("there is no template ask")
@@ -448,15 +448,15 @@ func TestFlowsOnTwoNodes(t *testing.T) {
 		n.create(t, c)
 	}
 	eventually(t, "each has started three runs, and all have ended", func() bool {
-		return n.count(t, "SELECT count(*) FROM cron_fires WHERE decision = 'FIRED' AND status = 'SUCCESS'") == 6
+		return n.Count(t, "SELECT count(*) FROM cron_fires WHERE decision = 'FIRED' AND status = 'SUCCESS'") == 6
 	})
-	if k := n.count(t, `SELECT count(*) FROM flow_runs a JOIN flow_runs b ON a.run_id < b.run_id
+	if k := n.Count(t, `SELECT count(*) FROM flow_runs a JOIN flow_runs b ON a.run_id < b.run_id
 		AND a.created_time < b.finished_time AND b.created_time < a.finished_time`); k != 0 {
 		t.Errorf("%d pairs of runs overlapped", k)
 	}
-	if k := n.count(t, `SELECT count(*) FROM cron_fires WHERE NOT (decision = 'FIRED' AND status = 'SUCCESS'
+	if k := n.Count(t, `SELECT count(*) FROM cron_fires WHERE NOT (decision = 'FIRED' AND status = 'SUCCESS'
 		OR decision = 'SKIPPED_CONCURRENCY' AND status = 'SKIPPED')`); k != 0 {
 		t.Errorf("%d other rows", k)
 	}
-	two.stop()
+	two.Stop()
 }

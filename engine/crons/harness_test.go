@@ -7,21 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/engine/enginetest"
-	"github.com/progressor-engine/progressor/engine/flows"
-	"github.com/progressor-engine/progressor/engine/insight"
-	"github.com/progressor-engine/progressor/engine/jobs"
-	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -42,38 +35,17 @@ var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 
 // node is an engine of a test that runs crons.
 type node struct {
-	*engine.Engine
-	*insight.Insight
-	*pull.Server
+	*enginetest.Node
 	*crons.Crons
-	jobs     *jobs.Jobs
-	flows    *flows.Flows
-	put      func(testing.TB, *progressorv1.Namespace)
-	store    *storage.Store
-	db       *pgxpool.Pool
-	registry *prometheus.Registry
-	stop     func()
-	gate     chan struct{} // runs with the args hold continue when it is closed
+	gate chan struct{} // runs with the args hold continue when it is closed
 }
 
 // start starts an engine with the namespace "ns".
 func start(t testing.TB, dsn string) *node {
 	t.Helper()
-	var c *crons.Crons
-	var q *jobs.Jobs
-	var f *flows.Flows
-	registry, gate := prometheus.NewRegistry(), make(chan struct{})
-	n := enginetest.Start(t, dsn, obey(gate), func(e *engine.Engine, store *storage.Store) []engine.Kind {
-		c = crons.New(e, store, registry)
-		q = jobs.New(e, store)
-		c.EnqueueBy(q.NewJob)
-		f = flows.New(e, store, q)
-		c.RunBy(f)
-		return append(c.Kinds(), q.Kind(), f.Kind())
-	}, func(c *engine.Config) { c.ZombieAfter, c.Registerer = time.Second, registry })
-	return &node{
-		n.Engine, n.Insight, n.Server, c, q, f, n.Put, n.Store, storagetest.Connect(t, dsn), registry, n.Stop, gate,
-	}
+	gate := make(chan struct{})
+	n := enginetest.Start(t, dsn, obey(gate), enginetest.Kinds, enginetest.SoonDead)
+	return &node{n, n.Crons, gate}
 }
 
 // obey runs a process according to its args. complete and fail end it, and timeout fails it with
@@ -193,12 +165,6 @@ func (n *node) call(t testing.TB, id, args string) {
 	if err != nil && args == "complete" {
 		t.Fatal(err)
 	}
-}
-
-// count returns the number that a query selects.
-func (n *node) count(t testing.TB, sql string, args ...any) int {
-	t.Helper()
-	return enginetest.Count(t, n.db, sql, args...)
 }
 
 func stamp(at time.Time) *timestamppb.Timestamp { return timestamppb.New(at) }

@@ -24,7 +24,7 @@ func inits(id, args string) *progressorv1.Cron {
 func TestRunEndsWithInit(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, &progressorv1.Namespace{Namespace: "other"})
+	n.Put(t, &progressorv1.Namespace{Namespace: "other"})
 	c := inits("lives", "wait")
 	c.Target.GetStartProcess().Namespace = "other"
 	n.create(t, c)
@@ -34,7 +34,7 @@ func TestRunEndsWithInit(t *testing.T) {
 	if f.GetProcessId() != "lives/"+at {
 		t.Errorf("the ledger names %q", f.GetProcessId())
 	}
-	if k := n.count(t, `SELECT count(*) FROM processes WHERE namespace = 'other' AND process_id = $1 AND kind = ''
+	if k := n.Count(t, `SELECT count(*) FROM processes WHERE namespace = 'other' AND process_id = $1 AND kind = ''
 		AND status = 'RUNNING'
 		AND metadata->>'progressor.cron_id' = 'lives' AND metadata->>'progressor.fire_time' = $2
 		AND metadata->>'progressor.attempt' = '1'`, f.GetProcessId(), at); k != 1 {
@@ -76,7 +76,7 @@ func TestRunEndsBeforeInit(t *testing.T) {
 	prev.Policy.OverlapAction = progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV
 	n.create(t, prev)
 	status := func(f *progressorv1.Fire, want string) bool {
-		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status::text = $2",
+		return n.Count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status::text = $2",
 			f.GetProcessId(), want) == 1
 	}
 	late, first := n.trigger(t, "slow"), n.trigger(t, "prev")

@@ -30,7 +30,7 @@ func enqueues(id string, o *progressorv1.JobOptions) *progressorv1.Cron {
 func startPull(t *testing.T) *node {
 	t.Helper()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, &progressorv1.Namespace{
+	n.Put(t, &progressorv1.Namespace{
 		Namespace: "pull",
 		Processor: &progressorv1.ProcessorConfig{
 			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
@@ -90,7 +90,7 @@ func TestEndsOfJobs(t *testing.T) {
 	n.awaits(t, "good", "FIRED RUNNING 1")
 	n.answer(t, l, nil)
 	n.awaits(t, "good", "FIRED SUCCESS 1")
-	if job, err := n.jobs.Get(t.Context(), pulled(run), 0); err != nil ||
+	if job, err := n.Jobs.Get(t.Context(), pulled(run), 0); err != nil ||
 		job.GetState() != progressorv1.JobState_JOB_STATE_SUCCEEDED {
 		t.Errorf("%v, %v", job, err)
 	}
@@ -106,11 +106,11 @@ func TestEndsOfJobs(t *testing.T) {
 		if f := n.awaits(t, id, want.ledger)[0]; f.GetDetail() != want.detail {
 			t.Errorf("%s: %v", id, f)
 		}
-		if _, err := n.jobs.Retry(t.Context(), pulled(run), false); err != nil {
+		if _, err := n.Jobs.Retry(t.Context(), pulled(run), false); err != nil {
 			t.Fatal(err)
 		}
 		n.answer(t, n.take(t, run), nil)
-		if job, err := n.jobs.Get(t.Context(), pulled(run), testTimeout); err != nil ||
+		if job, err := n.Jobs.Get(t.Context(), pulled(run), testTimeout); err != nil ||
 			job.GetState() != progressorv1.JobState_JOB_STATE_SUCCEEDED {
 			t.Errorf("%v, %v", job, err)
 		}
@@ -118,7 +118,7 @@ func TestEndsOfJobs(t *testing.T) {
 	n.create(t, enqueues("cancelled", nil))
 	run = n.trigger(t, "cancelled").GetProcessId()
 	n.awaitsJob(t, run)
-	if _, err := n.jobs.Cancel(t.Context(), pulled(run), "enough", kim); err != nil {
+	if _, err := n.Jobs.Cancel(t.Context(), pulled(run), "enough", kim); err != nil {
 		t.Fatal(err)
 	}
 	n.awaits(t, "cancelled", "FIRED CANCELLED 1")
@@ -145,7 +145,7 @@ func TestStartDeadlineOfAJob(t *testing.T) {
 	if f := n.awaits(t, "late", "FIRED TIMEOUT 1")[0]; !strings.HasPrefix(f.GetDetail(), "no attempt began by ") {
 		t.Errorf("detail %q", f.GetDetail())
 	}
-	job, err := n.jobs.Get(t.Context(), pulled(run), 0)
+	job, err := n.Jobs.Get(t.Context(), pulled(run), 0)
 	if err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_FAILED || len(job.GetFailures()) != 1 ||
 		job.GetFailures()[0].GetReason() != process.ReasonStartDeadline {
 		t.Errorf("%v, %v", job, err)
@@ -161,10 +161,10 @@ func TestTimeoutOfAJob(t *testing.T) {
 	run := n.trigger(t, "silent").GetProcessId()
 	l := n.take(t, run)
 	n.awaits(t, "silent", "FIRED RUNNING 1")
-	storagetest.Exec(t, n.db,
+	storagetest.Exec(t, n.DB,
 		"UPDATE running SET deadline = now() - interval '1 millisecond' WHERE process_id = $1", run)
 	n.awaits(t, "silent", "FIRED TIMEOUT 1")
-	job, err := n.jobs.Get(t.Context(), pulled(run), 0)
+	job, err := n.Jobs.Get(t.Context(), pulled(run), 0)
 	if err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_FAILED || len(job.GetFailures()) != 1 ||
 		job.GetFailures()[0].GetReason() != process.ReasonTimeout {
 		t.Errorf("%v, %v", job, err)
@@ -184,7 +184,7 @@ func TestTimeoutOfAJob(t *testing.T) {
 func (n *node) awaitsJob(t testing.TB, run string) {
 	t.Helper()
 	eventually(t, run+" is enqueued", func() bool {
-		return n.count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", run) == 1
+		return n.Count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", run) == 1
 	})
 }
 
@@ -231,7 +231,7 @@ func TestOverlapOfJobs(t *testing.T) {
 	n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED CANCELLED 1, FIRED RUNNING 1")
 	n.answer(t, n.take(t, third), nil)
 	n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED CANCELLED 1, FIRED SUCCESS 1")
-	if k := n.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CANCEL' AND namespace = 'pull'"); k != 0 {
+	if k := n.Count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CANCEL' AND namespace = 'pull'"); k != 0 {
 		t.Errorf("%d CANCEL tasks", k)
 	}
 }
@@ -247,7 +247,7 @@ func TestJobsThatDoNotRun(t *testing.T) {
 	run := n.trigger(t, "slow").GetProcessId()
 	n.awaits(t, "slow", "FIRED TIMEOUT 1")
 	eventually(t, "its job is cancelled", func() bool {
-		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'CANCELLED'", run) == 1
+		return n.Count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'CANCELLED'", run) == 1
 	})
 	holder := enqueues("holder", &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "k"}})
 	n.create(t, holder)

@@ -18,7 +18,7 @@ import (
 // histogram it returns the count, and for consecutive failures also the sum.
 func (n *node) metrics(t testing.TB) map[string]float64 {
 	t.Helper()
-	families, err := n.registry.Gather()
+	families, err := n.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestMetrics(t *testing.T) {
 	}, kim); err != nil {
 		t.Fatal(err)
 	}
-	fired := float64(n.count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = 'made-up' AND decision = 'FIRED'"))
+	fired := float64(n.Count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = 'made-up' AND decision = 'FIRED'"))
 	if fired < 2 {
 		t.Errorf("%v fire times were made up", fired)
 	}
@@ -172,7 +172,7 @@ func TestMetrics(t *testing.T) {
 	}, kim); err != nil {
 		t.Fatal(err)
 	}
-	missed := float64(n.count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = 'held' AND decision = 'MISSED'"))
+	missed := float64(n.Count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = 'held' AND decision = 'MISSED'"))
 	if missed < 2 {
 		t.Errorf("%v fire times were missed", missed)
 	}

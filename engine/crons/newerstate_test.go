@@ -15,7 +15,7 @@ func TestStateOfNewerVersion(t *testing.T) {
 	n.create(t, starts("c", never, "complete"))
 	replace := func(old, replacement string) {
 		t.Helper()
-		_, err := n.db.Exec(t.Context(), `UPDATE processes SET aux_state = decode(replace(encode(aux_state, 'hex'),
+		_, err := n.DB.Exec(t.Context(), `UPDATE processes SET aux_state = decode(replace(encode(aux_state, 'hex'),
 			encode(convert_to($1, 'UTF8'), 'hex'), encode(convert_to($2, 'UTF8'), 'hex')), 'hex')
 			WHERE process_id = '~cron/c'`, old, replacement)
 		if err != nil {
@@ -32,7 +32,7 @@ func TestStateOfNewerVersion(t *testing.T) {
 			triggered <- err
 		}()
 		eventually(t, "the command fails", func() bool {
-			return n.count(t, `SELECT count(*) FROM failed_attempts WHERE process_id = '~cron/c'
+			return n.Count(t, `SELECT count(*) FROM failed_attempts WHERE process_id = '~cron/c'
 				AND reason = 'newer_state'`) > 0
 		})
 		replace(novel, `{"v":1,`)
@@ -44,6 +44,6 @@ func TestStateOfNewerVersion(t *testing.T) {
 		}
 		ledger += "FIRED SUCCESS 1"
 		n.awaits(t, "c", ledger) // otherwise the next fire is skipped
-		storagetest.Exec(t, n.db, "DELETE FROM failed_attempts")
+		storagetest.Exec(t, n.DB, "DELETE FROM failed_attempts")
 	}
 }

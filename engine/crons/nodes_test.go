@@ -21,8 +21,8 @@ func (n *node) once(t testing.TB, id string) {
 			t.Errorf("%s after %s", fires[i].GetFireTime().AsTime(), fires[i-1].GetFireTime().AsTime())
 		}
 	}
-	runs := n.count(t, "SELECT count(*) FROM processes WHERE kind = '' AND metadata->>'progressor.cron_id' = $1", id)
-	fired := n.count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = $1 AND decision = 'FIRED' AND attempt = 1", id)
+	runs := n.Count(t, "SELECT count(*) FROM processes WHERE kind = '' AND metadata->>'progressor.cron_id' = $1", id)
+	fired := n.Count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = $1 AND decision = 'FIRED' AND attempt = 1", id)
 	if runs != fired {
 		t.Errorf("%d fires and %d runs", fired, runs)
 	}
@@ -61,20 +61,20 @@ func TestNodeDies(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	a := start(t, dsn)
 	a.create(t, everySecond("c"))
-	eventually(t, "it fires", func() bool { return a.count(t, "SELECT count(*) FROM cron_fires") >= 1 })
-	a.store.Close() // nothing is released, and its row remains
-	before := a.count(t, "SELECT count(*) FROM cron_fires")
+	eventually(t, "it fires", func() bool { return a.Count(t, "SELECT count(*) FROM cron_fires") >= 1 })
+	a.Store.Close() // nothing is released, and its row remains
+	before := a.Count(t, "SELECT count(*) FROM cron_fires")
 	passes := time.Now().Add(2100 * time.Millisecond)
 	eventually(t, "two fire times pass", func() bool { return time.Now().After(passes) })
 	b := start(t, dsn)
 	eventually(t, "it continues", func() bool {
-		return b.count(t, "SELECT count(*) FROM cron_fires WHERE status = 'SUCCESS'") >= before+3
+		return b.Count(t, "SELECT count(*) FROM cron_fires WHERE status = 'SUCCESS'") >= before+3
 	})
 	if _, err := b.Pause(t.Context(), &progressorv1.PauseCronRequest{Namespace: "ns", CronId: "c"}, kim); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "what runs has ended", func() bool {
-		return b.count(t, "SELECT count(*) FROM cron_fires WHERE status = 'RUNNING'") == 0
+		return b.Count(t, "SELECT count(*) FROM cron_fires WHERE status = 'RUNNING'") == 0
 	})
 	b.once(t, "c")
 }
@@ -100,11 +100,11 @@ func TestFiresWhileAllIsBusy(t *testing.T) {
 	}
 	eventually(t, "the place is held", func() bool {
 		// 2 if a scan had begun with the old number of slots
-		return n.count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") >= 1
+		return n.Count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") >= 1
 	})
-	before := n.count(t, "SELECT count(*) FROM cron_fires")
-	eventually(t, "it fires", func() bool { return n.count(t, "SELECT count(*) FROM cron_fires") >= before+2 })
-	if n.count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") == 0 {
+	before := n.Count(t, "SELECT count(*) FROM cron_fires")
+	eventually(t, "it fires", func() bool { return n.Count(t, "SELECT count(*) FROM cron_fires") >= before+2 })
+	if n.Count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") == 0 {
 		t.Error("no run holds the slot")
 	}
 	close(n.gate)
@@ -126,15 +126,15 @@ func TestForget(t *testing.T) {
 		"UPDATE cron_fires SET decided_time = now() - interval '10 days'",
 		"UPDATE tasks SET finished_time = now() - interval '10 days' WHERE process_id = '~cron/c'",
 	} {
-		storagetest.Exec(t, n.db, old)
+		storagetest.Exec(t, n.DB, old)
 	}
 	n.KeepLedger(9 * 24 * time.Hour)
 	n.forget(t)
-	if rows := n.count(t, "SELECT count(*) FROM cron_fires"); rows != 1 {
+	if rows := n.Count(t, "SELECT count(*) FROM cron_fires"); rows != 1 {
 		t.Errorf("%d rows are left", rows)
 	}
-	tasks, others := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = '~cron/c'"),
-		n.count(t, "SELECT count(*) FROM tasks WHERE process_id = '~cron/d'")
+	tasks, others := n.Count(t, "SELECT count(*) FROM tasks WHERE process_id = '~cron/c'"),
+		n.Count(t, "SELECT count(*) FROM tasks WHERE process_id = '~cron/d'")
 	if tasks != 0 || others == 0 {
 		t.Errorf("%d old tasks are left, and %d young ones", tasks, others)
 	}
@@ -177,7 +177,7 @@ func TestMisfires(t *testing.T) {
 		change(c.Policy)
 		a.create(t, c)
 	}
-	a.stop()
+	a.Stop()
 	stopped := time.Now()
 	eventually(t, "five fire times pass", func() bool { return time.Now().After(stopped.Add(5100 * time.Millisecond)) })
 	b := start(t, dsn)
@@ -185,7 +185,7 @@ func TestMisfires(t *testing.T) {
 		var missed, fired, skipped int
 		eventually(t, "the first look is stored", func() bool {
 			// The step that decided the most fire times. Later steps decide one or two.
-			return b.db.QueryRow(t.Context(),
+			return b.DB.QueryRow(t.Context(),
 				`SELECT count(*) FILTER (WHERE decision = 'MISSED'), count(*) FILTER
 				(WHERE decision = 'FIRED'), count(*) FILTER (WHERE decision = 'SKIPPED_CONCURRENCY')
 				FROM cron_fires WHERE cron_id = $1 GROUP BY decided_time HAVING count(*) >= 4 ORDER BY count(*) DESC
@@ -219,7 +219,7 @@ func TestResumeOfABrokenCron(t *testing.T) {
 	n.create(t, c)
 	spoil := func(from, to string) {
 		t.Helper()
-		_, err := n.db.Exec(t.Context(),
+		_, err := n.DB.Exec(t.Context(),
 			`UPDATE processes SET aux_state = convert_to($1, 'UTF8') || substring(aux_state FROM length($2) + 1)
 			WHERE process_id = '~cron/c' AND starts_with(encode(aux_state, 'escape'), $2)`, to, from)
 		if err != nil {
@@ -241,21 +241,21 @@ func TestResumeOfABrokenCron(t *testing.T) {
 	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: "c"}, kim); err != nil {
 		t.Fatal(err)
 	}
-	before := n.count(t, "SELECT count(*) FROM cron_fires")
-	eventually(t, "it fires", func() bool { return n.count(t, "SELECT count(*) FROM cron_fires") > before+1 })
+	before := n.Count(t, "SELECT count(*) FROM cron_fires")
+	eventually(t, "it fires", func() bool { return n.Count(t, "SELECT count(*) FROM cron_fires") > before+1 })
 }
 
 // A run may be in another namespace than its cron. The cron receives its end.
 func TestOtherNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, &progressorv1.Namespace{Namespace: "other"})
+	n.Put(t, &progressorv1.Namespace{Namespace: "other"})
 	c := starts("c", never, "complete")
 	c.Target.GetStartProcess().Namespace = "other"
 	n.create(t, c)
 	n.trigger(t, "c")
 	n.awaits(t, "c", "FIRED SUCCESS 1")
-	if k := n.count(t, "SELECT count(*) FROM processes WHERE namespace = 'other'"); k != 1 {
+	if k := n.Count(t, "SELECT count(*) FROM processes WHERE namespace = 'other'"); k != 1 {
 		t.Errorf("%d runs", k)
 	}
 }

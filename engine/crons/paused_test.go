@@ -19,12 +19,12 @@ func TestPausedNamespace(t *testing.T) {
 	before := starts("before", "* * * * * *", "complete")
 	before.Policy.MaxConcurrency = 100
 	n.create(t, before)
-	eventually(t, "it fires", func() bool { return n.count(t, "SELECT count(*) FROM cron_fires") > 0 })
+	eventually(t, "it fires", func() bool { return n.Count(t, "SELECT count(*) FROM cron_fires") > 0 })
 	if _, err := n.SetNamespacePaused(ctx, "ns", true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nothing runs", func() bool { return n.count(t, "SELECT count(*) FROM running") == 0 })
-	rows := n.count(t, "SELECT count(*) FROM cron_fires")
+	eventually(t, "nothing runs", func() bool { return n.Count(t, "SELECT count(*) FROM running") == 0 })
+	rows := n.Count(t, "SELECT count(*) FROM cron_fires")
 	made := n.create(t, starts("made", "* * * * * *", "complete"))
 	if made.GetEtag() == "" || len(made.GetNextFireTimes()) != 10 {
 		t.Errorf("made: %v", made)
@@ -74,7 +74,7 @@ func TestPausedNamespace(t *testing.T) {
 	}, kim); err != nil || k != 3 {
 		t.Errorf("backfill: %d, %v", k, err)
 	}
-	if now := n.count(t, "SELECT count(*) FROM cron_fires"); now != rows {
+	if now := n.Count(t, "SELECT count(*) FROM cron_fires"); now != rows {
 		t.Errorf("%d fire times are decided while nothing runs, %d before", now, rows)
 	}
 	if _, err := n.SetNamespacePaused(ctx, "ns", false); err != nil {
@@ -82,17 +82,17 @@ func TestPausedNamespace(t *testing.T) {
 	}
 	n.awaits(t, "held", "FIRED SUCCESS 1, FIRED SUCCESS 1, FIRED SUCCESS 1") // one after the other
 	eventually(t, "the changed one fires, as it was changed", func() bool {
-		return n.count(t, `SELECT count(*) FROM processes WHERE starts_with(process_id, 'made/')
+		return n.Count(t, `SELECT count(*) FROM processes WHERE starts_with(process_id, 'made/')
 			AND status = 'RUNNING'`) == 1
 	})
 	missed := func() int {
-		return n.count(t, `SELECT count(*) FROM generate_series((SELECT min(fire_time) FROM cron_fires
+		return n.Count(t, `SELECT count(*) FROM generate_series((SELECT min(fire_time) FROM cron_fires
 			WHERE cron_id = 'before'),
 			(SELECT max(fire_time) FROM cron_fires WHERE cron_id = 'before'), interval '1 s') s
 			WHERE NOT EXISTS (SELECT 1 FROM cron_fires f WHERE f.cron_id = 'before' AND f.fire_time = s)`)
 	}
 	eventually(t, "what passed is decided", func() bool {
-		return n.count(t, `SELECT count(*) FROM cron_fires WHERE cron_id = 'before'
+		return n.Count(t, `SELECT count(*) FROM cron_fires WHERE cron_id = 'before'
 			AND fire_time > now() - interval '3 s'`) > 0
 	})
 	if k := missed(); k != 0 {
@@ -104,7 +104,7 @@ func TestPausedNamespace(t *testing.T) {
 func TestRunInAPausedNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, &progressorv1.Namespace{Namespace: "other"})
+	n.Put(t, &progressorv1.Namespace{Namespace: "other"})
 	if _, err := n.SetNamespacePaused(t.Context(), "other", true); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestRunInAPausedNamespace(t *testing.T) {
 		n.trigger(t, id)
 	}
 	eventually(t, "both wait", func() bool {
-		return n.count(t, "SELECT count(*) FROM processes WHERE namespace = 'other' AND status = 'INIT'") == 2
+		return n.Count(t, "SELECT count(*) FROM processes WHERE namespace = 'other' AND status = 'INIT'") == 2
 	})
 	if _, err := n.SetNamespacePaused(t.Context(), "other", false); err != nil {
 		t.Fatal(err)

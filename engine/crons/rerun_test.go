@@ -67,7 +67,7 @@ func TestRerunFire(t *testing.T) {
 			t.Errorf("%s: %v still run", id, got)
 		}
 	}
-	k := n.count(t, `SELECT count(*) FROM audit WHERE method = 'RerunFire' AND actor = 'kim'
+	k := n.Count(t, `SELECT count(*) FROM audit WHERE method = 'RerunFire' AND actor = 'kim'
 		AND details->>'note' = 'disk is free'`)
 	if k != len(list) {
 		t.Errorf("the audit log has %d of %d commands", k, len(list))
@@ -131,7 +131,7 @@ func TestRerunOfAMissedFire(t *testing.T) {
 		return f.GetStatus() == progressorv1.FireStatus_FIRE_STATUS_SUCCESS && f.GetAttempt() == 1 &&
 			strings.Contains(f.GetReason(), "missed: paused")
 	})
-	if _, err := n.db.Exec(ctx, `INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, attempt, status,
+	if _, err := n.DB.Exec(ctx, `INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, attempt, status,
 		decided_time, ended_time, count)
 		VALUES ('ns', 'c', '2020-01-01', 'MISSED', 0, 'SKIPPED', now(), now(), 7)`); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestLateEndBeforeARerun(t *testing.T) {
 	again := n.mustRerun(t, "c", f)
 	close(n.gate)
 	eventually(t, "the cron was notified of the first end", func() bool {
-		return n.count(t, `SELECT count(*) FROM tasks WHERE process_id = '~cron/c' AND task_type = 'NOTIFY'
+		return n.Count(t, `SELECT count(*) FROM tasks WHERE process_id = '~cron/c' AND task_type = 'NOTIFY'
 			AND finished_time IS NOT NULL`) == 1
 	})
 	n.awaits(t, "c", "FIRED RUNNING 2")

@@ -47,7 +47,7 @@ func TestEndsOfRuns(t *testing.T) {
 	n.create(t, starts("gone", never, "wait"))
 	run := n.trigger(t, "gone").GetProcessId()
 	eventually(t, "it runs", func() bool {
-		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'", run) == 1
+		return n.Count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'", run) == 1
 	})
 	if err := n.RemoveProcess(t.Context(), key(run), kim); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestTimeoutAndRetry(t *testing.T) {
 		t.Errorf("it timed out after %s", took)
 	}
 	eventually(t, "its process is cancelled", func() bool {
-		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'CANCELLED'", run) == 1
+		return n.Count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'CANCELLED'", run) == 1
 	})
 	if f := n.trigger(t, "c"); f.GetAttempt() != 2 {
 		t.Errorf("the next: %v", f)
@@ -105,7 +105,7 @@ func TestTimeoutAndRetry(t *testing.T) {
 // metric sums a counter over its labels. A stored event is counted shortly after it is stored.
 func (n *node) metric(t testing.TB, name string) (sum float64) {
 	t.Helper()
-	families, err := n.registry.Gather()
+	families, err := n.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestQueue(t *testing.T) {
 	n.call(t, fires[0].GetProcessId(), "complete")
 	fires = n.awaits(t, "c", "FIRED SUCCESS 1, QUEUED RUNNING 1, DROPPED SKIPPED")
 	eventually(t, "the one that waited runs", func() bool {
-		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'",
+		return n.Count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'",
 			fires[1].GetProcessId()) == 1
 	})
 	n.call(t, fires[1].GetProcessId(), "complete")
@@ -162,7 +162,7 @@ func TestBackfill(t *testing.T) {
 	}
 	decided := func(want int) func() bool {
 		return func() bool {
-			return n.count(t, `SELECT count(*) FROM cron_fires WHERE fire_time < '2026-06-01' AND manual
+			return n.Count(t, `SELECT count(*) FROM cron_fires WHERE fire_time < '2026-06-01' AND manual
 				AND status = 'SUCCESS'`) == want
 		}
 	}
@@ -177,7 +177,7 @@ func TestBackfill(t *testing.T) {
 		t.Errorf("%d further times", k)
 	}
 	eventually(t, "all runs are done", decided(1500))
-	if k := n.count(t, "SELECT count(*) FROM processes WHERE kind = '' AND status = 'COMPLETED'"); k < 1500 {
+	if k := n.Count(t, "SELECT count(*) FROM processes WHERE kind = '' AND status = 'COMPLETED'"); k < 1500 {
 		t.Errorf("%d runs", k)
 	}
 }
@@ -359,12 +359,12 @@ func TestRequestsOutlastTheStepTimeout(t *testing.T) {
 	n.trigger(t, "default")
 	n.trigger(t, "timed")
 	eventually(t, "both deadlines are later than the step timeout", func() bool {
-		return n.count(t, `SELECT count(*) FROM running WHERE process_id LIKE '~run/%'
+		return n.Count(t, `SELECT count(*) FROM running WHERE process_id LIKE '~run/%'
 			AND deadline - running_time > interval '10 seconds'`) == 2
 	})
 	n.awaits(t, "default", "FIRED SUCCESS 1")
 	n.awaits(t, "timed", "FIRED SUCCESS 1")
-	k := n.count(t, `SELECT count(*) FROM tasks WHERE process_id LIKE '~run/%' AND task_type = 'TIMEOUT'
+	k := n.Count(t, `SELECT count(*) FROM tasks WHERE process_id LIKE '~run/%' AND task_type = 'TIMEOUT'
 		AND attempt > 1`)
 	if k != 0 {
 		t.Errorf("%d requests were repeated", k)
@@ -427,7 +427,7 @@ func TestNotify(t *testing.T) {
 	}
 	notifies("good", "p", "hello")
 	n.awaits(t, "good", "FIRED SUCCESS 1")
-	k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = 'p' AND task_type = 'NOTIFY' AND args = 'hello'")
+	k := n.Count(t, "SELECT count(*) FROM tasks WHERE process_id = 'p' AND task_type = 'NOTIFY' AND args = 'hello'")
 	if k != 1 {
 		t.Errorf("%d notifications", k)
 	}

@@ -9,12 +9,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/progressor-engine/progressor/engine"
-	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -28,15 +26,11 @@ func TestTraceOfAFire(t *testing.T) {
 		asked <- trace.SpanContextFromContext(tracing.Extract(context.Background(), r.Header))
 	}))
 	t.Cleanup(server.Close)
-	var c *crons.Crons
-	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(),
-		func(e *engine.Engine, store *storage.Store) []engine.Kind {
-			c = crons.New(e, store, nil)
-			return c.Kinds()
-		}, func(c *engine.Config) { c.Traces = s })
-	made := &node{Engine: n.Engine, Server: n.Server, Crons: c}
+	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds,
+		enginetest.Config(func(c *engine.Config) { c.Traces = s }))
+	made := &node{Node: n, Crons: n.Crons}
 	making, creator := s.Begin(context.Background(), "creator")
-	if _, err := c.Create(making, &progressorv1.CreateCronRequest{
+	if _, err := n.Crons.Create(making, &progressorv1.CreateCronRequest{
 		Cron: starts("process", "* * * * * *", "complete"),
 	}, kim); err != nil {
 		t.Fatal(err)
@@ -64,7 +58,7 @@ func TestTraceOfAFire(t *testing.T) {
 		},
 	})
 	ordering, operator := s.Begin(context.Background(), "operator")
-	if _, err := c.Trigger(ordering, &progressorv1.TriggerCronRequest{
+	if _, err := n.Crons.Trigger(ordering, &progressorv1.TriggerCronRequest{
 		Namespace: "ns", CronId: "http",
 	}, kim); err != nil {
 		t.Fatal(err)

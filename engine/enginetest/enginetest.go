@@ -9,9 +9,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/insight"
+	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -24,16 +28,49 @@ type Node struct {
 	*engine.Engine
 	*insight.Insight
 	*pull.Server
-	Store *storage.Store
-	Stop  func() // drains the engine and closes the store; the end of the test also calls it
+	Store    *storage.Store
+	DB       *pgxpool.Pool // to look at the rows
+	Registry *prometheus.Registry
+	Stop     func() // drains the engine and closes the store; the end of the test also calls it
+
+	// nil without the option Kinds
+	Crons *crons.Crons
+	Jobs  *jobs.Jobs
+	Flows *flows.Flows
 }
 
-// Kinds returns the kinds for an engine.
-type Kinds func(*engine.Engine, *storage.Store) []engine.Kind
+// Option changes what Start starts, before the engine runs.
+type Option func(*options)
 
-// Start runs an engine on a database, with one namespace "ns" whose processor is p. kinds may be
-// nil.
-func Start(t testing.TB, dsn string, p processor.Processor, kinds Kinds, change ...func(*engine.Config)) *Node {
+type options struct {
+	config engine.Config
+	add    []func(*Node)
+}
+
+// Config changes the configuration of the engine.
+func Config(change func(*engine.Config)) Option { return func(o *options) { change(&o.config) } }
+
+// Add adds kinds to the engine.
+func Add(kinds func(*Node) []engine.Kind) Option {
+	return func(o *options) { o.add = append(o.add, func(n *Node) { n.Add(kinds(n)...) }) }
+}
+
+// SoonDead makes other nodes declare the node dead after a second without a heartbeat.
+func SoonDead(o *options) { o.config.ZombieAfter = time.Second }
+
+// Kinds adds crons, jobs and flows.
+func Kinds(o *options) {
+	o.add = append(o.add, func(n *Node) {
+		n.Crons, n.Jobs = crons.New(n.Engine, n.Store, n.Registry), jobs.New(n.Engine, n.Store, n.Registry)
+		n.Flows = flows.New(n.Engine, n.Store, n.Jobs, n.Registry)
+		n.Crons.EnqueueBy(n.Jobs.NewJob)
+		n.Crons.RunBy(n.Flows)
+		n.Add(append(n.Crons.Kinds(), n.Jobs.Kind(), n.Flows.Kind())...)
+	})
+}
+
+// Start runs an engine on a database, with one namespace "ns" whose processor is p.
+func Start(t testing.TB, dsn string, p processor.Processor, with ...Option) *Node {
 	t.Helper()
 	ctx := context.Background()
 	store, err := storage.Open(ctx, storage.Config{
@@ -42,34 +79,46 @@ func Start(t testing.TB, dsn string, p processor.Processor, kinds Kinds, change 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := engine.Config{
+	n := &Node{Store: store, DB: storagetest.Connect(t, dsn), Registry: prometheus.NewRegistry()}
+	o := options{config: engine.Config{
 		Store: store, Builtins: map[string]processor.Processor{"p": p}, Logger: slog.New(slog.DiscardHandler),
-		DrainTimeout: 5 * time.Second,
+		Registerer: n.Registry, DrainTimeout: 5 * time.Second,
+	}}
+	for _, option := range with {
+		option(&o)
 	}
-	for _, f := range change {
-		f(&cfg)
-	}
-	e, err := engine.New(ctx, cfg)
-	if err != nil {
+	if n.Engine, err = engine.New(ctx, o.config); err != nil {
 		t.Fatal(err)
 	}
-	if kinds != nil {
-		e.Add(kinds(e, store)...)
+	for _, add := range o.add {
+		add(n)
 	}
-	server := pull.New(e)
+	n.Insight, n.Server = insight.New(n.Engine), pull.New(n.Engine)
 	running, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- e.Run(running) }()
-	n := &Node{Engine: e, Insight: insight.New(e), Server: server, Store: store, Stop: sync.OnceFunc(func() {
+	go func() { done <- n.Engine.Run(running) }()
+	n.Stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 		store.Close()
-	})}
+	})
 	t.Cleanup(n.Stop)
 	n.Put(t, &progressorv1.Namespace{Namespace: "ns"})
 	return n
+}
+
+// Pull returns a namespace whose tasks workers poll.
+func Pull(namespace string) *progressorv1.Namespace {
+	return &progressorv1.Namespace{Namespace: namespace, Processor: &progressorv1.ProcessorConfig{
+		Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}}
+}
+
+// Count returns the number that a query returns.
+func (n *Node) Count(t testing.TB, sql string, args ...any) int {
+	t.Helper()
+	return Count(t, n.DB, sql, args...)
 }
 
 // Put stores a namespace. By default it has the processor of the test.

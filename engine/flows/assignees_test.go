@@ -139,7 +139,7 @@ func TestAssignees(t *testing.T) {
 		"group:sales": true, "group:staff:ops": true,
 	} {
 		var stored bool
-		if err := n.db.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM tasks
+		if err := n.DB.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM tasks
 				WHERE process_id = '~flow/r' AND position('"' || $1 || '"' IN encode(args, 'escape')) > 0)`,
 			group).Scan(&stored); err != nil {
 			t.Fatal(err)

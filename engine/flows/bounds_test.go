@@ -21,7 +21,7 @@ func TestListStepsIsBoundedInBytes(t *testing.T) {
 	}
 	n.put(t, "pull", `{"type": "waits", "steps": [`+strings.Join(steps, ", ")+`]}`)
 	n.run(t, "pull", "waits", "r", "")
-	storagetest.Exec(t, n.db, `INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, result)
+	storagetest.Exec(t, n.DB, `INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, result)
 		SELECT 'pull', 'r', 's' || to_char(k, 'FM00'), 0, k, 'succeeded', to_jsonb(repeat('x', 1 << 20))
 		  FROM generate_series(0, 11) k
 		ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET result = excluded.result`)
@@ -56,7 +56,7 @@ func TestGetRunIsBoundedInBytes(t *testing.T) {
 	}
 	n.put(t, "pull", `{"type": "waits", "steps": [`+strings.Join(steps, ", ")+`]}`)
 	n.run(t, "pull", "waits", "r", "")
-	storagetest.Exec(t, n.db,
+	storagetest.Exec(t, n.DB,
 		`INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, result, failure, progress)
 		SELECT 'pull', 'r', 's' || to_char(k, 'FM00'), -1, k, 'succeeded', to_jsonb(repeat('x', 1 << 19)),
 		       jsonb_build_object('reason', 'why', 'message', repeat('y', 1 << 18)), jsonb_build_object('percent', 40,
@@ -95,7 +95,7 @@ func TestGetRunIsBoundedInBytes(t *testing.T) {
 	}
 	same(t, show(&progressorv1.Run{Steps: list}), "s11 "+complete+", ")
 	// The same holds for a node that does not find the template.
-	storagetest.Exec(t, n.db, `DELETE FROM flow_templates`)
+	storagetest.Exec(t, n.DB, `DELETE FROM flow_templates`)
 	if r, err = start(t, dsn).Get(t.Context(), "pull", "r", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -110,10 +110,10 @@ func TestListTemplatesIsBoundedInBytes(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		n.put(t, "ns", fmt.Sprintf(`{"type": %q, "steps": [{"step_id": "s", "job": {}}]}`, name))
 	}
-	storagetest.Exec(t, n.db, `UPDATE flow_templates
+	storagetest.Exec(t, n.DB, `UPDATE flow_templates
 		SET definition = definition || jsonb_build_object('description', repeat('x', 5000000))`)
 	for after, want := range map[string]string{"": "2 true", "b": "1 false"} {
-		rows, cut, err := stored.ListTemplates(t.Context(), n.store, "ns", after, 100)
+		rows, cut, err := stored.ListTemplates(t.Context(), n.Store, "ns", after, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestListRunsShortensSummaries(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "waits", "steps": [{"step_id": "a", "wait": {}}]}`)
 	n.run(t, "pull", "waits", "r", "")
-	storagetest.Exec(t, n.db,
+	storagetest.Exec(t, n.DB,
 		`UPDATE flow_steps SET progress = jsonb_build_object('percent', 50, 'summary', repeat('x', 60000),
 		'details', jsonb_build_object('k', 'v'))`)
 	list, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull"})

@@ -97,7 +97,7 @@ func TestWorkedExample(t *testing.T) {
 	n.lease(t, "execute")
 	n.cancel(t, "pull", "deaf")
 	same(t, runSummary(n.ended(t, "pull", "deaf")), "CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED")
-	k := enginetest.Count(t, n.db,
+	k := enginetest.Count(t, n.DB,
 		`SELECT count(*) FROM job_events WHERE type = 'cancel_grace_expired' AND job_id IN
 			('deaf', '~job/deaf/execute')`)
 	if k != 2 {
@@ -197,7 +197,7 @@ func TestCancelPolicyOfProcesses(t *testing.T) {
 		n.run(t, "ns", id, id, "")
 		n.until(t, "ns", id, "RUNNING: p RUNNING")
 		enginetest.Eventually(t, testTimeout, "the process is idle", func() bool {
-			return enginetest.Count(t, n.db,
+			return enginetest.Count(t, n.DB,
 				"SELECT count(*) FROM processes WHERE process_id = '"+id+"/p' AND status = 'RUNNING'") == 1
 		})
 		n.cancel(t, "ns", id)
@@ -243,7 +243,7 @@ func TestStopOfSuspendedProcess(t *testing.T) {
 		return errors.As(err, &failed)
 	})
 	same(t, runSummary(n.ended(t, "ns", "items")), "FAILED: p FAILED")
-	if k := enginetest.Count(t, n.db, "SELECT count(*) FROM processes WHERE status = 'SUSPENDED'"); k != 0 {
+	if k := n.Count(t, "SELECT count(*) FROM processes WHERE status = 'SUSPENDED'"); k != 0 {
 		t.Errorf("%d processes are suspended", k)
 	}
 }

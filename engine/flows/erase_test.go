@@ -118,7 +118,7 @@ func TestEraseSuspendedRun(t *testing.T) {
 	delivered := func() {
 		t.Helper()
 		enginetest.Eventually(t, testTimeout, "all messages are delivered", func() bool {
-			return enginetest.Count(t, n.db, "SELECT count(*) FROM messages") == 0
+			return n.Count(t, "SELECT count(*) FROM messages") == 0
 		})
 	}
 	begin()
@@ -133,7 +133,7 @@ func TestEraseSuspendedRun(t *testing.T) {
 	}
 	n.erase(t, &progressorv1.EraseProcessRequest{Namespace: "ns", ProcessId: "~flow/" + run})
 	enginetest.Eventually(t, testTimeout, "the process is cancelled", func() bool {
-		return enginetest.Count(t, n.db, "SELECT count(*) FROM processes WHERE status = 'CANCELLED'") == 1
+		return n.Count(t, "SELECT count(*) FROM processes WHERE status = 'CANCELLED'") == 1
 	})
 	delivered()
 	n.erase(t, &progressorv1.EraseProcessRequest{Namespace: "ns", ProcessId: child})

@@ -27,7 +27,7 @@ func (n *node) runEvents(t *testing.T, runID string) (list []string) {
 		Namespace: "pull", Filter: `type != enqueued AND run_id = "` + runID + `"`, PageSize: 3,
 	}
 	for {
-		page, next, err := n.jobs.ListEvents(t.Context(), q)
+		page, next, err := n.Jobs.ListEvents(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestEventsOfRun(t *testing.T) {
 	request := &progressorv1.WatchJobEventsRequest{
 		Namespace: "pull", Filter: `type != enqueued AND run_id = r`, Cursor: "0.0",
 	}
-	err := n.jobs.WatchEvents(ctx, request, func(r *progressorv1.WatchJobEventsResponse) error {
+	err := n.Jobs.WatchEvents(ctx, request, func(r *progressorv1.WatchJobEventsResponse) error {
 		if watched = append(watched, eventText(r.GetEvent())); len(watched) == len(want) {
 			stop()
 		}
@@ -98,7 +98,7 @@ func (n *node) changesOf(t *testing.T, kind progressorv1.ChangeKind, processID s
 		Namespace: "pull", Kinds: []progressorv1.ChangeKind{kind}, ProcessId: processID, Stop: true,
 		FromTime: timestamppb.New(time.Unix(0, 0)),
 	}
-	err := streams.New(n.Engine, n.store).Watch(t.Context(), request, func(r *progressorv1.WatchChangesResponse) error {
+	err := streams.New(n.Engine, n.Store).Watch(t.Context(), request, func(r *progressorv1.WatchChangesResponse) error {
 		for _, c := range r.GetChanges() {
 			words := []string{
 				c.GetProcessId(), c.GetDetails().GetFields()["step_id"].GetStringValue(), c.GetType(), c.GetToStatus(),
@@ -132,7 +132,7 @@ func TestChangesOfRun(t *testing.T) {
 	n.put(t, "pull", `{"type": "each", "steps": [{"step_id": "a", "job": {}, "for_each": {"items": "[1]"}},
 		{"step_id": "b", "job": {"options": {"max_retry": 0}}}, {"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}}]}`)
 	sameID := &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "r", Name: "other"}
-	if _, err := n.jobs.Enqueue(t.Context(), sameID, kim); err != nil {
+	if _, err := n.Jobs.Enqueue(t.Context(), sameID, kim); err != nil {
 		t.Fatal(err)
 	}
 	n.run(t, "pull", "each", "r", "")

@@ -13,7 +13,7 @@ import (
 // jobsIn returns the IDs of the jobs with a status, in order.
 func (n *node) jobsIn(t testing.TB, status string) (list string) {
 	t.Helper()
-	err := n.db.QueryRow(context.Background(),
+	err := n.DB.QueryRow(context.Background(),
 		`SELECT coalesce(string_agg(process_id, ' ' ORDER BY process_id), '') FROM processes WHERE kind = 'job'
 			AND status = $1::process_status`, status).Scan(&list)
 	if err != nil {

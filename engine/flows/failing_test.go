@@ -22,16 +22,16 @@ func TestFailingRunIsReported(t *testing.T) {
 	a, b := n.lease(t, "a"), n.lease(t, "b")
 	n.answer(t, a, `"of a"`, "")
 	n.until(t, "pull", "r", "RUNNING: a SUCCEEDED b RUNNING")
-	lock := storagetest.Begin(t, n.db, "LOCK TABLE flow_steps")
+	lock := storagetest.Begin(t, n.DB, "LOCK TABLE flow_steps")
 	n.answer(t, b, `"of b"`, "")
 	enginetest.Eventually(t, testTimeout, "the run's task fails", func() bool {
-		storagetest.Exec(t, n.db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		storagetest.Exec(t, n.DB, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ReadSteps%'`)
-		return enginetest.Count(t, n.db, "SELECT count(*) FROM failed_attempts WHERE process_id = '~flow/r'") > 0
+		return n.Count(t, "SELECT count(*) FROM failed_attempts WHERE process_id = '~flow/r'") > 0
 	})
 	report := func() string {
 		t.Helper()
-		tasks, err := insight.ListFailingTasks(t.Context(), n.db, time.Minute, 10)
+		tasks, err := insight.ListFailingTasks(t.Context(), n.DB, time.Minute, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestFailingRunIsReported(t *testing.T) {
 		return list
 	}
 	same(t, report(), "")
-	storagetest.Exec(t, n.db, "UPDATE failed_attempts SET failed_time = failed_time - interval '1 minute'")
+	storagetest.Exec(t, n.DB, "UPDATE failed_attempts SET failed_time = failed_time - interval '1 minute'")
 	same(t, report(), "pull ~flow/r NOTIFY ")
 	if err := lock.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func (n *node) breaks(t testing.TB, runID string) {
 		`INSERT INTO status_counts (namespace, status, n) VALUES ('pull', 'RUNNING', -1), ('pull', 'ERROR', 1)
 			ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n`,
 	} {
-		if _, err := n.db.Exec(context.Background(), sql); err != nil {
+		if _, err := n.DB.Exec(context.Background(), sql); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -276,11 +276,11 @@ func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
 	a, b := n.lease(t, "a"), n.lease(t, "b")
 	n.answer(t, a, `"of a"`, "")
 	n.until(t, "pull", "j1", "RUNNING: a SUCCEEDED b RUNNING")
-	lock := storagetest.Begin(t, n.db, `LOCK TABLE flow_steps`)
+	lock := storagetest.Begin(t, n.DB, `LOCK TABLE flow_steps`)
 	n.answer(t, b, `"of b"`, "")
 	enginetest.Eventually(t, testTimeout, "the reader of steps is cut off", func() bool {
 		var cut int // in its own transaction: a transaction sees pg_stat_activity as of its first read
-		if err := n.db.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+		if err := n.DB.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'
 			  AND query LIKE '%ReadSteps%'`).Scan(&cut); err != nil {
 			t.Fatal(err)

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -17,13 +15,10 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/flows"
-	"github.com/progressor-engine/progressor/engine/insight"
-	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -38,40 +33,21 @@ var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 // node is an engine that runs flows in a test. It pushes the jobs of namespace "ns" to the
 // processor obey. Workers poll the jobs of namespace "pull".
 type node struct {
-	*engine.Engine
-	*insight.Insight
-	*pull.Server
+	*enginetest.Node
 	*flows.Flows
-	jobs  *jobs.Jobs
-	db    *pgxpool.Pool
-	shown *prometheus.Registry
-	store *storage.Store
-	stop  func()
 }
 
-func start(t testing.TB, dsn string) *node {
+func start(t testing.TB, dsn string, with ...enginetest.Option) *node {
 	t.Helper()
-	return startWith(t, dsn, processor.Func(obey))
+	return startWith(t, dsn, processor.Func(obey), with...)
 }
 
 // startWith starts an engine with another processor for namespace "ns".
-func startWith(t testing.TB, dsn string, p processor.Processor) *node {
+func startWith(t testing.TB, dsn string, p processor.Processor, with ...enginetest.Option) *node {
 	t.Helper()
-	var f *flows.Flows
-	var q *jobs.Jobs
-	registry := prometheus.NewRegistry()
-	n := enginetest.Start(t, dsn, p, func(e *engine.Engine, store *storage.Store) []engine.Kind {
-		q = jobs.New(e, store)
-		f = flows.New(e, store, q, registry)
-		return []engine.Kind{q.Kind(), f.Kind()}
-	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
-	n.Put(t, &progressorv1.Namespace{
-		Namespace: "pull",
-		Processor: &progressorv1.ProcessorConfig{
-			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
-		},
-	})
-	return &node{n.Engine, n.Insight, n.Server, f, q, storagetest.Connect(t, dsn), registry, n.Store, n.Stop}
+	n := enginetest.Start(t, dsn, p, append(with, enginetest.Kinds, enginetest.SoonDead)...)
+	n.Put(t, enginetest.Pull("pull"))
+	return &node{n, n.Flows}
 }
 
 // obey executes a job or a process according to its args. {"fail": "why"} fails. Anything else

@@ -156,7 +156,7 @@ func TestListRunsAsGetRun(t *testing.T) {
 		var viewed, phase string
 		var attempt int32
 		var began *time.Time
-		row := n.db.QueryRow(t.Context(), `SELECT status, coalesce(phase, ''), attempt, running_time
+		row := n.DB.QueryRow(t.Context(), `SELECT status, coalesce(phase, ''), attempt, running_time
 			FROM run_list WHERE namespace = $1 AND run_id = $2`, namespaceOf(id), id)
 		err = row.Scan(&viewed, &phase, &attempt, &began)
 		if err != nil || viewed != status || phase != get.GetPhase() {
@@ -416,7 +416,7 @@ func TestStepList(t *testing.T) {
 		"both":    "a RUNNING  an answer, b PENDING  a worker",
 		"later":   "a PENDING  , b PENDING  ",
 	} {
-		rows, err := n.db.Query(t.Context(),
+		rows, err := n.DB.Query(t.Context(),
 			`SELECT step_id || coalesce('.' || index, '') || ' ' || status || ' ' || coalesce(worker_id,
 			'') || ' ' || coalesce(reason, '')
 			FROM step_list WHERE namespace = 'pull' AND run_id = $1 ORDER BY ord, index NULLS FIRST`, runID)

@@ -15,12 +15,15 @@ import (
 // counted returns the numbers of ended runs by status.
 func (n *node) counted(t *testing.T) string {
 	t.Helper()
-	families, err := n.shown.Gather()
+	families, err := n.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var list []string
 	for _, f := range families {
+		if f.GetName() != "progressor_flow_runs_total" {
+			continue
+		}
 		for _, m := range f.GetMetric() {
 			list = append(list, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetLabel()[1].GetValue(), " ",
 				m.GetCounter().GetValue()))

@@ -103,7 +103,7 @@ func (m *model) run() {
 	for _, r := range m.runs {
 		m.check(r)
 	}
-	m.node.stop()
+	m.node.Stop()
 }
 
 // startModel starts an engine with short leases.
@@ -268,7 +268,7 @@ func (m *model) restart() {
 	if !m.one(3) {
 		return
 	}
-	m.node.stop()
+	m.node.Stop()
 	n := startModel(m.t, m.dsn)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -300,7 +300,7 @@ func (m *model) command(r *modelRun) {
 		r.skipped = r.skipped || err == nil
 	case 5:
 		key := process.Key{Namespace: "pull", ProcessID: process.StepPrefix + r.id + "/" + step}
-		_, _ = m.node.jobs.Cancel(ctx, key, "random", kim)
+		_, _ = m.node.Jobs.Cancel(ctx, key, "random", kim)
 	default:
 		_, err := n.Retry(ctx, &progressorv1.RetryRunRequest{Namespace: "pull", RunId: r.id}, kim)
 		if err != nil {
@@ -313,7 +313,7 @@ func (m *model) command(r *modelRun) {
 func (m *model) answerWait(ctx context.Context) {
 	var run, step, token string
 	var index int32
-	row := m.node.db.QueryRow(ctx, `SELECT run_id, step_id, index, token FROM flow_steps WHERE token IS NOT NULL
+	row := m.node.DB.QueryRow(ctx, `SELECT run_id, step_id, index, token FROM flow_steps WHERE token IS NOT NULL
 		ORDER BY random() LIMIT 1`)
 	if row.Scan(&run, &step, &index, &token) != nil {
 		return // none is open
@@ -355,7 +355,7 @@ func (m *model) end() {
 		m.answerWait(context.Background())
 	}
 	left := func() int {
-		return enginetest.Count(m.t, m.node.db, `SELECT count(*) FROM processes
+		return enginetest.Count(m.t, m.node.DB, `SELECT count(*) FROM processes
 			WHERE status NOT IN ('COMPLETED', 'CANCELLED', 'ERROR') AND removed_time IS NULL`)
 	}
 	for left() > 0 && time.Now().Before(over) { // processes and runs of steps whose run did not wait for them

@@ -23,7 +23,7 @@ type modelEvent struct {
 }
 
 func (m *model) events(r *modelRun) []modelEvent {
-	rows, _ := m.node.db.Query(context.Background(), `SELECT type, coalesce(from_status, ''), coalesce(to_status, ''),
+	rows, _ := m.node.DB.Query(context.Background(), `SELECT type, coalesce(from_status, ''), coalesce(to_status, ''),
 		coalesce(step_id, ''), coalesce(index, -1), attempt, left(coalesce(message, ''), 80)
 		FROM job_events WHERE job_id = $1 AND namespace = 'pull' ORDER BY xid, event_id`, r.id)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[modelEvent])
@@ -40,7 +40,7 @@ type modelStep struct {
 }
 
 func (m *model) steps(r *modelRun) (all []modelStep) {
-	rows, _ := m.node.db.Query(context.Background(), `SELECT step_id, index, status::text,
+	rows, _ := m.node.DB.Query(context.Background(), `SELECT step_id, index, status::text,
 		coalesce(compensation_status::text, ''), coalesce(process_id, ''), coalesce(result, 'null')
 		FROM flow_steps WHERE run_id = $1 AND namespace = 'pull' ORDER BY ord, index`, r.id)
 	var s modelStep

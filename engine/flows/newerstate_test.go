@@ -17,7 +17,7 @@ func TestStateOfNewerVersion(t *testing.T) {
 	n.put(t, "pull", `{"type": "one", "steps": [{"step_id": "a", "job": {}}]}`)
 	change := func(runID, state string) {
 		t.Helper()
-		_, err := n.db.Exec(t.Context(), `UPDATE processes SET aux_state = convert_to((`+state+`)::text, 'UTF8')
+		_, err := n.DB.Exec(t.Context(), `UPDATE processes SET aux_state = convert_to((`+state+`)::text, 'UTF8')
 			FROM (SELECT convert_from(p.aux_state, 'UTF8')::jsonb AS old FROM processes p
 			WHERE p.process_id = $1) stored
 			WHERE process_id = $1`, "~flow/"+runID)
@@ -35,7 +35,7 @@ func TestStateOfNewerVersion(t *testing.T) {
 		change(runID, novel.plant)
 		n.answer(t, l, "1", "")
 		enginetest.Eventually(t, testTimeout, "the task of the run fails", func() bool {
-			return enginetest.Count(t, n.db,
+			return enginetest.Count(t, n.DB,
 				"SELECT count(*) FROM failed_attempts WHERE process_id = $1 AND reason = 'newer_state'",
 				"~flow/"+runID) > 0
 		})

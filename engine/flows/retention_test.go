@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -36,20 +35,20 @@ func TestRunsLeaveWhole(t *testing.T) {
 	n.until(t, "ns", "r/2", "WAITING_WORKER")
 	count := func(what string) (rows int) {
 		t.Helper()
-		if err := n.db.QueryRow(ctx, "SELECT count(*) FROM "+what).Scan(&rows); err != nil {
+		if err := n.DB.QueryRow(ctx, "SELECT count(*) FROM "+what).Scan(&rows); err != nil {
 			t.Fatal(err)
 		}
 		return rows
 	}
 	old := func() {
 		t.Helper()
-		if _, err := n.db.Exec(ctx, `UPDATE processes SET attention_time = attention_time - interval '1 day',
+		if _, err := n.DB.Exec(ctx, `UPDATE processes SET attention_time = attention_time - interval '1 day',
 			status_changed_time = status_changed_time - interval '1 day',
 			created_time = created_time - interval '1 day' WHERE attention IS NOT NULL`); err != nil {
 			t.Fatal(err)
 		}
 		for more := true; more; {
-			expired, err := n.store.Expire(ctx, map[string]storage.Retention{
+			expired, err := n.Store.Expire(ctx, map[string]storage.Retention{
 				"ns":   {Completed: time.Hour, Failed: time.Hour, Cancelled: time.Hour},
 				"pull": {Completed: time.Hour, Failed: time.Hour, Cancelled: time.Hour},
 			})
@@ -60,7 +59,7 @@ func TestRunsLeaveWhole(t *testing.T) {
 		}
 		for more := 1; more > 0; {
 			var err error
-			if more, err = n.store.PurgeRemoved(ctx); err != nil {
+			if more, err = n.Store.PurgeRemoved(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -106,7 +105,7 @@ func TestRemoveRun(t *testing.T) {
 		t.Fatalf("a run that has not ended: %v", err)
 	}
 	n.ended(t, "ns", removed)
-	jobs := enginetest.Count(t, n.db, "SELECT count(*) FROM jobs")
+	jobs := n.Count(t, "SELECT count(*) FROM jobs")
 	if err := n.Remove(ctx, "ns", removed, kim); err != nil {
 		t.Fatal(err)
 	}
@@ -114,10 +113,10 @@ func TestRemoveRun(t *testing.T) {
 		t.Fatalf("a run that was removed: %v", err)
 	}
 	items := map[string]int{"r": 3, "r/2": 1}
-	same(t, fmt.Sprint("jobs: ", enginetest.Count(t, n.db, "SELECT count(*) FROM jobs")),
+	same(t, fmt.Sprint("jobs: ", n.Count(t, "SELECT count(*) FROM jobs")),
 		fmt.Sprint("jobs: ", jobs-items[removed]-1))
 	for _, table := range []string{"flow_runs", "flow_steps"} {
-		if k := enginetest.Count(t, n.db, "SELECT count(*) FROM "+table+" WHERE run_id = '"+removed+"'"); k != 0 {
+		if k := n.Count(t, "SELECT count(*) FROM "+table+" WHERE run_id = '"+removed+"'"); k != 0 {
 			t.Errorf("%d rows in %s", k, table)
 		}
 	}
@@ -132,7 +131,7 @@ func TestRemoveRun(t *testing.T) {
 // audited returns the commands in audit.
 func (n *node) audited(t *testing.T) (commands string) {
 	t.Helper()
-	row := n.db.QueryRow(context.Background(),
+	row := n.DB.QueryRow(context.Background(),
 		`SELECT coalesce(string_agg(concat_ws(' ', actor, method, subject), ', ' ORDER BY audit_id), '')
 		FROM audit WHERE method LIKE '%Run'`)
 	if err := row.Scan(&commands); err != nil {

@@ -22,7 +22,7 @@ func (n *node) retry(t testing.TB, r *progressorv1.RetryRunRequest) {
 // ask returns the text that a query selects.
 func (n *node) ask(t testing.TB, query string, args ...any) (text string) {
 	t.Helper()
-	if err := n.db.QueryRow(context.Background(), query, args...).Scan(&text); err != nil {
+	if err := n.DB.QueryRow(context.Background(), query, args...).Scan(&text); err != nil {
 		t.Fatal(err)
 	}
 	return text
@@ -84,7 +84,7 @@ func TestAnswerWaitsBehindTheEnd(t *testing.T) {
 	if _, err := n.complete("r", "a", "", result(value(t, `"yes"`))); err != nil {
 		t.Fatal(err)
 	}
-	lock := storagetest.Begin(t, n.db, "LOCK TABLE flow_steps")
+	lock := storagetest.Begin(t, n.DB, "LOCK TABLE flow_steps")
 	var answers sync.WaitGroup
 	answer := func(awaited, query string) {
 		answers.Go(func() {

@@ -271,7 +271,7 @@ func TestWhySteps(t *testing.T) {
 	same(t, reasons(n.ended(t, "pull", "stopped")),
 		"|the run was cancelled: not needed|the run was cancelled: not needed|")
 	var from string
-	err := n.db.QueryRow(context.Background(),
+	err := n.DB.QueryRow(context.Background(),
 		`SELECT string_agg(from_status, ' ' ORDER BY step_id) FROM job_events WHERE job_id = 'failed'
 			AND to_status = 'cancelled'`).Scan(&from)
 	if err != nil {

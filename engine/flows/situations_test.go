@@ -281,7 +281,7 @@ func (s *scene) items(t testing.TB) {
 func (s *scene) item(t testing.TB, index int32) {
 	t.Helper()
 	s.index = &index
-	err := s.n.db.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = $1 AND index = $2", s.id,
+	err := s.n.DB.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = $1 AND index = $2", s.id,
 		index).Scan(&s.token)
 	if err != nil {
 		t.Fatal(err)

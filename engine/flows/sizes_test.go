@@ -68,7 +68,7 @@ func (n *node) wantSmallResponses(t *testing.T) {
 		SELECT count(*)
 		  FROM (SELECT response FROM tasks UNION ALL SELECT response FROM answers) all_tasks
 		 WHERE octet_length(response) > 1048576`
-	if k := enginetest.Count(t, n.db, large); k > 0 {
+	if k := n.Count(t, large); k > 0 {
 		t.Errorf("%d responses are larger than a payload", k)
 	}
 }
@@ -154,7 +154,7 @@ func TestCompensationWithoutInput(t *testing.T) {
 	n.answer(t, n.lease(t, "b"), "", "broken")
 	n.answer(t, n.lease(t, "b"), "", "broken")
 	same(t, runSummary(n.ended(t, "pull", "u")), "FAILED: a SUCCEEDED undo FAILED b FAILED 2")
-	if k := enginetest.Count(t, n.db, `SELECT count(*) FROM job_events
+	if k := n.Count(t, `SELECT count(*) FROM job_events
 		WHERE type = 'compensation_changed' AND to_status = 'failed'
 		  AND message LIKE '%index out of bounds%'`); k != 1 {
 		t.Errorf("%d events say why", k)
@@ -174,16 +174,16 @@ func TestManyDelays(t *testing.T) {
 	var largest int
 	enginetest.Eventually(t, 5*testTimeout, "the run ends", func() bool {
 		var size int
-		row := n.db.QueryRow(context.Background(),
+		row := n.DB.QueryRow(context.Background(),
 			`SELECT octet_length(aux_state) FROM processes WHERE process_id = '~flow/many'`)
 		if err := row.Scan(&size); err != nil {
 			t.Fatal(err)
 		}
 		largest = max(largest, size)
-		return enginetest.Count(t, n.db, "SELECT count(*) FROM flow_runs WHERE finished_time IS NOT NULL") == 1
+		return n.Count(t, "SELECT count(*) FROM flow_runs WHERE finished_time IS NOT NULL") == 1
 	})
 	same(t, runSummary(n.ended(t, "pull", "many")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED")
-	k := enginetest.Count(t, n.db, "SELECT count(*) FROM flow_steps WHERE index >= 0 AND status = 'succeeded'")
+	k := n.Count(t, "SELECT count(*) FROM flow_steps WHERE index >= 0 AND status = 'succeeded'")
 	if k != 20_000 {
 		t.Errorf("%d items succeeded, want 20000", k)
 	}

@@ -19,7 +19,7 @@ import (
 // stepEvents returns the events of the steps of a run that match a condition, in order.
 func (n *node) stepEvents(t *testing.T, runID, condition string) (events string) {
 	t.Helper()
-	row := n.db.QueryRow(context.Background(),
+	row := n.DB.QueryRow(context.Background(),
 		`SELECT coalesce(string_agg(concat_ws(' ', step_id, type, to_status, worker_id), ', ' ORDER BY event_id), '')
 		FROM job_events WHERE job_id = $1 AND step_id IS NOT NULL AND `+condition, runID)
 	if err := row.Scan(&events); err != nil {
@@ -42,7 +42,7 @@ func TestStepNamesItsWorker(t *testing.T) {
 		n.run(t, "pull", "one", runID, "")
 		l := n.lease(t)
 		var leased time.Time
-		row := n.db.QueryRow(context.Background(), "SELECT running_time FROM running WHERE process_id = $1",
+		row := n.DB.QueryRow(context.Background(), "SELECT running_time FROM running WHERE process_id = $1",
 			"~job/"+runID+"/a")
 		if err := row.Scan(&leased); err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func TestStepNamesItsWorker(t *testing.T) {
 		}
 		same(t, n.stepEvents(t, runID, "to_status = '"+to+"'"), "a step_status_changed "+to+" w")
 	}
-	if k := enginetest.Count(t, n.db, "SELECT count(*) FROM flow_steps WHERE worker_id = 'w'"); k != 2 {
+	if k := n.Count(t, "SELECT count(*) FROM flow_steps WHERE worker_id = 'w'"); k != 2 {
 		t.Errorf("%d rows name the worker", k)
 	}
 }
@@ -68,7 +68,7 @@ func TestTimeoutCountsFromFirstStep(t *testing.T) {
 		"steps": [{"step_id": "a", "job": {}}]}`)
 	n.run(t, "pull", "short", "short", "")
 	enginetest.Eventually(t, testTimeout, "the run looks at its clock twice", func() bool {
-		return enginetest.Count(t, n.db,
+		return enginetest.Count(t, n.DB,
 			"SELECT count(*) FROM tasks WHERE process_id = '~flow/short' AND task_type = 'TIMEOUT'") >= 2
 	})
 	same(t, runSummary(n.until(t, "pull", "short", "QUEUED")), "QUEUED: a PENDING")
@@ -114,7 +114,7 @@ func began(r *progressorv1.Run) string {
 // viewedSteps returns the same of the steps from step_list.
 func (n *node) viewedSteps(t *testing.T, runID string) string {
 	t.Helper()
-	rows, err := n.db.Query(t.Context(),
+	rows, err := n.DB.Query(t.Context(),
 		`SELECT step_id || ' ' || attempt || CASE WHEN running_time IS NULL THEN ' -' ELSE ' +' END
 		FROM step_list WHERE namespace = 'pull' AND run_id = $1 ORDER BY ord`, runID)
 	if err != nil {
@@ -130,7 +130,7 @@ func (n *node) viewedSteps(t *testing.T, runID string) string {
 // leasedTime returns when a worker took the job of a step.
 func (n *node) leasedTime(t *testing.T, jobID string) (leased time.Time) {
 	t.Helper()
-	row := n.db.QueryRow(t.Context(), "SELECT running_time FROM running WHERE process_id = $1", jobID)
+	row := n.DB.QueryRow(t.Context(), "SELECT running_time FROM running WHERE process_id = $1", jobID)
 	if err := row.Scan(&leased); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestRunStartsWithItsFirstWorker(t *testing.T) {
 	}
 	n.answer(t, l, "", "broken")
 	looks("1 -, a 1 -, b 0 -") // the job waits for its next attempt
-	if _, err := n.jobs.Retry(t.Context(), process.Key{
+	if _, err := n.Jobs.Retry(t.Context(), process.Key{
 		Namespace: "pull", ProcessID: "~job/r/a",
 	}, false, kim); err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestRunStartsWithItsFirstWorker(t *testing.T) {
 	second := n.leasedTime(t, "~job/r/a")
 	n.answer(t, l, "1", "")
 	enginetest.Eventually(t, testTimeout, "b begins", func() bool {
-		return enginetest.Count(t, n.db, "SELECT count(*) FROM flow_steps WHERE step_id = 'b'") == 1
+		return n.Count(t, "SELECT count(*) FROM flow_steps WHERE step_id = 'b'") == 1
 	})
 	if r = looks("1 +, a 1 +, b 0 -"); !r.GetRunningTime().AsTime().Equal(second) {
 		t.Errorf("the run began at %v, want %v", r.GetRunningTime().AsTime(), second)
@@ -250,12 +250,12 @@ func TestStepsUpdateTheirRun(t *testing.T) {
 	// step ends a step of a run that was created at a time, and waits for the next step.
 	step := func(created, next string) {
 		t.Helper()
-		storagetest.Exec(t, n.db, `UPDATE processes SET aux_state = convert_to(
+		storagetest.Exec(t, n.DB, `UPDATE processes SET aux_state = convert_to(
 			jsonb_set(convert_from(aux_state, 'UTF8')::jsonb, '{created}', to_jsonb($1::text))::text, 'UTF8')
 			WHERE process_id = '~flow/r'`, created)
 		n.answer(t, n.lease(t), "1", "")
 		enginetest.Eventually(t, testTimeout, next+" begins", func() bool {
-			return enginetest.Count(t, n.db, "SELECT count(*) FROM flow_steps WHERE step_id = $1", next) == 1
+			return n.Count(t, "SELECT count(*) FROM flow_steps WHERE step_id = $1", next) == 1
 		})
 	}
 	before := updated()

@@ -24,7 +24,7 @@ func TestStepJobIsCancelled(t *testing.T) {
 	cancel := func(name string) {
 		t.Helper()
 		key := process.Key{Namespace: "pull", ProcessID: process.StepPrefix + "r1/" + name}
-		if _, err := n.jobs.Cancel(context.Background(), key, "not wanted", kim); err != nil {
+		if _, err := n.Jobs.Cancel(context.Background(), key, "not wanted", kim); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestStepJobIsLate(t *testing.T) {
 func TestStepOfAPausedName(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	if _, err := n.jobs.PauseName(t.Context(), "ns", "second", "not now"); err != nil {
+	if _, err := n.Jobs.PauseName(t.Context(), "ns", "second", "not now"); err != nil {
 		t.Fatal(err)
 	}
 	n.put(t, "ns", `{"type": "jobs", "steps": [{"step_id": "a", "job": {"name": "first"}},
@@ -68,7 +68,7 @@ func TestStepOfAPausedName(t *testing.T) {
 	n.until(t, "ns", "r1", "QUEUED: a SUCCEEDED b PENDING")
 	n.run(t, "ns", "jobs", "r2", "")
 	n.until(t, "ns", "r2", "QUEUED: a SUCCEEDED b PENDING")
-	if _, err := n.jobs.ResumeName(t.Context(), "ns", "second"); err != nil {
+	if _, err := n.Jobs.ResumeName(t.Context(), "ns", "second"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, runSummary(n.ended(t, "ns", "r1")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED")
@@ -80,7 +80,7 @@ func TestStepJobIsUpdated(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "jobs", "steps": [{"step_id": "a", "job": {}}]}`)
 	n.run(t, "pull", "jobs", "r1", "")
-	if _, err := n.jobs.Update(context.Background(), &progressorv1.UpdateJobRequest{
+	if _, err := n.Jobs.Update(context.Background(), &progressorv1.UpdateJobRequest{
 		Namespace: "pull", JobId: "~job/r1/a", Options: &progressorv1.JobOptions{Tags: []string{"eu"}},
 		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"tags"}},
 	}, kim); err != nil {
@@ -113,7 +113,7 @@ func TestStepJobHasAFairnessKey(t *testing.T) {
 		var key string
 		var round int64
 		enginetest.Eventually(t, testTimeout, "the job of "+step+" waits", func() bool {
-			err := n.db.QueryRow(t.Context(),
+			err := n.DB.QueryRow(t.Context(),
 				"SELECT coalesce(fairness_key, ''), round FROM schedule WHERE process_id = $1",
 				"~job/r1/"+step).Scan(&key, &round)
 			return err == nil
@@ -147,7 +147,7 @@ func TestStepOfNamedWorkers(t *testing.T) {
 		const views = `SELECT count(*) FROM run_list r JOIN step_list s USING (namespace, run_id)
 			WHERE r.status = $1 AND s.step_id = 'a' AND s.status = $2 AND (s.running_time IS NULL) =
 			  (s.status = 'PENDING')`
-		if k := enginetest.Count(t, n.db, views, run, step); k != 1 {
+		if k := n.Count(t, views, run, step); k != 1 {
 			t.Errorf("the views do not show %s, %s", run, step)
 		}
 		return r

@@ -54,7 +54,7 @@ func TestRunsOfDeletedTemplates(t *testing.T) {
 		if again {
 			n.put(t, "ns", `{"type": "gone", "steps": [{"step_id": "x", "job": {}}, {"step_id": "y", "job": {}}]}`)
 		}
-		other := start(t, n.db.Config().ConnString()) // it has not read any template
+		other := start(t, n.DB.Config().ConnString()) // it has not read any template
 		for _, node := range []*node{n, other} {
 			r, err := node.Get(t.Context(), "ns", "r", 0)
 			if err != nil {
@@ -99,7 +99,7 @@ func TestTemplatesAreNoted(t *testing.T) {
 		}
 	}
 	var noted string
-	if err := n.db.QueryRow(t.Context(),
+	if err := n.DB.QueryRow(t.Context(),
 		`SELECT string_agg(method, ' ' ORDER BY audit_id) FROM audit WHERE actor = 'kim' AND namespace = 'ns'
 			AND subject = 'x'`).Scan(&noted); err != nil {
 		t.Fatal(err)

@@ -6,11 +6,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
-	"github.com/progressor-engine/progressor/engine/flows"
-	"github.com/progressor-engine/progressor/engine/jobs"
-	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -18,15 +14,8 @@ import (
 // the request that started it, whenever they begin.
 func TestTraceOfARun(t *testing.T) {
 	t.Parallel()
-	dsn, s := storagetest.DSN(t), enginetest.NewSpans(1)
-	var f *flows.Flows
-	n := &node{Engine: enginetest.Start(t, dsn, processor.Func(obey),
-		func(e *engine.Engine, store *storage.Store) []engine.Kind {
-			q := jobs.New(e, store)
-			f = flows.New(e, store, q)
-			return []engine.Kind{q.Kind(), f.Kind()}
-		}, func(c *engine.Config) { c.Traces = s }).Engine}
-	n.Flows = f
+	s := enginetest.NewSpans(1)
+	n := start(t, storagetest.DSN(t), enginetest.Config(func(c *engine.Config) { c.Traces = s }))
 	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "deep", "job": {}}]}`)
 	n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "first", "job": {}}, {"step_id": "second", "job": {}},
 		{"step_id": "child", "process": {}}, {"step_id": "sub", "run": {"type": "inner"}}]}`)

@@ -17,7 +17,7 @@ import (
 // token returns the token of a wait, as ListOpenWaits shows it.
 func (n *node) token(t testing.TB, runID, stepID string) (token string) {
 	t.Helper()
-	err := n.db.QueryRow(context.Background(),
+	err := n.DB.QueryRow(context.Background(),
 		"SELECT coalesce(token, '') FROM flow_steps WHERE run_id = $1 AND step_id = $2 AND index = -1", runID,
 		stepID).Scan(&token)
 	if err != nil {
@@ -117,7 +117,7 @@ func TestAnswerIsRepeated(t *testing.T) {
 		return r
 	}
 	token, itemToken := n.token(t, "r1", "a"), ""
-	if err := n.db.QueryRow(context.Background(),
+	if err := n.DB.QueryRow(context.Background(),
 		`SELECT token FROM flow_steps WHERE run_id = 'r1' AND step_id = 'list'
 			AND index = 1`).Scan(&itemToken); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestAnswerIsRepeated(t *testing.T) {
 		t.Error("the answer of another item was accepted")
 	}
 	itemToken0 := ""
-	if err := n.db.QueryRow(context.Background(),
+	if err := n.DB.QueryRow(context.Background(),
 		`SELECT token FROM flow_steps WHERE run_id = 'r1' AND step_id = 'list'
 			AND index = 0`).Scan(&itemToken0); err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestWaitIgnoresCancel(t *testing.T) {
 	n.cancel(t, "pull", "d1")
 	same(t, runSummary(n.ended(t, "pull", "d1")), "CANCELLED: outside CANCELLED")
 	var events int
-	err := n.db.QueryRow(context.Background(),
+	err := n.DB.QueryRow(context.Background(),
 		`SELECT count(*) FROM job_events WHERE job_id = 'd1' AND step_id = 'outside'
 			AND type = 'cancel_grace_expired'`).Scan(&events)
 	if err != nil || events != 1 {

@@ -42,7 +42,7 @@ func TestRetryEndsBackoff(t *testing.T) {
 	if len(l) != 1 || l[0].GetJob().GetAttempt() != 2 {
 		t.Fatalf("%v", l)
 	}
-	k := n.count(t, "SELECT count(*) FROM job_events WHERE job_id = 'j' AND type = 'retried' AND actor = 'ann'")
+	k := n.Count(t, "SELECT count(*) FROM job_events WHERE job_id = 'j' AND type = 'retried' AND actor = 'ann'")
 	if k != 1 {
 		t.Errorf("%d events", k)
 	}
@@ -102,7 +102,7 @@ func TestRetryRefusesUnended(t *testing.T) {
 			t.Errorf("%s: %v, %v", id, job, err)
 		}
 	}
-	if k := n.count(t, "SELECT count(*) FROM job_events WHERE type = 'retried'"); k > 0 {
+	if k := n.Count(t, "SELECT count(*) FROM job_events WHERE type = 'retried'"); k > 0 {
 		t.Errorf("%d events", k)
 	}
 }

@@ -76,7 +76,7 @@ func TestFailuresAreBounded(t *testing.T) {
 	if size := proto.Size(job); size > 200_000 {
 		t.Errorf("the job has %d bytes", size)
 	}
-	if k := n.count(t, "SELECT length(failure->>'message') FROM tasks WHERE process_id = 'j'"); k != len(long) {
+	if k := n.Count(t, "SELECT length(failure->>'message') FROM tasks WHERE process_id = 'j'"); k != len(long) {
 		t.Errorf("the task keeps %d bytes of the message", k)
 	}
 }
@@ -157,7 +157,7 @@ func TestFailuresOfAGroupAreBounded(t *testing.T) {
 	if list := job.GetFailures(); len(list) > process.MaxJobFailures || list[0].GetMessage() != "by w6" {
 		t.Errorf("%d failures, the first one %s", len(list), list[0].GetMessage())
 	}
-	if k := n.count(t, "SELECT (failures->0->>'omitted')::int FROM jobs WHERE process_id = 'j'"); k != 6 {
+	if k := n.Count(t, "SELECT (failures->0->>'omitted')::int FROM jobs WHERE process_id = 'j'"); k != 6 {
 		t.Errorf("%d failures are omitted", k)
 	}
 	n.exec(t, "UPDATE job_places SET failure = jsonb_build_object('reason', 'broken', 'message', repeat('x', 100000))")

@@ -275,7 +275,7 @@ func TestWorkerIDsHaveOwners(t *testing.T) {
 	// A lease keeps the ID for its owner, although the worker was not seen for long.
 	age := func() {
 		t.Helper()
-		_, err := n.db.Exec(t.Context(), "UPDATE workers SET last_seen_time = now() - interval '3 minutes'")
+		_, err := n.DB.Exec(t.Context(), "UPDATE workers SET last_seen_time = now() - interval '3 minutes'")
 		must(t, err)
 	}
 	age()
@@ -317,7 +317,7 @@ func TestCommandsReachWorkersOfOneClient(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	for _, name := range []string{"evil", "more"} {
-		n.put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.Namespace = name }))
+		n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.Namespace = name }))
 	}
 	n.enqueueAll(t, "first")
 	a, b := ownedBy(t, "key:a"), ownedBy(t, "key:b")

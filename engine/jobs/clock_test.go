@@ -24,9 +24,9 @@ func TestForwardClockStepKeepsLeases(t *testing.T) {
 		       heartbeat_interval = CASE process_id WHEN 'dead' THEN interval '1 millisecond'
 		         ELSE heartbeat_interval END`)
 	enginetest.Eventually(t, testTimeout, "the lease of the dead worker is lost", func() bool {
-		return n.count(t, "SELECT sum(takeovers)::int FROM jobs") > 0
+		return n.Count(t, "SELECT sum(takeovers)::int FROM jobs") > 0
 	})
-	if k := n.count(t, "SELECT takeovers FROM jobs WHERE process_id = 'alive'"); k != 0 {
+	if k := n.Count(t, "SELECT takeovers FROM jobs WHERE process_id = 'alive'"); k != 0 {
 		t.Error("the lease of the live worker was lost")
 	}
 	if d := n.beat(t, "w1", alive); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {

@@ -23,21 +23,16 @@ import (
 // exec runs a statement like an application.
 func (n *node) exec(t testing.TB, sql string, args ...any) {
 	t.Helper()
-	if _, err := n.db.Exec(context.Background(), sql, args...); err != nil {
+	if _, err := n.DB.Exec(context.Background(), sql, args...); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func (n *node) count(t testing.TB, sql string, args ...any) int {
-	t.Helper()
-	return enginetest.Count(t, n.db, sql, args...)
 }
 
 // letter waits for the dead letter of a message to a job.
 func (n *node) letter(t testing.TB, kind, id, outcome string) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, "the "+kind+" to "+id+" is dropped", func() bool {
-		return n.count(t, `SELECT count(*) FROM dead_letters WHERE kind = $1::message_kind AND process_id = $2
+		return n.Count(t, `SELECT count(*) FROM dead_letters WHERE kind = $1::message_kind AND process_id = $2
 			AND outcome = $3`, kind, id, outcome) == 1
 	})
 }
@@ -69,13 +64,13 @@ func TestCancelByMessage(t *testing.T) {
 	if d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL || d.GetCancelReason() != "enough" {
 		t.Errorf("%v", d)
 	}
-	if k := n.count(t, `SELECT count(*) FROM processes WHERE process_id = 'runs' AND cancel_deadline > now()
+	if k := n.Count(t, `SELECT count(*) FROM processes WHERE process_id = 'runs' AND cancel_deadline > now()
 		+ interval '59 minutes'`); k != 1 {
 		t.Error("the grace is not that of the job")
 	}
 	cancel("runs")
 	enginetest.Eventually(t, testTimeout, "the second cancel is taken", func() bool {
-		return n.count(t, "SELECT count(*) FROM messages") == 0
+		return n.Count(t, "SELECT count(*) FROM messages") == 0
 	})
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)
@@ -94,7 +89,7 @@ func TestCancelByMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "failed", succeeded)
-	if k := n.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CANCEL'"); k != 0 {
+	if k := n.Count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CANCEL'"); k != 0 {
 		t.Errorf("%d CANCEL tasks", k)
 	}
 }
@@ -157,7 +152,7 @@ func TestNotForJobs(t *testing.T) {
 			}, process.Actor{}); !errors.Is(err, process.ErrProcessExists) {
 			t.Errorf("put: %v", err)
 		}
-		if n.count(t, "SELECT count(*) FROM running") == 1 {
+		if n.Count(t, "SELECT count(*) FROM running") == 1 {
 			n.exec(t, "SELECT progressor.notify('pull', 'j', 'x')")
 			n.letter(t, "notify", "j", "ended")
 			if err := n.fail(l, "broken"); err != nil {
@@ -166,7 +161,7 @@ func TestNotForJobs(t *testing.T) {
 		}
 	}
 	n.job(t, "pull", "j", failed)
-	if k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = 'j'"); k != 1 {
+	if k := n.Count(t, "SELECT count(*) FROM tasks WHERE process_id = 'j'"); k != 1 {
 		t.Errorf("%d tasks", k)
 	}
 }
@@ -179,7 +174,7 @@ func (n *node) child(t testing.TB, id, options string) {
 		VALUES ('pull', $1, 'start', 'ns', 'parent', 1, convert_to($1, 'UTF8'), jsonb_build_object('name', 'work',
 		  'timeoutUs', 60000000, 'options', $2::jsonb), now() - interval '1 hour')`, id, options)
 	enginetest.Eventually(t, testTimeout, id+" is enqueued", func() bool {
-		return n.count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", id) == 1
+		return n.Count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", id) == 1
 	})
 }
 
@@ -187,10 +182,10 @@ func (n *node) child(t testing.TB, id, options string) {
 func (n *node) told(t testing.TB, id, status string) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, "the parent is notified of the end of "+id, func() bool {
-		return n.count(t, `SELECT count(*) FROM tasks WHERE namespace = 'ns' AND process_id = 'parent'
+		return n.Count(t, `SELECT count(*) FROM tasks WHERE namespace = 'ns' AND process_id = 'parent'
 			AND task_type = 'NOTIFY' AND args = convert_to($1, 'UTF8')`, id) > 0
 	})
-	k := n.count(t, `SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY'
+	k := n.Count(t, `SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY'
 		AND args = convert_to($1, 'UTF8') AND convert_from(response, 'UTF8') = $2`, id, status)
 	if k != 1 {
 		t.Errorf("the end of %s is not told once as %s", id, status)
@@ -223,7 +218,7 @@ func TestParentIsTold(t *testing.T) {
 	n.child(t, "fails", `{"maxRetry": 1, "backoff": {"steps": ["0.001s"]}}`)
 	must(n.fail(n.one(t, "w1"), "broken"))
 	l := n.one(t, "w1")
-	if k := n.count(t, "SELECT count(*) FROM parents"); k != 1 {
+	if k := n.Count(t, "SELECT count(*) FROM parents"); k != 1 {
 		t.Errorf("after a failed attempt %d parents wait", k)
 	}
 	must(n.fail(l, "broken"))
@@ -250,8 +245,8 @@ func TestParentIsTold(t *testing.T) {
 		must(n.succeed(n.one(t, "w1"), nil))
 		n.job(t, "pull", id, succeeded)
 	}
-	if k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY'") +
-		n.count(t, "SELECT count(*) FROM messages"); k != 6 {
+	if k := n.Count(t, "SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY'") +
+		n.Count(t, "SELECT count(*) FROM messages"); k != 6 {
 		t.Errorf("%d notifications of ends, want 6", k)
 	}
 }
@@ -342,7 +337,7 @@ func TestRemoveRunning(t *testing.T) {
 		t.Errorf("get: %v", err)
 	}
 	enginetest.Eventually(t, testTimeout, "its rows go", func() bool {
-		return n.count(t, "SELECT count(*) FROM jobs") == 0
+		return n.Count(t, "SELECT count(*) FROM jobs") == 0
 	})
 	n.enqueue(t, "pull", "j", nil) // its ID is free again
 	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
@@ -442,7 +437,7 @@ func TestJobIsExplained(t *testing.T) {
 	shows := func(want string) {
 		t.Helper()
 		var got string
-		if err := n.db.QueryRow(t.Context(),
+		if err := n.DB.QueryRow(t.Context(),
 			`SELECT concat_ws(' ', state, waits_for, attempt, max_retry, worker_id, lease_expires_time > now(),
 				last_failure->>'message', detail) FROM job_list WHERE job_id = 'j'`).Scan(&got); err != nil ||
 			got != want {
@@ -455,7 +450,7 @@ func TestJobIsExplained(t *testing.T) {
 	explain(`Job "work" has waited for a worker`, `no worker polls namespace pull.`,
 		`progressor worker run --namespace pull --job work --exec COMMAND`)
 	shows("AVAILABLE place 0 1")
-	if k := n.count(t, `SELECT count(*) FROM waiting_list WHERE process_id = 'j'
+	if k := n.Count(t, `SELECT count(*) FROM waiting_list WHERE process_id = 'j'
 		AND reason = 'a worker for jobs named work'`); k != 1 {
 		t.Error("waiting_list does not say that it waits for a worker")
 	}
@@ -466,12 +461,12 @@ func TestJobIsExplained(t *testing.T) {
 	n.exec(t, `UPDATE leases SET expires_time = now() - interval '1 millisecond',
 		heartbeat_interval = interval '1 millisecond'`)
 	// or the collector has already ended it
-	if k := n.count(t, "SELECT count(*) FROM zombie_list WHERE worker_id = 'w1'") +
-		n.count(t, "SELECT takeovers FROM jobs"); k != 1 {
+	if k := n.Count(t, "SELECT count(*) FROM zombie_list WHERE worker_id = 'w1'") +
+		n.Count(t, "SELECT takeovers FROM jobs"); k != 1 {
 		t.Error("a lease that is over is not in zombie_list")
 	}
 	enginetest.Eventually(t, testTimeout, "the lease is lost", func() bool {
-		return n.count(t, "SELECT takeovers FROM jobs") == 1
+		return n.Count(t, "SELECT takeovers FROM jobs") == 1
 	})
 	l = n.one(t, "w2")
 	if err := n.fail(l, "broken"); err != nil {

@@ -114,7 +114,7 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 				process.Actor{})
 		}
 	}
-	db := nodes[0].db
+	db := nodes[0].DB
 	enginetest.Eventually(t, 2*testTimeout, "all jobs come to their end", func() bool {
 		return enginetest.Count(t, db, "SELECT count(*) FROM processes WHERE status = 'INIT'") == 0
 	})
@@ -177,7 +177,7 @@ func TestNodeThatIsBehind(t *testing.T) {
 	if len(leased) > 1 {
 		t.Errorf("leased %s", ids(leased))
 	}
-	for enginetest.Count(t, a.db, "SELECT count(*) FROM processes WHERE status = 'INIT'") > 35 {
+	for enginetest.Count(t, a.DB, "SELECT count(*) FROM processes WHERE status = 'INIT'") > 35 {
 		for _, l := range b.poll(t, "w", 10) {
 			leased = append(leased, l)
 			must(t, b.succeed(l, nil))
@@ -201,7 +201,7 @@ func TestRate(t *testing.T) {
 	for k := range count {
 		n.job(t, "ns", fmt.Sprint("j", k), succeeded)
 	}
-	worst := enginetest.Count(t, n.db, `SELECT max(ceil(x.n - $1::float8 * extract(epoch FROM x.took)))::int FROM (
+	worst := n.Count(t, `SELECT max(ceil(x.n - $1::float8 * extract(epoch FROM x.took)))::int FROM (
 		SELECT (SELECT count(*) FROM tasks c WHERE c.running_time BETWEEN a.running_time
 		  AND b.running_time) AS n, b.running_time - a.running_time AS took
 		  FROM tasks a, tasks b WHERE a.running_time <= b.running_time) x`, rate)
@@ -227,7 +227,7 @@ func TestBlockedOnRate(t *testing.T) {
 			time.Until(states[0].GetNextFreeTime().AsTime()) > 50*time.Minute
 	})
 	job := n.job(t, "pull", "second", available)
-	next := enginetest.Count(t, n.db,
+	next := enginetest.Count(t, n.DB,
 		"SELECT count(*) FROM constraint_buckets WHERE $1 LIKE 'constraint rate: rate: next at ' || "+
 			"to_char(next_time AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI') || '%; 0 before it'", job.GetBlockedOn())
 	if next != 1 {
@@ -241,7 +241,7 @@ func TestBlockedOnRate(t *testing.T) {
 func TestBucketsRest(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	buckets := func() int { return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_buckets") }
+	buckets := func() int { return n.Count(t, "SELECT count(*) FROM constraint_buckets") }
 	n.limit(t, &progressorv1.Constraint{
 		Namespace: "ns", Name: "quick", Rate: &progressorv1.RateLimit{Count: 100, Per: durationpb.New(time.Second)},
 	})
@@ -276,7 +276,7 @@ func TestConstraintsAreNoted(t *testing.T) {
 		}
 	}
 	var noted string
-	err := n.db.QueryRow(t.Context(),
+	err := n.DB.QueryRow(t.Context(),
 		`SELECT string_agg(concat_ws(' ', actor, source, method, namespace, subject), '; ' ORDER BY audit_id) FROM audit
 			WHERE method LIKE '%Constraint'`).Scan(&noted)
 	if want := "kim 10.0.0.7:1 PutConstraint pull one; kim 10.0.0.7:1 DeleteConstraint pull one"; err != nil ||

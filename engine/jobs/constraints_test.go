@@ -56,7 +56,7 @@ func (n *node) placed(t testing.TB, namespace string, want int) {
 
 func (n *node) waits(t testing.TB, namespace, waitsFor string) int {
 	t.Helper()
-	return enginetest.Count(t, n.db,
+	return enginetest.Count(t, n.DB,
 		"SELECT count(*) FROM schedule WHERE namespace = $1 AND waits_for = $2::text::waits_for", namespace, waitsFor)
 }
 
@@ -154,7 +154,7 @@ func TestJobsOfOneKeyAndOfTwo(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.placed(t, "pull", 3)
-	if got := enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_holds"); got != 4 {
+	if got := n.Count(t, "SELECT count(*) FROM constraint_holds"); got != 4 {
 		t.Errorf("%d keys are held", got)
 	}
 	leases := n.poll(t, "w", 10)
@@ -209,7 +209,7 @@ func TestEveryEndFreesItsKeys(t *testing.T) {
 				t.Fatalf("then %s", second.GetJob().GetJobId())
 			}
 			must(t, n.succeed(second, nil))
-			if held := enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_holds"); held != 0 {
+			if held := n.Count(t, "SELECT count(*) FROM constraint_holds"); held != 0 {
 				t.Errorf("%d keys are held", held)
 			}
 		})
@@ -433,7 +433,7 @@ func TestKeysOfNobody(t *testing.T) {
 	n.limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: 1})
 	n.limited(t, "pull", "runs", "us", &progressorv1.JobOptions{LeaseDuration: durationpb.New(time.Hour)})
 	l := n.one(t, "w")
-	_, err := n.db.Exec(t.Context(),
+	_, err := n.DB.Exec(t.Context(),
 		`INSERT INTO constraint_holds (namespace, process_id, line) SELECT 'pull', 'gone' || n / 2, 'region=' || n
 			FROM generate_series(1, 2100) n`)
 	if err != nil {
@@ -444,7 +444,7 @@ func TestKeysOfNobody(t *testing.T) {
 		t.Errorf("leased %s", got)
 	}
 	enginetest.Eventually(t, testTimeout, "two keys are held", func() bool {
-		return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_holds") == 2
+		return n.Count(t, "SELECT count(*) FROM constraint_holds") == 2
 	})
 	n.limited(t, "pull", "later", "us", nil)
 	if got := ids(n.look(t, "w")); got != "" {

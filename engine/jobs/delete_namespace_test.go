@@ -64,7 +64,7 @@ func TestDeleteNamespaceWithPausedNames(t *testing.T) {
 		_, err := n.GetNamespace(t.Context(), "pull")
 		return errors.Is(err, process.ErrNamespaceNotFound)
 	})
-	if left := n.count(t, "SELECT count(*) FROM job_pauses"); left != 0 {
+	if left := n.Count(t, "SELECT count(*) FROM job_pauses"); left != 0 {
 		t.Errorf("%d pauses are left", left)
 	}
 	_, err = n.PutNamespace(t.Context(), pullNamespace(func(*progressorv1.Namespace) {}))

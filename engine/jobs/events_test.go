@@ -179,12 +179,12 @@ func TestKeptJobEvents(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	sql := func(text string, args ...any) {
 		t.Helper()
-		_, err := n.db.Exec(t.Context(), text, args...)
+		_, err := n.DB.Exec(t.Context(), text, args...)
 		must(t, err)
 	}
 	sql("SELECT progressor.enqueue('ns', 'work', job_id => 'sql', args => '\"x\"')")
 	enginetest.Eventually(t, testTimeout, "the message is delivered", func() bool {
-		return enginetest.Count(t, n.db, "SELECT count(*) FROM processes WHERE process_id = 'sql'") == 1
+		return n.Count(t, "SELECT count(*) FROM processes WHERE process_id = 'sql'") == 1
 	})
 	n.job(t, "ns", "sql", succeeded)
 	if got := n.story(t, "ns", "sql"); got != "enqueued >available from SQL\nstarted available>running 1\nsucceeded "+
@@ -204,7 +204,7 @@ func TestKeptJobEvents(t *testing.T) {
 		{progressorv1.JobEvents_JOB_EVENTS_ENDS, "attempt_failed running>failed 2 w no: as told"},
 		{progressorv1.JobEvents_JOB_EVENTS_NONE, ""},
 	} {
-		n.put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.JobEvents = c.keeps }))
+		n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.JobEvents = c.keeps }))
 		id := c.keeps.String()
 		n.enqueue(t, "pull", id, &progressorv1.JobOptions{MaxRetry: 1, Backoff: soon})
 		must(t, n.fail(n.one(t, "w"), "no"))
@@ -258,7 +258,7 @@ func TestWatchJobEvents(t *testing.T) {
 	nodes[0].enqueue(t, "pull", "before", nil)
 	enginetest.Eventually(t, testTimeout,
 		"no transaction of the server is older than that event: a watch from now on begins behind it", func() bool {
-			return enginetest.Count(t, nodes[0].db,
+			return enginetest.Count(t, nodes[0].DB,
 				"SELECT count(*) FROM job_events WHERE xid >= pg_snapshot_xmin(pg_current_snapshot())") == 0
 		})
 	history, stays, goes, some := &watched{cursor: "0.0"}, &watched{}, &watched{cursor: "0.0"}, &watched{cursor: "0.0"}
@@ -292,7 +292,7 @@ func TestWatchJobEvents(t *testing.T) {
 	for _, l := range nodes[0].look(t, "w") {
 		must(t, nodes[0].succeed(l, nil))
 	}
-	all := enginetest.Count(t, nodes[0].db, "SELECT count(*) FROM job_events")
+	all := enginetest.Count(t, nodes[0].DB, "SELECT count(*) FROM job_events")
 	if all != 3*(jobs+1) {
 		t.Errorf("%d events are written, want %d", all, 3*(jobs+1))
 	}
@@ -318,7 +318,7 @@ func TestWatchJobEvents(t *testing.T) {
 		if len(c.w.ids) != c.want || len(seen) != c.want {
 			t.Errorf("%s: %d events, %d of them different, want %d", name, len(c.w.ids), len(seen), c.want)
 		}
-		if disorder := enginetest.Count(t, nodes[0].db, `SELECT count(*) FROM (
+		if disorder := enginetest.Count(t, nodes[0].DB, `SELECT count(*) FROM (
 			SELECT e.event_id < lag(e.event_id) OVER (PARTITION BY e.job_id ORDER BY w.n) AS wrong
 			FROM unnest($1::bigint[]) WITH ORDINALITY w(id, n)
 			  JOIN job_events e ON e.event_id = w.id) x WHERE wrong`, c.w.ids); disorder > 0 {
@@ -392,7 +392,7 @@ func TestQueueStats(t *testing.T) {
 	forget := n.Jobs.Kind().Forget
 	_, err := forget(t.Context())
 	must(t, err)
-	if rows := enginetest.Count(t, n.db, "SELECT count(*) FROM job_counts"); rows != 0 {
+	if rows := n.Count(t, "SELECT count(*) FROM job_counts"); rows != 0 {
 		t.Errorf("%d rows count nothing", rows)
 	}
 	if _, err := n.Stats(t.Context(), "none"); err == nil {

@@ -24,7 +24,7 @@ const byTenant = "job.metadata.tenant"
 func startFair(t testing.TB, dsn string) *node {
 	t.Helper()
 	n := start(t, dsn, scripted())
-	n.put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.FairnessKey = byTenant }))
+	n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.FairnessKey = byTenant }))
 	return n
 }
 
@@ -105,7 +105,7 @@ func TestPriorityPrecedesFairness(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueueOf(t, "pull", "old", 0, 2)
-	n.put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.FairnessKey = byTenant }))
+	n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.FairnessKey = byTenant }))
 	n.enqueueOf(t, "pull", "a", 0, 2)
 	n.enqueue(t, "pull", "none0", nil)
 	n.enqueue(t, "pull", "none1", nil)
@@ -135,7 +135,7 @@ func TestPushedJobsAlternate(t *testing.T) {
 		t.Fatal(err)
 	}
 	ns.FairnessKey, ns.MaxRunning = byTenant, 1
-	n.put(t, ns)
+	n.Put(t, ns)
 	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
 	}
@@ -311,10 +311,10 @@ func TestNoRoundsWithoutAFairnessKey(t *testing.T) {
 	n.enqueueOf(t, "pull", "a", 0, 3)
 	n.fromSQL(t, `'pull', 'work', job_id => 's'`)
 	n.awaited(t, "pull", "s")
-	if k := n.count(t, "SELECT count(*) FROM schedule WHERE round <> 0 OR fairness_key IS NOT NULL"); k > 0 {
+	if k := n.Count(t, "SELECT count(*) FROM schedule WHERE round <> 0 OR fairness_key IS NOT NULL"); k > 0 {
 		t.Errorf("%d tasks have a round or a key", k)
 	}
-	if k := n.count(t, "SELECT count(*) FROM jobs WHERE fairness_key IS NOT NULL"); k > 0 {
+	if k := n.Count(t, "SELECT count(*) FROM jobs WHERE fairness_key IS NOT NULL"); k > 0 {
 		t.Errorf("%d jobs have a key", k)
 	}
 }

@@ -226,7 +226,7 @@ func TestGroupLater(t *testing.T) {
 		Workers: o.GetWorkers(), RunTime: timestamppb.New(time.Now().Add(time.Hour)),
 	})
 	n.job(t, "pull", "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
-	if k := n.count(t, "SELECT count(*) FROM job_places"); k != 0 {
+	if k := n.Count(t, "SELECT count(*) FROM job_places"); k != 0 {
 		t.Errorf("%d places", k)
 	}
 	if _, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{
@@ -256,7 +256,7 @@ func TestGroupRefused(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if k := n.count(t, "SELECT count(*) FROM processes"); k != 0 {
+	if k := n.Count(t, "SELECT count(*) FROM processes"); k != 0 {
 		t.Errorf("%d processes", k)
 	}
 }

@@ -33,7 +33,7 @@ func (n *node) inState(t *testing.T, id string, want progressorv1.JobState) *pro
 			t.Errorf("the list of %s jobs has %s: %v", name, id, found)
 		}
 	}
-	if k := n.count(t, "SELECT count(*) FROM job_list WHERE job_id = $1 AND state = $2", id, state); k != 1 {
+	if k := n.Count(t, "SELECT count(*) FROM job_list WHERE job_id = $1 AND state = $2", id, state); k != 1 {
 		t.Errorf("job_list does not say that %s is %s", id, state)
 	}
 	stats, err := n.Stats(t.Context(), "pull")
@@ -127,7 +127,7 @@ func TestWaitingGroupIsCancelled(t *testing.T) {
 	_, err = n.Cancel(t.Context(), key("pull", "busy"), "not needed", kim)
 	must(t, err)
 	n.job(t, "pull", "busy", asked)
-	if k := n.count(t, "SELECT count(*) FROM job_list WHERE job_id = 'busy' AND state = 'CANCEL_REQUESTED'"); k != 1 {
+	if k := n.Count(t, "SELECT count(*) FROM job_list WHERE job_id = 'busy' AND state = 'CANCEL_REQUESTED'"); k != 1 {
 		t.Error("job_list does not say that busy is to be cancelled")
 	}
 	enginetest.Eventually(t, testTimeout, "the worker is asked to end", func() bool {

@@ -34,7 +34,7 @@ func workers(count, maxFailures int32, ids ...string) *progressorv1.JobOptions {
 func (n *node) members(t testing.TB, id string, want int) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, fmt.Sprintf("%s has %d members", id, want), func() bool {
-		return n.count(t, `SELECT count(*) FROM job_places l WHERE job_id = $1 AND state IS NULL AND (
+		return n.Count(t, `SELECT count(*) FROM job_places l WHERE job_id = $1 AND state IS NULL AND (
 			EXISTS (SELECT FROM schedule s WHERE s.process_id = l.process_id AND waits_for = 'place')
 			  OR EXISTS (SELECT FROM running r WHERE r.process_id = l.process_id))`, id) == want
 	})
@@ -114,7 +114,7 @@ func TestBroadcast(t *testing.T) {
 		t.Errorf("%v, %v", r, err)
 	}
 	wantRuns(t, n.job(t, "pull", "all", succeeded), "w1 succeeded 1, w2 succeeded 1, w3 succeeded 1")
-	k := n.count(t, `SELECT (SELECT count(*) FROM jobs WHERE result IS NOT NULL) + (SELECT count(*) FROM job_places
+	k := n.Count(t, `SELECT (SELECT count(*) FROM jobs WHERE result IS NOT NULL) + (SELECT count(*) FROM job_places
 		WHERE result IS NOT NULL)`)
 	if k != 0 {
 		t.Errorf("%d results are left", k)
@@ -257,7 +257,7 @@ func TestGroupRetriedWhenDone(t *testing.T) {
 		must(t, n.succeed(l, nil))
 	}
 	enginetest.Eventually(t, testTimeout, "both places have succeeded", func() bool {
-		return n.count(t, `SELECT count(*) FROM job_places WHERE job_id = 'late' AND state = 'succeeded'`) == 2
+		return n.Count(t, `SELECT count(*) FROM job_places WHERE job_id = 'late' AND state = 'succeeded'`) == 2
 	})
 	_, err = n.Retry(t.Context(), key("pull", "late"), false)
 	must(t, err)
@@ -286,7 +286,7 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 	if f := job.GetFailures(); len(f) != 1 || f[0].GetReason() != "broken" {
 		t.Errorf("%v", f)
 	}
-	k := n.count(t, `SELECT count(*) FROM processes WHERE process_id = 'any'
+	k := n.Count(t, `SELECT count(*) FROM processes WHERE process_id = 'any'
 		AND detail = '1 workers failed, at most 0 may fail: w2: as told'`)
 	if k != 1 {
 		t.Error("its detail does not say why")
@@ -434,14 +434,14 @@ func TestGroupsByTwoEngines(t *testing.T) {
 		}
 	}
 	enginetest.Eventually(t, testTimeout, "all jobs are at their end", func() bool {
-		return a.count(t, `SELECT count(*) FROM processes WHERE process_id NOT LIKE '~%' AND status IN
+		return a.Count(t, `SELECT count(*) FROM processes WHERE process_id NOT LIKE '~%' AND status IN
 			('COMPLETED', 'ERROR')`) == jobs
 	})
 	cancel()
 	for range 2 * hosts {
 		<-done
 	}
-	if k := a.count(t, `SELECT count(*) FROM processes WHERE process_id NOT LIKE '~%'
+	if k := a.Count(t, `SELECT count(*) FROM processes WHERE process_id NOT LIKE '~%'
 		AND status = 'COMPLETED'`); k < jobs/2 {
 		t.Errorf("%d of %d succeeded", k, jobs)
 	}
@@ -467,10 +467,10 @@ func TestGroupThatWasLeft(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "left", workers(2, 2))
 	rests := func() bool {
-		return n.count(t, "SELECT count(*) FROM schedule WHERE process_id = 'left' AND waits_for = 'members'") == 1
+		return n.Count(t, "SELECT count(*) FROM schedule WHERE process_id = 'left' AND waits_for = 'members'") == 1
 	}
 	enginetest.Eventually(t, testTimeout, "the group waits for its members", rests)
-	_, err := n.db.Exec(t.Context(), "UPDATE schedule SET waits_for = 'place' WHERE process_id = 'left'")
+	_, err := n.DB.Exec(t.Context(), "UPDATE schedule SET waits_for = 'place' WHERE process_id = 'left'")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,18 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
-	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -30,35 +27,20 @@ const testTimeout = time.Minute
 // node is an engine of a test with jobs. Namespace "ns" pushes them to a processor, and workers
 // poll namespace "pull".
 type node struct {
-	*engine.Engine
-	*insight.Insight
-	*pull.Server
+	*enginetest.Node
 	*jobs.Jobs
-	put func(testing.TB, *progressorv1.Namespace)
-	db  *pgxpool.Pool
 }
 
-func start(t testing.TB, dsn string, p processor.Processor) *node {
+func start(t testing.TB, dsn string, p processor.Processor, with ...enginetest.Option) *node {
 	t.Helper()
-	var q *jobs.Jobs
-	n := enginetest.Start(t, dsn, p, func(e *engine.Engine, store *storage.Store) []engine.Kind {
-		q = jobs.New(e, store)
-		return []engine.Kind{q.Kind()}
-	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
-	n.Put(t, pullNamespace(nil))
-	return &node{n.Engine, n.Insight, n.Server, q, n.Put, storagetest.Connect(t, dsn)}
+	n := enginetest.Start(t, dsn, p, append(with, enginetest.Kinds, enginetest.SoonDead)...)
+	n.Put(t, enginetest.Pull("pull"))
+	return &node{n, n.Jobs}
 }
 
 func pullNamespace(change func(*progressorv1.Namespace)) *progressorv1.Namespace {
-	ns := &progressorv1.Namespace{
-		Namespace: "pull",
-		Processor: &progressorv1.ProcessorConfig{
-			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
-		},
-	}
-	if change != nil {
-		change(ns)
-	}
+	ns := enginetest.Pull("pull")
+	change(ns)
 	return ns
 }
 

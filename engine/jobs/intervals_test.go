@@ -59,7 +59,7 @@ func TestIntervalChangesWithTheLease(t *testing.T) {
 func TestIntervalIsAtMostHalfOfTheLease(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.put(t, pullNamespace(func(ns *progressorv1.Namespace) {
+	n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) {
 		ns.GetProcessor().GetPull().LeaseDuration = durationpb.New(time.Minute)
 	}))
 	n.enqueue(t, "pull", "j", times(0, 20*time.Minute))

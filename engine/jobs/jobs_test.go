@@ -70,7 +70,7 @@ func TestPushedJob(t *testing.T) {
 		}
 	}
 	var responses int
-	if err := n.db.QueryRow(context.Background(),
+	if err := n.DB.QueryRow(context.Background(),
 		"SELECT count(*) FROM tasks WHERE response IS NOT NULL").Scan(&responses); err != nil || responses != 0 {
 		t.Errorf("%d responses in tasks, %v", responses, err)
 	}
@@ -169,12 +169,12 @@ func TestWorkerThatEndedAJob(t *testing.T) {
 		if job := n.job(t, "pull", id, succeeded); job.GetWorkerId() != worker {
 			t.Errorf("%s: %v", id, job)
 		}
-		if k := n.count(t, "SELECT count(*) FROM job_list WHERE job_id = '"+id+"' AND worker_id = '"+worker+
+		if k := n.Count(t, "SELECT count(*) FROM job_list WHERE job_id = '"+id+"' AND worker_id = '"+worker+
 			"'"); k != 1 {
 			t.Errorf("%s: job_list does not tell %s", id, worker)
 		}
 	}
-	if k := n.count(t, `SELECT count(*) FROM jobs WHERE worker_id IS NOT NULL OR xmin IN
+	if k := n.Count(t, `SELECT count(*) FROM jobs WHERE worker_id IS NOT NULL OR xmin IN
 		(SELECT xmin FROM tasks)`); k != 0 {
 		t.Errorf("%d rows of jobs were written by the end", k)
 	}
@@ -206,7 +206,7 @@ func TestTakeover(t *testing.T) {
 func TestTakeoverByPolicy(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.put(t, pullNamespace(func(ns *progressorv1.Namespace) {
+	n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) {
 		ns.ZombiePolicy = progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR
 	}))
 	lease := durationpb.New(200 * time.Millisecond)

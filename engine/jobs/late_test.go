@@ -8,18 +8,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
-	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -52,15 +48,7 @@ func (n *node) isLate(t testing.TB, namespace, id string) *progressorv1.Job {
 // metric. No worker gets it, and max_retry does not apply. RetryJob begins a new wait.
 func TestStartDeadline(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewRegistry()
-	dsn := storagetest.DSN(t)
-	var q *jobs.Jobs
-	e := enginetest.Start(t, dsn, scripted(), func(e *engine.Engine, store *storage.Store) []engine.Kind {
-		q = jobs.New(e, store, registry)
-		return []engine.Kind{q.Kind()}
-	})
-	e.Put(t, pullNamespace(nil))
-	n := &node{e.Engine, e.Insight, e.Server, q, e.Put, storagetest.Connect(t, dsn)}
+	n := start(t, storagetest.DSN(t), scripted())
 	o := within(10 * time.Millisecond)
 	o.MaxRetry = 5
 	n.enqueue(t, "pull", "j", o)
@@ -79,7 +67,7 @@ func TestStartDeadline(t *testing.T) {
 		t.Errorf("result: %v", r)
 	}
 	enginetest.Eventually(t, testTimeout, "it is counted", func() bool {
-		got := figures(t, registry)
+		got := figures(t, n.Registry)
 		return got["job_start_deadlines_total work"] == 1 && got["jobs work failed"] == 1 &&
 			got["jobs work available"] == 1
 	})
@@ -119,7 +107,7 @@ func TestLateJobIsNotLeased(t *testing.T) {
 		}
 	}
 	enginetest.Eventually(t, testTimeout, "all have failed", func() bool {
-		return n.count(t, "SELECT count(*) FROM processes WHERE status = 'ERROR'") == 20
+		return n.Count(t, "SELECT count(*) FROM processes WHERE status = 'ERROR'") == 20
 	})
 }
 
@@ -187,7 +175,7 @@ func TestStartDeadlineIsOfTheFirstAttempt(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	wait := func(id string) string {
 		var s string
-		must(t, n.db.QueryRow(t.Context(),
+		must(t, n.DB.QueryRow(t.Context(),
 			"SELECT coalesce((start_deadline - scheduled_time)::text, 'none') FROM schedule WHERE process_id = $1",
 			id).Scan(&s))
 		return s
@@ -230,12 +218,12 @@ func TestUpdateStartDeadline(t *testing.T) {
 	later := within(2 * time.Hour)
 	later.RunTime = timestamppb.New(time.Now().Add(24 * time.Hour))
 	must(t, n.update(t, "j", later, "start_deadline", "run_time"))
-	if got := n.count(t, `SELECT count(*) FROM schedule WHERE start_deadline = scheduled_time + interval '2 hours'
+	if got := n.Count(t, `SELECT count(*) FROM schedule WHERE start_deadline = scheduled_time + interval '2 hours'
 		AND start_deadline > now() + interval '25 hours'`); got != 1 {
 		t.Error("the deadline is not two hours after the new run time")
 	}
 	must(t, n.update(t, "j", &progressorv1.JobOptions{}, "start_deadline", "run_time"))
-	if got := n.count(t, "SELECT count(*) FROM schedule WHERE start_deadline IS NOT NULL"); got != 0 {
+	if got := n.Count(t, "SELECT count(*) FROM schedule WHERE start_deadline IS NOT NULL"); got != 0 {
 		t.Error("the deadline was not cleared")
 	}
 	must(t, n.update(t, "j", within(10*time.Millisecond), "start_deadline"))
@@ -265,7 +253,7 @@ func TestInvalidStartDeadline(t *testing.T) {
 		}
 	}
 	for _, interval := range []string{"0", "-1 second", "101 years"} {
-		_, err := n.db.Exec(t.Context(), "SELECT progressor.enqueue('pull', 'work', start_deadline => $1::interval)",
+		_, err := n.DB.Exec(t.Context(), "SELECT progressor.enqueue('pull', 'work', start_deadline => $1::interval)",
 			interval)
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok ||
 			pg.Message != "progressor: start_deadline is not positive and at most 100 years" {
@@ -287,7 +275,7 @@ func TestStartDeadlineFromSQL(t *testing.T) {
 	if d := n.job(t, "pull", "later", scheduled).GetOptions().GetStartDeadline().AsDuration(); d != 90*time.Second {
 		t.Errorf("start_deadline %s", d)
 	}
-	got := n.count(t, "SELECT count(*) FROM schedule WHERE start_deadline = scheduled_time + interval '90 seconds'")
+	got := n.Count(t, "SELECT count(*) FROM schedule WHERE start_deadline = scheduled_time + interval '90 seconds'")
 	if got != 1 {
 		t.Error("the deadline is not 90 seconds after the run time")
 	}

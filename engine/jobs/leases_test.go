@@ -36,7 +36,7 @@ func TestLeaseTokenIsNotGuessed(t *testing.T) {
 	if d := n.beat(t, "w2", l); d.GetDirective() != lost {
 		t.Errorf("another worker beats: %v", d)
 	}
-	if k := n.count(t, "SELECT count(*) FROM leases WHERE beat_time IS NOT NULL"); k != 0 {
+	if k := n.Count(t, "SELECT count(*) FROM leases WHERE beat_time IS NOT NULL"); k != 0 {
 		t.Error("the lease was extended")
 	}
 	if err := n.succeed(guessed, nil); err == nil {
@@ -72,7 +72,7 @@ func TestLeaseBeatsOnce(t *testing.T) {
 			t.Errorf("%q: %v", field, err)
 		}
 	}
-	if k := n.count(t, "SELECT count(*) FROM leases WHERE beat_time IS NOT NULL"); k != 2 {
+	if k := n.Count(t, "SELECT count(*) FROM leases WHERE beat_time IS NOT NULL"); k != 2 {
 		t.Errorf("%d leases were extended", k)
 	}
 }
@@ -113,7 +113,7 @@ func TestLeaseThatNeverBeats(t *testing.T) {
 		n.exec(t, "UPDATE leases SET expires_time = now() + interval '1 minute'")
 		n.beat(t, "w2", l)
 	}
-	k := n.count(t, `SELECT count(*) FROM leases WHERE worker_id = 'w2' AND expires_time > now()
+	k := n.Count(t, `SELECT count(*) FROM leases WHERE worker_id = 'w2' AND expires_time > now()
 		+ interval '59 minutes'`)
 	if k != 1 {
 		t.Error("its first heartbeat has not extended it by an hour")

@@ -10,11 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
-	"github.com/progressor-engine/progressor/engine/jobs"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -48,15 +45,7 @@ func figures(t testing.TB, registry *prometheus.Registry) map[string]float64 {
 // Each metric counts its events. Only a limited number of job names have their own metrics.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewRegistry()
-	var q *jobs.Jobs
-	e := enginetest.Start(t, storagetest.DSN(t), scripted(),
-		func(e *engine.Engine, store *storage.Store) []engine.Kind {
-			q = jobs.New(e, store, registry)
-			return []engine.Kind{q.Kind()}
-		}, func(c *engine.Config) { c.ZombieAfter = time.Second })
-	e.Put(t, pullNamespace(nil))
-	n := &node{Engine: e.Engine, Server: e.Server, Jobs: q}
+	n := start(t, storagetest.DSN(t), scripted())
 	n.limit(t, &progressorv1.Constraint{Name: "one", Match: `job.name == "limited"`, MaxRunning: 1})
 	enqueue := func(id, name string, o *progressorv1.JobOptions) {
 		t.Helper()
@@ -75,7 +64,7 @@ func TestMetrics(t *testing.T) {
 	enqueue("waits", "waits", nil)
 	var got map[string]float64
 	enginetest.Eventually(t, testTimeout, "the loss is counted", func() bool {
-		got = figures(t, registry)
+		got = figures(t, n.Registry)
 		return got["job_lease_losses_total lost"] > 0
 	})
 	for name, want := range map[string]float64{
@@ -99,7 +88,7 @@ func TestMetrics(t *testing.T) {
 		must(t, n.succeed(n.one(t, "w"), nil))
 	}
 	var names []string
-	for name := range figures(t, registry) {
+	for name := range figures(t, n.Registry) {
 		if strings.HasPrefix(name, "job_duration_seconds") {
 			names = append(names, name)
 		}

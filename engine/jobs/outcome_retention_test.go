@@ -33,7 +33,7 @@ func TestRetentionByOutcome(t *testing.T) {
 			n.ended(t)
 			n.exec(t, `UPDATE processes SET attention_time = attention_time - interval '2 days',
 				status_changed_time = status_changed_time - interval '2 days' WHERE attention IS NOT NULL`)
-			n.put(t, pullNamespace(func(ns *progressorv1.Namespace) {
+			n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) {
 				ns.Retention, ns.FailedRetention = durationpb.New(tt.completed), durationpb.New(tt.failed)
 				ns.CancelledRetention = durationpb.New(tt.cancelled)
 			}))

@@ -151,7 +151,7 @@ func TestPausedNameIsNotPushed(t *testing.T) {
 		})
 		n.job(t, "ns", id, succeeded)
 	}
-	if got := n.count(t, "SELECT count(*) FROM schedule WHERE job_name = 'mail'"); got != 2 {
+	if got := n.Count(t, "SELECT count(*) FROM schedule WHERE job_name = 'mail'"); got != 2 {
 		t.Errorf("%d jobs wait, want 2", got)
 	}
 	n.resumes(t, "ns", "mail")
@@ -216,7 +216,7 @@ func TestPausedNamesAreListed(t *testing.T) {
 	if was, err := n.ResumeName(t.Context(), "pull", "b", kim); err != nil || was {
 		t.Errorf("a second resume: %t, %v", was, err)
 	}
-	got := n.count(t, `SELECT count(*) FROM audit WHERE namespace = 'pull' AND subject = 'b' AND actor = 'kim'
+	got := n.Count(t, `SELECT count(*) FROM audit WHERE namespace = 'pull' AND subject = 'b' AND actor = 'kim'
 		AND method IN ('PauseJobs', 'ResumeJobs')`)
 	if got != 4 {
 		t.Errorf("%d entries in the audit, want 4", got)

@@ -95,7 +95,7 @@ func TestPushedJobOfABusyProcessor(t *testing.T) {
 			}
 			return scripted().Process(ctx, r)
 		}))
-	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{
+	n.Put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{
 		InitialInterval: durationpb.New(time.Millisecond), MaxAttempts: 2,
 	}})
 	n.enqueue(t, "ns", "j", &progressorv1.JobOptions{Timeout: durationpb.New(time.Hour)})
@@ -111,7 +111,7 @@ func TestPushedJobOfAProcessorThatStaysBusy(t *testing.T) {
 		processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, &processor.UnreachableError{Err: errors.New("it answered HTTP 503")}
 		}))
-	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{
+	n.Put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{
 		InitialInterval: durationpb.New(time.Millisecond), MaxAttempts: 2,
 	}})
 	n.enqueue(t, "ns", "j", &progressorv1.JobOptions{Timeout: durationpb.New(300 * time.Millisecond)})
@@ -140,7 +140,7 @@ func TestBusyProcessorTakesNoSlot(t *testing.T) {
 			}
 			return scripted().Process(ctx, r)
 		}))
-	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1, RetryPolicy: &progressorv1.RetryPolicy{
+	n.Put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1, RetryPolicy: &progressorv1.RetryPolicy{
 		InitialInterval: durationpb.New(time.Hour), MaxInterval: durationpb.New(time.Hour), MaxAttempts: 2,
 	}})
 	n.enqueue(t, "ns", "busy", &progressorv1.JobOptions{Timeout: durationpb.New(2 * time.Hour)})

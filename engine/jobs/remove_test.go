@@ -45,7 +45,7 @@ func TestRemoveJob(t *testing.T) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	if k := n.count(t, "SELECT count(*) FROM audit WHERE method = 'RemoveJob'"); k != 0 {
+	if k := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'RemoveJob'"); k != 0 {
 		t.Errorf("%d audits of nothing", k)
 	}
 	for _, id := range []string{"succeeded", "failed", "cancelled"} {
@@ -56,13 +56,13 @@ func TestRemoveJob(t *testing.T) {
 			t.Errorf("%s again: %v", id, err)
 		}
 	}
-	if k := n.count(t, "SELECT count(*) FROM job_events WHERE type = 'removed' AND actor = 'ann'"); k != 3 {
+	if k := n.Count(t, "SELECT count(*) FROM job_events WHERE type = 'removed' AND actor = 'ann'"); k != 3 {
 		t.Errorf("%d events", k)
 	}
-	if k := n.count(t, "SELECT count(*) FROM audit WHERE method = 'RemoveJob' AND actor = 'ann'"); k != 3 {
+	if k := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'RemoveJob' AND actor = 'ann'"); k != 3 {
 		t.Errorf("%d audits", k)
 	}
-	if k := n.count(t, "SELECT count(*) FROM jobs"); k != 4 {
+	if k := n.Count(t, "SELECT count(*) FROM jobs"); k != 4 {
 		t.Errorf("%d jobs are left", k)
 	}
 }
@@ -78,7 +78,7 @@ func TestRemoveJobOfProcess(t *testing.T) {
 	if err := n.Remove(t.Context(), key("pull", "p"), process.Actor{}); !errors.Is(err, process.ErrJobNotFound) {
 		t.Errorf("%v", err)
 	}
-	if k := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'p' AND removed_time IS NULL"); k != 1 {
+	if k := n.Count(t, "SELECT count(*) FROM processes WHERE process_id = 'p' AND removed_time IS NULL"); k != 1 {
 		t.Error("it is removed")
 	}
 }

@@ -77,7 +77,7 @@ func TestUniqueReplace(t *testing.T) {
 	if job := n.job(t, "pull", "a", succeeded); job.GetArgs().GetStringValue() != "3" {
 		t.Errorf("%v", job)
 	}
-	if k := n.count(t, "SELECT count(*) FROM job_events WHERE job_id = 'a' AND type = 'updated'"); k != 2 {
+	if k := n.Count(t, "SELECT count(*) FROM job_events WHERE job_id = 'a' AND type = 'updated'"); k != 2 {
 		t.Errorf("%d events", k)
 	}
 }

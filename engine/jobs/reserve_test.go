@@ -42,9 +42,9 @@ func (n *node) runUntil(t *testing.T, id string, limit int) int {
 		}
 		// The key of the job that has ended goes to the next job in the queue, or is kept.
 		enginetest.Eventually(t, testTimeout, "the turn after a job has ended", func() bool {
-			return enginetest.Count(t, n.db, `SELECT count(*) FROM constraint_holds h
+			return n.Count(t, `SELECT count(*) FROM constraint_holds h
 				WHERE NOT EXISTS (SELECT 1 FROM running r WHERE r.process_id = h.process_id)`) > 0 ||
-				enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_reservations") > 0
+				n.Count(t, "SELECT count(*) FROM constraint_reservations") > 0
 		})
 		held = append(held, n.look(t, "w")...)
 	}
@@ -77,7 +77,7 @@ func TestJobOfManyKeysDoesNotStarve(t *testing.T) {
 	if ended := n.runUntil(t, "all", each*len(tags)); ended > 20 {
 		t.Errorf("%d of %d jobs of one key ended before the job that needs all keys", ended, each*len(tags))
 	}
-	if left := enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_reservations"); left != 0 {
+	if left := n.Count(t, "SELECT count(*) FROM constraint_reservations"); left != 0 {
 		t.Errorf("%d keys are reserved after the job got them", left)
 	}
 }
@@ -106,7 +106,7 @@ func (n *node) reserving(t *testing.T) *progressorv1.Lease {
 	}
 	must(t, n.succeed(first["b0"], nil)) // a2 has taken a meanwhile
 	enginetest.Eventually(t, testTimeout, "two keys are reserved", func() bool {
-		return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_reservations WHERE process_id = 'both'") == 2
+		return n.Count(t, "SELECT count(*) FROM constraint_reservations WHERE process_id = 'both'") == 2
 	})
 	return a
 }
@@ -175,7 +175,7 @@ func TestReservationEnds(t *testing.T) {
 				t.Errorf("leased %s, want b1", got)
 			}
 			enginetest.Eventually(t, testTimeout, "no key is reserved", func() bool {
-				return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_reservations") == 0
+				return n.Count(t, "SELECT count(*) FROM constraint_reservations") == 0
 			})
 		})
 	}

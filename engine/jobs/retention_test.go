@@ -15,7 +15,7 @@ import (
 func startForgetful(t *testing.T) *node {
 	t.Helper()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.Retention = durationpb.New(time.Millisecond) }))
+	n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.Retention = durationpb.New(time.Millisecond) }))
 	return n
 }
 
@@ -28,7 +28,7 @@ func (n *node) removed(t *testing.T, f func(*progressorv1.Lease) error) {
 	}
 	id := l.GetJob().GetJobId()
 	enginetest.Eventually(t, testTimeout, id+" is removed", func() bool {
-		return enginetest.Count(t, n.db, "SELECT count(*) FROM processes WHERE process_id = $1", id) == 0
+		return n.Count(t, "SELECT count(*) FROM processes WHERE process_id = $1", id) == 0
 	})
 }
 
@@ -85,12 +85,12 @@ func TestUniqueTTLOutlivesRetention(t *testing.T) {
 		t.Errorf("the key of a removed FAILED job is free: %s", got)
 	}
 	// The key is free when its TTL has passed.
-	_, err := n.db.Exec(t.Context(), "UPDATE job_keys SET held_until = now() WHERE unique_key = 'held'")
+	_, err := n.DB.Exec(t.Context(), "UPDATE job_keys SET held_until = now() WHERE unique_key = 'held'")
 	must(t, err)
 	if got := n.unique(t, "held-3", held); got != "held-3" {
 		t.Errorf("after the TTL: %s", got)
 	}
-	if enginetest.Count(t, n.db, `SELECT count(*) FROM job_keys WHERE unique_key = 'held'
+	if n.Count(t, `SELECT count(*) FROM job_keys WHERE unique_key = 'held'
 		AND held_until IS NULL`) != 1 {
 		t.Error("the new job has the time of the old one")
 	}

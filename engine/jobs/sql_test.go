@@ -18,7 +18,7 @@ import (
 // fromSQL enqueues a job by a statement and returns its ID.
 func (n *node) fromSQL(t testing.TB, args string) (id string) {
 	t.Helper()
-	if err := n.db.QueryRow(context.Background(), "SELECT progressor.enqueue("+args+")").Scan(&id); err != nil {
+	if err := n.DB.QueryRow(context.Background(), "SELECT progressor.enqueue("+args+")").Scan(&id); err != nil {
 		t.Fatal(err)
 	}
 	return id
@@ -28,7 +28,7 @@ func (n *node) fromSQL(t testing.TB, args string) (id string) {
 func (n *node) awaited(t testing.TB, namespace, id string) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, id+" is there", func() bool {
-		return n.count(t, "SELECT count(*) FROM jobs WHERE namespace = $1 AND process_id = $2", namespace, id) == 1
+		return n.Count(t, "SELECT count(*) FROM jobs WHERE namespace = $1 AND process_id = $2", namespace, id) == 1
 	})
 }
 
@@ -37,7 +37,7 @@ func (n *node) awaited(t testing.TB, namespace, id string) {
 func TestEnqueueFromSQL(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	tx := storagetest.Begin(t, n.db, "SELECT progressor.enqueue('pull', 'work', job_id => 'never')")
+	tx := storagetest.Begin(t, n.DB, "SELECT progressor.enqueue('pull', 'work', job_id => 'never')")
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestEnqueueFromSQL(t *testing.T) {
 	n.fromSQL(t, "'pull', 'mail', job_id => 'twin', unique_key => 'k'")
 	n.fromSQL(t, "'pull', 'mail', job_id => 'j'") // exists already
 	enginetest.Eventually(t, testTimeout, "all is delivered", func() bool {
-		return n.count(t, "SELECT count(*) FROM messages") == 0
+		return n.Count(t, "SELECT count(*) FROM messages") == 0
 	})
 	l := n.one(t, "w1")
 	job := l.GetJob()
@@ -81,7 +81,7 @@ func TestEnqueueFromSQL(t *testing.T) {
 	n.fromSQL(t, "'pull', 'work', job_id => 'later', run_time => now() + interval '1 hour'")
 	n.awaited(t, "pull", "later")
 	n.job(t, "pull", "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
-	if k := n.count(t, "SELECT count(*) FROM jobs WHERE process_id IN ('never', 'twin')"); k != 0 {
+	if k := n.Count(t, "SELECT count(*) FROM jobs WHERE process_id IN ('never', 'twin')"); k != 0 {
 		t.Errorf("%d jobs that should not be", k)
 	}
 }
@@ -94,7 +94,7 @@ func TestUniqueFromSQL(t *testing.T) {
 	var all sync.WaitGroup
 	for range 5 {
 		all.Go(func() {
-			if _, err := n.db.Exec(t.Context(),
+			if _, err := n.DB.Exec(t.Context(),
 				`SELECT progressor.enqueue('pull', 'work', unique_key => 'k')
 					FROM generate_series(1, 20)`); err != nil {
 				t.Error(err)
@@ -110,7 +110,7 @@ func TestUniqueFromSQL(t *testing.T) {
 	}
 	all.Wait()
 	enginetest.Eventually(t, testTimeout, "all is delivered", func() bool {
-		return n.count(t, "SELECT count(*) FROM messages") == 0
+		return n.Count(t, "SELECT count(*) FROM messages") == 0
 	})
 	if l := n.poll(t, "w1", 10); len(l) != 1 || n.succeed(l[0], nil) != nil {
 		t.Fatalf("%d jobs", len(l))
@@ -148,13 +148,13 @@ func TestEnqueueFromSQLRefuses(t *testing.T) {
 		"'ns', 'work', tags => array_fill('t'::text, ARRAY[101])":               "tags has 101",
 		"'ns', 'work', metadata => jsonb_build_object('a', repeat('x', 65536))": "metadata has",
 	} {
-		_, err := n.db.Exec(t.Context(), "SELECT progressor.enqueue("+args+")")
+		_, err := n.DB.Exec(t.Context(), "SELECT progressor.enqueue("+args+")")
 		pg, ok := errors.AsType[*pgconn.PgError](err)
 		if !ok || pg.Code != "22023" || !strings.Contains(pg.Message, want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}
-	if k := n.count(t, "SELECT count(*) FROM messages") + n.count(t, "SELECT count(*) FROM jobs"); k != 0 {
+	if k := n.Count(t, "SELECT count(*) FROM messages") + n.Count(t, "SELECT count(*) FROM jobs"); k != 0 {
 		t.Errorf("%d are stored", k)
 	}
 	// Values at their limits are accepted and can be read.
@@ -186,7 +186,7 @@ func TestConstrainedFromSQL(t *testing.T) {
 	}
 	n.placed(t, "pull", 1)
 	var next string
-	if err := n.db.QueryRow(t.Context(),
+	if err := n.DB.QueryRow(t.Context(),
 		"SELECT process_id FROM schedule WHERE waits_for = 'place'").Scan(&next); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -11,7 +12,7 @@ import (
 // withoutWorkers gives namespace "pull" the processor of the engine.
 func (n *node) withoutWorkers(t *testing.T) {
 	t.Helper()
-	n.put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{
+	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{
 		Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}},
 	}})
 }
@@ -52,7 +53,7 @@ func TestGroupWithoutWorkersFails(t *testing.T) {
 	n.stranded(t, "runs")
 
 	// Back to workers, the jobs can be retried.
-	n.put(t, pullNamespace(nil))
+	n.Put(t, enginetest.Pull("pull"))
 	if _, err := n.Retry(t.Context(), key("pull", "waits"), false); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestWorkerIDsOfAClientAreLimited(t *testing.T) {
 	n.enqueueAll(t, "first")
 	exec := func(sql string, args ...any) {
 		t.Helper()
-		_, err := n.db.Exec(t.Context(), sql, args...)
+		_, err := n.DB.Exec(t.Context(), sql, args...)
 		must(t, err)
 	}
 	poll := func(ctx context.Context, id string, names ...string) error {
@@ -53,7 +53,7 @@ func TestWorkerIDsOfAClientAreLimited(t *testing.T) {
 	exec("UPDATE workers SET last_seen_time = now() - interval '3 minutes' WHERE worker_id IN ('w3', 'w4')")
 	must(t, poll(a, "in place of w3", "absent"))
 	var gone, left int
-	must(t, n.db.QueryRow(t.Context(), `SELECT $1 - count(*) FILTER (WHERE worker_id ~ '^w\d+$'), count(*)
+	must(t, n.DB.QueryRow(t.Context(), `SELECT $1 - count(*) FILTER (WHERE worker_id ~ '^w\d+$'), count(*)
 		FROM workers WHERE owner = 'key:a'`, most-2).Scan(&gone, &left))
 	if gone != 2 || left != most-1 {
 		t.Errorf("%d workers were deleted, and %d are left", gone, left)

@@ -51,7 +51,7 @@ func TestListWorkers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	other := pullNamespace(func(ns *progressorv1.Namespace) { ns.Namespace = "pull2" })
-	n.put(t, other)
+	n.Put(t, other)
 	n.enqueue(t, "pull", "a", nil)
 	n.enqueue(t, "pull", "b", nil)
 	if got := n.poll(t, "w1", 2); len(got) != 2 {
@@ -91,7 +91,7 @@ func TestListWorkers(t *testing.T) {
 	}
 	var written time.Time
 	seen := func() (at time.Time) {
-		if err := n.db.QueryRow(t.Context(),
+		if err := n.DB.QueryRow(t.Context(),
 			"SELECT last_seen_time FROM workers WHERE worker_id = 'w2' AND namespace = 'pull'").Scan(&at); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestQuietWorker(t *testing.T) {
 		t.Errorf("%d leases after CONTINUE", len(got))
 	}
 	var details string
-	if err := n.db.QueryRow(t.Context(),
+	if err := n.DB.QueryRow(t.Context(),
 		`SELECT string_agg(actor || ' ' || method || ' ' || subject || ' ' || details::text, '; ' ORDER BY audit_id)
 			FROM audit WHERE method = 'StopWorker'`).Scan(&details); err != nil ||
 		details != `ann StopWorker w1 {"reason": "deploy", "directive": "quiet"}; `+

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -17,11 +16,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
-	"github.com/progressor-engine/progressor/engine/crons"
-	"github.com/progressor-engine/progressor/engine/flows"
-	"github.com/progressor-engine/progressor/engine/insight"
-	"github.com/progressor-engine/progressor/engine/jobs"
-	"github.com/progressor-engine/progressor/engine/pull"
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/sinks"
 	"github.com/progressor-engine/progressor/engine/sinks/targets"
 	"github.com/progressor-engine/progressor/engine/streams"
@@ -29,7 +24,6 @@ import (
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -44,49 +38,25 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{release: make(chan struct{})}
-	w.dsn = storagetest.DSN(t)
-	store, err := storage.Open(t.Context(), storage.Config{
-		DSN: w.dsn, WithoutFastPath: storagetest.WithoutFastPath(t),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	registry := prometheus.NewRegistry()
-	e, err := engine.New(t.Context(), engine.Config{
-		Store:      store,
-		Registerer: registry,
-		Builtins:   map[string]processor.Processor{"obedient": processor.Func(w.process)},
-		Dial:       remote.Dial,
-		Address:    "127.0.0.1",
-		Version:    "test",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bulks := bulk.New(e)
-	e.Add(bulks.Kind())
-	schedules, queue, runs := addKinds(e, store, registry)
-	workers := pull.New(e)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	w.url = listen(t, NewHandler(
-		Config{
-			Engine: e, Insight: insight.New(e), Workers: workers, Bulks: bulks, Streams: streams.New(e, store),
-			Sinks: sinks.New(e, store, sinks.Config{Open: targets.Open(&remote.Egress{})}),
-			Crons: schedules, Jobs: queue, Flows: runs,
-			Registerer: registry, Gatherer: registry, Version: "test",
+	w := &world{dsn: storagetest.DSN(t), release: make(chan struct{})}
+	var bulks *bulk.Bulks
+	n := enginetest.Start(t, w.dsn, processor.Func(w.process), enginetest.Kinds,
+		enginetest.Add(func(n *enginetest.Node) []engine.Kind {
+			bulks = bulk.New(n.Engine)
+			return []engine.Kind{bulks.Kind()}
+		}),
+		enginetest.Config(func(c *engine.Config) {
+			c.Builtins["obedient"] = processor.Func(w.process)
+			c.Dial, c.Address, c.Version = remote.Dial, "127.0.0.1", "test"
 		}))
+	w.url = listen(t, NewHandler(Config{
+		Engine: n.Engine, Insight: n.Insight, Workers: n.Server, Bulks: bulks, Streams: streams.New(n.Engine, n.Store),
+		Sinks: sinks.New(n.Engine, n.Store, sinks.Config{Open: targets.Open(&remote.Egress{})}),
+		Crons: n.Crons, Jobs: n.Jobs, Flows: n.Flows,
+		Registerer: n.Registry, Gatherer: n.Registry, Version: "test",
+	}))
 	namespaces := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)
-	_, err = namespaces.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
+	_, err := namespaces.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
 		Namespace: "n",
 		Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Builtin{
 			Builtin: &progressorv1.BuiltinProcessor{Name: "obedient"},
@@ -96,20 +66,6 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	return w
-}
-
-// addKinds adds crons, jobs and flows to an engine.
-func addKinds(
-	e *engine.Engine, store *storage.Store, registry *prometheus.Registry,
-) (*crons.Crons, *jobs.Jobs, *flows.Flows) {
-	schedules, queue := crons.New(e, store, registry), jobs.New(e, store, registry)
-	e.Add(schedules.Kinds()...)
-	e.Add(queue.Kind())
-	schedules.EnqueueBy(queue.NewJob)
-	runs := flows.New(e, store, queue, registry)
-	e.Add(runs.Kind())
-	schedules.RunBy(runs)
-	return schedules, queue, runs
 }
 
 // process follows the args and stores one event with them.
@@ -424,7 +380,7 @@ func TestNamespacesAndTheirErrors(t *testing.T) {
 		t.Errorf("resume: got %v, %v", got, err)
 	}
 	if list, err := client.ListNamespaces(ctx, &progressorv1.ListNamespacesRequest{}); err != nil ||
-		len(list.GetNamespaces()) != 1 {
+		len(list.GetNamespaces()) != 2 { // n, and ns of enginetest
 		t.Errorf("list: got %v, %v", list, err)
 	}
 	if got, err := client.GetNamespace(ctx, &progressorv1.GetNamespaceRequest{Namespace: "n"}); err != nil ||

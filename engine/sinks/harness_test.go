@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -29,7 +28,6 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -63,7 +61,6 @@ func newSite(t testing.TB) *site {
 type node struct {
 	*enginetest.Node
 	*sinks.Sinks
-	registry *prometheus.Registry // the metrics of the sinks
 }
 
 // start starts an engine. Namespace ns records all events and lifecycle changes.
@@ -78,17 +75,18 @@ func (s *site) startWith(config func(*engine.Config), change ...func(*sinks.Sink
 		result := &progressorv1.Result{Events: []*progressorv1.NewEvent{{Payload: r.GetArgs()}}}
 		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: result}}, nil
 	})
-	n := &node{registry: prometheus.NewRegistry()}
-	n.Node = enginetest.Start(s.t, s.dsn, p, func(e *engine.Engine, store *storage.Store) []engine.Kind {
-		n.Sinks = sinks.New(e, store, sinks.Config{
-			Open: targets.Open(&remote.Egress{}), Registerer: n.registry, Logger: discard,
+	n := &node{}
+	kinds := func(e *enginetest.Node) []engine.Kind {
+		n.Sinks = sinks.New(e.Engine, e.Store, sinks.Config{
+			Open: targets.Open(&remote.Egress{}), Registerer: e.Registry, Logger: discard,
 		})
 		n.Hurry()
 		for _, f := range change {
 			f(n.Sinks)
 		}
 		return []engine.Kind{n.Kind()}
-	}, config)
+	}
+	n.Node = enginetest.Start(s.t, s.dsn, p, enginetest.Config(config), enginetest.Add(kinds))
 	settings := &progressorv1.ChangeSettings{Kinds: []progressorv1.ChangeKind{
 		progressorv1.ChangeKind_CHANGE_KIND_EVENT, progressorv1.ChangeKind_CHANGE_KIND_LIFECYCLE,
 	}}

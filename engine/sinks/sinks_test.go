@@ -291,7 +291,7 @@ func TestMetrics(t *testing.T) {
 	n.pause(t)
 	eventually(t, "no node delivers", func() bool { return n.status(t).GetNodeId() == 0 })
 	n.begin(t, "b")
-	families, err := n.registry.Gather()
+	families, err := n.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func (s *site) start() *node {
 		result := &progressorv1.Result{Events: []*progressorv1.NewEvent{{Payload: r.GetArgs()}}}
 		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: result}}, nil
 	})
-	n := enginetest.Start(s.t, s.dsn, p, nil)
+	n := enginetest.Start(s.t, s.dsn, p)
 	settings := &progressorv1.ChangeSettings{Payloads: true, Kinds: []progressorv1.ChangeKind{
 		progressorv1.ChangeKind_CHANGE_KIND_EVENT, progressorv1.ChangeKind_CHANGE_KIND_LIFECYCLE,
 	}}

@@ -165,7 +165,7 @@ func TestBadRequests(t *testing.T) {
 	} {
 		for _, r := range requests {
 			for _, r.DryRun = range []bool{false, true} {
-				_, err := n.Bulks.Start(t.Context(), r, kim)
+				_, err := n.Start(t.Context(), r, kim)
 				if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != field {
 					t.Errorf("%v: %v", r, err)
 				}
@@ -174,7 +174,7 @@ func TestBadRequests(t *testing.T) {
 	}
 	r := request(cancel, "status = ERROR")
 	r.Namespace = "nobodys"
-	if _, err := n.Bulks.Start(t.Context(), r, kim); !errors.Is(err, process.ErrNamespaceNotFound) {
+	if _, err := n.Start(t.Context(), r, kim); !errors.Is(err, process.ErrNamespaceNotFound) {
 		t.Errorf("%v", err)
 	}
 	if got := n.Count(t, "SELECT count(*) FROM processes"); got != 0 {
@@ -200,11 +200,11 @@ func TestStartedTwice(t *testing.T) {
 	other := proto.CloneOf(r)
 	other.Filter = "status = ERROR"
 	for _, when := range []string{"soon", "later"} {
-		b, err := n.Bulks.Start(t.Context(), r, process.Actor{Name: "kim", Source: "10.0.0.7:4712"})
+		b, err := n.Start(t.Context(), r, process.Actor{Name: "kim", Source: "10.0.0.7:4712"})
 		if err != nil || b.GetBulkId() != first.GetBulkId() || b.GetDone() != 5 {
 			t.Errorf("%s: %v, %v", when, b, err)
 		}
-		if b, err := n.Bulks.Start(t.Context(), other, kim); !errors.Is(err, process.ErrIdempotencyMismatch) {
+		if b, err := n.Start(t.Context(), other, kim); !errors.Is(err, process.ErrIdempotencyMismatch) {
 			t.Errorf("another request %s: %v, %v", when, b, err)
 		}
 		storagetest.Exec(t, n.DB, "DELETE FROM requests")
@@ -414,7 +414,7 @@ func TestListBulksIsBoundedInBytes(t *testing.T) {
 		n.Put(t, &progressorv1.Namespace{Namespace: namespace, Processor: &progressorv1.ProcessorConfig{
 			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
 		}})
-		b, err := n.Bulks.Start(t.Context(), &progressorv1.StartBulkRequest{
+		b, err := n.Start(t.Context(), &progressorv1.StartBulkRequest{
 			Namespace: namespace, Filter: `process_id = "none"`, Verb: progressorv1.BulkVerb_BULK_VERB_SUSPEND,
 		}, kim)
 		if err != nil {

@@ -100,7 +100,7 @@ func request(verb progressorv1.BulkVerb, filter string) *progressorv1.StartBulkR
 
 func (n *node) begun(t testing.TB, r *progressorv1.StartBulkRequest) *progressorv1.Bulk {
 	t.Helper()
-	b, err := n.Bulks.Start(context.Background(), r, kim)
+	b, err := n.Start(context.Background(), r, kim)
 	if err != nil {
 		t.Fatal(err)
 	}

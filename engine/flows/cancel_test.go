@@ -106,7 +106,7 @@ func TestWorkedExample(t *testing.T) {
 
 	// A second run with the same scope and target.
 	n.run(t, "pull", "demo_long_task", "first", `{"target": "same"}`)
-	_, err := n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{
+	_, err := n.Start(context.Background(), &progressorv1.StartRunRequest{
 		Namespace: "pull", Type: "demo_long_task", RunId: "second", Payload: value(t, `{"target": "same"}`),
 	}, kim)
 	var scope *flows.ScopeError
@@ -121,7 +121,7 @@ func TestCancelWhilePending(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "later", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["3600s"]}},
 		"steps": [{"step_id": "a", "job": {}}]}`)
-	resp, err := n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{
+	resp, err := n.Start(context.Background(), &progressorv1.StartRunRequest{
 		Namespace: "pull", Type: "later", RunId: "later", RunTime: timestamppb.New(time.Now().Add(time.Hour)),
 	}, kim)
 	if err != nil {

@@ -88,7 +88,7 @@ func (n *node) put(t testing.TB, namespace, text string) *progressorv1.Template 
 // run starts a run of a template with a payload given as JSON.
 func (n *node) run(t testing.TB, namespace, templateType, runID, payload string) *progressorv1.Run {
 	t.Helper()
-	r, err := n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{
+	r, err := n.Start(context.Background(), &progressorv1.StartRunRequest{
 		Namespace: namespace, Type: templateType, RunId: runID, Payload: value(t, payload),
 	}, kim)
 	if err != nil {

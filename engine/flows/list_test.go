@@ -48,7 +48,7 @@ func manyStatuses(t *testing.T, n *node) map[string]string {
 	n.put(t, "ns", `{"type": "pushed", "steps": [{"step_id": "a", "job": {}},
 		{"step_id": "b", "job": {}, "condition": "has(payload.b)"}]}`)
 
-	if _, err := n.Flows.Start(ctx, &progressorv1.StartRunRequest{
+	if _, err := n.Start(ctx, &progressorv1.StartRunRequest{
 		Namespace: "pull", Type: "one", RunId: "later", RunTime: timestamppb.New(time.Now().Add(time.Hour)),
 	}, kim); err != nil {
 		t.Fatal(err)
@@ -283,7 +283,7 @@ func TestListRunsByFields(t *testing.T) {
 		if i < 2 {
 			r.Metadata = value(t, fmt.Sprintf(`{"team": "t%d", "all": ["a", "b%d"]}`, i, i)).GetStructValue()
 		}
-		if _, err := n.Flows.Start(t.Context(), r, kim); err != nil {
+		if _, err := n.Start(t.Context(), r, kim); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -51,7 +51,7 @@ func (s *scene) do(ctx context.Context, verb string) (err error) {
 	start := func(change func(*progressorv1.StartRunRequest)) error {
 		r := proto.CloneOf(s.request)
 		change(r)
-		resp, err := n.Flows.Start(ctx, r, kim)
+		resp, err := n.Start(ctx, r, kim)
 		if resp.GetRun().GetRunId() != id {
 			s.another = resp.GetRun()
 		}

@@ -40,7 +40,7 @@ func TestEndsAreCounted(t *testing.T) {
 	n.put(t, "ns", `{"type": "one", "payload_schema": {"type": "object"},
 		"steps": [{"step_id": "a", "job": {"name": "a"}, "input": "${payload}"}]}`)
 	n.put(t, "ns", `{"type": "rest", "steps": [{"step_id": "a", "delay": {"duration": "3600s"}}]}`)
-	_, err := n.Flows.Start(t.Context(),
+	_, err := n.Start(t.Context(),
 		&progressorv1.StartRunRequest{Namespace: "ns", Type: "one", Payload: value(t, `[]`)}, process.Actor{})
 	if wrong, ok := errors.AsType[*process.InvalidError](err); !ok || !wrong.Schema || wrong.Field != "payload" {
 		t.Errorf("a payload that breaks its schema: %v", err)

@@ -20,7 +20,7 @@ func (n *node) putScoped(t testing.TB, policy string, more string) {
 }
 
 func (n *node) startIn(runID, scopeID string) (*progressorv1.StartRunResponse, error) {
-	return n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{
+	return n.Start(context.Background(), &progressorv1.StartRunRequest{
 		Namespace: "pull", Type: "scoped", RunId: runID, Scope: "user", ScopeId: scopeID,
 	}, kim)
 }
@@ -221,7 +221,7 @@ func TestStartIsAskedAgain(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	n.putScoped(t, "ALLOW", "")
 	ask := func(source, payload string) (*progressorv1.StartRunResponse, error) {
-		return n.Flows.Start(context.Background(),
+		return n.Start(context.Background(),
 			&progressorv1.StartRunRequest{
 				Namespace: "pull", Type: "scoped", IdempotencyKey: "k", Payload: value(t, payload),
 			}, process.Actor{Source: source})

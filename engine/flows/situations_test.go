@@ -198,7 +198,7 @@ func (s *scene) begin(t testing.TB, want, more string, steps ...string) {
 	}
 	s.request.Namespace, s.request.Type, s.request.RunId, s.request.ScopeId, s.request.IdempotencyKey = "pull", s.id,
 		s.id, s.id, "key of "+s.id
-	if _, err := s.n.Flows.Start(context.Background(), s.request, kim); err != nil {
+	if _, err := s.n.Start(context.Background(), s.request, kim); err != nil {
 		t.Fatal(err)
 	}
 	if want != "" {
@@ -254,7 +254,7 @@ func (s *scene) behind(t testing.TB) {
 	const queues = `"concurrency_policy": "SCOPE_POLICY_QUEUE_SAME_SCOPE",`
 	s.n.put(t, "pull", strings.ReplaceAll(`{"type": "ID", "dedupe_keys": ["scope_id"], `+queues+` "steps": [`+jobA+`, `+
 		jobB+`]}`, "ID", s.id))
-	_, err := s.n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{
+	_, err := s.n.Start(context.Background(), &progressorv1.StartRunRequest{
 		Namespace: "pull", Type: s.id, RunId: other, ScopeId: s.id,
 	}, kim)
 	if err != nil {

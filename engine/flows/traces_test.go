@@ -20,7 +20,7 @@ func TestTraceOfARun(t *testing.T) {
 	n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "first", "job": {}}, {"step_id": "second", "job": {}},
 		{"step_id": "child", "process": {}}, {"step_id": "sub", "run": {"type": "inner"}}]}`)
 	ctx, asking := s.Begin(context.Background(), "client")
-	_, err := n.Flows.Start(ctx, &progressorv1.StartRunRequest{Namespace: "ns", Type: "outer", RunId: "r"}, kim)
+	_, err := n.Start(ctx, &progressorv1.StartRunRequest{Namespace: "ns", Type: "outer", RunId: "r"}, kim)
 	if err != nil {
 		t.Fatal(err)
 	}

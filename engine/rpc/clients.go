@@ -35,8 +35,7 @@ const (
 
 // clients counts the requests and streams in flight of each client.
 type clients struct {
-	limits  Limits
-	refused func(bound string) // counts a rejected request
+	limits Limits
 
 	mu      sync.Mutex
 	held    map[string]*[classes]int

@@ -160,6 +160,9 @@ func (r *workerRun) attempt(ctx context.Context, h *heldLease) (resp *progressor
 				resp, err = r.processorOf(l).Process(ctx, h.shown().GetRequest())
 			}
 			released, _ = errors.AsType[*ReleaseError](err)
+			if r.client.payloads != nil {
+				err = processor.WithoutContent(err)
+			}
 			return resp, err
 		}), r.options.logger).Process(ctx, l.GetRequest())
 	if released != nil {

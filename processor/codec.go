@@ -10,7 +10,8 @@ import (
 
 // WithCodec decodes the payloads of requests and encodes those of responses. Metadata, names,
 // reasons and messages stay in the clear. Payloads that are not encoded are errors, unless
-// codec.AcceptPlain is given. See Undecodable.
+// codec.AcceptPlain is given. See Undecodable. Messages about args and states that are not the
+// expected JSON do not contain parts of them: see WithoutContent.
 func WithCodec(c codec.Codec, opts ...codec.Option) Option {
 	return func(o *options) { o.payloads = codec.NewPayloads(c, opts...) }
 }
@@ -35,6 +36,14 @@ func (c *coded) Process(ctx context.Context, req *progressorv1.ProcessRequest) (
 		return nil, Fail(ReasonError, "encode the response: %w", err)
 	}
 	return encoded.(*progressorv1.ProcessResponse), nil
+}
+
+// private is a processor whose errors contain no part of the payloads: see WithoutContent.
+type private struct{ processor Processor }
+
+func (p *private) Process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	resp, err := p.processor.Process(ctx, r)
+	return resp, WithoutContent(err)
 }
 
 // Undecodable returns the answer to a task whose payloads cannot be decoded. A CALL or a REPAIR is

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -91,6 +93,76 @@ func TestCodecIsUnavailable(t *testing.T) {
 			&progressorv1.ProcessRequest{Type: of, Context: []byte("encoded")})
 		if connect.CodeOf(err) != connect.CodeUnavailable || !strings.Contains(err.Error(), "the key service is down") {
 			t.Errorf("%v: %v", of, err)
+		}
+	}
+}
+
+// With a codec, messages contain no part of args, states and events that are not the expected JSON.
+// Without one, they contain what is wrong.
+func TestCodecHidesParts(t *testing.T) {
+	t.Parallel()
+	keys, err := codec.NewAESGCM("k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, codec.KeyBytes)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type order struct {
+		Paid  time.Time `json:"paid"`
+		Count int       `json:"count"`
+	}
+	p := processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if _, err := processor.StateOf[order](r); err != nil {
+			return nil, err
+		}
+		if _, err := processor.HistoryOf[order](r); err != nil {
+			return nil, fmt.Errorf("history: %w", err)
+		}
+		_, err := processor.ArgsOf[order](r)
+		return nil, err
+	})
+	request := func(part int, text string) *progressorv1.ProcessRequest {
+		r := &progressorv1.ProcessRequest{Type: progressorv1.TaskType_TASK_TYPE_CALL,
+			Process: &progressorv1.Process{ProcessId: "p"}}
+		switch part {
+		case 0:
+			r.Args = []byte(text)
+		case 1:
+			r.Process.AuxState = []byte(text)
+		default:
+			r.Process.History = []*progressorv1.Event{{Payload: []byte(text)}}
+		}
+		return r
+	}
+	process := func(r *progressorv1.ProcessRequest, opts ...processor.Option) string {
+		t.Helper()
+		server := httptest.NewServer(processor.Handler(p, opts...))
+		defer server.Close()
+		resp, err := progressorv1connect.NewProcessorServiceClient(server.Client(), server.URL).Process(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetRejection().GetMessage() + resp.GetFailure().GetMessage()
+	}
+	for _, c := range []struct{ text, says, want string }{
+		{`{"count": 4711.5}`, "4711.5", "the JSON number that ends at byte 16 cannot be decoded as int"},
+		{`{"paid": "hunter2"}`, "hunter2", "not the expected JSON (*time.ParseError)"},
+		{`{"count": ~}`, "~", "not valid JSON at byte 11"},
+		{`{"hunter2": 1}`, "hunter2", "a member is unknown"},
+	} {
+		for part := range 3 {
+			if part > 0 && strings.HasPrefix(c.text, `{"hunter2"`) { // only args must not have unknown members
+				continue
+			}
+			encoded, err := codec.NewPayloads(keys).Encode(t.Context(), request(part, c.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := process(request(part, c.text)); !strings.Contains(got, c.says) {
+				t.Errorf("%s: without a codec: %s", c.text, got)
+			}
+			got := process(encoded.(*progressorv1.ProcessRequest), processor.WithCodec(keys))
+			if strings.Contains(got, c.says) || !strings.HasSuffix(got, c.want) {
+				t.Errorf("%s: got %s, want %s", c.text, got, c.want)
+			}
 		}
 	}
 }

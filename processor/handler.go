@@ -86,10 +86,10 @@ func WithTLS(config *tls.Config) Option {
 // precedence.
 func Handler(p Processor, opts ...Option) http.Handler {
 	o := newOptions(opts)
-	p = Guard(p, o.logger)
 	if o.payloads != nil {
-		p = Guard(&coded{p, o.payloads}, o.logger)
+		p = &coded{Guard(&private{p}, o.logger), o.payloads}
 	}
+	p = Guard(p, o.logger)
 	served := &service{processor: p}
 	mux := http.NewServeMux()
 	path, rpc := progressorv1connect.NewProcessorServiceHandler(served,

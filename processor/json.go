@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -99,7 +101,7 @@ func StateOf[State any](req *progressorv1.ProcessRequest) (State, error) {
 		return state, nil
 	}
 	if err := json.Unmarshal(text, &state); err != nil {
-		return state, Fail(ReasonBadState, "decode the state: %w", err).NonRetryable()
+		return state, Fail(ReasonBadState, "decode the state: %w", &textError{err}).NonRetryable()
 	}
 	return state, nil
 }
@@ -110,7 +112,7 @@ func HistoryOf[Event any](req *progressorv1.ProcessRequest) ([]Event, error) {
 	events := make([]Event, len(req.GetProcess().GetHistory()))
 	for i, event := range req.GetProcess().GetHistory() {
 		if err := json.Unmarshal(event.GetPayload(), &events[i]); err != nil {
-			return nil, Fail(ReasonBadState, "decode event %d: %w", event.GetEventId(), err).NonRetryable()
+			return nil, Fail(ReasonBadState, "decode event %d: %w", event.GetEventId(), &textError{err}).NonRetryable()
 		}
 	}
 	return events, nil
@@ -120,19 +122,63 @@ func decodeArgs(req *progressorv1.ProcessRequest, v any) error {
 	decoder := json.NewDecoder(bytes.NewReader(req.GetArgs()))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(v)
-	if errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF):
 		err = errors.New("must not be empty")
-	}
-	if err == nil {
-		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("unexpected text after the JSON value")
+	case err != nil:
+		err = &textError{err}
+	default:
+		if _, more := decoder.Token(); errors.Is(more, io.EOF) {
+			return nil
 		}
-	}
-	if err == nil {
-		return nil
+		err = errors.New("unexpected text after the JSON value")
 	}
 	if !rejectable(req.GetType()) {
 		return Fail(ReasonBadArgs, "decode the args: %w", err).NonRetryable()
 	}
 	return Reject(ReasonBadArgs, "decode the args: %w", err)
+}
+
+// textError is an error about args, a state or an event that are not the expected JSON. Its message
+// can contain parts of them.
+type textError struct{ err error }
+
+func (e *textError) Error() string { return e.err.Error() }
+
+func (e *textError) Unwrap() error { return e.err }
+
+// withoutContent returns a message that contains no part of the JSON.
+func (e *textError) withoutContent() string {
+	if syntax, ok := errors.AsType[*json.SyntaxError](e.err); ok {
+		return fmt.Sprintf("not valid JSON at byte %d", syntax.Offset)
+	}
+	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](e.err); ok {
+		kind, _, _ := strings.Cut(mistyped.Value, " ") // a number follows
+		return fmt.Sprintf("the JSON %s that ends at byte %d cannot be decoded as %s", kind, mistyped.Offset,
+			mistyped.Type)
+	}
+	if strings.HasPrefix(e.err.Error(), "json: unknown field ") {
+		return "a member is unknown"
+	}
+	return fmt.Sprintf("not the expected JSON (%T)", e.err)
+}
+
+// WithoutContent returns an error of a processor as it is stored for encrypted payloads. If the
+// error is about args, a state or an event that ArgsOf, StateOf or HistoryOf could not decode, its
+// message contains no part of them. Other errors, and what the error wraps, do not change.
+func WithoutContent(err error) error {
+	text, ok := errors.AsType[*textError](err)
+	if !ok {
+		return err
+	}
+	hidden := func(cause error) string {
+		return plain(strings.ReplaceAll(cause.Error(), text.Error(), text.withoutContent()))
+	}
+	if rejection, ok := errors.AsType[*RejectionError](err); ok && rejection.cause != nil {
+		rejection.Rejection.Message = hidden(rejection.cause)
+	}
+	if failure, ok := errors.AsType[*FailureError](err); ok && failure.cause != nil {
+		failure.Failure.Message = hidden(failure.cause)
+	}
+	return err
 }

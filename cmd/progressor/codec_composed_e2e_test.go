@@ -37,6 +37,7 @@ func (e *coded) composed(k codec.Codec) {
 	defer e.worker(k, register)()
 	e.severalWorkers()
 	e.withoutArgs()
+	e.unexpectedArgs()
 	e.compensation(compensated)
 	_, err := e.c.Job.ListJobs(e.Context(), &progressorv1.ListJobsRequest{Namespace: "work"})
 	e.ok(err)
@@ -77,6 +78,21 @@ func (e *coded) withoutArgs() {
 	e.ok(err)
 	e.want("the result without args", job.GetResult().GetStructValue().GetFields()["text"].GetStringValue(),
 		"hunter2-none!")
+}
+
+// unexpectedArgs runs a job whose args its handler cannot decode. The stored failure has no part of
+// the args.
+func (e *coded) unexpectedArgs() {
+	e.Helper()
+	resp, err := client.Enqueue(e.Context(), e.c, "work", "send", map[string]int{inClear + "member": 1})
+	e.ok(err)
+	job, err := e.c.AwaitJob(e.Context(),
+		&progressorv1.GetJobRequest{Namespace: "work", JobId: resp.GetJob().GetJobId()},
+		func(*progressorv1.Job) error { return nil })
+	e.ok(err)
+	if f := job.GetFailures(); len(f) != 1 || f[0].GetReason() != processor.ReasonBadArgs {
+		e.Errorf("unexpected args: %v", job)
+	}
 }
 
 // compensation runs a flow whose second step fails, so that the first one is undone.

@@ -56,6 +56,12 @@ var codecMutants = []mutant{
 		planted: "	return encodedOrNot\n}\n\n// formIn", packages: "./processor/codec", run: "TestComposedPayloads",
 	},
 	{
+		name: "codec-stores-parts-in-messages", breaks: "a message about args in another form has no part of them",
+		file: "processor/json.go", old: "	text, ok := errors.AsType[*textError](err)\n	if !ok {",
+		planted:  "	text, ok := errors.AsType[*textError](err)\n	if true {",
+		packages: "./processor", run: "TestCodecHidesParts",
+	},
+	{
 		name: "codec-rejects-in-an-outage", breaks: "a call is not rejected because the codec is unavailable",
 		file: "processor/codec.go", old: "if codec.Unavailable(err) {", planted: "if false {",
 		packages: "./processor", run: "TestCodecIsUnavailable",

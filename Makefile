@@ -21,7 +21,8 @@ PKG ?= ./...
 
 # generate writes into this directory. verify-generated uses an empty one, and compares.
 OUT ?= .
-GENERATED := proto/progressor storage/internal/dbsqlc docs/openapi.yaml docs/reference.md docs/cli.md
+GENERATED := proto/progressor storage/internal/dbsqlc docs/openapi.yaml docs/reference.md docs/cli.md \
+  sdk/typescript/src/api.ts sdk/python/src/progressor/api.py
 
 .PHONY: help
 help: ## List the targets
@@ -45,7 +46,7 @@ test-portable: postgres ## Run the tests on databases without NOTIFY and advisor
 	TEST_PORTABLE=1 $(GO) test -timeout 40m $(PKG)
 
 .PHONY: generate
-generate: ## Regenerate code and docs: protobuf, Connect, OpenAPI, reference.md, cli.md, sqlc
+generate: ## Regenerate code and docs: protobuf, Connect, OpenAPI, reference.md, cli.md, types of the SDKs, sqlc
 	@# The OpenAPI plugin prints a useless warning about a field that it does not set.
 	$(TOOL) buf generate -o $(OUT) 2> >(grep -v 'WARN field not found field=Examples' >&2)
 	$(GO) run ./internal/openapi $(OUT)/docs/openapi.yaml
@@ -69,6 +70,10 @@ generate-sql: ## Regenerate only the code of the statements in sql/
 console: ## Rebuild the web console and its clients (needs Node; commit the result)
 	@./console/build.sh
 
+.PHONY: sdk
+sdk: ## Compile the TypeScript SDK (needs Node; commit the result)
+	@./sdk/typescript/build.sh
+
 .PHONY: test-console
 test-console: postgres build ## Test the web console in Chromium (needs Node; ARGS=--test-name-pattern=TEXT)
 	@./console/test.sh $(ARGS)
@@ -78,7 +83,7 @@ pictures: postgres build ## Retake the screenshots of the docs (needs Node and C
 	@./console/pictures.sh
 
 .PHONY: verify
-verify: verify-format lint verify-generated verify-console verify-chart verify-rules verify-tidy verify-vulnerabilities ## Run all checks that need no server
+verify: verify-format lint verify-generated verify-console verify-sdk verify-chart verify-rules verify-tidy verify-vulnerabilities ## Run all checks that need no server
 	@echo "verify: ok"
 
 .PHONY: lint
@@ -128,6 +133,10 @@ verify-generated:
 .PHONY: verify-console
 verify-console:
 	@./console/verify.sh
+
+.PHONY: verify-sdk
+verify-sdk:
+	@./sdk/typescript/build.sh --check
 
 .PHONY: verify-chart
 verify-chart:

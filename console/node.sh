@@ -2,7 +2,7 @@
 # Installs the packages of package-lock.json. The scripts in this directory source it. Without Node,
 # it prints a message and ends the script that sources it.
 if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
-  echo "$(basename "$0" .sh) of the console: skipped: needs Node (20 or newer) and npm"
+  echo "$0: skipped: needs Node (20 or newer) and npm"
   exit 0
 fi
 # If two scripts run at once, the second one waits for the first one.

@@ -34,6 +34,7 @@ func offline(out []byte) bool {
 	for _, sign := range []string{
 		"ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", // npm
 		"no such host", "connection refused", "i/o timeout", "network is unreachable", "module lookup disabled", // go
+		"Failed to establish a new connection", // pip
 	} {
 		if strings.Contains(string(out), sign) {
 			return true

@@ -251,6 +251,9 @@ func workspace(t *testing.T, dir string) {
 	if err := os.WriteFile(filepath.Join(dir, "go.work"), []byte(version+"\n\nuse "+root+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink(filepath.Join(root, "sdk"), filepath.Join(dir, "sdk")); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // runDev runs progressor dev in dir as a separate program until the test ends, and returns its
@@ -314,7 +317,8 @@ func openShell(ctx context.Context, t *testing.T, dir, address string) *shell {
 	}
 	bash := exec.CommandContext(ctx, path, "--norc", "--noprofile")
 	bash.Dir = dir
-	bash.Env = append(os.Environ(), "HOME="+dir, "LC_ALL=C.UTF-8", "PROGRESSOR_ADDRESS="+address)
+	bash.Env = append(os.Environ(), "HOME="+dir, "LC_ALL=C.UTF-8", "PROGRESSOR_ADDRESS="+address,
+		"PYTHONDONTWRITEBYTECODE=1") // the SDK is that of the tree
 	for _, name := range []string{"GOMODCACHE", "GOCACHE"} { // in the real HOME of the user, where they are filled
 		value, err := exec.CommandContext(ctx, "go", "env", name).Output()
 		if err != nil {

@@ -1,16 +1,11 @@
-// A worker: it takes jobs named remind. worker.js is one with heartbeats, progress, cancels and an orderly stop.
-async function ask(method, request) {
-  const response = await fetch(`http://127.0.0.1:8080/progressor.v1.WorkerService/${method}`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(request),
-  });
-  return response.json();
-}
+// A worker that runs the jobs named remind.
+import { Client, Worker } from "@progressor-engine/sdk";
 
-for (;;) {
-  const { leases = [] } = await ask("Poll", { namespaces: ["mails-node"], workerId: "node-1", jobNames: ["remind"], wait: "20s" });
-  for (const { leaseToken, job } of leases) {
-    await ask("Complete", { leaseToken, jobResult: { result: { text: `Dear ${job.args.to}, your cart waits.` } } });
-  }
-}
+const worker = new Worker(new Client(), ["mails-node"], { concurrency: 5 });
+
+worker.job("remind", async ({ to }, job) => {
+  job.progress(50, "half of the letter");
+  return { text: `Dear ${to}, your cart waits.` };
+});
+
+await worker.run(); // until SIGTERM or Ctrl-C

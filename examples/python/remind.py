@@ -1,16 +1,14 @@
-"""A worker: it takes jobs named remind. worker.py is one with heartbeats, progress, cancels and an orderly stop."""
+"""A worker that runs the jobs named remind."""
 
-import json
-import urllib.request
+from progressor import Client, Worker
 
-
-def ask(method, request):
-    url = "http://127.0.0.1:8080/progressor.v1.WorkerService/" + method
-    return json.load(urllib.request.urlopen(urllib.request.Request(url, json.dumps(request).encode(), {"Content-Type": "application/json"})))
+worker = Worker(Client(), ["mails-python"], concurrency=5)
 
 
-while True:
-    polled = ask("Poll", {"namespaces": ["mails-python"], "workerId": "python-1", "jobNames": ["remind"], "wait": "20s"})
-    for lease in polled.get("leases", []):
-        text = f"Dear {lease['job']['args']['to']}, your cart waits."
-        ask("Complete", {"leaseToken": lease["leaseToken"], "jobResult": {"result": {"text": text}}})
+@worker.job("remind")
+def remind(args, job):
+    job.progress(50, "half of the letter")
+    return {"text": f"Dear {args['to']}, your cart waits."}
+
+
+worker.run()  # until SIGTERM or Ctrl-C

@@ -220,6 +220,6 @@ var sinkMutants = []mutant{
 		name: "webhook-one-signature", breaks: "a request is signed with each of the secrets",
 		file: "processor/signature/signature.go", old: "	for _, key := range keys {\n		if text",
 		planted:  "	for _, key := range keys[:min(1, len(keys))] {\n		if text",
-		packages: "./processor/signature", run: "TestVerifiersOfExamples",
+		packages: "./processor/signature", run: "TestVerifiersOfSDKs",
 	},
 }

@@ -53,7 +53,8 @@ var groupLevels = map[string]int{
 	commandLine + "/clitest": tooling,
 	"internal/tidy":          tooling, "internal/chaos": tooling, "internal/mutants": tooling,
 	"internal/openapi": tooling, "internal/testca": tooling, "internal/testissuer": tooling,
-	"internal/reference": tooling, "internal/sqlrows": tooling, "deploy": tooling,
+	"internal/reference": tooling, "internal/sdktypes": tooling, "internal/sqlrows": tooling, "deploy": tooling,
+	"sdk": tooling,
 }
 
 // toolingUsers lists the groups that may import a package of the level tooling outside tests.

@@ -17,8 +17,8 @@ func set(name, value string) func(http.Header) {
 	return func(h http.Header) { h.Set(name, value) }
 }
 
-// The verifiers of the examples accept what Sign signs, and nothing else.
-func TestVerifiersOfExamples(t *testing.T) {
+// The verifiers of the SDKs accept what Sign signs, and nothing else.
+func TestVerifiersOfSDKs(t *testing.T) {
 	body := "\x00\xff{\"a\": 1}\n\nä"
 	another := key(t, private2).Public()
 	cases := map[string]struct {
@@ -70,7 +70,7 @@ func TestVerifiersOfExamples(t *testing.T) {
 		"a short public key": {keys: []string{"whpk_AAEC"}, want: "must be whpk_"},
 	}
 	for language, args := range map[string][]string{
-		"python3": {"../../examples/python/signature.py"}, "node": {"../../examples/node/signature.mjs"},
+		"python3": {"../../sdk/python/tests/verify.py"}, "node": {"../../sdk/typescript/test/verify.mjs"},
 	} {
 		t.Run(language, func(t *testing.T) {
 			if _, err := exec.LookPath(language); err != nil {
@@ -128,7 +128,7 @@ func TestPythonWithoutCryptography(t *testing.T) {
 		h := http.Header{}
 		signature.Sign(h, "x", time.Now(), []byte("body"), key(t, private), key(t, first))
 		// -S leaves out the directories of packages.
-		verifier := exec.CommandContext(t.Context(), "python3", "-S", "../../examples/python/signature.py", text)
+		verifier := exec.CommandContext(t.Context(), "python3", "-S", "../../sdk/python/tests/verify.py", text)
 		verifier.Stdin = strings.NewReader(fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n\nbody", signature.HeaderID,
 			h.Get(signature.HeaderID), signature.HeaderTimestamp, h.Get(signature.HeaderTimestamp),
 			signature.HeaderSignature, h.Get(signature.HeaderSignature)))

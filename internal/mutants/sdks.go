@@ -1,0 +1,60 @@
+package main
+
+const (
+	clientOfPython = "sdk/python/src/progressor/client.py"
+	workerOfPython = "sdk/python/src/progressor/worker.py"
+	clientOfNode   = "sdk/typescript/dist/client.js"
+	workerOfNode   = "sdk/typescript/dist/worker.js"
+)
+
+// sdkMutants break rules of the SDKs for other languages. The tests run the embedded copies.
+var sdkMutants = []mutant{
+	{
+		name: "sdk-node-repeats-changes", breaks: "only reads and requests with a key are sent again",
+		file: clientOfNode, old: `(safe && error.code === "unavailable")`, planted: `error.code === "unavailable"`,
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/client",
+	},
+	{
+		name: "sdk-node-ignores-lost-leases", breaks: "a lost lease stops the handler",
+		file: workerOfNode, old: "if (!held.answering)\n                lose(",
+		planted:  "if (false)\n                lose(",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/worker",
+	},
+	{
+		name: "sdk-node-answers-once", breaks: "an answer is sent again after a lost response",
+		file: workerOfNode, old: "if (isLost(error))", planted: "if (true)",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/worker",
+	},
+	{
+		name: "sdk-node-loses-progress", breaks: "the next attempt gets the last progress",
+		file: workerOfNode, old: `if (held.progress && !held.lost && outcome !== "done")`, planted: "if (false)",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/worker",
+	},
+	{
+		name: "sdk-python-repeats-changes", breaks: "only reads and requests with a key are sent again",
+		file: clientOfPython, old: `safe and error.code == "unavailable"`, planted: `error.code == "unavailable"`,
+		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
+	},
+	{
+		name: "sdk-python-uses-closed-connections", breaks: "a connection that the server closed is not used",
+		file: clientOfPython, old: "if _is_readable(found.sock):", planted: "if False:",
+		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
+	},
+	{
+		name: "sdk-python-without-keys", breaks: "a processor with an empty list of keys refuses everything",
+		file:     "sdk/python/src/progressor/processor.py",
+		old:      "if self._keys is not None:",
+		planted:  "if self._keys:",
+		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
+	},
+	{
+		name: "sdk-python-runs-lost-jobs", breaks: "a lost lease stops the handler",
+		file: workerOfPython, old: "if not job._answering:", planted: "if False:",
+		packages: "./cmd/progressor", run: "TestPythonSDK$/worker",
+	},
+	{
+		name: "sdk-python-without-key", breaks: "a request gets a key, with which it is sent again",
+		file: clientOfPython, old: `"idempotency_key": str(uuid.uuid4())`, planted: `"idempotency_key": ""`,
+		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
+	},
+}

@@ -1,0 +1,1 @@
+VERSION = "0.1.0"  # the version in pyproject.toml

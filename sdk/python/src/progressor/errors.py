@@ -1,0 +1,123 @@
+"""The errors that requests raise, and those that handlers raise."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Dict, Optional
+
+from . import api
+
+_CODES = {
+    400: "internal", 401: "unauthenticated", 403: "permission_denied", 404: "unimplemented",
+    429: "unavailable", 502: "unavailable", 503: "unavailable", 504: "unavailable",
+}  # of HTTP responses that do not come from the engine, as Connect defines them
+
+
+class ProgressorError(Exception):
+    """A request that the engine refused, or that did not get a response.
+
+    Check its reason, or its code if it has no reason. The text is the engine's message, for people.
+    The code "unavailable" without a reason means that the engine could not be reached, or that the
+    response was lost.
+    """
+
+    def __init__(self, code: str, message: str, detail: Optional[api.ErrorDetail] = None) -> None:
+        super().__init__(message)
+        self.code = code
+        #: The namespace, process, task and field of the error, as far as they are known.
+        self.detail: api.ErrorDetail = detail or {}
+
+    @property
+    def reason(self) -> Optional[str]:
+        """Why the engine refused the request, such as "REASON_PROCESS_NOT_FOUND"."""
+        return self.detail.get("reason")
+
+
+class TaskRejected(ProgressorError):
+    """The processor rejected the request, and the process did not change."""
+
+    @property
+    def rejection(self) -> api.Rejection:
+        return self.detail.get("rejection", {})
+
+
+class TaskFailed(ProgressorError):
+    """The processor failed, and the process is in ERROR."""
+
+    @property
+    def failure(self) -> api.Failure:
+        return self.detail.get("failure", {})
+
+
+_CLASSES = {"REASON_TASK_REJECTED": TaskRejected, "REASON_TASK_FAILED": TaskFailed}
+
+
+def error_of(status: int, text: bytes, decode_detail: Callable[[Any], Any]) -> ProgressorError:
+    """Returns the error of an HTTP response that is not a success."""
+    try:
+        body = json.loads(text)
+        code, message = str(body["code"]), str(body.get("message", ""))
+    except (ValueError, TypeError, KeyError):  # a response of a proxy
+        return ProgressorError(_CODES.get(status, "unknown"), f"HTTP status {status}: {text[:200]!r}")
+    detail: Dict[str, Any] = {}
+    for found in body.get("details", []):
+        if found.get("type") == "progressor.v1.ErrorDetail" and "debug" in found:
+            detail = decode_detail(found["debug"])
+    return _CLASSES.get(detail.get("reason", ""), ProgressorError)(code, message, detail)
+
+
+class Rejection(Exception):
+    """Handlers raise it to refuse a task or a job: nothing changes, and there is no retry.
+
+    The reason is a short, stable name for programs.
+    """
+
+    def __init__(self, reason: str, message: str, details: Any = None) -> None:
+        super().__init__(message)
+        self.reason, self.message, self.details = reason, message, details
+
+
+class Failure(Exception):
+    """Handlers raise it to name the reason of a failure. Any other error has the reason "error".
+
+    With non_retryable, there is no retry. retry_after is in seconds and replaces the backoff.
+    """
+
+    def __init__(
+        self, reason: str, message: str, *,
+        non_retryable: bool = False, retry_after: Optional[float] = None, details: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason, self.message, self.details = reason, message, details
+        self.non_retryable, self.retry_after = non_retryable, retry_after
+
+
+class Release(Exception):
+    """Handlers of a worker raise it to return a task without an answer. No attempt is counted.
+
+    Any worker can take the task again after delay, in seconds.
+    """
+
+    def __init__(self, delay: float = 0) -> None:
+        super().__init__("the task was released")
+        self.delay = delay
+
+
+class JobStopped(Exception):
+    """The attempt is over. Job.check raises one of the classes below; a handler lets it pass."""
+
+
+class JobCancelled(JobStopped):
+    """The job was cancelled."""
+
+
+class LeaseLost(JobStopped):
+    """The lease was lost: another worker may have the task, or it has ended."""
+
+
+class WorkerStopped(JobStopped):
+    """The worker stops: the task goes to another worker."""
+
+
+class AttemptTimeout(JobStopped):
+    """The attempt exceeded its timeout."""

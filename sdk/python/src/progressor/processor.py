@@ -1,0 +1,202 @@
+"""Processors: functions that decide what a task changes."""
+
+from __future__ import annotations
+
+import json
+import logging
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+
+from . import api
+from ._json import decode, dump, encode
+from .errors import AttemptTimeout, Failure, JobStopped, Rejection
+from .signature import verify
+
+#: Takes a task with its process, and returns what changes. None changes nothing.
+TaskHandler = Callable[[api.ProcessRequest], Optional[api.Result]]
+
+MAX_REQUEST = 17 << 20  # bytes; the engine sends at most 16 MiB
+MAX_MESSAGE = 8 << 10  # bytes
+
+
+class Processor:
+    """The functions of a processor, by type of task.
+
+    Without a function for notifications, that of calls handles them. Without one for cancels, a
+    cancelled process ends without a cleanup. Other tasks without a function are refused.
+
+        carts = Processor()
+
+        @carts.call
+        def call(task):
+            return {"response": task["args"]}
+
+        carts.serve("127.0.0.1", 9000)
+
+    It serves a namespace with `--connect-url` and `--encoding json`. It is also a WSGI application.
+
+    :param keys: refuses requests that none of these keys has signed (see verify).
+    :param payloads: "bytes" does not decode the bytes of processes.
+    """
+
+    def __init__(
+        self, *, keys: Optional[List[str]] = None, payloads: str = "json", logger: Optional[logging.Logger] = None,
+    ) -> None:
+        self._keys, self._payloads = keys, payloads
+        self._logger = logger or logging.getLogger("progressor")
+        self._handlers: Dict[str, TaskHandler] = {}
+
+    def init(self, handler: TaskHandler) -> TaskHandler:
+        """Registers the function for new processes."""
+        return self._register("INIT", handler)
+
+    def call(self, handler: TaskHandler) -> TaskHandler:
+        """Registers the function for calls."""
+        return self._register("CALL", handler)
+
+    def notify(self, handler: TaskHandler) -> TaskHandler:
+        """Registers the function for calls whose caller does not wait, and for messages."""
+        return self._register("NOTIFY", handler)
+
+    def timeout(self, handler: TaskHandler) -> TaskHandler:
+        """Registers the function for timers."""
+        return self._register("TIMEOUT", handler)
+
+    def repair(self, handler: TaskHandler) -> TaskHandler:
+        """Registers the function for repairs of processes in ERROR."""
+        return self._register("REPAIR", handler)
+
+    def cancel(self, handler: TaskHandler) -> TaskHandler:
+        """Registers the function for the cleanup of cancelled processes."""
+        return self._register("CANCEL", handler)
+
+    def _register(self, task_type: str, handler: TaskHandler) -> TaskHandler:
+        self._handlers[task_type] = handler
+        return handler
+
+    def process(self, task: api.ProcessRequest) -> api.ProcessResponse:
+        """Calls the function for a task, and returns the response."""
+        try:
+            return {"result": self._handler_of(task["type"])(task) or {}}
+        except Exception as error:
+            if not isinstance(error, (Rejection, Failure)):
+                self._logger.exception("handler failed")
+            return response_of(error)
+
+    def _handler_of(self, task_type: str) -> TaskHandler:
+        name = task_type[len("TASK_TYPE_"):]
+        handler = self._handlers.get(name) or (self._handlers.get("CALL") if name == "NOTIFY" else None)
+        if handler is not None:
+            return handler
+        message = f"this processor does not handle {task_type}"
+        if name == "TIMEOUT":
+            raise Failure("not_handled", message, non_retryable=True)
+        if name == "CANCEL":
+            return lambda task: None
+        raise Rejection("not_handled", message)
+
+    def respond(self, headers: Mapping[str, str], body: bytes) -> Tuple[int, bytes]:
+        """Returns the status and the body of the response to a POST of the engine."""
+        try:
+            if self._keys is not None:
+                verify(headers, body, self._keys)
+        except (ValueError, RuntimeError) as error:
+            return 401, str(error).encode()
+        try:
+            task = decode("ProcessRequest", json_of(body), self._payloads)
+        except ValueError as error:
+            return 400, f"the request is not a task in JSON: {error}".encode()
+        response = self.process(task)
+        try:
+            return 200, dump(encode("ProcessResponse", response)).encode()
+        except (TypeError, ValueError) as error:
+            self._logger.exception("the response is not JSON")
+            return 200, dump({"failure": failure_of(error)}).encode()
+
+    def server(self, host: str = "127.0.0.1", port: int = 9000) -> ThreadingHTTPServer:
+        """Returns a server that runs with serve_forever, one thread for each connection."""
+        return ThreadingHTTPServer((host, port), type("Handler", (_Handler,), {"processor": self}))
+
+    def serve(self, host: str = "127.0.0.1", port: int = 9000) -> None:
+        """Serves the processor until the program ends."""
+        with self.server(host, port) as server:
+            server.serve_forever()
+
+    def __call__(self, environ: Dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Is the WSGI application."""
+        headers = {key[5:].replace("_", "-").lower(): value for key, value in environ.items() if key.startswith("HTTP_")}
+        size = int(environ.get("CONTENT_LENGTH") or 0)
+        if environ["REQUEST_METHOD"] != "POST" or size > MAX_REQUEST:
+            status, text = 405 if environ["REQUEST_METHOD"] != "POST" else 413, b""
+        else:
+            status, text = self.respond(headers, environ["wsgi.input"].read(size))
+        names = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 405: "Method Not Allowed"}
+        kind = "application/json" if status == 200 else "text/plain; charset=utf-8"
+        start_response(
+            f"{status} {names.get(status, 'Content Too Large')}", [("Content-Type", kind), ("Content-Length", str(len(text)))])
+        return [text]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # keeps connections open
+    disable_nagle_algorithm = True
+    processor: Processor
+
+    def do_POST(self) -> None:
+        size = int(self.headers.get("Content-Length") or 0)
+        if size > MAX_REQUEST:
+            self.send_error(413)
+            self.close_connection = True
+            return
+        status, text = self.processor.respond(self.headers, self.rfile.read(size))
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json" if status == 200 else "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def json_of(body: bytes) -> Dict[str, Any]:
+    value = json.loads(body)
+    if not isinstance(value, dict):
+        raise ValueError("it is not an object")
+    return value
+
+
+def response_of(error: BaseException) -> api.ProcessResponse:
+    """Returns the response of a processor whose function raised an error."""
+    if not isinstance(error, Rejection):
+        return {"failure": failure_of(error)}
+    rejection: api.Rejection = {"reason": error.reason, "message": well_formed(error.message)}
+    if error.details is not None:
+        rejection["details"] = error.details
+    return {"rejection": rejection}
+
+
+def failure_of(error: BaseException) -> api.Failure:
+    """Returns what is stored about an error that a handler raised."""
+    if isinstance(error, AttemptTimeout):
+        return {"reason": "timeout", "message": str(error)}
+    if not isinstance(error, Failure):
+        text = str(error) if isinstance(error, JobStopped) else f"{type(error).__name__}: {error}"
+        return {"reason": "error", "message": well_formed(text)}
+    failure: api.Failure = {"reason": error.reason, "message": well_formed(error.message), "non_retryable": error.non_retryable}
+    if error.retry_after is not None:
+        failure["retry_after"] = duration(error.retry_after)
+    if error.details is not None:
+        failure["details"] = error.details
+    return failure
+
+
+def duration(seconds: float) -> str:
+    """Returns the API's text of a number of seconds."""
+    return f"{max(seconds, 0):.3f}s"
+
+
+def well_formed(text: str, max_bytes: int = MAX_MESSAGE) -> str:
+    """Cuts a text, and replaces what the engine would refuse."""
+    content = text.replace("\0", "\ufffd").encode("utf-8", "replace")
+    return content[:max_bytes].decode("utf-8", "ignore")

@@ -1,0 +1,63 @@
+import { BulkService, ChangeService, CronService, FlowService, InsightService, JobEventService, JobService, NamespaceService, ProcessService, WorkerService } from "./api.js";
+import { type Payloads } from "./json.js";
+/**
+ * How requests are sent again after "unavailable", an overloaded engine or a broken connection. The
+ * wait before attempt n is random between half of and the whole of min(initial * 2^(n-2), max).
+ */
+export interface Retry {
+    /** Includes the first attempt. */
+    maxAttempts: number;
+    /** Milliseconds. */
+    initial: number;
+    /** Milliseconds. */
+    max: number;
+}
+export interface ClientOptions {
+    /** Sent as `Authorization: Bearer`. A function is called for each request. */
+    token?: string | (() => string | Promise<string>);
+    /** A file with the token. It is read again every 10 s. */
+    tokenFile?: string;
+    /** Milliseconds, for a request and its repetitions. The default is 60,000. */
+    timeout?: number;
+    /** The default is 10 attempts, 50 ms to 2 s apart. They take about 9 s. */
+    retry?: Partial<Retry>;
+    /** false: requests without an idempotency key get none, and are not sent again. */
+    autoKeys?: boolean;
+    /** "bytes" does not decode the bytes of processes, for payloads that are not JSON. */
+    payloads?: Payloads;
+    /** Replaces the fetch of Node, for example for a proxy or a client certificate. */
+    fetch?: typeof fetch;
+}
+/**
+ * A client of one engine, or of a load balancer in front of several. Requests that can have an
+ * idempotency key (Start, Call, Enqueue, StartRun, …) get a random one, so that they can be sent
+ * again after a lost response. So can reads. Other requests are sent again only if the engine
+ * reported that it stored nothing.
+ */
+export declare class Client {
+    readonly url: string;
+    readonly process: ProcessService;
+    readonly job: JobService;
+    readonly flow: FlowService;
+    readonly cron: CronService;
+    readonly namespace: NamespaceService;
+    readonly worker: WorkerService;
+    readonly insight: InsightService;
+    readonly bulk: BulkService;
+    readonly change: ChangeService;
+    readonly jobEvent: JobEventService;
+    /** @internal */
+    readonly options: ClientOptions;
+    private readonly retry;
+    private readonly token;
+    /**
+     * @param url such as "https://progressor.example.com". Without it, the client reads
+     * PROGRESSOR_ADDRESS (default: http://127.0.0.1:8080), PROGRESSOR_TOKEN and PROGRESSOR_TOKEN_FILE.
+     */
+    constructor(url?: string, options?: ClientOptions);
+    private send;
+    /** Sends a request once. */
+    private post;
+}
+/** Returns the wait after an attempt, counted from 1, in milliseconds. */
+export declare function interval(retry: Omit<Retry, "maxAttempts">, attempt: number): number;

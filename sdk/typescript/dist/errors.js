@@ -1,0 +1,114 @@
+/**
+ * A request that the engine refused, or that did not get a response. Check its reason, or its code
+ * if it has no reason. The message is that of the engine, for people.
+ */
+export class ProgressorError extends Error {
+    name = "ProgressorError";
+    /** "unavailable" without a reason: the engine could not be reached, or the response was lost. */
+    code;
+    /** The namespace, process, task and field of the error, as far as they are known. */
+    detail;
+    constructor(code, message, detail = {}, options) {
+        super(message, options);
+        this.code = code;
+        this.detail = detail;
+    }
+    /** Why the engine refused the request, such as "REASON_PROCESS_NOT_FOUND". */
+    get reason() {
+        return this.detail.reason;
+    }
+}
+/** The processor rejected the request, and the process did not change. */
+export class TaskRejected extends ProgressorError {
+    name = "TaskRejected";
+    get rejection() {
+        return this.detail.rejection ?? {};
+    }
+}
+/** The processor failed, and the process is in ERROR. */
+export class TaskFailed extends ProgressorError {
+    name = "TaskFailed";
+    get failure() {
+        return this.detail.failure ?? {};
+    }
+}
+// Codes of HTTP responses that do not come from the engine, as Connect defines them.
+const codes = {
+    400: "internal", 401: "unauthenticated", 403: "permission_denied", 404: "unimplemented",
+    429: "unavailable", 502: "unavailable", 503: "unavailable", 504: "unavailable",
+};
+/** Returns the error of an HTTP response that is not a success. */
+export function errorOf(status, text, decodeDetail) {
+    let body;
+    try {
+        body = JSON.parse(text);
+    }
+    catch {
+        // a response of a proxy
+    }
+    if (typeof body?.code !== "string") {
+        return new ProgressorError(codes[status] ?? "unknown", `HTTP status ${status}: ${text.slice(0, 200)}`);
+    }
+    const found = Array.isArray(body.details) && body.details.find((d) => d.type === "progressor.v1.ErrorDetail" && d.debug);
+    const detail = found ? decodeDetail(found.debug) : {};
+    const code = body.code;
+    const message = String(body.message ?? code);
+    switch (detail.reason) {
+        case "REASON_TASK_REJECTED":
+            return new TaskRejected(code, message, detail);
+        case "REASON_TASK_FAILED":
+            return new TaskFailed(code, message, detail);
+        default:
+            return new ProgressorError(code, message, detail);
+    }
+}
+/** Handlers throw it to refuse a task or a job: nothing changes, and there is no retry. */
+export class Rejection extends Error {
+    reason;
+    details;
+    name = "Rejection";
+    /** @param reason a short, stable name for programs */
+    constructor(reason, message, details) {
+        super(message);
+        this.reason = reason;
+        this.details = details;
+    }
+}
+/** Handlers throw it to name the reason of a failure. Any other error has the reason "error". */
+export class Failure extends Error {
+    reason;
+    options;
+    name = "Failure";
+    /** @param reason a short, stable name for programs */
+    constructor(reason, message, options = {}) {
+        super(message, options);
+        this.reason = reason;
+        this.options = options;
+    }
+}
+/** Handlers throw it to return a task without an answer. No attempt is counted. */
+export class Release extends Error {
+    delay;
+    name = "Release";
+    /** @param delay milliseconds until a worker can take the task again */
+    constructor(delay = 0) {
+        super("the task was released");
+        this.delay = delay;
+    }
+}
+/** Why the signal of a handler was aborted. */
+export class HandlerStopped extends Error {
+    name = "AbortError";
+}
+/** The job was cancelled. */
+export class JobCancelled extends HandlerStopped {
+}
+/** The lease was lost: another worker may have the task, or it has ended. */
+export class LeaseLost extends HandlerStopped {
+}
+/** The worker stops: the task goes to another worker. */
+export class WorkerStopped extends HandlerStopped {
+}
+/** The attempt exceeded its timeout. */
+export class AttemptTimeout extends HandlerStopped {
+}

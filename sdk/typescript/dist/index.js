@@ -1,0 +1,6 @@
+export * as api from "./api.js";
+export { Client } from "./client.js";
+export { AttemptTimeout, HandlerStopped, JobCancelled, LeaseLost, ProgressorError, Rejection, Release, TaskFailed, Failure, TaskRejected, WorkerStopped, } from "./errors.js";
+export { processor, } from "./processor.js";
+export { verify } from "./signature.js";
+export { Worker } from "./worker.js";

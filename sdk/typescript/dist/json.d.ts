@@ -1,0 +1,6 @@
+/** Whether bytes of processes are shown as the JSON that they contain. */
+export type Payloads = "json" | "bytes";
+/** Converts a request or a response of a processor to the JSON of the API. */
+export declare function encode(message: string, value: object): any;
+/** Converts a response or a task from the JSON of the API. */
+export declare function decode(message: string, value: any, payloads?: Payloads): any;

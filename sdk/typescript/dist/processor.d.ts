@@ -1,0 +1,48 @@
+import type { RequestListener } from "node:http";
+import type { ProcessRequest, ProcessResponse, Result } from "./api.js";
+import { HandlerStopped } from "./errors.js";
+import { type Payloads } from "./json.js";
+/** A task, with its process. Args and state are plain JSON. */
+export type Task = ProcessRequest & {
+    process: NonNullable<ProcessRequest["process"]>;
+};
+export interface TaskContext {
+    /** Aborted when the attempt is over: an answer would be ignored. */
+    signal: AbortSignal;
+}
+/** Returns what changes. Nothing, for a result that changes nothing. */
+export type TaskHandler = (task: Task, context: TaskContext) => Result | void | Promise<Result | void>;
+/**
+ * The functions of a processor by type of task. Without notify, call handles notifications. Without
+ * cancel, a cancelled process ends without a cleanup. Other tasks without a function are refused.
+ */
+export interface TaskHandlers {
+    init?: TaskHandler;
+    call?: TaskHandler;
+    notify?: TaskHandler;
+    timeout?: TaskHandler;
+    repair?: TaskHandler;
+    cancel?: TaskHandler;
+}
+export interface ProcessorOptions {
+    /** Refuses requests that none of these keys has signed (see verify). */
+    keys?: string[];
+    /** Receives errors without a reason, whose message the caller gets. The default is console.error. */
+    log?: (error: unknown) => void;
+    payloads?: Payloads;
+}
+/**
+ * Returns a function for createServer of node:http. It serves a namespace with `--connect-url` and
+ * `--encoding json`.
+ */
+export declare function processor(handlers: TaskHandlers, options?: ProcessorOptions): RequestListener;
+/** Calls the function for a task, and returns the response. Throws only what ends with the signal. */
+export declare function runTask(handlers: TaskHandlers, task: Task, signal: AbortSignal, log: (error: unknown) => void): Promise<ProcessResponse>;
+/** Returns why a signal was aborted if an error only says that it was. */
+export declare function endedBy(error: unknown, signal: AbortSignal): HandlerStopped | undefined;
+/** Returns what is stored about an error that a handler threw. */
+export declare function failureOf(error: unknown): NonNullable<ProcessResponse["failure"]>;
+/** Returns the API's text of a number of milliseconds. */
+export declare function duration(milliseconds: number): string;
+/** Cuts a text, and replaces what the engine would refuse. */
+export declare function wellFormed(text: string, maxBytes: number): string;

@@ -1,0 +1,110 @@
+import type { Failure as FailedAttempt, Json, JsonObject, Lease, Progress } from "./api.js";
+import { type Client } from "./client.js";
+import { type TaskHandlers } from "./processor.js";
+/** The job that a handler runs. */
+export interface Job {
+    readonly namespace: string;
+    readonly id: string;
+    readonly name: string;
+    readonly args: Json;
+    /** From 1. */
+    readonly attempt: number;
+    /** Grows with every attempt, so that other systems can reject late ones. */
+    readonly fencingToken: number;
+    /** When this attempt times out, by the clock of this machine. */
+    readonly deadline: Date;
+    /** Aborted when the attempt is over. Its reason is JobCancelled, LeaseLost, WorkerStopped or AttemptTimeout. */
+    readonly signal: AbortSignal;
+    /** What the last attempt reported. */
+    readonly lastProgress: Progress | undefined;
+    /** The failures of earlier attempts, oldest first. */
+    readonly failures: FailedAttempt[];
+    /** The lease, with everything that the engine sent. */
+    readonly lease: Lease;
+    /** Sets the progress: 0 to 100, a text, and details for the next attempt. The next heartbeat carries it. */
+    progress(percent: number, summary?: string, details?: JsonObject): void;
+}
+/** Runs a job. What it returns is the result. */
+export type JobHandler<Args = any> = (args: Args, job: Job) => unknown;
+/** How an attempt ended. "lost": the answer does not count. */
+export type Outcome = "done" | "failed" | "cancelled" | "released" | "lost";
+export interface Attempt {
+    lease: Lease;
+    outcome: Outcome;
+    /** Milliseconds. */
+    duration: number;
+    /** What the handler threw, if anything. */
+    error?: unknown;
+}
+export interface WorkerOptions {
+    /** The default consists of the host, the process ID and a random part. */
+    id?: string;
+    /** How many tasks run at a time. The default is 10. */
+    concurrency?: number;
+    /** Milliseconds that running handlers may continue after a stop. The default is 30,000. */
+    stopGrace?: number;
+    /** Milliseconds of silence after which tasks go to another worker. The default is that of the namespace. */
+    leaseDuration?: number;
+    /** The signals that stop the worker. The default is SIGTERM and SIGINT; [] for none. */
+    signals?: NodeJS.Signals[];
+    /** Receives what an operator should know. The default is console.error. */
+    log?: (message: string, fields: object) => void;
+    /** Called after every attempt. */
+    ended?: (attempt: Attempt) => void;
+}
+/**
+ * A worker leases tasks of namespaces whose processor is `pull`, runs them and sends their answers
+ * and heartbeats. All its connections are outgoing.
+ */
+export declare class Worker {
+    private readonly client;
+    private readonly namespaces;
+    private readonly options;
+    readonly id: string;
+    private readonly concurrency;
+    private readonly log;
+    private readonly handlers;
+    private others;
+    private rest;
+    private readonly stopping;
+    private readonly held;
+    private readonly running;
+    private freed;
+    private quiet;
+    private beating;
+    private beatFailed;
+    private beatTimer;
+    constructor(client: Client, namespaces: string[], options?: WorkerOptions);
+    /** Registers the handler of the jobs with a name. */
+    job<Args = any>(name: string, handler: JobHandler<Args>): this;
+    /** Registers the handler of all other jobs. */
+    jobs(handler: JobHandler): this;
+    /** Registers the functions for the tasks of processes that are not jobs. */
+    processes(handlers: TaskHandlers): this;
+    /** Takes no new tasks, and lets run return when those that run have ended. */
+    stop(): void;
+    /**
+     * Runs tasks until stop, a signal of the system, or an operator stops the worker. A worker runs
+     * once. Rejects if the engine refuses the first poll, for example because a namespace is missing.
+     */
+    run(): Promise<void>;
+    private poll;
+    /** Applies the engine's directive to the whole worker. */
+    private obey;
+    private start;
+    /** Runs the handler of a lease and sends its answer. */
+    private execute;
+    /** Calls the handler of a lease. */
+    private handle;
+    /** Sends an answer until the engine accepts or refuses it, or the lease has expired. */
+    private complete;
+    /** Sends the progress of an attempt that has failed or is released, so that the next attempt gets it. */
+    private sendProgress;
+    private release;
+    /** Sets the timer of the next heartbeat. */
+    private schedule;
+    /** Sends one heartbeat for all leases, and applies the engine's directives. */
+    private beat;
+    /** Waits for the handlers, until the grace period ends. Then it aborts their signals and releases the rest. */
+    private drain;
+}

@@ -1,0 +1,189 @@
+import { randomUUID } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+  BulkService, ChangeService, CronService, FlowService, InsightService, JobEventService, JobService, NamespaceService,
+  ProcessService, WorkerService, type CallOptions, type Method, type Send,
+} from "./api.js";
+import { errorOf, ProgressorError } from "./errors.js";
+import { decode, encode, type Payloads } from "./json.js";
+import { version } from "./version.js";
+
+/**
+ * How requests are sent again after "unavailable", an overloaded engine or a broken connection. The
+ * wait before attempt n is random between half of and the whole of min(initial * 2^(n-2), max).
+ */
+export interface Retry {
+  /** Includes the first attempt. */
+  maxAttempts: number;
+  /** Milliseconds. */
+  initial: number;
+  /** Milliseconds. */
+  max: number;
+}
+
+export interface ClientOptions {
+  /** Sent as `Authorization: Bearer`. A function is called for each request. */
+  token?: string | (() => string | Promise<string>);
+  /** A file with the token. It is read again every 10 s. */
+  tokenFile?: string;
+  /** Milliseconds, for a request and its repetitions. The default is 60,000. */
+  timeout?: number;
+  /** The default is 10 attempts, 50 ms to 2 s apart. They take about 9 s. */
+  retry?: Partial<Retry>;
+  /** false: requests without an idempotency key get none, and are not sent again. */
+  autoKeys?: boolean;
+  /** "bytes" does not decode the bytes of processes, for payloads that are not JSON. */
+  payloads?: Payloads;
+  /** Replaces the fetch of Node, for example for a proxy or a client certificate. */
+  fetch?: typeof fetch;
+}
+
+// How much longer than its timeout a request waits for a response that says how it ended.
+const timeoutMargin = 500;
+const tokenFileTime = 10_000;
+
+/**
+ * A client of one engine, or of a load balancer in front of several. Requests that can have an
+ * idempotency key (Start, Call, Enqueue, StartRun, …) get a random one, so that they can be sent
+ * again after a lost response. So can reads. Other requests are sent again only if the engine
+ * reported that it stored nothing.
+ */
+export class Client {
+  readonly url: string;
+  readonly process: ProcessService;
+  readonly job: JobService;
+  readonly flow: FlowService;
+  readonly cron: CronService;
+  readonly namespace: NamespaceService;
+  readonly worker: WorkerService;
+  readonly insight: InsightService;
+  readonly bulk: BulkService;
+  readonly change: ChangeService;
+  readonly jobEvent: JobEventService;
+  /** @internal */
+  readonly options: ClientOptions;
+  private readonly retry: Retry;
+  private readonly token: (() => string | Promise<string>) | undefined;
+
+  /**
+   * @param url such as "https://progressor.example.com". Without it, the client reads
+   * PROGRESSOR_ADDRESS (default: http://127.0.0.1:8080), PROGRESSOR_TOKEN and PROGRESSOR_TOKEN_FILE.
+   */
+  constructor(url?: string, options: ClientOptions = {}) {
+    if (!url) {
+      const { PROGRESSOR_ADDRESS, PROGRESSOR_TOKEN, PROGRESSOR_TOKEN_FILE } = process.env;
+      url = PROGRESSOR_ADDRESS || "http://127.0.0.1:8080";
+      if (options.token === undefined && options.tokenFile === undefined) {
+        options = { ...options, token: PROGRESSOR_TOKEN || undefined, tokenFile: PROGRESSOR_TOKEN_FILE || undefined };
+      }
+    }
+    if (!/^https?:\/\//.test(url)) throw new TypeError(`url: must begin with http:// or https:// (got ${url})`);
+    this.url = url.replace(/\/+$/, "");
+    this.options = options;
+    this.retry = { maxAttempts: 10, initial: 50, max: 2000, ...options.retry };
+    const { token, tokenFile } = options;
+    if (token !== undefined) this.token = typeof token === "string" ? () => token : token;
+    else if (tokenFile !== undefined) this.token = tokenOfFile(tokenFile);
+    const send: Send = (method, request, call) => this.send(method, request, call);
+    this.process = new ProcessService(send);
+    this.job = new JobService(send);
+    this.flow = new FlowService(send);
+    this.cron = new CronService(send);
+    this.namespace = new NamespaceService(send);
+    this.worker = new WorkerService(send);
+    this.insight = new InsightService(send);
+    this.bulk = new BulkService(send);
+    this.change = new ChangeService(send);
+    this.jobEvent = new JobEventService(send);
+  }
+
+  private async send(method: Method, request: any, call: CallOptions = {}): Promise<any> {
+    if (method.repeat === "key" && this.options.autoKeys !== false && !request.idempotencyKey) {
+      request = { ...request, idempotencyKey: randomUUID() };
+    }
+    const safe = method.repeat === "always" || (method.repeat === "key" && Boolean(request.idempotencyKey));
+    const body = JSON.stringify(encode(method.request, request));
+    const end = performance.now() + (call.timeout ?? this.options.timeout ?? 60_000);
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const response = await this.post(method.path, body, end, call.signal);
+        return decode(method.response, response, this.options.payloads);
+      } catch (error) {
+        const wait = interval(this.retry, attempt);
+        const last = attempt >= (call.maxAttempts ?? this.retry.maxAttempts) || performance.now() + wait >= end;
+        if (last || !isRepeatable(error, safe)) throw error;
+        await sleep(wait, undefined, { signal: call.signal }).catch(() => {
+          throw call.signal!.reason;
+        });
+      }
+    }
+  }
+
+  /** Sends a request once. */
+  private async post(path: string, body: string, end: number, signal?: AbortSignal): Promise<any> {
+    signal?.throwIfAborted();
+    const headers: Record<string, string> = {
+      "Content-Type": "application/json", "Connect-Protocol-Version": "1", "User-Agent": `progressor-node/${version}`,
+    };
+    if (this.token) headers.Authorization = `Bearer ${await this.token()}`;
+    const left = Math.max(1, Math.ceil(end - performance.now()));
+    headers["Connect-Timeout-Ms"] = String(left);
+    // AbortSignal.any keeps memory for each request while the signal of a worker lives.
+    const ending = new AbortController();
+    const abort = () => ending.abort(signal!.reason);
+    signal?.addEventListener("abort", abort);
+    const timer = setTimeout(() => {
+      ending.abort(new ProgressorError("deadline_exceeded", `${path}: no response within the timeout`));
+    }, left + timeoutMargin);
+    try {
+      const request = { method: "POST", headers, body, signal: ending.signal, redirect: "manual" } as const;
+      const response = await (this.options.fetch ?? fetch)(`${this.url}/progressor.v1.${path}`, request);
+      const text = await response.text();
+      if (response.ok) return parse(text, this.url);
+      throw errorOf(response.status, text, (detail) => decode("ErrorDetail", detail, this.options.payloads));
+    } catch (error) {
+      if (error instanceof ProgressorError) throw error;
+      if (ending.signal.aborted) throw ending.signal.reason;
+      const { code, message } = ((error as Error).cause ?? error) as NodeJS.ErrnoException;
+      throw new ProgressorError("unavailable", `no response of ${this.url}: ${message || code}`, {}, { cause: error });
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+    }
+  }
+}
+
+function parse(text: string, url: string): any {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ProgressorError("unknown", `${url} sent no JSON: is it the address of an engine?`);
+  }
+}
+
+/** Returns the wait after an attempt, counted from 1, in milliseconds. */
+export function interval(retry: Omit<Retry, "maxAttempts">, attempt: number): number {
+  return Math.min(retry.initial * 2 ** (attempt - 1), retry.max) * (0.5 + Math.random() / 2);
+}
+
+/** Reports whether another attempt may succeed and does no harm. */
+function isRepeatable(error: unknown, safe: boolean): boolean {
+  if (!(error instanceof ProgressorError)) return false;
+  // Without a reason, resource_exhausted means that the message is too large.
+  return error.reason === "REASON_OVERLOADED" || (safe && error.code === "unavailable");
+}
+
+function tokenOfFile(path: string): () => Promise<string> {
+  let last: { token: Promise<string>; time: number } | undefined;
+  const read = async () => {
+    const token = (await readFile(path, "utf8")).trim();
+    if (!token || /[\r\n]/.test(token)) throw new Error(`token file ${path}: must contain one token`);
+    return token;
+  };
+  return () => {
+    if (!last || performance.now() - last.time >= tokenFileTime) last = { token: read(), time: performance.now() };
+    last.token.catch(() => (last = undefined)); // the next request reads it again
+    return last.token;
+  };
+}

@@ -1,0 +1,145 @@
+import type { IncomingMessage, RequestListener } from "node:http";
+import type { ProcessRequest, ProcessResponse, Result } from "./api.js";
+import { AttemptTimeout, HandlerStopped, Rejection, Failure } from "./errors.js";
+import { decode, encode, type Payloads } from "./json.js";
+import { verify } from "./signature.js";
+
+/** A task, with its process. Args and state are plain JSON. */
+export type Task = ProcessRequest & { process: NonNullable<ProcessRequest["process"]> };
+
+export interface TaskContext {
+  /** Aborted when the attempt is over: an answer would be ignored. */
+  signal: AbortSignal;
+}
+
+/** Returns what changes. Nothing, for a result that changes nothing. */
+export type TaskHandler = (task: Task, context: TaskContext) => Result | void | Promise<Result | void>;
+
+/**
+ * The functions of a processor by type of task. Without notify, call handles notifications. Without
+ * cancel, a cancelled process ends without a cleanup. Other tasks without a function are refused.
+ */
+export interface TaskHandlers {
+  init?: TaskHandler;
+  call?: TaskHandler;
+  notify?: TaskHandler;
+  timeout?: TaskHandler;
+  repair?: TaskHandler;
+  cancel?: TaskHandler;
+}
+
+export interface ProcessorOptions {
+  /** Refuses requests that none of these keys has signed (see verify). */
+  keys?: string[];
+  /** Receives errors without a reason, whose message the caller gets. The default is console.error. */
+  log?: (error: unknown) => void;
+  payloads?: Payloads;
+}
+
+const maxRequestBytes = 17 << 20; // the engine sends at most 16 MiB
+
+/**
+ * Returns a function for createServer of node:http. It serves a namespace with `--connect-url` and
+ * `--encoding json`.
+ */
+export function processor(handlers: TaskHandlers, options: ProcessorOptions = {}): RequestListener {
+  const { keys, log = console.error, payloads } = options;
+  const handle = async (request: IncomingMessage, signal: AbortSignal): Promise<[number, string]> => {
+    if (request.method !== "POST") return [405, "only POST is allowed"];
+    const body = await read(request);
+    if (!body) return [413, "the request is too large"];
+    try {
+      if (keys) verify(request.headers, body, keys);
+    } catch (error) {
+      return [401, (error as Error).message];
+    }
+    let task: Task;
+    try {
+      task = decode("ProcessRequest", JSON.parse(body.toString()), payloads);
+    } catch (error) {
+      return [400, `the request is not a task in JSON: ${(error as Error).message}`];
+    }
+    return [200, JSON.stringify(encode("ProcessResponse", await runTask(handlers, task, signal, log)))];
+  };
+  return (request, response) => {
+    const closed = new AbortController();
+    response.once("close", () => closed.abort(new HandlerStopped("the engine closed the request")));
+    handle(request, closed.signal)
+      .catch((error): [number, string] => {
+        if (!closed.signal.aborted) log(error);
+        return [200, JSON.stringify({ failure: failureOf(error) })];
+      })
+      .then(([status, text]) => {
+        const type = status === 200 ? "application/json" : "text/plain; charset=utf-8";
+        response.writeHead(status, { "Content-Type": type, "Content-Length": Buffer.byteLength(text) }).end(text);
+      });
+  };
+}
+
+/** Returns the body of a request, or undefined if it is too large. */
+async function read(request: IncomingMessage): Promise<Buffer | undefined> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request) {
+    if ((size += chunk.length) > maxRequestBytes) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+/** Calls the function for a task, and returns the response. Throws only what ends with the signal. */
+export async function runTask(
+  handlers: TaskHandlers, task: Task, signal: AbortSignal, log: (error: unknown) => void,
+): Promise<ProcessResponse> {
+  try {
+    return { result: (await handlerOf(handlers, task)(task, { signal })) ?? {} };
+  } catch (error) {
+    if (error instanceof Rejection) {
+      return { rejection: { reason: error.reason, message: error.message, details: error.details } };
+    }
+    if (endedBy(error, signal)) throw error;
+    if (!(error instanceof Failure)) log(error);
+    return { failure: failureOf(error) };
+  }
+}
+
+function handlerOf(handlers: TaskHandlers, task: Task): TaskHandler {
+  const name = task.type?.replace("TASK_TYPE_", "").toLowerCase() as keyof TaskHandlers;
+  const handler = handlers[name] ?? (name === "notify" ? handlers.call : undefined);
+  if (handler) return handler;
+  if (name === "cancel") return () => {};
+  return () => {
+    const message = `this processor does not handle ${task.type}`;
+    if (name === "timeout") throw new Failure("not_handled", message, { nonRetryable: true });
+    throw new Rejection("not_handled", message);
+  };
+}
+
+/** Returns why a signal was aborted if an error only says that it was. */
+export function endedBy(error: unknown, signal: AbortSignal): HandlerStopped | undefined {
+  if (!signal.aborted) return undefined;
+  const { name, cause } = (error ?? {}) as Error;
+  return error === signal.reason || name === "AbortError" || cause === signal.reason ? signal.reason : undefined;
+}
+
+const maxMessage = 8 << 10;
+
+/** Returns what is stored about an error that a handler threw. */
+export function failureOf(error: unknown): NonNullable<ProcessResponse["failure"]> {
+  const message = wellFormed(String((error as Error)?.message ?? error), maxMessage);
+  if (error instanceof AttemptTimeout) return { reason: "timeout", message };
+  if (!(error instanceof Failure)) return { reason: "error", message };
+  const { nonRetryable, retryAfter, details } = error.options;
+  return { reason: error.reason, message, nonRetryable, details, retryAfter: retryAfter === undefined ? undefined : duration(retryAfter) };
+}
+
+/** Returns the API's text of a number of milliseconds. */
+export function duration(milliseconds: number): string {
+  return `${(Math.max(0, milliseconds) / 1000).toFixed(3)}s`;
+}
+
+/** Cuts a text, and replaces what the engine would refuse. */
+export function wellFormed(text: string, maxBytes: number): string {
+  const bytes = Buffer.from(text.replaceAll("\0", "\ufffd")); // replaces lone surrogates
+  return bytes.subarray(0, maxBytes).toString();
+}

@@ -1,0 +1,451 @@
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
+import type {
+  CompleteRequest, Failure as FailedAttempt, Json, JsonObject, Lease, LeaseDirective, ProcessResponse, Progress, WorkerDirective,
+} from "./api.js";
+import { interval, type Client } from "./client.js";
+import {
+  AttemptTimeout, JobCancelled, LeaseLost, ProgressorError, Rejection, Release, Failure, WorkerStopped,
+} from "./errors.js";
+import { duration, endedBy, failureOf, runTask, wellFormed, type Task, type TaskHandlers } from "./processor.js";
+
+/** The job that a handler runs. */
+export interface Job {
+  readonly namespace: string;
+  readonly id: string;
+  readonly name: string;
+  readonly args: Json;
+  /** From 1. */
+  readonly attempt: number;
+  /** Grows with every attempt, so that other systems can reject late ones. */
+  readonly fencingToken: number;
+  /** When this attempt times out, by the clock of this machine. */
+  readonly deadline: Date;
+  /** Aborted when the attempt is over. Its reason is JobCancelled, LeaseLost, WorkerStopped or AttemptTimeout. */
+  readonly signal: AbortSignal;
+  /** What the last attempt reported. */
+  readonly lastProgress: Progress | undefined;
+  /** The failures of earlier attempts, oldest first. */
+  readonly failures: FailedAttempt[];
+  /** The lease, with everything that the engine sent. */
+  readonly lease: Lease;
+  /** Sets the progress: 0 to 100, a text, and details for the next attempt. The next heartbeat carries it. */
+  progress(percent: number, summary?: string, details?: JsonObject): void;
+}
+
+/** Runs a job. What it returns is the result. */
+export type JobHandler<Args = any> = (args: Args, job: Job) => unknown;
+
+/** How an attempt ended. "lost": the answer does not count. */
+export type Outcome = "done" | "failed" | "cancelled" | "released" | "lost";
+
+export interface Attempt {
+  lease: Lease;
+  outcome: Outcome;
+  /** Milliseconds. */
+  duration: number;
+  /** What the handler threw, if anything. */
+  error?: unknown;
+}
+
+export interface WorkerOptions {
+  /** The default consists of the host, the process ID and a random part. */
+  id?: string;
+  /** How many tasks run at a time. The default is 10. */
+  concurrency?: number;
+  /** Milliseconds that running handlers may continue after a stop. The default is 30,000. */
+  stopGrace?: number;
+  /** Milliseconds of silence after which tasks go to another worker. The default is that of the namespace. */
+  leaseDuration?: number;
+  /** The signals that stop the worker. The default is SIGTERM and SIGINT; [] for none. */
+  signals?: NodeJS.Signals[];
+  /** Receives what an operator should know. The default is console.error. */
+  log?: (message: string, fields: object) => void;
+  /** Called after every attempt. */
+  ended?: (attempt: Attempt) => void;
+}
+
+const maxAsked = 256; // leases per poll
+const pollWait = 20_000;
+const requestTimeout = 30_000;
+const quietPause = 1000; // between two polls of a worker that takes no new tasks
+const stopMargin = 2000; // for handlers to return after their signal was aborted
+const progressEvery = 1000;
+const beatRetry = 250;
+const maxSummary = 4096;
+const maxProgress = 64 << 10; // bytes of JSON
+const maxBeat = 8 << 20; // bytes of progress in one heartbeat
+const again = { initial: 100, max: 5000 }; // the waits while the engine cannot be reached
+
+const maxTimer = 2 ** 31 - 1; // milliseconds, of setTimeout
+
+const now = () => performance.now();
+
+/** A lease, from the poll that returned it until its answer is settled. */
+class Held {
+  readonly began = now();
+  readonly ending = new AbortController();
+  expires: number;
+  interval: number;
+  lastBeat = this.began;
+  progress: Progress | undefined; // not sent yet
+  progressSent = -progressEvery;
+  answering = false; // the handler has returned
+  lost = false;
+
+  constructor(readonly lease: Lease) {
+    this.expires = this.localTime(lease.expiresTime!);
+    this.interval = milliseconds(lease.heartbeatInterval);
+  }
+
+  /** Converts a time of the engine's clock to the clock of now(). */
+  localTime(time: string): number {
+    return this.began + Date.parse(time) - Date.parse(this.lease.leasedTime!);
+  }
+
+  /** Identifies the attempt in logs. */
+  get name(): object {
+    const { namespace, request } = this.lease;
+    return { namespace, processId: request?.process?.processId, taskId: request?.taskId, attempt: request?.attempt };
+  }
+}
+
+/**
+ * A worker leases tasks of namespaces whose processor is `pull`, runs them and sends their answers
+ * and heartbeats. All its connections are outgoing.
+ */
+export class Worker {
+  readonly id: string;
+  private readonly concurrency: number;
+  private readonly log: (message: string, fields: object) => void;
+  private readonly handlers = new Map<string, JobHandler>();
+  private others: JobHandler | undefined;
+  private rest: TaskHandlers | undefined;
+  private readonly stopping = new AbortController();
+  private readonly held = new Map<string, Held>(); // by lease token
+  private readonly running = new Set<Promise<void>>();
+  private freed = () => {}; // wakes the poll loop
+  private quiet = false;
+  private beating = false;
+  private beatFailed: number | undefined;
+  private beatTimer: NodeJS.Timeout | undefined;
+
+  constructor(private readonly client: Client, private readonly namespaces: string[], private readonly options: WorkerOptions = {}) {
+    this.id = options.id ?? `${hostname().slice(0, 100)}-${process.pid}-${randomUUID().slice(0, 8)}`;
+    this.concurrency = Math.min(Math.max(options.concurrency ?? 10, 1), 10_000);
+    this.log = options.log ?? ((message, fields) => console.error(message, fields));
+  }
+
+  /** Registers the handler of the jobs with a name. */
+  job<Args = any>(name: string, handler: JobHandler<Args>): this {
+    this.handlers.set(name, handler);
+    return this;
+  }
+
+  /** Registers the handler of all other jobs. */
+  jobs(handler: JobHandler): this {
+    this.others = handler;
+    return this;
+  }
+
+  /** Registers the functions for the tasks of processes that are not jobs. */
+  processes(handlers: TaskHandlers): this {
+    this.rest = handlers;
+    return this;
+  }
+
+  /** Takes no new tasks, and lets run return when those that run have ended. */
+  stop(): void {
+    this.stopping.abort(new WorkerStopped("the worker stops"));
+    this.freed();
+  }
+
+  /**
+   * Runs tasks until stop, a signal of the system, or an operator stops the worker. A worker runs
+   * once. Rejects if the engine refuses the first poll, for example because a namespace is missing.
+   */
+  async run(): Promise<void> {
+    if (this.handlers.size === 0 && !this.others && !this.rest) throw new Error("the worker has no handler");
+    const stop = () => this.stop();
+    const signals = this.options.signals ?? ["SIGTERM", "SIGINT"];
+    for (const signal of signals) process.once(signal, stop);
+    try {
+      await this.poll();
+    } finally {
+      this.stop();
+      await this.drain();
+      clearTimeout(this.beatTimer);
+      for (const signal of signals) process.removeListener(signal, stop);
+    }
+  }
+
+  private async poll(): Promise<void> {
+    const { signal } = this.stopping;
+    let accepted = false;
+    for (let failures = 0; !signal.aborted; ) {
+      const free = this.concurrency - this.held.size;
+      if (free <= 0) {
+        await new Promise<void>((resolve) => (this.freed = resolve));
+        continue;
+      }
+      try {
+        const { leases = [], worker } = await this.client.worker.poll({
+          namespaces: this.namespaces, workerId: this.id, maxLeases: Math.min(free, maxAsked), wait: duration(pollWait),
+          jobNames: this.others || this.rest ? [] : [...this.handlers.keys()], jobsOnly: !this.rest,
+          leaseDuration: this.options.leaseDuration === undefined ? undefined : duration(this.options.leaseDuration),
+        }, { signal, timeout: pollWait + requestTimeout, maxAttempts: 1 });
+        [accepted, failures] = [true, 0];
+        for (const lease of leases) this.start(lease);
+        this.obey(worker);
+        if (this.quiet) await sleep(quietPause, undefined, { signal }).catch(() => {});
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!accepted && isPermanent(error)) throw error;
+        if (failures++ === 0) this.log("engine unreachable; retrying", { workerId: this.id, error: (error as Error).message });
+        await sleep(interval(again, failures), undefined, { signal }).catch(() => {});
+      }
+    }
+  }
+
+  /** Applies the engine's directive to the whole worker. */
+  private obey(directive: WorkerDirective | undefined): void {
+    this.quiet = directive === "WORKER_DIRECTIVE_QUIET";
+    if (directive === "WORKER_DIRECTIVE_STOP") this.stop();
+  }
+
+  private start(lease: Lease): void {
+    const held = new Held(lease);
+    this.held.set(lease.leaseToken!, held);
+    const run = this.execute(held).finally(() => this.running.delete(run));
+    this.running.add(run);
+    this.schedule();
+  }
+
+  /** Runs the handler of a lease and sends its answer. */
+  private async execute(held: Held): Promise<void> {
+    const { signal } = held.ending;
+    const left = held.localTime(held.lease.request!.deadline!) - now();
+    const expire = () => held.ending.abort(new AttemptTimeout("the attempt exceeded its timeout"));
+    const timer = left <= maxTimer ? setTimeout(expire, left) : undefined;
+    let answer: CompleteRequest | undefined;
+    let outcome: Outcome = "released";
+    let delay = 0;
+    let error: unknown;
+    try {
+      answer = await this.handle(held, signal);
+      outcome = answer.response?.failure ? "failed" : "done";
+    } catch (thrown) {
+      error = thrown;
+      const reason = endedBy(thrown, signal);
+      if (reason instanceof JobCancelled) {
+        answer = { cancelled: { message: wellFormed(reason.message, maxSummary) } };
+        outcome = "cancelled";
+      } else if (thrown instanceof Release) {
+        delay = thrown.delay;
+      } else if (!(reason instanceof WorkerStopped)) {
+        answer = { response: responseOf(reason ?? thrown) };
+        outcome = answer.response!.failure ? "failed" : "done";
+      }
+    }
+    clearTimeout(timer);
+    held.answering = true;
+    if (held.progress && !held.lost && outcome !== "done") await this.sendProgress(held);
+    if (held.lost) outcome = "lost";
+    else if (!this.held.has(held.lease.leaseToken!)) outcome = "released"; // by drain
+    else if (answer) outcome = await this.complete(held, answer, outcome);
+    else await this.release([held], delay);
+    this.held.delete(held.lease.leaseToken!);
+    this.freed();
+    this.options.ended?.({ lease: held.lease, outcome, duration: now() - held.began, error });
+  }
+
+  /** Calls the handler of a lease. */
+  private async handle(held: Held, signal: AbortSignal): Promise<CompleteRequest> {
+    const { job, request } = held.lease;
+    const handler = job && (this.handlers.get(job.name!) ?? this.others);
+    if (handler) return { jobResult: { result: (await handler(job.args, jobOf(held, () => this.schedule()))) as Json } };
+    if (this.rest) {
+      const log = (error: unknown) => this.log("handler failed", { ...held.name, error });
+      return { response: await runTask(this.rest, request as Task, signal, log) };
+    }
+    throw new Failure("not_handled", `this worker handles only jobs named ${[...this.handlers.keys()].join(", ")}`);
+  }
+
+  /** Sends an answer until the engine accepts or refuses it, or the lease has expired. */
+  private async complete(held: Held, answer: CompleteRequest, outcome: Outcome): Promise<Outcome> {
+    answer.leaseToken = held.lease.leaseToken;
+    for (let failures = 0, replaced = false; ; ) {
+      try {
+        await this.client.worker.complete(answer, { timeout: requestTimeout, maxAttempts: 1 });
+        return outcome;
+      } catch (error) {
+        if (isLost(error)) return "lost";
+        if (isRefused(error)) {
+          if (replaced) {
+            this.log("answer dropped: the engine refused it twice", { ...held.name, error: error.message });
+            return "lost";
+          }
+          // Otherwise the lease would expire, and the next worker would run into the same error.
+          const failure = { reason: "bad_response", message: `the engine refused the answer: ${error.message}`, nonRetryable: true };
+          answer = { leaseToken: answer.leaseToken, response: { failure } };
+          [replaced, outcome] = [true, "failed"];
+          continue;
+        }
+        if (!this.held.has(answer.leaseToken!) || now() > held.expires) {
+          this.log("answer dropped: it did not reach the engine before the lease expired", held.name);
+          return "lost";
+        }
+        if (failures++ === 0) this.log("sending an answer failed; retrying until its lease expires", { ...held.name, error });
+        await sleep(interval(again, failures));
+      }
+    }
+  }
+
+  /** Sends the progress of an attempt that has failed or is released, so that the next attempt gets it. */
+  private async sendProgress(held: Held): Promise<void> {
+    const beats = [{ leaseToken: held.lease.leaseToken, progress: held.progress }];
+    held.progress = undefined;
+    await this.client.worker.heartbeat({ workerId: this.id, beats }, { timeout: 5000, maxAttempts: 1 }).catch((error: Error) => {
+      this.log("sending the last progress failed", { ...held.name, error: error.message });
+    });
+  }
+
+  private async release(all: Held[], delay = 0): Promise<void> {
+    const leaseTokens = all.map((held) => held.lease.leaseToken!);
+    const request = { workerId: this.id, leaseTokens, delay: delay > 0 ? duration(delay) : undefined };
+    await this.client.worker.release(request, { timeout: requestTimeout }).catch((error: Error) => {
+      this.log("releasing tasks failed: their leases will expire", { leases: all.length, error: error.message });
+    });
+  }
+
+  /** Sets the timer of the next heartbeat. */
+  private schedule(): void {
+    clearTimeout(this.beatTimer);
+    if (this.beating) return;
+    let due = Infinity;
+    for (const held of this.held.values()) {
+      if (held.lost) continue;
+      due = Math.min(due, held.lastBeat + held.interval);
+      if (held.progress) due = Math.min(due, held.progressSent + progressEvery);
+    }
+    if (this.beatFailed !== undefined) due = Math.max(due, this.beatFailed + beatRetry);
+    if (due < Infinity) this.beatTimer = setTimeout(() => void this.beat(), Math.min(Math.max(due - now(), 0), maxTimer));
+  }
+
+  /** Sends one heartbeat for all leases, and applies the engine's directives. */
+  private async beat(): Promise<void> {
+    this.beating = true;
+    const all = [...this.held.values()].filter((held) => !held.lost);
+    const time = now();
+    let room = maxBeat;
+    const beats = all.map((held) => {
+      const send = held.progress && time - held.progressSent >= progressEvery && (room -= sizeOf(held.progress)) > 0;
+      return { leaseToken: held.lease.leaseToken, progress: send ? held.progress : undefined };
+    });
+    const timeout = Math.min(requestTimeout, Math.max(1000, ...all.map((held) => Math.min(held.interval, requestTimeout))));
+    try {
+      const { directives = [], worker } = await this.client.worker.heartbeat({ workerId: this.id, beats }, { timeout, maxAttempts: 1 });
+      all.forEach((held, n) => applyDirective(held, directives[n] ?? {}, beats[n]!.progress));
+      this.obey(worker);
+      this.beatFailed = undefined;
+    } catch (error) {
+      if (this.beatFailed === undefined) this.log("heartbeat failed; retrying", { workerId: this.id, error: (error as Error).message });
+      this.beatFailed = now();
+      // The engine refuses the whole heartbeat because of one progress.
+      if (isRefused(error)) all.forEach((held) => (held.progress = undefined));
+      for (const held of all) {
+        if (!held.answering && now() > held.expires) lose(held, "the heartbeats did not reach the engine");
+      }
+    }
+    this.beating = false;
+    this.schedule();
+  }
+
+  /** Waits for the handlers, until the grace period ends. Then it aborts their signals and releases the rest. */
+  private async drain(): Promise<void> {
+    const ended = async (limit: number) => {
+      const timer = new AbortController();
+      const all = Promise.all(this.running).then(() => true);
+      const result = await Promise.race([all, sleep(limit, false, { signal: timer.signal })]);
+      timer.abort();
+      return result;
+    };
+    if (await ended(this.options.stopGrace ?? 30_000)) return;
+    for (const held of this.held.values()) held.ending.abort(this.stopping.signal.reason);
+    if (await ended(stopMargin)) return;
+    const rest = [...this.held.values()];
+    this.held.clear();
+    for (const held of rest) this.log("handler did not stop; releasing its task anyway", held.name);
+    await this.release(rest);
+  }
+}
+
+function applyDirective(held: Held, directive: LeaseDirective, sent: Progress | undefined): void {
+  held.lastBeat = now();
+  if (sent) {
+    held.progressSent = held.lastBeat;
+    if (held.progress === sent) held.progress = undefined;
+  }
+  switch (directive.directive) {
+    case "DIRECTIVE_LOST":
+      // An answer in flight may already be stored. The response to it decides.
+      if (!held.answering) lose(held, "another worker has the task, or it has ended");
+      return;
+    case "DIRECTIVE_CANCEL":
+      held.ending.abort(new JobCancelled(directive.cancelReason || "the job was cancelled"));
+  }
+  if (directive.expiresTime) held.expires = held.localTime(directive.expiresTime);
+  if (directive.heartbeatInterval) held.interval = milliseconds(directive.heartbeatInterval);
+}
+
+function lose(held: Held, why: string): void {
+  held.lost = true;
+  held.ending.abort(new LeaseLost(`the lease was lost: ${why}`));
+}
+
+function jobOf(held: Held, changed: () => void): Job {
+  const { job, request, namespace } = held.lease;
+  return {
+    namespace: namespace!, id: job!.jobId!, name: job!.name!, args: job!.args, attempt: request!.attempt!,
+    fencingToken: request!.fencingToken!, deadline: new Date(Date.now() + held.localTime(request!.deadline!) - now()),
+    signal: held.ending.signal, lastProgress: job!.progress, failures: job!.failures ?? [], lease: held.lease,
+    progress(percent, summary = "", details) {
+      const progress: Progress = { percent: Math.min(Math.max(percent || 0, 0), 100), summary: wellFormed(summary, maxSummary) };
+      if (details) progress.details = details;
+      if (sizeOf(progress) > maxProgress) throw new RangeError(`progress: must have at most ${maxProgress} bytes of JSON`);
+      held.progress = progress;
+      changed();
+    },
+  };
+}
+
+function responseOf(error: unknown): ProcessResponse {
+  if (!(error instanceof Rejection)) return { failure: failureOf(error) };
+  return { rejection: { reason: error.reason, message: error.message, details: error.details } };
+}
+
+/** Reports whether every poll would fail with an error: the worker is misconfigured. */
+function isPermanent(error: unknown): boolean {
+  const codes = ["invalid_argument", "not_found", "unauthenticated", "permission_denied", "unimplemented"];
+  return !(error instanceof ProgressorError) || codes.includes(error.code);
+}
+
+function isLost(error: unknown): boolean {
+  return error instanceof ProgressorError && error.reason === "REASON_LEASE_LOST";
+}
+
+/** Reports whether the engine, or JSON.stringify, cannot accept a request, however often it is sent. */
+function isRefused(error: unknown): error is Error {
+  if (!(error instanceof ProgressorError)) return true;
+  return error.code === "invalid_argument" || (error.code === "resource_exhausted" && error.reason !== "REASON_OVERLOADED");
+}
+
+function sizeOf(progress: Progress): number {
+  return Buffer.byteLength(JSON.stringify(progress));
+}
+
+/** Returns a duration of the API in milliseconds, at least 10. */
+function milliseconds(text: string | undefined): number {
+  return Math.max(10, 1000 * Number.parseFloat(text ?? "10s"));
+}

@@ -97,6 +97,11 @@ lint: ## Run golangci-lint, go vet and buf lint
 bench: postgres build ## Measure this engine against the baseline (ARGS=flags of progressor bench)
 	./bin/progressor bench $(ARGS)
 
+.PHONY: bench-peers
+bench-peers: postgres build ## Compare jobs with River and graphile-worker (needs Node; ARGS='-jobs 100000 -rounds 3')
+	npm ci --prefix tools/peers/graphile --silent --no-audit --no-fund
+	cd tools/peers && $(GO) run . -progressor ../../bin/progressor -graphile graphile $(ARGS)
+
 .PHONY: chaos
 chaos: postgres ## Break things for SECONDS under load, then check every invariant (SECONDS=60 SEED=0)
 	$(GO) test ./internal/chaos -run TestChaos -count=1 -v -timeout 0 \

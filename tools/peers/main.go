@@ -1,0 +1,105 @@
+// Peers compares the jobs of Progressor with those of other queues in PostgreSQL: River and
+// graphile-worker. All run on the same server, in alternation, and execute jobs that do nothing.
+//
+//	make bench-peers ARGS='-jobs 100000 -rounds 3'
+//
+// Each queue has the settings of its own benchmark. What they store differs: Progressor keeps the
+// history of each job, River keeps the job, and graphile-worker deletes it.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/progressor-engine/progressor/internal/pgembed"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+// peer is a queue that can be measured.
+type peer interface {
+	name() string
+	// measure measures all cases. d is empty.
+	measure(ctx context.Context, d *database, jobs int) (results, error)
+}
+
+func run(ctx context.Context) (err error) {
+	dsn := flag.String("dsn", "", "PostgreSQL `server` to measure; its role needs CREATEDB (default: a private one)")
+	jobs := flag.Int("jobs", 100_000, "`number` of jobs of a measurement, a multiple of 1,000")
+	rounds := flag.Int("rounds", 3, "`number` of measurements of each queue, in alternation")
+	program := flag.String("progressor", "progressor", "`path` of the progressor program")
+	graphile := flag.String("graphile", "", "`directory` of bench.mjs (default: graphile-worker is not measured)")
+	asJSON := flag.Bool("json", false, "print the results of all rounds as JSON")
+	flag.Parse()
+	if *jobs < batch || *jobs%batch != 0 {
+		return fmt.Errorf("-jobs is %d: it must be a positive multiple of %d", *jobs, batch)
+	}
+	if *rounds < 1 {
+		return fmt.Errorf("-rounds is %d: it must be at least 1", *rounds)
+	}
+	if *dsn == "" {
+		// No checkpoint begins during a measurement.
+		settings := map[string]string{"shared_buffers": "1GB", "max_wal_size": "8GB"}
+		server, startErr := pgembed.Start(ctx, pgembed.Config{Ephemeral: true, Settings: settings})
+		if startErr != nil {
+			return startErr
+		}
+		defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
+		*dsn = server.DSN()
+	}
+	peers := []peer{progressorPeer{program: *program}, riverPeer{}}
+	if *graphile != "" {
+		peers = append(peers, graphilePeer{dir: *graphile})
+	}
+	measured, err := measureAll(ctx, *dsn, peers, *jobs, *rounds)
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		return json.NewEncoder(os.Stdout).Encode(measured)
+	}
+	names := make([]string, len(peers))
+	for i, p := range peers {
+		names[i] = p.name()
+	}
+	return printTable(os.Stdout, names, measured)
+}
+
+// measureAll measures each peer in each round.
+func measureAll(
+	ctx context.Context, dsn string, peers []peer, jobs, rounds int,
+) (map[string][]results, error) {
+	measured := map[string][]results{}
+	for round := range rounds {
+		for _, p := range peers {
+			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, rounds, p.name())
+			r, err := measureOne(ctx, dsn, p, jobs)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", p.name(), err)
+			}
+			measured[p.name()] = append(measured[p.name()], r)
+		}
+	}
+	return measured, nil
+}
+
+func measureOne(ctx context.Context, dsn string, p peer, jobs int) (r results, err error) {
+	d, err := createDatabase(ctx, dsn)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.drop(ctx)) }()
+	return p.measure(ctx, d, jobs)
+}

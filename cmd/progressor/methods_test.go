@@ -18,6 +18,12 @@ var behindClient = map[string]string{
 	"Release": "worker run", "WatchProcess": "watch",
 }
 
+// inDatabase has the methods whose commands read and change the database instead, because they also
+// work without an engine.
+var inDatabase = map[string]string{
+	"ListConsoleLogins": "console-login list", "EndConsoleLogins": "console-login end",
+}
+
 // Every method of the API has a command, so that nothing needs another client. ProcessorService is
 // what users implement.
 func TestEveryMethodHasACommand(t *testing.T) {
@@ -45,9 +51,9 @@ func TestEveryMethodHasACommand(t *testing.T) {
 			for j := range service.Methods().Len() {
 				name := string(service.Methods().Get(j).Name())
 				called := regexp.MustCompile(`\.` + name + `(\(\w+,|,|\(\n)`).MatchString(code.String())
-				if looked++; called == (behindClient[name] != "") {
-					t.Errorf("%s.%s: called by a command: %v, through package client: %q", service.Name(), name, called,
-						behindClient[name])
+				if looked++; called == (behindClient[name]+inDatabase[name] != "") {
+					t.Errorf("%s.%s: called by a command: %v, through package client: %q, in the database: %q",
+						service.Name(), name, called, behindClient[name], inDatabase[name])
 				}
 			}
 		}

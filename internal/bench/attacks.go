@@ -28,6 +28,8 @@ const (
 	withoutAttack = "without an attack"
 	// probeEvery is the interval between probes of /livez during an attack.
 	probeEvery = 250 * time.Millisecond
+	// maxShownTime is how long an attack continues until a metric shows it.
+	maxShownTime = 10 * time.Second
 	// victimProcesses is how many processes the other tenant calls.
 	victimProcesses = 1000
 )
@@ -83,7 +85,7 @@ func (r *runner) underAttack(ctx context.Context, d *scratch, a *attacked, which
 	}
 	during := offered
 	during.duration = max(during.duration, which.takes)
-	w, spent, err := a.attack(ctx, which, during, m)
+	w, spent, err := a.attack(ctx, which, during, m, shown)
 	if err != nil {
 		return err
 	}
@@ -100,8 +102,11 @@ func (r *runner) underAttack(ctx context.Context, d *scratch, a *attacked, which
 	return a.report(ctx, which, row, &before.done, shown)
 }
 
-// attack offers the load of the victim while the attack runs.
-func (a *attacked) attack(ctx context.Context, which attackKind, load flood, m *meter) (*flooded, spent, error) {
+// attack offers the load of the victim while the attack runs. The attack ends when its metric is
+// above shown, because one request of some attacks can take longer than the load.
+func (a *attacked) attack(
+	ctx context.Context, which attackKind, load flood, m *meter, shown float64,
+) (*flooded, spent, error) {
 	attacking, end := context.WithCancel(ctx)
 	defer end()
 	var running sync.WaitGroup
@@ -122,9 +127,26 @@ func (a *attacked) attack(ctx context.Context, which attackKind, load flood, m *
 			return err
 		})
 	}
+	if err == nil {
+		err = a.awaitMetric(ctx, which.metric, shown)
+	}
 	end()
 	running.Wait()
 	return w, cost, errors.Join(err, attackErr)
+}
+
+// awaitMetric waits until a series is above a value, but at most maxShownTime. An attack can make
+// the engine reject the request for its metrics.
+func (a *attacked) awaitMetric(ctx context.Context, s series, value float64) error {
+	for began := time.Now(); time.Since(began) < maxShownTime; {
+		if now, err := a.metric(ctx, s); err == nil && now > value {
+			return nil
+		}
+		if err := wait(ctx, probeEvery); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // report fills in the figures of an attack, and the bounds that the engine has broken.

@@ -64,7 +64,7 @@ func TestAnswersOfAnIssuer(t *testing.T) {
 		want   string
 	}{
 		"an error":       {http.StatusInternalServerError, long, "500 Internal Server Error: "},
-		"another issuer": {http.StatusOK, `{"issuer":"https://` + name + `"}`, "of another issuer"},
+		"another issuer": {http.StatusOK, `{"issuer":"https://` + name + `"}`, "belongs to another issuer"},
 		"no JSON":        {http.StatusOK, long, "it has no discovery document"},
 		"wrong type":     {http.StatusOK, `{"issuer":"URL","revocation_endpoint":[]}`, "it has no discovery document"},
 		"too large":      {http.StatusOK, strings.Repeat(" ", maxBody+1), "request body too large"},

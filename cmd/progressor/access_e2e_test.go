@@ -213,7 +213,7 @@ func TestAccessServiceRejects(t *testing.T) {
 	wantCode(t, err, connect.CodeFailedPrecondition, "does not authenticate")
 }
 
-// The command replaces a key, and both keys are valid meanwhile.
+// The command replaces a key, and both keys are valid for the overlap.
 func TestKeyRotate(t *testing.T) {
 	t.Parallel()
 	s := newTenants(t)

@@ -75,7 +75,7 @@ type heldBody struct {
 	io.ReadCloser
 	memory    *memory
 	held      *budget.Holder
-	ctx       context.Context //nolint:containedctx // that of the request
+	ctx       context.Context //nolint:containedctx // the context of the request
 	size      int64           // how long the body is; -1 if it is unknown
 	expansion int64           // how many bytes a byte of the body can become
 	read      int64

@@ -27,7 +27,7 @@ type Payload struct {
 }
 
 // Purpose is what a payload is used for. A payload of one purpose must not be decoded as another
-// one, so that nobody with access to the database can use an event as a state.
+// one. Otherwise a person with access to the database could use an event as a state.
 type Purpose string
 
 // The purposes.

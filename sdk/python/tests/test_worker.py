@@ -73,7 +73,7 @@ class WorkerTest(Case):
 
         self.work(worker)
         found = ended(ns, enqueue(ns, "long", lease_duration="1s", heartbeat_interval="0.05s", timeout="60s"))
-        self.assertEqual(found["result"], 1)  # nobody else took it
+        self.assertEqual(found["result"], 1)  # no other worker took it
 
     def test_a_cancelled_job_stops(self):
         ns = namespace({"pull": {}})

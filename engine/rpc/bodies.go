@@ -29,6 +29,9 @@ func limitBodyTime(next http.Handler, timeout time.Duration, rejected func()) ht
 			timeout: timeout}
 		body.start()
 		defer body.stop()
+		// r is copied, because net/http needs the body that it has set: if another one replaces it,
+		// net/http may take the rest of a body that was not read for the next request.
+		r = r.WithContext(r.Context())
 		r.Body = body
 		next.ServeHTTP(w, r)
 	})

@@ -49,6 +49,11 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestSlowBody",
 	},
 	{
+		name: "rest-of-a-body", breaks: "the rest of a body that was not read is never the next request",
+		file: "engine/rpc/bodies.go", old: "r = r.WithContext(r.Context())", planted: "",
+		packages: "./engine/rpc", run: "TestUnreadBodyIsNotARequest",
+	},
+	{
 		name: "cron-calls-its-engine", breaks: "a cron or sink cannot call the engine that runs it",
 		file: "processor/remote/egress.go", old: "if listener == to {", planted: "if false {",
 		packages: "./processor/remote", run: "TestOwnListenerIsDenied",

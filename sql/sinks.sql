@@ -14,13 +14,16 @@ SELECT EXISTS (
 SELECT count(*) FROM sinks s WHERE s.namespace = @namespace;
 
 -- PutSink creates a sink or replaces its settings. An existing sink keeps its cursor and its state.
+-- The first token comes from a sequence, so that a node whose sink was deleted and created again
+-- does not have the lease of the new sink.
 -- name: PutSink :exec
 INSERT INTO sinks AS s (
   namespace, sink_id, config, secrets, revision, state, lanes, seqs, max_lag, resumed_time, token,
   delivered, failures, dead_letters, created_time, updated_time)
 VALUES (
   @namespace, @sink_id, @config, @secrets, 1, 'ACTIVE', @lanes::bigint[], @seqs::bigint[],
-  (@max_lag_us::bigint) * interval '1 microsecond', statement_timestamp(), 0, 0, 0, 0,
+  (@max_lag_us::bigint) * interval '1 microsecond', statement_timestamp(),
+  nextval('sink_tokens'), 0, 0, 0,
   statement_timestamp(), statement_timestamp())
 ON CONFLICT (namespace, sink_id) DO UPDATE
   SET config = excluded.config, secrets = excluded.secrets, revision = s.revision + 1,
@@ -168,6 +171,7 @@ UPDATE sinks s
    SET delivered = s.delivered + 1, delivered_time = statement_timestamp()
  WHERE s.namespace = @namespace
    AND s.sink_id = @sink_id
+   AND s.node_id = @node_id::bigint
    AND s.token = @token;
 
 -- name: DeleteSinkDeadLetter :exec
@@ -182,6 +186,7 @@ UPDATE sinks s
    SET last_error = @error::text, last_error_time = statement_timestamp()
  WHERE s.namespace = @namespace
    AND s.sink_id = @sink_id
+   AND s.node_id = @node_id::bigint
    AND s.token = @token;
 
 -- KeepSinkDeadLetter records that a dead letter could not be delivered again.
@@ -271,17 +276,20 @@ RETURNING s.namespace, s.sink_id, s.config, s.secrets, s.revision, s.token, s.la
                    0)::bigint AS wait_us,
           (SELECT g.generation FROM database_generation g)::uuid AS generation;
 
--- RenewSinks extends leases. It returns the sinks whose leases the node still has.
+-- RenewSinks extends leases. It returns the sinks whose leases the node still has. Like the other
+-- statements under a lease, it compares the node as well: after a failover that lost a claim, two
+-- nodes can have the same token.
 -- name: RenewSinks :many
 UPDATE sinks s
    SET lease_time = statement_timestamp() + (@lease_us::bigint) * interval '1 microsecond'
-  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@sink_ids::text[]), unnest(@tokens::bigint[]))
-       AS held(namespace, sink_id, token)
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@sink_ids::text[]),
+                  unnest(@node_ids::bigint[]), unnest(@tokens::bigint[]))
+       AS held(namespace, sink_id, node_id, token)
  WHERE s.namespace = held.namespace
    AND s.sink_id = held.sink_id
    AND s.token = held.token
-   AND s.node_id IS NOT NULL
-RETURNING s.namespace, s.sink_id, s.token;
+   AND s.node_id = held.node_id
+RETURNING s.namespace, s.sink_id, held.node_id::bigint AS node_id, s.token;
 
 -- AskForSink asks the node that has the lease of a sink to release it, unless another node has just
 -- asked.
@@ -300,6 +308,7 @@ UPDATE sinks s
    SET node_id = NULL, lease_time = NULL
  WHERE s.namespace = @namespace
    AND s.sink_id = @sink_id
+   AND s.node_id = @node_id::bigint
    AND s.token = @token;
 
 -- AdvanceSink moves the cursor after a delivery, or past changes that the sink does not select. The
@@ -317,6 +326,7 @@ UPDATE sinks s
        state = CASE s.state WHEN 'FAILING' THEN 'ACTIVE' ELSE s.state END
  WHERE s.namespace = @namespace
    AND s.sink_id = @sink_id
+   AND s.node_id = @node_id::bigint
    AND s.token = @token
    AND EXISTS (SELECT FROM database_generation g WHERE g.generation = @generation::uuid);
 
@@ -333,6 +343,7 @@ UPDATE sinks s
        END
  WHERE s.namespace = @namespace
    AND s.sink_id = @sink_id
+   AND s.node_id = @node_id::bigint
    AND s.token = @token;
 
 -- AddSinkDeadLetter adds a dead letter, or counts another attempt of an existing one. It deletes

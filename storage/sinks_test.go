@@ -142,3 +142,56 @@ func TestRetryNeedsTheLease(t *testing.T) {
 	must(t, 0, changes.FailRetry(t.Context(), b.Store, claimed[0].SinkLease, 2, "no"))
 	equal(t, "after results", letters(), "2 no 2")
 }
+
+// A lease does not survive its sink: a sink that is deleted and created again has other tokens. A
+// node whose ID is not that of the lease does not have it, even with the same token, which can
+// happen after a failover that lost a claim.
+func TestLeaseOfASinkIsUnique(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	begin, _, err := changes.Now(t.Context(), b.Store, "shop")
+	must(t, 0, err)
+	k := b.sink("s", begin)
+	claim := func() changes.ClaimedSink {
+		t.Helper()
+		claimed, err := changes.ClaimSinks(t.Context(), b.Store, time.Minute, 1)
+		if len(claimed) != 1 {
+			t.Fatal(claimed, err)
+		}
+		return claimed[0]
+	}
+	row := func() string {
+		return ask[string](b, "SELECT concat_ws(' ', state, delivered, failures, node_id, lease_time) FROM sinks")
+	}
+	fenced := func(what string, c changes.ClaimedSink) {
+		t.Helper()
+		before := row()
+		kept, err := changes.RenewSinks(t.Context(), b.Store, time.Hour, []changes.SinkLease{c.SinkLease})
+		equal(t, what+": renewed leases", len(must(t, kept, err)), 0)
+		for name, err := range map[string]error{
+			"the cursor": changes.AdvanceSink(t.Context(), b.Store, c.SinkLease, c.Cursor, 1),
+			"a failure":  changes.FailSink(t.Context(), b.Store, c.SinkLease, changes.SinkFailure{State: "BROKEN"}),
+			"a retry":    changes.EndRetry(t.Context(), b.Store, c.SinkLease, 1),
+			"an error":   changes.FailRetry(t.Context(), b.Store, c.SinkLease, 1, "no"),
+		} {
+			if !errors.Is(err, process.ErrFenced) {
+				t.Errorf("%s: %s is stored: %v", what, name, err)
+			}
+		}
+		must(t, 0, changes.ReleaseSink(t.Context(), b.Store, c.SinkLease))
+		equal(t, what, row(), before)
+	}
+	first := claim()
+	must(t, 0, changes.DeleteSink(t.Context(), b.Store, k))
+	b.sink("s", begin)
+	fenced("before the new sink is claimed", first)
+	second := claim()
+	fenced("after the new sink was claimed", first)
+	b.exec("UPDATE sinks SET node_id = node_id + 1")
+	fenced("with the token of another node", second)
+	b.exec("UPDATE sinks SET node_id = node_id - 1")
+	must(t, 0, changes.AdvanceSink(t.Context(), b.Store, second.SinkLease, second.Cursor, 1))
+	must(t, 0, changes.RewindSink(t.Context(), b.Store, k, begin))
+	claim()
+	fenced("after a rewind", second)
+}

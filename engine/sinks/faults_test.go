@@ -320,7 +320,7 @@ func TestNodeIsKilled(t *testing.T) {
 	if got := second.status(t).GetNodeId(); got != first.Store.NodeID() {
 		t.Errorf("node %d delivers", got)
 	}
-	lease := changes.SinkLease{SinkKey: changes.SinkKey{Namespace: "ns", SinkID: "s"}}
+	lease := changes.SinkLease{SinkKey: changes.SinkKey{Namespace: "ns", SinkID: "s"}, NodeID: first.Store.NodeID()}
 	lease.Token = int64(enginetest.Count(t, s.db, "SELECT token FROM sinks"))
 	first.Store.Close()
 	second.begin(t, "b")
@@ -341,6 +341,7 @@ func TestNodeIsKilled(t *testing.T) {
 	if late := advance(lease.Token, at.Generation); !errors.Is(late, process.ErrFenced) {
 		t.Errorf("the old node moves the cursor: %v", late)
 	}
+	lease.NodeID = second.Store.NodeID()
 	if late := advance(token, uuid.New()); !errors.Is(late, process.ErrFenced) {
 		t.Errorf("after a failover, a cursor from before is stored: %v", late)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -114,4 +115,21 @@ func TestFailover(t *testing.T) {
 	if lost != 0 || r.ids["a"] < 1_000_000_000_000 {
 		t.Errorf("%d lost events are stored, and the last change of a has the number %d", lost, r.ids["a"])
 	}
+}
+
+// A node stops to deliver for a sink when another node has its lease, even with the same token, and
+// claims the sink again when that lease is over.
+func TestLeaseOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	s, n, r := newSink(t)
+	n.begin(t, "a")
+	n.drains(t)
+	token := enginetest.Count(t, s.db, "SELECT token FROM sinks")
+	s.exec("UPDATE sinks SET node_id = node_id + 1000")
+	eventually(t, "the node has claimed the sink again", func() bool {
+		return enginetest.Count(t, s.db, "SELECT token FROM sinks") == token+1
+	})
+	n.begin(t, "b")
+	n.drains(t)
+	want(t, "delivered", r.text(), "a created, a stored 1, b created, b stored 1")
 }

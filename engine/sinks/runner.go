@@ -94,7 +94,7 @@ func (r *runner) pass(ctx context.Context) error {
 	}
 	for key, d := range r.held {
 		switch state := states[key]; {
-		case state == nil || state.Token != d.lease.Token:
+		case state == nil || state.Token != d.lease.Token || state.NodeID != d.lease.NodeID:
 			d.abort(errLeaseLost)
 		case !state.Runs || state.Revision != d.revision || state.AskedNodeID != 0:
 			d.end()

@@ -19,7 +19,24 @@ var sinkMutants = []mutant{
 		name: "sink-late-node", breaks: "a node without the lease does not move the cursor",
 		file: sinkStates, old: "AND s.token = @token\n   AND EXISTS",
 		planted:  "AND @token::bigint IS NOT NULL\n   AND EXISTS",
-		packages: "./engine/sinks", run: "TestNodeIsKilled",
+		packages: "./storage", run: "TestLeaseOfASinkIsUnique",
+	},
+	{
+		name: "sink-token-again", breaks: "a sink that is created again has other tokens",
+		file: sinkStates, old: "nextval('sink_tokens')", planted: "0",
+		packages: "./storage", run: "TestLeaseOfASinkIsUnique",
+	},
+	{
+		name: "sink-token-of-another", breaks: "a node does not move the cursor with the token of another node",
+		file:     sinkStates,
+		old:      "AND s.node_id = @node_id::bigint\n   AND s.token = @token\n   AND EXISTS",
+		planted:  "AND @node_id::bigint IS NOT NULL\n   AND s.token = @token\n   AND EXISTS",
+		packages: "./storage", run: "TestLeaseOfASinkIsUnique",
+	},
+	{
+		name: "sink-renews-for-another", breaks: "a node does not renew the lease of another node",
+		file: sinkStates, old: "AND s.node_id = held.node_id", planted: "AND s.node_id IS NOT NULL",
+		packages: "./storage", run: "TestLeaseOfASinkIsUnique",
 	},
 	{
 		name: "sink-not-taken-over", breaks: "another node continues when the lease is over",

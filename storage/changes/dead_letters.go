@@ -167,7 +167,7 @@ func EndRetry(ctx context.Context, s *storage.Store, l SinkLease, changeID int64
 	return underLease(ctx, s, "delete a dead letter of a sink",
 		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) (int64, error) {
 			return q.CountSinkRetry(ctx, db, dbsqlc.CountSinkRetryParams{
-				Namespace: l.Namespace, SinkID: l.SinkID, Token: l.Token,
+				Namespace: l.Namespace, SinkID: l.SinkID, NodeID: l.NodeID, Token: l.Token,
 			})
 		},
 		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) error {
@@ -182,7 +182,7 @@ func FailRetry(ctx context.Context, s *storage.Store, l SinkLease, changeID int6
 	return underLease(ctx, s, "store the error of a dead letter",
 		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) (int64, error) {
 			return q.NoteSinkError(ctx, db, dbsqlc.NoteSinkErrorParams{
-				Error: reason, Namespace: l.Namespace, SinkID: l.SinkID, Token: l.Token,
+				Error: reason, Namespace: l.Namespace, SinkID: l.SinkID, NodeID: l.NodeID, Token: l.Token,
 			})
 		},
 		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) error {

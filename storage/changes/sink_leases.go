@@ -9,11 +9,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// SinkLease identifies the lease of a sink. After a claim by another node, or a rewind, operations
-// with it return process.ErrFenced.
+// SinkLease identifies the lease of a sink. After another claim, a rewind, or the deletion of the
+// sink, operations with it return process.ErrFenced, also if the sink was created again.
 type SinkLease struct {
 	SinkKey
-	Token int64
+	NodeID int64 // ID of the node when it claimed the sink: a node that registers again gets another one
+	Token  int64
 }
 
 // LeaseState is a sink and who may deliver.
@@ -43,9 +44,10 @@ func ClaimSinks(
 	ctx context.Context, s *storage.Store, lease time.Duration, limit int,
 ) (claimed []ClaimedSink, err error) {
 	var rows []dbsqlc.ClaimSinksRow
+	nodeID := s.NodeID()
 	err = s.RunLocked(ctx, "claim sinks", nil, func(ctx context.Context, db storage.DB) (err error) {
 		rows, err = dbsqlc.New().ClaimSinks(ctx, db, dbsqlc.ClaimSinksParams{
-			NodeID: s.NodeID(), LeaseUs: lease.Microseconds(), Lim: int32(limit),
+			NodeID: nodeID, LeaseUs: lease.Microseconds(), Lim: int32(limit),
 		})
 		return err
 	})
@@ -53,7 +55,7 @@ func ClaimSinks(
 		at := cursorOf(r.Lanes, r.Seqs)
 		at.Generation = r.Generation
 		claimed = append(claimed, ClaimedSink{
-			SinkLease:    SinkLease{SinkKey{r.Namespace, r.SinkID}, r.Token},
+			SinkLease:    SinkLease{SinkKey{r.Namespace, r.SinkID}, nodeID, r.Token},
 			SinkSettings: SinkSettings{Config: r.Config, Secrets: r.Secrets}, Revision: r.Revision,
 			Cursor: at, Failures: int(r.Failures),
 			Wait: time.Duration(r.WaitUs) * time.Microsecond,
@@ -68,7 +70,9 @@ func RenewSinks(
 ) (kept map[SinkLease]bool, err error) {
 	a := dbsqlc.RenewSinksParams{LeaseUs: lease.Microseconds()}
 	for _, l := range held {
-		a.Append(dbsqlc.RenewSinksItem{Namespace: l.Namespace, SinkID: l.SinkID, Token: l.Token})
+		a.Append(dbsqlc.RenewSinksItem{
+			Namespace: l.Namespace, SinkID: l.SinkID, NodeID: l.NodeID, Token: l.Token,
+		})
 	}
 	var rows []dbsqlc.RenewSinksRow
 	err = s.RunSoon(ctx, "renew leases of sinks", func(ctx context.Context, db storage.DB) (err error) {
@@ -77,7 +81,7 @@ func RenewSinks(
 	})
 	kept = map[SinkLease]bool{}
 	for _, r := range rows {
-		kept[SinkLease{SinkKey{r.Namespace, r.SinkID}, r.Token}] = true
+		kept[SinkLease{SinkKey{r.Namespace, r.SinkID}, r.NodeID, r.Token}] = true
 	}
 	return kept, err
 }
@@ -95,7 +99,7 @@ func AskForSink(ctx context.Context, s *storage.Store, l SinkLease) error {
 func ReleaseSink(ctx context.Context, s *storage.Store, l SinkLease) error {
 	return s.RunSoon(ctx, "release a sink", func(ctx context.Context, db storage.DB) error {
 		return dbsqlc.New().ReleaseSink(ctx, db, dbsqlc.ReleaseSinkParams{
-			Namespace: l.Namespace, SinkID: l.SinkID, Token: l.Token,
+			Namespace: l.Namespace, SinkID: l.SinkID, NodeID: l.NodeID, Token: l.Token,
 		})
 	})
 }
@@ -109,7 +113,7 @@ func AdvanceSink(ctx context.Context, s *storage.Store, l SinkLease, to Cursor, 
 }
 
 func advance(ctx context.Context, db storage.DB, l SinkLease, to Cursor, a dbsqlc.AdvanceSinkParams) error {
-	a.Namespace, a.SinkID, a.Token, a.Generation = l.Namespace, l.SinkID, l.Token, to.Generation
+	a.Namespace, a.SinkID, a.NodeID, a.Token, a.Generation = l.Namespace, l.SinkID, l.NodeID, l.Token, to.Generation
 	a.Lanes, a.Seqs = to.arrays()
 	n, err := dbsqlc.New().AdvanceSink(ctx, db, a)
 	if err == nil && n == 0 {
@@ -129,8 +133,8 @@ type SinkFailure struct {
 func FailSink(ctx context.Context, s *storage.Store, l SinkLease, f SinkFailure) error {
 	return s.RunSoon(ctx, "store the failure of a sink", func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().FailSink(ctx, db, dbsqlc.FailSinkParams{
-			Namespace: l.Namespace, SinkID: l.SinkID, Token: l.Token, State: f.State, Error: f.Error,
-			WaitUs: f.Wait.Microseconds(),
+			Namespace: l.Namespace, SinkID: l.SinkID, NodeID: l.NodeID, Token: l.Token, State: f.State,
+			Error: f.Error, WaitUs: f.Wait.Microseconds(),
 		})
 		if err == nil && n == 0 {
 			err = process.ErrFenced

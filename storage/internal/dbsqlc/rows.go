@@ -2594,6 +2594,7 @@ func (p *SettleQueuesParams) Append(r SettleQueuesItem) {
 type RenewSinksItem struct {
 	Namespace string
 	SinkID    string
+	NodeID    int64
 	Token     int64
 }
 
@@ -2601,6 +2602,7 @@ type RenewSinksItem struct {
 func (p *RenewSinksParams) Append(r RenewSinksItem) {
 	p.Namespaces = append(p.Namespaces, r.Namespace)
 	p.SinkIds = append(p.SinkIds, r.SinkID)
+	p.NodeIds = append(p.NodeIds, r.NodeID)
 	p.Tokens = append(p.Tokens, r.Token)
 }
 

@@ -100,8 +100,9 @@ UPDATE sinks s
        state = CASE s.state WHEN 'FAILING' THEN 'ACTIVE' ELSE s.state END
  WHERE s.namespace = $5
    AND s.sink_id = $6
-   AND s.token = $7
-   AND EXISTS (SELECT FROM database_generation g WHERE g.generation = $8::uuid)
+   AND s.node_id = $7::bigint
+   AND s.token = $8
+   AND EXISTS (SELECT FROM database_generation g WHERE g.generation = $9::uuid)
 `
 
 type AdvanceSinkParams struct {
@@ -111,6 +112,7 @@ type AdvanceSinkParams struct {
 	Rejected   int64
 	Namespace  string
 	SinkID     string
+	NodeID     int64
 	Token      int64
 	Generation uuid.UUID
 }
@@ -126,6 +128,7 @@ func (q *Queries) AdvanceSink(ctx context.Context, db DBTX, arg AdvanceSinkParam
 		arg.Rejected,
 		arg.Namespace,
 		arg.SinkID,
+		arg.NodeID,
 		arg.Token,
 		arg.Generation,
 	)
@@ -292,18 +295,25 @@ UPDATE sinks s
    SET delivered = s.delivered + 1, delivered_time = statement_timestamp()
  WHERE s.namespace = $1
    AND s.sink_id = $2
-   AND s.token = $3
+   AND s.node_id = $3::bigint
+   AND s.token = $4
 `
 
 type CountSinkRetryParams struct {
 	Namespace string
 	SinkID    string
+	NodeID    int64
 	Token     int64
 }
 
 // CountSinkRetry counts a dead letter that was delivered again, under the lease of the sink.
 func (q *Queries) CountSinkRetry(ctx context.Context, db DBTX, arg CountSinkRetryParams) (int64, error) {
-	result, err := db.Exec(ctx, countSinkRetry, arg.Namespace, arg.SinkID, arg.Token)
+	result, err := db.Exec(ctx, countSinkRetry,
+		arg.Namespace,
+		arg.SinkID,
+		arg.NodeID,
+		arg.Token,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -450,7 +460,8 @@ UPDATE sinks s
        END
  WHERE s.namespace = $4
    AND s.sink_id = $5
-   AND s.token = $6
+   AND s.node_id = $6::bigint
+   AND s.token = $7
 `
 
 type FailSinkParams struct {
@@ -459,6 +470,7 @@ type FailSinkParams struct {
 	WaitUs    int64
 	Namespace string
 	SinkID    string
+	NodeID    int64
 	Token     int64
 }
 
@@ -471,6 +483,7 @@ func (q *Queries) FailSink(ctx context.Context, db DBTX, arg FailSinkParams) (in
 		arg.WaitUs,
 		arg.Namespace,
 		arg.SinkID,
+		arg.NodeID,
 		arg.Token,
 	)
 	if err != nil {
@@ -834,13 +847,15 @@ UPDATE sinks s
    SET last_error = $1::text, last_error_time = statement_timestamp()
  WHERE s.namespace = $2
    AND s.sink_id = $3
-   AND s.token = $4
+   AND s.node_id = $4::bigint
+   AND s.token = $5
 `
 
 type NoteSinkErrorParams struct {
 	Error     string
 	Namespace string
 	SinkID    string
+	NodeID    int64
 	Token     int64
 }
 
@@ -850,6 +865,7 @@ func (q *Queries) NoteSinkError(ctx context.Context, db DBTX, arg NoteSinkErrorP
 		arg.Error,
 		arg.Namespace,
 		arg.SinkID,
+		arg.NodeID,
 		arg.Token,
 	)
 	if err != nil {
@@ -884,7 +900,8 @@ INSERT INTO sinks AS s (
   delivered, failures, dead_letters, created_time, updated_time)
 VALUES (
   $1, $2, $3, $4, 1, 'ACTIVE', $5::bigint[], $6::bigint[],
-  ($7::bigint) * interval '1 microsecond', statement_timestamp(), 0, 0, 0, 0,
+  ($7::bigint) * interval '1 microsecond', statement_timestamp(),
+  nextval('sink_tokens'), 0, 0, 0,
   statement_timestamp(), statement_timestamp())
 ON CONFLICT (namespace, sink_id) DO UPDATE
   SET config = excluded.config, secrets = excluded.secrets, revision = s.revision + 1,
@@ -902,6 +919,8 @@ type PutSinkParams struct {
 }
 
 // PutSink creates a sink or replaces its settings. An existing sink keeps its cursor and its state.
+// The first token comes from a sequence, so that a node whose sink was deleted and created again
+// does not have the lease of the new sink.
 func (q *Queries) PutSink(ctx context.Context, db DBTX, arg PutSinkParams) error {
 	_, err := db.Exec(ctx, putSink,
 		arg.Namespace,
@@ -981,51 +1000,64 @@ UPDATE sinks s
    SET node_id = NULL, lease_time = NULL
  WHERE s.namespace = $1
    AND s.sink_id = $2
-   AND s.token = $3
+   AND s.node_id = $3::bigint
+   AND s.token = $4
 `
 
 type ReleaseSinkParams struct {
 	Namespace string
 	SinkID    string
+	NodeID    int64
 	Token     int64
 }
 
 func (q *Queries) ReleaseSink(ctx context.Context, db DBTX, arg ReleaseSinkParams) error {
-	_, err := db.Exec(ctx, releaseSink, arg.Namespace, arg.SinkID, arg.Token)
+	_, err := db.Exec(ctx, releaseSink,
+		arg.Namespace,
+		arg.SinkID,
+		arg.NodeID,
+		arg.Token,
+	)
 	return err
 }
 
 const renewSinks = `-- name: RenewSinks :many
 UPDATE sinks s
    SET lease_time = statement_timestamp() + ($1::bigint) * interval '1 microsecond'
-  FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
-       AS held(namespace, sink_id, token)
+  FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]),
+                  unnest($4::bigint[]), unnest($5::bigint[]))
+       AS held(namespace, sink_id, node_id, token)
  WHERE s.namespace = held.namespace
    AND s.sink_id = held.sink_id
    AND s.token = held.token
-   AND s.node_id IS NOT NULL
-RETURNING s.namespace, s.sink_id, s.token
+   AND s.node_id = held.node_id
+RETURNING s.namespace, s.sink_id, held.node_id::bigint AS node_id, s.token
 `
 
 type RenewSinksParams struct {
 	LeaseUs    int64
 	Namespaces []string
 	SinkIds    []string
+	NodeIds    []int64
 	Tokens     []int64
 }
 
 type RenewSinksRow struct {
 	Namespace string
 	SinkID    string
+	NodeID    int64
 	Token     int64
 }
 
-// RenewSinks extends leases. It returns the sinks whose leases the node still has.
+// RenewSinks extends leases. It returns the sinks whose leases the node still has. Like the other
+// statements under a lease, it compares the node as well: after a failover that lost a claim, two
+// nodes can have the same token.
 func (q *Queries) RenewSinks(ctx context.Context, db DBTX, arg RenewSinksParams) ([]RenewSinksRow, error) {
 	rows, err := db.Query(ctx, renewSinks,
 		arg.LeaseUs,
 		arg.Namespaces,
 		arg.SinkIds,
+		arg.NodeIds,
 		arg.Tokens,
 	)
 	if err != nil {
@@ -1035,7 +1067,12 @@ func (q *Queries) RenewSinks(ctx context.Context, db DBTX, arg RenewSinksParams)
 	var items []RenewSinksRow
 	for rows.Next() {
 		var i RenewSinksRow
-		if err := rows.Scan(&i.Namespace, &i.SinkID, &i.Token); err != nil {
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.SinkID,
+			&i.NodeID,
+			&i.Token,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -237,9 +237,11 @@ func (a access) in(ctx context.Context) context.Context {
 	return engine.WithVisible(ctx, a.visible)
 }
 
-// follow calls end with an error when the principal of a stream loses its permission. It returns
-// when ctx ends.
-func (a *authorization) follow(ctx context.Context, procedure string, request any, end func(error)) {
+// follow checks the principal of a stream again and again. It calls changed with what the principal
+// has now, and end with an error when it loses its permission. It returns when ctx ends.
+func (a *authorization) follow(
+	ctx context.Context, procedure string, request any, changed func(access), end func(error),
+) {
 	if a == nil {
 		return
 	}
@@ -260,7 +262,10 @@ func (a *authorization) follow(ctx context.Context, procedure string, request an
 		case err != nil:
 			err = unauthenticated(err)
 		default:
-			_, err = a.decide(p, procedure, request)
+			var granted access
+			if granted, err = a.decide(p, procedure, request); err == nil {
+				changed(granted)
+			}
 		}
 		if err != nil {
 			end(err)

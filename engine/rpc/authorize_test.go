@@ -374,7 +374,8 @@ func TestStreamsAreFollowed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), principalKey{}, auth.NewPrincipal("key:a",
 			[]auth.Grant{{Role: "viewer", Namespaces: "own"}})), 10*time.Second)
 		var got error
-		a.follow(ctx, "/progressor.v1.ChangeService/WatchChanges", request, func(err error) { got = err })
+		a.follow(ctx, "/progressor.v1.ChangeService/WatchChanges", request, func(access) {},
+			func(err error) { got = err })
 		if connect.CodeOf(got) != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -389,7 +390,36 @@ func TestStreamsAreFollowed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), principalKey{}, auth.NewPrincipal("key:a", nil)),
 		50*time.Millisecond)
 	defer cancel()
-	a.follow(ctx, "/progressor.v1.ChangeService/WatchChanges", request, func(err error) { t.Errorf("ended: %v", err) })
+	a.follow(ctx, "/progressor.v1.ChangeService/WatchChanges", request, func(access) {},
+		func(err error) { t.Errorf("ended: %v", err) })
+}
+
+// A stream hides payloads as soon as its principal may not see them any more.
+func TestStreamsHidePayloads(t *testing.T) {
+	t.Parallel()
+	support := storage.KeyState{SecretHash: make([]byte, 32), Roles: []string{"support"}, Patterns: []string{"own"}}
+	a, err := newAuthorization(auth.New(roleKeys{"a": support}, "", nil), services...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.recheck = time.Millisecond
+	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), principalKey{}, auth.NewPrincipal("key:a",
+		[]auth.Grant{{Role: "viewer", Namespaces: "own"}})), 10*time.Second)
+	defer cancel()
+	const procedure = "/progressor.v1.ProcessService/WatchProcess"
+	request := &progressorv1.WatchProcessRequest{Namespace: "own", ProcessId: "p"}
+	sent := &progressorv1.WatchProcessResponse{Update: &progressorv1.WatchProcessResponse_Process{
+		Process: &progressorv1.Process{AuxState: []byte("secret")}}}
+	before, err := a.check(ctx, procedure, request)
+	if err != nil || len(before.shown(sent).(*progressorv1.WatchProcessResponse).GetProcess().GetAuxState()) == 0 {
+		t.Fatalf("a viewer sees no payload: %v", err)
+	}
+	var now access
+	a.follow(ctx, procedure, request, func(granted access) { now = granted; cancel() },
+		func(err error) { t.Error(err) })
+	if now.rule == nil || len(now.shown(sent).(*progressorv1.WatchProcessResponse).GetProcess().GetAuxState()) != 0 {
+		t.Errorf("a payload is shown: %v", now)
+	}
 }
 
 // Principals with different grants do not share responses.

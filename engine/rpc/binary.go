@@ -65,7 +65,8 @@ func (binary) decode(data []byte, message any) error {
 	if err := elements.CheckProto(data, m.ProtoReflect().Descriptor(), maxElements(m)); err != nil {
 		return err
 	}
-	err := proto.Unmarshal(data, m)
+	// Fields that this version does not know have no bound.
+	err := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)
 	if err == nil {
 		return nil
 	}

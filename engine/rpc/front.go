@@ -22,7 +22,8 @@ func NewFront(hosts *Hosts) *Front {
 		w.Header().Set("Connection", "close") // so that net/http does not read the body
 		page(w, http.StatusServiceUnavailable, "not ready: "+*f.phase.Load())
 	})
-	f.Use(limitStalls(hosts.Guard(mux, func() {}), writeTimeout, func() {}))
+	h := limitStalls(hosts.Guard(mux, func() {}), writeTimeout, func() {})
+	f.Use(limitBodyTime(h, bodyTimeout, func() {}))
 	return f
 }
 

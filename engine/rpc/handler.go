@@ -37,6 +37,8 @@ const (
 	// maxBodyBytes cuts the body of a request, compressed or not. It is slightly larger than the
 	// limit of a message, whose error is more helpful.
 	maxBodyBytes = process.MaxMessageBytes + 64<<10
+	// maxCheckBytes is the size of requests that need no token, such as those for the health.
+	maxCheckBytes = 4 << 10
 	// compressMinBytes is the size from which responses are compressed for clients that accept it.
 	// Go's clients accept it by default, but gzip costs more than a small call.
 	compressMinBytes = 16 << 10
@@ -184,13 +186,14 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	clients := newClients(cfg.Limits)
 	rejected := func(reason string) func() { return counted.rejected[reason].Inc }
 	failed := undecodable(rejected(rejectedBody))
+	gunzip := connect.WithCompression("gzip", func() connect.Decompressor { return &limitedGzip{failed: failed} },
+		func() connect.Compressor { return gzip.NewWriter(io.Discard) })
 	options := connect.WithHandlerOptions(
 		connect.WithCodec(binary{failed}),
 		connect.WithCodec(strictJSON{codecJSON, failed}),
 		connect.WithCodec(strictJSON{codecJSONCharset, failed}),
 		connect.WithCodec(packed{failed}),
-		connect.WithCompression("gzip", func() connect.Decompressor { return &limitedGzip{failed: failed} },
-			func() connect.Compressor { return gzip.NewWriter(io.Discard) }),
+		gunzip,
 		connect.WithReadMaxBytes(process.MaxMessageBytes),
 		connect.WithCompressMinBytes(compressMinBytes),
 		connect.WithInterceptors(
@@ -215,11 +218,12 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 		connect.WithCompressMinBytes(workerCompressMinBytes)))
 	// Probes have no token. Health shows whether a namespace exists only to authenticated clients.
 	path, checks := grpchealth.NewHandler(&health{ready, s.namespace, may},
-		connect.WithReadMaxBytes(process.MaxMessageBytes))
+		connect.WithReadMaxBytes(maxCheckBytes), gunzip)
 	mux.Handle(path, limitBody(identified(cfg.Auth, errorWriter, checks)))
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)
-	mount(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
-	mount(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
+	reflected := connect.WithReadMaxBytes(process.MaxMessageBytes)
+	mount(grpcreflect.NewHandlerV1(reflector, reflected, gunzip))
+	mount(grpcreflect.NewHandlerV1Alpha(reflector, reflected, gunzip))
 	if err := mountPages(mux, cfg, clients, ready, may, private); err != nil {
 		return nil, err
 	}
@@ -293,10 +297,10 @@ func page(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text + "\n")) // the client may be gone
 }
 
-// limitBody is memory.limit for requests that are never large.
+// limitBody is memory.limit for requests that are never large. Anybody can send them.
 func limitBody(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+		r.Body = http.MaxBytesReader(w, r.Body, maxCheckBytes)
 		h.ServeHTTP(w, r)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -106,7 +107,7 @@ type checkedStream struct {
 	ctx     context.Context //nolint:containedctx // that of the stream
 	end     func(error)     // ends the stream
 	last    any             // the last received message, the subject of errors
-	granted access
+	granted atomic.Pointer[access]
 }
 
 // Receive receives the next message.
@@ -124,15 +125,19 @@ func (s *checkedStream) Receive(message any) error {
 	if err != nil {
 		return err
 	}
-	if s.granted = granted; granted.rule != nil {
-		go s.access.follow(s.ctx, s.Spec().Procedure, message, s.end)
+	s.granted.Store(&granted)
+	if granted.rule != nil {
+		go s.access.follow(s.ctx, s.Spec().Procedure, message, func(now access) { s.granted.Store(&now) }, s.end)
 	}
 	return nil
 }
 
 // Send sends a message.
 func (s *checkedStream) Send(message any) error {
-	return s.StreamingHandlerConn.Send(s.granted.shown(message))
+	if granted := s.granted.Load(); granted != nil {
+		message = granted.shown(message)
+	}
+	return s.StreamingHandlerConn.Send(message)
 }
 
 func (i *interceptor) mapError(ctx context.Context, procedure string, err error, request any) error {

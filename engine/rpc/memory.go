@@ -94,8 +94,8 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	}
 	b.asked = true
 	most := int64(process.MaxMessageBytes)
-	if b.size >= 0 {
-		most = min(most, b.size*b.expansion)
+	if b.size >= 0 && b.size < most/b.expansion { // a client can send any Content-Length
+		most = b.size * b.expansion
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, memoryWait)
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/progressor-engine/progressor/internal/budget"
 	"github.com/progressor-engine/progressor/process"
@@ -97,5 +100,58 @@ func TestExpandingBody(t *testing.T) {
 	read, err := io.Copy(io.Discard, g)
 	if err != nil || read != process.MaxMessageBytes+1 || failed != 1 {
 		t.Errorf("%d bytes, %v, counted %d times", read, err, failed)
+	}
+}
+
+// A client cannot turn the budget off with a Content-Length that overflows.
+func TestHugeContentLength(t *testing.T) {
+	t.Parallel()
+	m := &memory{requests: budget.New(requestBudget), refused: func(string) {}}
+	held := false
+	h := m.limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.CopyN(io.Discard, r.Body, budget.Free+1)
+		held = budget.From(r.Context()).Has()
+	}))
+	r := httptest.NewRequest(http.MethodPost, callPath, strings.NewReader(strings.Repeat(" ", budget.Free+1)))
+	r.Header.Set("Grpc-Encoding", "gzip")
+	r.ContentLength = math.MaxUint64/maxExpansion + 1 // its product is 784
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if !held {
+		t.Error("the request has no part of the budget")
+	}
+}
+
+// Requests without a token cost little, and their errors are short.
+func TestHealthOfALongName(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, echo())
+	message, err := proto.Marshal(wrapperspb.String(strings.Repeat("\x01", 2<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write(message)
+	_ = w.Close()
+	for encoding, body := range map[string][]byte{"gzip": packed.Bytes(), "identity": message[:8<<10]} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/grpc.health.v1.Health/Check",
+			bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/proto")
+		r.Header.Set("Content-Encoding", encoding)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusTooManyRequests || len(text) > 1<<10 {
+			t.Errorf("%s: %s, %d bytes: %.100s", encoding, response.Status, len(text), text)
+		}
 	}
 }

@@ -58,7 +58,7 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, end := context.WithCancelCause(r.Context())
 	cancel := func() { end(nil) }
 	defer cancel()
-	go p.access.follow(ctx, procedure, request, end)
+	go p.access.follow(ctx, procedure, request, func(access) {}, end)
 	s := &serverSent{writer: w, control: http.NewResponseController(w), cancel: cancel}
 	stop := s.keepAlive(ctx)
 	err = p.streams.Watch(ctx, request, s.send)

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"runtime/debug"
 	"strconv"
@@ -31,6 +32,8 @@ const (
 	// maxSharedBytes and maxShared limit the cache to 32 MiB.
 	maxSharedBytes = 256 << 10
 	maxShared      = 128
+	// maxSharedRequest is the size of the largest request whose response is shared.
+	maxSharedRequest = 64 << 10
 )
 
 // sharedCost is how many statements a read costs, if more than 1.
@@ -49,8 +52,11 @@ type shared struct {
 	pace *rate.Limiter
 
 	mu        sync.Mutex
-	responses map[string]*sharedResponse // by method, view of the principal, and request
+	responses map[sharedKey]*sharedResponse
 }
+
+// sharedKey is the hash of a method, the view of the principal, and a request.
+type sharedKey [sha256.Size]byte
 
 type sharedResponse struct {
 	done     chan struct{} // closed when the other fields are set
@@ -60,7 +66,7 @@ type sharedResponse struct {
 }
 
 func newShared() *shared {
-	return &shared{pace: rate.NewLimiter(sharedRate, sharedBurst), responses: map[string]*sharedResponse{}}
+	return &shared{pace: rate.NewLimiter(sharedRate, sharedBurst), responses: map[sharedKey]*sharedResponse{}}
 }
 
 // unary returns a cached response, or reads it for all clients with the same request.
@@ -84,16 +90,16 @@ func (s *shared) respond(
 	ctx context.Context, age time.Duration, again bool, method string, message proto.Message, read reading,
 ) (connect.AnyResponse, error) {
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
-	if err != nil {
+	if err != nil || len(text) > maxSharedRequest {
 		return read(ctx)
 	}
 	view := viewOf(ctx)
 	if p := principalOf(ctx); p != nil && ofClient[method] {
 		view += "\x00" + strings.Join(append([]string{p.Name}, p.Groups()...), "\n")
 	}
-	key := method + "\x00" + view + "\x00" + string(text)
+	key := sha256.Sum256([]byte(method + "\x00" + view + "\x00" + string(text)))
 	s.mu.Lock()
-	a := s.responses[key]
+	a, reads := s.responses[key], false
 	if a == nil || a.over() && time.Since(a.began) > age {
 		cost := max(1, sharedCost[method])
 		now := s.pace.AllowN(time.Now(), cost) || !again
@@ -104,10 +110,15 @@ func (s *shared) respond(
 			if now {
 				cost = 0
 			}
+			reads = true
 			go s.read(context.WithoutCancel(ctx), key, a, cost, read)
 		}
 	}
 	s.mu.Unlock()
+	if reads { // even if its client is gone, so that a client has no more reads than its share
+		<-a.done
+		return a.response, a.err
+	}
 	select {
 	case <-a.done:
 		return a.response, a.err
@@ -127,7 +138,7 @@ func (a *sharedResponse) over() bool {
 }
 
 // read reads a response when the rate limit allows its cost. Cost 0 means that it is already paid.
-func (s *shared) read(ctx context.Context, key string, a *sharedResponse, cost int, read reading) {
+func (s *shared) read(ctx context.Context, key sharedKey, a *sharedResponse, cost int, read reading) {
 	defer close(a.done)
 	defer func() {
 		if r := recover(); r != nil {
@@ -163,11 +174,11 @@ func responseOf(r connect.AnyResponse) (proto.Message, bool) {
 
 // drop makes room for one more response. The caller holds the lock.
 func (s *shared) drop() {
-	oldest := ""
+	var oldest sharedKey
 	for key, a := range s.responses {
 		if time.Since(a.began) > maxSharedAge+sharedWait {
 			delete(s.responses, key)
-		} else if oldest == "" || a.began.Before(s.responses[oldest].began) {
+		} else if oldest == (sharedKey{}) || a.began.Before(s.responses[oldest].began) {
 			oldest = key
 		}
 	}
@@ -176,7 +187,7 @@ func (s *shared) drop() {
 	}
 }
 
-func (s *shared) forget(key string, a *sharedResponse) {
+func (s *shared) forget(key sharedKey, a *sharedResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.responses[key] == a {

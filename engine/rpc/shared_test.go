@@ -180,3 +180,32 @@ func TestMaxAge(t *testing.T) {
 		}
 	}
 }
+
+// The cache keeps no large requests. A read counts in the share of its client until it ends, even
+// if the client has disconnected.
+func TestSharedReadsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newShared(), &counting{}
+		large := &progressorv1.ListProcessesRequest{Filter: strings.Repeat("x", maxSharedRequest)}
+		for range 2 {
+			if _, err := s.respond(t.Context(), time.Minute, false, "ListProcesses", large, c.read); err != nil {
+				t.Error(err)
+			}
+		}
+		if c.reads.Load() != 2 || len(s.responses) != 0 {
+			t.Errorf("%d reads, %d responses are kept", c.reads.Load(), len(s.responses))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		_, _ = s.respond(ctx, time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{},
+			func(ctx context.Context) (connect.AnyResponse, error) {
+				cancel()
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+		if took := time.Since(began); took != sharedTimeout {
+			t.Errorf("a client left its share after %s", took)
+		}
+	})
+}

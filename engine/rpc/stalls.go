@@ -9,12 +9,8 @@ import (
 const (
 	// writeTimeout is how long a client may take to read a part of a response.
 	writeTimeout = 30 * time.Second
-	// writePart is the size of a part. Small responses fit in the buffers of the connection, and
-	// cost no timer.
+	// writePart is the size of a part.
 	writePart = 64 << 10
-	// http2Buffer is the size of the buffer of a response over HTTP/2. Writing more waits for the
-	// window of the client, which may be 0.
-	http2Buffer = 4 << 10
 )
 
 // limitStalls ends responses that their client does not read. Without it, a client that never reads
@@ -22,10 +18,7 @@ const (
 // each of them.
 func limitStalls(next http.Handler, timeout time.Duration, rejected func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		timed := &timedWriter{ResponseWriter: w, rejected: rejected, timeout: timeout, free: writePart}
-		if timed.http2 = r.ProtoMajor == 2; timed.http2 {
-			timed.free = http2Buffer
-		}
+		timed := &timedWriter{ResponseWriter: w, rejected: rejected, timeout: timeout}
 		defer timed.stop()
 		next.ServeHTTP(timed, r)
 	})
@@ -36,9 +29,6 @@ type timedWriter struct {
 	http.ResponseWriter
 	rejected func()
 	timeout  time.Duration
-	http2    bool
-	free     int // how many bytes fit in buffers and need no timer
-	written  int
 
 	mu    sync.Mutex
 	timer *time.Timer // one timer for a response: a deadline for each write would cost more
@@ -54,10 +44,7 @@ func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *timedWriter) Write(data []byte) (written int, err error) {
 	for {
 		part := data[written:min(len(data), written+writePart)]
-		w.written += len(part)
-		if w.written > w.free {
-			w.start()
-		}
+		w.start() // a part of any size blocks if the client has not read earlier responses
 		n, err := w.ResponseWriter.Write(part)
 		w.end()
 		written += n
@@ -115,16 +102,15 @@ func (w *timedWriter) check() {
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0))
 }
 
-// stop ends the checks. The server sends the last buffer of a response over HTTP/2 after the
-// handler has returned, so it gets a deadline. One of HTTP/1.1 fits in the buffers of the
-// connection.
+// stop ends the checks. The server sends the last buffer of a response after the handler has
+// returned, so it gets a deadline, which ends with the response.
 func (w *timedWriter) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	if w.http2 && !w.ended {
+	if !w.ended {
 		// It fails only if the connection is closed.
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
 	}

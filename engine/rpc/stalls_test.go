@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -111,6 +112,32 @@ func TestClosedWindows(t *testing.T) {
 			if _, err := io.CopyN(io.Discard, conn, int64(frame[1])<<8|int64(frame[2])); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// TestPipelinesThatAreNotRead attacks with clients of HTTP/1.1 that send requests and never read.
+// The server closes their connections, even if each response fits in its buffers.
+func TestPipelinesThatAreNotRead(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{10, 10 << 10, 60 << 10} {
+		address, _ := stallSite(t, 100*time.Millisecond, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(bytes.Repeat([]byte("x"), size))
+		})
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		requests := strings.Repeat("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 1000)
+		for err == nil {
+			_, err = io.WriteString(conn, requests)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("responses of %d bytes: the connection is still open", size)
 		}
 	}
 }

@@ -54,6 +54,42 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestUnreadBodyIsNotARequest",
 	},
 	{
+		name: "overflowing-length", breaks: "a Content-Length that overflows does not turn the budget off",
+		file: "engine/rpc/memory.go", old: "b.size < most/b.expansion {", planted: "b.size*b.expansion < most {",
+		packages: "./engine/rpc", run: "TestHugeContentLength",
+	},
+	{
+		name: "health-of-any-size", breaks: "a request without a token has at most 4 KiB",
+		file: "engine/rpc/handler.go", old: "connect.WithReadMaxBytes(maxCheckBytes), gunzip)",
+		planted:  "connect.WithReadMaxBytes(process.MaxMessageBytes), gunzip)",
+		packages: "./engine/rpc", run: "TestHealthOfALongName",
+	},
+	{
+		name: "large-shared-request", breaks: "responses to large requests are not shared",
+		file: "engine/rpc/shared.go", old: " || len(text) > maxSharedRequest", planted: "",
+		packages: "./engine/rpc", run: "TestSharedReadsAreBounded",
+	},
+	{
+		name: "read-outside-the-share", breaks: "a read stays in the share of its client until it ends",
+		file: "engine/rpc/shared.go", old: "	if reads {", planted: "	if reads && false {",
+		packages: "./engine/rpc", run: "TestSharedReadsAreBounded",
+	},
+	{
+		name: "payloads-after-a-new-role", breaks: "a stream hides payloads when its principal loses their permission",
+		file: "engine/rpc/authorize.go", old: "changed(granted)", planted: "_ = granted",
+		packages: "./engine/rpc", run: "TestStreamsHidePayloads",
+	},
+	{
+		name: "pipelines-for-good", breaks: "a client that sends requests and never reads loses its connection",
+		file: "engine/rpc/stalls.go", old: "		w.start() // a part", planted: "		// a part",
+		packages: "./engine/rpc", run: "TestPipelinesThatAreNotRead",
+	},
+	{
+		name: "headers-of-any-size", breaks: "a processor cannot respond with large headers",
+		file: "processor/remote/transport.go", old: "		MaxResponseHeaderBytes: maxHeaderBytes,", planted: "",
+		packages: "./processor/remote", run: "TestLargeHeaders",
+	},
+	{
 		name: "cron-calls-its-engine", breaks: "a cron or sink cannot call the engine that runs it",
 		file: "processor/remote/egress.go", old: "if listener == to {", planted: "if false {",
 		packages: "./processor/remote", run: "TestOwnListenerIsDenied",
@@ -247,12 +283,7 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "closed-window", breaks: "a small response ends if its client of HTTP/2 does not read it",
-		file: "engine/rpc/stalls.go", old: "if w.http2 && !w.ended {", planted: "if false {",
-		packages: "./engine/rpc", run: "TestClosedWindows",
-	},
-	{
-		name: "closed-window-of-a-page", breaks: "a response that fits in one part ends if it is not read",
-		file: "engine/rpc/stalls.go", old: "timed.free = http2Buffer", planted: "timed.free = writePart",
+		file: "engine/rpc/stalls.go", old: "	if !w.ended {", planted: "if false {",
 		packages: "./engine/rpc", run: "TestClosedWindows",
 	},
 	{

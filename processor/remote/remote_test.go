@@ -378,6 +378,21 @@ func TestBrokenAnswer(t *testing.T) {
 	}
 }
 
+// TestLargeHeaders checks that the headers of a response have a limit.
+func TestLargeHeaders(t *testing.T) {
+	for _, name := range []string{"connect", "json", "msgpack"} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Large", strings.Repeat("x", 2*maxHeaderBytes))
+			}))
+			_, err := dialed(t, proto.CloneOf(ways[name]), server.URL).Process(t.Context(), request())
+			if _, lost := errors.AsType[*processor.LostError](err); !lost {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
 // TestDeadline checks that the attempt ends with its context, and that the context of the processor
 // ends, too.
 func TestDeadline(t *testing.T) {

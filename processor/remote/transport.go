@@ -18,6 +18,9 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
+// maxHeaderBytes is the size of the largest headers of a response.
+const maxHeaderBytes = 64 << 10
+
 // newTransport returns a transport. Each processor has its own, so that one that hangs does not
 // take connections from another.
 func newTransport(maxRunning int, http2 bool, security *tls.Config) *http.Transport {
@@ -41,7 +44,9 @@ func newTransport(maxRunning int, http2 bool, security *tls.Config) *http.Transp
 		MaxIdleConnsPerHost: maxRunning,
 		IdleConnTimeout:     idle,
 		DisableCompression:  true,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		// The budget for responses counts only their bodies.
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, addr)
 			if err != nil {

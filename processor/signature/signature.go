@@ -192,6 +192,7 @@ func Handler(next http.Handler, maxBytes int64, keys ...Key) http.Handler {
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
 		}
+		r = r.WithContext(r.Context()) // net/http needs its own body in its own request
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})

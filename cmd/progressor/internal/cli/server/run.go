@@ -155,6 +155,9 @@ func (n *node) start(ctx context.Context, p parts) error {
 	schedules.KeepLedger(n.engine.LedgerRetention)
 	egress := &remote.Egress{}
 	egress.DenyListener(n.listener.Addr())
+	if profiles, err := net.ResolveTCPAddr("tcp", n.debug.Listen); err == nil {
+		egress.DenyListener(profiles)
+	}
 	schedules.LimitEgress(egress)
 	eng.Add(schedules.Kinds()...)
 	queue := jobs.New(eng, store, registry)

@@ -35,7 +35,8 @@ run: postgres build ## Start everything on this machine: private PostgreSQL, eng
 
 .PHONY: test
 test: postgres ## Run all tests (PKG=./storage/... for some)
-	$(GO) test -timeout 20m $(PKG)
+	@# verify runs vet. Test programs are linked faster without debug information.
+	$(GO) test -vet=off -ldflags=-w -timeout 20m $(PKG)
 
 .PHONY: race
 race: postgres ## Run all tests with the race detector

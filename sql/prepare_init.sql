@@ -7,7 +7,7 @@
 -- CONFLICT, which takes a lock and writes a WAL record for each row. Items are sorted by key, so
 -- that two sessions that create the same processes wait for each other in a consistent order. The
 -- lateral join of processes reads a column that is in no index. Otherwise the planner may choose
--- the index processes_created in an empty table.
+-- the index processes_by_created in an empty table.
 -- name: PrepareInit :many
 WITH input AS MATERIALIZED (
   SELECT item.*, request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,

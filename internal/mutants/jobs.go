@@ -466,4 +466,10 @@ var jobMutants = []mutant{
 		old:    "SET held_until = kept_key.status_changed_time + kept_key.ttl", planted: "SET held_until = NULL",
 		packages: "./engine/jobs", run: "TestUniqueTTLOutlivesRetention",
 	},
+	{
+		name: "completed-by-status", breaks: "a list of COMPLETED processes by creation reads a bounded number of rows",
+		file: "storage/search/order.go", old: `status != "" && status != string(process.StatusCompleted)`,
+		planted:  `status != ""`,
+		packages: "./storage/search", run: "TestPlans",
+	},
 }

@@ -276,7 +276,7 @@ func TestJobPlans(t *testing.T) {
 			{"state = SCHEDULED", "schedule_job_times", byIDs(idsByState)},
 			{"state = AVAILABLE", "schedule_job_rounds|schedule_rounds", byIDs(idsByState)},
 			{"state = RUNNING OR state = CANCEL_REQUESTED", "running_pkey", byIDs(idsByState)},
-			{"state = FAILED", "processes_attention", byListStatus}, {"job_id = j00001", "processes_pkey", byID},
+			{"state = FAILED", "processes_by_status", byListStatus}, {"job_id = j00001", "processes_pkey", byID},
 			{"", "jobs_pkey", byIDs(idsOfJobs)},
 		} {
 			f, err := parse(tt.filter, jobTable)

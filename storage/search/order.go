@@ -21,7 +21,7 @@ const (
 // does not depend on the number of pages before it. The indexes of lists have the collation POSIX,
 // see migrations/00108_processes.sql, which statements must name.
 type order struct {
-	from    string // the rows that an index covers: of a namespace or, for ofListStatus, of one of its statuses
+	from    string // the rows of a namespace that an index covers; of one status, if hasIndexOf: ofListStatus
 	at      string // the time in the key
 	behind  string // condition for rows of the index after a time and an ID
 	by      string // the order of the index
@@ -39,7 +39,6 @@ const (
 	afterKey      = `(p.at, p.list_id) > ($?::timestamptz, $?::text)`
 	listedDown    = `p.at DESC, p.list_id DESC`
 	listedUp      = `p.at, p.list_id`
-	ofListStatus  = ofNamespaceX + ` AND p.attention = $?::text::process_status`
 	postgresEpoch = `'epoch'::timestamptz` // if the key is only the ID
 )
 
@@ -67,10 +66,30 @@ var orders = map[string]*order{
 		by:     `p.process_id DESC`, listed: `p.list_id DESC`,
 	},
 	OrderStatusChanged: {
-		from: ofListStatus, at: `p.attention_time`, field: fieldStatusChanged, column: `p.attention_time`,
+		from: ofNamespaceX, at: `p.attention_time`, field: fieldStatusChanged, column: `p.attention_time`,
 		behind: `(p.attention_time, p.process_id COLLATE "POSIX") < ($?::timestamptz, $?::text)`, after: beforeKey,
 		by: `p.attention_time DESC, p.process_id COLLATE "POSIX" DESC`, listed: listedDown,
 	},
+}
+
+// ofListStatus has the conditions for one status. They are constants, because the planner must see
+// that the index processes_by_status_created contains the status.
+var ofListStatus = map[process.Status]string{
+	process.StatusError: ` AND p.attention = 'ERROR'`, process.StatusSuspended: ` AND p.attention = 'SUSPENDED'`,
+	process.StatusCompleted: ` AND p.attention = 'COMPLETED'`,
+	process.StatusCancelled: ` AND p.attention = 'CANCELLED'`,
+}
+
+// hasIndexOf reports whether an index has the processes of one status in this order. The index of
+// statuses by creation does not contain COMPLETED processes: see 00148_list_indexes.sql.
+func (o *order) hasIndexOf(status string) bool {
+	switch o.field {
+	case fieldStatusChanged:
+		return status != ""
+	case fieldCreated:
+		return status != "" && status != string(process.StatusCompleted)
+	}
+	return false
 }
 
 // orderName returns order_by in lower case, with single spaces, and without a final asc.

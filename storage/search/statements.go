@@ -1,5 +1,7 @@
 package search
 
+import "github.com/progressor-engine/progressor/process"
+
 // The layers of the statement of a list, from the outside in: the columns; the rows up to the one
 // that exceeds the byte limit; their sizes; the rows that match or end the window; whether they
 // match; the window, which is the only layer that reads the table.
@@ -47,8 +49,9 @@ func scanStatement(columns string, q Query, o *order, from position, window, roo
 	} else {
 		s.add(scanID)
 	}
-	if status := q.Filter.listStatus(); status != "" && o.field != fieldProcessID {
-		s.add(ofListStatus, q.Namespace, status)
+	if status := q.Filter.listStatus(); o.hasIndexOf(status) {
+		s.add(ofNamespaceX, q.Namespace)
+		s.add(ofListStatus[process.Status(status)])
 	} else {
 		s.add(o.from, q.Namespace)
 	}

@@ -136,7 +136,7 @@ type PrepareInitRow struct {
 // CONFLICT, which takes a lock and writes a WAL record for each row. Items are sorted by key, so
 // that two sessions that create the same processes wait for each other in a consistent order. The
 // lateral join of processes reads a column that is in no index. Otherwise the planner may choose
-// the index processes_created in an empty table.
+// the index processes_by_created in an empty table.
 func (q *Queries) PrepareInit(ctx context.Context, db DBTX, arg PrepareInitParams) ([]PrepareInitRow, error) {
 	rows, err := db.Query(ctx, prepareInit,
 		arg.Ords,

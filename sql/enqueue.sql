@@ -20,10 +20,11 @@ SELECT 1 FROM (
  ORDER BY wanted.namespace, wanted.unique_key FOR UPDATE OF j;
 
 -- EnqueueJobs creates jobs: processes of kind job with their INIT tasks, which wait for a time or a
--- slot. The items of a statement have different processes. If several items have the same unique
--- key, the first one gets it, and the others must be sent again. A job holds its unique key until
--- it has ended and the TTL of the key has passed, even if retention removes the job (held_until).
--- With unique_waiting, it holds the key only until it starts.
+-- slot. The items of a statement have different processes. If another session creates the same
+-- process at the same time, the transaction is repeated, as after PrepareInit. If several items
+-- have the same unique key, the first one gets it, and the others must be sent again. A job holds
+-- its unique key until it has ended and the TTL of the key has passed, even if retention removes
+-- the job (held_until). With unique_waiting, it holds the key only until it starts.
 --
 -- A job that needs keys of constraints waits for the first of them. It was evaluated under
 -- constraints_version. If the constraints have changed, it waits to be evaluated again.
@@ -34,7 +35,7 @@ SELECT 1 FROM (
 -- name: EnqueueJobs :many
 WITH input AS MATERIALIZED (
   SELECT item.*, request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,
-         request.fingerprint AS earlier_fingerprint,
+         request.fingerprint AS earlier_fingerprint, process.status AS process_status,
          CASE WHEN request.task_id IS NULL THEN holder.process_id END AS holder,
          request.task_id IS NULL
            AND item.unique_key <> ''
@@ -76,6 +77,11 @@ WITH input AS MATERIALIZED (
          AND q.request_id = item.request_id
        LIMIT 1) request ON true
     LEFT JOIN LATERAL (
+      SELECT p.status FROM processes p
+       WHERE p.namespace = item.namespace
+         AND p.process_id = item.process_id
+       LIMIT 1) process ON true
+    LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
         LEFT JOIN LATERAL (
           SELECT p.* FROM processes p
@@ -105,31 +111,12 @@ WITH input AS MATERIALIZED (
                           LIMIT 1) IS NULL
              END
        LIMIT 1) holder ON true),
-inserted_processes AS (
-  INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time,
-                         status_changed_time)
-  SELECT namespace, process_id, 'INIT', 'job', NULLIF(metadata, '')::jsonb, statement_timestamp(),
-         statement_timestamp()
-    FROM input
-   WHERE earlier_task_id IS NULL
-     AND holder IS NULL
-     AND NOT again
-   ORDER BY namespace, process_id
-  ON CONFLICT DO NOTHING
-  RETURNING namespace, process_id),
-updated_status_counts AS (
-  INSERT INTO status_counts (namespace, status, n)
-  SELECT inserted_processes.namespace, 'RUNNING', count(*)
-    FROM inserted_processes GROUP BY inserted_processes.namespace
-   ORDER BY inserted_processes.namespace
-  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
--- The row comparison becomes a hashed subplan. A join of two CTEs would be a nested loop with
--- quadratic cost.
 decided AS MATERIALIZED (
   SELECT input.*,
-         ((input.namespace, input.process_id) IN (
-           SELECT inserted_processes.namespace, inserted_processes.process_id
-             FROM inserted_processes)) AS created,
+         input.earlier_task_id IS NULL
+           AND input.holder IS NULL
+           AND NOT input.again
+           AND input.process_status IS NULL AS created,
          CASE
            WHEN input.run_time > statement_timestamp() THEN 'scheduled'
            ELSE 'available'
@@ -140,6 +127,19 @@ decided AS MATERIALIZED (
            ELSE 'place'
          END::waits_for AS waits_for
     FROM input),
+inserted_processes AS (
+  INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time,
+                         status_changed_time)
+  SELECT namespace, process_id, 'INIT', 'job', NULLIF(metadata, '')::jsonb, statement_timestamp(),
+         statement_timestamp()
+    FROM decided WHERE created
+   ORDER BY namespace, process_id),
+updated_status_counts AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT decided.namespace, 'RUNNING', count(*)
+    FROM decided WHERE decided.created
+   GROUP BY decided.namespace ORDER BY decided.namespace
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
   SELECT decided.namespace, decided.name, decided.state, count(*)

@@ -40,6 +40,10 @@ func SQLState(err error) string {
 	return ""
 }
 
+// IsUniqueViolation reports whether a row with the same key exists. For a statement that inserts
+// processes, another session has created one of them since the statement began.
+func IsUniqueViolation(err error) bool { return SQLState(err) == stateUniqueViolation }
+
 // lost reports whether the connection cannot be used after an error: it broke, the server shut
 // down, or its transactions are read-only.
 func lost(err error) bool {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
@@ -272,6 +274,39 @@ func TestEnqueueMeetsEnqueue(t *testing.T) {
 		if n != 1 || len(slices.Compact(ids[:])) != 1 {
 			t.Fatalf("round %d: %d jobs were made, told %v", round, n, ids)
 		}
+	}
+}
+
+// A job whose process another session has created in the meantime, and that is not visible to the
+// snapshot of the statement, is reported as existing.
+func TestEnqueueMeetsProcess(t *testing.T) {
+	t.Parallel()
+	for name, enqueue := range map[string]func(*storage.Store, *jobs.NewJob) (jobs.EnqueueOutcome, error){
+		"one": func(s *storage.Store, j *jobs.NewJob) (jobs.EnqueueOutcome, error) {
+			e, err := jobs.Enqueue(s, j)
+			return e.Outcome, err
+		},
+		"batch": func(s *storage.Store, j *jobs.NewJob) (jobs.EnqueueOutcome, error) {
+			_, err := jobs.EnqueueBatch(t.Context(), s, []*jobs.NewJob{j})
+			if refused, ok := errors.AsType[*jobs.EnqueueRefusedError](err); ok {
+				return refused.Outcome, nil
+			}
+			return jobs.JobEnqueued, err
+		},
+		"replacing": func(s *storage.Store, j *jobs.NewJob) (jobs.EnqueueOutcome, error) {
+			j.Unique = jobs.Unique{Key: "k", Replace: true}
+			e, _, err := jobs.EnqueueReplacing(t.Context(), s, j)
+			return e.Outcome, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			equal(t, "outcome", createdMeanwhile(b, func(string, pgx.Tx) error { return nil },
+				func(id string) (jobs.EnqueueOutcome, error) {
+					return enqueue(b.Store, &jobs.NewJob{Key: key(id), Name: "work", Timeout: time.Hour})
+				}), jobs.JobExists)
+		})
 	}
 }
 

@@ -348,10 +348,14 @@ func (b *bench) waitsBehind(comment string) bool {
 
 func (b *bench) lanesWait(n int, condition string) bool {
 	b.t.Helper()
+	return b.sessionsWait(n, "application_name = 'progressor lane' AND "+condition)
+}
+
+func (b *bench) sessionsWait(n int, condition string) bool {
+	b.t.Helper()
 	for deadline := time.Now().Add(200 * time.Millisecond); time.Now().Before(deadline); {
 		if ask[int](b, `SELECT count(*) FROM pg_stat_activity a
-			WHERE datname = current_database() AND application_name = 'progressor lane'
-			  AND wait_event_type = 'Lock' AND `+condition) == n {
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND `+condition) == n {
 			return true
 		}
 	}

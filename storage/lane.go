@@ -315,7 +315,7 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 			l.split(ops, mode, err)
 			return
 		case (state == stateDeadlock || state == stateSerialization) && try < 10,
-			state == stateUniqueViolation && try < 3:
+			state == stateUniqueViolation && try < insertTries:
 			// (unique violation: another session created the same process, see PrepareInit)
 			l.store.metrics.flushRetries.Inc()
 		default:

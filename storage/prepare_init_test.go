@@ -156,36 +156,53 @@ func TestInitMeetsTwin(t *testing.T) {
 // initMeets tests a Start whose process another session has created but not committed when the
 // Start is stored. also changes the Start and stores further rows in that session; it may be nil.
 func (b *bench) initMeets(want storage.PrepareOutcome, also func(*storage.Init, pgx.Tx) error) {
+	b.t.Helper()
+	var in *storage.Init
+	p := createdMeanwhile(b, func(id string, tx pgx.Tx) error {
+		if in = newInit(id); also == nil {
+			return nil
+		}
+		return also(in, tx)
+	}, func(string) (storage.Prepared, error) { return b.PrepareInit(in) })
+	equal(b.t, "outcome", p.Outcome, want)
+}
+
+// createdMeanwhile returns the result of an operation on a process that another session has created
+// but not committed when the operation is stored. also stores further rows in that session.
+func createdMeanwhile[T any](
+	b *bench, also func(id string, tx pgx.Tx) error, create func(id string) (T, error),
+) T {
 	t := b.t
 	t.Helper()
-	// a lane waits for a lock for a limited time, which may end before the other transaction
+	// a session waits for a lock for a limited time, which may end before the other transaction
 	// commits on a busy machine
-	for try := range 20 {
-		in := newInit(fmt.Sprintf("p-%d", try))
+	for try := 0; ; try++ {
+		if try == 20 {
+			t.Fatal("never within the lock timeout")
+		}
+		id := fmt.Sprintf("p-%d", try)
 		tx, err := b.db.BeginTx(t.Context(), pgx.TxOptions{})
 		if err == nil {
 			_, err = tx.Exec(t.Context(), `INSERT INTO processes (namespace, process_id, status, attention) VALUES
-				('shop', $1, 'COMPLETED', 'COMPLETED')`, in.Key.ProcessID)
+				('shop', $1, 'COMPLETED', 'COMPLETED')`, id)
 		}
-		if err == nil && also != nil {
-			err = also(in, tx)
+		if err == nil {
+			err = also(id, tx)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		start := later(func() (storage.Prepared, error) { return b.PrepareInit(in) })
-		waits := b.waits(1)
+		created := later(func() (T, error) { return create(id) })
+		waits := b.sessionsWait(1, "application_name LIKE 'progressor %'")
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		p, err := start()
-		b.exec("DELETE FROM requests WHERE process_id = $1", in.Key.ProcessID)
-		b.exec("DELETE FROM processes WHERE process_id = $1", in.Key.ProcessID)
+		result, err := created()
+		b.exec("DELETE FROM requests WHERE process_id = $1", id)
+		b.exec("DELETE FROM processes WHERE process_id = $1", id)
 		if errors.Is(err, process.ErrUnavailable) || !waits {
 			continue
 		}
-		equal(t, "outcome", must(t, p, err).Outcome, want)
-		return
+		return must(t, result, err)
 	}
-	t.Fatal("never within the lock timeout")
 }

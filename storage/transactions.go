@@ -28,7 +28,12 @@ func (s *Store) RunLocked(
 	return mapped(op, err)
 }
 
-// InsertLocked is RunLocked with the settings of the hot path, for inserting many processes.
+// insertTries bounds how often InsertLocked and a flush begin again because another session created
+// the same process, see PrepareInit.
+const insertTries = 3
+
+// InsertLocked is RunLocked with the settings of the hot path, for inserting many processes. It
+// calls write again if another session has created one of them at the same time.
 func (s *Store) InsertLocked(
 	ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error,
 ) error {
@@ -41,7 +46,13 @@ func (s *Store) InsertLocked(
 	for _, key := range keys {
 		request.created[key] = true
 	}
-	if err = s.writeOn(conn.Conn(), s.afterLocks(ctx, request, write)); err == nil {
+	for try := 1; ; try++ {
+		err = s.writeOn(conn.Conn(), s.afterLocks(ctx, request, write))
+		if try == insertTries || !IsUniqueViolation(err) {
+			break
+		}
+	}
+	if err == nil {
 		s.changeReaders.committed(keys)
 	}
 	return mapped(op, err)

@@ -330,8 +330,8 @@ var jobMutants = []mutant{
 	{
 		name: "unique-key-twice", breaks: "at most one job with a unique key is not at its end",
 		file:     "sql/enqueue.sql",
-		old:      "earlier_task_id IS NULL\n     AND holder IS NULL\n     AND NOT again",
-		planted:  "earlier_task_id IS NULL\n     AND NOT again",
+		old:      "AND input.holder IS NULL\n           AND NOT input.again",
+		planted:  "AND NOT input.again",
 		packages: "./storage ./engine/jobs", run: "Unique|Enqueue",
 	},
 	{
@@ -465,6 +465,17 @@ var jobMutants = []mutant{
 		file:   "sql/expire_processes.sql",
 		old:    "SET held_until = kept_key.status_changed_time + kept_key.ttl", planted: "SET held_until = NULL",
 		packages: "./engine/jobs", run: "TestUniqueTTLOutlivesRetention",
+	},
+	{
+		name: "batch-fails-at-twin", breaks: "a batch sees a job that another session creates at the same time",
+		file: "storage/transactions.go", old: "try == insertTries || ", planted: "true || try == insertTries || ",
+		packages: "./storage", run: "TestEnqueueMeetsProcess",
+	},
+	{
+		name: "replacing-fails-at-twin", breaks: "a job that replaces another sees one with its ID",
+		file: "storage/jobs/replace.go", old: "changed = storage.IsUniqueViolation(err); changed",
+		planted:  "changed = false; changed",
+		packages: "./storage", run: "TestEnqueueMeetsProcess",
 	},
 	{
 		name: "completed-by-status", breaks: "a list of COMPLETED processes by creation reads a bounded number of rows",

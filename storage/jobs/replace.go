@@ -49,6 +49,9 @@ func enqueueReplacing(
 	changed := false
 	err = s.RunLocked(ctx, "enqueue job", keys, func(ctx context.Context, db storage.DB) error {
 		done, err = enqueueIn(ctx, s, db, j)
+		if changed = storage.IsUniqueViolation(err); changed {
+			return errHolderChanged // another session has created the job
+		}
 		sameRequest := done.Outcome == JobExists && j.RequestID != uuid.Nil // on another node
 		if err != nil || done.Outcome != JobDuplicate && !sameRequest {
 			return err

@@ -109,13 +109,13 @@ func TestFailuresInReadsAreBounded(t *testing.T) {
 		repeat('r', 20000), 'message', repeat('m', 20000))`)
 	storagetest.Exec(t, db,
 		`INSERT INTO processes (namespace, process_id, status, attention, attention_time, corrupted_by, detail)
-		SELECT 'ns', 'broken' || k, 'ERROR', 'ERROR', now(), 1000000 + k, translate(k::text, '0123456789', 'abcdefghij')
-		FROM generate_series(1, 500) k`)
+		SELECT 'ns', 'broken' || k, 'ERROR', 'ERROR', now(), 1000000 + k, 'x' FROM generate_series(1, 500) k`)
 	storagetest.Exec(t, db,
 		`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time,
 		running_time, finished_time, failure)
 		SELECT 'ns', 'broken' || k, 1000000 + k, 'CALL', 'ERROR', 1, nextval('fencing_tokens'), now(), now(), now(),
-		       jsonb_build_object('reason', repeat('r', 20000), 'message', repeat('m', 20000))
+		       jsonb_build_object('reason', repeat('r', 20000), 'message',
+		         translate(k::text, '0123456789', 'abcdefghij') || repeat('m', 20000))
 		       FROM generate_series(1, 500) k`)
 	groups, _, err := n.ListErrors(t.Context(), "ns", 1000, "")
 	size := 0

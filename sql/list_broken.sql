@@ -1,27 +1,35 @@
 -- ListBroken lists processes in ERROR, newest first, at most lim of each namespace and in total,
--- with the beginning of their detail and of the reason of their failure.
+-- with the beginning of their error. The reason and the message are those of the task that caused
+-- it; an imported process has no such task.
 -- name: ListBroken :many
 SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz AS error_time,
-       broken.detail::text AS detail, broken.cut::bool AS cut,
-       left(coalesce(task.reason, ''), 256)::text AS reason
+       left(coalesce(broken.reason, ''), 256)::text AS reason,
+       left(coalesce(broken.message, ''), @max_detail::int)::text AS message,
+       error_fingerprint(broken.reason, broken.message)::text AS fingerprint
   FROM (
-    SELECT process.* FROM unnest(@namespaces::text[]) AS item(namespace)
-     CROSS JOIN LATERAL (
-       SELECT p.namespace, p.process_id, p.attention_time, p.corrupted_by,
-              left(coalesce(p.detail, ''), @max_detail::int) AS detail,
-              coalesce(char_length(p.detail) > @max_detail::int, false) AS cut
-         FROM processes p
-        WHERE p.namespace COLLATE "POSIX" = item.namespace
-          AND p.attention = 'ERROR'
-          AND p.removed_time IS NULL
-        ORDER BY p.attention_time DESC, p.process_id COLLATE "POSIX" DESC LIMIT @lim::int) process
-     ORDER BY process.attention_time DESC LIMIT @lim::int) broken
-  LEFT JOIN LATERAL (
-    SELECT t.failure->>'reason' AS reason FROM tasks t
-     WHERE t.namespace = broken.namespace
-       AND t.process_id = broken.process_id
-       AND t.task_id = broken.corrupted_by
-     LIMIT 1) task ON true
+    SELECT process.namespace, process.process_id, process.attention_time,
+           task.failure->>'reason' AS reason,
+           CASE process.corrupted_by
+             WHEN 0 THEN process.detail
+             ELSE task.failure->>'message'
+           END AS message
+      FROM (
+        SELECT process.* FROM unnest(@namespaces::text[]) AS item(namespace)
+         CROSS JOIN LATERAL (
+           SELECT p.namespace, p.process_id, p.attention_time, p.corrupted_by, p.detail
+             FROM processes p
+            WHERE p.namespace COLLATE "POSIX" = item.namespace
+              AND p.attention = 'ERROR'
+              AND p.removed_time IS NULL
+            ORDER BY p.attention_time DESC, p.process_id COLLATE "POSIX" DESC
+            LIMIT @lim::int) process
+         ORDER BY process.attention_time DESC LIMIT @lim::int) process
+      LEFT JOIN LATERAL (
+        SELECT t.failure FROM tasks t
+         WHERE t.namespace = process.namespace
+           AND t.process_id = process.process_id
+           AND t.task_id = process.corrupted_by
+         LIMIT 1) task ON true) broken
  ORDER BY broken.attention_time DESC;
 
 -- ListFailedRuns lists FAILED and EXPIRED runs with the beginning of their failure. It omits runs
@@ -30,7 +38,8 @@ SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz A
 SELECT run.namespace, run.run_id, run.template_type, run.status,
        run.finished_time::timestamptz AS finished_time,
        left(coalesce(run.failure->>'reason', ''), 256)::text AS reason,
-       left(coalesce(run.failure->>'message', ''), @max_detail::int)::text AS detail
+       left(coalesce(run.failure->>'message', ''), @max_detail::int)::text AS message,
+       error_fingerprint(run.failure->>'reason', run.failure->>'message')::text AS fingerprint
   FROM unnest(@namespaces::text[]) AS item(namespace)
  CROSS JOIN LATERAL (
    SELECT r.namespace, r.run_id, r.template_type, r.status, r.finished_time, r.failure,

@@ -26,8 +26,8 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "error-groups-without-bound", breaks: "an error group has only the beginning of the reason",
-		file: "sql/list_broken.sql", old: "left(coalesce(task.reason, ''), 256)",
-		planted:  "left(coalesce(task.reason, ''), 25600)",
+		file: "sql/list_broken.sql", old: "left(coalesce(broken.reason, ''), 256)",
+		planted:  "left(coalesce(broken.reason, ''), 25600)",
 		packages: "./engine", run: "TestFailuresInReadsAreBounded",
 	},
 	{

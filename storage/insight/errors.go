@@ -8,12 +8,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Broken is a process in ERROR, with the beginning of its detail and the reason of the failure that
-// caused it.
+// Broken is a process in ERROR, with the reason, the beginning of the message, and the fingerprint
+// of its error.
 type Broken = dbsqlc.ListBrokenRow
 
-// ListBroken lists the processes in ERROR of namespaces, newest first. Details are cut to maxDetail
-// characters.
+// ListBroken lists the processes in ERROR of namespaces, newest first. Messages are cut to
+// maxDetail characters.
 func ListBroken(ctx context.Context, s *storage.Store, namespaces []string, maxDetail, limit int) ([]Broken, error) {
 	return storage.Query(ctx, s.ReadOne, "list processes in ERROR", dbsqlc.New().ListBroken, dbsqlc.ListBrokenParams{
 		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit),

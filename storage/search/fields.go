@@ -3,6 +3,8 @@ package search
 import (
 	"slices"
 	"strings"
+
+	"github.com/progressor-engine/progressor/process"
 )
 
 // table describes what a filter applies to.
@@ -93,13 +95,38 @@ var (
 		name: "corrupted_by", values: isInteger, compare: inOrder("coalesce(p.corrupted_by", "$?::bigint, false)"),
 		there: "p.corrupted_by IS NOT NULL",
 	}
-	fieldMetadata = documentField("metadata", "p.metadata")
+	fieldMetadata    = documentField("metadata", "p.metadata")
+	fieldReason      = errorField("reason", ofError(`t.failure->>'reason'`, "NULL", "true"))
+	fieldFingerprint = errorField("fingerprint", ofError(taskFingerprint, importedFingerprint, notOfStep))
 )
+
+const (
+	taskFingerprint     = `error_fingerprint(t.failure->>'reason', t.failure->>'message')`
+	importedFingerprint = `error_fingerprint(NULL, p.detail)`
+	// The run of a step has the error of its job.
+	notOfStep = `NOT starts_with(p.process_id, '` + process.StepPrefix + `')`
+)
+
+// ofError returns a value of the task that put a process into ERROR, or another value if the
+// process was imported in ERROR. It is NULL if the process is not in ERROR.
+func ofError(ofTask, imported, condition string) string {
+	return `(CASE WHEN p.attention = 'ERROR' AND ` + condition + ` THEN
+  CASE p.corrupted_by WHEN 0 THEN ` + imported + ` ELSE (SELECT ` + ofTask + ` FROM tasks t
+    WHERE t.namespace = p.namespace AND t.process_id = p.process_id AND t.task_id = p.corrupted_by LIMIT 1) END END)`
+}
+
+// errorField returns a field with a text that is set if there is an error.
+func errorField(name, column string) *field {
+	return &field{
+		name: name, compare: map[string]string{equals: "coalesce(" + column + " = $?::text, false)"},
+		prefix: "coalesce(starts_with(" + column + ", $?::text), false)", there: column + " IS NOT NULL",
+	}
+}
 
 var processes = &table{
 	fields: []*field{
 		fieldStatus, fieldProcessID, fieldKind, fieldCreated, fieldStatusChanged, fieldDetail, fieldCorruptedBy,
-		fieldMetadata,
+		fieldReason, fieldFingerprint, fieldMetadata,
 	},
 	example: "status = ERROR", text: "detail:",
 }

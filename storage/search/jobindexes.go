@@ -12,11 +12,16 @@ import (
 type idsOf func(q Query) (ids string, args []any)
 
 // jobIndexes are the indexes for a list of jobs, in the same way as for processes. The last one
-// applies to all lists of jobs. jobIDs are the queries that they read first, in the same order.
+// applies to all lists of jobs. jobIDs and processIDs are the queries that the indexes read first,
+// in the same order.
 var (
-	jobIDs     = []idsOf{nil, idsByName, idsByState, idsByTag, idsByListStatus, nil, idsOfJobs}
+	processIDs = []idsOf{nil, idsByFingerprint, nil, nil}
+	jobIDs     = []idsOf{
+		nil, idsByFingerprint, idsByName, idsByState, idsByTag, idsByListStatus, nil, idsOfJobs,
+	}
 	jobIndexes = []func(s *statement, q Query) bool{
-		byID, byIDs(idsByName), byIDs(idsByState), byIDs(idsByTag), byListStatus, byMetadata, byIDs(idsOfJobs),
+		byID, byIDs(idsByFingerprint), byIDs(idsByName), byIDs(idsByState), byIDs(idsByTag), byListStatus, byMetadata,
+		byIDs(idsOfJobs),
 	}
 )
 
@@ -25,6 +30,13 @@ func (q Query) indexes() []func(s *statement, q Query) bool {
 		return jobIndexes
 	}
 	return indexes
+}
+
+func (q Query) ids(n int) idsOf {
+	if q.jobs {
+		return jobIDs[n]
+	}
+	return processIDs[n]
 }
 
 // byIDs returns an index function for the IDs that a query returns. It reads more IDs than a page
@@ -43,13 +55,14 @@ func byIDs(of idsOf) func(s *statement, q Query) bool {
 	}
 }
 
-// crowded reports whether an index of jobs returns more IDs than a page takes from any index.
-// Counting IDs takes a millisecond, reading 2,000 jobs takes twenty.
+// crowded reports whether an index returns more IDs than a page takes from any index. Counting IDs
+// takes a millisecond, reading 2,000 jobs takes twenty.
 func (l *list) crowded(ctx context.Context, tx pgx.Tx, n int) (bool, error) {
-	if !l.query.jobs || jobIDs[n] == nil {
+	of := l.query.ids(n)
+	if of == nil {
 		return false, nil
 	}
-	ids, args := jobIDs[n](l.query)
+	ids, args := of(l.query)
 	if ids == "" {
 		return true, nil
 	}
@@ -65,7 +78,13 @@ func (l *list) crowded(ctx context.Context, tx pgx.Tx, n int) (bool, error) {
 const (
 	ofName = `SELECT j.process_id FROM jobs j WHERE j.namespace COLLATE "POSIX" = $?::text
 		AND j.name COLLATE "POSIX" = $?::text`
-	ofTag  = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text AND j.tags @> jsonb_build_array($?::text)`
+	ofTag = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text AND j.tags @> jsonb_build_array($?::text)`
+	// A process may have several failed tasks. LIMIT applies to tasks, so that a cut is noticed.
+	ofFingerprint = `SELECT u.process_id FROM (
+ (SELECT t.process_id FROM tasks t WHERE t.namespace COLLATE "POSIX" = $?::text AND t.status = 'ERROR'
+   AND ` + taskFingerprint + ` = $?::text LIMIT 10000)
+ UNION ALL (SELECT p.process_id FROM processes p WHERE p.namespace COLLATE "POSIX" = $?::text
+   AND p.attention = 'ERROR' AND p.corrupted_by = 0 AND ` + importedFingerprint + ` = $?::text LIMIT 10000)) u`
 	ofJobs = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text`
 	ofTime = `SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'time'
 		AND s.job_name IS NOT NULL`
@@ -90,6 +109,17 @@ const (
 	ofEnds = `SELECT o.process_id FROM processes o WHERE o.namespace COLLATE "POSIX" = $?::text
 		AND o.attention = ANY ($?::text[]::process_status[])`
 )
+
+// idsByFingerprint returns the query for processes whose tasks have failed with an error, and for
+// processes that were imported with it.
+func idsByFingerprint(q Query) (string, []any) {
+	for _, n := range q.Filter.conjuncts() {
+		if text, ok := textOf(fieldFingerprint)(n); ok {
+			return ofFingerprint, []any{q.Namespace, text, q.Namespace, text}
+		}
+	}
+	return "", nil
+}
 
 func idsByName(q Query) (string, []any) { return q.idsOfText(fieldJobName, equals, ofName) }
 func idsByTag(q Query) (string, []any)  { return q.idsOfText(fieldJobTags, has, ofTag) }

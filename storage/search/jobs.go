@@ -68,7 +68,8 @@ var (
 
 var jobTable = &table{
 	fields: []*field{
-		fieldJobID, fieldJobState, fieldJobName, fieldPriority, fieldJobTags, fieldCreated, fieldMetadata, fieldArgs,
+		fieldJobID, fieldJobState, fieldJobName, fieldPriority, fieldJobTags, fieldCreated, fieldReason,
+		fieldFingerprint, fieldMetadata, fieldArgs,
 	},
 	example: "state = FAILED", text: "name = ",
 }
@@ -130,7 +131,7 @@ func ParseJobs(text string) (Filter, error) { return parse(text, jobTable) }
 // JobQuery selects a page of a list of jobs.
 type JobQuery struct {
 	Namespace string
-	Filter    string // over job_id, state, name, priority, tags, created_time, metadata and args
+	Filter    string // over the fields of jobs
 	OrderBy   string // "" means created_time desc
 	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
 	PageToken string // token from the previous page; "" for the first

@@ -41,7 +41,7 @@ func explain(t *testing.T, store *storage.Store, q Query, order string) map[stri
 		if _, err := tx.Exec(ctx, candidateSettings); err != nil {
 			return err
 		}
-		for n, name := range []string{"by id", "by attention", "by metadata"} {
+		for n, name := range []string{"by id", "by fingerprint", "by attention", "by metadata"} {
 			if s := candidateStatement(columns, q, o, o.begin(), indexes[n], DefaultPageSize, usual); s != nil {
 				if plans[name], err = planned(ctx, tx, s); err != nil {
 					return err
@@ -78,6 +78,8 @@ func TestPlans(t *testing.T) {
 			{"process_id = order-1", OrderOldest, "by id", "processes_pkey"},
 			{"status = ERROR", OrderCreated, "by attention", "processes_by_status"},
 			{"status = COMPLETED OR status = CANCELLED", OrderID, "by attention", "processes_by_status"},
+			{"fingerprint = a1", OrderCreated, "by fingerprint", "tasks_errors"},
+			{"status = ERROR AND fingerprint = a1", OrderStatusChanged, "by fingerprint", "processes_imported_errors"},
 			{"metadata.tenant = t1", OrderCreated, "by metadata", "processes_metadata"},
 			{"metadata.tags:x1 kind = job", OrderID, "by metadata", "processes_metadata"},
 			{"metadata.n = 1 OR metadata.n = 2", OrderCreated, "by metadata", "processes_metadata"},

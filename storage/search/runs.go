@@ -86,8 +86,17 @@ var (
 	fieldRunCreated = &field{
 		name: "created_time", values: isTime, compare: inOrder("r.created_time", "$?::timestamptz"),
 	}
+	fieldRunReason      = errorField("reason", `(r.failure->>'reason')`)
+	fieldRunFingerprint = errorField("fingerprint", `(CASE WHEN `+runGrouped+` THEN `+runFingerprint+` END)`)
+
 	fieldRunPayload  = documentField("payload", "r.payload")
 	fieldRunMetadata = runMetadataField()
+)
+
+// A run that is a step of another run has no group of its own, because that run has the error.
+const (
+	runFingerprint = `error_fingerprint(r.failure->>'reason', r.failure->>'message')`
+	runGrouped     = `r.status IN ('failed', 'expired') AND r.parent_run_id IS NULL`
 )
 
 // runMetadataField uses the form that the index of metadata supports, on a row p of processes.
@@ -100,7 +109,7 @@ func runMetadataField() *field {
 var runs = &table{
 	fields: []*field{
 		fieldRunID, fieldRunStatus, fieldRunType, fieldRunScope, fieldRunScopeID, fieldRunPhase, fieldRunCron,
-		fieldRunCreated, fieldRunPayload, fieldRunMetadata,
+		fieldRunCreated, fieldRunReason, fieldRunFingerprint, fieldRunPayload, fieldRunMetadata,
 	},
 	example: "status = FAILED", text: "template_type = ",
 }
@@ -148,6 +157,7 @@ type narrower struct {
 }
 
 var narrowers = []narrower{
+	{` AND ` + runGrouped + ` AND ` + runFingerprint + ` = $?::text`, textOf(fieldRunFingerprint)},
 	{` AND r.scope_id COLLATE "POSIX" = $?::text AND r.scope_id <> ''`, textOf(fieldRunScopeID)},
 	{` AND r.cron_id COLLATE "POSIX" = $?::text`, textOf(fieldRunCron)},
 	{` AND r.status IN ('failed', 'cancelled', 'expired')`, statusIn("FAILED", "CANCELLED", "EXPIRED")},

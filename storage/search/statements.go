@@ -78,7 +78,7 @@ func (s *statement) filter(f Filter) {
 // indexes write a query for a filter that uses another index than the list. They return false if
 // the filter has no condition for it. The cheapest comes first: the index of metadata does not
 // contain namespaces, and is read completely before it returns its first row.
-var indexes = []func(s *statement, q Query) bool{byID, byListStatus, byMetadata}
+var indexes = []func(s *statement, q Query) bool{byID, byIDs(idsByFingerprint), byListStatus, byMetadata}
 
 func byID(s *statement, q Query) bool {
 	for _, n := range q.Filter.conjuncts() {

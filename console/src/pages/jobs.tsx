@@ -32,6 +32,8 @@ function fieldsOf(rows: Job[], names: string[]): FieldHelp[] {
     { name: "priority", hint: "smaller runs first", operators: ordered },
     { name: "tags", hint: "one of its tags", operators: [":"], values: [...new Set(rows.flatMap((j) => j.options?.tags ?? []))] },
     { name: "created_time", hint: "time of the enqueue", operators: ordered, time: true },
+    { name: "reason", hint: "reason of its failure", operators: ["=", "!=", ":"] },
+    { name: "fingerprint", hint: "its group on the overview", operators: ["=", "!=", ":"] },
     ...keys((j) => j.options?.metadata).map((k) => ({ name: `metadata.${k}`, hint: "an attribute", operators: [...ordered, ":"] })),
     ...keys((j) => (j.args?.kind.case === "structValue" ? plainValue(j.args) : {})).map((k) => ({ name: `args.${k}`, hint: "of its args", operators: [...ordered, ":"] })),
     { name: "metadata.", hint: "", operators: [...ordered, ":"] },

@@ -41,6 +41,8 @@ function fieldsOf(rows: Process[]): FieldHelp[] {
     { name: "status_changed_time", hint: "time of the last status change", operators: ordered, time: true },
     { name: "detail", hint: "why it is in error; : matches a part", operators: [":", "=", "!="] },
     { name: "corrupted_by", hint: "the task that failed", operators: ordered },
+    { name: "reason", hint: "reason of its error", operators: ["=", "!=", ":"] },
+    { name: "fingerprint", hint: "its group on the overview", operators: ["=", "!=", ":"] },
     ...[...attributes].map(([key, values]) => ({ name: `metadata.${quote(key)}`, hint: "an attribute", operators: [...ordered, ":"], values: [...values] })),
     { name: "metadata.", hint: "an attribute", operators: [...ordered, ":"] },
   ];

@@ -33,6 +33,8 @@ function fieldsOf(rows: Run[], types: string[]): FieldHelp[] {
     { name: "scope_id", hint: "id of its subject", operators: ["=", "!="], values: some((r) => r.scopeId) },
     { name: "cron_id", hint: "cron that started it", operators: ["=", "!="], values: some((r) => r.cronId) },
     { name: "created_time", hint: "time of the start", operators: ordered, time: true },
+    { name: "reason", hint: "reason of its failure", operators: ["=", "!=", ":"] },
+    { name: "fingerprint", hint: "its group on the overview", operators: ["=", "!=", ":"] },
     ...keys((r) => (r.payload?.kind.case === "structValue" ? plainValue(r.payload) : {})).map((k) => ({ name: `payload.${k}`, hint: "of its payload", operators: [...ordered, ":"] })),
     ...keys((r) => r.metadata).map((k) => ({ name: `metadata.${k}`, hint: "an attribute", operators: [...ordered, ":"] })),
     { name: "metadata.", hint: "", operators: [...ordered, ":"] },

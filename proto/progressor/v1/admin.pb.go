@@ -929,7 +929,8 @@ type ErrorGroup struct {
 	Count       int64                  `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	FirstTime   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
 	LastTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
-	Filter      string                 `protobuf:"bytes,7,opt,name=filter,proto3" json:"filter,omitempty"` // for ListProcesses and StartBulk, or for ListRuns if runs is set
+	// For ListProcesses and StartBulk, or for ListRuns if runs is set. It finds exactly the group.
+	Filter string `protobuf:"bytes,7,opt,name=filter,proto3" json:"filter,omitempty"`
 	// The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
 	// starts a new one with the same payload.
 	Runs          bool   `protobuf:"varint,8,opt,name=runs,proto3" json:"runs,omitempty"`

@@ -3226,7 +3226,7 @@ type ListRunsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// An AIP-160 filter on status, template_type, scope, scope_id, phase, cron_id, created_time,
-	// payload.* and metadata.*.
+	// reason, fingerprint, payload.* and metadata.*.
 	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	// "created_time desc" (default) or "updated_time".
 	OrderBy       string `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`

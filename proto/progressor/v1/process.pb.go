@@ -2062,7 +2062,7 @@ type ListProcessesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// An AIP-160 filter on status, process_id, kind, created_time, status_changed_time, detail,
-	// corrupted_by and metadata.*, for example
+	// corrupted_by, reason, fingerprint and metadata.*, for example
 	//
 	//	status = ERROR AND metadata.tenant = "acme" AND created_time > "2026-11-01T00:00:00Z"
 	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`

@@ -1723,7 +1723,7 @@ export interface ListProcessesRequest {
   namespace?: string;
   /**
    * An AIP-160 filter on status, process_id, kind, created_time, status_changed_time, detail,
-   * corrupted_by and metadata.*, for example
+   * corrupted_by, reason, fingerprint and metadata.*, for example
    * status = ERROR AND metadata.tenant = "acme" AND created_time > "2026-11-01T00:00:00Z"
    */
   filter?: string;
@@ -2005,7 +2005,7 @@ export interface ErrorGroup {
   count?: number;
   firstTime?: Timestamp;
   lastTime?: Timestamp;
-  /** for ListProcesses and StartBulk, or for ListRuns if runs is set */
+  /** For ListProcesses and StartBulk, or for ListRuns if runs is set. It finds exactly the group. */
   filter?: string;
   /**
    * The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
@@ -3690,7 +3690,7 @@ export interface ListRunsRequest {
   namespace?: string;
   /**
    * An AIP-160 filter on status, template_type, scope, scope_id, phase, cron_id, created_time,
-   * payload.* and metadata.*.
+   * reason, fingerprint, payload.* and metadata.*.
    */
   filter?: string;
   /** "created_time desc" (default) or "updated_time". */
@@ -4249,7 +4249,10 @@ export interface GetJobResponse {
 
 export interface ListJobsRequest {
   namespace?: string;
-  /** An AIP-160 filter on state, name, priority, tags, created_time, metadata.* and args.*. */
+  /**
+   * An AIP-160 filter on state, name, priority, tags, created_time, reason, fingerprint, metadata.*
+   * and args.*.
+   */
   filter?: string;
   orderBy?: string;
   pageSize?: number;

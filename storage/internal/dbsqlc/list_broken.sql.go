@@ -12,48 +12,56 @@ import (
 
 const listBroken = `-- name: ListBroken :many
 SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz AS error_time,
-       broken.detail::text AS detail, broken.cut::bool AS cut,
-       left(coalesce(task.reason, ''), 256)::text AS reason
+       left(coalesce(broken.reason, ''), 256)::text AS reason,
+       left(coalesce(broken.message, ''), $1::int)::text AS message,
+       error_fingerprint(broken.reason, broken.message)::text AS fingerprint
   FROM (
-    SELECT process.namespace, process.process_id, process.attention_time, process.corrupted_by, process.detail, process.cut FROM unnest($1::text[]) AS item(namespace)
-     CROSS JOIN LATERAL (
-       SELECT p.namespace, p.process_id, p.attention_time, p.corrupted_by,
-              left(coalesce(p.detail, ''), $2::int) AS detail,
-              coalesce(char_length(p.detail) > $2::int, false) AS cut
-         FROM processes p
-        WHERE p.namespace COLLATE "POSIX" = item.namespace
-          AND p.attention = 'ERROR'
-          AND p.removed_time IS NULL
-        ORDER BY p.attention_time DESC, p.process_id COLLATE "POSIX" DESC LIMIT $3::int) process
-     ORDER BY process.attention_time DESC LIMIT $3::int) broken
-  LEFT JOIN LATERAL (
-    SELECT t.failure->>'reason' AS reason FROM tasks t
-     WHERE t.namespace = broken.namespace
-       AND t.process_id = broken.process_id
-       AND t.task_id = broken.corrupted_by
-     LIMIT 1) task ON true
+    SELECT process.namespace, process.process_id, process.attention_time,
+           task.failure->>'reason' AS reason,
+           CASE process.corrupted_by
+             WHEN 0 THEN process.detail
+             ELSE task.failure->>'message'
+           END AS message
+      FROM (
+        SELECT process.namespace, process.process_id, process.attention_time, process.corrupted_by, process.detail FROM unnest($2::text[]) AS item(namespace)
+         CROSS JOIN LATERAL (
+           SELECT p.namespace, p.process_id, p.attention_time, p.corrupted_by, p.detail
+             FROM processes p
+            WHERE p.namespace COLLATE "POSIX" = item.namespace
+              AND p.attention = 'ERROR'
+              AND p.removed_time IS NULL
+            ORDER BY p.attention_time DESC, p.process_id COLLATE "POSIX" DESC
+            LIMIT $3::int) process
+         ORDER BY process.attention_time DESC LIMIT $3::int) process
+      LEFT JOIN LATERAL (
+        SELECT t.failure FROM tasks t
+         WHERE t.namespace = process.namespace
+           AND t.process_id = process.process_id
+           AND t.task_id = process.corrupted_by
+         LIMIT 1) task ON true) broken
  ORDER BY broken.attention_time DESC
 `
 
 type ListBrokenParams struct {
-	Namespaces []string
 	MaxDetail  int32
+	Namespaces []string
 	Lim        int32
 }
 
 type ListBrokenRow struct {
-	Namespace string
-	ProcessID string
-	ErrorTime time.Time
-	Detail    string
-	Cut       bool
-	Reason    string
+	Namespace   string
+	ProcessID   string
+	ErrorTime   time.Time
+	Reason      string
+	Message     string
+	Fingerprint string
 }
 
 // ListBroken lists processes in ERROR, newest first, at most lim of each namespace and in total,
-// with the beginning of their detail and of the reason of their failure.
+// with the beginning of their error. The reason and the message are those of the task that caused
+// it; an imported process has no such task.
 func (q *Queries) ListBroken(ctx context.Context, db DBTX, arg ListBrokenParams) ([]ListBrokenRow, error) {
-	rows, err := db.Query(ctx, listBroken, arg.Namespaces, arg.MaxDetail, arg.Lim)
+	rows, err := db.Query(ctx, listBroken, arg.MaxDetail, arg.Namespaces, arg.Lim)
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +73,9 @@ func (q *Queries) ListBroken(ctx context.Context, db DBTX, arg ListBrokenParams)
 			&i.Namespace,
 			&i.ProcessID,
 			&i.ErrorTime,
-			&i.Detail,
-			&i.Cut,
 			&i.Reason,
+			&i.Message,
+			&i.Fingerprint,
 		); err != nil {
 			return nil, err
 		}
@@ -83,7 +91,8 @@ const listFailedRuns = `-- name: ListFailedRuns :many
 SELECT run.namespace, run.run_id, run.template_type, run.status,
        run.finished_time::timestamptz AS finished_time,
        left(coalesce(run.failure->>'reason', ''), 256)::text AS reason,
-       left(coalesce(run.failure->>'message', ''), $1::int)::text AS detail
+       left(coalesce(run.failure->>'message', ''), $1::int)::text AS message,
+       error_fingerprint(run.failure->>'reason', run.failure->>'message')::text AS fingerprint
   FROM unnest($2::text[]) AS item(namespace)
  CROSS JOIN LATERAL (
    SELECT r.namespace, r.run_id, r.template_type, r.status, r.finished_time, r.failure,
@@ -110,7 +119,8 @@ type ListFailedRunsRow struct {
 	Status       FlowStatus
 	FinishedTime time.Time
 	Reason       string
-	Detail       string
+	Message      string
+	Fingerprint  string
 }
 
 // ListFailedRuns lists FAILED and EXPIRED runs with the beginning of their failure. It omits runs
@@ -131,7 +141,8 @@ func (q *Queries) ListFailedRuns(ctx context.Context, db DBTX, arg ListFailedRun
 			&i.Status,
 			&i.FinishedTime,
 			&i.Reason,
-			&i.Detail,
+			&i.Message,
+			&i.Fingerprint,
 		); err != nil {
 			return nil, err
 		}

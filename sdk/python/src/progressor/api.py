@@ -1007,7 +1007,7 @@ class GetProcessResponse(TypedDict, total=False):
 class ListProcessesRequest(TypedDict, total=False):
     namespace: str
     # An AIP-160 filter on status, process_id, kind, created_time, status_changed_time, detail,
-    # corrupted_by and metadata.*, for example
+    # corrupted_by, reason, fingerprint and metadata.*, for example
     # status = ERROR AND metadata.tenant = "acme" AND created_time > "2026-11-01T00:00:00Z"
     filter: str
     # "created_time desc" (default), "created_time", "process_id" or "process_id desc". With a filter
@@ -1273,7 +1273,7 @@ class ErrorGroup(TypedDict, total=False):
     count: int
     first_time: Timestamp
     last_time: Timestamp
-    # for ListProcesses and StartBulk, or for ListRuns if runs is set
+    # For ListProcesses and StartBulk, or for ListRuns if runs is set. It finds exactly the group.
     filter: str
     # The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
     # starts a new one with the same payload.
@@ -2824,7 +2824,7 @@ class GetRunResponse(TypedDict, total=False):
 class ListRunsRequest(TypedDict, total=False):
     namespace: str
     # An AIP-160 filter on status, template_type, scope, scope_id, phase, cron_id, created_time,
-    # payload.* and metadata.*.
+    # reason, fingerprint, payload.* and metadata.*.
     filter: str
     # "created_time desc" (default) or "updated_time".
     order_by: str
@@ -3366,7 +3366,8 @@ class GetJobResponse(TypedDict, total=False):
 
 class ListJobsRequest(TypedDict, total=False):
     namespace: str
-    # An AIP-160 filter on state, name, priority, tags, created_time, metadata.* and args.*.
+    # An AIP-160 filter on state, name, priority, tags, created_time, reason, fingerprint, metadata.*
+    # and args.*.
     filter: str
     order_by: str
     page_size: int

@@ -139,8 +139,8 @@ type flowListCmd struct {
 
 func (flowListCmd) Help() string {
 	return `List shows the runs of a namespace, newest first, a page at a time. A filter compares status,
-template_type, scope, scope_id, phase, cron_id, created_time, payload.KEY and metadata.KEY with = !=
-< <= > >=. A * at the end of a text matches any suffix.
+template_type, scope, scope_id, phase, cron_id, created_time, reason, fingerprint, payload.KEY and
+metadata.KEY with = != < <= > >=. A * at the end of a text matches any suffix.
 
     progressor run list demo
     progressor run list demo --status failed --type order

@@ -79,8 +79,8 @@ type jobListCmd struct {
 
 func (jobListCmd) Help() string {
 	return `List shows the jobs of a namespace, newest first, a page at a time. A filter compares job_id, state,
-name, priority, created_time, metadata.KEY and args.KEY with = != < <= > >=; tags:TAG matches a tag.
-A * at the end of a job_id or name matches any suffix.
+name, priority, created_time, reason, fingerprint, metadata.KEY and args.KEY with = != < <= > >=;
+tags:TAG matches a tag. A * at the end of a text matches any suffix.
 
     progressor job list echo
     progressor job list echo --state failed --order-by 'finished_time desc'

@@ -17,15 +17,16 @@ type errorsCmd struct {
 
 func (errorsCmd) Help() string {
 	return `Errors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by reason and
-message, ignoring numbers, IDs and quoted text. The filter of a group finds its processes or runs. A
-bulk repairs processes; progressor job retry runs a job again, and progressor run retry continues a
-run. Jobs of steps are not listed, because the failure is shown with their run.
+message, ignoring numbers, IDs and quoted text. The filter of a group finds exactly its processes or
+runs, also in a bulk. A bulk repairs processes; progressor job retry runs a job again, and
+progressor run retry continues a run. Jobs of steps are not listed, because the failure is shown
+with their run.
 
     progressor errors
     progressor errors demo
-    progressor list demo --filter 'status = ERROR AND detail = "order *"'
-    progressor bulk start repair demo 'status = ERROR AND detail = "order *"' --dry-run
-    progressor run list demo 'status = FAILED AND template_type = "order"'`
+    progressor list demo --filter 'status = ERROR AND fingerprint = "753641173a8a4a31"'
+    progressor bulk start repair demo 'status = ERROR AND fingerprint = "753641173a8a4a31"' --dry-run
+    progressor run list demo 'fingerprint = "90f3a1d2c4b5e687"'`
 }
 
 func (c *errorsCmd) Run(a *cli.App) error {

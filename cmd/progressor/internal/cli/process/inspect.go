@@ -136,10 +136,10 @@ type listCmd struct {
 func (listCmd) Help() string {
 	return `List shows the processes of a namespace, newest first, a page at a time.
 
-A filter compares status, process_id, kind, created_time, status_changed_time, detail, corrupted_by
-and metadata.KEY with = != < <= > >=; a : matches elements of lists and parts of detail. A * at the
-end of a process_id or detail matches any suffix. AND, OR and NOT are in capitals; OR binds closer
-than AND.
+A filter compares status, process_id, kind, created_time, status_changed_time, detail, corrupted_by,
+reason, fingerprint (see progressor errors) and metadata.KEY with = != < <= > >=; a : matches
+elements of lists and parts of detail. A * at the end of a text matches any suffix. AND, OR and NOT
+are in capitals; OR binds closer than AND.
 
     progressor list demo
     progressor list demo 'status = ERROR AND metadata.tenant = "acme"'

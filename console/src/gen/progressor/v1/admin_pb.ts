@@ -463,7 +463,7 @@ export type ErrorGroup = Message<"progressor.v1.ErrorGroup"> & {
   lastTime?: Timestamp | undefined;
 
   /**
-   * for ListProcesses and StartBulk, or for ListRuns if runs is set
+   * For ListProcesses and StartBulk, or for ListRuns if runs is set. It finds exactly the group.
    *
    * @generated from field: string filter = 7;
    */

@@ -1656,7 +1656,7 @@ export type ListRunsRequest = Message<"progressor.v1.ListRunsRequest"> & {
 
   /**
    * An AIP-160 filter on status, template_type, scope, scope_id, phase, cron_id, created_time,
-   * payload.* and metadata.*.
+   * reason, fingerprint, payload.* and metadata.*.
    *
    * @generated from field: string filter = 2;
    */

@@ -966,7 +966,7 @@ export type ListProcessesRequest = Message<"progressor.v1.ListProcessesRequest">
 
   /**
    * An AIP-160 filter on status, process_id, kind, created_time, status_changed_time, detail,
-   * corrupted_by and metadata.*, for example
+   * corrupted_by, reason, fingerprint and metadata.*, for example
    *   status = ERROR AND metadata.tenant = "acme" AND created_time > "2026-11-01T00:00:00Z"
    *
    * @generated from field: string filter = 2;

@@ -1,0 +1,33 @@
+package main
+
+// errorMutants are the mutants of error groups.
+var errorMutants = []mutant{
+	{
+		name: "error-group-reason", breaks: "errors with different reasons are in different groups",
+		file: "migrations/00147_error_fingerprint.sql", old: "coalesce(left(reason, 256), '')", planted: "''",
+		packages: "./storage/search", run: "TestErrorFingerprint",
+	},
+	{
+		name: "error-group-steps", breaks: "a job of a step is not in a group of processes",
+		file: "storage/search/fields.go", old: "notOfStep = `NOT starts_with(p.process_id, '`",
+		planted:  "notOfStep = `'' <> concat(p.process_id, '`",
+		packages: "./storage/search", run: "TestProcessesOfAnErrorGroup",
+	},
+	{
+		name: "error-group-imported", breaks: "a process that was imported in ERROR is in a group",
+		file: "storage/search/jobindexes.go", old: "p.corrupted_by = 0", planted: "p.corrupted_by = -1",
+		packages: "./storage/search", run: "TestProcessesOfAnErrorGroup",
+	},
+	{
+		name: "error-group-earlier", breaks: "a process is in the group of its last error only",
+		file: "storage/search/fields.go", old: "t.task_id = p.corrupted_by LIMIT 1) END END)",
+		planted:  "t.task_id >= p.corrupted_by ORDER BY t.task_id DESC LIMIT 1) END END)",
+		packages: "./storage/search", run: "TestProcessesOfAnErrorGroup",
+	},
+	{
+		name: "error-group-child-runs", breaks: "a run that is a step of another run is not in a group",
+		file: "storage/search/runs.go", old: "('failed', 'expired') AND r.parent_run_id IS NULL`",
+		planted:  "('failed', 'expired')`",
+		packages: "./engine/flows", run: "TestFailedRunsAreErrors",
+	},
+}

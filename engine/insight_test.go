@@ -120,8 +120,8 @@ func TestExplainProcess(t *testing.T) {
 	}
 }
 
-// A repair without a task ends the wait for the operator. For a node with missed heartbeats, the
-// explanation has the time at which its task is taken over.
+// A repair without the processor ends the wait for the operator. For a node with missed heartbeats,
+// the explanation has the time at which its task is taken over.
 func TestExplainRepairAndSilence(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -143,7 +143,7 @@ func TestExplainRepairAndSilence(t *testing.T) {
 	if _, err := n.Repair(t.Context(), engine.RepairParams{Key: key("p"), Simple: true}); err != nil {
 		t.Fatal(err)
 	}
-	if before := last("idle"); before.GetWhat() != "operator" || before.GetToTime() == nil {
+	if before := last("idle"); before.GetDetail() != "REPAIR without the processor" || before.GetToTime() == nil {
 		t.Errorf("%v", before)
 	}
 	n.calling("p", "hold")

@@ -25,6 +25,9 @@ type timeline struct {
 func spans(s State) []Span {
 	tl := &timeline{s: s}
 	for _, t := range s.Ended {
+		if t.Type == process.TaskRepair && t.Attempt == 0 && t.Status == process.TaskStatusFinished {
+			t.Running = t.Finished // a repair without the processor
+		}
 		if !t.Running.IsZero() {
 			tl.busy = append(tl.busy, t)
 		}
@@ -52,7 +55,18 @@ func spans(s State) []Span {
 	return tl.spans
 }
 
-func oldest(a, b Span) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.TaskID, b.TaskID)) }
+func oldest(a, b Span) int {
+	if order := a.From.Compare(b.From); order != 0 || a.isInstant() == b.isInstant() {
+		return cmp.Or(order, cmp.Compare(a.TaskID, b.TaskID))
+	}
+	if a.isInstant() {
+		return -1
+	}
+	return 1
+}
+
+// isInstant reports whether the span has no length, as that of a repair without the processor.
+func (s Span) isInstant() bool { return s.To.Equal(s.From) }
 
 // add adds a span, unless it is too short. A span that has not ended is always added.
 func (tl *timeline) add(span Span) {
@@ -68,6 +82,9 @@ func (tl *timeline) ran(n int) {
 	tl.backOff(t, t.Attempt)
 	tl.waited(t, n, t.Running)
 	detail := string(t.Type)
+	if t.Attempt == 0 {
+		detail += " without the processor"
+	}
 	if t.Attempt > 1 {
 		detail += fmt.Sprintf(", attempt %d", t.Attempt)
 	}
@@ -123,7 +140,10 @@ func (tl *timeline) waited(t Task, n int, until time.Time) {
 	if from.Before(tl.s.Process.CreatedTime) {
 		from = tl.s.Process.CreatedTime // a timer that was already due when it was imported
 	}
-	if n > 0 {
+	if t.Type.Timer() {
+		from = tl.waitedForRepair(t, n, from, until)
+	}
+	if n > 0 && !from.IsZero() {
 		ahead := tl.busy[n-1]
 		end := ahead.Finished
 		if end.IsZero() || end.After(from) {
@@ -133,7 +153,7 @@ func (tl *timeline) waited(t Task, n int, until time.Time) {
 		}
 	}
 	if from.IsZero() {
-		return // the one ahead still runs
+		return // the one ahead still runs, or the process is still in ERROR
 	}
 	detail := string(t.Type)
 	if until.IsZero() && tl.s.Namespace.Paused {
@@ -141,6 +161,62 @@ func (tl *timeline) waited(t Task, n int, until time.Time) {
 	}
 	tl.add(Span{What: string(process.WaitsForPlace), TaskID: t.ID, From: from, To: until, Detail: detail})
 }
+
+// waitedForRepair adds the time in which a timer was due and the process in ERROR, and the time
+// behind the task that failed. It returns since when the timer waited for something else. A repair
+// sets the timers again that the error had cancelled, at their old times.
+func (tl *timeline) waitedForRepair(t Task, n int, from, until time.Time) time.Time {
+	for _, e := range tl.errors(n) {
+		to := e.to
+		if to.IsZero() {
+			to = until
+		}
+		if !to.IsZero() && !to.After(from) {
+			continue
+		}
+		if e.task.Finished.After(from) {
+			tl.add(Span{What: string(process.WaitsForProcess), TaskID: t.ID, From: from, To: e.task.Finished,
+				Detail: fmt.Sprintf("%s after task %d", t.Type, e.task.ID)})
+			from = e.task.Finished
+		}
+		tl.add(Span{What: string(process.WaitsForOperator), TaskID: t.ID, From: from, To: to,
+			Detail: errorDetail(e.task)})
+		from = to
+	}
+	return from
+}
+
+// errorTime is a time in which the process was in ERROR, since the end of a task.
+type errorTime struct {
+	task *Task
+	to   time.Time // when the repair began; zero if that is not known
+}
+
+// errors returns when the process was in ERROR, up to the first n tasks of busy.
+func (tl *timeline) errors(n int) (list []errorTime) {
+	var failed *Task
+	for k := range tl.busy[:n] {
+		t := &tl.busy[k]
+		if failed != nil && (t.Type != process.TaskRepair || t.Status != process.TaskStatusError) {
+			list = append(list, errorTime{failed, t.Running})
+			failed = nil
+		}
+		if t.Status == process.TaskStatusError && t.Type != process.TaskRepair {
+			failed = t
+		}
+	}
+	if failed == nil {
+		return list
+	}
+	// No repair is stored, for example because an older engine made it.
+	last := errorTime{task: failed}
+	if changed := tl.s.Process.StatusChanged; changed.After(failed.Finished) {
+		last.to = changed
+	}
+	return append(list, last)
+}
+
+func errorDetail(failed *Task) string { return fmt.Sprintf("ERROR because task %d failed", failed.ID) }
 
 // waits adds the spans of a waiting task.
 func (tl *timeline) waits(t Task) {
@@ -223,8 +299,7 @@ func (tl *timeline) gap(from, to time.Time, next int64) Span {
 	case current && held:
 		span.What, span.Detail = string(process.WaitsForOperator), string(status)
 	case failed != nil && failed.Status == process.TaskStatusError && !repaired:
-		span.What, span.Detail = string(process.WaitsForOperator),
-			fmt.Sprintf("ERROR because task %d failed", failed.ID)
+		span.What, span.Detail = string(process.WaitsForOperator), errorDetail(failed)
 	default:
 		if timer := tl.pending(to, next); timer != nil {
 			span.What, span.TaskID, span.Detail = string(process.WaitsForTime), timer.ID, waitName(timer)

@@ -394,16 +394,17 @@ found AS (
   UNION ALL
   -- task_is_sound: a task that ran has a token and a time, one that succeeded has no failure, and
   -- one that failed or was rejected has no response. A CANCEL task that has not run also ends in
-  -- ERROR after its grace period, and a job after its start deadline. running_time may be after
-  -- finished_time, because the clock may have been set back in between.
+  -- ERROR after its grace period, and a job after its start deadline. A repair without the
+  -- processor is FINISHED without an attempt. running_time may be after finished_time, because the
+  -- clock may have been set back in between.
   SELECT 'task_is_sound', namespace, process_id,
          format('task %s: %s, attempt %s', task_id, status, attempt)
     FROM tasks
    WHERE (status <> 'CANCELLED'
           AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1)
-          AND ((task_type::text, status::text, failure ->> 'reason') IN (
+          AND ((task_type::text, status::text, coalesce(failure ->> 'reason', '')) IN (
                  ('CANCEL', 'ERROR', 'cancel_grace_expired'),
-                 ('INIT', 'ERROR', 'start_deadline'))) IS NOT TRUE)
+                 ('INIT', 'ERROR', 'start_deadline'), ('REPAIR', 'FINISHED', ''))) IS NOT TRUE)
       OR (status = 'FINISHED' AND failure IS NOT NULL)
       OR (status <> 'FINISHED' AND rejection IS NOT NULL)
       OR (status = 'CANCELLED' AND response IS NOT NULL)

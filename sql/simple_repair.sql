@@ -1,6 +1,7 @@
 -- SimpleRepair returns a process in ERROR to RUNNING without its processor, and sets the timers
--- that its error had cancelled, including a failed timer, as a new task with attempt 1. It handles
--- one process, and runs after LockProcesses. The outcome is repaired, replayed, mismatch,
+-- that its error had cancelled, including a failed timer, as a new task with attempt 1. It records
+-- the repair as a finished REPAIR task without an attempt. It handles one process, and runs after
+-- LockProcesses. The outcome is repaired, replayed, mismatch,
 -- not_found, job (a job must be retried instead), status, repairing or unsettled (see
 -- PrepareRepair).
 -- name: SimpleRepair :one
@@ -34,24 +35,27 @@ accepted AS MATERIALIZED (
    WHERE acceptable
      AND NOT repairing
      AND NOT unsettled),
+-- The repair gets a smaller number than the timers that it sets.
+repair AS MATERIALIZED (
+  SELECT nextval('task_ids') AS task_id, accepted.corrupted_by FROM accepted),
 repair_tasks AS MATERIALIZED (
   SELECT nextval('task_ids') AS new_task_id, repair_task.*
     FROM (
       SELECT k.task_id, k.task_type, k.timer_name, k.scheduled_time, k.context, k.priority,
              true AS culprit
-        FROM accepted
+        FROM repair
         JOIN tasks k
           ON k.namespace = @namespace::text
          AND k.process_id = @process_id::text
-         AND k.task_id = accepted.corrupted_by
+         AND k.task_id = repair.corrupted_by
        WHERE k.task_type IN ('TIMEOUT', 'REMOVE')
       UNION ALL
       SELECT k.task_id, k.task_type, k.timer_name, k.scheduled_time, k.context, k.priority, false
-        FROM accepted
+        FROM repair
         JOIN tasks k
           ON k.namespace = @namespace::text
          AND k.process_id = @process_id::text
-         AND k.cancelled_by = accepted.corrupted_by
+         AND k.cancelled_by = repair.corrupted_by
        WHERE k.task_type IN ('TIMEOUT', 'REMOVE')) repair_task),
 updated_processes AS (
   UPDATE processes p
@@ -72,6 +76,12 @@ updated_status_counts AS (
    GROUP BY updated_processes.namespace, change.status HAVING sum(change.n) <> 0
    ORDER BY updated_processes.namespace, change.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+inserted_tasks AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, scheduled_time,
+                     finished_time, context)
+  SELECT @namespace::text, @process_id::text, task_id, 'REPAIR', 'FINISHED', 0,
+         statement_timestamp(), statement_timestamp(), @context::bytea
+    FROM repair),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
                         scheduled_time, timer_name, context)

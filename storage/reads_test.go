@@ -157,8 +157,8 @@ func TestPutProcess(t *testing.T) {
 		"[ERROR broke elsewhere 0 ERROR]")
 	b.is("q", "ERROR e2: TIMEOUT CANCELLED!, REMOVE n CANCELLED!")
 	b.simpleRepair("q")
-	b.is("q", "RUNNING e2: TIMEOUT CANCELLED!, REMOVE n CANCELLED!, TIMEOUT waits for time#0, REMOVE n waits for "+
-		"time#0")
+	b.is("q", "RUNNING e2: TIMEOUT CANCELLED!, REMOVE n CANCELLED!, REPAIR FINISHED, TIMEOUT waits for time#0, "+
+		"REMOVE n waits for time#0")
 	in.Key = key("r")
 	must(t, 0, func() error { _, err := b.PutProcess(ctx, in); return err }())
 	saved := b.save(end(b.repair("r").Claim, storage.Finished, func(c *storage.Completion) {

@@ -88,8 +88,8 @@ func TestSimpleRepairSetsTimersAgain(t *testing.T) {
 	b := newBench(t)
 	culprit := b.wreckByTimer("p")
 	r := b.simpleRepair("p", keyed("k", "x"))
-	again := "RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED!, TIMEOUT b CANCELLED!, TIMEOUT ERROR, TIMEOUT waits " +
-		"for time#0, TIMEOUT a waits for time#0, TIMEOUT b waits for time#0"
+	again := "RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED!, TIMEOUT b CANCELLED!, TIMEOUT ERROR, REPAIR FINISHED, " +
+		"TIMEOUT waits for time#0, TIMEOUT a waits for time#0, TIMEOUT b waits for time#0"
 	b.is("p", again)
 	equal(t, "the same request", []any{
 		b.simpleRepair("p", keyed("k", "x")).TaskID, b.simpleRepair("p", keyed("k", "y")).Outcome,
@@ -107,7 +107,10 @@ func TestSimpleRepairSetsTimersAgain(t *testing.T) {
 		},
 		[]any{1, r.TaskID, 1, true, "old"})
 	equal(t, "without a timer", []any{b.wreck("q").TaskID != 0, b.simpleRepair("q").TaskID}, "[true 0]")
-	b.is("q", "RUNNING e0: INIT FINISHED, CALL ERROR")
+	b.is("q", "RUNNING e0: INIT FINISHED, CALL ERROR, REPAIR FINISHED")
+	equal(t, "the repair ran at no time", ask[int](b, `SELECT count(*) FROM tasks t JOIN processes p
+		ON p.process_id = t.process_id AND p.status_changed_time = t.finished_time WHERE t.task_type = 'REPAIR'
+		AND t.attempt = 0 AND t.running_time IS NULL AND t.scheduled_time = t.finished_time`), 2)
 	b.wreck("r")
 	equal(t, "a key of a repair that made no task",
 		[]any{b.simpleRepair("r", keyed("k", "x")).Outcome, b.simpleRepair("r", keyed("k", "x")).Outcome},

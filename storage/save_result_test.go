@@ -424,7 +424,7 @@ func TestLateTwinOfFailureCancelsNothing(t *testing.T) {
 	if _, err := b.SaveResult(end(c, storage.Failed, broken("x"))); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("the twin: %v", err)
 	}
-	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED!, CALL ERROR, TIMEOUT waits for time#0")
+	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED!, CALL ERROR, REPAIR FINISHED, TIMEOUT waits for time#0")
 }
 
 // A scan that takes a due timer may miss a call that came at the same time and waits for a slot.

@@ -51,6 +51,12 @@ function lanesOf(spans: Span[], events: Event[], now: number): Lane[] {
   return [...lanes.values()].sort((a, b) => (a.id === "" ? -1 : b.id === "" ? 1 : Number(a.id) - Number(b.id)));
 }
 
+/** When the repair of a lane began, if that is in the picture. */
+function repairOf(l: Lane, from: number, to: number): number | undefined {
+  const at = l.pieces.find((p) => p.what === "processing")?.from;
+  return at !== undefined && at >= from && at <= to ? at : undefined;
+}
+
 /** Round steps for the axis. */
 function ticksOf(from: number, to: number, wanted: number): number[] {
   const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5, 1728e5, 6048e5, 2592e6, 31536e6];
@@ -175,6 +181,13 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
                   </rect>
                 );
               })}
+              {types.get(l.id) === "REPAIR" && repairOf(l, from, to) !== undefined && (
+                <g className="repair" transform={`translate(${x(repairOf(l, from, to) ?? 0)} 0)`}>
+                  <line x1={0} x2={0} y1={-n * rowHeight} y2={height - 20 - top - n * rowHeight} />
+                  <path d="M0 1l5 5-5 5-5-5z" />
+                  <title>{`repair, task ${l.id}\n${exact(repairOf(l, from, to) ?? 0)}`}</title>
+                </g>
+              )}
               {l.events.map((e) => {
                 const t = millis(e.timestamp) ?? 0;
                 if (t < from || t > to) return null;
@@ -220,6 +233,14 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
               <path d="M6 0l4.5 7-4.5 7-4.5-7z" className="event" />
             </svg>
             event
+          </span>
+        )}
+        {lanes.some((l) => types.get(l.id) === "REPAIR") && (
+          <span>
+            <svg width="12" height="14" aria-hidden="true">
+              <path d="M6 2l5 5-5 5-5-5z" className="repair" />
+            </svg>
+            repair
           </span>
         )}
         {all.length > lanes.length && <span>the newest {lanes.length} of {all.length} tasks</span>}

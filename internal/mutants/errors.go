@@ -4,7 +4,7 @@ package main
 var errorMutants = []mutant{
 	{
 		name: "error-group-reason", breaks: "errors with different reasons are in different groups",
-		file: "migrations/00147_error_fingerprint.sql", old: "coalesce(left(reason, 256), '')", planted: "''",
+		file: "migrations/00149_error_fingerprint.sql", old: "coalesce(left(reason, 256), '')", planted: "''",
 		packages: "./storage/search", run: "TestErrorFingerprint",
 	},
 	{
@@ -29,5 +29,25 @@ var errorMutants = []mutant{
 		file: "storage/search/runs.go", old: "('failed', 'expired') AND r.parent_run_id IS NULL`",
 		planted:  "('failed', 'expired')`",
 		packages: "./engine/flows", run: "TestFailedRunsAreErrors",
+	},
+	{
+		name: "repair-unrecorded", breaks: "a repair without the processor is recorded as a task, at its time",
+		file:     "sql/simple_repair.sql",
+		old:      "0,\n         statement_timestamp(), statement_timestamp(),",
+		planted:  "0,\n         statement_timestamp() - interval '1 h', statement_timestamp(),",
+		packages: "./storage", run: "TestSimpleRepairSetsTimersAgain",
+	},
+	{
+		name: "repair-waits-for-slot", breaks: "a timer that was due before a repair waited for an operator",
+		file:     "explain/spans.go",
+		old:      "	if t.Type.Timer() {\n		from =",
+		planted:  "	if false {\n		from =",
+		packages: "./explain", run: "TestSpansOfARepair",
+	},
+	{
+		name: "repair-failed-ends-error", breaks: "a repair that failed does not end the ERROR",
+		file: "explain/spans.go", old: "(t.Type != process.TaskRepair || t.Status != process.TaskStatusError)",
+		planted:  "true",
+		packages: "./explain", run: "TestSpansOfARepair",
 	},
 }

@@ -3,7 +3,7 @@ import { insight, processes, queries, readOnly, useRead } from "../api";
 import { quote } from "../filter";
 import { count, durationMillis, exact, millis, span } from "../format";
 import type { ExplainProcessResponse } from "../gen/progressor/v1/admin_pb";
-import { HistoryRange_Direction, ProcessStatus, TaskStatus, type Event, type Process, type Task } from "../gen/progressor/v1/process_pb";
+import { HistoryRange_Direction, ProcessStatus, TaskStatus, TaskType, type Event, type Process, type Task } from "../gen/progressor/v1/process_pb";
 import { useMay } from "../may";
 import { useCommands } from "../palette";
 import { brief, bytesOf, Payload } from "../payload";
@@ -129,7 +129,21 @@ function Outcome({ t }: { t: Task }) {
   return <span className="mono"><Line text={brief(t.response)} /></span>;
 }
 
-function TaskRow({ t, open, toggle }: { t: Task; open: boolean; toggle: () => void }) {
+/** The tasks that put the process into ERROR, with the tasks that repaired it. The tasks are in the order of their numbers. */
+function repairsOf(tasks: Task[]): Map<string, string> {
+  const found = new Map<string, string>();
+  let failed: string | undefined;
+  for (const t of tasks) {
+    if (t.type !== TaskType.REPAIR && t.status === TaskStatus.ERROR) failed = String(t.taskId);
+    else if (t.type === TaskType.REPAIR && t.status === TaskStatus.FINISHED && failed) {
+      found.set(failed, String(t.taskId));
+      failed = undefined;
+    }
+  }
+  return found;
+}
+
+function TaskRow({ t, repairedBy, open, toggle }: { t: Task; repairedBy?: string; open: boolean; toggle: () => void }) {
   const [began, ended] = [millis(t.runningTime), millis(t.finishedTime)];
   const row = useRef<HTMLTableRowElement>(null);
   useEffect(() => {
@@ -145,6 +159,8 @@ function TaskRow({ t, open, toggle }: { t: Task; open: boolean; toggle: () => vo
         </td>
         <td>
           {taskTypeName(t.type)} {t.timerName && <span className="tag">{t.timerName}</span>}
+          {t.type === TaskType.REPAIR && t.attempt === 0 && t.status === TaskStatus.FINISHED && <span className="tag">without the processor</span>}
+          {repairedBy !== undefined && <span className="tag">repaired by task {repairedBy}</span>}
         </td>
         <td>
           <Status look={lookOfTask(t.status)} />
@@ -224,13 +240,14 @@ function TaskRow({ t, open, toggle }: { t: Task; open: boolean; toggle: () => vo
 
 function Tasks({ tasks, next, after }: { tasks: Task[]; next: string; after: string }) {
   const open = useParam("task");
+  const repaired = useMemo(() => repairsOf(tasks), [tasks]);
   if (tasks.length === 0) return <Empty title="No tasks yet">The tasks of the process appear here when it has started.</Empty>;
   return (
     <>
       <Table label="tasks" heads={["Task", "Type", "Status", "#Attempt", "Scheduled", "#Took", "Args", "Outcome"]}>
         {tasks.map((t) => {
           const id = String(t.taskId);
-          return <TaskRow key={id} t={t} open={open === id} toggle={() => change({ task: open === id ? undefined : id }, "replace")} />;
+          return <TaskRow key={id} t={t} repairedBy={repaired.get(id)} open={open === id} toggle={() => change({ task: open === id ? undefined : id }, "replace")} />;
         })}
       </Table>
       <Pager name="tasks" after={after} next={next} />

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,11 +22,10 @@ const maxError = 1000
 
 // delivery delivers for one sink while this node has its lease.
 type delivery struct {
-	sinks    *Sinks
-	lease    changes.SinkLease
-	revision int64
-	settings changes.SinkSettings
-	log      *slog.Logger
+	sinks   *Sinks
+	lease   changes.SinkLease
+	claimed changes.ClaimedSink
+	log     *slog.Logger
 
 	ctx    context.Context // cancelled when the lease is lost
 	abort  context.CancelCauseFunc
@@ -43,13 +43,14 @@ type delivery struct {
 	wait     time.Duration // before the first attempt
 	offline  bool          // the last statement failed
 	retries  retries
+	settled  settled
 }
 
 func newDelivery(s *Sinks, c changes.ClaimedSink) *delivery {
 	d := &delivery{
-		sinks: s, lease: c.SinkLease, revision: c.Revision, settings: c.SinkSettings, at: c.Cursor,
+		sinks: s, lease: c.SinkLease, claimed: c, at: c.Cursor,
 		failures: c.Failures, wait: min(c.Wait, s.limits.retry.Max), ending: make(chan struct{}),
-		done: make(chan struct{}), retries: retries{asked: make(chan struct{}, 1)},
+		done: make(chan struct{}), retries: retries{asked: make(chan struct{}, 1)}, settled: settled{},
 		log: s.log.With("namespace", c.Namespace, "sink_id", c.SinkID),
 	}
 	d.ctx, d.abort = context.WithCancelCause(context.Background())
@@ -92,7 +93,7 @@ func (d *delivery) run() {
 
 // open prepares the target and the filter.
 func (d *delivery) open() error {
-	m, err := d.sinks.opened(d.ctx, &d.settings)
+	m, err := d.sinks.opened(d.ctx, &d.claimed.SinkSettings)
 	if err != nil {
 		return err
 	}
@@ -273,12 +274,7 @@ func (d *delivery) deliver(found []changes.Change, next changes.Cursor) error {
 	delivered := len(selected)
 	if delivered > 0 {
 		began := time.Now()
-		err := d.target.Deliver(d.ctx, selected)
-		if _, permanent := errors.AsType[*PermanentError](err); permanent {
-			var letters []changes.Rejection
-			delivered, letters, err = d.deliverEach(found, selected)
-			rejected = append(rejected, letters...)
-		}
+		err := d.deliverSelected(found, selected)
 		if d.ctx.Err() != nil {
 			return context.Cause(d.ctx)
 		}
@@ -286,6 +282,9 @@ func (d *delivery) deliver(found []changes.Change, next changes.Cursor) error {
 			return d.fail(err)
 		}
 		d.sinks.metrics.observe(d, selected, began)
+		letters := d.settled.take(selected)
+		delivered -= len(letters)
+		rejected = append(rejected, letters...)
 	}
 	if len(rejected) == 0 {
 		if err := d.advance(next, delivered); err != nil {
@@ -319,26 +318,53 @@ func (d *delivery) choose(found []changes.Change) (selected []*progressorv1.Chan
 	return selected, rejected
 }
 
-// deliverEach delivers changes one by one, because the target will never accept one of them.
-func (d *delivery) deliverEach(
-	found []changes.Change, selected []*progressorv1.Change,
-) (delivered int, rejected []changes.Rejection, err error) {
+// deliverSelected delivers the selected changes that are not settled. If the target will never
+// accept one of them, it delivers them one by one.
+func (d *delivery) deliverSelected(found []changes.Change, selected []*progressorv1.Change) error {
+	selected = slices.DeleteFunc(slices.Clone(selected), d.settled.has)
+	if len(selected) == 0 {
+		return nil
+	}
+	err := d.target.Deliver(d.ctx, selected)
+	if _, permanent := errors.AsType[*PermanentError](err); !permanent {
+		return err
+	}
 	rows := map[int64]*changes.Change{}
 	for n := range found {
 		rows[found[n].ChangeID] = &found[n]
 	}
 	for _, m := range selected {
 		err := d.target.Deliver(d.ctx, []*progressorv1.Change{m})
+		var letter *changes.Rejection
 		if permanent, ok := errors.AsType[*PermanentError](err); ok {
-			rejected = append(rejected, rejection(rows[m.GetChangeId()], permanent))
-			continue
+			letter = new(rejection(rows[m.GetChangeId()], permanent))
+		} else if err != nil {
+			return err
 		}
-		if err != nil {
-			return 0, nil, err
-		}
-		delivered++
+		d.settled[m.GetChangeId()] = letter
 	}
-	return delivered, rejected, nil
+	return nil
+}
+
+// settled has changes that were delivered one by one and are not delivered again when a later one
+// of their batch has failed. The value is nil if the target has accepted the change, and otherwise
+// its dead letter.
+type settled map[int64]*changes.Rejection
+
+func (s settled) has(m *progressorv1.Change) bool {
+	_, ok := s[m.GetChangeId()]
+	return ok
+}
+
+// take removes changes and returns their dead letters.
+func (s settled) take(delivered []*progressorv1.Change) (letters []changes.Rejection) {
+	for _, m := range delivered {
+		if letter := s[m.GetChangeId()]; letter != nil {
+			letters = append(letters, *letter)
+		}
+		delete(s, m.GetChangeId())
+	}
+	return letters
 }
 
 func rejection(c *changes.Change, err error) changes.Rejection {

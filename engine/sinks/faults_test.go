@@ -171,6 +171,39 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
+// A change of a batch becomes a dead letter, and the next one of its process fails for a while.
+// What the target has accepted or rejected in the meantime is not sent again.
+func TestFailureAfterADeadLetter(t *testing.T) {
+	t.Parallel()
+	_, n, r := newSink(t)
+	rejected := 0
+	r.reacts(func(c *progressorv1.Change) reaction { // holds the lock of r
+		switch {
+		case c.GetProcessId() != "a":
+			return accept
+		case c.GetType() == "created":
+			rejected++
+			return http.StatusUnprocessableEntity
+		}
+		return http.StatusInternalServerError
+	})
+	n.pause(t)
+	for _, id := range []string{"b", "c", "a"} { // one batch
+		n.begin(t, id)
+	}
+	n.resume(t)
+	eventually(t, "five failures", func() bool { return n.status(t).GetFailures() >= 5 })
+	r.reacts(nil)
+	n.drains(t)
+	want(t, "delivered", r.text(), "a stored 1, b created, b stored 1, c created, c stored 1")
+	if _, again, _ := r.counts(); again != 0 || rejected != 2 { // in the batch, and by itself
+		t.Errorf("%d changes came again, and the rejected one was sent %d times", again, rejected)
+	}
+	if m := n.sink(t).GetStatus(); m.GetDeliveredChanges() != 5 || m.GetDeadLetters() != 1 {
+		t.Errorf("%v", m)
+	}
+}
+
 // A sink whose changes were deleted is BROKEN. Rewound and resumed, it continues.
 func TestBroken(t *testing.T) {
 	t.Parallel()

@@ -96,7 +96,7 @@ func (r *runner) pass(ctx context.Context) error {
 		switch state := states[key]; {
 		case state == nil || state.Token != d.lease.Token || state.NodeID != d.lease.NodeID:
 			d.abort(errLeaseLost)
-		case !state.Runs || state.Revision != d.revision || state.AskedNodeID != 0:
+		case !state.Runs || state.Revision != d.claimed.Revision || state.AskedNodeID != 0:
 			d.end()
 		case state.Retries:
 			signal(d.retries.asked)

@@ -11,8 +11,8 @@ const (
 var sinkMutants = []mutant{
 	{
 		name: "sink-lost-cursor", breaks: "the cursor of a sink moves only after the delivery",
-		file: sinkDelivery, old: "		err := d.target.Deliver(d.ctx, selected)\n",
-		planted:  "		_ = d.advance(next, 0)\n		err := d.target.Deliver(d.ctx, selected)\n",
+		file: sinkDelivery, old: "		err := d.deliverSelected(found, selected)\n",
+		planted:  "		_ = d.advance(next, 0)\n		err := d.deliverSelected(found, selected)\n",
 		packages: "./engine/sinks", run: "TestRetries/error",
 	},
 	{
@@ -46,8 +46,8 @@ var sinkMutants = []mutant{
 	},
 	{
 		name: "sink-paused-delivers", breaks: "a paused sink does not deliver",
-		file: "engine/sinks/runner.go", old: "case !state.Runs || state.Revision != d.revision ||",
-		planted:  "case state.Revision != d.revision ||",
+		file: "engine/sinks/runner.go", old: "case !state.Runs || state.Revision != d.claimed.Revision ||",
+		planted:  "case state.Revision != d.claimed.Revision ||",
 		packages: "./engine/sinks", run: "TestPauseAndResume",
 	},
 	{
@@ -80,9 +80,20 @@ var sinkMutants = []mutant{
 	},
 	{
 		name: "sink-stuck", breaks: "a change that the target will never accept does not stop the sink",
-		file: sinkDelivery, old: "if _, permanent := errors.AsType[*PermanentError](err); permanent {",
-		planted:  "if false {",
+		file: sinkDelivery, old: "if _, permanent := errors.AsType[*PermanentError](err); !permanent {",
+		planted:  "if true {",
 		packages: "./engine/sinks", run: "TestDeadLetters",
+	},
+	{
+		name: "sink-settled-again", breaks: "what was delivered one by one is not delivered with each attempt",
+		file: sinkDelivery, old: "		d.settled[m.GetChangeId()] = letter\n",
+		planted:  "		d.settled[m.GetChangeId()] = letter\n		defer delete(d.settled, m.GetChangeId())\n",
+		packages: "./engine/sinks", run: "TestFailureAfterADeadLetter",
+	},
+	{
+		name: "sink-dead-letter-lost", breaks: "a change that was rejected before a failure becomes a dead letter",
+		file: sinkDelivery, old: "		rejected = append(rejected, letters...)\n", planted: "",
+		packages: "./engine/sinks", run: "TestFailureAfterADeadLetter",
 	},
 	{
 		name: "sink-changes-dropped", breaks: "changes are kept for a sink that has not delivered them",

@@ -63,7 +63,7 @@ func TestTypeScriptSDK(t *testing.T) {
 	t.Parallel()
 	dir := sdkCopy(t, sdk.TypeScript, "typescript", "node")
 	env := sdkEngine(t)
-	for _, file := range []string{"client", "worker"} {
+	for _, file := range []string{"client", "worker", "faults"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			run(t, dir, env, "node", "--test", "--test-reporter=spec", "test/"+file+".test.mjs")

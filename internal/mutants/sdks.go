@@ -31,6 +31,54 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/worker",
 	},
 	{
+		name: "sdk-node-refuses-without-token", breaks: "an answer is sent again if the token could not be read",
+		file: clientOfNode, old: "throw new ProgressorError(\"unauthenticated\", `there",
+		planted:  "throw new ProgressorError(\"invalid_argument\", `there",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
+	},
+	{
+		name: "sdk-node-waits-for-tokens", breaks: "a request ends even if its token never comes",
+		file: clientOfNode, old: `await Promise.race([read(), aborted])`, planted: `await read()`,
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
+	},
+	{
+		name: "sdk-node-believes-proxies", breaks: "only codes of Connect are codes of the engine",
+		file: "sdk/typescript/dist/errors.js", old: `!known.has(body.code)`, planted: `!body.code`,
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
+	},
+	{
+		name: "sdk-node-rounds-integers", breaks: "a payload with an integer beyond 2^53 stays bytes",
+		file: "sdk/typescript/dist/json.js", old: `return isExact(text) ? value : bytes;`, planted: `return value;`,
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
+	},
+	{
+		name: "sdk-node-keeps-details", breaks: "details of the progress are copied",
+		file: workerOfNode, old: `held.progress = JSON.parse(json);`, planted: `held.progress = progress;`,
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
+	},
+	{
+		name: "sdk-node-dies-of-callbacks", breaks: "a callback that throws does not end the worker",
+		file: workerOfNode, old: `this.ended = harmless((attempt) => options.ended?.(attempt));`,
+		planted:  `this.ended = (attempt) => options.ended?.(attempt);`,
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
+	},
+	{
+		name: "sdk-node-beats-slowly", breaks: "a heartbeat waits no longer than the shortest interval",
+		file: workerOfNode, old: `...all.map((held) => Math.max(held.interval, 1000))`,
+		planted:  `Math.max(...all.map((held) => held.interval))`,
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
+	},
+	{
+		name: "sdk-node-loses-leases", breaks: "a lease that cannot be decoded does not affect the others",
+		file: workerOfNode, old: `undecodable = new (refusable`, planted: `throw new (refusable`,
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
+	},
+	{
+		name: "sdk-node-waits-no-time", breaks: "an infinite grace period is a long one",
+		file: workerOfNode, old: `sleep(Math.min(limit, maxTimer)`, planted: `sleep(limit`,
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
+	},
+	{
 		name: "sdk-python-repeats-changes", breaks: "only reads and requests with a key are sent again",
 		file: clientOfPython, old: `safe and error.code == "unavailable"`, planted: `error.code == "unavailable"`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/client",

@@ -13,7 +13,10 @@ export interface Retry {
     max: number;
 }
 export interface ClientOptions {
-    /** Sent as `Authorization: Bearer`. A function is called for each request. */
+    /**
+     * Sent as `Authorization: Bearer`. A function is called for each request. If it throws, the request
+     * fails with the code "unauthenticated".
+     */
     token?: string | (() => string | Promise<string>);
     /** A file with the token. It is read again every 10 s. */
     tokenFile?: string;
@@ -28,6 +31,8 @@ export interface ClientOptions {
     /** Replaces the fetch of Node, for example for a proxy or a client certificate. */
     fetch?: typeof fetch;
 }
+/** The longest time of setTimeout, in milliseconds. It does not wait for a longer one. */
+export declare const maxTimer: number;
 /**
  * A client of one engine, or of a load balancer in front of several. Requests that can have an
  * idempotency key (Start, Call, Enqueue, StartRun, …) get a random one, so that they can be sent
@@ -56,8 +61,10 @@ export declare class Client {
      */
     constructor(url?: string, options?: ClientOptions);
     private send;
-    /** Sends a request once. */
-    private post;
+    /** @internal Sends the JSON of a request once. Returns the JSON of the response. */
+    post(path: string, body: string, end: number, signal?: AbortSignal): Promise<any>;
+    /** Returns the token, unless a signal is aborted first. */
+    private readToken;
 }
 /** Returns the wait after an attempt, counted from 1, in milliseconds. */
 export declare function interval(retry: Omit<Retry, "maxAttempts">, attempt: number): number;

@@ -2,12 +2,14 @@ import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { BulkService, ChangeService, CronService, FlowService, InsightService, JobEventService, JobService, NamespaceService, ProcessService, WorkerService, } from "./api.js";
-import { errorOf, ProgressorError } from "./errors.js";
+import { errorOf, messageOf, ProgressorError } from "./errors.js";
 import { decode, encode } from "./json.js";
 import { version } from "./version.js";
 // How much longer than its timeout a request waits for a response that says how it ended.
 const timeoutMargin = 500;
 const tokenFileTime = 10_000;
+/** The longest time of setTimeout, in milliseconds. It does not wait for a longer one. */
+export const maxTimer = 2 ** 31 - 1;
 /**
  * A client of one engine, or of a load balancer in front of several. Requests that can have an
  * idempotency key (Start, Call, Enqueue, StartRun, …) get a random one, so that they can be sent
@@ -87,24 +89,26 @@ export class Client {
             }
         }
     }
-    /** Sends a request once. */
+    /** @internal Sends the JSON of a request once. Returns the JSON of the response. */
     async post(path, body, end, signal) {
         signal?.throwIfAborted();
         const headers = {
             "Content-Type": "application/json", "Connect-Protocol-Version": "1", "User-Agent": `progressor-node/${version}`,
         };
-        if (this.token)
-            headers.Authorization = `Bearer ${await this.token()}`;
-        const left = Math.max(1, Math.ceil(end - performance.now()));
-        headers["Connect-Timeout-Ms"] = String(left);
+        const left = () => Math.min(Math.max(1, Math.ceil(end - performance.now())), maxTimer - timeoutMargin);
         // AbortSignal.any keeps memory for each request while the signal of a worker lives.
         const ending = new AbortController();
         const abort = () => ending.abort(signal.reason);
         signal?.addEventListener("abort", abort);
+        let awaited = "token";
         const timer = setTimeout(() => {
-            ending.abort(new ProgressorError("deadline_exceeded", `${path}: no response within the timeout`));
-        }, left + timeoutMargin);
+            ending.abort(new ProgressorError("deadline_exceeded", `${path}: no ${awaited} within the timeout`));
+        }, left() + timeoutMargin);
         try {
+            if (this.token)
+                headers.Authorization = `Bearer ${await this.readToken(this.token, ending.signal)}`;
+            awaited = "response";
+            headers["Connect-Timeout-Ms"] = String(left());
             const request = { method: "POST", headers, body, signal: ending.signal, redirect: "manual" };
             const response = await (this.options.fetch ?? fetch)(`${this.url}/progressor.v1.${path}`, request);
             const text = await response.text();
@@ -125,18 +129,39 @@ export class Client {
             signal?.removeEventListener("abort", abort);
         }
     }
+    /** Returns the token, unless a signal is aborted first. */
+    async readToken(read, signal) {
+        const aborted = new Promise((_, reject) => {
+            signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+        });
+        try {
+            const token = await Promise.race([read(), aborted]);
+            if (typeof token !== "string" || !/^[!-~]*$/.test(token))
+                throw new Error("it must be a text of printable ASCII characters");
+            return token;
+        }
+        catch (error) {
+            if (signal.aborted)
+                throw signal.reason;
+            throw new ProgressorError("unauthenticated", `there is no token: ${messageOf(error)}`, {}, { cause: error });
+        }
+    }
 }
 function parse(text, url) {
+    let value;
     try {
-        return JSON.parse(text);
+        value = JSON.parse(text);
     }
     catch {
-        throw new ProgressorError("unknown", `${url} sent no JSON: is it the address of an engine?`);
+        // refused below
     }
+    if (typeof value === "object" && value !== null)
+        return value;
+    throw new ProgressorError("unknown", `${url} sent no JSON: is it the address of an engine?`);
 }
 /** Returns the wait after an attempt, counted from 1, in milliseconds. */
 export function interval(retry, attempt) {
-    return Math.min(retry.initial * 2 ** (attempt - 1), retry.max) * (0.5 + Math.random() / 2);
+    return Math.min(retry.initial * 2 ** (attempt - 1), retry.max, maxTimer) * (0.5 + Math.random() / 2);
 }
 /** Reports whether another attempt may succeed and does no harm. */
 function isRepeatable(error, safe) {

@@ -27,6 +27,8 @@ export declare class TaskFailed extends ProgressorError {
 }
 /** Returns the error of an HTTP response that is not a success. */
 export declare function errorOf(status: number, text: string, decodeDetail: (detail: api.ErrorDetail) => api.ErrorDetail): ProgressorError;
+/** Returns the message of what was thrown, which may be anything. */
+export declare function messageOf(thrown: unknown): string;
 /** Handlers throw it to refuse a task or a job: nothing changes, and there is no retry. */
 export declare class Rejection extends Error {
     readonly reason: string;

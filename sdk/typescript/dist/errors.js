@@ -32,6 +32,11 @@ export class TaskFailed extends ProgressorError {
         return this.detail.failure ?? {};
     }
 }
+const known = new Set([
+    "canceled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists",
+    "permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range",
+    "unimplemented", "internal", "unavailable", "data_loss", "unauthenticated",
+]);
 // Codes of HTTP responses that do not come from the engine, as Connect defines them.
 const codes = {
     400: "internal", 401: "unauthenticated", 403: "permission_denied", 404: "unimplemented",
@@ -46,13 +51,13 @@ export function errorOf(status, text, decodeDetail) {
     catch {
         // a response of a proxy
     }
-    if (typeof body?.code !== "string") {
+    if (!body || !known.has(body.code)) { // a proxy may send JSON, too
         return new ProgressorError(codes[status] ?? "unknown", `HTTP status ${status}: ${text.slice(0, 200)}`);
     }
-    const found = Array.isArray(body.details) && body.details.find((d) => d.type === "progressor.v1.ErrorDetail" && d.debug);
+    const { code, message: sent, details } = body;
+    const message = typeof sent === "string" ? sent : code;
+    const found = Array.isArray(details) && details.find((d) => d?.type === "progressor.v1.ErrorDetail" && d.debug instanceof Object);
     const detail = found ? decodeDetail(found.debug) : {};
-    const code = body.code;
-    const message = String(body.message ?? code);
     switch (detail.reason) {
         case "REASON_TASK_REJECTED":
             return new TaskRejected(code, message, detail);
@@ -60,6 +65,15 @@ export function errorOf(status, text, decodeDetail) {
             return new TaskFailed(code, message, detail);
         default:
             return new ProgressorError(code, message, detail);
+    }
+}
+/** Returns the message of what was thrown, which may be anything. */
+export function messageOf(thrown) {
+    try {
+        return String(thrown?.message ?? thrown);
+    }
+    catch {
+        return typeof thrown; // it has no text
     }
 }
 /** Handlers throw it to refuse a task or a job: nothing changes, and there is no retry. */

@@ -36,13 +36,16 @@ export interface ProcessorOptions {
  * `--encoding json`.
  */
 export declare function processor(handlers: TaskHandlers, options?: ProcessorOptions): RequestListener;
+/** Returns a function that calls another one. If that throws or rejects, the error goes to the console. */
+export declare function harmless<Args extends unknown[]>(call: (...args: Args) => unknown): (...args: Args) => void;
 /** Calls the function for a task, and returns the response. Throws only what ends with the signal. */
 export declare function runTask(handlers: TaskHandlers, task: Task, signal: AbortSignal, log: (error: unknown) => void): Promise<ProcessResponse>;
 /** Returns why a signal was aborted if an error only says that it was. */
 export declare function endedBy(error: unknown, signal: AbortSignal): HandlerStopped | undefined;
+export declare const maxMessage: number;
 /** Returns what is stored about an error that a handler threw. */
 export declare function failureOf(error: unknown): NonNullable<ProcessResponse["failure"]>;
-/** Returns the API's text of a number of milliseconds. */
+/** Returns the API's text of a number of milliseconds, at most 365 days. */
 export declare function duration(milliseconds: number): string;
 /** Cuts a text, and replaces what the engine would refuse. */
 export declare function wellFormed(text: string, maxBytes: number): string;

@@ -1,4 +1,4 @@
-import { AttemptTimeout, HandlerStopped, Rejection, Failure } from "./errors.js";
+import { AttemptTimeout, HandlerStopped, messageOf, Rejection, Failure } from "./errors.js";
 import { decode, encode } from "./json.js";
 import { verify } from "./signature.js";
 const maxRequestBytes = 17 << 20; // the engine sends at most 16 MiB
@@ -7,7 +7,8 @@ const maxRequestBytes = 17 << 20; // the engine sends at most 16 MiB
  * `--encoding json`.
  */
 export function processor(handlers, options = {}) {
-    const { keys, log = console.error, payloads } = options;
+    const { keys, payloads } = options;
+    const log = harmless(options.log ?? console.error);
     const handle = async (request, signal) => {
         if (request.method !== "POST")
             return [405, "only POST is allowed"];
@@ -44,6 +45,18 @@ export function processor(handlers, options = {}) {
             response.writeHead(status, { "Content-Type": type, "Content-Length": Buffer.byteLength(text) }).end(text);
         });
     };
+}
+/** Returns a function that calls another one. If that throws or rejects, the error goes to the console. */
+export function harmless(call) {
+    const guarded = async (...args) => {
+        try {
+            await call(...args);
+        }
+        catch (error) {
+            console.error(error);
+        }
+    };
+    return (...args) => void guarded(...args);
 }
 /** Returns the body of a request, or undefined if it is too large. */
 async function read(request) {
@@ -93,10 +106,10 @@ export function endedBy(error, signal) {
     const { name, cause } = (error ?? {});
     return error === signal.reason || name === "AbortError" || cause === signal.reason ? signal.reason : undefined;
 }
-const maxMessage = 8 << 10;
+export const maxMessage = 8 << 10;
 /** Returns what is stored about an error that a handler threw. */
 export function failureOf(error) {
-    const message = wellFormed(String(error?.message ?? error), maxMessage);
+    const message = wellFormed(messageOf(error), maxMessage);
     if (error instanceof AttemptTimeout)
         return { reason: "timeout", message };
     if (!(error instanceof Failure))
@@ -104,9 +117,10 @@ export function failureOf(error) {
     const { nonRetryable, retryAfter, details } = error.options;
     return { reason: error.reason, message, nonRetryable, details, retryAfter: retryAfter === undefined ? undefined : duration(retryAfter) };
 }
-/** Returns the API's text of a number of milliseconds. */
+const maxDuration = 365 * 24 * 3600_000;
+/** Returns the API's text of a number of milliseconds, at most 365 days. */
 export function duration(milliseconds) {
-    return `${(Math.max(0, milliseconds) / 1000).toFixed(3)}s`;
+    return `${(Math.min(Math.max(0, milliseconds || 0), maxDuration) / 1000).toFixed(3)}s`;
 }
 /** Cuts a text, and replaces what the engine would refuse. */
 export function wellFormed(text, maxBytes) {

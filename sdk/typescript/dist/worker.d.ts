@@ -63,6 +63,7 @@ export declare class Worker {
     readonly id: string;
     private readonly concurrency;
     private readonly log;
+    private readonly ended;
     private readonly handlers;
     private others;
     private rest;
@@ -89,10 +90,14 @@ export declare class Worker {
      */
     run(): Promise<void>;
     private poll;
+    private pollRequest;
     /** Applies the engine's directive to the whole worker. */
     private obey;
+    /** Runs a lease. It is decoded here, so that one that cannot be decoded does not affect the others. */
     private start;
-    /** Runs the handler of a lease and sends its answer. */
+    /** Runs a lease from its start to its end. Does not throw. */
+    private attempt;
+    /** Runs the handler of a lease and sends its answer. Sets how the attempt ended. */
     private execute;
     /** Calls the handler of a lease. */
     private handle;

@@ -1,9 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
-import { interval } from "./client.js";
-import { AttemptTimeout, JobCancelled, LeaseLost, ProgressorError, Rejection, Release, Failure, WorkerStopped, } from "./errors.js";
-import { duration, endedBy, failureOf, runTask, wellFormed } from "./processor.js";
+import { interval, maxTimer } from "./client.js";
+import { AttemptTimeout, JobCancelled, LeaseLost, messageOf, ProgressorError, Rejection, Release, Failure, WorkerStopped, } from "./errors.js";
+import { decode, encode } from "./json.js";
+import { duration, endedBy, failureOf, harmless, maxMessage, runTask, wellFormed, } from "./processor.js";
 const maxAsked = 256; // leases per poll
 const pollWait = 20_000;
 const requestTimeout = 30_000;
@@ -15,11 +16,11 @@ const maxSummary = 4096;
 const maxProgress = 64 << 10; // bytes of JSON
 const maxBeat = 8 << 20; // bytes of progress in one heartbeat
 const again = { initial: 100, max: 5000 }; // the waits while the engine cannot be reached
-const maxTimer = 2 ** 31 - 1; // milliseconds, of setTimeout
 const now = () => performance.now();
 /** A lease, from the poll that returned it until its answer is settled. */
 class Held {
     lease;
+    undecodable;
     began = now();
     ending = new AbortController();
     expires;
@@ -29,8 +30,10 @@ class Held {
     progressSent = -progressEvery;
     answering = false; // the handler has returned
     lost = false;
-    constructor(lease) {
+    /** undecodable is what the handler would throw for a lease that cannot be decoded. */
+    constructor(lease, undecodable) {
         this.lease = lease;
+        this.undecodable = undecodable;
         this.expires = this.localTime(lease.expiresTime);
         this.interval = milliseconds(lease.heartbeatInterval);
     }
@@ -55,6 +58,7 @@ export class Worker {
     id;
     concurrency;
     log;
+    ended;
     handlers = new Map();
     others;
     rest;
@@ -72,7 +76,8 @@ export class Worker {
         this.options = options;
         this.id = options.id ?? `${hostname().slice(0, 100)}-${process.pid}-${randomUUID().slice(0, 8)}`;
         this.concurrency = Math.min(Math.max(options.concurrency ?? 10, 1), 10_000);
-        this.log = options.log ?? ((message, fields) => console.error(message, fields));
+        this.log = harmless(options.log ?? ((message, fields) => console.error(message, fields)));
+        this.ended = harmless((attempt) => options.ended?.(attempt));
     }
     /** Registers the handler of the jobs with a name. */
     job(name, handler) {
@@ -126,11 +131,8 @@ export class Worker {
                 continue;
             }
             try {
-                const { leases = [], worker } = await this.client.worker.poll({
-                    namespaces: this.namespaces, workerId: this.id, maxLeases: Math.min(free, maxAsked), wait: duration(pollWait),
-                    jobNames: this.others || this.rest ? [] : [...this.handlers.keys()], jobsOnly: !this.rest,
-                    leaseDuration: this.options.leaseDuration === undefined ? undefined : duration(this.options.leaseDuration),
-                }, { signal, timeout: pollWait + requestTimeout, maxAttempts: 1 });
+                const body = JSON.stringify(encode("PollRequest", this.pollRequest(Math.min(free, maxAsked))));
+                const { leases = [], worker } = await this.client.post("WorkerService/Poll", body, now() + pollWait + requestTimeout, signal);
                 [accepted, failures] = [true, 0];
                 for (const lease of leases)
                     this.start(lease);
@@ -149,21 +151,53 @@ export class Worker {
             }
         }
     }
+    pollRequest(maxLeases) {
+        const { leaseDuration } = this.options;
+        return {
+            namespaces: this.namespaces, workerId: this.id, maxLeases, wait: duration(pollWait),
+            jobNames: this.others || this.rest ? [] : [...this.handlers.keys()], jobsOnly: !this.rest,
+            leaseDuration: leaseDuration === undefined ? undefined : duration(leaseDuration),
+        };
+    }
     /** Applies the engine's directive to the whole worker. */
     obey(directive) {
         this.quiet = directive === "WORKER_DIRECTIVE_QUIET";
         if (directive === "WORKER_DIRECTIVE_STOP")
             this.stop();
     }
-    start(lease) {
-        const held = new Held(lease);
+    /** Runs a lease. It is decoded here, so that one that cannot be decoded does not affect the others. */
+    start(json) {
+        let lease = json;
+        let undecodable;
+        try {
+            lease = decode("Lease", json, this.client.options.payloads);
+        }
+        catch (error) {
+            const refusable = ["TASK_TYPE_CALL", "TASK_TYPE_REPAIR"].includes(json.request?.type ?? "");
+            undecodable = new (refusable ? Rejection : Failure)("undecodable", `decode the request: ${messageOf(error)}`);
+        }
+        const held = new Held(lease, undecodable);
         this.held.set(lease.leaseToken, held);
-        const run = this.execute(held).finally(() => this.running.delete(run));
+        const run = this.attempt(held).finally(() => this.running.delete(run));
         this.running.add(run);
         this.schedule();
     }
-    /** Runs the handler of a lease and sends its answer. */
-    async execute(held) {
+    /** Runs a lease from its start to its end. Does not throw. */
+    async attempt(held) {
+        const attempt = { lease: held.lease, outcome: "lost", duration: 0 };
+        try {
+            await this.execute(held, attempt);
+        }
+        catch (error) {
+            this.log("attempt without an answer: its lease will expire", { ...held.name, error });
+        }
+        this.held.delete(held.lease.leaseToken);
+        this.freed();
+        attempt.duration = now() - held.began;
+        this.ended(attempt);
+    }
+    /** Runs the handler of a lease and sends its answer. Sets how the attempt ended. */
+    async execute(held, attempt) {
         const { signal } = held.ending;
         const left = held.localTime(held.lease.request.deadline) - now();
         const expire = () => held.ending.abort(new AttemptTimeout("the attempt exceeded its timeout"));
@@ -171,13 +205,12 @@ export class Worker {
         let answer;
         let outcome = "released";
         let delay = 0;
-        let error;
         try {
             answer = await this.handle(held, signal);
             outcome = answer.response?.failure ? "failed" : "done";
         }
         catch (thrown) {
-            error = thrown;
+            attempt.error = thrown;
             const reason = endedBy(thrown, signal);
             if (reason instanceof JobCancelled) {
                 answer = { cancelled: { message: wellFormed(reason.message, maxSummary) } };
@@ -203,13 +236,13 @@ export class Worker {
             outcome = await this.complete(held, answer, outcome);
         else
             await this.release([held], delay);
-        this.held.delete(held.lease.leaseToken);
-        this.freed();
-        this.options.ended?.({ lease: held.lease, outcome, duration: now() - held.began, error });
+        attempt.outcome = outcome;
     }
     /** Calls the handler of a lease. */
     async handle(held, signal) {
         const { job, request } = held.lease;
+        if (held.undecodable)
+            throw held.undecodable;
         const handler = job && (this.handlers.get(job.name) ?? this.others);
         if (handler)
             return { jobResult: { result: (await handler(job.args, jobOf(held, () => this.schedule()))) } };
@@ -221,10 +254,24 @@ export class Worker {
     }
     /** Sends an answer until the engine accepts or refuses it, or the lease has expired. */
     async complete(held, answer, outcome) {
-        answer.leaseToken = held.lease.leaseToken;
-        for (let failures = 0, replaced = false;;) {
+        const leaseToken = held.lease.leaseToken;
+        const encoded = (value) => JSON.stringify(encode("CompleteRequest", { ...value, leaseToken }));
+        let replaced = false;
+        // Otherwise the lease would expire, and the next worker would run into the same error.
+        const replacement = (why) => {
+            [replaced, outcome] = [true, "failed"];
+            return encoded({ response: { failure: { reason: "bad_response", message: wellFormed(why, maxMessage), nonRetryable: true } } });
+        };
+        let body;
+        try {
+            body = encoded(answer); // once: the program may change the value afterwards
+        }
+        catch (error) {
+            body = replacement(`the answer is not JSON: ${messageOf(error)}`);
+        }
+        for (let failures = 0;;) {
             try {
-                await this.client.worker.complete(answer, { timeout: requestTimeout, maxAttempts: 1 });
+                await this.client.post("WorkerService/Complete", body, now() + requestTimeout);
                 return outcome;
             }
             catch (error) {
@@ -235,13 +282,10 @@ export class Worker {
                         this.log("answer dropped: the engine refused it twice", { ...held.name, error: error.message });
                         return "lost";
                     }
-                    // Otherwise the lease would expire, and the next worker would run into the same error.
-                    const failure = { reason: "bad_response", message: `the engine refused the answer: ${error.message}`, nonRetryable: true };
-                    answer = { leaseToken: answer.leaseToken, response: { failure } };
-                    [replaced, outcome] = [true, "failed"];
+                    body = replacement(`the engine refused the answer: ${error.message}`);
                     continue;
                 }
-                if (!this.held.has(answer.leaseToken) || now() > held.expires) {
+                if (!this.held.has(leaseToken) || now() > held.expires) {
                     this.log("answer dropped: it did not reach the engine before the lease expired", held.name);
                     return "lost";
                 }
@@ -288,14 +332,15 @@ export class Worker {
     async beat() {
         this.beating = true;
         const all = [...this.held.values()].filter((held) => !held.lost);
-        const time = now();
-        let room = maxBeat;
-        const beats = all.map((held) => {
-            const send = held.progress && time - held.progressSent >= progressEvery && (room -= sizeOf(held.progress)) > 0;
-            return { leaseToken: held.lease.leaseToken, progress: send ? held.progress : undefined };
-        });
-        const timeout = Math.min(requestTimeout, Math.max(1000, ...all.map((held) => Math.min(held.interval, requestTimeout))));
         try {
+            const time = now();
+            let room = maxBeat;
+            const beats = all.map((held) => {
+                const send = held.progress && time - held.progressSent >= progressEvery && (room -= sizeOf(held.progress)) > 0;
+                return { leaseToken: held.lease.leaseToken, progress: send ? held.progress : undefined };
+            });
+            // The shortest interval: the leases with it expire first.
+            const timeout = Math.min(requestTimeout, ...all.map((held) => Math.max(held.interval, 1000)));
             const { directives = [], worker } = await this.client.worker.heartbeat({ workerId: this.id, beats }, { timeout, maxAttempts: 1 });
             all.forEach((held, n) => applyDirective(held, directives[n] ?? {}, beats[n].progress));
             this.obey(worker);
@@ -303,7 +348,7 @@ export class Worker {
         }
         catch (error) {
             if (this.beatFailed === undefined)
-                this.log("heartbeat failed; retrying", { workerId: this.id, error: error.message });
+                this.log("heartbeat failed; retrying", { workerId: this.id, error: messageOf(error) });
             this.beatFailed = now();
             // The engine refuses the whole heartbeat because of one progress.
             if (isRefused(error))
@@ -313,15 +358,17 @@ export class Worker {
                     lose(held, "the heartbeats did not reach the engine");
             }
         }
-        this.beating = false;
-        this.schedule();
+        finally {
+            this.beating = false;
+            this.schedule();
+        }
     }
     /** Waits for the handlers, until the grace period ends. Then it aborts their signals and releases the rest. */
     async drain() {
         const ended = async (limit) => {
             const timer = new AbortController();
-            const all = Promise.all(this.running).then(() => true);
-            const result = await Promise.race([all, sleep(limit, false, { signal: timer.signal })]);
+            const all = Promise.allSettled(this.running).then(() => true);
+            const result = await Promise.race([all, sleep(Math.min(limit, maxTimer), false, { signal: timer.signal })]);
             timer.abort();
             return result;
         };
@@ -373,9 +420,10 @@ function jobOf(held, changed) {
             const progress = { percent: Math.min(Math.max(percent || 0, 0), 100), summary: wellFormed(summary, maxSummary) };
             if (details)
                 progress.details = details;
-            if (sizeOf(progress) > maxProgress)
+            const json = JSON.stringify(progress);
+            if (Buffer.byteLength(json) > maxProgress)
                 throw new RangeError(`progress: must have at most ${maxProgress} bytes of JSON`);
-            held.progress = progress;
+            held.progress = JSON.parse(json); // a copy: the program may change details afterwards
             changed();
         },
     };
@@ -393,10 +441,10 @@ function isPermanent(error) {
 function isLost(error) {
     return error instanceof ProgressorError && error.reason === "REASON_LEASE_LOST";
 }
-/** Reports whether the engine, or JSON.stringify, cannot accept a request, however often it is sent. */
+/** Reports whether the engine cannot accept a request, however often it is sent. */
 function isRefused(error) {
     if (!(error instanceof ProgressorError))
-        return true;
+        return false;
     return error.code === "invalid_argument" || (error.code === "resource_exhausted" && error.reason !== "REASON_OVERLOADED");
 }
 function sizeOf(progress) {

@@ -5,7 +5,7 @@ import {
   BulkService, ChangeService, CronService, FlowService, InsightService, JobEventService, JobService, NamespaceService,
   ProcessService, WorkerService, type CallOptions, type Method, type Send,
 } from "./api.js";
-import { errorOf, ProgressorError } from "./errors.js";
+import { errorOf, messageOf, ProgressorError } from "./errors.js";
 import { decode, encode, type Payloads } from "./json.js";
 import { version } from "./version.js";
 
@@ -23,7 +23,10 @@ export interface Retry {
 }
 
 export interface ClientOptions {
-  /** Sent as `Authorization: Bearer`. A function is called for each request. */
+  /**
+   * Sent as `Authorization: Bearer`. A function is called for each request. If it throws, the request
+   * fails with the code "unauthenticated".
+   */
   token?: string | (() => string | Promise<string>);
   /** A file with the token. It is read again every 10 s. */
   tokenFile?: string;
@@ -42,6 +45,9 @@ export interface ClientOptions {
 // How much longer than its timeout a request waits for a response that says how it ended.
 const timeoutMargin = 500;
 const tokenFileTime = 10_000;
+
+/** The longest time of setTimeout, in milliseconds. It does not wait for a longer one. */
+export const maxTimer = 2 ** 31 - 1;
 
 /**
  * A client of one engine, or of a load balancer in front of several. Requests that can have an
@@ -120,23 +126,25 @@ export class Client {
     }
   }
 
-  /** Sends a request once. */
-  private async post(path: string, body: string, end: number, signal?: AbortSignal): Promise<any> {
+  /** @internal Sends the JSON of a request once. Returns the JSON of the response. */
+  async post(path: string, body: string, end: number, signal?: AbortSignal): Promise<any> {
     signal?.throwIfAborted();
     const headers: Record<string, string> = {
       "Content-Type": "application/json", "Connect-Protocol-Version": "1", "User-Agent": `progressor-node/${version}`,
     };
-    if (this.token) headers.Authorization = `Bearer ${await this.token()}`;
-    const left = Math.max(1, Math.ceil(end - performance.now()));
-    headers["Connect-Timeout-Ms"] = String(left);
+    const left = () => Math.min(Math.max(1, Math.ceil(end - performance.now())), maxTimer - timeoutMargin);
     // AbortSignal.any keeps memory for each request while the signal of a worker lives.
     const ending = new AbortController();
     const abort = () => ending.abort(signal!.reason);
     signal?.addEventListener("abort", abort);
+    let awaited = "token";
     const timer = setTimeout(() => {
-      ending.abort(new ProgressorError("deadline_exceeded", `${path}: no response within the timeout`));
-    }, left + timeoutMargin);
+      ending.abort(new ProgressorError("deadline_exceeded", `${path}: no ${awaited} within the timeout`));
+    }, left() + timeoutMargin);
     try {
+      if (this.token) headers.Authorization = `Bearer ${await this.readToken(this.token, ending.signal)}`;
+      awaited = "response";
+      headers["Connect-Timeout-Ms"] = String(left());
       const request = { method: "POST", headers, body, signal: ending.signal, redirect: "manual" } as const;
       const response = await (this.options.fetch ?? fetch)(`${this.url}/progressor.v1.${path}`, request);
       const text = await response.text();
@@ -152,19 +160,37 @@ export class Client {
       signal?.removeEventListener("abort", abort);
     }
   }
+
+  /** Returns the token, unless a signal is aborted first. */
+  private async readToken(read: () => string | Promise<string>, signal: AbortSignal): Promise<string> {
+    const aborted = new Promise<never>((_, reject) => {
+      signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+    });
+    try {
+      const token = await Promise.race([read(), aborted]);
+      if (typeof token !== "string" || !/^[!-~]*$/.test(token)) throw new Error("it must be a text of printable ASCII characters");
+      return token;
+    } catch (error) {
+      if (signal.aborted) throw signal.reason;
+      throw new ProgressorError("unauthenticated", `there is no token: ${messageOf(error)}`, {}, { cause: error });
+    }
+  }
 }
 
 function parse(text: string, url: string): any {
+  let value: unknown;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch {
-    throw new ProgressorError("unknown", `${url} sent no JSON: is it the address of an engine?`);
+    // refused below
   }
+  if (typeof value === "object" && value !== null) return value;
+  throw new ProgressorError("unknown", `${url} sent no JSON: is it the address of an engine?`);
 }
 
 /** Returns the wait after an attempt, counted from 1, in milliseconds. */
 export function interval(retry: Omit<Retry, "maxAttempts">, attempt: number): number {
-  return Math.min(retry.initial * 2 ** (attempt - 1), retry.max) * (0.5 + Math.random() / 2);
+  return Math.min(retry.initial * 2 ** (attempt - 1), retry.max, maxTimer) * (0.5 + Math.random() / 2);
 }
 
 /** Reports whether another attempt may succeed and does no harm. */

@@ -47,6 +47,12 @@ export class TaskFailed extends ProgressorError {
   }
 }
 
+const known: ReadonlySet<unknown> = new Set<Code>([
+  "canceled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists",
+  "permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range",
+  "unimplemented", "internal", "unavailable", "data_loss", "unauthenticated",
+]);
+
 // Codes of HTTP responses that do not come from the engine, as Connect defines them.
 const codes: { [status: number]: Code } = {
   400: "internal", 401: "unauthenticated", 403: "permission_denied", 404: "unimplemented",
@@ -55,19 +61,19 @@ const codes: { [status: number]: Code } = {
 
 /** Returns the error of an HTTP response that is not a success. */
 export function errorOf(status: number, text: string, decodeDetail: (detail: api.ErrorDetail) => api.ErrorDetail): ProgressorError {
-  let body: { code?: unknown; message?: unknown; details?: { type?: string; debug?: api.ErrorDetail }[] } | undefined;
+  let body: { code: Code; message?: unknown; details?: { type?: string; debug?: api.ErrorDetail }[] } | undefined;
   try {
     body = JSON.parse(text);
   } catch {
     // a response of a proxy
   }
-  if (typeof body?.code !== "string") {
+  if (!body || !known.has(body.code)) { // a proxy may send JSON, too
     return new ProgressorError(codes[status] ?? "unknown", `HTTP status ${status}: ${text.slice(0, 200)}`);
   }
-  const found = Array.isArray(body.details) && body.details.find((d) => d.type === "progressor.v1.ErrorDetail" && d.debug);
+  const { code, message: sent, details } = body;
+  const message = typeof sent === "string" ? sent : code;
+  const found = Array.isArray(details) && details.find((d) => d?.type === "progressor.v1.ErrorDetail" && d.debug instanceof Object);
   const detail = found ? decodeDetail(found.debug!) : {};
-  const code = body.code as Code;
-  const message = String(body.message ?? code);
   switch (detail.reason) {
     case "REASON_TASK_REJECTED":
       return new TaskRejected(code, message, detail);
@@ -75,6 +81,15 @@ export function errorOf(status: number, text: string, decodeDetail: (detail: api
       return new TaskFailed(code, message, detail);
     default:
       return new ProgressorError(code, message, detail);
+  }
+}
+
+/** Returns the message of what was thrown, which may be anything. */
+export function messageOf(thrown: unknown): string {
+  try {
+    return String((thrown as Error)?.message ?? thrown);
+  } catch {
+    return typeof thrown; // it has no text
   }
 }
 

@@ -46,10 +46,36 @@ function payload(base64: string, payloads: Payloads): any {
   if (payloads === "bytes") return bytes;
   if (bytes.length === 0) return undefined;
   try {
-    return JSON.parse(utf8.decode(bytes));
+    const text = utf8.decode(bytes);
+    const value = JSON.parse(text);
+    return isExact(text) ? value : bytes;
   } catch {
     return bytes; // not JSON
   }
+}
+
+const maybeInexact = /\d{16}|[eE]\+?\d{3}/;
+const number = /-?\d+(\.\d+)?([eE][+-]?\d+)?/y;
+
+/**
+ * Reports whether JSON has only integers below 2^53, and no number that would become infinite.
+ * Other ones would change if the value were stored again.
+ */
+function isExact(json: string): boolean {
+  if (!maybeInexact.test(json)) return true;
+  for (let i = 0; i < json.length; i++) {
+    const c = json[i]!;
+    if (c === '"') {
+      for (i++; json[i] !== '"'; i++) if (json[i] === "\\") i++;
+    } else if (c === "-" || (c >= "0" && c <= "9")) {
+      number.lastIndex = i;
+      const [text, fraction, exponent] = number.exec(json)!;
+      const value = Number(text);
+      if (!Number.isFinite(value) || (!fraction && !exponent && !Number.isSafeInteger(value))) return false;
+      i += text.length - 1;
+    }
+  }
+  return true;
 }
 
 function integer(value: string | number): number {

@@ -102,7 +102,7 @@ func TestPythonSDK(t *testing.T) {
 	t.Parallel()
 	dir := sdkCopy(t, sdk.Python, "python", "python3")
 	env := append(sdkEngine(t), "PYTHONPATH="+filepath.Join(dir, "src"))
-	for _, file := range []string{"client", "worker"} {
+	for _, file := range []string{"client", "worker", "faults"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			run(t, filepath.Join(dir, "tests"), env, "python3", "-W", "error::SyntaxWarning", "test_"+file+".py")

@@ -105,4 +105,67 @@ var sdkMutants = []mutant{
 		file: clientOfPython, old: `"idempotency_key": str(uuid.uuid4())`, planted: `"idempotency_key": ""`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
 	},
+	{
+		name: "sdk-python-refuses-without-token", breaks: "an answer is sent again if the token could not be read",
+		file: clientOfPython, old: `raise ProgressorError("unauthenticated", f"there`,
+		planted:  `raise ProgressorError("invalid_argument", f"there`,
+		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
+	},
+	{
+		name: "sdk-python-drops-answers", breaks: "only the engine refuses an answer",
+		file: workerOfPython, old: "    if not isinstance(error, ProgressorError):\n        return False",
+		planted:  "    if not isinstance(error, ProgressorError):\n        return False\n    return True",
+		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
+	},
+	{
+		name: "sdk-python-believes-proxies", breaks: "only codes of Connect are codes of the engine",
+		file: "sdk/python/src/progressor/errors.py", old: ` or code not in _KNOWN:`, planted: `:`,
+		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
+	},
+	{
+		name: "sdk-python-keeps-unstarted-jobs", breaks: "jobs whose threads do not start are released",
+		file: workerOfPython, old: "            if left:\n", planted: "            if False:\n",
+		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
+	},
+	{
+		name: "sdk-python-survives-its-threads", breaks: "a worker whose own thread fails ends",
+		file: workerOfPython, old: "self._error = self._error or error\n            self._stopping.set()",
+		planted:  `self._error = self._error or error`,
+		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
+	},
+	{
+		name: "sdk-python-keeps-details", breaks: "details of the progress are copied",
+		file: workerOfPython, old: `self._progress = json.loads(content)`, planted: `self._progress = progress`,
+		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
+	},
+	{
+		name: "sdk-python-stops-beating", breaks: "heartbeats continue after an unexpected error",
+		file: workerOfPython, old: "                failed = time.monotonic()\n\n",
+		planted:  "                return\n\n",
+		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
+	},
+	{
+		name: "sdk-python-refuses-deep-payloads", breaks: "a payload that Python cannot decode stays bytes",
+		file: "sdk/python/src/progressor/_json.py", old: `except (ValueError, RecursionError):`,
+		planted:  `except ValueError:`,
+		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
+	},
+	{
+		name: "sdk-python-loses-leases", breaks: "a lease that cannot be decoded does not affect the others",
+		file: workerOfPython, old: `return Job(self, decode("Lease", lease, "bytes"), received), undecodable`,
+		planted:  `raise`,
+		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
+	},
+	{
+		name: "sdk-python-guesses-lengths", breaks: "a body needs exactly one length",
+		file: "sdk/python/src/progressor/processor.py", old: `if len(lengths) != 1 or`,
+		planted:  `if len(lengths) == 0 or`,
+		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
+	},
+	{
+		name: "sdk-python-takes-chunks", breaks: "a chunked body is refused",
+		file: "sdk/python/src/progressor/processor.py", old: `size = None if chunked else`,
+		planted:  `size = 0 if chunked else`,
+		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
+	},
 }

@@ -67,8 +67,8 @@ def _payload(content: bytes, payloads: str) -> Any:
         return None
     try:
         return json.loads(content.decode(), parse_constant=_refuse)
-    except ValueError:
-        return content  # not JSON
+    except (ValueError, RecursionError):
+        return content  # not JSON, or nested too deeply
 
 
 def _refuse(constant: str) -> None:

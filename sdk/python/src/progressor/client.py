@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import random
+import re
 import select
 import socket
 import ssl
@@ -20,9 +21,10 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 from . import api
 from ._json import decode, dump, encode
 from ._version import VERSION
-from .errors import ProgressorError, error_of
+from .errors import ProgressorError, error_of, message_of
 
 TIMEOUT_MARGIN = 0.5  # how much longer a request waits for a response that says how it ended
+LONGEST = 2_000_000.0  # seconds; sockets and the engine have limits for the time that a request takes
 IDLE_TIME = 30  # seconds that an unused connection is kept
 TOKEN_FILE_TIME = 10
 
@@ -54,7 +56,8 @@ class Client:
     :param url: such as "https://progressor.example.com". Without it, the client reads
         PROGRESSOR_ADDRESS (default: http://127.0.0.1:8080), PROGRESSOR_TOKEN and
         PROGRESSOR_TOKEN_FILE.
-    :param token: sent as Authorization: Bearer. A function is called for each request.
+    :param token: sent as Authorization: Bearer. A function is called for each request, and must not
+        block for long. If it raises an error, the request fails with the code "unauthenticated".
     :param token_file: a file with the token. It is read again every 10 s.
     :param timeout: seconds, for a request and its repetitions.
     :param auto_keys: False: requests without an idempotency key get none.
@@ -116,14 +119,14 @@ class Client:
             attempt += 1
 
     def _post(self, path: str, body: bytes, end: float) -> Any:
-        """Sends a request once."""
-        left = max(end - time.monotonic(), 0.001)
+        """Sends the JSON of a request once. Returns the JSON of the response."""
         headers = {
-            "Content-Type": "application/json", "Connect-Protocol-Version": "1",
-            "Connect-Timeout-Ms": str(max(1, int(left * 1000))), "User-Agent": "progressor-python/" + VERSION,
+            "Content-Type": "application/json", "Connect-Protocol-Version": "1", "User-Agent": "progressor-python/" + VERSION,
         }
         if self._token is not None:
-            headers["Authorization"] = "Bearer " + self._token()
+            headers["Authorization"] = "Bearer " + _read_token(self._token)
+        left = min(max(end - time.monotonic(), 0.001), LONGEST)
+        headers["Connect-Timeout-Ms"] = str(max(1, int(left * 1000)))
         try:
             status, text = self._connections.post("/progressor.v1." + path, body, headers, left + TIMEOUT_MARGIN)
         except (OSError, http.client.HTTPException) as error:
@@ -134,8 +137,18 @@ class Client:
             raise error_of(status, text, lambda detail: decode("ErrorDetail", detail, self.payloads))
         try:
             return _json_object(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ProgressorError("unknown", f"{self.url} sent no JSON: is it the address of an engine?") from None
+
+
+def _read_token(read: Callable[[], str]) -> str:
+    try:
+        token = read()
+        if not isinstance(token, str) or not re.fullmatch("[!-~]*", token):
+            raise ValueError("it must be a text of printable ASCII characters")
+    except Exception as error:
+        raise ProgressorError("unauthenticated", f"there is no token: {message_of(error)}") from error
+    return token
 
 
 def _json_object(text: bytes) -> Any:

@@ -12,6 +12,12 @@ _CODES = {
     429: "unavailable", 502: "unavailable", 503: "unavailable", 504: "unavailable",
 }  # of HTTP responses that do not come from the engine, as Connect defines them
 
+_KNOWN = frozenset((
+    "canceled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists",
+    "permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range",
+    "unimplemented", "internal", "unavailable", "data_loss", "unauthenticated",
+))
+
 
 class ProgressorError(Exception):
     """A request that the engine refused, or that did not get a response.
@@ -56,14 +62,26 @@ def error_of(status: int, text: bytes, decode_detail: Callable[[Any], Any]) -> P
     """Returns the error of an HTTP response that is not a success."""
     try:
         body = json.loads(text)
-        code, message = str(body["code"]), str(body.get("message", ""))
-    except (ValueError, TypeError, KeyError):  # a response of a proxy
+    except (ValueError, RecursionError):
+        body = None
+    code = body.get("code") if isinstance(body, dict) else None
+    if not isinstance(code, str) or code not in _KNOWN:  # a response of a proxy, which may be JSON
         return ProgressorError(_CODES.get(status, "unknown"), f"HTTP status {status}: {text[:200]!r}")
+    message, details = body.get("message"), body.get("details")
+    message = message if isinstance(message, str) else code
     detail: Dict[str, Any] = {}
-    for found in body.get("details", []):
-        if found.get("type") == "progressor.v1.ErrorDetail" and "debug" in found:
+    for found in details if isinstance(details, list) else []:
+        if isinstance(found, dict) and found.get("type") == "progressor.v1.ErrorDetail" and isinstance(found.get("debug"), dict):
             detail = decode_detail(found["debug"])
     return _CLASSES.get(detail.get("reason", ""), ProgressorError)(code, message, detail)
+
+
+def message_of(error: BaseException) -> str:
+    """Returns the text of an error, whose class may be anything."""
+    try:
+        return str(error)
+    except Exception:
+        return "it has no text"
 
 
 class Rejection(Exception):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from . import api
 from ._json import decode, dump, encode
-from .errors import AttemptTimeout, Failure, JobStopped, Rejection
+from .errors import AttemptTimeout, Failure, JobStopped, Rejection, message_of
 from .signature import verify
 
 #: Takes a task with its process, and returns what changes. None changes nothing.
@@ -17,6 +19,7 @@ TaskHandler = Callable[[api.ProcessRequest], Optional[api.Result]]
 
 MAX_REQUEST = 17 << 20  # bytes; the engine sends at most 16 MiB
 MAX_MESSAGE = 8 << 10  # bytes
+MAX_DURATION = 365 * 24 * 3600.0  # seconds
 
 
 class Processor:
@@ -104,12 +107,12 @@ class Processor:
             return 401, str(error).encode()
         try:
             task = decode("ProcessRequest", json_of(body), self._payloads)
-        except ValueError as error:
-            return 400, f"the request is not a task in JSON: {error}".encode()
+        except Exception as error:
+            return 400, f"the request is not a task in JSON: {error}".encode("utf-8", "replace")
         response = self.process(task)
         try:
             return 200, dump(encode("ProcessResponse", response)).encode()
-        except (TypeError, ValueError) as error:
+        except Exception as error:
             self._logger.exception("the response is not JSON")
             return 200, dump({"failure": failure_of(error)}).encode()
 
@@ -125,15 +128,15 @@ class Processor:
     def __call__(self, environ: Dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Is the WSGI application."""
         headers = {key[5:].replace("_", "-").lower(): value for key, value in environ.items() if key.startswith("HTTP_")}
-        size = int(environ.get("CONTENT_LENGTH") or 0)
-        if environ["REQUEST_METHOD"] != "POST" or size > MAX_REQUEST:
-            status, text = 405 if environ["REQUEST_METHOD"] != "POST" else 413, b""
+        size = _size_of([environ.get("CONTENT_LENGTH") or ""])
+        if environ["REQUEST_METHOD"] != "POST":
+            status, text = 405, b""
+        elif size is None or size > MAX_REQUEST:
+            status, text = 411 if size is None else 413, b""
         else:
             status, text = self.respond(headers, environ["wsgi.input"].read(size))
-        names = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 405: "Method Not Allowed"}
         kind = "application/json" if status == 200 else "text/plain; charset=utf-8"
-        start_response(
-            f"{status} {names.get(status, 'Content Too Large')}", [("Content-Type", kind), ("Content-Length", str(len(text)))])
+        start_response(f"{status} {HTTPStatus(status).phrase}", [("Content-Type", kind), ("Content-Length", str(len(text)))])
         return [text]
 
 
@@ -143,10 +146,11 @@ class _Handler(BaseHTTPRequestHandler):
     processor: Processor
 
     def do_POST(self) -> None:
-        size = int(self.headers.get("Content-Length") or 0)
-        if size > MAX_REQUEST:
-            self.send_error(413)
-            self.close_connection = True
+        chunked = "Transfer-Encoding" in self.headers
+        size = None if chunked else _size_of(self.headers.get_all("Content-Length", []))
+        if size is None or size > MAX_REQUEST:
+            self.close_connection = True  # the next request would begin in the body
+            self.send_error(411 if size is None else 413)
             return
         status, text = self.processor.respond(self.headers, self.rfile.read(size))
         self.send_response(status)
@@ -157,6 +161,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
+
+
+def _size_of(lengths: List[str]) -> Optional[int]:
+    """Returns the size of a body by its headers Content-Length, or None if there is not exactly one."""
+    if len(lengths) != 1 or not re.fullmatch("[0-9]{1,18}", lengths[0].strip(), re.ASCII):
+        return None
+    return int(lengths[0])
 
 
 def json_of(body: bytes) -> Dict[str, Any]:
@@ -179,9 +190,9 @@ def response_of(error: BaseException) -> api.ProcessResponse:
 def failure_of(error: BaseException) -> api.Failure:
     """Returns what is stored about an error that a handler raised."""
     if isinstance(error, AttemptTimeout):
-        return {"reason": "timeout", "message": str(error)}
+        return {"reason": "timeout", "message": message_of(error)}
     if not isinstance(error, Failure):
-        text = str(error) if isinstance(error, JobStopped) else f"{type(error).__name__}: {error}"
+        text = message_of(error) if isinstance(error, JobStopped) else f"{type(error).__name__}: {message_of(error)}"
         return {"reason": "error", "message": well_formed(text)}
     failure: api.Failure = {"reason": error.reason, "message": well_formed(error.message), "non_retryable": error.non_retryable}
     if error.retry_after is not None:
@@ -192,11 +203,11 @@ def failure_of(error: BaseException) -> api.Failure:
 
 
 def duration(seconds: float) -> str:
-    """Returns the API's text of a number of seconds."""
-    return f"{max(seconds, 0):.3f}s"
+    """Returns the API's text of a number of seconds, at most 365 days."""
+    return f"{min(max(0, seconds), MAX_DURATION):.3f}s"
 
 
 def well_formed(text: str, max_bytes: int = MAX_MESSAGE) -> str:
     """Cuts a text, and replaces what the engine would refuse."""
-    content = text.replace("\0", "\ufffd").encode("utf-8", "replace")
+    content = str(text).replace("\0", "\ufffd").encode("utf-8", "replace")
     return content[:max_bytes].decode("utf-8", "ignore")

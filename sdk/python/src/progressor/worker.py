@@ -15,12 +15,14 @@ import socket
 import threading
 import time
 import uuid
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from . import api
-from .client import Client, Retry
+from ._json import decode, dump, encode
+from .client import LONGEST, Client, Retry
 from .errors import (
-    AttemptTimeout, Failure, JobCancelled, JobStopped, LeaseLost, ProgressorError, Release, WorkerStopped,
+    AttemptTimeout, Failure, JobCancelled, JobStopped, LeaseLost, ProgressorError, Rejection, Release, WorkerStopped,
+    message_of,
 )
 from .processor import Processor, duration, response_of, well_formed
 
@@ -57,7 +59,7 @@ class Attempt:
 class Job:
     """The job that a handler runs."""
 
-    def __init__(self, worker: "Worker", lease: api.Lease) -> None:
+    def __init__(self, worker: "Worker", lease: api.Lease, received: float) -> None:
         request, job = lease["request"], lease.get("job", {})
         #: The lease, with everything that the engine sent.
         self.lease = lease
@@ -74,7 +76,7 @@ class Job:
         #: The failures of earlier attempts, oldest first.
         self.failures: List[api.Failure] = job.get("failures", [])
         self._worker = worker
-        self._began = time.monotonic()
+        self._began = received
         self._ends = self._local(request["deadline"])
         #: When this attempt times out, by the clock of this machine.
         self.deadline = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=self._ends - self._began)
@@ -93,13 +95,14 @@ class Job:
 
         The next heartbeat carries it. Raises JobStopped as check does.
         """
-        progress: api.Progress = {"percent": min(max(percent, 0), 100), "summary": well_formed(summary, MAX_SUMMARY)}
+        progress: api.Progress = {"percent": min(max(0, percent), 100), "summary": well_formed(summary, MAX_SUMMARY)}
         if details:
             progress["details"] = details
-        if _size(progress) > MAX_PROGRESS:
+        content = json.dumps(progress, allow_nan=False)
+        if len(content) > MAX_PROGRESS:
             raise ValueError(f"progress: must have at most {MAX_PROGRESS} bytes of JSON")
         with self._worker._changed:
-            self._progress = progress
+            self._progress = json.loads(content)  # a copy: the program may change details afterwards
             self._worker._changed.notify_all()
         self.check()
 
@@ -110,7 +113,7 @@ class Job:
 
     def sleep(self, seconds: float) -> None:
         """Waits, and raises as check does as soon as the attempt is over."""
-        self._stop_event.wait(seconds)
+        self._stop_event.wait(min(seconds, threading.TIMEOUT_MAX))
         self.check()
 
     def _stop(self, reason: JobStopped) -> None:
@@ -200,7 +203,7 @@ class Worker:
         """Runs tasks until stop, a signal, or an operator stops the worker.
 
         Raises ProgressorError if the engine refuses the first poll, for example because a namespace
-        is missing.
+        is missing. If a thread of the worker itself fails, the worker stops, and run raises its error.
         """
         if not self._handlers and self._others is None and self._rest is None:
             raise ValueError("the worker has no handler")
@@ -209,9 +212,9 @@ class Worker:
             for number in self._signals:
                 previous[number] = signal.signal(number, lambda *_: self.stop())
         try:
-            poller = threading.Thread(target=self._poll, name="progressor-poll", daemon=True)
+            threading.Thread(target=self._serve, args=(self._beat,), name="progressor-beat", daemon=True).start()
+            poller = threading.Thread(target=self._serve, args=(self._poll,), name="progressor-poll", daemon=True)
             poller.start()
-            threading.Thread(target=self._beat, name="progressor-beat", daemon=True).start()
             self._stopping.wait()
             self._client._connections.abort(poller.ident)  # else it would take the tasks that are released
             self._drain()
@@ -225,6 +228,14 @@ class Worker:
         if self._error is not None:
             raise self._error
 
+    def _serve(self, loop: Callable[[], None]) -> None:
+        """Runs a loop of the worker. If it fails, the worker stops, and run raises the error."""
+        try:
+            loop()
+        except BaseException as error:
+            self._error = self._error or error
+            self._stopping.set()
+
     def _poll(self) -> None:
         accepted, failures = False, 0
         while not self._stopping.is_set():
@@ -234,21 +245,20 @@ class Worker:
                     self._changed.wait(1.0)
                     continue
             try:
-                response = self._client.worker.poll(
-                    self._poll_request(min(free, MAX_ASKED)), timeout=POLL_WAIT + REQUEST_TIMEOUT, max_attempts=1)
+                body = dump(encode("PollRequest", self._poll_request(min(free, MAX_ASKED)))).encode()
+                response = self._client._post("WorkerService/Poll", body, time.monotonic() + POLL_WAIT + REQUEST_TIMEOUT)
+                accepted = True
+                self._start(response.get("leases", []))
+                self._obey(response.get("worker"))
             except Exception as error:
                 if not accepted and _is_permanent(error):
-                    self._error = error
-                    self._stopping.set()
-                    return
+                    raise
                 failures += 1
                 if failures == 1 and not self._stopping.is_set():
-                    self._logger.warning("engine unreachable; retrying: %s", error)
+                    self._logger.warning("polling failed; retrying: %s", message_of(error))
                 self._stopping.wait(AGAIN.interval(failures))
                 continue
-            accepted, failures = True, 0
-            self._start(response.get("leases", []))
-            self._obey(response.get("worker"))
+            failures = 0
             if self._quiet:
                 self._stopping.wait(QUIET_PAUSE)
 
@@ -267,32 +277,68 @@ class Worker:
         if directive == "WORKER_DIRECTIVE_STOP":
             self.stop()
 
-    def _start(self, leases: List[api.Lease]) -> None:
-        """Runs leases, or returns those that arrive after the worker was stopped."""
-        jobs = [Job(self, lease) for lease in leases]
-        with self._changed:
-            stopped = self._stopping.is_set()
-            if not stopped:
-                self._held.update((job.lease["lease_token"], job) for job in jobs)
-            self._changed.notify_all()
-        if stopped:
-            self._release(jobs)
-            return
-        for job in jobs:
-            threading.Thread(target=self._execute, args=(job,), name=f"progressor-{job.id}", daemon=True).start()
-
-    def _execute(self, job: Job) -> None:
-        """Runs the handler of a lease and sends its answer."""
-        answer: Optional[api.CompleteRequest] = None
-        outcome, delay, error = "released", 0.0, None
+    def _start(self, leases: List[Any]) -> None:
+        """Runs leases of a response to Poll. Returns those that cannot start, or that come after a stop."""
+        received, left = time.monotonic(), [lease["leaseToken"] for lease in leases]
         try:
+            for lease in leases:
+                job, undecodable = self._decode(lease, received)
+                run = threading.Thread(target=self._run, args=(job, undecodable), name=f"progressor-{job.id}", daemon=True)
+                with self._changed:
+                    if self._stopping.is_set():
+                        return
+                    self._held[left[0]] = job
+                    self._changed.notify_all()
+                run.start()
+                left.pop(0)
+        finally:
+            if left:
+                with self._changed:
+                    self._held.pop(left[0], None)  # if its thread could not start
+                    self._changed.notify_all()
+                self._release(left)
+
+    def _decode(self, lease: Any, received: float) -> Tuple[Job, Optional[Exception]]:
+        """Returns the job of a lease, and what its handler would raise if it cannot be decoded."""
+        try:
+            return Job(self, decode("Lease", lease, self._client.payloads), received), None
+        except Exception as error:
+            refusable = lease["request"]["type"] in ("TASK_TYPE_CALL", "TASK_TYPE_REPAIR")
+            undecodable = (Rejection if refusable else Failure)("undecodable", f"decode the request: {message_of(error)}")
+            return Job(self, decode("Lease", lease, "bytes"), received), undecodable
+
+    def _run(self, job: Job, undecodable: Optional[Exception]) -> None:
+        """Runs a lease from its start to its end."""
+        outcome, error = "lost", None
+        try:
+            outcome, error = self._execute(job, undecodable)
+        except Exception:
+            self._logger.exception("%s: attempt without an answer: its lease will expire", job)
+        finally:
+            with self._changed:
+                self._held.pop(job.lease["lease_token"], None)
+                self._changed.notify_all()
+        if self._ended is not None:
+            try:
+                self._ended(Attempt(job.lease, outcome, time.monotonic() - job._began, error))
+            except Exception:
+                self._logger.exception("the function ended failed")
+
+    def _execute(self, job: Job, undecodable: Optional[Exception]) -> Tuple[str, Optional[BaseException]]:
+        """Runs the handler of a lease and sends its answer. Returns how the attempt ended."""
+        answer: Optional[api.CompleteRequest] = None
+        delay: float = 0
+        error: Optional[BaseException] = None
+        try:
+            if undecodable is not None:
+                raise undecodable
             answer = self._handle(job)
         except Release as release:
             delay, error = release.delay, release
         except WorkerStopped as stopped:
             error = stopped
         except JobCancelled as cancelled:
-            answer, error = {"cancelled": {"message": well_formed(str(cancelled), MAX_SUMMARY)}}, cancelled
+            answer, error = {"cancelled": {"message": well_formed(message_of(cancelled), MAX_SUMMARY)}}, cancelled
         except BaseException as raised:
             answer, error = {"response": response_of(raised)}, raised
         with self._changed:
@@ -300,18 +346,13 @@ class Worker:
         if job._progress and not job._lost and error is not None:
             self._send_progress(job)
         if job._lost:
-            outcome = "lost"
-        elif job.lease["lease_token"] not in self._held:
-            outcome = "released"  # by _drain
-        elif answer is not None:
-            outcome = self._complete(job, answer)
-        else:
-            self._release([job], delay)
-        with self._changed:
-            self._held.pop(job.lease["lease_token"], None)
-            self._changed.notify_all()
-        if self._ended is not None:
-            self._ended(Attempt(job.lease, outcome, time.monotonic() - job._began, error))
+            return "lost", error
+        if job.lease["lease_token"] not in self._held:
+            return "released", error  # by _drain
+        if answer is not None:
+            return self._complete(job, answer), error
+        self._release([job.lease["lease_token"]], delay)
+        return "released", error
 
     def _handle(self, job: Job) -> api.CompleteRequest:
         """Calls the handler of a lease."""
@@ -325,11 +366,15 @@ class Worker:
 
     def _complete(self, job: Job, answer: api.CompleteRequest) -> str:
         """Sends an answer until the engine accepts or refuses it, or the lease has expired."""
-        token, failures, replaced = job.lease["lease_token"], 0, False
+        token, outcome, failures, replaced = job.lease["lease_token"], _outcome(answer), 0, False
+        try:
+            body = _encode_answer(token, answer)  # once: the program may change the value afterwards
+        except Exception as error:
+            body, outcome, replaced = _bad_response(token, f"the answer is not JSON: {message_of(error)}"), "failed", True
         while True:
             try:
-                self._client.worker.complete({**answer, "lease_token": token}, timeout=REQUEST_TIMEOUT, max_attempts=1)
-                return _outcome(answer)
+                self._client._post("WorkerService/Complete", body, time.monotonic() + REQUEST_TIMEOUT)
+                return outcome
             except Exception as error:
                 if isinstance(error, ProgressorError) and error.reason == "REASON_LEASE_LOST":
                     return "lost"
@@ -338,15 +383,14 @@ class Worker:
                         self._logger.error("%s: answer dropped: the engine refused it twice: %s", job, error)
                         return "lost"
                     # Otherwise the lease would expire, and the next worker would run into the same error.
-                    refused = Failure("bad_response", f"the engine refused the answer: {error}", non_retryable=True)
-                    answer, replaced = {"response": response_of(refused)}, True
+                    body, outcome, replaced = _bad_response(token, f"the engine refused the answer: {error}"), "failed", True
                     continue
                 failures += 1
                 if token not in self._held or time.monotonic() > job._expires:
                     self._logger.warning("%s: answer dropped: it did not reach the engine before the lease expired", job)
                     return "lost"
                 if failures == 1:
-                    self._logger.warning("%s: sending the answer failed; retrying: %s", job, error)
+                    self._logger.warning("%s: sending the answer failed; retrying: %s", job, message_of(error))
             time.sleep(AGAIN.interval(failures))
 
     def _send_progress(self, job: Job) -> None:
@@ -358,14 +402,14 @@ class Worker:
         except Exception as error:
             self._logger.warning("%s: sending the last progress failed: %s", job, error)
 
-    def _release(self, jobs: List[Job], delay: float = 0) -> None:
-        request: api.ReleaseRequest = {"worker_id": self.id, "lease_tokens": [job.lease["lease_token"] for job in jobs]}
+    def _release(self, tokens: List[str], delay: float = 0) -> None:
+        request: api.ReleaseRequest = {"worker_id": self.id, "lease_tokens": tokens}
         if delay > 0:
             request["delay"] = duration(delay)
         try:
             self._client.worker.release(request, timeout=REQUEST_TIMEOUT)
         except Exception as error:
-            self._logger.warning("releasing %d tasks failed: their leases will expire: %s", len(jobs), error)
+            self._logger.warning("releasing %d tasks failed: their leases will expire: %s", len(tokens), error)
 
     def _beat(self) -> None:
         """Sends heartbeats, and stops the attempts that exceed their timeout, until the run is over."""
@@ -384,7 +428,11 @@ class Worker:
                     self._changed.wait(max(0.0, min([due, now + 3600, *ends]) - now))
                     continue
                 jobs = [job for job in self._held.values() if not job._lost]
-            failed = self._beat_once(jobs, failed)
+            try:
+                failed = self._beat_once(jobs, failed)
+            except Exception:
+                self._logger.exception("heartbeat failed; retrying")
+                failed = time.monotonic()
 
     def _next_beat(self, failed: Optional[float]) -> float:
         due = float("inf")
@@ -429,7 +477,7 @@ class Worker:
     def _drain(self) -> None:
         """Waits for the handlers until the grace period ends. Then it stops them and releases the rest."""
         with self._changed:
-            if self._changed.wait_for(lambda: not self._held, self._stop_grace):
+            if self._changed.wait_for(lambda: not self._held, min(self._stop_grace, LONGEST)):
                 return
             for job in self._held.values():
                 job._stop(WorkerStopped("the worker stops"))
@@ -439,7 +487,8 @@ class Worker:
             self._held.clear()
         for job in rest:
             self._logger.warning("%s: the handler did not stop; releasing its task anyway", job)
-        self._release(rest)
+        if rest:
+            self._release([job.lease["lease_token"] for job in rest])
 
 
 def _apply(job: Job, directive: api.LeaseDirective, sent: Optional[api.Progress]) -> None:
@@ -461,6 +510,15 @@ def _apply(job: Job, directive: api.LeaseDirective, sent: Optional[api.Progress]
         job._interval = _seconds(directive["heartbeat_interval"])
 
 
+def _encode_answer(token: str, answer: api.CompleteRequest) -> bytes:
+    return dump(encode("CompleteRequest", {**answer, "lease_token": token})).encode()
+
+
+def _bad_response(token: str, why: str) -> bytes:
+    """Returns the answer in place of one that the engine cannot accept."""
+    return _encode_answer(token, {"response": response_of(Failure("bad_response", why, non_retryable=True))})
+
+
 def _outcome(answer: api.CompleteRequest) -> str:
     if "cancelled" in answer:
         return "cancelled"
@@ -474,9 +532,9 @@ def _is_permanent(error: BaseException) -> bool:
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Reports whether the engine, or the encoding, cannot accept a request, however often it is sent."""
+    """Reports whether the engine cannot accept a request, however often it is sent."""
     if not isinstance(error, ProgressorError):
-        return True
+        return False
     return error.code == "invalid_argument" or error.code == "resource_exhausted" and error.reason != "REASON_OVERLOADED"
 
 

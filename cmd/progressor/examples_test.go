@@ -136,11 +136,15 @@ func TestExampleWorkers(t *testing.T) {
 			if j := q.job("short", clitest.DaemonWait); j.GetResult().GetNumberValue() != 3 {
 				t.Errorf("%v", j)
 			}
+			began := time.Now()
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("after SIGTERM: %v", err)
+			}
+			if d := time.Since(began); d > 8*time.Second { // the grace period for jobs is 10 s, a poll takes 20 s
+				t.Errorf("it ended %s after SIGTERM, although it ran no job: it did not end its polls", d)
 			}
 		})
 	}

@@ -13,18 +13,19 @@ const stopping = new AbortController();
 const held = new Map(); // by lease token
 const seconds = (duration) => Number.parseFloat(duration) * 1000;
 
-// ask sends one request, again and again until the engine has answered it: all that a worker asks may be asked twice.
-async function ask(method, request, signal) {
+// ask sends a request until the engine has answered it. All requests of a worker may be repeated.
+async function ask(method, request, signal = new AbortController().signal) {
+  const body = JSON.stringify(request);
   for (let wait = 100; ; wait = Math.min(2 * wait, 5000)) {
     try {
       const response = await fetch(`${url}/progressor.v1.WorkerService/${method}`, {
-        method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request), signal,
+        method: "POST", headers: { "Content-Type": "application/json" }, body, signal: AbortSignal.any([signal, AbortSignal.timeout(60_000)]),
       });
       const answer = await response.json().catch(() => ({ code: "unknown" }));
       if (response.ok) return answer;
       if (![408, 429, 502, 503, 504].includes(response.status)) throw Object.assign(new Error(answer.message), { code: answer.code ?? "unknown" });
     } catch (error) {
-      if (signal?.aborted || error.code) throw error;
+      if (signal.aborted || typeof error.code === "string") throw error;
     }
     await sleep(wait, undefined, { signal });
   }
@@ -46,7 +47,9 @@ async function run(message) {
   held.set(lease.token, lease);
   const answer = { leaseToken: lease.token };
   try {
-    answer.jobResult = { result: (await handlers[lease.job.name](lease.job.args, lease)) ?? null };
+    const result = (await handlers[lease.job.name](lease.job.args, lease)) ?? null;
+    JSON.stringify(result); // an error fails the job
+    answer.jobResult = { result };
   } catch (error) {
     if (lease.over.signal.aborted) answer.cancelled = { message: String(lease.over.signal.reason) };
     else answer.response = { failure: { reason: error.reason ?? "error", message: String(error.message ?? error), nonRetryable: error.nonRetryable ?? false } };
@@ -84,7 +87,9 @@ async function beat() {
     const due = [...held.values()].filter((lease) => !lease.lost && (lease.progress || Date.now() - (lease.beaten ?? 0) >= lease.interval));
     if (due.length === 0) continue;
     const beats = due.map(({ token, progress }) => ({ leaseToken: token, ...(progress && { progress }) }));
-    const { directives = [], worker } = await ask("Heartbeat", { workerId, beats }).catch((error) => (console.log(`heartbeat: ${error.message}`), {}));
+    // The next round repeats a heartbeat that failed, with the leases of that moment.
+    const timeout = AbortSignal.timeout(Math.max(1000, Math.min(...due.map((lease) => lease.interval))));
+    const { directives = [], worker } = await ask("Heartbeat", { workerId, beats }, timeout).catch((error) => (console.log(`heartbeat: ${error.message}`), {}));
     directives.forEach((told, n) => {
       const lease = due[n];
       lease.beaten = Date.now();

@@ -8,6 +8,8 @@ import struct
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+MAX_REQUEST = 17 << 20  # bytes; the engine sends at most 16 MiB
+
 
 def pack(v):
     """MessagePack of what an answer here is made of: None, bool, int, float, str, bytes, list and dict."""
@@ -82,7 +84,11 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_POST(self):
-        body, kind = self.rfile.read(int(self.headers["Content-Length"])), self.headers["Content-Type"]
+        size = self.headers["Content-Length"] or ""
+        if not size.isdecimal() or int(size) > MAX_REQUEST:
+            self.send_error(411 if not size.isdecimal() else 413)  # closes the connection
+            return
+        body, kind = self.rfile.read(int(size)), self.headers["Content-Type"]
         packed = kind == "application/msgpack"
         try:
             answer = decide(unpack(body) if packed else json.loads(body))

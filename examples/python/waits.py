@@ -6,6 +6,7 @@ of the wait. It holds no lease: until it answers, or the wait is due, the run wa
 It answers the step "translate" of examples/flows/external_worker_task.yaml.
 """
 
+import http.client
 import json
 import os
 import signal
@@ -41,10 +42,13 @@ class Outside:
             except urllib.error.HTTPError as error:
                 text = error.read()
                 if error.code not in (408, 429, 502, 503, 504):
-                    refused = json.loads(text)
+                    try:
+                        refused = json.loads(text)
+                    except ValueError:
+                        refused = {"code": "unknown", "message": repr(text[:200])}
                     raise Over(f"{refused.get('code')}: {refused.get('message')}") from error
-            except OSError:
-                pass  # the engine is away
+            except (OSError, http.client.HTTPException):
+                pass  # there is no response
             if self.stopping.wait(wait):
                 raise Over("the worker stops")
             wait = min(2 * wait, 5)

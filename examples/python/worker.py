@@ -1,8 +1,9 @@
-"""A worker in Python's standard library: it leases jobs by long polls, keeps them alive by heartbeats, and answers. All it speaks is JSON by POST.
+"""A worker with Python's standard library only. It leases jobs by long polls, sends heartbeats and answers, all as JSON by POST.
 
     python3 worker.py [URL [NAMESPACE [THREADS]]]
 """
 
+import http.client
 import json
 import os
 import signal
@@ -11,8 +12,7 @@ import sys
 import threading
 import time
 import traceback
-import urllib.error
-import urllib.request
+import urllib.parse
 import uuid
 
 GRACE = 10  # seconds for running jobs after SIGTERM; the rest are released
@@ -31,7 +31,7 @@ class Over(Exception):
 
 
 class Refused(Exception):
-    """The engine refused a request: to ask again would not help."""
+    """The engine refused a request. Repeating it would not help."""
 
     def __init__(self, code, message):
         super().__init__(f"{code}: {message}")
@@ -43,51 +43,71 @@ class Lease:
         self.job = message.get("job") or {}
         self.interval = float(message["heartbeatInterval"].rstrip("s"))
         self.directive, self.cancel_reason = "DIRECTIVE_CONTINUE", ""
-        self.progress = None
+        self.beaten = time.monotonic()  # when the engine last extended it
+        self.progress = None  # not sent yet
 
     def report(self, percent, summary=""):
-        """Tells how far it is, with the next heartbeat. The place to stop, too: it raises Over where the job is to end."""
-        self.progress = {"percent": percent, "summary": summary}
+        """Sets the progress, which the next heartbeat carries. Raises Over if the job must stop."""
+        self.progress = {"percent": min(max(0, percent), 100), "summary": summary}
         if self.directive != "DIRECTIVE_CONTINUE":
             raise Over(self.cancel_reason)
 
 
 class Worker:
     def __init__(self, url, namespace, handlers):
-        self.url, self.namespace, self.handlers = url, namespace, handlers
+        self.url, self.namespace, self.handlers = urllib.parse.urlsplit(url), namespace, handlers
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.held, self.lock, self.stopping = {}, threading.Lock(), threading.Event()
+        self.polls = set()  # the connections that wait for jobs
         self.refused = None  # why the engine gives it no jobs
 
+    def post(self, method, request, timeout):
+        """Sends a request once."""
+        kind = http.client.HTTPSConnection if self.url.scheme == "https" else http.client.HTTPConnection
+        connection = kind(self.url.hostname, self.url.port, timeout=timeout)
+        try:
+            connection.connect()
+            if method == "Poll":
+                self.polls.add(connection)
+                if self.stopping.is_set():
+                    raise Over("the worker stops")
+            path = f"{self.url.path.rstrip('/')}/progressor.v1.WorkerService/{method}"
+            connection.request("POST", path, json.dumps(request).encode(), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            text = response.read()
+        finally:
+            self.polls.discard(connection)
+            connection.close()
+        if response.status in (408, 429, 502, 503, 504):
+            raise ConnectionError(f"the engine is unavailable: HTTP status {response.status}")
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = {"code": "unknown", "message": repr(text[:200])}
+        if response.status != 200:
+            raise Refused(answer.get("code"), answer.get("message"))
+        return answer
+
     def ask(self, method, request, timeout=90):
-        """One request. It is repeated until the engine has answered it; all that a worker asks may be asked twice."""
-        body = json.dumps(request).encode()
+        """Sends a request until the engine has answered it. All requests of a worker may be repeated."""
         wait = 0.1
         while True:
-            r = urllib.request.Request(f"{self.url}/progressor.v1.WorkerService/{method}", body, {"Content-Type": "application/json"})
             try:
-                with urllib.request.urlopen(r, timeout=timeout) as answer:
-                    return json.load(answer)
-            except urllib.error.HTTPError as error:
-                text = error.read()
-                if error.code not in (408, 429, 502, 503, 504):
-                    try:
-                        refused = json.loads(text)
-                    except ValueError:
-                        refused = {"code": "unknown", "message": repr(text[:200])}
-                    raise Refused(refused.get("code"), refused.get("message")) from error
-            except OSError:
-                pass  # the engine is away
-            if self.stopping.wait(wait):
+                return self.post(method, request, timeout)
+            except (OSError, http.client.HTTPException):
+                pass  # there is no response
+            if method != "Poll":
+                time.sleep(wait)
+            elif self.stopping.wait(wait):
                 raise Over("the worker stops")
             wait = min(2 * wait, 5)
 
     def work(self):
-        """One thread: a job after the other."""
+        """Runs one job after the other, in a thread."""
         while not self.stopping.is_set():
             try:
                 polled = self.ask("Poll", {
-                    "namespaces": [self.namespace], "workerId": self.id, "jobNames": list(self.handlers), "maxLeases": 1, "wait": "5s",
+                    "namespaces": [self.namespace], "workerId": self.id, "jobNames": list(self.handlers), "maxLeases": 1, "wait": "20s",
                 })
             except Over:
                 return
@@ -101,6 +121,8 @@ class Worker:
                 lease = Lease(message)
                 with self.lock:
                     self.held[lease.token] = lease
+                if self.stopping.is_set():
+                    return  # serve releases it
                 try:
                     self.run(lease)
                 finally:
@@ -111,7 +133,9 @@ class Worker:
         request = {"leaseToken": lease.token}
         name = lease.job["name"]
         try:
-            request["jobResult"] = {"result": self.handlers[name](lease, lease.job.get("args"))}
+            result = self.handlers[name](lease, lease.job.get("args"))
+            json.dumps(result, allow_nan=False)  # an error fails the job
+            request["jobResult"] = {"result": result}
         except Over as over:
             request["cancelled"] = {"message": str(over)}
         except Failure as failure:
@@ -120,32 +144,40 @@ class Worker:
             traceback.print_exc()
             request["response"] = {"failure": {"reason": "error", "message": repr(error)}}
         if lease.directive == "DIRECTIVE_LOST":
-            return  # nothing that is answered counts
+            return  # an answer would not count
         try:
             self.ask("Complete", request)
             print(f"{name} {lease.job['jobId']}: {'done' if 'jobResult' in request else request}", flush=True)
-        except (Refused, Over) as error:  # failed_precondition: the lease was lost in this moment
+        except Refused as error:  # failed_precondition: the lease was lost
             print(f"{name} {lease.job['jobId']}: not answered: {error}", flush=True)
 
     def beat(self):
-        """Keeps all leases alive, in one request, at the shortest of their intervals."""
+        """Sends heartbeats: one request for all leases that need one."""
         while True:
             with self.lock:
                 held = list(self.held.values())
-            if held:
-                beats = [{"leaseToken": l.token, "progress": l.progress} if l.progress else {"leaseToken": l.token} for l in held]
+            due = [l for l in held if l.progress or time.monotonic() - l.beaten >= l.interval]
+            if due:
                 try:
-                    answer = self.ask("Heartbeat", {"workerId": self.id, "beats": beats}, timeout=10)
-                    for lease, d in zip(held, answer["directives"]):
-                        lease.cancel_reason = d.get("cancelReason", "lost")
-                        lease.directive = d["directive"]
-                        if "heartbeatInterval" in d:
-                            lease.interval = float(d["heartbeatInterval"].rstrip("s"))
-                    if answer.get("worker") == "WORKER_DIRECTIVE_STOP":
-                        self.stopping.set()
-                except (Refused, Over) as error:
-                    print(f"heartbeat: {error}", flush=True)
-            time.sleep(min([l.interval for l in held], default=0.5))
+                    self.beat_once(due)
+                except Exception as error:  # the next round repeats it, with the leases of that moment
+                    print(f"heartbeat: {error!r}", flush=True)
+            time.sleep(min([0.5] + [l.interval for l in held]))
+
+    def beat_once(self, due):
+        sent = [l.progress for l in due]
+        beats = [{"leaseToken": l.token, "progress": p} if p else {"leaseToken": l.token} for l, p in zip(due, sent)]
+        answer = self.post("Heartbeat", {"workerId": self.id, "beats": beats}, max(1, min(l.interval for l in due)))
+        for lease, progress, d in zip(due, sent, answer["directives"]):
+            lease.beaten = time.monotonic()
+            if lease.progress is progress:
+                lease.progress = None
+            lease.cancel_reason = d.get("cancelReason", "lost")
+            lease.directive = d["directive"]
+            if "heartbeatInterval" in d:
+                lease.interval = float(d["heartbeatInterval"].rstrip("s"))
+        if answer.get("worker") == "WORKER_DIRECTIVE_STOP":
+            self.stopping.set()
 
     def serve(self, threads):
         signal.signal(signal.SIGTERM, lambda *_: self.stopping.set())
@@ -156,20 +188,26 @@ class Worker:
             thread.start()
         print(f"worker {self.id} takes jobs named {', '.join(self.handlers)}", flush=True)
         self.stopping.wait()
+        for connection in list(self.polls):  # otherwise the engine could still grant jobs to it
+            try:
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            except (OSError, AttributeError):
+                pass  # the poll has just ended
         end = time.monotonic() + GRACE
         for thread in working:
             thread.join(max(0, end - time.monotonic()))
         with self.lock:
             left = list(self.held)
-        if left:  # no attempt is used up by that
-            body = json.dumps({"workerId": self.id, "leaseTokens": left}).encode()
-            urllib.request.urlopen(urllib.request.Request(
-                f"{self.url}/progressor.v1.WorkerService/Release", body, {"Content-Type": "application/json"}), timeout=5).close()
+        if left:  # a release uses up no attempt
+            try:
+                self.post("Release", {"workerId": self.id, "leaseTokens": left}, timeout=5)
+            except (OSError, http.client.HTTPException, Refused) as error:  # they go to other workers when they expire
+                print(f"release: {error}", flush=True)
         if self.refused:
             sys.exit(self.refused)
 
 
-# What the jobs do is yours.
+# Replace these by your own jobs.
 
 
 def count(lease, args):

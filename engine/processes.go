@@ -76,6 +76,9 @@ func (e *Engine) ListProcesses(
 	if err != nil {
 		return nil, "", err
 	}
+	if r.GetUsersOnly() {
+		filter = filter.And(search.OfUsers)
+	}
 	page, err := search.List(ctx, e.store, search.Query{
 		Namespace: r.GetNamespace(), Filter: filter, OrderBy: r.GetOrderBy(), PageSize: int(r.GetPageSize()),
 		PageToken: r.GetPageToken(),

@@ -166,6 +166,36 @@ SELECT listed.worker_id, listed.owner::text AS owner, listed.namespaces::text[] 
  WHERE listed.bytes_before <= @max_bytes::bigint
  ORDER BY listed.worker_id;
 
+-- WorkerLeases returns leases of a worker in a namespace, the oldest first, at most lim. For a
+-- member of a job for several workers, process_id is the ID of that job.
+-- name: WorkerLeases :many
+SELECT coalesce(place.job_id, l.process_id)::text AS process_id, attempt.task_id,
+       attempt.task_type, attempt.attempt, l.leased_time, l.beat_time, l.expires_time,
+       attempt.deadline, coalesce(job.name, '')::text AS job_name,
+       (job.progress IS NOT NULL)::bool AS reported,
+       coalesce((job.progress->>'percent')::float8, 0)::float8 AS percent,
+       left(coalesce(job.progress->>'summary', ''), 1000)::text AS summary
+  FROM leases l
+ CROSS JOIN LATERAL (
+   SELECT r.* FROM running r
+    WHERE r.namespace = l.namespace
+      AND r.process_id = l.process_id
+      AND r.fencing_token = l.fencing_token
+    LIMIT 1) attempt
+  LEFT JOIN LATERAL (
+    SELECT j.name, j.progress FROM jobs j
+     WHERE j.namespace = l.namespace
+       AND j.process_id = l.process_id
+     LIMIT 1) job ON true
+  LEFT JOIN LATERAL (
+    SELECT x.job_id FROM job_places x
+     WHERE x.namespace = l.namespace
+       AND x.process_id = l.process_id
+     LIMIT 1) place ON true
+ WHERE l.namespace = @namespace
+   AND l.worker_id = @worker_id
+ ORDER BY l.leased_time, l.process_id LIMIT @lim::int;
+
 -- LeasesOf returns at most lim leases of workers.
 -- name: LeasesOf :many
 SELECT l.namespace, l.process_id, l.fencing_token, l.salt

@@ -96,10 +96,6 @@ func commandOf(p *progressorv1.Process) (command, error) {
 	return o, nil
 }
 
-// plain matches the processes that a bulk may change: the processes of users. The methods of
-// ProcessService also reject processes of the engine.
-var plain = parsed(`kind = "" AND NOT process_id = "~*"`)
-
 func parsed(text string) search.Filter {
 	f, err := search.Parse(text)
 	if err != nil {
@@ -108,7 +104,8 @@ func parsed(text string) search.Filter {
 	return f
 }
 
-// matching returns the whole filter of a bulk of processes. It excludes processes that were created
+// matching returns the whole filter of a bulk of processes. It selects only processes of users,
+// because the methods of ProcessService reject others, too. It excludes processes that were created
 // after the bulk began, so that it ends however many are created. With the zero time it excludes
 // none.
 func (o *command) matching(began time.Time) (search.Filter, error) {
@@ -117,9 +114,9 @@ func (o *command) matching(began time.Time) (search.Filter, error) {
 		return f, err
 	}
 	if began.IsZero() {
-		return f.And(plain), nil
+		return f.And(search.OfUsers), nil
 	}
-	return f.And(plain).And(parsed(`created_time <= "` + began.UTC().Format(time.RFC3339Nano) + `"`)), nil
+	return f.And(search.OfUsers).And(parsed(`created_time <= "` + began.UTC().Format(time.RFC3339Nano) + `"`)), nil
 }
 
 // progress is the progress of a bulk: the state of its process.

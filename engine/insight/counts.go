@@ -27,6 +27,26 @@ func (i *Insight) CountProcesses(ctx context.Context, namespace string) (map[str
 	return namedCounts(counted), nil
 }
 
+// CountUserProcesses returns the number of processes of users in each status of a namespace. atMost
+// reports that the counts may include some internal processes, because there are too many of them.
+func (i *Insight) CountUserProcesses(
+	ctx context.Context, namespace string,
+) (counts map[string]int64, atMost bool, err error) {
+	if namespace == "" {
+		return nil, false, &process.InvalidError{Field: "users_only", Message: "needs a namespace"}
+	}
+	_, leave, err := i.engine.Enter(ctx, namespace)
+	if err != nil {
+		return nil, false, err
+	}
+	defer leave()
+	counted, atMost, err := insight.CountUserProcesses(ctx, i.store, namespace)
+	if err != nil {
+		return nil, false, err
+	}
+	return namedCounts(counted), atMost, nil
+}
+
 // countVisible counts the processes of some namespaces together.
 func (i *Insight) countVisible(ctx context.Context, names []string) (map[string]int64, error) {
 	counted, err := insight.CountNamespaces(ctx, i.store, names)

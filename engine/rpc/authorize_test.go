@@ -25,7 +25,7 @@ import (
 var neededBy = map[string]string{
 	"process.read NAMESPACE": "AwaitTask GetProcess ListProcesses TraceProcess WatchProcess ExplainProcess GetBulk " +
 		"GetCron ListCrons ListFires GetTemplate ListTemplates GetRun ListRuns ListSteps ListOpenWaits ListJobEvents " +
-		"WatchJobEvents GetJob ListJobs",
+		"WatchJobEvents GetJob ListJobs GetWorker",
 	"process.read VISIBLE":                      "CountProcesses ListErrors ListBulks",
 	"process.read NAMED":                        "PreviewCron",
 	"payload.read NAMESPACE":                    "FetchResult WatchChanges",

@@ -10,6 +10,10 @@ import (
 func (s *insights) CountProcesses(
 	ctx context.Context, r *progressorv1.CountProcessesRequest,
 ) (*progressorv1.CountProcessesResponse, error) {
+	if r.GetUsersOnly() {
+		counts, atMost, err := s.insight.CountUserProcesses(ctx, r.GetNamespace())
+		return &progressorv1.CountProcessesResponse{CountByStatus: counts, AtMost: atMost}, err
+	}
 	counts, err := s.insight.CountProcesses(ctx, r.GetNamespace())
 	return &progressorv1.CountProcessesResponse{CountByStatus: counts}, err
 }

@@ -212,6 +212,17 @@ func (s *workerService) ListWorkers(
 	return &progressorv1.ListWorkersResponse{Workers: list, NextPageToken: next}, err
 }
 
+// GetWorker returns a worker with its leases in a namespace.
+func (s *workerService) GetWorker(
+	ctx context.Context, r *progressorv1.GetWorkerRequest,
+) (*progressorv1.GetWorkerResponse, error) {
+	resp, err := s.workers.GetWorker(ctx, r)
+	if err == nil {
+		resp.Worker.Namespaces = visibleNames(ctx, resp.GetWorker().GetNamespaces())
+	}
+	return resp, err
+}
+
 // StopWorker tells a worker to take no new tasks, or also to stop.
 func (s *workerService) StopWorker(
 	ctx context.Context, r *progressorv1.StopWorkerRequest,

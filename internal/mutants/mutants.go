@@ -464,7 +464,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "bulk-touches-the-engine", breaks: "a bulk ignores processes of the engine itself",
-		file: "engine/bulk/command.go", old: "return f.And(plain).And(", planted: "return f.And(",
+		file: "engine/bulk/command.go", old: "return f.And(search.OfUsers).And(", planted: "return f.And(",
 		packages: "./engine/bulk", run: "Verbs|OwnProcesses",
 	},
 	{

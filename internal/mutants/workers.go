@@ -222,6 +222,18 @@ var startMutants = []mutant{
 		packages: "./engine/jobs", run: "TestWorkerIDsOfAClientAreLimited",
 	},
 	{
+		name: "worker-with-lost-leases", breaks: "a worker is shown only with the leases that it still has",
+		file: ownersSQL, old: "\n      AND r.fencing_token = l.fencing_token\n    LIMIT 1) attempt",
+		planted:  "\n    LIMIT 1) attempt",
+		packages: "./engine/jobs", run: "TestGetWorker",
+	},
+	{
+		name: "jobs-of-former-worker", breaks: "worker_id finds a job by its last attempt, not by an earlier one",
+		file: "storage/search/jobs.go", old: "WHERE p.status IN ('COMPLETED', 'ERROR', 'CANCELLED') AND t.namespace",
+		planted:  "WHERE t.namespace",
+		packages: "./engine/jobs", run: "TestJobsOfAWorker",
+	},
+	{
 		name: "worker-id-with-lease-deleted", breaks: "a worker with leases keeps its ID",
 		file: ownersSQL, old: "\n         WHERE l.namespace = x.namespace", planted: "\n         WHERE false",
 		packages: "./engine/jobs", run: "TestWorkerIDsOfAClientAreLimited",

@@ -23,6 +23,25 @@ func CountProcesses(ctx context.Context, s *storage.Store, namespace string) (ma
 	return counts, nil
 }
 
+// maxInternal is how many internal processes of a namespace CountUserProcesses reads.
+const maxInternal = 100_000
+
+// CountUserProcesses returns the number of processes of users in each status of a namespace, as
+// search.OfUsers selects them. Processes in INIT count as RUNNING. It reads counters, and one by
+// one the internal processes that are not jobs. atMost reports that there are too many of these,
+// so that the counts may include some of them.
+func CountUserProcesses(
+	ctx context.Context, s *storage.Store, namespace string,
+) (counts map[process.Status]int64, atMost bool, err error) {
+	rows, err := storage.Query(ctx, s.ReadOne, "count processes of users", dbsqlc.New().CountUserProcesses,
+		dbsqlc.CountUserProcessesParams{Namespace: namespace, Lim: maxInternal})
+	counts = make(map[process.Status]int64, len(rows))
+	for _, r := range rows {
+		counts[r.Status], atMost = r.N, r.AtMost
+	}
+	return counts, atMost, err
+}
+
 // CountNamespaces returns what CountProcesses returns, for each of the namespaces.
 func CountNamespaces(
 	ctx context.Context, s *storage.Store, namespaces []string,

@@ -209,6 +209,18 @@ func ListWorkers(
 	return list, bytes > storage.ListBytes, err
 }
 
+// WorkerLease is a lease of a worker, with the progress that it reported.
+type WorkerLease = dbsqlc.WorkerLeasesRow
+
+// WorkerLeases returns the leases of a worker in a namespace, the oldest first, at most limit.
+func WorkerLeases(
+	ctx context.Context, s *storage.Store, worker WorkerSeen, limit int,
+) ([]WorkerLease, error) {
+	return storage.Query(ctx, s.ReadOne, "leases of a worker", dbsqlc.New().WorkerLeases, dbsqlc.WorkerLeasesParams{
+		Namespace: worker.Namespace, WorkerID: worker.WorkerID, Lim: int32(limit),
+	})
+}
+
 // LeasesOf returns the tokens of at most limit leases of workers.
 func LeasesOf(ctx context.Context, s *storage.Store, workers []WorkerOf, limit int) ([]LeaseToken, error) {
 	a := dbsqlc.LeasesOfParams{Lim: int32(limit)}

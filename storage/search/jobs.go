@@ -40,6 +40,17 @@ const (
     AND s.task_type = 'INIT' LIMIT 1),
   (SELECT t.COLUMN FROM tasks t WHERE t.namespace = p.namespace AND t.process_id = p.process_id AND t.task_type = 'INIT'
     ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 1))`
+
+	// jobWorker is the worker of a job, or NULL, as in GetJobs: the worker that has the lease, the
+	// one whose result ended the job, or the one of the last attempt.
+	jobWorker = `coalesce(
+  (SELECT l.worker_id FROM running r JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id
+      AND l.fencing_token = r.fencing_token
+    WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'INIT' LIMIT 1),
+  (SELECT t.worker_id FROM tasks t WHERE p.status IN ('COMPLETED', 'ERROR', 'CANCELLED') AND t.namespace = p.namespace
+    AND t.process_id = p.process_id AND t.task_type = 'INIT'
+    ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 1),
+  (SELECT j.worker_id FROM jobs` + ofJob + ")"
 )
 
 // The fields of jobs, of a row p of processes. Only sift supports args.
@@ -63,13 +74,18 @@ var (
 		name: "priority", values: isInteger,
 		compare: inOrder("(coalesce("+strings.ReplaceAll(ofTask, "COLUMN", "priority")+", 0)", "$?::bigint)"),
 	}
+	fieldJobWorker = &field{
+		name:    "worker_id",
+		compare: map[string]string{equals: "coalesce(" + jobWorker + " = $?::text, false)"},
+		prefix:  "coalesce(starts_with(" + jobWorker + ", $?::text), false)",
+	}
 	fieldArgs = documentField("args", "p.args")
 )
 
 var jobTable = &table{
 	fields: []*field{
-		fieldJobID, fieldJobState, fieldJobName, fieldPriority, fieldJobTags, fieldCreated, fieldReason,
-		fieldFingerprint, fieldMetadata, fieldArgs,
+		fieldJobID, fieldJobState, fieldJobName, fieldPriority, fieldJobTags, fieldJobWorker, fieldCreated,
+		fieldReason, fieldFingerprint, fieldMetadata, fieldArgs,
 	},
 	example: "state = FAILED", text: "name = ",
 }

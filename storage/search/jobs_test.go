@@ -51,8 +51,11 @@ func stockJobs(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 		 deadline, scheduled_time, running_time, args)
 		 SELECT 'ns', id, n + 1000000, 'INIT', n % 4, 1, n, 1, now(), at, at, args FROM planted WHERE state IN (2, 4)`,
 		`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, scheduled_time,
-		 finished_time, args)
-		 SELECT 'ns', id, n, 'INIT', 'FINISHED', 1, n % 4, at, at, args FROM planted WHERE state > 4`,
+		 finished_time, args, worker_id)
+		 SELECT 'ns', id, n, 'INIT', 'FINISHED', 1, n % 4, at, at, args, 'w' || n % 3 FROM planted WHERE state > 4`,
+		`INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time, expires_time,
+		 lease_duration, heartbeat_interval)
+		 SELECT 'ns', id, n, 'w' || n % 3, '', at, at, '30 s', '10 s' FROM planted WHERE state IN (2, 4)`,
 		`ANALYZE`,
 	)
 	return store, db
@@ -99,6 +102,15 @@ func plantedJob(n int) planted {
 	return p
 }
 
+// worker returns the worker that runs or ended a job, "" if there is none.
+func (p planted) worker() string {
+	switch p.state {
+	case "RUNNING", "CANCEL_REQUESTED", "SUCCEEDED", "FAILED", "CANCELLED":
+		return fmt.Sprintf("w%d", p.n%3)
+	}
+	return ""
+}
+
 func (p planted) arg(key string) any {
 	m, _ := p.args.(map[string]any)
 	return m[key]
@@ -141,6 +153,9 @@ func TestListJobs(t *testing.T) {
 		"args.region = us OR name = rare": func(p planted) bool { return p.arg("region") == "us" || p.name == "rare" },
 		"NOT args.region:* AND tags:x":    func(p planted) bool { return p.arg("region") == nil && tagged(p, "x") },
 		"job_id = j000001*":               func(p planted) bool { return p.n/10 == 1 },
+		"worker_id = w1":                  func(p planted) bool { return p.worker() == "w1" },
+		"NOT worker_id = w*":              func(p planted) bool { return p.worker() == "" },
+		"state = RUNNING worker_id != w1": func(p planted) bool { return p.state == "RUNNING" && p.worker() != "w1" },
 	} {
 		for _, orderBy := range []string{"", "created_time", "job_id", "job_id desc"} {
 			for _, r := range []reach{usualJobs, {first: 7, scanned: 40, candidates: 9, bytes: 5000}} {
@@ -213,8 +228,8 @@ func TestListJobsRefuses(t *testing.T) {
 		says  string
 	}{
 		{JobQuery{Filter: "status = ERROR"}, "filter",
-			`there is no field "status": use job_id, state, name, priority, tags, created_time, ` +
-				`metadata.KEY or args.KEY`},
+			`there is no field "status": use job_id, state, name, priority, tags, worker_id, created_time, ` +
+				`reason, fingerprint, metadata.KEY or args.KEY`},
 		{JobQuery{Filter: "state = QUEUED"}, "filter", `"QUEUED" is not a state: use one of SCHEDULED, AVAILABLE,`},
 		{JobQuery{Filter: "priority = high"}, "filter", `"high" is not a whole number`},
 		{JobQuery{Filter: "tags = x"}, "filter", "tags takes != :"},
@@ -308,7 +323,7 @@ func TestJobPlans(t *testing.T) {
 // FuzzListJobs runs every valid filter of jobs in PostgreSQL.
 func FuzzListJobs(f *testing.F) {
 	for _, seed := range append(seeds, "state = RUNNING OR NOT name = a*", `tags:x priority > 3 args.a."b c" = 5`,
-		"NOT (args:k OR state = FAILED) job_id < z", "args:*") {
+		"NOT (args:k OR state = FAILED) job_id < z", "args:*", "worker_id = w1 NOT worker_id = x*") {
 		f.Add(seed)
 	}
 	store, _ := stockJobs(f, 50)

@@ -378,7 +378,9 @@ func (x *ExplainProcessResponse) GetUnblock() string {
 type CountProcessesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: all namespaces.
-	Namespace     string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Only processes of users, as in ListProcessesRequest. It needs a namespace.
+	UsersOnly     bool `protobuf:"varint,2,opt,name=users_only,json=usersOnly,proto3" json:"users_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -420,10 +422,20 @@ func (x *CountProcessesRequest) GetNamespace() string {
 	return ""
 }
 
+func (x *CountProcessesRequest) GetUsersOnly() bool {
+	if x != nil {
+		return x.UsersOnly
+	}
+	return false
+}
+
 type CountProcessesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Keys: running (includes INIT), error, suspended, completed, cancelled.
 	CountByStatus map[string]int64 `protobuf:"bytes,1,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// With users_only: the namespace has more than 100,000 internal processes other than jobs, so the
+	// counts may include some of them.
+	AtMost        bool `protobuf:"varint,2,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -463,6 +475,13 @@ func (x *CountProcessesResponse) GetCountByStatus() map[string]int64 {
 		return x.CountByStatus
 	}
 	return nil
+}
+
+func (x *CountProcessesResponse) GetAtMost() bool {
+	if x != nil {
+		return x.AtMost
+	}
+	return false
 }
 
 type GetOverviewRequest struct {
@@ -2268,11 +2287,14 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\aunblock\x18\b \x01(\tR\aunblock\x1aX\n" +
 	"\x0fTimeByWhatEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05value:\x028\x01\"V\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05value:\x028\x01\"u\n" +
 	"\x15CountProcessesRequest\x12=\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"\xbc\x01\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1d\n" +
+	"\n" +
+	"users_only\x18\x02 \x01(\bR\tusersOnly\"\xd5\x01\n" +
 	"\x16CountProcessesResponse\x12`\n" +
-	"\x0fcount_by_status\x18\x01 \x03(\v28.progressor.v1.CountProcessesResponse.CountByStatusEntryR\rcountByStatus\x1a@\n" +
+	"\x0fcount_by_status\x18\x01 \x03(\v28.progressor.v1.CountProcessesResponse.CountByStatusEntryR\rcountByStatus\x12\x17\n" +
+	"\aat_most\x18\x02 \x01(\bR\x06atMost\x1a@\n" +
 	"\x12CountByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"S\n" +

@@ -385,8 +385,8 @@ func (x *GetJobResponse) GetJob() *Job {
 type ListJobsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// An AIP-160 filter on state, name, priority, tags, created_time, reason, fingerprint, metadata.*
-	// and args.*.
+	// An AIP-160 filter on job_id, state, name, priority, tags, worker_id, created_time, reason,
+	// fingerprint, metadata.* and args.*.
 	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	OrderBy       string `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`

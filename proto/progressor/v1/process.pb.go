@@ -2068,9 +2068,12 @@ type ListProcessesRequest struct {
 	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	// "created_time desc" (default), "created_time", "process_id" or "process_id desc". With a filter
 	// on one status other than INIT and RUNNING, also "status_changed_time desc".
-	OrderBy       string `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	OrderBy   string `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	PageSize  int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only processes of users: neither jobs nor the engine's own processes, whose IDs begin with ~,
+	// such as runs, crons, bulks and what crons start.
+	UsersOnly     bool `protobuf:"varint,6,opt,name=users_only,json=usersOnly,proto3" json:"users_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2138,6 +2141,13 @@ func (x *ListProcessesRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListProcessesRequest) GetUsersOnly() bool {
+	if x != nil {
+		return x.UsersOnly
+	}
+	return false
 }
 
 type ListProcessesResponse struct {
@@ -3642,7 +3652,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"await_init\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
 	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\tawaitInit\"F\n" +
 	"\x12GetProcessResponse\x120\n" +
-	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"\xec\x01\n" +
+	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"\x8b\x02\n" +
 	"\x14ListProcessesRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x12#\n" +
@@ -3650,7 +3660,9 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\tpage_size\x18\x04 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"u\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"users_only\x18\x06 \x01(\bR\tusersOnly\"u\n" +
 	"\x15ListProcessesResponse\x124\n" +
 	"\tprocesses\x18\x01 \x03(\v2\x16.progressor.v1.ProcessR\tprocesses\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x01\n" +

@@ -1665,6 +1665,246 @@ func (x *Worker) GetOwner() string {
 	return ""
 }
 
+type GetWorkerRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	WorkerId  string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	// The most leases to return. Default: 100.
+	MaxLeases     int32 `protobuf:"varint,3,opt,name=max_leases,json=maxLeases,proto3" json:"max_leases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetWorkerRequest) Reset() {
+	*x = GetWorkerRequest{}
+	mi := &file_progressor_v1_worker_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetWorkerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetWorkerRequest) ProtoMessage() {}
+
+func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_worker_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetWorkerRequest.ProtoReflect.Descriptor instead.
+func (*GetWorkerRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *GetWorkerRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *GetWorkerRequest) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *GetWorkerRequest) GetMaxLeases() int32 {
+	if x != nil {
+		return x.MaxLeases
+	}
+	return 0
+}
+
+type GetWorkerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        *Worker                `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Leases        []*HeldLease           `protobuf:"bytes,2,rep,name=leases,proto3" json:"leases,omitempty"`                            // those in the namespace, the oldest first
+	MoreLeases    bool                   `protobuf:"varint,3,opt,name=more_leases,json=moreLeases,proto3" json:"more_leases,omitempty"` // the worker has more leases in the namespace
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetWorkerResponse) Reset() {
+	*x = GetWorkerResponse{}
+	mi := &file_progressor_v1_worker_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetWorkerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetWorkerResponse) ProtoMessage() {}
+
+func (x *GetWorkerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_worker_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetWorkerResponse.ProtoReflect.Descriptor instead.
+func (*GetWorkerResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *GetWorkerResponse) GetWorker() *Worker {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+func (x *GetWorkerResponse) GetLeases() []*HeldLease {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+func (x *GetWorkerResponse) GetMoreLeases() bool {
+	if x != nil {
+		return x.MoreLeases
+	}
+	return false
+}
+
+// HeldLease is a task that a worker has leased.
+type HeldLease struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProcessId string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // for a member of a job for several workers, the ID of that job
+	TaskId    int64                  `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	TaskType  TaskType               `protobuf:"varint,3,opt,name=task_type,json=taskType,proto3,enum=progressor.v1.TaskType" json:"task_type,omitempty"`
+	JobName   string                 `protobuf:"bytes,4,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"` // empty if the process is not a job
+	Attempt   int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The last progress that the worker reported, without details. The summary is cut to 1,000
+	// characters.
+	Progress      *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
+	LeasedTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=leased_time,json=leasedTime,proto3" json:"leased_time,omitempty"`
+	HeartbeatTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=heartbeat_time,json=heartbeatTime,proto3" json:"heartbeat_time,omitempty"` // the last heartbeat; absent if there was none
+	ExpiresTime   *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expires_time,json=expiresTime,proto3" json:"expires_time,omitempty"`
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=deadline,proto3" json:"deadline,omitempty"` // of the attempt
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldLease) Reset() {
+	*x = HeldLease{}
+	mi := &file_progressor_v1_worker_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldLease) ProtoMessage() {}
+
+func (x *HeldLease) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_worker_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldLease.ProtoReflect.Descriptor instead.
+func (*HeldLease) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *HeldLease) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
+}
+
+func (x *HeldLease) GetTaskId() int64 {
+	if x != nil {
+		return x.TaskId
+	}
+	return 0
+}
+
+func (x *HeldLease) GetTaskType() TaskType {
+	if x != nil {
+		return x.TaskType
+	}
+	return TaskType_TASK_TYPE_UNSPECIFIED
+}
+
+func (x *HeldLease) GetJobName() string {
+	if x != nil {
+		return x.JobName
+	}
+	return ""
+}
+
+func (x *HeldLease) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *HeldLease) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *HeldLease) GetLeasedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LeasedTime
+	}
+	return nil
+}
+
+func (x *HeldLease) GetHeartbeatTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeartbeatTime
+	}
+	return nil
+}
+
+func (x *HeldLease) GetExpiresTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresTime
+	}
+	return nil
+}
+
+func (x *HeldLease) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
 type StopWorkerRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1680,7 +1920,7 @@ type StopWorkerRequest struct {
 
 func (x *StopWorkerRequest) Reset() {
 	*x = StopWorkerRequest{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[22]
+	mi := &file_progressor_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1932,7 @@ func (x *StopWorkerRequest) String() string {
 func (*StopWorkerRequest) ProtoMessage() {}
 
 func (x *StopWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[22]
+	mi := &file_progressor_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1945,7 @@ func (x *StopWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopWorkerRequest.ProtoReflect.Descriptor instead.
 func (*StopWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StopWorkerRequest) GetNamespace() string {
@@ -1752,7 +1992,7 @@ type StopWorkerResponse struct {
 
 func (x *StopWorkerResponse) Reset() {
 	*x = StopWorkerResponse{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[23]
+	mi := &file_progressor_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +2004,7 @@ func (x *StopWorkerResponse) String() string {
 func (*StopWorkerResponse) ProtoMessage() {}
 
 func (x *StopWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[23]
+	mi := &file_progressor_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +2017,7 @@ func (x *StopWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopWorkerResponse.ProtoReflect.Descriptor instead.
 func (*StopWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StopWorkerResponse) GetWorker() *Worker {
@@ -1822,7 +2062,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[24]
+	mi := &file_progressor_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +2074,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[24]
+	mi := &file_progressor_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +2087,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Job) GetNamespace() string {
@@ -2043,7 +2283,7 @@ type JobOptions struct {
 
 func (x *JobOptions) Reset() {
 	*x = JobOptions{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[25]
+	mi := &file_progressor_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2295,7 @@ func (x *JobOptions) String() string {
 func (*JobOptions) ProtoMessage() {}
 
 func (x *JobOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[25]
+	mi := &file_progressor_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2308,7 @@ func (x *JobOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOptions.ProtoReflect.Descriptor instead.
 func (*JobOptions) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *JobOptions) GetPriority() int32 {
@@ -2198,7 +2438,7 @@ type Backoff struct {
 
 func (x *Backoff) Reset() {
 	*x = Backoff{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[26]
+	mi := &file_progressor_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2450,7 @@ func (x *Backoff) String() string {
 func (*Backoff) ProtoMessage() {}
 
 func (x *Backoff) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[26]
+	mi := &file_progressor_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2463,7 @@ func (x *Backoff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backoff.ProtoReflect.Descriptor instead.
 func (*Backoff) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Backoff) GetInitial() *durationpb.Duration {
@@ -2279,7 +2519,7 @@ type Unique struct {
 
 func (x *Unique) Reset() {
 	*x = Unique{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[27]
+	mi := &file_progressor_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2531,7 @@ func (x *Unique) String() string {
 func (*Unique) ProtoMessage() {}
 
 func (x *Unique) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[27]
+	mi := &file_progressor_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2544,7 @@ func (x *Unique) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unique.ProtoReflect.Descriptor instead.
 func (*Unique) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Unique) GetKey() string {
@@ -2350,7 +2590,7 @@ type WorkerGroup struct {
 
 func (x *WorkerGroup) Reset() {
 	*x = WorkerGroup{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[28]
+	mi := &file_progressor_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2602,7 @@ func (x *WorkerGroup) String() string {
 func (*WorkerGroup) ProtoMessage() {}
 
 func (x *WorkerGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[28]
+	mi := &file_progressor_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2615,7 @@ func (x *WorkerGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGroup.ProtoReflect.Descriptor instead.
 func (*WorkerGroup) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WorkerGroup) GetCount() int32 {
@@ -2415,7 +2655,7 @@ type WorkerRun struct {
 
 func (x *WorkerRun) Reset() {
 	*x = WorkerRun{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[29]
+	mi := &file_progressor_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2667,7 @@ func (x *WorkerRun) String() string {
 func (*WorkerRun) ProtoMessage() {}
 
 func (x *WorkerRun) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[29]
+	mi := &file_progressor_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2680,7 @@ func (x *WorkerRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRun.ProtoReflect.Descriptor instead.
 func (*WorkerRun) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WorkerRun) GetWorkerId() string {
@@ -2620,7 +2860,33 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x06leases\x18\x03 \x01(\x05R\x06leases\x12@\n" +
 	"\x0elast_seen_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\x12<\n" +
 	"\tdirective\x18\x05 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\tdirective\x12\x14\n" +
-	"\x05owner\x18\x06 \x01(\tR\x05owner\"\xa5\x02\n" +
+	"\x05owner\x18\x06 \x01(\tR\x05owner\"\xa2\x01\n" +
+	"\x10GetWorkerRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
+	"\tworker_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\bworkerId\x12)\n" +
+	"\n" +
+	"max_leases\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\tmaxLeases\"\x95\x01\n" +
+	"\x11GetWorkerResponse\x12-\n" +
+	"\x06worker\x18\x01 \x01(\v2\x15.progressor.v1.WorkerR\x06worker\x120\n" +
+	"\x06leases\x18\x02 \x03(\v2\x18.progressor.v1.HeldLeaseR\x06leases\x12\x1f\n" +
+	"\vmore_leases\x18\x03 \x01(\bR\n" +
+	"moreLeases\"\xda\x03\n" +
+	"\tHeldLease\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\x03R\x06taskId\x124\n" +
+	"\ttask_type\x18\x03 \x01(\x0e2\x17.progressor.v1.TaskTypeR\btaskType\x12\x19\n" +
+	"\bjob_name\x18\x04 \x01(\tR\ajobName\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\x05R\aattempt\x123\n" +
+	"\bprogress\x18\x06 \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x12;\n" +
+	"\vleased_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"leasedTime\x12A\n" +
+	"\x0eheartbeat_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rheartbeatTime\x12=\n" +
+	"\fexpires_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\vexpiresTime\x126\n" +
+	"\bdeadline\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"\xa5\x02\n" +
 	"\x11StopWorkerRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
 	"\tworker_id\x18\x02 \x01(\tB\n" +
@@ -2734,7 +3000,7 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\vUniqueScope\x12\x1c\n" +
 	"\x18UNIQUE_SCOPE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13UNIQUE_SCOPE_ACTIVE\x10\x01\x12\x18\n" +
-	"\x14UNIQUE_SCOPE_WAITING\x10\x022\x82\x05\n" +
+	"\x14UNIQUE_SCOPE_WAITING\x10\x022\xdc\x05\n" +
 	"\rWorkerService\x12I\n" +
 	"\x04Poll\x12\x1a.progressor.v1.PollRequest\x1a\x1b.progressor.v1.PollResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x01\x12X\n" +
 	"\tHeartbeat\x12\x1f.progressor.v1.HeartbeatRequest\x1a .progressor.v1.HeartbeatResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12U\n" +
@@ -2742,7 +3008,8 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\rCompleteBatch\x12#.progressor.v1.CompleteBatchRequest\x1a$.progressor.v1.CompleteBatchResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12R\n" +
 	"\aRelease\x12\x1d.progressor.v1.ReleaseRequest\x1a\x1e.progressor.v1.ReleaseResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12^\n" +
 	"\vListWorkers\x12!.progressor.v1.ListWorkersRequest\x1a\".progressor.v1.ListWorkersResponse\"\b\xa2\xbb\x18\x04\b\n" +
-	"\x10\x01\x12[\n" +
+	"\x10\x01\x12X\n" +
+	"\tGetWorker\x12\x1f.progressor.v1.GetWorkerRequest\x1a .progressor.v1.GetWorkerResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12[\n" +
 	"\n" +
 	"StopWorker\x12 .progressor.v1.StopWorkerRequest\x1a!.progressor.v1.StopWorkerResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01B\xbf\x01\n" +
 	"\x11com.progressor.v1B\vWorkerProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
@@ -2760,7 +3027,7 @@ func file_progressor_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_progressor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_progressor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_progressor_v1_worker_proto_goTypes = []any{
 	(WorkerDirective)(0),          // 0: progressor.v1.WorkerDirective
 	(JobState)(0),                 // 1: progressor.v1.JobState
@@ -2788,118 +3055,132 @@ var file_progressor_v1_worker_proto_goTypes = []any{
 	(*ListWorkersRequest)(nil),    // 23: progressor.v1.ListWorkersRequest
 	(*ListWorkersResponse)(nil),   // 24: progressor.v1.ListWorkersResponse
 	(*Worker)(nil),                // 25: progressor.v1.Worker
-	(*StopWorkerRequest)(nil),     // 26: progressor.v1.StopWorkerRequest
-	(*StopWorkerResponse)(nil),    // 27: progressor.v1.StopWorkerResponse
-	(*Job)(nil),                   // 28: progressor.v1.Job
-	(*JobOptions)(nil),            // 29: progressor.v1.JobOptions
-	(*Backoff)(nil),               // 30: progressor.v1.Backoff
-	(*Unique)(nil),                // 31: progressor.v1.Unique
-	(*WorkerGroup)(nil),           // 32: progressor.v1.WorkerGroup
-	(*WorkerRun)(nil),             // 33: progressor.v1.WorkerRun
-	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
-	(*ProcessRequest)(nil),        // 35: progressor.v1.ProcessRequest
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 37: google.protobuf.Struct
-	(*ProcessResponse)(nil),       // 38: progressor.v1.ProcessResponse
-	(*structpb.Value)(nil),        // 39: google.protobuf.Value
-	(*ErrorDetail)(nil),           // 40: progressor.v1.ErrorDetail
-	(*Failure)(nil),               // 41: progressor.v1.Failure
+	(*GetWorkerRequest)(nil),      // 26: progressor.v1.GetWorkerRequest
+	(*GetWorkerResponse)(nil),     // 27: progressor.v1.GetWorkerResponse
+	(*HeldLease)(nil),             // 28: progressor.v1.HeldLease
+	(*StopWorkerRequest)(nil),     // 29: progressor.v1.StopWorkerRequest
+	(*StopWorkerResponse)(nil),    // 30: progressor.v1.StopWorkerResponse
+	(*Job)(nil),                   // 31: progressor.v1.Job
+	(*JobOptions)(nil),            // 32: progressor.v1.JobOptions
+	(*Backoff)(nil),               // 33: progressor.v1.Backoff
+	(*Unique)(nil),                // 34: progressor.v1.Unique
+	(*WorkerGroup)(nil),           // 35: progressor.v1.WorkerGroup
+	(*WorkerRun)(nil),             // 36: progressor.v1.WorkerRun
+	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
+	(*ProcessRequest)(nil),        // 38: progressor.v1.ProcessRequest
+	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 40: google.protobuf.Struct
+	(*ProcessResponse)(nil),       // 41: progressor.v1.ProcessResponse
+	(*structpb.Value)(nil),        // 42: google.protobuf.Value
+	(*ErrorDetail)(nil),           // 43: progressor.v1.ErrorDetail
+	(TaskType)(0),                 // 44: progressor.v1.TaskType
+	(*Failure)(nil),               // 45: progressor.v1.Failure
 }
 var file_progressor_v1_worker_proto_depIdxs = []int32{
-	34, // 0: progressor.v1.PollRequest.wait:type_name -> google.protobuf.Duration
-	34, // 1: progressor.v1.PollRequest.lease_duration:type_name -> google.protobuf.Duration
+	37, // 0: progressor.v1.PollRequest.wait:type_name -> google.protobuf.Duration
+	37, // 1: progressor.v1.PollRequest.lease_duration:type_name -> google.protobuf.Duration
 	6,  // 2: progressor.v1.PollResponse.leases:type_name -> progressor.v1.Lease
 	0,  // 3: progressor.v1.PollResponse.worker:type_name -> progressor.v1.WorkerDirective
-	35, // 4: progressor.v1.Lease.request:type_name -> progressor.v1.ProcessRequest
-	28, // 5: progressor.v1.Lease.job:type_name -> progressor.v1.Job
-	36, // 6: progressor.v1.Lease.expires_time:type_name -> google.protobuf.Timestamp
-	34, // 7: progressor.v1.Lease.heartbeat_interval:type_name -> google.protobuf.Duration
-	36, // 8: progressor.v1.Lease.leased_time:type_name -> google.protobuf.Timestamp
+	38, // 4: progressor.v1.Lease.request:type_name -> progressor.v1.ProcessRequest
+	31, // 5: progressor.v1.Lease.job:type_name -> progressor.v1.Job
+	39, // 6: progressor.v1.Lease.expires_time:type_name -> google.protobuf.Timestamp
+	37, // 7: progressor.v1.Lease.heartbeat_interval:type_name -> google.protobuf.Duration
+	39, // 8: progressor.v1.Lease.leased_time:type_name -> google.protobuf.Timestamp
 	8,  // 9: progressor.v1.HeartbeatRequest.beats:type_name -> progressor.v1.LeaseBeat
 	9,  // 10: progressor.v1.LeaseBeat.progress:type_name -> progressor.v1.Progress
-	34, // 11: progressor.v1.LeaseBeat.lease_duration:type_name -> google.protobuf.Duration
-	37, // 12: progressor.v1.Progress.details:type_name -> google.protobuf.Struct
+	37, // 11: progressor.v1.LeaseBeat.lease_duration:type_name -> google.protobuf.Duration
+	40, // 12: progressor.v1.Progress.details:type_name -> google.protobuf.Struct
 	11, // 13: progressor.v1.HeartbeatResponse.directives:type_name -> progressor.v1.LeaseDirective
 	0,  // 14: progressor.v1.HeartbeatResponse.worker:type_name -> progressor.v1.WorkerDirective
 	3,  // 15: progressor.v1.LeaseDirective.directive:type_name -> progressor.v1.LeaseDirective.Directive
-	36, // 16: progressor.v1.LeaseDirective.expires_time:type_name -> google.protobuf.Timestamp
-	34, // 17: progressor.v1.LeaseDirective.heartbeat_interval:type_name -> google.protobuf.Duration
-	38, // 18: progressor.v1.CompleteRequest.response:type_name -> progressor.v1.ProcessResponse
+	39, // 16: progressor.v1.LeaseDirective.expires_time:type_name -> google.protobuf.Timestamp
+	37, // 17: progressor.v1.LeaseDirective.heartbeat_interval:type_name -> google.protobuf.Duration
+	41, // 18: progressor.v1.CompleteRequest.response:type_name -> progressor.v1.ProcessResponse
 	13, // 19: progressor.v1.CompleteRequest.job_result:type_name -> progressor.v1.JobResult
 	14, // 20: progressor.v1.CompleteRequest.cancelled:type_name -> progressor.v1.Cancelled
 	4,  // 21: progressor.v1.CompleteRequest.next:type_name -> progressor.v1.PollRequest
-	39, // 22: progressor.v1.JobResult.result:type_name -> google.protobuf.Value
+	42, // 22: progressor.v1.JobResult.result:type_name -> google.protobuf.Value
 	6,  // 23: progressor.v1.CompleteResponse.next:type_name -> progressor.v1.Lease
 	17, // 24: progressor.v1.CompleteBatchRequest.answers:type_name -> progressor.v1.LeaseAnswer
 	4,  // 25: progressor.v1.CompleteBatchRequest.next:type_name -> progressor.v1.PollRequest
-	38, // 26: progressor.v1.LeaseAnswer.response:type_name -> progressor.v1.ProcessResponse
+	41, // 26: progressor.v1.LeaseAnswer.response:type_name -> progressor.v1.ProcessResponse
 	13, // 27: progressor.v1.LeaseAnswer.job_result:type_name -> progressor.v1.JobResult
 	14, // 28: progressor.v1.LeaseAnswer.cancelled:type_name -> progressor.v1.Cancelled
 	19, // 29: progressor.v1.CompleteBatchResponse.outcomes:type_name -> progressor.v1.AnswerOutcome
 	6,  // 30: progressor.v1.CompleteBatchResponse.next:type_name -> progressor.v1.Lease
 	20, // 31: progressor.v1.AnswerOutcome.error:type_name -> progressor.v1.AnswerError
-	40, // 32: progressor.v1.AnswerError.detail:type_name -> progressor.v1.ErrorDetail
-	34, // 33: progressor.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
+	43, // 32: progressor.v1.AnswerError.detail:type_name -> progressor.v1.ErrorDetail
+	37, // 33: progressor.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
 	25, // 34: progressor.v1.ListWorkersResponse.workers:type_name -> progressor.v1.Worker
-	36, // 35: progressor.v1.Worker.last_seen_time:type_name -> google.protobuf.Timestamp
+	39, // 35: progressor.v1.Worker.last_seen_time:type_name -> google.protobuf.Timestamp
 	0,  // 36: progressor.v1.Worker.directive:type_name -> progressor.v1.WorkerDirective
-	0,  // 37: progressor.v1.StopWorkerRequest.directive:type_name -> progressor.v1.WorkerDirective
-	34, // 38: progressor.v1.StopWorkerRequest.grace:type_name -> google.protobuf.Duration
-	25, // 39: progressor.v1.StopWorkerResponse.worker:type_name -> progressor.v1.Worker
-	39, // 40: progressor.v1.Job.args:type_name -> google.protobuf.Value
-	1,  // 41: progressor.v1.Job.state:type_name -> progressor.v1.JobState
-	29, // 42: progressor.v1.Job.options:type_name -> progressor.v1.JobOptions
-	41, // 43: progressor.v1.Job.failures:type_name -> progressor.v1.Failure
-	9,  // 44: progressor.v1.Job.progress:type_name -> progressor.v1.Progress
-	39, // 45: progressor.v1.Job.result:type_name -> google.protobuf.Value
-	36, // 46: progressor.v1.Job.created_time:type_name -> google.protobuf.Timestamp
-	36, // 47: progressor.v1.Job.run_time:type_name -> google.protobuf.Timestamp
-	36, // 48: progressor.v1.Job.running_time:type_name -> google.protobuf.Timestamp
-	36, // 49: progressor.v1.Job.finished_time:type_name -> google.protobuf.Timestamp
-	33, // 50: progressor.v1.Job.worker_runs:type_name -> progressor.v1.WorkerRun
-	36, // 51: progressor.v1.Job.lease_expires_time:type_name -> google.protobuf.Timestamp
-	36, // 52: progressor.v1.Job.cancel_requested_time:type_name -> google.protobuf.Timestamp
-	36, // 53: progressor.v1.Job.updated_time:type_name -> google.protobuf.Timestamp
-	30, // 54: progressor.v1.JobOptions.backoff:type_name -> progressor.v1.Backoff
-	34, // 55: progressor.v1.JobOptions.timeout:type_name -> google.protobuf.Duration
-	34, // 56: progressor.v1.JobOptions.result_ttl:type_name -> google.protobuf.Duration
-	36, // 57: progressor.v1.JobOptions.run_time:type_name -> google.protobuf.Timestamp
-	31, // 58: progressor.v1.JobOptions.unique:type_name -> progressor.v1.Unique
-	32, // 59: progressor.v1.JobOptions.workers:type_name -> progressor.v1.WorkerGroup
-	37, // 60: progressor.v1.JobOptions.metadata:type_name -> google.protobuf.Struct
-	34, // 61: progressor.v1.JobOptions.cancel_grace:type_name -> google.protobuf.Duration
-	34, // 62: progressor.v1.JobOptions.lease_duration:type_name -> google.protobuf.Duration
-	34, // 63: progressor.v1.JobOptions.heartbeat_interval:type_name -> google.protobuf.Duration
-	34, // 64: progressor.v1.JobOptions.start_deadline:type_name -> google.protobuf.Duration
-	34, // 65: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
-	34, // 66: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
-	34, // 67: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
-	34, // 68: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
-	2,  // 69: progressor.v1.Unique.scope:type_name -> progressor.v1.UniqueScope
-	1,  // 70: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
-	41, // 71: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
-	39, // 72: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
-	36, // 73: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
-	36, // 74: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
-	4,  // 75: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
-	7,  // 76: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
-	12, // 77: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
-	16, // 78: progressor.v1.WorkerService.CompleteBatch:input_type -> progressor.v1.CompleteBatchRequest
-	21, // 79: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
-	23, // 80: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
-	26, // 81: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
-	5,  // 82: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
-	10, // 83: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
-	15, // 84: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
-	18, // 85: progressor.v1.WorkerService.CompleteBatch:output_type -> progressor.v1.CompleteBatchResponse
-	22, // 86: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
-	24, // 87: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
-	27, // 88: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
-	82, // [82:89] is the sub-list for method output_type
-	75, // [75:82] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	25, // 37: progressor.v1.GetWorkerResponse.worker:type_name -> progressor.v1.Worker
+	28, // 38: progressor.v1.GetWorkerResponse.leases:type_name -> progressor.v1.HeldLease
+	44, // 39: progressor.v1.HeldLease.task_type:type_name -> progressor.v1.TaskType
+	9,  // 40: progressor.v1.HeldLease.progress:type_name -> progressor.v1.Progress
+	39, // 41: progressor.v1.HeldLease.leased_time:type_name -> google.protobuf.Timestamp
+	39, // 42: progressor.v1.HeldLease.heartbeat_time:type_name -> google.protobuf.Timestamp
+	39, // 43: progressor.v1.HeldLease.expires_time:type_name -> google.protobuf.Timestamp
+	39, // 44: progressor.v1.HeldLease.deadline:type_name -> google.protobuf.Timestamp
+	0,  // 45: progressor.v1.StopWorkerRequest.directive:type_name -> progressor.v1.WorkerDirective
+	37, // 46: progressor.v1.StopWorkerRequest.grace:type_name -> google.protobuf.Duration
+	25, // 47: progressor.v1.StopWorkerResponse.worker:type_name -> progressor.v1.Worker
+	42, // 48: progressor.v1.Job.args:type_name -> google.protobuf.Value
+	1,  // 49: progressor.v1.Job.state:type_name -> progressor.v1.JobState
+	32, // 50: progressor.v1.Job.options:type_name -> progressor.v1.JobOptions
+	45, // 51: progressor.v1.Job.failures:type_name -> progressor.v1.Failure
+	9,  // 52: progressor.v1.Job.progress:type_name -> progressor.v1.Progress
+	42, // 53: progressor.v1.Job.result:type_name -> google.protobuf.Value
+	39, // 54: progressor.v1.Job.created_time:type_name -> google.protobuf.Timestamp
+	39, // 55: progressor.v1.Job.run_time:type_name -> google.protobuf.Timestamp
+	39, // 56: progressor.v1.Job.running_time:type_name -> google.protobuf.Timestamp
+	39, // 57: progressor.v1.Job.finished_time:type_name -> google.protobuf.Timestamp
+	36, // 58: progressor.v1.Job.worker_runs:type_name -> progressor.v1.WorkerRun
+	39, // 59: progressor.v1.Job.lease_expires_time:type_name -> google.protobuf.Timestamp
+	39, // 60: progressor.v1.Job.cancel_requested_time:type_name -> google.protobuf.Timestamp
+	39, // 61: progressor.v1.Job.updated_time:type_name -> google.protobuf.Timestamp
+	33, // 62: progressor.v1.JobOptions.backoff:type_name -> progressor.v1.Backoff
+	37, // 63: progressor.v1.JobOptions.timeout:type_name -> google.protobuf.Duration
+	37, // 64: progressor.v1.JobOptions.result_ttl:type_name -> google.protobuf.Duration
+	39, // 65: progressor.v1.JobOptions.run_time:type_name -> google.protobuf.Timestamp
+	34, // 66: progressor.v1.JobOptions.unique:type_name -> progressor.v1.Unique
+	35, // 67: progressor.v1.JobOptions.workers:type_name -> progressor.v1.WorkerGroup
+	40, // 68: progressor.v1.JobOptions.metadata:type_name -> google.protobuf.Struct
+	37, // 69: progressor.v1.JobOptions.cancel_grace:type_name -> google.protobuf.Duration
+	37, // 70: progressor.v1.JobOptions.lease_duration:type_name -> google.protobuf.Duration
+	37, // 71: progressor.v1.JobOptions.heartbeat_interval:type_name -> google.protobuf.Duration
+	37, // 72: progressor.v1.JobOptions.start_deadline:type_name -> google.protobuf.Duration
+	37, // 73: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
+	37, // 74: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
+	37, // 75: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
+	37, // 76: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	2,  // 77: progressor.v1.Unique.scope:type_name -> progressor.v1.UniqueScope
+	1,  // 78: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
+	45, // 79: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
+	42, // 80: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
+	39, // 81: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
+	39, // 82: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
+	4,  // 83: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
+	7,  // 84: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
+	12, // 85: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
+	16, // 86: progressor.v1.WorkerService.CompleteBatch:input_type -> progressor.v1.CompleteBatchRequest
+	21, // 87: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
+	23, // 88: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
+	26, // 89: progressor.v1.WorkerService.GetWorker:input_type -> progressor.v1.GetWorkerRequest
+	29, // 90: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
+	5,  // 91: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
+	10, // 92: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
+	15, // 93: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
+	18, // 94: progressor.v1.WorkerService.CompleteBatch:output_type -> progressor.v1.CompleteBatchResponse
+	22, // 95: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
+	24, // 96: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
+	27, // 97: progressor.v1.WorkerService.GetWorker:output_type -> progressor.v1.GetWorkerResponse
+	30, // 98: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
+	91, // [91:99] is the sub-list for method output_type
+	83, // [83:91] is the sub-list for method input_type
+	83, // [83:83] is the sub-list for extension type_name
+	83, // [83:83] is the sub-list for extension extendee
+	0,  // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_worker_proto_init() }
@@ -2920,16 +3201,16 @@ func file_progressor_v1_worker_proto_init() {
 		(*LeaseAnswer_JobResult)(nil),
 		(*LeaseAnswer_Cancelled)(nil),
 	}
-	file_progressor_v1_worker_proto_msgTypes[24].OneofWrappers = []any{}
-	file_progressor_v1_worker_proto_msgTypes[25].OneofWrappers = []any{}
-	file_progressor_v1_worker_proto_msgTypes[26].OneofWrappers = []any{}
+	file_progressor_v1_worker_proto_msgTypes[27].OneofWrappers = []any{}
+	file_progressor_v1_worker_proto_msgTypes[28].OneofWrappers = []any{}
+	file_progressor_v1_worker_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_worker_proto_rawDesc), len(file_progressor_v1_worker_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   30,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -328,6 +328,13 @@ export class WorkerService {
         return this.send({ path: "WorkerService/ListWorkers", request: "ListWorkersRequest", response: "ListWorkersResponse", repeat: "always" }, request, options);
     }
     /**
+     * GetWorker returns a worker and its leases in the namespace. If the worker was not seen there
+     * within a day, it fails with NOT_FOUND. For the ends of its jobs, use ListJobEvents.
+     */
+    getWorker(request, options) {
+        return this.send({ path: "WorkerService/GetWorker", request: "GetWorkerRequest", response: "GetWorkerResponse", repeat: "always" }, request, options);
+    }
+    /**
      * StopWorker asks a worker to stop. The worker receives the command with its next Poll or
      * Heartbeat.
      */
@@ -946,6 +953,12 @@ export const conversions = {
     },
     AnswerError: {
         detail: "ErrorDetail",
+    },
+    GetWorkerResponse: {
+        leases: "HeldLease",
+    },
+    HeldLease: {
+        taskId: "int64",
     },
     Template: {
         steps: "StepTemplate",

@@ -405,6 +405,14 @@ export class WorkerService {
   }
 
   /**
+   * GetWorker returns a worker and its leases in the namespace. If the worker was not seen there
+   * within a day, it fails with NOT_FOUND. For the ends of its jobs, use ListJobEvents.
+   */
+  getWorker(request: GetWorkerRequest, options?: CallOptions): Promise<GetWorkerResponse> {
+    return this.send({ path: "WorkerService/GetWorker", request: "GetWorkerRequest", response: "GetWorkerResponse", repeat: "always" }, request, options);
+  }
+
+  /**
    * StopWorker asks a worker to stop. The worker receives the command with its next Poll or
    * Heartbeat.
    */
@@ -1734,6 +1742,11 @@ export interface ListProcessesRequest {
   orderBy?: string;
   pageSize?: number;
   pageToken?: string;
+  /**
+   * Only processes of users: neither jobs nor the engine's own processes, whose IDs begin with ~,
+   * such as runs, crons, bulks and what crons start.
+   */
+  usersOnly?: boolean;
 }
 
 export interface ListProcessesResponse {
@@ -1921,11 +1934,18 @@ export interface ExplainProcessResponse {
 export interface CountProcessesRequest {
   /** Empty: all namespaces. */
   namespace?: string;
+  /** Only processes of users, as in ListProcessesRequest. It needs a namespace. */
+  usersOnly?: boolean;
 }
 
 export interface CountProcessesResponse {
   /** Keys: running (includes INIT), error, suspended, completed, cancelled. */
   countByStatus?: { [key: string]: number };
+  /**
+   * With users_only: the namespace has more than 100,000 internal processes other than jobs, so the
+   * counts may include some of them.
+   */
+  atMost?: boolean;
 }
 
 export interface GetOverviewRequest {
@@ -3091,6 +3111,43 @@ export interface Worker {
   owner?: string;
 }
 
+export interface GetWorkerRequest {
+  namespace?: string;
+  workerId?: string;
+  /** The most leases to return. Default: 100. */
+  maxLeases?: number;
+}
+
+export interface GetWorkerResponse {
+  worker?: Worker;
+  /** those in the namespace, the oldest first */
+  leases?: HeldLease[];
+  /** the worker has more leases in the namespace */
+  moreLeases?: boolean;
+}
+
+/** HeldLease is a task that a worker has leased. */
+export interface HeldLease {
+  /** for a member of a job for several workers, the ID of that job */
+  processId?: string;
+  taskId?: number;
+  taskType?: TaskType;
+  /** empty if the process is not a job */
+  jobName?: string;
+  attempt?: number;
+  /**
+   * The last progress that the worker reported, without details. The summary is cut to 1,000
+   * characters.
+   */
+  progress?: Progress;
+  leasedTime?: Timestamp;
+  /** the last heartbeat; absent if there was none */
+  heartbeatTime?: Timestamp;
+  expiresTime?: Timestamp;
+  /** of the attempt */
+  deadline?: Timestamp;
+}
+
 export interface StopWorkerRequest {
   namespace?: string;
   workerId?: string;
@@ -4250,8 +4307,8 @@ export interface GetJobResponse {
 export interface ListJobsRequest {
   namespace?: string;
   /**
-   * An AIP-160 filter on state, name, priority, tags, created_time, reason, fingerprint, metadata.*
-   * and args.*.
+   * An AIP-160 filter on job_id, state, name, priority, tags, worker_id, created_time, reason,
+   * fingerprint, metadata.* and args.*.
    */
   filter?: string;
   orderBy?: string;
@@ -4777,6 +4834,12 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
   },
   AnswerError: {
     detail: "ErrorDetail",
+  },
+  GetWorkerResponse: {
+    leases: "HeldLease",
+  },
+  HeldLease: {
+    taskId: "int64",
   },
   Template: {
     steps: "StepTemplate",

@@ -135,6 +135,99 @@ func (q *Queries) CountResults(ctx context.Context, db DBTX, arg CountResultsPar
 	return err
 }
 
+const countUserProcesses = `-- name: CountUserProcesses :many
+WITH internal AS MATERIALIZED (
+  (
+    SELECT p.attention FROM processes p
+     WHERE p.namespace = $2
+       AND p.process_id >= '~'
+       AND p.process_id < '~job/'
+       AND p.removed_time IS NULL
+     LIMIT $1::int)
+  UNION ALL
+  (
+    SELECT p.attention FROM processes p
+     WHERE p.namespace = $2
+       AND p.process_id >= '~job/~/'
+       AND p.process_id < '~job/~0'
+       AND p.removed_time IS NULL
+     LIMIT $1::int)
+  UNION ALL
+  (
+    SELECT p.attention FROM processes p
+     WHERE p.namespace = $2
+       AND p.process_id >= '~job0'
+       AND p.process_id < chr(127)
+       AND p.removed_time IS NULL
+     LIMIT $1::int)),
+suspended_jobs AS MATERIALIZED (
+  SELECT count(*) AS n FROM (
+    SELECT 1 FROM processes p
+     WHERE p.namespace COLLATE "POSIX" = $2
+       AND p.attention = 'SUSPENDED'
+       AND p.kind = 'job'
+       AND NOT starts_with(p.process_id, '~job/~/')
+       AND p.removed_time IS NULL
+     LIMIT $1::int) job),
+counted AS (
+  SELECT c.status::text AS status, c.n FROM status_counts c WHERE c.namespace = $2
+  UNION ALL
+  SELECT CASE c.state
+           WHEN 'succeeded' THEN 'COMPLETED'
+           WHEN 'failed' THEN 'ERROR'
+           WHEN 'cancelled' THEN 'CANCELLED'
+           ELSE 'RUNNING'
+         END,
+         -c.n
+    FROM job_counts c WHERE c.namespace = $2
+  UNION ALL
+  SELECT job.status, job.sign * suspended_jobs.n
+    FROM suspended_jobs
+   CROSS JOIN (VALUES ('RUNNING', 1), ('SUSPENDED', -1)) AS job(status, sign)
+  UNION ALL
+  SELECT coalesce(internal.attention::text, 'RUNNING'), -count(*)
+    FROM internal GROUP BY internal.attention)
+SELECT counted.status::process_status AS status, sum(counted.n)::bigint AS n,
+       ((SELECT count(*) FROM internal) >= $1::int)::bool AS at_most
+  FROM counted GROUP BY counted.status ORDER BY counted.status
+`
+
+type CountUserProcessesParams struct {
+	Lim       int32
+	Namespace string
+}
+
+type CountUserProcessesRow struct {
+	Status process.Status
+	N      int64
+	AtMost bool
+}
+
+// CountUserProcesses returns the number of processes of users of a namespace in each status: of all
+// processes without jobs and without those whose ID begins with ~. job_counts has all jobs except
+// the members of jobs for several workers, and counts suspended jobs as open ones. Members,
+// suspended jobs and the other internal processes are read from the table: at most lim rows of each
+// range of IDs. at_most reports that there may be more of them.
+func (q *Queries) CountUserProcesses(ctx context.Context, db DBTX, arg CountUserProcessesParams) ([]CountUserProcessesRow, error) {
+	rows, err := db.Query(ctx, countUserProcesses, arg.Lim, arg.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountUserProcessesRow
+	for rows.Next() {
+		var i CountUserProcessesRow
+		if err := rows.Scan(&i.Status, &i.N, &i.AtMost); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const takeLane = `-- name: TakeLane :exec
 
 SELECT set_config('progressor.lane',

@@ -8,6 +8,8 @@ package dbsqlc
 import (
 	"context"
 	"time"
+
+	"github.com/progressor-engine/progressor/process"
 )
 
 const countWorkers = `-- name: CountWorkers :many
@@ -532,4 +534,89 @@ func (q *Queries) SetWorkerCommand(ctx context.Context, db DBTX, arg SetWorkerCo
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const workerLeases = `-- name: WorkerLeases :many
+SELECT coalesce(place.job_id, l.process_id)::text AS process_id, attempt.task_id,
+       attempt.task_type, attempt.attempt, l.leased_time, l.beat_time, l.expires_time,
+       attempt.deadline, coalesce(job.name, '')::text AS job_name,
+       (job.progress IS NOT NULL)::bool AS reported,
+       coalesce((job.progress->>'percent')::float8, 0)::float8 AS percent,
+       left(coalesce(job.progress->>'summary', ''), 1000)::text AS summary
+  FROM leases l
+ CROSS JOIN LATERAL (
+   SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.node_id, r.deadline, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.history_range, r.idempotency_key, r.args, r.context, r.child, r.ctid FROM running r
+    WHERE r.namespace = l.namespace
+      AND r.process_id = l.process_id
+      AND r.fencing_token = l.fencing_token
+    LIMIT 1) attempt
+  LEFT JOIN LATERAL (
+    SELECT j.name, j.progress FROM jobs j
+     WHERE j.namespace = l.namespace
+       AND j.process_id = l.process_id
+     LIMIT 1) job ON true
+  LEFT JOIN LATERAL (
+    SELECT x.job_id FROM job_places x
+     WHERE x.namespace = l.namespace
+       AND x.process_id = l.process_id
+     LIMIT 1) place ON true
+ WHERE l.namespace = $1
+   AND l.worker_id = $2
+ ORDER BY l.leased_time, l.process_id LIMIT $3::int
+`
+
+type WorkerLeasesParams struct {
+	Namespace string
+	WorkerID  string
+	Lim       int32
+}
+
+type WorkerLeasesRow struct {
+	ProcessID   string
+	TaskID      int64
+	TaskType    process.TaskType
+	Attempt     int32
+	LeasedTime  time.Time
+	BeatTime    *time.Time
+	ExpiresTime time.Time
+	Deadline    time.Time
+	JobName     string
+	Reported    bool
+	Percent     float64
+	Summary     string
+}
+
+// WorkerLeases returns leases of a worker in a namespace, the oldest first, at most lim. For a
+// member of a job for several workers, process_id is the ID of that job.
+func (q *Queries) WorkerLeases(ctx context.Context, db DBTX, arg WorkerLeasesParams) ([]WorkerLeasesRow, error) {
+	rows, err := db.Query(ctx, workerLeases, arg.Namespace, arg.WorkerID, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WorkerLeasesRow
+	for rows.Next() {
+		var i WorkerLeasesRow
+		if err := rows.Scan(
+			&i.ProcessID,
+			&i.TaskID,
+			&i.TaskType,
+			&i.Attempt,
+			&i.LeasedTime,
+			&i.BeatTime,
+			&i.ExpiresTime,
+			&i.Deadline,
+			&i.JobName,
+			&i.Reported,
+			&i.Percent,
+			&i.Summary,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

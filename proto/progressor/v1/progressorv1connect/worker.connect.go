@@ -47,6 +47,8 @@ const (
 	// WorkerServiceListWorkersProcedure is the fully-qualified name of the WorkerService's ListWorkers
 	// RPC.
 	WorkerServiceListWorkersProcedure = "/progressor.v1.WorkerService/ListWorkers"
+	// WorkerServiceGetWorkerProcedure is the fully-qualified name of the WorkerService's GetWorker RPC.
+	WorkerServiceGetWorkerProcedure = "/progressor.v1.WorkerService/GetWorker"
 	// WorkerServiceStopWorkerProcedure is the fully-qualified name of the WorkerService's StopWorker
 	// RPC.
 	WorkerServiceStopWorkerProcedure = "/progressor.v1.WorkerService/StopWorker"
@@ -68,6 +70,9 @@ type WorkerServiceClient interface {
 	// can take the tasks at once, or after delay.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
+	// GetWorker returns a worker and its leases in the namespace. If the worker was not seen there
+	// within a day, it fails with NOT_FOUND. For the ends of its jobs, use ListJobEvents.
+	GetWorker(context.Context, *v1.GetWorkerRequest) (*v1.GetWorkerResponse, error)
 	// StopWorker asks a worker to stop. The worker receives the command with its next Poll or
 	// Heartbeat.
 	StopWorker(context.Context, *v1.StopWorkerRequest) (*v1.StopWorkerResponse, error)
@@ -120,6 +125,12 @@ func NewWorkerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(workerServiceMethods.ByName("ListWorkers")),
 			connect.WithClientOptions(opts...),
 		),
+		getWorker: connect.NewClient[v1.GetWorkerRequest, v1.GetWorkerResponse](
+			httpClient,
+			baseURL+WorkerServiceGetWorkerProcedure,
+			connect.WithSchema(workerServiceMethods.ByName("GetWorker")),
+			connect.WithClientOptions(opts...),
+		),
 		stopWorker: connect.NewClient[v1.StopWorkerRequest, v1.StopWorkerResponse](
 			httpClient,
 			baseURL+WorkerServiceStopWorkerProcedure,
@@ -137,6 +148,7 @@ type workerServiceClient struct {
 	completeBatch *connect.Client[v1.CompleteBatchRequest, v1.CompleteBatchResponse]
 	release       *connect.Client[v1.ReleaseRequest, v1.ReleaseResponse]
 	listWorkers   *connect.Client[v1.ListWorkersRequest, v1.ListWorkersResponse]
+	getWorker     *connect.Client[v1.GetWorkerRequest, v1.GetWorkerResponse]
 	stopWorker    *connect.Client[v1.StopWorkerRequest, v1.StopWorkerResponse]
 }
 
@@ -194,6 +206,15 @@ func (c *workerServiceClient) ListWorkers(ctx context.Context, req *v1.ListWorke
 	return nil, err
 }
 
+// GetWorker calls progressor.v1.WorkerService.GetWorker.
+func (c *workerServiceClient) GetWorker(ctx context.Context, req *v1.GetWorkerRequest) (*v1.GetWorkerResponse, error) {
+	response, err := c.getWorker.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // StopWorker calls progressor.v1.WorkerService.StopWorker.
 func (c *workerServiceClient) StopWorker(ctx context.Context, req *v1.StopWorkerRequest) (*v1.StopWorkerResponse, error) {
 	response, err := c.stopWorker.CallUnary(ctx, connect.NewRequest(req))
@@ -219,6 +240,9 @@ type WorkerServiceHandler interface {
 	// can take the tasks at once, or after delay.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
+	// GetWorker returns a worker and its leases in the namespace. If the worker was not seen there
+	// within a day, it fails with NOT_FOUND. For the ends of its jobs, use ListJobEvents.
+	GetWorker(context.Context, *v1.GetWorkerRequest) (*v1.GetWorkerResponse, error)
 	// StopWorker asks a worker to stop. The worker receives the command with its next Poll or
 	// Heartbeat.
 	StopWorker(context.Context, *v1.StopWorkerRequest) (*v1.StopWorkerResponse, error)
@@ -267,6 +291,12 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(workerServiceMethods.ByName("ListWorkers")),
 		connect.WithHandlerOptions(opts...),
 	)
+	workerServiceGetWorkerHandler := connect.NewUnaryHandlerSimple(
+		WorkerServiceGetWorkerProcedure,
+		svc.GetWorker,
+		connect.WithSchema(workerServiceMethods.ByName("GetWorker")),
+		connect.WithHandlerOptions(opts...),
+	)
 	workerServiceStopWorkerHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceStopWorkerProcedure,
 		svc.StopWorker,
@@ -287,6 +317,8 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 			workerServiceReleaseHandler.ServeHTTP(w, r)
 		case WorkerServiceListWorkersProcedure:
 			workerServiceListWorkersHandler.ServeHTTP(w, r)
+		case WorkerServiceGetWorkerProcedure:
+			workerServiceGetWorkerHandler.ServeHTTP(w, r)
 		case WorkerServiceStopWorkerProcedure:
 			workerServiceStopWorkerHandler.ServeHTTP(w, r)
 		default:
@@ -320,6 +352,10 @@ func (UnimplementedWorkerServiceHandler) Release(context.Context, *v1.ReleaseReq
 
 func (UnimplementedWorkerServiceHandler) ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.WorkerService.ListWorkers is not implemented"))
+}
+
+func (UnimplementedWorkerServiceHandler) GetWorker(context.Context, *v1.GetWorkerRequest) (*v1.GetWorkerResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.WorkerService.GetWorker is not implemented"))
 }
 
 func (UnimplementedWorkerServiceHandler) StopWorker(context.Context, *v1.StopWorkerRequest) (*v1.StopWorkerResponse, error) {

@@ -1015,6 +1015,9 @@ class ListProcessesRequest(TypedDict, total=False):
     order_by: str
     page_size: int
     page_token: str
+    # Only processes of users: neither jobs nor the engine's own processes, whose IDs begin with ~,
+    # such as runs, crons, bulks and what crons start.
+    users_only: bool
 
 
 class ListProcessesResponse(TypedDict, total=False):
@@ -1195,11 +1198,16 @@ class ExplainProcessResponse(TypedDict, total=False):
 class CountProcessesRequest(TypedDict, total=False):
     # Empty: all namespaces.
     namespace: str
+    # Only processes of users, as in ListProcessesRequest. It needs a namespace.
+    users_only: bool
 
 
 class CountProcessesResponse(TypedDict, total=False):
     # Keys: running (includes INIT), error, suspended, completed, cancelled.
     count_by_status: Dict[str, int]
+    # With users_only: the namespace has more than 100,000 internal processes other than jobs, so the
+    # counts may include some of them.
+    at_most: bool
 
 
 class GetOverviewRequest(TypedDict, total=False):
@@ -2278,6 +2286,41 @@ class Worker(TypedDict, total=False):
     # The client to which the worker_id belongs: keys: and the name of its keys, or the name of a
     # client without a key, such as user:ISSUER#NAME. Empty if the engine does not authenticate.
     owner: str
+
+
+class GetWorkerRequest(TypedDict, total=False):
+    namespace: str
+    worker_id: str
+    # The most leases to return. Default: 100.
+    max_leases: int
+
+
+class GetWorkerResponse(TypedDict, total=False):
+    worker: Worker
+    # those in the namespace, the oldest first
+    leases: List[HeldLease]
+    # the worker has more leases in the namespace
+    more_leases: bool
+
+
+class HeldLease(TypedDict, total=False):
+    """HeldLease is a task that a worker has leased."""
+    # for a member of a job for several workers, the ID of that job
+    process_id: str
+    task_id: int
+    task_type: TaskType
+    # empty if the process is not a job
+    job_name: str
+    attempt: int
+    # The last progress that the worker reported, without details. The summary is cut to 1,000
+    # characters.
+    progress: Progress
+    leased_time: Timestamp
+    # the last heartbeat; absent if there was none
+    heartbeat_time: Timestamp
+    expires_time: Timestamp
+    # of the attempt
+    deadline: Timestamp
 
 
 class StopWorkerRequest(TypedDict, total=False):
@@ -3366,8 +3409,8 @@ class GetJobResponse(TypedDict, total=False):
 
 class ListJobsRequest(TypedDict, total=False):
     namespace: str
-    # An AIP-160 filter on state, name, priority, tags, created_time, reason, fingerprint, metadata.*
-    # and args.*.
+    # An AIP-160 filter on job_id, state, name, priority, tags, worker_id, created_time, reason,
+    # fingerprint, metadata.* and args.*.
     filter: str
     order_by: str
     page_size: int
@@ -4035,6 +4078,15 @@ class WorkerService:
         method = Method("WorkerService/ListWorkers", "ListWorkersRequest", "ListWorkersResponse", "always")
         return self._send(method, request, timeout, max_attempts)
 
+    def get_worker(
+        self, request: GetWorkerRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
+    ) -> GetWorkerResponse:
+        """GetWorker returns a worker and its leases in the namespace. If the worker was not seen there
+        within a day, it fails with NOT_FOUND. For the ends of its jobs, use ListJobEvents.
+        """
+        method = Method("WorkerService/GetWorker", "GetWorkerRequest", "GetWorkerResponse", "always")
+        return self._send(method, request, timeout, max_attempts)
+
     def stop_worker(
         self, request: StopWorkerRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> StopWorkerResponse:
@@ -4640,6 +4692,9 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "ListWorkersRequest": {},
     "ListWorkersResponse": {"workers": "Worker"},
     "Worker": {},
+    "GetWorkerRequest": {},
+    "GetWorkerResponse": {"worker": "Worker", "leases": "HeldLease"},
+    "HeldLease": {"task_id": "int64", "progress": "Progress"},
     "StopWorkerRequest": {},
     "StopWorkerResponse": {"worker": "Worker"},
     "Job": {"options": "JobOptions", "failures": "Failure", "progress": "Progress", "worker_runs": "WorkerRun"},

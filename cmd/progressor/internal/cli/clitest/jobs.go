@@ -6,6 +6,7 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -31,6 +32,18 @@ func (f *Engine) jobResponse(request any) connect.AnyResponse {
 		w := &progressorv1.Worker{WorkerId: r.GetWorkerId(), Namespaces: []string{"mail", "media"}, Leases: 3,
 			Directive: r.GetDirective(), Owner: "keys:mailer"}
 		return connect.NewResponse(&progressorv1.StopWorkerResponse{Worker: w})
+	case *progressorv1.GetWorkerRequest:
+		at := timestamppb.New(time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC))
+		return connect.NewResponse(&progressorv1.GetWorkerResponse{
+			Worker: &progressorv1.Worker{WorkerId: r.GetWorkerId(), Namespaces: []string{"mail"}, Leases: 2},
+			Leases: []*progressorv1.HeldLease{
+				{ProcessId: "mail-1", JobName: "send", Attempt: 2, LeasedTime: at, ExpiresTime: at,
+					Progress: &progressorv1.Progress{Percent: 42, Summary: "page 4"}},
+				{ProcessId: "order-7", TaskType: progressorv1.TaskType_TASK_TYPE_CALL, Attempt: 1, LeasedTime: at,
+					ExpiresTime: at},
+			},
+			MoreLeases: true,
+		})
 	case *progressorv1.GetQueueStatsRequest:
 		counts := map[string]int64{"available": 7, "cancel_requested": 1, "failed": 2}
 		return connect.NewResponse(&progressorv1.GetQueueStatsResponse{

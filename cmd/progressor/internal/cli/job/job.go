@@ -79,12 +79,13 @@ type jobListCmd struct {
 
 func (jobListCmd) Help() string {
 	return `List shows the jobs of a namespace, newest first, a page at a time. A filter compares job_id, state,
-name, priority, created_time, reason, fingerprint, metadata.KEY and args.KEY with = != < <= > >=;
-tags:TAG matches a tag. A * at the end of a text matches any suffix.
+name, priority, worker_id, created_time, reason, fingerprint, metadata.KEY and args.KEY with
+= != < <= > >=; tags:TAG matches a tag. A * at the end of a text matches any suffix.
 
     progressor job list echo
     progressor job list echo --state failed --order-by 'finished_time desc'
     progressor job list echo 'name = "mail_*" AND tags:urgent AND priority < 10'
+    progressor job list echo 'state = RUNNING AND worker_id = "host-7"'
     progressor job list echo 'state = RETRYABLE AND args.region = "eu"' --all -o json`
 }
 

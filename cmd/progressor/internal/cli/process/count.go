@@ -15,26 +15,33 @@ type countCmd struct {
 	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: the sum of all."`
 
 	cli.ClientFlags
+	UsersOnly bool `help:"Only processes of users: no jobs, runs, crons and bulks, and not what crons start. Needs a namespace."`
 }
 
 func (countCmd) Help() string {
 	return `Count counts the processes in each status. Processes whose first task has not finished count as
-RUNNING. The engine's own processes (bulks, crons) are included, as in list; list --filter 'kind =
-""' shows the others. Count reads counters, so it is fast with any number of processes.
+RUNNING. Jobs and the engine's own processes (runs, crons, bulks) are included, as in list, unless
+--users-only is set. Count reads counters, so it is fast with any number of processes.
 
     progressor count
     progressor count demo
+    progressor count demo --users-only
     progressor count demo -o json`
 }
 
 func (c *countCmd) Run(a *cli.App) error {
 	return cli.Ask(a, c.OutputFlag, c.Client().Insight.CountProcesses,
-		&progressorv1.CountProcessesRequest{Namespace: c.NS}, func(resp *progressorv1.CountProcessesResponse) error {
+		&progressorv1.CountProcessesRequest{Namespace: c.NS, UsersOnly: c.UsersOnly},
+		func(resp *progressorv1.CountProcessesResponse) error {
 			var rows []table.Row
 			for _, name := range statusNames(resp.GetCountByStatus()) {
 				rows = append(rows, table.Row{strings.ToUpper(name), resp.GetCountByStatus()[name]})
 			}
-			return output.PrintRows(a.Stdout, table.Row{"status", "processes"}, rows)
+			head := "processes"
+			if resp.GetAtMost() {
+				head = "at most"
+			}
+			return output.PrintRows(a.Stdout, table.Row{"status", head}, rows)
 		})
 }
 

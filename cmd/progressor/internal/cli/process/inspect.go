@@ -129,6 +129,7 @@ type listCmd struct {
 	cli.ClientFlags
 	Status        string `placeholder:"STATUS" help:"Only processes in this status: init, running, error, suspended, completed or cancelled."`
 	Filter        string `placeholder:"FILTER" help:"The filter as a flag. All filters must match."`
+	UsersOnly     bool   `help:"Only processes of users: no jobs, runs, crons and bulks, and not what crons start."`
 	OrderBy       string `placeholder:"ORDER" help:"created_time desc, created_time, process_id, process_id desc or, with a status such as error, status_changed_time desc. Default: created_time desc."`
 	cli.PageFlags `set:"rows=processes"`
 }
@@ -147,6 +148,7 @@ are in capitals; OR binds closer than AND.
     progressor list demo 'detail:"no book" AND NOT metadata.tags:vip'
     progressor list demo 'metadata.amount >= 100 AND (status = ERROR OR status = SUSPENDED)' --order-by process_id
     progressor list demo --status error --order-by 'status_changed_time desc'
+    progressor list demo --users-only
     progressor list demo --all -o json`
 }
 
@@ -158,7 +160,7 @@ func (c *listCmd) Run(a *cli.App) error {
 	}
 	filter = cli.Both(cli.Both(filter, c.Match), c.Filter)
 	return cli.PrintPages(a, c, c.Client().Process.ListProcesses,
-		&progressorv1.ListProcessesRequest{Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy},
+		&progressorv1.ListProcessesRequest{Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, UsersOnly: c.UsersOnly},
 		func(all *progressorv1.ListProcessesResponse) error {
 			var rows []table.Row
 			for _, p := range all.GetProcesses() {

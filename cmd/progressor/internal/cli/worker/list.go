@@ -5,11 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -99,9 +97,5 @@ func (c *workerStopCmd) Run(a *cli.App) error {
 		func(resp *progressorv1.StopWorkerResponse) error {
 			return printWorkers(a, []*progressorv1.Worker{resp.GetWorker()})
 		})
-	if connect.CodeOf(err) == connect.CodeNotFound &&
-		client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
-		return &cli.Advised{Err: err, Next: "progressor worker list " + output.ShellWord(c.NS)}
-	}
-	return err
+	return notFound(err, c.NS)
 }

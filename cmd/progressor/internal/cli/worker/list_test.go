@@ -24,3 +24,20 @@ func TestWorkerStop(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// Get shows the leases of a worker, the progress of its jobs and its last results.
+func TestWorkerGet(t *testing.T) {
+	f := &clitest.Engine{}
+	p := clitest.Serve(t, newCommands, f)
+	clitest.WantLines(t, p.OK(t, "worker", "get", "mail", "host 1", "--leases", "2"), "worker host 1", "leases 2",
+		"mail-1 send 2 2026-11-01", "42 % page 4", "order-7 CALL 1", "and more; to show them, use --leases",
+		"TIME JOB RESULT ATTEMPT MESSAGE")
+	got := f.Last.(*progressorv1.ListJobEventsRequest)
+	if got.GetFilter() != `worker_id = "host 1" AND type != started` || got.GetPageSize() != 10 {
+		t.Errorf("%v", got)
+	}
+	p.OK(t, "worker", "get", "mail", "host-1", "--leases", "2", "-o", "json")
+	if got := f.Last.(*progressorv1.GetWorkerRequest); got.GetMaxLeases() != 2 || got.GetWorkerId() != "host-1" {
+		t.Errorf("%v", got)
+	}
+}

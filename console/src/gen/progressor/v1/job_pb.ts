@@ -199,8 +199,8 @@ export type ListJobsRequest = Message<"progressor.v1.ListJobsRequest"> & {
   namespace: string;
 
   /**
-   * An AIP-160 filter on state, name, priority, tags, created_time, reason, fingerprint, metadata.*
-   * and args.*.
+   * An AIP-160 filter on job_id, state, name, priority, tags, worker_id, created_time, reason,
+   * fingerprint, metadata.* and args.*.
    *
    * @generated from field: string filter = 2;
    */

@@ -1,0 +1,86 @@
+package jobs_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// The counts of processes of users agree with their list, whatever the states of jobs and of other
+// internal processes are.
+func TestCountUserProcesses(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	by := process.Actor{}
+	begin := func(id, kind string) {
+		t.Helper()
+		_, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", id), Kind: kind, Accepted: true})
+		must(t, err)
+	}
+	suspend := func(id string) {
+		t.Helper()
+		_, err := n.SuspendProcess(t.Context(), key("pull", id), "", by)
+		must(t, err)
+	}
+	n.enqueue(t, "pull", "succeeded", nil)
+	must(t, n.succeed(n.one(t, "w"), nil))
+	n.enqueue(t, "pull", "failed", nil)
+	must(t, n.fail(n.one(t, "w"), "no"))
+	n.enqueue(t, "pull", "running", nil)
+	n.one(t, "w")
+	n.enqueue(t, "pull", "suspended while it runs", nil)
+	n.one(t, "w")
+	suspend("suspended while it runs")
+	for _, id := range []string{"available", "suspended job", "cancelled", "removed"} {
+		n.enqueue(t, "pull", id, nil)
+	}
+	suspend("suspended job")
+	for _, id := range []string{"cancelled", "removed"} {
+		_, err := n.Cancel(t.Context(), key("pull", id), "", by)
+		must(t, err)
+	}
+	must(t, n.Remove(t.Context(), key("pull", "removed"), by))
+	n.enqueue(t, "pull", "group", workers(3, 0))
+	n.members(t, "group", 3)
+	for _, id := range []string{"a", "b", "c", "~run/tick/1"} {
+		begin(id, "")
+	}
+	begin("~flow/r", "flow")
+	suspend("b")
+	_, err := n.CancelProcess(t.Context(), engine.CancelParams{Key: key("pull", "c"), Actor: by})
+	must(t, err)
+	n.enqueue(t, "ns", "elsewhere", nil)
+
+	enginetest.Eventually(t, testTimeout, "the counts are those of the list", func() bool {
+		counts, atMost, err := n.CountUserProcesses(t.Context(), "pull")
+		must(t, err)
+		list, _, err := n.ListProcesses(t.Context(),
+			&progressorv1.ListProcessesRequest{Namespace: "pull", UsersOnly: true})
+		must(t, err)
+		var got []string
+		listed := map[string]int64{"running": 0, "error": 0, "suspended": 0, "completed": 0, "cancelled": 0}
+		for _, p := range list {
+			got = append(got, p.GetProcessId())
+			status := strings.ToLower(strings.TrimPrefix(p.GetStatus().String(), "PROCESS_STATUS_"))
+			if status == "init" {
+				status = "running"
+			}
+			listed[status]++
+		}
+		if atMost || strings.Join(got, " ") != "c b a" {
+			t.Fatalf("%q, at most: %v", got, atMost)
+		}
+		return fmt.Sprint(counts) == fmt.Sprint(listed)
+	})
+	_, _, err = n.CountUserProcesses(t.Context(), "")
+	if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "users_only" {
+		t.Errorf("%v", err)
+	}
+}

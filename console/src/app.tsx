@@ -33,6 +33,7 @@ const pages: Record<string, Page> = {
   changes: { title: "Changes", key: "h", needs: true, nav: true, show: lazy(() => import("./pages/changes").then((m) => ({ default: m.Changes }))) },
   sink: { title: "Sink", needs: true, nav: false, show: lazy(() => import("./pages/sink").then((m) => ({ default: m.SinkPage }))) },
   workers: { title: "Workers", key: "w", needs: true, nav: true, show: lazy(() => import("./pages/workers").then((m) => ({ default: m.Workers }))) },
+  worker: { title: "Worker", needs: true, nav: false, show: lazy(() => import("./pages/workers").then((m) => ({ default: m.WorkerPage }))) },
   namespaces: { title: "Namespaces", key: "n", needs: false, nav: true, show: lazy(() => import("./pages/namespaces").then((m) => ({ default: m.Namespaces }))) },
   nodes: { title: "Nodes", key: "d", needs: false, nav: true, show: lazy(() => import("./pages/nodes").then((m) => ({ default: m.Nodes }))) },
   access: { title: "Access", key: "a", needs: false, nav: true, method: methods.listKeys, show: lazy(() => import("./pages/access").then((m) => ({ default: m.Access }))) },
@@ -247,7 +248,7 @@ function Only({ title, ns, others }: { title: string; ns: string; others: string
 }
 
 // Pages that belong to another one in the navigation.
-const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", sink: "changes", job: "jobs", constraints: "jobs", run: "flows", templates: "flows", template: "flows", waits: "flows" };
+const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", sink: "changes", job: "jobs", constraints: "jobs", worker: "workers", run: "flows", templates: "flows", template: "flows", waits: "flows" };
 
 export function App() {
   return (

@@ -366,15 +366,15 @@ export function typing(e: KeyboardEvent): boolean {
 }
 
 /** A table with a row of heads. A head that begins with # is that of a column of numbers. */
-export function Table({ heads, label, children }: { heads: string[]; label?: string; children: ReactNode }) {
+export function Table({ heads, label, children }: { heads: ReactNode[]; label?: string; children: ReactNode }) {
   return (
     <Scroll label={label}>
       <table className="stack">
         <thead>
           <tr>
             {heads.map((head, n) => (
-              <th key={n} className={head.startsWith("#") ? "number" : undefined}>
-                {head.replace("#", "")}
+              <th key={n} className={typeof head === "string" && head.startsWith("#") ? "number" : undefined}>
+                {typeof head === "string" ? head.replace("#", "") : head}
               </th>
             ))}
           </tr>

@@ -12,8 +12,7 @@ export const givenViews: View[] = [
   { name: "All", filter: "" },
   { name: "In error", filter: "status = ERROR", order: "status_changed_time desc" },
   { name: "Suspended", filter: "status = SUSPENDED", order: "status_changed_time desc" },
-  { name: "Plain processes", filter: 'kind = ""' },
-  { name: "Running plain processes", filter: 'status = RUNNING AND kind = ""' },
+  { name: "Running", filter: "status = RUNNING" },
 ];
 
 let text = "";

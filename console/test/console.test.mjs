@@ -96,7 +96,7 @@ spec("All that match are repaired by a bulk, after a dry run", async (page, go) 
   await page.getByText("3 processes match").waitFor();
   await page.getByLabel("Reason").fill("fixed");
   await page.getByRole("button", { name: "Repair 3" }).click();
-  await page.getByRole("heading", { name: /Repair all that match/ }).waitFor();
+  await page.getByRole("heading", { name: /Repair all processes that match/ }).waitFor();
   await page.getByText("3 of 3").waitFor();
   await page.getByText("Completed").first().waitFor();
   for (const id of ["order-4", "order-8", "order-12"]) assert.equal(await statusOf(id), "PROCESS_STATUS_RUNNING");

@@ -27,6 +27,25 @@ spec("The list shows each cron with its last and next fires", async (page, go) =
   await page.getByRole("img", { name: /the last [1-9]\d* fires, 0 of them failed/ }).waitFor({ timeout: 30_000 });
 });
 
+spec("A cron is paused in three clicks, and triggered and resumed in its row", async (page, go) => {
+  await engine.post("CronService/CreateCron", { cron: { namespace: "echo", cronId: "weekly", spec: { expressions: ["30 2 * * MON"] }, target } });
+  await go("#/overview?ns=echo");
+  await page.getByRole("navigation", { name: "pages" }).getByRole("link", { name: "Crons" }).click(); // 1
+  const row = page.getByRole("row", { name: /weekly/ });
+  const dialog = page.getByRole("dialog");
+  await row.getByRole("button", { name: "Pause…" }).click(); // 2
+  await dialog.getByRole("button", { name: "Pause", exact: true }).click(); // 3
+  await row.getByText("Paused", { exact: true }).waitFor();
+  assert.equal((await cronOf("weekly")).paused, true);
+  await row.getByRole("button", { name: "Trigger…" }).click();
+  await dialog.getByRole("button", { name: "Trigger", exact: true }).click();
+  await eventually("it has fired", async () => (await engine.post("CronService/ListFires", { namespace: "echo", cronId: "weekly" })).fires?.some((f) => f.manual));
+  await row.getByRole("button", { name: "Resume…" }).click();
+  await dialog.getByRole("button", { name: "Resume", exact: true }).click();
+  await row.getByRole("button", { name: "Pause…" }).waitFor();
+  assert.ok(!(await cronOf("weekly")).paused);
+});
+
 spec("A cron is made with a preview in words, changed, and deleted", async (page, go) => {
   await go("#/crons?ns=echo");
   await page.getByRole("button", { name: "New cron…" }).click();

@@ -202,6 +202,28 @@ spec("A place that is held by a job which no worker has taken is not called runn
   await engine.post("JobService/DeleteConstraint", { namespace: "mail", name: "one-fax" });
 });
 
+spec("What a worker does is seen in two clicks: its leases and its last results", async (page, go) => {
+  await eventually("the worker is noted", async () => (await engine.post("WorkerService/ListWorkers", { namespace: "mail" })).workers?.length);
+  await go("#/overview?ns=mail");
+  await page.getByRole("navigation", { name: "pages" }).getByRole("link", { name: "Workers" }).click(); // 1
+  await page.getByRole("link", { name: "worker-a" }).click(); // 2
+  const lease = page.getByRole("region", { name: "leases" }).getByRole("row", { name: /slow render 1 .*rendering page 4/ });
+  await lease.getByRole("progressbar", { name: "42 percent" }).waitFor();
+  await lease.getByText(/in \d+ min/).waitFor();
+  await page.getByRole("region", { name: "results" }).getByRole("row", { name: /Failed.* bad 1 .*550 no such user/ }).waitFor();
+  await page.getByRole("link", { name: "Show jobs of this worker" }).click();
+  await page.getByRole("row", { name: /slow/ }).waitFor();
+  await page.getByRole("combobox", { name: "filter" }).fill("worker_id = worker-a AND state = RUNNING");
+  await page.keyboard.press("Enter");
+  await page.getByRole("row", { name: /bad/ }).waitFor({ state: "detached" });
+  await page.getByRole("row", { name: /slow/ }).getByRole("link", { name: "worker-a" }).click();
+  await lease.getByRole("link", { name: "slow" }).click();
+  await page.getByRole("heading", { name: "slow" }).waitFor();
+  await page.getByRole("link", { name: "worker-a" }).waitFor();
+  await go("#/worker?ns=mail&id=worker-z");
+  await page.getByText("The worker worker-z does not exist in mail").waitFor();
+});
+
 spec("A worker is stopped from afar, and taken back", async (page, go) => {
   await eventually("the worker is noted", async () => (await engine.post("WorkerService/ListWorkers", { namespace: "mail" })).workers?.length);
   await go("#/workers?ns=mail");
@@ -253,7 +275,7 @@ spec("A namespace is made, configured, paused and resumed", async (page, go) => 
 });
 
 spec("The pages fit on a phone", async (page, go) => {
-  for (const hash of ["#/jobs?ns=mail", "#/job?ns=mail&id=slow", "#/job?ns=mail&id=bad", "#/constraints?ns=mail", "#/workers?ns=mail", "#/namespaces", "#/nodes"]) {
+  for (const hash of ["#/jobs?ns=mail", "#/job?ns=mail&id=slow", "#/job?ns=mail&id=bad", "#/constraints?ns=mail", "#/workers?ns=mail", "#/worker?ns=mail&id=worker-a", "#/namespaces", "#/nodes"]) {
     await go(hash);
     await page.getByRole("heading", { level: 1 }).waitFor();
     await page.locator("main .card, main .empty").first().waitFor();

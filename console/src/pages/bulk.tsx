@@ -1,37 +1,72 @@
 import { useEffect, useState } from "react";
-import { bulks, readOnly, useRead } from "../api";
+import { bulks, readOnly, refresh, useRead } from "../api";
 import { count, exact, millis, plural } from "../format";
 import { BulkVerb, type Bulk } from "../gen/progressor/v1/admin_pb";
 import { ProcessStatus } from "../gen/progressor/v1/process_pb";
 import { useRequestKey } from "../keys";
 import { methods } from "../may";
 import { Pager } from "../paging";
-import { href, useParam } from "../router";
+import { go, href, useParam } from "../router";
 import { lookOfProcess, Status } from "../status";
 import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Fields, Loading, Scroll, Table, When } from "../ui";
 
 type Says = { name: string; does: string; bad?: boolean };
-const verbs: [BulkVerb, Says][] = [
+const ofProcesses: [BulkVerb, Says][] = [
   [BulkVerb.SIMPLE_REPAIR, { name: "Repair", does: "Each process in ERROR returns to RUNNING. If a timer had failed, it runs again. The processor is not called otherwise." }],
   [BulkVerb.SUSPEND, { name: "Suspend", does: "In each process, the running task finishes and no other task starts. Calls are refused, and timers wait." }],
   [BulkVerb.RESUME, { name: "Resume", does: "Each suspended process returns to its previous status, and its waiting tasks run." }],
   [BulkVerb.CANCEL, { name: "Cancel", does: "Each processor has 30 s to clean up. Then the process is CANCELLED permanently.", bad: true }],
   [BulkVerb.REMOVE, { name: "Remove", does: "Each process is deleted with all its tasks and events, in any status. This cannot be undone.", bad: true }],
 ];
-const saysOf = (verb: BulkVerb): Says => verbs.find(([v]) => v === verb)?.[1] ?? { name: "?", does: "" };
+const ofJobs: [BulkVerb, Says][] = [
+  [BulkVerb.RETRY, { name: "Retry", does: "Each failed or cancelled job runs again from its first attempt, with the same args and options. A job that waits for its next attempt runs now." }],
+  [BulkVerb.CANCEL, { name: "Cancel", does: "Each waiting job is CANCELLED. The worker of a running job receives the cancel with its next heartbeat, and loses the job after the grace period.", bad: true }],
+  [BulkVerb.REMOVE, { name: "Remove", does: "Each job that has ended is deleted, with its result and failures. This cannot be undone.", bad: true }],
+];
+const ofRuns: [BulkVerb, Says][] = [
+  [BulkVerb.RETRY, { name: "Retry", does: "Each failed, expired or cancelled run continues with the steps that have not succeeded." }],
+  [BulkVerb.CANCEL, { name: "Cancel", does: "The steps of each run are cancelled, and completed steps are compensated as its template says.", bad: true }],
+  [BulkVerb.REMOVE, { name: "Remove", does: "Each run that has ended is deleted, with its steps and jobs. This cannot be undone.", bad: true }],
+];
 
-/** Chooses a verb, counts the matching processes, and starts the bulk. */
-export function BulkDialog({ ns, filter, onClose, onStarted }: { ns: string; filter: string; onClose: () => void; onStarted: (id: string) => void }) {
-  const [verb, setVerb] = useState(/\bERROR\b/.test(filter) ? BulkVerb.SIMPLE_REPAIR : BulkVerb.SUSPEND);
+/** What a bulk acts on, by its kind. */
+interface Acted {
+  verbs: [BulkVerb, Says][];
+  one: string;
+  many: string;
+  list: string; // the page that lists them
+  page: string; // the page of one of them
+  never: string; // what is never included
+}
+const processesActed: Acted = { verbs: ofProcesses, one: "process", many: "processes", list: "processes", page: "process", never: "A bulk of processes never includes jobs, flow runs and crons. Act on them on their own pages." };
+const acted: Record<string, Acted> = {
+  job: { verbs: ofJobs, one: "job", many: "jobs", list: "jobs", page: "job", never: "A bulk never includes the jobs of steps. Retry or cancel their runs." },
+  flow: { verbs: ofRuns, one: "run", many: "runs", list: "flows", page: "run", never: "" },
+};
+const actedOf = (kind: string): Acted => acted[kind] ?? processesActed;
+const saysOf = (kind: string, verb: BulkVerb): Says => actedOf(kind).verbs.find(([v]) => v === verb)?.[1] ?? { name: "?", does: "" };
+
+/** The most likely verb for what a filter matches. */
+function likely(kind: string, filter: string): BulkVerb {
+  if (!kind) return /\bERROR\b/.test(filter) ? BulkVerb.SIMPLE_REPAIR : BulkVerb.SUSPEND;
+  if (/\b(FAILED|CANCELLED|EXPIRED|RETRYABLE)\b/.test(filter)) return BulkVerb.RETRY;
+  if (/\bSUCCEEDED\b/.test(filter)) return BulkVerb.REMOVE;
+  return /\b(SCHEDULED|AVAILABLE|RUNNING|PENDING|QUEUED|WAITING_WORKER|COMPENSATING|CANCEL_REQUESTED)\b/.test(filter) ? BulkVerb.CANCEL : BulkVerb.RETRY;
+}
+
+/** Chooses a verb, counts what matches, and starts the bulk. kind: "" for processes, "job" or "flow". */
+export function BulkDialog({ ns, kind = "", filter, onClose }: { ns: string; kind?: string; filter: string; onClose: () => void }) {
+  const [verb, setVerb] = useState(likely(kind, filter));
   const [rate, setRate] = useState("100");
   const [reason, setReason] = useState("");
   const [typed, setTyped] = useState("");
   const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);
   const key = useRequestKey();
-  const { data, error: dryError, isFetching } = useRead(["dry", ns, filter, verb], (o) => bulks.startBulk({ namespace: ns, filter, verb, dryRun: true }, o), { every: 0 });
+  const { data, error: dryError, isFetching } = useRead(["dry", ns, kind, filter, verb], (o) => bulks.startBulk({ namespace: ns, kind, filter, verb, dryRun: true }, o), { every: 0 });
   const dry = data?.bulk;
-  const says = saysOf(verb);
+  const says = saysOf(kind, verb);
+  const { verbs, one, many, never } = actedOf(kind);
   const meets = dry ? dry.matched - dry.skipped : 0n;
   const perSecond = Number(rate);
   const wrongRate = !(perSecond >= 0.001 && perSecond <= 10_000);
@@ -39,8 +74,10 @@ export function BulkDialog({ ns, filter, onClose, onStarted }: { ns: string; fil
     e.preventDefault();
     setBusy(true);
     try {
-      const { bulk } = await bulks.startBulk({ namespace: ns, filter, verb, rate: perSecond, reason, idempotencyKey: key.of(filter, verb, perSecond, reason) });
-      onStarted(bulk?.bulkId ?? "");
+      const { bulk } = await bulks.startBulk({ namespace: ns, kind, filter, verb, rate: perSecond, reason, idempotencyKey: key.of(filter, verb, perSecond, reason) });
+      onClose();
+      refresh();
+      go("bulk", { ns, id: bulk?.bulkId ?? "" });
     } catch (failure) {
       setError(failure);
       setBusy(false);
@@ -63,22 +100,22 @@ export function BulkDialog({ ns, filter, onClose, onStarted }: { ns: string; fil
         <p className="says">{says.does}</p>
         <div className="notice" role="status" data-testid="dry">
           {dryError ? null : !dry || isFetching ? (
-            "Counting matching processes…"
+            `Counting matching ${many}…`
           ) : (
             <>
               <strong>
-                {plural(dry.matched, "process matches", "processes match")}
+                {plural(dry.matched, `${one} matches`, `${many} match`)}
                 {dry.expectedMore ? ", and more" : ""}
               </strong>
               {dry.skipped > 0n && <p>{count(dry.skipped)} of them will be skipped, because their status does not allow it.</p>}
-              {dry.matched === 0n && <p>A bulk never includes jobs, flow runs and crons. Retry or cancel them on their own pages.</p>}
+              {dry.matched === 0n && never && <p>{never}</p>}
               {dry.sampleProcessIds.length > 0 && <p className="dim">The oldest: {dry.sampleProcessIds.slice(0, 6).join(", ")}</p>}
             </>
           )}
         </div>
         <ErrorBox error={dryError ?? error} />
         <div className="grid2">
-          <Field label="Processes per second" error={wrongRate && "must be 0.001 to 10000"} hint={!wrongRate && dry && meets > 0n ? `about ${Math.ceil(Number(meets) / perSecond)} s` : undefined}>
+          <Field label={`${many.charAt(0).toUpperCase()}${many.slice(1)} per second`} error={wrongRate && "must be 0.001 to 10000"} hint={!wrongRate && dry && meets > 0n ? `about ${Math.ceil(Number(meets) / perSecond)} s` : undefined}>
             <input inputMode="decimal" value={rate} onChange={(e) => setRate(e.target.value)} />
           </Field>
           <Field label="Reason" hint="Stored in the audit log.">
@@ -113,16 +150,17 @@ export function BulkPage({ ns }: { ns: string }) {
   const b = data?.bulk;
   useEffect(() => setOver(b !== undefined && ended(b)), [b]);
   if (!b) return error ? <ErrorBox error={error} /> : <Loading />;
-  const says = saysOf(b.verb);
+  const says = saysOf(b.kind, b.verb);
+  const { one, many, list, page } = actedOf(b.kind);
   return (
     <>
       <div className="head">
         <h1>
-          {says.name} all that match <code className="filtertext">{b.filter}</code>
+          {says.name} all {many} that match <code className="filtertext">{b.filter}</code>
         </h1>
         <div className="actions">
-          <a className="button" href={href("processes", { ns, filter: b.filter })}>
-            Show matching processes
+          <a className="button" href={href(list, { ns, filter: b.filter })}>
+            Show matching {many}
           </a>
           {!ended(b) && (
             <Act needs={methods.cancelBulk} kind="bad" onClick={() => setCancelling(true)}>
@@ -149,7 +187,7 @@ export function BulkPage({ ns }: { ns: string }) {
             ["rate per second", String(b.rate || 100)],
             ["started", <When key="w" at={millis(b.createdTime)} />],
             ["ended", <When key="e" at={millis(b.finishedTime)} none="not yet" />],
-            ["last process", b.position || "–"],
+            [`last ${one}`, b.position || "–"],
             ["reason", b.reason || "–"],
             ["by", b.actor || "–"],
           ]}
@@ -163,7 +201,7 @@ export function BulkPage({ ns }: { ns: string }) {
                 {b.failures.map((f, n) => (
                   <tr key={n}>
                     <td>
-                      <a href={href("process", { ns, id: f.processId })}>{f.processId}</a>
+                      <a href={href(page, { ns, id: f.processId })}>{f.processId}</a>
                     </td>
                     <td className="what">{f.error}</td>
                   </tr>
@@ -190,8 +228,8 @@ export function Bulks({ ns }: { ns: string }) {
       {isPending && <Loading />}
       {data?.bulks.length === 0 && (
         <Empty title="No bulks yet">
-          {readOnly ? "" : "A bulk applies an action to all processes that match a filter. To start one, choose \"Act on all matches\" on the page "}
-          <a href={href("processes", { ns })}>Processes</a>
+          A bulk applies an action to all processes, jobs or runs that match a filter. {!readOnly && "To start one, choose \"Act on all matches\" on the page "}
+          <a href={href("processes", { ns })}>Processes</a>, <a href={href("jobs", { ns })}>Jobs</a> or <a href={href("flows", { ns })}>Flows</a>.
         </Empty>
       )}
       {(data?.bulks.length ?? 0) > 0 && (
@@ -204,7 +242,7 @@ export function Bulks({ ns }: { ns: string }) {
                 </td>
                 <td>
                   <a href={href("bulk", { ns: b.namespace, id: b.bulkId })} title={exact(millis(b.createdTime) ?? 0)}>
-                    {saysOf(b.verb).name}
+                    {saysOf(b.kind, b.verb).name} {actedOf(b.kind).many}
                   </a>
                 </td>
                 <td className="what">

@@ -5,132 +5,13 @@ import { FireStatus, OverlapAction, type Cron, type Fire } from "../gen/progress
 import { methods, useMay } from "../may";
 import { useCommands } from "../palette";
 import { Pager } from "../paging";
-import { go, href, useParam } from "../router";
+import { href, useParam } from "../router";
 import { decisionName, lookOfFire, Status } from "../status";
-import { Act, Card, Confirm, Empty, ErrorBox, Field, Fields, Loading, Missing, Table, Took, When } from "../ui";
+import { Act, Card, Confirm, Empty, ErrorBox, Fields, Loading, Missing, Table, Took, When } from "../ui";
 import { Calendar } from "./calendar";
-import { concurrencies, EditCron, failures, misfires } from "./cronedit";
+import { CronDialog, cronNeeds, overlapNames, wordsOf, type CronAction } from "./cronactions";
+import { concurrencies, failures, misfires } from "./cronedit";
 import { leftOf, lookOfCron, nextOf, Strip, targetWords } from "./crons";
-
-const cronNeeds = { edit: methods.updateCron, trigger: methods.triggerCron, pause: methods.pauseCron, resume: methods.resumeCron, backfill: methods.backfillCron, delete: methods.deleteCron };
-
-type Action = "edit" | "trigger" | "pause" | "resume" | "backfill" | "delete";
-
-/** Returns the text of a policy in the form. The first entry of a list is the default. */
-const wordsOf = <V,>(list: [V, string][], value?: V): string => (list.find(([v]) => v === value) ?? list[0])?.[1] ?? "";
-export const overlapNames: [OverlapAction, string][] = [
-  [OverlapAction.UNSPECIFIED, "follow the concurrency policy (allow)"],
-  [OverlapAction.SKIP, "skip this fire"],
-  [OverlapAction.CANCEL_PREV, "cancel the previous run, start at once"],
-  [OverlapAction.PARALLEL, "start in parallel"],
-  [OverlapAction.BUFFER_ONE, "queue one fire until it ends"],
-];
-
-function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () => void }) {
-  const key = { namespace: c.namespace, cronId: c.cronId };
-  const [note, setNote] = useState("");
-  const [catchUp, setCatchUp] = useState(false);
-  const [overlap, setOverlap] = useState(OverlapAction.UNSPECIFIED);
-  const [atATime, setAtATime] = useState("1");
-  const [from, setFrom] = useState("");
-  const [to, setTo] = useState("");
-  const zone = c.spec?.timezone || "UTC";
-  const times = [Date.parse(from), Date.parse(to)] as const;
-  const ready = times[0] < times[1];
-  const would = useRead(["backfill", c.namespace, c.cronId, from, to], (o) => crons.previewCron({ of: c.spec ? { case: "spec", value: c.spec } : { case: "cron", value: key }, fromTime: timestamp(times[0]), toTime: timestamp(times[1]), limit: 1000 }, o), { enabled: action === "backfill" && ready, every: 0 });
-  const noteField = (
-    <Field label="Note" hint="Shown with the cron.">
-      <input autoFocus value={note} onChange={(e) => setNote(e.target.value)} />
-    </Field>
-  );
-  const overlapField = (
-    <Field label="If the previous run is still running">
-      <select value={overlap} onChange={(e) => setOverlap(Number(e.target.value))}>
-        {overlapNames.map(([v, name]) => (
-          <option key={v} value={v}>
-            {v === OverlapAction.UNSPECIFIED ? "use the policy of the cron" : name}
-          </option>
-        ))}
-      </select>
-    </Field>
-  );
-  const atATimeField = (
-    <Field label="Runs at the same time" hint="The fire times run in order." error={!(Number(atATime) >= 1 && Number(atATime) <= 1000) && "must be 1 to 1000"}>
-      <input type="number" min="1" max="1000" value={atATime} onChange={(e) => setAtATime(e.target.value)} />
-    </Field>
-  );
-  switch (action) {
-    case "edit":
-      return <EditCron ns={c.namespace} cron={c} onClose={onClose} />;
-    case "trigger":
-      return (
-        <Confirm title={`Trigger ${c.cronId}?`} says={`A run starts now, in addition to the calendar (${targetWords(c)}). It is recorded as manual.`} verb="Trigger" run={() => crons.triggerCron({ ...key, overlapAction: overlap })} done="The cron is triggered." onClose={onClose}>
-          {overlapField}
-        </Confirm>
-      );
-    case "pause":
-      return (
-        <Confirm title={`Pause ${c.cronId}?`} says="Nothing fires until the cron is resumed. Current runs continue. Fire times during the pause wait for the resume." verb="Pause" run={() => crons.pauseCron({ ...key, note })} done="The cron is paused." onClose={onClose}>
-          {noteField}
-        </Confirm>
-      );
-    case "resume":
-      return (
-        <Confirm title={`Resume ${c.cronId}?`} says={c.waitingFires > 0n ? `${plural(c.waitingFires, "fire time")}${c.waitingFires >= 1000n ? " or more" : ""} came due during the pause. They are skipped, unless you catch up. Then the policy for missed fire times decides (${wordsOf(misfires, c.policy?.misfirePolicy)}).` : "It fires again at its next fire time."} verb="Resume" run={() => crons.resumeCron({ ...key, note, catchUp })} done="The cron is resumed." onClose={onClose}>
-          {noteField}
-          {c.waitingFires > 0n && (
-            <label className="check">
-              <input type="checkbox" checked={catchUp} onChange={(e) => setCatchUp(e.target.checked)} /> Catch up on the fire times of the pause
-            </label>
-          )}
-        </Confirm>
-      );
-    case "backfill":
-      return (
-        <Confirm
-          title={`Backfill ${c.cronId}?`}
-          says="The fire times in this period run in order, in addition to the calendar. Those that are already recorded do not change."
-          verb={would.data && ready ? `Backfill ${would.data.fireTimes.length === 1000 ? "1,000 or more" : plural(would.data.fireTimes.length, "fire time")}` : "Backfill"}
-          disabled={!ready || !would.data?.fireTimes.length || !(Number(atATime) >= 1 && Number(atATime) <= 1000)}
-          run={() => crons.backfillCron({ ...key, fromTime: timestamp(times[0]), toTime: timestamp(times[1]), maxConcurrency: Number(atATime) })}
-          done="The backfill was requested. The ledger shows the runs."
-          onClose={onClose}
-        >
-          <div className="grid2">
-            <Field label="From" hint="Your browser's time, inclusive.">
-              <input type="datetime-local" step="1" value={from} onChange={(e) => setFrom(e.target.value)} />
-            </Field>
-            <Field label="To" hint="Exclusive." error={times[0] >= times[1] && "must be after From"}>
-              <input type="datetime-local" step="1" value={to} onChange={(e) => setTo(e.target.value)} />
-            </Field>
-          </div>
-          {atATimeField}
-          <ErrorBox error={would.error} />
-          {would.data && ready && (
-            <p className="dim">
-              {would.data.fireTimes.length === 0 ? "There are no fire times in this period." : `First ${exact(millis(would.data.fireTimes[0]) ?? 0, false)}, time zone of the cron: ${zone}.`}
-            </p>
-          )}
-        </Confirm>
-      );
-    case "delete":
-      return (
-        <Confirm
-          title={`Delete ${c.cronId}?`}
-          says="The cron and its ledger are deleted. Current runs continue. This cannot be undone."
-          verb="Delete permanently"
-          bad
-          typed={c.cronId}
-          run={async () => {
-            await crons.deleteCron(key);
-            go("crons", { ns: c.namespace });
-          }}
-          done={`${c.cronId} is deleted.`}
-          onClose={onClose}
-        />
-      );
-  }
-}
 
 const rerunnable = [FireStatus.SKIPPED, FireStatus.FAILED, FireStatus.TIMEOUT, FireStatus.CANCELLED];
 const canRerun = (f: Fire) => rerunnable.includes(f.status) && f.count <= 1n;
@@ -225,12 +106,12 @@ function runNamespace(c: Cron): string {
 
 export function CronPage({ ns }: { ns: string }) {
   const id = useParam("id");
-  const [action, setAction] = useState<Action>();
+  const [action, setAction] = useState<CronAction>();
   const { data, error } = useRead(["cron", ns, id], (o) => crons.getCron({ namespace: ns, cronId: id }, o), { every: 3000 });
   const strip = useRead(["fires", ns, id, "long strip"], (o) => crons.listFires({ namespace: ns, cronId: id, pageSize: 60 }, o), { every: 5000 });
   const preview = useRead(["preview", ns, id, data?.cron?.etag], (o) => crons.previewCron({ of: { case: "cron", value: { namespace: ns, cronId: id } }, limit: 1000, toTime: timestamp(Date.now() + 62 * 86_400_000) }, o), { every: 0, enabled: Boolean(data?.cron) });
   const c = data?.cron;
-  const list: [Action, string, ("main" | "bad")?][] = c ? [["trigger", "Trigger…", "main"], c.paused ? ["resume", "Resume…"] : ["pause", "Pause…"], ["edit", "Edit…"], ["backfill", "Backfill…"], ["delete", "Delete…", "bad"]] : [];
+  const list: [CronAction, string, ("main" | "bad")?][] = c ? [["trigger", "Trigger…", "main"], c.paused ? ["resume", "Resume…"] : ["pause", "Pause…"], ["edit", "Edit…"], ["backfill", "Backfill…"], ["delete", "Delete…", "bad"]] : [];
   useCommands(readOnly ? [] : list.map(([a, name]) => ({ name, group: "cron", needs: cronNeeds[a], run: () => setAction(a) })));
   if (!c) return error ? <Missing error={error} what="cron" id={id} ns={ns} to={href("crons", { ns })} list="Show crons" /> : <Loading />;
   const p = c.policy;
@@ -288,7 +169,7 @@ export function CronPage({ ns }: { ns: string }) {
           ]}
         />
       </Card>
-      {action && <Actions c={c} action={action} onClose={() => setAction(undefined)} />}
+      {action && <CronDialog c={c} action={action} onClose={() => setAction(undefined)} />}
     </>
   );
 }

@@ -10,6 +10,7 @@ import { Pager } from "../paging";
 import { change, href, useParam } from "../router";
 import { decisionName, lookOfFire, Status, type Look } from "../status";
 import { Act, Card, Empty, ErrorBox, Loading, Table, When } from "../ui";
+import { CronDialog, cronNeeds, type CronAction } from "./cronactions";
 import { EditCron } from "./cronedit";
 
 const fieldsOf = (rows: Cron[]): FieldHelp[] => [
@@ -77,7 +78,7 @@ export function leftOf(c: Cron): number {
   return next < 10 ? next : Math.max(next, most - Number((c.firesByDecision["fired"] ?? 0n) + (c.firesByDecision["queued"] ?? 0n)));
 }
 
-function Row({ c }: { c: Cron }) {
+function Row({ c, act }: { c: Cron; act: (action: CronAction) => void }) {
   const { data } = useRead(["fires", c.namespace, c.cronId, "strip"], (o) => crons.listFires({ namespace: c.namespace, cronId: c.cronId, pageSize: 24 }, o), { every: 15000 });
   const next = nextOf(c)[0];
   return (
@@ -98,6 +99,14 @@ function Row({ c }: { c: Cron }) {
         <Strip fires={data?.fires ?? []} next={nextOf(c)} />
       </td>
       <td data-label="next">{c.paused ? <span className="dim">{c.waitingFires > 0n ? `${count(c.waitingFires)} waiting` : "paused"}</span> : <When at={next} next />}</td>
+      <td className="end">
+        {c.paused ? (
+          <Act needs={cronNeeds.resume} onClick={() => act("resume")}>Resume…</Act>
+        ) : (
+          next && <Act needs={cronNeeds.pause} onClick={() => act("pause")}>Pause…</Act>
+        )}{" "}
+        <Act needs={cronNeeds.trigger} onClick={() => act("trigger")}>Trigger…</Act>
+      </td>
     </tr>
   );
 }
@@ -106,6 +115,7 @@ export function Crons({ ns }: { ns: string }) {
   const filter = useParam("filter");
   const after = useParam("after");
   const [making, setMaking] = useState(false);
+  const [acting, setActing] = useState<[Cron, CronAction]>();
   const { data, error, isPending } = useRead(["crons", ns, filter, after], (o) => crons.listCrons({ namespace: ns, filter, pageSize: 25, pageToken: after }, o), { keep: true });
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
   useCommands(readOnly ? [] : [{ name: "New cron", group: "crons", needs: methods.createCron, run: () => setMaking(true) }]);
@@ -127,14 +137,15 @@ export function Crons({ ns }: { ns: string }) {
       )}
       {(data?.crons.length ?? 0) > 0 && (
         <Card>
-          <Table heads={["State", "Cron", "Schedule", "Target", "Last and next fires", "Next"]}>
+          <Table heads={["State", "Cron", "Schedule", "Target", "Last and next fires", "Next", ""]}>
             {data?.crons.map((c) => (
-              <Row key={c.cronId} c={c} />
+              <Row key={c.cronId} c={c} act={(action) => setActing([c, action])} />
             ))}
           </Table>
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />
+      {acting && <CronDialog c={acting[0]} action={acting[1]} onClose={() => setActing(undefined)} />}
       {making && <EditCron ns={ns} onClose={() => setMaking(false)} />}
     </>
   );

@@ -11,7 +11,7 @@ import { Empty, ErrorBox, Loading, Scroll, When } from "../ui";
 const size = 50;
 
 /** Shows the new status. ofStep: the run reports the status of one of its steps. */
-function Became({ e, ofStep }: { e: JobEvent; ofStep: boolean }) {
+export function Became({ e, ofStep }: { e: JobEvent; ofStep: boolean }) {
   const looks = ofStep ? stepLook : { ...jobLook, ...runLook, ACTIVE: { name: "Active", tone: "run", shape: "ring" } as Look };
   const look: Look = looks[e.to.toUpperCase()] ?? { name: e.to, tone: "plain", shape: "ring" };
   return (

@@ -12,15 +12,18 @@ import { fill, Pager } from "../paging";
 import { bytesOf, Payload, PayloadInput } from "../payload";
 import { homeOf, stepOf } from "../home";
 import { change, go, href, useParam } from "../router";
+import { ActOnMatches, bulkFilter, SelectAll, SelectCell, useCursor, useSelection, type Selection } from "../select";
 import { jobLook, lookOfJob, Mark, Status } from "../status";
 import { Act, Bar, Button, Card, Commanded, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Missing, Scroll, Table, Told, useToast, When } from "../ui";
 import { exactJSON, plainValue, valueOf } from "../value";
 import { CancelJob, RetryJob } from "./actions";
+import { BulkDialog } from "./bulk";
 import { Events } from "./events";
 import { PausedNames, PauseName } from "./pauses";
 
 const ordered = ["=", "!=", "<", "<=", ">", ">="];
 const size = 50;
+const listed = { field: "job_id", one: "job", many: "jobs" };
 const ended = (j: Job) => [JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED].includes(j.state);
 
 function fieldsOf(rows: Job[], names: string[]): FieldHelp[] {
@@ -30,6 +33,7 @@ function fieldsOf(rows: Job[], names: string[]): FieldHelp[] {
     { name: "name", hint: "its name; * at the end matches any suffix", operators: ["=", "!="], values: names },
     { name: "job_id", hint: "id; * at the end matches any suffix", operators: ordered, values: rows.slice(0, 8).map((j) => j.jobId) },
     { name: "priority", hint: "smaller runs first", operators: ordered },
+    { name: "worker_id", hint: "worker that runs it, or ran it last", operators: ["=", "!="], values: [...new Set(rows.map((j) => j.workerId).filter(Boolean))] },
     { name: "tags", hint: "one of its tags", operators: [":"], values: [...new Set(rows.flatMap((j) => j.options?.tags ?? []))] },
     { name: "created_time", hint: "time of the enqueue", operators: ordered, time: true },
     { name: "reason", hint: "reason of its failure", operators: ["=", "!=", ":"] },
@@ -83,9 +87,12 @@ function why(j: Job): string {
   return j.cancelReason || j.blockedOn.replace(/^time: /, "starts ") || j.progress?.summary || "";
 }
 
-function Row({ j }: { j: Job }) {
+const WorkerLink = ({ ns, id }: { ns: string; id: string }) => <a href={href("worker", { ns, id })}>{id}</a>;
+
+function Row({ j, at, s }: { j: Job; at: boolean; s: Selection }) {
   return (
-    <tr>
+    <tr className={at ? "at" : ""}>
+      <SelectCell s={s} id={j.jobId} />
       <td>
         <Status look={lookOfJob(j.state)} />
       </td>
@@ -99,7 +106,8 @@ function Row({ j }: { j: Job }) {
         {j.attempt}
         <span className="dim">/{(j.options?.maxRetry ?? 0) + 1}</span>
       </td>
-      <td>{j.progress && j.state === JobState.RUNNING ? <Bar part={j.progress.percent / 100} label={`${j.progress.percent} percent`} /> : <span className="dim">{j.workerId}</span>}</td>
+      <td>{j.progress && j.state === JobState.RUNNING && <Bar part={j.progress.percent / 100} label={`${j.progress.percent} percent`} />}</td>
+      <td className="wrap id" data-label={j.workerId && "worker"}>{j.workerId && <WorkerLink ns={j.namespace} id={j.workerId} />}</td>
       <td className="grow">
         <Line told text={why(j)} />
       </td>
@@ -115,6 +123,7 @@ export function Jobs({ ns }: { ns: string }) {
   const after = useParam("after");
   const [making, setMaking] = useState(false);
   const [pausing, setPausing] = useState(false);
+  const [bulk, setBulk] = useState<string>();
   const stats = useRead(["queue", ns], (o) => jobs.getQueueStats({ namespace: ns }, o));
   const { data, error, isPending } = useRead(
     ["jobs", ns, filter, after],
@@ -126,9 +135,14 @@ export function Jobs({ ns }: { ns: string }) {
   );
   const rows = data?.rows ?? [];
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
+  const shown = [filter, after].join();
+  const ids = rows.map((j) => j.jobId);
+  const s = useSelection(shown, ids);
+  const at = useCursor(ids, shown, (id) => go("job", { ns, id }), s);
+  const onMatches = bulkFilter(s, listed, filter);
   const names = stats.data?.names.map((n) => n.name) ?? [];
   useCommands(
-    readOnly ? [] : [{ name: "Enqueue a job", group: "jobs", needs: methods.enqueue, run: () => setMaking(true) }, { name: "Pause the jobs of one name", group: "jobs", needs: methods.pauseJobs, run: () => setPausing(true) }],
+    readOnly ? [] : [{ name: "Act on all matches", group: "jobs", needs: methods.startBulk, run: () => setBulk(onMatches) }, { name: "Enqueue a job", group: "jobs", needs: methods.enqueue, run: () => setMaking(true) }, { name: "Pause the jobs of one name", group: "jobs", needs: methods.pauseJobs, run: () => setPausing(true) }],
   );
   return (
     <>
@@ -138,6 +152,10 @@ export function Jobs({ ns }: { ns: string }) {
           <a className="button quiet" href={href("constraints", { ns })}>
             Constraints
           </a>
+          <a className="button quiet" href={href("bulks", { ns })}>
+            Bulks
+          </a>
+          <ActOnMatches s={s} of={listed} onClick={() => setBulk(onMatches)} disabled={Boolean(wrong) || (rows.length === 0 && !data?.next)} />
           <Act needs={methods.pauseJobs} onClick={() => setPausing(true)}>Pause a name…</Act>
           <Act needs={methods.enqueue} onClick={() => setMaking(true)}>Enqueue…</Act>
         </div>
@@ -154,14 +172,15 @@ export function Jobs({ ns }: { ns: string }) {
       )}
       {rows.length > 0 && (
         <Card>
-          <Table label="jobs" heads={["State", "Name", "Job", "#Attempt", "Progress or worker", "Reason", "Enqueued"]}>
-            {rows.map((j) => (
-              <Row key={j.jobId} j={j} />
+          <Table label="jobs" heads={[...(s.offered ? [<SelectAll key="s" s={s} />] : []), "State", "Name", "Job", "#Attempt", "Progress", "Worker", "Reason", "Enqueued"]}>
+            {rows.map((j, n) => (
+              <Row key={j.jobId} j={j} at={n === at} s={s} />
             ))}
           </Table>
         </Card>
       )}
       <Pager after={after} next={data?.next ?? ""} />
+      {bulk !== undefined && <BulkDialog ns={ns} kind="job" filter={bulk} onClose={() => setBulk(undefined)} />}
       {making && <Enqueue ns={ns} names={names} onClose={() => setMaking(false)} />}
       {pausing && <PauseName ns={ns} names={names} onClose={() => setPausing(false)} />}
     </>
@@ -336,7 +355,7 @@ export function JobPage({ ns }: { ns: string }) {
         <Fields
           list={[
             ["attempt", `${j.attempt} of ${(o?.maxRetry ?? 0) + 1}`],
-            ["worker", j.workerId || "–"],
+            ["worker", j.workerId ? <WorkerLink key="k" ns={ns} id={j.workerId} /> : "–"],
             ["lease until", <When key="l" at={millis(j.leaseExpiresTime)} none="–" />],
             ["earliest start", <When key="r" at={millis(j.runTime)} none="–" />],
             ["last start", <When key="n" at={millis(j.runningTime)} none="not yet" />],
@@ -381,7 +400,9 @@ export function JobPage({ ns }: { ns: string }) {
               <tbody>
                 {j.workerRuns.map((r) => (
                   <tr key={r.workerId}>
-                    <td>{r.workerId}</td>
+                    <td>
+                      <WorkerLink ns={ns} id={r.workerId} />
+                    </td>
                     <td>
                       <Status look={lookOfJob(r.state)} />
                     </td>

@@ -235,7 +235,7 @@ export function Namespaces() {
                   <td>
                     {n.paused ? <Status look={{ name: "Paused", tone: "hold", shape: "bars" }} /> : <Status look={{ name: "Active", tone: "good", shape: "check" }} />}{" "}
                     {errors > 0n && (
-                      <a className="tone-bad" href={href("processes", { ns: n.namespace, filter: "status = ERROR" })}>
+                      <a className="tone-bad" href={href("processes", { ns: n.namespace, filter: "status = ERROR", internal: "1" })}>
                         {count(errors)} in error
                       </a>
                     )}

@@ -49,7 +49,7 @@ function Tiles({ o, ns }: { o: GetOverviewResponse; ns: string }) {
       <Tile name="Processing time, p50" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no recent tasks" : `p99: ${span(p99)}`} />
       <Tile name="Backlog" value={count(backlog)} hint={oldest > 0 ? `oldest: ${span(oldest)}` : "no waiting tasks"} bad={oldest > 60_000} />
       <Tile name="Timer lateness, p99" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "no recent timers" : "in the last minute"} bad={late !== undefined && late > 5000} />
-      <Tile name="In error" value={count(errors)} hint={errors ? "need a repair" : "no processes"} bad={errors > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc" }) : undefined} />
+      <Tile name="In error" value={count(errors)} hint={errors ? "need a repair" : "no processes"} bad={errors > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc", internal: "1" }) : undefined} />
       <Tile name="Nodes" value={`${live.length}`} hint={live.length < o.nodes.length ? `of ${o.nodes.length} known` : "all alive"} bad={live.length === 0} to={href("nodes", { ns })} />
       <Tile name="Workers" value={count(workers)} hint="seen recently" to={ns ? href("workers", { ns }) : undefined} />
     </div>
@@ -128,7 +128,7 @@ function Errors({ ns }: { ns: string }) {
                         Show {plural(g.count, "run", "runs")}
                       </a>
                     ) : (
-                      <a className="button" href={href("processes", { ns: g.namespace, filter: g.filter, order: "status_changed_time desc" })}>
+                      <a className="button" href={href("processes", { ns: g.namespace, filter: g.filter, order: "status_changed_time desc", internal: "1" })}>
                         Show {plural(g.count, "process", "processes")}
                       </a>
                     )}
@@ -172,7 +172,7 @@ function ByNamespace({ o }: { o: GetOverviewResponse }) {
                   const order = s === "running" ? undefined : "status_changed_time desc";
                   return (
                     <td key={s} data-label={s} className={"number" + (s === "error" && c ? " tone-bad strong" : c ? "" : " dim")}>
-                      <a href={href("processes", { ns: n.namespace, filter: `status = ${s.toUpperCase()}`, order })}>{count(c)}</a>
+                      <a href={href("processes", { ns: n.namespace, filter: `status = ${s.toUpperCase()}`, order, internal: "1" })}>{count(c)}</a>
                     </td>
                   );
                 })}

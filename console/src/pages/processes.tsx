@@ -1,20 +1,22 @@
 import { Code, ConnectError } from "@connectrpc/connect";
-import { useEffect, useMemo, useState } from "react";
-import { insight, processes, readOnly, refresh, trouble, useRead } from "../api";
-import { methods, useMay } from "../may";
+import { useMemo, useState } from "react";
+import { insight, processes, readOnly, trouble, useRead } from "../api";
+import { methods } from "../may";
 import { FilterBar, quote, type FieldHelp } from "../filter";
-import { count, millis, plural } from "../format";
+import { count, millis } from "../format";
 import { ProcessStatus, type Process } from "../gen/progressor/v1/process_pb";
 import { useCommands } from "../palette";
 import { fill, Pager } from "../paging";
 import { change, go, href, useRoute } from "../router";
+import { ActOnMatches, bulkFilter, SelectAll, SelectCell, useCursor, useSelection, type Selection } from "../select";
 import { lookOfProcess, processLook, Mark, Status } from "../status";
-import { Act, Button, Dialog, Empty, ErrorBox, Field, Line, Loading, Scroll, typing, useKey, useToast, When } from "../ui";
+import { Act, Button, Dialog, Empty, ErrorBox, Field, Line, Loading, Scroll, useToast, When } from "../ui";
 import { dropView, givenViews, saveView, useViews } from "../views";
 import { BulkDialog } from "./bulk";
 import { StartDialog } from "./actions";
 
 const size = 50;
+const listed = { field: "process_id", one: "process", many: "processes" };
 const ordered = ["=", "!=", "<", "<=", ">", ">="];
 const orders: [string, string][] = [
   ["", "newest first"],
@@ -51,8 +53,11 @@ function fieldsOf(rows: Process[]): FieldHelp[] {
 /** "last changed first" needs a filter for a single status other than INIT and RUNNING. */
 const orderFits = (order: string, filter: string) => order !== "status_changed_time desc" || /^status\s*=\s*(ERROR|SUSPENDED|COMPLETED|CANCELLED)\b(?!.*\bOR\b)/.test(filter.trim());
 
-function Counts({ ns, filter }: { ns: string; filter: string }) {
-  const { data } = useRead(["counts", ns], (o) => insight.countProcesses({ namespace: ns }, o));
+/** What a filter must contain so that internal processes are shown although the switch is off: it asks for them. */
+const asksInternal = (filter: string) => /\bkind\b|~/.test(filter);
+
+function Counts({ ns, filter, usersOnly }: { ns: string; filter: string; usersOnly: boolean }) {
+  const { data } = useRead(["counts", ns, usersOnly], (o) => insight.countProcesses({ namespace: ns, usersOnly }, o));
   return (
     <div className="chips" role="group" aria-label="by status">
       {Object.entries(processLook)
@@ -62,7 +67,7 @@ function Counts({ ns, filter }: { ns: string; filter: string }) {
           const on = filter === own;
           return (
             <button key={name} type="button" className="chip" aria-pressed={on} onClick={() => change({ filter: on ? undefined : own, order: undefined, after: undefined })}>
-              <Mark look={look} /> {look.name} <strong>{data ? count(data.countByStatus[name.toLowerCase()] ?? 0n) : "…"}</strong>
+              <Mark look={look} /> {look.name} <strong title={data?.atMost ? "at most: the namespace has too many internal processes to count each of them" : undefined}>{data ? count(data.countByStatus[name.toLowerCase()] ?? 0n) : "…"}</strong>
             </button>
           );
         })}
@@ -144,16 +149,11 @@ function attributesOf(p: Process): string {
   return fired.concat(some.map(([k, v]) => `${k}=${typeof v === "object" ? JSON.stringify(v) : String(v)}`)).join("  ");
 }
 
-function Row({ p, at, chosen, choose }: { p: Process; at: boolean; chosen: boolean; choose: (on: boolean) => void }) {
-  const selectable = useMay()(methods.startBulk);
+function Row({ p, at, s }: { p: Process; at: boolean; s: Selection }) {
   const held = p.status === ProcessStatus.ERROR || p.status === ProcessStatus.SUSPENDED;
   return (
     <tr className={at ? "at" : ""} data-id={p.processId}>
-      {selectable && (
-        <td>
-          <input type="checkbox" aria-label={`select ${p.processId}`} checked={chosen} onChange={(e) => choose(e.target.checked)} />
-        </td>
-      )}
+      <SelectCell s={s} id={p.processId} />
       <td>
         <Status look={lookOfProcess(p.status)} />
       </td>
@@ -172,48 +172,35 @@ function Row({ p, at, chosen, choose }: { p: Process; at: boolean; chosen: boole
 }
 
 export function Processes({ ns }: { ns: string }) {
-  const selectable = useMay()(methods.startBulk);
   const { params } = useRoute();
   const filter = params.get("filter") ?? "";
   const after = params.get("after") ?? "";
   const asked = params.get("order") ?? "";
+  const internal = Boolean(params.get("internal"));
+  const usersOnly = !internal && !asksInternal(filter);
   const order = orderFits(asked, filter) ? asked : "";
-  const [at, setAt] = useState(-1);
-  const [chosen, setChosen] = useState<string[]>([]);
   const [bulk, setBulk] = useState<string>();
   const [starting, setStarting] = useState(false);
   const { data, error, isPending } = useRead(
-    ["processes", ns, filter, order, after],
+    ["processes", ns, filter, order, after, usersOnly],
     (o) => fill(after, size, async (pageToken) => {
-      const page = await processes.listProcesses({ namespace: ns, filter, orderBy: order, pageSize: size, pageToken }, o);
+      const page = await processes.listProcesses({ namespace: ns, filter, orderBy: order, pageSize: size, pageToken, usersOnly }, o);
       return { rows: page.processes, next: page.nextPageToken };
     }),
     { every: after ? 0 : 5000, keep: true },
   );
   const rows = useMemo(() => data?.rows ?? [], [data]);
   const fields = useMemo(() => fieldsOf(rows), [rows]);
-  useEffect(() => {
-    setAt(-1);
-    setChosen([]);
-  }, [filter, order, after]);
+  const shown = [filter, order, after, usersOnly].join();
+  const s = useSelection(shown, rows.filter((p) => p.kind === "").map((p) => p.processId));
+  const at = useCursor(rows.map((p) => p.processId), shown, (id) => go("process", { ns, id }), s);
+  const onMatches = bulkFilter(s, listed, filter);
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
-
-  useKey((e) => {
-    if (typing(e) || e.ctrlKey || e.metaKey) return;
-    if (e.key === "j" || e.key === "k") {
-      const to = Math.max(0, Math.min(rows.length - 1, at + (e.key === "j" ? 1 : -1)));
-      setAt(to);
-      document.querySelectorAll("tbody tr")[to]?.scrollIntoView({ block: "nearest" });
-    } else if (e.key === "Enter" && rows[at] && (e.target as HTMLElement).tagName !== "A") go("process", { ns, id: rows[at].processId });
-    else if (e.key === "x" && rows[at] && selectable) toggle(rows[at].processId, !chosen.includes(rows[at].processId));
-  });
-  const toggle = (id: string, on: boolean) => setChosen((all) => (on ? [...all, id] : all.filter((c) => c !== id)));
-  const bulkFilter = chosen.length ? chosen.map((id) => `process_id = ${quote(id)}`).join(" OR ") : filter || 'process_id = "*"';
   useCommands(
     readOnly
       ? []
       : [
-          { name: "Act on all matches", group: "processes", needs: methods.startBulk, run: () => setBulk(bulkFilter) },
+          { name: "Act on all matches", group: "processes", needs: methods.startBulk, run: () => setBulk(onMatches) },
           { name: "Start a process", group: "processes", run: () => setStarting(true) },
         ],
   );
@@ -227,16 +214,17 @@ export function Processes({ ns }: { ns: string }) {
             Bulks
           </a>
           <Act needs={methods.start} onClick={() => setStarting(true)}>Start…</Act>
-          <Act needs={methods.startBulk} kind={chosen.length ? "main" : undefined} onClick={() => setBulk(bulkFilter)} disabled={Boolean(wrong) || (rows.length === 0 && !data?.next)}>
-            {chosen.length ? `Act on ${plural(chosen.length, "selected process", "selected processes")}…` : "Act on all matches…"}
-          </Act>
+          <ActOnMatches s={s} of={listed} onClick={() => setBulk(onMatches)} disabled={Boolean(wrong) || (rows.length === 0 && !data?.next)} />
         </div>
       </div>
-      <Counts ns={ns} filter={filter} />
+      <Counts ns={ns} filter={filter} usersOnly={usersOnly} />
       <div className="bararea">
         <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fields} wrong={wrong} placeholder='status = ERROR AND metadata.customer = "ada"   ( / )' />
         <div className="actions">
           <Views filter={filter} order={order} />
+          <label className="check" title="Also jobs, flow runs, crons, bulks, and the processes that crons start">
+            <input type="checkbox" checked={!usersOnly} disabled={!internal && !usersOnly} onChange={(e) => change({ internal: e.target.checked ? "1" : undefined, after: undefined })} /> Internal
+          </label>
           <select aria-label="order" value={order} onChange={(e) => change({ order: e.target.value, after: undefined })}>
             {orders
               .filter(([o]) => orderFits(o, filter))
@@ -262,6 +250,12 @@ export function Processes({ ns }: { ns: string }) {
           ) : (
             <>Start one with "Start…", <code>progressor start</code>, or the API.</>
           )}
+          {usersOnly && !data?.next && (
+            <>
+              {" "}
+              <Button onClick={() => change({ internal: "1" })}>Show internal processes</Button>
+            </>
+          )}
         </Empty>
       ) : (
         rows.length > 0 && (
@@ -270,9 +264,9 @@ export function Processes({ ns }: { ns: string }) {
               <table className="stack">
                 <thead>
                   <tr>
-                    {selectable && (
+                    {s.offered && (
                       <th>
-                        <input type="checkbox" aria-label="select all on this page" checked={chosen.length === rows.length} onChange={(e) => setChosen(e.target.checked ? rows.map((p) => p.processId) : [])} />
+                        <SelectAll s={s} />
                       </th>
                     )}
                     <th>Status</th>
@@ -284,7 +278,7 @@ export function Processes({ ns }: { ns: string }) {
                 </thead>
                 <tbody>
                   {rows.map((p, n) => (
-                    <Row key={p.processId} p={p} at={n === at} chosen={chosen.includes(p.processId)} choose={(on) => toggle(p.processId, on)} />
+                    <Row key={p.processId} p={p} at={n === at} s={s} />
                   ))}
                 </tbody>
               </table>
@@ -293,19 +287,7 @@ export function Processes({ ns }: { ns: string }) {
         )
       )}
       <Pager after={after} next={data?.next ?? ""} />
-      {bulk !== undefined && (
-        <BulkDialog
-          ns={ns}
-          filter={bulk}
-          onClose={() => setBulk(undefined)}
-          onStarted={(id) => {
-            setBulk(undefined);
-            setChosen([]);
-            refresh();
-            go("bulk", { ns, id });
-          }}
-        />
-      )}
+      {bulk !== undefined && <BulkDialog ns={ns} filter={bulk} onClose={() => setBulk(undefined)} />}
       {starting && <StartDialog ns={ns} onClose={() => setStarting(false)} />}
     </>
   );

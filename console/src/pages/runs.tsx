@@ -1,5 +1,5 @@
 import { Code, ConnectError } from "@connectrpc/connect";
-import { useEffect, useMemo, useState } from "react";
+import { useMemo, useState } from "react";
 import { flows, readOnly, trouble, useRead } from "../api";
 import { FilterBar, type FieldHelp } from "../filter";
 import { runEnded, whyRun } from "../flow";
@@ -9,13 +9,16 @@ import { methods } from "../may";
 import { useCommands } from "../palette";
 import { fill, Pager } from "../paging";
 import { change, go, href, useParam } from "../router";
+import { ActOnMatches, bulkFilter, SelectAll, SelectCell, useCursor, useSelection, type Selection } from "../select";
 import { lookOfRun, Mark, runLook, Status } from "../status";
-import { Act, Bar, Button, Card, Empty, ErrorBox, Line, Loading, Scroll, typing, useKey, useNow, When } from "../ui";
+import { Act, Bar, Button, Card, Empty, ErrorBox, Line, Loading, Scroll, useNow, When } from "../ui";
 import { plainValue } from "../value";
+import { BulkDialog } from "./bulk";
 import { StartRun } from "./startrun";
 
 const ordered = ["=", "!=", "<", "<=", ">", ">="];
 const size = 50;
+const listed = { field: "run_id", one: "run", many: "runs" };
 const orders: [string, string][] = [
   ["", "newest first"],
   ["created_time", "oldest first"],
@@ -70,11 +73,12 @@ function Took({ r }: { r: Run }) {
   return <>{ended === undefined ? text.replace(/\.\d+/, "") : text}</>;
 }
 
-function Row({ r, at }: { r: Run; at: boolean }) {
+function Row({ r, at, s }: { r: Run; at: boolean; s: Selection }) {
   const why = whyRun(r);
   const whom = [r.scope, r.scopeId].filter(Boolean).join(" ");
   return (
     <tr className={at ? "at" : ""}>
+      <SelectCell s={s} id={r.runId} />
       <td>
         <Status look={lookOfRun(r.status)} />
       </td>
@@ -106,7 +110,7 @@ export function Runs({ ns }: { ns: string }) {
   const filter = useParam("filter");
   const after = useParam("after");
   const order = useParam("order");
-  const [at, setAt] = useState(-1);
+  const [bulk, setBulk] = useState<string>();
   const [starting, setStarting] = useState(false);
   const templates = useRead(["templates", ns, ""], (o) => flows.listTemplates({ namespace: ns, pageSize: 100 }, o), { every: 30000 });
   const { data, error, isPending } = useRead(
@@ -118,22 +122,22 @@ export function Runs({ ns }: { ns: string }) {
     { every: after ? 0 : 5000, keep: true },
   );
   const rows = useMemo(() => data?.rows ?? [], [data]);
-  useEffect(() => setAt(-1), [filter, order, after]);
+  const shown = [filter, order, after].join();
+  const ids = rows.map((r) => r.runId);
+  const s = useSelection(shown, ids);
+  const at = useCursor(ids, shown, (id) => go("run", { ns, id }), s);
+  const onMatches = bulkFilter(s, listed, filter);
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
-  useKey((e) => {
-    if (typing(e) || e.ctrlKey || e.metaKey) return;
-    if (e.key === "j" || e.key === "k") {
-      const to = Math.max(0, Math.min(rows.length - 1, at + (e.key === "j" ? 1 : -1)));
-      setAt(to);
-      document.querySelectorAll("tbody tr")[to]?.scrollIntoView({ block: "nearest" });
-    } else if (e.key === "Enter" && rows[at] && (e.target as HTMLElement).tagName !== "A") go("run", { ns, id: rows[at].runId });
-  });
-  useCommands(readOnly ? [] : [{ name: "Start a run", group: "flows", needs: methods.startRun, run: () => setStarting(true) }]);
+  useCommands(readOnly ? [] : [{ name: "Act on all matches", group: "flows", needs: methods.startBulk, run: () => setBulk(onMatches) }, { name: "Start a run", group: "flows", needs: methods.startRun, run: () => setStarting(true) }]);
   return (
     <>
       <div className="head">
         <h1>Flows</h1>
         <div className="actions">
+          <a className="button quiet" href={href("bulks", { ns })}>
+            Bulks
+          </a>
+          <ActOnMatches s={s} of={listed} onClick={() => setBulk(onMatches)} disabled={Boolean(wrong) || (rows.length === 0 && !data?.next)} />
           <Act needs={methods.startRun} onClick={() => setStarting(true)}>Start a run…</Act>
         </div>
       </div>
@@ -181,6 +185,11 @@ export function Runs({ ns }: { ns: string }) {
             <table className="stack">
               <thead>
                 <tr>
+                  {s.offered && (
+                    <th>
+                      <SelectAll s={s} />
+                    </th>
+                  )}
                   <th>Status</th>
                   <th>Run</th>
                   <th>Template</th>
@@ -192,7 +201,7 @@ export function Runs({ ns }: { ns: string }) {
               </thead>
               <tbody>
                 {rows.map((r, n) => (
-                  <Row key={r.runId} r={r} at={n === at} />
+                  <Row key={r.runId} r={r} at={n === at} s={s} />
                 ))}
               </tbody>
             </table>
@@ -200,6 +209,7 @@ export function Runs({ ns }: { ns: string }) {
         </Card>
       )}
       <Pager after={after} next={data?.next ?? ""} />
+      {bulk !== undefined && <BulkDialog ns={ns} kind="flow" filter={bulk} onClose={() => setBulk(undefined)} />}
       {starting && <StartRun ns={ns} onClose={() => setStarting(false)} />}
     </>
   );

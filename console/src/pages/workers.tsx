@@ -1,12 +1,16 @@
 import { useState } from "react";
-import { useRead, workers } from "../api";
-import { count, duration, millis, parseSpan } from "../format";
-import { WorkerDirective, type Worker } from "../gen/progressor/v1/worker_pb";
+import { jobEvents, readOnly, useRead, workers } from "../api";
+import { quote } from "../filter";
+import { count, duration, millis, parseSpan, plural } from "../format";
+import { WorkerDirective, type HeldLease, type Worker } from "../gen/progressor/v1/worker_pb";
+import { homeOf } from "../home";
 import { methods } from "../may";
+import { useCommands } from "../palette";
 import { Pager } from "../paging";
-import { useParam } from "../router";
-import { Status, type Look } from "../status";
-import { Act, Card, Confirm, Empty, ErrorBox, Field, Loading, Table, useNow, When } from "../ui";
+import { href, useParam } from "../router";
+import { Status, taskTypeName, type Look } from "../status";
+import { Act, Bar, Card, Confirm, Empty, ErrorBox, Field, Fields, Loading, Missing, Table, useNow, When } from "../ui";
+import { Became } from "./events";
 
 function lookOf(w: Worker, now: number): Look {
   if (w.directive === WorkerDirective.STOP) return { name: "stopping", tone: "bad", shape: "slash" };
@@ -20,23 +24,61 @@ const says: Record<number, [string, string]> = {
   [WorkerDirective.CONTINUE]: ["Continue", "The worker accepts tasks again."],
 };
 
+/** The commands that a worker can get now. */
+const offered = (w: Worker): WorkerDirective[] => (w.directive === WorkerDirective.STOP || w.directive === WorkerDirective.QUIET ? [WorkerDirective.CONTINUE] : [WorkerDirective.QUIET, WorkerDirective.STOP]);
+
 /** The client to which the ID of a worker belongs. Keys with the same name are those of one client. */
 function Owner({ name }: { name: string }) {
   if (!name) return <span className="dim">unknown</span>;
   return name.startsWith("keys:") ? <>key {name.slice("keys:".length)}</> : <>{name}</>;
 }
 
+/** Asks for confirmation, and sends a command to a worker. */
+function Tell({ ns, w, what, onClose }: { ns: string; w: Worker; what: WorkerDirective; onClose: () => void }) {
+  const [reason, setReason] = useState("");
+  const [grace, setGrace] = useState("30s");
+  const [verb, effect] = says[what] ?? ["", ""];
+  return (
+    <Confirm
+      title={`${verb}: ${w.workerId}?`}
+      says={`${effect} This applies to all its namespaces (${w.namespaces.join(", ")}), from its next poll or heartbeat.`}
+      verb={verb}
+      bad={what === WorkerDirective.STOP}
+      disabled={parseSpan(grace) === undefined}
+      run={() => workers.stopWorker({ namespace: ns, workerId: w.workerId, directive: what, reason, grace: what === WorkerDirective.STOP ? duration(parseSpan(grace) ?? 30_000) : undefined })}
+      done={`${w.workerId} will receive the command with its next poll or heartbeat.`}
+      onClose={onClose}
+    >
+      <>
+        {what !== WorkerDirective.CONTINUE && (
+          <Field label="Reason">
+            <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
+          </Field>
+        )}
+        {what === WorkerDirective.STOP && (
+          <Field label="Grace period" error={parseSpan(grace) === undefined && "a duration, such as 30s or 5m"}>
+            <input value={grace} onChange={(e) => setGrace(e.target.value)} />
+          </Field>
+        )}
+      </>
+    </Confirm>
+  );
+}
+
+function Commands({ w, tell }: { w: Worker; tell: (what: WorkerDirective) => void }) {
+  return offered(w).map((what) => (
+    <span key={what}>
+      <Act needs={methods.stopWorker} kind={what === WorkerDirective.STOP ? "bad" : undefined} onClick={() => tell(what)}>
+        {says[what]?.[0]}…
+      </Act>{" "}
+    </span>
+  ));
+}
+
 export function Workers({ ns }: { ns: string }) {
   const after = useParam("after");
   const now = useNow();
   const [telling, setTelling] = useState<[Worker, WorkerDirective]>();
-  const [reason, setReason] = useState("");
-  const [grace, setGrace] = useState("30s");
-  const tell = (w: Worker, what: WorkerDirective) => {
-    setReason(""); // do not keep the input for another worker
-    setGrace("30s");
-    setTelling([w, what]);
-  };
   const { data, error, isPending } = useRead(["workers", ns, after], (o) => workers.listWorkers({ namespace: ns, pageSize: 100, pageToken: after }, o));
   const owned = data?.workers.some((w) => w.owner); // the engine authenticates
   return (
@@ -57,7 +99,9 @@ export function Workers({ ns }: { ns: string }) {
                 <td>
                   <Status look={lookOf(w, now)} />
                 </td>
-                <td className="wrap id strong">{w.workerId}</td>
+                <td className="wrap id">
+                  <a href={href("worker", { ns, id: w.workerId })}>{w.workerId}</a>
+                </td>
                 <td className="number" data-label="leases">{count(w.leases)}</td>
                 <td className="wrap" data-label="namespaces">{w.namespaces.join(", ")}</td>
                 {owned && (
@@ -69,16 +113,7 @@ export function Workers({ ns }: { ns: string }) {
                   <When at={millis(w.lastSeenTime)} />
                 </td>
                 <td className="end">
-                  {w.directive === WorkerDirective.STOP || w.directive === WorkerDirective.QUIET ? (
-                    <Act needs={methods.stopWorker} onClick={() => tell(w, WorkerDirective.CONTINUE)}>Continue…</Act>
-                  ) : (
-                    <>
-                      <Act needs={methods.stopWorker} onClick={() => tell(w, WorkerDirective.QUIET)}>Quiet…</Act>{" "}
-                      <Act needs={methods.stopWorker} kind="bad" onClick={() => tell(w, WorkerDirective.STOP)}>
-                        Stop…
-                      </Act>
-                    </>
-                  )}
+                  <Commands w={w} tell={(what) => setTelling([w, what])} />
                 </td>
               </tr>
             ))}
@@ -86,31 +121,115 @@ export function Workers({ ns }: { ns: string }) {
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />
-      {telling && (
-        <Confirm
-          title={`${says[telling[1]]?.[0]}: ${telling[0].workerId}?`}
-          says={`${says[telling[1]]?.[1]} This applies to all its namespaces (${telling[0].namespaces.join(", ")}), from its next poll or heartbeat.`}
-          verb={says[telling[1]]?.[0] ?? ""}
-          bad={telling[1] === WorkerDirective.STOP}
-          disabled={parseSpan(grace) === undefined}
-          run={() => workers.stopWorker({ namespace: ns, workerId: telling[0].workerId, directive: telling[1], reason, grace: telling[1] === WorkerDirective.STOP ? duration(parseSpan(grace) ?? 30_000) : undefined })}
-          done={`${telling[0].workerId} will receive the command with its next poll or heartbeat.`}
-          onClose={() => setTelling(undefined)}
-        >
-          <>
-            {telling[1] !== WorkerDirective.CONTINUE && (
-              <Field label="Reason">
-                <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
-              </Field>
-            )}
-            {telling[1] === WorkerDirective.STOP && (
-              <Field label="Grace period" error={parseSpan(grace) === undefined && "a duration, such as 30s or 5m"}>
-                <input value={grace} onChange={(e) => setGrace(e.target.value)} />
-              </Field>
-            )}
-          </>
-        </Confirm>
+      {telling && <Tell ns={ns} w={telling[0]} what={telling[1]} onClose={() => setTelling(undefined)} />}
+    </>
+  );
+}
+
+function LeaseRow({ ns, l }: { ns: string; l: HeldLease }) {
+  return (
+    <tr>
+      <td className="wrap id">
+        <a href={(l.jobName && homeOf(ns, l.processId, "job")?.to) || href("process", { ns, id: l.processId })}>{l.processId}</a>
+      </td>
+      <td>{l.jobName ? <code>{l.jobName}</code> : <>a {taskTypeName(l.taskType)} task</>}</td>
+      <td className="number" data-label="attempt">{l.attempt}</td>
+      <td className="grow">
+        {l.progress ? (
+          <span className="usage">
+            <Bar part={l.progress.percent / 100} label={`${Math.round(l.progress.percent)} percent`} /> <span className="dim">{l.progress.summary}</span>
+          </span>
+        ) : (
+          <span className="dim">not reported</span>
+        )}
+      </td>
+      <td data-label="since">
+        <When at={millis(l.leasedTime)} />
+      </td>
+      <td data-label="lease until">
+        <When at={millis(l.expiresTime)} />
+      </td>
+    </tr>
+  );
+}
+
+/** The last ends of attempts of jobs by a worker. */
+function Results({ ns, id }: { ns: string; id: string }) {
+  const { data, error, isPending } = useRead(["worker", ns, id, "results"], (o) => jobEvents.listJobEvents({ namespace: ns, filter: `worker_id = ${quote(id)} AND type != started`, pageSize: 20 }, o));
+  const none = data?.events.length === 0;
+  return (
+    <Card title="Last results" extra={<a href={href("jobs", { ns, filter: `worker_id = ${quote(id)}` })}>Show jobs of this worker</a>}>
+      <ErrorBox error={error} />
+      {isPending && <Loading rows={3} />}
+      {none && <Empty title="No results">When an attempt of a job ends on this worker, it appears here, if the namespace keeps events of jobs (see its setting job_events).</Empty>}
+      {data && !none && (
+        <Table label="results" heads={["Result", "Job", "#Attempt", "Message", "When"]}>
+          {data.events.map((e) => (
+            <tr key={String(e.eventId)}>
+              <td>{e.to ? <Became e={e} ofStep={false} /> : e.type.replaceAll("_", " ")}</td>
+              <td className="wrap id">
+                <a href={homeOf(ns, e.jobId, "job")?.to}>{e.jobId}</a>
+              </td>
+              <td className="number" data-label="attempt">{e.attempt || ""}</td>
+              <td className="what" title={e.message}>
+                <span className="clamp">{e.message}</span>
+              </td>
+              <td>
+                <When at={millis(e.createdTime)} />
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
+    </Card>
+  );
+}
+
+export function WorkerPage({ ns }: { ns: string }) {
+  const id = useParam("id");
+  const now = useNow();
+  const [telling, setTelling] = useState<WorkerDirective>();
+  const { data, error } = useRead(["worker", ns, id], (o) => workers.getWorker({ namespace: ns, workerId: id }, o), { every: 2000 });
+  const w = data?.worker;
+  useCommands(readOnly || !w ? [] : offered(w).map((what) => ({ name: `${says[what]?.[0]} the worker`, group: "worker", needs: methods.stopWorker, run: () => setTelling(what) })));
+  if (!w) return error ? <Missing error={error} what="worker" id={id} ns={ns} to={href("workers", { ns })} list="Show workers" /> : <Loading />;
+  const elsewhere = w.leases - data.leases.length;
+  return (
+    <>
+      <div className="head">
+        <h1>
+          {w.workerId}
+          <span className="under">
+            <Status look={lookOf(w, now)} /> <span className="dim">last seen</span> <When at={millis(w.lastSeenTime)} />
+          </span>
+        </h1>
+        <div className="actions">
+          <Commands w={w} tell={setTelling} />
+        </div>
+      </div>
+      <ErrorBox error={error} />
+      <Card title="Leases" extra={<span className="dim">{plural(w.leases, "lease")}{elsewhere > 0 && !data.moreLeases && `, ${count(elsewhere)} of them in other namespaces`}</span>}>
+        {data.leases.length === 0 ? (
+          <Empty title={`No leases in ${ns}`}>The worker waits for tasks, or works only in its other namespaces.</Empty>
+        ) : (
+          <Table label="leases" heads={["Process", "Job or task", "#Attempt", "Progress", "Since", "Lease until"]}>
+            {data.leases.map((l) => (
+              <LeaseRow key={String(l.taskId)} ns={ns} l={l} />
+            ))}
+          </Table>
+        )}
+        {data.moreLeases && <p className="dim">These are the oldest {count(data.leases.length)}.</p>}
+      </Card>
+      <Results ns={ns} id={id} />
+      <Card>
+        <Fields
+          list={[
+            ["namespaces", w.namespaces.join(", ") || "–"],
+            ...(w.owner ? [["client", <Owner key="o" name={w.owner} />] as [string, React.ReactNode]] : []),
+          ]}
+        />
+      </Card>
+      {telling !== undefined && <Tell ns={ns} w={w} what={telling} onClose={() => setTelling(undefined)} />}
     </>
   );
 }

@@ -33,9 +33,9 @@ UPDATE api_keys
    AND (used_time IS NULL OR used_time <= statement_timestamp() - interval '1 minute');
 
 -- ListKeys returns keys, the newest first, with the first max_roles of their grants: the roles, and
--- in the same order the patterns of their namespaces. after_id is the last key of the page before,
--- or empty. It returns only valid keys if valid_only is set, only those with a name if it is not
--- empty, and only the key with an ID if that is not empty.
+-- in the same order the patterns of their namespaces. after_id is the last key of the previous
+-- page, or empty. It returns only valid keys if valid_only is set, only those with a name if it is
+-- not empty, and only the key with an ID if that is not empty.
 -- name: ListKeys :many
 SELECT k.key_id, k.name, k.created_by, k.created_time, k.used_time, k.expire_time, k.revoked_time,
        k.replaced_by,

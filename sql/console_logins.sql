@@ -69,7 +69,8 @@ DELETE FROM console_logins l
  WHERE l.login_id = oldest.login_id;
 
 -- ListLogins returns the logins of a user, or of all users, that have not expired, the newest
--- first. after_time and after_id are those of the last login of the page before, or NULL and empty.
+-- first. after_time and after_id are those of the last login of the previous page, or NULL and
+-- empty.
 -- name: ListLogins :many
 SELECT l.login_id, l.principal, l.created_time, l.used_time, l.expire_time
   FROM console_logins l

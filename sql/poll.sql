@@ -1,8 +1,8 @@
 -- Poll leases tasks that wait for a slot to a worker: at most lim in all, by priority, then round
 -- (see next_round), then age. It takes jobs of the given names. If job_name is empty, it takes all
 -- tasks that the engine does not run itself, or only jobs if jobs_only is true. It skips jobs of
--- paused names if pauses is true. (A poll for a paused name is not executed.) The condition is
--- repeated for the locked rows, as in SearchCalls.
+-- paused names if pauses is true. (A poll for a paused name is not executed.) PostgreSQL evaluates
+-- the conditions again for rows that were changed after the snapshot, as in SearchCalls.
 --
 -- A worker must send at least two heartbeats per lease, and one within half of the timeout. A lease
 -- that was never renewed expires after two intervals, because the response to the poll may have

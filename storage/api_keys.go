@@ -69,7 +69,7 @@ type ListedKey = dbsqlc.ListKeysRow
 
 // KeyQuery selects keys.
 type KeyQuery struct {
-	AfterID   string // the last key of the page before, or ""
+	AfterID   string // the last key of the previous page, or ""
 	KeyID     string // only this key, or "" for all
 	Name      string // only keys with this name, or "" for all
 	ValidOnly bool   // no keys that were revoked or have expired
@@ -85,7 +85,7 @@ func (a Access) ListKeys(ctx context.Context, q KeyQuery) ([]ListedKey, error) {
 	return rows, mapped("list keys", err)
 }
 
-// RevokeKey revokes a key. It returns process.ErrKeyNotFound if there is no such key that is not
+// RevokeKey revokes a key. It returns process.ErrKeyNotFound if the key does not exist or is
 // revoked.
 func (a Access) RevokeKey(ctx context.Context, keyID string, by process.Actor) (row APIKey, err error) {
 	err = a.change(ctx, "revoke a key", func(tx pgx.Tx) (err error) {
@@ -102,7 +102,7 @@ type Rotation struct {
 	KeyID   string // the old key
 	NewID   string
 	Hash    []byte
-	TTL     time.Duration // how long the new key is valid; 0 for as long as the old one was in all
+	TTL     time.Duration // how long the new key is valid; 0 means the total validity of the old key
 	Overlap time.Duration // how long the old key stays valid; 0 revokes it
 }
 
@@ -140,7 +140,7 @@ func (a Access) RotateKey(ctx context.Context, r Rotation, by process.Actor) (ol
 	return old, noRow(err, process.ErrKeyNotFound)
 }
 
-// grantsFor returns the grants of a key as those of another one.
+// grantsFor returns copies of the grants of a key for another key.
 func grantsFor(ctx context.Context, tx pgx.Tx, keyID, newID string) ([]GrantKey, error) {
 	const prefix = "key:"
 	rows, err := dbsqlc.New().ReadGrants(ctx, tx, []string{prefix + keyID})

@@ -109,7 +109,7 @@ func TestAuditChainFindsChanges(t *testing.T) {
 	}
 }
 
-// Who has the rights of the owner can compute a new chain. A known entry reveals it.
+// A role with the rights of the owner can compute a new chain. A known entry reveals it.
 func TestAuditChainIsRewritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

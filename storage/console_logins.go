@@ -34,8 +34,8 @@ type LoginState struct {
 	Left      time.Duration // how long the login is still valid; 0 or less if it has ended
 }
 
-// CreateLogin stores a login. It writes to audit, also a Logout for each login that ends: the
-// former one of the browser, and the oldest ones of the user.
+// CreateLogin stores a login. It writes to audit, including a Logout for each login that ends: the
+// former login of the browser, and the oldest logins of the user.
 func (s *Store) CreateLogin(ctx context.Context, l NewLogin, by process.Actor) error {
 	n := note{method: "Login", subject: l.LoginID}
 	err := s.audited(ctx, n, []process.Actor{by}, func(db DB) error {
@@ -97,7 +97,7 @@ type Login = dbsqlc.ListLoginsRow
 
 // LoginQuery selects logins.
 type LoginQuery struct {
-	AfterTime time.Time // with AfterID, the last login of the page before; or zero
+	AfterTime time.Time // with AfterID, the last login of the previous page; or zero
 	AfterID   string
 	Principal string // only logins of this user, or "" for all
 	Limit     int

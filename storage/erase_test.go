@@ -482,7 +482,7 @@ func TestEraseAuditErasesOnlyProcesses(t *testing.T) {
 	}
 }
 
-// Erasing the ID of a run in a fire is no decision about the fire: sinks do not get it again.
+// Erasing the ID of a run in a fire does not record the fire again, so sinks do not get it again.
 func TestEraseRecordsNoFire(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -119,7 +119,7 @@ func (s *Store) CancelledAttempts(ctx context.Context) ([]AttemptRef, error) {
 	return refs, mapped("find cancelled attempts", err)
 }
 
-// errNotReplicated is the error of a commit that the synchronous standby may not have.
+// errNotReplicated means that the synchronous standby may not have received a commit.
 var errNotReplicated = errors.New("committed on the primary, but the wait for the synchronous standby was cancelled")
 
 // notReplicated is the key in a connection's CustomData that noteCancelledWait sets.

@@ -34,8 +34,8 @@ func (s *Store) ReadGrants(ctx context.Context, principals []string) (PrincipalG
 }
 
 // AddGrant gives a role to a principal. keyID is the ID of its key, or "" for a principal without
-// one. added is false if it has the role already. It returns process.ErrKeyNotFound if there is no
-// such key that is not revoked.
+// one. added is false if it has the role already. It returns process.ErrKeyNotFound if the key does
+// not exist or is revoked.
 func (a Access) AddGrant(ctx context.Context, keyID string, g GrantKey, by process.Actor) (added bool, err error) {
 	err = a.change(ctx, "add a grant", func(tx pgx.Tx) error {
 		if keyID != "" {
@@ -80,7 +80,7 @@ func (a Access) RemoveGrant(ctx context.Context, g GrantKey, by process.Actor) e
 
 // GrantQuery selects grants.
 type GrantQuery struct {
-	After     GrantKey // the last grant of the page before, or empty
+	After     GrantKey // the last grant of the previous page, or empty
 	Principal string   // only grants of this principal, or "" for all
 	Limit     int
 }

@@ -24,23 +24,23 @@ func (v Violation) String() string {
 type Report struct {
 	// Violations has at most 1,000 violations. It is empty if all invariants hold.
 	Violations []Violation
-	// Looked has the number of checked rows by invariant.
+	// Looked is the number of checked rows by invariant.
 	Looked map[string]int64
 }
 
 // CheckInvariants checks the rules that hold at any time, even while engines use the database: see
-// sql/invariants.sql, sql/job_invariants.sql and sql/change_invariants.sql. All statements read one
-// snapshot. Therefore db is a connection or a pool, in which CheckInvariants begins a transaction,
-// or a transaction with isolation level REPEATABLE READ. Its search_path must be progressor.
-// CheckInvariants reads all tables completely, so db must not be the hot pool.
+// sql/invariants.sql, sql/job_invariants.sql and sql/change_invariants.sql. All statements must
+// read one snapshot. db can be a connection or a pool, on which CheckInvariants begins a
+// transaction, or a transaction with the isolation level REPEATABLE READ. Its search_path must be
+// progressor. CheckInvariants reads all tables completely, so db must not be the hot pool.
 func CheckInvariants(ctx context.Context, db DB) (Report, error) {
 	return withSnapshot(ctx, db, "check invariants", checkInvariants)
 }
 
-// withSnapshot calls check with a transaction that reads one snapshot. This is db itself, or a new
-// transaction if db is a connection or a pool. The transaction turns JIT compilation off:
-// PostgreSQL needed 7 s of CPU time to compile the 600 functions of FindViolations, which then ran
-// for 0.4 s.
+// withSnapshot calls check with a transaction that reads one snapshot. If db is a connection or a
+// pool, it begins this transaction. Otherwise it uses db itself. The transaction turns JIT
+// compilation off: PostgreSQL needed 7 s of CPU time to compile the 600 functions of
+// FindViolations, which then ran for 0.4 s.
 func withSnapshot(
 	ctx context.Context, db DB, op string, check func(context.Context, DB) (Report, error),
 ) (Report, error) {

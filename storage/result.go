@@ -80,8 +80,8 @@ func (r *Result) Retry(failure []byte, after time.Duration) {
 	*r = Result{Outcome: Retry, Failure: failure, RetryAfter: after}
 }
 
-// Release replaces the result with that of an attempt that was not made. The task waits for another
-// node.
+// Release replaces the result with the result of an attempt that was not made. The task waits for
+// another node.
 func (r *Result) Release(after time.Duration) {
 	*r = Result{Outcome: Retry, RetryAfter: after, Uncounted: true}
 }

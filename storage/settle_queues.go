@@ -12,24 +12,25 @@ import (
 const (
 	// queueBatch is how many waiting tasks or held messages one statement moves.
 	queueBatch = 2000
-	// minQueueBatch is how many of each process a statement moves at least, because a flush may
-	// change the status of many processes.
+	// minQueueBatch is the minimum of queueLimit. A flush may change the status of many processes,
+	// and each of them must make progress.
 	minQueueBatch = 200
-	// maxQueuedTasks is how many tasks may wait in a process before messages to it are no longer
+	// maxQueuedTasks is the maximum number of tasks that wait in a process while messages to it are
 	// delivered.
 	maxQueuedTasks = 1000
 	// backlogBatch is how many processes one call of SettleQueues handles.
 	backlogBatch = 20
 )
 
-// queueLimit returns how many rows of each of n processes a statement moves.
+// queueLimit returns how many rows of each process a statement moves if it moves the queues of n
+// processes.
 func queueLimit(n int) int32 {
 	return int32(max(queueBatch/max(n, 1), minQueueBatch))
 }
 
-// SettleQueues moves one batch of the waiting tasks and held messages that changes of status did
-// not move. It returns the number of rows that it moved. If the queue of one process cannot be
-// moved now, the others are still moved, and the error names the process.
+// SettleQueues moves one batch of the waiting tasks and held messages that changes of status have
+// left in large queues. It returns the number of rows that it moved. If the queue of one process
+// cannot be moved now, the others are still moved, and the error names the process.
 func (s *Store) SettleQueues(ctx context.Context) (moved int64, err error) {
 	rows, err := s.q.ListBacklogs(ctx, s.general, backlogBatch)
 	if err != nil {
@@ -59,7 +60,7 @@ func (s *Store) settleQueue(ctx context.Context, key process.Key) (moved int64, 
 	return moved, err
 }
 
-// locked runs a statement after the lock of a process, in a transaction outside the lanes.
+// locked locks a process and runs a statement in the same transaction, on a connection of s.slow.
 func (s *Store) locked(ctx context.Context, key process.Key, statement stage) error {
 	conn, err := s.slow.Acquire(ctx)
 	if err != nil {
@@ -69,8 +70,8 @@ func (s *Store) locked(ctx context.Context, key process.Key, statement stage) er
 	return pipeline(ctx, conn.Conn(), []stage{s.lockStage([]process.Key{key}), statement})
 }
 
-// prepareResume moves the tasks of a suspended process, in batches, to what they wait for after the
-// resume.
+// prepareResume changes what the tasks of a suspended process wait for, in batches. After it, the
+// resume itself has few rows to change.
 func (s *Store) prepareResume(key process.Key) error {
 	for {
 		var moved int64

@@ -30,7 +30,7 @@ type Cursor struct {
 	Stored bool
 }
 
-// ErrNewGeneration is the error of a read with the copy of a stored cursor after a failover or a
+// ErrNewGeneration is returned by a read with a copy of a stored cursor after a failover or a
 // restore.
 var ErrNewGeneration = errors.New("the database failed over or was restored")
 

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// aheadDays is how many days before its first change the partition of a day is added.
+// aheadDays is how many days in advance the partition of a day is added.
 const aheadDays = 2
 
 // tables are the tables with triggers that record changes.
@@ -65,8 +65,8 @@ func retryLocked(ctx context.Context, run func() error) error {
 	}
 }
 
-// PutNamespace is Store.ReplaceNamespace for a namespace that records changes. It starts recording
-// first, and again if another node has stopped it in the meantime.
+// PutNamespace is Store.ReplaceNamespace for a namespace that records changes. It calls Start
+// first, and again if another node has dropped the triggers in the meantime.
 func PutNamespace(
 	ctx context.Context, s *storage.Store, namespace string,
 	config func(before json.RawMessage) (json.RawMessage, error), by ...process.Actor,
@@ -82,9 +82,9 @@ func PutNamespace(
 	}
 }
 
-// Maintain adds partitions for the next days, gives up sinks that lag too far, drops partitions
-// whose retention is over, and drops the triggers if no namespace records. A table that is locked
-// is left to the next pass.
+// Maintain adds partitions for the next days, sets sinks that lag too far to BROKEN, and drops
+// partitions whose retention is over. It drops the triggers if no namespace records changes. It
+// skips tables that are locked; the next pass handles them.
 func Maintain(ctx context.Context, s *storage.Store) error {
 	var records bool
 	err := s.RunSoon(ctx, "read change settings", func(ctx context.Context, db storage.DB) (err error) {
@@ -107,7 +107,7 @@ func Maintain(ctx context.Context, s *storage.Store) error {
 	return errors.Join(append(errs, ignoreLocked(dropPartitions(ctx, s)))...)
 }
 
-// stop drops the triggers if no namespace records.
+// stop drops the triggers if no namespace records changes.
 func stop(ctx context.Context, s *storage.Store) error {
 	for _, table := range tables {
 		err := s.Write(ctx, "stop recording changes", func(ctx context.Context, db storage.DB) error {
@@ -126,7 +126,7 @@ func addPartitions(ctx context.Context, s *storage.Store) error {
 		err := s.Write(ctx, "add a partition of changes", func(ctx context.Context, db storage.DB) error {
 			return dbsqlc.New().AddChangePartition(ctx, db, days)
 		})
-		if err := ignoreLocked(err); err != nil { // changes_default records in the meantime
+		if err := ignoreLocked(err); err != nil { // until then, the rows go to changes_default
 			return err
 		}
 	}

@@ -212,9 +212,9 @@ func listSinks(ctx context.Context, s *storage.Store, a dbsqlc.ListSinksParams) 
 	return rows, err
 }
 
-// breakLagging gives up the sinks that lag for longer than they may.
+// breakLagging sets sinks to BROKEN whose lag exceeds their limit.
 func breakLagging(ctx context.Context, s *storage.Store) error {
-	return s.Write(ctx, "give up lagging sinks", func(ctx context.Context, db storage.DB) error {
+	return s.Write(ctx, "set lagging sinks to BROKEN", func(ctx context.Context, db storage.DB) error {
 		_, err := dbsqlc.New().BreakLaggingSinks(ctx, db)
 		return err
 	})

@@ -1,8 +1,8 @@
-// Package erasure removes what the database has of processes that EraseProcess erases. First, their
-// processes are removed. Then rows of other tables are deleted, or the IDs in them are replaced by
-// hashes (erased_id). It reads whole tables, in batches of their primary keys, because most of them
-// have no index on these IDs. It erases nothing while one of the processes exists, because its rows
-// are in the same tables.
+// Package erasure implements EraseProcess. The caller first removes the processes. Then this
+// package deletes the rows that refer to them in other tables, or replaces the IDs in these rows by
+// hashes (erased_id). It reads whole tables, in batches of their primary keys, because most tables
+// have no index on these IDs. It erases nothing while a process with one of the IDs exists, because
+// the rows of that process are in the same tables.
 package erasure
 
 import (
@@ -23,13 +23,14 @@ import (
 type Set struct {
 	Namespace string
 	IDs       []string
-	LaterRuns []string // runs that are erased later: their steps keep the IDs until then
+	LaterRuns []string // runs that will be erased later; until then, their steps keep the erased IDs
 	DryRun    bool     // only count
-	// CreatedBefore is nil, or processes that were created at this time or later are not erased.
+	// CreatedBefore excludes processes that were created at this time or later. nil excludes none.
 	CreatedBefore *time.Time
 }
 
-// partPrefix is the start of the IDs of parts. The rest of such an ID has depth slashes.
+// partPrefix is the prefix of the IDs of the parts of a process. The rest of such an ID has depth
+// slashes.
 type partPrefix struct {
 	prefix string
 	depth  int32
@@ -59,13 +60,13 @@ type erasedTable struct {
 }
 
 const (
-	// eventOfErased are events of a job or a run. Older engines wrote no of_run: an event without
-	// it and without a step is of the job with this ID, if there is one.
+	// eventOfErased matches the events of an erased job or run. Older engines did not write of_run.
+	// An event without of_run and without a step belongs to the job with this ID, if there is one.
 	eventOfErased = "CASE WHEN x.of_run OR x.step_id IS NOT NULL THEN is('~flow/' || x.job_id)" +
 		" ELSE is(x.job_id) OR is('~flow/' || x.job_id) AND NOT EXISTS (SELECT FROM processes p" +
 		" WHERE p.namespace = $1 AND p.process_id = x.job_id AND p.kind = 'job') END"
-	// changeOfErased are changes of a process. Older triggers did not write ~flow/ before the IDs
-	// of runs, and wrote the kind job for changes of runs.
+	// changeOfErased matches the changes of an erased process. Older triggers did not write ~flow/
+	// before the IDs of runs, and wrote the kind job for changes of runs.
 	changeOfErased = "(is(x.process_id) AND (x.kind <> 'step' OR starts_with(x.process_id, '~flow/'))" +
 		" OR is('~flow/' || x.process_id) AND (x.kind = 'step' OR x.kind = 'job' AND NOT EXISTS (" +
 		"SELECT FROM processes p WHERE p.namespace = $1 AND p.process_id = x.process_id AND p.kind = 'job')))"
@@ -73,11 +74,11 @@ const (
 	endOfErased  = "x.child->>'namespace' = $1 AND is(x.child->>'processId')"
 )
 
-// erasedTables are all tables that can have the ID of a process after RemoveProcess. A table from
-// which rows move to another one comes before it: messages become dead letters, and changes dead
-// letters of sinks. The table flow_steps is the last, because it says what a run has started. Tasks
-// of other processes, and messages to them, belong to these processes, which would have to be
-// locked: they are not changed.
+// erasedTables lists all tables that can contain the ID of a process after RemoveProcess. A table
+// whose rows can move to another table comes before that table: messages become dead letters, and
+// changes become dead letters of sinks. The table flow_steps is the last one, because StartedBy
+// reads it. Tasks of other processes and messages to them are not changed, because that would
+// require a lock on these processes.
 var erasedTables = []erasedTable{
 	{name: "answers", key: "process_id text, task_id bigint", match: "is(x.process_id)"},
 	{name: "leases", key: "process_id text", match: "is(x.process_id)"},
@@ -125,13 +126,14 @@ var erasedTables = []erasedTable{
 		  failure = NULL, progress = NULL`},
 }
 
-// PageRows is how many rows a transaction of EraseRows should read: few, so that it is short.
+// PageRows is the recommended number of rows for EraseRows. It is small so that transactions are
+// short.
 const PageRows = 2000
 
 // erasedIDs matches is(EXPRESSION). The expressions have no parentheses.
 var erasedIDs = regexp.MustCompile(`\bis\(([^()]*)\)`)
 
-// eraseAuditSQL has the result of eraseSQL.
+// eraseAuditSQL returns the same columns as eraseSQL.
 const eraseAuditSQL = `
 	WITH existing AS MATERIALIZED (
 	  SELECT 1 FROM (` + processesSQL + `) p LIMIT 1)
@@ -142,8 +144,9 @@ const eraseAuditSQL = `
 
 // eraseSQL erases a batch of a table. It returns the number of rows that it read, that matched and
 // that it erased, the last key, and whether one of the processes exists. A row that another
-// transaction changes at the same time stays, because a new process may have it then. entry is the
-// row if it matches. It is NULL for others, so that their large values are not read.
+// transaction changes at the same time is not erased, because it may now belong to a new process.
+// entry is the row if it matches, and otherwise NULL, so that large values of other rows are not
+// read.
 const eraseSQL = `
 	WITH parts AS MATERIALIZED (
 	  SELECT erased_parts(@ids::text[]) AS pattern),
@@ -206,13 +209,13 @@ type Batch struct {
 	Table        string
 	Rows         int64 // erased
 	Read         int64
-	LastOfTables bool // all tables were read
+	LastOfTables bool // the batch has completed the last table
 }
 
 // ErrExists is returned by EraseRows if one of the processes exists, because it was started again.
 var ErrExists = errors.New("a process with an erased ID exists")
 
-// EraseRows erases a batch of what tables have of removed processes. It reads at most rows rows.
+// EraseRows erases a batch of rows that refer to removed processes. It reads at most rows rows.
 func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows int) (Batch, error) {
 	if p.Table < 0 || p.Table >= len(erasedTables) {
 		return Batch{}, process.InvalidPageToken()
@@ -239,7 +242,7 @@ func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows i
 		return Batch{}, err
 	case exists:
 		return Batch{}, ErrExists
-	case batch.Rows < matched: // some rows have changed in the meantime: read the batch again
+	case batch.Rows < matched: // other transactions changed some rows: read the batch again
 		return batch, nil
 	case batch.Read == int64(rows) && last != nil:
 		p.After = *last
@@ -257,7 +260,7 @@ func nullIfEmpty(text string) *string {
 	return &text
 }
 
-// MaxChildren limits what EraseProcess erases with a run.
+// MaxChildren limits how many children EraseProcess erases with a run.
 const MaxChildren = 10_000
 
 // Runs returns the IDs of the runs among processes.
@@ -270,8 +273,8 @@ func Runs(ids []string) (runs []string) {
 	return runs
 }
 
-// StartedBy returns the processes and runs that steps of runs have started in the same namespace
-// and that are not erased.
+// StartedBy returns the processes and runs that steps of the runs among ids have started in the
+// same namespace. It omits erased ones.
 func StartedBy(
 	ctx context.Context, s *storage.Store, namespace string, ids []string,
 ) (started []string, err error) {
@@ -279,7 +282,7 @@ func StartedBy(
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	err = s.Search(ctx, "list what runs have started", func(ctx context.Context, tx pgx.Tx) error {
+	err = s.Search(ctx, "list the processes that runs have started", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT DISTINCT f.process_id FROM flow_steps f
 			 WHERE f.namespace = $1

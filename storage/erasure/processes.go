@@ -117,8 +117,8 @@ func CountHistories(
 	return events, tasks, err
 }
 
-// Record adds an audit entry for each process of a set, with its hash as the subject. It adds none
-// for an ID if the actor has added one less than this time ago.
+// Record adds an audit entry for each process of a set, with its hash as the subject. It skips an
+// ID if the actor has added an entry for it within the given time.
 func Record(ctx context.Context, s *storage.Store, e Set, by process.Actor, ago time.Duration) error {
 	return s.RunLocked(ctx, "record an erasure", nil, func(ctx context.Context, db storage.DB) error {
 		rows, err := db.Query(ctx, `

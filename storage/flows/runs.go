@@ -358,8 +358,8 @@ func CancelOutcome(ctx context.Context, s *storage.Store, key process.Key) (kind
 	return row.Type, row.WorkerID, err
 }
 
-// FirstStart reads when the first step of a run began since a time: a worker took its job, or it is
-// something else. Zero: none has.
+// FirstStart returns when the first step of a run began, at or after since. A step with a job
+// begins when a worker takes the job. The result is zero if no step has begun.
 func FirstStart(
 	ctx context.Context, s *storage.Store, namespace, runID string, since time.Time,
 ) (time.Time, error) {

@@ -23,8 +23,8 @@ const ExplainTasks = 1000
 // never is the time in columns of queries that have no value.
 var never = time.Unix(0, 0).UTC()
 
-// Explained is the input of an explanation, read in one snapshot. Of the namespace it has only what
-// is stored outside its configuration.
+// Explained is the input of an explanation, read in one snapshot. It contains only facts about the
+// namespace that are stored outside its configuration.
 type Explained struct {
 	Process storage.Process
 	Timers  []storage.Timer

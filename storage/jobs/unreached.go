@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Unreached is how a job has waited for its processor, which could not be reached. It is the effect
-// that stores this.
+// Unreached describes how long and how often a job has waited for a processor that could not be
+// reached. It is also the effect that stores this.
 type Unreached struct {
 	Attempt int32     `json:"attempt"` // that was not used up
 	Tries   int32     `json:"tries"`

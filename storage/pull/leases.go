@@ -42,7 +42,7 @@ type LeaseToken struct {
 // Holder is who holds a lease.
 type Holder struct {
 	WorkerID string
-	JobName  string // "" if the task is not one of a job
+	JobName  string // "" if the task does not belong to a job
 }
 
 // ReadHolders returns who holds each lease, or nil if the lease was lost.

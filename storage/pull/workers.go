@@ -31,8 +31,8 @@ type WorkerOf struct{ Owner, WorkerID string }
 // leases.
 const OwnedFor = 2 * time.Minute
 
-// MaxWorkerIDs is how many worker IDs a client has at most in a namespace. Requests at the same
-// time can exceed it by one each.
+// MaxWorkerIDs is the maximum number of worker IDs of a client in a namespace. Each concurrent
+// request can exceed it by one.
 const MaxWorkerIDs = 10_000
 
 // Worker is a worker in a list.
@@ -121,7 +121,7 @@ func makeRoom(ctx context.Context, s *storage.Store, owner string, seen map[Work
 	if err != nil {
 		return err
 	}
-	// Another node may have made room, so the deleted rows do not tell.
+	// Another node may have made room, so count again instead of counting the deleted rows.
 	crowded, err = storage.Query(ctx, s.RunSoon, "count workers", dbsqlc.New().CrowdedWorkers, wanted)
 	if err != nil || len(crowded) == 0 {
 		return err

@@ -101,9 +101,9 @@ type ListKeysRow struct {
 }
 
 // ListKeys returns keys, the newest first, with the first max_roles of their grants: the roles, and
-// in the same order the patterns of their namespaces. after_id is the last key of the page before,
-// or empty. It returns only valid keys if valid_only is set, only those with a name if it is not
-// empty, and only the key with an ID if that is not empty.
+// in the same order the patterns of their namespaces. after_id is the last key of the previous
+// page, or empty. It returns only valid keys if valid_only is set, only those with a name if it is
+// not empty, and only the key with an ID if that is not empty.
 func (q *Queries) ListKeys(ctx context.Context, db DBTX, arg ListKeysParams) ([]ListKeysRow, error) {
 	rows, err := db.Query(ctx, listKeys,
 		arg.MaxRoles,

@@ -170,7 +170,8 @@ type ListLoginsRow struct {
 }
 
 // ListLogins returns the logins of a user, or of all users, that have not expired, the newest
-// first. after_time and after_id are those of the last login of the page before, or NULL and empty.
+// first. after_time and after_id are those of the last login of the previous page, or NULL and
+// empty.
 func (q *Queries) ListLogins(ctx context.Context, db DBTX, arg ListLoginsParams) ([]ListLoginsRow, error) {
 	rows, err := db.Query(ctx, listLogins,
 		arg.Principal,

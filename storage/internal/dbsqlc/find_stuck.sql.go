@@ -114,7 +114,7 @@ found AS (
           AND r.process_id = s.process_id)
      AND p.cancel_deadline IS NULL
   UNION ALL
-  -- cancel_ends: a process whose grace period is over has ended, also in a paused namespace.
+  -- cancel_ends: a process whose grace period is over has ended, even in a paused namespace.
   SELECT 'cancel_ends', p.namespace, p.process_id,
          format('the grace of its cancel was over at %s', p.cancel_deadline)
     FROM processes p
@@ -172,7 +172,7 @@ found AS (
           AND s.process_id = r.process_id
           AND s.waits_for = 'constraint')
   UNION ALL
-  -- late_job_ends: a job whose start deadline passed before an attempt began has ended, also in a
+  -- late_job_ends: a job whose start deadline passed before an attempt began has ended, even in a
   -- paused namespace.
   SELECT 'late_job_ends', s.namespace, s.process_id,
          format('job %L should have begun by %s', s.job_name, s.start_deadline)
@@ -207,7 +207,7 @@ found AS (
                        AND r.line = s.line
                        AND r.process_id <> s.process_id))
   UNION ALL
-  -- message_is_delivered: a message that can be delivered is delivered, also in a paused namespace.
+  -- message_is_delivered: a message that can be delivered is delivered, even in a paused namespace.
   SELECT 'message_is_delivered', m.namespace, m.process_id,
          format('message %s, a %s, has waited since %s', m.message_id, m.kind, m.created_time)
     FROM messages m

@@ -218,16 +218,17 @@ type SearchCallsRow struct {
 }
 
 // SearchCalls claims tasks that wait for a slot, by priority, then round (see next_round), then
-// age. The condition is repeated for the locked rows, so that rows that were changed or are locked
-// are skipped without waiting. If own is true, it takes only the tasks that the engine itself runs
-// in this namespace, because workers take the others. If urgent is true, it takes only crons. It
-// skips jobs of paused names if pauses is true. The columns kind_… have the row of a job in jobs.
+// age. Locked rows are skipped without waiting. PostgreSQL evaluates the conditions again for rows
+// that were changed after the snapshot. If own is true, it takes only the tasks that the engine
+// itself runs in this namespace, because workers take the others. If urgent is true, it takes only
+// crons. It skips jobs of paused names if pauses is true. The columns kind_… are the columns of the
+// job in the table jobs.
 //
 // Claimed rows are deleted by key. A row that was changed after the snapshot of the statement is
 // locked and read in its current version, but a search by the old ctid would not find it, and the
 // task would be in both tables. (From claimed on, SearchTimers, SearchCronTimers, Poll and
-// PollGroups are nearly equal. They are separate, because each is a statement with a search by one
-// index, and SQL text cannot be shared.)
+// PollGroups are nearly equal. They are separate statements because each of them searches another
+// index, and sqlc cannot share SQL text.)
 // One statement claims at most 2 MiB (maxScanBytes) in all namespaces together, but always at least
 // one task.
 func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParams) ([]SearchCallsRow, error) {

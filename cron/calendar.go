@@ -32,8 +32,8 @@ func (c *calendar) shifts(m *month, s *segment) bool {
 	return found
 }
 
-// settled is longer than the difference between any two clocks of the world: a time this far from a
-// transition is not affected by it.
+// settled is longer than the difference between the local times of any two zones: a time this far
+// from a transition is not affected by it.
 const settled = 2 * secondsOfDay
 
 func (c *calendar) next(from, to int64) (int64, bool) {

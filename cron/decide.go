@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Cron decides about the fire times of a schedule with a policy that Validate has accepted. Its
-// methods change nothing; they return a Step.
+// Cron applies a policy to the fire times of a schedule. Validate must have accepted the policy.
+// The methods of Cron change nothing. They return a Step.
 type Cron struct {
 	Key      string // namespace and ID; seed of the jitter
 	Schedule *Schedule

@@ -129,9 +129,9 @@ func (d *decider) action(overlap OverlapAction) OverlapAction {
 	return overlap
 }
 
-// Backfill decides past fire times from from until before to as Trigger does, including those
-// before the cron was created, except those for which inLedger has a row. It creates at most 1,000
-// rows. rest is where to continue, or zero if it is complete.
+// Backfill decides the past fire times in [from, to) as Trigger does. It includes times before the
+// cron was created, and skips times for which inLedger returns true. It creates at most 1,000 rows.
+// rest is where to continue, or zero if the backfill is complete.
 func (c Cron) Backfill(
 	state State, from, to time.Time, inLedger func(time.Time) bool, overlap OverlapAction, now time.Time,
 ) (step Step, rest time.Time) {
@@ -193,8 +193,8 @@ func (c Cron) Pause(state State, now time.Time) Step {
 	return d.finish()
 }
 
-// Resume ends a pause, and resets the failures before it. The misfire policy decides about the fire
-// times of the pause; with skipMissed, all of them are MISSED.
+// Resume ends a pause, and resets the failures before it. The misfire policy decides which fire
+// times of the pause fire; with skipMissed, all of them are MISSED.
 func (c Cron) Resume(state State, skipMissed bool, now time.Time) Step {
 	d := c.begin(state, now)
 	if d.s.Paused {

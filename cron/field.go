@@ -145,7 +145,7 @@ func (f *fields) monthDays(first, length int) uint32 {
 	return (days | weekdays) & all
 }
 
-// specialDays returns the days of L, L-n, LW and nW. A day that the month does not have is none
+// specialDays returns the days of L, L-n, LW and nW. It omits days that the month does not have
 // (Quartz: 31W skips June).
 func (f *fields) specialDays(first, length int) uint32 {
 	var days uint32
@@ -198,7 +198,8 @@ func (f *fields) specialWeekdays(first, length int) uint32 {
 	return days
 }
 
-// covers reports whether not excludes the whole day on which both match.
+// covers reports whether the exclusion not excludes every time at which f fires, on a day on which
+// both match.
 func (f *fields) covers(not *fields) bool {
 	return f.second&^not.second == 0 && f.minute&^not.minute == 0 && f.hour&^not.hour == 0
 }

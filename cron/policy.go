@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Policy defines how a cron decides: the CronPolicy of the API without the timeout of a run, which
-// this package does not use. Zero values are defaults.
+// Policy defines what a cron does at its fire times. It is the CronPolicy of the API without the
+// timeout of a run, which this package does not use. Zero values are defaults.
 type Policy struct {
 	Overlap        OverlapAction
 	Failure        FailureAction
@@ -26,8 +26,8 @@ type Policy struct {
 	MaxOverlap         int32         // concurrent runs, with OverlapActionParallel; 0 means MaxRuns
 }
 
-// The defaults and limits of a policy. MaxRuns limits the runs of a cron that count at the same
-// time, and the queued fires: the state has a time for each (350 KB of JSON for 10,000) and must
+// The defaults and limits of a policy. MaxRuns limits the concurrent runs and the queued fires of a
+// cron. The state of the cron contains a time for each of them (350 KB of JSON for 10,000) and must
 // fit into a process.
 const (
 	DefaultMaxConcurrency   = 1
@@ -37,7 +37,7 @@ const (
 	MaxRuns                 = 10_000
 )
 
-// OverlapAction decides about a fire while the previous run is running.
+// OverlapAction defines what happens at a fire time if the previous run has not ended.
 type OverlapAction int32
 
 // The values, with the numbers of the API.
@@ -50,7 +50,7 @@ const (
 	OverlapActionBufferOne                       // one run waits for the end of the previous run
 )
 
-// FailureAction decides about a fire if the newest run has failed.
+// FailureAction defines what happens at a fire time if the newest run has failed.
 type FailureAction int32
 
 // The values, with the numbers of the API.
@@ -63,7 +63,7 @@ const (
 	FailureHalfOpen                      // after PauseAfterFailures consecutive failures, one trial per RetryBackoff
 )
 
-// ConcurrencyPolicy decides about a fire while MaxConcurrency runs are running.
+// ConcurrencyPolicy defines what happens at a fire time while MaxConcurrency runs are running.
 type ConcurrencyPolicy int32
 
 // The values, with the numbers of the API.
@@ -73,7 +73,7 @@ const (
 	ConcurrencyQueue
 )
 
-// MisfirePolicy decides about fire times that passed while no engine checked them.
+// MisfirePolicy defines what happens to fire times that passed before an engine checked them.
 type MisfirePolicy int32
 
 // The values, with the numbers of the API.
@@ -84,14 +84,16 @@ const (
 	MisfireCatchUpLimited                      // the newest CatchUpLimit
 )
 
-// Backoff is the wait after failure n: min(Initial × Factor^(n-1), Max), or Steps[n-1], of which
-// the last one repeats.
+// Backoff is the wait after failure n: min(Initial × Factor^(n-1), Max), or Steps[n-1]. The last
+// step repeats.
 type Backoff struct {
 	Initial time.Duration // 0 means 1 s
 	Factor  float64       // 0 means 2
 	Max     time.Duration // 0 means 1 h
-	Jitter  float64       // 0 to 1: random part of the interval in both directions; constant for a cron, time and n
-	Steps   []time.Duration
+	// Jitter varies the wait by up to this fraction, 0 to 1, in both directions. The same cron, end
+	// time and n have the same variation.
+	Jitter float64
+	Steps  []time.Duration
 }
 
 // The defaults of a backoff.
@@ -101,7 +103,8 @@ const (
 	DefaultBackoffMax     = time.Hour
 )
 
-// interval returns the wait after failure n (1 is the first) that ended at a time.
+// interval returns the wait after failure n, which starts at 1, of a run that ended at the given
+// time.
 func (b Backoff) interval(n int32, key string, ended time.Time) time.Duration {
 	n = max(n, 1)
 	var wait time.Duration

@@ -31,20 +31,20 @@ type DaylightSaving struct {
 	Overlap Overlap
 }
 
-// Gap decides about local times that do not exist.
+// Gap defines what happens to local times that do not exist.
 type Gap int32
 
-// The values, with the contract's numbers.
+// The values, with the numbers of the API.
 const (
 	GapDefault Gap = iota // GapShift
 	GapShift              // fire at the end of the gap, once
 	GapSkip
 )
 
-// Overlap decides about local times that occur twice.
+// Overlap defines which occurrences of repeated local times fire.
 type Overlap int32
 
-// The values, with the contract's numbers.
+// The values, with the numbers of the API.
 const (
 	OverlapDefault Overlap = iota // OverlapFirst
 	OverlapFirst
@@ -290,7 +290,7 @@ func (s *Schedule) Prev(t time.Time) (time.Time, bool) {
 	return time.Unix(at, 0).UTC(), true
 }
 
-// Between returns the fire times from from until before to, oldest first.
+// Between returns the fire times in [from, to), oldest first.
 func (s *Schedule) Between(from, to time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		low, high := max(ceilSecond(from), s.from), min(ceilSecond(to), s.to)
@@ -323,7 +323,7 @@ func (s *Schedule) Between(from, to time.Time) iter.Seq[time.Time] {
 	}
 }
 
-// Backward returns the fire times before to and not before from, newest first.
+// Backward returns the fire times in [from, to), newest first.
 func (s *Schedule) Backward(to, from time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		low, high := ceilSecond(from), ceilSecond(to)
@@ -337,7 +337,7 @@ func (s *Schedule) Backward(to, from time.Time) iter.Seq[time.Time] {
 	}
 }
 
-// Count returns the number of fire times after after and not after upTo, at most limit.
+// Count returns the number of fire times in (after, upTo], at most limit.
 func (s *Schedule) Count(after, upTo time.Time, limit int) int {
 	n := 0
 	for range s.Between(time.Unix(after.Unix()+1, 0), time.Unix(upTo.Unix()+1, 0)) {

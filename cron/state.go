@@ -8,7 +8,7 @@ import (
 // Decision is the decision about a fire time.
 type Decision int32
 
-// The values, with the contract's numbers.
+// The values, with the numbers of the API.
 const (
 	Fired              Decision = iota + 1
 	Queued                      // a run is queued
@@ -28,7 +28,7 @@ func (d Decision) String() string { return decisionNames[d] }
 // Status is the status of a fire in the ledger.
 type Status int32
 
-// The values, with the contract's numbers.
+// The values, with the numbers of the API.
 const (
 	Scheduled Status = iota + 1 // the run is queued
 	Running
@@ -76,7 +76,7 @@ type Wait struct {
 	Buffered bool      `json:"buffered,omitempty"` // it also waits for the end of the previous run
 }
 
-// Range is a range of fire times from From until before To.
+// Range is the range of fire times in [From, To).
 type Range struct {
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`

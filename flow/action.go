@@ -43,7 +43,7 @@ func (c *compiler) options(path string, o *progressorv1.JobOptions) {
 			"must be at most 1 (got %d): one worker runs a step; for several workers, use for_each with an item "+
 				"for each", n)
 	}
-	if d := o.GetStartDeadline(); d != nil && d.AsDuration() == 0 { // see violation for less
+	if d := o.GetStartDeadline(); d != nil && d.AsDuration() == 0 { // CheckRules rejects negative values
 		c.add(path+".start_deadline", durations.Positive)
 	}
 	if o.GetStartDeadline() != nil && o.GetWorkers() != nil {
@@ -92,8 +92,8 @@ func (c *compiler) wait(s *Step, w *progressorv1.WaitAction) {
 	}
 }
 
-// run rejects a template that would start itself endlessly: no step on the way to s, nor s itself,
-// may be skipped.
+// run rejects a template that would start itself endlessly, because neither s nor any step before
+// it can be skipped.
 func (c *compiler) run(s *Step, r *progressorv1.RunAction) {
 	if r.GetType() != c.template.Source.GetType() || c.before == nil {
 		return

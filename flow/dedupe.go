@@ -29,7 +29,7 @@ func (c *compiler) dedupeKeys(keys []string) []string {
 		case slices.Contains(strings.Split(key, "."), ""):
 			c.add(path, "%.100q is not a path: use scope, scope_id or a field of the payload, such as user.id", key)
 		case slices.Contains(keys[:i], key):
-			c.add(path, "names %s a second time", key)
+			c.add(path, "repeats %s", key)
 		}
 	}
 	sorted := slices.Clone(keys)

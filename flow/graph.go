@@ -46,7 +46,7 @@ func (c *compiler) link() {
 			case !ok:
 				c.add(path, "there is no step %.100q; %s", id, c.known(id))
 			case slices.Contains(s.DependsOn, on):
-				c.add(path, "names %s a second time", id)
+				c.add(path, "repeats %s", id)
 			default:
 				s.DependsOn = append(s.DependsOn, on)
 			}

@@ -34,8 +34,9 @@ type Config struct {
 
 	// Builtins maps the names in processor.builtin.name of a namespace to Go processors.
 	Builtins map[string]processor.Processor
-	// Dial creates the processor of a namespace with a push processor. credentials returns those of
-	// each request. It is nil if the headers are those of cfg, and cfg names no secrets.
+	// Dial creates the processor of a namespace with a push processor. credentials returns the
+	// credentials for each request. It is nil if the headers are those of cfg, and cfg names no
+	// secrets.
 	Dial func(namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
 		credentials func(context.Context) (remote.Credentials, error)) (processor.Processor, error)
 	// Secrets seals and opens headers. The default uses the key in the database.

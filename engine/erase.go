@@ -22,7 +22,8 @@ const (
 	// tables.
 	eraseTogether = 20
 	// eraseRecorded is how old an audit entry of the same erasure may be if a request continues a
-	// previous one. Clients could invent page tokens, so a token does not prove that there is one.
+	// previous one. Clients could invent page tokens, so a token does not prove that the entry
+	// exists.
 	eraseRecorded = time.Hour
 )
 

@@ -165,8 +165,8 @@ func (e *Engine) compareStored(
 	return row.Config, proto.Equal(stored, wanted), nil
 }
 
-// sameHosts reports whether a processor gets no requests at hosts that did not get them before, and
-// the same authorities prove that they are these hosts.
+// sameHosts reports whether the requests to a processor go only to hosts of its previous
+// configuration, and whether the same authorities verify these hosts.
 func sameHosts(p, before *progressorv1.ConnectProcessor) bool {
 	if p.GetTls().GetCaPem() != before.GetTls().GetCaPem() {
 		return false

@@ -53,7 +53,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 			Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 10, 60, 600},
 		}),
 		refused: counter("progressor_requests_refused_total",
-			"Requests rejected because of overload, by limit. Nothing of them is stored.", "bound"),
+			"Requests rejected because of overload, by limit. They are not stored.", "bound"),
 		scanErrors: counter("progressor_scan_errors_total", "Failed scans for tasks.", "scan"),
 		stale: counter("progressor_stale_results_total",
 			"Results rejected because another attempt had replaced theirs.", "namespace"),

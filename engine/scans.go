@@ -118,7 +118,7 @@ func (b *scanBound) done(err error) {
 	}
 }
 
-// rotate returns sorted names, beginning with the first one behind the last namespace.
+// rotate returns sorted names, beginning with the first one after the last namespace.
 func (b *scanBound) rotate(names []string) []string {
 	first, found := slices.BinarySearch(names, b.last)
 	if found {

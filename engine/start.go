@@ -68,7 +68,7 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 		in.Call = r.call
 		prepared, err := e.store.PrepareInit(in)
 		if err == nil && prepared.Outcome == storage.Postponed {
-			// The task waits for a slot or for its start time. The next scan gets the delay by the
+			// The task waits for a slot or for its start time. The scan computes the delay from the
 			// database clock.
 			e.calls.wake()
 			if !p.StartTime.IsZero() {

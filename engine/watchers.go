@@ -14,7 +14,7 @@ const (
 	// maxLooked is the maximum number of watched processes in one query. If there are more, they
 	// take turns.
 	maxLooked = 1000
-	// maxHeldBytes limits the news that clients have not read. At the limit, no news are read from
+	// maxHeldBytes limits the news that clients have not read. At the limit, no news is read from
 	// the database until a client reads or limitStalls of package rpc ends its stream. The streams
 	// of one client can hold less: 100 events of 1 MiB.
 	maxHeldBytes = 128 << 20
@@ -41,7 +41,7 @@ func (n *news) size() int {
 }
 
 // watcher is one client that watches a process. It gets news only after it has sent the previous
-// ones. News for a slow client are read from the database later, so no queue builds up.
+// news. News for a slow client is read from the database later, so no queue builds up.
 type watcher struct {
 	key     process.Key
 	news    chan news // buffered for one

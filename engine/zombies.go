@@ -15,7 +15,7 @@ const maxSuspects = 10_000
 // suspicion records how long a running row has looked like a zombie, by the clock of this node.
 type suspicion struct {
 	expires       time.Time // expiry of its lease
-	leaseSince    time.Time // when expires was first seen with its value
+	leaseSince    time.Time // when this value of expires was first seen
 	overdueSince  time.Time // zero if its deadline has not passed
 	lastSuspected int       // the last pass that found it
 }
@@ -75,11 +75,11 @@ func (c *collector) collect(ctx context.Context) error {
 
 // suspect reports whether a running row is a zombie, and whether it is one because its attempt took
 // too long. The database clock raises a suspicion, and the clock of this node confirms it, so that
-// a step of the database clock makes no live attempt a zombie:
+// a step of the database clock does not turn live attempts into zombies. One of these must be true:
 //
-//   - The lease of a worker has expired and was not renewed for as long as a live worker takes.
-//   - The attempt has run longer than its timeout since this node began it or handed it out, or
-//     else since it first looked overdue.
+//   - The lease of a worker has expired, and the worker has not renewed it within Suspect.Renewal.
+//   - The attempt has run longer than its timeout since this node began it or leased it to a
+//     worker. If this node did neither, the time counts from when the attempt first looked overdue.
 func (c *collector) suspect(s storage.Suspect, now time.Time) (zombie, late bool) {
 	if s.NodeDead && !s.Leased {
 		return true, false
@@ -101,15 +101,16 @@ func (c *collector) suspect(s storage.Suspect, now time.Time) (zombie, late bool
 	return late || silent, late
 }
 
-// begunAt returns when an attempt began on this node, or otherwise if this node does not know it.
-func (c *collector) begunAt(ref storage.AttemptRef, otherwise time.Time) time.Time {
+// begunAt returns when this node began an attempt or leased it to a worker. It returns fallback if
+// this node did neither.
+func (c *collector) begunAt(ref storage.AttemptRef, fallback time.Time) time.Time {
 	if at, ok := c.engine.attempts.begunAt(ref); ok {
 		return at
 	}
 	if at, ok := c.engine.workers.LeasedSince(ref); ok {
 		return at
 	}
-	return otherwise
+	return fallback
 }
 
 // margin returns how much longer than its timeout an attempt may take before the collector ends it.
@@ -148,9 +149,9 @@ func (c *collector) cancelRequested(ctx context.Context) error {
 	return err
 }
 
-// cancelLost cancels the attempts of this node that do not hold their process: another attempt has
-// replaced them, or a database failover lost them. After a gap between heartbeats, a claim from
-// before the gap may arrive late.
+// cancelLost cancels the attempts of this node that no longer hold their process, because another
+// attempt replaced them or a database failover lost their rows. It also finds claims that were made
+// before a gap between heartbeats and arrived only after it.
 func (c *collector) cancelLost(ctx context.Context) error {
 	e := c.engine
 	attempts := e.attempts.refs()
@@ -167,7 +168,7 @@ func (c *collector) cancelLost(ctx context.Context) error {
 	}
 	if n := e.attempts.cancelThese(lost, errNoHeartbeat); n > 0 {
 		e.metrics.fenced.Add(float64(n))
-		e.log.Warn("attempts cancelled: they do not hold their process", "attempts", n)
+		e.log.Warn("attempts cancelled: they no longer hold their process", "attempts", n)
 	}
 	return nil
 }

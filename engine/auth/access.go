@@ -282,8 +282,8 @@ func grantKey(principal string, role *progressorv1.Role) storage.GrantKey {
 	return storage.GrantKey{Principal: principal, Role: role.GetRole(), Namespaces: role.GetPattern()}
 }
 
-// checkRole returns an error if a role of a request is unknown or malformed. path is that of its
-// message.
+// checkRole returns an error if a role of a request is unknown or malformed. path is the path of
+// the role in the request.
 func checkRole(role *progressorv1.Role, path string) error {
 	invalid := (Grant{role.GetRole(), role.GetPattern()}).Check()
 	if invalid == nil {

@@ -20,17 +20,18 @@ const (
 	// CacheTime is how long a node uses the state and the grants of a key before it reads them
 	// again. Every node rejects a revoked key after that time.
 	CacheTime = 10 * time.Second
-	// staleTime is how long a node uses them while the database cannot be read.
+	// staleTime is how long a node uses a cached state while the database cannot be read.
 	staleTime = time.Minute
 	// refreshWait is how long a request waits for a read that another request has started.
 	refreshWait = time.Second
 	// readTimeout is how long a read may take.
 	readTimeout = 5 * time.Second
-	// noteTimeout is how long a request waits for the note that its key is used.
+	// noteTimeout is how long a request waits until the use of its key is recorded.
 	noteTimeout = time.Second
-	// unknownRate is how many IDs that are not cached a node looks up in the database per second.
+	// unknownRate is the maximum number of uncached IDs that a node looks up in the database per
+	// second.
 	unknownRate = 200
-	// lookupRate limits them for an address with too many failures.
+	// lookupRate is the maximum for an address with too many failures.
 	lookupRate = 10
 )
 
@@ -47,7 +48,7 @@ var (
 	ErrLogin     = errors.New("the login has ended: log in again")
 )
 
-// Keys reads keys, and the grants of principals without a key. It notes that keys are used.
+// Keys reads keys, and the grants of principals without a key. It also records the use of keys.
 type Keys interface {
 	ReadKey(ctx context.Context, keyID string) (storage.KeyState, error)
 	NoteKeyUse(ctx context.Context, keyID string) error
@@ -164,8 +165,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, addr
 	return s.principal, nil
 }
 
-// noteUse notes in the database that a key is used, at most once for each state that was read. A
-// failure does not matter: the time of the last use is only shown.
+// noteUse records in the database that a key is used, at most once for each state that was read. It
+// ignores errors, because the time of the last use is only shown.
 func (a *Authenticator) noteUse(ctx context.Context, id string, s *state) {
 	if !s.noted.CompareAndSwap(false, true) {
 		return
@@ -257,9 +258,9 @@ func (a *Authenticator) lookUp(ctx context.Context, identity, address string) (*
 	return a.known(ctx, identity)
 }
 
-// mayRead returns an error if a client of an address must not cause the read of a key that is not
-// cached. Random IDs must not cause reads without limit. Other failures, such as requests without a
-// token, do not use up the reads of their address.
+// mayRead limits the reads of keys that are not cached, because clients can send random IDs. It
+// returns an error if the limit of the address is reached. Other failures, such as requests without
+// a token, do not count against this limit.
 func (a *Authenticator) mayRead(address string) error {
 	switch {
 	case !a.failed.left(address) && !a.lookups.take(address):
@@ -373,7 +374,7 @@ func (a *Authenticator) fail(ctx context.Context, scheme string, err error, addr
 	switch {
 	case errors.Is(err, process.ErrUnavailable):
 		a.total.WithLabelValues(scheme, "unavailable").Inc()
-		if errors.Is(err, ErrNoAnswer) { // also to a code that was made up
+		if errors.Is(err, ErrNoAnswer) { // the code may be invented
 			a.failed.take(address)
 			a.failed.delay(ctx)
 		}

@@ -51,7 +51,7 @@ func (b *limiters[K]) limiter(key K) *rate.Limiter {
 	return l
 }
 
-// drop removes the keys that have all of their budget. If too many remain, it removes all.
+// drop removes the keys whose budget is full. If too many remain, it removes all.
 func (b *limiters[K]) drop() {
 	for key, l := range b.byKey {
 		if l.Tokens() >= float64(b.burst) {

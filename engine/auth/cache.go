@@ -10,7 +10,7 @@ const maxCached = 10_000
 
 // cache is a map with at most maxCached entries. It is safe for concurrent use.
 type cache[K, V comparable] struct {
-	isOld   func(V) bool // reports whether a value is removed first
+	isOld   func(V) bool // reports whether a value is evicted before others
 	entries sync.Map
 	count   atomic.Int64
 }
@@ -20,7 +20,7 @@ func newCache[K, V comparable](isOld func(V) bool) *cache[K, V] { return &cache[
 func (c *cache[K, V]) load(key K) (value V, ok bool) {
 	found, ok := c.entries.Load(key)
 	if ok {
-		value = found.(V) //nolint:forcetypeassert // only those are stored
+		value = found.(V) //nolint:forcetypeassert // all values have this type
 	}
 	return value, ok
 }
@@ -34,7 +34,7 @@ func (c *cache[K, V]) add(key K, value V) V {
 	if !loaded {
 		c.count.Add(1)
 	}
-	return stored.(V) //nolint:forcetypeassert // only those are stored
+	return stored.(V) //nolint:forcetypeassert // all values have this type
 }
 
 // remove removes a value, if it is still the one that is stored.
@@ -52,8 +52,8 @@ func (c *cache[K, V]) evict() {
 			if c.count.Load() <= maxCached*9/10 {
 				return
 			}
-			if v := value.(V); all || c.isOld(v) { //nolint:forcetypeassert // only those are stored
-				c.remove(key.(K), v) //nolint:forcetypeassert // as above
+			if v := value.(V); all || c.isOld(v) { //nolint:forcetypeassert // all values have this type
+				c.remove(key.(K), v) //nolint:forcetypeassert // all keys have this type
 			}
 		}
 	}

@@ -33,35 +33,36 @@ const (
 	maxAttempt, maxPage = 3000, 1000
 	// attemptSkew is how far the clocks of two nodes may differ.
 	attemptSkew = time.Minute
-	// maxExchanges is how many codes a node exchanges at the same time. exchangeRate and
-	// exchangeBurst limit those of an address per second. If each takes the 10 seconds that it may
-	// take, an address has at most 30 at the same time, so it cannot use up those of others.
+	// maxExchanges is the maximum number of concurrent exchanges of codes on a node. exchangeRate
+	// and exchangeBurst limit the exchanges of one address per second. An exchange takes at most 10
+	// s, so one address has at most 30 concurrent exchanges and leaves some to others.
 	maxExchanges                = 32
 	exchangeRate, exchangeBurst = 2, 10
 	// maxHourly is how many logins of a user a node accepts per hour. Each is written to audit.
 	maxHourly = 20
 )
 
-// ErrPage is the error of a page to which a login must not lead.
+// ErrPage is returned if a login must not lead to the requested page.
 var ErrPage = fmt.Errorf("to: must be a page of the console of at most %d bytes, such as /processes?ns=shop", maxPage)
 
-// ErrNoLogins is the error of a login at an issuer that has none.
+// ErrNoLogins is returned if an issuer has no logins to the console.
 var ErrNoLogins = errors.New("issuer: users do not log in to this console with this issuer")
 
-// ErrNoAnswer is the error of a login whose issuer does not answer.
+// ErrNoAnswer is returned if the issuer of a login does not answer.
 var ErrNoAnswer = errors.New("the issuer cannot be reached, so users cannot log in: try again")
 
-// ErrManyLogins is the error of a login for which the engine has no capacity.
+// ErrManyLogins is returned if the engine has no capacity for a login.
 var ErrManyLogins = errors.New("too many logins from this address, or at this node: reload this page in a few seconds")
 
-// ErrManyOfUser is the error of a login of a user who logs in too often.
+// ErrManyOfUser is returned if a user logs in too often.
 var ErrManyOfUser = fmt.Errorf("you have logged in more than %d times within an hour: wait a few minutes", maxHourly)
 
-// ErrHasCertificate is the error of a login whose requests would be rejected.
+// ErrHasCertificate is returned if the requests of a login would be rejected because of a
+// certificate.
 var ErrHasCertificate = errors.New("the browser has a client certificate with a URI, which the engine uses in place " +
 	"of a login: use a browser without it to log in")
 
-// ErrFailed is the error of a login whose reason the user must not see.
+// ErrFailed is returned if a login failed for a reason that the user must not see.
 var ErrFailed = errors.New("the login has failed (the log of the engine has the reason)")
 
 // pageRule matches the pages of the console, which follow the # in its URL.
@@ -78,7 +79,7 @@ type LoginStore interface {
 type Console struct {
 	URL      string        // by which browsers reach the console, without a final slash
 	Lifetime time.Duration // how long a login is valid
-	Idle     time.Duration // how long a login is valid that is not used
+	Idle     time.Duration // how long an unused login stays valid
 }
 
 // LoginOption is an issuer at which users can log in to the console.
@@ -171,8 +172,8 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 	case len(page) > maxPage || !pageRule.MatchString(page):
 		return "", "", ErrPage
 	}
-	// It reads nothing from the database, and the discovery document not too often, so it must not
-	// use up the reads of keys.
+	// Begin does not read the database, and it limits its reads of the discovery document. So it
+	// must not count against the reads of keys.
 	to, begun, err := issuer.Begin(ctx, redirect)
 	if err != nil {
 		return "", "", a.fail(ctx, "login", a.logins.failed(err, address), address)
@@ -236,8 +237,8 @@ func (a *Authenticator) createLogin(ctx context.Context, names []string, former,
 	return token, create()
 }
 
-// loginIdentity identifies a login in the cache of keys. With another secret, it is another one, so
-// the ID alone neither reads nor uses the login.
+// loginIdentity identifies a login in the cache of keys. It contains a hash of the token, so a
+// client that knows only the ID of a login cannot use it.
 func loginIdentity(id, token string) string {
 	hash := Hash(token)
 	return cachedLogin + id + "." + hex.EncodeToString(hash[:])
@@ -254,8 +255,8 @@ func attemptIn(kept string, now time.Time) (begun attempt, ok bool) {
 }
 
 // finish returns the user in the answer of an issuer, or the error for the user. Anyone can forge
-// an attempt and its answer, so the requests to the issuer are limited. They have limits of their
-// own: neither do failures of other kinds stop logins, nor do logins stop the reads of keys.
+// an attempt and its answer, so the requests to the issuer are limited. These limits are separate:
+// other failures do not block logins, and logins do not block the reads of keys.
 func (a *Authenticator) finish(
 	ctx context.Context, issuer *oidc.Issuer, redirect string, begun oidc.Attempt, answer url.Values, address string,
 ) (oidc.Identity, error) {
@@ -370,8 +371,9 @@ func (a *Authenticator) readLogin(ctx context.Context, identity string) (*state,
 	return &state{principal: &p, valid: true, read: a.now()}, nil
 }
 
-// accept reports whether users of the issuer of a login still log in to the console, and its groups
-// still have the prefix of the issuer. Those with another one may belong to another issuer now.
+// accept reports whether the issuer of a login still has logins to the console, and whether the
+// groups of the login still have the group prefix of that issuer. Groups with another prefix may
+// now belong to another issuer.
 func (l *logins) accept(row storage.LoginState) bool {
 	url, _, _ := strings.Cut(strings.TrimPrefix(row.Principal, userPrefix), "#")
 	return slices.ContainsFunc(l.byName, func(i *oidc.Issuer) bool {

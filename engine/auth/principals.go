@@ -8,20 +8,19 @@ import (
 	"github.com/progressor-engine/progressor/engine/auth/oidc"
 )
 
-// The prefixes of the names of principals. After key: follows the ID of a key, after cert: the URI
-// in a client certificate, after user: the issuer and the name of a user, and after group: a group
-// of users.
+// The names of principals are key: and the ID of a key, cert: and the URI in a client certificate,
+// user: and the issuer and the name of a user, or group: and a group of users.
 const (
 	keyPrefix         = "key:"
 	certificatePrefix = "cert:"
 	userPrefix        = "user:"
 	groupPrefix       = "group:"
-	// cachedLogin begins the identity of a login in the cache of keys. It is no principal.
+	// cachedLogin is the prefix of logins in the cache of keys. A login is not a principal.
 	cachedLogin = "login:"
 )
 
-// namedKeyPrefix begins the owner of the worker IDs of keys with a name. No name of a principal
-// begins with it.
+// namedKeyPrefix is the prefix of the owner of the worker IDs of keys with a name. Names of
+// principals do not begin with it.
 const namedKeyPrefix = "keys:"
 
 // KeyPrincipal returns the name of the principal of a key.

@@ -21,7 +21,7 @@ const (
 )
 
 // validJobs reports whether a pattern of names of jobs is well-formed. Names may have any printable
-// characters, so that only the last * is one of the pattern.
+// characters, so only a * at the end is a wildcard.
 func validJobs(pattern string) bool {
 	return pattern != "" && len(pattern) <= maxJobs && utf8.ValidString(pattern) &&
 		!strings.ContainsFunc(pattern, unicode.IsControl)
@@ -95,8 +95,8 @@ func RolesWith(p progressorv1.Permission) (names []string) {
 	return names
 }
 
-// permissionsOf returns the permissions of a role. An unknown role, such as a role of a newer
-// version, has no permissions. Neither has a role with a limit that it does not support.
+// permissionsOf returns the permissions of a role. Unknown roles, such as those of a newer version,
+// and roles with a limit that they do not support have no permissions.
 func permissionsOf(role string) permissions {
 	name, jobs, limited := strings.Cut(role, limitSeparator)
 	n := slices.Index(Roles(), name)

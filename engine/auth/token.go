@@ -109,8 +109,8 @@ func readRootKey(path string) (string, error) {
 	return token, nil
 }
 
-// checkOwner returns an error if other users than the user with an ID, and root, know the root key
-// in a file, or could have chosen it.
+// checkOwner returns an error unless only root and the user with the given ID can read and write
+// the file of the root key.
 func checkOwner(path string, info fs.FileInfo, user int) error {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return fmt.Errorf("root key %s: must be readable only by its owner (mode %04o): run chmod 600 %[1]s", path,

@@ -13,7 +13,7 @@ func (t *table) NoteKeyUse(_ context.Context, id string) error {
 }
 
 // The use of a key is noted once for each state that is read, unless the database knows it already.
-// A request with a wrong secret is no use.
+// A request with a wrong secret does not count as a use.
 func TestUseIsNoted(t *testing.T) {
 	t.Parallel()
 	a, keys, at := newTest(t, "")

@@ -18,7 +18,8 @@ import (
 // limits are the limits of a bulk.
 type limits struct {
 	page int // processes of a page
-	// pageTime is when a page starts no more processes, because a cancel waits for its end.
+	// pageTime is how long a page starts further processes. It is short, because a cancel waits for
+	// the end of the page.
 	pageTime   time.Duration
 	side       int           // concurrent processes
 	pause      time.Duration // before a retry
@@ -52,7 +53,7 @@ type work struct {
 	recorded int64     // recorded failures
 	created  time.Time // when the bulk was started
 	began    time.Time
-	over     time.Time // when to start no more processes
+	over     time.Time // no process is started after this time
 	acted    int       // processes that the verb was applied to
 	stopped  bool      // the node drains
 }

@@ -18,8 +18,8 @@ import (
 // replaced.
 const maxHTTPClients = 100
 
-// httpClients are the clients of HTTP targets, one for each TLS settings: a connection is reused
-// only with the same authorities and the same client certificate.
+// httpClients are the clients of HTTP targets, one for each set of TLS settings: a connection is
+// reused only with the same authorities and the same client certificate.
 type httpClients struct {
 	egress *remote.Egress
 

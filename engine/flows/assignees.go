@@ -78,7 +78,7 @@ func assigneesOf(names []string) []string {
 	assignees := []string{} // nil would mean that the client may answer all
 	for _, name := range names {
 		if nameOf(name) != name {
-			continue // it is no name of a client
+			continue // it is not the name of a client
 		}
 		assignees = append(assignees, name)
 		if short := strings.TrimPrefix(name, "group:"); nameOf(short) == name {

@@ -276,7 +276,7 @@ func (t *task) done() error {
 	}
 	text, err := json.Marshal(s)
 	if t.Request.GetType() == progressorv1.TaskType_TASK_TYPE_CANCEL {
-		t.Result = processor.Result() // with the state alone
+		t.Result = processor.Result() // only the state is stored
 	}
 	t.Result.AuxState(text)
 	return err

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// metricNames is how many job names per namespace have their own metrics. Later names share
-	// one, because clients choose the names.
+	// metricNames is how many job names per namespace have their own metrics. Later names share one
+	// metric, because clients choose the names.
 	metricNames = 100
 	otherNames  = "(other)"
 
@@ -71,8 +71,8 @@ func newMetrics(q *Jobs, registerers []prometheus.Registerer) *metrics {
 	return m
 }
 
-// labels returns the labels "namespace" and "name" of a job. Namespaces without series of their own
-// have no names.
+// labels returns the labels "namespace" and "name" of a job. If the namespace has no label of its
+// own, the name is "(other)".
 func (m *metrics) labels(namespace, name string) []string {
 	label := m.engine.NamespaceLabel(namespace)
 	if label == engine.OtherNamespaces {
@@ -98,7 +98,7 @@ func (m *metrics) name(namespace, name string) string {
 	return name
 }
 
-// ended counts the stored end of an attempt.
+// ended counts an attempt whose end is stored.
 func (m *metrics) ended(c *storage.Claim, done *storage.Completion, now time.Time) {
 	record, isJob := done.Record.(*jobs.AttemptRecord)
 	if !isJob || record.Type == EventReleased {

@@ -56,12 +56,12 @@ func (c *Caller) denied(field, namespace, task string, may process.Patterns) err
 	}
 	return &process.DeniedError{Field: field, Namespace: namespace, Message: fmt.Sprintf(
 		"%s in namespace %s needs the permission job.work, and %s has it only for the jobs %s", task, namespace,
-		cmp.Or(c.Name, "the client"), cmp.Or(strings.Join(shown, ", "), "of no name"))}
+		cmp.Or(c.Name, "the client"), cmp.Or(strings.Join(shown, ", "), "(none)"))}
 }
 
 // polls returns the names of the jobs that a poll of the client takes in a namespace, or "" for
-// any, and whether it takes jobs only. A poll without names takes those that the client may take.
-// Tasks can be found by their names only, not by the beginnings of names.
+// any, and whether it takes jobs only. A poll without names takes those that the client may take. A
+// poll can search for whole names only, not for prefixes.
 func (c *Caller) polls(p *PollParams, namespace string) (names []string, jobsOnly bool, err error) {
 	may := c.jobs(namespace)
 	switch {
@@ -99,7 +99,7 @@ func (s *Server) CheckNext(ctx context.Context, next PollParams) error {
 }
 
 // checkJob returns an error if the client may not take the tasks of a job. The name is "" for a
-// task that is not one of a job.
+// task that does not belong to a job.
 func (c *Caller) checkJob(field, namespace, name string) error {
 	may := c.jobs(namespace)
 	switch {
@@ -113,8 +113,8 @@ func (c *Caller) checkJob(field, namespace, name string) error {
 	return nil
 }
 
-// mayEnd returns an error if the caller may not work on the task of a lease, or if the lease is of
-// the worker of another client.
+// mayEnd returns an error if the caller may not work on the task of a lease, or if the lease
+// belongs to a worker of another client.
 func (s *Server) mayEnd(ctx context.Context, field string, l *storage.Lease) error {
 	c := callerOf(ctx)
 	if err := c.checkJob(field, l.Claim.Namespace, l.Claim.KindName); err != nil || c.Owner == "" {

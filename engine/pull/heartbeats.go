@@ -74,7 +74,7 @@ func (s *Server) BeatLeases(
 }
 
 // checkBeats returns an error if the caller may not send heartbeats of a worker. BeatAll checks
-// that the leases are of this worker.
+// that the leases belong to this worker.
 func (s *Server) checkBeats(ctx context.Context, workerID string, beats []pull.Beat) error {
 	tokens := make([]pull.LeaseToken, len(beats))
 	var namespaces []string

@@ -45,8 +45,8 @@ func (s *Server) checkJobs(ctx context.Context, field func(n int) string, tokens
 	return c.checkHolders(field, tokens, held)
 }
 
-// checkLeases is checkJobs, and also returns an error if a lease is of the worker of another
-// client.
+// checkLeases is like checkJobs, but also returns an error if a lease belongs to a worker of
+// another client.
 func (s *Server) checkLeases(ctx context.Context, field func(n int) string, tokens []pull.LeaseToken) error {
 	c := callerOf(ctx)
 	if c.Owner == "" {

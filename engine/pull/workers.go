@@ -54,7 +54,7 @@ type workers struct {
 	pruned   time.Time                   // when cached leases were last dropped; used only by Run
 }
 
-// sighting is when a worker was heard, and when that was stored last.
+// sighting is when a node last heard from a worker, and when it last stored that time.
 type sighting struct {
 	heard, noted time.Time
 	owner        string // client that uses the ID; "" without authentication

@@ -116,7 +116,7 @@ func (a *authorization) decide(p *auth.Principal, procedure string, request any)
 			if granted.part.namespace == "" {
 				granted.part.namespace = n.name
 			}
-			if n.own && !rule.limited(p, n.name) || n.needs == 0 && n.name == last { // last: of the item before it
+			if n.own && !rule.limited(p, n.name) || n.needs == 0 && n.name == last { // as the item before
 				return true
 			}
 			if denied = rule.allow(p, n.name, n.needs); n.needs == 0 {

@@ -335,7 +335,7 @@ func TestCommandNamespaces(t *testing.T) {
 	}
 }
 
-// Who may not see payloads cannot search in them.
+// A client that may not see payloads cannot search in them.
 func TestFiltersOfPayloads(t *testing.T) {
 	t.Parallel()
 	a := newRules(t)

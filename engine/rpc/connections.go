@@ -7,9 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Connections limits the connections of a listener. A client gets no other one if it has as many as
-// are free: one client gets half of them, and the next one half of the rest. Without it, clients
-// could use up the memory and the file descriptors of the node. It is safe for concurrent use.
+// Connections limits the connections of a listener. A client cannot open another connection if it
+// has as many as are free. So the first client can use half of them, and the next one half of the
+// rest. Without the limit, clients could use up the memory and the file descriptors of the node. It
+// is safe for concurrent use.
 type Connections struct {
 	max      int
 	refusals *prometheus.CounterVec

@@ -13,7 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// A client with too many connections gets no other one, and each one that it closes is free again.
+// A client with too many connections cannot open another one until it closes one.
 func TestConnectionsAreLimited(t *testing.T) {
 	t.Parallel()
 	c := NewConnections(6)

@@ -45,8 +45,8 @@ type consoleFile struct {
 	immutable           bool // its name changes with its content
 }
 
-// consoleFiles prepares all files of the console, by their URL paths. They have a few hundred
-// kilobytes in total.
+// consoleFiles prepares all files of the console, by their URL paths. In total, the files have a
+// few hundred kilobytes.
 func consoleFiles(files fs.FS, mode Console, version string) (map[string]*consoleFile, error) {
 	prepared := map[string]*consoleFile{}
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -149,8 +149,8 @@ func mountConsole(mux *http.ServeMux, mode Console, version string, plain http.H
 }
 
 // guardBrowsers rejects requests from pages of other sites and, if the console is read-only, all
-// requests of browsers that change something. Only browsers send these two headers. It calls
-// rejected for each request of another site.
+// requests from browsers that change something. Only browsers send these two headers. It calls
+// rejected for each request from another site.
 func guardBrowsers(mode Console, next http.Handler, rejected func()) http.Handler {
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		browser := r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
@@ -165,7 +165,7 @@ func guardBrowsers(mode Console, next http.Handler, rejected func()) http.Handle
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rejected()
-		refuse(w, r, "a page of another site sent this request: browsers may send requests only from pages of "+
+		refuse(w, r, "a page of another site sent this request: browsers may send requests only from the pages of "+
 			"the engine")
 	}))
 	return protection.Handler(guarded)

@@ -99,7 +99,7 @@ func (s *cronService) RerunFire(
 	return &progressorv1.RerunFireResponse{Fire: f}, err
 }
 
-// BackfillCron orders runs for past fire times.
+// BackfillCron requests runs for past fire times.
 func (s *cronService) BackfillCron(
 	ctx context.Context, r *progressorv1.BackfillCronRequest,
 ) (*progressorv1.BackfillCronResponse, error) {

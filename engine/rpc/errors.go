@@ -215,7 +215,7 @@ func taskErrorOf(e *engine.TaskError) clientError {
 		a.text = task + "did not end in time: it continues, and AwaitTask can wait for it"
 	case e.LostByFailover:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
-		a.text = task + "was lost by a failover of the database: nothing of it is stored, and the request can be " +
+		a.text = task + "was lost by a failover of the database: none of it is stored, and the request can be " +
 			"repeated"
 	case e.Draining:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
@@ -290,7 +290,8 @@ func wantedText(a clientError, request any) string {
 	return a.text
 }
 
-// grantText returns the text of an error with the grant that is missing, or whose key is.
+// grantText returns the text of an error with the missing grant or, if the key of the grant is
+// missing, with that key.
 func grantText(text string, g *progressorv1.Grant) string {
 	switch text {
 	case process.ErrKeyNotFound.Error():

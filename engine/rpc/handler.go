@@ -95,7 +95,7 @@ var services = []string{
 //
 // It also serves gRPC health (with the status of /readyz, and that of namespaces) and gRPC
 // reflection, v1 and v1alpha. It rejects requests whose Host is not one of cfg.Hosts, and requests
-// of pages of other sites. It panics if the compiled-in contract cannot be validated, or if a
+// from pages of other sites. It panics if the rules in the proto files cannot be compiled, or if a
 // metric with the same name is already registered. Both are defects of the program.
 func NewHandler(cfg Config) http.Handler {
 	e := cfg.Engine

@@ -168,7 +168,7 @@ func (l *loginPages) end(w http.ResponseWriter, r *http.Request) {
 		answerJSON(w, struct{}{})
 		return
 	}
-	err := checkPage(l.auth, r) // with a token or a certificate, the login is of no use, but must be able to end
+	err := checkPage(l.auth, r) // a token or a certificate makes the login useless, but must not prevent its end
 	if err != nil {
 		refuseUnauthenticated(w, r, l.errorWriter, l.auth.RejectLogin(r.Context(), err, r.RemoteAddr))
 		return
@@ -195,7 +195,7 @@ func (l *loginPages) refuse(w http.ResponseWriter, err error) {
 	case errors.Is(err, auth.ErrNoAnswer):
 		status, err = http.StatusServiceUnavailable, auth.ErrNoAnswer
 	case errors.Is(err, process.ErrUnavailable):
-		status, err = http.StatusServiceUnavailable, process.ErrUnavailable // without that of the database
+		status, err = http.StatusServiceUnavailable, process.ErrUnavailable // without the error of the database
 	}
 	text := err.Error()
 	if console, _ := l.auth.Options(); console != "" {

@@ -22,7 +22,7 @@ const (
 	// the moment at which they arrive to their answers. While a request is read and decoded, it
 	// needs more: its buffer grows by doubling.
 	requestBudget = 48 << 20
-	// memoryWait is how long a request waits for its part of it.
+	// memoryWait is how long a request waits for its part of the budget.
 	memoryWait = 10 * time.Second
 	// maxExpansion is how many bytes a byte of gzip can become.
 	maxExpansion = 1032

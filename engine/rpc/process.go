@@ -215,7 +215,7 @@ func refuseOwn(field, id string) error {
 	return nil
 }
 
-// checkPut checks what the rules of the contract cannot express about an import.
+// checkPut checks what the rules in the proto files cannot express about an import.
 func checkPut(r *progressorv1.PutProcessRequest) error {
 	if _, err := metadataJSON("metadata", r.GetMetadata()); err != nil {
 		return err

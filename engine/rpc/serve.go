@@ -55,7 +55,7 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		Protocols:         new(http.Protocols),
-		// limitStalls cannot end a stream if the client reads nothing of its connection.
+		// limitStalls cannot end a stream if the client reads nothing from its connection.
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxConcurrentStreams, WriteByteTimeout: writeTimeout},
 		ErrorLog: slog.NewLogLogger(errorsOfServer{log.Handler()}, slog.LevelDebug),
 	}

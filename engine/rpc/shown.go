@@ -91,7 +91,7 @@ func (s *shown) all(p *auth.Principal, namespace string) bool {
 	return true
 }
 
-// part is where a message of a response belongs to.
+// part identifies what a message in a response belongs to.
 type part struct{ namespace, processID string }
 
 // mayShow reports whether a principal may see a field that needs a permission.

@@ -16,8 +16,9 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// validation checks requests by the rules of the contract and by contentChecks. It is created once
-// for all requests of the served services, so that no client waits for the compilation of rules.
+// validation checks requests by the rules in the proto files and by contentChecks. It is created
+// once for all requests of the served services, so that no client waits for the compilation of
+// rules.
 type validation struct {
 	rules  protovalidate.Validator
 	checks contentChecks
@@ -71,7 +72,7 @@ func (v *validation) check(request any) error {
 	return broken(m, v.deep.Wait(func() error { return v.rules.Validate(m) }))
 }
 
-// CheckRules checks a request by the rules of the contract, outside a server. A violation is a
+// CheckRules checks a request by the rules in the proto files, outside a server. A violation is a
 // *process.InvalidError.
 func CheckRules(request proto.Message) error {
 	return broken(request, protovalidate.Validate(request))
@@ -127,7 +128,7 @@ func isNotPositive(violation *protovalidate.Violation) bool {
 	return ok && d.AsDuration() <= 0 && mustBePositive(field)
 }
 
-// patternWords describe the patterns of the contract in words.
+// patternWords describe the patterns in the proto files in words.
 var patternWords = map[string]string{
 	"^([a-zA-Z0-9._/-]{0,127}[*]|[a-zA-Z0-9._/-]{1,128})$": "must be the name of a namespace, or a prefix and *, " +
 		"such as shop/*",

@@ -4,5 +4,5 @@
 // A header that may be secret is encrypted (sealed) before it is stored anywhere: in the
 // configuration of a namespace, or in the args and the state of a cron. It is opened when a request
 // is sent. Responses have Mask in its place. A value such as "Bearer ${secret:NAME}" refers to a
-// row of the table secrets, which is read when a request is sent. Start reading at Vault.
+// row of the table secrets, which is read when a request is sent. Start with Vault.
 package secrets

@@ -338,9 +338,9 @@ func (v *Vault) CheckReferences(ctx context.Context, namespace, field string, he
 }
 
 const (
-	// MaxSecretBytes is the maximum size of a secret, which is that of a header.
+	// MaxSecretBytes is the maximum size of a secret. It is the maximum size of a header.
 	MaxSecretBytes = 8192
-	// maxPEMBytes is that of a secret in PEM, which may have several certificates.
+	// maxPEMBytes is the maximum size of a secret in PEM, which may have several certificates.
 	maxPEMBytes = 32 << 10
 )
 

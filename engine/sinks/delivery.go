@@ -88,7 +88,7 @@ func (d *delivery) run() {
 	if err := changes.ReleaseSink(limit, d.sinks.store, d.lease); err != nil {
 		d.log.Warn("cannot release the sink: another node continues when the lease is over", "error", err)
 	}
-	d.sinks.wake() // a node with new settings, or after a rewind
+	d.sinks.wake() // a node may deliver again, with new settings or from another position
 }
 
 // open prepares the target and the filter.

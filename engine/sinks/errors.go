@@ -2,12 +2,12 @@ package sinks
 
 import "errors"
 
-// ErrGone is the error of a target that wants no more changes. It disables the sink.
+// ErrGone reports that a target accepts no more changes. It disables the sink.
 var ErrGone = errors.New("the target is gone")
 
-// PermanentError is the error of a change that a target will never accept, such as one that is too
-// large. If one change was delivered, it goes to the dead letters. If several were, each of them is
-// delivered separately.
+// PermanentError reports that a target will never accept a change, for example because the change
+// is too large. If one change was delivered, it goes to the dead letters. If several were, each of
+// them is delivered separately.
 type PermanentError struct{ Err error }
 
 func (e *PermanentError) Error() string { return e.Err.Error() }

@@ -132,8 +132,8 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 // sinkLabel are the labels of a sink.
 type sinkLabel struct{ namespace, sink string }
 
-// labels returns the labels "namespace" and "sink_id" of a sink. The sinks of the namespaces
-// without series of their own have common ones.
+// labels returns the labels "namespace" and "sink_id" of a sink. Sinks in namespaces without series
+// of their own share one pair of labels.
 func (s *Sinks) labels(namespace, sink string) []string {
 	label := s.engine.NamespaceLabel(namespace)
 	if label == engine.OtherNamespaces {

@@ -79,7 +79,7 @@ func givenTime(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// errChangeDeleted is the error of a dead letter whose change does not exist any more.
+// errChangeDeleted is recorded in a dead letter whose change does not exist any more.
 var errChangeDeleted = errors.New("the change was deleted after its retention")
 
 // retries says whether dead letters of a delivery wait to be delivered again.

@@ -60,8 +60,8 @@ func (s *Sinks) fresh() resolver {
 	return resolver{s.engine.Secrets().ResolveNow, s.engine.Secrets().CertificateNow}
 }
 
-// resolved returns a sink whose references to secrets are replaced: also, the name of the secret
-// with its client certificate by the certificate.
+// resolved returns a sink with secrets in place of references. It also replaces the name of the
+// secret with the client certificate by the certificate.
 func resolved(ctx context.Context, m *progressorv1.Sink, r resolver) (*progressorv1.Sink, error) {
 	m = proto.CloneOf(m)
 	err := replaceSecrets(m, func(field, value string) (string, error) {

@@ -15,10 +15,11 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// lenient reads what a newer engine has stored.
+// lenient ignores unknown fields, which a newer engine may have stored.
 var lenient = protojson.UnmarshalOptions{DiscardUnknown: true}
 
-// settingsOf returns a sink whose secrets are encrypted as it is stored: its secrets are separate.
+// settingsOf returns the stored form of a sink, which has the secrets in a field of their own. The
+// secrets in m must already be encrypted.
 func settingsOf(m *progressorv1.Sink) (changes.SinkSettings, error) {
 	public, secret := proto.CloneOf(m), &progressorv1.Sink{}
 	public.Status, public.CreatedTime, public.UpdatedTime = nil, nil, nil
@@ -47,7 +48,7 @@ func settingsOf(m *progressorv1.Sink) (changes.SinkSettings, error) {
 	return changes.SinkSettings{Config: config, Secrets: secrets, MaxLag: lag}, nil
 }
 
-// sinkOf returns a stored sink with its secrets as they are stored.
+// sinkOf is the reverse of settingsOf. The secrets stay encrypted.
 func sinkOf(s *changes.SinkSettings) (*progressorv1.Sink, error) {
 	m, secret := &progressorv1.Sink{}, &progressorv1.Sink{}
 	if err := lenient.Unmarshal(s.Config, m); err != nil {
@@ -60,9 +61,9 @@ func sinkOf(s *changes.SinkSettings) (*progressorv1.Sink, error) {
 	return m, nil
 }
 
-// keepSecrets adds the stored secrets to a sink without secrets, if its target has the same type. A
-// password is sent to the brokers, so it is kept only for the same ones, and only if the login and
-// the connection are protected as before. keepSecrets reports whether it has kept secrets.
+// keepSecrets adds the stored secrets to a sink without secrets if its target has the same type. It
+// reports whether it added any. A password is kept only if sameLogin allows it, because the engine
+// sends it to the brokers of the new settings.
 func keepSecrets(m, stored *progressorv1.Sink) (kept bool) {
 	if hook := m.GetWebhook(); hook != nil && len(hook.GetSecrets()) == 0 && !hook.GetUnsigned() {
 		hook.Secrets = stored.GetWebhook().GetSecrets()
@@ -76,8 +77,8 @@ func keepSecrets(m, stored *progressorv1.Sink) (kept bool) {
 	return false
 }
 
-// sameLogin reports whether a put may use the stored password: the brokers, the user
-// and the mechanism are unchanged, and TLS is unchanged or newly enabled.
+// sameLogin reports whether new settings may use the stored password. This requires the same
+// brokers, user and mechanism. TLS must be unchanged or newly enabled.
 func sameLogin(now, before *progressorv1.KafkaTarget) bool {
 	return slices.Equal(now.GetBrokers(), before.GetBrokers()) &&
 		now.GetSasl().GetUser() == before.GetSasl().GetUser() &&

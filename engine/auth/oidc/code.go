@@ -18,10 +18,10 @@ import (
 // exchangeTimeout limits the request that exchanges a code for a token.
 const exchangeTimeout = 10 * time.Second
 
-// ErrState is the error of an answer of an issuer to a login that this browser has not begun.
+// ErrState is returned if an issuer answers a login that this browser has not begun.
 var ErrState = errors.New("this browser has not begun this login, or began it more than 10 minutes ago")
 
-// LoginError is the error of a login that its issuer, or a check of its answer, has ended. The user
+// LoginError reports that the issuer has rejected a login, or that its answer is invalid. The user
 // may see it.
 type LoginError struct{ Reason string }
 
@@ -49,7 +49,7 @@ func (i *Issuer) URL() string { return i.config.Issuer }
 // Name returns the name of the issuer, or "".
 func (i *Issuer) Name() string { return i.config.Name }
 
-// GroupPrefix returns what all groups of the issuer begin with, or "".
+// GroupPrefix returns the prefix of all groups of the issuer, or "".
 func (i *Issuer) GroupPrefix() string { return i.config.GroupPrefix }
 
 // Begin begins a login of a user with the authorization code flow. It returns the URL of the issuer
@@ -75,8 +75,8 @@ func (i *Issuer) Check(a Attempt, answer url.Values) error {
 }
 
 // Finish returns the user who has logged in. answer has the parameters with which the issuer has
-// sent the browser back. It returns ErrState, a LoginError, a ClaimError, an error with
-// ErrUnreachable, or another one, which the user must not see.
+// sent the browser back. It returns ErrState, a LoginError, a ClaimError, an error that wraps
+// ErrUnreachable, or another error, which the user must not see.
 func (i *Issuer) Finish(ctx context.Context, redirect string, a Attempt, answer url.Values) (Identity, error) {
 	if err := i.Check(a, answer); err != nil {
 		return Identity{}, err
@@ -87,7 +87,7 @@ func (i *Issuer) Finish(ctx context.Context, redirect string, a Attempt, answer 
 	}
 	// An issuer could send the browser to another one, to get its code (RFC 9207).
 	if from := answer.Get("iss"); from != i.config.Issuer && (from != "" || document.NamesIssuer) {
-		return Identity{}, loginError("the answer must be that of the issuer %s (iss is %.240q)", i.config.Issuer,
+		return Identity{}, loginError("the answer must come from the issuer %s (iss is %.240q)", i.config.Issuer,
 			from)
 	}
 	if code := answer.Get("error"); code != "" {
@@ -166,7 +166,7 @@ func (i *Issuer) loggedIn(ctx context.Context, a Attempt, text string) (Identity
 		return Identity{}, err
 	}
 	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(a.Nonce)) != 1 {
-		return Identity{}, claimError("nonce", "must be that of this login")
+		return Identity{}, claimError("nonce", "must be the nonce of this login")
 	}
 	var claims struct {
 		Party string `json:"azp"`

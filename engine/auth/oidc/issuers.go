@@ -15,11 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ErrUnreachable is the error of a token that cannot be checked, because the keys of its issuer are
-// not known, and of a login whose issuer does not answer.
+// ErrUnreachable is returned if a token cannot be checked, because the keys of its issuer are not
+// known, and if the issuer does not answer during a login.
 var ErrUnreachable = errors.New("the issuer cannot be reached")
 
-// ClaimError is the error of a token that its issuer has signed, but whose claims are not accepted.
+// ClaimError is returned for a token that its issuer has signed, but whose claims are not accepted.
 // The client may see it.
 type ClaimError struct{ Reason string }
 

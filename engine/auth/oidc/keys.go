@@ -39,8 +39,8 @@ const (
 	minModulus, maxModulus = 2048, 8192
 )
 
-// algorithms are the accepted signatures. Keys of an issuer are public, so that algorithms with a
-// shared secret must never be among them.
+// algorithms are the accepted signatures. The keys of an issuer are public, so this list must never
+// contain algorithms with a shared secret.
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 
 // Errors of signatures. They are logged, and not shown to clients.
@@ -230,11 +230,12 @@ func (k *keys) discovered(ctx context.Context) (*discovery, error) {
 	return document, nil
 }
 
-// checkLocation returns an error if the keys are read without the protection that the issuer has.
+// checkLocation returns an error if the URL of the keys is less protected than the URL of the
+// issuer.
 func (k *keys) checkLocation(text string) error { return k.checkEndpoint("jwks_uri", text) }
 
-// checkEndpoint returns an error if an address in the discovery document does not have the
-// protection that the issuer has.
+// checkEndpoint returns an error if a URL in the discovery document is less protected than the URL
+// of the issuer.
 func (k *keys) checkEndpoint(name, text string) error {
 	u, err := url.Parse(text)
 	if err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" ||

@@ -16,9 +16,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// changeJSON returns a change in the JSON of the API. The result is that of protojson without
-// spaces, which protojson adds randomly, depending on the build. protojson would also take several
-// times as long, which a busy sink would notice.
+// changeJSON returns a change in the JSON of the API. It is the output of protojson without spaces,
+// which protojson adds at random, depending on the build. protojson itself would take several times
+// as long and slow down busy sinks.
 func changeJSON(c *progressorv1.Change) ([]byte, error) {
 	o := newObject(c)
 	o.change(c)

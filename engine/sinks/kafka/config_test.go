@@ -64,7 +64,8 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// Errors of the cluster and of the configuration are no errors of a change: the sink retries.
+// Errors of the cluster and of the configuration do not make a change a dead letter: the sink
+// retries.
 func TestUnknownTopic(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.AllowAutoTopicCreation())

@@ -56,8 +56,8 @@ func (d *deliverer) Close() {
 	}
 }
 
-// Deliver stores changes in their topics. After an error, the topics contain a part of the changes:
-// for each process, none without the earlier ones.
+// Deliver stores changes in their topics. After an error, the topics may contain some of the
+// changes. They never contain a change of a process without the earlier ones.
 func (d *deliverer) Deliver(ctx context.Context, changes []*progressorv1.Change) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.config.Timeout,
 		fmt.Errorf("the brokers have not stored all changes within %s", d.config.Timeout))
@@ -131,8 +131,8 @@ func maxSize(r *kgo.Record) int {
 	return bytes
 }
 
-// send stores a chunk. It returns the records that were too large together and must be sent in
-// smaller chunks: all that the chunk has for their partitions.
+// send stores a chunk. It returns the records for partitions that rejected their part of the chunk
+// as too large. They must be sent in smaller chunks.
 func (d *deliverer) send(ctx context.Context, chunk []*kgo.Record) (rejected []*kgo.Record, err error) {
 	errs := make([]error, len(chunk))
 	for n, r := range chunk {

@@ -9,11 +9,11 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// WatchChanges calls update with the changes of a namespace, each at least once, without gaps and
-// in the order of each process. Its responses have a cursor, from which a later call continues;
-// some have only the cursor. It returns when ctx ends, when req.stop is set and the end is
-// reached, or when update returns an error, which it returns. If the stream breaks, WatchChanges
-// continues after the last response, as Watch does.
+// WatchChanges calls update with the changes of a namespace. It delivers each change at least once,
+// without gaps and in the order of each process. Every response has a cursor from which a later
+// call can continue. Some responses contain only the cursor. It returns when ctx ends, when
+// req.stop is set and the end is reached, or when update returns an error, which it returns. If the
+// stream breaks, WatchChanges continues after the last response, as Watch does.
 func (c *Client) WatchChanges(
 	ctx context.Context, req *progressorv1.WatchChangesRequest,
 	update func(*progressorv1.WatchChangesResponse) error,

@@ -19,10 +19,10 @@ import (
 // stay in the clear, and so do the templates of flows and the requests of HTTP targets.
 //
 // A payload that cannot be decoded fails the whole request with DATA_LOSS, although the engine may
-// have executed it. A payload that is not encoded is such an error, too, unless codec.AcceptPlain
-// is given. A request whose payloads the codec cannot encode now is not sent and fails with
-// UNAVAILABLE. A worker answers a task that it cannot decode: see processor.Undecodable. It
-// releases the task if the codec is unavailable.
+// have executed it. So does a payload that is not encoded, unless codec.AcceptPlain is given. A
+// request whose payloads the codec cannot encode now is not sent and fails with UNAVAILABLE. A
+// worker answers a task that it cannot decode: see processor.Undecodable. It releases the task if
+// the codec is unavailable.
 //
 // The generated client Client.Worker sends and returns encoded payloads. So do raw reads of the
 // engine's own processes, whose IDs begin with "~".

@@ -146,7 +146,7 @@ func TestCodecHidesParts(t *testing.T) {
 		{`{"count": 4711.5}`, "4711.5", "the JSON number that ends at byte 16 cannot be decoded as int"},
 		{`{"paid": "hunter2"}`, "hunter2", "not the expected JSON (*time.ParseError)"},
 		{`{"count": ~}`, "~", "not valid JSON at byte 11"},
-		{`{"hunter2": 1}`, "hunter2", "a member is unknown"},
+		{`{"hunter2": 1}`, "hunter2", "the JSON has an unknown field"},
 	} {
 		for part := range 3 {
 			if part > 0 && strings.HasPrefix(c.text, `{"hunter2"`) { // only args must not have unknown members

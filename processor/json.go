@@ -15,7 +15,7 @@ import (
 // JSON is a Processor whose state is a Go value, stored as JSON in the process's aux_state. Each
 // function receives a Task. It changes Task.State, adds events, a response and timers to the task,
 // and returns nil. If it returns an error (Reject, Fail or any other), none of these changes are
-// stored. Tasks without a function are answered as in Router.
+// stored. A task whose function is nil gets the same response as from a Router.
 //
 //	orders := &processor.JSON[Order]{
 //		OnCall: func(ctx context.Context, t *processor.Task[Order]) error {
@@ -45,7 +45,7 @@ type JSON[State any] struct {
 type Task[State any] struct {
 	*ResultBuilder
 	Request *progressorv1.ProcessRequest
-	State   State // as stored; the zero value in INIT. Changes are stored
+	State   State // the stored state, or the zero value in INIT; the new state is stored
 }
 
 // Args decodes the task's args into v. The args must be JSON without unknown fields. The error is a
@@ -139,8 +139,8 @@ func decodeArgs(req *progressorv1.ProcessRequest, v any) error {
 	return Reject(ReasonBadArgs, "decode the args: %w", err)
 }
 
-// textError is an error about args, a state or an event that are not the expected JSON. Its message
-// can contain parts of them.
+// textError reports that args, a state or an event could not be decoded. Its message can contain
+// parts of them.
 type textError struct{ err error }
 
 func (e *textError) Error() string { return e.err.Error() }
@@ -158,14 +158,14 @@ func (e *textError) withoutContent() string {
 			mistyped.Type)
 	}
 	if strings.HasPrefix(e.err.Error(), "json: unknown field ") {
-		return "a member is unknown"
+		return "the JSON has an unknown field"
 	}
 	return fmt.Sprintf("not the expected JSON (%T)", e.err)
 }
 
-// WithoutContent returns an error of a processor as it is stored for encrypted payloads. If the
-// error is about args, a state or an event that ArgsOf, StateOf or HistoryOf could not decode, its
-// message contains no part of them. Other errors, and what the error wraps, do not change.
+// WithoutContent removes parts of payloads from the message of a processor's error, so that the
+// engine can store it without encryption. It changes only errors of ArgsOf, StateOf and HistoryOf,
+// because the message of a decoding error can quote the text. The wrapped error does not change.
 func WithoutContent(err error) error {
 	text, ok := errors.AsType[*textError](err)
 	if !ok {

@@ -12,7 +12,7 @@ MAX_REQUEST = 17 << 20  # bytes; the engine sends at most 16 MiB
 
 
 def pack(v):
-    """MessagePack of what an answer here is made of: None, bool, int, float, str, bytes, list and dict."""
+    """Encodes the types that responses of this program contain: None, bool, int, float, str, bytes, list and dict."""
     match v:
         case None:
             return b"\xc0"
@@ -69,7 +69,7 @@ def unpack(data):
 
 
 def decide(task):
-    """Takes a ProcessRequest and answers with a ProcessResponse. The engine calls it again where its answer was lost."""
+    """Takes a ProcessRequest and returns a ProcessResponse. The engine calls it again where its answer was lost."""
     match task.get("jobName"), task.get("jobArgs"):
         case "count", {"text": str(text)}:
             return {"result": {"jobResult": {"words": len(text.split())}, "complete": {}}}

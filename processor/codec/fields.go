@@ -125,7 +125,7 @@ var payloadFields = map[string]payloadField{
 	"WorkerRun.result":           message,
 	"EnqueueRequest.args":        message,
 	"UpdateJobRequest.args":      message,
-	"FetchResultResponse.result": {Message, resultOrParts}, // it does not say how many workers
+	"FetchResultResponse.result": {Message, resultOrParts}, // one worker or several
 	"JobEvent.metadata":          composed,                 // such as the failure of an attempt
 
 	// Crons.
@@ -163,7 +163,7 @@ func repeatOf(m proto.Message, outer string) string {
 		return keyed("job", r.GetIdempotencyKey(), r.GetNamespace(), r.GetJobId())
 	case *progressorv1.EnqueueJobTarget:
 		return uniqueByArgs(r.GetOptions(), r.GetName())
-	case *progressorv1.CompleteStepRequest: // the same result again is no error
+	case *progressorv1.CompleteStepRequest: // sending the same result again is not an error
 		return joined("step", r.GetNamespace(), r.GetRunId(), r.GetStepId(), r.GetToken())
 	}
 	return outer
@@ -181,8 +181,8 @@ func uniqueByArgs(o *progressorv1.JobOptions, name string) string {
 // isStored reports whether a message has payloads of the engine itself, or payloads as the engine
 // stores them within its own. They are not decoded. These are states and tasks of crons, of runs,
 // of jobs of steps and of bulks. Requests to processors and workers contain no such payloads, so
-// isStored does not apply to them: who can write to the database could declare any process to be
-// such a process.
+// isStored does not apply to them. Otherwise, anyone who can write to the database could turn off
+// decoding by declaring a process to be one of these.
 func isStored(m proto.Message) bool {
 	switch m := m.(type) {
 	case *progressorv1.Process:

@@ -205,7 +205,8 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns Err.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// keyed returns the Repeat of a request with an idempotency key, or "" if it has none.
+// keyed returns the Payload.Repeat of a request with an idempotency key. It returns "" if key is
+// "".
 func keyed(method, key string, parts ...string) string {
 	if key == "" {
 		return ""

@@ -48,8 +48,8 @@ func (p *Process) Commands() []*progressorv1.Command {
 	return slices.Clone(p.commands)
 }
 
-// Trace returns the tasks that have ended, in that order, with the events of each. It does not
-// include attempts that are to be retried.
+// Trace returns the ended tasks, in the order of their ends, with the events of each. It does not
+// include failed attempts that are retried.
 func (p *Process) Trace() []*progressorv1.Task {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// TLSConfig returns the settings of TLS of the requests to some URLs. certificate is the client
-// certificate and its key in PEM, or "". An invalid setting is a *process.InvalidError for a field
-// below field.
+// TLSConfig returns the TLS configuration for requests to urls. certificate is the client
+// certificate and its key in PEM, or "". If a setting is invalid, the error is a
+// *process.InvalidError whose field begins with field.
 func TLSConfig(field string, t *progressorv1.TargetTls, certificate string, urls ...string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t == nil {
@@ -41,15 +41,16 @@ func TLSConfig(field string, t *progressorv1.TargetTls, certificate string, urls
 	return config, nil
 }
 
-// present makes connections use a client certificate, also if its authority is none of those that
-// the server names. Then the error of the server says why it rejects the certificate.
+// present makes connections send a client certificate even if the server does not list its
+// authority. The server's error then says why it rejects the certificate.
 func present(config *tls.Config, certificate tls.Certificate) {
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return &certificate, nil
 	}
 }
 
-// parseAuthorities parses certificates in PEM. Unlike x509.CertPool, it skips none.
+// parseAuthorities parses certificates in PEM. Unlike x509.CertPool, it returns an error for a
+// block that it cannot parse.
 func parseAuthorities(text string) (*x509.CertPool, error) {
 	const want = "must be certificates in PEM (-----BEGIN CERTIFICATE-----)"
 	pool := x509.NewCertPool()

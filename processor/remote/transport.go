@@ -88,7 +88,7 @@ func send(transport *http.Transport, req *http.Request) (*http.Response, error) 
 // which it has until the result is stored.
 type answerBody struct {
 	io.ReadCloser
-	ctx   context.Context //nolint:containedctx // that of the request
+	ctx   context.Context //nolint:containedctx // the context of the request
 	size  int64           // how long the answer is; -1 if it is unknown
 	read  int64
 	asked bool
@@ -136,8 +136,8 @@ var metadataAddrs = map[netip.Addr]bool{
 	netip.MustParseAddr("192.0.0.192"):     true,
 }
 
-// metadataPrefixes are the networks that contain such addresses, also of future services, and those
-// under which networks translate or tunnel to any IPv4 address.
+// metadataPrefixes are the networks that contain such addresses, including those of future
+// services, and the prefixes under which networks translate or tunnel to any IPv4 address.
 var metadataPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::/32"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("::/96"),

@@ -5,5 +5,5 @@
 // A signature is the HMAC-SHA256 of the headers webhook-id and webhook-timestamp and of the body,
 // or a signature of them with Ed25519. It covers neither other headers nor the URL.
 //
-// The package imports nothing of this module. Start reading at Verify.
+// The package imports nothing of this module. Start with Verify.
 package signature

@@ -39,8 +39,8 @@ const (
 // that was recorded cannot be sent again later.
 const Tolerance = 5 * time.Minute
 
-// Key is a key that sender and receiver share, or a private or public key of Ed25519. Its format
-// does not show it.
+// Key is a key that sender and receiver share, or a private or public key of Ed25519. Its String
+// and Format methods do not reveal it.
 type Key struct {
 	bytes   []byte             // shared
 	private ed25519.PrivateKey // nil for other keys, and for a public key

@@ -82,8 +82,8 @@ func (l *limits) sizeRequests() []request {
 // wholeCron is part of the error about a cron that is too large.
 var wholeCron = fmt.Sprintf("target: the cron must have at most %d bytes", cronBytes)
 
-// taken wraps a request whose token has a valid size, but belongs to no lease and to no wait: that
-// the engine has looked for it is no error here.
+// taken wraps a request whose token has a valid size, but belongs to no lease and to no wait. It
+// ignores the error of the engine that it has found none.
 func taken(send func(context.Context, proto.Message) error) func(context.Context, proto.Message) error {
 	return func(ctx context.Context, m proto.Message) error {
 		err := send(ctx, m)

@@ -117,7 +117,7 @@ func TestClientCertificatesOfTargets(t *testing.T) {
 	rejects("webhook.tls.ca_pem: must be certificates in PEM", sink("ca_pem: word")...)
 	d.OK(t, sink(fmt.Sprintf("ca_pem: %q, certificate_secret: client", to.servers.PEM()))...)
 
-	// Who replaces the authorities gets no header that was stored for the others.
+	// A stored header is not kept if the authorities are replaced.
 	other := filepath.Join(t.TempDir(), "other.crt")
 	to.clients.WriteAuthority(other)
 	kept := []string{"--connect-certificate", "client", "--header", "x-key=REDACTED", "--connect-ca-file"}

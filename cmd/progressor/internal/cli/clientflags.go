@@ -241,7 +241,7 @@ func TimeFrom(flag, value string) (*timestamppb.Timestamp, error) {
 	return timestamppb.New(t), nil
 }
 
-// ErrBothKeys is the error of a command that needs exactly one of two flags.
+// ErrBothKeys is returned if both or none of two flags are set.
 var ErrBothKeys = errors.New("set either --task or --idempotency-key")
 
 // OutputFlag selects the output format.

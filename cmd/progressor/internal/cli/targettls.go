@@ -2,8 +2,8 @@ package cli
 
 import progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 
-// TargetTLS returns the settings of TLS for a target, or nil if there are none. flag is the name of
-// the flag with the file of authorities.
+// TargetTLS returns the TLS settings of a target, or nil if there are none. flag is the name of the
+// flag with the file of authorities.
 func (a *App) TargetTLS(flag, file, certificateSecret string) (*progressorv1.TargetTls, error) {
 	if file == "" && certificateSecret == "" {
 		return nil, nil

@@ -18,7 +18,7 @@ type specFlags struct {
 	Jitter          *time.Duration `placeholder:"DURATION" help:"Delays each fire by up to this duration; the delay of a fire time is constant."`
 	Exclude         []string       `sep:"none" placeholder:"EXPRESSION" help:"Local times at which the cron does not fire, such as '* * 24-26 12 *'; can be repeated."`
 	DaylightGap     string         `placeholder:"shift|skip" help:"What happens to a local time that the clock skips: fire at the end of the gap, or skip it. Default: shift."`
-	DaylightOverlap string         `placeholder:"first|last|both" help:"When a local time fires that occurs twice. Default: first."`
+	DaylightOverlap string         `placeholder:"first|last|both" help:"Which occurrence of a repeated local time fires. Default: first."`
 	MaxFires        *int64         `placeholder:"N" help:"Ends the cron after this number of runs; 0 means no limit."`
 }
 
@@ -51,7 +51,7 @@ func (f *specFlags) apply(s *progressorv1.CronSpec) (err error) {
 	)
 }
 
-// policyFlags define how a cron decides.
+// policyFlags define the policy of a cron.
 type policyFlags struct {
 	Overlap            string         `placeholder:"ACTION" help:"If the previous run is still running: allow (the concurrency policy decides), skip, cancel_prev, parallel or buffer_one. Default: allow."`
 	Failure            string         `placeholder:"ACTION" help:"If the previous run has failed: run_new, skip, retry, backoff or half_open. Default: run_new."`

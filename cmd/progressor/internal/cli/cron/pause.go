@@ -35,13 +35,13 @@ type cronResumeCmd struct {
 	cronArgs
 	cli.ClientFlags
 	Note    string `placeholder:"TEXT" help:"Note, stored in the audit log."`
-	CatchUp bool   `help:"Let the misfire policy decide about the fire times of the pause. By default, they are MISSED."`
+	CatchUp bool   `help:"Apply the misfire policy to the fire times of the pause. By default, they are MISSED."`
 	Yes     bool   `short:"y" help:"With --catch-up: do not ask for confirmation on a terminal."`
 }
 
 func (cronResumeCmd) Help() string {
 	return `Resume lets a paused cron fire again. The fire times of the pause are MISSED; with --catch-up, the
-misfire policy decides about them. First, the command prints on standard error how many there are.
+misfire policy decides which of them fire. First, the command prints their number on standard error.
 With --catch-up, it asks for confirmation on a terminal.
 
     progressor cron resume demo nightly

@@ -55,7 +55,7 @@ type flowStartCmd struct {
 	Scope          string `placeholder:"TEXT" help:"Kind of subject: user, account, system, …"`
 	ScopeID        string `placeholder:"TEXT" help:"Id of the subject."`
 	RunTime        string `placeholder:"TIME|DURATION" help:"Earliest start: a time, or a duration from now."`
-	IdempotencyKey string `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key starts no second run. Default without --id: a random key."`
+	IdempotencyKey string `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key does not start a second run. Default without --id: a random key."`
 	Metadata       string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
 	ValidateOnly   bool   `help:"Check the payload and the scope, and store nothing."`
 	cli.EndFlags   `set:"what=run"`
@@ -252,7 +252,7 @@ func (c *flowRetryCmd) Run(a *cli.App) error {
 type flowRepeatCmd struct {
 	flowArgs
 	cli.ClientFlags
-	IdempotencyKey string `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key starts no second run. Default: a random key."`
+	IdempotencyKey string `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key does not start a second run. Default: a random key."`
 	cli.EndFlags   `set:"what=run"`
 }
 

@@ -33,7 +33,7 @@ type jobEnqueueCmd struct {
 	ID             string         `name:"id" placeholder:"ID" help:"Job id. Default: the engine chooses one."`
 	Args           string         `placeholder:"JSON|@FILE|@-" help:"Args of the job: JSON, @FILE, or @- for standard input."`
 	Delay          *time.Duration `placeholder:"DURATION" help:"Earliest start, as a duration from now by the clock of the database. Cannot be used with --run-time."`
-	IdempotencyKey string         `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key enqueues no second job. Default without --id: a random key."`
+	IdempotencyKey string         `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key does not enqueue a second job. Default without --id: a random key."`
 	File           string         `short:"f" placeholder:"FILE|-" help:"File with one EnqueueRequest as JSON per line, for many jobs."`
 	cli.EndFlags   `set:"what=job"`
 	jobChangeFlags

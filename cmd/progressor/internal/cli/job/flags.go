@@ -26,7 +26,7 @@ type jobChangeFlags struct {
 	BackoffJitter     *float64        `placeholder:"0..1" help:"Random part of a wait. Default: 0.1."`
 	BackoffSteps      []time.Duration `xor:"initial,factor,longest" placeholder:"DURATION" help:"The wait before each retry, instead of --backoff, --backoff-factor and --backoff-max; the last one repeats."`
 	Timeout           *time.Duration  `placeholder:"DURATION" help:"Timeout of an attempt. Default: 30s."`
-	StartDeadline     *time.Duration  `placeholder:"DURATION" help:"How long after its run time the first attempt may begin at the latest. Default: no limit."`
+	StartDeadline     *time.Duration  `placeholder:"DURATION" help:"Maximum time from the run time of the job to its first attempt. Default: no limit."`
 	KeepResult        *bool           `negatable:"" help:"Keep the result until it is fetched."`
 	ResultTTL         *time.Duration  `name:"result-ttl" placeholder:"DURATION" help:"How long the result is kept. Default: 1h."`
 	RunTime           string          `placeholder:"TIME|DURATION" help:"Earliest start: a time, or a duration from now."`

@@ -130,7 +130,8 @@ func (i Issuer) discover(ctx context.Context) (addresses, error) {
 	return addresses{config, document.Revocation}, nil
 }
 
-// undiscovered returns the error of a discovery, with at most the beginning of the answer.
+// undiscovered returns the error of a failed discovery. It includes at most the beginning of the
+// response.
 func (i Issuer) undiscovered(err error) error {
 	if _, ok := errors.AsType[*url.Error](err); ok { // there is no answer
 		return fmt.Errorf("issuer %s: %w", i.URL, err)
@@ -167,7 +168,7 @@ func (i Issuer) Check() error {
 // interruptible ends requests when ctx ends. Package oauth2 sends the request for a code without a
 // context.
 type interruptible struct {
-	ctx  context.Context //nolint:containedctx // it is that of all requests
+	ctx  context.Context //nolint:containedctx // the context of all requests
 	next http.RoundTripper
 }
 
@@ -225,9 +226,9 @@ func (i Issuer) Begin(ctx context.Context) (*Code, error) {
 	}, nil
 }
 
-// Wait waits until the user has entered the code, and returns the login. If the answer of the
-// issuer cannot be used, it returns an error, and a login that has only the refresh token in the
-// answer.
+// Wait waits until the user has entered the code, and returns the login. If the response of the
+// issuer is invalid, it returns an error and a login that has only the refresh token of that
+// response.
 func (i Issuer) Wait(ctx context.Context, c *Code) (Login, error) {
 	ctx, err := i.context(ctx)
 	if err != nil {
@@ -298,7 +299,8 @@ func (i Issuer) login(token *oauth2.Token) (Login, error) {
 	return Login{Issuer: i, Token: text, Refresh: token.RefreshToken, Expires: expires}, nil
 }
 
-// failed returns an error of the issuer, without its body if it is not one of OAuth.
+// failed returns an error of the issuer. It omits the response body unless the body is an OAuth
+// error.
 func (i Issuer) failed(what string, err error) error {
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		reason := answer.ErrorCode

@@ -85,8 +85,9 @@ func PrintJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// PrintRows prints a table with a header, or that there are no rows. Columns of numbers are aligned
-// to the right. numbers lists those whose cells are texts, such as 1,000 or nothing.
+// PrintRows prints a table with a header, or "none" if there are no rows. Columns of numbers are
+// aligned to the right. numbers lists the number columns whose cells are strings, such as "1,000"
+// or "".
 func PrintRows(w io.Writer, header table.Row, rows []table.Row, numbers ...string) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(w, "none")

@@ -89,8 +89,9 @@ func (c *eraseCmd) Run(a *cli.App) error {
 	return c.print(a, erased)
 }
 
-// record appends the erasure to the file of --record: before it begins, because it may be
-// interrupted, and only if the process can be erased, because --replay repeats what is in the file.
+// record appends the erasure to the file of --record. It does so before the erasure begins, because
+// an erasure may be interrupted. It does so only if the process can be erased, because --replay
+// repeats everything in the file.
 func (c *eraseCmd) record(a *cli.App, e erasure) error {
 	ctx, cancel := a.Request()
 	defer cancel()

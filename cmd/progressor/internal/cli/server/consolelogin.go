@@ -17,7 +17,7 @@ import (
 type consoleFlags struct {
 	URL      string        `name:"url" placeholder:"URL" setting:"" help:"URL by which browsers reach the console, for logins. Default: the address of --listen, if a browser can use it."`
 	Lifetime time.Duration `default:"12h" placeholder:"DURATION" setting:"" help:"How long a login to the console is valid, 5m to 720h. Default: ${default}."`
-	Idle     time.Duration `default:"1h" placeholder:"DURATION" setting:"" help:"How long a login to the console is valid that is not used, 5m or more. Default: ${default}."`
+	Idle     time.Duration `default:"1h" placeholder:"DURATION" setting:"" help:"How long an unused login to the console stays valid, at least 5m. Default: ${default}."`
 }
 
 // minLogin and maxLogin limit how long a login to the console is valid.
@@ -53,7 +53,7 @@ func (f authFlags) checkConsole(scheme, listen, console string) error {
 	return err
 }
 
-// warning returns what is valid but not safe in the URL of the console, or "".
+// warning returns a warning if the URL of the console is valid but unsafe, or "".
 func (f consoleFlags) warning() string {
 	u, err := url.Parse(f.URL)
 	if err != nil || strings.Trim(u.Path, "/") == "" {
@@ -63,8 +63,8 @@ func (f consoleFlags) warning() string {
 		"the login of a user: give the engine a host name of its own", u.Path, u.Host)
 }
 
-// url returns the URL of the console, without a final slash. base is the URL of the address of
-// --listen, and address that of the listener, which has its port.
+// url returns the URL of the console, without a final slash. base is the URL that belongs to
+// --listen. address is the address of the listener, with the actual port.
 func (f consoleFlags) url(base, address string) (string, error) {
 	text := f.URL
 	if text == "" {

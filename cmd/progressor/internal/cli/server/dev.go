@@ -163,7 +163,7 @@ func prepareDatabase(ctx context.Context, dsn, file string) error {
 	if err != nil {
 		return fmt.Errorf("connect to the private PostgreSQL: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it was opened for is done
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the work on it is done
 	if _, err := conn.Exec(ctx, "ALTER DATABASE postgres SET search_path = progressor, public"); err != nil {
 		return fmt.Errorf("set search_path: %w", err)
 	}

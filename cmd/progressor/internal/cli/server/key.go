@@ -49,7 +49,7 @@ func (f databaseFlags) connected(a *cli.App, run func(context.Context, *pgx.Conn
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it was opened for is done
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the work on it is done
 	return run(ctx, conn)
 }
 
@@ -209,7 +209,7 @@ func (c *keyListCmd) Run(a *cli.App) error {
 	})
 }
 
-// timeOrNever formats a time; nil is that of what did not happen.
+// timeOrNever formats a time, or returns "never" for nil.
 func timeOrNever(t *time.Time) string {
 	if t == nil {
 		return "never"
@@ -222,7 +222,7 @@ type keyRotateCmd struct {
 	cli.OutputFlag
 	Key     string         `arg:"" name:"key" help:"ID of the key; key list shows it."`
 	Overlap time.Duration  `default:"24h" placeholder:"DURATION" help:"How long the old key stays valid; 0s revokes it at once. Default: ${default}."`
-	Expires *time.Duration `placeholder:"DURATION" help:"How long the new key is valid. Default: as long as the old one was valid in all."`
+	Expires *time.Duration `placeholder:"DURATION" help:"How long the new key is valid. Default: the total validity of the old key."`
 }
 
 // maxOverlap is the maximum overlap of two keys.

@@ -207,8 +207,8 @@ func (n *node) openStore(
 	})
 }
 
-// openAccess returns what authenticates the clients of the node until ctx ends, and what decrypts
-// its secrets.
+// openAccess returns the Authenticator for the clients of the node, which runs until ctx ends, and
+// the vault that decrypts secrets.
 func (n *node) openAccess(
 	ctx context.Context, store *storage.Store, registerer prometheus.Registerer,
 ) (*auth.Authenticator, *secrets.Vault, error) {

@@ -98,7 +98,7 @@ type storedSecret struct {
 	Name       string `json:"name"`
 	Namespaces string `json:"namespaces"`
 	Key        string `json:"key"`
-	PublicKey  string `json:"public_key,omitempty"` // "" if the secret is no private key
+	PublicKey  string `json:"public_key,omitempty"` // "" if the secret is not a private key
 }
 
 func (c *secretPutCmd) Run(a *cli.App) error {

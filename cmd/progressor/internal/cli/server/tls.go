@@ -29,7 +29,7 @@ func (f tlsFlags) check() error {
 	return nil
 }
 
-// scheme returns that of the URL of the API.
+// scheme returns the scheme of the URL of the API.
 func (f tlsFlags) scheme() string {
 	if f.CertFile == "" {
 		return "http"

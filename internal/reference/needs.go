@@ -70,7 +70,7 @@ func needsText(needs protoreflect.Message) string {
 	case "visible":
 		text += " in the namespace; without one, the response is about the namespaces in which the client has it"
 	case "named":
-		text += " in each namespace that the request names, also in lease tokens"
+		text += " in each namespace that the request names, including those in lease tokens"
 	default:
 		text += " in the namespace"
 	}

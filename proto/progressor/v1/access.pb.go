@@ -491,7 +491,7 @@ type RotateKeyRequest struct {
 	// How long the old key stays valid, at most 365 days, and not longer than before. Default: 24 h.
 	// 0 revokes it at once.
 	Overlap *durationpb.Duration `protobuf:"bytes,2,opt,name=overlap,proto3" json:"overlap,omitempty"`
-	// How long the new key is valid, at least 1 s. Default: as long as the old one was valid in all.
+	// How long the new key is valid, at least 1 s. Default: the total validity of the old key.
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -157,7 +157,7 @@ type Sink struct {
 	//	*Sink_Kafka
 	Target isSink_Target `protobuf_oneof:"target"`
 	// How old a change may become before it is delivered. Changes are kept that long for the sink,
-	// also after their retention. Then the sink is BROKEN. Default: 7 days.
+	// even after their retention. Then the sink is BROKEN. Default: 7 days.
 	MaxLag        *durationpb.Duration   `protobuf:"bytes,8,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
 	Status        *SinkStatus            `protobuf:"bytes,9,opt,name=status,proto3" json:"status,omitempty"`                               // set by the engine
 	CreatedTime   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"` // set by the engine

@@ -2502,14 +2502,14 @@ func (x *Backoff) GetSteps() []*durationpb.Duration {
 }
 
 // Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
-// and enqueued = false, also for ttl after the end of the first job.
+// and enqueued = false. This continues for ttl after the end of the first job.
 type Unique struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // default: a hash of name and args
 	Ttl   *durationpb.Duration   `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Until when the first job prevents a second one. Default: ACTIVE.
 	Scope UniqueScope `protobuf:"varint,3,opt,name=scope,proto3,enum=progressor.v1.UniqueScope" json:"scope,omitempty"`
-	// If the first job waits, also for a retry, a second Enqueue replaces its args and its delay or
+	// If the first job waits, even for a retry, a second Enqueue replaces its args and its delay or
 	// options.run_time. With the scope WAITING, a job that is enqueued while the first one runs is
 	// not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
 	Replace       bool `protobuf:"varint,4,opt,name=replace,proto3" json:"replace,omitempty"`

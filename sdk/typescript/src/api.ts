@@ -1384,7 +1384,7 @@ export interface RotateKeyRequest {
    * 0 revokes it at once.
    */
   overlap?: Duration;
-  /** How long the new key is valid, at least 1 s. Default: as long as the old one was valid in all. */
+  /** How long the new key is valid, at least 1 s. Default: the total validity of the old key. */
   ttl?: Duration;
 }
 
@@ -2487,7 +2487,7 @@ export interface Sink {
   kafka?: KafkaTarget;
   /**
    * How old a change may become before it is delivered. Changes are kept that long for the sink,
-   * also after their retention. Then the sink is BROKEN. Default: 7 days.
+   * even after their retention. Then the sink is BROKEN. Default: 7 days.
    */
   maxLag?: Duration;
   /** set by the engine */
@@ -3261,7 +3261,7 @@ export interface Backoff {
 
 /**
  * Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
- * and enqueued = false, also for ttl after the end of the first job.
+ * and enqueued = false. This continues for ttl after the end of the first job.
  */
 export interface Unique {
   /** default: a hash of name and args */
@@ -3270,7 +3270,7 @@ export interface Unique {
   /** Until when the first job prevents a second one. Default: ACTIVE. */
   scope?: UniqueScope;
   /**
-   * If the first job waits, also for a retry, a second Enqueue replaces its args and its delay or
+   * If the first job waits, even for a retry, a second Enqueue replaces its args and its delay or
    * options.run_time. With the scope WAITING, a job that is enqueued while the first one runs is
    * not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
    */

@@ -678,7 +678,7 @@ class RotateKeyRequest(TypedDict, total=False):
     # How long the old key stays valid, at most 365 days, and not longer than before. Default: 24 h.
     # 0 revokes it at once.
     overlap: Duration
-    # How long the new key is valid, at least 1 s. Default: as long as the old one was valid in all.
+    # How long the new key is valid, at least 1 s. Default: the total validity of the old key.
     ttl: Duration
 
 
@@ -1704,7 +1704,7 @@ class Sink(TypedDict, total=False):
     webhook: WebhookTarget
     kafka: KafkaTarget
     # How old a change may become before it is delivered. Changes are kept that long for the sink,
-    # also after their retention. Then the sink is BROKEN. Default: 7 days.
+    # even after their retention. Then the sink is BROKEN. Default: 7 days.
     max_lag: Duration
     # set by the engine
     status: SinkStatus
@@ -2422,14 +2422,14 @@ class Backoff(TypedDict, total=False):
 
 class Unique(TypedDict, total=False):
     """Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
-    and enqueued = false, also for ttl after the end of the first job.
+    and enqueued = false. This continues for ttl after the end of the first job.
     """
     # default: a hash of name and args
     key: str
     ttl: Duration
     # Until when the first job prevents a second one. Default: ACTIVE.
     scope: UniqueScope
-    # If the first job waits, also for a retry, a second Enqueue replaces its args and its delay or
+    # If the first job waits, even for a retry, a second Enqueue replaces its args and its delay or
     # options.run_time. With the scope WAITING, a job that is enqueued while the first one runs is
     # not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
     replace: bool

@@ -251,7 +251,7 @@ export type RotateKeyRequest = Message<"progressor.v1.RotateKeyRequest"> & {
   overlap?: Duration | undefined;
 
   /**
-   * How long the new key is valid, at least 1 s. Default: as long as the old one was valid in all.
+   * How long the new key is valid, at least 1 s. Default: the total validity of the old key.
    *
    * @generated from field: google.protobuf.Duration ttl = 3;
    */

@@ -72,7 +72,7 @@ export type Sink = Message<"progressor.v1.Sink"> & {
 
   /**
    * How old a change may become before it is delivered. Changes are kept that long for the sink,
-   * also after their retention. Then the sink is BROKEN. Default: 7 days.
+   * even after their retention. Then the sink is BROKEN. Default: 7 days.
    *
    * @generated from field: google.protobuf.Duration max_lag = 8;
    */

@@ -1222,7 +1222,7 @@ export const BackoffSchema: GenMessage<Backoff> = /*@__PURE__*/
 
 /**
  * Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
- * and enqueued = false, also for ttl after the end of the first job.
+ * and enqueued = false. This continues for ttl after the end of the first job.
  *
  * @generated from message progressor.v1.Unique
  */
@@ -1247,7 +1247,7 @@ export type Unique = Message<"progressor.v1.Unique"> & {
   scope: UniqueScope;
 
   /**
-   * If the first job waits, also for a retry, a second Enqueue replaces its args and its delay or
+   * If the first job waits, even for a retry, a second Enqueue replaces its args and its delay or
    * options.run_time. With the scope WAITING, a job that is enqueued while the first one runs is
    * not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
    *

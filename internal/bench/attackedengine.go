@@ -27,7 +27,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// The namespaces of the tenants. Those of workers are below them.
+// The namespaces of the tenants. The namespaces of their workers have the suffix workSuffix.
 const (
 	victimName   = "victim"
 	attackerName = "attacker"
@@ -57,11 +57,11 @@ type attacked struct {
 	operator  string           // the token of the operator, who reads metrics
 	token     string           // the token of the attacker
 	from      string           // the address of this machine that the attacker uses
-	hostile   *http.Client     // with which the attacker sends
-	processor *httptest.Server // that the attacker controls
-	answers   []byte           // with which it answers, in JSON
-	bodies    []body           // that the attacker sends
-	senders   int              // clients that send them
+	hostile   *http.Client     // client of the attacker
+	processor *httptest.Server // processor of the attacker
+	answers   []byte           // its response, in JSON
+	bodies    []body           // requests of the attacker
+	senders   int              // number of clients that send them
 }
 
 // openAttacked starts an engine with the default settings and authentication, and stores what the

@@ -137,7 +137,7 @@ var attackKinds = map[string]attackKind{
 func (c *Command) sized(n int) int { return max(1, n*c.AttackSize/100) }
 
 // repeat lets clients do something again and again until ctx ends. pause is the time between two
-// times, and after an error, such as a closed connection, it is at least a millisecond.
+// calls. After an error, such as a closed connection, it is at least a millisecond.
 func (a *attacked) repeat(
 	ctx context.Context, clients int, pause time.Duration, do func(ctx context.Context, client int) error,
 ) error {

@@ -171,7 +171,7 @@ func (a *attacked) report(
 	return nil
 }
 
-// The names of the figures that have bounds. The last one is followed by a metric.
+// The names of the figures that have bounds. The name of a metric follows the last one.
 const (
 	figureMemory = "peak of the memory of the engine"
 	figureProbe  = "slowest probe"

@@ -155,7 +155,7 @@ func (r *runner) inTurn(
 	return nil
 }
 
-// add adds the costs of several pieces of work. The means are those of the last one.
+// add adds the costs of more to s. flushItems is a mean, so it is replaced.
 func (s *spent) add(more spent) {
 	s.elapsed += more.elapsed
 	if more.walBytes != nil {

@@ -1,4 +1,4 @@
-// Package budget limits the memory that data of clients uses at the same time.
+// Package budget limits the total memory of requests and responses.
 package budget
 
 import (
@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Free is how many bytes each holder has in addition. Most requests and responses are not larger,
-// so they do not wait, and cost nothing here.
+// Free is how many bytes each holder may use without the budget. Most requests and responses are
+// not larger, so they neither wait nor cost anything here.
 const Free = 64 << 10
 
 // ownerPortion is the part of a budget that one owner can have, so that others are served while it
@@ -22,7 +22,7 @@ type Budget struct {
 	mu      sync.Mutex
 	used    int64
 	byOwner map[string]int64
-	waiting []*waiter // in their order
+	waiting []*waiter // in the order of their arrival
 }
 
 // waiter is a holder that waits for bytes.
@@ -35,7 +35,8 @@ type waiter struct {
 // New returns a budget.
 func New(limit int64) *Budget { return &Budget{limit: limit, byOwner: map[string]int64{}} }
 
-// Holder has the bytes of one request or response. Only one goroutine may use it at a time.
+// Holder holds the bytes of the budget for one request or response. Only one goroutine may use it
+// at a time.
 type Holder struct {
 	budget *Budget
 	owner  string
@@ -46,9 +47,9 @@ type Holder struct {
 // the budget.
 func (b *Budget) Of(owner string) *Holder { return &Holder{budget: b, owner: owner} }
 
-// Take makes the holder have as many bytes, beyond Free, if it has fewer. It waits until they are
-// available, and returns the cause of the end of ctx if that comes first. More than an owner can
-// have counts as that.
+// Take raises the total of the holder to the given number of bytes, including Free. It waits until
+// they are available. If ctx ends first, it returns the cause. The total is limited to the part of
+// one owner.
 func (h *Holder) Take(ctx context.Context, bytes int64) error {
 	if h == nil || h.budget == nil {
 		return nil
@@ -70,7 +71,7 @@ func (h *Holder) Take(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// Keep returns what the holder has beyond as many bytes.
+// Keep lowers the total of the holder to at most the given number of bytes, including Free.
 func (h *Holder) Keep(bytes int64) {
 	if h == nil || h.bytes == 0 {
 		return
@@ -86,7 +87,7 @@ func (h *Holder) Has() bool { return h != nil && h.bytes > 0 }
 // Release returns all bytes.
 func (h *Holder) Release() { h.Keep(0) }
 
-// enqueue lets a holder wait behind the others, and serves those that can have their bytes.
+// enqueue adds a holder to the queue, and serves all holders for which there are enough bytes.
 func (b *Budget) enqueue(owner string, bytes int64) *waiter {
 	w := &waiter{owner, bytes, make(chan struct{})}
 	b.mu.Lock()
@@ -121,8 +122,8 @@ func (b *Budget) release(owner string, bytes int64) {
 	b.serve()
 }
 
-// serve gives waiting holders their bytes, in their order. Those whose owner has its part stand
-// aside.
+// serve gives waiting holders their bytes, in their order. It skips holders whose owner has used up
+// its part.
 func (b *Budget) serve() {
 	waiting := b.waiting[:0]
 	full := false

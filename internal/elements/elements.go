@@ -56,9 +56,9 @@ func endOfString(data []byte, i int) int {
 	}
 }
 
-// CheckProto returns an error if an encoded message has more than limit fields, also in the
-// messages within it, with each element of a list as a field. A malformed message is counted up to
-// the error.
+// CheckProto returns an error if an encoded message has more than limit fields, including nested
+// messages, and with each element of a list as a field. A malformed message is counted up to the
+// error.
 func CheckProto(data []byte, md protoreflect.MessageDescriptor, limit int) error {
 	if len(data) <= limit {
 		return nil

@@ -111,9 +111,9 @@ func (w *watch) stream(ctx context.Context) (progress bool, err error) {
 }
 
 // WatchJobEvents calls update with the events of jobs, runs and steps of a namespace that match
-// req.filter, each once and in commit order. It starts after req.cursor, or with the next event if
-// the cursor is empty. It returns when ctx ends, or when update returns an error, which it returns.
-// If the stream breaks, WatchJobEvents resumes after the last event, as Watch does.
+// req.filter, each once and in the order of each job. It starts after req.cursor, or with the next
+// event if the cursor is empty. It returns when ctx ends, or when update returns an error, which it
+// returns. If the stream breaks, WatchJobEvents resumes after the last event, as Watch does.
 func (c *Client) WatchJobEvents(
 	ctx context.Context, req *progressorv1.WatchJobEventsRequest,
 	update func(*progressorv1.WatchJobEventsResponse) error,

@@ -103,12 +103,20 @@ WITH found AS (
    WHERE e.before IS DISTINCT FROM e.from_status
       OR e.behind IS DISTINCT FROM coalesce(e.to_status, 'nothing')
   UNION ALL
-  -- events_are_past: no event belongs to a future transaction. After a dump was restored into
-  -- another cluster, some do (docs/operations.md), and no watch returns these.
-  SELECT 'events_are_past', v.namespace, v.job_id,
-         format('event %s is of transaction %s, the next one is %s', v.event_id, v.xid,
-                pg_snapshot_xmax(pg_current_snapshot()))
-    FROM job_events v WHERE v.xid > pg_snapshot_xmax(pg_current_snapshot())
+  -- events_are_numbered: the events of a namespace in a lane follow those that their retention has
+  -- deleted, the lane exists, and no event has a number that is still to be assigned.
+  SELECT 'events_are_numbered', v.namespace, v.job_id,
+         format('event %s is in lane %s, in which events up to %s are deleted; the last number '
+                'is %s', v.event_id, v.lane, coalesce(d.event_id::text, 'none'), s.last_value)
+    FROM job_events v
+   CROSS JOIN (
+     SELECT coalesce(pg_sequence_last_value('job_events_event_id_seq'), 0) AS last_value) s
+    LEFT JOIN job_event_drops d
+      ON d.namespace = v.namespace
+     AND d.lane = v.lane
+   WHERE v.event_id <= d.event_id
+      OR v.event_id > s.last_value
+      OR NOT EXISTS (SELECT 1 FROM job_event_lanes l WHERE l.lane = v.lane)
   UNION ALL
   -- job_has_row: a process has a row in jobs if and only if its kind is job. Its waiting task has
   -- the name and the fairness key of the job, and has a round only if there is such a key.

@@ -151,6 +151,7 @@ var namespaceTables = []namespaceTable{
 	{name: "job_keys", key: []string{"unique_key"}, kind: "unique_keys"},
 	{name: "job_pauses", key: []string{"name"}, kind: "paused_job_names"},
 	{name: "job_events", key: []string{"xid", "event_id"}, of: "xid8", kind: "job_events"},
+	{name: "job_event_drops", key: []string{"lane"}, of: "bigint"},
 	{name: "constraint_holds", key: []string{"process_id", "line"}},
 	{name: "constraint_reservations", key: []string{"line"}},
 	{name: "constraint_buckets", key: []string{"line"}},

@@ -157,7 +157,7 @@ var countedBy = map[string]string{
 	"job_places": "jobs", "job_groups": "jobs", "jobs": "jobs", "constraint_holds": "", "constraint_reservations": "",
 	"constraint_buckets": "", "constraint_sets": "", "flow_steps": "runs", "flow_scopes": "runs",
 	"flow_templates": "templates", "history_restarts": "", "change_drops": "", "change_heads": "",
-	"sink_dead_letters": "sinks",
+	"job_event_drops": "", "sink_dead_letters": "sinks",
 }
 
 // CountData counts each table that has rows of a namespace, or objects to which the rows belong.

@@ -109,7 +109,12 @@ var planted = []struct{ invariant, process, sql string }{
 	{"events_agree", "job",
 		`INSERT INTO job_events (namespace, job_id, type, from_status, to_status)
 			VALUES ('shop', $1, 'due', 'scheduled', 'available')`},
-	{"events_are_past", "job", `UPDATE job_events SET xid = '9000000000000000000' WHERE job_id = $1`},
+	{"events_are_numbered", "job",
+		`INSERT INTO job_events (namespace, lane, event_id, job_id, type) OVERRIDING SYSTEM VALUE
+			SELECT namespace, lane, event_id + 1000000, job_id, 'updated' FROM job_events WHERE job_id = $1 LIMIT 1`},
+	{"events_are_numbered", "job", `UPDATE job_events SET lane = 99 WHERE job_id = $1`},
+	{"events_are_numbered", "job",
+		`INSERT INTO job_event_drops SELECT namespace, lane, event_id FROM job_events WHERE job_id = $1 LIMIT 1`},
 	{"request_has_answer", "idle",
 		`INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
 		VALUES (gen_random_uuid(), 'shop', $1, 1000000, '', now())`},

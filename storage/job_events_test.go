@@ -1,12 +1,7 @@
 package storage_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"os"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -106,32 +101,6 @@ func TestEventsOfCancelWithRetry(t *testing.T) {
 	}
 }
 
-// Below the oldest running transaction, no event is missing, and the events of a job are in order,
-// even if the second transaction got its ID before the first.
-func TestJobEventsInOrder(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	early, err := b.db.Begin(t.Context())
-	must(t, early, err)
-	defer func() { _ = early.Rollback(context.Background()) }()
-	do := func(sql string) {
-		t.Helper()
-		_, err := early.Exec(t.Context(), sql)
-		must(t, 0, err)
-	}
-	do("SELECT pg_current_xact_id()")
-	b.exec("INSERT INTO job_events (namespace, job_id, type) VALUES ('n', 'j', 'first')")
-	const finished = "SELECT count(*) FROM job_events WHERE xid < pg_snapshot_xmin(pg_current_snapshot())"
-	equal(t, "rows below a transaction that runs", ask[int](b, finished), 0)
-	do("INSERT INTO job_events (namespace, job_id, type) VALUES ('n', 'j', 'second')")
-	must(t, 0, early.Commit(t.Context()))
-	for ask[int](b, finished) < 2 { // other databases of the server also have transactions
-		runtime.Gosched()
-	}
-	equal(t, "the order", ask[string](b, "SELECT string_agg(type, ' ' ORDER BY xid, event_id) FROM job_events"),
-		"first second")
-}
-
 // Events are deleted after their retention. Those of namespaces that keep them forever stay.
 func TestForgetJobEvents(t *testing.T) {
 	t.Parallel()
@@ -147,81 +116,4 @@ func TestForgetJobEvents(t *testing.T) {
 		`SELECT string_agg(namespace || ' ' || n, ', ' ORDER BY n) FROM (SELECT namespace, count(*) AS n FROM job_events
 			GROUP BY 1) x`),
 		"short 5, long 15, ever 20")
-}
-
-// A watch returns no events after a running transaction, because that may still write events before
-// them.
-func TestWatchWaitsForWhatIsOnItsWay(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	early, err := b.db.Begin(t.Context())
-	must(t, early, err)
-	defer func() { _ = early.Rollback(context.Background()) }()
-	const insert = "INSERT INTO job_events (namespace, job_id, type) VALUES ('n', 'j', $1)"
-	_, err = early.Exec(t.Context(), "SELECT pg_current_xact_id()")
-	must(t, 0, err)
-	b.exec(insert, "first")
-	watch := []jobs.EventWatch{{Namespace: "n", From: jobs.EventPosition{XID: "0"}}}
-	read := func() (types []string) {
-		found, _, err := jobs.ReadEvents(t.Context(), b.Store, watch)
-		for _, e := range must(t, found, err)[0] {
-			types = append(types, e.Type)
-		}
-		return types
-	}
-	if got := read(); len(got) != 0 {
-		t.Fatalf("%v is returned while an older transaction runs", got)
-	}
-	_, err = early.Exec(t.Context(), insert, "second")
-	must(t, 0, err)
-	must(t, 0, early.Commit(t.Context()))
-	var got []string
-	for got = read(); len(got) < 2; got = read() { // other databases of the server also have transactions
-		runtime.Gosched()
-	}
-	equal(t, "returned events", strings.Join(got, " "), "first second")
-}
-
-// After a dump was restored into another cluster, its events are ahead of that cluster. Their
-// cursors are rejected. The procedure in docs/operations.md makes a watch return them, in order and
-// before the following events.
-func TestEventsOfAnotherCluster(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	page, err := os.ReadFile("../docs/operations.md")
-	must(t, page, err)
-	_, fix, found := strings.Cut(string(page), "```sql\nUPDATE progressor.job_events")
-	fix, _, _ = strings.Cut(fix, "\n```")
-	if !found {
-		t.Fatal("docs/operations.md does not say what to do with job_events")
-	}
-	now, err := jobs.EventsFromNow(t.Context(), b.Store)
-	must(t, now, err)
-	for _, good := range []string{"0.0", now.String()} {
-		cursor, err := jobs.EventCursor(t.Context(), b.Store, "cursor", good)
-		equal(t, "the cursor", must(t, cursor, err).String(), good)
-	}
-	for n, xid := range []string{"9000000000000000000", "9000000000000000000", "9000000000000000007"} {
-		b.exec("INSERT INTO job_events (namespace, xid, job_id, type) VALUES ('n', $1::text::xid8, 'j', $2)", xid,
-			fmt.Sprint("old", n))
-	}
-	var invalid *process.InvalidError
-	if _, err := jobs.EventCursor(t.Context(), b.Store, "cursor", "9000000000000000000.1"); !errors.As(err, &invalid) ||
-		!strings.Contains(invalid.Message, "is newer than the events") {
-		t.Errorf("a cursor of another cluster: %v", err)
-	}
-	b.exec("UPDATE progressor.job_events" + fix)
-	b.exec("INSERT INTO job_events (namespace, job_id, type) VALUES ('n', 'j', 'new')")
-	var types []string
-	for len(types) < 4 { // other databases of the server also have transactions
-		runtime.Gosched()
-		found, _, err := jobs.ReadEvents(t.Context(), b.Store, []jobs.EventWatch{
-			{Namespace: "n", From: jobs.EventPosition{XID: "0"}},
-		})
-		types = nil
-		for _, e := range must(t, found, err)[0] {
-			types = append(types, e.Type)
-		}
-	}
-	equal(t, "events of a watch", strings.Join(types, " "), "old0 old1 old2 new")
 }

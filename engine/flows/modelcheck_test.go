@@ -25,7 +25,7 @@ type modelEvent struct {
 func (m *model) events(r *modelRun) []modelEvent {
 	rows, _ := m.node.DB.Query(context.Background(), `SELECT type, coalesce(from_status, ''), coalesce(to_status, ''),
 		coalesce(step_id, ''), coalesce(index, -1), attempt, left(coalesce(message, ''), 80)
-		FROM job_events WHERE job_id = $1 AND namespace = 'pull' ORDER BY xid, event_id`, r.id)
+		FROM job_events WHERE job_id = $1 AND namespace = 'pull' ORDER BY event_id`, r.id)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[modelEvent])
 	if err != nil {
 		m.t.Fatal(err)

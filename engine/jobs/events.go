@@ -40,9 +40,10 @@ func (q *Jobs) ListEvents(
 	return list, page.NextPageToken, nil
 }
 
-// WatchEvents sends the events of a namespace that match a filter until ctx is cancelled. It
-// starts at a cursor, or now if there is none. Each event is sent once, in the order of
-// transactions. It returns process.ErrUnavailable when the node stops.
+// WatchEvents sends the events of a namespace that match a filter until ctx is cancelled. It starts
+// at a cursor, or now if there is none. Each event is sent once, and those of a job in their order.
+// It returns process.ErrUnavailable when the node stops, and a *process.CursorError if events after
+// the cursor were deleted.
 func (q *Jobs) WatchEvents(
 	ctx context.Context, r *progressorv1.WatchJobEventsRequest, send func(*progressorv1.WatchJobEventsResponse) error,
 ) error {
@@ -55,24 +56,24 @@ func (q *Jobs) WatchEvents(
 	if err != nil {
 		return err
 	}
-	var from jobs.EventPosition
+	var at jobs.EventCursor
 	if r.GetCursor() == "" {
-		from, err = jobs.EventsFromNow(ctx, q.store)
+		at, err = jobs.EventsFromNow(ctx, q.store, r.GetNamespace())
 	} else {
-		from, err = jobs.EventCursor(ctx, q.store, "cursor", r.GetCursor())
+		at, err = jobs.ParseEventCursor(ctx, q.store, r.GetNamespace(), "cursor", r.GetCursor())
 	}
 	if err != nil {
 		return err
 	}
-	w := q.watchers.register(jobs.EventWatch{Namespace: r.GetNamespace(), From: from})
+	w := q.watchers.register(jobs.EventWatch{Namespace: r.GetNamespace(), From: at})
 	defer q.watchers.forget(w)
 	if r.GetCursor() == "" { // a client whose stream breaks before the first event must not miss any
-		if err := send(&progressorv1.WatchJobEventsResponse{Cursor: from.String()}); err != nil {
+		if err := send(&progressorv1.WatchJobEventsResponse{Cursor: at.String()}); err != nil {
 			return err
 		}
 	}
 	for {
-		var found []jobs.EventRow
+		var found jobs.EventsRead
 		select {
 		case found = <-w.news:
 		case <-ctx.Done():
@@ -80,13 +81,17 @@ func (q *Jobs) WatchEvents(
 		case <-q.engine.Drained():
 			return fmt.Errorf("%w (%w)", process.ErrDraining, process.ErrUnavailable)
 		}
-		for n := range found {
-			if !filter.MatchesEvent(&found[n]) {
+		if found.Lost != nil {
+			return found.Lost
+		}
+		for n := range found.Events {
+			at = at.After(found.Events[n])
+			if !filter.MatchesEvent(&found.Events[n]) {
 				continue
 			}
-			event, err := wire.JobEvent(&found[n])
+			event, err := wire.JobEvent(&found.Events[n])
 			if err == nil {
-				err = send(&progressorv1.WatchJobEventsResponse{Event: event, Cursor: found[n].Position().String()})
+				err = send(&progressorv1.WatchJobEventsResponse{Event: event, Cursor: at.String()})
 			}
 			if err != nil {
 				return err
@@ -99,7 +104,8 @@ func (q *Jobs) WatchEvents(
 // eventWatcher is one client that watches the events of a namespace.
 type eventWatcher struct {
 	at    jobs.EventWatch
-	news  chan []jobs.EventRow // buffered for the result of one query
+	key   string               // from at; watchers with the same key share a read
+	news  chan jobs.EventsRead // buffered for the result of one query
 	ready bool                 // it has sent what it received
 }
 
@@ -120,7 +126,8 @@ func newEventWatchers(q *Jobs) *eventWatchers {
 }
 
 func (w *eventWatchers) register(at jobs.EventWatch) *eventWatcher {
-	wt := &eventWatcher{at: at, news: make(chan []jobs.EventRow, 1), ready: true}
+	wt := &eventWatcher{news: make(chan jobs.EventsRead, 1), ready: true}
+	wt.move(at)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all[wt] = struct{}{}
@@ -129,6 +136,10 @@ func (w *eventWatchers) register(at jobs.EventWatch) *eventWatcher {
 	default: // a query is already requested
 	}
 	return wt
+}
+
+func (wt *eventWatcher) move(to jobs.EventWatch) {
+	wt.at, wt.key = to, to.Namespace+" "+to.From.String()
 }
 
 func (w *eventWatchers) forget(wt *eventWatcher) {
@@ -183,8 +194,12 @@ func (w *eventWatchers) runOnce(ctx context.Context) (more bool) {
 	if len(byPlace) == 0 {
 		return false
 	}
-	places := slices.Collect(maps.Keys(byPlace)) // the random order of map keys gives each a turn
-	places = places[:min(len(places), maxEventTargets)]
+	keys := slices.Collect(maps.Keys(byPlace)) // the random order of map keys gives each a turn
+	keys = keys[:min(len(keys), maxEventTargets)]
+	places := make([]jobs.EventWatch, len(keys))
+	for n, key := range keys {
+		places[n] = byPlace[key][0].at
+	}
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	found, rest, err := jobs.ReadEvents(limit, w.jobs.store, places)
@@ -197,25 +212,27 @@ func (w *eventWatchers) runOnce(ctx context.Context) (more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for n, place := range places {
-		if len(found[n]) == 0 {
+		if len(found[n].Events) == 0 && found[n].Lost == nil {
 			continue
 		}
-		for _, wt := range byPlace[place] {
-			wt.at.From, wt.ready = found[n][len(found[n])-1].Position(), false
+		place.From = place.From.After(found[n].Events...)
+		for _, wt := range byPlace[keys[n]] {
+			wt.move(place)
+			wt.ready = false
 			wt.news <- found[n]
 		}
 	}
 	return rest
 }
 
-// targets returns the cursors of watchers that are ready for more events.
-func (w *eventWatchers) targets() map[jobs.EventWatch][]*eventWatcher {
+// targets returns the watchers that are ready for more events, by their position.
+func (w *eventWatchers) targets() map[string][]*eventWatcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	byPlace := map[jobs.EventWatch][]*eventWatcher{}
+	byPlace := map[string][]*eventWatcher{}
 	for wt := range w.all {
 		if wt.ready {
-			byPlace[wt.at] = append(byPlace[wt.at], wt)
+			byPlace[wt.key] = append(byPlace[wt.key], wt)
 		}
 	}
 	return byPlace

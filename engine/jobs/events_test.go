@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -256,11 +257,7 @@ func TestWatchJobEvents(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	nodes[0].enqueue(t, "pull", "before", nil)
-	enginetest.Eventually(t, testTimeout,
-		"no transaction of the server is older than that event: a watch from now on begins behind it", func() bool {
-			return enginetest.Count(t, nodes[0].DB,
-				"SELECT count(*) FROM job_events WHERE xid >= pg_snapshot_xmin(pg_current_snapshot())") == 0
-		})
+	openTransaction(t, nodes[0])
 	history, stays, goes, some := &watched{cursor: "0.0"}, &watched{}, &watched{cursor: "0.0"}, &watched{cursor: "0.0"}
 	var watches, work sync.WaitGroup
 	watches.Go(func() { _ = history.from(ctx, nodes[0], "", 0) })
@@ -332,6 +329,40 @@ func TestWatchJobEvents(t *testing.T) {
 			t.Errorf("%v is taken", r)
 		}
 	}
+}
+
+// openTransaction begins a transaction that has written something. It is open until the test ends.
+func openTransaction(t *testing.T, n *node) {
+	t.Helper()
+	tx, err := n.DB.Begin(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(t.Context(), "CREATE TEMP TABLE report AS SELECT 1 AS n")
+	must(t, err)
+}
+
+// A long transaction of an application does not delay a watch. A watch whose events were deleted
+// ends with the cursor at which it can continue.
+func TestWatchBesideALongTransaction(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	openTransaction(t, n)
+	all, ctx := &watched{cursor: "0.0"}, t.Context()
+	ended := make(chan error, 1)
+	go func() { ended <- all.from(ctx, n, "", 0) }()
+	n.enqueue(t, "pull", "first", nil)
+	enginetest.Eventually(t, testTimeout, "the event is sent", func() bool { return all.count() == 1 })
+	storagetest.Exec(t, n.DB, `INSERT INTO job_event_drops (namespace, lane, event_id)
+		SELECT namespace, lane, event_id + 1 FROM job_events`)
+	var lost *process.CursorError
+	if err := <-ended; !errors.As(err, &lost) {
+		t.Fatal(err)
+	}
+	storagetest.Exec(t, n.DB, "DELETE FROM job_event_drops")
+	all.cursor = lost.Oldest
+	go func() { ended <- all.from(ctx, n, "", 0) }()
+	n.enqueue(t, "pull", "second", nil)
+	enginetest.Eventually(t, testTimeout, "the next event is sent", func() bool { return all.count() == 2 })
 }
 
 // The counts match the jobs, by name. The age of the oldest job that could run is known, even if it

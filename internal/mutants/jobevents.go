@@ -1,6 +1,9 @@
 package main
 
-const jobEvents = "sql/job_events.sql"
+const (
+	jobEvents     = "sql/job_events.sql"
+	jobEventLanes = "migrations/00151_job_event_lanes.sql"
+)
 
 // jobEventMutants are the mutants of the events of jobs and of their counters.
 var jobEventMutants = []mutant{
@@ -66,20 +69,63 @@ var jobEventMutants = []mutant{
 		packages: "./storage", run: "TestGroupIsCounted",
 	},
 	{
-		name:   "watch-skips-what-is-on-its-way",
-		breaks: "a watch has no gap: it does not return events after the oldest running transaction",
-		file:   jobEvents, old: " AND e.xid < pg_snapshot_xmin(pg_current_snapshot())", planted: "",
-		packages: "./storage", run: "TestWatchWaitsForWhatIsOnItsWay",
+		name: "job-event-lane-shared", breaks: "a lane is used by one transaction at a time",
+		file: jobEventLanes, old: "ORDER BY l.lane LIMIT 1 FOR UPDATE SKIP LOCKED;",
+		planted:  "ORDER BY l.lane LIMIT 1;",
+		packages: "./storage", run: "TestWatchPassesLongTransactions|TestWatchUnderLoad",
+	},
+	{
+		name: "job-event-numbered-early", breaks: "the number of an event is assigned under the lock of its lane",
+		file: jobEventLanes, old: "  NEW.event_id := nextval('job_events_event_id_seq');\n", planted: "",
+		packages: "./storage", run: "TestJobEventIsNumberedUnderTheLock",
+	},
+	{
+		name: "job-event-lane-kept", breaks: "the lane of a transaction ends with its lock",
+		file: jobEventLanes, old: "set_config('progressor.job_event_lane', NEW.lane::text, true)",
+		planted:  "set_config('progressor.job_event_lane', NEW.lane::text, false)",
+		packages: "./storage", run: "TestLaneOfATransaction",
+	},
+	{
+		name: "watch-reads-one-lane", breaks: "a watch has no gap: it reads all lanes",
+		file: jobEvents, old: "FROM job_event_lanes l\n    CROSS JOIN LATERAL (",
+		planted: "FROM (SELECT min(x.lane) AS lane FROM job_event_lanes x WHERE x.lane > 0) l\n" +
+			"    CROSS JOIN LATERAL (",
+		packages: "./storage", run: "TestWatchPassesLongTransactions",
+	},
+	{
+		name: "watch-reorders-lanes", breaks: "a watch returns the events of a job in their order",
+		file: jobEvents, old: "    ORDER BY found.event_id LIMIT @lim::int) event ON true",
+		planted:  "    ORDER BY found.lane, found.event_id LIMIT @lim::int) event ON true",
+		packages: "./storage", run: "TestWatchKeepsTheOrderOfAJob",
 	},
 	{
 		name: "watch-begins-again", breaks: "a watch brings each event once",
-		file: "engine/jobs/events.go", old: "found[n][len(found[n])-1].Position(), false",
-		planted:  "found[n][0].Position(), false",
+		file: "engine/jobs/events.go", old: "place.From = place.From.After(found[n].Events...)",
+		planted:  "place.From = place.From.After(found[n].Events[0])",
 		packages: "./engine/jobs", run: "TestWatchJobEvents",
 	},
 	{
-		name: "cursor-of-the-future", breaks: "a cursor that is ahead of the database is refused",
-		file: "storage/jobs/events.go", old: "if ahead {", planted: "if ahead && text == \"\" {",
-		packages: "./storage", run: "TestEventsOfAnotherCluster",
+		name: "watch-behind-retention", breaks: "a watch ends if events after its cursor were deleted",
+		file: jobEvents, old: "AND d.event_id > coalesce((listed.position::jsonb->>d.lane::text)::bigint, 0)\n",
+		planted:  "AND d.event_id < 0\n",
+		packages: "./storage", run: "TestWatchBehindTheRetention",
+	},
+	{
+		name: "job-event-drop-unrecorded", breaks: "the retention records which events it deletes",
+		file: jobEvents, old: "    SET event_id = greatest(d.event_id, excluded.event_id))",
+		planted:  "    SET event_id = d.event_id)",
+		packages: "./storage", run: "TestWatchBehindTheRetention",
+	},
+	{
+		name: "job-event-cursor-of-lost-database", breaks: "a watch ends if the database was restored",
+		file: "storage/jobs/watch.go", old: "case r.Generation != watches[r.Ord].From.Generation:",
+		planted:  "case false:",
+		packages: "./storage", run: "TestWatchBehindTheRetention",
+	},
+	{
+		name: "job-event-cursor-of-older-engine", breaks: "a cursor of an older engine continues without a gap",
+		file: jobEvents, old: "coalesce(next_events.event_id - 1, last.event_id)",
+		planted:  "coalesce(next_events.event_id, last.event_id)",
+		packages: "./storage", run: "TestWatchFromAnOlderCursor",
 	},
 }

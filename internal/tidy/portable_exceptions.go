@@ -4,7 +4,7 @@ package tidy
 const (
 	fastPath     = "it belongs to the fast path, which other databases do not use"
 	savesSearch  = "the address of a row that the statement has found saves three searches by key"
-	orderedByXID = "the order and the cursors of job events are transaction IDs; a portable order costs a lock"
+	olderEngines = "engines of older versions read job events by transaction IDs, and their clients have such cursors"
 	examines     = "doctor examines PostgreSQL itself"
 	onlyIfThere  = "it does so only if the setting progressor.portable is off"
 )
@@ -16,10 +16,7 @@ var exceptions = []exception{
 	{transactionIDs, fastPath, []string{"CaptureCall"}},
 	{rowAddresses, fastPath, []string{"SaveCompleted", "SaveFinished"}},
 	{rowAddresses, savesSearch, []string{"SaveResult"}},
-	{transactionIDs, orderedByXID, []string{
-		"EventsFromNow", "FindKindViolations", "IsAhead", "WatchJobEvents", "function job_event_xid",
-		"storage/search/events.go eventStatement", "table job_events",
-	}},
+	{transactionIDs, olderEngines, []string{"TranslateEventCursor", "function job_event_xid", "table job_events"}},
 	{rowVersions, examines, []string{"cmd/progressor/internal/cli/server/doctorchecks.go lookAtXmin"}},
 	{advisoryLocks, onlyIfThere, []string{"TakeLane", "function lock_key"}},
 	{notifications, onlyIfThere, []string{"function send_notice", "storage/listen.go listenOnce"}},

@@ -2,11 +2,8 @@ package changes
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -38,35 +35,12 @@ var ErrNewGeneration = errors.New("the database failed over or was restored")
 const cursorVersion = 1
 
 // String returns the cursor in the form for clients.
-func (c Cursor) String() string {
-	b := append([]byte{cursorVersion}, c.Generation[:]...)
-	for _, lane := range slices.Sorted(maps.Keys(c.Lanes)) {
-		b = binary.AppendUvarint(b, uint64(lane))
-		b = binary.AppendUvarint(b, uint64(c.Lanes[lane]))
-	}
-	return base64.RawURLEncoding.EncodeToString(b)
-}
+func (c Cursor) String() string { return storage.CursorText(cursorVersion, c.Generation, c.Lanes) }
 
 // ParseCursor parses the result of String. field is the field of the request, for errors.
-func ParseCursor(field, text string) (Cursor, error) {
-	c := Cursor{Lanes: map[int64]int64{}}
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err == nil && len(b) > len(c.Generation) && b[0] == cursorVersion {
-		copy(c.Generation[:], b[1:])
-		b = b[1+len(c.Generation):]
-		for len(b) > 0 {
-			lane, n := binary.Uvarint(b)
-			seq, m := binary.Uvarint(b[max(n, 0):])
-			if n <= 0 || m <= 0 {
-				break
-			}
-			c.Lanes[int64(lane)], b = int64(seq), b[n+m:]
-		}
-	}
-	if c.String() != text {
-		return c, &process.InvalidError{Field: field, Message: "must be the cursor of a previous response"}
-	}
-	return c, nil
+func ParseCursor(field, text string) (c Cursor, err error) {
+	c.Generation, c.Lanes, err = storage.ParseCursor(cursorVersion, field, text)
+	return c, err
 }
 
 // ReadLimit bounds a read.

@@ -3,13 +3,8 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"math"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
@@ -75,7 +70,8 @@ func (*Event) Write(ctx context.Context, db storage.DB, all []storage.BoundEffec
 // EventRow is a row of job_events.
 type EventRow struct {
 	Namespace            string
-	XID                  string `db:"xid"`
+	XID                  string `db:"xid"` // only in pages of search.ListEvents
+	Lane                 int64
 	EventID              int64
 	JobID                string // or the ID of the run
 	OfRun                bool   // it is about a run or one of its steps
@@ -92,111 +88,15 @@ type EventRow struct {
 }
 
 // EventColumns contains the columns of an EventRow, from a row a of job_events.
-const EventColumns = `a.namespace, a.xid::text AS xid, a.event_id, a.job_id,
+const EventColumns = `a.namespace, a.xid::text AS xid, a.lane, a.event_id, a.job_id,
        coalesce(a.step_id, '') AS step_id, coalesce(a.index, -1) AS index, a.type,
        coalesce(a.from_status, '') AS from_status, coalesce(a.to_status, '') AS to_status,
        a.attempt, a.created_time, coalesce(a.worker_id, '') AS worker_id,
        coalesce(a.actor, '') AS actor, coalesce(a.message, '') AS message, a.metadata,
        coalesce(a.of_run, a.step_id IS NOT NULL) AS of_run`
 
-// Position returns the position of the event in the order of a watch.
-func (e *EventRow) Position() EventPosition { return EventPosition{e.XID, e.EventID} }
-
-// EventPosition is a position in the order of a watch: after one of the events of a namespace.
-type EventPosition struct {
-	XID     string // a decimal number
-	EventID int64
-}
-
-// LastEvent is the position after all events.
-var LastEvent = EventPosition{strconv.FormatUint(math.MaxUint64, 10), math.MaxInt64}
-
-// String returns the position in the form for clients.
-func (p EventPosition) String() string { return p.XID + "." + strconv.FormatInt(p.EventID, 10) }
-
-// ParseEventPosition parses the result of String. field is the field of the request, for errors.
-func ParseEventPosition(field, text string) (EventPosition, error) {
-	xid, id, _ := strings.Cut(text, ".")
-	x, err := strconv.ParseUint(xid, 10, 64)
-	n, err2 := strconv.ParseInt(id, 10, 64)
-	p := EventPosition{xid, n}
-	if err != nil || err2 != nil || n < 0 || strconv.FormatUint(x, 10)+"."+strconv.FormatInt(n, 10) != text {
-		return p, &process.InvalidError{Field: field, Message: "must be a cursor of a previous response"}
-	}
-	return p, nil
-}
-
-// EventCursor parses the cursor of a watch and checks that it belongs to this database cluster. A
-// cursor with a later transaction ID would return nothing until the IDs have caught up, and then
-// skip events. field is the field of the request, for errors.
-func EventCursor(ctx context.Context, s *storage.Store, field, text string) (EventPosition, error) {
-	p, err := ParseEventPosition(field, text)
-	if err != nil {
-		return p, err
-	}
-	ahead, err := storage.Query(ctx, s.RunSoon, "watch job events", dbsqlc.New().IsAhead, p.XID)
-	if err != nil {
-		return p, err
-	}
-	if ahead {
-		return p, &process.InvalidError{Field: field, Message: fmt.Sprintf(
-			"%s is newer than the events of this database, which was restored or replaced: watch from 0.0 for all "+
-				"stored events, or without a cursor", text)}
-	}
-	return p, nil
-}
-
-// EventWatch is a position from which events of a namespace are read.
-type EventWatch struct {
-	Namespace string
-	From      EventPosition
-}
-
-// watchedJobEvents is how many events of each watch one query reads.
-const watchedJobEvents = 500
-
-// ReadEvents reads the events after each position, in order. It stops before events of transactions
-// that may still insert earlier ones. more reports that there are more events for some watch.
-func ReadEvents(
-	ctx context.Context, s *storage.Store, watches []EventWatch,
-) (found [][]EventRow, more bool, err error) {
-	a := dbsqlc.WatchJobEventsParams{Lim: watchedJobEvents}
-	for n, w := range watches {
-		a.Append(dbsqlc.WatchJobEventsItem{
-			Ord: int32(n), Namespace: w.Namespace, Xid: w.From.XID, EventID: w.From.EventID,
-		})
-	}
-	rows, err := storage.Query(ctx, s.RunSoon, "watch job events", dbsqlc.New().WatchJobEvents, a)
-	if err != nil {
-		return nil, false, err
-	}
-	found = make([][]EventRow, len(watches))
-	for _, r := range rows {
-		found[r.Ord] = append(found[r.Ord], EventRow{
-			Namespace: r.Namespace, XID: r.Xid, EventID: r.EventID, JobID: r.JobID, StepID: r.StepID, Index: r.Index,
-			Type:       r.Type,
-			FromStatus: r.FromStatus, ToStatus: r.ToStatus, Attempt: r.Attempt, CreatedTime: r.CreatedTime,
-			WorkerID: r.WorkerID, Actor: r.Actor,
-			Message: r.Message, Metadata: r.Metadata, OfRun: r.OfRun,
-		})
-		more = more || len(found[r.Ord]) == watchedJobEvents
-	}
-	return found, more, nil
-}
-
-// EventsFromNow returns the position after all committed events, except those of transactions that
-// began before one that is still running.
-func EventsFromNow(ctx context.Context, s *storage.Store) (EventPosition, error) {
-	var at EventPosition
-	err := s.RunSoon(ctx, "watch job events", func(ctx context.Context, db storage.DB) (err error) {
-		at.XID, err = dbsqlc.New().EventsFromNow(ctx, db)
-		return err
-	})
-	return at, err
-}
-
-// forgetEvents is how many events of a namespace one transaction deletes.
-const forgetEvents = 5000
+// forgetEvents is how many events of each lane of a namespace one transaction deletes.
+const forgetEvents = 1000
 
 // ForgetEvents deletes events whose retention is over. more reports that there may be more.
 func ForgetEvents(ctx context.Context, s *storage.Store, retention map[string]time.Duration) (more bool, err error) {

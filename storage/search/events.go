@@ -2,6 +2,7 @@ package search
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 
@@ -159,9 +160,9 @@ func listEventsWithin(ctx context.Context, store *storage.Store, q EventQuery, w
 	if err != nil {
 		return EventPage{}, err
 	}
-	before := jobs.LastEvent
+	before := int64(math.MaxInt64)
 	if q.PageToken != "" {
-		if before, err = jobs.ParseEventPosition("page_token", q.PageToken); err != nil {
+		if before, err = jobs.ParsePageToken("page_token", q.PageToken); err != nil {
 			return EventPage{}, err
 		}
 	}
@@ -175,24 +176,30 @@ func listEventsWithin(ctx context.Context, store *storage.Store, q EventQuery, w
 		if err != nil {
 			return err
 		}
-		rows, err = query[eventRow](ctx, tx, eventStatement(eventScan{q.Namespace, filter, ids, before, window, size}))
+		lanes, err := eventLanes(ctx, tx)
+		if err != nil {
+			return err
+		}
+		scan := eventScan{q.Namespace, filter, ids, lanes, before, window, size}
+		rows, err = query[eventRow](ctx, tx, eventStatement(scan))
 		return err
 	})
 	if err != nil {
 		return EventPage{}, err
 	}
 	var page EventPage
+	last := q.PageToken // token of the page after the last row
 	for n := range rows {
 		r := &rows[n]
 		if r.Matches && len(page.Events) == size {
-			page.NextPageToken = before.String()
+			page.NextPageToken = last
 			break
 		}
 		if r.Matches {
 			page.Events = append(page.Events, r.EventRow)
 		}
-		if before = r.Position(); r.N == int64(window) {
-			page.NextPageToken = before.String()
+		if last = jobs.PageToken(r.XID, r.EventID); r.N == int64(window) {
+			page.NextPageToken = last
 		}
 	}
 	return page, nil
@@ -235,13 +242,21 @@ type eventScan struct {
 	namespace    string
 	filter       Filter
 	jobs         []string // whose events are read; nil for all
-	before       jobs.EventPosition
+	lanes        []int64  // all lanes
+	before       int64    // number of an event
 	window, size int
 }
 
-// eventStatement reads the newest events before one, like auditStatement. Events of one job are
-// ordered by their numbers, which is the same order. (Their namespace is compared in a way that
-// excludes the primary key, which looks as good on a table without statistics.)
+// eventLanes returns the lanes of job events.
+func eventLanes(ctx context.Context, tx pgx.Tx) ([]int64, error) {
+	s := &statement{}
+	s.add(`SELECT l.lane FROM job_event_lanes l`)
+	return collect(ctx, tx, s, pgx.RowTo[int64])
+}
+
+// eventStatement reads the newest events before one, like auditStatement. It merges the lanes, each
+// of which is read in its order. (If it reads the events of one job, it compares their namespace in
+// a way that excludes the other indexes, which look as good on a table without statistics.)
 func eventStatement(scan eventScan) *statement {
 	namespace, filter, before, window, size := scan.namespace, scan.filter, scan.before, scan.window, scan.size
 	s := &statement{}
@@ -252,17 +267,19 @@ func eventStatement(scan eventScan) *statement {
 	if job := filter.only(fieldEventJob); job != "" {
 		s.add(`SELECT * FROM job_events a WHERE hashtext(a.job_id) = hashtext($?::text)
    AND a.namespace COLLATE "POSIX" = $?::text
-   AND a.job_id = $?::text AND a.event_id < $?::bigint ORDER BY a.event_id DESC`, job, namespace, job, before.EventID)
+   AND a.job_id = $?::text AND a.event_id < $?::bigint ORDER BY a.event_id DESC`, job, namespace, job, before)
 	} else if scan.jobs != nil {
 		s.add(`SELECT a.* FROM unnest($?::text[]) AS job(id) CROSS JOIN LATERAL (
   SELECT * FROM job_events e WHERE hashtext(e.job_id) = hashtext(job.id) AND e.namespace COLLATE "POSIX" = $?::text
-     AND e.job_id = job.id AND (e.xid, e.event_id) < ($?::text::xid8, $?::bigint)
-   ORDER BY e.event_id DESC LIMIT $?::bigint) a ORDER BY a.xid DESC, a.event_id DESC`, scan.jobs, namespace, before.XID,
-			before.EventID, window)
+     AND e.job_id = job.id AND e.event_id < $?::bigint
+   ORDER BY e.event_id DESC LIMIT $?::bigint) a ORDER BY a.event_id DESC`, scan.jobs, namespace, before, window)
 	} else {
-		s.add(`SELECT * FROM job_events a WHERE a.namespace = $?::text
-   AND (a.xid, a.event_id) < ($?::text::xid8, $?::bigint)
-   ORDER BY a.xid DESC, a.event_id DESC`, namespace, before.XID, before.EventID)
+		for n, lane := range scan.lanes {
+			s.add([]string{"SELECT * FROM (", " UNION ALL "}[min(n, 1)])
+			s.add(`(SELECT * FROM job_events a WHERE a.namespace = $?::text AND a.lane = $?::bigint
+   AND a.event_id < $?::bigint ORDER BY a.event_id DESC LIMIT $?::bigint)`, namespace, lane, before, window)
+		}
+		s.add(`) a ORDER BY a.event_id DESC`)
 	}
 	s.add(` LIMIT $?::bigint) a) a`, window)
 	s.add(` WHERE a.matches OR a.n = $?::bigint ORDER BY a.n LIMIT $?::bigint`, window, size+1)

@@ -3,6 +3,7 @@ package search
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -100,12 +101,50 @@ func TestEventsOfJobAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	scan := eventScan{namespace: "ns", filter: filter, before: math.MaxInt64, window: 20000, size: 50}
+	text := explainEvents(t, store, scan)
+	if !strings.Contains(text, "job_events_job_hash") || strings.Contains(text, "Seq Scan") {
+		t.Error(text)
+	}
+}
+
+// The newest events of a namespace are read from the ends of all lanes, and not sorted.
+func TestLanesOfEventsAreMerged(t *testing.T) {
+	t.Parallel()
+	store, db := stock(t, 0)
+	storagetest.Exec(t, db,
+		"INSERT INTO job_event_lanes (lane) OVERRIDING SYSTEM VALUE SELECT generate_series(101, 120)")
+	storagetest.Exec(t, db, `INSERT INTO job_events (namespace, lane, job_id, type)
+		SELECT 'ns', 101 + n % 20, 'j' || n, 'x' FROM generate_series(1, 50000) n`)
+	storagetest.Exec(t, db, "ANALYZE job_events")
+	scan := eventScan{namespace: "ns", before: math.MaxInt64, window: 1000, size: 50}
+	for lane := range int64(20) {
+		scan.lanes = append(scan.lanes, 101+lane)
+	}
+	text := explainEvents(t, store, scan)
+	if !strings.Contains(text, "Merge Append") || strings.Count(text, "job_events_of_lane") != 20 {
+		t.Error(text)
+	}
+	page, err := ListEvents(t.Context(), store, EventQuery{Namespace: "ns", PageSize: 1000})
+	if err != nil || len(page.Events) != 1000 || page.NextPageToken == "" {
+		t.Fatal(len(page.Events), err)
+	}
+	for n := range page.Events {
+		if want := fmt.Sprint("j", 50000-n); page.Events[n].JobID != want {
+			t.Fatalf("event %d is of %s, want %s", n, page.Events[n].JobID, want)
+		}
+	}
+}
+
+// explainEvents returns the plan of a scan.
+func explainEvents(t *testing.T, store *storage.Store, scan eventScan) string {
+	t.Helper()
 	var plan []string
-	err = store.Read(t.Context(), "explain", func(ctx context.Context, tx pgx.Tx) error {
+	err := store.Read(t.Context(), "explain", func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {
 			return err
 		}
-		s := eventStatement(eventScan{namespace: "ns", filter: filter, before: jobs.LastEvent, window: 20000, size: 50})
+		s := eventStatement(scan)
 		explained := strings.Join([]string{"EXPLAIN", s.text.String()}, " ")
 		rows, err := tx.Query(ctx, explained, append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
 		if err == nil {
@@ -113,10 +152,10 @@ func TestEventsOfJobAreFound(t *testing.T) {
 		}
 		return err
 	})
-	if text := strings.Join(plan, "\n"); err != nil || !strings.Contains(text, "job_events_job_hash") ||
-		strings.Contains(text, "Seq Scan") {
-		t.Errorf("%v\n%s", err, text)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return strings.Join(plan, "\n")
 }
 
 // The filter run_id finds the events of a run and of the jobs of its steps, and no others, also not

@@ -116,7 +116,7 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
     SELECT 'events_agree',
            (SELECT count(*) FROM job_events)
     UNION ALL
-    SELECT 'events_are_past',
+    SELECT 'events_are_numbered',
            (SELECT count(*) FROM job_events)
     UNION ALL
     SELECT 'request_has_answer',

@@ -9,6 +9,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const dropJobCounts = `-- name: DropJobCounts :exec
@@ -177,35 +179,45 @@ func (q *Queries) EndJobs(ctx context.Context, db DBTX, arg EndJobsParams) error
 	return err
 }
 
-const eventsFromNow = `-- name: EventsFromNow :one
-SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid
-`
-
-// EventsFromNow returns the position after all finished events.
-func (q *Queries) EventsFromNow(ctx context.Context, db DBTX) (string, error) {
-	row := db.QueryRow(ctx, eventsFromNow)
-	var xid string
-	err := row.Scan(&xid)
-	return xid, err
-}
-
 const forgetJobEvents = `-- name: ForgetJobEvents :execrows
+WITH expired AS MATERIALIZED (
+  SELECT item.namespace, l.lane, old.event_id
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::bigint[]))
+         AS item(namespace, retention_us)
+   CROSS JOIN job_event_lanes l
+   CROSS JOIN LATERAL (
+     SELECT statement_timestamp() - item.retention_us * interval '1 microsecond' AS kept_since
+      OFFSET 0) limits
+   CROSS JOIN LATERAL (
+     SELECT e.created_time
+       FROM job_events e
+      WHERE e.namespace = item.namespace
+        AND e.lane = l.lane
+      ORDER BY e.namespace, e.lane, e.event_id LIMIT 1) oldest
+   CROSS JOIN LATERAL (
+     SELECT first.event_id,
+            bool_and(first.created_time < limits.kept_since)
+              OVER (ORDER BY first.event_id) AS all_old
+       FROM (
+         SELECT e.event_id, e.created_time
+           FROM job_events e
+          WHERE oldest.created_time < limits.kept_since
+            AND e.namespace = item.namespace
+            AND e.lane = l.lane
+          ORDER BY e.namespace, e.lane, e.event_id LIMIT $3::int) first) old
+   WHERE old.all_old),
+recorded AS (
+  INSERT INTO job_event_drops AS d (namespace, lane, event_id)
+  SELECT expired.namespace, expired.lane, max(expired.event_id)
+    FROM expired GROUP BY expired.namespace, expired.lane
+   ORDER BY expired.namespace, expired.lane
+  ON CONFLICT (namespace, lane) DO UPDATE
+    SET event_id = greatest(d.event_id, excluded.event_id))
 DELETE FROM job_events e
- USING (
-   SELECT oldest.namespace, oldest.xid, oldest.event_id
-     FROM ROWS FROM (unnest($1::text[]), unnest($2::bigint[]))
-          AS item(namespace, retention_us)
-    CROSS JOIN LATERAL (
-      SELECT event.namespace, event.xid, event.event_id
-        FROM (
-          SELECT v.namespace, v.xid, v.event_id, v.created_time
-            FROM job_events v WHERE v.namespace = item.namespace
-           ORDER BY v.namespace, v.xid, v.event_id LIMIT $3::int) event
-       WHERE event.created_time < statement_timestamp()
-               - item.retention_us * interval '1 microsecond') oldest) wanted
- WHERE e.namespace = ANY (ARRAY[wanted.namespace])
-   AND e.xid = wanted.xid
-   AND e.event_id = wanted.event_id
+ USING expired
+ WHERE e.namespace = ANY (ARRAY[expired.namespace])
+   AND e.lane = expired.lane
+   AND e.event_id = expired.event_id
 `
 
 type ForgetJobEventsParams struct {
@@ -214,27 +226,14 @@ type ForgetJobEventsParams struct {
 	Lim          int32
 }
 
-// ForgetJobEvents deletes at most lim events that a namespace no longer keeps, oldest first.
+// ForgetJobEvents deletes events that a namespace no longer keeps, at most lim of each lane, oldest
+// first, and records up to where.
 func (q *Queries) ForgetJobEvents(ctx context.Context, db DBTX, arg ForgetJobEventsParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetJobEvents, arg.Namespaces, arg.RetentionsUs, arg.Lim)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const isAhead = `-- name: IsAhead :one
-SELECT (position.xid::xid8 > pg_snapshot_xmax(pg_current_snapshot()))::bool AS ahead
-  FROM (SELECT $1::text AS xid) position
-`
-
-// IsAhead reports whether a position is ahead of this cluster. Such a position comes from another
-// cluster, or from commits that a restore has undone.
-func (q *Queries) IsAhead(ctx context.Context, db DBTX, xid string) (bool, error) {
-	row := db.QueryRow(ctx, isAhead, xid)
-	var ahead bool
-	err := row.Scan(&ahead)
-	return ahead, err
 }
 
 const lockJobCounts = `-- name: LockJobCounts :many
@@ -478,38 +477,177 @@ func (q *Queries) ReadJobCounts(ctx context.Context, db DBTX, namespaces []strin
 	return items, nil
 }
 
+const readJobEventHeads = `-- name: ReadJobEventHeads :many
+SELECT g.generation, l.lane, greatest(last.event_id, d.event_id, 0)::bigint AS event_id,
+       coalesce(d.event_id, 0)::bigint AS deleted_id
+  FROM database_generation g
+ CROSS JOIN job_event_lanes l
+  LEFT JOIN job_event_drops d
+    ON d.namespace = $1
+   AND d.lane = l.lane
+  LEFT JOIN LATERAL (
+    SELECT e.event_id
+      FROM job_events e
+     WHERE e.namespace = $1
+       AND e.lane = l.lane
+     ORDER BY e.namespace DESC, e.lane DESC, e.event_id DESC LIMIT 1) last ON true
+`
+
+type ReadJobEventHeadsRow struct {
+	Generation uuid.UUID
+	Lane       int64
+	EventID    int64
+	DeletedID  int64
+}
+
+// ReadJobEventHeads returns, for each lane, the last event of a namespace, or the last deleted
+// event if that is later. deleted_id is the last deleted event.
+func (q *Queries) ReadJobEventHeads(ctx context.Context, db DBTX, namespace string) ([]ReadJobEventHeadsRow, error) {
+	rows, err := db.Query(ctx, readJobEventHeads, namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadJobEventHeadsRow
+	for rows.Next() {
+		var i ReadJobEventHeadsRow
+		if err := rows.Scan(
+			&i.Generation,
+			&i.Lane,
+			&i.EventID,
+			&i.DeletedID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const translateEventCursor = `-- name: TranslateEventCursor :many
+WITH item AS MATERIALIZED (
+  SELECT $1::text AS namespace, $2::text AS xid, $3::bigint AS event_id),
+next_events AS MATERIALIZED (
+  SELECT e.lane, min(e.event_id) AS event_id
+    FROM item
+    JOIN job_events e
+      ON e.namespace = item.namespace
+     AND (e.xid, e.event_id) > (item.xid::xid8, item.event_id)
+   GROUP BY e.lane)
+SELECT g.generation, l.lane,
+       greatest(coalesce(next_events.event_id - 1, last.event_id), d.event_id, 0)::bigint
+         AS event_id,
+       (item.xid::xid8 > pg_snapshot_xmax(pg_current_snapshot()))::bool AS is_ahead
+  FROM database_generation g
+ CROSS JOIN item
+ CROSS JOIN job_event_lanes l
+  LEFT JOIN next_events
+    ON next_events.lane = l.lane
+  LEFT JOIN job_event_drops d
+    ON d.namespace = item.namespace
+   AND d.lane = l.lane
+  LEFT JOIN LATERAL (
+    SELECT e.event_id
+      FROM job_events e
+     WHERE e.namespace = item.namespace
+       AND e.lane = l.lane
+     ORDER BY e.namespace DESC, e.lane DESC, e.event_id DESC LIMIT 1) last ON true
+`
+
+type TranslateEventCursorParams struct {
+	Namespace string
+	Xid       string
+	EventID   int64
+}
+
+type TranslateEventCursorRow struct {
+	Generation uuid.UUID
+	Lane       int64
+	EventID    int64
+	IsAhead    bool
+}
+
+// TranslateEventCursor returns, for each lane, the position of a cursor that an older engine has
+// issued: transaction ID and event. A watch from there gets all events after the cursor. It may get
+// events again, because lanes do not have the order of transaction IDs. is_ahead reports that the
+// cursor is ahead of the database. It comes from another database, or from commits that a restore
+// has undone.
+func (q *Queries) TranslateEventCursor(ctx context.Context, db DBTX, arg TranslateEventCursorParams) ([]TranslateEventCursorRow, error) {
+	rows, err := db.Query(ctx, translateEventCursor, arg.Namespace, arg.Xid, arg.EventID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TranslateEventCursorRow
+	for rows.Next() {
+		var i TranslateEventCursorRow
+		if err := rows.Scan(
+			&i.Generation,
+			&i.Lane,
+			&i.EventID,
+			&i.IsAhead,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const watchJobEvents = `-- name: WatchJobEvents :many
-SELECT item.ord::int AS ord, event.namespace, event.xid::text AS xid, event.event_id, event.job_id,
+SELECT item.ord::int AS ord,
+       (SELECT g.generation FROM database_generation g WHERE g.one_row)::uuid AS generation,
+       item.lost::bool AS lost, item.namespace::text AS namespace,
+       coalesce(event.lane, 0)::bigint AS lane,
+       coalesce(event.event_id, 0)::bigint AS event_id, coalesce(event.job_id, '')::text AS job_id,
        coalesce(event.step_id, '')::text AS step_id, coalesce(event.index, -1)::int AS index,
-       event.type, coalesce(event.from_status, '')::text AS from_status,
-       coalesce(event.to_status, '')::text AS to_status, event.attempt, event.created_time,
+       coalesce(event.type, '')::text AS type,
+       coalesce(event.from_status, '')::text AS from_status,
+       coalesce(event.to_status, '')::text AS to_status, coalesce(event.attempt, 0)::int AS attempt,
+       coalesce(event.created_time, 'epoch')::timestamptz AS created_time,
        coalesce(event.worker_id, '')::text AS worker_id, coalesce(event.actor, '')::text AS actor,
        coalesce(event.message, '')::text AS message, event.metadata,
        coalesce(event.of_run, event.step_id IS NOT NULL)::bool AS of_run
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
-                  unnest($4::bigint[]))
-       AS item(ord, namespace, xid, event_id)
- CROSS JOIN LATERAL (
-   SELECT e.namespace, e.xid, e.event_id, e.job_id, e.step_id, e.index, e.type, e.from_status, e.to_status, e.attempt, e.created_time, e.worker_id, e.actor, e.message, e.metadata, e.of_run FROM job_events e
-    WHERE e.namespace = item.namespace
-      AND (e.xid, e.event_id) > (item.xid::xid8, item.event_id)
-      AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
-    ORDER BY e.namespace, e.xid, e.event_id LIMIT $5::int) event
- ORDER BY item.ord, event.xid, event.event_id
+  FROM (
+    SELECT listed.ord, listed.namespace, listed.position::jsonb AS position, EXISTS (
+             SELECT 1 FROM job_event_drops d
+              WHERE d.namespace = listed.namespace
+                AND d.event_id > coalesce((listed.position::jsonb->>d.lane::text)::bigint, 0)
+             ) AS lost
+      FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]))
+           AS listed(ord, namespace, position) OFFSET 0) item
+  LEFT JOIN LATERAL (
+   SELECT found.namespace, found.xid, found.event_id, found.job_id, found.step_id, found.index, found.type, found.from_status, found.to_status, found.attempt, found.created_time, found.worker_id, found.actor, found.message, found.metadata, found.of_run, found.lane
+     FROM job_event_lanes l
+    CROSS JOIN LATERAL (
+      SELECT e.namespace, e.xid, e.event_id, e.job_id, e.step_id, e.index, e.type, e.from_status, e.to_status, e.attempt, e.created_time, e.worker_id, e.actor, e.message, e.metadata, e.of_run, e.lane FROM job_events e
+       WHERE e.namespace = item.namespace
+         AND e.lane = l.lane
+         AND e.event_id > coalesce((item.position->>l.lane::text)::bigint, 0)
+       ORDER BY e.namespace, e.lane, e.event_id LIMIT $4::int) found
+    ORDER BY found.event_id LIMIT $4::int) event ON true
+ ORDER BY item.ord, event.event_id
 `
 
 type WatchJobEventsParams struct {
 	Ords       []int32
 	Namespaces []string
-	Xids       []string
-	EventIds   []int64
+	Positions  []string
 	Lim        int32
 }
 
 type WatchJobEventsRow struct {
 	Ord         int32
+	Generation  uuid.UUID
+	Lost        bool
 	Namespace   string
-	Xid         string
+	Lane        int64
 	EventID     int64
 	JobID       string
 	StepID      string
@@ -526,14 +664,16 @@ type WatchJobEventsRow struct {
 	OfRun       bool
 }
 
-// WatchJobEvents returns events after given positions, in the order of a watch: at most lim for
-// each position, and only events before the oldest running transaction.
+// WatchJobEvents returns events after given positions in the order of their numbers, at most lim
+// for each position. A position is a JSON object with the number of the last event of each lane.
+// All lanes are read from one snapshot: if an event of a job is visible, so is every earlier one,
+// because it was committed before the job was locked again. If a position has no events, it returns
+// one row with event_id 0. lost reports that events after the position were deleted.
 func (q *Queries) WatchJobEvents(ctx context.Context, db DBTX, arg WatchJobEventsParams) ([]WatchJobEventsRow, error) {
 	rows, err := db.Query(ctx, watchJobEvents,
 		arg.Ords,
 		arg.Namespaces,
-		arg.Xids,
-		arg.EventIds,
+		arg.Positions,
 		arg.Lim,
 	)
 	if err != nil {
@@ -545,8 +685,10 @@ func (q *Queries) WatchJobEvents(ctx context.Context, db DBTX, arg WatchJobEvent
 		var i WatchJobEventsRow
 		if err := rows.Scan(
 			&i.Ord,
+			&i.Generation,
+			&i.Lost,
 			&i.Namespace,
-			&i.Xid,
+			&i.Lane,
 			&i.EventID,
 			&i.JobID,
 			&i.StepID,

@@ -1257,16 +1257,14 @@ func (p *LockJobCountsParams) Append(r LockJobCountsItem) {
 type WatchJobEventsItem struct {
 	Ord       int32
 	Namespace string
-	Xid       string
-	EventID   int64
+	Position  string
 }
 
 // Append appends a row.
 func (p *WatchJobEventsParams) Append(r WatchJobEventsItem) {
 	p.Ords = append(p.Ords, r.Ord)
 	p.Namespaces = append(p.Namespaces, r.Namespace)
-	p.Xids = append(p.Xids, r.Xid)
-	p.EventIds = append(p.EventIds, r.EventID)
+	p.Positions = append(p.Positions, r.Position)
 }
 
 // WriteJobEventsAttempt is a row of WriteJobEventsParams.

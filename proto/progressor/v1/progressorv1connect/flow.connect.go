@@ -726,8 +726,8 @@ func (UnimplementedFlowServiceHandler) SkipStep(context.Context, *v1.SkipStepReq
 // JobEventServiceClient is a client for the progressor.v1.JobEventService service.
 type JobEventServiceClient interface {
 	ListJobEvents(context.Context, *v1.ListJobEventsRequest) (*v1.ListJobEventsResponse, error)
-	// WatchJobEvents streams the events of a namespace after a cursor, in commit order and without
-	// gaps.
+	// WatchJobEvents streams the events of a namespace after a cursor, without gaps and in the order
+	// of each job. If events after the cursor were deleted, the error is CURSOR_LOST.
 	WatchJobEvents(context.Context, *v1.WatchJobEventsRequest) (*connect.ServerStreamForClient[v1.WatchJobEventsResponse], error)
 }
 
@@ -780,8 +780,8 @@ func (c *jobEventServiceClient) WatchJobEvents(ctx context.Context, req *v1.Watc
 // JobEventServiceHandler is an implementation of the progressor.v1.JobEventService service.
 type JobEventServiceHandler interface {
 	ListJobEvents(context.Context, *v1.ListJobEventsRequest) (*v1.ListJobEventsResponse, error)
-	// WatchJobEvents streams the events of a namespace after a cursor, in commit order and without
-	// gaps.
+	// WatchJobEvents streams the events of a namespace after a cursor, without gaps and in the order
+	// of each job. If events after the cursor were deleted, the error is CURSOR_LOST.
 	WatchJobEvents(context.Context, *v1.WatchJobEventsRequest, *connect.ServerStream[v1.WatchJobEventsResponse]) error
 }
 

@@ -2825,8 +2825,8 @@ export const JobEventService: GenService<{
     output: typeof ListJobEventsResponseSchema;
   },
   /**
-   * WatchJobEvents streams the events of a namespace after a cursor, in commit order and without
-   * gaps.
+   * WatchJobEvents streams the events of a namespace after a cursor, without gaps and in the order
+   * of each job. If events after the cursor were deleted, the error is CURSOR_LOST.
    *
    * @generated from rpc progressor.v1.JobEventService.WatchJobEvents
    */

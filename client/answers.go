@@ -149,10 +149,8 @@ func (r *workerRun) completeOnce(batch []*heldLease) ([]*heldLease, error) {
 // batchFailed handles a request that failed as a whole. It returns the answers to send again, and
 // why.
 func (r *workerRun) batchFailed(batch []*heldLease, err error) ([]*heldLease, error) {
-	switch code := connect.CodeOf(err); {
-	case code == connect.CodeInvalidArgument,
-		code == connect.CodeResourceExhausted && Reason(err) != progressorv1.ErrorDetail_REASON_OVERLOADED:
-	default:
+	if !isRefused(err) {
+		r.replaceUnencodable(batch)
 		return batch, err
 	}
 	var again []*heldLease
@@ -165,6 +163,23 @@ func (r *workerRun) batchFailed(batch []*heldLease, err error) ([]*heldLease, er
 	}
 	r.replaceAnswer(batch[0], err.Error())
 	return batch, err
+}
+
+// isRefused reports whether the engine cannot accept a request, however often it is sent.
+func isRefused(err error) bool {
+	code := connect.CodeOf(err)
+	return code == connect.CodeInvalidArgument ||
+		code == connect.CodeResourceExhausted && Reason(err) != progressorv1.ErrorDetail_REASON_OVERLOADED
+}
+
+// replaceUnencodable replaces the answers that protobuf cannot encode, for example because a text
+// is not UTF-8. With one of them, no answer of the batch can be sent.
+func (r *workerRun) replaceUnencodable(batch []*heldLease) {
+	for _, h := range batch {
+		if _, err := proto.Marshal(h.answer); err != nil {
+			r.replaceAnswer(h, err.Error())
+		}
+	}
 }
 
 // handleVerdict handles the engine's verdict on one answer and reports whether it is final.
@@ -195,7 +210,7 @@ func (r *workerRun) handleVerdict(h *heldLease, e *progressorv1.AnswerError) boo
 // replaceAnswer replaces an answer that the engine cannot accept with a failure. Otherwise the
 // lease would expire and the next worker would run into the same error.
 func (r *workerRun) replaceAnswer(h *heldLease, why string) {
-	failure := processor.Fail(process.ReasonBadResponse, "the engine rejected the answer: %s", why).Failure
+	failure := processor.Fail(process.ReasonBadResponse, "the engine cannot accept the answer: %s", why).Failure
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.replaced = true

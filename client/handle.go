@@ -88,10 +88,16 @@ func Report(ctx context.Context, percent float64, summary string) {
 	if h == nil {
 		return
 	}
+	h.report(progressOf(percent, summary))
+}
+
+// progressOf returns a progress that the engine accepts. It would refuse the heartbeat of all
+// leases because of one.
+func progressOf(percent float64, summary string) *progressorv1.Progress {
 	if math.IsNaN(percent) {
 		percent = 0
 	}
-	h.report(&progressorv1.Progress{Percent: min(max(percent, 0), 100), Summary: plainSummary(summary)})
+	return &progressorv1.Progress{Percent: min(max(percent, 0), 100), Summary: plainSummary(summary)}
 }
 
 // ReportDetails is Report with details, from which a later attempt can continue: see LastProgress.
@@ -106,9 +112,8 @@ func ReportDetails(ctx context.Context, percent float64, summary string, details
 	if err != nil {
 		return fmt.Errorf("details of the progress: %w", err)
 	}
-	p := &progressorv1.Progress{
-		Percent: min(max(percent, 0), 100), Summary: plainSummary(summary), Details: &structpb.Struct{},
-	}
+	p := progressOf(percent, summary)
+	p.Details = &structpb.Struct{}
 	if err := p.GetDetails().UnmarshalJSON(text); err != nil {
 		return fmt.Errorf("details of the progress: must be a JSON object: %w", err)
 	}

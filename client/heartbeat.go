@@ -91,6 +91,11 @@ func (r *workerRun) beatOnce() error {
 	defer cancel()
 	resp, err := r.client.Worker.Heartbeat(ctx, req)
 	if err != nil {
+		if isRefused(err) { // because of one progress
+			for n, h := range beating {
+				h.dropProgress(req.GetBeats()[n].GetProgress())
+			}
+		}
 		return err
 	}
 	now := time.Now()
@@ -102,6 +107,15 @@ func (r *workerRun) beatOnce() error {
 	}
 	r.applyWorkerDirective(resp.GetWorker())
 	return nil
+}
+
+// dropProgress removes a progress that was sent, unless there is a newer one.
+func (h *heldLease) dropProgress(sent *progressorv1.Progress) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.progress == sent {
+		h.progress = nil
+	}
 }
 
 // heartbeatRequest returns a heartbeat of all leases, the leases in the order of its beats, and the

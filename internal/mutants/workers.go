@@ -14,6 +14,16 @@ var workerMutants = []mutant{
 		packages: "./engine/jobs", run: callerTests,
 	},
 	{
+		name: "worker-repeats-refused-progress", breaks: "a progress that the engine refuses is not sent again",
+		file: "client/heartbeat.go", old: "if isRefused(err) {", planted: "if false {",
+		packages: "./client", run: "TestRefusedProgress",
+	},
+	{
+		name: "worker-repeats-unencodable-answer", breaks: "an answer that protobuf cannot encode fails its job",
+		file: "client/answers.go", old: "\t\tr.replaceUnencodable(batch)\n", planted: "",
+		packages: "./client", run: "TestUnencodableAnswer",
+	},
+	{
 		name:   "worker-polls-without-names",
 		breaks: "a worker with a limit does not get other jobs by polling without names",
 		file:   callersOfWorkers, old: "	return may, true, nil\n", planted: "	return []string{\"\"}, true, nil\n",

@@ -1,0 +1,81 @@
+package client_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// A progress that the engine refuses does not end the heartbeats of the worker.
+func TestRefusedProgress(t *testing.T) {
+	deep := map[string]any{}
+	for range 200 {
+		deep = map[string]any{"x": deep}
+	}
+	for name, report := range map[string]func(context.Context) error{
+		"not a number": func(ctx context.Context) error {
+			return client.ReportDetails(ctx, math.NaN(), "", map[string]any{"a": 1})
+		},
+		"nested too deeply": func(ctx context.Context) error {
+			return client.ReportDetails(ctx, 1, "", deep)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTestEngine(t)
+			w := h.worker(h.client, func(w *client.Worker) {
+				client.Handle(w, "work", func(ctx context.Context, _ any) (any, error) {
+					if err := report(ctx); err != nil {
+						t.Error(err)
+					}
+					h.awaitExtension(ctx, "j")
+					return nil, ctx.Err()
+				})
+			})
+			h.enqueue("j", "work", nil, &progressorv1.JobOptions{
+				LeaseDuration:     durationpb.New(2 * time.Second),
+				HeartbeatInterval: durationpb.New(50 * time.Millisecond),
+			})
+			if job := h.job("j", succeeded); job.GetAttempt() != 1 {
+				t.Errorf("%v", job)
+			}
+			if a := w.outcome(t); a.Outcome != client.OutcomeDone {
+				t.Errorf("%v", a)
+			}
+		})
+	}
+}
+
+// awaitExtension waits until the lease of ctx has been extended by a second, or until ctx ends.
+func (h *testEngine) awaitExtension(ctx context.Context, id string) {
+	want := client.LeaseOf(ctx).GetExpiresTime().AsTime().Add(time.Second)
+	enginetest.Eventually(h.t, testTimeout, "the lease is extended", func() bool {
+		resp, err := h.client.Job.GetJob(h.t.Context(), &progressorv1.GetJobRequest{Namespace: "pull", JobId: id})
+		return ctx.Err() != nil || err == nil && resp.GetJob().GetLeaseExpiresTime().AsTime().After(want)
+	})
+}
+
+// An answer that protobuf cannot encode fails its job and no other one.
+func TestUnencodableAnswer(t *testing.T) {
+	h := newTestEngine(t)
+	h.worker(h.client, func(w *client.Worker) {
+		w.HandleJob("odd", processor.Func(
+			func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+				return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{
+					Result: &progressorv1.Result{JobResult: structpb.NewStringValue("\xff")},
+				}}, nil
+			}))
+	})
+	h.enqueue("j", "odd", nil, nil)
+	if f := h.job("j", failed).GetFailures(); len(f) != 1 || f[0].GetReason() != "bad_response" {
+		t.Errorf("%v", f)
+	}
+}

@@ -90,7 +90,7 @@ var jobEventMutants = []mutant{
 		file: jobEvents, old: "FROM job_event_lanes l\n    CROSS JOIN LATERAL (",
 		planted: "FROM (SELECT min(x.lane) AS lane FROM job_event_lanes x WHERE x.lane > 0) l\n" +
 			"    CROSS JOIN LATERAL (",
-		packages: "./storage", run: "TestWatchPassesLongTransactions",
+		packages: "./storage", run: "TestWatchKeepsTheOrderOfAJob",
 	},
 	{
 		name: "watch-reorders-lanes", breaks: "a watch returns the events of a job in their order",

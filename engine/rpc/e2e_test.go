@@ -262,7 +262,7 @@ func looked(t *testing.T, client progressorv1connect.ProcessServiceClient, id st
 		t.Errorf("history: got %v", h)
 	}
 	trace, err := client.TraceProcess(ctx, &progressorv1.TraceProcessRequest{Namespace: "n", ProcessId: id})
-	if err != nil || len(trace.GetTasks()) != 6 {
+	if err != nil || len(trace.GetTasks()) != 7 {
 		t.Fatalf("trace: got %d tasks, %v", len(trace.GetTasks()), err)
 	}
 	first := trace.GetTasks()[0]

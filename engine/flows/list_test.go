@@ -305,7 +305,7 @@ func TestListRunsByFields(t *testing.T) {
 	}
 	for filter, says := range map[string]string{
 		"state = FAILED": `there is no field "state": use run_id, status, template_type, scope, scope_id, phase, ` +
-			`cron_id, created_time, payload.KEY or metadata.KEY`,
+			`cron_id, created_time, reason, fingerprint, payload.KEY or metadata.KEY`,
 		"status = ERROR":           `"ERROR" is not a status: use one of PENDING, QUEUED,`,
 		"created_time > yesterday": "is not a time", "payload = 5": "write payload.KEY",
 		"scope.a = 5": "only payload or metadata has",

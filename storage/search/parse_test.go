@@ -95,7 +95,7 @@ func TestRefused(t *testing.T) {
 		`process_id = "a`:                       "at character 14: the quote is not closed",
 		`process_id = "a\n"`:                    `after \ write one of`,
 		"kind = job*": "* is a wildcard only at the end of a value after = or != of " +
-			"process_id or detail",
+			"process_id, detail, reason or fingerprint",
 		"kind < job":                     "kind takes = !=, not <",
 		"corrupted_by = one":             `"one" is not a whole number`,
 		"corrupted_by:5":                 "write corrupted_by:*",

@@ -52,3 +52,16 @@ func TestVulnerabilitiesFailClosed(t *testing.T) {
 		}
 	}
 }
+
+// go install and the tools that build releases reject a module with replace or exclude directives.
+func TestModuleCanBeInstalled(t *testing.T) {
+	text, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if first, _, _ := strings.Cut(strings.TrimSpace(line), " "); first == "replace" || first == "exclude" {
+			t.Errorf("go.mod: %s", line)
+		}
+	}
+}

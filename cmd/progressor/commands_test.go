@@ -39,11 +39,13 @@ func commandPath(node *kong.Node) string {
 
 func TestHelpVersionAndCompletion(t *testing.T) {
 	p := clitest.Program{Commands: newCommands}
-	clitest.WantLines(t, p.OK(t, "--help"), "progressor <command>", "namespace (ns) put")
+	clitest.WantLines(t, p.OK(t, "--help"), "progressor <command>", "Jobs and workers:", "namespace (ns) ")
+	clitest.WantLines(t, p.OK(t, "job", "--help"), "job enqueue ", "job list ")
 	clitest.WantLines(t, p.OK(t, "serve", "--help"), "$PROGRESSOR_DB_DSN")
 	clitest.WantLines(t, p.OK(t, "version"), "progressor ")
-	clitest.WantLines(t, p.OK(t, "completion", "bash"), `" namespace put") words=`,
-		"complete -o default -F _progressor progressor")
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		clitest.WantLines(t, p.OK(t, "completion", shell), "# Completion of progressor for ", "progressor __complete ")
+	}
 	if r := p.Run(t); r.Code != cli.ExitUsage || !strings.Contains(r.Stdout, "Usage:") {
 		t.Errorf("%+v", r)
 	}

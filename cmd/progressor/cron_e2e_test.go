@@ -74,7 +74,7 @@ crons:
 	if id := <-asked; id != "tick" {
 		t.Errorf("asked for %q", id)
 	}
-	d.Client.OK(t, "cron", "pause", "play", "tick", "--note", "enough")
+	d.Client.OK(t, "cron", "pause", "play", "tick", "--reason", "enough")
 	d.Client.OK(t, "cron", "create", "play", "by-hand", "@daily", "--http", target.URL)
 	before := cronOf(t, d.Client, "nightly").GetEtag()
 	d.Stop(t)

@@ -198,7 +198,7 @@ var cronReasons = []reason{
 		[]string{"waits for time", "now Cron yearly waits for its next fire time.", "next It fires at",
 			"progressor cron trigger push yearly starts a run now."}},
 	{"its resume", []string{"cron create push paused '0 0 1 1 *' --start-process",
-		"cron pause push paused --note 'the bank is closed'"}, "push ~cron/paused",
+		"cron pause push paused --reason 'the bank is closed'"}, "push ~cron/paused",
 		[]string{"waits for operator", "now Cron paused is paused since", ": the bank is closed.",
 			"next Nothing fires until it is resumed.", "unblock progressor cron resume push paused;"}},
 	{"nothing: it is over", []string{"cron create push over '* * * * * *' --start-process --args end --max-fires 1"},

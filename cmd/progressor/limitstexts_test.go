@@ -213,10 +213,10 @@ func TestCommandTextsHaveLimits(t *testing.T) {
 		args func(text string) []string
 	}{
 		{"cron pause", 4096, func(text string) []string {
-			return []string{"cron", "pause", limitsNamespace, l.stored(), "--note", text}
+			return []string{"cron", "pause", limitsNamespace, l.stored(), "--reason", text}
 		}},
 		{"cron resume", 4096, func(text string) []string {
-			return []string{"cron", "resume", limitsNamespace, l.stored(), "--note", text}
+			return []string{"cron", "resume", limitsNamespace, l.stored(), "--reason", text}
 		}},
 		{"cron cancel", 4096, func(text string) []string {
 			id, at := l.fired()

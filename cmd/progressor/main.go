@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"time"
 
 	_ "golang.org/x/crypto/x509roots/fallback" // the public authorities, for systems that have none
 	"golang.org/x/term"
@@ -25,6 +26,7 @@ func main() {
 	floor := make([]byte, heapFloor)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	stderr := sizeOf(os.Stderr)
 	m := cli.Main{
 		Commands: commands.New,
 		Stdin:    os.Stdin,
@@ -33,10 +35,29 @@ func main() {
 		Getenv:   os.LookupEnv,
 		Environ:  os.Environ,
 		Signals:  signals,
-		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
-		Asks:     term.IsTerminal(int(os.Stderr.Fd())) && term.IsTerminal(int(os.Stdin.Fd())),
+		Terminal: stderr != nil,
+		Asks:     stderr != nil && term.IsTerminal(int(os.Stdin.Fd())),
+		Zone:     time.Local,
+
+		StdoutSize: sizeOf(os.Stdout),
+		StderrSize: stderr,
 	}
 	code := m.Run(context.Background(), os.Args[1:])
 	runtime.KeepAlive(floor)
 	os.Exit(code)
+}
+
+// sizeOf returns a function that returns the current size of a terminal, with 0 for an unknown one.
+// It returns nil if the file is not a terminal.
+func sizeOf(f *os.File) func() (columns, lines int) {
+	if !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return func() (columns, lines int) {
+		columns, lines, err := term.GetSize(int(f.Fd()))
+		if err != nil {
+			return 0, 0
+		}
+		return columns, lines
+	}
 }

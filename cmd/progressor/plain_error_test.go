@@ -97,17 +97,17 @@ func TestJobErrorsNameFlags(t *testing.T) {
 
 // A result is requested before the end of its job.
 func TestJobResultBeforeTheEnd(t *testing.T) {
-	f := &clitest.Engine{}
+	f := &clitest.Engine{Jobs: []*progressorv1.Job{{JobId: "m-1", State: progressorv1.JobState_JOB_STATE_RUNNING}}}
 	p := clitest.Serve(t, newCommands, f)
 	r := p.Run(t, "job", "result", "mail", "m-1")
 	if r.Code != cli.ExitConflict ||
 		!strings.Contains(r.Stderr,
 			"job mail/m-1 is RUNNING: it has no result before it ends. Next: progressor job result mail m-1 "+
-				"--wait 1m") {
+				"--wait") {
 		t.Errorf("%+v", r)
 	}
-	if r := p.Run(t, "job", "result", "mail", "m-1", "--wait", "1s"); r.Code != cli.ExitTimeout ||
-		!strings.Contains(r.Stderr, "is RUNNING after 1s") {
+	if r := p.Run(t, "job", "result", "mail", "m-1", "--wait", "--wait-timeout", "1ms"); r.Code != cli.ExitTimeout ||
+		!strings.Contains(r.Stderr, "has not ended after 1ms") {
 		t.Errorf("%+v", r)
 	}
 	p.OK(t, "job", "list", "mail", "--filter", "name = a", "tags:b")

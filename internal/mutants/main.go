@@ -110,7 +110,7 @@ func all() []mutant {
 		cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants,
 		livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants, secretMutants,
 		codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants, commandMutants,
-		accessMutants, sdkMutants, errorMutants, userMutants)
+		accessMutants, sdkMutants, cliMutants, errorMutants, userMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

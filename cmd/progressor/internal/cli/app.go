@@ -9,8 +9,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 )
 
 // Main is the program without its operating system process, so that tests can run any command line.
@@ -24,6 +27,9 @@ type Main struct {
 	Signals  <-chan os.Signal // SIGINT and SIGTERM: the first one asks to stop, the second one stops at once
 	Terminal bool             // Stderr is a terminal: write logs as text
 	Asks     bool             // Stdin is a terminal, too: the user can answer questions
+	Zone     *time.Location   // for times on a terminal
+
+	StdoutSize, StderrSize func() (columns, lines int) // nil if it is not a terminal
 }
 
 // App is the context of a command, in addition to its flags.
@@ -38,7 +44,9 @@ type App struct {
 	interrupt   sync.Once
 }
 
-func newApp(ctx context.Context, m Main) *App {
+func newApp(ctx context.Context, m Main, color string) *App {
+	m.Stdout = output.Stream{Writer: m.Stdout, Style: m.style(color, m.StdoutSize)}
+	m.Stderr = output.Stream{Writer: m.Stderr, Style: m.style(color, m.StderrSize)}
 	return &App{Main: m, ctx: ctx, settings: newSettings(m.Getenv), interrupted: make(chan struct{})}
 }
 
@@ -56,13 +64,16 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 			code = int(s)
 		}
 	}()
-	a := newApp(ctx, m)
+	a := newApp(ctx, m, colorOf(args, m.Getenv))
 	a.settings.environ = m.Environ
 	parser, err := newParser(a, m.Commands())
 	if err != nil {
 		panic(err) // a mistake in the tags of commands
 	}
 	a.kong = parser
+	if len(args) > 0 && args[0] == completeCommand {
+		return a.complete(args[1:])
+	}
 	args = helpAliases(args)
 	parsed, err := parser.Parse(args)
 	if err != nil {
@@ -77,10 +88,29 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 		}
 		return a.fail(UsageError(err), wantsJSON(args))
 	}
+	if err := a.decode(parsed); err != nil {
+		return a.fail(UsageError(err), wantsJSON(args))
+	}
 	if err := parsed.Run(a); err != nil {
 		return a.fail(err, wantsJSON(args))
 	}
 	return ExitOK
+}
+
+// decode applies --decode to standard output.
+func (a *App) decode(parsed *kong.Context) error {
+	set := map[string]any{}
+	for _, flag := range parsed.Flags() {
+		set[flag.Name] = parsed.FlagValue(flag)
+	}
+	stdout, ok := a.Stdout.(output.Stream)
+	if stdout.Decode = set["decode"] == true; stdout.Decode && set["output"] != "json" {
+		return errors.New("--decode: requires -o json")
+	}
+	if ok {
+		a.Stdout = stdout
+	}
+	return nil
 }
 
 func helpAliases(args []string) []string {
@@ -95,19 +125,22 @@ func helpAliases(args []string) []string {
 
 // Parser returns the parser of the commands, which describes them.
 func (m Main) Parser() (*kong.Kong, error) {
-	return newParser(newApp(context.Background(), m), m.Commands())
+	return newParser(newApp(context.Background(), m, colorNever), m.Commands())
 }
 
 func newParser(a *App, commands any) (*kong.Kong, error) {
 	return kong.New(commands,
 		kong.Name("progressor"),
 		kong.Description("Durable processes on PostgreSQL. Start with: progressor dev"),
-		kong.Writers(a.Stdout, a.Stderr),
+		kong.Writers(output.File(a.Stdout), output.File(a.Stderr)), // kong looks for the width of a file
 		kong.Exit(func(code int) { panic(stop(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 		kong.ValueFormatter(FlagHelp),
-		kong.Groups{"engine": "Engine and database:", "process": "Processes (clients of a running engine):",
-			"other": "Other:"},
+		kong.Groups{
+			"process": "Processes:", "job": "Jobs and workers:", "cron": "Crons:", "flow": "Flows:",
+			"cluster": "State of the engines:", "namespace": "Namespaces and their changes:", "access": "Access:",
+			"engine": "Engine and database:", "other": "Other:", "client": "Engine and output:",
+		},
 		kong.WithHyphenPrefixedParameters(true),
 		kong.PostBuild(wantValues),
 		kong.WithBeforeResolve(a.settings.load),

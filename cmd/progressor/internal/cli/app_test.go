@@ -13,7 +13,7 @@ import (
 func withSignals(t *testing.T) (*App, chan<- os.Signal) {
 	t.Helper()
 	signals := make(chan os.Signal)
-	return newApp(t.Context(), Main{Signals: signals}), signals
+	return newApp(t.Context(), Main{Signals: signals}, colorNever), signals
 }
 
 // Ctrl-C ends the wait of commands such as `run start --wait`, whose request has its own context

@@ -45,12 +45,13 @@ func (e engineAddress) Validate() error {
 
 // ClientFlags are the flags of all commands that call an engine.
 type ClientFlags struct {
-	Address   engineAddress `default:"http://127.0.0.1:8080" placeholder:"URL" setting:"" help:"URL of an engine. Default: ${default}."`
-	Token     string        `placeholder:"TOKEN" setting:"" help:"Token of an engine that requires authentication. Prefer the variable or --token-file: other users of the machine can see flags."`
-	TokenFile string        `placeholder:"FILE" setting:"" help:"File with the token. Default: .progressor/token, if it exists and --address is on this machine."`
-	LoginFile string        `placeholder:"FILE" setting:"" help:"File with the logins of progressor login. Default: progressor/logins.json in your configuration directory."`
-	TLS       clientTLS     `embed:"" prefix:"tls."`
-	OutputFlag
+	Address    engineAddress `default:"http://127.0.0.1:8080" placeholder:"URL" setting:"" help:"URL of an engine. Default: ${default}." group:"client"`
+	Token      string        `placeholder:"TOKEN" setting:"" help:"Token of an engine that requires authentication. Prefer the variable or --token-file: other users of the machine can see flags." group:"client"`
+	TokenFile  string        `placeholder:"FILE" setting:"" help:"File with the token. Default: .progressor/token, if it exists and --address is on this machine." group:"client"`
+	LoginFile  string        `placeholder:"FILE" setting:"" help:"File with the logins of progressor login. Default: progressor/logins.json in your configuration directory." group:"client"`
+	TLS        clientTLS     `embed:"" prefix:"tls." group:"client"`
+	OutputFlag `embed:"" group:"client"`
+	Decode     bool `group:"client" help:"With -o json: show payloads as JSON or text. Others begin with base64:."`
 }
 
 // Client returns a client that gives up within a second, because a person waits for it.
@@ -199,7 +200,7 @@ func Ask[Q, P proto.Message](
 // ProcessArgs identify a process.
 type ProcessArgs struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" name:"id" help:"Process id."`
+	ID string `arg:"" name:"id" complete:"process" help:"Process id."`
 }
 
 // RangeFlags select a part of the history.

@@ -68,7 +68,7 @@ func (a *App) fail(err error, asJSON bool) int {
 			return c.Exit
 		}
 	}
-	fmt.Fprintln(a.Stderr, "progressor: "+c.line())
+	fmt.Fprintln(a.Stderr, output.StyleOf(a.Stderr).Paint("progressor:", output.Red)+" "+c.line())
 	return c.Exit
 }
 

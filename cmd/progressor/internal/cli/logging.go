@@ -6,6 +6,8 @@ import (
 	"log/slog"
 
 	"github.com/lmittmann/tint"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 )
 
 // Logger writes to standard error: JSON, or text on a terminal.
@@ -15,9 +17,8 @@ func (f LogFlags) Logger(a *App) *slog.Logger {
 	if f.Format == "json" || f.Format == "auto" && !a.Terminal {
 		return slog.New(slog.NewJSONHandler(a.Stderr, &slog.HandlerOptions{Level: level}))
 	}
-	_, noColor := a.Getenv("NO_COLOR")
 	return slog.New(tint.NewTextHandler(a.Stderr, &tint.Options{
-		Level: level, TimeFormat: "15:04:05.000", NoColor: noColor || !a.Terminal,
+		Level: level, TimeFormat: "15:04:05.000", NoColor: !output.StyleOf(a.Stderr).Colors,
 	}))
 }
 

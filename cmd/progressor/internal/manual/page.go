@@ -26,7 +26,7 @@ const sharedCommand = "get"
 
 var sharedFlags = []string{
 	"address", "token", "token-file", "login-file", "output",
-	"tls.ca-file", "tls.client-cert-file", "tls.client-key-file", "tls.server-name",
+	"tls.ca-file", "tls.client-cert-file", "tls.client-key-file", "tls.server-name", "decode", "color",
 }
 
 // page is docs/cli.md.
@@ -124,7 +124,8 @@ func (p *page) command(command string, like ...string) (string, error) {
 // shared returns the table of the flags that nearly all commands have.
 func (p *page) shared() (string, error) {
 	var flags []*kong.Flag
-	for _, flag := range p.nodes[sharedCommand].Flags {
+	node := p.nodes[sharedCommand]
+	for _, flag := range slices.Concat(node.Flags, node.Parent.Flags) {
 		if slices.Contains(sharedFlags, flag.Name) {
 			flags = append(flags, flag)
 		}

@@ -19,10 +19,10 @@ type changesCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 
 	cli.ClientFlags
-	Follow  bool     `short:"f" help:"Continue with new changes until Ctrl-C."`
-	From    string   `placeholder:"CURSOR|TIME" help:"Continue after a cursor, or begin at a time such as 2026-11-26T10:00:00Z, -2h or 1970-01-01 (all). Default with --follow: now; otherwise all stored changes."`
-	Kind    []string `placeholder:"KIND" help:"Only these kinds: event, lifecycle, job, step, run, fire. Default: all."`
-	Process string   `placeholder:"ID" help:"Only changes of this process, job, run (~flow/ID) or cron (~cron/ID)."`
+	Watch   bool     `short:"w" help:"Continue with new changes until Ctrl-C."`
+	From    string   `placeholder:"CURSOR|TIME|DURATION" help:"Continue after a cursor, or begin at a time such as 2026-11-26T10:00:00Z, -2h or 1970-01-01 (all). Default with --watch: now; otherwise all stored changes."`
+	Kind    []string `placeholder:"KIND" complete:"ChangeKind" help:"Only these kinds: event, lifecycle, job, step, run, fire. Default: all."`
+	Process string   `placeholder:"ID" complete:"process" help:"Only changes of this process, job, run (~flow/ID) or cron (~cron/ID)."`
 }
 
 func (changesCmd) Help() string {
@@ -32,12 +32,12 @@ in their order.
 
 With -o json, each line is a response with changes and the cursor after them. Process the changes,
 store the cursor, and continue from it with --from, without a gap. After a broken connection,
---follow continues by itself; some changes may be printed again.
+--watch continues by itself; some changes may be printed again.
 
-    progressor changes orders --follow
+    progressor changes orders --watch
     progressor changes orders --kind lifecycle --from 2026-11-26T10:00:00Z
     progressor changes orders --from -2h
-    progressor changes orders --follow -o json --from CURSOR`
+    progressor changes orders --watch -o json --from CURSOR`
 }
 
 // Run prints changes until the end of what is stored, or until Ctrl-C.
@@ -53,7 +53,7 @@ func (c *changesCmd) Run(a *cli.App) error {
 			return output.PrintLine(a.Stdout, u)
 		}
 		for _, change := range u.GetChanges() {
-			if _, err := fmt.Fprintln(a.Stdout, changeLine(change)); err != nil {
+			if _, err := fmt.Fprintln(a.Stdout, changeLine(output.StyleOf(a.Stdout), change)); err != nil {
 				return err
 			}
 		}
@@ -69,10 +69,10 @@ var errFrom = errors.New("--from: must be the cursor of a previous response, or 
 	"2026-11-26T10:00:00Z, -2h or 1970-01-01")
 
 func (c *changesCmd) request() (*progressorv1.WatchChangesRequest, error) {
-	req := &progressorv1.WatchChangesRequest{Namespace: c.NS, ProcessId: c.Process, Stop: !c.Follow}
+	req := &progressorv1.WatchChangesRequest{Namespace: c.NS, ProcessId: c.Process, Stop: !c.Watch}
 	at, err := cli.TimeFrom("--from", c.From)
 	switch {
-	case c.From == "" && !c.Follow:
+	case c.From == "" && !c.Watch:
 		req.FromTime = timestamppb.New(time.Unix(0, 0))
 	case c.From == "":
 	case err == nil:
@@ -92,7 +92,7 @@ func (c *changesCmd) request() (*progressorv1.WatchChangesRequest, error) {
 }
 
 // changeLine formats a change as a line for people.
-func changeLine(c *progressorv1.Change) string {
+func changeLine(style output.Style, c *progressorv1.Change) string {
 	subject := output.OneLine(c.GetProcessId())
 	if step := c.GetDetails().GetFields()["step_id"].GetStringValue(); step != "" {
 		subject += "/" + output.OneLine(step)
@@ -107,7 +107,7 @@ func changeLine(c *progressorv1.Change) string {
 	case c.GetFromStatus() != "" || c.GetToStatus() != "":
 		note = cmp.Or(c.GetFromStatus(), "-") + " → " + cmp.Or(c.GetToStatus(), "-")
 	}
-	return strings.TrimRight(fmt.Sprintf("%s  %-9s  %-24s  %-20s  %-24s  %s", output.Time(c.GetTime()),
+	return strings.TrimRight(fmt.Sprintf("%s  %-9s  %-24s  %-20s  %-24s  %s", style.Text(output.Time(c.GetTime())),
 		strings.ToLower(output.Enum(c.GetKind())), subject, output.OneLine(c.GetType()), note,
 		output.OneLine(c.GetReason())), " ")
 }

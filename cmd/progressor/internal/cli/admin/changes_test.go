@@ -29,7 +29,7 @@ func TestChanges(t *testing.T) {
 		}
 	}
 	script()
-	r := p.Run(t, "changes", "orders", "--follow", "--kind", "event,lifecycle", "--process", "p",
+	r := p.Run(t, "changes", "orders", "--watch", "--kind", "event,lifecycle", "--process", "p",
 		"--from", "2026-11-26T10:00:00Z")
 	clitest.WantLines(t, r.Stdout, "event p stored event 7, 3 bytes", "lifecycle p failed RUNNING → ERROR out of stock")
 	clitest.WantRequest(t, f.Last, &progressorv1.WatchChangesRequest{
@@ -47,11 +47,11 @@ func TestChanges(t *testing.T) {
 	at := time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC)
 	for args, want := range map[string]*progressorv1.WatchChangesRequest{
 		"":                                 {Stop: true, FromTime: timestamppb.New(time.Unix(0, 0))},
-		"--follow --from AZN3":             {Cursor: "AZN3"},
+		"--watch --from AZN3":              {Cursor: "AZN3"},
 		"--from 1970-01-01":                {Stop: true, FromTime: timestamppb.New(time.Unix(0, 0))},
 		"--from 2026-11-26T10:00:00+01:00": {Stop: true, FromTime: timestamppb.New(at)},
 	} {
-		p.Run(t, append([]string{"changes", "orders"}, strings.Fields(args)...)...) // --follow ends with an error
+		p.Run(t, append([]string{"changes", "orders"}, strings.Fields(args)...)...) // --watch ends with an error
 		want.Namespace = "orders"
 		clitest.WantRequest(t, f.Last, want)
 	}
@@ -61,7 +61,7 @@ func TestChanges(t *testing.T) {
 		t.Errorf("--from -2h begins %s ago", d)
 	}
 	for _, from := range []string{"10:30", "yesterday"} {
-		r = p.Run(t, "changes", "orders", "--follow", "--from", from)
+		r = p.Run(t, "changes", "orders", "--watch", "--from", from)
 		if r.Code != cli.ExitUsage ||
 			!strings.HasPrefix(r.Stderr, "progressor: --from: must be the cursor of a previous response, or a time") {
 			t.Errorf("%+v", r)

@@ -64,7 +64,7 @@ type connectFlags struct {
 // recordFlags say what is recorded about jobs and processes.
 type recordFlags struct {
 	JobEvents       string         `placeholder:"all|ends|none" help:"Events of jobs and runs to keep. Default: all."`
-	Changes         []string       `placeholder:"KIND|none" help:"Record changes of these kinds: event, lifecycle, job, step, run, fire. Default: none."`
+	Changes         []string       `placeholder:"KIND|none" complete:"event,lifecycle,job,step,run,fire,none" help:"Record changes of these kinds: event, lifecycle, job, step, run, fire. Default: none."`
 	ChangePayloads  *bool          `help:"Record the payloads of events in the change stream."`
 	ChangeRetention *time.Duration `placeholder:"DURATION" help:"How long changes are kept at least. Default: 168h."`
 }

@@ -14,15 +14,15 @@ import (
 
 // Commands are the commands that observe and manage the engines and their namespaces.
 type Commands struct {
-	Overview  overviewCmd  `cmd:"" group:"process" help:"Summarize a namespace, or all, and the nodes."`
-	Top       topCmd       `cmd:"" group:"process" help:"Show rates, namespaces, errors and nodes, live."`
-	Changes   changesCmd   `cmd:"" group:"process" help:"Print or follow the recorded changes of a namespace."`
-	Audit     auditCmd     `cmd:"" group:"process" help:"List commands of operators."`
-	Node      nodeCmd      `cmd:"" group:"process" help:"List or drain engines."`
-	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"process" help:"Manage namespaces."`
-	Login     loginCmd     `cmd:"" group:"process" help:"Log in at an issuer of OpenID Connect."`
-	Logout    logoutCmd    `cmd:"" group:"process" help:"Forget the tokens of a login."`
-	Whoami    whoamiCmd    `cmd:"" group:"process" help:"Show as whom the engine knows this client."`
+	Overview  overviewCmd  `cmd:"" group:"cluster" help:"Summarize a namespace, or all, and the nodes."`
+	Top       topCmd       `cmd:"" group:"cluster" help:"Show rates, namespaces, errors and nodes, live."`
+	Changes   changesCmd   `cmd:"" group:"namespace" help:"Print or follow the recorded changes of a namespace."`
+	Audit     auditCmd     `cmd:"" group:"access" help:"List commands of operators."`
+	Node      nodeCmd      `cmd:"" group:"cluster" help:"List or drain engines."`
+	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"namespace" help:"Manage namespaces."`
+	Login     loginCmd     `cmd:"" group:"access" help:"Log in at an issuer of OpenID Connect."`
+	Logout    logoutCmd    `cmd:"" group:"access" help:"Forget the tokens of a login."`
+	Whoami    whoamiCmd    `cmd:"" group:"access" help:"Show as whom the engine knows this client."`
 }
 
 type overviewCmd struct {

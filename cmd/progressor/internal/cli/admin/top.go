@@ -87,15 +87,19 @@ func (c *topCmd) update(ctx context.Context, a *cli.App, live *output.Screen) er
 		if !live.Enabled() || !live.Shown() || ctx.Err() != nil {
 			return err
 		}
-		live.Show(fmt.Sprintf("%s  no response: %s\n", time.Now().UTC().Format(time.TimeOnly),
+		live.Show(fmt.Sprintf("%s  no response: %s\n", live.Text(output.Second(time.Now())),
 			output.OneLine(err.Error())))
 		return nil
 	}
 	var b bytes.Buffer
-	if err := drawTop(&b, overview, broken.GetGroups()); err != nil {
+	style := output.StyleOf(a.Stdout)
+	if live.Enabled() {
+		style = live.Style
+	}
+	if err := drawTop(output.Stream{Writer: &b, Style: style}, overview, broken.GetGroups()); err != nil {
 		return err
 	}
-	if live.W != nil {
+	if live.Enabled() {
 		live.Show(b.String())
 		return nil
 	}
@@ -111,7 +115,7 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 	for _, s := range o.GetSamples() {
 		rates = append(rates, s.GetTasksPerSecond())
 	}
-	head := append([]output.Field{{"at", time.Now().UTC().Format(time.TimeOnly)}}, overviewFields(o)...)
+	head := append([]output.Field{{"at", output.Second(time.Now())}}, overviewFields(o)...)
 	err := output.PrintFields(w, append(head, output.Field{"ten minutes", sparkline(rates)})...)
 	if err != nil {
 		return err

@@ -30,7 +30,8 @@ type Program struct {
 	Commands func() any // see Main.Commands
 	Env      map[string]string
 	Stdin    string
-	Terminal bool
+	Terminal bool // Stderr is a terminal
+	Columns  int  // if Stdout is a terminal
 	Asks     bool
 }
 
@@ -53,6 +54,7 @@ func (p Program) Start(t *testing.T, args ...string) (output *LockedBuffer, wait
 
 func (p Program) run(t *testing.T, stdout, stderr io.Writer, args []string) int {
 	t.Helper()
+	size := func() (columns, lines int) { return p.Columns, 24 }
 	m := cli.Main{
 		Commands: p.Commands,
 		Stdin:    strings.NewReader(p.Stdin),
@@ -71,6 +73,12 @@ func (p Program) run(t *testing.T, stdout, stderr io.Writer, args []string) int 
 			}
 			return all
 		},
+	}
+	if p.Columns > 0 {
+		m.StdoutSize = size
+	}
+	if p.Terminal {
+		m.StderrSize = size
 	}
 	return m.Run(t.Context(), args)
 }

@@ -13,17 +13,19 @@ import (
 )
 
 // tree is the command line. Each package has the commands of one subject; each command has its help
-// and an example.
+// and an example. The help lists the groups in this order.
 type tree struct {
-	Server     server.Commands        `embed:""`
 	Process    process.Commands       `embed:""`
-	Cron       cron.Commands          `embed:""`
 	Job        job.Commands           `embed:""`
-	Flow       flow.Commands          `embed:""`
 	Constraint job.ConstraintCommands `embed:""`
-	Sink       sink.Commands          `embed:""`
 	Worker     worker.Commands        `embed:""`
+	Cron       cron.Commands          `embed:""`
+	Flow       flow.Commands          `embed:""`
 	Admin      admin.Commands         `embed:""`
+	Sink       sink.Commands          `embed:""`
+	Server     server.Commands        `embed:""`
+
+	cli.ColorFlag
 
 	Completion cli.CompletionCmd `cmd:"" group:"other" help:"Print a completion script for a shell."`
 	Version    cli.VersionCmd    `cmd:"" group:"other" help:"Print the version."`

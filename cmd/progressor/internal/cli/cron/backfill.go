@@ -3,7 +3,6 @@ package cron
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
@@ -17,7 +16,7 @@ type cronBackfillCmd struct {
 	From           string `required:"" placeholder:"TIME|DURATION" help:"First fire time, such as -24h."`
 	To             string `placeholder:"TIME|DURATION" help:"End, exclusive. Default: now."`
 	MaxConcurrency int32  `placeholder:"N" help:"Maximum number of runs of the backfill at the same time. Default: 1."`
-	Overlap        string `placeholder:"ACTION" help:"Decide all fire times at once with this overlap action: allow, skip, cancel_prev, parallel or buffer_one."`
+	Overlap        string `placeholder:"ACTION" complete:"OverlapAction" help:"Decide all fire times at once with this overlap action: allow, skip, cancel_prev, parallel or buffer_one."`
 }
 
 func (cronBackfillCmd) Help() string {
@@ -89,14 +88,16 @@ func (c *cronStopBackfillCmd) Run(a *cli.App) error {
 }
 
 // showBackfills returns the backfills that are not complete, with the remaining time range of each.
-func showBackfills(list []*progressorv1.Backfill) string {
-	var texts []string
-	for _, b := range list {
-		text := output.Time(b.GetFromTime()) + " to " + output.Time(b.GetToTime())
-		if b.GetMaxConcurrency() > 0 {
-			text += fmt.Sprintf(", %d at a time", b.GetMaxConcurrency())
+func showBackfills(list []*progressorv1.Backfill) output.Phrase {
+	var texts output.Phrase
+	for n, b := range list {
+		if n > 0 {
+			texts = append(texts, "; ")
 		}
-		texts = append(texts, text)
+		texts = append(texts, output.Time(b.GetFromTime()), " to ", output.Time(b.GetToTime()))
+		if b.GetMaxConcurrency() > 0 {
+			texts = append(texts, fmt.Sprintf(", %d at a time", b.GetMaxConcurrency()))
+		}
 	}
-	return strings.Join(texts, "; ")
+	return texts
 }

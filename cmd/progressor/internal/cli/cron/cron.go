@@ -19,7 +19,7 @@ import (
 
 // Commands are the commands that manage crons.
 type Commands struct {
-	Cron cronCmd `cmd:"" group:"process" help:"Manage crons and their ledger."`
+	Cron cronCmd `cmd:"" group:"cron" help:"Manage crons and their ledger."`
 }
 
 type cronCmd struct {
@@ -42,7 +42,7 @@ type cronCmd struct {
 // cronArgs identify a cron.
 type cronArgs struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" name:"id" help:"Cron id."`
+	ID string `arg:"" name:"id" complete:"cron" help:"Cron id."`
 }
 
 type cronGetCmd struct {
@@ -87,7 +87,7 @@ func (c *cronListCmd) Run(a *cli.App) error {
 		func(all *progressorv1.ListCronsResponse) error {
 			var rows []table.Row
 			for _, cr := range all.GetCrons() {
-				next := ""
+				var next output.Moment
 				if times := cr.GetNextFireTimes(); len(times) > 0 && !cr.GetPaused() {
 					next = output.Time(times[0])
 				}
@@ -117,7 +117,7 @@ func printCron[P interface{ GetCron() *progressorv1.Cron }](a *cli.App, resp P) 
 	c := resp.GetCron()
 	var next []string
 	for _, t := range c.GetNextFireTimes() {
-		next = append(next, output.Time(t))
+		next = append(next, output.StyleOf(a.Stdout).Text(output.Time(t)))
 	}
 	err := output.PrintFields(a.Stdout,
 		output.Field{"cron", output.OneLine(c.GetNamespace() + "/" + c.GetCronId())},
@@ -268,7 +268,7 @@ func (c *cronDeleteCmd) Run(a *cli.App) error {
 type cronTriggerCmd struct {
 	cronArgs
 	cli.ClientFlags
-	Overlap string `placeholder:"ACTION" help:"Replaces the overlap action of the cron: allow, skip, cancel_prev, parallel or buffer_one."`
+	Overlap string `placeholder:"ACTION" complete:"OverlapAction" help:"Replaces the overlap action of the cron: allow, skip, cancel_prev, parallel or buffer_one."`
 }
 
 func (cronTriggerCmd) Help() string {

@@ -53,7 +53,7 @@ func TestCronCreate(t *testing.T) {
 		"--timeout", "8s", "--max-attempts", "4",
 		"--retry-backoff", "2s", "--retry-backoff-max", "1m", "--retry-backoff-factor", "1.5", "--pause-after-failures",
 		"5", "--max-overlap", "6",
-		"--metadata", `{"team": "billing"}`, "--paused", "--note", "not yet")
+		"--metadata", `{"team": "billing"}`, "--paused", "--reason", "not yet")
 	clitest.WantLines(t, out, "cron demo/nightly", "state paused", "note not yet",
 		"expressions 0 3 * * *; 0 12 * * SUN",
 		"fires at 03:00 every day; and at 12:00 on Sunday; except on the 24th and 25th of December, Europe/Berlin, "+

@@ -53,12 +53,12 @@ func (f *specFlags) apply(s *progressorv1.CronSpec) (err error) {
 
 // policyFlags define the policy of a cron.
 type policyFlags struct {
-	Overlap            string         `placeholder:"ACTION" help:"If the previous run is still running: allow (the concurrency policy decides), skip, cancel_prev, parallel or buffer_one. Default: allow."`
-	Failure            string         `placeholder:"ACTION" help:"If the previous run has failed: run_new, skip, retry, backoff or half_open. Default: run_new."`
+	Overlap            string         `placeholder:"ACTION" complete:"OverlapAction" help:"If the previous run is still running: allow (the concurrency policy decides), skip, cancel_prev, parallel or buffer_one. Default: allow."`
+	Failure            string         `placeholder:"ACTION" complete:"FailureAction" help:"If the previous run has failed: run_new, skip, retry, backoff or half_open. Default: run_new."`
 	Concurrency        string         `placeholder:"skip|queue" help:"What happens to a fire at --max-concurrency. Default: skip."`
 	MaxConcurrency     *int32         `placeholder:"N" help:"Maximum number of concurrent runs. Default: 1."`
 	QueueLimit         *int32         `placeholder:"N" help:"Maximum number of queued fires with --concurrency queue; more are dropped. Default: 1000."`
-	Misfire            string         `placeholder:"POLICY" help:"If several fire times have passed: fire_now (the newest that can start or queue now), skip (only the newest, unless it is late) or catch_up_limited. Default: fire_now."`
+	Misfire            string         `placeholder:"POLICY" complete:"MisfirePolicy" help:"If several fire times have passed: fire_now (the newest that can start or queue now), skip (only the newest, unless it is late) or catch_up_limited. Default: fire_now."`
 	CatchupLimit       *int32         `placeholder:"N" help:"Number of fire times to catch up on, with --misfire catch_up_limited."`
 	CatchupWindow      *time.Duration `placeholder:"DURATION" help:"Older fire times are missed; 0 means no limit."`
 	MisfireThreshold   *time.Duration `placeholder:"DURATION" help:"Maximum lateness of a fire with --misfire skip. Default: 5s."`
@@ -110,9 +110,9 @@ func (f *policyFlags) apply(c *progressorv1.Cron) error {
 // targetFlags define the target of a cron.
 type targetFlags struct {
 	StartProcess    bool              `xor:"target" help:"Each run is a new process; COMPLETED is a success."`
-	Notify          string            `xor:"target" placeholder:"PROCESS" help:"Each run is a notification to this process; the run ends when its NOTIFY task ends."`
+	Notify          string            `xor:"target" placeholder:"PROCESS" complete:"process" help:"Each run is a notification to this process; the run ends when its NOTIFY task ends."`
 	HTTP            string            `name:"http" xor:"target" placeholder:"URL" help:"Each run is an HTTP request to this URL."`
-	TargetNamespace *string           `placeholder:"NS" help:"Namespace of the process or job with --start-process, --job and --notify. Default: the cron's namespace."`
+	TargetNamespace *string           `placeholder:"NS" complete:"namespace" help:"Namespace of the process or job with --start-process, --job and --notify. Default: the cron's namespace."`
 	ProcessMetadata string            `placeholder:"JSON|@FILE" help:"Searchable attributes of the process with --start-process, in addition to those that identify the fire."`
 	RunEnd          string            `placeholder:"process|init" help:"When the run ends with --start-process: with the process, or with its INIT task. Default: process."`
 	Method          *string           `placeholder:"METHOD" help:"Method with --http. Default: POST."`

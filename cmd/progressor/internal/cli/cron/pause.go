@@ -16,25 +16,25 @@ import (
 type cronPauseCmd struct {
 	cronArgs
 	cli.ClientFlags
-	Note string `placeholder:"TEXT" help:"Note, shown with the cron."`
+	Reason string `placeholder:"TEXT" help:"Reason, shown with the cron."`
 }
 
 func (cronPauseCmd) Help() string {
 	return `Pause stops a cron from firing until it is resumed. Current runs continue. Fire times during the
 pause wait for the resume.
 
-    progressor cron pause demo nightly --note 'the bank is closed'`
+    progressor cron pause demo nightly --reason 'the bank is closed'`
 }
 
 func (c *cronPauseCmd) Run(a *cli.App) error {
 	return cli.Show(a, c, c.Client().Cron.PauseCron,
-		&progressorv1.PauseCronRequest{Namespace: c.NS, CronId: c.ID, Note: c.Note}, printCron)
+		&progressorv1.PauseCronRequest{Namespace: c.NS, CronId: c.ID, Note: c.Reason}, printCron)
 }
 
 type cronResumeCmd struct {
 	cronArgs
 	cli.ClientFlags
-	Note    string `placeholder:"TEXT" help:"Note, stored in the audit log."`
+	Reason  string `placeholder:"TEXT" help:"Reason, stored in the audit log."`
 	CatchUp bool   `help:"Apply the misfire policy to the fire times of the pause. By default, they are MISSED."`
 	Yes     bool   `short:"y" help:"With --catch-up: do not ask for confirmation on a terminal."`
 }
@@ -53,7 +53,7 @@ func (c *cronResumeCmd) Run(a *cli.App) error {
 		return err
 	}
 	return cli.Show(a, c, c.Client().Cron.ResumeCron, &progressorv1.ResumeCronRequest{
-		Namespace: c.NS, CronId: c.ID, Note: c.Note, CatchUp: c.CatchUp,
+		Namespace: c.NS, CronId: c.ID, Note: c.Reason, CatchUp: c.CatchUp,
 	}, printCron)
 }
 

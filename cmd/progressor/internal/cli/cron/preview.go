@@ -17,7 +17,7 @@ import (
 
 type cronPreviewCmd struct {
 	NS string `arg:"" optional:"" name:"ns" help:"Namespace of a stored cron."`
-	ID string `arg:"" optional:"" name:"id" help:"Id of the cron."`
+	ID string `arg:"" optional:"" name:"id" complete:"cron" help:"Id of the cron."`
 
 	cli.ClientFlags
 	Expression []string `short:"e" sep:"none" placeholder:"EXPRESSION" help:"Expression to preview instead of a stored cron; can be repeated."`

@@ -114,7 +114,7 @@ type cronCreateCmd struct {
 	cli.ClientFlags
 	cronFieldFlags
 	Paused bool   `help:"Create the cron paused."`
-	Note   string `placeholder:"TEXT" help:"Note, shown while it is paused."`
+	Reason string `placeholder:"TEXT" help:"Reason, shown while it is paused."`
 }
 
 func (cronCreateCmd) Help() string {
@@ -138,8 +138,8 @@ func (c *cronCreateCmd) Run(a *cli.App) error {
 		return err
 	}
 	cr.Paused = cr.GetPaused() || c.Paused
-	if c.Note != "" {
-		cr.PauseNote = c.Note
+	if c.Reason != "" {
+		cr.PauseNote = c.Reason
 	}
 	cr.Etag = ""
 	if err := c.apply(a, cr, c.Expressions); err != nil {

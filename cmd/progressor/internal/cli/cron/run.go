@@ -12,7 +12,7 @@ import (
 
 // startRunFlags define a target that starts a flow run.
 type startRunFlags struct {
-	StartRun        string  `xor:"target" placeholder:"TYPE" help:"Each run is a flow run of this template; SUCCEEDED is a success, EXPIRED a timeout."`
+	StartRun        string  `xor:"target" placeholder:"TYPE" complete:"template" help:"Each run is a flow run of this template; SUCCEEDED is a success, EXPIRED a timeout."`
 	TemplateVersion *int32  `placeholder:"N" help:"Version of the template with --start-run. Default: 0, the newest one when it fires."`
 	Payload         *string `placeholder:"JSON|@FILE" help:"Payload of the run with --start-run, as JSON. Its strings may contain expressions such as $${fire_time}, $${cron_id} and $${attempt}."`
 	Scope           *string `placeholder:"SCOPE" help:"Scope of the run with --start-run."`

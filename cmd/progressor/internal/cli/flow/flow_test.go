@@ -18,6 +18,7 @@ import (
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
@@ -178,7 +179,7 @@ func graphOf(steps ...string) *progressorv1.Template {
 func TestDrawSteps(t *testing.T) {
 	columns := func(r *progressorv1.Run, m *progressorv1.Template) string {
 		var lines []string
-		for _, line := range strings.Split(drawSteps(r, m), "\n")[1:] {
+		for _, line := range strings.Split(drawSteps(output.Style{}, r, m), "\n")[1:] {
 			lines = append(lines,
 				strings.Join(strings.Fields(strings.ReplaceAll(strings.ReplaceAll(line, "   ", " _ "), "   ", " _ ")),
 					" "))
@@ -187,7 +188,7 @@ func TestDrawSteps(t *testing.T) {
 	}
 	r := seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a SUCCEEDED", "b FAILED", "c RUNNING", "d PENDING",
 		"e PENDING", "f SKIPPED", "g CANCELLED")
-	got := drawSteps(r, graphOf("a", "b a", "c a", "d b,c", "e d", "f a", "g"))
+	got := drawSteps(output.Style{}, r, graphOf("a", "b a", "c a", "d b,c", "e d", "f a", "g"))
 	for _, line := range []string{"✓ a", "├─ ✗ b", "├─ ● c", "│  └─ ○ d", "│     └─ ○ e", "└─ – f", "× g"} {
 		if !strings.Contains(got, "\n"+line+" ") {
 			t.Errorf("has no line %q:\n%s", line, got)
@@ -211,7 +212,7 @@ func TestDrawSteps(t *testing.T) {
 		}
 		steps = append(steps, id)
 	}
-	long := drawSteps(seen(progressorv1.RunStatus_RUN_STATUS_PENDING, append(ids, "lost PENDING")...),
+	long := drawSteps(output.Style{}, seen(progressorv1.RunStatus_RUN_STATUS_PENDING, append(ids, "lost PENDING")...),
 		graphOf(append(steps, "lost gone")...))
 	if strings.Count(long, "\n") != 1002 || !strings.Contains(long, "\n○ lost") {
 		t.Errorf("%d lines", strings.Count(long, "\n"))
@@ -251,7 +252,7 @@ func TestRunStart(t *testing.T) {
 	f := &fakeFlows{runs: []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_QUEUED)}}
 	p := serveFlows(t, f)
 	out := p.OK(t, "run", "start", "demo", "order", "--id", "r-1", "--payload", `{"n": 1}`, "--scope", "user",
-		"--scope-id", "42", "--version", "2", "-k", "key",
+		"--scope-id", "42", "--template-version", "2", "-k", "key",
 		"--metadata", `{"team":"a"}`, "--run-time", "2030-01-02T03:04:05Z")
 	clitest.WantLines(t, out, "run demo/r-1", "template order, version 1", "status QUEUED")
 	payload, _ := structpb.NewValue(map[string]any{"n": 1})
@@ -261,9 +262,9 @@ func TestRunStart(t *testing.T) {
 		IdempotencyKey: "key", Metadata: metadata,
 		RunTime: timestamppb.New(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)),
 	})
-	clitest.WantLines(t, p.OK(t, "run", "start", "demo", "order", "--validate-only"), "started no (--validate-only)")
+	clitest.WantLines(t, p.OK(t, "run", "start", "demo", "order", "--dry-run"), "started no (--dry-run)")
 	f.runs = []*progressorv1.Run{{Namespace: "demo", TemplateType: "order"}}
-	clitest.WantLines(t, p.OK(t, "run", "start", "demo", "order", "--validate-only"), "run a new one in demo")
+	clitest.WantLines(t, p.OK(t, "run", "start", "demo", "order", "--dry-run"), "run a new one in demo")
 	f.refuse = clitest.EngineError(connect.CodeInvalidArgument, "step ask names the token of the wait: give it",
 		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "token"})
 	if r := p.Run(t, "run", "complete", "demo", "r-1", "ask", "--result", "null"); r.Code != cli.ExitUsage ||

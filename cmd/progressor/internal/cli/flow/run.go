@@ -18,8 +18,8 @@ import (
 
 // Commands are the commands that manage templates and runs of flows.
 type Commands struct {
-	Template templateCmd `cmd:"" group:"process" help:"Manage templates of flows."`
-	Run      flowCmd     `cmd:"" group:"process" help:"Start flow runs, follow their steps, and complete waits."`
+	Template templateCmd `cmd:"" group:"flow" help:"Manage templates of flows."`
+	Run      flowCmd     `cmd:"" group:"flow" help:"Start flow runs, follow their steps, and complete waits."`
 }
 
 type flowCmd struct {
@@ -41,24 +41,24 @@ type flowCmd struct {
 // flowArgs identify a run.
 type flowArgs struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" name:"id" help:"Run id."`
+	ID string `arg:"" name:"id" complete:"run" help:"Run id."`
 }
 
 type flowStartCmd struct {
 	NS   string `arg:"" name:"ns" help:"Namespace."`
-	Type string `arg:"" name:"type" help:"Type of the template."`
+	Type string `arg:"" name:"type" complete:"template" help:"Type of the template."`
 
 	cli.ClientFlags
-	ID             string `name:"id" placeholder:"ID" help:"Run id. Default: the engine chooses one."`
-	Version        int32  `placeholder:"N" help:"Version of the template. Default: the newest."`
-	Payload        string `placeholder:"JSON|@FILE|@-" help:"Payload of the run: JSON, @FILE, or @- for standard input."`
-	Scope          string `placeholder:"TEXT" help:"Kind of subject: user, account, system, …"`
-	ScopeID        string `placeholder:"TEXT" help:"Id of the subject."`
-	RunTime        string `placeholder:"TIME|DURATION" help:"Earliest start: a time, or a duration from now."`
-	IdempotencyKey string `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key does not start a second run. Default without --id: a random key."`
-	Metadata       string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
-	ValidateOnly   bool   `help:"Check the payload and the scope, and store nothing."`
-	cli.EndFlags   `set:"what=run"`
+	ID              string `name:"id" placeholder:"ID" help:"Run id. Default: the engine chooses one."`
+	TemplateVersion int32  `placeholder:"N" help:"Version of the template. Default: the newest."`
+	Payload         string `placeholder:"JSON|@FILE|@-" help:"Payload of the run: JSON, @FILE, or @- for standard input."`
+	Scope           string `placeholder:"TEXT" help:"Kind of subject: user, account, system, …"`
+	ScopeID         string `placeholder:"TEXT" help:"Id of the subject."`
+	RunTime         string `placeholder:"TIME|DURATION" help:"Earliest start: a time, or a duration from now."`
+	IdempotencyKey  string `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key does not start a second run. Default without --id: a random key."`
+	Metadata        string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
+	DryRun          bool   `help:"Check the payload and the scope, and store nothing."`
+	cli.EndFlags    `set:"what=run"`
 }
 
 func (flowStartCmd) Help() string {
@@ -69,13 +69,13 @@ if the run did not succeed, and 7 if --wait-timeout has passed.
 
     progressor run start demo order --payload '{"order": "A-7", "total": 120}'
     progressor run start demo demo_long_task --id task-1 --scope user --scope-id 42 --payload '{"target": "x"}' --wait
-    progressor run start demo order --payload @order.json --validate-only`
+    progressor run start demo order --payload @order.json --dry-run`
 }
 
 func (c *flowStartCmd) Run(a *cli.App) error {
 	req := &progressorv1.StartRunRequest{
-		Namespace: c.NS, RunId: c.ID, Type: c.Type, Version: c.Version, Scope: c.Scope, ScopeId: c.ScopeID,
-		IdempotencyKey: c.IdempotencyKey, ValidateOnly: c.ValidateOnly,
+		Namespace: c.NS, RunId: c.ID, Type: c.Type, Version: c.TemplateVersion, Scope: c.Scope, ScopeId: c.ScopeID,
+		IdempotencyKey: c.IdempotencyKey, ValidateOnly: c.DryRun,
 	}
 	var err error
 	if req.Payload, err = a.JSONValue("--payload", c.Payload); err != nil {
@@ -89,7 +89,7 @@ func (c *flowStartCmd) Run(a *cli.App) error {
 	}
 	ctx, cancel := a.Request()
 	defer cancel()
-	ctx, sent := cli.NewChange(ctx, c.IdempotencyKey, c.ID == "" && !c.ValidateOnly)
+	ctx, sent := cli.NewChange(ctx, c.IdempotencyKey, c.ID == "" && !c.DryRun)
 	req.IdempotencyKey = sent.Key
 	resp, err := c.Client().Flow.StartRun(ctx, req)
 	if err != nil {
@@ -98,16 +98,16 @@ func (c *flowStartCmd) Run(a *cli.App) error {
 	}
 	r := resp.GetRun()
 	switch {
-	case c.Wait && !c.ValidateOnly:
+	case c.Wait && !c.DryRun:
 		return followRun(a, c.EndFlags, c.ClientFlags, flowArgs{c.NS, r.GetRunId()})
 	case c.JSON():
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	started := ""
 	switch {
-	case c.ValidateOnly && r.GetCreatedTime() == nil:
-		started = "no (--validate-only)"
-	case c.ValidateOnly:
+	case c.DryRun && r.GetCreatedTime() == nil:
+		started = "no (--dry-run)"
+	case c.DryRun:
 		started = "no: the run already exists"
 	case !resp.GetStarted():
 		started = "no: the run already existed"
@@ -130,8 +130,8 @@ type flowListCmd struct {
 	Match string `arg:"" optional:"" name:"filter" help:"Only runs that match, such as 'status = FAILED'. See docs/flows.md."`
 
 	cli.ClientFlags
-	Status        string `placeholder:"STATUS" help:"Only runs in this status: pending, queued, running, waiting_worker, cancel_requested, compensating, succeeded, failed, cancelled or expired."`
-	Type          string `placeholder:"TYPE" help:"Only runs of this template."`
+	Status        string `placeholder:"STATUS" complete:"RunStatus" help:"Only runs in this status: pending, queued, running, waiting_worker, cancel_requested, compensating, succeeded, failed, cancelled or expired."`
+	Type          string `placeholder:"TYPE" complete:"template" help:"Only runs of this template."`
 	ScopeID       string `placeholder:"TEXT" help:"Only runs of this scope_id."`
 	OrderBy       string `placeholder:"ORDER" help:"created_time desc, created_time, updated_time or updated_time desc. Default: created_time desc."`
 	cli.PageFlags `set:"rows=runs"`

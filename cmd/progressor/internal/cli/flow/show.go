@@ -48,7 +48,7 @@ func printRun(a *cli.App, flags cli.ClientFlags, r *progressorv1.Run) error {
 	if err := output.PrintFields(a.Stdout, runFields(r)...); err != nil {
 		return err
 	}
-	_, err := fmt.Fprint(a.Stdout, "\n"+drawSteps(r, templateOf(ctx, flags, r)))
+	_, err := fmt.Fprint(a.Stdout, "\n"+drawSteps(output.StyleOf(a.Stdout), r, templateOf(ctx, flags, r)))
 	return err
 }
 
@@ -68,12 +68,12 @@ func runProgress(r *progressorv1.Run) string {
 }
 
 func runFields(r *progressorv1.Run) []output.Field {
-	attempt, lease, failure := "", "", ""
+	attempt, failure, lease := "", "", output.Phrase(nil)
 	if r.GetAttempt() > 0 {
 		attempt = fmt.Sprintf("%d of %d", r.GetAttempt(), max(r.GetMaxAttempts(), 1))
 	}
 	if r.GetLeaseExpiresTime() != nil {
-		lease = "until " + output.Time(r.GetLeaseExpiresTime())
+		lease = output.Phrase{"until ", output.Time(r.GetLeaseExpiresTime())}
 	}
 	if r.GetFailure() != nil {
 		failure = output.OneLine(output.ShowFailure(r.GetFailure()))

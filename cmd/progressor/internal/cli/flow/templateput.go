@@ -18,16 +18,16 @@ import (
 // templateArgs identify a template.
 type templateArgs struct {
 	NS   string `arg:"" name:"ns" help:"Namespace."`
-	Type string `arg:"" name:"type" help:"Type of the template."`
+	Type string `arg:"" name:"type" complete:"template" help:"Type of the template."`
 }
 
 type templatePutCmd struct {
 	NS string `arg:"" optional:"" name:"ns" help:"Namespace of templates that do not name one."`
 
 	cli.ClientFlags
-	File         []string `short:"f" required:"" sep:"none" placeholder:"FILE|-" help:"Templates as YAML or JSON, one or more documents, or the output of get -o json; can be repeated."`
-	Expected     *int32   `name:"expected-version" placeholder:"N" help:"Fail unless this is the newest version or, with 0, unless the template is new. For a single template."`
-	ValidateOnly bool     `help:"Only let the engine check the templates; store nothing."`
+	File     []string `short:"f" required:"" sep:"none" placeholder:"FILE|-" help:"Templates as YAML or JSON, one or more documents, or the output of get -o json; can be repeated."`
+	Expected *int32   `name:"expected-version" placeholder:"N" help:"Fail unless this is the newest version or, with 0, unless the template is new. For a single template."`
+	DryRun   bool     `help:"Only let the engine check the templates; store nothing."`
 }
 
 func (templatePutCmd) Help() string {
@@ -55,7 +55,7 @@ func (c *templatePutCmd) Run(a *cli.App) error {
 	for _, d := range docs {
 		resp, err := c.Client().Flow.PutTemplate(ctx,
 			&progressorv1.PutTemplateRequest{Template: d.template, ExpectedVersion: c.Expected,
-				ValidateOnly: c.ValidateOnly})
+				ValidateOnly: c.DryRun})
 		switch {
 		case err != nil:
 			return ofTemplate(templateArgs{d.template.GetNamespace(), d.template.GetType()}, err)
@@ -67,7 +67,7 @@ func (c *templatePutCmd) Run(a *cli.App) error {
 		}
 		what, t := "unchanged", resp.GetTemplate()
 		switch {
-		case c.ValidateOnly:
+		case c.DryRun:
 			what = "valid"
 		case resp.GetCreated():
 			what = "stored"

@@ -29,7 +29,7 @@ const maxDepth = 16
 // drawSteps draws the steps of a run. In a graph, each step is below its dependency, or below the
 // last of several that is drawn. In a sequence, they are drawn below each other. t is nil if the
 // template was deleted.
-func drawSteps(r *progressorv1.Run, t *progressorv1.Template) string {
+func drawSteps(style output.Style, r *progressorv1.Run, t *progressorv1.Template) string {
 	tree := &stepTree{steps: map[string]*progressorv1.Step{}, parents: map[string][]string{},
 		children: map[string][]string{}, drawn: map[string]bool{}}
 	var order []string
@@ -61,10 +61,7 @@ func drawSteps(r *progressorv1.Run, t *progressorv1.Template) string {
 	if len(tree.rows) == 0 {
 		return "no steps\n"
 	}
-	w := output.NewTable()
-	w.AppendHeader(table.Row{"step", "status", "attempt", "took", "worker", "note"})
-	w.AppendRows(tree.rows)
-	return w.Render() + "\n"
+	return style.Rows(table.Row{"step", "status", "attempt", "took", "worker", "note"}, tree.rows) + "\n"
 }
 
 // stepTree draws a tree of steps.

@@ -20,8 +20,8 @@ type flowWaitsCmd struct {
 	Match string `arg:"" optional:"" name:"filter" help:"Only waits that match, such as 'assignees:sales'. See docs/flows.md."`
 
 	cli.ClientFlags
-	ID            string `name:"run" placeholder:"RUN" help:"Only waits of this run."`
-	Kind          string `placeholder:"KIND" help:"Only waits of this kind: external or human."`
+	ID            string `name:"run" placeholder:"RUN" complete:"run" help:"Only waits of this run."`
+	Kind          string `placeholder:"KIND" complete:"external,human" help:"Only waits of this kind: external or human."`
 	Assignee      string `placeholder:"NAME" help:"Only waits for this person or group."`
 	Answerable    bool   `help:"Only waits that you may complete: you are an assignee, or may operate the namespace."`
 	cli.PageFlags `set:"rows=waits"`

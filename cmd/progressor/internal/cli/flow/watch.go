@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
@@ -110,7 +111,7 @@ type runLines struct {
 }
 
 func (l *runLines) show(r *progressorv1.Run) error {
-	now := time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
+	now := output.StyleOf(l.w).Text(output.Time(timestamppb.Now()))
 	for _, s := range r.GetSteps() {
 		state, before := stepState(s), l.seen[s.GetStepId()]
 		l.seen[s.GetStepId()] = state
@@ -142,7 +143,7 @@ func (l *runLines) show(r *progressorv1.Run) error {
 }
 
 // runScreen draws a run for a terminal.
-func runScreen(r *progressorv1.Run, t *progressorv1.Template) string {
+func runScreen(style output.Style, r *progressorv1.Run, t *progressorv1.Template) string {
 	head := fmt.Sprintf("%s/%s  %s  %s", r.GetNamespace(), r.GetRunId(), output.Enum(r.GetStatus()), runProgress(r))
 	if r.GetAttempt() > 1 {
 		head += fmt.Sprintf("  attempt %d", r.GetAttempt())
@@ -150,7 +151,7 @@ func runScreen(r *progressorv1.Run, t *progressorv1.Template) string {
 	if r.GetBlockedOn() != "" {
 		head += "  " + r.GetBlockedOn()
 	}
-	return output.OneLine(head) + "\n" + drawSteps(r, t)
+	return output.OneLine(head) + "\n" + drawSteps(style, r, t)
 }
 
 // drawRuns returns a function that redraws a screen with each new state of a run.
@@ -163,7 +164,7 @@ func drawRuns(ctx context.Context, flags cli.ClientFlags, s *output.Screen) func
 		if template == nil {
 			template = templateOf(ctx, flags, r)
 		}
-		s.Show(runScreen(r, template))
+		s.Show(runScreen(s.Style, r, template))
 		return nil
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // ConstraintCommands has the commands for constraints, which limit jobs.
 type ConstraintCommands struct {
-	Constraint constraintCmd `cmd:"" group:"process" help:"Limit concurrent jobs and their rate."`
+	Constraint constraintCmd `cmd:"" group:"job" help:"Limit concurrent jobs and their rate."`
 }
 
 type constraintCmd struct {
@@ -31,7 +31,7 @@ type constraintCmd struct {
 
 type constraintPutCmd struct {
 	NS   string `arg:"" name:"ns" help:"Namespace."`
-	Name string `arg:"" name:"name" help:"Name of the constraint, without =."`
+	Name string `arg:"" name:"name" complete:"constraint" help:"Name of the constraint, without =."`
 
 	cli.ClientFlags
 	File       string  `short:"f" placeholder:"FILE|-" help:"A Constraint as YAML or JSON; flags replace its values."`
@@ -198,7 +198,7 @@ func (c *constraintListCmd) Run(a *cli.App) error {
 
 type constraintDeleteCmd struct {
 	NS   string `arg:"" name:"ns" help:"Namespace."`
-	Name string `arg:"" name:"name" help:"Name of the constraint."`
+	Name string `arg:"" name:"name" complete:"constraint" help:"Name of the constraint."`
 	cli.ClientFlags
 }
 

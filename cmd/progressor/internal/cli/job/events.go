@@ -20,7 +20,7 @@ type jobEventsCmd struct {
 
 	cli.ClientFlags
 	Watch         bool   `short:"w" help:"Print new events, one per line, until Ctrl-C."`
-	Cursor        string `placeholder:"CURSOR" help:"With --watch: continue after the event with this cursor (see -o json). Default: from now on."`
+	From          string `placeholder:"CURSOR" help:"With --watch: continue after the event with this cursor (see -o json). Default: from now on."`
 	cli.PageFlags `set:"rows=events"`
 }
 
@@ -31,7 +31,7 @@ to, actor and worker_id (= and !=; a * at the end matches any suffix) and create
 >=). run_id finds the events of a run and of the jobs of its steps.
 
 With --watch, it prints each new event once, oldest first, even if the engine restarts. With -o json,
-each line is a JSON document with the cursor after the event; --cursor continues from there without
+each line is a JSON document with the cursor after the event; --from continues from there without
 a gap.
 
     progressor job events echo 'job_id = "mail-1"'
@@ -44,8 +44,8 @@ func (c *jobEventsCmd) Run(a *cli.App) error {
 	if c.Watch {
 		return c.watch(a)
 	}
-	if c.Cursor != "" {
-		return cli.UsageError(errors.New("--cursor requires --watch"))
+	if c.From != "" {
+		return cli.UsageError(errors.New("--from requires --watch"))
 	}
 	return cli.PrintPages(a, c, c.Client().JobEvent.ListJobEvents,
 		&progressorv1.ListJobEventsRequest{Namespace: c.NS, Filter: c.Match},
@@ -69,12 +69,12 @@ func (c *jobEventsCmd) watch(a *cli.App) error {
 	}
 	ctx, cancel := a.Interruptible()
 	defer cancel()
-	req := &progressorv1.WatchJobEventsRequest{Namespace: c.NS, Filter: c.Match, Cursor: c.Cursor}
+	req := &progressorv1.WatchJobEventsRequest{Namespace: c.NS, Filter: c.Match, Cursor: c.From}
 	return c.RetryingClient().WatchJobEvents(ctx, req, func(u *progressorv1.WatchJobEventsResponse) error {
 		if c.JSON() {
 			return output.PrintLine(a.Stdout, u)
 		}
-		_, err := fmt.Fprintln(a.Stdout, eventLine(u.GetEvent()))
+		_, err := fmt.Fprintln(a.Stdout, eventLine(output.StyleOf(a.Stdout), u.GetEvent()))
 		return err
 	})
 }
@@ -98,14 +98,14 @@ func eventNote(e *progressorv1.JobEvent) string {
 }
 
 // eventLine formats an event as a line for people.
-func eventLine(e *progressorv1.JobEvent) string {
+func eventLine(style output.Style, e *progressorv1.JobEvent) string {
 	change := ""
 	if e.GetFrom() != "" || e.GetTo() != "" {
 		change = cmp.Or(e.GetFrom(), "-") + " → " + cmp.Or(e.GetTo(), "-")
 	}
 	return strings.TrimRight(
-		fmt.Sprintf("%s  %-20s  %-20s  %-28s  %s", output.Time(e.GetCreatedTime()), eventSubject(e), e.GetType(),
-			change,
+		fmt.Sprintf("%s  %-20s  %-20s  %-28s  %s", style.Text(output.Time(e.GetCreatedTime())), eventSubject(e),
+			e.GetType(), change,
 			strings.TrimSpace(strings.Join(
 				[]string{output.OneLine(e.GetWorkerId()), output.OneLine(e.GetActor()), eventNote(e)}, " "))), " ")
 }

@@ -36,7 +36,7 @@ type jobChangeFlags struct {
 	LeaseDuration     *time.Duration  `placeholder:"DURATION" help:"A worker without a heartbeat for this long loses the job. Default: the worker's lease duration, or the namespace's (30s)."`
 	HeartbeatInterval *time.Duration  `placeholder:"DURATION" help:"Interval of the worker's heartbeats, at most half of the lease. Default: a third."`
 	Workers           *int32          `placeholder:"N" help:"Number of workers that run the job in parallel and must succeed."`
-	WorkerID          []string        `sep:"none" placeholder:"ID" help:"Worker that may run the job; can be repeated. Default: any."`
+	WorkerID          []string        `sep:"none" placeholder:"ID" complete:"worker" help:"Worker that may run the job; can be repeated. Default: any."`
 	MaxFailures       *int32          `placeholder:"N" help:"How many of the workers may fail. Default: 0."`
 }
 
@@ -123,7 +123,7 @@ type jobOnceFlags struct {
 	Unique        bool           `help:"Allow only one open job with this name and these args."`
 	UniqueKey     string         `placeholder:"KEY" help:"Allow only one open job with this key."`
 	UniqueTTL     *time.Duration `name:"unique-ttl" placeholder:"DURATION" help:"Keep the job unique for this long after its end. Implies --unique without --unique-key."`
-	UniqueScope   string         `placeholder:"SCOPE" help:"active: unique until its end; waiting: until it runs. Implies --unique without --unique-key. Default: active."`
+	UniqueScope   string         `placeholder:"SCOPE" complete:"UniqueScope" help:"active: unique until its end; waiting: until it runs. Implies --unique without --unique-key. Default: active."`
 	UniqueReplace bool           `help:"If another job with this --unique-key waits, give it these args and this time instead."`
 	MaxTakeovers  *int32         `placeholder:"N" help:"How often the job moves to another worker without counting as a retry. Default: 3."`
 }

@@ -3,10 +3,8 @@ package job
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
@@ -17,7 +15,7 @@ import (
 
 // Commands are the commands that enqueue and change jobs.
 type Commands struct {
-	Job jobCmd `cmd:"" group:"process" help:"Enqueue, list, change and cancel jobs."`
+	Job jobCmd `cmd:"" group:"job" help:"Enqueue, list, change and cancel jobs."`
 }
 
 type jobCmd struct {
@@ -39,7 +37,7 @@ type jobCmd struct {
 // jobArgs identify a job.
 type jobArgs struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" name:"id" help:"Job id."`
+	ID string `arg:"" name:"id" complete:"job" help:"Job id."`
 }
 
 type jobGetCmd struct {
@@ -71,7 +69,7 @@ type jobListCmd struct {
 
 	cli.ClientFlags
 	Filter        string `placeholder:"FILTER" help:"The filter as a flag."`
-	State         string `placeholder:"STATE" help:"Only jobs in this state: scheduled, available, running, retryable, cancel_requested, succeeded, failed or cancelled."`
+	State         string `placeholder:"STATE" complete:"JobState" help:"Only jobs in this state: scheduled, available, running, retryable, cancel_requested, succeeded, failed or cancelled."`
 	Name          string `placeholder:"NAME" help:"Only jobs of this name."`
 	OrderBy       string `placeholder:"ORDER" help:"created_time desc, created_time, job_id, job_id desc or, with a state such as failed, finished_time desc. Default: created_time desc."`
 	cli.PageFlags `set:"rows=jobs"`
@@ -172,7 +170,7 @@ func (c *jobRetryCmd) Run(a *cli.App) error {
 type jobResultCmd struct {
 	jobArgs
 	cli.ClientFlags
-	Wait time.Duration `placeholder:"DURATION" help:"Wait for the end of the job, up to this long."`
+	cli.EndFlags `set:"what=job"`
 }
 
 func (jobResultCmd) Help() string {
@@ -180,19 +178,19 @@ func (jobResultCmd) Help() string {
 get shows it without consuming it.
 
     progressor job result echo mail-1
-    progressor job result echo mail-1 --wait 1m -o json`
+    progressor job result echo mail-1 --wait --wait-timeout 1m -o json`
 }
 
 func (c *jobResultCmd) Run(a *cli.App) error {
-	req := &progressorv1.FetchResultRequest{Namespace: c.NS, JobId: c.ID}
-	bounded := a.Request
-	if c.Wait != 0 {
-		bounded = a.Interruptible
-		req.AwaitEnd = durationpb.New(c.Wait)
+	if c.Wait {
+		if _, err := awaitEnd(a, c.EndFlags, c.ClientFlags, c.jobArgs); err != nil {
+			return err
+		}
 	}
-	ctx, cancel := bounded()
+	ctx, cancel := a.Request()
 	defer cancel()
-	resp, err := c.Client().Job.FetchResult(ctx, req)
+	resp, err := c.Client().Job.FetchResult(ctx,
+		&progressorv1.FetchResultRequest{Namespace: c.NS, JobId: c.ID})
 	if err != nil {
 		return err
 	}
@@ -225,15 +223,9 @@ func (c *jobResultCmd) Run(a *cli.App) error {
 // notYet returns the error of a job that has no result because it has not ended.
 func (c *jobResultCmd) notYet(state progressorv1.JobState) error {
 	job := output.ShellWord(c.NS) + " " + output.ShellWord(c.ID)
-	err := &cli.CodedError{Code: cli.ExitConflict,
+	return &cli.CodedError{Code: cli.ExitConflict,
 		Err:  fmt.Errorf("job %s/%s is %s: it has no result before it ends", c.NS, c.ID, output.Enum(state)),
-		Next: "progressor job result " + job + " --wait 1m"}
-	if c.Wait > 0 {
-		err.Code, err.Err = cli.ExitTimeout,
-			fmt.Errorf("job %s/%s is %s after %s; it continues", c.NS, c.ID, output.Enum(state), c.Wait)
-		err.Next = "progressor explain " + job
-	}
-	return err
+		Next: "progressor job result " + job + " --wait"}
 }
 
 // showJob prints the job of a response.
@@ -243,9 +235,9 @@ func showJob[P interface{ GetJob() *progressorv1.Job }](a *cli.App, resp P) erro
 
 // printJob prints a job for people.
 func printJob(a *cli.App, j *progressorv1.Job) error {
-	lease := ""
+	var lease output.Phrase
 	if j.GetLeaseExpiresTime() != nil {
-		lease = "until " + output.Time(j.GetLeaseExpiresTime())
+		lease = output.Phrase{"until ", output.Time(j.GetLeaseExpiresTime())}
 	}
 	err := output.PrintFields(a.Stdout,
 		output.Field{"job", output.OneLine(j.GetNamespace() + "/" + j.GetJobId())},

@@ -38,11 +38,11 @@ func TestJobEventsAndStats(t *testing.T) {
 	if r.Code == 0 || !strings.Contains(r.Stderr, "cursor: must be a cursor of a previous response") {
 		t.Errorf("%+v", r)
 	}
-	if r := p.Run(t, "job", "events", "mail", "--watch", "-o", "json", "--cursor", "1.1"); !strings.Contains(r.Stdout,
+	if r := p.Run(t, "job", "events", "mail", "--watch", "-o", "json", "--from", "1.1"); !strings.Contains(r.Stdout,
 		`"cursor":"1.2"`) || strings.Contains(r.Stdout, "1.1") {
 		t.Errorf("%+v", r)
 	}
-	for _, args := range [][]string{{"--cursor", "1.1"}, {"--watch", "--all"}} {
+	for _, args := range [][]string{{"--from", "1.1"}, {"--watch", "--all"}} {
 		if r := p.Run(t, append([]string{"job", "events", "mail"}, args...)...); r.Code != cli.ExitUsage {
 			t.Errorf("%q: %+v", args, r)
 		}

@@ -19,8 +19,8 @@ const (
 	jobAwait = 10 * time.Second
 )
 
-// followJob waits for the end of a job, shows it, and returns an error for the exit code.
-func followJob(a *cli.App, f cli.EndFlags, flags cli.ClientFlags, job jobArgs) error {
+// awaitEnd waits for the end of a job. On a terminal, it shows the progress.
+func awaitEnd(a *cli.App, f cli.EndFlags, flags cli.ClientFlags, job jobArgs) (*progressorv1.Job, error) {
 	ctx, cancel := f.Waiting(a)
 	defer cancel()
 	line := output.NewTerminalLine(a.Stderr, a.Terminal)
@@ -36,9 +36,18 @@ func followJob(a *cli.App, f cli.EndFlags, flags cli.ClientFlags, job jobArgs) e
 		return nil
 	})
 	line.End()
+	if err != nil {
+		return nil, cli.InterruptedWait(ctx, "job", job.NS, job.ID, f.WaitTimeout, err)
+	}
+	return j, nil
+}
+
+// followJob waits for the end of a job, shows it, and returns an error for the exit code.
+func followJob(a *cli.App, f cli.EndFlags, flags cli.ClientFlags, job jobArgs) error {
+	j, err := awaitEnd(a, f, flags, job)
 	switch {
 	case err != nil:
-		return cli.InterruptedWait(ctx, "job", job.NS, job.ID, f.WaitTimeout, err)
+		return err
 	case flags.JSON():
 		err = output.PrintMessage(a.Stdout, &progressorv1.GetJobResponse{Job: j})
 	default:

@@ -9,12 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/internal/durations"
 )
@@ -27,7 +24,7 @@ const (
 
 // PrintMessage prints a message as one JSON document, in the format of the API.
 func PrintMessage(w io.Writer, m proto.Message) error {
-	text, err := protojson.Marshal(m)
+	text, err := StyleOf(w).marshal(m)
 	if err != nil {
 		return fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().Name(), err)
 	}
@@ -64,7 +61,7 @@ func withEmptyList(text []byte, m protoreflect.Message) []byte {
 
 // PrintLine prints a JSON document on a line.
 func PrintLine(w io.Writer, m proto.Message) error {
-	text, err := protojson.Marshal(m)
+	text, err := StyleOf(w).marshal(m)
 	if err != nil {
 		return fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().Name(), err)
 	}
@@ -83,61 +80,6 @@ func PrintJSON(w io.Writer, v any) error {
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(v)
-}
-
-// PrintRows prints a table with a header, or "none" if there are no rows. Columns of numbers are
-// aligned to the right. numbers lists the number columns whose cells are strings, such as "1,000"
-// or "".
-func PrintRows(w io.Writer, header table.Row, rows []table.Row, numbers ...string) error {
-	if len(rows) == 0 {
-		_, err := fmt.Fprintln(w, "none")
-		return err
-	}
-	t := NewTable()
-	var columns []table.ColumnConfig
-	for _, name := range numbers {
-		columns = append(columns, table.ColumnConfig{Name: name, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.SetColumnConfigs(columns)
-	t.AppendHeader(header)
-	t.AppendRows(rows)
-	_, err := fmt.Fprintln(w, t.Render())
-	return err
-}
-
-// Field is a line of PrintFields. It is omitted if its value is empty.
-type Field [2]string // name and value
-
-// PrintFields prints names and values, one per line.
-func PrintFields(w io.Writer, fields ...Field) error {
-	t := NewTable()
-	for _, f := range fields {
-		if f[1] != "" {
-			t.AppendRow(table.Row{f[0], f[1]})
-		}
-	}
-	_, err := fmt.Fprintln(w, t.Render())
-	return err
-}
-
-// NewTable returns a table without borders.
-func NewTable() table.Writer {
-	t := table.NewWriter()
-	style := table.StyleDefault
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
-	style.Format.Header = text.FormatUpper
-	t.SetStyle(style)
-	t.SuppressTrailingSpaces()
-	return t
-}
-
-// Time formats a time in UTC; "" if it is nil.
-func Time(t *timestamppb.Timestamp) string {
-	if t == nil {
-		return ""
-	}
-	return t.AsTime().UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
 // Duration formats a duration exactly, without needless zeros; "" if it is not set.

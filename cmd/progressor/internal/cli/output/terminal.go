@@ -1,10 +1,12 @@
 package output
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 // TerminalLine is a line of a terminal that is redrawn. Without a terminal, it prints nothing.
@@ -46,24 +48,24 @@ func Bar(part float64, width int) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
 }
 
-// Screen redraws a text in place. Its lines fit the width of a usual terminal, so that each takes
-// one row.
+// Screen redraws a text in place. Its lines fit the width of the terminal, so that each takes one
+// row. A text that is higher than the terminal could not be redrawn, and is cut.
 type Screen struct {
+	Style
 	W     io.Writer // nil without a terminal
 	lines int
 }
 
-// The size of the part of a terminal that is drawn. A text that is higher than the terminal could
-// not be redrawn.
+// The size of a terminal whose size is not known.
 const (
-	screenWidth = 118
-	screenLines = 40
+	usualColumns = 80
+	usualLines   = 24
 )
 
 // NewScreen returns a screen that shows nothing unless w is a terminal.
 func NewScreen(w io.Writer, terminal bool) *Screen {
 	if terminal {
-		return &Screen{W: w}
+		return &Screen{W: w, Style: StyleOf(w)}
 	}
 	return &Screen{}
 }
@@ -75,21 +77,20 @@ func (s *Screen) Enabled() bool { return s.W != nil }
 func (s *Screen) Shown() bool { return s.lines > 0 }
 
 // Show replaces the text.
-func (s *Screen) Show(text string) {
+func (s *Screen) Show(t string) {
 	if s.W == nil {
 		return
 	}
-	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if len(lines) > screenLines {
-		lines = append(lines[:screenLines-1], fmt.Sprintf("… and %d more", len(lines)-screenLines+1))
+	columns, most := s.size()
+	columns, most = cmp.Or(columns, usualColumns), cmp.Or(most, usualLines)-1 // the cursor is below the last line
+	lines := strings.Split(strings.TrimSuffix(t, "\n"), "\n")
+	if hidden := len(lines) - most; hidden > 0 && most > 0 {
+		lines = append(lines[:most-1], fmt.Sprintf("… and %d more", hidden+1))
 	}
 	var b strings.Builder
 	s.up(&b)
 	for _, line := range lines {
-		if utf8.RuneCountInString(line) > screenWidth {
-			line = string([]rune(line)[:screenWidth-1]) + "…"
-		}
-		b.WriteString("\x1b[K" + line + "\n")
+		b.WriteString("\x1b[K" + text.Snip(line, columns, "…") + "\n")
 	}
 	b.WriteString("\x1b[J")
 	s.lines = len(lines)

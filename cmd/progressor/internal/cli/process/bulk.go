@@ -262,7 +262,7 @@ func expected(b *progressorv1.Bulk) string {
 // bulkArgs identify a bulk.
 type bulkArgs struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" name:"bulk" help:"Id of the bulk; bulk start and bulk list show it."`
+	ID string `arg:"" name:"bulk" complete:"bulk" help:"Id of the bulk; bulk start and bulk list show it."`
 }
 
 type bulkGetCmd struct {

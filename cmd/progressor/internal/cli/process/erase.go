@@ -20,7 +20,7 @@ import (
 
 type eraseCmd struct {
 	NS string `arg:"" optional:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" optional:"" name:"id" help:"ID of a process or job, or ~flow/ and the ID of a run."`
+	ID string `arg:"" optional:"" name:"id" complete:"process" help:"ID of a process or job, or ~flow/ and the ID of a run."`
 
 	cli.ClientFlags
 	Children bool   `help:"For a run: erase also the processes and runs that its steps started."`

@@ -56,7 +56,8 @@ func (c *explainProcessCmd) Run(a *cli.App) error {
 	p := resp.GetProcess()
 	err = output.PrintFields(a.Stdout,
 		output.Field{"process", output.OneLine(p.GetNamespace() + "/" + p.GetProcessId())},
-		output.Field{"status", output.Enum(p.GetStatus()) + " since " + output.Time(p.GetStatusChangedTime())},
+		output.Field{"status",
+			output.Phrase{output.Enum(p.GetStatus()), " since ", output.Time(p.GetStatusChangedTime())}},
 		output.Field{"waits for", strings.ToLower(output.Enum(resp.GetWaitsFor()))},
 		output.Field{"now", output.OneLine(resp.GetWaitsForDetail())},
 		output.Field{"next", output.OneLine(resp.GetNext())},

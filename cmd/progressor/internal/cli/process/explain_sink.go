@@ -12,7 +12,7 @@ import (
 
 type explainSinkCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" name:"id" help:"Sink id."`
+	ID string `arg:"" name:"id" complete:"sink" help:"Sink id."`
 
 	cli.ClientFlags
 }

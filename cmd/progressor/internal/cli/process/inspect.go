@@ -127,7 +127,7 @@ type listCmd struct {
 	Match string `arg:"" optional:"" name:"filter" help:"Only processes that match, such as 'status = ERROR'. See docs/api.md."`
 
 	cli.ClientFlags
-	Status        string `placeholder:"STATUS" help:"Only processes in this status: init, running, error, suspended, completed or cancelled."`
+	Status        string `placeholder:"STATUS" complete:"ProcessStatus" help:"Only processes in this status: init, running, error, suspended, completed or cancelled."`
 	Filter        string `placeholder:"FILTER" help:"The filter as a flag. All filters must match."`
 	UsersOnly     bool   `help:"Only processes of users: no jobs, runs, crons and bulks, and not what crons start."`
 	OrderBy       string `placeholder:"ORDER" help:"created_time desc, created_time, process_id, process_id desc or, with a status such as error, status_changed_time desc. Default: created_time desc."`
@@ -206,7 +206,7 @@ func (c *traceCmd) Run(a *cli.App) error {
 			if at := all.GetHistoryRestartedTime(); at != nil {
 				fmt.Fprintf(a.Stdout,
 					"The history was restarted at %s. It begins with event %d; earlier events and tasks are removed.\n",
-					output.Time(at), all.GetFirstEventId())
+					output.StyleOf(a.Stdout).Text(output.Time(at)), all.GetFirstEventId())
 			}
 			return output.PrintRows(a.Stdout, header, rows)
 		})

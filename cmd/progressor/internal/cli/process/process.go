@@ -23,7 +23,7 @@ type Commands struct {
 	Count          countCmd          `cmd:"" group:"process" help:"Count processes by status."`
 	Trace          traceCmd          `cmd:"" group:"process" help:"Show the tasks of a process with their events."`
 	Explain        explainCmd        `cmd:"" group:"process" help:"Explain what a process waits for, or why a sink does not deliver."`
-	Errors         errorsCmd         `cmd:"" group:"process" help:"Group the processes in ERROR by cause."`
+	Errors         errorsCmd         `cmd:"" group:"cluster" help:"Group the processes in ERROR by cause."`
 	Watch          watchCmd          `cmd:"" group:"process" help:"Print new events and status changes of a process."`
 	Put            putCmd            `cmd:"" group:"process" help:"Import a process with its history."`
 	Suspend        suspendCmd        `cmd:"" group:"process" help:"Suspend a process until it is resumed."`
@@ -37,7 +37,7 @@ type Commands struct {
 
 type startCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" optional:"" name:"id" help:"Process id. Default: the engine chooses one."`
+	ID string `arg:"" optional:"" name:"id" complete:"process" help:"Process id. Default: the engine chooses one."`
 
 	cli.PayloadFlags
 	cli.WaitFlags

@@ -16,7 +16,7 @@ type putCmd struct {
 	cli.ProcessArgs
 	cli.ClientFlags
 	File     string   `short:"f" placeholder:"FILE|-" help:"A PutProcessRequest, or the output of get -o json, as JSON or YAML; payloads in base64."`
-	Status   string   `placeholder:"STATUS" help:"Status: running or error. Default: the status in the file, or running."`
+	Status   string   `placeholder:"STATUS" complete:"running,error" help:"Status: running or error. Default: the status in the file, or running."`
 	Detail   string   `help:"Reason of the status error."`
 	AuxState string   `placeholder:"TEXT|@FILE" help:"State of the processor."`
 	Metadata string   `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`

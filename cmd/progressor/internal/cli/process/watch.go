@@ -13,7 +13,7 @@ import (
 type watchCmd struct {
 	cli.ProcessArgs
 	cli.ClientFlags
-	After int64 `placeholder:"EVENT" help:"Only events after this event id. Default: all."`
+	Offset int64 `placeholder:"EVENT" help:"Only events after this event. Default: all."`
 }
 
 func (watchCmd) Help() string {
@@ -22,29 +22,29 @@ With -o json, each line is a JSON document. If the engine stops, the command con
 one.
 
     progressor watch demo order-1
-    progressor watch demo order-1 --after 12 -o json`
+    progressor watch demo order-1 --offset 12 -o json`
 }
 
 func (c *watchCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Interruptible()
 	defer cancel()
-	req := &progressorv1.WatchProcessRequest{Namespace: c.NS, ProcessId: c.ID, AfterEventId: c.After}
+	req := &progressorv1.WatchProcessRequest{Namespace: c.NS, ProcessId: c.ID, AfterEventId: c.Offset}
 	return c.RetryingClient().Watch(ctx, req, func(u *progressorv1.WatchProcessResponse) error {
 		if c.JSON() {
 			return output.PrintLine(a.Stdout, u)
 		}
-		_, err := fmt.Fprintln(a.Stdout, updateLine(u))
+		_, err := fmt.Fprintln(a.Stdout, updateLine(output.StyleOf(a.Stdout), u))
 		return err
 	})
 }
 
 // updateLine formats an update for people.
-func updateLine(u *progressorv1.WatchProcessResponse) string {
+func updateLine(style output.Style, u *progressorv1.WatchProcessResponse) string {
 	line := func(at *timestamppb.Timestamp, what, by, rest string) string {
 		if by == "" && rest == "" {
-			return output.Time(at) + "  " + what
+			return style.Text(output.Time(at)) + "  " + what
 		}
-		return fmt.Sprintf("%s  %-10s  %-9s  %s", output.Time(at), what, by, rest)
+		return fmt.Sprintf("%s  %-10s  %-9s  %s", style.Text(output.Time(at)), what, by, rest)
 	}
 	if e := u.GetEvent(); e != nil {
 		return line(e.GetTimestamp(), fmt.Sprint("event ", e.GetEventId()), taskName(e.GetTaskId()),

@@ -17,7 +17,7 @@ func TestWatch(t *testing.T) {
 	}}
 	p.StatusChangedTime = p.GetCreatedTime()
 	client := clitest.Serve(t, newCommands, f)
-	out := client.OK(t, "watch", "demo", "o-1", "--after", "7")
+	out := client.OK(t, "watch", "demo", "o-1", "--offset", "7")
 	clitest.WantLines(t, out, "2026-11-20T12:00:00.000Z  event 1  task 1  reserved\n",
 		`2026-11-20T12:00:00.000Z  ERROR  task 7  no book\nleft`)
 	clitest.WantRequest(t, f.Last,

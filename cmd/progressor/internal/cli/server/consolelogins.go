@@ -73,8 +73,8 @@ func (c *consoleLoginListCmd) Run(a *cli.App) error {
 		}
 		var rows []table.Row
 		for _, l := range listed {
-			rows = append(rows, table.Row{l.ID, output.OneLine(l.User), l.CreatedTime.UTC().Format(time.RFC3339),
-				l.UsedTime.UTC().Format(time.RFC3339), l.ExpireTime.UTC().Format(time.RFC3339)})
+			rows = append(rows, table.Row{l.ID, output.OneLine(l.User), output.Second(l.CreatedTime),
+				output.Second(l.UsedTime), output.Second(l.ExpireTime)})
 		}
 		return output.PrintRows(a.Stdout, table.Row{"login", "user", "created", "used", "expires"}, rows)
 	})

@@ -249,7 +249,7 @@ func (e *examination) print(a *cli.App) error {
 		output.Field{"progressor", e.Version},
 		output.Field{"PostgreSQL", e.Server.Version},
 		output.Field{"database",
-			fmt.Sprintf("%s, up since %s", e.Server.Database, e.Server.Started.UTC().Format(time.RFC3339))},
+			output.Phrase{e.Server.Database, ", up since ", output.Second(e.Server.Started)}},
 		output.Field{"schema", fmt.Sprintf("version %d of %d", e.Schema.Version, e.Schema.Newest)},
 		output.Field{"connections",
 			fmt.Sprintf("%d of %d, %d of them progressor's", e.Connections.Used, e.Connections.Max,
@@ -293,7 +293,7 @@ func (e *examination) sections() []section {
 	nodes := section{"nodes", table.Row{"node", "address", "version", "started", "last beat", "state"}, nil}
 	for _, n := range e.Nodes {
 		nodes.rows = append(nodes.rows, table.Row{
-			n.ID, output.OneLine(n.Address), output.OneLine(n.Version), n.Started.UTC().Format(time.RFC3339),
+			n.ID, output.OneLine(n.Address), output.OneLine(n.Version), output.Second(n.Started),
 			fmt.Sprintf("%.1f s ago", n.BeatAge),
 			output.NodeState(time.Duration(n.BeatAge*float64(time.Second)), &progressorv1.Node{
 				Draining: n.Draining, RequestsOnly: n.RequestsOnly,

@@ -209,11 +209,11 @@ func (t tableFigures) hot() string {
 	return fmt.Sprintf("%d %%", 100*t.HotUpdates/t.Updates)
 }
 
-func (t tableFigures) lastVacuum() string {
+func (t tableFigures) lastVacuum() any {
 	if t.Vacuumed == nil {
 		return "never"
 	}
-	return t.Vacuumed.UTC().Format(time.RFC3339)
+	return output.Second(*t.Vacuumed)
 }
 
 func (e *examination) lookAtTables(ctx context.Context, conn *pgx.Conn) error {

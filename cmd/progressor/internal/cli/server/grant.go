@@ -25,7 +25,7 @@ type grantCmd struct {
 // grantArgs identify a grant.
 type grantArgs struct {
 	Principal  string `arg:"" name:"principal" help:"The client: key:ID, cert: and the URI of its certificate, user:ISSUER#NAME, or group:NAME."`
-	Role       string `arg:"" name:"role" help:"viewer, support, client, worker, author, admin or root. worker:JOBS limits a worker to jobs: NAME, PREFIX* or *."`
+	Role       string `arg:"" name:"role" complete:"viewer,support,client,worker,author,admin,root" help:"viewer, support, client, worker, author, admin or root. worker:JOBS limits a worker to jobs: NAME, PREFIX* or *."`
 	Namespaces string `arg:"" name:"namespaces" help:"NAME, PREFIX* or *, such as shop/*."`
 }
 
@@ -128,7 +128,7 @@ func (c *grantListCmd) Run(a *cli.App) error {
 			g := &grants[n]
 			listed[n] = listedGrant{g.Principal, g.Role, g.Namespaces, g.CreatedBy, g.CreatedTime}
 			rows[n] = table.Row{g.Principal, g.Role, g.Namespaces, output.OneLine(g.CreatedBy),
-				g.CreatedTime.UTC().Format(time.RFC3339)}
+				output.Second(g.CreatedTime)}
 		}
 		if c.JSON() {
 			return output.PrintJSON(a.Stdout, map[string]any{"grants": listed})

@@ -57,7 +57,7 @@ type keyCreateCmd struct {
 	databaseFlags
 	cli.OutputFlag
 	Name       string         `required:"" placeholder:"NAME" help:"What the key is for, such as billing-worker."`
-	Role       []string       `required:"" placeholder:"ROLE,..." help:"What the key may do: viewer, support, client, worker, author, admin or root. worker:JOBS limits a worker to jobs: NAME, PREFIX* or *."`
+	Role       []string       `required:"" placeholder:"ROLE,..." complete:"viewer,support,client,worker,author,admin,root" help:"What the key may do: viewer, support, client, worker, author, admin or root. worker:JOBS limits a worker to jobs: NAME, PREFIX* or *."`
 	Namespaces []string       `placeholder:"PATTERN,..." help:"Where it may do that: NAME, PREFIX* or *, such as shop/*. Required, except for the role root."`
 	Expires    *time.Duration `placeholder:"DURATION" help:"How long the key is valid, such as 2160h. Default: without limit."`
 }
@@ -209,12 +209,12 @@ func (c *keyListCmd) Run(a *cli.App) error {
 	})
 }
 
-// timeOrNever formats a time, or returns "never" for nil.
-func timeOrNever(t *time.Time) string {
+// timeOrNever returns a time for a cell, or "never" for nil.
+func timeOrNever(t *time.Time) any {
 	if t == nil {
 		return "never"
 	}
-	return t.UTC().Format(time.RFC3339)
+	return output.Second(*t)
 }
 
 type keyRotateCmd struct {
@@ -258,7 +258,7 @@ func (c *keyRotateCmd) Run(a *cli.App) error {
 		}
 		ends := "is revoked"
 		if old.RevokedTime == nil {
-			ends = "is valid until " + timeOrNever(old.ExpireTime)
+			ends = "is valid until " + output.StyleOf(a.Stderr).Text(timeOrNever(old.ExpireTime))
 		}
 		fmt.Fprintf(a.Stderr, "The key %s replaces %s (%s), which %s.\n", id, old.KeyID, output.OneLine(old.Name), ends)
 		return printToken(a, c.OutputFlag, id, token)

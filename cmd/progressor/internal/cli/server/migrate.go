@@ -78,7 +78,7 @@ func (c *migrateUpCmd) Run(a *cli.App) error {
 
 type migrateDownCmd struct {
 	databaseFlags
-	Yes bool `help:"Confirm that the tables and columns of the migration are deleted with their data."`
+	Yes bool `short:"y" help:"Confirm that the tables and columns of the migration are deleted with their data."`
 }
 
 func (migrateDownCmd) Help() string {
@@ -143,9 +143,9 @@ func (c *migrateStatusCmd) Run(a *cli.App) error {
 	}
 	var rows []table.Row
 	for _, s := range migrationsOf(states) {
-		applied := "not yet"
+		var applied any = "not yet"
 		if s.AppliedTime != nil {
-			applied = s.AppliedTime.UTC().Format(time.RFC3339)
+			applied = output.Second(*s.AppliedTime)
 		}
 		name := s.Name
 		if name == "" {

@@ -45,10 +45,10 @@ type Commands struct {
 	Serve   serveCmd        `cmd:"" group:"engine" help:"Run an engine on your PostgreSQL."`
 	Migrate migrateCmd      `cmd:"" group:"engine" help:"Migrate the schema of the database."`
 	Doctor  doctorCmd       `cmd:"" group:"engine" help:"Check a database: versions, invariants, indexes, transactions, settings."`
-	Key     keyCmd          `cmd:"" group:"engine" help:"Manage the keys with which clients authenticate."`
-	Grant   grantCmd        `cmd:"" group:"engine" help:"Manage what clients may do."`
-	Logins  consoleLoginCmd `cmd:"" name:"console-login" group:"engine" help:"Manage the logins of users to the web console."`
-	Secret  secretCmd       `cmd:"" group:"engine" help:"Manage the secrets that headers of requests use."`
+	Key     keyCmd          `cmd:"" group:"access" help:"Manage the keys with which clients authenticate."`
+	Grant   grantCmd        `cmd:"" group:"access" help:"Manage what clients may do."`
+	Logins  consoleLoginCmd `cmd:"" name:"console-login" group:"access" help:"Manage the logins of users to the web console."`
+	Secret  secretCmd       `cmd:"" group:"access" help:"Manage the secrets that headers of requests use."`
 	Config  configCmd       `cmd:"" group:"engine" help:"Show or check the configuration of serve."`
 	Bench   benchCmd        `cmd:"" group:"engine" help:"Measure the engine and, as a baseline, the SQL of the reference."`
 }

@@ -226,7 +226,7 @@ func (c *secretListCmd) Run(a *cli.App) error {
 		for n, s := range all {
 			listed[n] = listedSecret{s.Name, s.Namespaces, s.KeyID, s.CreatedBy, s.UpdatedTime}
 			rows[n] = table.Row{s.Name, s.Namespaces, output.OneLine(s.KeyID), output.OneLine(s.CreatedBy),
-				s.UpdatedTime.UTC().Format(time.RFC3339)}
+				output.Second(s.UpdatedTime)}
 		}
 		if c.JSON() {
 			return output.PrintJSON(a.Stdout, map[string]any{"secrets": listed})

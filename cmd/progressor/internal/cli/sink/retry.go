@@ -23,11 +23,11 @@ type sinkRetryCmd struct {
 	sinkArgs
 	cli.ClientFlags
 	All     bool    `help:"All dead letters."`
-	Letter  []int64 `placeholder:"CHANGE" help:"The dead letter of this change; may be repeated."`
-	Process string  `placeholder:"ID" help:"Only those of this process, job, run (~flow/ID) or cron (~cron/ID)."`
+	Letter  []int64 `placeholder:"CHANGE" help:"The dead letter of this change; can be repeated."`
+	Process string  `placeholder:"ID" complete:"process" help:"Only those of this process, job, run (~flow/ID) or cron (~cron/ID)."`
 	Error   string  `placeholder:"TEXT" help:"Only those whose error contains this text, such as 'HTTP 413', in upper or lower case."`
-	Since   string  `placeholder:"TIME" help:"Only those that failed since this time, such as 2026-11-26T10:00:00Z or -2h."`
-	Until   string  `placeholder:"TIME" help:"Only those that failed before this time."`
+	From    string  `placeholder:"TIME|DURATION" help:"Only those that failed since this time, such as 2026-11-26T10:00:00Z or -2h."`
+	To      string  `placeholder:"TIME|DURATION" help:"Only those that failed before this time."`
 	DryRun  bool    `help:"Show the selected dead letters, and change nothing."`
 	Wait    bool    `help:"Wait until each was delivered or has failed, on a terminal with a progress bar. Ctrl-C ends the wait, not the retry."`
 }
@@ -42,17 +42,17 @@ docs/changes.md.
     progressor sink retry orders audit --all --wait
     progressor sink retry orders audit --letter 4711
     progressor sink retry orders audit --process order-7
-    progressor sink retry orders audit --error 'HTTP 413' --since -24h`
+    progressor sink retry orders audit --error 'HTTP 413' --from -24h`
 }
 
 // Validate returns an error if the flags are contradictory.
 func (c *sinkRetryCmd) Validate() error {
-	some := len(c.Letter) > 0 || c.Process != "" || c.Error != "" || c.Since != "" || c.Until != ""
+	some := len(c.Letter) > 0 || c.Process != "" || c.Error != "" || c.From != "" || c.To != ""
 	switch {
 	case c.All && some:
-		return errors.New("--all selects all dead letters: omit --letter, --process, --error, --since and --until")
+		return errors.New("--all selects all dead letters: omit --letter, --process, --error, --from and --to")
 	case !c.All && !some:
-		return errors.New("set --all, or select dead letters with --letter, --process, --error, --since or --until")
+		return errors.New("set --all, or select dead letters with --letter, --process, --error, --from or --to")
 	case c.DryRun && c.Wait:
 		return errors.New("use either --dry-run or --wait: a dry run delivers nothing")
 	}
@@ -112,10 +112,10 @@ func (c *sinkRetryCmd) request() (*progressorv1.RetrySinkDeadLettersRequest, err
 		DryRun: c.DryRun,
 	}
 	var err error
-	if req.SinceTime, err = cli.TimeFrom("--since", c.Since); err != nil {
+	if req.SinceTime, err = cli.TimeFrom("--from", c.From); err != nil {
 		return nil, err
 	}
-	req.UntilTime, err = cli.TimeFrom("--until", c.Until)
+	req.UntilTime, err = cli.TimeFrom("--to", c.To)
 	return req, err
 }
 

@@ -47,7 +47,7 @@ func TestRetry(t *testing.T) {
 	}}
 	p := clitest.Serve(t, newCommands, f)
 	out := p.OK(t, "sink", "retry", "orders", "audit", "--letter", "7", "--letter", "8", "--process", "~flow/r",
-		"--error", "HTTP 413", "--since", "2026-11-26", "--until", "2026-11-27")
+		"--error", "HTTP 413", "--from", "2026-11-26", "--to", "2026-11-27")
 	clitest.WantLines(t, out, "sink orders/audit", "state active", "selected 3", "waiting 2", "change deleted 1",
 		"progress: progressor sink get orders audit")
 	at := time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
@@ -78,7 +78,7 @@ func TestRetry(t *testing.T) {
 		"":                       "set --all, or select dead letters with --letter",
 		"--all --letter 7":       "--all selects all dead letters: omit --letter",
 		"--all --dry-run --wait": "use either --dry-run or --wait",
-		"--since yesterday":      "--since: must be a time",
+		"--from yesterday":       "--from: must be a time",
 	} {
 		r := p.Run(t, append([]string{"sink", "retry", "orders", "audit"}, strings.Fields(args)...)...)
 		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, wanted) {

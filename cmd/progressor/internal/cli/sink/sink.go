@@ -17,7 +17,7 @@ import (
 
 // Commands are the commands that manage sinks.
 type Commands struct {
-	Sink sinkCmd `cmd:"" group:"process" help:"Manage sinks, which deliver changes to webhooks and Kafka."`
+	Sink sinkCmd `cmd:"" group:"namespace" help:"Manage sinks, which deliver changes to webhooks and Kafka."`
 }
 
 type sinkCmd struct {
@@ -34,16 +34,16 @@ type sinkCmd struct {
 // sinkArgs identify a sink.
 type sinkArgs struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" name:"id" help:"Sink id."`
+	ID string `arg:"" name:"id" complete:"sink" help:"Sink id."`
 }
 
 type sinkPutCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" optional:"" name:"id" help:"Sink id. Default: sink_id of the file."`
+	ID string `arg:"" optional:"" name:"id" complete:"sink" help:"Sink id. Default: sink_id of the file."`
 
 	cli.ClientFlags
 	File string `short:"f" required:"" placeholder:"FILE|-" help:"A Sink as YAML or JSON, or the output of get -o json."`
-	From string `placeholder:"TIME" help:"A new sink begins with the changes since this time, such as 2026-11-26T10:00:00Z, -2h or 1970-01-01 (all). Default: now."`
+	From string `placeholder:"TIME|DURATION" help:"A new sink begins with the changes since this time, such as 2026-11-26T10:00:00Z, -2h or 1970-01-01 (all). Default: now."`
 }
 
 func (sinkPutCmd) Help() string {

@@ -17,7 +17,7 @@ import (
 
 type workerGetCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" name:"worker" help:"Id of the worker; worker list shows it."`
+	ID string `arg:"" name:"worker" complete:"worker" help:"Id of the worker; worker list shows it."`
 
 	cli.ClientFlags
 	Leases int32 `placeholder:"N" help:"The most leases to show. Default: 100."`

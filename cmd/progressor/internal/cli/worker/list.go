@@ -60,7 +60,7 @@ func printWorkers(a *cli.App, workers []*progressorv1.Worker) error {
 
 type workerStopCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" name:"worker" help:"Id of the worker; worker list shows it."`
+	ID string `arg:"" name:"worker" complete:"worker" help:"Id of the worker; worker list shows it."`
 
 	cli.ClientFlags
 	Quiet    bool           `xor:"directive" help:"Accept no new jobs and finish the current ones, but do not exit."`

@@ -23,17 +23,17 @@ import (
 
 type workerRunCmd struct {
 	cli.ClientFlags
-	Namespace   []string      `required:"" placeholder:"NS" help:"Namespace of the jobs, with the processor pull; can be repeated."`
-	Job         []string      `placeholder:"NAME" help:"Only jobs of this name; can be repeated. Default: all jobs."`
-	Exec        string        `required:"" placeholder:"COMMAND" help:"Command that runs a job, for /bin/sh."`
-	Concurrency int           `default:"1" placeholder:"N" help:"Number of concurrent jobs. Default: ${default}."`
-	WorkerID    string        `placeholder:"ID" help:"Unique id of this worker. Default: host, process id and a random part."`
-	MaxOutput   byteSize      `default:"1MiB" placeholder:"SIZE" help:"A job that writes more to standard output fails. Default and maximum: ${default}."`
-	MaxMemory   byteSize      `placeholder:"SIZE" help:"Address space of each process of a command (ulimit -v; Linux). Default: no limit."`
-	KillGrace   time.Duration `default:"5s" placeholder:"DURATION" help:"Time between SIGTERM and SIGKILL. Default: ${default}."`
-	StopGrace   time.Duration `default:"30s" placeholder:"DURATION" help:"How long running jobs may continue when the worker stops; the rest are released. Default: ${default}."`
-	Lease       time.Duration `placeholder:"DURATION" help:"After this time without a heartbeat, its jobs go to another worker. Default: the namespace's."`
-	Log         cli.LogFlags  `embed:"" prefix:"log."`
+	Namespace     []string      `required:"" placeholder:"NS" complete:"namespace" help:"Namespace of the jobs, with the processor pull; can be repeated."`
+	Job           []string      `placeholder:"NAME" help:"Only jobs of this name; can be repeated. Default: all jobs."`
+	Exec          string        `required:"" placeholder:"COMMAND" help:"Command that runs a job, for /bin/sh."`
+	Concurrency   int           `default:"1" placeholder:"N" help:"Number of concurrent jobs. Default: ${default}."`
+	WorkerID      string        `placeholder:"ID" help:"Unique id of this worker. Default: host, process id and a random part."`
+	MaxOutput     byteSize      `default:"1MiB" placeholder:"SIZE" help:"A job that writes more to standard output fails. Default and maximum: ${default}."`
+	MaxMemory     byteSize      `placeholder:"SIZE" help:"Address space of each process of a command (ulimit -v; Linux). Default: no limit."`
+	KillGrace     time.Duration `default:"5s" placeholder:"DURATION" help:"Time between SIGTERM and SIGKILL. Default: ${default}."`
+	StopGrace     time.Duration `default:"30s" placeholder:"DURATION" help:"How long running jobs may continue when the worker stops; the rest are released. Default: ${default}."`
+	LeaseDuration time.Duration `placeholder:"DURATION" help:"After this time without a heartbeat, its jobs go to another worker. Default: the namespace's."`
+	Log           cli.LogFlags  `embed:"" prefix:"log."`
 }
 
 func (workerRunCmd) Help() string {
@@ -74,8 +74,8 @@ func (c *workerRunCmd) check() error {
 		return errors.New("--max-memory: must be at least 1MiB")
 	case c.MaxMemory != 0 && runtime.GOOS != "linux":
 		return errors.New("--max-memory is supported on Linux only")
-	case c.KillGrace < 0 || c.StopGrace < 0 || c.Lease < 0:
-		return errors.New("--kill-grace, --stop-grace and --lease: must not be negative")
+	case c.KillGrace < 0 || c.StopGrace < 0 || c.LeaseDuration < 0:
+		return errors.New("--kill-grace, --stop-grace and --lease-duration: must not be negative")
 	}
 	return nil
 }
@@ -128,8 +128,8 @@ func (c *workerRunCmd) Run(a *cli.App) error {
 	if c.WorkerID != "" {
 		opts = append(opts, client.WithWorkerID(c.WorkerID))
 	}
-	if c.Lease > 0 {
-		opts = append(opts, client.WithLeaseDuration(c.Lease))
+	if c.LeaseDuration > 0 {
+		opts = append(opts, client.WithLeaseDuration(c.LeaseDuration))
 	}
 	w := client.NewWorker(c.Client(), c.Namespace, opts...)
 	e.workerID = w.ID()

@@ -2,7 +2,7 @@ package worker
 
 // Commands are the commands that run and manage workers.
 type Commands struct {
-	Worker workerCmd `cmd:"" group:"process" help:"Run workers; list, show and stop them."`
+	Worker workerCmd `cmd:"" group:"job" help:"Run workers; list, show and stop them."`
 }
 
 type workerCmd struct {

@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+)
+
+// completeCommand is the first argument of a completion script. The command line so far follows,
+// and its last word is to be completed.
+const completeCommand = "__complete"
+
+// exitFiles asks the script to complete names of files.
+const exitFiles = 3
+
+// completion is a value that can replace the last word.
+type completion struct{ value, help string }
+
+// completing is a command line of which the last word is missing or not complete.
+type completing struct {
+	app   *App
+	node  *kong.Node // the selected command
+	args  []string   // its arguments so far
+	flag  *kong.Flag // whose value is the last word; nil if it is not a value
+	flags []string   // all flags so far, with their values
+	word  string     // the last word
+}
+
+// complete prints the values that can replace the last word, one per line, each with a tab and a
+// description.
+func (a *App) complete(words []string) int {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	for n, word := range words {
+		words[n] = unquoted(word)
+	}
+	c := &completing{app: a, node: a.kong.Model.Node, word: words[len(words)-1]}
+	c.read(words[:len(words)-1])
+	all, files := c.completions()
+	if files {
+		return exitFiles
+	}
+	for _, one := range all {
+		if strings.HasPrefix(one.value, c.word) && !strings.ContainsAny(one.value, "\t\n\r") {
+			help, _, _ := strings.Cut(output.OneLine(one.help), ". ")
+			fmt.Fprintf(a.Stdout, "%s\t%s\n", one.value, strings.TrimSuffix(help, "."))
+		}
+	}
+	return ExitOK
+}
+
+// unquoted removes the quotes of a word, which some shells pass on.
+func unquoted(word string) string {
+	for _, quote := range []string{`"`, `'`} {
+		if rest, ok := strings.CutPrefix(word, quote); ok {
+			return strings.TrimSuffix(rest, quote)
+		}
+	}
+	return word
+}
+
+// read goes through the complete words of a command line.
+func (c *completing) read(words []string) {
+	for n := 0; n < len(words); n++ {
+		word := words[n]
+		name, _, hasValue := strings.Cut(word, "=")
+		flag := c.findFlag(name)
+		switch {
+		case word == "--":
+			c.args = append(c.args, words[n+1:]...)
+			return
+		case flag != nil && !hasValue && !flag.IsBool() && n+1 == len(words) && !isShortWithValue(word):
+			c.flag = flag
+		case flag != nil && !hasValue && !flag.IsBool() && !isShortWithValue(word):
+			n++
+			c.flags = append(c.flags, word+"="+words[n])
+		case flag != nil || strings.HasPrefix(word, "-") && word != "-":
+			c.flags = append(c.flags, word)
+		case !c.enter(word):
+			c.args = append(c.args, word)
+		}
+	}
+}
+
+// isShortWithValue reports whether a word is a short flag with its value, such as -ojson.
+func isShortWithValue(word string) bool {
+	return !strings.HasPrefix(word, "--") && len(word) > 2
+}
+
+// enter selects a command below the selected one. It reports whether there is one with this name.
+func (c *completing) enter(word string) bool {
+	if len(c.args) > 0 {
+		return false
+	}
+	for _, child := range c.node.Children {
+		if child.Type == kong.CommandNode && (child.Name == word || slices.Contains(child.Aliases, word)) {
+			c.node = child
+			return true
+		}
+	}
+	if c.node.DefaultCmd != nil {
+		c.node = c.node.DefaultCmd
+	}
+	return false
+}
+
+// findFlag returns the flag of a word such as --output or -o, or nil.
+func (c *completing) findFlag(word string) *kong.Flag {
+	for _, flag := range c.allFlags() {
+		if word == "--"+flag.Name || flag.Short != 0 && strings.HasPrefix(word, "-"+string(flag.Short)) {
+			return flag
+		}
+	}
+	return nil
+}
+
+// allFlags returns the flags of the selected command and its parents.
+func (c *completing) allFlags() []*kong.Flag {
+	var flags []*kong.Flag
+	for node := c.node; node != nil; node = node.Parent {
+		if node.DefaultCmd != nil {
+			flags = append(flags, node.DefaultCmd.Flags...)
+		}
+		flags = append(flags, node.Flags...)
+	}
+	return flags
+}
+
+// completions returns the values for the last word, or reports that it is the name of a file.
+func (c *completing) completions() (all []completion, files bool) {
+	name, typed, hasValue := strings.Cut(c.word, "=")
+	flag := c.findFlag(name)
+	switch {
+	case c.flag != nil:
+		return c.values(c.flag.Value, "", c.word)
+	case strings.HasPrefix(c.word, "--") && hasValue && flag != nil:
+		return c.values(flag.Value, name+"=", typed)
+	case strings.HasPrefix(c.word, "-"):
+		return c.flagNames(), false
+	}
+	if len(c.args) == 0 {
+		for _, child := range c.node.Children {
+			if child.Type == kong.CommandNode && !child.Hidden {
+				all = append(all, completion{child.Name, child.Help})
+			}
+		}
+	}
+	arguments := c.node.Positional
+	if c.node.DefaultCmd != nil {
+		arguments = c.node.DefaultCmd.Positional
+	}
+	if at := min(len(c.args), len(arguments)-1); at >= 0 && (at == len(c.args) || arguments[at].IsCumulative()) {
+		values, files := c.values(arguments[at], "", c.word)
+		return append(all, values...), files
+	}
+	return all, false
+}
+
+func (c *completing) flagNames() (all []completion) {
+	for _, flag := range c.allFlags() {
+		if flag.Hidden {
+			continue
+		}
+		all = append(all, completion{"--" + flag.Name, FlagHelp(flag.Value)})
+		if flag.Tag.Negatable != "" {
+			all = append(all, completion{"--no-" + flag.Name, FlagHelp(flag.Value)})
+		}
+	}
+	return all
+}
+
+// values returns the values of a flag or an argument, each after a prefix. typed is what has been
+// typed of the value: of a list, only its last element is completed. The tag complete has the kind
+// of an object, the name of an enum of the API, or a list.
+func (c *completing) values(v *kong.Value, prefix, typed string) (all []completion, files bool) {
+	if n := strings.LastIndexByte(typed, ','); n >= 0 && v.IsSlice() {
+		prefix, typed = prefix+typed[:n+1], typed[n+1:]
+	}
+	of, shown := v.Tag.Get("complete"), v.Tag.PlaceHolder
+	switch {
+	case v.Enum != "":
+		all = choices(v.EnumSlice())
+	case v.Name == "ns":
+		all = c.objects("namespace", typed)
+	case strings.Contains(of, ","):
+		all = choices(strings.Split(of, ","))
+	case lookups[of] != nil:
+		all = c.objects(of, typed)
+	case of != "":
+		all = enumNames(of)
+	case strings.Contains(shown, "|") && strings.ToLower(shown) == shown:
+		all = choices(strings.Split(shown, "|"))
+	default:
+		kind, _, _ := strings.Cut(shown, "|")
+		return nil, kind == "DIR" || kind == "FILE"
+	}
+	for n := range all {
+		all[n].value = prefix + all[n].value
+	}
+	return all, false
+}
+
+func choices(values []string) (all []completion) {
+	for _, value := range values {
+		all = append(all, completion{value, ""})
+	}
+	return all
+}
+
+// enumNames returns the short names of the values of an enum of the API.
+func enumNames(name string) (all []completion) {
+	enum, err := protoregistry.GlobalTypes.FindEnumByName(protoreflect.FullName("progressor.v1." + name))
+	if err != nil {
+		panic(err) // a mistake in the tag of a flag
+	}
+	values := enum.Descriptor().Values()
+	for n := range values.Len() {
+		if number := values.Get(n).Number(); number != 0 {
+			all = append(all, completion{strings.ToLower(output.Enum(enum.New(number))), ""})
+		}
+	}
+	return all
+}

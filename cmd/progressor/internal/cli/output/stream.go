@@ -1,0 +1,164 @@
+package output
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// Stream is standard output or standard error, with the style of what is written there.
+type Stream struct {
+	io.Writer
+	Style
+}
+
+// Style describes how results look on a stream. The zero value is that of pipes and files: no
+// colors, whole cells and exact times.
+type Style struct {
+	Colors bool
+	Size   func() (columns, lines int) // the terminal; nil if the stream is not one
+	Zone   *time.Location              // for short times; nil for RFC 3339 in UTC
+	Decode bool                        // payloads in JSON documents are JSON or text if possible
+}
+
+// File returns the writer without its style.
+func File(w io.Writer) io.Writer {
+	if s, ok := w.(Stream); ok {
+		return s.Writer
+	}
+	return w
+}
+
+// StyleOf returns the style of a stream, or the zero value for another writer.
+func StyleOf(w io.Writer) Style {
+	if s, ok := w.(Stream); ok {
+		return s.Style
+	}
+	return Style{}
+}
+
+// size returns the size of the terminal. A value is 0 if it is not known or not limited.
+func (s Style) size() (columns, lines int) {
+	if s.Size == nil {
+		return 0, 0
+	}
+	return s.Size()
+}
+
+// Moment is a time in a cell, a field or a line. It has the format of its stream.
+type Moment struct {
+	t      time.Time // zero if there is none
+	layout string    // in a pipe
+}
+
+// Time returns a moment for a time of the API. It is shown as "" if t is nil.
+func Time(t *timestamppb.Timestamp) Moment {
+	if t == nil {
+		return Moment{}
+	}
+	return Moment{t.AsTime(), "2006-01-02T15:04:05.000Z"}
+}
+
+// Second returns a moment that is shown without fractions of a second.
+func Second(t time.Time) Moment { return Moment{t, time.RFC3339} }
+
+// String returns the format in a pipe.
+func (m Moment) String() string {
+	if m.t.IsZero() {
+		return ""
+	}
+	return m.t.UTC().Format(m.layout)
+}
+
+// short returns the time of the day, with the date unless it is today.
+func (m Moment) short(now time.Time) string {
+	t := m.t.In(now.Location())
+	switch {
+	case m.t.IsZero():
+		return ""
+	case t.Year() != now.Year():
+		return t.Format("2006-01-02 15:04:05")
+	case t.YearDay() != now.YearDay():
+		return t.Format("Jan _2 15:04:05")
+	case m.layout == time.RFC3339:
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format("15:04:05.000")
+}
+
+// Phrase is a cell or a line with several parts, such as texts and moments.
+type Phrase []any
+
+// Text returns a value as text: a moment, a phrase, or anything that fmt can print.
+func (s Style) Text(value any) string {
+	switch value := value.(type) {
+	case Moment:
+		if s.Zone != nil {
+			return value.short(time.Now().In(s.Zone))
+		}
+		return value.String()
+	case Phrase:
+		var b strings.Builder
+		for _, part := range value {
+			b.WriteString(s.Text(part))
+		}
+		return b.String()
+	case nil:
+		return ""
+	}
+	return fmt.Sprint(value)
+}
+
+// Color is a color of a text on a terminal.
+type Color = text.Color
+
+// The colors that commands use.
+const (
+	Red    = text.FgRed
+	Yellow = text.FgYellow
+	Green  = text.FgGreen
+	Cyan   = text.FgCyan
+	Bold   = text.Bold
+)
+
+// Paint colors a text if the stream has colors.
+func (s Style) Paint(t string, c Color) string {
+	if !s.Colors || t == "" {
+		return t
+	}
+	return text.Escape(t, c.EscapeSeq())
+}
+
+// Status colors the first word of a status or state by its meaning. Other words have no color.
+func (s Style) Status(name string) string {
+	end := strings.IndexFunc(name, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) })
+	if end < 0 {
+		end = len(name)
+	}
+	color, ok := statusColors[strings.ToUpper(name[:end])]
+	if !ok {
+		return name
+	}
+	return s.Paint(name[:end], color) + name[end:]
+}
+
+// statusColors has the statuses and states of the API and of the command line. Red needs somebody,
+// yellow is not as usual, cyan is in progress, and green is well. Waiting is usual: no color.
+var statusColors = map[string]Color{
+	"ERROR": Red, "FAILED": Red, "TIMEOUT": Red, "EXPIRED": Red, "DOWN": Red, "BROKEN": Red, "SILENT": Red,
+	"MISSED": Red, "DROPPED": Red, "REVOKED": Red,
+
+	"SUSPENDED": Yellow, "PAUSED": Yellow, "RETRYABLE": Yellow, "CANCEL_REQUESTED": Yellow, "CANCELLED": Yellow,
+	"COMPENSATING": Yellow, "BLOCKED": Yellow, "DEGRADED": Yellow, "FAILING": Yellow, "DRAINING": Yellow,
+	"DISABLED": Yellow, "DELETING": Yellow, "WAITING_WORKER": Yellow, "SKIPPED_FAILURE": Yellow,
+
+	"INIT": Cyan, "RUNNING": Cyan,
+
+	"COMPLETED": Green, "SUCCEEDED": Green, "FINISHED": Green, "SUCCESS": Green, "FIRED": Green, "OK": Green,
+	"ACTIVE": Green, "ALIVE": Green, "VALID": Green, "ENABLED": Green,
+}

@@ -1,0 +1,166 @@
+package output
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// statusColumns are the names of the columns and fields whose values have colors.
+var statusColumns = []string{"status", "state", "decision"}
+
+// PrintRows prints a table with a header, or "none" if there are no rows. Columns of numbers are
+// aligned to the right. numbers lists the number columns whose cells are strings, such as "1,000"
+// or "".
+func PrintRows(w io.Writer, header table.Row, rows []table.Row, numbers ...string) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(w, "none")
+		return err
+	}
+	_, err := fmt.Fprintln(w, StyleOf(w).Rows(header, rows, numbers...))
+	return err
+}
+
+// Rows returns a table as a text. On a terminal, it cuts long cells so that a row fits on a line.
+func (s Style) Rows(header table.Row, rows []table.Row, numbers ...string) string {
+	columns := make([]column, len(header))
+	shown := make([]table.Row, len(rows))
+	for r := range rows {
+		shown[r] = make(table.Row, len(header))
+	}
+	for n := range header {
+		name := fmt.Sprint(header[n])
+		columns[n] = column{title: text.FormatUpper.Apply(name), numbers: slices.Contains(numbers, name),
+			status: slices.Contains(statusColumns, name), whole: n == 0}
+		for r, row := range rows {
+			if n < len(row) {
+				shown[r][n] = columns[n].add(s, row[n])
+			}
+		}
+	}
+	limit, _ := s.size()
+	fit(columns, limit)
+	t := newTable()
+	var configs []table.ColumnConfig
+	titles := make(table.Row, len(header))
+	for n, c := range columns {
+		titles[n] = s.Paint(c.title, Bold)
+		if c.numbers {
+			configs = append(configs,
+				table.ColumnConfig{Number: n + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
+		}
+		for _, row := range shown {
+			row[n] = c.cell(s, row[n])
+		}
+	}
+	t.SetColumnConfigs(configs)
+	t.AppendHeader(titles)
+	t.AppendRows(shown)
+	return t.Render()
+}
+
+// column is a column of a table.
+type column struct {
+	title           string
+	numbers, status bool
+	whole           bool // is cut only if that of the others is not enough: IDs, numbers, times, statuses
+	width           int  // the longest cell, later that of the cells that are shown
+}
+
+// add returns a cell of the column as it is shown, before it is cut. Numbers remain, because the
+// table aligns them.
+func (c *column) add(s Style, value any) any {
+	switch value.(type) {
+	case Moment, nil:
+		c.whole = c.whole || value != nil
+		value = s.Text(value)
+	case Phrase:
+		value = s.Text(value)
+	case string:
+	default:
+		c.whole = true
+	}
+	c.width = max(c.width, text.StringWidthWithoutEscSequences(c.title),
+		text.StringWidthWithoutEscSequences(fmt.Sprint(value)))
+	c.whole = c.whole || c.numbers || c.status
+	return value
+}
+
+// cell returns a cell with the width and the color of the column.
+func (c *column) cell(s Style, value any) any {
+	t, ok := value.(string)
+	if !ok {
+		return value
+	}
+	t = text.Snip(t, c.width, "…")
+	if c.status {
+		return s.Status(t)
+	}
+	return t
+}
+
+const (
+	columnGap = 2
+	shortest  = 5 // width to which cells are cut, unless the title is longer
+)
+
+// fit narrows the columns until a row has at most limit characters: first the widest ones. 0 means
+// no limit. A terminal that is too narrow even for short cells breaks the lines.
+func fit(columns []column, limit int) {
+	over := -limit - columnGap
+	for _, c := range columns {
+		over += c.width + columnGap
+	}
+	for _, whole := range []bool{false, true} {
+		for limit > 0 && over > 0 {
+			widest := -1
+			for n, c := range columns {
+				least := max(shortest, text.StringWidthWithoutEscSequences(c.title))
+				if (whole || !c.whole) && c.width > least && (widest < 0 || c.width > columns[widest].width) {
+					widest = n
+				}
+			}
+			if widest < 0 {
+				break
+			}
+			columns[widest].width--
+			over--
+		}
+	}
+}
+
+// Field is a line of PrintFields: a name and a value. It is omitted if its value is empty.
+type Field [2]any
+
+// PrintFields prints names and values, one per line. They are never cut.
+func PrintFields(w io.Writer, fields ...Field) error {
+	style := StyleOf(w)
+	t := newTable()
+	for _, f := range fields {
+		name, value := style.Text(f[0]), style.Text(f[1])
+		if slices.Contains(statusColumns, name) {
+			value = style.Status(value)
+		}
+		if value != "" {
+			t.AppendRow(table.Row{style.Paint(name, Bold), value})
+		}
+	}
+	_, err := fmt.Fprintln(w, t.Render())
+	return err
+}
+
+// newTable returns a table without borders.
+func newTable() table.Writer {
+	t := table.NewWriter()
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", strings.Repeat(" ", columnGap)
+	style.Format.Header = text.FormatDefault // Rows does it, because this would change escape sequences
+	t.SetStyle(style)
+	t.SuppressTrailingSpaces()
+	return t
+}

@@ -1,0 +1,54 @@
+package main
+
+const (
+	cliTable    = "cmd/progressor/internal/cli/output/table.go"
+	cliStream   = "cmd/progressor/internal/cli/output/stream.go"
+	cliDecode   = "cmd/progressor/internal/cli/output/decode.go"
+	cliComplete = "cmd/progressor/internal/cli/complete.go"
+	cliValues   = "cmd/progressor/internal/cli/completevalues.go"
+	cliOutput   = "./cmd/progressor/internal/cli/output"
+)
+
+// cliMutants break how the command line looks and completes.
+var cliMutants = []mutant{
+	{
+		name: "cli-wide-tables", breaks: "a row of a table fits the terminal",
+		file: cliTable, old: "over := -limit - columnGap", planted: "over := -limit - 3*columnGap",
+		packages: cliOutput, run: "TestTablesFitTheTerminal",
+	},
+	{
+		name: "cli-cuts-ids", breaks: "IDs, times, numbers and statuses are cut last",
+		file: cliTable, old: "(whole || !c.whole) && ", planted: "",
+		packages: cliOutput, run: "TestTablesFitTheTerminal|TestNarrowTerminal",
+	},
+	{
+		name: "cli-utc-today", breaks: "whether a time is today depends on the zone of the terminal",
+		file: cliStream, old: "t := m.t.In(now.Location())", planted: "t := m.t",
+		packages: cliOutput, run: "TestTimes",
+	},
+	{
+		name: "cli-empty-moments", breaks: "a field without a time is omitted",
+		file: cliStream, old: "	if m.t.IsZero() {\n", planted: "	if false {\n",
+		packages: cliOutput, run: "TestEmptyFieldsAreOmitted",
+	},
+	{
+		name: "cli-decode-changes", breaks: "--decode does not change the message",
+		file: cliDecode, old: "	m = proto.Clone(m)\n", planted: "",
+		packages: cliOutput, run: "TestDecode",
+	},
+	{
+		name: "cli-no-color", breaks: "NO_COLOR turns colors off",
+		file: "cmd/progressor/internal/cli/color.go", old: `noColor == "" && `, planted: "",
+		packages: "./cmd/progressor", run: "TestTerminal$",
+	},
+	{
+		name: "cli-completion-waits", breaks: "a completion waits for the engine for at most a second",
+		file: cliValues, old: "completeTimeout = time.Second", planted: "completeTimeout = time.Hour",
+		packages: "./cmd/progressor", run: "TestCompleteWithoutEngine",
+	},
+	{
+		name: "cli-completes-lists", breaks: "the last element of a list is completed",
+		file: cliComplete, old: "prefix, typed = prefix+typed[:n+1], typed[n+1:]", planted: "typed = typed[n+1:]",
+		packages: "./cmd/progressor", run: "TestComplete$",
+	},
+}

@@ -57,7 +57,7 @@ func (f Filter) Only(c Cursor) Filter {
 }
 
 // OfUsers matches the processes of users: neither jobs nor the engine's own processes, whose IDs
-// begin with ~, such as runs, crons, bulks and what crons start.
+// begin with ~, such as runs, crons and bulks.
 var OfUsers = Filter{allOf{
 	&comparison{field: fieldKind, operator: equals, value: value{kind: isText}},
 	not{&comparison{field: fieldProcessID, operator: equals, value: value{kind: isPrefix, text: "~"}}},

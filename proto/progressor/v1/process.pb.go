@@ -2072,7 +2072,7 @@ type ListProcessesRequest struct {
 	PageSize  int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only processes of users: neither jobs nor the engine's own processes, whose IDs begin with ~,
-	// such as runs, crons, bulks and what crons start.
+	// such as runs, crons and bulks.
 	UsersOnly     bool `protobuf:"varint,6,opt,name=users_only,json=usersOnly,proto3" json:"users_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

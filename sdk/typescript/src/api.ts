@@ -1744,7 +1744,7 @@ export interface ListProcessesRequest {
   pageToken?: string;
   /**
    * Only processes of users: neither jobs nor the engine's own processes, whose IDs begin with ~,
-   * such as runs, crons, bulks and what crons start.
+   * such as runs, crons and bulks.
    */
   usersOnly?: boolean;
 }

@@ -1016,7 +1016,7 @@ class ListProcessesRequest(TypedDict, total=False):
     page_size: int
     page_token: str
     # Only processes of users: neither jobs nor the engine's own processes, whose IDs begin with ~,
-    # such as runs, crons, bulks and what crons start.
+    # such as runs, crons and bulks.
     users_only: bool
 
 

@@ -15,7 +15,7 @@ type countCmd struct {
 	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: the sum of all."`
 
 	cli.ClientFlags
-	UsersOnly bool `help:"Only processes of users: no jobs, runs, crons and bulks, and not what crons start. Needs a namespace."`
+	UsersOnly bool `help:"Only processes of users: no jobs, runs, crons and bulks. Needs a namespace."`
 }
 
 func (countCmd) Help() string {

@@ -129,7 +129,7 @@ type listCmd struct {
 	cli.ClientFlags
 	Status        string `placeholder:"STATUS" complete:"ProcessStatus" help:"Only processes in this status: init, running, error, suspended, completed or cancelled."`
 	Filter        string `placeholder:"FILTER" help:"The filter as a flag. All filters must match."`
-	UsersOnly     bool   `help:"Only processes of users: no jobs, runs, crons and bulks, and not what crons start."`
+	UsersOnly     bool   `help:"Only processes of users: no jobs, runs, crons and bulks."`
 	OrderBy       string `placeholder:"ORDER" help:"created_time desc, created_time, process_id, process_id desc or, with a status such as error, status_changed_time desc. Default: created_time desc."`
 	cli.PageFlags `set:"rows=processes"`
 }

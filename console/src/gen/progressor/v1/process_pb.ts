@@ -993,7 +993,7 @@ export type ListProcessesRequest = Message<"progressor.v1.ListProcessesRequest">
 
   /**
    * Only processes of users: neither jobs nor the engine's own processes, whose IDs begin with ~,
-   * such as runs, crons, bulks and what crons start.
+   * such as runs, crons and bulks.
    *
    * @generated from field: bool users_only = 6;
    */

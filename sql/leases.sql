@@ -173,7 +173,8 @@ UPDATE leases l
    AND l.process_id = locked.process_id;
 
 -- EndLeases deletes the leases of attempts whose result this transaction has stored. If the fast
--- path did not store an item, its attempt still runs.
+-- path did not store an item, its attempt still runs. It locks leases in the order of the items,
+-- which must be that of BeatLeases.
 -- name: EndLeases :exec
 DELETE FROM leases l
  USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
@@ -188,7 +189,8 @@ DELETE FROM leases l
         AND r.process_id = l.process_id
         AND r.fencing_token = l.fencing_token);
 
--- ForgetLeases deletes leases that remained when their attempts ended in another way.
+-- ForgetLeases deletes leases that remained when their attempts ended in another way. It waits for
+-- no lease, because it locks them in any order.
 -- name: ForgetLeases :execrows
 DELETE FROM leases l
  WHERE (l.namespace, l.process_id) IN (
@@ -200,7 +202,7 @@ DELETE FROM leases l
          WHERE r.namespace = x.namespace
            AND r.process_id = x.process_id
            AND r.fencing_token = x.fencing_token)
-    LIMIT 1000)
+    LIMIT 1000 FOR UPDATE OF x SKIP LOCKED)
    AND NOT EXISTS (
      SELECT 1 FROM running r
       WHERE r.namespace = l.namespace

@@ -99,12 +99,10 @@ func fastPathStages(s *Store, items []*saveItem) []stage {
 	}
 	var stages []stage
 	if len(finished) > 0 {
-		b := newSaveBatch(s, finished)
-		stages = append(append(stages, b.saveFinished), b.leaseStages()...)
+		stages = append(stages, newSaveBatch(s, finished).saveFinished)
 	}
 	if len(completed) > 0 {
-		b := newSaveBatch(s, completed)
-		stages = append(append(stages, b.saveCompleted), b.leaseStages()...)
+		stages = append(stages, newSaveBatch(s, completed).saveCompleted)
 	}
 	return stages
 }

@@ -163,7 +163,9 @@ func (b *batch) stages(s *Store) []stage {
 		b.outgoing.completed(it.completion, it.fast)
 	}
 	stages = append(stages, fastPathStages(s, fast)...)
-	stages = append(stages, saveStages(s, general)...)
+	saves, records := saveStages(s, general)
+	stages = append(append(stages, saves...), endLeaseStages(s, b.saves)...)
+	stages = append(stages, records...)
 	stages = append(stages, removeStages(s, b.removes)...)
 	stages = append(stages, suspendStages(s, b.suspends)...)
 	stages = append(stages, resumeStages(s, b.resumes)...)

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -58,13 +59,13 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 // tooManyTimers is part of the error message of CheckTimers.
 const tooManyTimers = " timers pending, at most "
 
-// saveStages returns the general statements for results. It omits statements that have no rows.
-func saveStages(s *Store, items []*saveItem) []stage {
+// saveStages returns the general statements for results, and those that record the ends of attempts
+// after them. It omits statements that have no rows.
+func saveStages(s *Store, items []*saveItem) (stages, records []stage) {
 	if len(items) == 0 {
-		return nil
+		return nil, nil
 	}
 	b := newSaveBatch(s, items)
-	var stages []stage
 	if len(b.restore.Namespaces) > 0 {
 		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.RestoreTimers(ctx, db, b.restore) })
 	}
@@ -96,7 +97,7 @@ func saveStages(s *Store, items []*saveItem) []stage {
 	if len(b.cancel.Namespaces) > 0 {
 		stages = append(stages, b.cancelScheduled)
 	}
-	return append(append(stages, b.leaseStages()...), b.records.stages(s)...)
+	return stages, b.records.stages(s)
 }
 
 func newSaveBatch(s *Store, items []*saveItem) *saveBatch {
@@ -114,12 +115,25 @@ func newSaveBatch(s *Store, items []*saveItem) *saveBatch {
 	return b
 }
 
-// leaseStages deletes the leases of workers whose answers were stored.
-func (b *saveBatch) leaseStages() []stage {
-	if len(b.leases.Namespaces) == 0 {
+// endLeaseStages deletes the leases of workers whose answers a flush has stored: with one statement
+// and in the order of their keys, in which heartbeats lock leases. It must run before statements
+// that change jobs, because a heartbeat also locks leases first.
+func endLeaseStages(s *Store, items []*saveItem) []stage {
+	var ended []*Completion
+	for _, it := range items {
+		if it.completion.Leased {
+			ended = append(ended, it.completion)
+		}
+	}
+	if len(ended) == 0 {
 		return nil
 	}
-	return []stage{func(ctx context.Context, db DB) error { return b.store.q.EndLeases(ctx, db, b.leases) }}
+	slices.SortFunc(ended, func(a, b *Completion) int { return a.Key.Compare(b.Key) })
+	var a dbsqlc.EndLeasesParams
+	for _, c := range ended {
+		a.Append(dbsqlc.EndLeasesItem{Key: c.Key, FencingToken: c.FencingToken})
+	}
+	return []stage{func(ctx context.Context, db DB) error { return s.q.EndLeases(ctx, db, a) }}
 }
 
 // saveBatch collects the arguments of the statements.
@@ -136,7 +150,6 @@ type saveBatch struct {
 	count   dbsqlc.CountResultsParams
 	restart dbsqlc.RestartHistoriesParams
 	cancel  dbsqlc.CancelScheduledParams
-	leases  dbsqlc.EndLeasesParams
 	records effectBatches
 }
 
@@ -158,9 +171,6 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 		b.count.Append(dbsqlc.CountResultsItem{
 			Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken, Outcome: string(c.Outcome),
 		})
-	}
-	if c.Leased {
-		b.leases.Append(dbsqlc.EndLeasesItem{Key: c.Key, FencingToken: c.FencingToken})
 	}
 	if c.Record != nil {
 		b.records.add(c, c.Record)

@@ -110,6 +110,22 @@ var workerMutants = []mutant{
 		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",
 	},
 	{
+		name: "leases-end-as-they-come", breaks: "results delete leases in the order in which heartbeats lock them",
+		file: "storage/save_result.go", old: "int { return a.Key.Compare(b.Key) })", planted: "int { return 0 })",
+		packages: "./storage", run: "TestLeasesEndInTheOrderOfHeartbeats",
+	},
+	{
+		name: "leases-end-twice", breaks: "a flush deletes leases with one statement",
+		file: "storage/item.go", old: "endLeaseStages(s, b.saves)...)",
+		planted:  "append(endLeaseStages(s, fast), endLeaseStages(s, general)...)...)",
+		packages: "./storage", run: "TestLeasesEndInTheOrderOfHeartbeats",
+	},
+	{
+		name: "leases-forgotten-in-any-order", breaks: "the deletion of leases that are left over waits for no lease",
+		file: jobLeases, old: "LIMIT 1000 FOR UPDATE OF x SKIP LOCKED", planted: "LIMIT 1000",
+		packages: "./storage", run: "TestForgettingLeasesWaitsForNoLease",
+	},
+	{
 		name: "lease-of-other-worker", breaks: "a client cannot end leases of another client's worker",
 		file: callersOfWorkers, old: `err != nil || c.Owner == "" {`, planted: "true {",
 		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",

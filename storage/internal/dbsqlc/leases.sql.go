@@ -158,7 +158,8 @@ type EndLeasesParams struct {
 }
 
 // EndLeases deletes the leases of attempts whose result this transaction has stored. If the fast
-// path did not store an item, its attempt still runs.
+// path did not store an item, its attempt still runs. It locks leases in the order of the items,
+// which must be that of BeatLeases.
 func (q *Queries) EndLeases(ctx context.Context, db DBTX, arg EndLeasesParams) error {
 	_, err := db.Exec(ctx, endLeases, arg.Namespaces, arg.ProcessIds, arg.FencingTokens)
 	return err
@@ -175,7 +176,7 @@ DELETE FROM leases l
          WHERE r.namespace = x.namespace
            AND r.process_id = x.process_id
            AND r.fencing_token = x.fencing_token)
-    LIMIT 1000)
+    LIMIT 1000 FOR UPDATE OF x SKIP LOCKED)
    AND NOT EXISTS (
      SELECT 1 FROM running r
       WHERE r.namespace = l.namespace
@@ -183,7 +184,8 @@ DELETE FROM leases l
         AND r.fencing_token = l.fencing_token)
 `
 
-// ForgetLeases deletes leases that remained when their attempts ended in another way.
+// ForgetLeases deletes leases that remained when their attempts ended in another way. It waits for
+// no lease, because it locks them in any order.
 func (q *Queries) ForgetLeases(ctx context.Context, db DBTX) (int64, error) {
 	result, err := db.Exec(ctx, forgetLeases)
 	if err != nil {

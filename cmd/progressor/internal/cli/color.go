@@ -9,7 +9,7 @@ import (
 
 // ColorFlag selects whether output has colors. All commands have it.
 type ColorFlag struct {
-	Color string `enum:"auto,always,never" default:"auto" placeholder:"MODE" setting:"" help:"Colors: always, never, or auto (on a terminal, unless $$NO_COLOR is set). Default: ${default}."`
+	Color string `enum:"auto,always,never" default:"auto" placeholder:"MODE" help:"Colors: always, never, or auto (on a terminal, unless $$NO_COLOR is set). Default: ${default}, or $$PROGRESSOR_COLOR."`
 }
 
 const (

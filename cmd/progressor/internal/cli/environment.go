@@ -26,7 +26,7 @@ func (s *settings) unknown(program *kong.Node) []UnknownVariable {
 	if s.environ == nil {
 		return nil
 	}
-	known := variables(program, []string{EnvName("config")})
+	known := variables(program, []string{EnvName("config"), EnvName(colorFlag)})
 	var unknown []UnknownVariable
 	for _, entry := range s.environ() {
 		name, _, _ := strings.Cut(entry, "=")

@@ -182,7 +182,7 @@ func releaseOf(c class) func(*namespace) func() {
 }
 
 // start runs claims, each in a slot that was taken for it. It returns the unused slots of each
-// room, and whether the byte limit may have left tasks behind.
+// limit, and whether the byte limit may have left tasks behind.
 func (r *scanLimits) start(claims []storage.Claim, release func(*namespace) func()) (left []int, cut bool) {
 	got := map[string]int{}
 	byName := map[string]*namespace{}

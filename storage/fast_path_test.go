@@ -223,6 +223,7 @@ func callWithAll(c *storage.Call) {
 // equal except for numbers and times.
 func TestQuickStatementsDoAsWholeOnes(t *testing.T) {
 	t.Parallel()
+	storagetest.NeedsFastPath(t)
 	b := newBench(t)
 	stores := []*storage.Store{b.Store, open(t, b.dsn, storage.Config{}).Whole()}
 	calls := map[string][]func(*storage.Call){

@@ -17,8 +17,8 @@ import (
 //     that are stored under their token are completed. The others return ErrFenced, because their
 //     attempt was ended in another way.
 //  3. Repeatable items are sent again and find their first try, such as requests with an
-//     idempotency key. The others return ErrUnavailable, even if they were committed; their
-//     tasks then run, because of step 5.
+//     idempotency key. The others return ErrUnavailable, even if they were committed. Step 5
+//     runs their captured tasks, and scans claim those that wait.
 //  4. It commits a write, so that the synchronous standby has everything that was committed before.
 //  5. Running rows of this node that the lost commit created are adopted.
 //

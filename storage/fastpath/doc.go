@@ -11,12 +11,14 @@
 //
 // # When it is not taken
 //
-// A call takes it if it has a slot, its process is not in Busy, and no other call of the flush is
-// for the same process. A result takes it if it is FINISHED or COMPLETED, has no failure or
-// rejection, is not that of a repair, and neither sets or unsets timers nor restarts the history
+// A call takes it if it has a slot, its process is not in Busy, it has not left a call queue before
+// its turn, and no other call of the flush is for the same process. A result takes it if it is
+// FINISHED or COMPLETED, has no failure or rejection, is not that of a repair, and neither sets or
+// unsets timers nor restarts the history
 // (Completion.plain in package storage). Its process must not be in Busy, and the flush must
-// neither cancel nor remove it. The other items of a flush use the general statements. If others
-// exist and fewer than minFastPath items fit, the whole flush uses the general statements.
+// neither cancel nor remove it. The other items of a flush use the general statements. If fewer
+// than minFastPath calls fit and other calls do not, all calls of the flush use the general
+// statement. The same is true of results.
 //
 // The statements check the state of the process themselves. If the case is not the usual one, they
 // store nothing of the item and return no row for it. The next flush then stores the item with the
@@ -25,7 +27,8 @@
 // # How to switch it off
 //
 // Set storage.Config.WithoutFastPath. Everything works without the fast path, but slower. The tests
-// named TestWithoutFastPath check this. The fast path may use features that only PostgreSQL has:
+// named TestWithoutFastPath check this. TestQuickStatementsDoAsWholeOnes compares what both paths
+// store. The fast path may use features that only PostgreSQL has:
 // its statements compare ctid, xmin and xmax. On a portable database it is always off.
 //
 // # Where it is used

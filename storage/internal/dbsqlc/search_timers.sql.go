@@ -245,9 +245,9 @@ type SearchTimersRow struct {
 // timers of processes that are busy or have a waiting call, because the SaveResult of such a
 // process takes them. It also skips timers of processes with a cancel request, and jobs that need
 // keys (see DueInLine). If own is true, it takes only the tasks that the engine itself runs,
-// because ReleaseTimers has already taken the others. ON CONFLICT is needed because another task of
-// the process may have started after the snapshot of this statement. The columns are those of
-// SearchCalls.
+// because ReleaseTimers has already moved the others to the queue for workers. ON CONFLICT is
+// needed because another task of the process may have started after the snapshot of this statement.
+// The columns are those of SearchCalls.
 // One statement claims at most 2 MiB (maxScanBytes) in all namespaces together, but always at least
 // one task.
 func (q *Queries) SearchTimers(ctx context.Context, db DBTX, arg SearchTimersParams) ([]SearchTimersRow, error) {

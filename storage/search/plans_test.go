@@ -58,6 +58,7 @@ func explain(t *testing.T, store *storage.Store, q Query, order string) map[stri
 
 // Whatever the statistics are, pages are read by the intended indexes, and no more is sorted than a
 // page and its candidates. No window skips the rows of other statuses, which nothing bounds.
+// (In an empty table, an index condition with several statuses costs as much as a filter.)
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)
@@ -90,7 +91,7 @@ func TestPlans(t *testing.T) {
 			}
 			plan := explain(t, store, Query{Namespace: "ns", Filter: f}, tt.order)[tt.read]
 			if !strings.Contains(plan, tt.index) || strings.Contains(plan, "Seq Scan") ||
-				strings.Contains(plan, "Filter: (attention") ||
+				strings.Contains(plan, "Filter: (attention") && (tt.read == "scan" || when != "empty") ||
 				(tt.read == "scan" && strings.Count(plan, "Sort Key") > 1) {
 				t.Errorf("%s: %q by %s, %s, is not read by %s:\n%s", when, tt.filter, tt.order, tt.read, tt.index, plan)
 			}

@@ -28,8 +28,8 @@ type recorder struct {
 
 var errRecorded = errors.New("recorded")
 
-func (r *recorder) Exec(_ context.Context, sql string, _ ...any) (pgconn.CommandTag, error) {
-	r.sql = sql
+func (r *recorder) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	r.sql, r.args = sql, args
 	return pgconn.CommandTag{}, errRecorded
 }
 

@@ -126,6 +126,17 @@ var workerMutants = []mutant{
 		packages: "./storage", run: "TestForgettingLeasesWaitsForNoLease",
 	},
 	{
+		name: "workers-forgotten-slowly", breaks: "the deletion of workers reads the leases once",
+		file: ownersSQL, old: "l.namespace = ANY (@namespaces::text[]))) IS NOT TRUE",
+		planted:  "l.namespace = x.namespace AND l.worker_id = x.worker_id)) IS NOT TRUE",
+		packages: "./storage", run: "TestWorkersWithManyLeases",
+	},
+	{
+		name: "workers-listed-slowly", breaks: "a list of workers looks up only their attempts",
+		file: ownersSQL, old: "(l.worker_id IN (SELECT known.worker_id FROM known)) IS TRUE", planted: "true",
+		packages: "./storage", run: "TestWorkersWithManyLeases",
+	},
+	{
 		name: "lease-of-other-worker", breaks: "a client cannot end leases of another client's worker",
 		file: callersOfWorkers, old: `err != nil || c.Owner == "" {`, planted: "true {",
 		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",
@@ -261,7 +272,8 @@ var startMutants = []mutant{
 	},
 	{
 		name: "worker-id-with-lease-deleted", breaks: "a worker with leases keeps its ID",
-		file: ownersSQL, old: "\n         WHERE l.namespace = x.namespace", planted: "\n         WHERE false",
+		file: ownersSQL, old: "\n         WHERE l.namespace = ANY (@namespaces::text[])))",
+		planted:  "\n         WHERE false))",
 		packages: "./engine/jobs", run: "TestWorkerIDsOfAClientAreLimited",
 	},
 }

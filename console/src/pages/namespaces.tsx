@@ -263,7 +263,7 @@ export function Namespaces() {
       {pausing && (
         <Confirm
           title={`${pausing.paused ? "Resume" : "Pause"} ${pausing.namespace}?`}
-          says={pausing.paused ? "Waiting tasks and due timers run. Crons decide about the fire times that they missed." : "No more tasks start, and crons do not fire. Requests are still accepted, and wait. Running tasks finish."}
+          says={pausing.paused ? "Waiting tasks and due timers run. Crons apply their misfire policy to the fire times that they missed." : "No more tasks start, and crons do not fire. Requests are still accepted, and wait. Running tasks finish."}
           verb={pausing.paused ? "Resume" : "Pause"}
           run={() => (pausing.paused ? namespaces.resumeNamespace({ namespace: pausing.namespace }) : namespaces.pauseNamespace({ namespace: pausing.namespace }))}
           done={`${pausing.namespace} is ${pausing.paused ? "resumed" : "paused"}.`}

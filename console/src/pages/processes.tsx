@@ -222,7 +222,7 @@ export function Processes({ ns }: { ns: string }) {
         <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fields} wrong={wrong} placeholder='status = ERROR AND metadata.customer = "ada"   ( / )' />
         <div className="actions">
           <Views filter={filter} order={order} />
-          <label className="check" title="Also jobs, flow runs, crons, bulks, and the processes that crons start">
+          <label className="check" title="Also jobs, flow runs, crons and bulks">
             <input type="checkbox" checked={!usersOnly} disabled={!internal && !usersOnly} onChange={(e) => change({ internal: e.target.checked ? "1" : undefined, after: undefined })} /> Internal
           </label>
           <select aria-label="order" value={order} onChange={(e) => change({ order: e.target.value, after: undefined })}>

@@ -9,8 +9,8 @@ const roles: Record<string, string> = {
   client: "Sees processes, jobs, runs and crons. Starts, calls and cancels processes and runs. Enqueues jobs. Answers waits.",
   worker: "Takes tasks and jobs as a worker.",
   author: "As client. Also changes crons and templates of flows.",
-  admin: "Everything in its namespaces, also settings, constraints, sinks and audit.",
-  root: "Everything in all namespaces, also nodes, keys and grants.",
+  admin: "Everything in its namespaces, including settings, constraints, sinks and audit.",
+  root: "Everything in all namespaces, including nodes, keys and grants.",
 };
 
 export interface RoleForm {

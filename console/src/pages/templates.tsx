@@ -182,7 +182,7 @@ export function TemplatePage({ ns }: { ns: string }) {
         </div>
       </div>
       <ErrorBox error={error} />
-      {!enabled && <div className="notice hold">New runs are rejected, also those of crons. Existing runs continue. Enable the template to start runs.</div>}
+      {!enabled && <div className="notice hold">New runs are rejected, including those of crons. Existing runs continue. Enable the template to start runs.</div>}
       {t.version !== newest && <div className="notice">This is version {t.version}. New runs use version {newest} by default.</div>}
       {t.description && <p>{t.description}</p>}
       <Card title={plural(t.steps.length, "step")} extra={<span className="dim">{t.stepOrder === StepOrder.GRAPH ? "ordered by dependencies" : "in sequence"}</span>}>
@@ -210,7 +210,7 @@ export function TemplatePage({ ns }: { ns: string }) {
         <Card title="Result of a run">{t.result ? <Payload bytes={json(plainValue(t.result))} name="result" /> : <p className="dim">the result of the last succeeded step</p>}</Card>
       </div>
       {action === "start" && <StartRun ns={ns} type={t.type} onClose={close} />}
-      {action === "enable" && <Confirm title={`Enable ${t.type}?`} says="New runs can start again, also those of crons." verb="Enable" run={() => flows.enableTemplate(key)} done={`${t.type} is enabled.`} onClose={close} />}
+      {action === "enable" && <Confirm title={`Enable ${t.type}?`} says="New runs can start again, including those of crons." verb="Enable" run={() => flows.enableTemplate(key)} done={`${t.type} is enabled.`} onClose={close} />}
       {action === "disable" && <Confirm title={`Disable ${t.type}?`} says="New runs are refused, and fires of crons that would start one fail. Existing runs continue." verb="Disable" bad run={() => flows.disableTemplate(key)} done={`${t.type} is disabled.`} onClose={close} />}
       {action === "delete" && (
         <Confirm

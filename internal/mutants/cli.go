@@ -18,7 +18,7 @@ var cliMutants = []mutant{
 	},
 	{
 		name: "cli-cuts-ids", breaks: "IDs, times, numbers and statuses are cut last",
-		file: cliTable, old: "(whole || !c.whole) && ", planted: "",
+		file: cliTable, old: "(whole || !c.whole) && ", planted: "(whole || true) && ",
 		packages: cliOutput, run: "TestTablesFitTheTerminal|TestNarrowTerminal",
 	},
 	{
@@ -28,7 +28,7 @@ var cliMutants = []mutant{
 	},
 	{
 		name: "cli-empty-moments", breaks: "a field without a time is omitted",
-		file: cliStream, old: "	if m.t.IsZero() {\n", planted: "	if false {\n",
+		file: cliTable, old: `if value != "" {`, planted: `if f[1] != "" {`,
 		packages: cliOutput, run: "TestEmptyFieldsAreOmitted",
 	},
 	{
@@ -38,7 +38,7 @@ var cliMutants = []mutant{
 	},
 	{
 		name: "cli-no-color", breaks: "NO_COLOR turns colors off",
-		file: "cmd/progressor/internal/cli/color.go", old: `noColor == "" && `, planted: "",
+		file: "cmd/progressor/internal/cli/color.go", old: `noColor == "" && `, planted: `noColor != "off" && `,
 		packages: "./cmd/progressor", run: "TestTerminal$",
 	},
 	{

@@ -281,6 +281,9 @@ async function trySinks() {
 async function tryWorkers() {
   const list = await workers.listWorkers({ namespace });
   assert.equal(list.workers[0].workerId, workerId);
+  const { worker, leases } = await workers.getWorker({ namespace, workerId });
+  assert.equal(worker.workerId, workerId);
+  assert.deepEqual(leases, []); // all of them were answered
   await workers.stopWorker({ namespace, workerId, directive: WorkerDirective.QUIET, reason: "that was all" });
   assert.equal((await workers.heartbeat({ workerId })).worker, WorkerDirective.QUIET);
 }

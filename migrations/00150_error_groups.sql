@@ -1,7 +1,8 @@
 -- +goose NO TRANSACTION
 -- +goose Up
 -- Find the processes and runs of an error group. The reason of an error is stored only with the
--- task that caused it; an imported process has no such task.
+-- task that caused it; an imported process has no such task. The index of imported processes does
+-- not contain detail, because an update of an indexed column is not HOT.
 DROP INDEX CONCURRENTLY IF EXISTS tasks_errors;
 DROP INDEX CONCURRENTLY IF EXISTS processes_imported_errors;
 DROP INDEX CONCURRENTLY IF EXISTS flow_runs_errors;
@@ -11,7 +12,7 @@ CREATE INDEX CONCURRENTLY tasks_errors
               error_fingerprint(failure->>'reason', failure->>'message'))
  WHERE status = 'ERROR';
 CREATE INDEX CONCURRENTLY processes_imported_errors
-    ON processes (namespace COLLATE "POSIX", error_fingerprint(NULL, detail))
+    ON processes (namespace COLLATE "POSIX", process_id COLLATE "POSIX")
  WHERE attention = 'ERROR' AND corrupted_by = 0;
 CREATE INDEX CONCURRENTLY flow_runs_errors
     ON flow_runs (namespace COLLATE "POSIX",

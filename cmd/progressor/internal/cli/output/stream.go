@@ -147,8 +147,9 @@ func (s Style) Status(name string) string {
 	return s.Paint(name[:end], color) + name[end:]
 }
 
-// statusColors has the statuses and states of the API and of the command line. Red needs somebody,
-// yellow is not as usual, cyan is in progress, and green is well. Waiting is usual: no color.
+// statusColors contains the colors of statuses and states. Red means that somebody should act,
+// yellow that something is unusual, cyan that work is in progress, and green success. Statuses
+// of waiting have no color.
 var statusColors = map[string]Color{
 	"ERROR": Red, "FAILED": Red, "TIMEOUT": Red, "EXPIRED": Red, "DOWN": Red, "BROKEN": Red, "SILENT": Red,
 	"MISSED": Red, "DROPPED": Red, "REVOKED": Red,

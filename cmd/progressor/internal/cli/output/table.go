@@ -25,7 +25,7 @@ func PrintRows(w io.Writer, header table.Row, rows []table.Row, numbers ...strin
 	return err
 }
 
-// Rows returns a table as a text. On a terminal, it cuts long cells so that a row fits on a line.
+// Rows returns a table as text. On a terminal, it cuts long cells so that a row fits on a line.
 func (s Style) Rows(header table.Row, rows []table.Row, numbers ...string) string {
 	columns := make([]column, len(header))
 	shown := make([]table.Row, len(rows))
@@ -67,8 +67,8 @@ func (s Style) Rows(header table.Row, rows []table.Row, numbers ...string) strin
 type column struct {
 	title           string
 	numbers, status bool
-	whole           bool // is cut only if that of the others is not enough: IDs, numbers, times, statuses
-	width           int  // the longest cell, later that of the cells that are shown
+	whole           bool // cut only if cutting the others is not enough: IDs, numbers, times, statuses
+	width           int  // width of the longest cell; later, the width to which cells are cut
 }
 
 // add returns a cell of the column as it is shown, before it is cut. Numbers remain, because the

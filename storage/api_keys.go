@@ -17,13 +17,13 @@ type APIKey = dbsqlc.ApiKey
 // KeyState is the data that an engine needs to check a token.
 type KeyState = dbsqlc.ReadKeyRow
 
-// ReadKey returns the state of a key, or process.ErrKeyNotFound.
+// ReadKey returns the state of a key, or process.ErrKeyNotFound if it does not exist.
 func (s *Store) ReadKey(ctx context.Context, keyID string) (KeyState, error) {
 	row, err := s.q.ReadKey(ctx, s.general, keyID)
 	return row, noRow(mapped("read a key", err), process.ErrKeyNotFound)
 }
 
-// NoteKeyUse notes that a key is used.
+// NoteKeyUse records the time at which a key was used.
 func (s *Store) NoteKeyUse(ctx context.Context, keyID string) error {
 	return mapped("note the use of a key", s.q.NoteKeyUse(ctx, s.general, keyID))
 }
@@ -61,7 +61,7 @@ func createKey(ctx context.Context, tx pgx.Tx, k NewKey, by process.Actor) error
 	return nil
 }
 
-// MaxListedRoles is how many roles of a key ListKeys returns at most.
+// MaxListedRoles is the maximum number of roles that ListKeys returns for a key.
 const MaxListedRoles = 20
 
 // ListedKey is a key in a list, with its first roles.
@@ -72,11 +72,11 @@ type KeyQuery struct {
 	AfterID   string // the last key of the previous page, or ""
 	KeyID     string // only this key, or "" for all
 	Name      string // only keys with this name, or "" for all
-	ValidOnly bool   // no keys that were revoked or have expired
+	ValidOnly bool   // omit revoked and expired keys
 	Limit     int
 }
 
-// ListKeys returns keys, the newest first.
+// ListKeys returns keys, newest first.
 func (a Access) ListKeys(ctx context.Context, q KeyQuery) ([]ListedKey, error) {
 	rows, err := dbsqlc.New().ListKeys(ctx, a.db, dbsqlc.ListKeysParams{
 		MaxRoles: MaxListedRoles, AfterID: q.AfterID, ValidOnly: q.ValidOnly, Named: q.Name, OnlyID: q.KeyID,
@@ -106,9 +106,9 @@ type Rotation struct {
 	Overlap time.Duration // how long the old key stays valid; 0 revokes it
 }
 
-// RotateKey stores a key with the name and the grants of a valid one, and ends the old one after
-// the overlap. It returns process.ErrKeyNotFound if there is no such valid key, and
-// *process.KeyReplacedError if it was rotated before.
+// RotateKey replaces a valid key by a new one with the same name and grants. The old key stays
+// valid for the overlap. It returns process.ErrKeyNotFound if there is no such valid key, and
+// *process.KeyReplacedError if the key was rotated before.
 func (a Access) RotateKey(ctx context.Context, r Rotation, by process.Actor) (old APIKey, err error) {
 	err = a.change(ctx, "rotate a key", func(tx pgx.Tx) error {
 		before, err := dbsqlc.New().LockValidKey(ctx, tx, r.KeyID)

@@ -10,8 +10,8 @@ import (
 )
 
 // encodeArrays registers codecs that encode the array parameters of a lane's statements with plain
-// loops. pgx uses reflection and an interface for each element, and the text format for UUIDs. That
-// was a sixth of the engine's CPU time for a call.
+// loops. The codecs of pgx use reflection and an interface value for each element, and the text
+// format for UUIDs, which took a sixth of the engine's CPU time for a call.
 func encodeArrays(conn *pgx.Conn) {
 	m := conn.TypeMap()
 	useArrayCodec(m, pgtype.TextArrayOID, pgtype.TextOID, func(s string) int { return len(s) },

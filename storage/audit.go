@@ -28,14 +28,14 @@ type AuditRecord struct {
 	Change  ConfigChange      // added to the details
 }
 
-// noted adds an audit entry to an item if an operator gave the command.
+// noted adds an audit entry to an item if an operator sent the command.
 func (i *item) noted(method, reason string, by []process.Actor) {
 	if len(by) > 0 {
 		i.audit = &AuditRecord{Method: method, By: by[0], Details: map[string]string{"reason": reason}}
 	}
 }
 
-// actor returns the operator who gave the command, or "".
+// actor returns the operator who sent the command, or "".
 func (i *item) actor() string {
 	if i.audit == nil {
 		return ""
@@ -80,13 +80,13 @@ func (o *auditRecords) stages(s *Store) []stage {
 	return []stage{func(ctx context.Context, db DB) error { return s.q.InsertAudits(ctx, db, o.arg) }}
 }
 
-// note identifies a command that does not use a lane.
+// note contains the audit data of a command that does not use a lane.
 type note struct {
 	method, namespace, subject string
 	change                     *ConfigChange // set by the command; nil if it changes no configuration
 }
 
-// audited runs a command. If an operator gave it, audited adds an audit entry in the same
+// audited runs a command. If an operator sent it, audited adds an audit entry in the same
 // transaction.
 func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOut func(DB) error) error {
 	return s.write(ctx, func(conn *pgx.Conn) error {
@@ -113,7 +113,7 @@ func (n *AuditRecord) Record(ctx context.Context, db DB, namespace, subject stri
 	})
 }
 
-// AuditCommand adds an audit entry in the transaction of a command if an operator gave it.
+// AuditCommand adds an audit entry in the transaction of a command if an operator sent it.
 func AuditCommand(ctx context.Context, db DB, method, namespace, subject string, by []process.Actor) error {
 	return ConfigChange{}.Audit(ctx, db, method, namespace, subject, by)
 }

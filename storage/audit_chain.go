@@ -26,8 +26,8 @@ type AuditHead struct {
 type AuditChain struct {
 	Entries     int64     `json:"entries"`      // correct entries in the chain
 	Erased      int64     `json:"erased"`       // entries whose subject or details EraseProcess has erased
-	Waiting     int64     `json:"waiting"`      // entries not yet in the chain, at most maxWaitingAudit
-	WaitingFor  float64   `json:"waiting_for"`  // age of the oldest of them in seconds
+	Waiting     int64     `json:"waiting"`      // entries that are not in the chain yet, counted up to maxWaitingAudit
+	WaitingFor  float64   `json:"waiting_for"`  // age of the oldest of these entries, in seconds
 	Removed     int64     `json:"removed"`      // position of the last entry deleted after its retention
 	Head        AuditHead `json:"head"`         // the last correct entry
 	Fault       string    `json:"fault"`        // what is wrong with the first incorrect entry, or ""
@@ -71,8 +71,8 @@ type auditVerifier struct {
 	found                  AuditChain
 }
 
-// verifyBatch checks the next entries. The transaction has one snapshot, so the entries and the
-// ends of the chain belong to the same time.
+// verifyBatch checks the next entries. The transaction reads one snapshot, so the entries are
+// consistent with the ends of the chain.
 func (v *auditVerifier) verifyBatch(ctx context.Context, tx pgx.Tx) (more bool, err error) {
 	q := dbsqlc.New()
 	chain, err := q.ReadAuditChain(ctx, tx)
@@ -104,7 +104,8 @@ func (v *auditVerifier) verifyBatch(ctx context.Context, tx pgx.Tx) (more bool, 
 	return false, err
 }
 
-// check checks the next entry. It returns what is wrong with it, or "".
+// check checks the next entry and describes what is wrong with it. It returns "" if the entry is
+// correct.
 func (v *auditVerifier) check(e *dbsqlc.ReadSealedAuditRow) string {
 	if missing := v.position + 1; e.ChainPosition > missing {
 		return fmt.Sprintf("the entry at position %d is missing: the next one is entry %d at position %d",

@@ -8,11 +8,12 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// ConfigChange is a change of a configuration, for the audit. Before and After are JSON, or nil if
-// the configuration did not or does not exist.
+// ConfigChange is a change of a configuration, for the audit. Before and After are JSON. Before is
+// nil if the configuration is new, and After is nil if it was deleted.
 type ConfigChange struct{ Before, After json.RawMessage }
 
-// maxAuditedConfig limits each of the two configurations of an audit entry in bytes.
+// maxAuditedConfig is the maximum size in bytes of each of the two configurations in an audit
+// entry.
 const maxAuditedConfig = 64 << 10
 
 // hidden replaces secrets and payloads in audit entries.

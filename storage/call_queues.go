@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// callQueueWait is how long a call waits in memory for the results before it until it is stored
-	// in schedule. Twelve clients that call one process wait 30 ms. The wait is short because a
-	// crash loses the calls in memory.
+	// callQueueWait is the maximum time that a call waits in memory for earlier results. After that
+	// it is stored in schedule. If twelve clients call one process, they wait 30 ms. The wait is
+	// short because a crash loses the calls in memory.
 	callQueueWait = 100 * time.Millisecond
 	// callQueueCheck is how often a queued call checks whether it may still wait, because it holds
 	// a slot that others may need.
 	callQueueCheck = 20 * time.Millisecond
 )
 
-// callQueues lets calls of a process that this node runs wait in memory, to be stored in the same
-// flush as the result of the process. If the call were stored first, it would need a row of
-// schedule, and its flush and that of the result would use the general statements for all of their
-// items. With 512 clients that call 10,000 processes at random, 5 of 100 calls find the process
-// busy, which would affect nearly every flush. A call that waits in memory is not durable, and its
-// client has no response yet.
+// callQueues lets calls of a process that this node runs wait in memory, so that they are stored in
+// the same flush as the result of the process. If the call were stored first, it would need a row
+// in schedule, and both its flush and the flush of the result would use the general statements for
+// all of their items. With 512 clients that call 10,000 processes at random, 5% of the calls find
+// the process busy, which would affect nearly every flush. A call that waits in memory is not
+// durable, and its client has no response yet.
 //
 // (These queues are not the key queues of constraints, which are rows of schedule.)
 //
@@ -35,25 +35,25 @@ type callQueues struct {
 	byProcess map[process.Key]*processQueue // the processes that run here
 }
 
-// processQueue is the queue of a process that runs here. It exists from a call that will be
-// captured to a result after which no task runs.
+// processQueue is the queue of a process that runs here. It is created for a call that will be
+// captured, and deleted after a result that leaves no running task.
 type processQueue struct {
 	calls   []*callItem // in order of arrival
 	leaving int         // calls that have left the queue to be stored
 	stored  []int64     // tasks of this node's calls that wait in schedule; they run first
-	ran     int64       // the newest task that ran after a result
-	// fromElsewhere is the number of tasks from other nodes that ran, minus the number of tasks
-	// from this node.
+	ran     int64       // the newest task that a result promoted
+	// fromElsewhere is the number of tasks from other nodes that have run, minus the number of
+	// tasks from this node that have run.
 	fromElsewhere int
 }
 
 // maxFromElsewhere is the number of tasks from other nodes after which the queue lets calls pass.
-// Clients of other nodes then call the process, too, so each call would wait for callQueueWait
-// before it is stored behind theirs.
+// Clients of other nodes then also call the process, and each call of this node would wait for
+// callQueueWait before it is stored behind their calls.
 const maxFromElsewhere = 64
 
-// commitGroup is a result and the call that is stored with it, if any. When both have an outcome,
-// the queue knows the state of the process.
+// commitGroup is a result and the call, if any, that is stored in the same flush. When both have an
+// outcome, the queue knows the state of the process.
 type commitGroup struct {
 	open int // items without an outcome
 	groupOutcome
@@ -160,12 +160,12 @@ func (p *processQueue) taskRuns(id int64) {
 	} else {
 		p.fromElsewhere++
 	}
-	p.ran = max(p.ran, id) // calls with smaller IDs have run, although their outcomes may arrive later
+	p.ran = max(p.ran, id) // calls with smaller IDs have run, even if their outcomes arrive later
 	p.stored = slices.DeleteFunc(p.stored, func(of int64) bool { return of <= id })
 }
 
-// taskWaits records a call of this node that waits in schedule, unless it has already run. An ID of
-// 0 means that there is none.
+// taskWaits records a call of this node that waits in schedule, unless it has already run. It
+// ignores an ID of 0.
 func (p *processQueue) taskWaits(id int64) {
 	if id > p.ran {
 		p.stored = append(p.stored, id)
@@ -276,7 +276,7 @@ func (s *Store) submitCall(it *callItem, path callPath) error {
 	it.general = path != tryCapture
 	here := it.call.runsHere()
 	err := s.submit(it)
-	// (Between two tasks of a process there is a moment when this node knows of none that runs.)
+	// Between two tasks of a process, there is a moment when this node knows of no running task.
 	s.callQueues.recordCall(it, err, path, here || it.call.runsHere())
 	return err
 }

@@ -20,10 +20,10 @@ type Cancel struct {
 	Grace   time.Duration // how long the process may take, from now, before EndOverdueCancel ends it
 }
 
-// CancelState is the state of a cancel.
+// CancelState is the state of a process after a cancel.
 type CancelState struct {
-	Ended bool // the process is CANCELLED: its running task is fenced, and waiting tasks are answered
-	Busy  bool // the process has not ended and a task of it runs: no poller needs to look for the CANCEL task
+	Ended bool // the process is CANCELLED: its running task is fenced, and its waiting tasks are cancelled
+	Busy  bool // the process has not ended, and one of its tasks runs, so no poller needs to look for the CANCEL task
 }
 
 // graceExpired is the failure of a CANCEL task whose grace period is over.

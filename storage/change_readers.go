@@ -9,11 +9,11 @@ import (
 )
 
 // changeReaders wakes the readers of the changes of namespaces after the commits of this node. A
-// commit only looks at a map, so it pays almost nothing if its namespace has no reader.
+// commit only looks up its namespaces in a map, so it costs almost nothing if they have no reader.
 // Transactions that do not know their processes, such as scans, wake no reader. Readers find the
-// changes of these transactions with their next read.
+// changes of these transactions in their next read.
 type changeReaders struct {
-	mu sync.Mutex // held to change the map, which is copied
+	mu sync.Mutex // held while the map is replaced by a changed copy
 	// byNamespace is nil if there is no reader.
 	byNamespace atomic.Pointer[map[string][]*changeReader]
 }

@@ -14,13 +14,13 @@ type Completion struct {
 	Result
 	Continuation
 
-	// What the kind of the process adds. Effects are stored if the result applies or removes the
-	// process, EffectsOnEnd for any result.
+	// The kind of the process sets the following fields. Effects are stored if the result applies
+	// or removes the process. EffectsOnEnd are stored for any result.
 	Effects      []Effect
 	EffectsOnEnd []Effect
-	LowPriority  bool        // the messages may wait for more urgent ones, see OnMessages
+	LowPriority  bool        // the messages may be delivered later than others, see OnMessages
 	Record       Record      // nil if the kind does not record attempts
-	Kept         []byte      // JSON result that an effect stores; nil if none does
+	Kept         []byte      // JSON result that an effect stores, or nil
 	Run          process.Key // the run to notify if the result is Completed; may be zero
 }
 
@@ -33,7 +33,7 @@ type TaskAttempt struct {
 	FencingToken   int64
 	IdempotencyKey string // idempotency key of the task
 	LastEventID    int64  // last event of the process at the start of the attempt; new events follow it
-	Fired          bool   // the task was the default timer, so there is none to replace
+	Fired          bool   // the task was the default timer, so no default timer has to be replaced
 	Leased         bool   // a worker held the attempt; its lease is deleted
 	AnsweredBy     string // the worker that answered; "" for processors and if there was no answer
 }
@@ -63,13 +63,13 @@ type Saved struct {
 	// Next is the next task, which already runs here. The columns of the process are set only if it
 	// belongs to another process: the run that was notified.
 	Next *Claim
-	// Deferred reports that a next task may be due but was not taken, because Promote was false or
-	// the connection broke. The pollers must look.
+	// Deferred reports that a next task may be due but was not promoted, because Promote was false
+	// or the connection broke. The pollers must look for it.
 	Deferred   bool
 	TimerDelay time.Duration // until the new default timer is due; negative if there is none
-	Cancelled  []int64       // waiting tasks that were cancelled with it
+	Cancelled  []int64       // waiting tasks that were cancelled when the process ended
 	// ResponseLost reports that the result is committed but the response was lost. The next task is
-	// adopted, and the pollers must look. Status is empty.
+	// adopted, and the pollers must look for others. Status is empty.
 	ResponseLost bool
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// MaxLogins limits the logins of a user to the console. Another login ends the oldest one.
+// MaxLogins is the maximum number of console logins of a user. Another login ends the oldest one.
 const MaxLogins = 20
 
 // NewLogin is a login of a user to the console.
@@ -57,9 +57,9 @@ func (s *Store) CreateLogin(ctx context.Context, l NewLogin, by process.Actor) e
 	return mapped("create a login", err)
 }
 
-// ReadLogin returns a login, or process.ErrKeyNotFound. If hash is the hash of its cookie, the
-// login counts as used. Logins end if they are not used for some time. The caller must compare the
-// hashes.
+// ReadLogin returns a login, or process.ErrKeyNotFound if it does not exist. If hash is the hash of
+// its cookie, ReadLogin records that the login was used, because unused logins expire. The caller
+// must compare the hashes.
 func (s *Store) ReadLogin(
 	ctx context.Context, loginID string, hash []byte, idle time.Duration,
 ) (LoginState, error) {
@@ -103,7 +103,7 @@ type LoginQuery struct {
 	Limit     int
 }
 
-// ListLogins returns logins, the newest first.
+// ListLogins returns logins, newest first.
 func (a Access) ListLogins(ctx context.Context, q LoginQuery) ([]Login, error) {
 	arg := dbsqlc.ListLoginsParams{
 		Principal: q.Principal, AfterID: q.AfterID, Lim: int32(q.Limit),

@@ -30,16 +30,16 @@ const (
 const (
 	// shortLockTimeout limits the wait for a lock in flushes of items that were put aside.
 	shortLockTimeout = 20 * time.Millisecond
-	// shortLockTime is how long, after a flush has reached lock_timeout, later flushes wait only
-	// shortLockTimeout for locks.
+	// shortLockTime is how long flushes wait only shortLockTimeout for locks after one of them has
+	// reached lock_timeout.
 	shortLockTime = 10 * time.Second
 	// contentionDeferTime is how long a request may be put aside before it returns ErrUnavailable.
 	// A flush of another node takes less time, even if the database is busy.
 	contentionDeferTime = time.Second
-	// contentionMemory is how long a process is remembered after all of its items were completed.
+	// contentionMemory is how long a process is remembered after all of its items have completed.
 	contentionMemory = time.Second
-	// maxLockFailures limits the search for items that wait for a lock. This is enough to find
-	// three rows among 256.
+	// maxLockFailures limits the number of failed tries to find the items that wait for a lock. It
+	// suffices to find three among 256.
 	maxLockFailures = 32
 )
 
@@ -54,8 +54,8 @@ type contendedProcess struct {
 	other   bool // the locked row is in another table and is unknown until a flush waits for it
 }
 
-// backoff returns how long the items of a process wait before the next try. A lock of another lane
-// or node lasts for a flush, a lock of another client possibly for minutes.
+// backoff returns how long the items of a process wait before the next try. Another lane or node
+// holds a lock for the duration of a flush. Another client may hold it for minutes.
 func (c *contendedProcess) backoff() time.Duration {
 	switch {
 	case c.other:
@@ -68,8 +68,8 @@ func (c *contendedProcess) backoff() time.Duration {
 	return 100 * time.Millisecond
 }
 
-// alone reports whether the next try is a flush of its own, in mode lockWait. If nodes compete for
-// a process, the queue of its lock is fair, but retries are not.
+// alone reports whether the next try is a separate flush in mode lockWait. If nodes compete for a
+// process, waiting for its lock is fair, but retries are not.
 func (c *contendedProcess) alone() bool { return c.other || c.tries >= 7 && c.tries < 10 }
 
 type admission int
@@ -188,7 +188,7 @@ func (c contention) locked(ops []operation) {
 func lockedKeys(op operation) []process.Key { return keysOfItems([]operation{op}) }
 
 // putAside removes items from their flush, to be retried later. blocked returns the process that an
-// item waits for. other reports that the locked row is not in processes. Requests that have waited
+// item waits for. other means that the locked row is not in processes. Requests that have waited
 // too long are completed with an error.
 func (l *lane) putAside(ops []operation, blocked func(operation) process.Key, other bool) {
 	now := time.Now()

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// CursorText returns a position in several lanes in the form for clients: the number of the last
-// row of each lane. version says what the lanes contain.
+// CursorText encodes a position in several lanes for clients: the number of the last row of each
+// lane. version identifies the kind of rows.
 func CursorText(version byte, generation uuid.UUID, lanes map[int64]int64) string {
 	b := append([]byte{version}, generation[:]...)
 	for _, lane := range slices.Sorted(maps.Keys(lanes)) {

@@ -19,7 +19,7 @@ import (
 // removed as with RemoveProcess. DeleteRows deletes all other rows. DeleteNamespace deletes the row
 // of the namespace.
 
-// Deletion says what DeleteNamespace deletes.
+// Deletion selects what DeleteNamespace may delete.
 type Deletion int
 
 const (
@@ -29,7 +29,7 @@ const (
 	DeletesData
 )
 
-// RequestDeletion marks a namespace for deletion. A repeated request changes nothing, but
+// RequestDeletion marks a namespace for deletion. A repeated request changes nothing, except that
 // DeletesData replaces DeletesEmpty.
 func (s *Store) RequestDeletion(
 	ctx context.Context, namespace string, d Deletion, by ...process.Actor,
@@ -104,7 +104,7 @@ func (s *Store) RemoveSomeProcesses(ctx context.Context, namespace, after string
 }
 
 // DropStarts delivers the messages that start processes in a namespace that is being deleted. They
-// start nothing. They become dead letters, and their senders are notified. found reports whether
+// start nothing: they become dead letters, and their senders are notified. found reports whether
 // there were any.
 func (s *Store) DropStarts(ctx context.Context, namespace string) (found bool, err error) {
 	ids, err := s.q.ListStartTargets(ctx, s.general, dbsqlc.ListStartTargetsParams{
@@ -186,10 +186,10 @@ func fill(statement string, names ...string) string {
 	return strings.NewReplacer(names...).Replace(statement)
 }
 
-// deleteSQL returns the statement that deletes a batch of rows of a namespace ($1, at most $2). It
-// returns how many rows it read and deleted, and the first column of the last key. If it continues,
-// it begins with the last key of the batch before ($3, as text), so that it does not read the dead
-// rows of all earlier batches.
+// deleteSQL returns the statement that deletes a batch of rows of a namespace ($1, at most $2). The
+// statement returns how many rows it read and deleted, and the first column of the last key. If
+// continues is set, it begins with the last key of the previous batch ($3, as text), so that it
+// does not read the dead rows of all earlier batches.
 func (t *namespaceTable) deleteSQL(continues bool) string {
 	where, join, columns := "x.namespace = $1", "t.namespace = ANY (ARRAY[page.namespace])", "x.namespace"
 	last := "NULL::text"
@@ -230,8 +230,8 @@ type DeletionProgress struct {
 }
 
 // DeleteRows deletes one batch of the rows of a namespace whose processes were removed. It returns
-// the number of deleted rows. ended reports that it has reached the end of all tables. The next
-// call then begins with the first table.
+// the number of deleted rows. ended reports that all tables were read. The next call then begins
+// with the first table.
 func (s *Store) DeleteRows(
 	ctx context.Context, namespace string, p *DeletionProgress,
 ) (deleted int, ended bool, err error) {
@@ -296,7 +296,7 @@ func (s *Store) CountData(
 	return counts, err
 }
 
-// CountScope says which tables CountData reads.
+// CountScope selects the tables that CountData reads.
 type CountScope int
 
 const (
@@ -337,8 +337,8 @@ func (t *namespaceTable) countSQL() string {
 	return fill(statement, "{table}", t.name)
 }
 
-// HasData returns those counts because of which a namespace is not empty: processes, tasks,
-// templates and paused job names.
+// HasData returns the counts that keep a namespace from being empty: processes, tasks, templates
+// and paused job names.
 func HasData(counts []KindCount) (held []KindCount) {
 	for _, c := range counts {
 		switch c.Kind {

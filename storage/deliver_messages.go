@@ -11,16 +11,16 @@ import (
 const (
 	// deliverLimit is how many messages of one process a flush delivers. The next flush continues.
 	deliverLimit = 16
-	// deliverBytes is the size of a delivery in the limit of a flush. The client does not send its
-	// messages, but the server writes them.
+	// deliverBytes is the size at which a delivery counts toward the limit of a flush. The client
+	// does not send the messages, but the server writes them.
 	deliverBytes = 64 << 10
 )
 
 // The outcomes of a delivery.
 const (
 	Delivered      = "delivered"
-	MemberRecorded = "noted" // end of a member, recorded for the group job that must check it
-	// start: the process exists, or another job holds the unique key, so nothing was done
+	MemberRecorded = "noted" // the end of a member; its group was marked to be checked
+	// nothing was started, because the process exists or another job holds the unique key
 	TargetExists   = "exists"
 	MessageHeld    = "held"      // the process is SUSPENDED or in ERROR: the message waits
 	TargetFull     = "full"      // too many tasks wait in the process: all messages to it wait
@@ -61,9 +61,9 @@ type deliverBatch struct {
 	outgoing *outgoing
 }
 
-// deliverStages returns the statements of the deliveries. A start runs before messages that were
-// sent to the process after it. The lock between them is for processes that were created by the
-// starts, here or on another node, and could not be locked before. out collects the targets of the
+// deliverStages returns the statements of the deliveries. Starts run before messages that were sent
+// to the started process. The stage between them locks the processes that starts have created, here
+// or on another node, because these could not be locked before. out collects the targets of the
 // resulting messages.
 func deliverStages(s *Store, items []*deliverItem, out *outgoing) []stage {
 	if len(items) == 0 {

@@ -11,10 +11,10 @@ import (
 // Effect is a write to a table that SaveResult does not know. It is stored in the transaction of a
 // result, or not at all.
 type Effect interface {
-	// Bytes returns its size in the limit of a flush.
+	// Bytes returns the size at which the effect counts toward the limit of a flush.
 	Bytes() int
-	// Batch returns the name of the statement that writes effects of this type. It is different for
-	// each type.
+	// Batch returns the name of the statement that writes effects of this type. Each type has its
+	// own.
 	Batch() string
 	// Write sends the one statement that writes all effects of this batch in a flush. It must find
 	// each effect by its task and fencing token in what this transaction has written (see
@@ -22,21 +22,21 @@ type Effect interface {
 	Write(ctx context.Context, db DB, all []BoundEffect) error
 }
 
-// EarlyEffect is an effect whose statement runs before those of other effects of the flush, because
-// it deletes rows that they would find.
+// EarlyEffect is an effect whose statement runs before the statements of other effects of the
+// flush, because it deletes rows that they would otherwise find.
 type EarlyEffect interface {
 	Effect
 	Early()
 }
 
-// ModalEffect is an effect that is not stored in every event mode of its namespace.
+// ModalEffect is an effect that is stored only in some event modes of its namespace.
 type ModalEffect interface {
 	Effect
 	StoredIn(mode EventMode) bool
 }
 
 // Record is the effect by which a kind records the end of an attempt, for any outcome. Its
-// statement runs directly after the results. SaveCompleted itself records the ends that it stores.
+// statement runs directly after the results. SaveCompleted records the ends that it stores itself.
 type Record interface {
 	Effect
 	Name() string
@@ -51,8 +51,8 @@ type BoundEffect struct {
 	Mode         EventMode // event mode of the namespace
 }
 
-// AttemptsOf returns an effect of each attempt, for statements that look up each attempt once, and
-// for each effect the index of its attempt.
+// AttemptsOf returns one effect of each attempt, for statements that look up each attempt once. For
+// each effect, it also returns the index of its attempt.
 func AttemptsOf(all []BoundEffect) (attempts []BoundEffect, indexes []int32) {
 	indexes = make([]int32, len(all))
 	for n, r := range all {
@@ -122,7 +122,8 @@ func (b effectBatches) stages(s *Store) []stage {
 	return stages
 }
 
-// storedEffects returns those effects of one type that the event modes of their namespaces allow.
+// storedEffects returns the effects of one type that are stored in the event modes of their
+// namespaces.
 func storedEffects(all []BoundEffect) []BoundEffect {
 	stored := make([]BoundEffect, 0, len(all))
 	for _, r := range all {

@@ -9,20 +9,21 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// ChildEnd is one end of a child in a task that holds several. A single end is stored in the row of
-// the task itself.
+// ChildEnd is the end of a child, in a NOTIFY task that reports several ends. A single end is
+// stored in the columns of the task.
 type ChildEnd struct {
 	Namespace string `json:"namespace"`
 	ProcessID string `json:"processId"`
 	Status    string `json:"status"` // as in the API
 	Response  []byte `json:"response"`
-	Args      []byte `json:"args"` // the args for the notification that the child was started with
+	Args      []byte `json:"args"` // the args for the notification, which the sender set when it started the child
 	WorkerID  string `json:"workerId"`
-	// RunningTime is when its last attempt began; zero if an older version stored the end.
+	// RunningTime is when the last attempt of the child began; zero if an older version stored the
+	// end.
 	RunningTime time.Time `json:"runningTime"`
 }
 
-// ChildEnds returns the ends in a NOTIFY, or nil if it does not hold several.
+// ChildEnds returns the ends in a NOTIFY task that reports several, and otherwise nil.
 func ChildEnds(c *Claim) ([]ChildEnd, error) {
 	var child struct {
 		Ends []ChildEnd `json:"ends"`
@@ -34,7 +35,7 @@ func ChildEnds(c *Claim) ([]ChildEnd, error) {
 	return child.Ends, err
 }
 
-// endSteps notifies runs of the ends of their jobs in a flush.
+// endSteps notifies runs that jobs of their steps have ended in a flush.
 type endSteps struct {
 	store    *Store
 	items    []*saveItem

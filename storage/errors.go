@@ -41,7 +41,7 @@ func SQLState(err error) string {
 }
 
 // IsUniqueViolation reports whether a row with the same key exists. For a statement that inserts
-// processes, another session has created one of them since the statement began.
+// processes, this means that another session has created one of them since the statement began.
 func IsUniqueViolation(err error) bool { return SQLState(err) == stateUniqueViolation }
 
 // lost reports whether the connection cannot be used after an error: it broke, the server shut
@@ -59,9 +59,9 @@ func lost(err error) bool {
 }
 
 // rejectsData reports whether an error is due to the data of a statement, so that no retry can
-// succeed: it violates a type, a constraint or a limit of PostgreSQL, or cannot be encoded.
-// Everything else, such as a missing GRANT or an I/O error, is the state of the server, which an
-// operator repairs.
+// succeed: it violates a type, a constraint or a limit of PostgreSQL, or cannot be encoded. All
+// other errors, such as a missing GRANT or an I/O error, are problems of the server, which an
+// operator must repair.
 func rejectsData(err error) bool {
 	state := SQLState(err)
 	if state == "" {
@@ -77,8 +77,9 @@ func unavailable(op string, err error) error {
 	return fmt.Errorf("%s: %w (%w)", op, process.ErrUnavailable, err)
 }
 
-// isTemporary reports whether the same statement may succeed later, although its connection is not
-// lost: it waited too long for a lock, took too long, met another transaction or lacked resources.
+// isTemporary reports whether the same statement may succeed later on the same connection: it
+// waited too long for a lock, took too long, conflicted with another transaction or lacked
+// resources.
 func isTemporary(err error) bool {
 	switch state := SQLState(err); state {
 	case "":
@@ -91,8 +92,8 @@ func isTemporary(err error) bool {
 	}
 }
 
-// mapped converts the error of a statement to an error of the domain. It returns an InvalidError of
-// the code around the statement as it is.
+// mapped converts the error of a statement to an error of the domain. It returns an InvalidError
+// from the surrounding code unchanged.
 func mapped(op string, err error) error {
 	if _, ok := errors.AsType[*process.InvalidError](err); ok {
 		return err

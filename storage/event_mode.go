@@ -1,6 +1,6 @@
 package storage
 
-// EventMode is which events of its jobs a namespace keeps. Statements compare these values.
+// EventMode determines which events of its jobs a namespace keeps. Statements compare these values.
 type EventMode int32
 
 // The event modes.
@@ -21,10 +21,10 @@ func (s *Store) eventModeOf(namespace string) EventMode {
 	return EventsAll
 }
 
-// EventModeOf returns the event mode of a namespace as statements take it.
+// EventModeOf returns the event mode of a namespace as a parameter for statements.
 func (s *Store) EventModeOf(namespace string) int32 { return int32(s.eventModeOf(namespace)) }
 
-// EventModes returns the event modes of namespaces as statements take them.
+// EventModes returns the event modes of namespaces as a parameter for statements.
 func (s *Store) EventModes(namespaces []string) []int32 {
 	modes := make([]int32, len(namespaces))
 	for n, ns := range namespaces {

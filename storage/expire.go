@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// expireBatch is how many processes per namespace and status one transaction removes. It locks
-// their rows for a few milliseconds.
+// expireBatch is the number of processes per namespace and status that one transaction removes. The
+// transaction locks their rows for a few milliseconds.
 const expireBatch = 100
 
 // Retention is how long a namespace keeps ended processes, by outcome; 0 means forever.

@@ -12,7 +12,7 @@ import (
 // describes what it saves and when it does not apply.
 
 // minFastPath is the minimum number of items for the fast path if other items of the flush need the
-// general statement. Fewer items would not save as much as the additional statement costs. The
+// general statement. Fewer items would not save as much as the additional statement costs. This
 // number is an estimate.
 const minFastPath = 8
 
@@ -69,7 +69,7 @@ func captureCalls(ctx context.Context, db DB, items []*callItem, arg *dbsqlc.Pre
 
 // skipFastPath makes results general if a command in the same flush may end their process. The
 // effects of a result are stored if its transaction has written the end of its task. If the fast
-// path did not apply, they would find the end that the command writes.
+// path did not apply, the effects would find the end that the command has written.
 func (b *batch) skipFastPath() {
 	if len(b.saves) == 0 || len(b.cancels)+len(b.removes) == 0 {
 		return

@@ -31,7 +31,7 @@ func others(effects []Effect) []Effect {
 	return slices.DeleteFunc(slices.Clone(effects), func(e Effect) bool { return e == FreeKeys{} })
 }
 
-// freesKeys reports whether the process holds keys that its end frees.
+// freesKeys reports whether the end of the process frees keys.
 func (c *Completion) freesKeys() bool { return slices.Contains(c.EffectsOnEnd, Effect(FreeKeys{})) }
 
 // freeStages frees the keys of processes that a command may have ended or suspended.

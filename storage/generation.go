@@ -119,7 +119,7 @@ func (s *Store) CancelledAttempts(ctx context.Context) ([]AttemptRef, error) {
 	return refs, mapped("find cancelled attempts", err)
 }
 
-// errNotReplicated means that the synchronous standby may not have received a commit.
+// errNotReplicated means that a commit may not have reached the synchronous standby.
 var errNotReplicated = errors.New("committed on the primary, but the wait for the synchronous standby was cancelled")
 
 // notReplicated is the key in a connection's CustomData that noteCancelledWait sets.
@@ -127,15 +127,15 @@ const notReplicated = "not replicated"
 
 // noteCancelledWait is the OnNotice of connections that write. If the wait of a commit for the
 // synchronous standby is cancelled, PostgreSQL keeps the commit, reports success and sends only a
-// warning. Such a commit is lost if the primary is. The text of the warning depends on lc_messages,
-// but its routine does not.
+// warning. Such a commit is lost if the primary is lost. The text of the warning depends on
+// lc_messages, but the name of its routine does not.
 func noteCancelledWait(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if n.Routine == "SyncRepWaitForLSN" {
 		conn.CustomData()[notReplicated] = true
 	}
 }
 
-// replicated returns errNotReplicated if a commit on conn, since the last call, was not replicated.
+// replicated returns errNotReplicated if a commit on conn since the last call was not replicated.
 func (s *Store) replicated(conn *pgx.Conn) error {
 	data := conn.PgConn().CustomData()
 	if _, cancelled := data[notReplicated]; !cancelled {
@@ -146,8 +146,8 @@ func (s *Store) replicated(conn *pgx.Conn) error {
 	return errNotReplicated
 }
 
-// write runs statements that are acknowledged, on a connection of the general pool. It returns an
-// error if the commit was not replicated.
+// write runs statements whose commit is acknowledged to a client, on a connection of the general
+// pool. It returns an error if the commit was not replicated.
 func (s *Store) write(ctx context.Context, write func(*pgx.Conn) error) error {
 	conn, err := s.general.Acquire(ctx)
 	if err != nil {
@@ -164,8 +164,8 @@ func (s *Store) writeOn(conn *pgx.Conn, write func(*pgx.Conn) error) error {
 	return s.replicated(conn)
 }
 
-// confirmCommits returns when everything that was committed before is on the synchronous standby,
-// if there is one: a commit that the connection waits for comes after all of them in the WAL.
+// confirmCommits returns when the synchronous standby, if there is one, has all earlier commits. It
+// makes one more commit and waits for it: this commit comes after all others in the WAL.
 func (l *lane) confirmCommits(ctx context.Context) error {
 	n, err := l.store.q.ConfirmCommits(ctx, l.conn)
 	if err == nil && n == 0 {

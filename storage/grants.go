@@ -27,15 +27,15 @@ func (g GrantKey) json() []byte {
 	return ConfigJSON(map[string]string{"principal": g.Principal, "role": g.Role, "namespaces": g.Namespaces})
 }
 
-// ReadGrants returns the grants of principals, such as a user and its groups. There may be none.
+// ReadGrants returns the grants of principals, such as a user and the groups of the user.
 func (s *Store) ReadGrants(ctx context.Context, principals []string) (PrincipalGrants, error) {
 	row, err := s.q.ReadGrants(ctx, s.general, principals)
 	return row, mapped("read grants", err)
 }
 
-// AddGrant gives a role to a principal. keyID is the ID of its key, or "" for a principal without
-// one. added is false if it has the role already. It returns process.ErrKeyNotFound if the key does
-// not exist or is revoked.
+// AddGrant gives a role to a principal. keyID is the ID of its key, or "" if the principal is not a
+// key. added is false if the principal already has the role. It returns process.ErrKeyNotFound if
+// the key does not exist or is revoked.
 func (a Access) AddGrant(ctx context.Context, keyID string, g GrantKey, by process.Actor) (added bool, err error) {
 	err = a.change(ctx, "add a grant", func(tx pgx.Tx) error {
 		if keyID != "" {
@@ -66,8 +66,8 @@ func addGrant(ctx context.Context, tx pgx.Tx, g GrantKey, by process.Actor) (add
 	return true, auditAccess(ctx, tx, "AddGrant", g.subject(), ConfigChange{After: g.json()}, by)
 }
 
-// RemoveGrant takes a role away. It returns process.ErrGrantNotFound if the principal does not have
-// it.
+// RemoveGrant removes a role from a principal. It returns process.ErrGrantNotFound if the principal
+// does not have the role.
 func (a Access) RemoveGrant(ctx context.Context, g GrantKey, by process.Actor) error {
 	err := a.change(ctx, "remove a grant", func(tx pgx.Tx) error {
 		if _, err := dbsqlc.New().RemoveGrant(ctx, tx, dbsqlc.RemoveGrantParams(g)); err != nil {
@@ -85,7 +85,7 @@ type GrantQuery struct {
 	Limit     int
 }
 
-// ListGrants returns grants by principal.
+// ListGrants returns grants, sorted by principal.
 func (a Access) ListGrants(ctx context.Context, q GrantQuery) ([]Grant, error) {
 	rows, err := dbsqlc.New().ListGrants(ctx, a.db, dbsqlc.ListGrantsParams{
 		Principal: q.Principal, AfterPrincipal: q.After.Principal, AfterRole: q.After.Role,

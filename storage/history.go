@@ -21,8 +21,9 @@ type HistoryRange struct {
 	Backward bool
 }
 
-// of returns the range within a history from first to last. Its limit is the number of events in
-// it. Events are numbered without gaps, so a backward read ends at first.
+// of returns the part of the range that is within a history from first to last. Its limit is the
+// number of events in that part. Events are numbered without gaps, so a backward read ends at
+// first.
 func (rng HistoryRange) of(first, last int64) HistoryRange {
 	if !rng.Backward {
 		rng.Offset = max(rng.Offset, first-1)
@@ -46,28 +47,28 @@ type historyRead struct {
 	key    process.Key
 	rng    HistoryRange
 	events []Event
-	cut    bool // the history has an event larger than the read allowed
+	cut    bool // the history has an event that is larger than the read allows
 	err    error
 	done   chan struct{}
 }
 
 // histories reads event histories for many attempts with one statement, as lanes do for writes:
-// while one read is in progress, new readers collect. With 40 events per process, this keeps FULL
-// histories near half the throughput of NONE.
+// while one read is in progress, new readers collect. With 40 events per process, the mode FULL
+// then reaches nearly half of the throughput of NONE.
 type histories struct {
 	mu      sync.Mutex
 	waiting []*historyRead
 	reading bool
-	alone   sync.Mutex // held while readers are read one by one
+	alone   sync.Mutex // held while the histories of single readers are read
 }
 
 // ErrSlowHistory reports a read that PostgreSQL cancelled because of statement_timeout.
 var ErrSlowHistory = errors.New("the history takes too long to read")
 
-// ReadHistory reads the part rng of a history that consists of the events from first to last. It
-// returns at most process.MaxHistoryEvents+1 events and stops after the event with which their
-// payload and metadata exceed process.MaxHistoryBytes. If the result exceeds either limit, the
-// range may hold more events.
+// ReadHistory reads the range rng of a history that has the events from first to last. It returns
+// at most process.MaxHistoryEvents+1 events and stops after the event with which their payload and
+// metadata exceed process.MaxHistoryBytes. If the result exceeds either limit, the range may hold
+// more events.
 func (s *Store) ReadHistory(key process.Key, rng HistoryRange, first, last int64) ([]Event, error) {
 	r := &historyRead{key: key, rng: rng.of(first, last), done: make(chan struct{})}
 	if r.rng.Limit == 0 {
@@ -86,7 +87,7 @@ func (s *Store) ReadHistory(key process.Key, rng HistoryRange, first, last int64
 	return r.events, r.err
 }
 
-// readHistories reads batches until no reader waits.
+// readHistories reads batches until no reader is waiting.
 func (s *Store) readHistories() {
 	h := &s.histories
 	for {
@@ -113,11 +114,11 @@ const (
 	// Readers that need more are read alone.
 	maxBatchBytes = 64 << 20
 	minShare      = 256 << 10
-	// minLargest is the minimum event size that a short read must allow. It allows 2,048 events of
-	// one process and 16,384 in total.
+	// minLargest is the minimum event size that a short read must allow. At this size, 2,048 events
+	// of one process and 16,384 events in total fit.
 	minLargest = 4 << 10
-	// The memory for usualEvents events of a reader (9 KiB) is allocated at once. It grows for more
-	// events.
+	// usualEvents is the number of events of a reader for which memory (9 KiB) is allocated in
+	// advance.
 	usualEvents = 100
 )
 
@@ -146,7 +147,7 @@ func (s *Store) readBatch(reads []*historyRead) {
 	}
 }
 
-// largestEvent returns the size up to which all events of these readers may be returned at once.
+// largestEvent returns the event size up to which one read may return all events of these readers.
 func largestEvent(reads []*historyRead) int {
 	longest, all := 0, 0
 	for _, r := range reads {
@@ -173,7 +174,7 @@ func (s *Store) finishReads(reads []*historyRead, err error, wantsMore func(*his
 }
 
 func (s *Store) readAlone(reads []*historyRead) {
-	s.histories.alone.Lock() // one at a time: the other connections of the pool are for scans and batches
+	s.histories.alone.Lock() // one at a time, because the other connections of the pool are for scans and batches
 	defer s.histories.alone.Unlock()
 	for n, r := range reads {
 		r.finish(historyError(r.key, s.read(reads[n:n+1], s.longHistories, process.MaxHistoryBytes)))
@@ -242,8 +243,8 @@ func eventOf(r *dbsqlc.ReadHistoriesRow) Event {
 	return Event{EventID: r.EventID, TaskID: r.TaskID, Timestamp: r.Timestamp, Metadata: r.Metadata, Payload: r.Payload}
 }
 
-// historyError maps a database error to the error of a read. Only ErrSlowHistory and data errors
-// depend on the history. After any other error, a later read may succeed.
+// historyError maps a database error to the error of a read. Only ErrSlowHistory and errors of the
+// data are due to the history. After any other error, a later read may succeed.
 func historyError(key process.Key, err error) error {
 	op := "read history of " + key.String()
 	switch {

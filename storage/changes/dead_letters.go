@@ -65,13 +65,13 @@ func RejectChanges(
 
 // Selection selects the dead letters of a sink that match all of its conditions.
 type Selection struct {
-	ChangeIDs    []int64   // if it is empty, those of all changes
+	ChangeIDs    []int64   // empty selects all changes
 	ProcessID    string    // "" for all processes
-	Error        string    // a part of the error, in any case; "" for all
-	Since, Until time.Time // when they failed, from Since and before Until; zero for all
+	Error        string    // a part of the error, ignoring case; "" selects all
+	Since, Until time.Time // failed at or after Since and before Until; zero means no bound
 }
 
-// SelectDeadLetters returns selected dead letters of a sink, by number: the first 1,000.
+// SelectDeadLetters returns the first 1,000 selected dead letters of a sink, sorted by number.
 func SelectDeadLetters(ctx context.Context, s *storage.Store, k SinkKey, w Selection) (found []DeadLetter, err error) {
 	err = s.ReadOne(ctx, "select dead letters of a sink", func(ctx context.Context, db storage.DB) (err error) {
 		found, err = w.read(ctx, db, k)
@@ -80,15 +80,16 @@ func SelectDeadLetters(ctx context.Context, s *storage.Store, k SinkKey, w Selec
 	return found, err
 }
 
-// RetryDeadLetters is SelectDeadLetters, and lets those whose change is not deleted wait to be
-// delivered again. The error is process.ErrSinkNotFound if the sink does not exist.
+// RetryDeadLetters is like SelectDeadLetters, and also marks the selected dead letters to be
+// delivered again, except those whose change was deleted. The error is process.ErrSinkNotFound if
+// the sink does not exist.
 func RetryDeadLetters(
 	ctx context.Context, s *storage.Store, k SinkKey, w Selection, by ...process.Actor,
 ) (found []DeadLetter, err error) {
 	const method = "RetrySinkDeadLetters"
 	err = s.RunLocked(ctx, method, nil, func(ctx context.Context, db storage.DB) error {
 		q := dbsqlc.New()
-		_, err := q.LockSink(ctx, db, dbsqlc.LockSinkParams(k)) // waits until a delivery has stored its result
+		_, err := q.LockSink(ctx, db, dbsqlc.LockSinkParams(k)) // waits for a delivery that is storing its result
 		if errors.Is(err, pgx.ErrNoRows) {
 			err = process.ErrSinkNotFound
 		}
@@ -140,7 +141,7 @@ func (w Selection) read(ctx context.Context, db storage.DB, k SinkKey) ([]DeadLe
 
 // Retry is a dead letter that waits to be delivered again.
 type Retry struct {
-	Change  Change // without its lane, and if it is deleted, only with the columns of the dead letter
+	Change  Change // without its lane; if the change was deleted, only with the columns of the dead letter
 	Deleted bool   // the change was deleted after its retention
 }
 
@@ -177,7 +178,7 @@ func EndRetry(ctx context.Context, s *storage.Store, l SinkLease, changeID int64
 		})
 }
 
-// FailRetry stores that a dead letter could not be delivered again, and why.
+// FailRetry stores the error of a dead letter that could not be delivered again.
 func FailRetry(ctx context.Context, s *storage.Store, l SinkLease, changeID int64, reason string) error {
 	return underLease(ctx, s, "store the error of a dead letter",
 		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) (int64, error) {
@@ -192,8 +193,8 @@ func FailRetry(ctx context.Context, s *storage.Store, l SinkLease, changeID int6
 		})
 }
 
-// underLease runs a statement after one that updates the row of the sink under its lease. If that
-// finds no row, the error is process.ErrFenced.
+// underLease updates the row of the sink under its lease and then runs a statement. If the lease
+// was lost, the error is process.ErrFenced.
 func underLease(
 	ctx context.Context, s *storage.Store, op string,
 	hold func(*dbsqlc.Queries, context.Context, storage.DB) (int64, error),

@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Pace is when a reader reads again after it has read everything.
+// Pace determines when a reader that has read everything reads again.
 type Pace struct {
 	// Min limits the first wait. The limit doubles with each further wait, up to Max.
 	Min, Max time.Duration
@@ -18,8 +18,8 @@ type Pace struct {
 // UsualPace is the pace of sinks and streams.
 var UsualPace = Pace{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond, Gap: 10 * time.Millisecond}
 
-// Pacer lets a reader wait for changes of a namespace. Commits of this node and notices of others
-// end the wait. It is not safe for concurrent use.
+// Pacer lets a reader wait for changes of a namespace. Commits of this node and notices of other
+// nodes end the wait. It is not safe for concurrent use.
 type Pacer struct {
 	pace  Pace
 	wait  time.Duration
@@ -46,10 +46,10 @@ func (p *Pacer) Close() { p.stop() }
 // Begin is called when a read begins.
 func (p *Pacer) Begin() { p.read = time.Now() }
 
-// Found is called when a read has found changes. The next wait is short.
+// Found is called when a read has found changes. It makes the next wait short.
 func (p *Pacer) Found() { p.wait = p.pace.Min }
 
-// Wait waits until changes may have been recorded or the wait of the pace is over, and reports
+// Wait waits until changes may have been recorded, or for as long as the pace allows. It reports
 // whether a commit or a notice ended the wait. It returns early when ctx is cancelled or ended is
 // closed.
 func (p *Pacer) Wait(ctx context.Context, ended <-chan struct{}) (woken bool) {

@@ -18,12 +18,12 @@ type Change = dbsqlc.ReadChangesRow
 
 // Cursor is a position in the changes of a namespace: the number of the last change of each lane.
 // Lanes that are missing have not been read. A cursor belongs to a generation of the database,
-// because a failover or a restore may have lost changes whose numbers are then used again.
+// because a failover or a restore may lose changes and reuse their numbers.
 type Cursor struct {
 	Generation uuid.UUID
 	Lanes      map[int64]int64
 	// Stored is set for the cursor of a sink. It is stored in the database and therefore restored
-	// with it. In a new generation, the stored cursor is valid, but not its copy in memory.
+	// with it. In a new generation, the stored cursor is valid, but a copy in memory is not.
 	Stored bool
 }
 
@@ -51,7 +51,7 @@ type ReadLimit struct {
 
 // Read returns the changes of a namespace after a cursor, in the order of each process, and the
 // cursor after them. more reports that there may be more. If changes after the cursor were deleted,
-// or the cursor is not of this database, the error is a *process.CursorError.
+// or the cursor belongs to another database, the error is a *process.CursorError.
 func Read(
 	ctx context.Context, s *storage.Store, namespace string, at Cursor, limit ReadLimit,
 ) (found []Change, next Cursor, more bool, err error) {
@@ -108,7 +108,7 @@ func lost(ctx context.Context, s *storage.Store, namespace string, at Cursor, ro
 	return &process.CursorError{Field: "cursor", Message: reason, Oldest: oldest.String()}
 }
 
-// last is after the time of any change.
+// last is later than the time of any change.
 var last = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Now returns the cursor after all committed changes of a namespace. records reports whether the

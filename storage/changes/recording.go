@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// aheadDays is how many days in advance the partition of a day is added.
+// aheadDays is the number of days in advance for which partitions are added.
 const aheadDays = 2
 
 // tables are the tables with triggers that record changes.
@@ -27,7 +27,8 @@ const (
 )
 
 // Start creates the triggers that record changes, and partitions for the next days. It waits for
-// running transactions. If a long one has locked a table, the error is process.ErrUnavailable.
+// running transactions. If a long transaction has locked a table, the error is
+// process.ErrUnavailable.
 func Start(ctx context.Context, s *storage.Store) error {
 	if err := addPartitions(ctx, s); err != nil {
 		return err
@@ -126,7 +127,7 @@ func addPartitions(ctx context.Context, s *storage.Store) error {
 		err := s.Write(ctx, "add a partition of changes", func(ctx context.Context, db storage.DB) error {
 			return dbsqlc.New().AddChangePartition(ctx, db, days)
 		})
-		if err := ignoreLocked(err); err != nil { // until then, the rows go to changes_default
+		if err := ignoreLocked(err); err != nil { // until the partition exists, rows are stored in changes_default
 			return err
 		}
 	}

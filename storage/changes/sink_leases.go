@@ -10,14 +10,14 @@ import (
 )
 
 // SinkLease identifies the lease of a sink. After another claim, a rewind, or the deletion of the
-// sink, operations with it return process.ErrFenced, also if the sink was created again.
+// sink, operations with this lease return process.ErrFenced, even if the sink was created again.
 type SinkLease struct {
 	SinkKey
-	NodeID int64 // ID of the node when it claimed the sink: a node that registers again gets another one
+	NodeID int64 // ID that the node had when it claimed the sink; a node that registers again gets a new ID
 	Token  int64
 }
 
-// LeaseState is a sink and who may deliver.
+// LeaseState is a sink with the node that may deliver for it.
 type LeaseState = dbsqlc.ReadSinkLeasesRow
 
 // ClaimedSink is a sink whose lease this node has taken.
@@ -39,7 +39,7 @@ func ReadSinkLeases(ctx context.Context, s *storage.Store, lease time.Duration) 
 	return rows, err
 }
 
-// ClaimSinks takes the leases of at most limit sinks that no node has.
+// ClaimSinks takes the leases of at most limit sinks that no node holds.
 func ClaimSinks(
 	ctx context.Context, s *storage.Store, lease time.Duration, limit int,
 ) (claimed []ClaimedSink, err error) {
@@ -64,7 +64,7 @@ func ClaimSinks(
 	return claimed, err
 }
 
-// RenewSinks extends leases, and returns those that this node still has.
+// RenewSinks extends leases, and returns those that this node still holds.
 func RenewSinks(
 	ctx context.Context, s *storage.Store, lease time.Duration, held []SinkLease,
 ) (kept map[SinkLease]bool, err error) {
@@ -86,7 +86,7 @@ func RenewSinks(
 	return kept, err
 }
 
-// AskForSink asks the node that has a lease to release it for this node.
+// AskForSink asks the node that holds a lease to release it for this node.
 func AskForSink(ctx context.Context, s *storage.Store, l SinkLease) error {
 	return s.RunSoon(ctx, "ask for a sink", func(ctx context.Context, db storage.DB) error {
 		return dbsqlc.New().AskForSink(ctx, db, dbsqlc.AskForSinkParams{
@@ -105,7 +105,7 @@ func ReleaseSink(ctx context.Context, s *storage.Store, l SinkLease) error {
 }
 
 // AdvanceSink moves the cursor of a sink after a number of changes was delivered. If the number is
-// 0, it moves the cursor past changes that the sink does not select.
+// 0, the cursor moves past changes that the sink does not select.
 func AdvanceSink(ctx context.Context, s *storage.Store, l SinkLease, to Cursor, delivered int) error {
 	return s.RunSoon(ctx, "advance a sink", func(ctx context.Context, db storage.DB) error {
 		return advance(ctx, db, l, to, dbsqlc.AdvanceSinkParams{Delivered: int64(delivered)})

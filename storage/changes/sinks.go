@@ -60,7 +60,7 @@ func SinkCursor(r *SinkRow) string {
 }
 
 // PutSink creates a sink that begins at a cursor, or replaces the settings of an existing one.
-// settings gets the existing ones, if there are any.
+// settings is called with the existing settings, or nil.
 func PutSink(
 	ctx context.Context, s *storage.Store, k SinkKey, begin Cursor,
 	settings func(existing *SinkSettings) (SinkSettings, error), by ...process.Actor,
@@ -140,7 +140,7 @@ func ResumeSink(ctx context.Context, s *storage.Store, k SinkKey, by ...process.
 		})
 }
 
-// RewindSink moves the cursor of a sink, and takes it from the node that delivers.
+// RewindSink moves the cursor of a sink, and ends the lease of the node that delivers for it.
 func RewindSink(ctx context.Context, s *storage.Store, k SinkKey, to Cursor, by ...process.Actor) error {
 	a := dbsqlc.RewindSinkParams{Namespace: k.Namespace, SinkID: k.SinkID}
 	a.Lanes, a.Seqs = to.arrays()

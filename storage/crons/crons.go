@@ -14,9 +14,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// DefaultRetention is the default of how long the rows of the ledger and the tasks of crons are
-// kept. The retention of a row begins with its decision. Rows of runs that have not ended are kept
-// longer.
+// DefaultRetention is the default retention of the rows of the ledger and of the tasks of crons.
+// The retention of a row begins when the fire was decided. Rows of runs that have not ended are
+// kept longer.
 const DefaultRetention = 30 * 24 * time.Hour
 
 // Row is a row of the ledger.
@@ -25,12 +25,12 @@ type Row = dbsqlc.ListFiresRow
 // Change is the kind of change of a fire's row.
 type Change string
 
-// The changes. A result has at most one for each fire.
+// The changes. A result has at most one change for each fire.
 const (
 	Decided Change = "decide" // a new row
 	Started Change = "start"  // a waiting run starts
 	Ended   Change = "end"    // a run ends, or is removed from the queue; only the first end is stored
-	Refused Change = "refuse" // the start of a run fails, and nothing has run
+	Refused Change = "refuse" // the run could not be started
 	Rerun   Change = "rerun"  // a fire that has ended gets another run
 )
 
@@ -68,7 +68,8 @@ func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 }
 
 // List returns at most limit rows of the ledger of a cron with fire times before a time, newest
-// first. since is when the cron was created. Older rows belong to a deleted cron with the same ID.
+// first. since is the time at which the cron was created; older rows belong to a deleted cron with
+// the same ID.
 func List(
 	ctx context.Context, s *storage.Store, namespace, cronID string, before, since time.Time, limit int,
 ) ([]Row, error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Set are processes of a namespace that are erased together.
+// Set selects processes of a namespace that are erased together.
 type Set struct {
 	Namespace string
 	IDs       []string
@@ -29,8 +29,8 @@ type Set struct {
 	CreatedBefore *time.Time
 }
 
-// partPrefix is the prefix of the IDs of the parts of a process. The rest of such an ID has depth
-// slashes.
+// partPrefix is the prefix of the IDs of the parts of a process. The rest of such an ID contains
+// depth slashes.
 type partPrefix struct {
 	prefix string
 	depth  int32
@@ -55,7 +55,7 @@ type erasedTable struct {
 	name  string
 	key   string // columns of the primary key with their types, without the namespace unless whole
 	match string // condition on rows
-	set   string // how a row that matches is updated; "" deletes it
+	set   string // how a matching row is updated; "" means that it is deleted
 	whole bool   // rows of other namespaces can match, or the namespace is not in the primary key
 }
 
@@ -212,7 +212,7 @@ type Batch struct {
 	LastOfTables bool // the batch has completed the last table
 }
 
-// ErrExists is returned by EraseRows if one of the processes exists, because it was started again.
+// ErrExists is returned by EraseRows if one of the processes exists because it was started again.
 var ErrExists = errors.New("a process with an erased ID exists")
 
 // EraseRows erases a batch of rows that refer to removed processes. It reads at most rows rows.
@@ -273,8 +273,8 @@ func Runs(ids []string) (runs []string) {
 	return runs
 }
 
-// StartedBy returns the processes and runs that steps of the runs among ids have started in the
-// same namespace. It omits erased ones.
+// StartedBy returns the processes and runs in the same namespace that the steps of the runs in ids
+// have started. It omits those that were erased.
 func StartedBy(
 	ctx context.Context, s *storage.Store, namespace string, ids []string,
 ) (started []string, err error) {

@@ -7,7 +7,8 @@ const maxBusy = 1 << 16
 
 // Busy contains the processes that have a waiting task or an attempt, as far as a lane knows, such
 // as those for which the fast path did not apply. The lane remembers them until a result reports
-// that no task waits there. A wrong guess costs a flush. It is not safe for concurrent use.
+// that no task waits there. A wrong entry costs an additional flush. It is not safe for concurrent
+// use.
 type Busy map[process.Key]struct{}
 
 // Has reports whether calls and results of a process must use the general statements.

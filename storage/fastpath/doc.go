@@ -5,26 +5,25 @@
 // The fast path saves time of PostgreSQL. Most calls are for a process in RUNNING that has no
 // attempt and no waiting task. Most results leave a process without waiting tasks. For these,
 // CaptureCalls replaces PrepareCall, and SaveFinished and SaveCompleted replace SaveResult. The
-// statements of the fast path have half of the plan nodes: PostgreSQL spends more time on starting
+// statements of the fast path have half as many plan nodes: PostgreSQL spends more time on starting
 // a large statement than on executing it for a few items. They make calls of a single client twice
 // as fast, and calls of 128 clients 25% faster.
 //
-// # When it is not taken
+// # When it applies
 //
 // A call takes it if it has a slot, its process is not in Busy, it has not left a call queue before
 // its turn, and no other call of the flush is for the same process. A result takes it if it is
 // FINISHED or COMPLETED, has no failure or rejection, is not that of a repair, and neither sets or
-// unsets timers nor restarts the history
-// (Completion.plain in package storage). Its process must not be in Busy, and the flush must
-// neither cancel nor remove it. The other items of a flush use the general statements. If fewer
-// than minFastPath calls fit and other calls do not, all calls of the flush use the general
-// statement. The same is true of results.
+// unsets timers nor restarts the history (Completion.plain in package storage). Its process must
+// not be in Busy, and the flush must neither cancel nor remove the process. The other items of a
+// flush use the general statements. If fewer than minFastPath calls fit and other calls do not, all
+// calls of the flush use the general statement. The same is true of results.
 //
-// The statements check the state of the process themselves. If the case is not the usual one, they
-// store nothing of the item and return no row for it. The next flush then stores the item with the
-// general statement. Busy remembers the process, so that it pays for a second flush only once.
+// The statements check the state of the process themselves. If it is not the usual state, they
+// store nothing for the item and return no row for it. The next flush then stores the item with the
+// general statement. Busy remembers the process, so that its items need a second flush only once.
 //
-// # How to switch it off
+// # How to turn it off
 //
 // Set storage.Config.WithoutFastPath. Everything works without the fast path, but slower. The tests
 // named TestWithoutFastPath check this. TestQuickStatementsDoAsWholeOnes compares what both paths

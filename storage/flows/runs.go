@@ -49,7 +49,7 @@ type Run = dbsqlc.GetRunRow
 // Step is a row of flow_steps with its job.
 type Step = dbsqlc.ListStepsRow
 
-// NewRun is the effect of the first result of a run's process.
+// NewRun is the effect of the first result of a run.
 type NewRun struct {
 	Change
 	TemplateType   string
@@ -125,7 +125,8 @@ func (*Change) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 	return dbsqlc.New().UpdateRuns(ctx, db, a)
 }
 
-// StepChange is an effect that changes a step or an item. A result has at most one for each.
+// StepChange is an effect that changes a step or an item. A result has at most one StepChange for
+// each step or item.
 type StepChange struct {
 	RunID        string
 	StepID       string
@@ -137,7 +138,7 @@ type StepChange struct {
 	Untaken      bool       // its job ended, and no worker had taken it
 	ItemHash     int64      // only for an item that begins
 	Due          time.Time
-	Started      time.Time // when a worker began its job; zero means unchanged
+	Started      time.Time // when a worker took its job; zero means unchanged
 	ProcessID    string    // the process that does it
 	ProcessIn    string    // namespace of that process; "" means that of the run
 	Token        string    // token of an open wait
@@ -189,7 +190,7 @@ type DropItems struct {
 // Bytes implements storage.Effect.
 func (d *DropItems) Bytes() int { return 200 + 12*len(d.Kept) }
 
-// Early implements storage.EarlyEffect. The same result may begin items.
+// Early implements storage.EarlyEffect. The same result may also begin items.
 func (*DropItems) Early() {}
 
 // Batch implements storage.Effect.
@@ -278,7 +279,7 @@ type StepsQuery struct {
 	// MaxBytes limits the values of the steps: inputs, results, failures and progress. The step
 	// that exceeds it is the last one with values.
 	MaxBytes int64
-	// WithoutValues adds the steps after that one, without inputs and results.
+	// WithoutValues includes the steps after that one, without inputs and results.
 	WithoutValues bool
 }
 
@@ -347,8 +348,8 @@ func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) 
 		dbsqlc.ReadFailedJobsParams{Namespace: namespace, RunID: runID})
 }
 
-// CancelOutcome reads how the cancel of a job or process ended: cancel_acknowledged with the
-// worker, cancel_grace_expired, or "" if neither is known.
+// CancelOutcome returns how the cancel of a job or process ended: cancel_acknowledged with the
+// worker, cancel_grace_expired, or "" if it is not known.
 func CancelOutcome(ctx context.Context, s *storage.Store, key process.Key) (kind, worker string, err error) {
 	row, err := storage.Query(ctx, s.ReadOne, "read how a cancel ended", dbsqlc.New().ReadCancelOutcome,
 		dbsqlc.ReadCancelOutcomeParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
@@ -371,7 +372,7 @@ func FirstStart(
 	return first, err
 }
 
-// DueItem is an open item of a step and when it is due.
+// DueItem is an open item of a step, with the time at which it is due.
 type DueItem = dbsqlc.ReadDueItemsRow
 
 // DueItems reads the open items of a step that have a due time, earliest first, at most limit.
@@ -387,7 +388,7 @@ func DueItems(
 // maxJobs bounds the jobs that Jobs reads in each of its parts.
 const maxJobs = 500
 
-// Jobs reads the jobs of a run that are not removed. It returns none if no job is left.
+// Jobs reads the jobs of a run that were not removed.
 func Jobs(ctx context.Context, s *storage.Store, namespace, runID string) (keys []process.Key, err error) {
 	rows, err := storage.Query(ctx, s.ReadOne, "read jobs of a run", dbsqlc.New().ReadRunJobs,
 		dbsqlc.ReadRunJobsParams{Namespace: namespace, RunID: runID, Lim: maxJobs})
@@ -400,8 +401,7 @@ func Jobs(ctx context.Context, s *storage.Store, namespace, runID string) (keys 
 // maxSuspended bounds the processes that SuspendedProcesses reads.
 const maxSuspended = 100
 
-// SuspendedProcesses reads the first processes of open steps, and of their items, that are
-// SUSPENDED.
+// SuspendedProcesses returns the first SUSPENDED processes of open steps and of their items.
 func SuspendedProcesses(
 	ctx context.Context, s *storage.Store, namespace, runID string, stepIDs []string,
 ) (keys []process.Key, err error) {

@@ -13,7 +13,7 @@ type Scope struct {
 	TemplateType string
 	DedupeKey    string
 	RunID        string
-	Once         bool // no run may follow one that has succeeded
+	Once         bool // after a run has succeeded, no other run may start
 	Alone        bool // only one run at a time; otherwise only succeeded runs count
 	Queues       bool // wait if another run holds the key
 }
@@ -21,7 +21,7 @@ type Scope struct {
 // Holder is the run that holds a dedupe key. Both fields are "" if the requesting run holds it.
 type Holder struct {
 	RunID string // a run that has not ended
-	Done  string // a run that has succeeded, so that no other may run
+	Done  string // a run that has succeeded, so that no other run may start
 }
 
 // Enter assigns a dedupe key to a run, or returns its holder. It may be repeated for the same run.

@@ -123,7 +123,7 @@ func Versions(ctx context.Context, s *storage.Store, namespace, templateType str
 type Listed = dbsqlc.ListTemplatesRow
 
 // ListTemplates lists the newest version of each template after a type, at most limit and about
-// storage.ListBytes. cut reports that there may be more within the limit.
+// storage.ListBytes. cut reports that it stopped before the limit, so that there may be more.
 func ListTemplates(
 	ctx context.Context, s *storage.Store, namespace, after string, limit int,
 ) (rows []Listed, cut bool, err error) {

@@ -10,10 +10,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Wait is the stored state that an answer to a wait is checked against.
+// Wait is the stored state of a wait, against which an answer is checked.
 type Wait = dbsqlc.GetWaitRow
 
-// GetWait returns a wait. It returns false if the step has not begun.
+// GetWait returns a wait, or false if its step has not begun.
 func GetWait(
 	ctx context.Context, s *storage.Store, namespace, runID, stepID string, index int32,
 ) (w Wait, found bool, err error) {

@@ -15,7 +15,7 @@ type Insertion interface {
 	// Stages returns the statements that insert all of these. They run in the transaction of a
 	// flush, after its locks. Each function sends one statement, see stage.
 	Stages(s *Store, all []Insertion) []func(context.Context, DB) error
-	// Again is called after the commit. It reports whether the next flush must try again.
+	// Again is called after the commit. It reports whether the next flush must retry the insertion.
 	Again() bool
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// maxViolations limits the violations that one check reports. One defect often causes many.
+// maxViolations is the maximum number of violations that one check reports, because one defect
+// often causes many.
 const maxViolations = 1000
 
 // Violation is a process that violates an invariant.
@@ -24,7 +25,7 @@ func (v Violation) String() string {
 type Report struct {
 	// Violations has at most 1,000 violations. It is empty if all invariants hold.
 	Violations []Violation
-	// Looked is the number of checked rows by invariant.
+	// Looked is the number of rows that each invariant has checked.
 	Looked map[string]int64
 }
 
@@ -97,7 +98,7 @@ func checkInvariants(ctx context.Context, db DB) (Report, error) {
 // CheckQuiescent checks that no work is stuck. It reports tasks and due timers that have waited for
 // longer than late (10 s is a good value), tasks on nodes without a heartbeat for zombieAfter, and
 // attempts that have exceeded their deadline by late. It skips paused namespaces. While engines are
-// busy, it also reports tasks that are only slow.
+// busy, it also reports tasks that are merely slow.
 func CheckQuiescent(ctx context.Context, db DB, late, zombieAfter time.Duration) (Report, error) {
 	return withSnapshot(ctx, db, "check quiescence", func(ctx context.Context, db DB) (Report, error) {
 		return checkQuiescent(ctx, db, late, zombieAfter)

@@ -13,11 +13,11 @@ type item struct {
 	key       process.Key
 	also      process.Key // another process that it locks, and whose lane it uses; zero if there is none
 	requestID uuid.UUID   // only for a request with an idempotency key
-	deferred  bool        // it was deferred once because another item has the same request or the same new process
+	deferred  bool        // it was deferred once, because another item has the same request or creates the same process
 	// repeatable items are retried if it is unknown whether they were committed. The others return
 	// ErrUnavailable.
 	repeatable bool
-	repeated   bool // retried after the response of a commit was lost: it may find its own result
+	repeated   bool // retried after the response of a commit was lost; it may find its own result
 	general    bool // must use the general statement, not one of the fast path
 	fast       bool // the flush uses the fast path for the item
 	fallback   bool // the fast path did not apply
@@ -25,8 +25,7 @@ type item struct {
 	audit      *AuditRecord // audit record of an operator's command, or nil
 	tries      int          // retries of a SaveResult after a temporary error
 	slow       bool         // it timed out when it was flushed alone, so it is flushed alone again
-	// contendedSince is when it was put aside because another session had locked a row, or zero if
-	// it was not.
+	// contendedSince is when it was put aside because another session had locked a row, or zero.
 	contendedSince time.Time
 	done           chan struct{}
 	err            error

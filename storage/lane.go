@@ -23,10 +23,11 @@ const (
 	// flushTimeout limits a flush on a dead connection. statement_timeout ends a slow one earlier.
 	flushTimeout = 15 * time.Second
 	laneQueue    = 4096
-	// A result that could not be stored is retried after resultRetry, then twice as long each time.
+	// A result that could not be stored is retried after resultRetry. The wait doubles each time.
 	resultRetry    = 50 * time.Millisecond
 	resultRetryMax = 5 * time.Second
-	// A result that timed out alone is retried after timeoutRetry, then twice as long each time.
+	// A result that timed out in a flush of its own is retried after timeoutRetry. The wait doubles
+	// each time.
 	timeoutRetry    = 10 * time.Second
 	timeoutRetryMax = 2 * time.Minute
 )
@@ -51,7 +52,7 @@ type lane struct {
 	timeout         time.Duration // timeout of a flush: flushTimeout
 	contention      contention    // items whose rows another session has locked
 	aside           atomic.Int64  // number of these items after the last flush
-	alone           bool          // the last flush was for one process (lockWait), so the next one is for the others
+	alone           bool          // the last flush was for one process (lockWait); the next one is for others
 	lockFailures    int           // lock failures of this flush and its parts
 	shortLocksUntil time.Time     // until then flushes wait only shortLockTimeout for a lock
 }
@@ -214,7 +215,7 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 }
 
 // deferSecondEnds returns ops without a second end of the same attempt, which it defers. The engine
-// and the collector may both end an attempt. A statement with both would store both.
+// and the collector may both end an attempt. A statement with both ends would store both.
 func (l *lane) deferSecondEnds(ops []operation) []operation {
 	ended := make(map[int64]struct{}, len(ops))
 	return slices.DeleteFunc(ops, func(op operation) bool {
@@ -275,8 +276,8 @@ func (l *lane) refuse() {
 	}
 }
 
-// flush stores a batch. If PostgreSQL rejects the batch, flush halves it until only the faulty
-// items fail.
+// flush stores a batch. If PostgreSQL rejects the batch, flush splits it in halves until only the
+// faulty items fail.
 func (l *lane) flush(ops []operation, mode lockMode) {
 	breaks := 0
 	for try := 1; len(ops) > 0; try++ {

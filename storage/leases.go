@@ -15,11 +15,11 @@ type Lease struct {
 	Duration  time.Duration // time until it expires without a heartbeat
 	Heartbeat time.Duration
 	Timeout   time.Duration // timeout of the attempt
-	Progress  []byte        // JSON of earlier attempts of a job, set only by Poll; nil if there is none
+	Progress  []byte        // JSON that an earlier attempt of the job reported, or nil; only set by Poll
 }
 
 // ReleaseTimers moves due tasks of these namespaces to the wait queue of the workers. It returns
-// their number by namespace.
+// the number of moved tasks by namespace.
 func (s *Store) ReleaseTimers(ctx context.Context, namespaces []string) (map[string]int, error) {
 	rows, err := s.q.ReleaseTimers(ctx, s.hot, dbsqlc.ReleaseTimersParams{
 		Namespaces: namespaces, Modes: s.EventModes(namespaces), Lim: maxFlushItems,
@@ -31,7 +31,8 @@ func (s *Store) ReleaseTimers(ctx context.Context, namespaces []string) (map[str
 	return released, mapped("release timers", err)
 }
 
-// ForgetLeases deletes leases that remained when their attempts ended in another way.
+// ForgetLeases deletes leases that remained because their attempts ended without an answer of the
+// worker.
 func (s *Store) ForgetLeases(ctx context.Context) (more bool, err error) {
 	n, err := s.q.ForgetLeases(ctx, s.kept)
 	return n >= 1000, mapped("delete old leases", err)

@@ -33,7 +33,7 @@ type Message struct {
 	// starts it. They are only set for kinds that need a row of their own.
 	StartedKind string
 	KindRow     []byte
-	Plain       bool // only with KindRow: it needs nothing but this row, so that StartSteps can start it
+	Plain       bool // only with KindRow: the process needs no other rows, so StartSteps can start it
 	Reason      string
 	Grace       *time.Duration // only for a cancel; nil means process.DefaultCancelGrace
 }
@@ -43,9 +43,9 @@ func (m *Message) bytes() int {
 		len(m.Reason)
 }
 
-// OnMessages sets the function to call after a commit with the targets of messages that can be
-// delivered now. lowPriority reports that all of them belong to completions with LowPriority. The
-// function must not block.
+// OnMessages sets the function that is called after a commit with the targets of messages that can
+// be delivered now. lowPriority reports that all of them belong to completions with LowPriority.
+// The function must not block.
 func (s *Store) OnMessages(deliver func(targets []process.Key, lowPriority bool)) {
 	s.deliver.Store(&deliver)
 }
@@ -74,7 +74,7 @@ func (s *Store) notifyTargets(targets []process.Key, lowPriority map[process.Key
 }
 
 // outgoing collects the messages and effects of a flush. A statement is sent only if it has rows,
-// so that plain results do not pay for it.
+// so that simple results do not pay for it.
 type outgoing struct {
 	send          dbsqlc.SendMessagesParams
 	notifications dbsqlc.NotifyParentsParams
@@ -84,7 +84,7 @@ type outgoing struct {
 	lowPriority   map[process.Key]struct{} // targets of completions with LowPriority
 }
 
-// ended notifies the parent of an ended process and releases the held messages of the process,
+// ended notifies the parent of an ended process and releases the messages that the process holds,
 // which are then dropped. taskID is the task with the response, or 0.
 func (r *outgoing) ended(key process.Key, taskID int64) {
 	r.notifications.Append(dbsqlc.NotifyParentsItem{Key: key, TaskID: taskID})
@@ -106,9 +106,9 @@ func (c *Completion) targets() (targets []process.Key) {
 	return targets
 }
 
-// completed adds the messages and effects of a completion. quick reports that the fast path stores
-// the completion. The fast path skips completions whose end another process awaits. EndSteps
-// notifies the runs of steps.
+// completed adds the messages and effects of a completion. quick means that the fast path stores
+// the completion. The fast path does not apply to completions whose end another process awaits.
+// EndSteps notifies the runs of steps.
 func (r *outgoing) completed(c *Completion, quick bool) {
 	switch {
 	case quick || c.notifiesRun():
@@ -194,7 +194,7 @@ func targeted[Arg any, Row keyRow](r *outgoing, run func(context.Context, DB, Ar
 // SearchMessages returns the targets of undelivered messages, at most limit per namespace. It
 // returns messages of SQL functions at once, and messages of processes when they are older than
 // age. In each namespace it continues after the target in after, which it updates. more reports
-// that the search of some namespace is not complete.
+// that the search is not complete in some namespace.
 func (s *Store) SearchMessages(
 	ctx context.Context, age time.Duration, limit int, after map[string]string,
 ) (targets []process.Key, more bool, err error) {

@@ -28,9 +28,9 @@ type MigrationState struct {
 	AppliedTime *time.Time `json:"applied_time"` // nil if pending
 }
 
-// All later sessions, including engines, queue behind a migration that waits for a table lock. So a
-// migration waits for less time than an engine does (lock_timeout in hotSettings). It then gives up
-// and tries again after increasing pauses.
+// While a migration waits for a table lock, all later sessions, including engines, queue behind it.
+// So a migration waits for less time than an engine (lock_timeout in hotSettings), and then tries
+// again after increasing pauses.
 const (
 	migrationLockTimeout = 100 * time.Millisecond
 	shortestPause        = 250 * time.Millisecond
@@ -92,8 +92,8 @@ func (m Migration) Up(ctx context.Context) error {
 	})
 }
 
-// checkBase returns an error if the database was created by migrations that the base has replaced,
-// and not all of them were applied.
+// checkBase returns an error if the database has only some of the migrations that the base has
+// replaced.
 func (m Migration) checkBase(ctx context.Context) error {
 	applied, err := appliedMigrations(ctx, m.DSN)
 	if err != nil {
@@ -112,8 +112,8 @@ func (m Migration) checkBase(ctx context.Context) error {
 		"first run `progressor migrate up` of a program of that version", newest, migrations.Base)
 }
 
-// blockedInterval is how often to look for the session that an index build waits for. An index
-// build waits without lock_timeout for all older transactions.
+// blockedInterval is the interval at which to look for the session that an index build waits for.
+// An index build waits without lock_timeout for all older transactions.
 const blockedInterval = time.Second
 
 // reportBlockers reports these sessions to Waiting until done is called.
@@ -213,8 +213,8 @@ func MigrateDown(ctx context.Context, dsn string) error {
 		})
 }
 
-// MigrationStatus lists all migrations, including those that only a newer program has. It only
-// reads, so it works for every role that may read the tables.
+// MigrationStatus lists all migrations, including those that only a newer program has. It works for
+// every role that may read the tables.
 func MigrationStatus(ctx context.Context, dsn string) ([]MigrationState, error) {
 	names, err := fs.Glob(migrations.FS, "*.sql")
 	if err != nil {
@@ -288,7 +288,7 @@ func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) e
 	delete(cfg.RuntimeParams, "idle_in_transaction_session_timeout")
 	db := stdlib.OpenDB(*cfg)
 	defer func() { _ = db.Close() }()
-	db.SetMaxIdleConns(0) // settings of a failed migration end with its connection
+	db.SetMaxIdleConns(0) // settings of a failed migration must not survive
 	if err := createSchema(ctx, db); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -306,11 +306,11 @@ func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) e
 	return nil
 }
 
-// locking returns how concurrent migrations wait for each other: by an advisory lock or, in a
-// portable database, by a row of the table goose_lock.
+// locking returns the option by which concurrent migrations wait for each other: with an advisory
+// lock or, in a portable database, with a row of the table goose_lock.
 func (m Migration) locking(ctx context.Context, db *sql.DB) (goose.ProviderOption, error) {
 	var portable bool
-	// The function is_portable does not exist before the migrations.
+	// The function is_portable does not exist before the first migration.
 	err := db.QueryRowContext(ctx,
 		"SELECT coalesce(NULLIF(current_setting('progressor.portable', true), '')::boolean, false)").Scan(&portable)
 	if err != nil {

@@ -20,7 +20,7 @@ type NodeDescription struct {
 	RequestsOnly bool // it runs no tasks
 }
 
-// RegisterNode creates the row of this node, and returns the ID under which it claims tasks.
+// RegisterNode creates the row of this node, and returns the ID under which the node claims tasks.
 func (s *Store) RegisterNode(ctx context.Context, n NodeDescription) (int64, error) {
 	id, err := s.q.InsertNode(ctx, s.beats, dbsqlc.InsertNodeParams{
 		Address: n.Address, Version: n.Version, MaxConnections: int32(s.maxConnections), RequestsOnly: n.RequestsOnly,
@@ -36,12 +36,12 @@ func (s *Store) RegisterNode(ctx context.Context, n NodeDescription) (int64, err
 type NodeReport struct {
 	Draining       bool
 	TasksPerSecond float64       // in the last minute
-	TimerLateness  time.Duration // 99th percentile of the last minute; negative if there was no timer
+	TimerLateness  time.Duration // 99th percentile of the last minute; negative if no timer fired
 }
 
 // Beat stores a heartbeat of this node. It reports whether an operator asked the node to drain. The
-// error is process.ErrFenced if another node has declared this one dead; the node must register
-// again.
+// error is process.ErrFenced if another node has declared this one dead. The node must then
+// register again.
 func (s *Store) Beat(ctx context.Context, p NodeReport) (drain bool, err error) {
 	drain, err = s.q.Beat(ctx, s.beats, dbsqlc.BeatParams{
 		NodeID: s.nodeID.Load(), Draining: p.Draining, TasksPerSecond: p.TasksPerSecond,
@@ -63,7 +63,7 @@ func (s *Store) ListBeats(ctx context.Context) ([]NodeBeat, error) {
 }
 
 // DeclareDead marks a node as dead and reports whether it did. It does nothing if the node has sent
-// a heartbeat since beat.
+// another heartbeat since beat.
 func (s *Store) DeclareDead(ctx context.Context, nodeID int64, beat time.Time) (bool, error) {
 	n, err := s.q.DeclareDead(ctx, s.kept, dbsqlc.DeclareDeadParams{NodeID: nodeID, BeatTime: beat})
 	return n > 0, mapped("declare a node dead", err)
@@ -116,15 +116,15 @@ const forgetBatch = 5000
 const deadLetterRetention = 24 * time.Hour
 
 // forgotten records the time up to which this node has deleted keys and answers. Once an hour, the
-// node starts over, so that it deletes rows that it skipped because another session had locked
-// them.
+// node starts with the oldest rows again, to delete rows that it skipped because another session
+// had locked them.
 type forgotten struct {
 	mutex sync.Mutex
 	to    time.Time
 	began time.Time
 }
 
-// forgetFromStartEvery is how often Forget starts over with the oldest rows.
+// forgetFromStartEvery is the interval at which Forget starts with the oldest rows again.
 const forgetFromStartEvery = time.Hour
 
 // Forget deletes old idempotency keys, answers of removed processes and dead letters. more reports

@@ -12,8 +12,8 @@ type namedPool struct {
 }
 
 // poolCollector exports metrics of the connection pools. It is one collector for all pools, because
-// a registry rejects two collectors with the same names. The names of the collector that pgx offers
-// violate the rules of promtool.
+// a registry rejects two collectors with the same names. The metric names of other collectors for
+// pgx violate the rules of promtool.
 type poolCollector struct {
 	pools  []namedPool
 	shares []*share

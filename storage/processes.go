@@ -27,7 +27,7 @@ type View struct {
 }
 
 // ViewProcess returns a process, or process.ErrProcessNotFound. Its events are limited as in
-// ReadHistory. It does not use the batches of attempts, so that readers do not delay them.
+// ReadHistory. It does not use the batches of attempts, so that it does not delay attempts.
 func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRange) (View, error) {
 	var v View
 	err := s.Read(ctx, "view process "+key.String(), func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -65,8 +65,8 @@ func (s *Store) GetTimers(ctx context.Context, key process.Key) ([]Timer, error)
 	return rows, mapped("get timers "+key.String(), err)
 }
 
-// ListBytes limits how much a list or a trace reads at a time. The result ends with the row that
-// exceeds this limit, even if more rows were requested.
+// ListBytes is the maximum number of bytes that a list or a trace reads at a time. The result ends
+// with the row that exceeds this limit, even if more rows were requested.
 const ListBytes = process.MaxHistoryBytes
 
 // Import is a process with its history, to be stored unchanged.

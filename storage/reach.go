@@ -27,9 +27,9 @@ func Reach(ctx context.Context, dsn string) error {
 	return conn.Close(ctx)
 }
 
-// MayBecomeReachable reports whether Reach may succeed later without a change of settings. It may
-// if the server is down, starts, stops, is not writable, or has no free connection. It will not if
-// the password is wrong or the database is missing.
+// MayBecomeReachable reports whether Reach may succeed later without a change of settings. Reach
+// may succeed later if the server is down, starting, stopping, not writable, or has no free
+// connection. It will not if the password is wrong or the database is missing.
 func MayBecomeReachable(err error) bool {
 	if state := SQLState(err); state != "" {
 		switch state[:2] {

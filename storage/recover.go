@@ -16,10 +16,11 @@ import (
 //  2. Results whose token is still in running were not stored and are sent again. Those
 //     that are stored under their token are completed. The others return ErrFenced, because their
 //     attempt was ended in another way.
-//  3. Repeatable items are sent again and find their first try, such as requests with an
-//     idempotency key. The others return ErrUnavailable, even if they were committed. Step 5
-//     runs their captured tasks, and scans claim those that wait.
-//  4. It commits a write, so that the synchronous standby has everything that was committed before.
+//  3. Repeatable items, such as requests with an idempotency key, are sent again and find their
+//     first try. The others return ErrUnavailable, even if they were committed. Step 5 runs their
+//     captured tasks, and scans claim those that wait.
+//  4. It commits a write and waits for it, so that the synchronous standby has everything that was
+//     committed before.
 //  5. Running rows of this node that the lost commit created are adopted.
 //
 // It returns the items to send again. While the database is unavailable, it fails requests at once
@@ -27,7 +28,7 @@ import (
 func (l *lane) recover(ops []operation, cause error) []operation {
 	l.store.metrics.recoveries.Inc()
 	l.store.log.Warn("database connection lost", "lane", l.number, "items", len(ops), "error", cause)
-	sent := l.conn != nil && SQLState(cause) != stateReadOnly // a read-only server has stored nothing
+	sent := l.conn != nil && SQLState(cause) != stateReadOnly // a read-only server has committed nothing
 	since := time.Now()
 	l.disconnect()
 	keys := keysOfItems(ops)

@@ -22,7 +22,7 @@ type removeItem struct {
 	removed    bool
 }
 
-// removable are the processes that a removeItem removes. Other processes stay.
+// removable selects the processes that a removeItem may remove.
 type removable int
 
 const (
@@ -50,14 +50,14 @@ func (s *Store) RemoveProcess(ctx context.Context, key process.Key, by ...proces
 	if err := s.submit(it); err != nil {
 		return err
 	}
-	if !it.removed && !it.repeated { // if a repeated item finds no process, its first try may have removed it
+	if !it.removed && !it.repeated { // the first try may have removed the process
 		return process.ErrProcessNotFound
 	}
 	return s.purgeAll(ctx, []process.Key{key})
 }
 
 // RemoveEnded removes a process that is COMPLETED or CANCELLED, or a FAILED job, as RemoveProcess
-// does. It reports whether there was one.
+// does. It reports whether there was such a process.
 func (s *Store) RemoveEnded(
 	ctx context.Context, key process.Key, method string, by process.Actor,
 ) (removed bool, err error) {
@@ -82,8 +82,7 @@ func (s *Store) RemoveProcesses(ctx context.Context, keys []process.Key) error {
 	return err
 }
 
-// RemoveStopped removes those of the processes that are neither INIT nor RUNNING, and returns their
-// keys.
+// RemoveStopped removes the processes that are neither INIT nor RUNNING, and returns their keys.
 func (s *Store) RemoveStopped(ctx context.Context, keys []process.Key) (removed []process.Key, err error) {
 	return s.removeAll(ctx, keys, onlyStopped)
 }
@@ -176,9 +175,9 @@ func purgeStages(s *Store, items []*removeItem) []stage {
 	return []stage{first.deleteHistory, s.deleteStage(keys)}
 }
 
-// purgeProgress is the progress of deleting the history of one process. Rows up to these IDs are
-// deleted, and some failed attempts of the task failedID. Of a run, the steps before stepID and the
-// items of stepID up to index are deleted.
+// purgeProgress is the progress of deleting the history of one process. Rows up to these IDs were
+// deleted, and some failed attempts of the task failedID. If the process is a run, the steps before
+// stepID and the items of stepID up to index were deleted.
 type purgeProgress struct {
 	eventID, taskID, waitingID, failedID int64
 	stepID                               string
@@ -224,7 +223,7 @@ type purge struct {
 	keys       []process.Key
 	progress   []purgeProgress
 	deleted    int64
-	unfinished map[process.Key]bool // keys for which a table returned a full batch, so there may be more
+	unfinished map[process.Key]bool // keys for which a table returned a full batch, so that there may be more rows
 }
 
 func (p *purge) deleteHistory(ctx context.Context, db DB) error {

@@ -23,13 +23,14 @@ func CountProcesses(ctx context.Context, s *storage.Store, namespace string) (ma
 	return counts, nil
 }
 
-// maxInternal is how many internal processes of a namespace CountUserProcesses reads.
+// maxInternal is the maximum number of internal processes of a namespace that CountUserProcesses
+// reads.
 const maxInternal = 100_000
 
 // CountUserProcesses returns the number of processes of users in each status of a namespace, as
-// search.OfUsers selects them. Processes in INIT count as RUNNING. It reads counters, and one by
-// one the internal processes that are not jobs. atMost reports that there are too many of these,
-// so that the counts may include some of them.
+// search.OfUsers selects them. Processes in INIT count as RUNNING. It reads the counters, and
+// subtracts the internal processes. It has to count those that are not jobs one by one. atMost
+// reports that there are too many of them, so that the counts include some internal processes.
 func CountUserProcesses(
 	ctx context.Context, s *storage.Store, namespace string,
 ) (counts map[process.Status]int64, atMost bool, err error) {
@@ -42,7 +43,7 @@ func CountUserProcesses(
 	return counts, atMost, err
 }
 
-// CountNamespaces returns what CountProcesses returns, for each of the namespaces.
+// CountNamespaces is like CountProcesses, for each of several namespaces.
 func CountNamespaces(
 	ctx context.Context, s *storage.Store, namespaces []string,
 ) (map[string]map[process.Status]int64, error) {

@@ -16,15 +16,15 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// ExplainTasks is how many tasks an explanation reads: the newest ended ones, and as many waiting
-// ones.
+// ExplainTasks is the maximum number of ended tasks, and of waiting tasks, that an explanation
+// reads.
 const ExplainTasks = 1000
 
 // never is the time in columns of queries that have no value.
 var never = time.Unix(0, 0).UTC()
 
-// Explained is the input of an explanation, read in one snapshot. It contains only facts about the
-// namespace that are stored outside its configuration.
+// Explained is the input of an explanation, read in one snapshot. Of the namespace, it contains
+// only facts that are not part of its configuration.
 type Explained struct {
 	Process storage.Process
 	Timers  []storage.Timer

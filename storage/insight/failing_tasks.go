@@ -21,8 +21,8 @@ type FailingTask struct {
 }
 
 // ListFailingTasks returns tasks of processes of internal kinds that have failed for longer than
-// minAge, in no particular order, up to limit. Tasks that wait for an operator are not among them.
-// db needs the search_path progressor.
+// minAge, in no particular order, up to limit. It omits tasks that wait for an operator. db needs
+// the search_path progressor.
 func ListFailingTasks(
 	ctx context.Context, db storage.DB, minAge time.Duration, limit int,
 ) ([]FailingTask, error) {

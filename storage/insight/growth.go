@@ -14,11 +14,11 @@ type Growth struct {
 	FreezeMaxAge int64         // age at which autovacuum is forced to freeze a table
 	KeyOverdue   time.Duration // how long the oldest idempotency key has been kept beyond its retention
 	MessageAge   time.Duration // how long the oldest undelivered message has waited
-	Messages     int64         // undelivered messages, counted to the limit
-	Backlogs     int64         // processes whose large queue is being moved, counted to the limit
+	Messages     int64         // undelivered messages, counted up to the limit
+	Backlogs     int64         // processes whose large queue is being moved, counted up to the limit
 }
 
-// ReadGrowth reads Growth. It counts to limit.
+// ReadGrowth reads the metrics of Growth. It counts up to limit.
 func ReadGrowth(ctx context.Context, s *storage.Store, retention time.Duration, limit int) (Growth, error) {
 	r, err := storage.Query(ctx, s.ReadOne, "read growth", dbsqlc.New().ReadGrowth, dbsqlc.ReadGrowthParams{
 		RetentionUs: retention.Microseconds(), Lim: int32(limit),

@@ -11,7 +11,7 @@ import (
 // Waiting has the number of waiting tasks by the event that they wait for.
 type Waiting = dbsqlc.WaitingByWhatRow
 
-// CountWaiting counts the waiting tasks. It counts each kind in each namespace to limit.
+// CountWaiting counts the waiting tasks, each kind in each namespace up to limit.
 func CountWaiting(ctx context.Context, s *storage.Store, namespaces []string, limit int) (Waiting, error) {
 	return storage.Query(ctx, s.ReadOne, "count waiting tasks", dbsqlc.New().WaitingByWhat, dbsqlc.WaitingByWhatParams{
 		Namespaces: namespaces, Lim: int32(limit),
@@ -35,14 +35,14 @@ func CountWorkers(
 	return counts, nil
 }
 
-// Depth is the number of tasks in a namespace that wait although they could run.
+// Depth is the number of tasks in a namespace that could run but still wait.
 type Depth struct {
 	Namespace string
 	Waiting   int64 // counted to the limit
 	Oldest    time.Duration
 }
 
-// QueueDepths returns how many tasks of each namespace could run now, counted to limit, and how
+// QueueDepths returns how many tasks of each namespace could run now, counted up to limit, and how
 // long the oldest has waited.
 func QueueDepths(ctx context.Context, s *storage.Store, namespaces []string, limit int) ([]Depth, error) {
 	rows, err := storage.Query(ctx, s.ReadOne, "queue depths", dbsqlc.New().QueueDepths, dbsqlc.QueueDepthsParams{

@@ -15,7 +15,7 @@ const sweptKeys = 1000
 type HeldKeys struct{ processID, line string }
 
 // Tidy frees keys of jobs that no longer exist, starting after a key. It returns the freed keys and
-// where to continue. It deletes full buckets, and reservations without effect.
+// where to continue. It also deletes full buckets, and reservations that no longer have an effect.
 func (t *ConstraintTx) Tidy(after HeldKeys) (freed []string, next HeldKeys, err error) {
 	unreserve := dbsqlc.ForgetReservationsParams{Namespace: t.Namespace, PausedNames: t.paused()}
 	if err := errors.Join(t.q.ForgetBuckets(t.ctx, t.db, t.Namespace),
@@ -31,7 +31,7 @@ func (t *ConstraintTx) Tidy(after HeldKeys) (freed []string, next HeldKeys, err 
 	return row.Freed, next, err
 }
 
-// Keys returns at most limit key queues with waiting jobs, starting at one.
+// Keys returns at most limit key queues with waiting jobs, beginning with the queue from.
 func (t *ConstraintTx) Keys(from string, limit int32) ([]string, error) {
 	return t.q.ListLines(t.ctx, t.db, dbsqlc.ListLinesParams{Namespace: t.Namespace, FromLine: from, Lim: limit})
 }

@@ -38,7 +38,7 @@ type Subject struct {
 // Constrained holds the constraint keys of a job.
 type Constrained struct {
 	Version int64             // version of the constraints under which it was evaluated; 0 if there are none
-	Keys    map[string]string // by the name of the constraint
+	Keys    map[string]string // by name of the constraint
 }
 
 // KeyOf returns the name of a key queue: the name of the constraint, =, and the value. A constraint
@@ -119,9 +119,9 @@ type QueuePosition struct {
 	Held      int
 	Holders   []string  // the first three holders of the key
 	Unstarted int       // holders that are not yet claimed
-	NextTime  time.Time // when the bucket allows a start; zero if it does now
+	NextTime  time.Time // when the bucket allows a start; zero means now
 
-	ReservedBy string // the job for which the key is kept; empty if there is none
+	ReservedBy string // the job for which the key is reserved, or empty
 }
 
 // ReadQueuePosition returns the position of a job that waits for a key. It counts at most limit
@@ -150,7 +150,8 @@ func ReadQueuePosition(
 }
 
 // RequeueForKeys is an effect that puts a job back into its key queue after an attempt. Its keys
-// are freed. It is used if the job holds keys, or must be evaluated again, and has another attempt.
+// are freed. It is used for a job that has another attempt, if the job holds keys or must be
+// evaluated again.
 type RequeueForKeys struct{}
 
 // Bytes implements storage.Effect.
@@ -181,7 +182,7 @@ type ConstraintTx struct {
 	Swept       time.Time // start of the last completed sweep; zero if there was none
 	Cursor      *string   // position of the current sweep; nil if there is none
 	// Next is the time until Due or DueBuckets have results, from the beginning of the transaction.
-	// It is negative if time alone brings none.
+	// It is negative if they do not depend on time.
 	Next time.Duration
 	// Paused has the paused job names, whose jobs get no keys. The caller sets it.
 	Paused []string
@@ -280,8 +281,8 @@ func DeleteConstraint(
 }
 
 // commandLockTimeout is how many milliseconds a change of constraints waits for the transactions
-// that assign keys. On a busy machine, such a transaction takes longer than the lock_timeout of the
-// hot path, which is meant for statements that are repeated.
+// that assign keys. On a busy machine, such a transaction may take longer than the lock_timeout of
+// the hot path, whose statements are retried.
 const commandLockTimeout = "5000"
 
 func change(
@@ -306,7 +307,7 @@ func change(
 	})
 }
 
-// Due moves at most limit jobs whose time has come to their key queues. It returns these queues.
+// Due moves at most limit jobs that are due to their key queues, and returns these queues.
 func (t *ConstraintTx) Due(limit int32) ([]string, error) {
 	return t.q.DueInLine(t.ctx, t.db, dbsqlc.DueInLineParams{Namespace: t.Namespace, Mode: t.mode, Lim: limit})
 }
@@ -316,8 +317,8 @@ func (t *ConstraintTx) DueBuckets(limit int32) ([]string, error) {
 	return t.q.DueBuckets(t.ctx, t.db, dbsqlc.DueBucketsParams{Namespace: t.Namespace, Lim: limit})
 }
 
-// Rest returns the time until Due or DueBuckets have results. It is negative if time alone brings
-// none.
+// Rest returns the time until Due or DueBuckets have results. It is negative if they do not depend
+// on time.
 func (t *ConstraintTx) Rest() (time.Duration, error) {
 	us, err := t.q.NextInLine(t.ctx, t.db, t.Namespace)
 	return time.Duration(us) * time.Microsecond, err
@@ -343,17 +344,17 @@ type QueuedJob struct {
 	Subject          // complete if Stale; otherwise only name and priority
 	Keys      []byte // JSON of its keys, or nil
 	Stale     bool   // Keys are from an older version
-	Given     bool   // from Front: it has got its key and waits for a slot; true for all or none
+	Given     bool   // set by Front: the job has got its key and waits for a slot; true for all jobs or for none
 	WaitsFor  process.WaitsFor
-	Since     time.Time // from Front: when it became able to run
+	Since     time.Time // set by Front: when the job became able to run
 }
 
 // Front selects the first jobs of key queues.
 type Front struct {
 	Lines    []string
-	Rooms    []int32 // how many of each line
-	Limit    int32   // limit of all lines together
-	Reserved bool    // a key is reserved: no job is Given one
+	Rooms    []int32 // maximum number of jobs of each queue
+	Limit    int32   // maximum number of jobs of all queues together
+	Reserved bool    // a key is reserved, so no job is Given its key
 }
 
 // Front locks the first jobs of key queues. If each job needs only the key of its queue, all get it
@@ -411,8 +412,8 @@ func (t *ConstraintTx) Move(moves []Move) error {
 	return t.Hold(moves)
 }
 
-// Reserve replaces the reservations of jobs. lines has the new ones by job. It returns the lines
-// that jobs in drop had reserved.
+// Reserve replaces the reservations of jobs. lines has the newly reserved queues by job. Reserve
+// returns the queues that the jobs in drop had reserved.
 func (t *ConstraintTx) Reserve(drop []string, reserve map[string][]string) (freed []string, err error) {
 	if len(drop) > 0 {
 		if freed, err = t.q.DropReservations(t.ctx, t.db, dbsqlc.DropReservationsParams{
@@ -433,7 +434,7 @@ func (t *ConstraintTx) Reserve(drop []string, reserve map[string][]string) (free
 	return freed, t.q.ReserveKeys(t.ctx, t.db, a)
 }
 
-// Hold stores the keys that jobs get.
+// Hold stores the keys that jobs have got.
 func (t *ConstraintTx) Hold(moves []Move) error {
 	h := dbsqlc.HoldKeysParams{Namespace: t.Namespace}
 	for _, m := range moves {
@@ -454,7 +455,7 @@ type Bucket struct {
 	Unstarted int32
 	Time      time.Time
 	Full      time.Duration // time until it is full
-	Next      time.Duration // time until it allows a start; 0 if it does now
+	Next      time.Duration // time until it allows a start; 0 means now
 }
 
 // SetBuckets stores buckets.

@@ -26,7 +26,7 @@ const (
 
 // Count returns for each name the number of jobs in each state and the age of the oldest available
 // job, ordered by namespace and name. It reads counters and the table running, so its cost does not
-// depend on the number of jobs.
+// grow with the number of jobs.
 func Count(ctx context.Context, s *storage.Store, namespaces []string) (list []*Counts, err error) {
 	err = s.RunSoon(ctx, "count jobs", func(ctx context.Context, db storage.DB) error {
 		counts, err := dbsqlc.New().ReadJobCounts(ctx, db, namespaces)
@@ -90,8 +90,8 @@ func ForgetNames(ctx context.Context, s *storage.Store) (more bool, err error) {
 	return more, err
 }
 
-// emptyCounts returns the rows whose counts add up to zero. Counts that other transactions have
-// added since are not among them.
+// emptyCounts returns the rows whose counts add up to zero. It omits counts that other transactions
+// have added since.
 func emptyCounts(rows []dbsqlc.JobCount) dbsqlc.DropJobCountsParams {
 	type counted struct{ namespace, name, state string }
 	sums := map[counted]int64{}

@@ -23,11 +23,11 @@ type NewJob struct {
 	Context        []byte // carries the trace, or nil
 	Metadata       []byte // JSON object, or nil
 	Tags           []byte // JSON array of strings, or nil
-	Options        []byte // the JobOptions that differ from the defaults, as JSON; nil if none do
+	Options        []byte // the JobOptions that differ from the defaults, as JSON, or nil
 	Timeout        time.Duration
 	Priority       int32
 	RunTime        time.Time     // earliest run time; zero means now
-	Delay          time.Duration // time until the job may run, instead of RunTime; 0 means none
+	Delay          time.Duration // time until the job may run, instead of RunTime; 0 means that RunTime applies
 	Unique         Unique
 	IdempotencyKey string
 	RequestID      uuid.UUID // process.RequestID of the key; zero if there is none
@@ -36,7 +36,7 @@ type NewJob struct {
 	FairnessKey    *string // nil if the namespace defines no fairness keys
 	Actor          string  // who enqueued it, or "" if unknown
 	Chosen         bool    // the engine chose the ID, so an existing job with it comes from the same request
-	// Grouped reports that several workers run the job. Options then contains the number of
+	// Grouped reports that several workers run the job. In this case Options contains the number of
 	// workers, and the job itself needs no constraint keys.
 	Grouped bool
 }
@@ -76,9 +76,9 @@ type enqueueItem struct {
 	reread   bool // it has already been retried to find its duplicate
 }
 
-// Again implements storage.Insertion. It retries the item after an item with the same unique key,
-// or, with an idempotency key, to find a duplicate on another node whose transaction the statement
-// could not see.
+// Again implements storage.Insertion. It retries the item if another item of the flush has the same
+// unique key. It also retries an item with an idempotency key, to find a duplicate on another node
+// whose transaction the statement could not see.
 func (it *enqueueItem) Again() bool {
 	reread := it.enqueued.Outcome == JobExists && it.job.RequestID != uuid.Nil && !it.reread
 	it.reread = it.reread || reread

@@ -9,12 +9,11 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Event is a row of job_events: an event of a job, a run or a step. As an effect it belongs to
-// the process of its result. In the Effects of a Completion it is stored if the result applies. In
-// EffectsOnEnd it is stored for any outcome, except for an attempt that this node repeats at once
-// (Retry with Promote and without RetryAfter), because that leaves no row with its token. Events
-// that the namespace does not keep are not stored. The events of a Completion are stored in their
-// order.
+// Event is a row of job_events: an event of a job, a run or a step. As an effect it belongs to the
+// process of its result. In the Effects of a Completion it is stored if the result applies. In
+// EffectsOnEnd it is stored for any outcome, with one exception: an attempt that this node repeats
+// at once (Retry with Promote and without RetryAfter) leaves no row with its token. Events that the
+// namespace does not keep are not stored. The events of a Completion are stored in their order.
 type Event struct {
 	RunID    string // run of the event; "" for an event of the job whose result contains it
 	StepID   string // "" for the job or run itself
@@ -25,7 +24,7 @@ type Event struct {
 	Metadata []byte // JSON object, or nil
 	Attempt  int32
 	WorkerID string
-	Actor    string // who requested it; "" for the engine
+	Actor    string // who requested the change; "" for the engine
 	EndsJob  bool   // the job or run ends with it, so that EventsEnds keeps it
 }
 

@@ -25,7 +25,7 @@ type Group struct {
 	Cancelling   bool
 	CancelReason string
 	Options      []byte
-	Places       []Place // in order of creation, set after they were read
+	Places       []Place // in order of creation; set after they were read
 }
 
 // Place is the slot of a member.
@@ -48,7 +48,7 @@ type GroupStep struct {
 	Outcome string // PlaceSucceeded, PlaceFailed or PlaceCancelled; "" if it continues
 	Failure []byte // only for PlaceFailed; JSON
 	Detail  string
-	Kept    bool // only for PlaceSucceeded: the result is kept for TTL
+	Kept    bool // only for PlaceSucceeded: how long the result is kept
 	TTL     time.Duration
 
 	Drop   []process.Key // members whose slots are removed
@@ -66,7 +66,7 @@ type GroupChanges struct {
 	Groups   int           // number of groups
 	Notified []process.Key // targets of new messages
 	Ended    []process.Key // groups that have ended
-	Evict    []process.Key // members whose worker is no longer allowed, to be ended at once
+	Evict    []process.Key // members whose worker is no longer allowed; they must be ended at once
 }
 
 // CheckGroups takes at most limit groups that need a decision, and stores the decisions. rules
@@ -109,8 +109,7 @@ func CheckGroups(
 	return looked, err
 }
 
-// WakeGroups lets jobs that wait for their members be decided again, in some namespaces, at most
-// limit of each.
+// WakeGroups marks groups in some namespaces to be checked again, at most limit in each.
 func WakeGroups(ctx context.Context, s *storage.Store, namespaces []string, limit int32) error {
 	return s.TakeTasks(ctx, "wake groups", func(ctx context.Context, db storage.DB) error {
 		_, err := dbsqlc.New().WakeGroups(ctx, db, dbsqlc.WakeGroupsParams{Namespaces: namespaces, Lim: limit})
@@ -118,7 +117,7 @@ func WakeGroups(ctx context.Context, s *storage.Store, namespaces []string, limi
 	})
 }
 
-// look is the transaction of CheckGroups with the rows to write.
+// look is the transaction of CheckGroups, with the rows that it will write.
 type look struct {
 	ctx   context.Context
 	store *storage.Store
@@ -240,8 +239,9 @@ func (l *look) write(looked *GroupChanges) error {
 	return err
 }
 
-// ReassignMember is an effect for an attempt of a member that has another attempt: the worker that
-// has its slot makes it or, if Leaves is set, any allowed worker.
+// ReassignMember is an effect of a failed attempt of a member that has another attempt. The worker
+// that has the slot of the member makes the next attempt or, if Leaves is set, any allowed worker
+// does.
 type ReassignMember struct{ AnyWorker bool }
 
 // Bytes implements storage.Effect.

@@ -19,14 +19,14 @@ type Row = dbsqlc.GetJobsRow
 type End struct {
 	Attempt  int32
 	WorkerID string // "" if there is none, or if it is stored only with the task
-	Takeover bool   // the worker was lost, and no retry is used up
+	Takeover bool   // the worker was lost, which uses up no retry
 	Failure  []byte // JSON, or nil
 	Result   []byte // JSON, kept for TTL
 	Kept     bool
 	TTL      time.Duration
 }
 
-// HasChanges reports whether there is anything to write. There is nothing if a processor of the
+// HasChanges reports whether there is anything to write. It returns false if a processor of the
 // engine succeeds and the result is not kept.
 func (e *End) HasChanges() bool { return e.WorkerID != "" || e.Takeover || e.Failure != nil || e.Kept }
 
@@ -86,8 +86,8 @@ func (*AttemptRecord) Write(ctx context.Context, db storage.DB, all []storage.Bo
 	return dbsqlc.New().EndJobs(ctx, db, a)
 }
 
-// EndIfCancelled is an effect for an attempt that has another attempt. If the job was cancelled
-// first, the job ends instead.
+// EndIfCancelled is an effect of a failed attempt after which the job would be retried. If the job
+// was cancelled first, it ends instead.
 type EndIfCancelled struct{}
 
 // Bytes implements storage.Effect.
@@ -134,9 +134,9 @@ func FetchResult(ctx context.Context, s *storage.Store, key process.Key) (result
 	return result, err
 }
 
-// Update contains the fields that UpdateJob stores. Fields that are nil or zero are unchanged.
+// Update contains the fields that UpdateJob stores. Fields that are nil or zero are not changed.
 type Update struct {
-	Actor    string   // who requested it, or "" if unknown
+	Actor    string   // who requested the update, or "" if unknown
 	Fields   []string // changed options, for the events
 	Timeout  time.Duration
 	Tags     []byte

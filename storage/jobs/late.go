@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// LateJob is a job whose start deadline has passed before an attempt has begun.
+// LateJob is a job whose start deadline has passed before an attempt began.
 type LateJob = dbsqlc.FindLateJobsRow
 
 // LateEnd is how a late job ends.
@@ -23,8 +23,8 @@ type LateJobs struct {
 	Notified []process.Key // targets of new messages
 }
 
-// EndLateJobs ends at most limit jobs whose start deadline has passed before an attempt has begun.
-// It skips jobs that another transaction has locked. end is pure.
+// EndLateJobs ends at most limit jobs whose start deadline has passed before an attempt began. It
+// skips jobs that another transaction has locked. end is pure.
 func EndLateJobs(ctx context.Context, s *storage.Store, limit int, end func(*LateJob) LateEnd) (LateJobs, error) {
 	var late LateJobs
 	err := s.TakeTasks(ctx, "end late jobs", func(ctx context.Context, db storage.DB) error {

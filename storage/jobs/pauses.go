@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// MaxPausedNames is how many job names of a namespace can be paused.
+// MaxPausedNames is the maximum number of paused job names of a namespace.
 const MaxPausedNames = 100
 
 // PausedName is a job name that is paused.
@@ -26,7 +26,7 @@ func PauseName(
 ) (PausedName, error) {
 	var row dbsqlc.PauseJobsRow
 	var refused error
-	// No process is locked: the transaction locks the namespace.
+	// RunLocked locks no process, because the transaction locks the namespace.
 	err := s.RunLocked(ctx, "pause jobs", nil, func(ctx context.Context, db storage.DB) (err error) {
 		q := dbsqlc.New()
 		deleting, err := q.LockNamespace(ctx, db, namespace)
@@ -88,7 +88,7 @@ func ListPausedNames(ctx context.Context, s *storage.Store, namespace string) ([
 // NULL.
 func (t *ConstraintTx) paused() []string { return append([]string{}, t.Paused...) }
 
-// returnedJobs is how many jobs of paused names one transaction puts back.
+// returnedJobs is the maximum number of jobs of paused names that one transaction puts back.
 const returnedJobs = 1000
 
 // ReturnPaused puts jobs of paused names that have their keys, and that no worker has taken, back

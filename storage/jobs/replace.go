@@ -16,7 +16,7 @@ import (
 // replaceTries bounds how often EnqueueReplacing begins again because the key got another holder.
 const replaceTries = 20
 
-// errHolderChanged means that another job has taken the unique key since it was read.
+// errHolderChanged means that another job has taken the unique key since its holder was read.
 var errHolderChanged = errors.New("another job has the unique key now")
 
 // EnqueueReplacing enqueues a job. If another job has its unique key and waits, that job gets the
@@ -88,7 +88,7 @@ func replace(
 	}
 	err = u.write(ctx, db, key, s.EventModeOf(key.Namespace))
 	if _, runs := errors.AsType[*process.WrongStatusError](err); runs {
-		return false, nil // or it has ended, and has the key for its ttl
+		return false, nil // or it has ended and holds the key for its ttl
 	}
 	return err == nil, err
 }

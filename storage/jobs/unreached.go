@@ -12,9 +12,9 @@ import (
 )
 
 // Unreached describes how long and how often a job has waited for a processor that could not be
-// reached. It is also the effect that stores this.
+// reached. It is also the effect that stores this description.
 type Unreached struct {
-	Attempt int32     `json:"attempt"` // that was not used up
+	Attempt int32     `json:"attempt"` // that was not counted
 	Tries   int32     `json:"tries"`
 	Since   time.Time `json:"since"` // time of the first try
 	Cause   string    `json:"cause"` // error of the last try

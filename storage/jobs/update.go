@@ -13,10 +13,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Change changes options of a job that has not ended. update is called with the job while it is
-// locked, so that no concurrent change is lost, and returns what to store. Errors of update are
-// returned unchanged. The error is process.ErrJobNotFound if the job does not exist, and a
-// *process.WrongStatusError if it has ended, or if it runs and run_time should change.
+// Change changes options of a job that has not ended. update is called while the job is locked, so
+// that no concurrent change is lost. It gets the job and returns the update to store. Errors of
+// update are returned unchanged. The error is process.ErrJobNotFound if the job does not exist, and
+// a *process.WrongStatusError if it has ended, or if it runs and the update changes run_time.
 func Change(ctx context.Context, s *storage.Store, key process.Key, update func(*Row) (*Update, error)) error {
 	var refused error
 	err := s.RunLocked(ctx, "update job", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
@@ -81,14 +81,14 @@ func (u *Update) write(ctx context.Context, db storage.DB, key process.Key, mode
 				"if it is for several workers, while its places wait for workers: leave them out of update_mask, or " +
 				"set them when the job waits again"}
 	}
-	// A job that waited for a slot may now wait for its time.
+	// The job may have waited for a slot, and may now have to wait for its run time.
 	return dbsqlc.New().FreeEnded(ctx, db, dbsqlc.FreeEndedParams{
 		Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID},
 	})
 }
 
-// Retry runs a job again that has ended without success, unless another job holds its unique key. A
-// job that waits for its next attempt runs now. by is the operator.
+// Retry runs a job again that has ended without success, unless another job holds its unique key.
+// If the job waits for its next attempt, the attempt begins now. by is the operator.
 func Retry(
 	ctx context.Context, s *storage.Store, key process.Key, unique Unique, clearSuccesses bool, by ...process.Actor,
 ) error {

@@ -24,7 +24,8 @@ type EventCursor struct {
 	Lanes      map[int64]int64
 }
 
-// eventCursorVersion is the first byte of the text of a cursor. Cursors of changes have another.
+// eventCursorVersion is the first byte of the text of a cursor. Cursors of changes begin with a
+// different byte.
 const eventCursorVersion = 2
 
 // String returns the cursor in the form for clients.
@@ -69,8 +70,8 @@ func parsePosition(text string) (xid string, eventID int64, ok bool) {
 	return xid, eventID, err == nil && err2 == nil && eventID >= 0 && canonical
 }
 
-// PageToken returns the token of the page of a list after an event. Nodes of older versions use
-// the transaction ID, this one only the number of the event.
+// PageToken returns the token of the page of a list after an event. Nodes of older versions use the
+// transaction ID. This version uses only the number of the event.
 func PageToken(xid string, eventID int64) string { return xid + "." + strconv.FormatInt(eventID, 10) }
 
 // ParsePageToken parses the result of PageToken and returns the number of the event. field is the
@@ -103,7 +104,7 @@ func translate(
 	return c, nil
 }
 
-// set sets the position in a lane. A lane of which nothing was read is missing.
+// set sets the position in a lane. A lane from which nothing was read is missing.
 func (c *EventCursor) set(lane, eventID int64) {
 	if eventID > 0 {
 		c.Lanes[lane] = eventID
@@ -140,13 +141,14 @@ type EventWatch struct {
 }
 
 // EventsRead are the events after the position of a watch, in the order of each job. If events
-// after the position were deleted, or it is not of this database, Lost is a *process.CursorError.
+// after the position were deleted, or the position belongs to another database, Lost is a
+// *process.CursorError.
 type EventsRead struct {
 	Events []EventRow
 	Lost   error
 }
 
-// watchedJobEvents is how many events of each watch one query reads.
+// watchedJobEvents is the maximum number of events of each watch that one query reads.
 const watchedJobEvents = 500
 
 // ReadEvents reads the events after the position of each watch. more reports that there are more

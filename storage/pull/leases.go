@@ -75,8 +75,8 @@ type HeartbeatResult struct {
 	Heartbeat    time.Duration
 }
 
-// BeatAll extends leases of a worker. Beats must be sorted by key, so that concurrent calls lock
-// rows in the same order.
+// BeatAll extends leases of a worker. The beats must be sorted by key, so that concurrent calls
+// lock rows in the same order.
 func BeatAll(ctx context.Context, s *storage.Store, workerID string, beats []Beat) ([]HeartbeatResult, error) {
 	a := dbsqlc.BeatLeasesParams{WorkerID: workerID}
 	for n, b := range beats {
@@ -102,8 +102,8 @@ func BeatAll(ctx context.Context, s *storage.Store, workerID string, beats []Bea
 	return all, err
 }
 
-// LeaseAnswered returns the stored result of the attempt of an ended lease. It returns
-// process.ErrFenced if there is none.
+// LeaseAnswered returns the stored result of the attempt of an ended lease, or process.ErrFenced if
+// there is none.
 func LeaseAnswered(ctx context.Context, s *storage.Store, t LeaseToken) (storage.Answered, error) {
 	row, err := storage.Query(ctx, s.RunSoon, "read answer of a lease", dbsqlc.New().LeaseAnswered,
 		dbsqlc.LeaseAnsweredParams{

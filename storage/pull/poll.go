@@ -19,11 +19,12 @@ type Subscription struct {
 	MaxLease    time.Duration
 }
 
-// maxLeases is how many tasks one statement leases, as many as a flush has items.
+// maxLeases is the maximum number of tasks that one statement leases. It is equal to the maximum
+// number of items of a flush.
 const maxLeases = 256
 
-// Poll leases at most limit tasks to a worker, ordered by priority, then age. grouped includes the
-// slots of job groups.
+// Poll leases at most limit tasks to a worker, ordered by priority, then age. If grouped is true,
+// it includes the slots of job groups.
 func Poll(
 	ctx context.Context, s *storage.Store, workerID string, lines []Subscription, limit int, grouped bool,
 ) ([]storage.Lease, error) {

@@ -27,8 +27,8 @@ type WorkerSeen struct{ Namespace, WorkerID string }
 // clients use the same ID, they are different workers.
 type WorkerOf struct{ Owner, WorkerID string }
 
-// OwnedFor is how long a worker ID belongs to a client after the worker was last seen without
-// leases.
+// OwnedFor is how long a worker ID still belongs to a client after the worker was last seen, if it
+// holds no leases.
 const OwnedFor = 2 * time.Minute
 
 // MaxWorkerIDs is the maximum number of worker IDs of a client in a namespace. Each concurrent
@@ -49,7 +49,7 @@ type Worker struct {
 type StoppingWorker struct {
 	Command WorkerCommand
 	Lost    time.Time     // when its leases are released; zero if it keeps them
-	Left    time.Duration // time until then, at the time of the read
+	Left    time.Duration // time from the read until then
 }
 
 // RecordWorkers records that workers were seen, each with the client that uses its ID, or "". It
@@ -101,7 +101,8 @@ func OwnWorkers(
 	return foreign, err
 }
 
-// makeRoom deletes workers of a client that are gone if it has too many IDs to use others.
+// makeRoom deletes the absent workers of a client if the client has too many IDs to use another
+// one.
 func makeRoom(ctx context.Context, s *storage.Store, owner string, seen map[WorkerSeen]string) error {
 	wanted := dbsqlc.CrowdedWorkersParams{Owner: &owner, MaxIds: MaxWorkerIDs}
 	for w := range seen {
@@ -182,12 +183,12 @@ func SetCommand(
 	})
 }
 
-// MaxShownNamespaces is how many namespaces of a worker ListWorkers returns.
+// MaxShownNamespaces is the maximum number of namespaces of a worker that ListWorkers returns.
 const MaxShownNamespaces = 1000
 
 // ListWorkers lists the workers of a namespace by ID, after the ID `after`, at most limit and about
-// storage.ListBytes. more reports that there may be more within the limit. If only is set, it lists
-// only the worker with that ID.
+// storage.ListBytes. more reports that it stopped before the limit, so that there may be more. If
+// only is set, it lists only the worker with that ID.
 func ListWorkers(
 	ctx context.Context, s *storage.Store, namespace, after, only string, limit int,
 ) (list []Worker, more bool, err error) {
@@ -241,7 +242,7 @@ func LeasesOf(ctx context.Context, s *storage.Store, workers []WorkerOf, limit i
 // WorkerRetention is how long a worker is kept after it was last seen.
 const WorkerRetention = 24 * time.Hour
 
-// forgetBatch is how many workers one statement deletes.
+// forgetBatch is the maximum number of workers that one statement deletes.
 const forgetBatch = 5000
 
 // ForgetWorkers deletes workers whose retention is over. more reports that there may be more.

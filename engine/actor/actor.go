@@ -65,7 +65,7 @@ func (a *Actor[T]) handle(t *Task) (*progressorv1.ProcessResponse, error) {
 			t.Request.GetType()).NonRetryable()
 	}
 	err := a.run(t, handler)
-	if errors.Is(err, process.ErrUnavailable) { // nothing was decided, so the task is repeated
+	if errors.Is(err, process.ErrUnavailable) { // no decision was made, so the task is retried
 		err = &processor.UnreachableError{Err: err}
 	}
 	if err != nil {

@@ -3,8 +3,8 @@
 // handler for the type of the task.
 //
 // A handler changes the state, adds effects and messages to the Task, and builds the Result. They
-// are stored in one transaction, or not at all. Handlers may read. Packages cron and flow, which
-// decide for them, are pure.
+// are stored in one transaction, or not at all. Handlers may read the database. Packages cron and
+// flow, which make the decisions, are pure.
 //
 // This package imports engine and lower packages. The kinds import it. Start with Actor (actor.go).
 // state.go decodes states.

@@ -27,8 +27,8 @@ func Decode(text []byte, v any) error {
 }
 
 // NewerState returns the failure of a task whose process has a state that only newer versions of
-// the engine know. what describes the part that this version does not know. The task is retried
-// until a node with a newer version takes it.
+// the engine know. what names the part that this version does not know. The task is retried until a
+// node with a newer version takes it.
 func NewerState(what string) error {
 	return processor.Fail(process.ReasonNewerState,
 		"a newer version of the engine has stored the state of this process: this node does not know %s of it, "+

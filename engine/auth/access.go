@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// DefaultOverlap is how long a key that was rotated stays valid by default.
+	// DefaultOverlap is the default of how long a key stays valid after it was rotated.
 	DefaultOverlap = 24 * time.Hour
 	// The page sizes of lists.
 	defaultPage, maxKeyPage, maxGrantPage = 100, 200, 1000
@@ -108,7 +108,7 @@ func (a *Access) ListKeys(
 	return page, nil
 }
 
-// AddGrant gives a role to a client. added is false if it has the role already.
+// AddGrant gives a role to a client. added is false if the client already has the role.
 func (a *Access) AddGrant(ctx context.Context, g *progressorv1.Grant, by process.Actor) (added bool, err error) {
 	keyID, err := checkPrincipal("grant.principal", g.GetPrincipal())
 	if err != nil {
@@ -155,7 +155,7 @@ func (a *Access) ListGrants(
 	return page, nil
 }
 
-// grantAfter returns the grant in the token of a page, or an empty one for the first page.
+// grantAfter returns the grant in a page token, or an empty one for the first page.
 func grantAfter(pageToken string) (storage.GrantKey, error) {
 	text, err := wire.NameAfter(pageToken)
 	if err != nil || text == "" {
@@ -201,8 +201,8 @@ func (a *Access) ListLogins(
 	return page, nil
 }
 
-// loginAfter returns the time and the ID of the login in the token of a page, or a zero time for
-// the first page.
+// loginAfter returns the time and the ID of the login in a page token, or a zero time for the first
+// page.
 func loginAfter(pageToken string) (at time.Time, id string, err error) {
 	text, err := wire.NameAfter(pageToken)
 	if err != nil || text == "" {
@@ -296,7 +296,7 @@ func checkRole(role *progressorv1.Role, path string) error {
 	return invalid
 }
 
-// checkPrincipal returns the ID of the key of a principal, or "" for one without a key.
+// checkPrincipal returns the ID of the key of a principal, or "" if the principal is not a key.
 func checkPrincipal(field, principal string) (keyID string, err error) {
 	keyID, err = KeyOf(principal)
 	if err != nil {

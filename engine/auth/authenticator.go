@@ -31,7 +31,8 @@ const (
 	// unknownRate is the maximum number of uncached IDs that a node looks up in the database per
 	// second.
 	unknownRate = 200
-	// lookupRate is the maximum for an address with too many failures.
+	// lookupRate is the maximum number of these lookups per second for an address with too many
+	// failures.
 	lookupRate = 10
 )
 
@@ -69,13 +70,13 @@ type Authenticator struct {
 	logins  *logins                       // nil without logins to the console
 
 	cachedKeys  *cache[string, *entry] // by the identity of the principal, or by its login
-	cachedUsers *cache[string, *entry] // those without a key, also certificates
+	cachedUsers *cache[string, *entry] // principals that are not keys, including certificates
 }
 
 // entry is a cached principal.
 type entry struct {
 	state   atomic.Pointer[state]
-	reading chan struct{} // has an element while a request reads the state
+	reading chan struct{} // holds an element while a request reads the state
 }
 
 func newEntry(s *state) *entry {
@@ -165,8 +166,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, addr
 	return s.principal, nil
 }
 
-// noteUse records in the database that a key is used, at most once for each state that was read. It
-// ignores errors, because the time of the last use is only shown.
+// noteUse records the use of a key in the database, at most once for each state that was read. It
+// ignores errors, because the time of the last use is only informative.
 func (a *Authenticator) noteUse(ctx context.Context, id string, s *state) {
 	if !s.noted.CompareAndSwap(false, true) {
 		return
@@ -176,8 +177,8 @@ func (a *Authenticator) noteUse(ctx context.Context, id string, s *state) {
 	_ = a.keys.NoteKeyUse(ctx, id)
 }
 
-// AuthenticateCertificate is like Authenticate for a request over a connection whose client has
-// shown a certificate with this URI. The listener has verified the certificate.
+// AuthenticateCertificate is like Authenticate, for a request on a connection whose client has
+// presented a certificate with this URI. The listener has verified the certificate.
 func (a *Authenticator) AuthenticateCertificate(
 	ctx context.Context, uri string, headers []string, address string,
 ) (*Principal, error) {
@@ -192,7 +193,7 @@ func (a *Authenticator) AuthenticateCertificate(
 	return e.state.Load().principal, nil
 }
 
-// Current returns an authenticated principal with its present grants. It returns ErrInvalid if its
+// Current returns an authenticated principal with its current grants. It returns ErrInvalid if its
 // key was revoked, or if its key or token has expired. It returns ErrLogin if its login has ended,
 // and ErrRejected if the issuer has removed the key of its token. It returns process.ErrUnavailable
 // if the database or the keys of the issuer cannot be read.
@@ -237,7 +238,7 @@ func tokenIn(headers []string) (string, error) {
 	return strings.TrimSpace(token), nil
 }
 
-// entry returns the entry of a key with a state that is new enough.
+// entry returns the entry of a key, with a state that is recent enough.
 func (a *Authenticator) entry(ctx context.Context, id, address string) (*entry, error) {
 	if id == rootID {
 		if a.root == nil {
@@ -374,7 +375,7 @@ func (a *Authenticator) fail(ctx context.Context, scheme string, err error, addr
 	switch {
 	case errors.Is(err, process.ErrUnavailable):
 		a.total.WithLabelValues(scheme, "unavailable").Inc()
-		if errors.Is(err, ErrNoAnswer) { // the code may be invented
+		if errors.Is(err, ErrNoAnswer) { // anyone can send an invented code
 			a.failed.take(address)
 			a.failed.delay(ctx)
 		}

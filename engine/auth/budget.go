@@ -23,7 +23,8 @@ func newLimiters[K comparable](limit rate.Limit, burst int) *limiters[K] {
 	return &limiters[K]{rate: limit, burst: burst, byKey: map[K]*rate.Limiter{}}
 }
 
-// budget limits how often clients of the same address do something. It is safe for concurrent use.
+// budget limits the rate at which clients of the same address do something. It is safe for
+// concurrent use.
 type budget struct{ *limiters[netip.Prefix] }
 
 func newBudget(limit rate.Limit, burst int) *budget {
@@ -33,7 +34,7 @@ func newBudget(limit rate.Limit, burst int) *budget {
 // take uses up one unit of an address. It returns false if none is left.
 func (b *budget) take(address string) bool { return b.limiter(networkOf(address)).Allow() }
 
-// left reports whether an address has a unit left.
+// left reports whether any unit of an address is left.
 func (b *budget) left(address string) bool { return b.limiter(networkOf(address)).Tokens() >= 1 }
 
 // limiter returns the limiter of a key.

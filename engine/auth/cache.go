@@ -25,7 +25,7 @@ func (c *cache[K, V]) load(key K) (value V, ok bool) {
 	return value, ok
 }
 
-// add stores a value and returns it, or returns the one that is stored already.
+// add stores a value and returns it. If a value is already stored, add returns that one.
 func (c *cache[K, V]) add(key K, value V) V {
 	if c.count.Load() >= maxCached {
 		c.evict()
@@ -37,7 +37,7 @@ func (c *cache[K, V]) add(key K, value V) V {
 	return stored.(V) //nolint:forcetypeassert // all values have this type
 }
 
-// remove removes a value, if it is still the one that is stored.
+// remove removes a value if it is still stored.
 func (c *cache[K, V]) remove(key K, value V) {
 	if c.entries.CompareAndDelete(key, value) {
 		c.count.Add(-1)

@@ -50,8 +50,8 @@ type Principal struct {
 	grants   []granted
 	view     string
 	token    string    // JSON Web Token of the user, which Current verifies again; or ""
-	login    string    // where the login to the console of the user is cached; or ""
-	expires  time.Time // when its token or login expires; zero if the database decides
+	login    string    // key of the cached console login of the user; or ""
+	expires  time.Time // when its token or login expires; zero if only the database knows
 }
 
 type granted struct {
@@ -98,7 +98,7 @@ func (p *Principal) Groups() []string {
 }
 
 // Owner identifies the client as the owner of worker IDs. Keys with the same name belong to one
-// client, so that it keeps its IDs when its key is replaced.
+// client, so the client keeps its IDs when its key is replaced.
 func (p *Principal) Owner() string { return p.owner }
 
 // withKeyName returns the principal of a key with a name.

@@ -23,22 +23,23 @@ import (
 )
 
 const (
-	// CallbackPath is where issuers send browsers back to. The name of the issuer follows, if it
-	// has one.
+	// CallbackPath is the path to which issuers send browsers back. The name of the issuer follows,
+	// if it has one.
 	CallbackPath = "/login/callback"
 	// AttemptTime is how long a browser may take from the beginning of a login to its end.
 	AttemptTime = 10 * time.Minute
 	// maxAttempt and maxPage are the maximum sizes of an attempt in a cookie, and of a page of the
 	// console, in bytes.
 	maxAttempt, maxPage = 3000, 1000
-	// attemptSkew is how far the clocks of two nodes may differ.
+	// attemptSkew is the maximum difference between the clocks of two nodes.
 	attemptSkew = time.Minute
 	// maxExchanges is the maximum number of concurrent exchanges of codes on a node. exchangeRate
 	// and exchangeBurst limit the exchanges of one address per second. An exchange takes at most 10
 	// s, so one address has at most 30 concurrent exchanges and leaves some to others.
 	maxExchanges                = 32
 	exchangeRate, exchangeBurst = 2, 10
-	// maxHourly is how many logins of a user a node accepts per hour. Each is written to audit.
+	// maxHourly is the number of logins of a user that a node accepts per hour, because each login
+	// adds an entry to the audit.
 	maxHourly = 20
 )
 
@@ -51,7 +52,7 @@ var ErrNoLogins = errors.New("issuer: users do not log in to this console with t
 // ErrNoAnswer is returned if the issuer of a login does not answer.
 var ErrNoAnswer = errors.New("the issuer cannot be reached, so users cannot log in: try again")
 
-// ErrManyLogins is returned if the engine has no capacity for a login.
+// ErrManyLogins is returned if the engine has reached a limit on logins.
 var ErrManyLogins = errors.New("too many logins from this address, or at this node: reload this page in a few seconds")
 
 // ErrManyOfUser is returned if a user logs in too often.
@@ -75,9 +76,9 @@ type LoginStore interface {
 	DeleteLogin(ctx context.Context, loginID string, by process.Actor) error
 }
 
-// Console says how users log in to the console.
+// Console configures how users log in to the console.
 type Console struct {
-	URL      string        // by which browsers reach the console, without a final slash
+	URL      string        // URL of the console for browsers, without a final slash
 	Lifetime time.Duration // how long a login is valid
 	Idle     time.Duration // how long an unused login stays valid
 }
@@ -98,7 +99,7 @@ type logins struct {
 	byName []*oidc.Issuer // issuers with logins
 
 	exchanges *budget           // exchanges of codes of each address
-	slots     chan struct{}     // has an element for each code that is exchanged
+	slots     chan struct{}     // holds an element for each exchange in progress
 	hourly    *limiters[string] // logins of each user
 }
 
@@ -155,15 +156,16 @@ func (a *Authenticator) Options() (console string, options []LoginOption) {
 	return a.logins.URL, options
 }
 
-// attempt is the data that a browser keeps while its user logs in.
+// attempt is the data that a browser keeps during a login.
 type attempt struct {
 	oidc.Attempt
 	Page  string `json:"p"` // page of the console to which the login leads
 	Begun int64  `json:"t"` // Unix time in seconds
 }
 
-// BeginLogin begins a login at the issuer with a name. It returns the URL of the issuer, and what
-// the browser must keep in a cookie. After the login, the browser goes to a page of the console.
+// BeginLogin begins a login at the issuer with the given name. It returns the URL of the issuer,
+// and what the browser must keep in a cookie. After the login, the browser goes to a page of the
+// console.
 func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address string) (to, kept string, err error) {
 	issuer, redirect, err := a.logins.find(name)
 	switch {
@@ -172,7 +174,7 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 	case len(page) > maxPage || !pageRule.MatchString(page):
 		return "", "", ErrPage
 	}
-	// Begin does not read the database, and it limits its reads of the discovery document. So it
+	// Begin does not read the database, and limits its own reads of the discovery document. So it
 	// must not count against the reads of keys.
 	to, begun, err := issuer.Begin(ctx, redirect)
 	if err != nil {
@@ -255,8 +257,8 @@ func attemptIn(kept string, now time.Time) (begun attempt, ok bool) {
 }
 
 // finish returns the user in the answer of an issuer, or the error for the user. Anyone can forge
-// an attempt and its answer, so the requests to the issuer are limited. These limits are separate:
-// other failures do not block logins, and logins do not block the reads of keys.
+// an attempt and its answer, so the requests to the issuer are limited. These limits are separate
+// from others: other failures do not block logins, and logins do not block the reads of keys.
 func (a *Authenticator) finish(
 	ctx context.Context, issuer *oidc.Issuer, redirect string, begun oidc.Attempt, answer url.Values, address string,
 ) (oidc.Identity, error) {
@@ -306,13 +308,13 @@ func (a *Authenticator) login(ctx context.Context, token, address string) (*entr
 	return e, s.principal, nil
 }
 
-// RejectLogin counts a request with a login that must not be used for it, and delays its answer. It
+// RejectLogin counts a request for which a login must not be used, and delays its answer. It
 // returns err, or ErrLimited.
 func (a *Authenticator) RejectLogin(ctx context.Context, err error, address string) error {
 	return a.fail(ctx, "login", err, address)
 }
 
-// EndLogin ends the login with a token. Other engines accept it for CacheTime.
+// EndLogin ends the login with a token. Other engines still accept it for CacheTime.
 func (a *Authenticator) EndLogin(ctx context.Context, token, address string) error {
 	e, p, err := a.login(ctx, token, address)
 	if err != nil {
@@ -371,9 +373,9 @@ func (a *Authenticator) readLogin(ctx context.Context, identity string) (*state,
 	return &state{principal: &p, valid: true, read: a.now()}, nil
 }
 
-// accept reports whether the issuer of a login still has logins to the console, and whether the
-// groups of the login still have the group prefix of that issuer. Groups with another prefix may
-// now belong to another issuer.
+// accept reports whether the issuer of a login still supports logins to the console and the groups
+// of the login still have the group prefix of that issuer. Groups with another prefix may now
+// belong to another issuer.
 func (l *logins) accept(row storage.LoginState) bool {
 	url, _, _ := strings.Cut(strings.TrimPrefix(row.Principal, userPrefix), "#")
 	return slices.ContainsFunc(l.byName, func(i *oidc.Issuer) bool {

@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/engine/auth/oidc"
 )
 
-// The names of principals are key: and the ID of a key, cert: and the URI in a client certificate,
-// user: and the issuer and the name of a user, or group: and a group of users.
+// The name of a principal is key:ID for a key, cert:URI for a client certificate, user:ISSUER#NAME
+// for a user, or group:NAME for a group of users.
 const (
 	keyPrefix         = "key:"
 	certificatePrefix = "cert:"
@@ -19,7 +19,7 @@ const (
 	cachedLogin = "login:"
 )
 
-// namedKeyPrefix is the prefix of the owner of the worker IDs of keys with a name. Names of
+// namedKeyPrefix is the prefix of the owner of worker IDs that keys with a name use. Names of
 // principals do not begin with it.
 const namedKeyPrefix = "keys:"
 
@@ -34,8 +34,8 @@ var uriRule = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:[[:graph:]]+$`)
 // IsCertificateURI reports whether a URI can identify a client.
 func IsCertificateURI(uri string) bool { return len(uri) <= maxURI && uriRule.MatchString(uri) }
 
-// KeyOf returns the ID of the key in the name of a principal, or "" for a principal without a key.
-// It returns an error without a field if no principal has this name.
+// KeyOf returns the ID of the key in the name of a principal, or "" if the principal is not a key.
+// It returns an error without a field if no principal can have this name.
 func KeyOf(principal string) (keyID string, err error) {
 	id, isKey := strings.CutPrefix(principal, keyPrefix)
 	if isKey && id != "" {

@@ -14,7 +14,7 @@ const (
 	RoleRoot = "root"
 	// roleWorker is the only role that can be limited to some jobs.
 	roleWorker = "worker"
-	// limitSeparator is between the role and the pattern of the jobs.
+	// limitSeparator separates the role from the pattern of the jobs.
 	limitSeparator = ":"
 	// maxJobs is the maximum size of this pattern in bytes. Names of jobs have the same limit.
 	maxJobs = 256
@@ -67,7 +67,7 @@ var (
 		progressorv1.Permission_PERMISSION_AUTH_ADMIN)
 )
 
-// roles are the roles, those with the fewest permissions first.
+// roles has all roles, those with the fewest permissions first.
 var roles = []struct {
 	name string
 	set  permissions
@@ -106,7 +106,7 @@ func permissionsOf(role string) permissions {
 	return roles[n].set
 }
 
-// PermissionName returns the name of a permission in texts, such as process.call.
+// PermissionName returns the name of a permission as users see it, such as process.call.
 func PermissionName(p progressorv1.Permission) string {
 	name := strings.ToLower(strings.TrimPrefix(p.String(), "PERMISSION_"))
 	return strings.Replace(name, "_", ".", 1)

@@ -20,7 +20,7 @@ const (
 	secretBytes = 32
 	idBytes     = 12
 	rootID      = "root"
-	// maxToken is longer than any token.
+	// maxToken exceeds the length of any token.
 	maxToken = 256
 )
 
@@ -91,7 +91,7 @@ func readRootKey(path string) (string, error) {
 		return "", fmt.Errorf("root key: %w", err)
 	}
 	defer file.Close()
-	info, err := file.Stat() // the file that is read, even if another one replaces it
+	info, err := file.Stat() // describes the open file, even if another one replaces it
 	if err != nil {
 		return "", fmt.Errorf("root key: %w", err)
 	}

@@ -18,15 +18,15 @@ import (
 const (
 	// maxJWT is the maximum size of a JSON Web Token in bytes.
 	maxJWT = 16 << 10
-	// tokenTime is how long a verified token is not verified again. It limits how long a token is
-	// accepted after its issuer has removed the key that signed it.
+	// tokenTime is how long a node accepts a verified token without verifying it again. It limits
+	// how long a token is accepted after its issuer has removed the key that signed it.
 	tokenTime = 5 * time.Minute
-	// verifyRate and verifyBurst limit the tokens that are not cached and that a node verifies for
-	// one address per second. With ES256, a verification takes 0.12 ms, and a cached token 1 µs
+	// verifyRate and verifyBurst limit how many tokens that are not cached a node verifies per
+	// second for one address. With ES256, a verification takes 0.12 ms, and a cached token 1 µs
 	// (BenchmarkUser).
 	verifyRate, verifyBurst = 100, 1000
-	// suspectRate is how many of them a node verifies per second for all addresses with too many
-	// failures together.
+	// suspectRate is how many such tokens a node verifies per second for all addresses with too
+	// many failures together.
 	suspectRate = 1000
 	// rejectionRate is how many rejected tokens per second are logged.
 	rejectionRate = 5
@@ -98,8 +98,8 @@ func (a *Authenticator) authenticateUser(ctx context.Context, token, address str
 }
 
 // verify returns the identity in a token. It also verifies tokens of an address that has too many
-// failures, because clients with valid tokens may share it. Failures of an address do not use up
-// what other addresses may verify.
+// failures, because clients with valid tokens may share it. Failures of one address do not use up
+// the limits of other addresses.
 func (a *Authenticator) verify(ctx context.Context, token, address string) (*verified, error) {
 	u, hash := a.users, sha256.Sum256([]byte(token))
 	if v := u.find(hash, a.now()); v != nil {
@@ -151,7 +151,7 @@ func (u *users) find(hash [sha256.Size]byte, now time.Time) *verified {
 	return nil
 }
 
-// store caches what was verified in a token.
+// store caches a verified token.
 func (a *Authenticator) store(hash [sha256.Size]byte, who oidc.Identity) *verified {
 	v := &verified{identity: strings.Join(namesOf(who), "\n"), expires: who.Expires, until: a.now().Add(tokenTime)}
 	if v.expires.Before(v.until) {
@@ -172,8 +172,9 @@ func namesOf(who oidc.Identity) []string {
 	return names
 }
 
-// rejected logs why a token is not accepted, with an attribute of its client, and returns the error
-// for the client. Only clients with a token that its issuer has signed see the reason.
+// rejected logs why a token is not accepted, with an attribute that identifies the client, and
+// returns the error for the client. Only clients with a token that its issuer has signed see the
+// reason.
 func (u *users) rejected(err error, key, value string) error {
 	if errors.Is(err, oidc.ErrUnreachable) {
 		return errors.Join(process.ErrUnavailable, ErrIssuer)

@@ -24,7 +24,7 @@ const (
 	prefix = process.BulkPrefix
 )
 
-// Bulks starts and runs bulks on one node.
+// Bulks starts and executes bulks on one node.
 type Bulks struct {
 	engine       *engine.Engine
 	limits       limits
@@ -101,7 +101,7 @@ func (b *Bulks) store(ctx context.Context, key process.Key, o *command, idempote
 	}
 	_, err = b.engine.Start(ctx, engine.StartParams{
 		Key: key, Kind: kind, Args: o.args(), Metadata: metadata, IdempotencyKey: idempotencyKey, Accepted: true,
-		Priority: actor.Priority, // runs before the tasks that it may repair
+		Priority: actor.Priority, // high, so that the bulk runs before tasks that it may repair
 		AuditRecord: &storage.AuditRecord{Method: "StartBulk", By: by, Details: map[string]string{
 			"kind": o.Kind, "verb": o.verbName(), "filter": o.Filter, "reason": o.Reason,
 		}},
@@ -109,7 +109,7 @@ func (b *Bulks) store(ctx context.Context, key process.Key, o *command, idempote
 	return err
 }
 
-// sameAs reports whether the existing bulk has the same request.
+// sameAs reports whether an existing bulk has the same request.
 func (b *Bulks) sameAs(ctx context.Context, key process.Key, o *command) error {
 	p, err := b.engine.GetProcess(ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
 	if err != nil {
@@ -127,7 +127,7 @@ func (b *Bulks) Get(ctx context.Context, namespace, id string) (*progressorv1.Bu
 	return b.read(ctx, keyOf(namespace, id))
 }
 
-// Cancel cancels a bulk. What it has done is not undone, and its current page is completed.
+// Cancel cancels a bulk. Its current page is completed, and its changes are not undone.
 func (b *Bulks) Cancel(ctx context.Context, namespace, id string, by process.Actor) (*progressorv1.Bulk, error) {
 	key := keyOf(namespace, id)
 	if _, err := b.engine.CancelProcess(ctx, engine.CancelParams{Key: key, Actor: by}); err != nil {

@@ -105,9 +105,9 @@ func parsed(text string) search.Filter {
 }
 
 // matching returns the whole filter of a bulk of processes. It selects only processes of users,
-// because the methods of ProcessService reject others, too. It excludes processes that were created
-// after the bulk began, so that it ends however many are created. With the zero time it excludes
-// none.
+// because the methods of ProcessService reject others. It excludes processes that were created
+// after the bulk began, so that the bulk ends even if processes are created all the time. If began
+// is zero, it excludes none.
 func (o *command) matching(began time.Time) (search.Filter, error) {
 	f, err := search.Parse(o.Filter)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 // counted contains the number of matching processes, and the first of them.
 type counted struct {
 	matched int64
-	refused int64 // those whose status does not allow the verb
+	refused int64 // processes whose status does not allow the verb
 	more    bool  // the time ended before all were counted
 	samples []string
 }
 
-// samples is how many process IDs a dry run returns.
+// samples is the maximum number of process IDs that a dry run returns.
 const samples = 20
 
-// count counts the processes that match a command. It counts for at most limit.
+// count counts the processes that match a command. It stops after the time limit.
 func (b *Bulks) count(ctx context.Context, namespace string, o *command, limit time.Duration) (counted, error) {
 	var c counted
 	var at place

@@ -18,8 +18,8 @@ import (
 // limits are the limits of a bulk.
 type limits struct {
 	page int // processes of a page
-	// pageTime is how long a page starts further processes. It is short, because a cancel waits for
-	// the end of the page.
+	// pageTime is how long a page begins with further processes. It is short, because a cancel
+	// waits for the end of the page.
 	pageTime   time.Duration
 	side       int           // concurrent processes
 	pause      time.Duration // before a retry
@@ -29,7 +29,7 @@ type limits struct {
 	dryRunTime time.Duration // time limit of the count in a dry run
 }
 
-// Sixteen concurrent processes share commits, and are a small part of one flush.
+// Sixteen concurrent operations share commits, and are a small part of a flush.
 var usual = limits{
 	page: 500, pageTime: time.Second, side: 16, pause: time.Second, tries: 10, events: 5_000,
 	expectTime: time.Second, dryRunTime: 5 * time.Second,
@@ -53,7 +53,7 @@ type work struct {
 	recorded int64     // recorded failures
 	created  time.Time // when the bulk was started
 	began    time.Time
-	over     time.Time // no process is started after this time
+	over     time.Time // the page begins with no further process after this time
 	acted    int       // processes that the verb was applied to
 	stopped  bool      // the node drains
 }
@@ -99,8 +99,8 @@ func (w *work) page() error {
 	return nil
 }
 
-// run applies the verb to the processes to retry, then to the next ones. finished reports that
-// there are none left.
+// run applies the verb to the processes to retry, then to the next ones. finished reports that none
+// are left.
 func (w *work) run(ctx context.Context) (finished bool, err error) {
 	waiting := w.progress.Again
 	room := w.size() - len(waiting)
@@ -123,7 +123,7 @@ func (w *work) run(ctx context.Context) (finished bool, err error) {
 		fresh[n] = again{Cursor: s.Cursor}
 	}
 	did = w.all(fresh, func(a again) error { return w.verb(ctx, a) })
-	if w.command.Kind != "" { // a page has no place between its items
+	if w.command.Kind != "" { // a position within a page cannot be stored
 		w.progress.Again = append(w.progress.Again, fresh[did:]...)
 		did = len(fresh)
 	}
@@ -148,8 +148,8 @@ func (w *work) advance(found []Item, next place, more bool) {
 	}
 }
 
-// keep ignores an error of the walk if the page has something to store. The next page will get the
-// error again.
+// keep ignores an error of the walk if the page has results to store. The next page gets the error
+// again.
 func (w *work) keep(err error) error {
 	if w.acted > 0 && !errors.Is(err, process.ErrDraining) {
 		return nil
@@ -157,7 +157,7 @@ func (w *work) keep(err error) error {
 	return err
 }
 
-// size returns how many processes the rate allows in the time of a page.
+// size returns the number of processes that the rate allows during a page.
 func (w *work) size() int {
 	return min(w.bulks.limits.page, max(int(math.Ceil(w.command.Rate*w.bulks.limits.pageTime.Seconds())), 1))
 }
@@ -173,9 +173,9 @@ func (w *work) verb(ctx context.Context, a again) error {
 // errOther reports a process that no longer matches.
 var errOther = errors.New("it no longer matches")
 
-// restart applies the verb to a process that was found earlier, if it still matches. The namespace
-// may have been paused in between, and an operator may have repaired a process that would be
-// removed.
+// restart applies the verb to a process that was found earlier, if it still matches. In the
+// meantime, the namespace may have been paused, or an operator may have repaired a process that
+// would be removed.
 func (w *work) restart(ctx context.Context, a again) error {
 	matches, err := w.bulks.matches(ctx, w.Key.Namespace, w.command, w.created, a.Cursor)
 	switch {
@@ -187,8 +187,8 @@ func (w *work) restart(ctx context.Context, a again) error {
 	return w.verb(ctx, a)
 }
 
-// all calls do for a list, a few at a time, until the page is over, and at least for one. It
-// returns the number of calls.
+// all calls do for the elements of a list, a few at a time, until the time of the page is over, but
+// for at least one element. It returns the number of calls.
 func (w *work) all(list []again, do func(again) error) (did int) {
 	for did < len(list) && (did == 0 || !w.ends()) {
 		side := list[did:min(did+w.bulks.limits.side, len(list))]
@@ -229,7 +229,7 @@ func (w *work) account(a again, err error) {
 	}
 }
 
-// passes reports whether an error may be temporary.
+// passes reports whether the cause of an error may pass.
 func passes(err error) bool {
 	return errors.Is(err, process.ErrUnavailable) || errors.Is(err, process.ErrOverloaded) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)

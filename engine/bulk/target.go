@@ -16,11 +16,11 @@ import (
 type Target struct {
 	Kind    string // see Process.kind
 	Plural  string // its name in errors
-	IDField string // the field of the filter that is the ID
+	IDField string // the field of the filter that has the ID
 	Verbs   map[progressorv1.BulkVerb]Verb
 
-	// Find returns a page of the items in a namespace that match filter, oldest first. A page
-	// may be short or empty although it is not the last one. next is the token of the next page, ""
+	// Find returns a page of the items in a namespace that match filter, oldest first. A page may
+	// be short or empty although it is not the last one. next is the token of the next page, or ""
 	// at the end.
 	Find func(ctx context.Context, namespace, filter, token string, limit int) (found []Item, next string, err error)
 	// Check parses a filter.
@@ -36,7 +36,8 @@ type Item struct {
 // Verb is the operation of a bulk on one process, job or run.
 type Verb struct {
 	Allowed []string // the states in which the verb is allowed; nil means all
-	// Do returns a *process.WrongStatusError in another state.
+	// Do executes the verb. It returns a *process.WrongStatusError if the state does not allow the
+	// verb.
 	Do func(ctx context.Context, key process.Key, reason string, by process.Actor) error
 }
 
@@ -118,7 +119,7 @@ func (b *Bulks) matches(
 	return len(found) > 0, err
 }
 
-// textFilter returns the whole filter of a command on a target.
+// textFilter returns the complete filter of a command on a target.
 func (o *command) textFilter(target Target, began time.Time) string {
 	text := fmt.Sprintf(`(%s) AND NOT %s = "~*"`, o.Filter, target.IDField)
 	if !began.IsZero() {

@@ -37,7 +37,7 @@ type Attempt struct {
 	Issuer   string `json:"i"` // URL
 	State    string `json:"s"` // the answer of the issuer must repeat it
 	Nonce    string `json:"n"` // the token must contain it
-	Verifier string `json:"v"` // of PKCE: the issuer gives the token only to the client that knows it
+	Verifier string `json:"v"` // for PKCE: the issuer sends the token only to a client that knows it
 }
 
 // Logins returns the issuers at which users can log in to the console.
@@ -65,7 +65,7 @@ func (i *Issuer) Begin(ctx context.Context, redirect string) (string, Attempt, e
 }
 
 // Check returns ErrState unless an answer of this issuer belongs to a login that the browser has
-// begun. It sends nothing.
+// begun. It makes no request.
 func (i *Issuer) Check(a Attempt, answer url.Values) error {
 	if a.State == "" || a.Nonce == "" || a.Verifier == "" || a.Issuer != i.config.Issuer ||
 		subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(a.State)) != 1 {
@@ -85,7 +85,7 @@ func (i *Issuer) Finish(ctx context.Context, redirect string, a Attempt, answer 
 	if err != nil {
 		return Identity{}, err
 	}
-	// An issuer could send the browser to another one, to get its code (RFC 9207).
+	// An issuer could send the browser to another issuer, to get a code of that issuer (RFC 9207).
 	if from := answer.Get("iss"); from != i.config.Issuer && (from != "" || document.NamesIssuer) {
 		return Identity{}, loginError("the answer must come from the issuer %s (iss is %.240q)", i.config.Issuer,
 			from)
@@ -107,7 +107,7 @@ func (i *Issuer) Finish(ctx context.Context, redirect string, a Attempt, answer 
 	return i.loggedIn(ctx, a, token)
 }
 
-// flow returns the client of the issuer, and what the issuer supports.
+// flow returns the OAuth client of the issuer, and the discovery document of the issuer.
 func (i *Issuer) flow(ctx context.Context, redirect string) (*oauth2.Config, *discovery, error) {
 	document, err := i.keys.discovered(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (i *Issuer) flow(ctx context.Context, redirect string) (*oauth2.Config, *di
 	}, document, nil
 }
 
-// authenticate adds the secret of the client, which the issuer needs for a token.
+// authenticate adds the client secret, without which the issuer sends no token.
 func (i *Issuer) authenticate(flow *oauth2.Config, document *discovery) error {
 	secret, err := i.config.clientSecret()
 	if err != nil {

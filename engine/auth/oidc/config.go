@@ -44,7 +44,7 @@ type Config struct {
 	GroupsClaim string // claim with the groups of a user, such as groups
 	NameClaim   string // claim with the name of a user, such as sub
 	GroupPrefix string // added to the groups, so that those of different issuers differ
-	CAFile      string // authorities that verify the certificate of the issuer, in PEM; "" for the system's
+	CAFile      string // authorities that verify the certificate of the issuer, in PEM; "" for those of the system
 
 	Name             string // distinguishes issuers with logins to the console; may be "" for a single one
 	ClientID         string // client for logins to the console; "" if the issuer has none

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ErrUnreachable is returned if a token cannot be checked, because the keys of its issuer are not
-// known, and if the issuer does not answer during a login.
+// ErrUnreachable is returned if a token cannot be checked because the keys of its issuer could not
+// be read, and if the issuer does not answer during a login.
 var ErrUnreachable = errors.New("the issuer cannot be reached")
 
 // ClaimError is returned for a token that its issuer has signed, but whose claims are not accepted.
@@ -85,7 +85,7 @@ func (i *Issuers) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Find returns the issuer in a token. It does not verify the token, so it takes little time.
+// Find returns the issuer in a token. It does not verify the token, so it is fast.
 func (i *Issuers) Find(token string) (*Issuer, error) {
 	from, err := issuerOf(token)
 	if err != nil {
@@ -124,7 +124,7 @@ func (i *Issuer) verify(ctx context.Context, token, audience string) (*oidc.IDTo
 	return verified, err
 }
 
-// signature checks the signature of one token, and keeps the result, because the verifier of the
+// signature checks the signature of one token and keeps the result, because the verifier of the
 // library returns only the text of an error.
 type signature struct {
 	keys  *keys

@@ -24,14 +24,14 @@ const (
 	// refreshTime is how often the keys of an issuer are read. A key that the issuer has removed is
 	// not accepted after that time.
 	refreshTime = 5 * time.Minute
-	// retryTime is how long a node waits after it could not read the keys, and between two reads
+	// retryTime is how long a node waits after it failed to read the keys, and between two reads
 	// for tokens with unknown keys.
 	retryTime = 10 * time.Second
-	// retryBurst is how many reads for tokens with unknown keys are possible without a wait.
+	// retryBurst is the number of reads for tokens with unknown keys that need not wait.
 	retryBurst = 3
 	// staleTime is how long keys are used while they cannot be read from the issuer.
 	staleTime = 24 * time.Hour
-	// readTimeout is how long a read of the keys may take.
+	// readTimeout limits a read of the keys.
 	readTimeout = 5 * time.Second
 	// maxKeys limits the number of keys of an issuer.
 	maxKeys = 100
@@ -130,7 +130,7 @@ func (k *keys) verify(ctx context.Context, token string) ([]byte, error) {
 	return nil, errSignature
 }
 
-// find returns the keys that may have made a signature, and the number of reads so far.
+// find returns the keys that may have been used for a signature, and the number of reads so far.
 func (k *keys) find(header jose.Header) (found []jose.JSONWebKey, reads int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -169,7 +169,7 @@ func (k *keys) refresh(ctx context.Context, known *int) error {
 	k.mu.Lock()
 	k.reads++
 	k.err = err
-	if err == nil || errors.Is(err, errUnusable) { // the issuer has withdrawn the other keys
+	if err == nil || errors.Is(err, errUnusable) { // the issuer no longer publishes the other keys
 		k.set, k.read = set, k.now()
 	}
 	k.mu.Unlock()
@@ -252,8 +252,8 @@ func (c Config) local() bool {
 }
 
 // parseKeys returns the keys of a set that can verify tokens. It skips others, such as keys for
-// encryption and those of algorithms that are not accepted. It returns no keys and errUnusable if
-// the text is a set, but no key of it is accepted.
+// encryption and those of algorithms that are not accepted. If the text is a set without an
+// accepted key, parseKeys returns errUnusable.
 func parseKeys(text []byte) (set []jose.JSONWebKey, err error) {
 	var document struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxBackfills is the maximum number of backfills of one cron that wait.
+	// maxBackfills is the maximum number of waiting backfills of one cron.
 	maxBackfills = 20
 	// maxBackfillFires is the maximum number of fire times of one backfill.
 	maxBackfillFires = 100_000
@@ -67,7 +67,7 @@ func (t *task) backfill() error {
 }
 
 // backfillUntil decides or starts the next fire times of a backfill before to, except those that
-// are in the ledger. It returns where to continue, or zero if it reached to.
+// are in the ledger. It returns the time at which to continue, or zero if it has reached the end.
 func (t *task) backfillUntil(b *backfill, to time.Time, inLedger func(time.Time) bool) time.Time {
 	s := t.state
 	if !b.inOrder() {
@@ -83,7 +83,7 @@ func (t *task) backfillUntil(b *backfill, to time.Time, inLedger func(time.Time)
 	return rest
 }
 
-// backfill is a backfill that is not complete.
+// backfill is an incomplete backfill.
 type backfill struct {
 	From    time.Time          `json:"from"`
 	To      time.Time          `json:"to"`

@@ -191,7 +191,7 @@ func (t *task) create(o *command) error {
 }
 
 // update replaces the definition of the cron. The old spec and policy decide the fire times that
-// are already due, but these run the new target. A changed spec applies from now on.
+// are already due, but their runs get the new target. A changed spec applies from now on.
 func (t *task) update(o *command) error {
 	s := t.state
 	if o.Etag != "" && o.Etag != s.etag() {
@@ -215,8 +215,8 @@ func (t *task) update(o *command) error {
 			"the kind and the namespace of its target cannot change while the cron has runs: "+
 				"pause it and wait for them")
 	}
-	// The new definition sends the runs that this tick starts, so their rows must refer to runs of
-	// the new target.
+	// The runs that this tick starts are sent with the new definition, so their rows must refer to
+	// runs of the new target.
 	spec := s.definition.GetSpec()
 	s.definition = proto.CloneOf(s.definition)
 	s.definition.Target, t.cron.Refusable = definition.GetTarget(), next.Refusable
@@ -245,7 +245,7 @@ func (t *task) cancelFire(fire time.Time) error {
 		return o.Fire.Equal(fire) && o.Rerun == rerun && o.Cancel != ""
 	})
 	switch {
-	case asked || slices.ContainsFunc(s.Replaced, fire.Equal): // it is already being cancelled
+	case asked || slices.ContainsFunc(s.Replaced, fire.Equal): // the run is already being cancelled
 	case slices.ContainsFunc(s.Cron.Running, fire.Equal) || s.independentRun(fire) >= 0:
 		t.send(outgoing{Fire: fire, Rerun: rerun, Cancel: cancelCommand})
 	default:

@@ -35,7 +35,7 @@ type Crons struct {
 	store   *storage.Store
 	metrics *metrics
 	http    *httpClients
-	trimmed time.Time // when the tasks of crons were last trimmed; used only by the collector
+	trimmed time.Time // when old tasks of crons were last deleted; used only by the collector
 	newJob  NewJob
 	flows   Flows
 
@@ -64,8 +64,8 @@ type Flows interface {
 	EndOf(child *progressorv1.ChildEnd) (status cron.Status, detail string, ok bool)
 }
 
-// RunBy sets what starts the runs of crons whose target is start_run. Call it before the engine
-// runs. Without it, such crons are rejected.
+// RunBy sets the Flows that start the runs of crons whose target is start_run. Call it before the
+// engine runs. Without it, such crons are rejected.
 func (c *Crons) RunBy(flows Flows) { c.flows = flows }
 
 // New returns the crons of an engine and its store. The caller must add Kinds to the engine.
@@ -91,8 +91,8 @@ func (c *Crons) Kinds() []engine.Kind {
 	}, {Name: runKind, Processor: processor.Func(c.processRun), Timeout: runTimeout}}
 }
 
-// claimTimers claims due timers of crons. They decide within milliseconds, and a cron that waited
-// for a slot would fire late.
+// claimTimers claims due timers of crons. They need no slot, because a decision takes milliseconds,
+// and a cron that waited for a slot would fire late.
 func (c *Crons) claimTimers(ctx context.Context, limits []storage.ClaimLimit) ([]storage.Claim, error) {
 	return crons.ClaimTimers(ctx, c.store, limits)
 }

@@ -31,8 +31,8 @@ func (c *Crons) sealed(ctx context.Context, def *progressorv1.Cron) (*progressor
 	return def, nil
 }
 
-// CheckSecrets returns an error if a cron may not use a secret to which its headers refer, that
-// signs its requests, or that is its client certificate.
+// CheckSecrets returns an error if a cron may not use one of its secrets: those to which its
+// headers refer, the one that signs its requests, and its client certificate.
 func (c *Crons) CheckSecrets(ctx context.Context, def *progressorv1.Cron) error {
 	headers := def.GetTarget().GetHttp().GetHeaders()
 	if err := secrets.CheckHeaders(fieldHeaders, headers); err != nil {

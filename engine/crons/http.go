@@ -32,8 +32,8 @@ const (
 	// httpMargin is the part of the step timeout that is reserved for storing the result of a
 	// request.
 	httpMargin = time.Second
-	// maxAnswerBytes is how much of a response body is read. Only its status counts. The body is
-	// read so that the connection can be reused.
+	// maxAnswerBytes limits how much of a response body is read. Only the status counts. The body
+	// is read so that the connection can be reused.
 	maxAnswerBytes = 64 << 10
 	// cancelPoll is how often a run that waits for a response checks whether it was asked to end:
 	// its CANCEL task waits until the request ends.
@@ -134,7 +134,7 @@ func (c *Crons) request(
 	default:
 	}
 	switch {
-	case ctx.Err() != nil: // the node stops: another one repeats the request
+	case ctx.Err() != nil: // the node stops; another one repeats the request
 		return nil, ctx.Err()
 	case errors.Is(timed.Err(), context.DeadlineExceeded) && limit == w.Timeout:
 		return &outcome{cron.Timeout, passedTimeout(limit)}, nil // the same text as in task.timerFired
@@ -152,7 +152,7 @@ func (c *Crons) request(
 	return &o, nil
 }
 
-// bodyError is a response with a success status whose body did not end.
+// bodyError reports a response with a success status whose body did not end.
 type bodyError struct {
 	status string
 	read   int64 // bytes of the body
@@ -215,8 +215,7 @@ func ask(
 	return &o, nil
 }
 
-// statusText returns a status with its standard text. The text in the response comes from the
-// server.
+// statusText returns a status with its standard text, not with the text that the server has sent.
 func statusText(code int) string {
 	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }
@@ -230,8 +229,8 @@ func headerText(id string) string {
 	return id
 }
 
-// messageID returns the webhook-id of a request. The signature covers it, so that the receiver can
-// trust the cron, the fire time and the attempt that it contains.
+// messageID returns the webhook-id of a request. The signature covers it, so the receiver can trust
+// the cron, the fire time and the attempt in it.
 func messageID(namespace string, w *work) string {
 	return fmt.Sprintf("cron_%s_%s_%d_%d", signature.Escape(namespace), signature.Escape(w.CronID),
 		w.Fire.UnixMicro(), w.Attempt)

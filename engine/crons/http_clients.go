@@ -14,8 +14,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// maxHTTPClients limits the clients with open connections. The one that was not used for longest is
-// replaced.
+// maxHTTPClients limits the clients with open connections. A new client replaces the least recently
+// used one.
 const maxHTTPClients = 100
 
 // httpClients are the clients of HTTP targets, one for each set of TLS settings: a connection is
@@ -77,7 +77,7 @@ func (c *httpClients) client(t *progressorv1.TargetTls, certificate, url string)
 	return next.Client, nil
 }
 
-// dropOldest removes the client that was not used for longest. Requests that use it end normally.
+// dropOldest removes the least recently used client. Requests that use it end normally.
 func (c *httpClients) dropOldest() {
 	var oldest tlsKey
 	for key, client := range c.all {

@@ -49,7 +49,7 @@ func (c *Crons) cancelStarted(
 	var status *process.WrongStatusError
 	if errors.Is(err, process.ErrProcessNotFound) || errors.Is(err, process.ErrNamespaceNotFound) ||
 		errors.Is(err, process.ErrNamespaceDeleting) || errors.As(err, &status) {
-		return nil // it never existed, or has ended
+		return nil // the process never existed, or has ended
 	}
 	return err
 }

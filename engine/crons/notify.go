@@ -49,7 +49,7 @@ func (c *Crons) taskEnd(ctx context.Context, run, key process.Key, answer engine
 	var o outcome
 	switch {
 	case asked && err != nil:
-		return nil, nil //nolint:nilnil // the CANCEL task is next
+		return nil, nil //nolint:nilnil // the CANCEL task runs next
 	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrProcessExists),
 		errors.Is(err, process.ErrTaskNotFound), errors.Is(err, process.ErrNamespaceNotFound),
 		errors.Is(err, process.ErrNamespaceDeleting), errors.As(err, &status):

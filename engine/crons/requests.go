@@ -14,7 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/crons"
 )
 
-// Update replaces the spec, policy, target and metadata of a cron. It does not pause or resume it.
+// Update replaces the spec, policy, target and metadata of a cron. It does not change whether the
+// cron is paused.
 func (c *Crons) Update(
 	ctx context.Context, r *progressorv1.UpdateCronRequest, by process.Actor,
 ) (*progressorv1.Cron, error) {
@@ -52,8 +53,9 @@ func (c *Crons) Pause(
 }
 
 // Resume ends a pause. The fire times of the pause are MISSED, or decided by the misfire policy if
-// catch_up is set. Resume also repairs a cron whose process is broken by an engine fault that
-// lasted for a day. The misfire policy then decides the fire times that came due in the meantime.
+// catch_up is set. Resume also repairs a cron whose process went to ERROR because of an engine
+// fault that lasted for a day. The misfire policy then decides the fire times that came due in the
+// meantime.
 func (c *Crons) Resume(
 	ctx context.Context, r *progressorv1.ResumeCronRequest, by process.Actor,
 ) (*progressorv1.Cron, error) {
@@ -122,8 +124,8 @@ func (c *Crons) fire(ctx context.Context, namespace, cronID string, fire time.Ti
 	return fireOf(cronID, &row), nil
 }
 
-// existingFire returns the fire time of a request, which may lack the microseconds of the fire of a
-// trigger. It returns an error if the cron has no row for it.
+// existingFire returns the fire time that a request names. For the fire of a trigger, the request
+// may lack the microseconds. It returns an error if the cron has no row for it.
 func (c *Crons) existingFire(
 	ctx context.Context, namespace, cronID string, at *timestamppb.Timestamp,
 ) (time.Time, error) {
@@ -152,8 +154,8 @@ func (c *Crons) existingFire(
 	return row.FireTime, nil
 }
 
-// deleteTime bounds how long a request deletes rows of the ledger. The rest is deleted after its
-// retention.
+// deleteTime limits how long a request deletes rows of the ledger. The remaining rows are deleted
+// after their retention.
 const deleteTime = 10 * time.Second
 
 // Delete deletes a cron and its ledger. Its runs continue.
@@ -260,7 +262,7 @@ func (c *Crons) Preview(
 	} else {
 		created := now
 		if from := timeOf(r.GetFromTime()); !from.IsZero() && from.Before(now) {
-			created = from.Add(-time.Second) // the fire times that it would have had
+			created = from.Add(-time.Second) // a cron that is new now would have no past fire times
 		}
 		if schedule, err = cron.Compile(specOf(r.GetSpec(), created)); err != nil {
 			return nil, "", invalidOf(err, "")

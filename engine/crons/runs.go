@@ -19,7 +19,7 @@ import (
 // process of a user, and those that end with the INIT task.
 const runKind = "run"
 
-// work is the args and the state of such a run.
+// work contains the args and the state of such a run.
 type work struct {
 	CronID  string        `json:"cron_id"`
 	Fire    time.Time     `json:"fire"`
@@ -125,7 +125,7 @@ func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) 
 	switch {
 	case err != nil:
 		return nil, err
-	case o == nil: // it has not ended, or it was asked to end: then the CANCEL task is next
+	case o == nil: // it has not ended, or it was asked to end and the CANCEL task runs next
 		return processor.Result().SetTimerAfter(0).Done()
 	}
 	o.Detail = cut(o.Detail)

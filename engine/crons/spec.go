@@ -89,7 +89,7 @@ func invalidOf(err error, prefix string) error {
 
 // Check rejects a definition that cannot be stored or cannot run. Its errors are
 // *process.InvalidError with the path of the field, such as cron.spec.timezone. It does not check
-// facts that only the database contains.
+// anything that requires the database.
 func Check(c *progressorv1.Cron, created time.Time) error {
 	if process.Own(c.GetCronId()) {
 		return invalid("cron.cron_id", `must not begin with "~": such IDs are reserved for the engine`)
@@ -240,7 +240,7 @@ func namespaceOf(t *progressorv1.CronTarget) (namespace, field string) {
 	return "", ""
 }
 
-// definition returns the part of a cron that clients set, without what the engine derives.
+// definition returns the fields of a cron that clients set, without those that the engine derives.
 func definition(c *progressorv1.Cron) *progressorv1.Cron {
 	return &progressorv1.Cron{
 		Namespace: c.GetNamespace(), CronId: c.GetCronId(), Spec: c.GetSpec(), Policy: c.GetPolicy(),

@@ -17,8 +17,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// stateVersion is the version of the state's format. It changes if a state with the same fields
-// means something else.
+// stateVersion is the version of the state's format. It changes when the meaning of existing fields
+// changes.
 const stateVersion = 1
 
 // state is the state of a cron's process. It is stored as one line of JSON, followed by the
@@ -37,8 +37,8 @@ type state struct {
 	Next      time.Time        `json:"next,omitzero"` // when to check fire times next
 	// Deadlines has the deadlines of the running runs, if the policy has a timeout.
 	Deadlines []deadline `json:"deadlines,omitempty"`
-	// Replaced has the runs that were cancelled in favor of another. The policies ignore them, but
-	// their end is recorded.
+	// Replaced has the runs that were cancelled because another run replaced them. The policies
+	// ignore them, but their end is recorded.
 	Replaced []time.Time `json:"replaced,omitempty"`
 	// Independent has the running runs that the policies of the cron ignore: those that RerunFire
 	// and backfills in order have started.
@@ -78,7 +78,7 @@ var cancelReasons = map[string]string{
 	cancelCommand: "its fire was cancelled",
 }
 
-// independentRun is a run that does not count for overlap, failure and concurrency.
+// independentRun is a run that the policies for overlap, failure and concurrency ignore.
 type independentRun struct {
 	Fire     time.Time `json:"fire"`
 	Rerun    int32     `json:"rerun,omitempty"`    // see attemptID
@@ -106,8 +106,8 @@ func (s *state) encode() ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(append(text, '\n'), s.definition)
 }
 
-// decode decodes a state with unmarshal: with json.Unmarshal to show it, or with actor.Decode for a
-// task that stores it again.
+// decode decodes a state with unmarshal, which is json.Unmarshal if the state is only shown, and
+// actor.Decode if a task will store it again.
 func decode(text []byte, unmarshal func([]byte, any) error) (*state, error) {
 	head, body, ok := bytes.Cut(text, []byte{'\n'})
 	if !ok {
@@ -143,8 +143,8 @@ func (s *state) timer(now time.Time) time.Time {
 	return at
 }
 
-// maxWaiting bounds how many fire times that wait for a resume are counted, because a list may have
-// 1,000 crons.
+// maxWaiting is the maximum count of fire times that wait for a resume. It is small, because a list
+// may have 1,000 crons.
 const maxWaiting = 1000
 
 // shown is the number of upcoming fire times in a message.

@@ -24,8 +24,8 @@ type task struct {
 	byFire     map[int64]*crons.Fire // rows by fire time in microseconds
 	deletes    bool
 	keptPaused bool      // the namespace is paused
-	resumed    bool      // the fire times that are decided were due in a pause
-	newest     time.Time // the newest fire time that is due; earlier ones are caught up
+	resumed    bool      // the fire times to decide were due during a pause
+	newest     time.Time // the newest due fire time; all earlier ones count as catch-up
 }
 
 // actor returns the processor of crons.
@@ -64,7 +64,7 @@ func (t *task) timerFired() error {
 	if err := t.backfill(); err != nil {
 		return err
 	}
-	if len(t.state.Unsent) < maxOutgoing { // otherwise the unsent messages are sent first
+	if len(t.state.Unsent) < maxOutgoing { // unsent messages are sent first
 		t.applyStep(t.cron.Tick(t.state.Cron, t.Now))
 	}
 	return nil
@@ -134,7 +134,7 @@ func (t *task) endRow(fire time.Time, status cron.Status, detail string) {
 	t.crons.metrics.ended(t, status)
 }
 
-// refused undoes the start of a run that was refused because of another run of its scope.
+// refused undoes the start of a run that was refused because another run has its scope.
 func (t *task) refused(fire time.Time, rerun int32, reason string) {
 	s := t.state
 	if t.removeIndependent(fire, rerun) {

@@ -13,8 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// Complete answers a wait. If the same answer is repeated, it returns the run, even after the end
-// of the run.
+// Complete answers a wait. If a client repeats its answer, Complete returns the run, even after the
+// end of the run.
 func (f *Flows) Complete(
 	ctx context.Context, r *progressorv1.CompleteStepRequest, by process.Actor,
 ) (*progressorv1.Run, error) {
@@ -48,8 +48,8 @@ func (f *Flows) Complete(
 	return run, err
 }
 
-// answeredBefore returns the run if its wait has ended with the outcome in the rejected answer o:
-// the client repeats an answer that was stored.
+// answeredBefore returns the run if its wait has already ended with the outcome in the rejected
+// answer o, because the client then repeats an answer that was stored.
 func (f *Flows) answeredBefore(
 	ctx context.Context, r *progressorv1.CompleteStepRequest, o *command, rejected *StatusError,
 ) (*progressorv1.Run, error) {

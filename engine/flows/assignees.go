@@ -13,9 +13,9 @@ import (
 type namesKey struct{}
 
 // WithNames returns the context of a client that may answer a HUMAN wait with assignees only if one
-// of the client's names is an assignee. names has its own name, such as user:ISSUER#NAME, and the
-// names of its groups, such as group:NAME. In a context without names, the client may answer every
-// wait.
+// of the client's names is an assignee. names has the name of the client, such as user:ISSUER#NAME,
+// and the names of its groups, such as group:NAME. In a context without names, the client may
+// answer every wait.
 func WithNames(ctx context.Context, names []string) context.Context {
 	return context.WithValue(ctx, namesKey{}, names)
 }
@@ -50,7 +50,7 @@ func (f *Flows) sentNames(ctx context.Context, namespace, runID, stepID string, 
 // principalPrefixes begin the names of clients. Other assignees are names of groups.
 var principalPrefixes = []string{"user:", "group:", "key:", "cert:"}
 
-// nameOf returns the name of the client or group that an assignee is.
+// nameOf returns the client or group that an assignee names.
 func nameOf(assignee string) string {
 	for _, prefix := range principalPrefixes {
 		if strings.HasPrefix(assignee, prefix) {
@@ -65,12 +65,13 @@ func (w *waitOf) hasAssignee(name string) bool {
 	return slices.ContainsFunc(w.Assignees, func(assignee string) bool { return nameOf(assignee) == name })
 }
 
-// mayAnswer reports whether a client with these names may answer the wait. Without names, it may.
+// mayAnswer reports whether a client with these names may answer the wait. A client without names
+// may.
 func (w *waitOf) mayAnswer(names []string) bool {
 	return names == nil || w.Kind != kindHuman || len(w.Assignees) == 0 || slices.ContainsFunc(names, w.hasAssignee)
 }
 
-// assigneesOf returns all assignees that are a client with one of these names.
+// assigneesOf returns all assignees that match one of these names.
 func assigneesOf(names []string) []string {
 	if names == nil {
 		return nil

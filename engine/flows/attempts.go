@@ -14,11 +14,11 @@ import (
 type attemptFacts struct {
 	worker  string
 	started time.Time // zero if unknown
-	taken   bool      // a worker, or a node, took the job at least once
+	taken   bool      // a worker or a node took the job at least once
 }
 
-// isJob reports whether a job does the work of a step or an item. The work of a step with for_each
-// is the work of its items.
+// isJob reports whether a job does the work of a step or an item. A step with for_each has no work
+// of its own, only the work of its items.
 func (t *task) isJob(p stepRef) bool {
 	s := &t.template.Steps[p.step]
 	return s.Action == flow.ActionJob && s.ForEach() == (p.index != noIndex)
@@ -84,7 +84,7 @@ func (t *task) readOpenAttempts() error {
 	return t.readAttempts(open)
 }
 
-// setBegan records that a step began. The run began with the earliest one.
+// setBegan records when a step began. The run began with its first step.
 func (t *task) setBegan(at time.Time) {
 	if began := t.state.Began; !at.IsZero() && (began.IsZero() || at.Before(began)) {
 		t.state.Began = at

@@ -50,8 +50,8 @@ func (f *Flows) repairBroken(ctx context.Context, key process.Key, by process.Ac
 	return err
 }
 
-// cancelWait is how long a cancel waits for the jobs of a run that no worker has taken. They end by
-// messages, which takes milliseconds.
+// cancelWait is how long a cancel waits for the jobs of a run that no worker has taken. Messages
+// end these jobs within milliseconds.
 const cancelWait = 2 * time.Second
 
 // requestCancel asks the work of a step or an item to end. The run itself ends waits and delays.
@@ -96,9 +96,9 @@ func (t *task) cancelEvent(p stepRef, child *progressorv1.ChildEnd) error {
 	return nil
 }
 
-// endSuspended cancels the processes of asked steps that an operator has suspended, so that the run
-// does not wait until they are resumed. They become CANCELLED at once, as with CancelProcess, and
-// their ends are reported to the run as usual.
+// endSuspended cancels the processes of steps that were asked to end and that an operator has
+// suspended, so that the run does not wait until they are resumed. They become CANCELLED at once,
+// as with CancelProcess, and their ends are reported to the run as usual.
 func (t *task) endSuspended() error {
 	if len(t.endsSuspended) == 0 {
 		return nil
@@ -118,8 +118,8 @@ func (t *task) endSuspended() error {
 	return nil
 }
 
-// asActor returns the run as the actor of a command. Its ID is in the details of the audit entry,
-// and only in the namespace of the run, so that an erasure of the run finds it.
+// asActor returns the run as the actor of a command. The ID of the run is in the details of the
+// audit entry, and only in the namespace of the run, so that an erasure of the run finds it.
 func (t *task) asActor(namespace string) process.Actor {
 	actor := process.Actor{Name: "run"}
 	if namespace == t.key.Namespace {

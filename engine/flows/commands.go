@@ -60,7 +60,8 @@ func (t *task) execute() error {
 	return processor.Reject(processor.ReasonBadArgs, "unknown command %s", o.Method)
 }
 
-// isNotification reports whether another run sent the command. Then no client waits for the result.
+// isNotification reports whether another run sent the command, so that no client waits for the
+// result.
 func (t *task) isNotification() bool {
 	return t.Request.GetType() == progressorv1.TaskType_TASK_TYPE_NOTIFY
 }
@@ -106,8 +107,8 @@ func (t *task) requestScope() error {
 	return t.beginInScope(holder.Done)
 }
 
-// beginInScope begins a run that has waited for its dedupe key. done is the run that succeeded with
-// that key in the meantime, if only one run may succeed.
+// beginInScope begins a run that has waited for its dedupe key. done is the run that has succeeded
+// with that key in the meantime, if only one run may succeed.
 func (t *task) beginInScope(done string) error {
 	t.state.Blocked = ""
 	if done == "" {
@@ -201,7 +202,7 @@ func (t *task) move() (moved bool, err error) {
 	return true, nil
 }
 
-// find returns the step or item that a command names.
+// find returns the step or item to which a command refers.
 func (t *task) find(o *command) (stepRef, error) {
 	step, ok := t.template.Index(o.StepID)
 	if !ok {

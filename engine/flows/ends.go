@@ -30,7 +30,7 @@ const (
 type childEnd struct {
 	*progressorv1.ChildEnd
 	args    []byte
-	attempt attemptFacts // facts about the last attempt of a job, if they are known
+	attempt attemptFacts // facts about the last attempt of a job, or nil
 }
 
 // notified handles the ends of the work of steps, or a command of another run.
@@ -85,8 +85,8 @@ func (t *task) childrenEnded(children []childEnd) error {
 	return nil
 }
 
-// outcome returns how the work of a step ended. It reads what the message does not contain. For
-// work of an earlier attempt, it only returns the origin.
+// outcome returns how the work of a step ended. It reads from the database what the message does
+// not contain. For work of an earlier attempt, it returns only the origin.
 func (t *task) outcome(child *childEnd) (flow.Outcome, error) {
 	var from origin
 	if err := json.Unmarshal(child.args, &from); err != nil || from.Step < 0 || from.Step >= len(t.template.Steps) {

@@ -15,7 +15,7 @@ import (
 // that it lacks. Results of steps can be large, so they are not loaded in advance.
 type facts struct {
 	payload *structpb.Value          // nil if it is not loaded
-	values  map[int]flow.Ended       // by step: its result and its failure
+	values  map[int]flow.Ended       // results and failures by step
 	items   map[int][]flow.Item      // by step
 	results map[int]map[int][]byte   // by step and item, as JSON
 	decoded map[*flow.End]flow.Ended // the ends of steps that end in this task

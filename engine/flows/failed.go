@@ -18,13 +18,14 @@ type failedJob struct {
 	key  process.Key
 }
 
-// isFailedJob reports whether a job of a step has failed, which is not a compensation.
+// isFailedJob reports whether a job of a step, which is not a compensation, has failed.
 func (t *task) isFailedJob(child *childEnd, o *flow.Outcome) bool {
 	return child.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR && !o.Undo &&
 		t.template.Steps[o.Step].Action == flow.ActionJob
 }
 
-// cancelLateJob asks a failed job to end whose end came too late for its step.
+// cancelLateJob asks a failed job to end. It is used if the end of the job came too late for its
+// step.
 func (t *task) cancelLateJob(child *childEnd, o *flow.Outcome) {
 	if t.isFailedJob(child, o) {
 		t.cancelFailedJob(keyOfChild(child.ChildEnd), "its run continued without it")
@@ -40,8 +41,8 @@ func (t *task) cancelFailedJob(key process.Key, reason string) {
 	t.messages = append(t.messages, storage.Message{Kind: storage.MessageCancel, Target: key, Reason: reason})
 }
 
-// cancelFailedJobs asks the failed jobs to end that need no operator: those of steps that run again
-// or whose failure is ignored, and all of a run that is SUCCEEDED or CANCELLED. The jobs of a run
+// cancelFailedJobs cancels the failed jobs that need no operator: the jobs of steps that run again or
+// whose failure is ignored, and all jobs of a run that is SUCCEEDED or CANCELLED. The jobs of a run
 // that is FAILED or EXPIRED stay, because it can be retried.
 func (t *task) cancelFailedJobs(now flows.Status) error {
 	again := map[int]bool{}

@@ -36,7 +36,7 @@ type Jobs interface {
 	// Convert converts the request to enqueue a job to its stored form without keys. It is pure.
 	// path is the prefix of field names in errors.
 	Convert(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error)
-	// AddKeys adds the keys that the configuration of the job's namespace asks for.
+	// AddKeys adds the keys that the configuration of the job's namespace requires.
 	AddKeys(j *jobs.NewJob)
 }
 
@@ -125,7 +125,7 @@ type reply struct {
 	Fresh   *freshRun `json:"fresh,omitempty"` // only for StartRun; nil if the run has to be read
 	// Request is only for StartRun: the number of the request that started the run.
 	Request   uint64 `json:"request,omitempty"`
-	Refused   string `json:"refused,omitempty"`   // why a RetryRun did nothing
+	Refused   string `json:"refused,omitempty"`   // why RetryRun did nothing
 	Directive int32  `json:"directive,omitempty"` // only for ReportStep
 	Reason    string `json:"reason,omitempty"`
 

@@ -85,8 +85,8 @@ func (f *Flows) ListRuns(
 	return list, page.NextPageToken, nil
 }
 
-// listed converts a row of a list to a run. The run equals the result of Get, but has no steps.
-// known caches the templates of the previous runs. It contains nil for a deleted template.
+// listed converts a row of a list to a run. The result is the same as that of Get, but without
+// steps. known caches the templates of the previous runs, with nil for a deleted template.
 func (f *Flows) listed(
 	ctx context.Context, row *search.Run, statuses []*search.RunStep, known map[templateKey]*template,
 ) (*progressorv1.Run, error) {

@@ -26,7 +26,7 @@ func newMetrics(e *engine.Engine, registerers []prometheus.Registerer) *metrics 
 	return m
 }
 
-// recordEnd marks the last event as the end of the run, and counts the run once the result is
+// recordEnd marks the last event as the end of the run, and counts the run after the result is
 // stored.
 func (t *task) recordEnd(status flows.Status) {
 	if n := len(t.events); n > 0 {

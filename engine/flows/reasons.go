@@ -40,8 +40,8 @@ func shorten(s string) string {
 	return s
 }
 
-// maxWhy limits the length of a failure, in characters, that each step repeats when it ends with
-// its run. Failures may be long and steps may be many.
+// maxWhy is the maximum length, in characters, of the failure that each step repeats when it ends
+// with its run. A failure may be long, and a run may have many steps.
 const maxWhy = 200
 
 // cancelReason returns the reason why the work of a step is asked to end.

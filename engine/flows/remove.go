@@ -7,8 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/flows"
 )
 
-// Remove removes a run that has ended, with its steps and its jobs. Processes and runs of its steps
-// stay. It may be repeated after an error.
+// Remove removes a run that has ended, with its steps and its jobs. It keeps the processes and runs
+// that its steps have started. It may be repeated after an error.
 func (f *Flows) Remove(ctx context.Context, namespace, runID string, by process.Actor) error {
 	if err := f.checkEnded(ctx, namespace, runID); err != nil {
 		return err

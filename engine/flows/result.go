@@ -171,8 +171,8 @@ func (t *task) begin(row *flows.StepChange, w *work) error {
 	return nil
 }
 
-// enqueue adds the message that begins the work. A job gets its keys here and not in the decision,
-// because they depend on the configuration that this node has read.
+// enqueue adds the message that begins the work. The keys of a job are added here and not in the
+// decision, because they depend on the configuration that this node has read.
 func (t *task) enqueue(w *work) error {
 	if w.job == nil {
 		t.messages = append(t.messages, *w.message)
@@ -299,7 +299,7 @@ func (t *task) response() ([]byte, error) {
 // maxFresh limits the number of changed steps in a freshRun.
 const maxFresh = 20
 
-// fresh describes the run that a StartRun created. It returns nil if the run has other open steps
+// fresh describes the run that a StartRun created. It returns nil if the run has open steps other
 // than jobs that no worker has taken.
 func (t *task) fresh(now *flows.Change) *freshRun {
 	if now.Status != flows.Active && now.Status != flows.Pending || len(t.order) > maxFresh {

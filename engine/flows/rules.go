@@ -32,7 +32,7 @@ type work struct {
 	hash    int64  // hash of the value of an item
 }
 
-// waitOf is the content of the column wait of a wait.
+// waitOf is the JSON in the column wait of a wait.
 type waitOf struct {
 	Kind      string          `json:"kind"`
 	Title     string          `json:"title,omitempty"`
@@ -131,8 +131,8 @@ type listKey struct {
 	round   int32
 }
 
-// lists caches the items of the steps that this node began last. A step of 10,000 items begins them
-// 100 at a time, or one whenever another ends.
+// lists caches the items of the steps that this node began last. A step with 10,000 items begins
+// 100 of them at a time, or one whenever another ends.
 type lists struct {
 	mu  sync.Mutex
 	all map[listKey]*itemList
@@ -169,7 +169,7 @@ func (r rules) items(d *flow.Decision, step int) (*itemList, error) {
 	return list, nil
 }
 
-// Begin implements flow.Rules. The work is a *work.
+// Begin implements flow.Rules. The returned work is a *work.
 func (r rules) Begin(d *flow.Decision, step, index int) (any, time.Time, error) {
 	w := &work{}
 	due, err := r.begin(d, w, stepRef{step, index})
@@ -228,7 +228,7 @@ func (r rules) timeoutOf(s *flow.Step) (due time.Time) {
 	return due
 }
 
-// Undo implements flow.Rules. The work is a *work with a job.
+// Undo implements flow.Rules. The returned work is a *work with a job.
 func (r rules) Undo(d *flow.Decision, step int) (any, error) {
 	s := &r.template.Steps[step]
 	v, err := r.value(d, step)
@@ -246,7 +246,7 @@ func (r rules) Undo(d *flow.Decision, step int) (any, error) {
 		}
 	}
 	result := v.Result
-	if s.ForEach() && d.Status(step) != flow.Succeeded { // some of its items succeeded
+	if s.ForEach() && d.Status(step) != flow.Succeeded { // some of its items have succeeded
 		text, err := r.Collect(d, step)
 		if err != nil {
 			return nil, err
@@ -284,7 +284,8 @@ func (r rules) Collect(d *flow.Decision, step int) ([]byte, error) {
 	return encode(results)
 }
 
-// Result implements flow.Rules. A run without a result of its own has the result of a step.
+// Result implements flow.Rules. If the template defines no result, the run has the result of a
+// step.
 func (r rules) Result(d *flow.Decision) ([]byte, error) {
 	if !r.template.HasResult() {
 		return nil, nil

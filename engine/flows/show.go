@@ -75,7 +75,8 @@ func (f *Flows) templateOfRow(ctx context.Context, key templateKey) (*template, 
 	return t, err
 }
 
-// setStoredSteps sets the steps of a run whose template was deleted: those that have rows.
+// setStoredSteps sets the steps of a run whose template was deleted. They are the steps that have
+// rows.
 func (f *Flows) setStoredSteps(ctx context.Context, run *progressorv1.Run) error {
 	rows, _, err := flows.Steps(ctx, f.store, allSteps(run.GetNamespace(), run.GetRunId(), maxPage))
 	if err != nil {
@@ -302,8 +303,8 @@ func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*
 	var done, weight float64
 	var newest *progressorv1.Step
 	held, waits, others := false, false, false
-	// In a run that ended without success, only steps that succeeded count as progress. With failed
-	// steps, and those skipped because of them, it could be 100.
+	// In a run that ended without success, only steps that succeeded count as progress. If failed
+	// steps, and the steps skipped because of them, counted too, the progress could be 100.
 	lost := run.GetFinishedTime() != nil && run.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED
 	pending := ""
 	for i := range steps {

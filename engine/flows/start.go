@@ -20,7 +20,7 @@ import (
 )
 
 // mayStart reads the template of a StartRun and returns an error if the template does not allow the
-// start. If a run with the same idempotency key exists, it is the same request again and allowed,
+// start. If a run with the same idempotency key exists, the request is a repeat, which is allowed
 // even if the template has changed.
 func (f *Flows) mayStart(ctx context.Context, r *progressorv1.StartRunRequest) (*template, error) {
 	t, err := f.template(ctx, r.GetNamespace(), r.GetType(), r.GetVersion())
@@ -191,7 +191,7 @@ func startCommand(
 }
 
 // requestIdentity returns the part of a request that is the same if the client repeats it. The
-// connection and the newest version may differ then. It returns nil if the request has no
+// connection and the newest version may differ in a repeat. It returns nil if the request has no
 // idempotency key.
 func (o *command) requestIdentity(r *progressorv1.StartRunRequest) ([]byte, error) {
 	if r.GetIdempotencyKey() == "" {

@@ -51,8 +51,8 @@ const noIndex = flow.NoIndex
 // stepRef identifies a step or an item.
 type stepRef struct{ step, index int }
 
-// basis is everything that a decision about a run depends on. It has no access to the database, so
-// a decision cannot read.
+// basis is the input of a decision about a run. It has no access to the database, so a decision
+// cannot read from it.
 type basis struct {
 	key      process.Key
 	runID    string
@@ -76,7 +76,7 @@ type task struct {
 
 	by       process.Actor
 	attempts map[stepRef]attemptFacts // facts about the jobs that end in this task
-	failed   []failedJob              // whose ends this task handles
+	failed   []failedJob              // steps whose ends this task handles
 	changes
 }
 
@@ -251,7 +251,7 @@ func (t *task) enter(payload *structpb.Value) (started bool, err error) {
 	return true, nil
 }
 
-// reject answers that the run does not start. Its process is removed.
+// reject responds that the run does not start. The process of the run is removed.
 func (t *task) reject(outcome, holder, format string, args ...any) {
 	t.reply, t.removes = &reply{Outcome: outcome, Holder: holder, Message: fmt.Sprintf(format, args...)}, true
 }
@@ -267,7 +267,7 @@ func commandTo(key process.Key, o *command) storage.Message {
 	return storage.Message{Kind: storage.MessageNotify, Target: key, Args: args}
 }
 
-// tick handles everything that is due.
+// tick handles everything that is due in the run.
 func (t *task) tick() error {
 	s := t.state.Run
 	t.state.Timer = time.Time{}
@@ -336,8 +336,8 @@ func (t *task) dueItems(step int) (ends []flow.Input, err error) {
 	return ends, nil
 }
 
-// dueEnd returns the end of a step or an item that is due. It has no effect if the step ends with
-// an earlier one.
+// dueEnd returns the end of a step or an item that is due. It has no effect if an earlier end in
+// this task ends the step.
 func (t *task) dueEnd(p stepRef) flow.Input {
 	o := flow.Outcome{Step: p.step, Index: p.index, Round: t.state.Run.Round, Status: flow.Succeeded}
 	switch s := &t.template.Steps[p.step]; s.Action {

@@ -55,7 +55,7 @@ func (f *Flows) templateOfRun(ctx context.Context, namespace string, s *state) (
 	return f.template(ctx, namespace, s.Type, s.Version)
 }
 
-// templateToStart returns the template that a command to start names.
+// templateToStart returns the template that a command to start a run names.
 func (f *Flows) templateToStart(ctx context.Context, key process.Key, o *command) (*template, error) {
 	if t := f.starting.get(key, o); t != nil {
 		return t, nil
@@ -63,7 +63,7 @@ func (f *Flows) templateToStart(ctx context.Context, key process.Key, o *command
 	return f.template(ctx, key.Namespace, o.Type, o.Version)
 }
 
-// maxTemplates limits the number of cached templates. Each takes at most some 100 KB.
+// maxTemplates limits the number of cached templates. Each takes at most about 100 KB.
 const maxTemplates = 1000
 
 // template reads a version of a template. Version 0 means the newest.

@@ -11,7 +11,7 @@ import (
 // not written for each step, because each write of updated_time changes all indexes of flow_runs.
 const maxUnwritten = time.Minute
 
-// showsChange reports whether the row of the run is to be written because a step has changed.
+// showsChange reports whether the row of the run must be written because a step has changed.
 func (t *task) showsChange() bool {
 	last := t.state.Created
 	if t.state.Written.After(last) {
@@ -49,7 +49,7 @@ func (t *task) shownStatus(status flows.Status) string {
 	return "queued"
 }
 
-// statusEvent adds the event of a change of the status of the run. A run was running if a worker
+// statusEvent adds the event of a change of the status of the run. The run was running if a worker
 // had a job that ends in this task.
 func (t *task) statusEvent(now *flows.Change) {
 	from, to := t.before.shown, t.shownStatus(now.Status)

@@ -15,24 +15,24 @@ import (
 )
 
 // admission assigns keys of constraints to the jobs that wait for them. It runs on every node. When
-// this node frees a key or enqueues a job, it checks the key queue. With each pass of the collector
-// it checks all key queues, and so handles the unfinished work of dead nodes.
+// this node frees a key or enqueues a job, it checks the key queue. In each pass of the collector
+// it checks all key queues, which also completes the unfinished work of dead nodes.
 type admission struct {
 	jobs  *Jobs
 	woken chan struct{}
 
 	mu      sync.Mutex
-	rules   map[string]*rules // rules of namespaces that have, or had, constraints, as this node knows them
+	rules   map[string]*rules // rules of namespaces that have or had constraints, as this node knows them
 	pending map[string]*look
 	next    map[string]time.Time     // when a namespace has timed work
 	from    map[string]string        // where the next check of all queues continues
 	held    map[string]jobs.HeldKeys // where the next check of held keys continues
 }
 
-// look is the pending work of a namespace.
+// look is the pending checks of a namespace.
 type look struct {
 	keys map[string]struct{}
-	all  bool // also the queues that no one has reported
+	all  bool // also check the queues that were not reported
 }
 
 func newAdmission(q *Jobs) *admission {
@@ -46,7 +46,7 @@ func newAdmission(q *Jobs) *admission {
 const (
 	// admissionRest is the longest time between two checks for timed work.
 	admissionRest = time.Second
-	// sweepTime bounds how long one look evaluates waiting jobs.
+	// sweepTime limits how long one check evaluates waiting jobs.
 	sweepTime = 500 * time.Millisecond
 	// txTimeout bounds a transaction on a connection that does not respond. statement_timeout ends
 	// a slow statement earlier.
@@ -82,7 +82,7 @@ func (a *admission) refresh(all []storage.NamespaceState) {
 }
 
 // forgetDeleted drops the rules of namespaces that were deleted or are being deleted. If a
-// namespace of the same name is created later, its versions begin again.
+// namespace of the same name is created later, its versions start again.
 func (a *admission) forgetDeleted(all []storage.NamespaceState) {
 	live := make(map[string]bool, len(all))
 	for _, s := range all {
@@ -205,11 +205,11 @@ func (a *admission) serve(ctx context.Context, namespace string, l *look) {
 		}
 	}
 	if l.all {
-		a.notify(namespace, true) // there was no time for the rest
+		a.notify(namespace, true) // there was no time to check the rest
 	}
 }
 
-// later queues another look after 50 ms.
+// later queues another check after 50 ms.
 func (a *admission) later(namespace string, lines []string, all bool) {
 	time.AfterFunc(50*time.Millisecond, func() { a.notify(namespace, all, lines...) })
 }
@@ -256,8 +256,7 @@ func (a *admission) assignKeys(
 	return done.again, nil
 }
 
-// keys adds the queues that are due to lines. If all is set, it also adds the next part of all
-// queues.
+// keys adds the due queues to lines. If all is set, it also adds the next part of all queues.
 func (a *admission) keys(t *jobs.ConstraintTx, r *rules, lines []string, all bool) ([]string, error) {
 	names := map[string]struct{}{}
 	add := func(more []string, err error) error {
@@ -325,8 +324,8 @@ func (a *admission) sweep(ctx context.Context, namespace string) (more bool, err
 	return more, nil
 }
 
-// admit reports whether a claimed job may run. It may not if its keys were found under another
-// version of the constraints than the version at its claim.
+// admit reports whether a claimed job may run. It may not run if its keys were computed under a
+// different version of the constraints than the version at its claim.
 func (a *admission) admit(c *storage.Claim) bool {
 	j, ok := jobs.JobOf(c)
 	if !ok {
@@ -338,15 +337,15 @@ func (a *admission) admit(c *storage.Claim) bool {
 	return j.ConstraintsVersion == j.ConstraintsNow
 }
 
-// keysOf returns the keys of a job that was claimed. Keys that cannot be read are a bug, and count
-// as none.
+// keysOf returns the keys of a claimed job. If they cannot be read, which is a bug, it returns
+// none.
 func keysOf(j jobs.Job) map[string]string {
 	keys, _ := jobs.KeysOf(j.ConstraintKeys)
 	return keys
 }
 
-// claimed schedules a check of the buckets from which a claimed job has taken a start. They refill
-// from now on.
+// claimed schedules a check of the buckets from which a claimed job has taken a start, because they
+// refill from now on.
 func (a *admission) claimed(namespace string, r *rules, j jobs.Job) {
 	var lines []string
 	for name, key := range keysOf(j) {
@@ -376,7 +375,7 @@ func (a *admission) stored(c *storage.Claim) {
 }
 
 // look schedules a check of all key queues of a namespace that has constraints: a job may have
-// changed its queue or left a key.
+// moved to another queue or released a key.
 func (a *admission) look(namespace string) {
 	if a.known(namespace) != nil {
 		a.notify(namespace, true)
@@ -405,7 +404,7 @@ func changed(t *jobs.ConstraintTx) (*rules, error) {
 	return r, err
 }
 
-// follow applies a change of constraints that this node has stored.
+// follow applies a change of constraints after this node has stored it.
 func (a *admission) follow(namespace string, r *rules) {
 	a.remember(namespace, r)
 	a.notify(namespace, true)

@@ -70,7 +70,7 @@ func newRules(version int64, constraints []jobs.Constraint) (*rules, error) {
 	return r, nil
 }
 
-// of returns the rule of a key queue, or nil if it no longer exists.
+// of returns the rule of a key queue, or nil if the constraint no longer exists.
 func (r *rules) of(line string) *rule {
 	name, _, _ := strings.Cut(line, "=")
 	return r.byName[name]
@@ -128,7 +128,7 @@ func program(field, text, wants string, kinds ...*cel.Type) (cel.Program, error)
 // ofJob matches an unknown name of the job. CEL reports only the first part of such a name.
 var ofJob = regexp.MustCompile(`^job(\s*\.\s*\w+)*`)
 
-// wrong returns CEL's message, or a better one for common mistakes.
+// wrong returns the message of CEL, or a clearer one for common mistakes.
 func wrong(text string, issue *cel.Error) string {
 	lines := strings.Split(text, "\n")
 	at := ""
@@ -171,8 +171,8 @@ func (r *rules) keys(s jobs.Subject) map[string]string {
 
 // keyFor reports whether a job matches, and returns its key. If the match expression fails, for
 // example because the job does not have the argument, the job does not match. If the key expression
-// of a matching job fails, its key is "", so that it is still limited, together with all jobs like
-// it.
+// of a matching job fails, its key is "", so that the job is still limited, together with all jobs
+// whose key expression fails.
 func (r *rule) keyFor(vars map[string]any) (key string, matches bool) {
 	v, _, err := r.match.Eval(vars)
 	if err != nil || v != types.True {
@@ -224,7 +224,7 @@ func variables(s jobs.Subject) map[string]any {
 	}
 }
 
-// constrained returns what a job needs under these rules. r may be nil.
+// constrained returns the keys that a job needs under these rules. r may be nil.
 func (r *rules) constrained(s jobs.Subject) jobs.Constrained {
 	if r == nil {
 		return jobs.Constrained{}

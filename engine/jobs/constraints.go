@@ -87,7 +87,7 @@ func constraintMessage(namespace string, c jobs.Constraint) *progressorv1.Constr
 	return m
 }
 
-// maxBefore bounds how many jobs ahead of a job in its key queue are counted.
+// maxBefore is the maximum count of the jobs ahead of a job in its key queue.
 const maxBefore = 1000
 
 // blockedOn describes the key that a job waits for, its holders, and the job's position in the key
@@ -124,7 +124,7 @@ func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, erro
 		ReservedBy: reservedBy(r, at),
 	}
 	if c.RateCount > 0 && at.Unstarted >= int(c.RateBurst) {
-		b.Unstarted = at.Unstarted // the next start is unknown until these are claimed
+		b.Unstarted = at.Unstarted // the time of the next start is not known until these are claimed
 	} else if c.RateCount > 0 && !at.NextTime.IsZero() {
 		b.NextStart = at.NextTime
 		if !b.More {

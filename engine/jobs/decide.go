@@ -139,7 +139,7 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row jobs.Job, opti
 		failure = &progressorv1.Failure{Reason: process.ReasonLeaseLost, Message: lostMessage(e)}
 	}
 	recordFailure(e, c, failure)
-	before, _ := wire.JobFailures(row.Failures) // unreadable failures do not count
+	before, _ := wire.JobFailures(row.Failures) // unreadable failures are ignored
 	used := int32(1)
 	for _, f := range before {
 		used += f.Omitted - f.OmittedTakeovers

@@ -33,7 +33,7 @@ func (q *Jobs) enqueueBy(
 	return done, nil
 }
 
-// enqueueAll stores all jobs or none.
+// enqueueAll stores either all jobs or none.
 func (q *Jobs) enqueueAll(ctx context.Context, all []*jobs.NewJob) ([]jobs.Enqueued, error) {
 	if len(all) == 0 {
 		return nil, nil

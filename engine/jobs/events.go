@@ -104,14 +104,15 @@ func (q *Jobs) WatchEvents(
 // eventWatcher is one client that watches the events of a namespace.
 type eventWatcher struct {
 	at    jobs.EventWatch
-	key   string               // from at; watchers with the same key share a read
+	key   string               // encoded position; watchers with the same key share a read
 	news  chan jobs.EventsRead // buffered for the result of one query
-	ready bool                 // it has sent what it received
+	ready bool                 // it has sent all events that it received
 }
 
 // eventWatchers holds the clients of this node that watch job events. One query per second serves
-// all watchers. No query runs if there are none. Watchers at the same cursor, as all that have
-// caught up, share its result. A slow client is included again when it is ready.
+// all watchers. No query runs if there are none. Watchers at the same cursor share its result; all
+// watchers that have caught up have the same cursor. A slow client takes part again when it is
+// ready.
 type eventWatchers struct {
 	jobs *Jobs
 	mu   sync.Mutex
@@ -194,7 +195,7 @@ func (w *eventWatchers) runOnce(ctx context.Context) (more bool) {
 	if len(byPlace) == 0 {
 		return false
 	}
-	keys := slices.Collect(maps.Keys(byPlace)) // the random order of map keys gives each a turn
+	keys := slices.Collect(maps.Keys(byPlace)) // the random order of map keys ensures that each gets a turn
 	keys = keys[:min(len(keys), maxEventTargets)]
 	places := make([]jobs.EventWatch, len(keys))
 	for n, key := range keys {
@@ -225,7 +226,7 @@ func (w *eventWatchers) runOnce(ctx context.Context) (more bool) {
 	return rest
 }
 
-// targets returns the watchers that are ready for more events, by their position.
+// targets returns the watchers that are ready for more events, grouped by position.
 func (w *eventWatchers) targets() map[string][]*eventWatcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// checkGroup checks the workers option of a job. It reports whether the job is a group: it has
-// several workers, or one of a list.
+// checkGroup checks the workers option of a job. It reports whether the job is a group: a job for
+// several workers, or for one worker of a list.
 func checkGroup(field string, g *progressorv1.WorkerGroup) (grouped bool, err error) {
 	if g == nil {
 		return false, nil
@@ -107,7 +107,7 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 	}
 	g.jobs.engine.AnnounceEnds(looked.Ended, looked.Notified)
 	if len(looked.Ended) > 0 {
-		g.jobs.engine.WakePollers() // jobs that wait for one of them may continue
+		g.jobs.engine.WakePollers() // other jobs that wait for their keys may continue
 	}
 	at := time.Duration(0)
 	for _, member := range looked.Evict { // the group keeps the member until it has ended
@@ -120,10 +120,10 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 	return looked.Groups == groupsBatch, nil
 }
 
-// tally counts the members of a group by their result.
+// tally counts the members of a group by result.
 type tally struct {
 	succeeded, failed int
-	last              *jobs.Place // the last place that failed
+	last              *jobs.Place // the newest place that has failed
 	open              []*jobs.Place
 	cancelled         []process.Key
 	takers            []string // workers that have a place or have used one
@@ -211,7 +211,7 @@ func nextStep(g *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
 	return step
 }
 
-// unasked returns the members that were not yet asked to end.
+// unasked returns the members that have not been asked to end.
 func unasked(places []*jobs.Place) (members []process.Key) {
 	for _, p := range places {
 		if !p.Asked {

@@ -72,7 +72,8 @@ func (q *Jobs) admit(c *storage.Claim) bool {
 	return true
 }
 
-// observeNamespaces handles unfinished work of other nodes, and their changes of constraints.
+// observeNamespaces completes unfinished work of other nodes, and applies their changes of
+// constraints.
 func (q *Jobs) observeNamespaces(all []storage.NamespaceState) {
 	q.admission.forgetDeleted(all)
 	q.admission.refresh(all)
@@ -82,7 +83,7 @@ func (q *Jobs) observeNamespaces(all []storage.NamespaceState) {
 	}
 }
 
-// stored counts the end of an attempt, and wakes the jobs that wait for its keys.
+// stored counts the end of an attempt, and checks the queues of jobs that wait for its keys.
 func (q *Jobs) stored(c *storage.Claim, done *storage.Completion, now time.Time) {
 	q.metrics.ended(c, done, now)
 	q.admission.stored(c)
@@ -152,8 +153,8 @@ func nameOf(by []process.Actor) string {
 	return by[0].Name
 }
 
-// EnqueueBatch creates all of the jobs or none. The response contains only what the caller does not
-// know: IDs, names and states.
+// EnqueueBatch creates either all of the jobs or none. The response contains only IDs, names and
+// states.
 func (q *Jobs) EnqueueBatch(
 	ctx context.Context, r *progressorv1.EnqueueBatchRequest, by ...process.Actor,
 ) (*progressorv1.EnqueueBatchResponse, error) {
@@ -255,8 +256,8 @@ func (q *Jobs) AddKeys(j *jobs.NewJob) {
 	j.FairnessKey = q.fairnessKey(j.Key.Namespace, subject)
 }
 
-// maxArgs returns the limit for the args of a job, in bytes of JSON. A job that undoes a step of a
-// run gets the input and the result of the step, each within its own limit.
+// maxArgs returns the limit for the args of a job, in bytes of JSON. A job that compensates a step
+// of a run gets both the input and the result of the step, each within its own limit.
 func maxArgs(jobID string) int {
 	if strings.HasPrefix(jobID, process.StepPrefix) {
 		return process.MaxMessageBytes
@@ -441,10 +442,10 @@ func (q *Jobs) byState(ctx context.Context, key process.Key, err error) error {
 	if row, rowErr := q.row(ctx, key, 0); rowErr == nil {
 		wrong.State = strings.TrimPrefix(wire.JobState(row).String(), "JOB_STATE_")
 	}
-	return wrong // without its wrapping, whose text has the old state
+	return wrong // without the wrapping error, whose text contains the old state
 }
 
-// Retry runs a job again that has ended, or makes the next attempt of a job in backoff now. by is
+// Retry runs a job again that has ended, or starts the next attempt of a job in backoff now. by is
 // the caller, if known.
 func (q *Jobs) Retry(
 	ctx context.Context, key process.Key, clearSuccesses bool, by ...process.Actor,
@@ -457,7 +458,7 @@ func (q *Jobs) Retry(
 	if err != nil {
 		return nil, err
 	}
-	// The unique key is made of values that never change, so it needs no lock.
+	// The unique key is computed from values that never change, so reading them needs no lock.
 	unique := uniqueOf(options, row.Name, row.Args)
 	if err := jobs.Retry(ctx, q.store, key, unique, clearSuccesses, by...); err != nil {
 		return nil, q.byState(ctx, key, err)

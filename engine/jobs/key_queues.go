@@ -14,8 +14,8 @@ const (
 	// keysPerTx and jobsPerTx bound the work of one transaction, to about 20 ms.
 	keysPerTx = 500
 	jobsPerTx = 1000
-	// minRefill is the shortest wait for the next start of a bucket. At a high rate, several starts
-	// are given together.
+	// minRefill is the shortest wait for the next start of a bucket. At a high rate, several jobs
+	// get their starts together.
 	minRefill = 5 * time.Millisecond
 	// unclaimedRest is the time until the next check of a bucket whose starts are not claimed yet.
 	// The node that claims them checks it at once.
@@ -27,12 +27,12 @@ type keyQueue struct {
 	rule   *rule // nil if the constraint is gone: every job in the queue may continue
 	state  jobs.KeyState
 	tokens float64 // tokens of the rate before this transaction takes some
-	room   int32   // how many more jobs can have the key
+	room   int32   // how many more jobs can get the key
 	taken  int32
 	asked  int32 // how many jobs were requested from its front
 
 	reserved *reservation // nil if the key is not reserved
-	refused  bool         // the next job does not get the key, because it is reserved
+	refused  bool         // the next job did not get the key, because it is reserved
 }
 
 func newKeyQueue(r *rule, s jobs.KeyState) *keyQueue {
@@ -53,9 +53,9 @@ func newKeyQueue(r *rule, s jobs.KeyState) *keyQueue {
 	return l
 }
 
-// refilled returns the starts that a bucket has now. Starts that were given but unused at the last
-// refill reduce its size, because all of those jobs may start at this moment. So in any period, at
-// most burst plus rate times the period jobs start.
+// refilled returns the number of starts that a bucket has now. Starts that were unused at the last
+// refill although jobs had got them reduce the size of the bucket, because all of those jobs may
+// start at this moment. So in any period, at most burst + rate × period jobs start.
 func refilled(c jobs.Constraint, s jobs.KeyState) float64 {
 	size := float64(c.RateBurst)
 	if !s.HasBucket {
@@ -83,7 +83,7 @@ func (l *keyQueue) bucket() jobs.Bucket {
 	b.Full = seconds((float64(c.RateBurst) - left) / perSecond(c))
 	switch {
 	case left >= 2 || left >= 1 && l.reserved == nil:
-	case left >= 1: // the job that has reserved it waits for another key; the next job needs one more
+	case left >= 1: // the job that has reserved it waits for another key, so the next job needs one more start
 		b.Next = max(seconds((2-left)/perSecond(c)), unclaimedRest)
 	case b.Unstarted >= c.RateBurst:
 		b.Next = unclaimedRest
@@ -101,7 +101,7 @@ func seconds(s float64) time.Duration {
 // outcome is the result of a transaction.
 type outcome struct {
 	placed  map[string]int           // number of jobs by job name
-	blocked map[string]time.Duration // how long they have waited, by the constraint that they waited for last
+	blocked map[string]time.Duration // how long they have waited, by the last constraint that they waited for
 	again   []string                 // queues that had room for more jobs than the transaction checked
 }
 
@@ -112,7 +112,7 @@ type placer struct {
 	queues map[string]*keyQueue
 	waits  time.Duration // until the first bucket permits a start
 
-	unreserved map[string]struct{} // jobs whose stored reservations end
+	unreserved map[string]struct{} // jobs whose stored reservations must be deleted
 }
 
 func newPlacer(t *jobs.ConstraintTx, r *rules) *placer {
@@ -120,7 +120,7 @@ func newPlacer(t *jobs.ConstraintTx, r *rules) *placer {
 }
 
 // next returns the time until timed work is due: before, or that of a bucket if it is earlier. It
-// is negative if no work is due.
+// is negative if there is no timed work.
 func (p *placer) next(before time.Duration) time.Duration {
 	if before < 0 || p.waits > 0 && p.waits < before {
 		before = cmp.Or(p.waits, -1)

@@ -12,8 +12,9 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// lateJobs ends jobs that no attempt has begun by their start deadline. It runs on every node. Each
-// pass of the collector wakes it if there are such jobs. Until then, no claim takes them.
+// lateJobs ends jobs of which no attempt has begun by their start deadline. It runs on every node.
+// Each pass of the collector wakes it if there are such jobs. No claim takes such a job in the
+// meantime.
 type lateJobs struct {
 	jobs  *Jobs
 	woken chan struct{}
@@ -24,7 +25,7 @@ const lateBatch = 200
 
 func newLateJobs(q *Jobs) *lateJobs { return &lateJobs{jobs: q, woken: make(chan struct{}, 1)} }
 
-// look wakes it if a job is late. It never blocks.
+// look wakes Run if a job is late. It never blocks.
 func (l *lateJobs) look(all []storage.NamespaceState) {
 	if len(all) == 0 || !all[0].Late { // equal in all rows
 		return

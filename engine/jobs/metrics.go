@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// metricNames is how many job names per namespace have their own metrics. Later names share one
-	// metric, because clients choose the names.
+	// metricNames is the number of job names per namespace that have their own metrics. All later
+	// names share one metric, because clients choose the names.
 	metricNames = 100
 	otherNames  = "(other)"
 

@@ -11,8 +11,8 @@ import (
 )
 
 // pause decides how a pushed job waits for its processor, which was not reached: by the retry
-// policy of its namespace, until its timeout is over. It waits for the processor as it would for a
-// worker: without a slot, and no attempt is used up.
+// policy of its namespace, until its timeout is over. The job waits for the processor as it would
+// wait for a worker: without a slot, and without using up an attempt.
 func (q *Jobs) pause(
 	ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string,
 ) (engine.Pause, bool, error) {

@@ -21,8 +21,8 @@ func checkReplace(path string, u *progressorv1.Unique) error {
 	return nil
 }
 
-// storeJob stores a job. replaced reports whether another job with its unique key got its args and
-// its time instead.
+// storeJob stores a job. If replaced is true, another job with its unique key got its args and its
+// time instead.
 func (q *Jobs) storeJob(ctx context.Context, j *jobs.NewJob) (done jobs.Enqueued, replaced bool, err error) {
 	if !j.Unique.Replace {
 		done, err = q.enqueueBy(ctx, j, func(j *jobs.NewJob) (jobs.Enqueued, error) { return jobs.Enqueue(q.store, j) })

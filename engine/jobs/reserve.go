@@ -9,11 +9,11 @@ import (
 )
 
 // A job that needs several keys gets all of them at once, or none. If it had to wait until all its
-// keys happen to be free, jobs that need fewer keys would always go first. So such a job reserves
-// its keys as soon as another job has taken one of them while it waited for the next. A key that
-// becomes free is then kept for it, unless the next job in the queue precedes it. A key has at most
-// one reservation. A job reserves all of its keys or none. The job that precedes all others gets
-// its keys one after the other, so no two jobs wait for each other.
+// keys happen to be free at the same time, jobs that need fewer keys would always go first. So such
+// a job reserves its keys as soon as another job has taken one of its free keys while it waited for
+// the next one. A key that becomes free is then kept for it, unless the next job in the queue
+// precedes it. A key has at most one reservation. A job reserves all of its keys or none. The job
+// that precedes all others gets its keys one after the other, so no two jobs wait for each other.
 
 // reservation keeps one unit of a key for a job.
 type reservation struct {
@@ -42,8 +42,8 @@ func (l *keyQueue) isFree(j *jobs.QueuedJob) bool {
 }
 
 // reserve reserves the keys of a job if another job has taken one that was free. The names in lines
-// are sorted, and the job moved to its queue because all earlier keys were free. missing is the
-// index of the first key that it lacks now.
+// are sorted. The job has moved to its current queue because all earlier keys were free. missing is
+// the index of the first key that it lacks now.
 func (p *placer) reserve(j *jobs.QueuedJob, lines []string, missing int) {
 	if j.Stale || missing >= slices.Index(lines, j.Line) {
 		return

@@ -17,8 +17,8 @@ var States = []string{
 	"scheduled", "available", "running", "retryable", "cancel_requested", "succeeded", "failed", "cancelled",
 }
 
-// MaxStatsNames is the most names in one response. Names with the most open jobs come first, then
-// names with the most jobs.
+// MaxStatsNames is the maximum number of names in one response. Names with the most open jobs come
+// first, then names with the most jobs.
 const MaxStatsNames = 1000
 
 // Stats returns the number of jobs of a namespace by state, in total and by name, and the age of

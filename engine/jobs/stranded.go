@@ -15,8 +15,8 @@ import (
 // job can still exist: the processor of the namespace has changed, or a cron, a flow or RetryJob
 // has created it. It fails with a reason, because no worker would ever take it.
 
-// strand notes the namespaces whose groups wait for members that no worker can take. It reports
-// whether there are any.
+// strand records the namespaces in which groups wait for members that no worker can take. It
+// reports whether there are any.
 func (g *groups) strand(all []storage.NamespaceState) bool {
 	var stranded []string
 	for n := range all {

@@ -13,8 +13,8 @@ import (
 // accessService serves AccessService.
 type accessService struct{ access *auth.Access }
 
-// mayChange returns an error if the engine does not authenticate: everyone who can connect could
-// create a key that other engines accept.
+// mayChange returns an error if the engine does not authenticate its clients. Otherwise, anyone who
+// can connect could create a key that other engines accept.
 func mayChange(ctx context.Context) error {
 	if principalOf(ctx) != nil {
 		return nil

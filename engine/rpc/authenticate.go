@@ -17,13 +17,13 @@ import (
 // principalKey is the key of the *auth.Principal in the context of a request.
 type principalKey struct{}
 
-// principalOf returns who sent a request, or nil without authentication.
+// principalOf returns the principal of a request, or nil without authentication.
 func principalOf(ctx context.Context) *auth.Principal {
 	p, _ := ctx.Value(principalKey{}).(*auth.Principal)
 	return p
 }
 
-// viewOf returns what the principal of a request may see, or "" without authentication.
+// viewOf returns the Principal.View of a request, or "" without authentication.
 func viewOf(ctx context.Context) string {
 	if p := principalOf(ctx); p != nil {
 		return p.View()
@@ -103,16 +103,16 @@ func refuseUnauthenticated(w http.ResponseWriter, r *http.Request, errorWriter *
 	default:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	if r.Method == http.MethodPost && errorWriter.IsSupported(r) { // all methods are POST; pages are GET
+	if r.Method == http.MethodPost && errorWriter.IsSupported(r) { // methods use POST, pages GET
 		answer := connect.NewError(code, err)
 		addDetail(answer, &progressorv1.ErrorDetail{Reason: reason})
-		_ = errorWriter.Write(w, r, answer) // the client may be gone
+		_ = errorWriter.Write(w, r, answer) // the client may have disconnected
 		return
 	}
 	page(w, status, err.Error())
 }
 
-// whoami shows the principal of a request, and in the next lines its grants and then its groups.
+// whoami shows the principal of a request, followed by its grants and its groups, one per line.
 func whoami(w http.ResponseWriter, r *http.Request) {
 	text := "anonymous"
 	if p := principalOf(r.Context()); p != nil {
@@ -129,7 +129,7 @@ type identity struct {
 	Grants    []allowed `json:"grants"`
 }
 
-// allowed has the permissions of a grant.
+// allowed is a set of permissions with the namespaces to which it applies.
 type allowed struct {
 	Namespaces  string   `json:"namespaces"` // a pattern
 	Permissions []string `json:"permissions"`

@@ -19,14 +19,15 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// authorization decides what the principals of requests may do. nil allows everything.
+// authorization decides what the principals of requests may do. A nil *authorization allows
+// everything.
 type authorization struct {
 	authenticator *auth.Authenticator
 	rules         map[string]*accessRule // by procedure
-	recheck       time.Duration          // how often the principal of a stream is checked again
+	recheck       time.Duration          // interval at which the principal of a stream is checked again
 }
 
-// accessRule says what a method needs. Its option progressor.v1.needs defines it.
+// accessRule is the permission that a method needs, from its option progressor.v1.needs.
 type accessRule struct {
 	method   string
 	needs    *progressorv1.Needs
@@ -47,7 +48,7 @@ func newAuthorization(a *auth.Authenticator, services ...string) (*authorization
 		if err != nil {
 			return nil, fmt.Errorf("authorization: %w", err)
 		}
-		methods := d.(protoreflect.ServiceDescriptor).Methods() //nolint:forcetypeassert // the names are of services
+		methods := d.(protoreflect.ServiceDescriptor).Methods() //nolint:forcetypeassert // only names of services
 		for i := range methods.Len() {
 			rule, err := newAccessRule(methods.Get(i))
 			if err != nil {
@@ -70,7 +71,7 @@ func newAccessRule(method protoreflect.MethodDescriptor) (*accessRule, error) {
 	}
 	filter := method.Input().Fields().ByName("filter")
 	rule := &accessRule{method: string(method.Name()), needs: needs, named: found, filtered: filter != nil}
-	if needs.GetPermission() != progressorv1.Permission_PERMISSION_JOB_WORK { // workers get what they work on
+	if needs.GetPermission() != progressorv1.Permission_PERMISSION_JOB_WORK { // workers get the payloads of their tasks
 		rule.shown = newShown(method.Output())
 	}
 	return rule, nil
@@ -81,11 +82,12 @@ func newAccessRule(method protoreflect.MethodDescriptor) (*accessRule, error) {
 type access struct {
 	principal *auth.Principal
 	rule      *accessRule
-	part      part             // the first namespace of the request, and its process; "" for none
-	visible   process.Patterns // the namespaces of a list over all of them; nil for all
+	part      part             // the first namespace of the request and its process, or ""
+	visible   process.Patterns // patterns of the namespaces that a list over all namespaces may show; nil for all
 }
 
-// check returns the access of a request, or an error if its principal may not send it.
+// check returns the access of a request. It returns an error if the principal may not send the
+// request.
 func (a *authorization) check(ctx context.Context, procedure string, request any) (access, error) {
 	if a == nil {
 		return access{}, nil
@@ -97,8 +99,8 @@ func (a *authorization) check(ctx context.Context, procedure string, request any
 	return a.decide(p, procedure, request)
 }
 
-// decide is check for a principal. It compares the permission that the method needs with the grants
-// of the principal in each namespace of the request.
+// decide is like check, for a given principal. It compares the permission that the method needs
+// with the grants of the principal in each namespace of the request.
 func (a *authorization) decide(p *auth.Principal, procedure string, request any) (access, error) {
 	rule := a.rules[procedure]
 	message, ok := request.(proto.Message)
@@ -137,7 +139,8 @@ func (a *authorization) decide(p *auth.Principal, procedure string, request any)
 }
 
 // limited reports whether a principal uses a method as a worker that may take only some jobs of a
-// namespace. Its answers may not contain commands to the other processes of the namespace.
+// namespace. The answers of such a worker must not contain commands to other processes of the
+// namespace.
 func (r *accessRule) limited(p *auth.Principal, namespace string) bool {
 	return r.needs.GetPermission() == progressorv1.Permission_PERMISSION_JOB_WORK && p.Jobs(namespace) != nil
 }
@@ -157,8 +160,8 @@ func (r *accessRule) allow(p *auth.Principal, namespace string, needs progressor
 	return r.denied(p, needs, or, namespace)
 }
 
-// allowUnnamed returns the namespaces that a request without a namespace is about, or an error if
-// its principal may not send it.
+// allowUnnamed returns the namespaces to which a request without a namespace applies. It returns an
+// error if the principal may not send the request.
 func (r *accessRule) allowUnnamed(p *auth.Principal) (process.Patterns, error) {
 	where := p.Namespaces(r.needs.GetPermission())
 	if r.needs.GetOr() != 0 {
@@ -175,7 +178,7 @@ func (r *accessRule) allowUnnamed(p *auth.Principal) (process.Patterns, error) {
 	return nil, r.denied(p, r.needs.GetPermission(), r.needs.GetOr(), "")
 }
 
-// checkFilter returns an error if a principal that may not see payloads searches in them.
+// checkFilter returns an error if a principal that may not see payloads uses them in a filter.
 func (r *accessRule) checkFilter(a access, request proto.Message) error {
 	const needs = progressorv1.Permission_PERMISSION_PAYLOAD_READ
 	if !r.filtered || a.part.namespace == "" || a.principal.Can(needs, a.part.namespace) {
@@ -189,8 +192,8 @@ func (r *accessRule) checkFilter(a access, request proto.Message) error {
 	return r.deniedBecause(a.principal, needs, 0, a.part.namespace, "filter: args and payload are payloads: ")
 }
 
-// denied returns the error of a request that needs a permission in a namespace, or in all if it is
-// "".
+// denied returns the error for a principal that lacks a permission in a namespace, or in all
+// namespaces if namespace is "".
 func (r *accessRule) denied(p *auth.Principal, needs, or progressorv1.Permission, namespace string) error {
 	return r.deniedBecause(p, needs, or, namespace, "")
 }
@@ -237,8 +240,9 @@ func (a access) in(ctx context.Context) context.Context {
 	return engine.WithVisible(ctx, a.visible)
 }
 
-// follow checks the principal of a stream again and again. It calls changed with what the principal
-// has now, and end with an error when it loses its permission. It returns when ctx ends.
+// follow checks the principal of a stream periodically. It calls changed with the current
+// principal, and end with an error when the principal loses its permission. It returns when ctx
+// ends.
 func (a *authorization) follow(
 	ctx context.Context, procedure string, request any, changed func(access), end func(error),
 ) {

@@ -15,8 +15,8 @@ import (
 // codecProto is the name of the binary codec in Connect.
 const codecProto = "proto"
 
-// binary is like Connect's protobuf codec, but its error has the path of a string that is not valid
-// UTF-8. The protobuf library does not report it.
+// binary is like Connect's protobuf codec, but its errors contain the path of a string that is not
+// valid UTF-8, which the protobuf library does not report.
 type binary struct{ failed undecodable }
 
 // Name returns the name of the codec.
@@ -65,7 +65,7 @@ func (binary) decode(data []byte, message any) error {
 	if err := elements.CheckProto(data, m.ProtoReflect().Descriptor(), maxElements(m)); err != nil {
 		return err
 	}
-	// Fields that this version does not know have no bound.
+	// No check limits fields that this version does not know.
 	err := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)
 	if err == nil {
 		return nil

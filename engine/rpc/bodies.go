@@ -16,8 +16,8 @@ const (
 	bodyRestTimeout = 5 * time.Second
 )
 
-// limitBodyTime ends requests whose body arrives too slowly. Without it, clients that send a byte
-// now and then would hold all file descriptors. It calls rejected for each of them. Probes and
+// limitBodyTime ends requests whose body arrives too slowly. Otherwise, clients that send a byte
+// now and then could use up all file descriptors. It calls rejected for each of them. Probes and
 // requests without a body are not affected.
 func limitBodyTime(next http.Handler, timeout time.Duration, rejected func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -29,8 +29,8 @@ func limitBodyTime(next http.Handler, timeout time.Duration, rejected func()) ht
 			timeout: timeout}
 		body.start()
 		defer body.stop()
-		// r is copied, because net/http needs the body that it has set: if another one replaces it,
-		// net/http may take the rest of a body that was not read for the next request.
+		// r is copied, because net/http must keep the body that it has set. If another body
+		// replaced it, net/http could take the unread rest of a body for the next request.
 		r = r.WithContext(r.Context())
 		r.Body = body
 		next.ServeHTTP(w, r)
@@ -98,6 +98,6 @@ func (b *timedBody) stop() {
 	}
 	b.ended = true
 	b.timer.Stop()
-	// It fails only if the connection is closed.
+	// This fails only if the connection is closed.
 	_ = b.control.SetReadDeadline(time.Now().Add(min(b.timeout, bodyRestTimeout)))
 }

@@ -19,9 +19,9 @@ import (
 // again.
 const certificateTime = 10 * time.Second
 
-// CertificateFiles are files in PEM.
+// CertificateFiles are paths of files in PEM format.
 type CertificateFiles struct {
-	Certificate string // certificate of the server, and then those of its authorities
+	Certificate string // certificate of the server, followed by those of its authorities
 	Key         string // private key of the certificate
 	ClientCA    string // authorities of the certificates of clients; "" if clients have none
 	// RequireClient rejects clients without a certificate. Otherwise they may use a token.
@@ -37,7 +37,7 @@ type Certificates struct {
 
 	config atomic.Pointer[tls.Config]
 
-	reading sync.Mutex // held by the only connection that reads the files; guards the fields below
+	reading sync.Mutex // held by the one connection that reads the files; guards the fields below
 	read    time.Time
 	content [3][]byte // content of the files
 }
@@ -73,7 +73,7 @@ func (c *Certificates) Config() *tls.Config {
 }
 
 // current returns the configuration of a new connection. If the files cannot be used, or while
-// another connection reads them, the result is from the previous files.
+// another connection reads them, it returns the configuration of the previous files.
 func (c *Certificates) current() *tls.Config {
 	if c.reading.TryLock() {
 		defer c.reading.Unlock()

@@ -71,14 +71,14 @@ func (s *changeService) RewindSink(
 	return &progressorv1.RewindSinkResponse{Sink: m}, err
 }
 
-// RetrySinkDeadLetters lets a sink deliver dead letters again.
+// RetrySinkDeadLetters marks dead letters of a sink to be delivered again.
 func (s *changeService) RetrySinkDeadLetters(
 	ctx context.Context, r *progressorv1.RetrySinkDeadLettersRequest,
 ) (*progressorv1.RetrySinkDeadLettersResponse, error) {
 	return s.sinks.Retry(ctx, r, actorOf(ctx))
 }
 
-// ListSinks returns a page of the sinks of a namespace, or of all.
+// ListSinks returns a page of the sinks of a namespace, or of all namespaces.
 func (s *changeService) ListSinks(
 	ctx context.Context, r *progressorv1.ListSinksRequest,
 ) (*progressorv1.ListSinksResponse, error) {

@@ -62,7 +62,7 @@ func (all contentChecks) of(md protoreflect.MessageDescriptor) *contentCheck {
 		fd := fields.Get(i)
 		if rules, err := protovalidate.ResolveFieldRules(fd); err == nil &&
 			rules.GetRepeated().GetItems().GetIgnore() == validate.Ignore_IGNORE_ALWAYS {
-			continue // as in the rules: its handler checks each element
+			continue // its handler checks each element
 		}
 		kind := fd
 		if fd.IsMap() {
@@ -211,7 +211,7 @@ func checkPositiveDuration(v protoreflect.Value) *process.InvalidError {
 }
 
 // positiveDurations are the durations that may be 0 by the rules in the proto files, but not in the
-// engine. Templates and crons from before that may have a 0, which means the default.
+// engine. In older templates and crons they may be 0, which means the default.
 var positiveDurations = map[protoreflect.FullName]bool{
 	"progressor.v1.JobOptions.start_deadline":     true,
 	"progressor.v1.JobOptions.timeout":            true,

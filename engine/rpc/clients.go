@@ -25,9 +25,9 @@ type class int
 const (
 	classWork class = iota
 	classWait       // waits for an event
-	// classReserved contains the answers of workers and the commands of operators. They are counted
-	// separately, so that the waiting requests of a client do not cause its workers to lose their
-	// leases.
+	// classReserved is the class of answers of workers and commands of operators. It is counted
+	// separately, so that workers do not lose their leases because of the other requests of their
+	// client.
 	classReserved
 	classStream
 	classes
@@ -49,8 +49,8 @@ func newClients(limits Limits) *clients {
 	return &clients{limits: limits, held: map[string]*[classes]int{}}
 }
 
-// enter counts a request, or rejects it if its client or the node has reached a limit. If it
-// returns nil, the caller must call leave.
+// enter counts a request. It returns an error if the client or the node has reached a limit.
+// Otherwise, the caller must call leave.
 func (c *clients) enter(client string, of class) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

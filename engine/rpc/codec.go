@@ -91,7 +91,7 @@ func maxElements(m proto.Message) int {
 }
 
 // shortError returns an error with at most maxErrorText bytes of text. Decoders repeat values of
-// the request, which may have megabytes.
+// the request, which may be megabytes long.
 func shortError(err error) error {
 	if err == nil || len(err.Error()) <= maxErrorText {
 		return err

@@ -8,9 +8,9 @@ import (
 )
 
 // Connections limits the connections of a listener. A client cannot open another connection if it
-// has as many as are free. So the first client can use half of them, and the next one half of the
-// rest. Without the limit, clients could use up the memory and the file descriptors of the node. It
-// is safe for concurrent use.
+// already has as many as are free. So the first client can use half of the connections, and the
+// next client half of the rest. Without the limit, clients could use up the memory and the file
+// descriptors of the node. It is safe for concurrent use.
 type Connections struct {
 	max      int
 	refusals *prometheus.CounterVec
@@ -28,7 +28,7 @@ const (
 	boundOfClient = "client_connections"
 )
 
-// NewConnections returns a limit for all clients together.
+// NewConnections returns Connections with a limit for all clients together.
 func NewConnections(limit int) *Connections {
 	c := &Connections{
 		max: limit, held: map[string]int{}, refused: map[string]prometheus.Counter{},
@@ -106,7 +106,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return &limitedConn{conn, leave}, nil
 		}
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // frees the port at once; fails only if the connection is closed
+			_ = tcp.SetLinger(0) // closing then frees the port at once; this fails only if the connection is closed
 		}
 		_ = conn.Close() // as above
 	}

@@ -25,7 +25,7 @@ type Console string
 // The modes of the console. The zero value is ConsoleFull.
 const (
 	ConsoleFull     Console = "full"
-	ConsoleReadOnly Console = "read-only" // shows everything and changes nothing
+	ConsoleReadOnly Console = "read-only" // the console shows everything and changes nothing
 	ConsoleOff      Console = "off"       // not served
 )
 
@@ -45,8 +45,8 @@ type consoleFile struct {
 	immutable           bool // its name changes with its content
 }
 
-// consoleFiles prepares all files of the console, by their URL paths. In total, the files have a
-// few hundred kilobytes.
+// consoleFiles prepares all files of the console, by their URL paths. In total, they have a few
+// hundred kilobytes.
 func consoleFiles(files fs.FS, mode Console, version string) (map[string]*consoleFile, error) {
 	prepared := map[string]*consoleFile{}
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -175,7 +175,7 @@ func refuse(w http.ResponseWriter, r *http.Request, why string) {
 	answer := connect.NewErrorWriter()
 	err := connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s", why))
 	if answer.IsSupported(r) {
-		_ = answer.Write(w, r, err) // the client may be gone
+		_ = answer.Write(w, r, err) // the client may have disconnected
 		return
 	}
 	page(w, http.StatusForbidden, why)

@@ -83,7 +83,7 @@ func (s *cronService) TriggerCron(
 	return &progressorv1.TriggerCronResponse{Fire: f}, err
 }
 
-// CancelFire withdraws a fire that waits, or asks its run to end.
+// CancelFire removes a waiting fire from the queue, or cancels the run of a fire.
 func (s *cronService) CancelFire(
 	ctx context.Context, r *progressorv1.CancelFireRequest,
 ) (*progressorv1.CancelFireResponse, error) {

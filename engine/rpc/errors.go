@@ -31,7 +31,7 @@ type clientError struct {
 	code   connect.Code
 	detail *progressorv1.ErrorDetail
 	text   string
-	scoped bool // the name of the subject follows the text
+	scoped bool // the name of the subject is appended to the text
 }
 
 // sentinels are the errors that are mapped to a code and a reason.
@@ -237,7 +237,7 @@ func said(reason, message string) string {
 	return reason + ": " + message
 }
 
-// wantedText returns the text of an error with the name of the missing object, if that is not a
+// wantedText returns the text of an error with the name of the missing object, unless that is a
 // namespace or a process.
 func wantedText(a clientError, request any) string {
 	switch a.detail.GetReason() {
@@ -290,8 +290,8 @@ func wantedText(a clientError, request any) string {
 	return a.text
 }
 
-// grantText returns the text of an error with the missing grant or, if the key of the grant is
-// missing, with that key.
+// grantText returns the text of an error with the missing grant or, if the key of the grant does
+// not exist, with the key.
 func grantText(text string, g *progressorv1.Grant) string {
 	switch text {
 	case process.ErrKeyNotFound.Error():
@@ -367,7 +367,7 @@ func scopeOf(request any) (namespace, processID string) {
 // maxDetailName is the maximum size of a name in an ErrorDetail in bytes. Valid names are shorter.
 const maxDetailName = 512
 
-// addDetail adds a detail to an error, with the beginnings of names that are too long.
+// addDetail adds a detail to an error. It cuts names that are too long.
 func addDetail(e *connect.Error, d *progressorv1.ErrorDetail) {
 	d.Field, d.Namespace, d.ProcessId = clip(d.Field, maxErrorText), clip(d.Namespace, maxDetailName),
 		clip(d.ProcessId, maxDetailName)

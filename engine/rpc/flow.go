@@ -93,7 +93,8 @@ func (s *flowService) ListSteps(
 	return &progressorv1.ListStepsResponse{Steps: steps, NextPageToken: next}, err
 }
 
-// ListOpenWaits returns a page of open waits, and says which of them the client may answer.
+// ListOpenWaits returns a page of open waits, and reports for each whether the client may answer
+// it.
 func (s *flowService) ListOpenWaits(
 	ctx context.Context, r *progressorv1.ListOpenWaitsRequest,
 ) (*progressorv1.ListOpenWaitsResponse, error) {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Front is the handler of a program that starts. Until Use, /livez returns 200, and everything else
-// 503. It is safe for concurrent use.
+// Front is the handler of a program that is starting. Until Use is called, /livez returns 200, and
+// all other paths return 503. It is safe for concurrent use.
 type Front struct {
 	handler atomic.Pointer[http.Handler]
 	phase   atomic.Pointer[string]
@@ -27,10 +27,10 @@ func NewFront(hosts *Hosts) *Front {
 	return f
 }
 
-// SetPhase sets why the program is not ready. Clients without credentials see it.
+// SetPhase sets the reason why the program is not ready. Clients without credentials can see it.
 func (f *Front) SetPhase(phase string) { f.phase.Store(&phase) }
 
-// Use makes h the handler of the following requests.
+// Use makes h the handler of all later requests.
 func (f *Front) Use(h http.Handler) { f.handler.Store(&h) }
 
 // ServeHTTP serves a request.

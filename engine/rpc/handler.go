@@ -34,16 +34,18 @@ import (
 )
 
 const (
-	// maxBodyBytes cuts the body of a request, compressed or not. It is slightly larger than the
-	// limit of a message, whose error is more helpful.
+	// maxBodyBytes limits the body of a request, compressed or not. It is slightly larger than the
+	// limit of a message, because the error of that limit is more helpful.
 	maxBodyBytes = process.MaxMessageBytes + 64<<10
-	// maxCheckBytes is the size of requests that need no token, such as those for the health.
+	// maxCheckBytes limits requests that need no token, such as health checks.
 	maxCheckBytes = 4 << 10
-	// compressMinBytes is the size from which responses are compressed for clients that accept it.
-	// Go's clients accept it by default, but gzip costs more than a small call.
+	// compressMinBytes is the minimum size of a response that is compressed for clients that accept
+	// compression. Go's clients accept it by default, but gzip would cost more than a small call
+	// itself.
 	compressMinBytes = 16 << 10
-	// workerCompressMinBytes is that size for workers. A hundred leases are 50 KB, and compressing
-	// them took a quarter of the engine's time for a pulled job, and as much time of the worker.
+	// workerCompressMinBytes is the same limit for workers. A hundred leases have 50 KB.
+	// Compressing them took a quarter of the engine's CPU time for a pulled job, and as much CPU
+	// time of the worker.
 	workerCompressMinBytes = 1 << 20
 )
 
@@ -60,15 +62,15 @@ type Config struct {
 	Sinks      *sinks.Sinks          // set if Streams is
 	Access     *auth.Access          // nil if AccessService is not served
 	Logger     *slog.Logger          // slog.Default() if nil
-	Registerer prometheus.Registerer // for the metrics of the handler; nil for none
-	Gatherer   prometheus.Gatherer   // for /metrics; nil for no such page
-	Traces     trace.TracerProvider  // for the spans of requests; nil for none
+	Registerer prometheus.Registerer // for the metrics of the handler; nil means no metrics
+	Gatherer   prometheus.Gatherer   // for /metrics; nil means that there is no such page
+	Traces     trace.TracerProvider  // for the spans of requests; nil means no spans
 	Version    string                // version of the program
 	Console    Console               // "" means ConsoleFull
 	Auth       *auth.Authenticator   // checks tokens; nil if all clients may do everything
-	Hosts      *Hosts                // by which clients address the server; nil for IP addresses and localhost only
-	Limits     Limits                // limits of clients; none if zero
-	Ready      func() error          // why the program is not ready although the engine is; nil if it always is
+	Hosts      *Hosts                // names of the server; nil means IP addresses and localhost only
+	Limits     Limits                // limits of clients; zero means no limits
+	Ready      func() error          // returns why the program is not ready although the engine is; may be nil
 }
 
 // services are the served services.
@@ -264,7 +266,7 @@ func mountPages(
 	mux.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write(docs.OpenAPI) // the client may be gone
+		_, _ = w.Write(docs.OpenAPI) // the client may have disconnected
 	})
 	if cfg.Engine != nil {
 		mux.HandleFunc("GET "+publicKeysPath, publicKeys(cfg.Engine.PublicKeys, cfg.Logger))
@@ -294,10 +296,10 @@ func page(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text + "\n")) // the client may be gone
+	_, _ = w.Write([]byte(text + "\n")) // the client may have disconnected
 }
 
-// limitBody is memory.limit for requests that are never large. Anybody can send them.
+// limitBody is like memory.limit, for small requests that anyone may send.
 func limitBody(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxCheckBytes)
@@ -305,8 +307,8 @@ func limitBody(h http.Handler) http.Handler {
 	})
 }
 
-// health serves grpc.health.v1.Health. Every service is ready if the engine is. A namespace is
-// serving if its tasks run.
+// health serves grpc.health.v1.Health. Every service is SERVING while the engine is ready. A
+// namespace is SERVING while its tasks run.
 type health struct {
 	ready      func() error
 	namespaces progressorv1connect.NamespaceServiceHandler
@@ -316,8 +318,8 @@ type health struct {
 // namespacePrefix begins the names of the services that are namespaces.
 const namespacePrefix = "namespace/"
 
-// Check returns the status of a service; "" is the program, and "namespace/orders" is the namespace
-// orders.
+// Check returns the status of a service. The service "" is the program, and "namespace/orders" is
+// the namespace orders.
 func (h *health) Check(ctx context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	if name, ok := strings.CutPrefix(r.Service, namespacePrefix); ok && name != "" {
 		return h.checkNamespace(ctx, name)

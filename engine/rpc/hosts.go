@@ -26,8 +26,8 @@ const dnsLabel = `[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?`
 // addresses. A nil *Hosts has no such names.
 //
 // A web page can point its own name to the address of an engine (DNS rebinding). For the browser,
-// the engine is then the site of that page, and the page can read every response. But the request
-// has the name of the page in its Host.
+// the engine is then the site of that page, and the page can read every response. But such a
+// request has the name of the page in its Host header.
 type Hosts struct {
 	names    map[string]bool
 	suffixes []string // ".example.com" for *.example.com

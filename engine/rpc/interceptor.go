@@ -98,15 +98,15 @@ func (*interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connec
 	return next
 }
 
-// checkedStream validates and authorizes each received message, and hides from sent ones what the
-// principal may not see. All streams receive one message.
+// checkedStream validates and authorizes each received message, and removes from sent messages what
+// the principal may not see. Every stream receives one message.
 type checkedStream struct {
 	connect.StreamingHandlerConn
 	valid   *validation
 	access  *authorization
 	ctx     context.Context //nolint:containedctx // that of the stream
 	end     func(error)     // ends the stream
-	last    any             // the last received message, the subject of errors
+	last    any             // the last received message, which errors are about
 	granted atomic.Pointer[access]
 }
 

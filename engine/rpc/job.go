@@ -31,8 +31,8 @@ func refuseOwnJob(id string) error {
 	return refuseOwn("job_id", id)
 }
 
-// refuseRetry rejects a retry of the engine's own jobs. The next attempt of the job of a step can
-// begin now.
+// refuseRetry rejects a retry of the engine's own jobs. But the next attempt of the job of a step
+// can be started early.
 func refuseRetry(id string) error {
 	if name, ok := process.StepJob(id); ok {
 		return &process.InvalidError{Field: "job_id", Message: fmt.Sprintf(
@@ -52,7 +52,7 @@ func (s *jobService) Enqueue(
 	return s.jobs.Enqueue(ctx, r, actorOf(ctx))
 }
 
-// EnqueueBatch creates all jobs or none.
+// EnqueueBatch creates either all jobs or none.
 func (s *jobService) EnqueueBatch(
 	ctx context.Context, r *progressorv1.EnqueueBatchRequest,
 ) (*progressorv1.EnqueueBatchResponse, error) {

@@ -17,19 +17,20 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// The cookies of the console. Their prefix keeps other hosts of the same domain from setting them.
+// The cookies of the console. Because of their prefix, other hosts of the same domain cannot set
+// them.
 const (
 	loginCookie   = "__Host-progressor"
 	attemptCookie = "__Host-progressor-login"
 )
 
-// hasLogin reports whether a request has the cookie of a login, and users log in to this console.
+// hasLogin reports whether a request has the cookie of a login and this console has logins.
 func hasLogin(a *auth.Authenticator, r *http.Request) bool {
 	return a.Origin() != "" && len(r.CookiesNamed(loginCookie)) > 0
 }
 
 // authenticateLogin returns the principal of a request with the cookie of a login. A browser adds
-// the cookie to every request, so it counts only for what the page of the console sends.
+// the cookie to every request, so it is accepted only for requests that the console itself sends.
 func authenticateLogin(ctx context.Context, a *auth.Authenticator, r *http.Request) (*auth.Principal, error) {
 	if err := checkLogin(a, r); err != nil {
 		return nil, a.RejectLogin(ctx, err, r.RemoteAddr)
@@ -37,7 +38,7 @@ func authenticateLogin(ctx context.Context, a *auth.Authenticator, r *http.Reque
 	return a.AuthenticateLogin(ctx, r.CookiesNamed(loginCookie)[0].Value, r.RemoteAddr)
 }
 
-// checkLogin returns an error if the page of the console cannot have sent a request.
+// checkLogin returns an error unless the console may have sent a request.
 func checkLogin(a *auth.Authenticator, r *http.Request) error {
 	if len(r.Header["Authorization"]) > 0 || certificateURI(r) != "" {
 		return auth.ErrTwoLogins
@@ -65,7 +66,7 @@ type loginPages struct {
 	errorWriter *connect.ErrorWriter
 }
 
-// mountLogin serves the login to the console, and what the console must know of its user.
+// mountLogin serves the login to the console, and the identity of its user.
 func mountLogin(
 	mux *http.ServeMux, a *auth.Authenticator, errorWriter *connect.ErrorWriter,
 	private func(http.Handler) http.Handler,
@@ -83,7 +84,7 @@ func mountLogin(
 // ofConsole reports whether the console sends a POST to a path even if it is read-only.
 func ofConsole(path string) bool { return path == "/logout" || path == "/whoami" }
 
-// options shows where users can log in.
+// options returns the issuers at which users can log in.
 func (l *loginPages) options(w http.ResponseWriter, _ *http.Request) {
 	console, options := l.auth.Options()
 	answerJSON(w, map[string]any{"url": console, "issuers": append([]auth.LoginOption{}, options...)})
@@ -143,8 +144,8 @@ func (l *loginPages) finish(w http.ResponseWriter, r *http.Request) {
 	}
 	token, page, err := l.auth.FinishLogin(r.Context(), r.PathValue("name"), cookieOf(r, attemptCookie),
 		r.URL.Query(), cookieOf(r, loginCookie), r.RemoteAddr)
-	if !errors.Is(err, oidc.ErrState) && !limited(err) { // another tab, or a reload, can end the attempt
-		setCookie(w, attemptCookie, "", -1) // an answer is used once
+	if !errors.Is(err, oidc.ErrState) && !limited(err) { // another tab or a reload may have ended the attempt
+		setCookie(w, attemptCookie, "", -1) // an answer can be used only once
 	}
 	if err != nil {
 		l.refuse(w, err)
@@ -168,7 +169,7 @@ func (l *loginPages) end(w http.ResponseWriter, r *http.Request) {
 		answerJSON(w, struct{}{})
 		return
 	}
-	err := checkPage(l.auth, r) // a token or a certificate makes the login useless, but must not prevent its end
+	err := checkPage(l.auth, r) // with a token or a certificate the login is not used, but it can be ended
 	if err != nil {
 		refuseUnauthenticated(w, r, l.errorWriter, l.auth.RejectLogin(r.Context(), err, r.RemoteAddr))
 		return
@@ -182,7 +183,7 @@ func (l *loginPages) end(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, struct{}{})
 }
 
-// refuse shows a person why a login has failed.
+// refuse shows the user why a login has failed.
 func (l *loginPages) refuse(w http.ResponseWriter, err error) {
 	status := http.StatusForbidden
 	switch {

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// requestBudget is how many bytes the large requests of a node may have at the same time, from
-	// the moment at which they arrive to their answers. While a request is read and decoded, it
-	// needs more: its buffer grows by doubling.
+	// requestBudget is the maximum total size in bytes of the large requests of a node, from their
+	// arrival until their answers. While a request is read and decoded, it needs more memory,
+	// because its buffer grows by doubling.
 	requestBudget = 48 << 20
 	// memoryWait is how long a request waits for its part of the budget.
 	memoryWait = 10 * time.Second
-	// maxExpansion is how many bytes a byte of gzip can become.
+	// maxExpansion is the maximum number of bytes to which a byte of gzip can expand.
 	maxExpansion = 1032
 )
 
-// boundOfMemory is the label of requests that are rejected because others need too much memory.
+// boundOfMemory is the label of requests that are rejected because other requests use the memory.
 const boundOfMemory = "request_bytes"
 
 // memory limits the memory for the bodies of requests.
@@ -38,8 +38,8 @@ type memory struct {
 	failed   undecodable
 }
 
-// limit lets large requests wait for others, and stops reading bodies over the limit of a request.
-// Connect would read them completely.
+// limit makes large requests wait for others, and stops reading bodies that exceed the limit of a
+// request. Connect would read them completely.
 func (m *memory) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
@@ -76,8 +76,8 @@ type heldBody struct {
 	memory    *memory
 	held      *budget.Holder
 	ctx       context.Context //nolint:containedctx // the context of the request
-	size      int64           // how long the body is; -1 if it is unknown
-	expansion int64           // how many bytes a byte of the body can become
+	size      int64           // length of the body; -1 if it is unknown
+	expansion int64           // maximum number of bytes to which a byte of the body can expand
 	read      int64
 	asked     bool
 }
@@ -114,7 +114,7 @@ func errNoMemory() error {
 	return err
 }
 
-// keepDecoded returns the memory that a decoded request does not need.
+// keepDecoded releases the memory that a decoded request no longer needs.
 func keepDecoded(ctx context.Context, request any) {
 	held := budget.From(ctx)
 	if m, ok := request.(proto.Message); ok && held.Has() {
@@ -122,7 +122,7 @@ func keepDecoded(ctx context.Context, request any) {
 	}
 }
 
-// undecodable counts requests that cannot be decoded. nil counts nothing.
+// undecodable counts requests that cannot be decoded. A nil counter counts nothing.
 type undecodable func()
 
 func (u undecodable) inc() {
@@ -139,8 +139,8 @@ func (u undecodable) count(err error) error {
 	return err
 }
 
-// limitedGzip decompresses not much more than a message may have. Connect would decompress the rest
-// to report its size, which takes minutes for a few megabytes.
+// limitedGzip stops decompressing soon after the maximum size of a message. Connect would
+// decompress the rest to report its size, which takes minutes for a few megabytes.
 type limitedGzip struct {
 	gzip.Reader
 	failed undecodable

@@ -12,7 +12,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// named finds the namespaces in a type of message, including nested messages and lease tokens. It
+// named finds the namespaces in messages of a type, including nested messages and lease tokens. It
 // is created once per type.
 type named struct {
 	fields  []namedField // in the message itself
@@ -45,7 +45,7 @@ func namesNamespace(fd protoreflect.FieldDescriptor) (is, lease bool) {
 	return false, false
 }
 
-// newNamed returns nil if the type has no namespaces.
+// newNamed returns nil if messages of the type contain no namespaces.
 func newNamed(md protoreflect.MessageDescriptor) (*named, error) {
 	if strings.HasPrefix(string(md.FullName()), "google.protobuf.") {
 		return nil, nil

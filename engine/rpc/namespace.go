@@ -65,7 +65,7 @@ func (s *namespaces) ResumeNamespace(
 	return &progressorv1.ResumeNamespaceResponse{Namespace: ns}, err
 }
 
-// DeleteNamespace requests the deletion of a namespace, or counts what it has.
+// DeleteNamespace requests the deletion of a namespace, or counts its data.
 func (s *namespaces) DeleteNamespace(
 	ctx context.Context, r *progressorv1.DeleteNamespaceRequest,
 ) (*progressorv1.DeleteNamespaceResponse, error) {

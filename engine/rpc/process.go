@@ -171,11 +171,11 @@ func (s *processes) RemoveProcess(
 	return &progressorv1.RemoveProcessResponse{}, s.engine.RemoveProcess(ctx, key, actorOf(ctx))
 }
 
-// erasedID matches the hashes of erased IDs. Erasing one would hide to which ID an entry of the
-// audit belongs.
+// erasedID matches the hashes of erased IDs. Erasing such a hash would hide the ID to which an
+// audit entry belongs.
 var erasedID = regexp.MustCompile("^erased:[0-9a-f]{64}$")
 
-// EraseProcess removes a process and everything that other tables have of it.
+// EraseProcess removes a process and all references to it in other tables.
 func (s *processes) EraseProcess(
 	ctx context.Context, r *progressorv1.EraseProcessRequest,
 ) (*progressorv1.EraseProcessResponse, error) {
@@ -190,7 +190,7 @@ func (s *processes) EraseProcess(
 	return s.engine.EraseProcess(ctx, r, actorOf(ctx))
 }
 
-// keyed is a request about a process.
+// keyed is a request that names a process.
 type keyed interface {
 	GetNamespace() string
 	GetProcessId() string
@@ -250,7 +250,7 @@ func metadataJSON(field string, m *structpb.Struct) ([]byte, error) {
 	if err != nil {
 		return nil, &process.InvalidError{Field: field, Message: "must be a JSON object"}
 	}
-	var compact bytes.Buffer // the limit must not depend on the spaces that a library writes
+	var compact bytes.Buffer // without spaces, so that the limit does not depend on the library
 	if err := json.Compact(&compact, spaced); err != nil {
 		return nil, fmt.Errorf("%s as JSON: %w", field, err)
 	}

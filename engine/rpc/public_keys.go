@@ -7,7 +7,8 @@ import (
 	"net/http"
 )
 
-// publicKeysPath is where receivers get the keys that check signatures. They need no credentials.
+// publicKeysPath is the path of the keys with which receivers check signatures. It needs no
+// credentials.
 const publicKeysPath = "/.well-known/progressor-keys"
 
 // publicKeys serves the public keys that check the requests to the processor of a namespace. The
@@ -31,6 +32,6 @@ func publicKeys(
 		w.Header().Set("Cache-Control", "max-age=10")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		answer := map[string][]string{"keys": append([]string{}, keys...)} // not null
-		_ = json.NewEncoder(w).Encode(answer)                              // the client may be gone
+		_ = json.NewEncoder(w).Encode(answer)                              // the client may have disconnected
 	}
 }

@@ -24,10 +24,10 @@ const (
 // DefaultDrain is how long Serve waits for running requests by default.
 const DefaultDrain = 30 * time.Second
 
-// Serve serves HTTP/1.1 and HTTP/2 on ln until ctx is cancelled. Without certificates, it does not
-// use TLS, and HTTP/2 is h2c. Then it accepts no new connections, waits up to drain for running
-// requests (0 means DefaultDrain), closes the remaining connections and returns nil. It closes ln.
-// A nil logger means slog.Default().
+// Serve serves HTTP/1.1 and HTTP/2 on ln until ctx is cancelled. Then it accepts no new
+// connections, waits up to drain for running requests (0 means DefaultDrain), closes the remaining
+// connections and ln, and returns nil. Without certificates, it does not use TLS, and HTTP/2 is
+// h2c. A nil logger means slog.Default().
 func Serve(
 	ctx context.Context, ln net.Listener, h http.Handler, certificates *Certificates, log *slog.Logger,
 	drain time.Duration,
@@ -95,8 +95,8 @@ func serve(ctx context.Context, ln net.Listener, server *http.Server, log *slog.
 	return nil
 }
 
-// errorsOfServer logs the errors of net/http. Those that mean that no client can connect, such as
-// too many open files, are warnings.
+// errorsOfServer logs the errors of net/http. Errors that prevent all clients from connecting, such
+// as too many open files, are warnings.
 type errorsOfServer struct{ slog.Handler }
 
 // Handle logs an error.

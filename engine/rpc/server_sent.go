@@ -24,7 +24,8 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// keepAlive is how often an idle stream sends a comment, so that proxies do not close it.
+// keepAlive is the interval at which an idle stream sends a comment, so that proxies do not close
+// it.
 const keepAlive = 15 * time.Second
 
 // changePage serves WatchChanges as Server-Sent Events, for curl and browsers. The ID of an event
@@ -68,17 +69,17 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	cancel()
 	stop()
 	switch {
-	case err == nil || r.Context().Err() != nil: // the client is gone, or asked for the end
+	case err == nil || r.Context().Err() != nil: // the client has disconnected, or requested the end
 	case s.began:
 		connectErr, _ := toConnect(err, request)
 		text, _ := json.Marshal(connectErr.Message()) // cannot fail: a string
-		_ = s.event("error", "", text)                // if this fails, the client is gone
+		_ = s.event("error", "", text)                // if this fails, the client has disconnected
 	default:
 		p.refuse(w, r, request, err)
 	}
 }
 
-// refuse answers a request that streams nothing, as the API does.
+// refuse answers a request that fails before the stream begins, like the API.
 func (p *changePage) refuse(
 	w http.ResponseWriter, r *http.Request, request *progressorv1.WatchChangesRequest, err error,
 ) {

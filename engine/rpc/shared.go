@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// sharedRate is how many statements per second the shared reads may cost, however many clients
-	// there are. sharedBurst is how many they may cost at once after a quiet period.
+	// sharedRate is the maximum number of statements per second for shared reads, regardless of the
+	// number of clients. sharedBurst is the maximum at once after a quiet period.
 	sharedRate  = 1
 	sharedBurst = 20
-	// sharedWait is how long such a read waits for its turn if there is no old response.
+	// sharedWait is how long such a read waits for its turn if there is no earlier response.
 	// sharedTimeout limits the read itself.
 	sharedWait    = 10 * time.Second
 	sharedTimeout = 10 * time.Second
@@ -36,18 +36,19 @@ const (
 	maxSharedRequest = 64 << 10
 )
 
-// sharedCost is how many statements a read costs, if more than 1.
+// sharedCost is the number of statements of reads that need more than one.
 var sharedCost = map[string]int{"GetOverview": 6, "ExplainProcess": 7, "ListConstraints": 2, "GetRun": 3, "ListRuns": 2,
 	"ListSteps": 2, "GetTemplate": 2, "ExplainSink": 3}
 
-// ofClient are the reads whose responses depend on who the client is, not only on what it may see.
+// ofClient are the reads whose responses depend on the identity of the client, not only on what it
+// may see.
 var ofClient = map[string]bool{"ListOpenWaits": true}
 
-// shared caches reads, so that many viewers cost as much as one. A client that sends
-// `Cache-Control: max-age=SECONDS` accepts responses of that age. A client without the header gets
-// its own. With `max-stale` a client only refreshes its view. It accepts older responses, up to
-// maxSharedAge, while the statements of this second are used up, so that the first read of a page
-// is fast and its later reads wait for their turn.
+// shared caches the responses of reads, so that many viewers cost as much as one. A client that
+// sends `Cache-Control: max-age=SECONDS` accepts responses of that age. A client without the header
+// gets a new response. A client that only refreshes its view sends `max-stale`. While the
+// statements of this second are used up, it also accepts older responses, up to maxSharedAge. So
+// the first read of a page is fast, and later reads wait for their turn.
 type shared struct {
 	pace *rate.Limiter
 
@@ -115,7 +116,7 @@ func (s *shared) respond(
 		}
 	}
 	s.mu.Unlock()
-	if reads { // even if its client is gone, so that a client has no more reads than its share
+	if reads { // even after the client has disconnected, so that a client has no more reads in progress than its share
 		<-a.done
 		return a.response, a.err
 	}
@@ -127,7 +128,7 @@ func (s *shared) respond(
 	}
 }
 
-// over reports whether the response is there.
+// over reports whether the response is available.
 func (a *sharedResponse) over() bool {
 	select {
 	case <-a.done:
@@ -158,7 +159,7 @@ func (s *shared) read(ctx context.Context, key sharedKey, a *sharedResponse, cos
 	limited, cancel := context.WithTimeout(ctx, sharedTimeout)
 	defer cancel()
 	if a.response, a.err = read(limited); a.err == nil {
-		// Both are created on first use, and several requests may use them concurrently.
+		// Both are created on first use and safe for concurrent use.
 		a.response.Header()
 		a.response.Trailer()
 	}
@@ -195,7 +196,7 @@ func (s *shared) forget(key sharedKey, a *sharedResponse) {
 	}
 }
 
-// maxAge returns the maximum age of a response that the client accepts, or 0 if it wants its own.
+// maxAge returns the maximum age of a response that the client accepts, or 0 if it needs a new one.
 func maxAge(header string) time.Duration {
 	for part := range strings.SplitSeq(header, ",") {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(part), "max-age="); ok {
@@ -219,7 +220,7 @@ func awaits(message any) bool {
 
 func methodOf(procedure string) string { return procedure[strings.LastIndexByte(procedure, '/')+1:] }
 
-// isRead reports, by its name, whether a method changes nothing.
+// isRead reports whether a method changes nothing, which its name shows.
 func isRead(procedure string) bool {
 	for _, verb := range []string{"Get", "List", "Count", "Explain", "Trace", "Preview", "Watch", "Await"} {
 		if strings.HasPrefix(methodOf(procedure), verb) {

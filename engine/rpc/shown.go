@@ -14,8 +14,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// shown finds the fields of a type of message that are shown only with a permission: those with the
-// option progressor.v1.shown_with. It is created once per type.
+// shown finds the fields in messages of a type that are shown only with a permission, which have
+// the option progressor.v1.shown_with. It is created once per type.
 type shown struct {
 	needs     []progressorv1.Permission // permissions of all fields, including nested messages
 	namespace protoreflect.FieldDescriptor
@@ -34,7 +34,7 @@ type nestedShown struct {
 	shown *shown
 }
 
-// newShown returns nil if the type has no such fields.
+// newShown returns nil if messages of the type have no such fields.
 func newShown(md protoreflect.MessageDescriptor) *shown {
 	if strings.HasPrefix(string(md.FullName()), "google.protobuf.") {
 		return nil
@@ -69,8 +69,8 @@ func newShown(md protoreflect.MessageDescriptor) *shown {
 }
 
 // ownPayload returns the permission that the payloads of a process of the engine need in addition
-// to payload.read, or 0. The state and the tasks of crons and of their runs have the headers of
-// HTTP targets, and those of runs of flows have the tokens of waits.
+// to payload.read, or 0. The state and the tasks of crons and of their runs contain headers of HTTP
+// targets. Those of runs of flows contain the tokens of waits.
 func ownPayload(processID string) progressorv1.Permission {
 	switch {
 	case strings.HasPrefix(processID, process.CronPrefix), strings.HasPrefix(processID, process.CronRunPrefix):
@@ -91,7 +91,7 @@ func (s *shown) all(p *auth.Principal, namespace string) bool {
 	return true
 }
 
-// part identifies what a message in a response belongs to.
+// part identifies the namespace and the process to which a part of a response belongs.
 type part struct{ namespace, processID string }
 
 // mayShow reports whether a principal may see a field that needs a permission.
@@ -137,7 +137,7 @@ func (s *shown) each(
 	return true
 }
 
-// shown returns a message of a response without what the principal may not see.
+// shown returns a message of a response without the fields that the principal may not see.
 func (a access) shown(message any) any {
 	m, ok := message.(proto.Message)
 	if a.rule == nil || a.rule.shown == nil || !ok || a.rule.shown.all(a.principal, a.part.namespace) {
@@ -156,7 +156,8 @@ func (a access) shown(message any) any {
 	return m
 }
 
-// handler returns a handler that hides from its responses what the principal may not see.
+// handler returns a handler that removes from its responses the fields that the principal may not
+// see.
 func (a access) handler(next connect.UnaryFunc) connect.UnaryFunc {
 	if a.rule == nil || a.rule.shown == nil {
 		return next

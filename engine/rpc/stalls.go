@@ -14,8 +14,7 @@ const (
 )
 
 // limitStalls ends responses that their client does not read. Without it, a client that never reads
-// would hold the memory of its responses and streams as long as it wants. It calls rejected for
-// each of them.
+// could hold the memory of its responses and streams forever. It calls rejected for each of them.
 func limitStalls(next http.Handler, timeout time.Duration, rejected func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		timed := &timedWriter{ResponseWriter: w, rejected: rejected, timeout: timeout}
@@ -32,7 +31,7 @@ type timedWriter struct {
 
 	mu    sync.Mutex
 	timer *time.Timer // one timer for a response: a deadline for each write would cost more
-	begin time.Time   // when the write began that is under way; zero if none is
+	begin time.Time   // when the current write began; zero if there is none
 	ended bool
 }
 
@@ -44,7 +43,7 @@ func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *timedWriter) Write(data []byte) (written int, err error) {
 	for {
 		part := data[written:min(len(data), written+writePart)]
-		w.start() // a part of any size blocks if the client has not read earlier responses
+		w.start() // even a small part blocks if the client has not read earlier responses
 		n, err := w.ResponseWriter.Write(part)
 		w.end()
 		written += n

@@ -13,8 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/tracing"
 )
 
-// traces creates spans for requests that a client traces, and for those that start a trace. A nil
-// *traces means that tracing is off.
+// traces creates spans for requests that a client traces, and for requests that start a trace. A
+// nil *traces means that tracing is off.
 type traces struct{ tracer trace.Tracer }
 
 func newTraces(p trace.TracerProvider) *traces {
@@ -43,7 +43,7 @@ func (t *traces) begin(
 		attribute.String("rpc.system", protocol), attribute.String("rpc.service", service),
 		attribute.String("rpc.method", method)))
 	if !given && !span.SpanContext().IsSampled() {
-		return ctx, nil // a trace that is not recorded is not passed on to its tasks
+		return ctx, nil // tasks do not inherit a trace that is not recorded
 	}
 	return traced, span
 }

@@ -22,8 +22,9 @@ import (
 type validation struct {
 	rules  protovalidate.Validator
 	checks contentChecks
-	// deep runs the rules, which need 5 KiB of stack. If they ran on the goroutine of the
-	// connection, 10,000 waiting clients would have stacks of 16 KiB instead of 8 KiB.
+	// deep runs the rules on goroutines with large stacks, because they need 5 KiB of stack. If they ran on the
+	// goroutine of the connection, 10,000 waiting clients would have stacks of 16 KiB instead of 8
+	// KiB.
 	deep *warm.Goroutines
 }
 
@@ -49,7 +50,7 @@ func validationOf(requests ...protoreflect.MessageDescriptor) (*validation, erro
 		checks.of(request)
 	}
 	rules, err := protovalidate.New(protovalidate.WithMessageDescriptors(requests...), protovalidate.WithDisableLazy(),
-		// Only the first violation: a message of 16 MiB could have millions.
+		// Report only the first violation, because a message of 16 MiB could have millions.
 		protovalidate.WithFailFast())
 	if err != nil {
 		return nil, fmt.Errorf("validation: %w", err)
@@ -180,7 +181,8 @@ func isLimit(rule string) bool {
 	return false
 }
 
-// listedNames returns the names of the values that a rule lists, or of the others.
+// listedNames returns the names of the enum values that a rule lists, or of all others if listed is
+// false.
 func listedNames(violation *protovalidate.Violation, listed bool) string {
 	numbers, values := violation.RuleValue.List(), violation.FieldDescriptor.Enum().Values()
 	var names []string

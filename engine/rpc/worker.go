@@ -89,7 +89,7 @@ func (s *workerService) Complete(
 }
 
 // next returns leases with the response to an answer. It only logs errors, because the client must
-// learn that the answer is stored. Whether the client may poll was checked before.
+// learn that the answer was stored. The permission to poll was checked before.
 func (s *workerService) next(ctx context.Context, r *progressorv1.PollRequest) []*progressorv1.Lease {
 	leases, err := s.workers.Poll(ctx, pollParams(r))
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *workerService) CompleteBatch(
 	return resp, nil
 }
 
-// outcome returns for one answer of a batch what Complete would return.
+// outcome returns what Complete would return for one answer of a batch.
 func (s *workerService) outcome(
 	ctx context.Context, n int, err error, answer *progressorv1.LeaseAnswer,
 ) *progressorv1.AnswerOutcome {
@@ -223,7 +223,7 @@ func (s *workerService) GetWorker(
 	return resp, err
 }
 
-// StopWorker tells a worker to take no new tasks, or also to stop.
+// StopWorker tells a worker to take no new tasks, to stop, or to continue.
 func (s *workerService) StopWorker(
 	ctx context.Context, r *progressorv1.StopWorkerRequest,
 ) (*progressorv1.StopWorkerResponse, error) {

@@ -29,9 +29,9 @@ type Node struct {
 	*insight.Insight
 	*pull.Server
 	Store    *storage.Store
-	DB       *pgxpool.Pool // to look at the rows
+	DB       *pgxpool.Pool // for looking at rows
 	Registry *prometheus.Registry
-	Stop     func() // drains the engine and closes the store; the end of the test also calls it
+	Stop     func() // drains the engine and closes the store; also called at the end of the test
 
 	// nil without the option Kinds
 	Crons *crons.Crons

@@ -15,7 +15,7 @@ import (
 
 const (
 	// failingFor is how long a task of an internal kind must fail before the metric counts it. A
-	// restart of the database takes less.
+	// restart of the database takes less time.
 	failingFor = time.Minute
 	// failingLimit is the highest count that the metric shows.
 	failingLimit = 1000

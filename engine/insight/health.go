@@ -19,7 +19,7 @@ import (
 const (
 	// healthyWait is how long a task may wait for a slot or a worker in a healthy namespace.
 	healthyWait = 10 * time.Second
-	// freshError is how long a process in ERROR is a problem of its namespace.
+	// freshError is how long a process in ERROR counts as a problem of its namespace.
 	freshError = 5 * time.Minute
 	// maxHealthNamespaces is the number of namespaces in a response, each of at most 6 KiB.
 	maxHealthNamespaces = 1000
@@ -130,7 +130,7 @@ func (i *Insight) obstacles(
 		return problems // only nodes that run tasks need the processor
 	}
 	here := &progressorv1.HealthProblem{Kind: progressorv1.HealthProblem_KIND_UNREACHABLE, Status: down}
-	if node.Others > 0 { // they may have the processor, or reach it
+	if node.Others > 0 { // they may have the processor, or may reach it
 		here.Status = degraded
 	}
 	switch {

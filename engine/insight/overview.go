@@ -17,10 +17,10 @@ const (
 	// maxOverviewNamespaces limits the number of namespaces in an overview, each of about 300
 	// bytes.
 	maxOverviewNamespaces = 10_000
-	// workerAlive is how recently a worker must have been seen to be in an overview. It is longer
+	// workerAlive is the maximum time since a worker in an overview was last seen. It is longer
 	// than an idle poll.
 	workerAlive = 30 * time.Second
-	// workerPolls is how recently a worker must have been seen that may still be in a poll. The
+	// workerPolls is the maximum time since a worker that may still be polling was last seen. The
 	// longest poll takes 60 s, and last_seen_time is updated every 5 s.
 	workerPolls = 70 * time.Second
 )

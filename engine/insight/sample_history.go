@@ -18,8 +18,9 @@ const (
 	maxSamples  = 360 // one hour
 )
 
-// sampleHistory keeps samples of the overview, so that a client that opens it sees the recent past.
-// Sampling costs two small statements every ten seconds, however many clients there are.
+// sampleHistory keeps samples of the overview, so that a client that opens the overview sees the
+// recent past. Sampling costs two small statements every ten seconds, regardless of the number of
+// clients.
 type sampleHistory struct {
 	mu      sync.Mutex
 	samples []*progressorv1.OverviewSample

@@ -41,9 +41,9 @@ func (s *Server) CompleteLease(ctx context.Context, token string, a engine.Lease
 	return err
 }
 
-// answeredBefore returns nil if this answer of a lease is already stored, because the worker sent
-// it again after the response was lost. If a different answer is stored, by the worker or by the
-// engine, it returns process.ErrFenced. It also does so if the caller may not take the task.
+// answeredBefore returns nil if this answer to a lease is already stored, because the worker has
+// sent it again after the response was lost. It returns process.ErrFenced if a different answer of
+// the worker or of the engine is stored, or if the caller may not take the task.
 func (s *Server) answeredBefore(ctx context.Context, t pull.LeaseToken, a engine.LeaseAnswer) error {
 	stands, err := pull.LeaseAnswered(ctx, s.store, t)
 	if err == nil && callerOf(ctx).checkJob("", t.Key.Namespace, stands.KindName) != nil {
@@ -64,7 +64,8 @@ type LeaseEnd struct {
 	Answer engine.LeaseAnswer
 }
 
-// maxEndsAtOnce is how many answers of a batch are stored concurrently, which fills every lane.
+// maxEndsAtOnce is the number of answers of a batch that are stored concurrently. It is enough to
+// fill every lane.
 const maxEndsAtOnce = 256
 
 // CompleteLeases calls CompleteLease for each answer, concurrently so that they share flushes. It

@@ -13,12 +13,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/pull"
 )
 
-// Caller is the client of a request, with its limits as a worker. The zero value has none.
+// Caller is the client of a request, with its limits as a worker. The zero value has no limits.
 type Caller struct {
 	Name  string // for errors, such as key:ID
-	Owner string // whose worker IDs the client uses; "" without authentication
+	Owner string // owner of the worker IDs that the client uses; "" without authentication
 	// Jobs returns the patterns of the names of jobs that the client may take in a namespace, or
-	// nil if it may take all tasks. A nil function has no limits.
+	// nil if it may take all tasks. A nil function means that there are no limits.
 	Jobs func(namespace string) process.Patterns
 }
 
@@ -45,7 +45,7 @@ func (c *Caller) jobs(namespace string) process.Patterns {
 	return c.Jobs(namespace)
 }
 
-// shownPatterns is how many patterns an error lists.
+// shownPatterns is the maximum number of patterns that an error lists.
 const shownPatterns = 5
 
 // denied returns the error of a request for a task that the client may not take.
@@ -60,8 +60,8 @@ func (c *Caller) denied(field, namespace, task string, may process.Patterns) err
 }
 
 // polls returns the names of the jobs that a poll of the client takes in a namespace, or "" for
-// any, and whether it takes jobs only. A poll without names takes those that the client may take. A
-// poll can search for whole names only, not for prefixes.
+// any, and whether it takes only jobs. A poll without names takes the jobs that the client may
+// take. A poll can search for complete names only, not for prefixes.
 func (c *Caller) polls(p *PollParams, namespace string) (names []string, jobsOnly bool, err error) {
 	may := c.jobs(namespace)
 	switch {
@@ -113,8 +113,8 @@ func (c *Caller) checkJob(field, namespace, name string) error {
 	return nil
 }
 
-// mayEnd returns an error if the caller may not work on the task of a lease, or if the lease
-// belongs to a worker of another client.
+// mayEnd returns an error if the caller may not answer a lease, because it may not work on the
+// task, or because the lease belongs to a worker of another client.
 func (s *Server) mayEnd(ctx context.Context, field string, l *storage.Lease) error {
 	c := callerOf(ctx)
 	if err := c.checkJob(field, l.Claim.Namespace, l.Claim.KindName); err != nil || c.Owner == "" {

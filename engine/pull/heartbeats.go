@@ -14,8 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// maxReasonsBytes limits the cancel reasons in the response to a heartbeat. The directives after
-// that have none.
+// maxReasonsBytes limits the total size of the cancel reasons in the response to a heartbeat. All
+// further directives have no reason.
 const maxReasonsBytes = 4 << 20
 
 // BeatLeases processes a heartbeat of a worker and returns a directive for each of its leases.

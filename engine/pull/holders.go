@@ -7,8 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/pull"
 )
 
-// holders returns who holds leases, or nil for those that were lost. It reads those that this node
-// has not handed out, with one statement.
+// holders returns who holds each lease, or nil if the lease was lost. With one statement, it reads
+// the leases that this node has not handed out.
 func (s *Server) holders(ctx context.Context, tokens []pull.LeaseToken) ([]*pull.Holder, error) {
 	all := make([]*pull.Holder, len(tokens))
 	var unknown []pull.LeaseToken

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/pull"
 )
 
-// heldLease returns the lease of a token. If this node handed it out, that saves a read.
+// heldLease returns the lease of a token. If this node handed it out, no read is needed.
 func (s *Server) heldLease(ctx context.Context, t pull.LeaseToken) (*storage.Lease, error) {
 	if l := s.leased.get(t); l != nil {
 		return l, nil
@@ -22,8 +22,8 @@ func (s *Server) heldLease(ctx context.Context, t pull.LeaseToken) (*storage.Lea
 	return &l, nil
 }
 
-// leased caches leases that this node handed out, without the parts that only workers need. Of the
-// context it keeps the trace.
+// leased caches the leases that this node has handed out, without the parts that only workers need.
+// It keeps only the trace of the context.
 type leased struct {
 	mu      sync.Mutex
 	byToken map[storage.AttemptRef]*heldLease
@@ -32,7 +32,7 @@ type leased struct {
 // heldLease is a lease that this node has handed out.
 type heldLease struct {
 	storage.Lease
-	since time.Time // on the clock of this node
+	since time.Time // by the clock of this node
 }
 
 func newLeased() leased { return leased{byToken: map[storage.AttemptRef]*heldLease{}} }
@@ -47,8 +47,8 @@ func (l *leased) put(held *storage.Lease, context []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.byToken) >= maxLeased {
-		// Drop any entry. Most are of leases that other nodes completed or that were never
-		// answered, and the new lease is not yet answered.
+		// Drop any entry. Most of them are leases that another node has completed or that were
+		// never answered, while the new lease is still open.
 		for token := range l.byToken {
 			delete(l.byToken, token)
 			break
@@ -86,14 +86,14 @@ func (l *leased) drop(t pull.LeaseToken) {
 	l.mu.Unlock()
 }
 
-// clear drops all leases. They are read from the database when needed.
+// clear drops all leases. They are read from the database again when they are needed.
 func (l *leased) clear() {
 	l.mu.Lock()
 	clear(l.byToken)
 	l.mu.Unlock()
 }
 
-// prune drops leases whose attempt must have ended.
+// prune drops leases whose attempt must have ended by now.
 func (l *leased) prune() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

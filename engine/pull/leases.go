@@ -29,7 +29,7 @@ type PollParams struct {
 
 // Poll leases tasks to a worker. If there are none, it waits until there are, or until Wait has
 // passed. If a worker has the directive to take no new tasks, Poll returns no tasks after a short
-// pause. The pause is needed because such a worker may poll again at once.
+// pause. The pause limits the rate of such polls, because the worker may poll again at once.
 func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease, error) {
 	leave, err := s.engine.EnterPoll(p.Namespaces)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 		}
 		wait := s.pulls.join(&p, subscriptions)
 		if s.workers.lastCommand(ctx, p.WorkerID) != pull.WorkerContinue || s.pulls.changeCount() != known {
-			// The command or the change of a namespace came before the poll could be woken.
+			// A command, or the change of a namespace, arrived before the poll could be woken.
 			s.pulls.leave(wait)
 			continue
 		}
@@ -80,7 +80,7 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 	}
 }
 
-// ofWorkerID is the field of the errors of a request with one worker ID.
+// ofWorkerID returns the field name for errors of a request with one worker ID.
 func ofWorkerID(int) string { return "worker_id" }
 
 // seenIn returns a worker that was seen in namespaces.
@@ -148,7 +148,7 @@ func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscr
 	return subscriptions, nil
 }
 
-// lease claims tasks for a worker once.
+// lease tries once to claim tasks for a worker.
 func (s *Server) lease(
 	ctx context.Context, p PollParams, subscriptions []pull.Subscription,
 ) ([]*progressorv1.Lease, error) {
@@ -183,8 +183,9 @@ func (s *Server) lease(
 // maxHistoriesBytes limits the events of all leases in a response. The claim limits the tasks.
 const maxHistoriesBytes = process.MaxHistoryBytes
 
-// pollsAtOnce is how many polls use the database at a time. Each skips the rows that others have
-// locked. With eight polls of 100 jobs each, skipping was a third of the cost of a claim.
+// pollsAtOnce is the number of polls that use the database at a time. Each poll skips the rows that
+// others have locked. With eight polls of 100 jobs each, skipping took a third of the time of a
+// claim.
 const pollsAtOnce = 2
 
 // polled claims tasks when it is the turn of this poll.

@@ -22,13 +22,13 @@ type pulls struct {
 	mu      sync.Mutex
 	waiting map[*waitingPoll]struct{}
 	changes int                  // how often namespaces have changed
-	groups  map[string]time.Time // namespaces that may have group slots, with the time until which that is assumed
+	groups  map[string]time.Time // namespaces that are assumed to have group slots, and until when
 }
 
 // waitingPoll is a poll that waits for tasks.
 type waitingPoll struct {
 	workerID      string
-	namespaces    []string // all requested; subscriptions omits paused ones
+	namespaces    []string // all requested subscriptions; subscriptions omits paused ones
 	subscriptions []pull.Subscription
 	woken         chan struct{} // closed once
 	began         time.Time
@@ -135,14 +135,14 @@ func (p *pulls) wakeNamespaces(changed map[string]struct{}) {
 	}
 }
 
-// changeCount returns how often namespaces have changed.
+// changeCount returns number of changes of namespaces so far.
 func (p *pulls) changeCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.changes
 }
 
-// offer wakes polls for n tasks of a subscription, those that have waited longest first.
+// offer wakes polls for n tasks of a subscription. Those that have waited longest come first.
 func (p *pulls) offer(namespace, jobName string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 )
 
 // ReleaseLeases releases leases without an answer. It skips leases that were lost. Other workers
-// can take the tasks after a delay, at most process.MaxRetryAfter. It releases none if a token is
-// malformed, or if the caller may not work on one of the tasks.
+// can take the tasks after a delay, at most process.MaxRetryAfter. If a token is malformed, or if
+// the caller may not work on one of the tasks, it releases none.
 func (s *Server) ReleaseLeases(ctx context.Context, tokens []string, delay time.Duration) error {
 	delay = min(max(delay, 0), process.MaxRetryAfter)
 	parsed := make([]pull.LeaseToken, len(tokens))

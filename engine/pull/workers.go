@@ -22,21 +22,21 @@ const (
 	// workersRest is the interval between queries for commands to workers, while this node has
 	// workers.
 	workersRest = time.Second
-	// idleWorkersRest is that interval while this node has no workers. A stopped worker that is
+	// idleWorkersRest is the same interval while this node has no workers. A stopped worker that is
 	// silent may still hold leases.
 	idleWorkersRest = 10 * time.Second
 	// stoppingCacheTime is how long a poll may use the result of that query.
 	stoppingCacheTime = 2 * workersRest
-	// notedEvery is the minimum interval between writes of last_seen of a worker. Otherwise each
-	// poll would cause a write.
+	// notedEvery is the minimum interval between writes of the time at which a worker was last
+	// seen. Without it, each poll would cause a write.
 	notedEvery = 5 * time.Second
-	// heardFor is how long a node remembers a worker.
+	// heardFor is how long a node remembers a worker after its last request.
 	heardFor = time.Minute
 	// defaultStopGrace is how long a stopped worker keeps its leases by default.
 	defaultStopGrace = 30 * time.Second
 	// pruneEvery is the interval between two passes over the cached leases.
 	pruneEvery = 30 * time.Second
-	// takenBack is how many leases of stopped workers one pass takes back.
+	// takenBack is the maximum number of leases of stopped workers that one pass releases.
 	takenBack = 256
 )
 
@@ -111,9 +111,9 @@ func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pul
 	return nil
 }
 
-// notOwned returns those workers for which this node does not know whether the client owns their
-// IDs. It records that the others were seen. What was stored within heardFor still holds, because
-// that is shorter than pull.OwnedFor.
+// notOwned returns the workers for which this node does not know whether the client owns their IDs.
+// It records that the others were seen. What was stored within heardFor is still valid, because
+// heardFor is shorter than pull.OwnedFor.
 func (w *workers) notOwned(owner string, seen []pull.WorkerSeen) (unknown []pull.WorkerSeen) {
 	now := time.Now()
 	w.mu.Lock()
@@ -129,12 +129,12 @@ func (w *workers) notOwned(owner string, seen []pull.WorkerSeen) (unknown []pull
 	return unknown
 }
 
-// command returns the command to a worker. It may be stoppingCacheTime old.
+// command returns the command to a worker. It may be up to stoppingCacheTime old.
 func (w *workers) command(ctx context.Context, workerID string) (pull.WorkerCommand, error) {
 	if w.age() > stoppingCacheTime {
 		w.looking.Lock()
 		defer w.looking.Unlock()
-		if w.age() > stoppingCacheTime { // no one else has read them in the meantime
+		if w.age() > stoppingCacheTime { // no other request has read them in the meantime
 			if _, err := w.readCommands(ctx); err != nil {
 				return "", err
 			}
@@ -150,7 +150,7 @@ func (w *workers) age() time.Duration {
 }
 
 // lastCommand returns the command to a worker of the caller. Without authentication, it is the
-// command to the worker with this ID of any client.
+// command to the worker of any client with this ID.
 func (w *workers) lastCommand(ctx context.Context, workerID string) pull.WorkerCommand {
 	owner := callerOf(ctx).Owner
 	w.mu.Lock()
@@ -190,8 +190,8 @@ func (w *workers) readCommands(ctx context.Context) (over []pull.WorkerOf, err e
 	return over, nil
 }
 
-// graces returns when the grace periods of workers end. Once read, they do not change with steps of
-// the database clock.
+// graces returns when the grace periods of workers end. After they were read, steps of the database
+// clock do not change them.
 func (w *workers) graces(
 	commands map[pull.WorkerOf]pull.StoppingWorker, now time.Time,
 ) map[pull.WorkerOf]time.Time {
@@ -248,7 +248,8 @@ func (w *workers) forget() bool {
 	return len(w.seen) > 0
 }
 
-// storeSeen stores which workers were seen since the last write, if that is at least age ago.
+// storeSeen stores which workers were seen since the last write, if the last write is at least age
+// ago.
 func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 	now := time.Now()
 	due := map[pull.WorkerSeen]string{}
@@ -307,7 +308,7 @@ func (w *workers) releaseLeases(ctx context.Context, stopped []pull.WorkerOf) er
 // WorkerDirective returns the directive for a worker that has just sent a poll or a heartbeat.
 func (s *Server) WorkerDirective(ctx context.Context, workerID string) progressorv1.WorkerDirective {
 	order, err := s.workers.command(ctx, workerID)
-	if err != nil { // its request has succeeded, so it gets the directive next time
+	if err != nil { // its request has succeeded, so it gets the directive with the next one
 		order = s.workers.lastCommand(ctx, workerID)
 	}
 	return directiveOf(order)
@@ -323,7 +324,7 @@ func directiveOf(order pull.WorkerCommand) progressorv1.WorkerDirective {
 	return progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE
 }
 
-// StopWorker tells a worker to take no new tasks, or also to stop, or revokes that.
+// StopWorker tells a worker to take no new tasks, to stop, or to continue.
 func (s *Server) StopWorker(
 	ctx context.Context, r *progressorv1.StopWorkerRequest, by process.Actor,
 ) (*progressorv1.Worker, error) {
@@ -378,7 +379,7 @@ func (s *Server) readWorker(ctx context.Context, namespace, workerID string) (*p
 	return workerMessage(&list[0]), nil
 }
 
-// MaxShownNamespaces is how many namespaces of a worker are read.
+// MaxShownNamespaces is the maximum number of namespaces of a worker that are read.
 const MaxShownNamespaces = pull.MaxShownNamespaces
 
 // The page sizes of ListWorkers.

@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// heads are the ends of the namespaces whose changes streams wait for. The streams of a namespace
+// heads has the end of the changes of each namespace that streams watch. The streams of a namespace
 // share the queries that look for new changes.
 type heads struct {
 	mutex sync.Mutex
@@ -47,7 +47,8 @@ func (h *heads) use(namespace string) (used *head, leave func()) {
 }
 
 // passed reports whether a stream at a cursor has to read. It uses the result of the last query if
-// that began at most maxAge ago. After an error the stream has to read, and fails itself.
+// that began at most maxAge ago. After an error it returns true, so that the read of the stream
+// returns the error.
 func (h *head) passed(
 	ctx context.Context, at changes.Cursor, maxAge time.Duration,
 	query func(context.Context) (changes.Cursor, error),

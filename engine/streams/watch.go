@@ -20,10 +20,10 @@ const (
 	// readChanges and readBytes limit one read of a stream, and so a response.
 	readChanges = 500
 	readBytes   = 256 << 10
-	// maxReadBytes limits the changes that all streams of a node have read and not sent: in reads
-	// of readBytes. It is more than the streams of one client can hold.
+	// maxReadBytes limits the changes that all streams of a node have read and not sent, in units
+	// of readBytes. The streams of a single client cannot reach this limit.
 	maxReadBytes = 128 << 20
-	// cursorWait is how long a stream whose filter matches no change sends no cursor.
+	// cursorWait is the interval at which a stream whose filter matches no change sends a cursor.
 	cursorWait = time.Second
 )
 
@@ -84,7 +84,7 @@ type watch struct {
 	streams *Streams
 	request *progressorv1.WatchChangesRequest
 	send    func(*progressorv1.WatchChangesResponse) error
-	at, end changes.Cursor // end: after the changes that were recorded when the stream began
+	at, end changes.Cursor // end position: after the changes that were recorded when the stream began
 	sent    time.Time      // when the last response was sent
 }
 
@@ -133,8 +133,8 @@ func (w *watch) wait(ctx context.Context, pacer *changes.Pacer, end *head) error
 	}
 }
 
-// step reads changes and sends them. It reports whether there were any, whether there are more, and
-// whether the stream has reached its end.
+// step reads changes and sends them. It reports whether it has read any, whether there are more,
+// and whether the stream has reached its end.
 func (w *watch) step(ctx context.Context) (some, more, done bool, err error) {
 	if err := w.streams.memory.Acquire(ctx, readBytes); err != nil {
 		return false, false, false, fmt.Errorf("watch changes of %s: %w", w.request.GetNamespace(), err)
@@ -150,8 +150,9 @@ func (w *watch) step(ctx context.Context) (some, more, done bool, err error) {
 	return len(found) > 0, more, done, w.pass(found, done)
 }
 
-// pass sends the changes that match. The first response follows at once, so that a client whose
-// stream breaks has a cursor, and so does the last one of a stream that stops.
+// pass sends the changes that match. It sends the first response of a stream at once, so that a
+// client whose stream breaks has a cursor. It also sends the last response of a stream with an end
+// at once.
 func (w *watch) pass(found []changes.Change, last bool) error {
 	response := &progressorv1.WatchChangesResponse{Cursor: w.at.String()}
 	for n := range found {

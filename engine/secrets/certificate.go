@@ -17,8 +17,8 @@ func (v *Vault) Certificate(ctx context.Context, namespace, name string) (string
 	return v.secret(ctx, namespace, name)
 }
 
-// CertificateNow is Certificate with a secret that it reads again, so that it also finds one that
-// was just put.
+// CertificateNow is like Certificate, but reads the secret again, so that it also finds a secret
+// that was just put.
 func (v *Vault) CertificateNow(ctx context.Context, namespace, name string) (string, error) {
 	v.forget(name)
 	return v.Certificate(ctx, namespace, name)

@@ -20,7 +20,8 @@ const referencePrefix = "${secret:"
 var (
 	// reference is a reference within a value.
 	reference = regexp.MustCompile(`\$\{secret:([^}]*)\}`)
-	// onlyReference is a value without a secret: a reference, and the scheme of Authorization.
+	// onlyReference matches a value that contains no secret itself: a reference, optionally after
+	// the scheme of Authorization.
 	onlyReference = regexp.MustCompile(`(?i)^((Bearer|Basic|Token|ApiKey) )?\$\{secret:[a-z0-9_.-]{1,64}\}$`)
 	name          = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 )
@@ -38,7 +39,7 @@ func isSecret(header, value string) bool {
 		!slices.ContainsFunc(harmlessPrefixes, func(p string) bool { return strings.HasPrefix(header, p) })
 }
 
-// Masked returns headers as they are shown.
+// Masked returns headers with Mask in place of values that must not be shown.
 func Masked(headers map[string]string) map[string]string {
 	shown := maps.Clone(headers)
 	for header, value := range shown {
@@ -87,9 +88,9 @@ func CheckValue(value string) error {
 // HasReference reports whether a value refers to a secret.
 func HasReference(value string) bool { return reference.MatchString(value) }
 
-// KeepStored replaces each Mask in wanted with the stored value of the header. sameTarget is false
-// if the requests go to another target than before. Then the values must be sent again, because a
-// client that changes a URL must not receive values that it cannot read.
+// KeepStored replaces each Mask in wanted with the stored value of the header. If sameTarget is
+// false, the requests go to another target than before, and the client must send the values again.
+// Otherwise, a client could change a URL to receive values that it cannot read.
 func KeepStored(field string, wanted, stored map[string]string, sameTarget bool) error {
 	for header, value := range wanted {
 		if value != Mask || !isSecret(header, value) {

@@ -51,9 +51,8 @@ func derive(secret []byte, purpose string) []byte {
 	return mac.Sum(nil)
 }
 
-// seal encrypts a value for one place. The same value in the same place has the same sealed form,
-// so that storing a configuration again does not change it. This is why the nonce is derived from
-// the value.
+// seal encrypts a value for one place. The nonce is derived from the value. So the same value in
+// the same place has the same sealed form, and storing a configuration again does not change it.
 func (k *key) seal(place, value string) string {
 	mac := hmac.New(sha256.New, k.nonce)
 	fmt.Fprintf(mac, "%d %s%s", len(place), place, value)
@@ -62,7 +61,7 @@ func (k *key) seal(place, value string) string {
 	return sealedPrefix + k.id + ":" + base64.RawURLEncoding.EncodeToString(sealed) + "}"
 }
 
-// UnusableError says why a value cannot be used, for example because its secret does not exist.
+// UnusableError reports why a value cannot be used, for example because its secret does not exist.
 type UnusableError struct{ message string }
 
 func unusable(format string, args ...any) error { return &UnusableError{fmt.Sprintf(format, args...)} }
@@ -100,8 +99,8 @@ func cutSealed(value string) (id, text string, ok bool) {
 // group may read the file, because Kubernetes gives a Secret to the group of the engine.
 const othersAccess fs.FileMode = 0o037
 
-// ReadMasterKeys reads a file of master keys: 32 bytes in base64, one a line. The first one
-// encrypts, and all decrypt.
+// ReadMasterKeys reads a file of master keys, each 32 bytes in base64, one per line. The first key
+// encrypts, and all keys decrypt.
 func ReadMasterKeys(path string) ([][]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// CacheTime is how long a secret is used without a read.
+	// CacheTime is how long a cached secret is used before it is read again.
 	CacheTime = 10 * time.Second
-	// staleTime is how long it is used while the database cannot be read.
+	// staleTime is how long a cached secret is used while the database cannot be read.
 	staleTime = time.Minute
 	// maxCached limits the number of cached secrets.
 	maxCached = 10_000
 )
 
-// Store reads the key of the database, and secrets.
+// Store reads secrets, and the key in the database that encrypts them.
 type Store interface {
 	Key(ctx context.Context) ([]byte, error)       // nil if there is none
-	CreateKey(ctx context.Context) ([]byte, error) // creates it if there is none
+	CreateKey(ctx context.Context) ([]byte, error) // creates the key if there is none
 	Read(ctx context.Context, name string) ([]storage.Secret, error)
 }
 
@@ -41,11 +41,11 @@ type Vault struct {
 	cached   map[string]cachedSecret
 }
 
-// cachedSecret has the rows of a name.
+// cachedSecret has the rows of the secrets with one name.
 type cachedSecret struct {
 	rows    []storage.Secret
 	read    time.Time
-	reading bool // a request reads them again; in the meantime, others use these rows
+	reading bool // a request is reading them again; in the meantime, others use these rows
 }
 
 // New returns a Vault. Without master keys, it uses the key in the database.
@@ -61,7 +61,7 @@ func New(store Store, masterKeys [][]byte) (*Vault, error) {
 	return v, nil
 }
 
-// sealing returns the key that seals.
+// sealing returns the key with which values are sealed.
 func (v *Vault) sealing(ctx context.Context) (*key, error) {
 	if len(v.file) > 0 {
 		return v.file[0], nil
@@ -69,7 +69,8 @@ func (v *Vault) sealing(ctx context.Context) (*key, error) {
 	return v.ofDatabase(ctx, v.store.CreateKey)
 }
 
-// ofDatabase returns the key in the database, which read reads. The key is nil if there is none.
+// ofDatabase returns the key in the database, or nil if there is none. It calls read if the key is
+// not cached.
 func (v *Vault) ofDatabase(ctx context.Context, read func(context.Context) ([]byte, error)) (*key, error) {
 	v.mu.Lock()
 	k := v.database
@@ -131,7 +132,7 @@ func (v *Vault) CheckKey(s storage.ListedSecret) error {
 	return fmt.Errorf("secret %s for %s: %w", s.Name, s.Namespaces, unknownKey(s.KeyID))
 }
 
-// KeyID returns the ID of the key that seals.
+// KeyID returns the ID of the key with which values are sealed.
 func (v *Vault) KeyID() string {
 	if len(v.file) > 0 {
 		return v.file[0].id
@@ -140,7 +141,8 @@ func (v *Vault) KeyID() string {
 }
 
 // Load reads the key in the database, so that Seal and Open need no connection. A caller in a
-// transaction must call it first. It creates the key if there is neither one nor a file of keys.
+// transaction must call it first. If there is neither a key nor a file of keys, Load creates the
+// key.
 func (v *Vault) Load(ctx context.Context) error {
 	if _, err := v.sealing(ctx); err != nil {
 		return err
@@ -149,8 +151,8 @@ func (v *Vault) Load(ctx context.Context) error {
 	return err
 }
 
-// Seal encrypts a value for a place, such as a field of a stored object. A value that is only a
-// reference remains as it is.
+// Seal encrypts a value for a place, such as a field of a stored object. A value that consists of a
+// reference is returned unchanged.
 func (v *Vault) Seal(ctx context.Context, place, value string) (string, error) {
 	if onlyReference.MatchString(value) {
 		return value, nil
@@ -265,7 +267,7 @@ func (v *Vault) secret(ctx context.Context, namespace, name string) (string, err
 	return value, nil
 }
 
-// rows returns the secrets of a name, as they were 10 s ago at most, or a minute if the database
+// rows returns the secrets with one name. They are at most 10 s old, or a minute if the database
 // cannot be read.
 func (v *Vault) rows(ctx context.Context, name string) ([]storage.Secret, error) {
 	if rows, usable := v.known(name); usable {
@@ -290,7 +292,7 @@ func (v *Vault) rows(ctx context.Context, name string) ([]storage.Secret, error)
 	return rows, nil
 }
 
-// known returns the cached secrets of a name. They are not usable if the caller must read them.
+// known returns the cached secrets with one name. If usable is false, the caller must read them.
 func (v *Vault) known(name string) (rows []storage.Secret, usable bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -306,8 +308,8 @@ func (v *Vault) known(name string) (rows []storage.Secret, usable bool) {
 	return nil, false
 }
 
-// ResolveNow is Resolve with secrets that it reads again, so that it also finds one that was put a
-// moment ago.
+// ResolveNow is like Resolve, but reads the secrets again, so that it also finds a secret that was
+// just put.
 func (v *Vault) ResolveNow(ctx context.Context, namespace, value string) (string, error) {
 	for _, found := range reference.FindAllStringSubmatch(value, -1) {
 		v.forget(found[1])
@@ -338,7 +340,7 @@ func (v *Vault) CheckReferences(ctx context.Context, namespace, field string, he
 }
 
 const (
-	// MaxSecretBytes is the maximum size of a secret. It is the maximum size of a header.
+	// MaxSecretBytes is the maximum size of a secret, which is also the maximum size of a header.
 	MaxSecretBytes = 8192
 	// maxPEMBytes is the maximum size of a secret in PEM, which may have several certificates.
 	maxPEMBytes = 32 << 10

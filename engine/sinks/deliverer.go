@@ -8,10 +8,10 @@ import (
 
 // Deliverer is the target of a sink. Deliver is not called concurrently.
 type Deliverer interface {
-	// Deliver returns nil when the target has stored all changes, those of a process in their
-	// order. After an error, some of them may be stored, and all are delivered again. A
-	// *PermanentError says that repeating cannot succeed, and ErrGone that the target wants no
-	// more changes.
+	// Deliver returns nil when the target has stored all changes, in order for each process. After
+	// an error, the target may have stored some of them, and all are delivered again. A
+	// *PermanentError means that a repeat cannot succeed, and ErrGone that the target wants no more
+	// changes.
 	Deliver(ctx context.Context, changes []*progressorv1.Change) error
 	// Close releases the connections of the target.
 	Close()

@@ -29,15 +29,15 @@ type delivery struct {
 
 	ctx    context.Context // cancelled when the lease is lost
 	abort  context.CancelCauseFunc
-	expiry *time.Timer   // calls abort when the lease is over
-	ending chan struct{} // closed when the delivery should end after the changes under way
+	expiry *time.Timer   // calls abort when the lease expires
+	ending chan struct{} // closed when the delivery should end after the current changes
 	end    func()
 	done   chan struct{} // closed when run returns
 
 	target   openTarget
 	filter   *filter
 	at       changes.Cursor
-	unsaved  bool      // at was not stored, because only unselected changes were read
+	unsaved  bool      // at is not stored yet, because only unselected changes were read
 	saved    time.Time // when the cursor was stored
 	failures int
 	wait     time.Duration // before the first attempt
@@ -88,7 +88,7 @@ func (d *delivery) run() {
 	if err := changes.ReleaseSink(limit, d.sinks.store, d.lease); err != nil {
 		d.log.Warn("cannot release the sink: another node continues when the lease is over", "error", err)
 	}
-	d.sinks.wake() // a node may deliver again, with new settings or from another position
+	d.sinks.wake() // a node may start again, with new settings or from another position
 }
 
 // open prepares the target and the filter.
@@ -107,8 +107,8 @@ func (d *delivery) open() error {
 // errEnded ends the loop of a delivery.
 var errEnded = errors.New("ended")
 
-// loop reads changes and delivers them. Before each read, it delivers a dead letter that waits for
-// it. It returns nil when it was asked to end, and an error if it cannot continue.
+// loop reads changes and delivers them. Before each read, it retries one dead letter, if any is
+// waiting. It returns nil when it was asked to end, and an error if it cannot continue.
 func (d *delivery) loop() error {
 	pacer := changes.NewPacer(d.sinks.store, d.lease.Namespace, d.sinks.limits.pace)
 	defer pacer.Close()
@@ -171,8 +171,8 @@ func (d *delivery) pause(wait time.Duration) error {
 	}
 }
 
-// readFailed handles the error of a read. If changes were deleted before they were delivered, the
-// sink is BROKEN.
+// readFailed handles the error of a read. If changes were deleted before they were delivered, it
+// sets the sink to BROKEN.
 func (d *delivery) readFailed(err error) error {
 	if lost, ok := errors.AsType[*process.CursorError](err); ok {
 		text := "changes were deleted before they were delivered: rewind the sink to continue with those that are " +
@@ -227,7 +227,7 @@ func (d *delivery) store(write func(context.Context) error) error {
 	}
 }
 
-// saveIdle stores a cursor that moved only past unselected changes, after a while.
+// saveIdle stores the cursor some time after it has moved past unselected changes.
 func (d *delivery) saveIdle() error {
 	if time.Since(d.saved) < d.sinks.limits.save {
 		return nil
@@ -260,8 +260,8 @@ func (d *delivery) advanced(to changes.Cursor) {
 	d.at, d.unsaved, d.saved, d.failures = to, false, time.Now(), 0
 }
 
-// deliver delivers what the sink selects of the changes that were read, and stores the cursor after
-// them. If the target fails, it waits before the next attempt.
+// deliver delivers those of the given changes that the sink selects, and stores the cursor after
+// all of them. If the target fails, it waits before the next attempt.
 func (d *delivery) deliver(found []changes.Change, next changes.Cursor) error {
 	selected, rejected := d.choose(found)
 	if len(selected) == 0 && len(rejected) == 0 {
@@ -318,8 +318,8 @@ func (d *delivery) choose(found []changes.Change) (selected []*progressorv1.Chan
 	return selected, rejected
 }
 
-// deliverSelected delivers the selected changes that are not settled. If the target will never
-// accept one of them, it delivers them one by one.
+// deliverSelected delivers the selected changes that are not settled yet. If the target rejects one
+// of them permanently, it delivers them one by one.
 func (d *delivery) deliverSelected(found []changes.Change, selected []*progressorv1.Change) error {
 	selected = slices.DeleteFunc(slices.Clone(selected), d.settled.has)
 	if len(selected) == 0 {
@@ -346,9 +346,9 @@ func (d *delivery) deliverSelected(found []changes.Change, selected []*progresso
 	return nil
 }
 
-// settled has changes that were delivered one by one and are not delivered again when a later one
-// of their batch has failed. The value is nil if the target has accepted the change, and otherwise
-// its dead letter.
+// settled has the changes that were delivered one by one. They are not delivered again if a later
+// one of their batch fails. The value is nil if the target has accepted the change, and otherwise
+// the dead letter of the change.
 type settled map[int64]*changes.Rejection
 
 func (s settled) has(m *progressorv1.Change) bool {
@@ -371,7 +371,7 @@ func rejection(c *changes.Change, err error) changes.Rejection {
 	return changes.Rejection{Change: c, Reason: shorten(err.Error())}
 }
 
-// fail stores a failed attempt and waits for the next one. After ErrGone there is none.
+// fail stores a failed attempt and waits for the next one. After ErrGone there is no next attempt.
 func (d *delivery) fail(err error) error {
 	if errors.Is(err, ErrGone) {
 		d.log.Warn("the sink is disabled", "error", err)
@@ -391,7 +391,7 @@ func (d *delivery) fail(err error) error {
 	return d.pause(wait)
 }
 
-// shorten returns the text of an error as it is stored.
+// shorten returns the text of an error, cut to the size that is stored.
 func shorten(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
 	if len(text) > maxError {

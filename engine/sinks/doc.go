@@ -2,10 +2,10 @@
 //
 // A sink is a row of the table sinks. A node delivers for it while it holds the lease of the row.
 // Unlike a cron or a bulk, a sink is not a process of the engine. A process would write several
-// rows for each batch of changes. Its state would show the secrets of the target to readers of
-// processes. The changes would pass through its history. The lease needs one update per batch,
-// which also stores the cursor. Its token fences a node that was replaced: a late one cannot move
-// the cursor.
+// rows for each batch of changes, its state would show the secrets of the target to readers of
+// processes, and its history would contain the changes. A lease needs one update per batch, which
+// also stores the cursor. The token of the lease fences a node that was replaced: it can no longer
+// move the cursor.
 //
 // A target implements Deliverer, in a subpackage: kafka, or webhook. Package format encodes changes
 // and knows no target. The subpackages of targets import this one for their errors; package targets

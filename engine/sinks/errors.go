@@ -6,8 +6,8 @@ import "errors"
 var ErrGone = errors.New("the target is gone")
 
 // PermanentError reports that a target will never accept a change, for example because the change
-// is too large. If one change was delivered, it goes to the dead letters. If several were, each of
-// them is delivered separately.
+// is too large. If the delivery had one change, the change becomes a dead letter. If it had
+// several, each of them is delivered separately.
 type PermanentError struct{ Err error }
 
 func (e *PermanentError) Error() string { return e.Err.Error() }

@@ -13,7 +13,7 @@ import (
 )
 
 // maxCost limits the cost of a filter for one change, in units of CEL: about 1 ms. A filter that
-// costs more fails, and so does not match.
+// costs more fails, and therefore does not match.
 const maxCost = 10_000
 
 // environment declares the variable change.

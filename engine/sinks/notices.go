@@ -38,7 +38,8 @@ func newNotices(s *Sinks) *notices {
 	}
 }
 
-// follow announces the changes of the namespaces with a sink for which another node delivers.
+// follow makes the runner announce the changes of the namespaces that have a sink for which another
+// node delivers.
 func (n *notices) follow(rows []changes.LeaseState, delivers func(*changes.LeaseState) bool) {
 	elsewhere := map[string]bool{}
 	for i := range rows {
@@ -114,7 +115,8 @@ func (n *notices) send(ctx context.Context, namespaces []string) error {
 }
 
 // hear wakes the sinks and the watchers of a namespace in which another node has recorded changes.
-// If payload is "", notices may have been lost, and it wakes those of all namespaces.
+// If payload is "", notices may have been lost, and it wakes the sinks and watchers of all
+// namespaces.
 func (s *Sinks) hear(payload string) {
 	sender, namespace, _ := strings.Cut(payload, " ")
 	if sender != strconv.FormatInt(s.store.NodeID(), 10) {

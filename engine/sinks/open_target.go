@@ -42,7 +42,7 @@ func (d *delivery) refresh() (bool, error) {
 		return false, d.fail(err)
 	}
 	if err != nil || proto.Equal(settings, d.target.settings) {
-		return true, nil //nolint:nilerr // while the database does not answer, the last secrets are used
+		return true, nil //nolint:nilerr // while the database does not respond, the last known secrets are used
 	}
 	next, err := d.sinks.openTarget(d.ctx, d.target.refers)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// Retry lets selected dead letters wait to be delivered again. With dry_run, it only returns them.
+// Retry marks the selected dead letters to be delivered again. With dry_run, it only returns them.
 func (s *Sinks) Retry(
 	ctx context.Context, r *progressorv1.RetrySinkDeadLettersRequest, by ...process.Actor,
 ) (*progressorv1.RetrySinkDeadLettersResponse, error) {
@@ -49,7 +49,7 @@ func (s *Sinks) Retry(
 	return response, nil
 }
 
-// selectionOf returns which dead letters a request selects.
+// selectionOf returns the selection of a request.
 func selectionOf(r *progressorv1.RetrySinkDeadLettersRequest) (changes.Selection, error) {
 	const fields = "change_ids, of_process_id, error, since_time or until_time"
 	selected := changes.Selection{
@@ -82,14 +82,14 @@ func givenTime(t *timestamppb.Timestamp) time.Time {
 // errChangeDeleted is recorded in a dead letter whose change does not exist any more.
 var errChangeDeleted = errors.New("the change was deleted after its retention")
 
-// retries says whether dead letters of a delivery wait to be delivered again.
+// retries records whether dead letters of a delivery wait to be delivered again.
 type retries struct {
 	asked   chan struct{} // receives a value when some wait
 	pending bool          // some may wait
 }
 
-// retry delivers the first dead letter that waits for it, unless the last delivery of the sink
-// failed. It reports whether there was one.
+// retry delivers the first dead letter that waits to be delivered again, unless the last delivery
+// of the sink failed. It reports whether there was such a dead letter.
 func (d *delivery) retry() (bool, error) {
 	select {
 	case <-d.retries.asked:

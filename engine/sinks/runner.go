@@ -15,7 +15,7 @@ import (
 type limits struct {
 	lease      time.Duration // how long a node may deliver without renewing its lease
 	renew      time.Duration // between renewals
-	margin     time.Duration // how long before the end of a lease a node stops using it
+	margin     time.Duration // how long before its expiry a node stops using a lease
 	poll       time.Duration // between reads of the sinks
 	claims     int           // sinks that a node claims per read, so that other nodes get some
 	stop       time.Duration // how long a stopping node waits for a delivery to end
@@ -23,12 +23,12 @@ type limits struct {
 	changes    int           // limit of one read, and so of one delivery
 	bytes      int64         // limit of one read
 	pace       changes.Pace
-	save       time.Duration // how long a cursor that moved only past unselected changes is not stored
+	save       time.Duration // maximum age of an unstored cursor that has moved only past unselected changes
 	retry      process.RetryPolicy
 	storeRetry time.Duration // between attempts while the database is unavailable
 }
 
-// A delivery is repeated after 1 s, then after twice as long each time, up to 5 minutes.
+// A failed delivery is repeated after 1 s. The wait doubles each time, up to 5 minutes.
 var usual = limits{
 	lease: 15 * time.Second, renew: 4 * time.Second, margin: 2 * time.Second, poll: time.Second, claims: 4,
 	stop: 5 * time.Second, statement: 5 * time.Second, changes: 500, bytes: 1 << 20,
@@ -46,8 +46,8 @@ type runner struct {
 	failing bool      // the last pass failed
 }
 
-// run delivers until ctx is cancelled. A node for requests only notifies the others when it has
-// recorded changes.
+// run delivers until ctx is cancelled. A node that takes only requests just notifies the others
+// when it has recorded changes.
 func (s *Sinks) run(ctx context.Context) error {
 	r := &runner{Sinks: s, notices: newNotices(s), held: map[changes.SinkKey]*delivery{}}
 	var noticing sync.WaitGroup
@@ -112,7 +112,8 @@ func (r *runner) pass(ctx context.Context) error {
 	}
 }
 
-// balance asks for a sink of the node with the most, if that has at least two more than this one.
+// balance asks the node with the most sinks to release one, if it has at least two more than this
+// node.
 func (r *runner) balance(ctx context.Context, rows []changes.LeaseState) error {
 	byNode := map[int64][]*changes.LeaseState{}
 	for n := range rows {
@@ -178,7 +179,7 @@ func (r *runner) renew(ctx context.Context) error {
 
 var errLeaseLost = errors.New("the lease of the sink is over")
 
-// claim takes the leases of sinks that no node has, and starts to deliver.
+// claim takes the leases of sinks that no node holds, and starts to deliver for them.
 func (r *runner) claim(ctx context.Context) error {
 	sent := time.Now()
 	claimed, err := changes.ClaimSinks(ctx, r.store, r.limits.lease, r.limits.claims)
@@ -189,7 +190,7 @@ func (r *runner) claim(ctx context.Context) error {
 		r.renewed = sent
 	}
 	for _, c := range claimed {
-		if old := r.held[c.SinkKey]; old != nil { // its lease is over: it must not deliver any more
+		if old := r.held[c.SinkKey]; old != nil { // its lease has expired, so it must not deliver any more
 			old.abort(errLeaseLost)
 			<-old.done
 		}
@@ -205,7 +206,7 @@ func (r *runner) claim(ctx context.Context) error {
 	return nil
 }
 
-// stop ends all deliveries: it waits for those under way, and aborts them if that takes too long.
+// stop ends all deliveries. It waits for those in progress, and aborts them if that takes too long.
 func (r *runner) stop() {
 	for _, d := range r.held {
 		d.end()

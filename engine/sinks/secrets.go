@@ -12,8 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// replaceSecrets calls with for each secret of a target, with the name of its field, and replaces
-// the secret with the result.
+// replaceSecrets replaces each secret of a target with the result of the function with, which gets
+// the name of the field and the secret.
 func replaceSecrets(m *progressorv1.Sink, with func(field, value string) (string, error)) (err error) {
 	if hook := m.GetWebhook(); hook != nil {
 		for n, key := range hook.GetSecrets() {
@@ -28,8 +28,8 @@ func replaceSecrets(m *progressorv1.Sink, with func(field, value string) (string
 	return err
 }
 
-// certificateOf returns where the target of a sink has the name of the secret with its client
-// certificate, and the name of the field. It returns nil if the target has no settings of TLS.
+// certificateOf returns a pointer to the field certificate_secret of the target of a sink, and the
+// path of the field. The pointer is nil if the target has no TLS settings.
 func certificateOf(m *progressorv1.Sink) (name *string, field string) {
 	if t := m.GetWebhook().GetTls(); t != nil {
 		return &t.CertificateSecret, "webhook.tls.certificate_secret"
@@ -50,18 +50,18 @@ type resolver struct {
 	certificate func(ctx context.Context, namespace, name string) (string, error)
 }
 
-// cached uses secrets that may be some seconds old.
+// cached returns a resolver whose secrets may be some seconds old.
 func (s *Sinks) cached() resolver {
 	return resolver{s.engine.Secrets().Resolve, s.engine.Secrets().Certificate}
 }
 
-// fresh reads the secrets again.
+// fresh returns a resolver that reads the secrets again.
 func (s *Sinks) fresh() resolver {
 	return resolver{s.engine.Secrets().ResolveNow, s.engine.Secrets().CertificateNow}
 }
 
-// resolved returns a sink with secrets in place of references. It also replaces the name of the
-// secret with the client certificate by the certificate.
+// resolved returns a sink in which secrets replace the references to them. In the result,
+// certificate_secret contains the client certificate itself.
 func resolved(ctx context.Context, m *progressorv1.Sink, r resolver) (*progressorv1.Sink, error) {
 	m = proto.CloneOf(m)
 	err := replaceSecrets(m, func(field, value string) (string, error) {
@@ -78,7 +78,7 @@ func resolved(ctx context.Context, m *progressorv1.Sink, r resolver) (*progresso
 	return m, err
 }
 
-// invalidSecret returns the error of a vault for a field of a sink.
+// invalidSecret adds the field of a sink to the error of a vault.
 func invalidSecret(field string, err error) error {
 	if _, ok := errors.AsType[*secrets.UnusableError](err); ok {
 		return &process.InvalidError{Field: "sink." + field, Message: err.Error()}
@@ -103,9 +103,9 @@ func refers(m *progressorv1.Sink) (found bool) {
 	return found || name != nil && *name != ""
 }
 
-// prepareSecrets validates the references of a sink that a client has sent. It reads the key in the
-// database, its secrets and those of the stored sink, so that the transaction that stores the sink
-// needs no other connection.
+// prepareSecrets validates the references of a sink that a client has sent. It also loads the key
+// in the database, the secrets of m and the secrets of the stored sink, so that the transaction
+// that stores the sink needs no second connection.
 func (s *Sinks) prepareSecrets(ctx context.Context, k changes.SinkKey, m *progressorv1.Sink) error {
 	if err := checkSecrets(m); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (s *Sinks) prepareSecrets(ctx context.Context, k changes.SinkKey, m *progre
 	return nil
 }
 
-// sealed returns a sink as it is stored, with encrypted secrets. It changes m.
+// sealed returns the stored form of a sink, with encrypted secrets. It changes m.
 func (s *Sinks) sealed(ctx context.Context, m *progressorv1.Sink) (changes.SinkSettings, error) {
 	err := replaceSecrets(m, func(field, value string) (string, error) {
 		return s.engine.Secrets().Seal(ctx, placeOf(m, field), value)
@@ -155,8 +155,9 @@ func (s *Sinks) opened(ctx context.Context, stored *changes.SinkSettings) (*prog
 	})
 }
 
-// openedToReplace is opened for a put of m. If a secret cannot be decrypted, it returns the error
-// only if the put keeps the stored secrets. Otherwise, it returns them as they are stored.
+// openedToReplace is like opened, for a stored sink that a put of m will replace. If a secret
+// cannot be decrypted, it is an error only if the put keeps the stored secrets. Otherwise,
+// openedToReplace returns the sink with its encrypted secrets.
 func (s *Sinks) openedToReplace(
 	ctx context.Context, m *progressorv1.Sink, stored *changes.SinkSettings,
 ) (*progressorv1.Sink, error) {

@@ -20,7 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// kind is the name of the kind that runs sinks. It has no processes.
+// kind is the name of the kind that runs sinks. The kind has no processes.
 const kind = "sink"
 
 // defaultMaxLag is the default of Sink.max_lag.
@@ -37,13 +37,13 @@ type Config struct {
 	Registerer prometheus.Registerer // for the metrics of sinks; nil for none
 }
 
-// Sinks manages the sinks of a database, and delivers for some of them.
+// Sinks manages the sinks of a database. Each node delivers for some of them.
 type Sinks struct {
 	engine  *engine.Engine
 	store   *storage.Store
 	open    Open
 	log     *slog.Logger
-	woken   chan struct{} // the runner reads the rows of the sinks again
+	woken   chan struct{} // makes the runner read the rows of the sinks again
 	limits  limits
 	metrics *metrics
 }
@@ -83,7 +83,7 @@ func (s *Sinks) Put(
 // errSame ends the transaction of a put that would change nothing.
 var errSame = errors.New("the sink has these settings")
 
-// Declare is Put, except that it leaves a sink with the same settings and secrets as it is.
+// Declare is like Put, but does nothing if the sink already has the same settings and secrets.
 func (s *Sinks) Declare(ctx context.Context, m *progressorv1.Sink, by ...process.Actor) error {
 	ifChanged := func(wanted, stored *progressorv1.Sink) error {
 		if proto.Equal(declared(wanted), declared(stored)) {
@@ -157,11 +157,11 @@ func (s *Sinks) put(
 	return nil
 }
 
-// validKey is used in place of a secret that is not known, to check the other settings of a sink.
+// validKey replaces an unknown secret while the other settings of a sink are checked.
 const validKey = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// Check returns the error of Put for the settings of a sink, as far as they do not depend on the
-// database. Secrets that are missing may be stored there.
+// Check returns the error that Put would return for the settings of a sink, without reading the
+// database. Missing secrets are no error, because they may be stored there.
 func Check(m *progressorv1.Sink, open Open) error {
 	if _, err := newFilter(m); err != nil {
 		return err
@@ -225,7 +225,7 @@ func kindName(kind progressorv1.ChangeKind) string {
 	return strings.TrimPrefix(kind.String(), "CHANGE_KIND_")
 }
 
-// cursorAt returns where a new sink begins.
+// cursorAt returns the cursor at which a new sink begins.
 func (s *Sinks) cursorAt(
 	ctx context.Context, namespace string, r *progressorv1.PutSinkRequest,
 ) (changes.Cursor, error) {
@@ -236,7 +236,7 @@ func (s *Sinks) cursorAt(
 	return at, err
 }
 
-// cursorOf returns the cursor before the changes since a time.
+// cursorOf returns the cursor before the first change at or after a time.
 func (s *Sinks) cursorOf(ctx context.Context, namespace, field string, from time.Time) (changes.Cursor, error) {
 	if !from.After(time.Unix(0, 0)) {
 		return changes.Oldest(ctx, s.store, namespace)
@@ -279,7 +279,7 @@ func (s *Sinks) read(ctx context.Context, k changes.SinkKey) (*progressorv1.Sink
 // defaultPage is the default size of a page of List.
 const defaultPage = 100
 
-// List returns the sinks of a namespace, or of all, by namespace and ID.
+// List returns the sinks of a namespace, or of all namespaces, sorted by namespace and ID.
 func (s *Sinks) List(
 	ctx context.Context, r *progressorv1.ListSinksRequest,
 ) (list []*progressorv1.Sink, next string, err error) {

@@ -11,7 +11,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Format is how changes are encoded.
+// Format is an encoding of changes.
 type Format int
 
 const (
@@ -35,14 +35,14 @@ const (
 type Message struct {
 	ContentType string // describes Body
 	Body        []byte
-	attributes  []Header // those of the event, by the names of CloudEvents; nil if Body has them
+	attributes  []Header // attributes of the event, by their CloudEvents names; nil if Body contains them
 }
 
 // Header is a header of Kafka or HTTP.
 type Header struct{ Name, Value string }
 
 // Key returns the key that all changes of a process share: orders:order-1. It is unambiguous,
-// because names of namespaces contain no colon.
+// because the name of a namespace contains no colon.
 func Key(c *progressorv1.Change) string { return c.GetNamespace() + ":" + c.GetProcessId() }
 
 // ID returns the ID of a change: orders:order-1:42. The same change always has the same ID.

@@ -18,7 +18,7 @@ import (
 
 // changeJSON returns a change in the JSON of the API. It is the output of protojson without spaces,
 // which protojson adds at random, depending on the build. protojson itself would take several times
-// as long and slow down busy sinks.
+// as long, and would slow down busy sinks.
 func changeJSON(c *progressorv1.Change) ([]byte, error) {
 	o := newObject(c)
 	o.change(c)

@@ -27,8 +27,8 @@ const (
 // minMessageBytes is the smallest batch that the client can be limited to.
 const minMessageBytes = 1024
 
-// metadataAge is how long the client waits before it asks again who leads a partition. With the
-// default of 5 s, each change of a leader could delay a delivery by 5 s.
+// metadataAge is how long the client waits before it asks again for the leader of a partition. With
+// the default of 5 s, each change of a leader could delay a delivery by 5 s.
 const metadataAge = 250 * time.Millisecond
 
 // dialTimeout limits a connection attempt, with the handshake of TLS.
@@ -68,7 +68,7 @@ type SASL struct {
 	User, Password string
 }
 
-// withDefaults returns the config with its defaults, or all errors in it.
+// withDefaults returns the configuration with its defaults, or all errors in it.
 func (c Config) withDefaults() (Config, error) {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout

@@ -18,7 +18,7 @@ type deliverer struct {
 	client *kgo.Client
 	// reached reports whether a broker has answered the client.
 	reached bool
-	// known contains the topics that the client has sent to.
+	// known contains the topics to which the client has sent records.
 	known map[string]bool
 	// maxBytes limits a chunk. It is halved if a broker accepts only smaller batches.
 	maxBytes int
@@ -67,7 +67,7 @@ func (d *deliverer) Deliver(ctx context.Context, changes []*progressorv1.Change)
 		return &sinks.PermanentError{Err: err}
 	}
 	if !d.reached {
-		// The client would retry until the timeout, and not say why.
+		// The client would retry until the timeout without reporting the cause.
 		if err := d.client.Ping(ctx); err != nil {
 			return d.explain(ctx, d.config.connectError(err))
 		}
@@ -139,7 +139,7 @@ func (d *deliverer) send(ctx context.Context, chunk []*kgo.Record) (rejected []*
 		d.client.Produce(context.WithoutCancel(ctx), r, func(_ *kgo.Record, err error) { errs[n] = err })
 	}
 	if err := d.client.Flush(ctx); err != nil {
-		// The client would go on sending the chunk during the next delivery.
+		// The client would continue to send the chunk during the next delivery.
 		return nil, errors.Join(context.Cause(ctx), d.open())
 	}
 	total := 0
@@ -149,7 +149,7 @@ func (d *deliverer) send(ctx context.Context, chunk []*kgo.Record) (rejected []*
 		case err == nil:
 			d.known[chunk[n].Topic] = true
 		case !tooLarge(err):
-			// Some errors make a client useless.
+			// After some errors, a client can no longer be used.
 			return nil, errors.Join(classify(chunk[n].Topic, err), d.open())
 		case len(chunk) == 1:
 			return nil, classify(chunk[n].Topic, err)
@@ -163,7 +163,7 @@ func (d *deliverer) send(ctx context.Context, chunk []*kgo.Record) (rejected []*
 	return rejected, nil
 }
 
-// explain returns the error of a delivery. After a timeout, it is the cause of the timeout.
+// explain returns the error of a delivery. After a timeout, it returns the cause of the timeout.
 func (d *deliverer) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -4,9 +4,10 @@
 // delivery is sent in chunks that fit into one record batch of Kafka, so that each partition stores
 // its part of a chunk entirely or not at all. The next chunk is sent only after all partitions have
 // stored the one before. Therefore a partition never contains a change of a process without all
-// earlier ones, whatever fails. A delivery that failed is repeated as a whole, and the partitions
+// earlier ones, even after failures. A failed delivery is repeated completely, and the partitions
 // that had stored their part then contain it twice.
 //
 // The producer is idempotent: if a connection breaks after a broker has stored a chunk, the client
-// sends it again and the broker recognizes it. Only deliveries that time out are stored twice.
+// sends it again and the broker recognizes it. Only a delivery that has timed out can be stored
+// twice.
 package kafka

@@ -13,8 +13,8 @@ import (
 )
 
 // classify returns the error of a record. It is permanent only if it is an error of this record.
-// Errors of the cluster or of the configuration, such as a missing permission, are not: otherwise
-// each change would go to the dead letters until someone corrects them.
+// Errors of the cluster or of the configuration, such as a missing permission, are not permanent.
+// Otherwise, each change would become a dead letter until an operator corrects them.
 func classify(topic string, err error) error {
 	switch {
 	case tooLarge(err):

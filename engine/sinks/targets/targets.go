@@ -15,8 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Open returns a sinks.Open for the targets of the API. It limits the addresses to which they
-// connect.
+// Open returns a sinks.Open for the targets of the API. The targets connect only to addresses that
+// egress allows.
 func Open(e *remote.Egress) sinks.Open {
 	return func(m *progressorv1.Sink) (sinks.Deliverer, error) { return open(m, e) }
 }
@@ -36,8 +36,8 @@ func open(m *progressorv1.Sink, e *remote.Egress) (sinks.Deliverer, error) {
 	}
 }
 
-// openKafka returns the deliverer of a topic. The address of a broker is checked right before it is
-// connected to, as for webhooks.
+// openKafka returns the deliverer of a topic. As for webhooks, the address of a broker is checked
+// right before the connection is opened.
 func openKafka(m *progressorv1.KafkaTarget, f format.Format, e *remote.Egress) (sinks.Deliverer, error) {
 	dialer := &net.Dialer{ControlContext: e.Control}
 	c := kafka.Config{

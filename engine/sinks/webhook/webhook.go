@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// maxBodyBytes is how much of a response is read. Only its status counts. The body is read so
-	// that the connection can be reused.
+	// maxBodyBytes limits how much of a response is read. Only the status counts. The body is read
+	// so that the connection can be reused.
 	maxBodyBytes = 64 << 10
 	// shownBodyBytes is how much of the response to a failed request an error quotes.
 	shownBodyBytes = 200
@@ -33,14 +33,14 @@ type deliverer struct {
 	client *http.Client
 
 	mu       sync.Mutex
-	accepted map[int64]bool // by change ID: of a batch that has failed
+	accepted map[int64]bool // accepted changes of a failed batch, by change ID
 }
 
 // New returns the deliverer of a sink with a webhook, which encodes changes in a format. If a
 // setting is invalid, the error is a *process.InvalidError.
 //
-// The addresses to which it connects are limited by e. It uses no proxy, which would hide the
-// address, and follows no redirects.
+// It connects only to addresses that e allows. It uses no proxy, which would hide the address, and
+// follows no redirects.
 func New(m *progressorv1.Sink, f format.Format, e *remote.Egress) (sinks.Deliverer, error) {
 	s, err := parse(m, f)
 	if err != nil {
@@ -60,8 +60,8 @@ func New(m *progressorv1.Sink, f format.Format, e *remote.Egress) (sinks.Deliver
 // Close closes idle connections.
 func (d *deliverer) Close() { d.client.CloseIdleConnections() }
 
-// Deliver sends each change that was not yet accepted: those of a process one after the other,
-// those of different processes at the same time.
+// Deliver sends each change that was not accepted yet. It sends the changes of a process one after
+// the other, and those of different processes concurrently.
 func (d *deliverer) Deliver(ctx context.Context, changes []*progressorv1.Change) error {
 	var order []string
 	queues := map[string][]*progressorv1.Change{}
@@ -113,7 +113,7 @@ type batch struct {
 	err error // the most important error; guarded by mu
 }
 
-// send sends the changes of a process until one fails, or one of another process has failed.
+// send sends the changes of a process until one of them, or of another process, fails.
 func (b *batch) send(ctx context.Context, queue []*progressorv1.Change) {
 	for _, c := range queue {
 		b.mu.Lock()
@@ -169,7 +169,7 @@ func (d *deliverer) post(ctx context.Context, c *progressorv1.Change) error {
 }
 
 // messageID returns the webhook-id of a change. It is the same for each attempt. It contains the
-// time, because the numbers of changes that were lost by a restore of the database are used again.
+// time, because a restore of the database may lose changes and reuse their numbers.
 func messageID(c *progressorv1.Change) string {
 	return fmt.Sprintf("change_%d_%d", c.GetChangeId(), c.GetTime().AsTime().UnixMicro())
 }
@@ -193,7 +193,7 @@ func judge(r *http.Response, body []byte) error {
 }
 
 // explain returns the error of a request without a response. It contains neither the URL, which may
-// have a secret, nor addresses of the network of the engine.
+// contain a secret, nor addresses of the engine's network.
 func (d *deliverer) explain(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("no response within %s", d.timeout)

@@ -3,7 +3,7 @@ package engine
 import "sync"
 
 // activeCounter counts the claims that this node runs and the requests that may become claims. It
-// reports when the count is 0, and rejects new requests and claims while the node stops.
+// signals when the count is 0, and rejects new requests and claims while the node stops.
 type activeCounter struct {
 	mu       sync.Mutex
 	n        int

@@ -18,8 +18,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// responseBudget is how many bytes the large responses of processors may have on a node at the same
-// time, from the moment at which they arrive until their results are stored.
+// responseBudget is the maximum total size in bytes of the large responses of processors on a node,
+// from their arrival until their results are stored.
 const responseBudget = 64 << 20
 
 // origin describes where a claim comes from.
@@ -56,8 +56,8 @@ func (e *Engine) current(ns *namespace) *namespace {
 }
 
 // runNext makes one attempt and stores its result. n counts the attempts in this slot. It returns
-// the next task to run on this node: a task of the same process, of the run that the finished step
-// belongs to, or of a step that begins.
+// the next task to run on this node: a task of the same process, of the run to which the finished
+// step belongs, or of a step that begins.
 func (e *Engine) runNext(
 	ns *namespace, c *storage.Claim, known *knownHistory, from origin, n int,
 ) (*storage.Claim, *knownHistory, bool) {
@@ -76,7 +76,7 @@ func (e *Engine) runNext(
 	d.completion.StepTimeout = ns.stepTimeout
 	d.completion.MayContinue = !released && !e.draining.Load() && e.isConnected() && !ns.paused &&
 		(n < maxConsecutive || !ns.slots.contended())
-	// A step with a paused name must not begin here.
+	// A step whose job name is paused must not begin here.
 	d.completion.MayStartStep = d.completion.MayContinue && ns.servable() && !ns.pulled() && !e.hasPausedNames(ns.name)
 	d.completion.Promote = d.completion.MayContinue && e.kinds[c.Kind].Admit == nil
 	sendAlong(span, d.completion.Messages)
@@ -126,8 +126,8 @@ func (e *Engine) decided(
 		return decide(acknowledged(attemptEnd{claim: c, kind: e.kinds[c.Kind]})), history, false
 	}
 	if interrupted || errors.Is(err, errReleased) {
-		// The processor is not the cause: the node is stopping, lost its heartbeat, or cannot serve
-		// the namespace.
+		// The processor is not the cause: the node is stopping, has lost its heartbeat, or cannot
+		// serve the namespace.
 		return e.releaseDecision(c, err), history, true
 	}
 	return e.conclude(e.effectiveConfig(e.current(ns), c.Kind), c, own, response, err), history, false
@@ -255,7 +255,8 @@ func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 	}
 }
 
-// notifyWatchers publishes the stored events. Status changes are read from the database.
+// notifyWatchers sends the stored events to watchers, which read changes of the status from the
+// database.
 func (e *Engine) notifyWatchers(c *storage.Claim, d *decision, saved *storage.Saved) {
 	switch outcome := d.completion.Outcome; {
 	case saved.Now.IsZero() || saved.Status != c.Status || outcome == storage.Removed:
@@ -267,7 +268,7 @@ func (e *Engine) notifyWatchers(c *storage.Claim, d *decision, saved *storage.Sa
 
 // attempt calls the processor. If the request certainly did not reach the processor and the task
 // type has no retries of its own, attempt repeats it by the retry policy until the step timeout.
-// This keeps the order of tasks in the process.
+// This preserves the order of the tasks of the process.
 func (e *Engine) attempt(
 	ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory,
 ) (*progressorv1.ProcessResponse, *knownHistory, error) {

@@ -14,7 +14,7 @@ import (
 )
 
 // attempts holds the attempts that this node runs. A fencing token alone does not identify an
-// attempt: a database that was restored from a backup may issue it again.
+// attempt, because a database that was restored from a backup may issue it again.
 type attempts struct {
 	mu      sync.Mutex
 	byToken map[storage.AttemptRef]*running
@@ -27,7 +27,7 @@ type running struct {
 	claim       *storage.Claim
 	began       time.Time
 	cancel      context.CancelCauseFunc
-	failedTries int32  // how often the processor was not reached
+	failedTries int32  // number of tries that did not reach the processor
 	cause       string // error of the last such try
 	cancelled   bool   // already cancelled by cancelThese or cancelAll
 }
@@ -205,7 +205,7 @@ func (a *attempts) of(key process.Key) []*running {
 	return found
 }
 
-// cancelThese cancels those of refs that still run and returns how many it cancelled.
+// cancelThese cancels the attempts in refs that still run, and returns how many it cancelled.
 func (a *attempts) cancelThese(refs []storage.AttemptRef, cause error) (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

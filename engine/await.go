@@ -65,10 +65,10 @@ func (e *Engine) awaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Ta
 }
 
 // By default, the timeout of a wait equals the step timeout. If the processor does not answer, both
-// expire at the same time. Without these constants, chance would decide which of the two errors the
-// client gets.
+// expire at the same time. Without these constants, the client would get one of the two errors at
+// random.
 const (
-	// tiePortion is the part of the wait (a tenth) in which an attempt may end and still count as
+	// tiePortion is the last part of the wait (a tenth) in which an attempt that ends counts as
 	// expired together with the wait.
 	tiePortion = 10
 	maxTie     = 250 * time.Millisecond // upper limit of that part
@@ -84,7 +84,7 @@ func (e *Engine) awaitTie(ctx context.Context, ref storage.TaskRef, waited time.
 		return
 	}
 	left := time.Until(began.Add(ns.stepTimeout))
-	// it ends later, or its processor ignores the deadline
+	// the attempt ends later, or its processor ignores the deadline
 	if left > min(waited/tiePortion, maxTie) || left < -tieWait {
 		return
 	}

@@ -66,7 +66,7 @@ func (b *backlogResults) full() bool {
 	return waiting >= limit || b.bytes >= maxBacklogBytes
 }
 
-// wait waits until a scan may begin.
+// wait returns when a scan may begin.
 func (b *backlogResults) wait(ctx context.Context) {
 	below, stored := b.belowBounds()
 	if below == nil {

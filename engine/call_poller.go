@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// callPoller claims stored tasks that wait for a slot. While there is work it scans without pause.
+// callPoller claims stored tasks that wait for a slot. While there is work, it scans continuously.
 // It is woken when a slot becomes free or a task is queued on this node. Otherwise it scans every
 // ScanInterval, for tasks that other nodes stored.
 type callPoller struct {
@@ -47,8 +47,8 @@ func (p *callPoller) Run(ctx context.Context) error {
 	rest := p.engine.cfg.ScanInterval
 	sleep := time.NewTimer(0)
 	defer sleep.Stop()
-	asked := false      // the scan was requested and is not only a regular one
-	var began time.Time // when scans began to skip tasks
+	asked := false      // the scan was requested; otherwise it is a regular one
+	var began time.Time // time since which scans have skipped tasks
 	failures := 0       // consecutive failed scans
 	for {
 		select {
@@ -84,8 +84,8 @@ func (p *callPoller) Run(ctx context.Context) error {
 	}
 }
 
-// passedOver reports whether the scan skipped tasks although there are free slots, because a flush
-// held the lock of their process. This is common for a process with many requests.
+// passedOver reports whether a scan has skipped tasks although slots are free, because a flush held
+// the lock of their process. This is common for a process with many requests.
 func (p *callPoller) passedOver(ctx context.Context) bool {
 	e := p.engine
 	var limits []storage.ClaimLimit

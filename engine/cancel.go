@@ -49,11 +49,10 @@ func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressor
 	})
 }
 
-// errCancelled cancels the attempts of a process that was CANCELLED. Their results cannot be
-// stored.
+// errCancelled cancels the attempts of a process that is CANCELLED. Their results cannot be stored.
 var errCancelled = errors.New("the process was cancelled")
 
-// errCancelRequested cancels the attempt of a process whose cancel was requested, see
+// errCancelRequested cancels the attempt of a process whose cancel was requested. See
 // Kind.CancelsAttempts.
 var errCancelRequested = errors.New("the job was cancelled")
 
@@ -72,7 +71,7 @@ func (e *Engine) cancelled(key process.Key) {
 	e.watchers.recheck(key)
 }
 
-// overdueBatch is how many overdue cancels one pass ends.
+// overdueBatch is the maximum number of overdue cancels that one pass ends.
 const overdueBatch = 200
 
 // endOverdueCancels ends processes whose grace period is over. Every node does this. If two nodes

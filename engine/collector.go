@@ -17,7 +17,7 @@ import (
 type collector struct {
 	engine  *Engine
 	passes  int
-	endNext int // overdue cancels are not ended before this pass
+	endNext int // time before which no pass ends overdue cancels
 	// unknown contains the attempts of this node that the last pass found in running but not in
 	// memory. If the next pass finds them again, it adopts them.
 	unknown map[storage.AttemptRef]struct{}
@@ -53,7 +53,7 @@ func newCollector(e *Engine) *collector {
 }
 
 const (
-	// maxZombieSaves is how many zombies a node saves at the same time.
+	// maxZombieSaves is the maximum number of zombies that a node saves at the same time.
 	maxZombieSaves = 2000
 	// purgeTime is the time limit of removals in one pass.
 	purgeTime = 500 * time.Millisecond
@@ -70,7 +70,7 @@ func (c *collector) Run(ctx context.Context) error {
 			c.engine.log.Warn("collector pass failed", "error", err)
 		}
 	}
-	pass() // at once, because a pass tells the kinds of this node which namespaces exist
+	pass() // the first pass follows at once, because it tells the kinds of this node which namespaces exist
 	return Every(ctx, time.Second, pass)
 }
 
@@ -89,7 +89,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 	if errs = append(errs, err); (overdue || err != nil) && c.passes >= c.endNext {
 		if err := c.engine.endOverdueCancels(limit); err != nil {
 			errs = append(errs, err)
-			c.endNext = c.passes + 3 // a process is locked, and each try delays its lane by the lock timeout
+			c.endNext = c.passes + 3 // another session has locked the process; each try delays its lane
 		}
 	}
 	errs = append(errs, c.cancelRequested(limit))
@@ -105,14 +105,14 @@ func (c *collector) runOnce(ctx context.Context) error {
 	return errors.Join(append(errs, c.remove(limit))...)
 }
 
-// readOnly is a pass on a node for requests only. Other nodes do the rest.
+// readOnly is a pass on a node that takes only requests. Other nodes do the rest.
 func (c *collector) readOnly(ctx context.Context) error {
 	_, err := c.engine.reloadNamespaces(ctx)
 	return err
 }
 
-// backupFactor divides the rate at which a node does the chores of another node. It does them in
-// case the other node is alive but cannot do them.
+// A node also does the chores of other nodes, in case they are alive but cannot do them. It does
+// them less often, by this factor.
 const backupFactor = 20
 
 // due reports whether this node does a shared chore in this pass. The node that is responsible for
@@ -228,7 +228,7 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 	}
 }
 
-// deleteBatches deletes old rows until none are left or the time of the pass for them is over.
+// deleteBatches deletes old rows until none are left or the pass has no time left for them.
 func deleteBatches(ctx context.Context, batch func(context.Context) (more bool, err error)) error {
 	for began := time.Now(); time.Since(began) < purgeTime; {
 		if more, err := batch(ctx); err != nil || !more {

@@ -9,8 +9,8 @@ import (
 )
 
 // process calls the processor of the namespace. A response with a command to a namespace that the
-// configuration does not allow is an error. Workers are clients, whose permissions are checked
-// instead.
+// configuration does not allow is an error. For workers, which are clients, their permissions are
+// checked instead.
 func (ns *namespace) process(
 	ctx context.Context, r *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {

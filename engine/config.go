@@ -35,15 +35,15 @@ type Config struct {
 	// Builtins maps the names in processor.builtin.name of a namespace to Go processors.
 	Builtins map[string]processor.Processor
 	// Dial creates the processor of a namespace with a push processor. credentials returns the
-	// credentials for each request. It is nil if the headers are those of cfg, and cfg names no
-	// secrets.
+	// credentials for each request. credentials is nil if cfg itself contains the headers and
+	// refers to no secrets.
 	Dial func(namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
 		credentials func(context.Context) (remote.Credentials, error)) (processor.Processor, error)
 	// Secrets seals and opens headers. The default uses the key in the database.
 	Secrets *secrets.Vault
 
-	// FileNamespaces are the namespaces of the configuration file. DeleteNamespace refuses them,
-	// because the program would create them again.
+	// FileNamespaces are the namespaces of the configuration file. DeleteNamespace refuses to
+	// delete them, because the program would create them again.
 	FileNamespaces []string
 
 	Address string // stored in table nodes
@@ -55,8 +55,8 @@ type Config struct {
 	// MaxInFlight is the maximum number of concurrent requests to this node, including those that
 	// wait for a response. The default is 20,000.
 	MaxInFlight int
-	// MaxNamespaces is the number of namespaces at which this node refuses to create another one.
-	// The default is 1,000.
+	// MaxNamespaces is the maximum number of namespaces. At this number, the node refuses to create
+	// another one. The default is 1,000.
 	MaxNamespaces int
 	// MaxRunning is the maximum number of tasks that this node runs at a time, over all namespaces.
 	// The default is 10,000.
@@ -80,7 +80,8 @@ type Config struct {
 	AnswerPoll time.Duration
 }
 
-// maxConsecutive is how many consecutive tasks of one process run while others wait for a slot.
+// maxConsecutive is the number of consecutive tasks that one process may run while others wait for
+// a slot.
 const maxConsecutive = 16
 
 func (c *Config) setDefaults() {

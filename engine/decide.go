@@ -34,7 +34,7 @@ type decision struct {
 	failure    *progressorv1.Failure
 	rejection  *progressorv1.Rejection
 	workerID   string         // worker that held the lease; "" if a node ran the attempt
-	claim      *storage.Claim // claim of a zombie whose kind decides
+	claim      *storage.Claim // claim of a zombie, whose kind decides what happens
 	stored     []func()       // called after the decision is stored
 }
 
@@ -103,7 +103,7 @@ func (d *decision) finish(end *attemptEnd, result *progressorv1.Result) {
 }
 
 func (d *decision) reject(end *attemptEnd, rejection *progressorv1.Rejection) {
-	rejection = wire.CleanRejection(rejection) // the client gets the same text as a later replay
+	rejection = wire.CleanRejection(rejection) // the client gets the same text as a later repeat of its request
 	text, err := wire.RejectionJSON(rejection)
 	if err != nil {
 		d.fail(end, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: "rejection: " + err.Error()})
@@ -115,7 +115,7 @@ func (d *decision) reject(end *attemptEnd, rejection *progressorv1.Rejection) {
 
 // fail decides between another attempt and the end of the task with an error.
 func (d *decision) fail(end *attemptEnd, failure *progressorv1.Failure) {
-	failure = wire.CleanFailure(failure) // the client gets the same text as a later replay
+	failure = wire.CleanFailure(failure) // the client gets the same text as a later repeat of its request
 	text, err := wire.FailureJSON(failure)
 	if err != nil {
 		failure = &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: "failure: " + err.Error()}
@@ -137,8 +137,8 @@ func (d *decision) fail(end *attemptEnd, failure *progressorv1.Failure) {
 }
 
 // failCommand handles the failure of an INIT, CALL or REPAIR task of a process that the engine runs
-// itself. The cause is the database or a defect of the engine, and must not break the process. The
-// task is retried, then rejected.
+// itself. The cause is the database or a defect of the engine, so the process must not go to ERROR.
+// The task is retried, then rejected.
 func (d *decision) failCommand(end *attemptEnd, failure *progressorv1.Failure, text []byte) {
 	wait, again := commandRetry.Next(end.claim.Attempt, failure.GetReason(), failure.GetNonRetryable(), end.random)
 	if again {
@@ -224,7 +224,7 @@ func failureOf(err error) *progressorv1.Failure {
 			Reason: process.ReasonGraceExpired, Message: process.GraceExpiredMessage, NonRetryable: true,
 		}
 	}
-	// A connection that could not be made in time is not an attempt that timed out.
+	// If the connection could not be opened in time, the attempt did not time out.
 	if errors.Is(err, context.DeadlineExceeded) && !processor.Unreachable(err) {
 		return &progressorv1.Failure{Reason: process.ReasonTimeout, Message: "the attempt exceeded the step timeout"}
 	}

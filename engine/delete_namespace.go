@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// deletion is the request to delete a namespace, as this node knows it. It is zero if there is
+// deletion is the request to delete a namespace, as far as this node knows, or zero if there is
 // none.
 type deletion struct {
 	at   time.Time // when it was requested, by the database clock
@@ -50,12 +50,13 @@ const (
 	// deletionWait is how long a node waits for requests that it accepted before. The statements of
 	// a request take less time. Only requests that wait for an event take longer.
 	deletionWait = 10 * time.Second
-	// countedLeft and countedAll limit the counts of each kind of data.
+	// countedLeft and countedAll are the maximum counts for each kind of data.
 	countedLeft = 10_000
 	countedAll  = 1_000_000
 )
 
-// settled reports whether no request for a namespace that is being deleted can store anything now.
+// settled reports whether requests for a namespace that is being deleted can no longer store
+// anything.
 func (ns *namespace) settled() bool {
 	known := time.Since(ns.deletion.seen)
 	used := ns.shares.requests.used.Load() + ns.shares.polls.used.Load()
@@ -90,7 +91,7 @@ func (e *Engine) acknowledgeDeletions(ctx context.Context) error {
 	defer k.mu.Unlock()
 	slices.SortFunc(times, time.Time.Compare)
 	if node := e.store.NodeID(); k.nodeID != node {
-		k.nodeID, k.times = node, nil // the new row has none
+		k.nodeID, k.times = node, nil // the new row has no acknowledgements
 	}
 	if slices.EqualFunc(k.times, times, time.Time.Equal) {
 		return nil

@@ -39,7 +39,7 @@ type Engine struct {
 	unknown   *requestShares // requests for namespaces that this node does not know
 	deletions knownDeletions
 	labels    namespaceLabels
-	responses *budget.Budget // memory for large responses of processors
+	responses *budget.Budget // limits the memory for large responses of processors
 }
 
 // services are the parts of an engine that work in the background.
@@ -60,7 +60,7 @@ type liveness struct {
 	started     time.Time
 	beating     sync.Mutex    // held during a heartbeat; two concurrent ones would register a lost node twice
 	lastBeat    atomic.Int64  // when the last successful heartbeat was sent, in nanoseconds since started
-	doubt       atomic.Int64  // until when the collector searches for lost claims, in nanoseconds since started
+	doubt       atomic.Int64  // time until which the collector searches for lost claims, in nanoseconds since started
 	setBack     atomic.Bool   // the database clock was set back since the collector last ran
 	removals    atomic.Bool   // a process was removed since the collector last ran; its history may remain
 	generations chan struct{} // receives a value after a database failover

@@ -18,8 +18,8 @@ import (
 const (
 	// eraseTime is how long a request of EraseProcess works.
 	eraseTime = 5 * time.Second
-	// eraseTogether is how many processes are erased together. Each set needs a walk through the
-	// tables.
+	// eraseTogether is the number of processes that are erased together, in one set. Each set needs
+	// a pass over the tables.
 	eraseTogether = 20
 	// eraseRecorded is how old an audit entry of the same erasure may be if a request continues a
 	// previous one. Clients could invent page tokens, so a token does not prove that the entry
@@ -27,8 +27,8 @@ const (
 	eraseRecorded = time.Hour
 )
 
-// erasureToken is a page token of EraseProcess. A client that invents one can only skip rows of its
-// own erasure: each request removes the processes of its sets again.
+// erasureToken is a page token of EraseProcess. With an invented token, a client can only skip rows
+// of its own erasure, because each request removes the processes of its sets again.
 type erasureToken struct {
 	Set      string           `json:"s"` // digest of the set that the next request continues with
 	Progress erasure.Progress `json:"p"`
@@ -195,7 +195,7 @@ func (w *eraser) resume(pageToken string, sets []erasure.Set) (int, error) {
 	return n, nil
 }
 
-// erase erases a set, and reports whether it was completed in time. It begins again if a process of
+// erase erases a set, and reports whether it was completed in time. It starts over if a process of
 // the set was started again.
 func (w *eraser) erase(ctx context.Context, set erasure.Set) (ended bool, err error) {
 	if !set.DryRun {

@@ -13,8 +13,8 @@ import (
 type failovers struct{ engine *Engine }
 
 const (
-	// failoverChecks is how many times a node compares after a failover, and failoverRest is the
-	// time in between. A response of the old server may reach its goroutine after the first check.
+	// failoverChecks is the number of comparisons after a failover, and failoverRest is the time
+	// between them. A response of the old server may reach its goroutine after the first check.
 	failoverChecks = 5
 	failoverRest   = time.Second
 )

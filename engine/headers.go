@@ -69,7 +69,7 @@ func (e *Engine) Secrets() *secrets.Vault { return e.cfg.Secrets }
 func (e *Engine) namespaceConfig(
 	ctx context.Context, m *progressorv1.Namespace,
 ) (func(before json.RawMessage) (json.RawMessage, error), error) {
-	name := m.GetNamespace() // the stored form does not have it
+	name := m.GetNamespace() // not part of the stored form
 	m = proto.CloneOf(wire.NamespaceConfig(m))
 	p := m.GetProcessor().GetConnect()
 	if p != nil {
@@ -131,7 +131,7 @@ func (e *Engine) DeclareNamespace(ctx context.Context, m *progressorv1.Namespace
 }
 
 // compareStored returns the stored configuration of a namespace, or nil if there is none, and
-// whether it equals that of m. If its headers cannot be decrypted, it does not.
+// whether it equals m. It does not equal m if its headers cannot be decrypted.
 func (e *Engine) compareStored(
 	ctx context.Context, m *progressorv1.Namespace,
 ) (config json.RawMessage, same bool, err error) {
@@ -166,7 +166,7 @@ func (e *Engine) compareStored(
 }
 
 // sameHosts reports whether the requests to a processor go only to hosts of its previous
-// configuration, and whether the same authorities verify these hosts.
+// configuration, and the same authorities verify these hosts.
 func sameHosts(p, before *progressorv1.ConnectProcessor) bool {
 	if p.GetTls().GetCaPem() != before.GetTls().GetCaPem() {
 		return false
@@ -198,8 +198,8 @@ func maskHeaders(m *progressorv1.Namespace) {
 	}
 }
 
-// CheckSecrets returns an error if a namespace may not use a secret to which its headers refer,
-// that signs its requests, or that is its client certificate.
+// CheckSecrets returns an error if a namespace may not use one of its secrets: those to which its
+// headers refer, those that sign its requests, and its client certificate.
 func (e *Engine) CheckSecrets(ctx context.Context, m *progressorv1.Namespace) error {
 	p := m.GetProcessor().GetConnect()
 	if err := checkHeaders(p); err != nil {
@@ -215,8 +215,8 @@ func (e *Engine) CheckSecrets(ctx context.Context, m *progressorv1.Namespace) er
 }
 
 // PublicKeys returns the public keys of Ed25519 with which the processor of a namespace can check
-// its requests. There are none if the namespace is not known. It does not read namespaces, because
-// it has callers without credentials.
+// its requests. There are none if the namespace is not known. It does not read namespaces from the
+// database, because its callers have no credentials.
 func (e *Engine) PublicKeys(ctx context.Context, namespace string) (public []string, err error) {
 	ns := e.registry.all()[namespace]
 	if ns == nil {

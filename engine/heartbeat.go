@@ -94,8 +94,8 @@ func (e *Engine) cancelAttempts() {
 	}
 }
 
-// recordHeartbeat records a heartbeat that was sent at the given age of the node. After a gap, the
-// node cancels its attempts and claims tasks again.
+// recordHeartbeat records a heartbeat that was sent at the given age of the node. If the previous
+// heartbeat is too old, it first cancels the attempts of the node.
 func (e *Engine) recordHeartbeat(sent time.Duration) {
 	gap := !e.isConnected()
 	if gap {

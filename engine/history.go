@@ -11,11 +11,11 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// knownHistory is the history that was sent to the processor with an attempt. A whole history is
-// reused for the next step of the process.
+// knownHistory is the history that was sent to the processor with an attempt. A complete history is
+// reused for the next task of the process.
 type knownHistory struct {
 	first  int64                      // FirstEventID of the process
-	asked  *progressorv1.HistoryRange // the range of the request, if it has one
+	asked  *progressorv1.HistoryRange // the range of the request, or nil
 	events []storage.Event
 	whole  bool
 	bytes  int
@@ -93,8 +93,8 @@ func (h *knownHistory) fits(c *storage.Claim) error {
 	return nil
 }
 
-// with returns the whole history including the events that were just stored, or nil if it is
-// unknown and must be read again.
+// with returns the complete history, including the events that were just stored. It returns nil if
+// the history is not known and must be read again.
 func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *knownHistory {
 	if h == nil || !h.whole {
 		return nil
@@ -117,8 +117,7 @@ func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *know
 	return grown
 }
 
-// storedEvents returns the events of a result as they are in the database. The result was stored at
-// now.
+// storedEvents returns the events of a result as the database has stored them at the time now.
 func storedEvents(done *storage.Completion, now time.Time) []storage.Event {
 	events := make([]storage.Event, len(done.Events))
 	for n, e := range done.Events {

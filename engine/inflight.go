@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// shareFactor is how many times the node's free requests a share may hold. With n full shares,
-	// each holds 4/(4n+1) of the limit and 1/(4n+1) stays free (a dynamic threshold, as in switches
-	// that share one buffer).
+	// shareFactor limits a share to this multiple of the node's free requests. With n full shares,
+	// each holds 4/(4n+1) of the limit, and 1/(4n+1) stays free. (This is a dynamic threshold, as
+	// in switches that share one buffer.)
 	shareFactor = 4
-	// namespacePortion limits one share to a part of the limit: a half.
+	// namespacePortion limits one share to a part of the node's limit: a half.
 	namespacePortion = 2
-	// guaranteedPortion is the part of the limit that a share may always hold: a hundredth.
+	// guaranteedPortion is the part of the node's limit that a share may always hold: a hundredth.
 	guaranteedPortion = 100
 	// reservedPortion is the part of MaxInFlight that only requests without a share may use: the
-	// answers of workers, commands of operators, and reads of all namespaces. Without it, clients
-	// whose requests fill the node would make the workers lose their leases.
+	// answers of workers, commands of operators, and reads of all namespaces. Without it, workers
+	// would lose their leases when the requests of clients fill the node.
 	reservedPortion = 10
 )
 
@@ -48,7 +48,7 @@ func newRequestShares(holder string) *requestShares {
 	}
 }
 
-// inFlight counts the requests that are in this node.
+// inFlight counts the requests in flight on this node.
 type inFlight struct{ working, waiting atomic.Int64 }
 
 // sharesOf returns the shares of a namespace. Namespaces that this node has not read yet, or that
@@ -60,7 +60,8 @@ func (e *Engine) sharesOf(name string) *requestShares {
 	return e.unknown
 }
 
-// shareOf returns the share that a request of a namespace counts against, nil if it names none.
+// shareOf returns the share that a request counts against, or nil if the request names no
+// namespace.
 func (e *Engine) shareOf(name string) *share {
 	if name == "" {
 		return nil

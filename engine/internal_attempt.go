@@ -7,8 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Attempt gives the processor of a kind access to features that user processors do not have. It
-// belongs to one attempt and is not safe for concurrent use.
+// Attempt gives the processor of a kind access to features that user processors do not have. It is
+// valid for one attempt and not safe for concurrent use.
 type Attempt struct {
 	claim    *storage.Claim
 	began    time.Time
@@ -34,14 +34,15 @@ func (a *Attempt) reset() {
 }
 
 // Now returns the database time, as known to this attempt. It is never before the running time of
-// the task. It is late by at most the time that the response of the claim took.
+// the task. It lags behind by at most the time that the response of the claim took.
 func (a *Attempt) Now() time.Time { return a.claim.RunningTime.Add(time.Since(a.began)) }
 
 // ChildEnds returns the ends of children in a batched NOTIFY, or nil if the task is not one.
 func (a *Attempt) ChildEnds() ([]storage.ChildEnd, error) { return storage.ChildEnds(a.claim) }
 
-// Send adds messages to other processes, like commands of the result. Unlike those, it may address
-// the engine's own processes (~…). A start creates a process of the kind that its ID names.
+// Send adds messages to other processes, like commands of the result. Unlike commands, these
+// messages may address the engine's own processes (~…). A start creates a process of the kind that
+// its ID names.
 func (a *Attempt) Send(m ...storage.Message) { a.messages = append(a.messages, m...) }
 
 // AddEffects adds effects to the transaction that stores the result.

@@ -18,9 +18,9 @@ import (
 type Kind struct {
 	Name string
 	// Processor runs the tasks of these processes on every node. If it is nil, the processor of the
-	// namespace runs them. Because it is a part of the engine, its tasks are retried by
-	// internalRetry and commandRetry instead of the retry and zombie policies of the namespace. Its
-	// tasks have no history. AttemptOf returns additional features for it.
+	// namespace runs them. Because it is a part of the engine, the policies internalRetry and
+	// commandRetry apply to its tasks instead of the retry and zombie policies of the namespace.
+	// Its tasks have no history. AttemptOf gives it access to additional features.
 	Processor processor.Processor
 	// Timeout returns how long an attempt of a timer may take, if that is longer than the step
 	// timeout of its namespace. It may be nil.
@@ -44,8 +44,8 @@ type Kind struct {
 	// Run does background work for the kind on every node until ctx is cancelled. It may be nil.
 	Run func(ctx context.Context) error
 	// Admit reports whether a claim may run. If it may not, the task is released. If Admit is nil,
-	// every claim may run. Each task of a kind with Admit is claimed separately; no attempt passes
-	// the next task on.
+	// every claim may run. Each task of a kind with Admit is claimed separately: no attempt
+	// continues with the next task.
 	Admit func(*storage.Claim) bool
 	// Pause is called when a claim certainly did not reach the processor. It returns how the task
 	// waits for the next try. Its slot is released, and no attempt is used up. ok is false if the
@@ -100,7 +100,7 @@ type End struct {
 	Zombie    process.ZombiePolicy          // if Lost: the zombie policy of the namespace
 	NeverBeat bool                          // if Lost: the lease may never have reached the worker
 	Released  bool                          // the attempt was not made
-	// if Released: why the processor was not reached; "" if that is not the reason
+	// if Released: why the processor was not reached; "" for other reasons
 	Unreached    string
 	Acknowledged bool    // the worker stopped on a cancel directive
 	Random       float64 // in [0, 1): the jitter of a wait
@@ -171,7 +171,7 @@ var commandRetry = process.RetryPolicy{
 }
 
 // If a node does not know the kind of a task, because a node with a newer version created the
-// process, the task waits before the next node takes it. The wait doubles. With a constant wait of
+// process, the task waits before another node claims it. The wait doubles. With a constant wait of
 // a second, 10,000 such processes would cause 10,000 useless claims per second. With the longest
 // wait, they cause 330. The longest wait is also the maximum delay of a task after all nodes know
 // its kind.

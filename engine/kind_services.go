@@ -15,8 +15,8 @@ func (e *Engine) CanHandOut(namespace string) bool {
 	return ok && !ns.paused && !ns.deletion.requested() && e.isConnected()
 }
 
-// WakeByName wakes the pollers and workers that may run tasks that now wait for a slot. byName has
-// their number by the name of their process, see Kind.Describe.
+// WakeByName wakes the pollers and workers that may run tasks that now wait for a slot. byName is
+// the number of these tasks by the name of their process (see Kind.Describe).
 func (e *Engine) WakeByName(namespace string, byName map[string]int) {
 	ns, ok := e.registry.all()[namespace]
 	switch {
@@ -54,14 +54,15 @@ func (e *Engine) AnnounceEnds(ended, notified []process.Key) {
 	e.messages.deliver(notified)
 }
 
-// KeepTrace returns the context to store with a new process of a kind: the span of the request if
-// process.KeepsTrace, or nil.
+// KeepTrace returns the trace context to store with a new process of a kind. It is the span of the
+// request if process.KeepsTrace returns true for the process, and otherwise nil.
 func (e *Engine) KeepTrace(ctx context.Context, processID string) []byte {
 	return e.traces.keep(ctx, processID, nil)
 }
 
-// AlarmTimers makes the poller look for the next timer of a namespace, by the database clock.
+// AlarmTimers makes the timer poller scan a namespace now. The scan returns when the next timer is
+// due.
 func (e *Engine) AlarmTimers(namespace string) { e.timers.alarm(namespace, 0) }
 
-// WakePollers wakes the pollers for tasks that wait again.
+// WakePollers wakes all pollers. It is called after tasks were released.
 func (e *Engine) WakePollers() { e.wakeAll() }

@@ -40,7 +40,7 @@ type Workers interface {
 	Record(ctx context.Context) error
 }
 
-// noWorkers is the Workers of an engine that hands out no tasks.
+// noWorkers is the Workers implementation of an engine that hands out no tasks.
 type noWorkers struct{}
 
 func (noWorkers) Run(context.Context) error             { return nil }
@@ -133,7 +133,7 @@ func (e *Engine) endLease(ns *namespace, l *storage.Lease, d *decision) error {
 	span := e.traces.leased(l)
 	sendAlong(span, d.completion.Messages)
 	saved, err := e.save(ns, &l.Claim, d)
-	if err == nil { // otherwise the lease already has a span, or the worker sends the answer again
+	if err == nil { // otherwise the lease already has a span, or the worker will repeat the answer
 		endSpan(span, d, saved.Now, nil)
 	}
 	return err

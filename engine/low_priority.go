@@ -7,15 +7,15 @@ import (
 )
 
 // Messages of urgent tasks wait in memory until no urgent task is due or running, so that the tasks
-// of the receivers do not delay urgent tasks. Of 10,000 urgent timers that were due at the same
-// time, the last ran after 2.7 s while the tasks that the first created took two thirds of the
-// machine, and after 0.9 s without them.
+// of the receivers do not delay urgent tasks. With 10,000 urgent timers that were due at the same
+// time, the last one ran after 2.7 s while the tasks that the first ones had created took two
+// thirds of the machine, and after 0.9 s without these tasks.
 const (
 	// maxLowPriorityWait limits the wait, so that the messages are delivered even if urgent tasks
 	// are always due.
 	maxLowPriorityWait = 5 * time.Second
-	// maxLowPriorityDeliveries is how many of these deliveries run concurrently. A flush takes 64
-	// of them, and a node usually has two lanes.
+	// maxLowPriorityDeliveries is the number of these deliveries that run concurrently. A flush
+	// takes 64 of them, and a node usually has two lanes.
 	maxLowPriorityDeliveries = 128
 	// maxWaitingTargets limits the targets that wait in memory. The scan finds the others.
 	maxWaitingTargets = 1 << 16
@@ -24,7 +24,7 @@ const (
 // lowPriorityQueue holds the targets whose deliveries wait.
 type lowPriorityQueue struct {
 	targets  []waitingTarget
-	waits    map[process.Key]struct{} // targets without another delivery in the meantime
+	waits    map[process.Key]struct{} // targets that no other delivery has taken in the meantime
 	starting int                      // deliveries in progress
 }
 

@@ -17,7 +17,7 @@ import (
 type deliverer struct {
 	engine     *Engine
 	woken      chan struct{}
-	notifyDown atomic.Bool   // NOTIFY of SQL functions does not work, so scan often
+	notifyDown atomic.Bool   // the node receives no NOTIFY of SQL functions, so it scans often
 	active     activeCounter // deliveries in progress
 
 	mu sync.Mutex
@@ -39,7 +39,7 @@ const (
 	// messageBatch limits the targets per namespace that one scan returns.
 	messageBatch = 64
 	// scanWait limits how long a scan waits for the deliveries that it started, so that a locked
-	// target does not delay the others for longer.
+	// target does not delay the others for long.
 	scanWait = 50 * time.Millisecond
 	// fullRetry is the interval between deliveries to a process with too many waiting tasks.
 	fullRetry = 200 * time.Millisecond
@@ -121,7 +121,7 @@ func (d *deliverer) next(k process.Key) (deliveries []storage.Delivery, more boo
 	return d.engine.store.DeliverMessages(k)
 }
 
-// delivered counts deliveries and wakes the pollers for the tasks that they created.
+// delivered counts deliveries, and wakes the pollers for the tasks that the deliveries created.
 func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 	e := d.engine
 	namespace, pulled := "", false

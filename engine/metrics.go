@@ -182,7 +182,7 @@ func (m *engineMetrics) timerLate(late time.Duration) {
 }
 
 // LazySeries is a series of a histogram that is exported only after its first observation.
-// Otherwise, most lines of a scrape would belong to unused series, which have 19 lines each.
+// Otherwise, most lines of a scrape would belong to unused series, each of which has 19 lines.
 type LazySeries struct{ series func() prometheus.Observer }
 
 // NewLazySeries returns the series with these labels.

@@ -10,8 +10,8 @@ import (
 
 const (
 	minuteSeconds = 60
-	// lateBuckets is the number of duration buckets. Their bounds are 1 ms and each √2 times the
-	// previous one, up to 13 minutes.
+	// lateBuckets is the number of duration buckets. The first bound is 1 ms, and each further
+	// bound is √2 times the previous one, up to 13 minutes.
 	lateBuckets = 40
 )
 
@@ -29,8 +29,8 @@ type second struct {
 	took   buckets // processing times
 }
 
-// buckets is a histogram of durations. Each duration counts in the first bucket whose bound is not
-// below it.
+// buckets is a histogram of durations. A duration counts in the first bucket whose bound is at
+// least as large.
 type buckets [lateBuckets]int64
 
 func (b *buckets) add(d time.Duration) {

@@ -10,8 +10,8 @@ const (
 	// OtherNamespaces is the label "namespace" of the metrics of all namespaces that have no series
 	// of their own. No namespace can have this name.
 	OtherNamespaces = "(other)"
-	// maxLabelled is how many namespaces have series of their own. A namespace can have hundreds of
-	// lines in a scrape: 5,000 namespaces had 62 MB.
+	// maxLabelled is the number of namespaces that have series of their own. A namespace can have
+	// hundreds of lines in a scrape: a scrape of 5,000 namespaces had 62 MB.
 	maxLabelled = 200
 )
 

@@ -13,7 +13,7 @@ import (
 type namespaceRemover struct {
 	engine *Engine
 	passes int
-	// rows is where the next batch of each namespace begins. It is lost with the node.
+	// rows is where the next batch of each namespace begins. It is lost if the node dies.
 	rows map[string]*removal
 }
 
@@ -122,12 +122,12 @@ func (r *namespaceRemover) keep(ctx context.Context, ns *namespace) (kept bool, 
 	return true, err
 }
 
-// step deletes one batch. ended reports that it came to the end of all tables.
+// step deletes one batch. ended reports that all tables were read.
 func (r *namespaceRemover) step(ctx context.Context, name string, p *removal) (ended bool, err error) {
 	store := r.engine.store
 	if p.rows == (storage.DeletionProgress{}) { // a new round begins with the processes
 		last, err := store.RemoveSomeProcesses(ctx, name, p.after)
-		if err != nil || last != "" || p.after != "" { // after the last one, it begins again
+		if err != nil || last != "" || p.after != "" { // after the last process, the walk starts again
 			p.after, p.found = last, true
 			return false, err
 		}

@@ -55,7 +55,7 @@ type policies struct {
 	history        process.HistoryMode
 	maxWaiting     int32
 	maxBacklog     int
-	events         storage.EventMode // which events of its jobs and runs are stored
+	events         storage.EventMode // determines which events of its jobs and runs are stored
 	retention      storage.Retention // how long ended processes are kept
 	fairnessKey    string            // expression for the fairness key of jobs; "" if there is none
 	recordsChanges bool              // see changesEvery
@@ -83,7 +83,7 @@ type registry struct {
 	creating sync.Mutex // held while this node creates a namespace
 	byName   atomic.Pointer[map[string]*namespace]
 	pauses   atomic.Pointer[namePauses]
-	puts     int // number of single rows that this node has written or read
+	puts     int // number of rows that this node has written or read one by one
 }
 
 func (r *registry) all() map[string]*namespace {
@@ -154,7 +154,7 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 	return overdue, nil
 }
 
-// takeOver applies a row that this node has just written or read.
+// takeOver applies one row that this node has just written or read.
 func (e *Engine) takeOver(row storage.Namespace) *namespace {
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()

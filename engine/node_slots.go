@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// slotShareFactor is how many times the node's free slots a namespace may hold. A namespace
-	// that is alone reaches 80% of Config.MaxRunning, and the rest stays free for others (see
+	// slotShareFactor limits a namespace to this multiple of the node's free slots. A single busy
+	// namespace reaches 80% of Config.MaxRunning, and the rest stays free for others (see
 	// shareFactor).
 	slotShareFactor = 4
 	// guaranteedSlots is the part of Config.MaxRunning that a namespace may hold even if few slots
@@ -22,7 +22,7 @@ const (
 // nodeSlots limits how many tasks of all namespaces run on this node at a time. A slot of a
 // namespace also needs a slot of the node. Namespaces that were denied a slot wait in the order of
 // the denials. A slot that becomes free belongs to the first of them. It is safe for concurrent
-// use. Its lock may be taken while the lock of slots is held, but not the other way.
+// use. Its lock may be taken while the lock of slots is held, but not vice versa.
 type nodeSlots struct {
 	mu    sync.Mutex
 	max   int
@@ -36,12 +36,12 @@ type nodeSlots struct {
 // nodeShare is the state of a namespace in nodeSlots. The lock of nodeSlots guards it.
 type nodeShare struct {
 	held    int
-	waiting bool      // it is in the queue
+	waiting bool      // the namespace is in the queue
 	offered time.Time // when its turn came; zero if it has not come
 }
 
-// available returns how many slots a namespace gets now: the free ones, minus one for each
-// namespace ahead of it, up to its share. The caller holds the lock.
+// available returns the number of slots that a namespace can get now: the free ones, minus one for
+// each namespace ahead of it, up to its share. The caller holds the lock.
 func (n *nodeSlots) available(s *slots) int {
 	free := n.max - n.taken
 	room := min(free, n.rest(s, free))
@@ -77,7 +77,7 @@ func (n *nodeSlots) dropExpired(now time.Time) {
 	})
 }
 
-// free returns how many slots a namespace gets now.
+// free returns the number of slots that a namespace can get now.
 func (n *nodeSlots) free(s *slots) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -181,7 +181,7 @@ func (n *nodeSlots) force(s *slots) {
 	n.mu.Unlock()
 }
 
-// contended reports whether a namespace other than s waits for a slot.
+// contended reports whether another namespace than s waits for a slot.
 func (n *nodeSlots) contended(s *slots) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -18,9 +18,10 @@ const (
 	noticeGap = 10 * time.Millisecond
 )
 
-// notices sends NOTIFYs between nodes that only take requests and nodes that run tasks. A node that
-// runs tasks itself knows at once which tasks it stores and which end, so no NOTIFY is sent if all
-// nodes run tasks. Notices are only hints. Without them, polls find the tasks and answers later.
+// notices sends NOTIFYs between nodes that only take requests and nodes that run tasks. If all
+// nodes run tasks, no NOTIFY is sent, because a node that runs tasks knows at once which tasks it
+// has stored and which have ended. Notices are only hints. Without them, polls find the tasks and
+// answers later.
 type notices struct {
 	engine  *Engine
 	channel string
@@ -39,7 +40,7 @@ func newNotices(e *Engine) *notices {
 // stored announces tasks that this node has stored and does not run.
 func (n *notices) stored() { signal(n.woken) }
 
-// ended announces the end of a task, because a node for requests only may wait for it.
+// ended announces the end of a task, because a node that takes only requests may wait for it.
 func (n *notices) ended() {
 	if n.engine.peers.requestsOnly.Load() {
 		signal(n.woken)

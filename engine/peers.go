@@ -49,7 +49,7 @@ func (p *peers) runOnce(ctx context.Context) error {
 	e := p.engine
 	asked := time.Now()
 	// If this node was stopped or disconnected, the others may have been, too. They get as much
-	// time as this node to send a heartbeat.
+	// time to send a heartbeat as this node.
 	if !e.isConnected() || asked.Sub(p.looked) > e.cfg.ZombieAfter/2 {
 		clear(p.seen)
 	}
@@ -97,8 +97,8 @@ func (p *peers) runOnce(ctx context.Context) error {
 	return nil
 }
 
-// warnIfAlone logs when a node for requests only finds that no node runs tasks, and when it finds
-// one again.
+// warnIfAlone logs when a node that takes only requests finds that no node runs tasks, and when it
+// finds one again.
 func (p *peers) warnIfAlone(alone bool) {
 	if !p.engine.cfg.RequestsOnly || alone == p.alone {
 		return
@@ -112,9 +112,9 @@ func (p *peers) warnIfAlone(alone bool) {
 }
 
 // dead reports whether a node is dead. unchanged is how long this node has seen the heartbeat
-// unchanged, and age is its age by the database clock. A node stops its tasks after fenceAfter. If
-// that much was observed, the database clock is trusted for the rest, so that a node that has just
-// started does not wait zombie_after again.
+// unchanged, and age is its age by the database clock. A node stops its tasks after fenceAfter.
+// After this node has observed that much silence, it trusts the database clock for the rest, so
+// that a node that has just started does not have to wait for zombie_after again.
 func (p *peers) dead(unchanged, age time.Duration) bool {
 	e := p.engine
 	return unchanged >= e.cfg.ZombieAfter || unchanged >= e.fenceAfter() && age >= e.cfg.ZombieAfter
@@ -127,7 +127,7 @@ func (p *peers) others() int {
 	return len(p.live)
 }
 
-// isResponsibleFor reports whether this node does a chore that one node does for all. It uses
+// isResponsibleFor reports whether this node does a chore that one node does for all nodes. It uses
 // rendezvous hashing over the live nodes.
 func (p *peers) isResponsibleFor(chore string) bool {
 	p.mu.Lock()

@@ -199,13 +199,14 @@ func (e *Engine) RemoveProcesses(ctx context.Context, namespace string, keys []p
 	})
 }
 
-// RemoveStopped is RemoveProcesses for processes that are neither INIT nor RUNNING. Others stay.
+// RemoveStopped is like RemoveProcesses, but only removes processes that are neither INIT nor
+// RUNNING.
 func (e *Engine) RemoveStopped(ctx context.Context, namespace string, keys []process.Key) error {
 	return e.remove(ctx, namespace, keys, func() ([]process.Key, error) { return e.store.RemoveStopped(ctx, keys) })
 }
 
-// RemoveEnded deletes a process that is COMPLETED or CANCELLED, or a FAILED job, for the method of
-// a kind. It reports whether there was one.
+// RemoveEnded deletes a process that is COMPLETED or CANCELLED, or a FAILED job. It reports whether
+// there was such a process. The methods of kinds call it.
 func (e *Engine) RemoveEnded(
 	ctx context.Context, key process.Key, method string, by process.Actor,
 ) (removed bool, err error) {
@@ -236,7 +237,7 @@ func (e *Engine) remove(
 	}
 	began := time.Now()
 	attempts := map[process.Key][]*running{}
-	for _, key := range keys { // read before the removal, because another process may have the ID afterwards
+	for _, key := range keys { // read before the removal, because another process may get the ID afterwards
 		attempts[key] = e.attempts.of(key)
 	}
 	removed, err := store()

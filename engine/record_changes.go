@@ -23,8 +23,8 @@ func (e *Engine) putNamespace(
 }
 
 // changesEvery returns the interval, in passes of the collector, between two passes that maintain
-// the change stream. It is a minute, or an hour if this node knows no namespace that records.
-// Triggers that no namespace needs remain until the next of these passes.
+// the change stream. It is a minute, or an hour if this node knows no namespace that records
+// changes. Triggers that no namespace needs any more remain until the next of these passes.
 func (e *Engine) changesEvery() int {
 	for _, ns := range e.registry.all() {
 		if ns.recordsChanges {

@@ -18,7 +18,7 @@ type RepairParams struct {
 	Context        []byte
 	IdempotencyKey string
 	Range          *progressorv1.HistoryRange
-	Accepted       bool          // answer when the task is stored
+	Accepted       bool          // respond when the task is stored
 	Timeout        time.Duration // limit of the wait; 0 means the step timeout of the namespace
 	Actor          process.Actor
 }

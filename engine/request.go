@@ -147,8 +147,8 @@ func (e *Engine) takeSlot(ctx context.Context, r *request) error {
 		r.call.Capture = ns.slots.tryTakeIdle()
 		return nil
 	}
-	// A call of a process that runs here gets the slot of the running task, so it does not wait for
-	// another one. But storing it is expensive: if the tasks wait for the database, it has to wait
+	// A call of a process that runs here needs no slot of its own, because it gets the slot of the
+	// running task. But storing it is expensive: if the tasks wait for the database, it must wait
 	// like a call of an idle process.
 	if e.attempts.runs(r.call.Key) {
 		if r.call.Capture = ns.slots.tryTake(); r.call.Capture || !ns.waitsForDatabase() {
@@ -284,8 +284,8 @@ func (e *Engine) waitFor(ctx context.Context, wt *waiter, timeout time.Duration)
 	}
 }
 
-// The methods that are part of fingerprints. A NOTIFY counts as a call, so the same key and args
-// get its answer.
+// The methods that are part of fingerprints. A NOTIFY counts as a call, so a call with the same key
+// and args gets the response of the NOTIFY.
 const (
 	methodStart        = "start"
 	methodCall         = "call"

@@ -21,8 +21,8 @@ const (
 // minCutRows is the minimum of the bound after a scan that reached its byte limit.
 const minCutRows = 32
 
-// quickRows is how many rows a scan claims of a namespace without a backlog, unless its equal part
-// is larger.
+// quickRows is the maximum number of rows that a scan claims of a namespace without a backlog,
+// unless its equal part is larger.
 const quickRows = 32
 
 // scanBound limits the rows that one scan claims in total, and divides them among the namespaces.
@@ -34,14 +34,14 @@ type scanBound struct {
 	known map[string]progress
 }
 
-// progress is how far scans have got with the tasks of a namespace.
+// progress records how far scans have come with the tasks of a namespace.
 type progress struct {
 	emptied uint64 // number of the last scan that found fewer tasks than it had room for; zero if none did
 	since   int    // tasks claimed after that scan
 }
 
-// backlogged reports whether scans do not keep up with the namespace. It returns true if that is
-// unknown.
+// backlogged reports whether scans do not keep up with the namespace. It returns true if this is
+// not known.
 func (p progress) backlogged() bool { return p.emptied == 0 || p.since >= scanLimit }
 
 // scanned records what a scan has claimed: left rows of each limit were not needed. cut reports
@@ -76,8 +76,8 @@ func (b *scanBound) forget(namespaces map[string]*namespace) {
 // divide takes rows for a scan of the named namespaces, which must be sorted. take takes at most n
 // rows for one of them, and returns how many it took. Namespaces without a backlog go first, up to
 // half of the rows, so that their few tasks do not wait behind the backlogs of others. All others,
-// including those for which nothing was left, take turns and get equal parts of the rest. divide
-// returns the namespaces that must wait for the next scan.
+// including those that got nothing because none was left, take turns and get equal parts of the
+// rest. divide returns the namespaces that must wait for the next scan.
 func (b *scanBound) divide(names []string, take func(name string, n int) int) (postponed []string) {
 	left, share := b.rows, equalPart(b.rows, len(names))
 	quick := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return b.known[name].backlogged() })
@@ -107,8 +107,8 @@ func (b *scanBound) divide(names []string, take func(name string, n int) int) (p
 // equalPart returns the rows for each of n namespaces.
 func equalPart(rows, n int) int { return min(max(rows/max(n, 1), 1), scanLimit) }
 
-// done adjusts the bound after a scan. A scan that took too long halves the bound. Other scans let
-// it grow back.
+// done adjusts the bound after a scan. A scan that took too long halves the bound. All other scans
+// let it grow again.
 func (b *scanBound) done(err error) {
 	switch {
 	case err == nil:
@@ -207,8 +207,8 @@ func (r *scanLimits) start(claims []storage.Claim, release func(*namespace) func
 // scan earlier. A scan is not cancelled with its poller, because the node must know its claims.
 const scanTimeout = 12 * time.Second
 
-// pauseAfter returns the pause after a number of consecutive failed scans. It is short at first,
-// because they may only have used dead connections.
+// pauseAfter returns the pause after a number of consecutive failed scans. The first pauses are
+// short, because the scans may only have used dead connections.
 func pauseAfter(failures int) time.Duration {
 	return 10 * time.Millisecond << min(3*(failures-1), 20)
 }

@@ -6,7 +6,7 @@ type class int
 const (
 	fresh   class = iota // a request that has just arrived
 	stored               // a task in schedule that waits for a slot
-	timers               // a task whose time has come
+	timers               // a task that is due
 	classes              // how many there are
 )
 
@@ -23,7 +23,7 @@ type shares struct {
 	count  uint64          // slots taken so far
 }
 
-// total returns how many slots are taken.
+// total returns the number of taken slots.
 func (s *shares) total() int {
 	n := 0
 	for _, taken := range s.taken {
@@ -39,9 +39,9 @@ func (s *shares) take(c class) {
 	s.latest[c] = s.count
 }
 
-// next returns the class that gets the next slot. If classes have equal parts, the one with the
-// older last slot goes first, so that even a single slot is shared. ok is false if no class wants a
-// slot.
+// next returns the class that gets the next slot. If classes have equal parts, the class that got
+// its last slot earlier goes first, so that the classes share even a single slot. ok is false if no
+// class wants a slot.
 func (s *shares) next(wanted [classes]int) (next class, ok bool) {
 	for c := range classes {
 		if wanted[c] > 0 && (!ok || s.before(c, next)) {

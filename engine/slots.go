@@ -9,34 +9,35 @@ import (
 )
 
 const (
-	// slotWait is how long a fresh request waits in memory for a slot before it is rejected.
+	// slotWait is how long a new request waits in memory for a slot before it is rejected.
 	slotWait = 100 * time.Millisecond
-	// maxSlotWaits is how many times slotWait a fresh request waits while a scan holds slots. The
-	// scan may return them, and on a slow database it may take longer than slotWait.
+	// maxSlotWaits limits the wait of a new request while a scan holds slots, in multiples of
+	// slotWait. The scan may return them, and on a slow database it may take longer than slotWait.
 	maxSlotWaits = 10
-	// failFastFor is how long fresh requests fail fast after a wait was rejected. Overload usually
-	// lasts, and each second without failing fast lets another thousand requests wait uselessly.
+	// failFastFor is how long new requests fail fast after the wait of one was rejected. Overload
+	// usually lasts, and in each second without failing fast, another thousand requests would wait
+	// for nothing.
 	failFastFor = 10 * time.Second
 )
 
 // slots limits how many tasks of a namespace run on this node at a time. A task needs a slot of its
-// namespace and one of the node. Fresh requests wait in memory, in the order of their arrival.
-// Stored tasks and timers wait in the database, and the pollers take slots for them. If several
-// classes wait, shares decides which of them gets a free slot. It is safe for concurrent use.
+// namespace and one of the node. New requests wait in memory, in the order of their arrival. Stored
+// tasks and timers wait in the database, and the pollers take slots for them. If several classes
+// wait, shares decides which of them gets a free slot. It is safe for concurrent use.
 type slots struct {
 	mu     sync.Mutex
 	max    int
 	shares shares
-	waits  [classes]bool   // stored tasks or timers wait, or may wait, because there were too few slots
-	queue  []chan struct{} // fresh requests that wait; closed when the request has its slot
+	waits  [classes]bool   // stored tasks or timers may wait because there were too few slots
+	queue  []chan struct{} // waiting new requests; a channel is closed when its request has a slot
 	scans  int             // scans that hold slots now
 
 	node  *nodeSlots
 	share nodeShare
 
-	lastRejected   time.Time // when the wait of a fresh request was last rejected
-	window         time.Time // when the count of served began
-	served, before int       // slots that became free for fresh requests, in this window and in the previous one
+	lastRejected   time.Time // when the wait of a new request was last rejected
+	window         time.Time // start of the current window of served
+	served, before int       // slots that became free for new requests, in this window and in the previous one
 
 	wakeStored, wakeTimers func() // called if a slot is free for that class
 }
@@ -44,7 +45,7 @@ type slots struct {
 // wakeups lists who can use slots that have become free.
 type wakeups struct {
 	classes    [classes]bool // classes of this namespace whose scans can take slots
-	namespaces []*slots      // others, whose turn to take a slot of the node has come
+	namespaces []*slots      // other namespaces, whose turn to take a slot of the node has come
 }
 
 // free returns how many slots of the namespace are free.
@@ -61,10 +62,10 @@ func (s *slots) wanted() (n [classes]int) {
 	return n
 }
 
-// distribute assigns free slots to the fresh requests that wait, and at most n to class c. It
-// leaves the slots that belong to another class free, for the scan of that class. If the node has
-// too few slots, the namespace waits for one. The caller holds the lock, and calls wake after it
-// has released the lock.
+// distribute assigns free slots to the waiting new requests, and at most n slots to class c. It
+// does not assign slots that belong to another class, so that the scan of that class can take them.
+// If the node has too few slots, the namespace waits for one. The caller holds the lock, and calls
+// wake after it has released the lock.
 func (s *slots) distribute(c class, n int) (got int, w wakeups) {
 	wanted := s.wanted()
 	if c != fresh {
@@ -75,7 +76,7 @@ func (s *slots) distribute(c class, n int) (got int, w wakeups) {
 		w.namespaces = s.node.leave(s)
 		return 0, w
 	}
-	after := s.shares // as if the remaining slots were taken
+	after := s.shares // count the remaining slots as taken
 	for range min(free, s.node.free(s)) {
 		next, ok := after.next(wanted)
 		if !ok {
@@ -107,7 +108,7 @@ func (s *slots) distribute(c class, n int) (got int, w wakeups) {
 	return got, w
 }
 
-// wake wakes those that can use the remaining slots.
+// wake wakes the scans and namespaces that can use the remaining slots.
 func (s *slots) wake(w wakeups) {
 	if w.classes[stored] {
 		s.wakeStored()
@@ -134,7 +135,7 @@ func (s *slots) giveBack(c class, n int) (turns []*slots) {
 	return s.node.release(s, n)
 }
 
-// tryTake takes a slot for a fresh request if one is free and belongs to it.
+// tryTake takes a slot for a new request if a slot is free and belongs to its class.
 func (s *slots) tryTake() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +168,8 @@ func (s *slots) tryTakeIdle() bool {
 	return true
 }
 
-// take waits for a slot for a fresh request. It waits at most slotWait, or longer while a scan
-// holds slots. It fails at once if maxWaiting requests already wait.
+// take waits for a slot for a new request. It waits at most slotWait, or longer while a scan holds
+// slots. It fails at once if maxWaiting requests already wait.
 func (s *slots) take(ctx context.Context) bool {
 	if s.tryTake() {
 		return true
@@ -200,8 +201,9 @@ func (s *slots) take(ctx context.Context) bool {
 	}
 }
 
-// giveUp ends the wait of a fresh request. taken reports that it got a slot at the same time. The
-// wait is not over while a scan holds slots, unless the client is gone or this was the last wait.
+// giveUp ends the wait of a new request. taken reports that the request got a slot at the same
+// time. While a scan holds slots, the wait continues, unless the client has disconnected or this
+// was the last wait.
 func (s *slots) giveUp(turn chan struct{}, gone, last bool) (taken, over bool) {
 	s.mu.Lock()
 	n := slices.Index(s.queue, turn)
@@ -222,9 +224,9 @@ func (s *slots) giveUp(turn chan struct{}, gone, last bool) (taken, over bool) {
 	return false, true
 }
 
-// maxWaiting returns how many fresh requests may wait. After a wait was rejected, it is the number
-// that gets a slot in half of slotWait; more would be rejected too, so they fail fast. The caller
-// holds the lock.
+// maxWaiting returns how many new requests may wait. After a wait was rejected, it returns the
+// number of requests that get a slot within half of slotWait. All others would be rejected too, so
+// they fail fast. The caller holds the lock.
 func (s *slots) maxWaiting(now time.Time) int {
 	if now.Sub(s.lastRejected) > failFastFor {
 		return s.max
@@ -233,9 +235,9 @@ func (s *slots) maxWaiting(now time.Time) int {
 	return min(s.max, max(s.served, s.before, 2)/2)
 }
 
-// countServed records that n slots became free for fresh requests, even if no request waited. After
-// a stall no request waits, and there must be room for requests that arrive while all slots are
-// taken. The caller holds the lock.
+// countServed records that n slots became free for new requests. It also counts slots for which no
+// request waited: after a stall no request waits, and maxWaiting must allow requests that arrive
+// while all slots are taken. The caller holds the lock.
 func (s *slots) countServed(now time.Time, n int) {
 	if since := now.Sub(s.window); since >= slotWait {
 		s.before = s.served
@@ -264,12 +266,12 @@ func (s *slots) release(c class) {
 	s.wake(w)
 }
 
-// takeStored takes at most n slots for a scan of stored tasks. If it takes none, stored tasks wait
-// from now on.
+// takeStored takes at most n slots for a scan of stored tasks. If it takes none, it records that
+// stored tasks wait.
 func (s *slots) takeStored(n int) int { return s.takeForScan(stored, n) }
 
 // takeTimers takes at most n slots for a scan of timers, and at most half of the free ones, because
-// the scan may find few timers, and fresh requests must not wait for it.
+// the scan may find few timers, and new requests must not wait for it.
 func (s *slots) takeTimers(n int) int {
 	s.mu.Lock()
 	n = min(n, (s.free()+1)/2)
@@ -290,9 +292,9 @@ func (s *slots) takeForScan(c class, n int) int {
 	return got
 }
 
-// scanned ends a scan that took slots for class c. It returns unused slots. more reports that more
-// tasks wait, or may wait, than the scan had slots for. The result reports whether a slot is free
-// for them now.
+// scanned ends a scan that took slots for class c. It returns unused slots. more means that more
+// tasks may wait than the scan had slots for. The result reports whether a slot is free for them
+// now.
 func (s *slots) scanned(c class, unused int, more bool) (again bool) {
 	s.mu.Lock()
 	turns := s.giveBack(c, unused)
@@ -319,8 +321,8 @@ func (s *slots) noneStored() {
 	s.wake(w)
 }
 
-// pass passes the turn to take a slot of the node to other namespaces, because no scan takes tasks
-// of this one.
+// pass passes the namespace's turn to take a slot of the node on to others, because no scan takes
+// tasks of this namespace.
 func (s *slots) pass() { s.wake(wakeups{namespaces: s.node.leave(s)}) }
 
 // contended reports whether anything waits for a slot of this namespace or of the node.
@@ -332,7 +334,7 @@ func (s *slots) contended() bool {
 
 func (s *slots) anyWaits() bool { return len(s.queue) > 0 || s.waits[stored] || s.waits[timers] }
 
-// resize changes the number of slots. Running tasks continue if there are fewer.
+// resize changes the number of slots. Running tasks continue even if there are fewer slots now.
 func (s *slots) resize(n int) {
 	s.mu.Lock()
 	s.max = n
@@ -341,14 +343,14 @@ func (s *slots) resize(n int) {
 	s.wake(w)
 }
 
-// inUse returns how many slots are taken and how many fresh requests wait for one.
+// inUse returns the number of taken slots and of new requests that wait for one.
 func (s *slots) inUse() (taken, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.shares.total(), len(s.queue)
 }
 
-// demand returns how many slots are taken and how many fresh requests wait for one. others reports
+// demand returns the number of taken slots and of new requests that wait for one. others reports
 // whether anything else waits: stored tasks, timers, or another namespace for a slot of the node.
 func (s *slots) demand() (taken, waiting int, others bool) {
 	s.mu.Lock()
@@ -366,14 +368,14 @@ func (s *slots) force(c class) {
 	s.mu.Unlock()
 }
 
-// hasFree reports whether a slot is free, and the node has one for it.
+// hasFree reports whether a slot is free and the node has a slot for it.
 func (s *slots) hasFree() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.free() > 0 && s.node.free(s) > 0
 }
 
-// size returns how many slots there are.
+// size returns the number of slots.
 func (s *slots) size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,10 +19,10 @@ type StartParams struct {
 	Metadata       []byte // JSON object, or nil
 	IdempotencyKey string
 	Range          *progressorv1.HistoryRange
-	Accepted       bool                 // answer when the task is stored, without waiting for it
+	Accepted       bool                 // respond when the task is stored, without waiting for its end
 	Timeout        time.Duration        // limit of the wait; 0 means the step timeout of the namespace
 	StartTime      time.Time            // earliest start; zero means now
-	Priority       int32                // tasks of processes with a smaller value run first
+	Priority       int32                // tasks with a smaller value run first
 	Kind           string               // "" for a plain process
 	AuditRecord    *storage.AuditRecord // audit entry for an operator's command, or nil
 	Internal       bool                 // see CallParams.Internal

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// timerPoller claims tasks whose time has come. It keeps the time of the next timer of each
-// namespace in memory. Timers that this node sets are known at once; those of other nodes are found
-// every third ScanInterval if they are due soon.
+// timerPoller claims due tasks. It keeps the time of the next timer of each namespace in memory.
+// Timers that this node sets are known at once; timers of other nodes are found every third
+// ScanInterval if they are due soon.
 type timerPoller struct {
 	engine *Engine
 	woken  chan struct{}
 	mu     sync.Mutex
 	due    map[string]time.Time // when to scan a namespace; no entry if no timer is known
 	all    bool                 // the next scan first queries the timers of all namespaces
-	next   time.Time            // when to scan first; zero if nothing is known
+	next   time.Time            // time of the first scan; zero if no timer is known
 
 	bound         scanBound
 	urgentBound   scanBound
@@ -49,8 +49,8 @@ func (p *timerPoller) wake() {
 	p.schedule(time.Now())
 }
 
-// alarm makes the poller scan a namespace after a while. On a node for requests only, it wakes the
-// other nodes, which then know the time.
+// alarm makes the poller scan a namespace after d. On a node that takes only requests, it wakes the
+// other nodes, so that they learn the time.
 func (p *timerPoller) alarm(namespace string, after time.Duration) {
 	if p.engine.cfg.RequestsOnly {
 		p.engine.notices.stored()
@@ -66,7 +66,7 @@ func (p *timerPoller) alarm(namespace string, after time.Duration) {
 	p.schedule(at)
 }
 
-// schedule makes the next scan begin at a time or before. The caller holds the lock, which it
+// schedule makes the next scan begin no later than a time. The caller holds the lock, which it
 // releases.
 func (p *timerPoller) schedule(at time.Time) {
 	earlier := p.next.IsZero() || at.Before(p.next)
@@ -82,7 +82,7 @@ func (p *timerPoller) schedule(at time.Time) {
 // timerRest is the interval between queries of the timers of all namespaces.
 func timerRest(e *Engine) time.Duration { return 3 * e.cfg.ScanInterval }
 
-// until returns how long to sleep, at most rest.
+// until returns how long to sleep, which is at most rest.
 func (p *timerPoller) until(rest time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -29,8 +29,8 @@ func newTraces(p trace.TracerProvider, kinds map[string]Kind) *traces {
 	return &traces{p.Tracer(tracing.Scope), kinds}
 }
 
-// keep returns the context to store with a request: the one that the caller sent, or else the span
-// of the request if process.KeepsTrace.
+// keep returns the context to store with a request: the context that the caller sent or, if
+// process.KeepsTrace, the span of the request.
 func (t *traces) keep(ctx context.Context, processID string, sent []byte) []byte {
 	if t == nil || len(sent) > 0 || !process.KeepsTrace(processID) {
 		return sent
@@ -39,8 +39,8 @@ func (t *traces) keep(ctx context.Context, processID string, sent []byte) []byte
 }
 
 // asked returns the span of a request whose task runs at once, if the stored context does not
-// contain it: the caller sent a context of its own, or process.StartsTraces. It returns nil if
-// there is none.
+// contain the span, because the caller sent a context of its own or process.StartsTraces. Otherwise
+// it returns nil.
 func (t *traces) asked(ctx context.Context, processID string, kept []byte) *trace.SpanContext {
 	if t == nil || tracing.OfText(kept).IsValid() || len(kept) == 0 && !process.StartsTraces(processID) {
 		return nil
@@ -161,8 +161,8 @@ func (t *traces) leased(l *storage.Lease) trace.Span {
 	})
 }
 
-// lost creates the span of an attempt whose node or worker was lost. Without it, the spans of its
-// processor would have no parent.
+// lost creates the span of an attempt whose node or worker was lost. Without that span, the spans
+// of its processor would have no parent.
 func (t *traces) lost(z *storage.Zombie, d *decision, now time.Time) {
 	if t == nil || !tracing.OfText(z.Context).IsValid() {
 		return

@@ -9,7 +9,7 @@ import (
 )
 
 // Urgent claims the tasks of a kind whose attempts take milliseconds. They run in addition to the
-// slots and before all other timers, because they would otherwise be late by the whole backlog of
+// slots and before all other timers. Otherwise, they would have to wait for the complete backlog of
 // other tasks. Messages of their results wait until no such task is due or running.
 type Urgent struct {
 	// Timers claims due timers of the kind, longest due first, and Calls its other tasks. A
@@ -21,8 +21,8 @@ type Urgent struct {
 func (e *Engine) isUrgent(kind string) bool { return e.kinds[kind].Urgent != nil }
 
 const (
-	// maxUrgent is how many urgent tasks of a namespace run on a node in addition to its slots. The
-	// limit is two full flushes, and one more that is being prepared.
+	// maxUrgent is the maximum number of urgent tasks of a namespace that run on a node in addition
+	// to its slots: two full flushes, and a third one that is being prepared.
 	maxUrgent = 768
 	// urgentBatch is the minimum size of a claim while more urgent tasks are due than may run. A
 	// scan for a few rows costs as much as one for many.
@@ -32,7 +32,7 @@ const (
 	urgentGap = 200 * time.Millisecond
 )
 
-// urgentSlots limits how many urgent tasks of a namespace run on this node in addition to its
+// urgentSlots limits the urgent tasks of a namespace that run on this node in addition to its
 // slots.
 type urgentSlots struct {
 	mu    sync.Mutex
@@ -55,7 +55,7 @@ func (p *urgentSlots) take(limit int) int {
 	return n
 }
 
-// giveBack returns slots. It wakes the poller if it had too few.
+// giveBack returns slots. It wakes the poller if the poller had too few slots.
 func (p *urgentSlots) giveBack(n int) {
 	p.mu.Lock()
 	p.taken -= n

@@ -17,17 +17,17 @@ func (ns *namespace) waitsForDatabase() bool {
 }
 
 // mayHoldSlot reports whether a call may keep its slot while it waits in memory for its process. It
-// may if only fresh requests wait for slots and their tasks would wait for the database. If these
-// calls were stored during an overload, each would need a row of schedule, and nearly every flush
-// would use the general statements.
+// may if only new requests wait for slots and the tasks would wait for the database. If these calls
+// were stored during an overload, each would need a row in schedule, and nearly every flush would
+// use the general statements.
 func (ns *namespace) mayHoldSlot() bool {
 	taken, fresh, others := ns.slots.demand()
 	return !others && (fresh == 0 || !ns.usage.byProcessors(taken, time.Now()))
 }
 
-// usage measures whether the tasks of a namespace use their slots on this node for their processor
-// or for the database. If it is the database, storing more requests would slow down the running
-// tasks. It is safe for concurrent use.
+// usage measures whether the tasks that hold the slots of a namespace on this node wait for their
+// processor or for the database. If they wait for the database, storing more requests would slow
+// them down. It is safe for concurrent use.
 type usage struct {
 	working             atomic.Int64 // attempts that are in the processor now
 	processing, storing atomic.Int64 // nanoseconds so far

@@ -42,12 +42,12 @@ func taskEndOfRow(r *storage.Answer) (taskEnd, error) {
 }
 
 const (
-	// maxPolled is the maximum number of tasks in one query. If more are waited for, they take
-	// turns.
+	// maxPolled is the maximum number of tasks in one query. If clients wait for more tasks, the
+	// tasks take turns.
 	maxPolled = 1000
-	// maxUnasked is how long a task is not queried while its process runs on this node. Normally
-	// the end of the task is delivered in memory. This does not happen if another node ran the
-	// process in between, or took it over from an attempt here that does not end.
+	// maxUnasked is the interval at which a task is queried while its process runs on this node.
+	// Normally the end of the task is delivered in memory. This does not happen if another node ran
+	// the process in between, or took it over from an attempt here that does not end.
 	maxUnasked = time.Second
 )
 
@@ -66,7 +66,7 @@ type waiters struct {
 	engine *Engine
 	mu     sync.Mutex
 	byTask map[storage.TaskRef][]*waiter
-	order  []*waiter // in order of registration, to take turns; ended ones are dropped when their turn comes
+	order  []*waiter // in order of registration, to take turns; ended waits are dropped when their turn comes
 	kick   chan struct{}
 	ended  chan struct{}            // receives a value after another node has ended tasks
 	stale  map[process.Key]struct{} // processes whose tasks may have ended, for the next turn
@@ -137,7 +137,7 @@ func (w *waiters) cancelNamespace(name string) {
 	}
 }
 
-// recheck queries the database for all tasks of a process that are waited for.
+// recheck queries the database for all tasks of a process for which clients wait.
 func (w *waiters) recheck(key process.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,14 +148,14 @@ func (w *waiters) recheck(key process.Key) {
 // endedElsewhere queries the database soon, because another node has ended tasks.
 func (w *waiters) endedElsewhere() { signal(w.ended) }
 
-// count returns the number of tasks that are waited for.
+// count returns the number of tasks for which clients wait.
 func (w *waiters) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.byTask)
 }
 
-// refs returns all tasks that are waited for.
+// refs returns all tasks for which clients wait.
 func (w *waiters) refs() []storage.TaskRef {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -189,7 +189,7 @@ func (w *waiters) Run(ctx context.Context) error {
 		case <-rest.C:
 		}
 		kick := w.kick
-		if !idle { // at most one query per AnswerPoll, however many clients come and go
+		if !idle { // at most one query per AnswerPoll, even if many clients come and go
 			kick = nil
 		}
 		select {
@@ -244,9 +244,8 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	return false
 }
 
-// due returns the next turn of at most maxPolled tasks to query: those whose process does not run
-// on this node, those whose end may have been missed, and those that were not queried for
-// maxUnasked.
+// due returns the next tasks to query, at most maxPolled: tasks whose process does not run on this
+// node, tasks whose end may have been missed, and tasks that were not queried for maxUnasked.
 func (w *waiters) due() (refs []storage.TaskRef, waiting int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 )
 
 // WatchProcess sends the events of a process after the event `after`, each once and in order. It
-// also sends the process (without history and timers), first as it is now, and after each change of
-// its status, following the events that were stored with the change. It returns nil when the
+// also sends the process, without history and timers: once at the beginning, and again after each
+// change of its status, after the events that were stored with the change. It returns nil when the
 // process has ended or was removed, and process.ErrUnavailable when the node stops.
 func (e *Engine) WatchProcess(
 	ctx context.Context, key process.Key, after int64, send func(*progressorv1.WatchProcessResponse) error,
@@ -42,7 +42,7 @@ func (e *Engine) WatchProcess(
 	}
 }
 
-// pass sends n. ended reports that nothing can follow.
+// pass sends n. ended reports that no further news can follow.
 func pass(n news, send func(*progressorv1.WatchProcessResponse) error) (ended bool, err error) {
 	for _, event := range wire.Events(n.events) {
 		if err := send(&progressorv1.WatchProcessResponse{

@@ -15,10 +15,10 @@ const (
 	// take turns.
 	maxLooked = 1000
 	// maxHeldBytes limits the news that clients have not read. At the limit, no news is read from
-	// the database until a client reads or limitStalls of package rpc ends its stream. The streams
-	// of one client can hold less: 100 events of 1 MiB.
+	// the database until a client reads, or limitStalls of package rpc ends its stream. The streams
+	// of a single client cannot reach the limit, because they hold at most 100 events of 1 MiB.
 	maxHeldBytes = 128 << 20
-	// minLookGap is the minimum time between queries for processes that are known to have news.
+	// minLookGap is the minimum interval between queries for processes that are known to have news.
 	minLookGap = 10 * time.Millisecond
 )
 
@@ -139,7 +139,7 @@ func (w *watchers) stored(done *storage.Completion, now time.Time) {
 	}
 	for _, wt := range w.byKey[done.Key] {
 		if !wt.ready || wt.after != done.LastEventID || wt.changed.IsZero() ||
-			size > storage.WatchedBytes || w.held >= maxHeldBytes { // it is read in parts, when there is memory
+			size > storage.WatchedBytes || w.held >= maxHeldBytes { // read later, in parts, when memory is free
 			w.markBehind(wt)
 			continue
 		}
@@ -279,12 +279,12 @@ func (w *watchers) report(wt *watcher, ref storage.WatchRef, found *storage.Watc
 	n := news{gone: found.Gone, events: found.Events, process: found.Process}
 	if !found.Gone {
 		if !wt.created.IsZero() && !wt.created.Equal(found.CreatedTime) {
-			n = news{gone: true} // the process was removed and its ID used again
+			n = news{gone: true} // the process was removed, and its ID was reused
 		}
 		wt.created = found.CreatedTime
 	}
 	if !n.gone && n.process == nil && (found.More || len(n.events) == 0) {
-		w.markBehind(wt) // there is more news than one query returns
+		w.markBehind(wt) // there may be more news than one query returns
 	}
 	if n.gone || n.process != nil || len(n.events) > 0 {
 		w.send(wt, n)

@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// maxSuspects is how many running rows one pass checks.
+// maxSuspects is the maximum number of running rows that one pass checks.
 const maxSuspects = 10_000
 
 // suspicion records how long a running row has looked like a zombie, by the clock of this node.
@@ -25,7 +25,7 @@ type suspicion struct {
 // kept.
 func (c *collector) collect(ctx context.Context) error {
 	e := c.engine
-	if !e.isConnected() { // a disconnected node cannot judge others
+	if !e.isConnected() { // a disconnected node cannot tell whether others are alive
 		clear(c.suspects)
 		return nil
 	}
@@ -113,7 +113,7 @@ func (c *collector) begunAt(ref storage.AttemptRef, fallback time.Time) time.Tim
 	return fallback
 }
 
-// margin returns how much longer than its timeout an attempt may take before the collector ends it.
+// margin returns the time by which an attempt may exceed its timeout before the collector ends it.
 func (c *collector) margin(s storage.Suspect) time.Duration {
 	if s.Leased { // only the collector ends it
 		return 0
@@ -151,7 +151,7 @@ func (c *collector) cancelRequested(ctx context.Context) error {
 
 // cancelLost cancels the attempts of this node that no longer hold their process, because another
 // attempt replaced them or a database failover lost their rows. It also finds claims that were made
-// before a gap between heartbeats and arrived only after it.
+// before a gap between heartbeats and whose response arrived after the gap.
 func (c *collector) cancelLost(ctx context.Context) error {
 	e := c.engine
 	attempts := e.attempts.refs()

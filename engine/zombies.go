@@ -25,7 +25,7 @@ type suspicion struct {
 // kept.
 func (c *collector) collect(ctx context.Context) error {
 	e := c.engine
-	if !e.isConnected() { // a disconnected node cannot tell whether others are alive
+	if !e.isConnected() { // a disconnected node does not know which others are alive
 		clear(c.suspects)
 		return nil
 	}

@@ -41,9 +41,9 @@ func (t *task) cancelFailedJob(key process.Key, reason string) {
 	t.messages = append(t.messages, storage.Message{Kind: storage.MessageCancel, Target: key, Reason: reason})
 }
 
-// cancelFailedJobs cancels the failed jobs that need no operator: the jobs of steps that run again or
-// whose failure is ignored, and all jobs of a run that is SUCCEEDED or CANCELLED. The jobs of a run
-// that is FAILED or EXPIRED stay, because it can be retried.
+// cancelFailedJobs cancels the failed jobs that need no operator: the jobs of steps that run again
+// or whose failure is ignored, and all jobs of a run that is SUCCEEDED or CANCELLED. The jobs of a
+// run that is FAILED or EXPIRED stay, because it can be retried.
 func (t *task) cancelFailedJobs(now flows.Status) error {
 	again := map[int]bool{}
 	reads := false

@@ -145,7 +145,7 @@ func (l *loginPages) finish(w http.ResponseWriter, r *http.Request) {
 	token, page, err := l.auth.FinishLogin(r.Context(), r.PathValue("name"), cookieOf(r, attemptCookie),
 		r.URL.Query(), cookieOf(r, loginCookie), r.RemoteAddr)
 	if !errors.Is(err, oidc.ErrState) && !limited(err) { // another tab or a reload may have ended the attempt
-		setCookie(w, attemptCookie, "", -1) // an answer can be used only once
+		setCookie(w, attemptCookie, "", -1) // an answer is used once
 	}
 	if err != nil {
 		l.refuse(w, err)

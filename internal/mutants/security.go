@@ -81,7 +81,7 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "pipelines-for-good", breaks: "a client that sends requests and never reads loses its connection",
-		file: "engine/rpc/stalls.go", old: "		w.start() // a part", planted: "		// a part",
+		file: "engine/rpc/stalls.go", old: "		w.start() // even", planted: "		// even",
 		packages: "./engine/rpc", run: "TestPipelinesThatAreNotRead",
 	},
 	{

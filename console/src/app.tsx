@@ -2,7 +2,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import { lazy, Suspense, useEffect, useMemo, useState } from "react";
 import { allNamespaces, readOnly, refresh, useMe, useRead, version } from "./api";
 import { Login, User } from "./login";
-import { methods, useCan } from "./may";
+import { methods, permissionOf, useCan } from "./may";
 import { Commands, Palette, useCommands, type Command } from "./palette";
 import { change, go, href, useRoute } from "./router";
 import { choose, chosen, useTheme } from "./theme";
@@ -36,6 +36,7 @@ const pages: Record<string, Page> = {
   worker: { title: "Worker", needs: true, nav: false, show: lazy(() => import("./pages/workers").then((m) => ({ default: m.WorkerPage }))) },
   namespaces: { title: "Namespaces", key: "n", needs: false, nav: true, show: lazy(() => import("./pages/namespaces").then((m) => ({ default: m.Namespaces }))) },
   nodes: { title: "Nodes", key: "d", needs: false, nav: true, show: lazy(() => import("./pages/nodes").then((m) => ({ default: m.Nodes }))) },
+  audit: { title: "Audit", key: "u", needs: false, nav: true, method: methods.listAudit, show: lazy(() => import("./pages/audit").then((m) => ({ default: m.Audit }))) },
   access: { title: "Access", key: "a", needs: false, nav: true, method: methods.listKeys, show: lazy(() => import("./pages/access").then((m) => ({ default: m.Access }))) },
   bulk: { title: "Bulk", needs: true, nav: false, show: lazy(() => import("./pages/bulk").then((m) => ({ default: m.BulkPage }))) },
 };
@@ -205,7 +206,7 @@ function Shell() {
           ) : page.method && !offered.some(([to]) => to === name) ? (
             known ? (
               <Empty page title="You may not see this page">
-                It is for users with the role root. <a href={href("overview")}>Show the overview</a>
+                It needs the permission <code>{permissionOf(page.method)}</code>. <a href={href("overview")}>Show the overview</a>
               </Empty>
             ) : (
               <Loading />

@@ -1,10 +1,11 @@
 // The graph of a flow, in a separate chunk that only pages with a graph load.
-import { Controls, Handle, MarkerType, Position, ReactFlow, type Edge, type Node, type NodeProps, type ReactFlowInstance } from "@xyflow/react";
+import { ControlButton, Controls, Handle, MarkerType, MiniMap, Position, ReactFlow, type Edge, type Node, type NodeProps, type ReactFlowInstance } from "@xyflow/react";
 import "@xyflow/react/dist/base.css";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { span } from "./format";
+import { branchesOf, collapse } from "./branches";
+import { plural, span } from "./format";
 import { layers } from "./layers";
-import { Mark, stepLook, type Look } from "./status";
+import { Mark, stepLook, type Look, type Tone } from "./status";
 import { Told, toldTitle, useNow } from "./ui";
 
 /** A step in the graph. look is undefined in a template. */
@@ -25,7 +26,15 @@ export interface Drawn {
   to: string;
 }
 
-type StepNode = Node<{ step: Drawn; down: boolean }, "step">;
+/** The branch that begins at a step, if the graph is large enough to collapse it. */
+interface Branch {
+  steps: number;
+  closed: boolean;
+  tone: Tone; // the most important one of its steps
+  toggle: () => void;
+}
+
+type StepNode = Node<{ step: Drawn; down: boolean; branch?: Branch }, "step">;
 
 const wide = 172;
 const high = 70;
@@ -57,7 +66,25 @@ function Took({ step }: { step: Drawn }) {
   return <span className="took">{span(Math.max(0, (step.until ?? now) - step.since)).replace(step.until === undefined ? /\.\d+/ : /$^/, "")}</span>;
 }
 
-function StepBox({ data: { step, down } }: NodeProps<StepNode>) {
+function Fold({ of, branch }: { of: Drawn; branch: Branch }) {
+  const says = `${branch.closed ? "show" : "hide"} ${plural(branch.steps, "step")} after ${of.name}`;
+  return (
+    <button type="button" className={`branch nodrag nopan tone-${branch.closed ? branch.tone : "plain"}`} aria-expanded={!branch.closed} aria-label={says} title={says} onClick={branch.toggle}>
+      {branch.closed ? `+${branch.steps}` : "−"}
+    </button>
+  );
+}
+
+function StepBox({ data: { step, down, branch } }: NodeProps<StepNode>) {
+  return (
+    <>
+      <StepLink step={step} down={down} />
+      {branch && <Fold of={step} branch={branch} />}
+    </>
+  );
+}
+
+function StepLink({ step, down }: { step: Drawn; down: boolean }) {
   return (
     <a className={`step nodrag nopan tone-${step.look?.tone ?? "plain"}${step.each ? " each" : ""}`} href={step.to} aria-current={step.chosen || undefined} draggable={false} title={step.note && toldTitle(step.note)}>
       <Handle type="target" position={down ? Position.Top : Position.Left} isConnectable={false} />
@@ -95,32 +122,54 @@ const useNarrow = () =>
     () => narrow.matches,
   );
 
+const importance: Tone[] = ["bad", "run", "hold", "wait", "good", "gone"];
+const foldable = 8; // graphs with more steps have branches that can be collapsed
+
+/** Whether a step has begun after another one, and how that one ended. A step that never began was not reached by the edge. */
+function edgeClass(from: Drawn, to: Drawn): string {
+  if (!to.look) return ""; // in a template
+  if (to.since === undefined) return to.look.tone === "wait" ? "" : "untaken";
+  return from.until === undefined && from.since === undefined && from.look?.tone === "wait" ? "" : `went tone-${from.look?.tone ?? "plain"}`;
+}
+
 /** Draws steps, each after its dependencies. label is the accessible name. */
 export default function Graph({ steps, after, label }: { steps: Drawn[]; after: Map<string, string[]>; label: string }) {
   const down = useNarrow();
   const box = useRef<HTMLDivElement>(null);
   const ids = steps.map((s) => s.id).join("\n");
-  const places = useMemo(() => layers(ids.split("\n"), after), [ids, after]);
-  const nodes = useMemo(
-    () =>
-      steps.map((step): StepNode => {
-        const { layer, row } = places.get(step.id) ?? { layer: 0, row: 0 };
-        const position = down ? { x: row * (wide + 22), y: layer * (high + 32) } : { x: layer * (wide + 44), y: row * (high + 22) };
-        return { id: step.id, type: "step", position, width: wide, height: high, data: { step, down } };
-      }),
-    [steps, places, down],
-  );
+  const [closed, setClosed] = useState<Set<string>>(new Set());
+  const [full, setFull] = useState(false);
+  const [map, setMap] = useState(false);
+  const branches = useMemo(() => (steps.length > foldable ? branchesOf(ids.split("\n"), after) : new Map<string, string[]>()), [ids, after, steps.length]);
+  const shown = useMemo(() => collapse(ids.split("\n"), after, branches, closed), [ids, after, branches, closed]);
+  const places = useMemo(() => layers(shown.ids, shown.after), [shown]);
+  const nodes = useMemo(() => {
+    const known = new Map(steps.map((s) => [s.id, s]));
+    return shown.ids.flatMap((id): StepNode[] => {
+      const step = known.get(id);
+      if (!step) return [];
+      const { layer, row } = places.get(id) ?? { layer: 0, row: 0 };
+      const position = down ? { x: row * (wide + 22), y: layer * (high + 32) } : { x: layer * (wide + 44), y: row * (high + 22) };
+      const below = branches.get(id) ?? [];
+      const tones = below.map((b) => known.get(b)?.look?.tone);
+      const branch: Branch | undefined =
+        below.length < 2
+          ? undefined
+          : { steps: below.length, closed: closed.has(id), tone: importance.find((t) => tones.includes(t)) ?? "plain", toggle: () => setClosed((old) => (old.has(id) ? new Set([...old].filter((o) => o !== id)) : new Set([...old, id]))) };
+      return [{ id, type: "step", position, width: wide, height: high, data: { step, down, branch } }];
+    });
+  }, [steps, shown, places, branches, closed, down]);
   const edges = useMemo(() => {
     const known = new Map(steps.map((s) => [s.id, s]));
-    return steps.flatMap((to) =>
-      (after.get(to.id) ?? [])
-        .filter((from) => known.has(from))
-        .map((from): Edge => {
-          const went = known.get(from)?.until !== undefined && to.since !== undefined;
-          return { id: `${from}/${to.id}`, source: from, target: to.id, className: went ? "went" : "", animated: to.since !== undefined && to.until === undefined && to.look?.tone === "run", markerEnd: { type: MarkerType.ArrowClosed, color: "context-stroke", width: 16, height: 16 } };
-        }),
+    return shown.ids.flatMap((id) =>
+      (shown.after.get(id) ?? []).flatMap((from): Edge[] => {
+        const [a, b] = [known.get(from), known.get(id)];
+        if (!a || !b) return [];
+        const now = b.since !== undefined && b.until === undefined && b.look?.tone === "run";
+        return [{ id: `${from}/${id}`, source: from, target: id, className: edgeClass(a, b), animated: now, markerEnd: { type: MarkerType.ArrowClosed, color: "context-stroke", width: 16, height: 16 } }];
+      }),
     );
-  }, [steps, after]);
+  }, [steps, shown]);
   const size = {
     wide: Math.max(...nodes.map((n) => n.position.x)) + wide,
     high: Math.max(...nodes.map((n) => n.position.y)) + high,
@@ -135,8 +184,14 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
   // Show the whole graph if it is readable, otherwise the running part.
   const whole = Math.min(1, room / (size.wide + 36));
   const zoom = whole >= readable ? whole : 0.85;
-  const height = Math.min(size.high * zoom + 44, down ? 900 : 520);
+  const height = full ? innerHeight : Math.min(size.high * zoom + 44, down ? 900 : 520);
   const fits = whole >= readable && size.high * zoom + 44 <= height;
+  useEffect(() => {
+    if (!full) return;
+    const leave = (e: KeyboardEvent) => e.key === "Escape" && setFull(false);
+    addEventListener("keydown", leave);
+    return () => removeEventListener("keydown", leave);
+  }, [full]);
   const flow = useRef<ReactFlowInstance<StepNode, Edge>>(undefined);
   const look = () => {
     const at = nodes.find((n) => n.data.step.since !== undefined && n.data.step.until === undefined) ?? nodes.find((n) => n.data.step.look?.tone === "bad") ?? nodes[0];
@@ -147,9 +202,9 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
   // Only when the graph is redrawn, so that it does not move while in use.
   const looking = useRef(look);
   looking.current = look;
-  useEffect(() => looking.current(), [room, down, ids]);
+  useEffect(() => looking.current(), [room, down, ids, full]);
   return (
-    <div className="graph" ref={box} style={{ height }} role="group" aria-label={label}>
+    <div className={"graph" + (full ? " full" : "")} ref={box} style={{ height }} role="group" aria-label={label}>
       <ReactFlow
         key={`${down ? "down" : "right"}\n${ids}`}
         nodes={nodes}
@@ -170,13 +225,27 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
         zoomOnScroll={false}
         preventScrolling={false}
         zoomOnDoubleClick={false}
-        panOnDrag={!fits}
+        panOnDrag={!fits || full}
         onlyRenderVisibleElements={steps.length > 150}
         minZoom={0.1}
         maxZoom={1.5}
         proOptions={{ hideAttribution: true }}
       >
-        {!fits && <Controls showInteractive={false} showFitView={false} position="bottom-right" />}
+        {map && <MiniMap<StepNode> position="bottom-left" ariaLabel="map of the steps" pannable zoomable nodeStrokeWidth={2} nodeClassName={(n) => `tone-${n.data.step.look?.tone ?? "plain"}`} />}
+        {(steps.length > 2 || full) && (
+          <Controls showInteractive={false} position="bottom-right" fitViewOptions={{ padding: 0.08 }}>
+            <ControlButton aria-pressed={map} aria-label="map" title="map" onClick={() => setMap(!map)}>
+              <svg viewBox="0 0 16 16" aria-hidden="true">
+                <path d="M1 3h14v10H1zM9 8h6v5H9z" fill="none" stroke="currentColor" strokeWidth="1.6" />
+              </svg>
+            </ControlButton>
+            <ControlButton aria-pressed={full} aria-label={full ? "leave full screen" : "full screen"} title={full ? "leave full screen (Esc)" : "full screen"} onClick={() => setFull(!full)}>
+              <svg viewBox="0 0 16 16" aria-hidden="true">
+                <path d={full ? "M6 1v5H1m9-5v5h5M6 15v-5H1m9 5v-5h5" : "M1 6V1h5m4 0h5v5M1 10v5h5m4 0h5v-5"} fill="none" stroke="currentColor" strokeWidth="1.8" />
+              </svg>
+            </ControlButton>
+          </Controls>
+        )}
       </ReactFlow>
     </div>
   );

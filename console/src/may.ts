@@ -20,6 +20,9 @@ export const methods = { ...AccessService.method, ...ProcessService.method, ...N
 /** The name of a permission in the answers of the engine, such as process.call. */
 const nameOf = (p: Permission) => (Permission[p] ?? "").toLowerCase().replace("_", ".");
 
+/** The name of the permission that a method needs. */
+export const permissionOf = (method: DescMethod): string => nameOf(getOption(method, needs).permission);
+
 const matches = (pattern: string, ns: string) => (pattern.endsWith("*") ? ns.startsWith(pattern.slice(0, -1)) : pattern === ns);
 
 /** Reports whether the user may send requests of a method in a namespace, by default in the one that is shown. */

@@ -58,7 +58,7 @@ function repairOf(l: Lane, from: number, to: number): number | undefined {
 }
 
 /** Round steps for the axis. */
-function ticksOf(from: number, to: number, wanted: number): number[] {
+export function ticksOf(from: number, to: number, wanted: number): number[] {
   const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5, 1728e5, 6048e5, 2592e6, 31536e6];
   const step = steps.find((s) => (to - from) / s <= wanted) ?? (to - from) / wanted;
   const ticks: number[] = [];
@@ -66,7 +66,8 @@ function ticksOf(from: number, to: number, wanted: number): number[] {
   return ticks;
 }
 
-function label(t: number, width: number): string {
+/** The text of a tick on an axis of a width in milliseconds. */
+export function axisLabel(t: number, width: number): string {
   const text = exact(t);
   if (width < 10_000) return text.slice(14);
   if (width < 86_400_000) return text.slice(11, 19);
@@ -162,7 +163,7 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
             <g key={t}>
               <line x1={x(t)} x2={x(t)} y1={0} y2={height - 20} className="grid" />
               <text x={x(t)} y={height - 6} textAnchor={x(t) > width - 34 ? "end" : "middle"} className="tick">
-                {label(t, to - from)}
+                {axisLabel(t, to - from)}
               </text>
             </g>
           ))}

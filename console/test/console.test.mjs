@@ -228,6 +228,26 @@ spec("MessagePack is read", async (page, go) => {
   await page.getByText('"b": "9007199254740993"').waitFor();
 });
 
+spec("The audit shows who did what, and what a change of a configuration changed", async (page, go) => {
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "audited", processor: { pull: {} } } });
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "audited", processor: { pull: {} }, stepTimeout: "7s" } });
+  await go("#/overview");
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("u");
+  await page.getByRole("heading", { name: "Audit" }).waitFor();
+  await page.getByRole("row", { name: /CancelProcess.*order-7.*no more/ }).getByRole("link", { name: "order-7" }).waitFor();
+  const filter = page.getByRole("combobox", { name: "filter" });
+  await filter.fill("method = PutNamespace");
+  await filter.press("Enter");
+  await page.getByRole("row", { name: /CancelProcess/ }).waitFor({ state: "detached" });
+  await page.getByRole("row", { name: /audited/ }).first().getByRole("button", { name: /^details/ }).press("Enter");
+  await page.getByRole("listitem").filter({ hasText: "7s" }).waitFor();
+  await filter.fill("subject = ");
+  await filter.press("Enter");
+  await page.getByRole("alert").waitFor();
+});
+
 spec("By the keyboard alone: pages, lists, theme", async (page, go) => {
   await go("");
   await page.getByRole("heading", { name: "Overview" }).waitFor();

@@ -271,8 +271,59 @@ spec("The events of a run include those of the jobs of its steps", async (page, 
   assert.equal(await events.getByRole("row", { name: /step queued/ }).count(), 0);
 });
 
+spec("The events of a run have clock times, the time since the event before, and who caused them", async (page, go) => {
+  await go("#/run?ns=orders&id=dear&tab=events");
+  const started = page.getByRole("region", { name: "events" }).getByRole("row", { name: /Running started.*check/ });
+  assert.match(await started.innerText(), /\d\d:\d\d:\d\d\.\d{3}/);
+  assert.match(await started.innerText(), /\+\d+(\.\d+)? (ms|s|min)/);
+  await started.getByRole("link", { name: "host-1" }).click();
+  await page.getByRole("heading", { name: "host-1" }).waitFor();
+});
+
+spec("The steps of a run are shown over time, with the attempts and the items", async (page, go) => {
+  await order("timed", 50);
+  await work("timed", { check: {}, reserve: {}, charge: {}, ship: {}, notify: {} });
+  await is("timed", "SUCCEEDED");
+  await go("#/run?ns=orders&id=timed");
+  await page.getByRole("tab", { name: "Over time" }).click();
+  const rows = page.getByRole("region", { name: "steps of timed over time" });
+  await rows.getByRole("img", { name: /^check: waits for a worker after .*; attempt 1 on host-1 succeeded after/ }).waitFor();
+  await rows.getByRole("button", { name: "items of ship" }).click();
+  await rows.getByRole("img", { name: /^item 1: .*attempt 1 on host-1 succeeded/ }).waitFor();
+  await page.getByRole("button", { name: "zoom in", exact: true }).click();
+  await rows.getByRole("link", { name: "charge" }).click();
+  await page.getByRole("heading", { name: /^charge/ }).waitFor();
+});
+
+spec("A large graph is fitted, shown in full screen with a map, and its branches are collapsed", async (page, go) => {
+  const after = { s: [], a1: ["s"], a2: ["a1"], a3: ["a2"], a4: ["a3"], b1: ["s"], b2: ["b1"], b3: ["b2"], end: ["a4", "b3"] };
+  const steps = Object.entries(after).map(([stepId, dependsOn]) => ({ stepId, dependsOn, wait: { kind: "KIND_HUMAN", title: stepId }, ...(stepId === "b1" && { condition: "false" }) }));
+  await engine.post("FlowService/PutTemplate", { template: { namespace: "orders", type: "wide", name: "Wide", stepOrder: "STEP_ORDER_GRAPH", steps } });
+  await start("wide-1", {}, "wide");
+  await engine.post("FlowService/CompleteStep", { namespace: "orders", runId: "wide-1", stepId: "s", result: true });
+  await go("#/run?ns=orders&id=wide-1");
+  const graph = page.getByRole("group", { name: "steps of wide-1" });
+  await graph.getByRole("link", { name: /^a1.*Running/ }).waitFor();
+  assert.equal(await graph.locator(".react-flow__edge.went.tone-good").count(), 1, "only a1 was reached, from s");
+  assert.ok((await graph.locator(".react-flow__edge.untaken").count()) >= 1, "b1 was skipped");
+  await graph.getByRole("button", { name: "hide 3 steps after a1" }).press("Enter");
+  await graph.getByRole("link", { name: /^a3/ }).waitFor({ state: "detached" });
+  await graph.getByRole("link", { name: /^end/ }).waitFor();
+  await graph.getByRole("button", { name: "show 3 steps after a1" }).press("Enter");
+  await graph.getByRole("link", { name: /^a3/ }).waitFor();
+  await graph.getByRole("button", { name: "full screen" }).click();
+  const box = await graph.boundingBox();
+  assert.deepEqual([box.width, box.height], [1280, 860]);
+  await graph.getByRole("button", { name: "Fit View" }).click();
+  await graph.getByRole("button", { name: "map", exact: true }).click();
+  await graph.getByRole("img", { name: "map of the steps" }).waitFor();
+  await page.keyboard.press("Escape");
+  await graph.getByRole("button", { name: "full screen" }).waitFor();
+  assert.ok((await graph.boundingBox()).height < 700);
+});
+
 spec("The pages of flows fit on a phone, in the dark", async (page, go) => {
-  for (const hash of ["#/flows?ns=orders", "#/run?ns=orders&id=dear&step=approve", "#/run?ns=orders&id=dear&tab=events", "#/templates?ns=orders", "#/template?ns=orders&type=multi_step_pipeline&step=ship", "#/waits?ns=orders"]) {
+  for (const hash of ["#/flows?ns=orders", "#/run?ns=orders&id=dear&step=approve", "#/run?ns=orders&id=dear&tab=events", "#/run?ns=orders&id=dear&tab=time", "#/templates?ns=orders", "#/template?ns=orders&type=multi_step_pipeline&step=ship", "#/waits?ns=orders"]) {
     await go(hash);
     await page.locator("main .card").first().waitFor();
     if (/\/(run|template)\?/.test(hash)) await page.getByRole("link", { name: /^charge/ }).first().waitFor();

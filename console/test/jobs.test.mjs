@@ -103,6 +103,19 @@ spec("Where no namespace was chosen the page says of which one it is, and the pa
   await page.getByRole("heading", { name: "mail-3" }).waitFor();
 });
 
+spec("A job that has succeeded shows its last progress, and no warning", async (page, go) => {
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "posts", processor: { pull: {} } } });
+  await engine.post("JobService/Enqueue", { namespace: "posts", jobId: "halfway", name: "render", args: { pages: 2 } });
+  const [{ leaseToken }] = await poll("worker-h", { namespaces: ["posts"] });
+  await engine.post("WorkerService/Heartbeat", { workerId: "worker-h", beats: [{ leaseToken, progress: { percent: 50, summary: "page 1 of 2" } }] });
+  await engine.post("WorkerService/Complete", { leaseToken, jobResult: { result: null } });
+  await go("#/job?ns=posts&id=halfway");
+  await page.getByRole("heading", { name: "Last reported progress" }).waitFor();
+  await page.getByText("50 %: page 1 of 2").waitFor();
+  assert.equal(await page.locator("main .notice").count(), 0);
+  assert.equal(await page.getByRole("progressbar").count(), 0);
+});
+
 spec("A job is enqueued, and its timeline opened", async (page, go) => {
   await go("#/jobs?ns=mail");
   await page.getByRole("button", { name: "Enqueue…" }).click();

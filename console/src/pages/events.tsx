@@ -1,14 +1,16 @@
 // The events of a job or a run: one line for each status change and command.
 import { jobEvents, useRead } from "../api";
 import { quoted } from "../flow";
-import { exact, millis } from "../format";
+import { exact, millis, span } from "../format";
 import type { JobEvent } from "../gen/progressor/v1/flow_pb";
 import { Pager } from "../paging";
-import { useParam } from "../router";
+import { href, useParam } from "../router";
 import { jobLook, Mark, runLook, stepLook, type Look } from "../status";
-import { Empty, ErrorBox, Loading, Scroll, When } from "../ui";
+import { Empty, ErrorBox, Loading, Scroll } from "../ui";
 
 const size = 50;
+
+const timeOf = (e?: JobEvent): number => millis(e?.createdTime) ?? 0;
 
 /** Shows the new status. ofStep: the run reports the status of one of its steps. */
 export function Became({ e, ofStep }: { e: JobEvent; ofStep: boolean }) {
@@ -21,6 +23,32 @@ export function Became({ e, ofStep }: { e: JobEvent; ofStep: boolean }) {
     </span>
   );
 }
+
+/** The time on the clock, with the date if the row above it is of another day. */
+function Clock({ at, above }: { at: number; above?: number }) {
+  const [day = "", time = ""] = exact(at).split(" ");
+  return (
+    <time dateTime={new Date(at).toISOString()} title={`${exact(at)}\n${new Date(at).toISOString()}`}>
+      {(above === undefined || exact(above).slice(0, 10) !== day) && <span className="dim">{day} </span>}
+      {time}
+    </time>
+  );
+}
+
+/** Who caused an event: the client that sent the command, the worker, or the engine itself. */
+function Who({ e }: { e: JobEvent }) {
+  if (!e.actor && !e.workerId) return <span className="dim">engine</span>;
+  return (
+    <>
+      {e.actor}
+      {e.actor && e.workerId && e.actor !== e.workerId && <span className="dim"> as </span>}
+      {e.workerId && e.actor !== e.workerId && (worked(e) ? <a href={href("worker", { ns: e.namespace, id: e.workerId })}>{e.workerId}</a> : e.workerId)}
+    </>
+  );
+}
+
+/** Reports whether the event is of a job, so that its worker_id is that of a worker. */
+const worked = (e: JobEvent) => !e.type.startsWith("step_");
 
 /** Shortens the keys of constraints: a key without a value applies to all matching jobs. */
 const keysOf = (text: string): string => text.replace(/=(?=,|$)/g, "");
@@ -38,24 +66,30 @@ export function Events({ ns, id, steps, live }: { ns: string; id: string; steps?
         <table className="stack">
           <thead>
             <tr>
-              <th>When</th>
+              <th>Time</th>
+              <th className="number">After</th>
               <th>Event</th>
               {steps && <th>Step</th>}
               <th className="number">Attempt</th>
-              <th>By</th>
+              <th>Who</th>
               <th>Message</th>
             </tr>
           </thead>
           <tbody>
-            {data.events.map((e) => (
+            {data.events.map((e, n) => (
               <tr key={String(e.eventId)}>
-                <td title={exact(millis(e.createdTime) ?? 0)}>
-                  <When at={millis(e.createdTime)} />
+                <td>
+                  <Clock at={timeOf(e)} above={n ? timeOf(data.events[n - 1]) : undefined} />
+                </td>
+                <td className="number dim" data-label={data.events[n + 1] && "after"} title="time since the event before">
+                  {data.events[n + 1] && `+${span(timeOf(e) - timeOf(data.events[n + 1]))}`}
                 </td>
                 <td>{e.to ? <Became e={e} ofStep={!!steps && !!e.stepId && e.jobId === id} /> : <span>{e.type.replaceAll("_", " ")}</span>} {e.to && !e.type.endsWith("status_changed") && <span className="dim">{e.type.replaceAll("_", " ")}</span>}</td>
                 {steps && <td>{e.stepId ? <code>{e.stepId}{e.index !== undefined && ` ${e.index}`}</code> : <span className="dim">the run</span>}</td>}
                 <td className="number" data-label="attempt">{e.attempt || ""}</td>
-                <td data-label="by">{e.actor || e.workerId}</td>
+                <td data-label="who">
+                  <Who e={e} />
+                </td>
                 <td className="what">
                   {e.message.replace(/^needs .*/, keysOf)}
                   {e.metadata && Object.keys(e.metadata).length > 0 && <code className="dim"> {JSON.stringify(e.metadata)}</code>}

@@ -84,7 +84,8 @@ function why(j: Job): string {
     const again = j.state === JobState.RETRYABLE && j.runTime && (millis(j.runTime) ?? 0) > Date.now() ? `retry ${new Date(millis(j.runTime) ?? 0).toISOString()}; ` : "";
     if (f) return `${again}${f.reason}: ${f.message}`;
   }
-  return j.cancelReason || j.blockedOn.replace(/^time: /, "starts ") || j.progress?.summary || "";
+  // What a job reported while it ran is no reason once it has ended.
+  return j.cancelReason || j.blockedOn.replace(/^time: /, "starts ") || (ended(j) ? "" : j.progress?.summary) || "";
 }
 
 const WorkerLink = ({ ns, id }: { ns: string; id: string }) => <a href={href("worker", { ns, id })}>{id}</a>;
@@ -342,12 +343,16 @@ export function JobPage({ ns }: { ns: string }) {
         </div>
       )}
       {j.progress && (
-        <Card title="Progress">
-          <div className="progress">
-            <span>{Math.round(j.progress.percent)} %</span>
-            <Bar part={j.progress.percent / 100} label="progress" />
-            <span>{j.progress.summary}</span>
-          </div>
+        <Card title={ended(j) ? "Last reported progress" : "Progress"}>
+          {ended(j) ? (
+            <p className="dim">{[`${Math.round(j.progress.percent)} %`, j.progress.summary].filter(Boolean).join(": ")}</p>
+          ) : (
+            <div className="progress">
+              <span>{Math.round(j.progress.percent)} %</span>
+              <Bar part={j.progress.percent / 100} label="progress" />
+              <span>{j.progress.summary}</span>
+            </div>
+          )}
           {j.progress.details && <Payload bytes={bytesOf(JSON.stringify(j.progress.details))} name="details" />}
         </Card>
       )}

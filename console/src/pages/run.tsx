@@ -12,6 +12,7 @@ import { Act, Bar, Card, ErrorBox, Fields, Loading, Missing, Tabs, Told, useNow,
 import { plainValue } from "../value";
 import { Events } from "./events";
 import { RunDialog, type RunAction } from "./runactions";
+import { RunTime } from "./runtime";
 import { StepPanel, Steps } from "./steps";
 import { AnswerDialog, keyOfWait, stepName } from "./waits";
 
@@ -125,7 +126,7 @@ export function RunPage({ ns }: { ns: string }) {
   const id = useParam("id");
   const step = useParam("step");
   const asked = useParam("tab");
-  const tab = asked === "data" || asked === "events" ? asked : "steps";
+  const tab = asked === "data" || asked === "events" || asked === "time" ? asked : "steps";
   const answering = useParam("answer");
   const [action, setAction] = useState<{ action: RunAction; step?: Step }>();
   const { data, error } = useRead(["run", ns, id], (o) => flows.getRun({ namespace: ns, runId: id }, o), { every: 3000, age: 2 });
@@ -195,6 +196,7 @@ export function RunPage({ ns }: { ns: string }) {
       <Tabs
         tabs={[
           ["steps", plural(r.steps.length, "step")],
+          ["time", "Over time"],
           ["data", "Payload and result"],
           ["events", "Events"],
         ]}
@@ -202,6 +204,7 @@ export function RunPage({ ns }: { ns: string }) {
         onChange={(name) => change({ tab: name === "steps" ? undefined : name, events: undefined }, "replace")}
       />
       {tab === "steps" && <Steps run={r} after={after} ofStep={ofStep} chosen={step} />}
+      {tab === "time" && <RunTime run={r} ofStep={ofStep} />}
       {tab === "data" && (
         <>
           <Card>

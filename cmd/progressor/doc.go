@@ -5,5 +5,5 @@
 // Package internal/cli/commands lists the packages with the commands; each command is a struct with
 // its flags and a Run method. The tests of this package run the whole program.
 //
-// The logic of processes is in package engine, not below this one.
+// The logic of processes is in package engine, not here.
 package main

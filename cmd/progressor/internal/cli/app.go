@@ -25,8 +25,8 @@ type Main struct {
 	Getenv   func(name string) (value string, set bool)
 	Environ  func() []string  // NAME=value
 	Signals  <-chan os.Signal // SIGINT and SIGTERM: the first one asks to stop, the second one stops at once
-	Terminal bool             // Stderr is a terminal: write logs as text
-	Asks     bool             // Stdin is a terminal, too: the user can answer questions
+	Terminal bool             // Stderr is a terminal, so logs are written as text
+	Asks     bool             // Stdin is a terminal, too, so the user can answer questions
 	Zone     *time.Location   // for times on a terminal
 
 	StdoutSize, StderrSize func() (columns, lines int) // nil if it is not a terminal
@@ -132,7 +132,7 @@ func newParser(a *App, commands any) (*kong.Kong, error) {
 	return kong.New(commands,
 		kong.Name("progressor"),
 		kong.Description("Durable processes on PostgreSQL. Start with: progressor dev"),
-		kong.Writers(output.File(a.Stdout), output.File(a.Stderr)), // kong looks for the width of a file
+		kong.Writers(output.File(a.Stdout), output.File(a.Stderr)), // because kong would ask the file for its width
 		kong.Exit(func(code int) { panic(stop(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 		kong.ValueFormatter(FlagHelp),
@@ -148,8 +148,8 @@ func newParser(a *App, commands any) (*kong.Kong, error) {
 	)
 }
 
-// wantsJSON looks for -o json in the arguments, because a command line that cannot be parsed needs
-// an output format, too.
+// wantsJSON looks for -o json in the arguments, because errors about a command line that cannot be
+// parsed also need an output format.
 func wantsJSON(args []string) bool {
 	for i, arg := range args {
 		switch arg {
@@ -162,9 +162,9 @@ func wantsJSON(args []string) bool {
 	return false
 }
 
-// Interruptible returns the context of a client command, which ends at the first signal. A command
-// may have several of them, such as one for a request and one for the wait that follows. The one
-// that receives the signal notifies the others.
+// Interruptible returns a context that ends at the first signal, for client commands. A command may
+// have several such contexts, for example one for a request and one for the wait that follows. The
+// context that receives the signal notifies the others.
 func (a *App) Interruptible() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	go func() {

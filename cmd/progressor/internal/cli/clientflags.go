@@ -54,7 +54,7 @@ type ClientFlags struct {
 	Decode     bool `group:"client" help:"With -o json: show payloads as JSON or text. Others begin with base64:."`
 }
 
-// Client returns a client that gives up within a second, because a person waits for it.
+// Client returns a client that gives up within a second, because a person is waiting.
 func (f ClientFlags) Client() *client.Client {
 	return f.clientWith(client.Retry{MaxAttempts: 4, Initial: 100 * time.Millisecond, Max: 400 * time.Millisecond})
 }
@@ -99,7 +99,7 @@ func (f ClientFlags) login() (bool, error) {
 	return ok, err
 }
 
-// localTokenFile is where an engine on this machine stores its root key.
+// localTokenFile is the file in which an engine on this machine stores its root key.
 const localTokenFile = ".progressor/token"
 
 // tokenFile returns the file with the token, or "". The root key of an engine on this machine is
@@ -142,10 +142,10 @@ func (f ClientFlags) pageToken(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// maxPage is the largest page that is read.
+// maxPage is the maximum size of a page that is read.
 const maxPage = 64 << 10
 
-// Page returns the text of a page of the engine.
+// Page returns the text of an HTTP page of the engine.
 func (f ClientFlags) Page(ctx context.Context, path string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.Address.url()+path, nil)
 	if err != nil {
@@ -190,7 +190,7 @@ func (a *App) Request() (context.Context, context.CancelFunc) {
 	return ctx, func() { cancel(); cancelSignal() }
 }
 
-// Ask is Show with a function that prints only this type of response.
+// Ask is like Show, with a function that prints only this type of response.
 func Ask[Q, P proto.Message](
 	a *App, format OutputFlag, call func(context.Context, Q) (P, error), req Q, show func(P) error,
 ) error {
@@ -242,7 +242,7 @@ func TimeFrom(flag, value string) (*timestamppb.Timestamp, error) {
 	return timestamppb.New(t), nil
 }
 
-// ErrBothKeys is returned if both or none of two flags are set.
+// ErrBothKeys is returned if both flags of a pair are set, or neither is.
 var ErrBothKeys = errors.New("set either --task or --idempotency-key")
 
 // OutputFlag selects the output format.
@@ -250,7 +250,7 @@ type OutputFlag struct {
 	Output string `short:"o" enum:"table,json" default:"table" placeholder:"table|json" setting:"" help:"Output format: table for people, json for programs. Default: ${default}."`
 }
 
-// JSON reports whether the output is for programs.
+// JSON reports whether the output format is JSON.
 func (f OutputFlag) JSON() bool { return f.Output == "json" }
 
 // Both combines two filters with AND; "" matches everything. A single filter is not changed,
@@ -262,7 +262,7 @@ func Both(a, b string) string {
 	return "(" + a + ") AND (" + b + ")"
 }
 
-// Later returns the later one of two times.
+// Later returns the later of two times.
 func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// clientTLS are the settings of https.
+// clientTLS has the TLS settings of a client.
 type clientTLS struct {
 	CAFile         string `name:"ca-file" placeholder:"FILE" setting:"" help:"CA certificates that verify the engine, PEM. Default: the system's."`
 	ServerName     string `placeholder:"NAME" setting:"" help:"Host name in the certificate of the engine, if it is not that of --address."`
@@ -30,7 +30,7 @@ func (f clientTLS) check() error {
 	return nil
 }
 
-// config returns the settings. check must have succeeded.
+// config returns the TLS configuration. check must have succeeded.
 func (f clientTLS) config() *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
 	config.RootCAs, _ = f.authorities()
@@ -39,7 +39,7 @@ func (f clientTLS) config() *tls.Config {
 	return config
 }
 
-// authorities returns nil for the authorities of the system.
+// authorities returns the authorities in a file, or nil for those of the system.
 func (f clientTLS) authorities() (*x509.CertPool, error) {
 	if f.CAFile == "" {
 		return nil, nil
@@ -55,7 +55,7 @@ func (f clientTLS) authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// certificate returns an empty certificate if there is none.
+// certificate returns the client certificate, or an empty one if there is none.
 func (f clientTLS) certificate() (*tls.Certificate, error) {
 	if f.ClientCertFile == "" {
 		return &tls.Certificate{}, nil

@@ -19,8 +19,8 @@ const (
 	colorNever  = "never"
 )
 
-// colorOf returns the mode of a command line, which may be invalid, because the error about it has
-// colors, too.
+// colorOf returns the color mode of a command line. The command line may be invalid, because the
+// error about it has colors, too.
 func colorOf(args []string, getenv func(string) (string, bool)) string {
 	mode := colorAuto
 	if getenv != nil {

@@ -16,18 +16,18 @@ import (
 // and its last word is to be completed.
 const completeCommand = "__complete"
 
-// exitFiles asks the script to complete names of files.
+// exitFiles is the exit code that asks the script to complete file names.
 const exitFiles = 3
 
 // completion is a value that can replace the last word.
 type completion struct{ value, help string }
 
-// completing is a command line of which the last word is missing or not complete.
+// completing is a command line whose last word is missing or incomplete.
 type completing struct {
 	app   *App
 	node  *kong.Node // the selected command
 	args  []string   // its arguments so far
-	flag  *kong.Flag // whose value is the last word; nil if it is not a value
+	flag  *kong.Flag // the flag whose value is the last word; nil if it is not a value
 	flags []string   // all flags so far, with their values
 	word  string     // the last word
 }
@@ -66,7 +66,7 @@ func unquoted(word string) string {
 	return word
 }
 
-// read goes through the complete words of a command line.
+// read reads the complete words of a command line.
 func (c *completing) read(words []string) {
 	for n := 0; n < len(words); n++ {
 		word := words[n]
@@ -94,7 +94,7 @@ func isShortWithValue(word string) bool {
 	return !strings.HasPrefix(word, "--") && len(word) > 2
 }
 
-// enter selects a command below the selected one. It reports whether there is one with this name.
+// enter selects the subcommand with a name. It reports whether there is one.
 func (c *completing) enter(word string) bool {
 	if len(c.args) > 0 {
 		return false
@@ -176,9 +176,9 @@ func (c *completing) flagNames() (all []completion) {
 	return all
 }
 
-// values returns the values of a flag or an argument, each after a prefix. typed is what has been
-// typed of the value: of a list, only its last element is completed. The tag complete has the kind
-// of an object, the name of an enum of the API, or a list.
+// values returns the values of a flag or an argument, each after a prefix. typed is the beginning
+// of the value. If the value is a list, only its last element is completed. The tag complete has
+// the kind of an object, the name of an enum of the API, or a list.
 func (c *completing) values(v *kong.Value, prefix, typed string) (all []completion, files bool) {
 	if n := strings.LastIndexByte(typed, ','); n >= 0 && v.IsSlice() {
 		prefix, typed = prefix+typed[:n+1], typed[n+1:]

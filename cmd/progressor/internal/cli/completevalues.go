@@ -14,23 +14,24 @@ import (
 )
 
 const (
-	// completeTimeout limits the request for the values, because somebody waits at a prompt.
+	// completeTimeout limits the request for the values, because the user is waiting at a prompt.
 	completeTimeout = time.Second
-	// completePage is the maximum number of values. Nobody reads more.
+	// completePage is the maximum number of values, because more would not help the user.
 	completePage = 100
 )
 
-// lookup finds the objects of a kind in a namespace whose ID begins with what was typed.
+// lookup finds the objects of a kind in a namespace whose ID begins with the typed text.
 type lookup func(ctx context.Context, c *client.Client, namespace, typed string) ([]completion, error)
 
-// lookups are the kinds of objects that can be completed: values of the tag complete.
+// lookups has a lookup for each kind of object that can be completed, by the value of the tag
+// complete.
 var lookups = map[string]lookup{
 	"namespace": findNamespaces, "process": findProcesses, "job": findJobs, "run": findRuns, "cron": findCrons,
 	"template": findTemplates, "worker": findWorkers, "sink": findSinks, "bulk": findBulks,
 	"constraint": findConstraints,
 }
 
-// objects asks the engine for objects. If it does not answer in time, there are none.
+// objects asks the engine for objects. It returns none if the engine does not answer in time.
 func (c *completing) objects(kind, typed string) []completion {
 	flags := struct{ ClientFlags }{}
 	parser, err := kong.New(&flags, kong.Exit(func(int) {}), kong.PostBuild(wantValues), kong.Resolvers(c.app.settings))

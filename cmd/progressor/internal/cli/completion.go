@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The scripts ask the program for the words that can follow: see complete.go.
+// The scripts call the program to get the words that can follow. See complete.go.
 var (
 	//go:embed completion/bash
 	bashCompletion string

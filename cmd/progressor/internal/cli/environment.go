@@ -20,8 +20,8 @@ var serviceLink = regexp.MustCompile(
 	`^PROGRESSOR_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // unknown returns the variables that are named like settings but do not belong to a flag of the
-// program, probably typing errors. They are not an error, because one environment may serve two
-// versions of the program.
+// program. They are probably misspelled. They are not an error, because two versions of the program
+// may share an environment.
 func (s *settings) unknown(program *kong.Node) []UnknownVariable {
 	if s.environ == nil {
 		return nil

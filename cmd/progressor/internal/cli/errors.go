@@ -25,7 +25,7 @@ const (
 	ExitFailed      = 1   // any other error; doctor found a violation
 	ExitUsage       = 2   // the command line, the configuration, or a field of the request is invalid
 	ExitNotFound    = 3   // the namespace, process or task does not exist
-	ExitConflict    = 4   // it exists already, or its status does not allow this
+	ExitConflict    = 4   // the object already exists, or its status does not allow the operation
 	ExitTaskFailed  = 5   // the processor failed, or the task was cancelled
 	ExitRejected    = 6   // the processor rejected the request
 	ExitTimeout     = 7   // the wait timed out; the task continues
@@ -37,7 +37,7 @@ const (
 type CodedError struct {
 	Err  error
 	Code int
-	Next string // what to do about it
+	Next string // the next step
 }
 
 func (e *CodedError) Error() string { return e.Err.Error() }
@@ -91,7 +91,7 @@ func reportOf(err error) errorReport {
 	case errors.As(err, &connectErr):
 		code := connectErr.Code()
 		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-			code = connect.CodeUnavailable // which Connect reports as a canceled client
+			code = connect.CodeUnavailable // Connect reports this as a canceled request
 		}
 		c.Message, c.Code = output.OneLine(connectErr.Message()), code.String()
 		c.engine = client.Detail(err)
@@ -115,7 +115,7 @@ func reportOf(err error) errorReport {
 	return c
 }
 
-// line formats the complaint for people.
+// line formats the error for people.
 func (c errorReport) line() string {
 	var b strings.Builder
 	b.WriteString(c.Message)
@@ -218,7 +218,7 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 		}
 		return "progressor get " + args
 	case progressorv1.ErrorDetail_REASON_TASK_CANCELLED:
-		return "progressor get " + args // its status and detail show the reason
+		return "progressor get " + args // the status and the detail show the reason
 	case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
 		return "send another request: nothing was changed"
 	case progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT:
@@ -239,8 +239,8 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 	return ""
 }
 
-// nextOfJob returns the next step if the process is a job, which only the message of the engine
-// shows.
+// nextOfJob returns the next step if the process is a job. Only the message of the engine shows
+// this.
 func nextOfJob(message string, d *progressorv1.ErrorDetail) string {
 	if d.GetReason() != progressorv1.ErrorDetail_REASON_PROCESS_STATUS || !strings.Contains(message, "it is a job") {
 		return ""
@@ -270,10 +270,10 @@ func nextOfCron(d *progressorv1.ErrorDetail) string {
 	}
 }
 
-// Advised is an error with a next step, which replaces that of the engine.
+// Advised is an error with a next step, which replaces the next step for the error of the engine.
 type Advised struct {
 	Err     error
-	Message string // "" for that of the engine
+	Message string // "" for the message of the engine
 	Named   bool   // the message names the flag instead of the field
 	Next    string
 }

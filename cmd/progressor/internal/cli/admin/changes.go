@@ -40,7 +40,7 @@ store the cursor, and continue from it with --from, without a gap. After a broke
     progressor changes orders --watch -o json --from CURSOR`
 }
 
-// Run prints changes until the end of what is stored, or until Ctrl-C.
+// Run prints changes until the end of the stored changes, or until Ctrl-C.
 func (c *changesCmd) Run(a *cli.App) error {
 	req, err := c.request()
 	if err != nil {

@@ -37,7 +37,7 @@ func (c *loginCmd) Run(a *cli.App) error {
 	issuer := login.Issuer{
 		URL: c.Issuer, ClientID: c.ClientID, Scopes: c.Scopes, Access: c.TokenType == "access", CAFile: c.IssuerCA,
 	}
-	if issuer.CAFile != "" { // later commands read it, too, from any directory
+	if issuer.CAFile != "" { // later commands also read it, from any directory
 		path, err := filepath.Abs(issuer.CAFile)
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func (c *logoutCmd) Run(a *cli.App) error {
 	return err
 }
 
-// abandonTime limits the revocation of a login that has failed.
+// abandonTime limits the revocation after a failed login.
 const abandonTime = 10 * time.Second
 
 // abandon asks the issuer to revoke the refresh token of a login that is not stored, even if the

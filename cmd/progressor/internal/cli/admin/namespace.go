@@ -61,7 +61,7 @@ type connectFlags struct {
 	ConnectCertificate string `placeholder:"NAME" help:"Client certificate for --connect-url: the secret with it and its key, PEM."`
 }
 
-// recordFlags say what is recorded about jobs and processes.
+// recordFlags configure what is recorded about jobs and processes.
 type recordFlags struct {
 	JobEvents       string         `placeholder:"all|ends|none" help:"Events of jobs and runs to keep. Default: all."`
 	Changes         []string       `placeholder:"KIND|none" complete:"event,lifecycle,job,step,run,fire,none" help:"Record changes of these kinds: event, lifecycle, job, step, run, fire. Default: none."`
@@ -103,7 +103,7 @@ func (c *recordFlags) applyChanges(ns *progressorv1.Namespace) error {
 	return nil
 }
 
-// retentionFlags say how long processes are kept after their end.
+// retentionFlags configure how long processes are kept after their end.
 type retentionFlags struct {
 	Retention          *time.Duration `placeholder:"DURATION" help:"How long ended processes are kept. Default: without limit."`
 	FailedRetention    *time.Duration `placeholder:"DURATION" help:"How long failed jobs and runs are kept. Default: --retention."`
@@ -136,7 +136,7 @@ func (c *namespacePutCmd) Run(a *cli.App) error {
 		}
 		if answer := new(progressorv1.GetNamespaceResponse); protoyaml.Unmarshal(text, answer) == nil &&
 			answer.Namespace != nil {
-			ns = answer.Namespace // what namespace get -o json prints
+			ns = answer.Namespace // the output of namespace get -o json
 		} else if err := protoyaml.Unmarshal(text, ns); err != nil {
 			return cli.UsageError(fmt.Errorf("--file %s: %w", c.File, err))
 		}
@@ -354,7 +354,7 @@ func printNamespace[P interface {
 	)
 }
 
-// showChanges returns the kinds that are recorded, and how.
+// showChanges describes the recorded changes: their kinds, and the other settings.
 func showChanges(c *progressorv1.ChangeSettings) string {
 	var words []string
 	for _, kind := range c.GetKinds() {

@@ -82,7 +82,7 @@ func (c *namespaceDeleteCmd) request(dryRun bool) *progressorv1.DeleteNamespaceR
 	return &progressorv1.DeleteNamespaceRequest{Namespace: c.NS, WithData: c.WithData, DryRun: dryRun}
 }
 
-// confirm shows what would be deleted with the namespace, and asks whether to delete it.
+// confirm shows the data that would be deleted with the namespace, and asks whether to delete it.
 func (c *namespaceDeleteCmd) confirm(a *cli.App) error {
 	if c.Yes || !c.WithData {
 		return nil
@@ -108,10 +108,10 @@ func (c *namespaceDeleteCmd) confirm(a *cli.App) error {
 	return nil
 }
 
-// deletionPoll is the interval between reads of the progress.
+// deletionPoll is the interval at which the progress is read.
 const deletionPoll = time.Second
 
-// wait waits until the namespace is gone, and prints the remaining data when it changes.
+// wait waits until the namespace is deleted. It prints the remaining data whenever it has changed.
 func (c *namespaceDeleteCmd) wait(a *cli.App) error {
 	ctx, cancel := a.Interruptible()
 	defer cancel()

@@ -54,7 +54,7 @@ func (c *topCmd) Run(a *cli.App) error {
 	for n := 1; ; n++ {
 		if err := c.update(ctx, a, live); err != nil {
 			if ctx.Err() != nil {
-				return nil // Ctrl-C is the usual end
+				return nil // Ctrl-C is the usual way to end top
 			}
 			return err
 		}
@@ -69,8 +69,8 @@ func (c *topCmd) Run(a *cli.App) error {
 	}
 }
 
-// update shows the current state. On a terminal, an unreachable engine is shown, and the next
-// update retries.
+// update shows the current state. On a terminal, it shows that the engine cannot be reached, and
+// the next update retries.
 func (c *topCmd) update(ctx context.Context, a *cli.App, live *output.Screen) error {
 	limit, cancel := context.WithTimeout(ctx, cli.ReadTimeout)
 	defer cancel()
@@ -159,7 +159,7 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 	return printNodes(w, o.GetNodes())
 }
 
-// sparkWidth is the number of samples in a sparkline: 60 samples of ten seconds, ten minutes.
+// sparkWidth is the number of samples in a sparkline: 60 samples of ten seconds cover ten minutes.
 const sparkWidth = 60
 
 // sparkline draws values as bars; the maximum has the full height.

@@ -16,14 +16,14 @@ import (
 )
 
 // DaemonWait limits a wait of a test.
-const DaemonWait = time.Minute // for a start, and for a stop
+const DaemonWait = time.Minute // applies to the start and to the stop
 
-// Daemon is a running dev or serve.
+// Daemon is a running progressor dev or progressor serve.
 type Daemon struct {
 	URL     string
 	Client  Program // runs commands against it
 	Signals chan os.Signal
-	Output  string // up to the line with its URL
+	Output  string // output up to the line with its URL
 	Log     LockedBuffer
 	done    chan int
 }
@@ -66,7 +66,7 @@ func Start(t *testing.T, commands func() any, env map[string]string, args ...str
 	return d
 }
 
-// Await returns the exit code of a daemon that was told to stop.
+// Await returns the exit code of a daemon that was asked to stop.
 func (d *Daemon) Await(t *testing.T) int {
 	t.Helper()
 	select {

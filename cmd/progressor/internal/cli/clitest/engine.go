@@ -17,7 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// Engine is a fake. It returns preset responses and records the last request.
+// Engine is a fake engine. It returns preset responses and records the last request.
 type Engine struct {
 	services
 
@@ -35,12 +35,13 @@ type Engine struct {
 	Sink    *progressorv1.Sink
 	// Retries are the responses to successive retries of dead letters. The last one remains.
 	Retries []*progressorv1.RetrySinkDeadLettersResponse
-	Jobs    []*progressorv1.Job // the states of a job, one after the other
+	Jobs    []*progressorv1.Job // the states that a job goes through
 	Batches []int               // sizes of the batches that were enqueued
-	Refuse  int                 // the batch that is rejected, from 1
+	Refuse  int                 // number of the batch that is rejected, counted from 1
 }
 
-// services has all methods. Engine answers most requests in intercept, before they reach a method.
+// services has all methods of the API. Engine answers most requests in intercept, before they reach
+// a method.
 type services struct {
 	progressorv1connect.UnimplementedProcessServiceHandler
 	progressorv1connect.UnimplementedNamespaceServiceHandler
@@ -101,7 +102,7 @@ func Answer[T any](f *Engine, req any, resp *T) (*T, error) {
 	return resp, nil
 }
 
-// EngineError returns an error as the engine sends it.
+// EngineError returns an error in the form in which the engine sends it.
 func EngineError(code connect.Code, message string, detail *progressorv1.ErrorDetail) error {
 	err := connect.NewError(code, errors.New(message))
 	d, detailErr := connect.NewErrorDetail(detail)
@@ -189,7 +190,7 @@ func (f *Engine) commandResponse(request any) connect.AnyResponse {
 	return nil
 }
 
-// next returns the first value and removes it, unless it is the last one.
+// next returns the first value, and removes it unless it is the last one.
 func next[T any](values *[]T) T {
 	first := (*values)[0]
 	if len(*values) > 1 {
@@ -295,7 +296,7 @@ func (f *Engine) GetNamespaceHealth(
 }
 
 // WatchChanges sends one response per stream, so that the client must continue from its cursor.
-// After the last one, it rejects the cursor of a stream that does not stop.
+// After the last response, it rejects the cursor of a stream that does not stop.
 func (f *Engine) WatchChanges(
 	_ context.Context, req *progressorv1.WatchChangesRequest,
 	s *connect.ServerStream[progressorv1.WatchChangesResponse],

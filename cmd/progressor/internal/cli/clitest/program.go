@@ -31,7 +31,7 @@ type Program struct {
 	Env      map[string]string
 	Stdin    string
 	Terminal bool // Stderr is a terminal
-	Columns  int  // if Stdout is a terminal
+	Columns  int  // width of Stdout if it is a terminal
 	Asks     bool
 }
 
@@ -93,7 +93,7 @@ func (p Program) OK(t *testing.T, args ...string) string {
 	return r.Stdout
 }
 
-// WantLines looks for texts, with any number of spaces between two columns.
+// WantLines checks that the output contains texts, with any number of spaces between two columns.
 func WantLines(t *testing.T, text string, lines ...string) {
 	t.Helper()
 	narrow := regexp.MustCompile(` {2,}`)
@@ -131,7 +131,7 @@ func Eventually(t *testing.T, what string, look func() error) {
 	}
 }
 
-// LockedBuffer is the output of a command so far.
+// LockedBuffer holds the output of a command so far. It is safe for concurrent use.
 type LockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

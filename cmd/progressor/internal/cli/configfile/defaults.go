@@ -52,7 +52,7 @@ func namespaceTree(node *yaml.Node, path string) (map[string]any, error) {
 }
 
 // withDefaults returns the fields of a namespace, with the defaults for those that it does not set.
-// The fields of a retry policy have defaults of their own; a processor is replaced as a whole.
+// Each field of a retry policy has its own default. A processor is replaced completely.
 func withDefaults(tree, defaults map[string]any) map[string]any {
 	const retry = "retryPolicy"
 	merged := maps.Clone(defaults)

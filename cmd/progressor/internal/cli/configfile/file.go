@@ -46,8 +46,7 @@ type Sink struct {
 	inFile
 }
 
-// Parse parses YAML. It rejects unknown keys, so that a typing error does not silently
-// become a default.
+// Parse parses YAML. It rejects unknown keys, so that a misspelled key is not silently ignored.
 func Parse(text []byte, keys map[string]bool) (File, error) {
 	file := File{Values: map[string]Value{}}
 	var defaults *yaml.Node

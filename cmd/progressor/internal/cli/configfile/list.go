@@ -34,7 +34,7 @@ func (f inFile) WrongAt(path, text string) error {
 }
 
 // parseList parses a list of the configuration file. names are the required fields that identify a
-// message, the namespace first.
+// message, beginning with the namespace.
 func parseList[M proto.Message, E any](
 	list *yaml.Node, key string, element func(M, inFile) E, names ...protoreflect.Name,
 ) ([]E, error) {

@@ -87,7 +87,7 @@ func (c *cronStopBackfillCmd) Run(a *cli.App) error {
 		})
 }
 
-// showBackfills returns the backfills that are not complete, with the remaining time range of each.
+// showBackfills returns the incomplete backfills, each with its remaining time range.
 func showBackfills(list []*progressorv1.Backfill) output.Phrase {
 	var texts output.Phrase
 	for n, b := range list {

@@ -155,7 +155,8 @@ func printCron[P interface{ GetCron() *progressorv1.Cron }](a *cli.App, resp P) 
 	return nil
 }
 
-// nextTitle returns the title of the next fire times, which do not include the jitter.
+// nextTitle returns the title of the next fire times, which says that they do not include the
+// jitter.
 func nextTitle(s *progressorv1.CronSpec) string {
 	if j := s.GetJitter().AsDuration(); j > 0 {
 		return "next fires, each up to " + output.Duration(j) + " later (jitter)"
@@ -288,7 +289,7 @@ func (c *cronTriggerCmd) Run(a *cli.App) error {
 	return cli.Show(a, c, c.Client().Cron.TriggerCron, req, showFire)
 }
 
-// fireArgs names a fire for a command.
+// fireArgs identify a fire.
 type fireArgs struct {
 	cronArgs
 	cli.ClientFlags
@@ -326,7 +327,7 @@ func (f *fireArgs) advised(err error) error {
 	case d.GetField() == "fire_time":
 		message = strings.TrimSuffix("<fire>"+strings.TrimPrefix(message, "fire_time"), ": see ListFires")
 	case d.GetReason() == progressorv1.ErrorDetail_REASON_PROCESS_STATUS:
-		_, message, _ = strings.Cut(message, ": ") // without the process of the cron and its status
+		_, message, _ = strings.Cut(message, ": ") // omits the process of the cron and its status
 	default:
 		return err
 	}

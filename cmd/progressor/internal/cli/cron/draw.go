@@ -14,7 +14,8 @@ import (
 
 const oneDay = 24 * time.Hour
 
-// drawPreview writes a schedule in words, a calendar of its days, and their times.
+// drawPreview prints a schedule in words, a calendar of the days on which it fires, and the times
+// on these days.
 func drawPreview(w io.Writer, schedule *cron.Schedule, from, to time.Time) error {
 	days, err := firingDays(schedule, from, to)
 	if err != nil {
@@ -51,7 +52,8 @@ func dateOf(local time.Time) time.Time {
 	return time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
 }
 
-// drawMonth draws the calendar of a month from first to last, with days that fire in brackets.
+// drawMonth draws the calendar of a month from first to last, with brackets around the days that
+// have fires.
 func drawMonth(month, first, last time.Time, fires map[time.Time]bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n Mo   Tu   We   Th   Fr   Sa   Su\n", month.Format("January 2006"))

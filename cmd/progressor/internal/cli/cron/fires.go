@@ -67,7 +67,7 @@ func printFires(a *cli.App, fires []*progressorv1.Fire) error {
 
 func between(from, to time.Time) string { return durations.Rounded(to.Sub(from)) }
 
-// why returns the reason of the decision, and how the run ended.
+// why describes the reason of the decision, and how the run ended.
 func why(f *progressorv1.Fire) string {
 	if f.GetReason() != "" && f.GetDetail() != "" {
 		return f.GetReason() + "; " + f.GetDetail()

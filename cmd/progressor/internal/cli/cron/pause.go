@@ -57,11 +57,11 @@ func (c *cronResumeCmd) Run(a *cli.App) error {
 	}, printCron)
 }
 
-// maxWaiting is the number at which the engine stops counting.
+// maxWaiting is the number at which the engine stops counting waiting fire times.
 const maxWaiting = 1000
 
-// printWaiting prints the number of waiting fire times and what happens to them. On a terminal, it
-// asks for confirmation before they are caught up.
+// printWaiting prints the number of waiting fire times and what will happen to them. On a terminal,
+// it asks for confirmation before a catch-up.
 func (c *cronResumeCmd) printWaiting(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
@@ -98,7 +98,7 @@ func showWaiting(n int64) string {
 	return output.Thousands(n) + " fire times wait"
 }
 
-// becomes describes what a resume does with the waiting fire times.
+// becomes describes what a resume will do with the waiting fire times.
 func becomes(p *progressorv1.CronPolicy, catchUp bool) string {
 	switch {
 	case !catchUp:

@@ -89,7 +89,7 @@ func defaultBounds(from, to time.Time, zone *time.Location) (time.Time, time.Tim
 	return from, to
 }
 
-// set reports whether a flag of the spec was set.
+// set reports whether any flag of the spec was set.
 func (c *cronPreviewCmd) set() bool {
 	spec := &progressorv1.CronSpec{}
 	return c.apply(spec) != nil || !proto.Equal(spec, &progressorv1.CronSpec{})
@@ -145,8 +145,8 @@ func (c *cronPreviewCmd) printJSON(a *cli.App, schedule *cron.Schedule, from, to
 }
 
 const (
-	// maxDrawn is the maximum number of fire times that a preview computes, about a second of work.
-	// A month has more seconds than that.
+	// maxDrawn is the maximum number of fire times that a preview computes, which takes about a
+	// second. A month can have more fire times, because it has more seconds.
 	maxDrawn = 3_000_000
 	// maxTimes is the maximum number of times that are printed for a day.
 	maxTimes = 8
@@ -158,7 +158,7 @@ type firingDay struct {
 	fires int
 	times []string // the first fire times
 	last  string
-	hash  uint64 // hash of all fire times
+	hash  uint64 // hash of all fire times of the day
 }
 
 var timesSeed = maphash.MakeSeed()
@@ -198,5 +198,5 @@ func (d *firingDay) add(local time.Time) {
 	}
 }
 
-// same reports whether two days have the same times.
+// same reports whether two days have the same fire times.
 func (d *firingDay) same(other firingDay) bool { return d.fires == other.fires && d.hash == other.hash }

@@ -23,7 +23,7 @@ type cronFieldFlags struct {
 	Metadata string `placeholder:"JSON|@FILE" help:"Searchable attributes of the cron, a JSON object."`
 }
 
-// read reads the file, if one is set.
+// read reads the file if the flag is set.
 func (f *cronFieldFlags) read(a *cli.App, ns, id string) (*progressorv1.Cron, error) {
 	c := &progressorv1.Cron{}
 	if f.File != "" {

@@ -25,7 +25,7 @@ import (
 func CheckCron(c *progressorv1.Cron) error {
 	err := rpc.CheckRules(&progressorv1.CreateCronRequest{Cron: c})
 	var wrong *process.InvalidError
-	// The rule of the URL is a pattern, which would not explain the error.
+	// The proto rule for the URL is a pattern, whose error would not explain the problem.
 	if err == nil || errors.As(err, &wrong) && wrong.Field == "cron.target.http.url" {
 		return cmp.Or(crons.Check(c, time.Time{}), err)
 	}
@@ -38,7 +38,7 @@ func scheduleOf(s *progressorv1.CronSpec, created time.Time) (*cron.Schedule, er
 	return compiled.Schedule, err
 }
 
-// instant returns a time, or zero if it is missing.
+// instant returns the time of a timestamp, or zero if it is missing.
 func instant(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -106,7 +106,7 @@ func flagError(err error, file string) error {
 	return cli.UsageError(fmt.Errorf("%s: %s", flag, wrong.Message))
 }
 
-// flagOf does the same for an error of the engine. Other errors do not change.
+// flagOf does the same for an error of the engine. It returns other errors unchanged.
 func flagOf(err error, file string) error {
 	d := client.Detail(err)
 	if d.GetReason() != progressorv1.ErrorDetail_REASON_INVALID || !strings.HasPrefix(d.GetField(), "cron.") {

@@ -113,7 +113,7 @@ func (c *flowStartCmd) Run(a *cli.App) error {
 		started = "no: the run already existed"
 	}
 	name := r.GetNamespace() + "/" + r.GetRunId()
-	if r.GetRunId() == "" { // the run gets its ID when it starts
+	if r.GetRunId() == "" { // a run without an ID gets one when it starts
 		name = "a new one in " + r.GetNamespace()
 	}
 	return output.PrintFields(a.Stdout,

@@ -40,7 +40,7 @@ valid template, it lists the steps. The exit code is 2 if there are problems.
     progressor template check -f order.yaml -f report.json -o json`
 }
 
-// checkedTemplate is the result of a check.
+// checkedTemplate is the result of checking a template.
 type checkedTemplate struct {
 	File     string            `json:"file"`
 	Type     string            `json:"type,omitempty"`
@@ -130,7 +130,7 @@ func printStepRows(a *cli.App, t *flow.Template) error {
 	return output.PrintRows(a.Stdout, table.Row{"step", "does", "after", "for each", "if", "undone by"}, rows)
 }
 
-// actionWords describes the action of a step.
+// actionWords describes the action of a step in words.
 func actionWords(s *flow.Step) string {
 	switch action := s.Source.GetAction().(type) {
 	case *progressorv1.StepTemplate_Job:
@@ -156,7 +156,7 @@ func actionWords(s *flow.Step) string {
 	return ""
 }
 
-// checkTemplates checks the templates of a file. A template may lack a namespace, because the
+// checkTemplates checks the templates of a file. A template need not have a namespace, because the
 // command line may set it.
 func checkTemplates(text []byte) []checkedTemplate {
 	docs, err := templatesFrom(text)

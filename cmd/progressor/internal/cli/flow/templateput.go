@@ -92,7 +92,7 @@ func (c *templatePutCmd) read(a *cli.App) (docs []templateDoc, err error) {
 			return nil, cli.UsageError(fmt.Errorf("--file %s: %w", name, err))
 		}
 		for _, d := range all {
-			// The output of get may be put into another namespace; other files keep the namespace
+			// The output of get can be put into another namespace. Other files keep the namespace
 			// that they name.
 			if d.template.GetNamespace() == "" || c.NS != "" && d.wrapped {
 				d.template.Namespace = c.NS

@@ -26,9 +26,9 @@ var stepMarks = map[progressorv1.StepStatus]string{
 // have the indentation of their parent.
 const maxDepth = 16
 
-// drawSteps draws the steps of a run. In a graph, each step is below its dependency, or below the
-// last of several that is drawn. In a sequence, they are drawn below each other. t is nil if the
-// template was deleted.
+// drawSteps draws the steps of a run. In a graph, a step is below its dependency, or below the
+// dependency that is drawn last. In a sequence, the steps are drawn below each other. t is nil if
+// the template was deleted.
 func drawSteps(style output.Style, r *progressorv1.Run, t *progressorv1.Template) string {
 	tree := &stepTree{steps: map[string]*progressorv1.Step{}, parents: map[string][]string{},
 		children: map[string][]string{}, drawn: map[string]bool{}}
@@ -54,7 +54,7 @@ func drawSteps(style output.Style, r *progressorv1.Run, t *progressorv1.Template
 		}
 	}
 	for _, id := range order {
-		if !tree.drawn[id] { // its parent is not in the template version of this run
+		if !tree.drawn[id] { // the parent is not in the template version of this run
 			tree.draw(id, "", "", "", 0)
 		}
 	}
@@ -72,8 +72,8 @@ type stepTree struct {
 	rows              []table.Row
 }
 
-// draw adds a step and its descendants. branch is the prefix of the step, below that of its
-// descendants.
+// draw adds a step and its descendants. branch is the prefix of the line of the step, and below is
+// the prefix of the lines of its descendants.
 func (t *stepTree) draw(id, branch, below, parent string, depth int) {
 	t.drawn[id] = true
 	s := t.steps[id]

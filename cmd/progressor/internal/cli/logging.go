@@ -10,7 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 )
 
-// Logger writes to standard error: JSON, or text on a terminal.
+// Logger returns a logger that writes to standard error, as text on a terminal and otherwise as
+// JSON.
 func (f LogFlags) Logger(a *App) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(f.Level)) // the flag allows only valid levels

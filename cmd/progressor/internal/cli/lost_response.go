@@ -35,7 +35,7 @@ func NewChange(ctx context.Context, key string, needsKey bool) (context.Context,
 	return context.WithValue(ctx, changeOf{}, c), c
 }
 
-// followTries notifies the change of each lost try of a request.
+// followTries records in the Change of a request whether a try was lost.
 func followTries(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		resp, err := next(ctx, req)
@@ -71,8 +71,9 @@ func isNetworkError(err error) bool {
 	}
 }
 
-// Explain adds to an error after a lost response that the request may have been stored, and how to
-// find out: with the command look, unless it is empty, or by repeating the request.
+// Explain adds information to an error if a response was lost: that the request may have been
+// stored, and how to find out. The user can run the command look, unless it is empty, or repeat the
+// request.
 func (c *Change) Explain(err error, look string) error {
 	connected, ok := errors.AsType[*connect.Error](err)
 	if !ok || !c.lost.Load() || !isNetworkError(err) {

@@ -10,7 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 )
 
-// PageFlags are the flags of paged lists. The command sets rows, the name of the listed items.
+// PageFlags are the flags of paged lists. The command sets the variable rows, the name of the
+// listed items.
 type PageFlags struct {
 	PageSize  int32  `placeholder:"N" help:"Maximum number of ${rows} per page. Default: the engine's."`
 	PageToken string `placeholder:"TOKEN" help:"Token from the previous page."`
@@ -54,7 +55,7 @@ func PrintPages[Q proto.Message, P page](
 		if err != nil {
 			return err
 		}
-		setField(all, "next_page_token", protoreflect.ValueOfString("")) // the last page has none
+		setField(all, "next_page_token", protoreflect.ValueOfString("")) // the last page has no token
 		proto.Merge(all, next)
 	}
 	if c.JSON() {

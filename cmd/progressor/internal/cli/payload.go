@@ -47,8 +47,8 @@ func (a *App) Payload(flag, value string) ([]byte, error) {
 	return b, atMost(flag, len(b), process.MaxPayloadBytes)
 }
 
-// atMost returns an error if a value is too large. Otherwise the error might only be that the whole
-// message is too large.
+// atMost returns an error if a value is too large. Without this check, the error might only say
+// that the complete message is too large.
 func atMost(flag string, size, limit int) error {
 	if size <= limit {
 		return nil

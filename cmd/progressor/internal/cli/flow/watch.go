@@ -15,8 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// flowLook is how long a request waits for the end of a run. Changes of its steps are shown at the
-// same interval.
+// flowLook is how long a request waits for the end of a run. It is also the interval at which
+// changes of the steps are shown.
 const flowLook = 500 * time.Millisecond
 
 // followRun waits for the end of a run, shows it, and returns an error for the exit code.
@@ -107,7 +107,7 @@ func stepState(s *progressorv1.Step) string {
 // runLines prints the changes of a run, one per line.
 type runLines struct {
 	w    io.Writer
-	seen map[string]string // by step; "" is the run
+	seen map[string]string // by step; "" means the run itself
 }
 
 func (l *runLines) show(r *progressorv1.Run) error {
@@ -154,7 +154,7 @@ func runScreen(style output.Style, r *progressorv1.Run, t *progressorv1.Template
 	return output.OneLine(head) + "\n" + drawSteps(style, r, t)
 }
 
-// drawRuns returns a function that redraws a screen with each new state of a run.
+// drawRuns returns a function that redraws a screen for each new state of a run.
 func drawRuns(ctx context.Context, flags cli.ClientFlags, s *output.Screen) func(*progressorv1.Run) error {
 	var template *progressorv1.Template
 	return func(r *progressorv1.Run) error {

@@ -131,7 +131,7 @@ const (
 	maxBulkLine = 16 << 20
 )
 
-// file enqueues the lines of a file, batch by batch.
+// file enqueues the jobs in the lines of a file, batch by batch.
 func (c *jobEnqueueCmd) file(a *cli.App) error {
 	if err := c.refuseWithFile(a); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (c *jobEnqueueCmd) refuseWithFile(a *cli.App) error {
 		strings.TrimPrefix(strings.ReplaceAll(paths[0], "_", "-"), "--")))
 }
 
-// jobBulk is a file of jobs that is being enqueued.
+// jobBulk enqueues the jobs in a file.
 type jobBulk struct {
 	cmd    *jobEnqueueCmd
 	app    *cli.App
@@ -278,7 +278,7 @@ func (b *jobBulk) send() error {
 	return nil
 }
 
-// wrong adds the line to an error. Nothing of its batch was enqueued.
+// wrong adds the line number to an error. No job of its batch was enqueued.
 func (b *jobBulk) wrong(err error) error {
 	text := err.Error()
 	if connected, ok := errors.AsType[*connect.Error](err); ok {
@@ -299,7 +299,7 @@ func (b *jobBulk) wrong(err error) error {
 	return &cli.Advised{Err: err, Message: message}
 }
 
-// show shows the progress on a terminal.
+// show shows the progress if the output is a terminal.
 func (b *jobBulk) show() {
 	if !b.line.Enabled() {
 		return

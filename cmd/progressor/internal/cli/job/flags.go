@@ -16,7 +16,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// jobChangeFlags are the options of a job that can change until it ends.
+// jobChangeFlags are the options of a job that can be changed until the job ends.
 type jobChangeFlags struct {
 	Priority          *int32          `placeholder:"N" help:"Smaller runs first. Default: 0."`
 	MaxRetry          *int32          `placeholder:"N" help:"Maximum number of retries after the first attempt. Default: 0."`
@@ -40,7 +40,7 @@ type jobChangeFlags struct {
 	MaxFailures       *int32          `placeholder:"N" help:"How many of the workers may fail. Default: 0."`
 }
 
-// put sets the options of the flags that were set, and returns the names of their fields.
+// put sets the options whose flags were set, and returns the names of their fields.
 func (f *jobChangeFlags) put(a *cli.App, o *progressorv1.JobOptions) (paths []string, err error) {
 	set := func(path string) { paths = append(paths, path) }
 	duration := func(path string, d *time.Duration, into **durationpb.Duration) {
@@ -118,7 +118,7 @@ func (f *jobChangeFlags) backoff() *progressorv1.Backoff {
 	return b
 }
 
-// jobOnceFlags are the options that cannot change after the job was enqueued.
+// jobOnceFlags are the options that cannot be changed after the job was enqueued.
 type jobOnceFlags struct {
 	Unique        bool           `help:"Allow only one open job with this name and these args."`
 	UniqueKey     string         `placeholder:"KEY" help:"Allow only one open job with this key."`
@@ -149,7 +149,7 @@ var jobFlags = map[string]string{
 }
 
 // jobFlagOf replaces the field name in an error of the engine about a job with the flag that sets
-// it. Other errors do not change.
+// it. It returns other errors unchanged.
 func jobFlagOf(err error) error {
 	d := client.Detail(err)
 	connected, ok := errors.AsType[*connect.Error](err)

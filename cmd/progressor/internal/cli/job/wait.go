@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// jobLook is how long a request waits for the end of a job. A terminal shows the progress at
-	// the same interval.
+	// jobLook is how long a request waits for the end of a job. It is also the interval at which a
+	// terminal shows the progress.
 	jobLook  = 500 * time.Millisecond
 	jobAwait = 10 * time.Second
 )
@@ -59,7 +59,7 @@ func followJob(a *cli.App, f cli.EndFlags, flags cli.ClientFlags, job jobArgs) e
 	return jobOutcome(j)
 }
 
-// maxSummary limits the summary in a line, which has less than 100 characters.
+// maxSummary limits the summary, so that a line has less than 100 characters.
 const maxSummary = 40
 
 func jobLine(j *progressorv1.Job) string {

@@ -21,7 +21,7 @@ type Login struct {
 	Expires time.Time `json:"expires"`
 }
 
-// File contains the logins of a user by the URL of the engine, and is readable by the user alone.
+// File contains the logins of a user by the URL of the engine. Only the user can read it.
 type File string
 
 // Default returns the file in the configuration directory of the user, or "" if there is none.
@@ -33,7 +33,7 @@ func Default() File {
 	return File(filepath.Join(dir, "progressor", "logins.json"))
 }
 
-// logins are the content of a file.
+// logins is the content of a file.
 type logins struct {
 	Logins map[string]Login `json:"logins"`
 }
@@ -155,7 +155,7 @@ func (f File) write(all logins) error {
 	if err != nil {
 		return fmt.Errorf("logins: %w", err)
 	}
-	defer os.Remove(file.Name()) //nolint:errcheck // it is gone after the rename
+	defer os.Remove(file.Name()) //nolint:errcheck // the file no longer exists after the rename
 	_, err = file.Write(append(text, '\n'))
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(file.Name(), string(f))

@@ -27,23 +27,23 @@ const requestTimeout = 15 * time.Second
 
 // Seconds between two requests for the token of a code (RFC 8628).
 const (
-	defaultInterval = 5 // if the issuer has none
+	defaultInterval = 5 // used if the issuer sends none
 	maxInterval     = 300
 )
 
-// Issuer is where a user logs in.
+// Issuer is an OpenID Connect issuer at which a user logs in.
 type Issuer struct {
 	URL      string   `json:"issuer"`
 	ClientID string   `json:"client_id"`
 	Scopes   []string `json:"scopes,omitempty"`
 	Access   bool     `json:"access_token,omitempty"` // use the access token, not the ID token
-	CAFile   string   `json:"ca_file,omitempty"`      // authorities in PEM; "" for the system's
+	CAFile   string   `json:"ca_file,omitempty"`      // authorities in PEM; "" for those of the system
 }
 
-// Code is what a user enters at the issuer.
+// Code is a code that a user enters at the issuer.
 type Code struct {
 	URL      string // page of the issuer
-	Complete string // the same with the code, or ""
+	Complete string // the same URL with the code in it, or ""
 	Text     string
 	Expires  time.Time
 
@@ -98,7 +98,7 @@ func (i Issuer) context(ctx context.Context) (context.Context, error) {
 	return oidc.ClientContext(ctx, client), nil
 }
 
-// addresses are those in the discovery document of an issuer.
+// addresses contains the URLs in the discovery document of an issuer.
 type addresses struct {
 	*oauth2.Config
 	revocation string // "" if the issuer does not revoke tokens
@@ -154,7 +154,7 @@ func Private(address string) bool {
 		u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback())
 }
 
-// Check returns an error if the issuer cannot be one.
+// Check returns an error if a setting of the issuer is invalid.
 func (i Issuer) Check() error {
 	switch {
 	case !Private(i.URL):
@@ -253,13 +253,13 @@ func (i Issuer) wait(ctx context.Context, c *Code) (Login, error) {
 		case !c.Expires.IsZero() && !time.Now().Before(c.Expires):
 			return Login{}, errors.New("the code has expired: log in again")
 		}
-		// One request has timed out. RFC 8628 wants longer intervals then.
+		// A request has timed out. RFC 8628 requires longer intervals in this case.
 		auth.Interval = min(2*cmp.Or(auth.Interval, defaultInterval), maxInterval)
 	}
 }
 
-// refresh returns the login with a new token. If there is an error, it returns the login as it is
-// to be stored: the issuer may have replaced its refresh token.
+// refresh returns the login with a new token. If there is an error, it returns the login that must
+// be stored, because the issuer may have replaced the refresh token.
 func (l Login) refresh(ctx context.Context) (Login, error) {
 	ctx, err := l.context(ctx)
 	if err != nil {
@@ -269,14 +269,15 @@ func (l Login) refresh(ctx context.Context) (Login, error) {
 	if err != nil {
 		return l, err
 	}
-	// If ctx ended now, a new refresh token would be lost, and the last one may be invalid.
+	// If ctx ended now, a new refresh token would be lost, and the previous one may no longer be
+	// valid.
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	token, err := found.TokenSource(asking, &oauth2.Token{RefreshToken: l.Refresh}).Token()
 	if err != nil {
 		return l, l.failed("does not refresh the login", err)
 	}
-	l.Refresh = token.RefreshToken // the last one, if the issuer returns none
+	l.Refresh = token.RefreshToken // the previous refresh token if the issuer returns none
 	next, err := l.login(token)
 	if err != nil {
 		return l, err

@@ -56,14 +56,14 @@ func (s *source) token(ctx context.Context) (string, error) {
 	return l.Token, nil
 }
 
-// fresh reports whether a token need not be refreshed.
+// fresh reports whether a token need not be refreshed yet.
 func (l Login) fresh() bool { return time.Until(l.Expires) > margin }
 
 // valid reports whether a token has not expired.
 func (l Login) valid() bool { return time.Until(l.Expires) > 0 }
 
-// refresh stores a new token. Only one command refreshes a login, because an issuer may accept a
-// refresh token only once.
+// refresh stores a new token. Only one command at a time refreshes a login, because an issuer may
+// accept a refresh token only once.
 func (s *source) refresh(ctx context.Context) (l Login, err error) {
 	var failed error // the error of l.refresh; the file is written even then
 	err = s.file.change(ctx, func(all *logins) error {

@@ -20,7 +20,7 @@ func (s Style) marshal(m proto.Message) ([]byte, error) {
 	if !s.Decode {
 		return protojson.Marshal(m)
 	}
-	// The order of the fields remains if protojson writes a mark for each payload.
+	// protojson writes a mark for each payload, which keeps the order of the fields.
 	m = proto.Clone(m)
 	d := &decoder{}
 	_, _ = rand.Read(d.nonce[:]) // never fails
@@ -35,7 +35,7 @@ func (s Style) marshal(m proto.Message) ([]byte, error) {
 // decoder replaces the bytes of a message with marks.
 type decoder struct {
 	nonce    [16]byte // no payload contains it
-	replaced []string // pairs: the JSON of a mark, and the JSON of the payload
+	replaced []string // pairs of the JSON of a mark and the JSON of its payload
 }
 
 func (d *decoder) message(m protoreflect.Message) {

@@ -16,7 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/durations"
 )
 
-// The number of characters of a payload in a cell of a table. A trace has two payloads in a row.
+// The maximum number of characters of a payload in a cell of a table. It is small because a row of
+// a trace has two payloads.
 const (
 	CellLimit  = 100
 	TraceLimit = 60
@@ -38,8 +39,8 @@ func PrintMessage(w io.Writer, m proto.Message) error {
 	return err
 }
 
-// withEmptyList adds an empty list to a response without one, because {} is unclear to people, and
-// jq would return null.
+// withEmptyList adds an empty list to a response without a list, because {} is unclear to people,
+// and jq would return null.
 func withEmptyList(text []byte, m protoreflect.Message) []byte {
 	name := string(m.Descriptor().Name())
 	if !strings.HasPrefix(name, "List") || !strings.HasSuffix(name, "Response") {
@@ -59,7 +60,7 @@ func withEmptyList(text []byte, m protoreflect.Message) []byte {
 	return text
 }
 
-// PrintLine prints a JSON document on a line.
+// PrintLine prints a message as JSON on one line.
 func PrintLine(w io.Writer, m proto.Message) error {
 	text, err := StyleOf(w).marshal(m)
 	if err != nil {
@@ -110,7 +111,7 @@ func Message(m proto.Message, limit int) string {
 	return Payload(text, limit)
 }
 
-// Counted returns a number with a noun, in the plural unless it is one.
+// Counted returns a number with a noun, which is in the plural unless the number is 1.
 func Counted(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -137,7 +138,7 @@ func Enum(e protoreflect.Enum) string {
 	return strings.TrimPrefix(string(value.Name()), EnumPrefix(desc))
 }
 
-// ShellWord quotes a value for a command that people paste.
+// ShellWord quotes a value for a command that people paste into a shell.
 func ShellWord(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||

@@ -11,14 +11,15 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Stream is standard output or standard error, with the style of what is written there.
+// Stream is standard output or standard error, with the style of the results that are written
+// there.
 type Stream struct {
 	io.Writer
 	Style
 }
 
-// Style describes how results look on a stream. The zero value is that of pipes and files: no
-// colors, whole cells and exact times.
+// Style describes how results look on a stream. The zero value is the style of pipes and files: no
+// colors, complete cells and exact times.
 type Style struct {
 	Colors bool
 	Size   func() (columns, lines int) // the terminal; nil if the stream is not one
@@ -26,7 +27,7 @@ type Style struct {
 	Decode bool                        // payloads in JSON documents are JSON or text if possible
 }
 
-// File returns the writer without its style.
+// File returns the underlying writer.
 func File(w io.Writer) io.Writer {
 	if s, ok := w.(Stream); ok {
 		return s.Writer
@@ -42,7 +43,8 @@ func StyleOf(w io.Writer) Style {
 	return Style{}
 }
 
-// size returns the size of the terminal. A value is 0 if it is not known or not limited.
+// size returns the width and the height of the terminal. A value is 0 if it is not known or not
+// limited.
 func (s Style) size() (columns, lines int) {
 	if s.Size == nil {
 		return 0, 0
@@ -50,7 +52,7 @@ func (s Style) size() (columns, lines int) {
 	return s.Size()
 }
 
-// Moment is a time in a cell, a field or a line. It has the format of its stream.
+// Moment is a time in a cell, a field or a line. Its format depends on the stream.
 type Moment struct {
 	t      time.Time // zero if there is none
 	layout string    // in a pipe
@@ -147,9 +149,9 @@ func (s Style) Status(name string) string {
 	return s.Paint(name[:end], color) + name[end:]
 }
 
-// statusColors contains the colors of statuses and states. Red means that somebody should act,
-// yellow that something is unusual, cyan that work is in progress, and green success. Statuses
-// of waiting have no color.
+// statusColors contains the colors of statuses and states. Red means that an operator should act,
+// yellow that something is unusual, cyan that work is in progress, and green success. Statuses of
+// waiting have no color.
 var statusColors = map[string]Color{
 	"ERROR": Red, "FAILED": Red, "TIMEOUT": Red, "EXPIRED": Red, "DOWN": Red, "BROKEN": Red, "SILENT": Red,
 	"MISSED": Red, "DROPPED": Red, "REVOKED": Red,

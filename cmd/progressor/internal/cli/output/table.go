@@ -67,11 +67,11 @@ func (s Style) Rows(header table.Row, rows []table.Row, numbers ...string) strin
 type column struct {
 	title           string
 	numbers, status bool
-	whole           bool // cut only if cutting the others is not enough: IDs, numbers, times, statuses
+	whole           bool // has IDs, numbers, times or statuses, which are cut last
 	width           int  // width of the longest cell; later, the width to which cells are cut
 }
 
-// add returns a cell of the column as it is shown, before it is cut. Numbers remain, because the
+// add returns a cell of the column before it is cut. It returns numbers unchanged, because the
 // table aligns them.
 func (c *column) add(s Style, value any) any {
 	switch value.(type) {
@@ -108,8 +108,8 @@ const (
 	shortest  = 5 // width to which cells are cut, unless the title is longer
 )
 
-// fit narrows the columns until a row has at most limit characters: first the widest ones. 0 means
-// no limit. A terminal that is too narrow even for short cells breaks the lines.
+// fit narrows the columns, beginning with the widest, until a row has at most limit characters. A
+// limit of 0 means no limit. A terminal that is too narrow even for short cells wraps the lines.
 func fit(columns []column, limit int) {
 	over := -limit - columnGap
 	for _, c := range columns {
@@ -159,7 +159,7 @@ func newTable() table.Writer {
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", strings.Repeat(" ", columnGap)
-	style.Format.Header = text.FormatDefault // Rows does it, because this would change escape sequences
+	style.Format.Header = text.FormatDefault // Rows does this, because it would break escape sequences here
 	t.SetStyle(style)
 	t.SuppressTrailingSpaces()
 	return t

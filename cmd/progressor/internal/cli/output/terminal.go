@@ -39,7 +39,8 @@ func (l *TerminalLine) End() {
 	}
 }
 
-// ProgressWidth is the width of a bar itself. With its numbers, a line has less than 80 characters.
+// ProgressWidth is the width of a progress bar. With its numbers, a line has less than 80
+// characters.
 const ProgressWidth = 24
 
 // Bar draws a bar of some characters. part is the full fraction, from 0 to 1.
@@ -49,14 +50,14 @@ func Bar(part float64, width int) string {
 }
 
 // Screen redraws a text in place. Its lines fit the width of the terminal, so that each takes one
-// row. A text that is higher than the terminal could not be redrawn, and is cut.
+// row. A text with more lines than the terminal is cut, because it could not be redrawn.
 type Screen struct {
 	Style
 	W     io.Writer // nil without a terminal
 	lines int
 }
 
-// The size of a terminal whose size is not known.
+// The default size of a terminal whose size is not known.
 const (
 	usualColumns = 80
 	usualLines   = 24
@@ -103,7 +104,7 @@ func (s *Screen) up(b *strings.Builder) {
 	}
 }
 
-// Clear removes the last text, before the full one is printed.
+// Clear removes the last text. It is called before the complete result is printed.
 func (s *Screen) Clear() {
 	if s.W == nil || s.lines == 0 {
 		return

@@ -120,7 +120,7 @@ func (c *bulkStartCmd) checkAction() error {
 		strings.Join(actions, ", "), c.Kind, c.Action, other))
 }
 
-// wait follows a bulk to its end and returns an error for the exit code.
+// wait follows a bulk until it ends, and returns an error for the exit code.
 func (c *bulkStartCmd) wait(a *cli.App, b *progressorv1.Bulk) error {
 	ctx, cancel := a.Interruptible()
 	defer cancel()
@@ -156,7 +156,7 @@ func (c *bulkStartCmd) wait(a *cli.App, b *progressorv1.Bulk) error {
 	return nil
 }
 
-// leftOut returns a hint that jobs match the filter, too, with the command for a single job. It
+// leftOut returns a hint that jobs also match the filter, with the command for a single job. It
 // returns "" if none does or if the query fails.
 func (c *bulkStartCmd) leftOut(ctx context.Context) string {
 	if bulkKinds[c.Kind] != "" {

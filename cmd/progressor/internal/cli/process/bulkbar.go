@@ -29,7 +29,8 @@ func (b *bulkBar) show(now *progressorv1.Bulk) {
 	b.Write(barLine(now, now.GetMatched()-b.first, time.Since(b.began)))
 }
 
-// barLine returns the line of a bulk that has processed a number of processes in a time.
+// barLine returns the progress line of a bulk that has processed a number of processes in a given
+// time.
 func barLine(b *progressorv1.Bulk, met int64, took time.Duration) string {
 	matched, whole := b.GetMatched(), max(b.GetExpected(), b.GetMatched())
 	ended := b.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED

@@ -90,8 +90,8 @@ func (c *eraseCmd) Run(a *cli.App) error {
 }
 
 // record appends the erasure to the file of --record. It does so before the erasure begins, because
-// an erasure may be interrupted. It does so only if the process can be erased, because --replay
-// repeats everything in the file.
+// an erasure may be interrupted. It omits processes that cannot be erased, because --replay repeats
+// everything in the file.
 func (c *eraseCmd) record(a *cli.App, e erasure) error {
 	ctx, cancel := a.Request()
 	defer cancel()
@@ -106,7 +106,7 @@ func (c *eraseCmd) record(a *cli.App, e erasure) error {
 	return nil
 }
 
-// erase sends requests until all is erased, and adds their results.
+// erase sends requests until everything is erased, and adds up their results.
 func (c *eraseCmd) erase(a *cli.App, e erasure, sum *progressorv1.EraseProcessResponse) error {
 	line := output.NewTerminalLine(a.Stderr, a.Terminal)
 	defer line.End()
@@ -170,7 +170,7 @@ func (c *eraseCmd) replay(a *cli.App, sum *progressorv1.EraseProcessResponse) er
 	return nil
 }
 
-// appendTo writes a line to the end of a file, and waits until it is on disk.
+// appendTo appends a line to a file, and syncs the file to disk.
 func (e erasure) appendTo(name string) error {
 	text, err := json.Marshal(e)
 	if err != nil {

@@ -40,7 +40,7 @@ went: running, waiting for another task, for a slot or for a retry, or idle.
     progressor explain demo order-1 -o json`
 }
 
-// shownSpans is the number of spans that are shown without --all.
+// shownSpans is the maximum number of spans that are shown without --all.
 const shownSpans = 20
 
 func (c *explainProcessCmd) Run(a *cli.App) error {
@@ -113,8 +113,8 @@ func showTotals(resp *progressorv1.ExplainProcessResponse) string {
 	return strings.Join(names, ", ")
 }
 
-// explainedAt returns the database's time of an explanation, because the clock of this machine may
-// differ. The duration of a span without an end is missing in the sum of its kind.
+// explainedAt returns the database time of an explanation, because the clock of this machine may
+// differ. The total of its kind does not include the duration of a span without an end.
 func explainedAt(resp *progressorv1.ExplainProcessResponse) time.Time {
 	spans := resp.GetSpans()
 	for _, open := range spans {

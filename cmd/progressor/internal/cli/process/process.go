@@ -93,8 +93,8 @@ func (c *startCmd) Run(a *cli.App) error {
 	return c.Print(a, c.NS, resp.GetProcessId(), resp.GetTaskId(), resp.GetResponse())
 }
 
-// ofStart returns the next step after a failed INIT task. A simple repair would continue a process
-// that has never started.
+// ofStart returns the next step after a failed INIT task. It does not recommend a simple repair,
+// which would continue a process that has never started.
 func ofStart(err error) error {
 	d := client.Detail(err)
 	if d.GetReason() != progressorv1.ErrorDetail_REASON_TASK_FAILED ||
@@ -256,7 +256,7 @@ func (c *awaitCmd) await(ctx context.Context, req *progressorv1.AwaitTaskRequest
 	if task != nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 		return task, err
 	}
-	// The wait was too short for a response: read the current status.
+	// The wait ended before the response, so read the current status.
 	reading, cancel := context.WithTimeout(ctx, shortWait)
 	defer cancel()
 	resp, readErr := c.Client().Process.AwaitTask(reading, req)
@@ -273,7 +273,8 @@ func (c *awaitCmd) print(a *cli.App, task *progressorv1.Task) error {
 	return output.PrintFields(a.Stdout, taskFields(task)...)
 }
 
-// taskOutcome returns an error for the exit code of a task. asked is 0 without a wait.
+// taskOutcome returns an error for the exit code of a task. asked is 0 if the command does not
+// wait.
 func taskOutcome(task *progressorv1.Task, asked time.Duration) error {
 	switch task.GetStatus() {
 	case progressorv1.TaskStatus_TASK_STATUS_FINISHED:

@@ -122,7 +122,7 @@ func putRequestFrom(text []byte) (*progressorv1.PutProcessRequest, error) {
 	}
 	for _, e := range p.GetHistory() {
 		e = proto.CloneOf(e)
-		e.TaskId = 0 // specific to the engine that it comes from
+		e.TaskId = 0 // specific to the engine that has exported the process
 		req.History = append(req.History, e)
 	}
 	for _, t := range p.GetTimers() {

@@ -42,7 +42,7 @@ func LineOf(node *yaml.Node, path string) int {
 }
 
 // sameField reports whether two names denote the same field: step_id, step-id or stepId. Keys of
-// JSON must be equal.
+// JSON values must be equal.
 func sameField(written, name string) bool {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s))

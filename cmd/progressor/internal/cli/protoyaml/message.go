@@ -70,7 +70,7 @@ func orRoot(path string) string {
 	return path
 }
 
-// Tree converts a YAML node to the tree that encoding/json writes as protojson of desc.
+// Tree converts a YAML node to a tree that encoding/json encodes as protojson of desc.
 func Tree(node *yaml.Node, desc protoreflect.MessageDescriptor, path string) (any, error) {
 	switch desc.FullName() {
 	case "google.protobuf.Duration":
@@ -245,7 +245,8 @@ func bytesOfTree(node *yaml.Node, path string) (any, error) {
 	return nil, fmt.Errorf("line %d: %s: %w", node.Line, path, err)
 }
 
-// EnumName returns the full name of an enum value that may be short and in any case.
+// EnumName returns the full name of an enum value. The given name may be short, and in upper or
+// lower case.
 func EnumName(desc protoreflect.EnumDescriptor, name string) (string, error) {
 	upper := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	var short []string
@@ -265,7 +266,7 @@ func EnumName(desc protoreflect.EnumDescriptor, name string) (string, error) {
 // protobuf uses a no-break space or a space in its errors, depending on the build.
 var jsonError = regexp.MustCompile(`^proto:[ \x{a0}]+(?:syntax error )?(?:\(line (\d+):(\d+)\): )?`)
 
-// PlainError rewords an error of protojson: its position and its cause.
+// PlainError returns an error of protojson in plainer words, with its position and its cause.
 func PlainError(err error) error {
 	text := err.Error()
 	m := jsonError.FindStringSubmatch(text)

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/digits"
 )
 
-// exactNumbers returns an error for an integer in a decoded node that would lose digits: a JSON
-// value has 53 bits, and a node that is sent as JSON text has the 64 bits of YAML.
+// exactNumbers returns an error for an integer in a decoded node that would lose digits. Integers
+// in JSON values have 53 bits. In a node that is sent as JSON text, they have the 64 bits of YAML.
 func exactNumbers(node *yaml.Node, path string, bits int) error {
 	switch node.Kind {
 	case yaml.AliasNode:
@@ -48,8 +48,8 @@ func exactNumbers(node *yaml.Node, path string, bits int) error {
 	return nil
 }
 
-// writtenInteger returns the integer part of a number as it is written, because YAML parses one of
-// more than 64 bits as a float.
+// writtenInteger returns the integer part of a number as it is written, because YAML parses an
+// integer with more than 64 bits as a float.
 func writtenInteger(node *yaml.Node) (*big.Int, bool) {
 	text := strings.ReplaceAll(node.Value, "_", "")
 	switch node.ShortTag() {

@@ -15,7 +15,7 @@ import (
 
 // The modes of authentication.
 const (
-	authAuto     = "auto"     // none on loopback, required elsewhere
+	authAuto     = "auto"     // none on loopback addresses, required on others
 	authRequired = "required" // every client needs a credential
 	authLocal    = "local"    // as required; a root key in a file also works
 	authNone     = "none"     // every client may do everything
@@ -29,7 +29,8 @@ type authFlags struct {
 	Console consoleFlags `embed:"" prefix:"console."`
 }
 
-// defaultKeyFile is where the commands look for the root key of an engine on this machine.
+// defaultKeyFile is the file in which the commands look for the root key of an engine on this
+// machine.
 const defaultKeyFile = ".progressor/token"
 
 // mode returns the effective mode of an engine that listens on an address.
@@ -131,7 +132,7 @@ func (a authentication) open(
 	return clients, nil
 }
 
-// notice returns what the user of dev must know about authentication, or "".
+// notice returns the message of dev about authentication, or "".
 func (a authentication) notice(dataDir string) string {
 	switch a.mode {
 	case authLocal:

@@ -10,14 +10,14 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// The pauses between two attempts to reach the database at the start.
+// The limits of the pause between two attempts to reach the database at the start.
 const (
 	firstPause = 250 * time.Millisecond
 	maxPause   = 5 * time.Second
 )
 
-// awaitDatabase waits until the database can be reached, at most db.wait. It returns an error at
-// once if waiting does not help, such as for a wrong password.
+// awaitDatabase waits until the database can be reached, at most db.wait. If waiting cannot help,
+// such as with a wrong password, it returns an error at once.
 func (n *node) awaitDatabase(ctx context.Context, log *slog.Logger, front *rpc.Front) error {
 	until := time.Now().Add(n.db.Wait)
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {

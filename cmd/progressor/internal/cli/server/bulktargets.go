@@ -109,8 +109,8 @@ func runTarget(runs *flows.Flows) bulk.Target {
 	}
 }
 
-// runStatus turns the error of a run in the wrong status into that of a process, which a bulk
-// skips.
+// runStatus converts the error for a run in the wrong status to the error for a process in the
+// wrong status, which a bulk skips.
 func runStatus(key process.Key, err error) error {
 	if wrong, ok := errors.AsType[*flows.StatusError](err); ok {
 		return &process.WrongStatusError{Key: key, Reason: wrong.Error()}

@@ -101,7 +101,7 @@ func appendLists(root *yaml.Node, f *configfile.File) error {
 func scalar(value, comment string) *yaml.Node {
 	node := &yaml.Node{}
 	node.SetString(value)
-	node.Tag, node.LineComment = "", comment // without a tag, numbers and booleans are written plainly
+	node.Tag, node.LineComment = "", comment // without a tag, numbers and booleans have no quotes
 	if value == "" {
 		node.Style = yaml.DoubleQuotedStyle
 	}
@@ -179,7 +179,8 @@ var (
 	// dsnPassword matches a password in a connection string of key=value pairs. A backslash escapes
 	// the next character, even a space.
 	dsnPassword = regexp.MustCompile(`(?i)\b(password|sslpassword)(\s*=\s*)('(?:[^'\\]|\\.)*'|(?:\\.|[^\s\\])+)`)
-	// passwordBegin matches the beginning of a password in a string that cannot be parsed.
+	// passwordBegin matches the beginning of a password in a connection string that cannot be
+	// parsed.
 	passwordBegin = regexp.MustCompile(`(?i)password\s*=`)
 )
 
@@ -189,7 +190,7 @@ func redactDSN(dsn string) string {
 		return scheme + "://" + redactUser(redactQuery(rest))
 	}
 	if _, err := pgxpool.ParseConfig(dsn); err != nil {
-		// It is unknown where the password ends.
+		// The end of the password cannot be found.
 		if begin := passwordBegin.FindStringIndex(dsn); begin != nil {
 			return dsn[:begin[1]] + redacted
 		}
@@ -197,15 +198,15 @@ func redactDSN(dsn string) string {
 	return dsnPassword.ReplaceAllString(dsn, "${1}${2}"+redacted)
 }
 
-// redactUser hides the password in the user's part of a URL without its scheme.
+// redactUser hides the password in the user information of a URL without its scheme.
 func redactUser(rest string) string {
 	authority := rest
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority = rest[:i]
 	}
-	// The last @ of the authority ends the user's part. A later @ belongs to a path or a parameter,
-	// except that a password with an unescaped slash moves it there, too. So if there is a colon,
-	// take the last @ of the whole URL.
+	// The last @ of the authority ends the user information. A later @ usually belongs to a path or
+	// a parameter. But if the password contains an unescaped slash, the @ comes after it. So if
+	// there is a colon, use the last @ of the complete URL.
 	at := strings.LastIndex(authority, "@")
 	if at < 0 {
 		at = strings.LastIndex(rest, "@")

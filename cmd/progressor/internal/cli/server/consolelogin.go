@@ -20,14 +20,14 @@ type consoleFlags struct {
 	Idle     time.Duration `default:"1h" placeholder:"DURATION" setting:"" help:"How long an unused login to the console stays valid, at least 5m. Default: ${default}."`
 }
 
-// minLogin and maxLogin limit how long a login to the console is valid.
+// minLogin and maxLogin limit the lifetime of a login to the console.
 const (
 	minLogin = 5 * time.Minute
 	maxLogin = 720 * time.Hour
 )
 
 // checkConsole returns an error if users could not log in to the console of an engine that listens
-// on an address.
+// on the given address.
 func (f authFlags) checkConsole(scheme, listen, console string) error {
 	switch {
 	case f.Console.Lifetime < minLogin || f.Console.Lifetime > maxLogin:

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	stopPostgres = 30 * time.Second // limits the checkpoint at the end
+	stopPostgres = 30 * time.Second // limits the final checkpoint
 	restartPause = 300 * time.Millisecond
 	restartTries = 10
 )
@@ -90,7 +90,8 @@ func (c *devCmd) check() error {
 	return errors.Join(c.Kafka.check(c.Auth.Mode), c.DB.check(), c.Engine.check(), c.Tracing.check(), c.Debug.check())
 }
 
-// serve starts PostgreSQL before the engine and stops it after, so that the engine can drain.
+// serve starts PostgreSQL before the engine and stops it after the engine, so that the engine can
+// drain.
 func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listener net.Listener) (err error) {
 	defer listener.Close()
 	names, err := hosts(c.Listen, c.ListenHosts)
@@ -163,7 +164,7 @@ func prepareDatabase(ctx context.Context, dsn, file string) error {
 	if err != nil {
 		return fmt.Errorf("connect to the private PostgreSQL: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the work on it is done
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is left to do on the connection
 	if _, err := conn.Exec(ctx, "ALTER DATABASE postgres SET search_path = progressor, public"); err != nil {
 		return fmt.Errorf("set search_path: %w", err)
 	}
@@ -192,8 +193,8 @@ func keepPostgres(ctx context.Context, give func(error), server *pgembed.Server,
 	}
 }
 
-// restartPostgres retries for a while, because the children of a killed postmaster hold its shared
-// memory until they notice.
+// restartPostgres retries for a while, because the child processes of a killed postmaster hold its
+// shared memory until they notice its death.
 func restartPostgres(ctx context.Context, server *pgembed.Server) error {
 	ticker := time.NewTicker(restartPause)
 	defer ticker.Stop()
@@ -209,7 +210,7 @@ func restartPostgres(ctx context.Context, server *pgembed.Server) error {
 // devRetention is how long the demo namespaces keep ended processes.
 const devRetention = 7 * 24 * time.Hour
 
-// putDemoNamespaces creates missing demo namespaces. Changed ones are kept.
+// putDemoNamespaces creates missing demo namespaces. It does not change existing ones.
 func putDemoNamespaces(ctx context.Context, eng *engine.Engine) error {
 	for namespace, builtin := range map[string]string{"demo": "orders", "echo": "echo"} {
 		_, err := eng.GetNamespace(ctx, namespace)
@@ -228,7 +229,7 @@ func putDemoNamespaces(ctx context.Context, eng *engine.Engine) error {
 	return nil
 }
 
-// invocation returns the command with which a shell in this directory runs this program.
+// invocation returns the command that runs this program in a shell in this directory.
 func invocation() string {
 	if strings.ContainsRune(os.Args[0], filepath.Separator) {
 		return os.Args[0]

@@ -83,8 +83,8 @@ steps:
 result: {order: "${payload.order}"}
 `
 
-// demoRuns are started with the template: one succeeds, one waits for a person, and one fails and
-// is undone.
+// demoRuns are the runs of the template: one succeeds, one waits for a person, and one fails and is
+// compensated.
 var demoRuns = []string{
 	`{"order": "A-1", "total": 40, "address": "Lime Street 1", "parcels": [{"sku": "tea", "count": 2}, ` +
 		`{"sku": "mug", "count": 1}]}`,

@@ -19,7 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// doctorTimeout limits the whole check, because it holds a snapshot.
+// doctorTimeout limits the complete check, because the check holds a snapshot.
 const doctorTimeout = 10 * time.Minute
 
 type doctorCmd struct {
@@ -118,8 +118,8 @@ func (e *examination) warn(next, format string, args ...any) {
 
 // examineOptions are the flags of doctor.
 type examineOptions struct {
-	long      time.Duration      // from which a transaction is shown
-	auditHead *storage.AuditHead // an entry that the audit must have, or nil
+	long      time.Duration      // minimum age of a transaction that is shown
+	auditHead *storage.AuditHead // an entry that the audit must contain, or nil
 }
 
 // examine runs all checks.
@@ -184,10 +184,11 @@ type schemaFacts struct {
 	Newest  int64 `json:"newest"`  // newest migration of this binary
 }
 
-// own reports whether the schema has the version of this binary.
+// own reports whether the schema version is that of this binary.
 func (s schemaFacts) own() bool { return s.Version == s.Newest }
 
-// isStrange reports whether an error means that the schema of another version lacks something.
+// isStrange reports whether an error means that an object is missing in the schema of another
+// version.
 func (s schemaFacts) isStrange(err error) bool {
 	const syntaxOrAccess = "42"
 	var pg *pgconn.PgError
@@ -195,7 +196,7 @@ func (s schemaFacts) isStrange(err error) bool {
 }
 
 // judgeSchema checks that this binary can use the schema. The invariants are checked only on its
-// own schema version; on another one, some would be missing or wrong.
+// own schema version. For another version, some would be missing or wrong.
 func (e *examination) judgeSchema(ctx context.Context, conn *pgx.Conn) error {
 	_, err := storage.CheckSchema(ctx, conn)
 	var refused *storage.SchemaError

@@ -44,12 +44,12 @@ func (e *examination) lookAtAudit(ctx context.Context, conn *pgx.Conn, known *st
 	return nil
 }
 
-// auditRole is what a role of the database may do with the audit.
+// auditRole describes what a database role may do with the audit.
 type auditRole struct {
 	name      string
 	writesAll bool // it has pg_write_all_data
-	changes   bool // it may change entries or the hash chain
-	cannotAdd bool // engines use it, and it may add entries, but not to the hash chain
+	changes   bool // the role may change entries or the hash chain
+	cannotAdd bool // engines use the role, and it may add entries, but not to the hash chain
 }
 
 // findAuditRoles returns the roles of engines and of this session, except for owners and
@@ -85,7 +85,8 @@ SELECT r.rolname::text,
  GROUP BY r.oid, r.rolname, audit.oid, audit.chain
  ORDER BY r.rolname`
 
-// lookAtAuditRoles warns of roles that may change the audit, or cannot add to its hash chain.
+// lookAtAuditRoles warns about roles that may change the audit, and about roles that cannot add to
+// its hash chain.
 func (e *examination) lookAtAuditRoles(ctx context.Context, conn *pgx.Conn) error {
 	if e.Schema.Version == 0 {
 		return nil
@@ -115,7 +116,7 @@ func (e *examination) lookAtAuditRoles(ctx context.Context, conn *pgx.Conn) erro
 	return err
 }
 
-// auditText describes the chain in a line.
+// auditText describes the hash chain in one line.
 func (e *examination) auditText() string {
 	if e.Audit == nil {
 		return "not checked"

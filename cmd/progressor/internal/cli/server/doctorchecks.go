@@ -16,8 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/migrations"
 )
 
-// These types have the facts that doctor reads from PostgreSQL's own views. Its role needs
-// pg_read_all_stats (or pg_monitor) to see other sessions.
+// These types contain facts from PostgreSQL's own views. The role of doctor needs pg_read_all_stats
+// (or pg_monitor) to see other sessions.
 
 type serverFacts struct {
 	Version  string    `json:"version"`
@@ -83,7 +83,7 @@ type connections struct {
 	Used       int `json:"used"`
 	Progressor int `json:"progressor"`
 	Max        int `json:"max"`     // without reserved connections
-	Engines    int `json:"engines"` // the maximum that all live nodes can open
+	Engines    int `json:"engines"` // the maximum number of connections that all live nodes can open
 }
 
 func (e *examination) lookAtConnections(ctx context.Context, conn *pgx.Conn) error {
@@ -116,7 +116,8 @@ func (e *examination) lookAtConnections(ctx context.Context, conn *pgx.Conn) err
 	return err
 }
 
-// formerMaxConnections is the maximum of connections of a node whose version does not report it.
+// formerMaxConnections is the maximum number of connections of a node whose version does not report
+// it.
 const formerMaxConnections = 19
 
 // namedIndex matches the statements of migrations that create and drop indexes, in order. An index

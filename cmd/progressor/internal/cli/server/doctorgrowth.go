@@ -31,9 +31,9 @@ const (
 	// keyRetention is the retention of idempotency keys.
 	keyRetention = 24 * time.Hour
 	// longFailing is how long a task of a run, a cron or a bulk operation may fail before doctor
-	// warns. A restart of the database takes less.
+	// warns. A restart of the database takes less time.
 	longFailing = time.Minute
-	// longestListed is the maximum number of processes in a kind of warning.
+	// longestListed is the maximum number of processes that one kind of warning lists.
 	longestListed = 10
 )
 
@@ -46,7 +46,7 @@ type frozen struct {
 	TableAge    int64  `json:"oldest_table_age"`
 }
 
-// late reports whether autovacuum is too slow or held back. It starts to freeze at MaxAge.
+// late reports whether autovacuum, which starts to freeze at MaxAge, is too slow or held back.
 func (f frozen) late() bool { return f.Age > min(f.MaxAge/4*5, failsafeAge) }
 
 func (e *examination) lookAtFreezing(ctx context.Context, conn *pgx.Conn) error {
@@ -116,7 +116,7 @@ func (e *examination) lookAtQueues(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // lookAtFailing finds runs, crons and bulk operations that make no progress because their own tasks
-// fail. Such a failure is one of the engine or of the database.
+// fail. The engine or the database is the cause of such a failure.
 func (e *examination) lookAtFailing(ctx context.Context, conn *pgx.Conn) error {
 	if e.Schema.Version == 0 {
 		return nil
@@ -134,7 +134,8 @@ func (e *examination) lookAtFailing(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// internalObject names the object of a process of an internal kind, such as "run shop/r-1".
+// internalObject returns the name of the object that a process of an internal kind represents, such
+// as "run shop/r-1".
 func internalObject(key process.Key) string {
 	for prefix, name := range map[string]string{
 		process.FlowPrefix: "run", process.CronPrefix: "cron", process.CronRunPrefix: "run of a cron",

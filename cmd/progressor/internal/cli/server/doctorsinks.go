@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// lateLease is how long no node may deliver for a sink that should. Another node takes a lease
+	// lateLease is the maximum time that no node delivers for a sink. Another node takes the lease
 	// within a second after its end.
 	lateLease = time.Minute
 	// nearMaxLag is the portion of max_lag from which doctor warns.
 	nearMaxLag = 0.8
-	// newLetters is for how long doctor warns of dead letters.
+	// newLetters is how long doctor warns about a dead letter.
 	newLetters = 24 * time.Hour
 )
 
@@ -30,11 +30,11 @@ type sinkFacts struct {
 	LastError  string
 	ErrorAge   float64
 	Oldest     float64 // age of the oldest change that is not delivered; 0 if there is none
-	Lag        float64 // as Oldest, but not older than the last resume
+	Lag        float64 // like Oldest, but not older than the last resume
 	MaxLag     float64
 	Lost       bool    // changes were deleted before they were delivered
 	NodeID     int64   // 0 if no node has the lease
-	NodeGone   bool    // it has no row any more
+	NodeGone   bool    // the node has no row any more
 	LeaseEnded float64 // how long ago the lease ended; negative if it has not
 	Letters    int64   // dead letters of the last day
 }
@@ -83,13 +83,13 @@ func (e *examination) lookAtSinks(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// sinkFinding is a finding about a sink. Doctor lists only some findings about the same thing.
+// sinkFinding is a finding about a sink. Doctor lists only a few findings of each kind.
 type sinkFinding struct {
 	about string
 	finding
 }
 
-// findings returns what is wrong with a sink.
+// findings returns the problems of a sink.
 func (s *sinkFacts) findings() (found []sinkFinding) {
 	name := s.Namespace + "/" + s.SinkID
 	words := output.ShellWord(s.Namespace) + " " + output.ShellWord(s.SinkID)

@@ -58,7 +58,7 @@ func checkFile(f *configfile.File) error {
 	return nil
 }
 
-// byFile is the actor of what the configuration file changes.
+// byFile is the actor of changes that the configuration file makes.
 var byFile = process.Actor{Name: "configuration file"}
 
 // putNamespaces creates the namespaces of the file, or replaces their configuration. It skips those
@@ -111,7 +111,7 @@ func putCrons(ctx context.Context, all *crons.Crons, f *configfile.File, log *sl
 	return nil
 }
 
-// checkFileCron returns the error that the engine would return.
+// checkFileCron returns the error that the engine would return for a cron of the file.
 func checkFileCron(c configfile.Cron) error {
 	if err := cron.CheckCron(c.Cron); err != nil {
 		return c.Wrong("cron", err)
@@ -124,7 +124,7 @@ func checkFileCron(c configfile.Cron) error {
 const putTries = 5
 
 // putCron creates the cron if it is missing, and updates it if it differs. It sets paused only when
-// it creates the cron, because an operator may have paused it since.
+// it creates the cron, because an operator may have paused or resumed the cron since.
 func putCron(ctx context.Context, all *crons.Crons, c configfile.Cron) error {
 	for try := 1; ; try++ {
 		same, etag, err := all.IsStored(ctx, c.Cron)
@@ -158,7 +158,7 @@ func redactCron(c *progressorv1.Cron) *progressorv1.Cron {
 	return c
 }
 
-// checkFileTemplate returns the error that the engine would return.
+// checkFileTemplate returns the error that the engine would return for a template of the file.
 func checkFileTemplate(t configfile.Template) error {
 	if _, problems := flow.Compile(t.Template); len(problems) > 0 {
 		return t.WrongAt(problems[0].Path, problems[0].String())
@@ -184,7 +184,7 @@ func putTemplates(ctx context.Context, all *flows.Flows, f *configfile.File) err
 	return nil
 }
 
-// checkFileSink returns the error that the engine would return.
+// checkFileSink returns the error that the engine would return for a sink of the file.
 func checkFileSink(m configfile.Sink) error {
 	err := rpc.CheckRules(&progressorv1.PutSinkRequest{Sink: m.Sink})
 	if err == nil {

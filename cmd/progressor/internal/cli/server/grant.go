@@ -33,7 +33,7 @@ func (g *grantArgs) key() storage.GrantKey {
 	return storage.GrantKey{Principal: g.Principal, Role: g.Role, Namespaces: g.Namespaces}
 }
 
-// keyOf returns the ID of the key in the name of a principal, or "" for a principal without a key.
+// keyOf returns the ID of the key in the name of a principal, or "" if the principal is not a key.
 func keyOf(principal string) (string, error) {
 	id, err := auth.KeyOf(principal)
 	if err != nil {

@@ -49,7 +49,7 @@ func (f databaseFlags) connected(a *cli.App, run func(context.Context, *pgx.Conn
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the work on it is done
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is left to do on the connection
 	return run(ctx, conn)
 }
 
@@ -111,7 +111,8 @@ func (c *keyCreateCmd) Run(a *cli.App) error {
 	})
 }
 
-// ttlOf returns how long a key is valid, from the value of --expires; 0 if it is not given.
+// ttlOf returns how long a key is valid, from the value of --expires. It returns 0 if the flag is
+// not set.
 func ttlOf(expires *time.Duration) (time.Duration, error) {
 	switch {
 	case expires == nil:
@@ -155,7 +156,7 @@ func grantsOf(keyID string, roles, patterns []string) (grants []storage.GrantKey
 	return grants, nil
 }
 
-// maxListed is how many keys, grants or logins a command lists at most.
+// maxListed is the maximum number of keys, grants or logins that a command lists.
 const maxListed = 10_000
 
 type keyListCmd struct {

@@ -16,7 +16,7 @@ import (
 
 const (
 	maxBatch      = 1000    // answers per request
-	maxBatchBytes = 4 << 20 // a request gets no more answers once it has this size
+	maxBatchBytes = 4 << 20 // no more answers are added to a request of this size
 )
 
 // send sends answers until the run is over. Each request carries all the answers that are ready, up
@@ -97,7 +97,7 @@ func (r *workerRun) unexpired(batch []*heldLease) []*heldLease {
 }
 
 // completeOnce sends answers once. If the last poll was full, it asks for as many new tasks in the
-// same request. It returns the answers to send again, and why.
+// same request. It returns the answers to send again, and the reason.
 func (r *workerRun) completeOnce(batch []*heldLease) ([]*heldLease, error) {
 	if len(batch) == 0 {
 		return nil, nil
@@ -147,7 +147,7 @@ func (r *workerRun) completeOnce(batch []*heldLease) ([]*heldLease, error) {
 }
 
 // batchFailed handles a request that failed as a whole. It returns the answers to send again, and
-// why.
+// the reason.
 func (r *workerRun) batchFailed(batch []*heldLease, err error) ([]*heldLease, error) {
 	if !isRefused(err) {
 		r.replaceUnencodable(batch)
@@ -173,7 +173,7 @@ func isRefused(err error) bool {
 }
 
 // replaceUnencodable replaces the answers that protobuf cannot encode, for example because a text
-// is not UTF-8. With one of them, no answer of the batch can be sent.
+// is not UTF-8. A single such answer would prevent the complete batch from being sent.
 func (r *workerRun) replaceUnencodable(batch []*heldLease) {
 	for _, h := range batch {
 		if _, err := proto.Marshal(h.answer); err != nil {
@@ -182,7 +182,7 @@ func (r *workerRun) replaceUnencodable(batch []*heldLease) {
 	}
 }
 
-// handleVerdict handles the engine's verdict on one answer and reports whether it is final.
+// handleVerdict handles the engine's response to one answer, and reports whether it is final.
 func (r *workerRun) handleVerdict(h *heldLease, e *progressorv1.AnswerError) bool {
 	switch reason := e.GetDetail().GetReason(); {
 	case e == nil:
@@ -207,8 +207,8 @@ func (r *workerRun) handleVerdict(h *heldLease, e *progressorv1.AnswerError) boo
 	}
 }
 
-// replaceAnswer replaces an answer that the engine cannot accept with a failure. Otherwise the
-// lease would expire and the next worker would run into the same error.
+// replaceAnswer replaces an answer that the engine cannot accept with a failure. Otherwise, the
+// lease would expire, and the next worker would get the same error.
 func (r *workerRun) replaceAnswer(h *heldLease, why string) {
 	failure := processor.Fail(process.ReasonBadResponse, "the engine cannot accept the answer: %s", why).Failure
 	h.mu.Lock()

@@ -35,7 +35,7 @@ func (c *Client) AwaitJob(
 	})
 }
 
-// AwaitRun waits until a run of a flow has ended, as AwaitJob does for a job.
+// AwaitRun is like AwaitJob, for a run of a flow.
 func (c *Client) AwaitRun(
 	ctx context.Context, req *progressorv1.GetRunRequest, seen func(*progressorv1.Run) error,
 ) (*progressorv1.Run, error) {

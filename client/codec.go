@@ -15,14 +15,14 @@ import (
 )
 
 // WithCodec encodes the payloads of requests, and decodes those of responses and of the details of
-// errors (Detail). It also applies to workers of this client. Metadata, names, reasons and messages
-// stay in the clear, and so do the templates of flows and the requests of HTTP targets.
+// errors (Detail). The codec also applies to workers of this client. Metadata, names, reasons and
+// messages stay in the clear, and so do the templates of flows and the requests of HTTP targets.
 //
 // A payload that cannot be decoded fails the whole request with DATA_LOSS, although the engine may
-// have executed it. So does a payload that is not encoded, unless codec.AcceptPlain is given. A
-// request whose payloads the codec cannot encode now is not sent and fails with UNAVAILABLE. A
-// worker answers a task that it cannot decode: see processor.Undecodable. It releases the task if
-// the codec is unavailable.
+// have executed it. So does a payload that is not encoded, unless codec.AcceptPlain is given. If
+// the codec cannot encode the payloads of a request at the moment, the request is not sent and
+// fails with UNAVAILABLE. A worker answers a task that it cannot decode: see processor.Undecodable.
+// It releases the task if the codec is unavailable.
 //
 // The generated client Client.Worker sends and returns encoded payloads. So do raw reads of the
 // engine's own processes, whose IDs begin with "~".
@@ -33,7 +33,7 @@ func WithCodec(c codec.Codec, opts ...codec.Option) Option {
 // coder encodes the payloads of requests and decodes those of responses.
 type coder struct{ payloads *codec.Payloads }
 
-// encoded returns a request as it is sent.
+// encoded returns a request with encoded payloads.
 func (c coder) encoded(ctx context.Context, message any) (any, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -91,7 +91,7 @@ type decodedError struct {
 func (e *decodedError) Unwrap() error { return e.error }
 
 // isOfWorker reports whether a method belongs to workers. Worker encodes and decodes the payloads
-// of each task separately, so that one that it cannot decode does not affect the others.
+// of each task separately, so that a task that it cannot decode does not affect the others.
 func isOfWorker(spec connect.Spec) bool {
 	return strings.HasPrefix(spec.Procedure, "/"+progressorv1connect.WorkerServiceName+"/")
 }
@@ -149,7 +149,7 @@ func (s *codedStream) Send(message any) error {
 
 func (s *codedStream) Receive(message any) error {
 	if err := s.StreamingClientConn.Receive(message); err != nil {
-		return err // not of a task, so its detail has no payloads
+		return err // the error is not about a task, so its detail has no payloads
 	}
 	return s.coder.decode(s.ctx, message)
 }

@@ -11,6 +11,7 @@
 // after a lost response is therefore safe. The fields of Client are the generated clients for all
 // other methods. WithCodec encrypts payloads.
 //
-// Package client imports process, processor and the generated messages, but nothing of the engine
-// or storage. Start with client.go for requests, and with worker.go and worker_run.go for workers.
+// Package client imports process, processor and the generated messages, but no package of the
+// engine or of storage. Start with client.go for requests, and with worker.go and worker_run.go for
+// workers.
 package client

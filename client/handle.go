@@ -20,7 +20,7 @@ import (
 // Args. An unknown field, or a value that does not fit, fails the job without a retry (reason
 // bad_args). Result is encoded as JSON. The engine keeps it if the job's options request it.
 //
-// ctx ends with the attempt. Its cause (context.Cause) says why:
+// ctx ends with the attempt. Its cause (context.Cause) is the reason:
 //
 //   - *CancelError: the job was cancelled
 //   - ErrLeaseLost: the lease was lost; another worker may have the job
@@ -91,8 +91,8 @@ func Report(ctx context.Context, percent float64, summary string) {
 	h.report(progressOf(percent, summary))
 }
 
-// progressOf returns a progress that the engine accepts. It would refuse the heartbeat of all
-// leases because of one.
+// progressOf returns a progress that the engine accepts. Because of one invalid progress, the
+// engine would reject the heartbeat of all leases.
 func progressOf(percent float64, summary string) *progressorv1.Progress {
 	if math.IsNaN(percent) {
 		percent = 0
@@ -100,9 +100,9 @@ func progressOf(percent float64, summary string) *progressorv1.Progress {
 	return &progressorv1.Progress{Percent: min(max(percent, 0), 100), Summary: plainSummary(summary)}
 }
 
-// ReportDetails is Report with details, from which a later attempt can continue: see LastProgress.
-// details must encode as a JSON object. ReportDetails returns an error if it does not, or if the
-// progress exceeds 64 KiB of JSON.
+// ReportDetails is like Report, with details from which a later attempt can continue: see
+// LastProgress. details must encode as a JSON object. ReportDetails returns an error if it does
+// not, or if the progress exceeds 64 KiB of JSON.
 func ReportDetails(ctx context.Context, percent float64, summary string, details any) error {
 	h := heldLeaseOf(ctx)
 	if h == nil {
@@ -142,8 +142,8 @@ func LastProgress(ctx context.Context) *progressorv1.Progress {
 // maxSummaryBytes is the maximum size of a summary. Longer ones are cut.
 const maxSummaryBytes = 4096
 
-// plainSummary replaces what the engine would refuse: one bad character would fail the heartbeat of
-// all leases.
+// plainSummary replaces the characters that the engine would reject, because one such character
+// would fail the heartbeat of all leases.
 func plainSummary(s string) string {
 	if len(s) > maxSummaryBytes {
 		s = s[:maxSummaryBytes]

@@ -163,8 +163,8 @@ func (r *workerRun) sendProgress(h *heldLease) {
 	}
 }
 
-// cancelExpired cancels the handlers whose leases have expired: another worker may have their tasks
-// by now. It only finds any if the engine cannot be reached.
+// cancelExpired cancels the handlers whose leases have expired, because another worker may have
+// their tasks by now. Leases expire only if the engine cannot be reached.
 func (r *workerRun) cancelExpired(now time.Time) {
 	for _, h := range r.leases() {
 		h.mu.Lock()
@@ -191,7 +191,7 @@ func (h *heldLease) applyDirective(d *progressorv1.LeaseDirective, sent *progres
 	}
 	switch d.GetDirective() {
 	case progressorv1.LeaseDirective_DIRECTIVE_LOST:
-		// An answer in flight may already be stored. The response to it decides.
+		// An answer in flight may already be stored. Its response will show whether it was.
 		if h.answer == nil && !h.lost {
 			h.lost = true
 			h.cancel(ErrLeaseLost)

@@ -24,7 +24,7 @@ import (
 // settled.
 type heldLease struct {
 	lease   *progressorv1.Lease                // as the engine returned it
-	decoded atomic.Pointer[progressorv1.Lease] // with decoded payloads; nil before
+	decoded atomic.Pointer[progressorv1.Lease] // with decoded payloads; nil until they are decoded
 	run     *workerRun
 	began   time.Time
 	ctx     context.Context
@@ -38,7 +38,7 @@ type heldLease struct {
 	progressSent time.Time              // when progress was last sent
 	lost         bool
 	answer       *progressorv1.LeaseAnswer // nil while the handler runs
-	replaced     bool                      // answer is the failure of replaceAnswer
+	replaced     bool                      // answer was replaced by replaceAnswer
 }
 
 func newHeldLease(r *workerRun, l *progressorv1.Lease, received time.Time) *heldLease {
@@ -58,7 +58,7 @@ func newHeldLease(r *workerRun, l *progressorv1.Lease, received time.Time) *held
 	return h
 }
 
-// shown returns the lease as the user's code sees it.
+// shown returns the lease in the form for the code of the user.
 func (h *heldLease) shown() *progressorv1.Lease {
 	if decoded := h.decoded.Load(); decoded != nil {
 		return decoded
@@ -66,8 +66,8 @@ func (h *heldLease) shown() *progressorv1.Lease {
 	return h.lease
 }
 
-// localTime converts a time of the engine's clock to this worker's clock, which may be wrong. It
-// counts from the moment the lease was granted.
+// localTime converts a time of the engine's clock to the clock of this worker, which may be wrong.
+// It measures from the time at which the lease was granted.
 func (h *heldLease) localTime(t *timestamppb.Timestamp) time.Time {
 	if h.lease.GetLeasedTime() == nil {
 		return t.AsTime()
@@ -120,10 +120,10 @@ func (r *workerRun) execute(h *heldLease) {
 	}
 }
 
-// decodePause is the delay after which a task can be leased again if the codec was unavailable.
+// decodePause is the delay before a task can be leased again because the codec was unavailable.
 const decodePause = time.Second
 
-// decode decodes the payloads of a lease. It returns the answer if it cannot.
+// decode decodes the payloads of a lease. If it cannot, it returns the answer to the lease.
 func (r *workerRun) decode(ctx context.Context, h *heldLease) error {
 	if r.client.payloads == nil {
 		return nil
@@ -178,8 +178,8 @@ func (r *workerRun) attempt(ctx context.Context, h *heldLease) (resp *progressor
 	return encoded.(*progressorv1.ProcessResponse), nil
 }
 
-// answerOf returns the answer for a handler that returned resp and err; cause is why its context
-// ended. It returns nil if the lease is to be released.
+// answerOf returns the answer for a handler that has returned resp and err. cause is the cause of
+// its context. It returns nil if the lease must be released.
 func answerOf(
 	l *progressorv1.Lease, resp *progressorv1.ProcessResponse, err error, cause error,
 ) *progressorv1.LeaseAnswer {
@@ -196,7 +196,7 @@ func answerOf(
 		}
 	}
 	if err == nil {
-		// Check here: the engine would refuse the whole answer.
+		// Check the response here, because the engine would reject the complete answer.
 		err = processor.Check(l.GetRequest().GetType(), resp)
 	}
 	if err == nil && proto.Size(resp) > maxAnswerBytes {
@@ -229,7 +229,8 @@ func timeoutOf(l *progressorv1.Lease) string {
 	)
 }
 
-// maxAnswerBytes leaves room for the rest of the message around an answer.
+// maxAnswerBytes is the maximum size of an answer. It leaves room for the other fields of the
+// message.
 const maxAnswerBytes = process.MaxMessageBytes - 64<<10
 
 func outcomeOf(a *progressorv1.LeaseAnswer) Outcome {

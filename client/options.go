@@ -45,7 +45,7 @@ func WithHTTPClient(h connect.HTTPClient) Option { return func(o *options) { o.h
 // trusts the authorities of the system. It has no effect together with WithHTTPClient.
 func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = config } }
 
-// WithConnectOptions passes options, such as interceptors, to the generated clients.
+// WithConnectOptions sets options of the generated clients, such as interceptors.
 func WithConnectOptions(opts ...connect.ClientOption) Option {
 	return func(o *options) { o.connectOptions = append(o.connectOptions, opts...) }
 }
@@ -58,7 +58,7 @@ func WithRetry(r Retry) Option { return func(o *options) { o.retry = r } }
 func WithoutKeys() Option { return func(o *options) { o.autoKeys = false } }
 
 // newTransport keeps one idle connection for each request in flight. With Go's default of two, a
-// busy client opens a connection for nearly every request.
+// busy client would open a connection for nearly every request.
 func newTransport(p Protocol, security *tls.Config) http.RoundTripper {
 	t := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,

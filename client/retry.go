@@ -13,8 +13,8 @@ import (
 )
 
 // Retry sets how often and how fast a request is sent again after UNAVAILABLE, RESOURCE_EXHAUSTED
-// or a broken connection. The wait before attempt n is random between half of and the whole of
-// min(Initial * 2^(n-2), Max).
+// or a broken connection. The wait before attempt n is random, between half of min(Initial *
+// 2^(n-2), Max) and all of it.
 type Retry struct {
 	MaxAttempts int           // includes the first attempt; below 2, requests are not retried
 	Initial     time.Duration // must be positive
@@ -38,7 +38,7 @@ func (r Retry) interval(attempt int, random float64) time.Duration {
 }
 
 // repeat sends a request until it succeeds, fails permanently, has no attempts left, or ctx ends.
-// safe means that sending the request twice does no harm.
+// safe means that the request may be sent twice.
 func repeat[T any](ctx context.Context, r Retry, safe bool, send func() (T, error)) (T, error) {
 	for attempt := 1; ; attempt++ {
 		resp, err := send()
@@ -50,12 +50,12 @@ func repeat[T any](ctx context.Context, r Retry, safe bool, send func() (T, erro
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return resp, err // the engine's error says more than ctx's
+			return resp, err // the error of the engine is more helpful than that of ctx
 		}
 	}
 }
 
-// repeatable reports whether another attempt may succeed and does no harm.
+// repeatable reports whether another attempt is safe and may succeed.
 func repeatable(err error, safe bool) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable:
@@ -64,7 +64,8 @@ func repeatable(err error, safe bool) bool {
 		// Connect reports a connection that the server closed as cancelled by the client.
 		return safe && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE))
 	case connect.CodeResourceExhausted:
-		// Without a reason, the message is too large, and a retry cannot succeed.
+		// RESOURCE_EXHAUSTED without a reason means that the message is too large, so a retry
+		// cannot succeed.
 		return Reason(err) == progressorv1.ErrorDetail_REASON_OVERLOADED
 	default:
 		return false

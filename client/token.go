@@ -33,7 +33,7 @@ func WithTokenFile(path string) Option {
 	return WithTokenSource(func(context.Context) (string, error) { return f.token() })
 }
 
-// tokenFileTime is how long the content of a file is used.
+// tokenFileTime is how long the content of a file is used before it is read again.
 const tokenFileTime = 10 * time.Second
 
 type tokenFile struct {
@@ -49,7 +49,8 @@ type readToken struct {
 	time time.Time
 }
 
-// token returns the token in the file. While another request reads the file, it is the last one.
+// token returns the token in the file. While another request reads the file, it returns the
+// previous token.
 func (f *tokenFile) token() (string, error) {
 	switch last := f.last.Load(); {
 	case last == nil:
@@ -97,7 +98,7 @@ func (b bearer) header(ctx context.Context) (string, error) {
 	return "Bearer " + token, nil
 }
 
-// codeOfToken returns the code of a request that has no token.
+// codeOfToken returns the code of the error for a request that has no token.
 func codeOfToken(ctx context.Context) connect.Code {
 	switch err := ctx.Err(); {
 	case err == nil:

@@ -11,11 +11,11 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Watch calls update with the events of a process after req.after_event_id, each once and in order,
-// and with the process itself, first and whenever its status has changed. If the stream breaks, for
-// example because its node stops, Watch resumes after the last event. Each response resets the
-// retry count. Watch returns nil when the process has ended or was removed, and update's error if
-// update returns one.
+// Watch calls update with the events of a process after req.after_event_id, each once and in order.
+// It also calls update with the process itself, at the beginning and after each change of its
+// status. If the stream breaks, for example because its node stops, Watch resumes after the last
+// event. Each response resets the retry count. Watch returns nil when the process has ended or was
+// removed, and update's error if update returns one.
 func (c *Client) Watch(
 	ctx context.Context, req *progressorv1.WatchProcessRequest,
 	update func(*progressorv1.WatchProcessResponse) error,
@@ -33,9 +33,9 @@ func (c *Client) Watch(
 	})
 }
 
-// stream calls read until it reports the end. read reads one stream; each one continues where the
-// last one broke off. The attempts of Retry start again whenever a stream made progress. stream
-// returns the error of the last read.
+// stream calls read until it reports the end. read reads one stream, which continues where the
+// previous one broke off. The count of attempts starts again whenever a stream has made progress.
+// stream returns the error of the last read.
 func (c *Client) stream(ctx context.Context, read func() (progress, ended bool, err error)) error {
 	for attempt := 1; ; attempt++ {
 		progress, ended, err := read()
@@ -66,7 +66,7 @@ func (c *Client) stream(ctx context.Context, read func() (progress, ended bool, 
 func broken(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeInvalidArgument:
-		return Detail(err) == nil // the engine's own errors have one
+		return Detail(err) == nil // errors of the engine itself have a detail
 	default:
 		return false
 	}
@@ -77,7 +77,7 @@ type watch struct {
 	client *Client
 	req    *progressorv1.WatchProcessRequest
 	update func(*progressorv1.WatchProcessResponse) error
-	seen   *progressorv1.Process // as last passed to update
+	seen   *progressorv1.Process // state that was last passed to update
 	failed error                 // returned by update
 }
 

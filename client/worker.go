@@ -17,8 +17,8 @@ import (
 )
 
 // Worker takes tasks of namespaces whose processor is `pull`, runs them and sends their answers.
-// All its connections are outgoing, so it can run behind a firewall. It sends the heartbeats of its
-// leases.
+// All its connections are outgoing, so it can run behind a firewall. It also sends the heartbeats
+// of its leases.
 //
 //	w := client.NewWorker(c, []string{"mail"}, client.WithConcurrency(20))
 //	client.Handle(w, "send", func(ctx context.Context, m Mail) (Receipt, error) { … })
@@ -79,11 +79,11 @@ type Outcome string
 
 // The outcomes.
 const (
-	OutcomeDone      Outcome = "done"      // its result or rejection is stored
-	OutcomeFailed    Outcome = "failed"    // its failure is stored; it may be retried
-	OutcomeCancelled Outcome = "cancelled" // it stopped because its job was cancelled
+	OutcomeDone      Outcome = "done"      // the result or rejection is stored
+	OutcomeFailed    Outcome = "failed"    // the failure is stored; the task may be retried
+	OutcomeCancelled Outcome = "cancelled" // the handler stopped because its job was cancelled
 	OutcomeReleased  Outcome = "released"  // the worker stopped, or the handler returned a ReleaseError
-	OutcomeLost      Outcome = "lost"      // the lease was lost; its answer does not count
+	OutcomeLost      Outcome = "lost"      // the lease was lost; the answer does not count
 )
 
 // Attempt is an attempt that has ended.

@@ -93,7 +93,7 @@ func (r *workerRun) poll() error {
 			r.applyWorkerDirective(resp.GetWorker())
 			r.setMoreTasks(len(resp.GetLeases()) == n)
 			r.start(resp.GetLeases())
-			if r.isQuiet() { // polls return no tasks, but the current directive
+			if r.isQuiet() { // polls then return no tasks, only the current directive
 				sleep(r.polling, quietPause)
 			}
 			continue
@@ -351,7 +351,8 @@ func (r *workerRun) remove(h *heldLease, outcome Outcome) {
 	r.options.ended(a)
 }
 
-// decodedFailure returns a failure that was encoded for the engine as the handler returned it.
+// decodedFailure decodes a failure that was encoded for the engine, so that it is the failure that
+// the handler returned.
 func (r *workerRun) decodedFailure(f *progressorv1.Failure) *progressorv1.Failure {
 	decoded := proto.CloneOf(f)
 	if r.client.payloads == nil || r.client.payloads.Decode(r.requests, decoded) != nil {
@@ -367,7 +368,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// sleep waits for d or until ctx ends.
+// sleep waits until d has passed or ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -19,8 +19,8 @@ func Check(task progressorv1.TaskType, resp *progressorv1.ProcessResponse) error
 	return check(task, resp, process.MaxPayloadBytes)
 }
 
-// CheckOwn is Check for processes that the engine runs itself. Their state and response may be as
-// large as a whole result.
+// CheckOwn is like Check, for processes that the engine runs itself. Their state and response may
+// be as large as a complete result.
 func CheckOwn(task progressorv1.TaskType, resp *progressorv1.ProcessResponse) error {
 	return check(task, resp, process.MaxResultBytes)
 }

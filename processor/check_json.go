@@ -32,8 +32,8 @@ func checkMetadata(field string, metadata *structpb.Struct) *process.InvalidErro
 // a control character has six bytes.
 const maxJSONGrowth = 6
 
-// jsonSize returns the size of an object as JSON without spaces. It may return another size for an
-// object that is far from the limit.
+// jsonSize returns the size of an object as JSON without spaces. The size is exact only for objects
+// near the limit.
 func jsonSize(s *structpb.Struct) int {
 	size := proto.Size(s)
 	if size*maxJSONGrowth <= process.MaxMetadataBytes || size > process.MaxMessageBytes {
@@ -47,8 +47,8 @@ func jsonSize(s *structpb.Struct) int {
 	return compact.Len()
 }
 
-// tooDeep reports whether a value has more nested objects and lists than allowed. depth counts
-// those around v. It is faster than checkJSON, because it builds no paths.
+// tooDeep reports whether a value has more nested objects and lists than allowed. depth counts the
+// objects and lists around v. tooDeep is faster than checkJSON, because it builds no paths.
 func tooDeep(v *structpb.Value, depth int) bool {
 	fields, elements := v.GetStructValue(), v.GetListValue()
 	if fields == nil && elements == nil {
@@ -65,8 +65,8 @@ func tooDeep(v *structpb.Value, depth int) bool {
 	return slices.ContainsFunc(elements.GetValues(), func(e *structpb.Value) bool { return tooDeep(e, depth+1) })
 }
 
-// checkJSON rejects values that JSON cannot express or that are nested too deeply. It always
-// returns the same error for the same value, although the members of an object have no order. depth
+// checkJSON rejects values that JSON cannot express or that are nested too deeply. For the same
+// value it always returns the same error, although the members of an object have no order. depth
 // counts the objects and lists around v.
 func checkJSON(field string, v *structpb.Value, depth int) *process.InvalidError {
 	if holds := v.GetStructValue() != nil || v.GetListValue() != nil; holds && depth >= process.MaxJSONDepth {

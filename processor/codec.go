@@ -10,8 +10,8 @@ import (
 
 // WithCodec decodes the payloads of requests and encodes those of responses. Metadata, names,
 // reasons and messages stay in the clear. Payloads that are not encoded are errors, unless
-// codec.AcceptPlain is given. See Undecodable. Messages about args and states that are not the
-// expected JSON do not contain parts of them: see WithoutContent.
+// codec.AcceptPlain is given. See Undecodable. If args or a state are not the expected JSON, the
+// message does not quote them: see WithoutContent.
 func WithCodec(c codec.Codec, opts ...codec.Option) Option {
 	return func(o *options) { o.payloads = codec.NewPayloads(c, opts...) }
 }
@@ -19,7 +19,7 @@ func WithCodec(c codec.Codec, opts ...codec.Option) Option {
 // coded is a processor whose requests and responses have encoded payloads. It modifies the requests
 // that it gets.
 type coded struct {
-	processor Processor // must be guarded, so that its failures are responses
+	processor Processor // must be guarded (see Guard), so that its failures are responses
 	payloads  *codec.Payloads
 }
 
@@ -48,9 +48,9 @@ func (p *private) Process(ctx context.Context, r *progressorv1.ProcessRequest) (
 
 // Undecodable returns the answer to a task whose payloads cannot be decoded. A CALL or a REPAIR is
 // rejected, so that the process does not change. Other tasks fail and are retried according to
-// their retry policy, because the key may only be missing here. Both have the reason "undecodable".
-// If the codec itself is unavailable, Undecodable returns an UnreachableError, so that the engine
-// retries all tasks.
+// their retry policy, because other processors may have the key. Both have the reason
+// "undecodable". If the codec itself is unavailable, Undecodable returns an UnreachableError, so
+// that the engine retries all tasks.
 func Undecodable(req *progressorv1.ProcessRequest, err error) error {
 	if codec.Unavailable(err) {
 		return &UnreachableError{Err: fmt.Errorf("decode the request: %w", err)}

@@ -6,9 +6,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Echo returns the smallest useful processor. It answers every task, including INIT, with the
-// task's args, appends them as an event and keeps them as the state. It answers a CANCEL, which has
-// no args, with the reason and leaves the state unchanged. The engine has it built in under the
+// Echo returns the smallest useful processor. It answers every task, including INIT, with the args
+// of the task, appends them as an event and keeps them as the state. It answers a CANCEL, which has
+// no args, with the reason, and leaves the state unchanged. It is built into the engine under the
 // name "echo".
 func Echo() Processor {
 	return Func(func(_ context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {

@@ -15,8 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Reasons of rejections and failures that this package creates. Package process has those of the
-// engine.
+// Reasons of rejections and failures that this package creates. Package process has the reasons
+// that the engine creates.
 const (
 	ReasonError      = "error"       // user code returned an error without a reason
 	ReasonNotHandled = "not_handled" // a Router or JSON processor has no function for this type of task
@@ -29,8 +29,8 @@ const (
 // maxTextBytes is the maximum length of a message of this package, in bytes.
 const maxTextBytes = 8 << 10
 
-// RejectionError is a Rejection as an error. User code returns it to refuse a task. Only the answer
-// is stored.
+// RejectionError is a Rejection as an error. User code returns it to reject a task. Only the
+// rejection is stored.
 type RejectionError struct {
 	Rejection *progressorv1.Rejection
 	cause     error
@@ -79,8 +79,8 @@ func (e *FailureError) NonRetryable() *FailureError {
 	return e
 }
 
-// RetryAfter sets how long the next attempt waits, instead of the backoff or the retry policy, and
-// returns e. The engine uses at most 365 days.
+// RetryAfter sets the wait before the next attempt, which replaces the backoff or the retry policy,
+// and returns e. The engine waits at most 365 days.
 func (e *FailureError) RetryAfter(d time.Duration) *FailureError {
 	e.Failure.RetryAfter = durationpb.New(min(max(d, 0), process.MaxRetryAfter))
 	return e
@@ -112,7 +112,7 @@ func (e *FailureError) Unwrap() error { return e.cause }
 // UnreachableError reports that the request did not reach user code: the connection was refused, or
 // the processor answered that it is unavailable or overloaded. The engine retries such a task,
 // including a CALL. A processor that has done nothing yet may return one itself if it cannot work
-// now.
+// at the moment.
 type UnreachableError struct{ Err error }
 
 func (e *UnreachableError) Error() string { return "processor not reached: " + e.Err.Error() }
@@ -137,7 +137,8 @@ func (e *BadResponseError) Error() string {
 func (e *BadResponseError) Unwrap() error { return e.Err }
 
 // Unreachable reports whether err means that the request did not reach user code. Only an
-// UnreachableError does. An error of another service that user code called does not count.
+// UnreachableError means this. An error of another service that user code has called does not
+// count.
 func Unreachable(err error) bool {
 	_, ok := errors.AsType[*UnreachableError](err)
 	return ok

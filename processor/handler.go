@@ -27,8 +27,8 @@ import (
 // in JSON, where payloads are base64: four bytes for three.
 const MaxRequestBytes = process.MaxMessageBytes / 3 * 4
 
-// compressFrom is the minimum size of compressed answers. Only clients that ask for compression get
-// them. The engine does not.
+// compressFrom is the minimum size of compressed answers. Only clients that request compression get
+// compressed answers. The engine does not request it.
 const compressFrom = 16 << 10
 
 // Option configures Handler and Serve.
@@ -62,7 +62,7 @@ func WithStopTimeout(d time.Duration) Option {
 }
 
 // WithMiddleware wraps the handler; the first middleware is the outermost. Use it to check the
-// headers that the namespace's configuration sends, such as Authorization.
+// headers that the configuration of the namespace adds, such as Authorization.
 func WithMiddleware(wrap func(http.Handler) http.Handler) Option {
 	return func(o *options) { o.middleware = append(o.middleware, wrap) }
 }
@@ -148,7 +148,7 @@ func (s *service) Process(
 func (s *service) answer(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	resp, err := s.processor.Process(ctx, req)
 	if size := proto.Size(resp); err == nil && size > process.MaxMessageBytes {
-		// Not the code RESOURCE_EXHAUSTED: it would mean that the request did not reach user code.
+		// The code RESOURCE_EXHAUSTED would mean that the request did not reach user code.
 		return failed(Fail(process.ReasonBadResponse, "the answer must have at most %d bytes (got %d)",
 			process.MaxMessageBytes, size).
 			NonRetryable().Failure), nil
@@ -204,7 +204,7 @@ func (s *service) servePlain(w http.ResponseWriter, r *http.Request) {
 }
 
 // plainStatus returns the HTTP status for an attempt without an answer. The engine retries only
-// 503 of these.
+// after 503.
 func plainStatus(err error) int {
 	switch {
 	case Unreachable(err):

@@ -20,7 +20,8 @@ type ResultBuilder struct {
 	err    error
 }
 
-// Result returns a builder of a Result that changes nothing: no events, the same state and timers.
+// Result returns a builder. Its initial Result changes nothing: it has no events, and keeps the
+// state and the timers.
 func Result() *ResultBuilder { return &ResultBuilder{result: &progressorv1.Result{}} }
 
 // Done returns the response for a Processor to return, or the first encoding error.
@@ -51,7 +52,7 @@ func (b *ResultBuilder) JSONEvent(v any) *ResultBuilder { return b.Event(b.json(
 // AuxState replaces the process's state.
 func (b *ResultBuilder) AuxState(state []byte) *ResultBuilder {
 	if state == nil {
-		state = []byte{} // an absent state would keep the old one
+		state = []byte{} // a nil state would keep the old one
 	}
 	b.result.AuxState = state
 	return b
@@ -87,8 +88,8 @@ func (b *ResultBuilder) SetTimerAt(t time.Time) *ResultBuilder {
 	return b.setTimer(&progressorv1.SetTimer{When: at(t)})
 }
 
-// RemoveAfter sets the default timer so that the process is removed after d, with all that belongs
-// to it. No task runs.
+// RemoveAfter sets the default timer so that the process is removed after d, with all of its data.
+// No task runs.
 func (b *ResultBuilder) RemoveAfter(d time.Duration) *ResultBuilder {
 	return b.setTimer(&progressorv1.SetTimer{When: after(d), Remove: true})
 }
@@ -120,7 +121,7 @@ func (b *ResultBuilder) Complete() *ResultBuilder {
 	return b
 }
 
-// Remove removes the process at once, with all that belongs to it.
+// Remove removes the process at once, with all of its data.
 func (b *ResultBuilder) Remove() *ResultBuilder {
 	b.result.Action = &progressorv1.Result_Remove{Remove: &progressorv1.Remove{}}
 	return b
@@ -145,8 +146,8 @@ func (b *ResultBuilder) UnsetNamedTimer(name string) *ResultBuilder {
 	return b
 }
 
-// Command adds a message to another process (start, notify, cancel). It is delivered exactly once,
-// right after the commit.
+// Command adds a message to another process (start, notify, cancel). The message is delivered
+// exactly once, right after the commit.
 func (b *ResultBuilder) Command(c *progressorv1.Command) *ResultBuilder {
 	b.result.Commands = append(b.result.Commands, c)
 	return b
@@ -164,7 +165,7 @@ func (b *ResultBuilder) Start(namespace, processID string, args []byte) *ResultB
 // receives a NOTIFY task with notifyArgs; ProcessRequest.child contains the end of the child.
 func (b *ResultBuilder) StartChild(namespace, processID string, args, notifyArgs []byte) *ResultBuilder {
 	if notifyArgs == nil {
-		notifyArgs = []byte{} // absent args would mean no notification
+		notifyArgs = []byte{} // nil args would mean no notification
 	}
 	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Start{
 		Start: &progressorv1.StartCommand{Namespace: namespace, ProcessId: processID, Args: args,
@@ -194,8 +195,8 @@ func (b *ResultBuilder) json(what string, v any) []byte {
 	return text
 }
 
-// object converts a map to a Struct through JSON, so that it may hold whatever encoding/json
-// accepts.
+// object converts a map to a Struct through JSON, so that the map may contain everything that
+// encoding/json accepts.
 func (b *ResultBuilder) object(what string, fields map[string]any) *structpb.Struct {
 	object := &structpb.Struct{}
 	if len(fields) == 0 {

@@ -29,7 +29,7 @@ func Serve(ctx context.Context, addr string, p Processor, opts ...Option) error 
 	return ServeOn(ctx, listener, p, opts...)
 }
 
-// ServeOn is Serve on an open listener. It closes the listener.
+// ServeOn is like Serve, on an open listener. It closes the listener.
 func ServeOn(ctx context.Context, listener net.Listener, p Processor, opts ...Option) error {
 	o := newOptions(opts)
 	// Running attempts may outlive ctx, until the stop timeout.

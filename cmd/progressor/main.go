@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	_ "golang.org/x/crypto/x509roots/fallback" // the public authorities, for systems that have none
+	_ "golang.org/x/crypto/x509roots/fallback" // public certificate authorities, for systems that have none
 	"golang.org/x/term"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"

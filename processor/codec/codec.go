@@ -7,12 +7,12 @@ import (
 
 // Codec converts payloads to the form in which they are stored, and back. It must be safe for
 // concurrent use and must not modify the content that it gets. An error that wraps none of the
-// errors of this package means that the codec cannot work now: see Unavailable.
+// errors of this package means that the codec is not available at the moment: see Unavailable.
 type Codec interface {
 	// Encode returns the encoded form of p.Content.
 	Encode(ctx context.Context, p Payload) ([]byte, error)
 	// Decode returns the content that Encode got with the same purpose. p.Repeat is empty. The
-	// error wraps ErrPlain if p.Content is not the result of an Encode.
+	// error wraps ErrPlain if p.Content is not a result of Encode.
 	Decode(ctx context.Context, p Payload) ([]byte, error)
 }
 
@@ -22,7 +22,8 @@ type Payload struct {
 	Purpose Purpose
 	// Repeat is set in Encode if the engine compares the result with that of another Encode, for
 	// example because the request has an idempotency key. Two calls with equal payloads, including
-	// Repeat, must return equal results. Payloads with another Repeat need not.
+	// Repeat, must return equal results. This is not required for payloads with different values of
+	// Repeat.
 	Repeat string
 }
 
@@ -50,7 +51,8 @@ var (
 	ErrInvalid = errors.New("the encoded payload is not valid for its key and purpose")
 )
 
-// codecError is an error of a Codec, unlike one about the values that are encoded.
+// codecError is an error that a Codec has returned, in contrast to an error about the values to
+// encode.
 type codecError struct{ err error }
 
 func (e *codecError) Error() string { return e.err.Error() }

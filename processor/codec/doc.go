@@ -5,6 +5,6 @@
 // that are received. Payloads does this for one message or value. An application needs it only if
 // it gets payloads in another way, such as from a sink.
 //
-// fields.go lists every field of the API that may contain a payload, and which of them stay in the
-// clear. Start with codec.go, then payloads.go.
+// fields.go lists every field of the API that may contain a payload, and the values in them that
+// stay in the clear. Start with codec.go, then payloads.go.
 package codec

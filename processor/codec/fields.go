@@ -12,7 +12,7 @@ import (
 // payloadField is a field of the API that contains a payload.
 type payloadField struct {
 	purpose Purpose
-	form    form // what is accepted without AcceptPlain
+	form    form // the form that is accepted without AcceptPlain
 }
 
 // form is the form of a JSON value whose payloads are encoded. null is accepted in each form.
@@ -20,7 +20,7 @@ type form int
 
 const (
 	encodedWhole  form = iota // the value is an encoded payload
-	encodedOrNot              // the engine writes the value, or a part of it
+	encodedOrNot              // the engine has written the value or a part of it
 	encodedParts              // encoded payloads, or lists or objects of them
 	resultOrParts             // an encoded payload, or an object with the results of several workers
 	compensation              // the args of a compensation: its input and the result of its step
@@ -51,7 +51,7 @@ func (f form) member(name string) form {
 	case encodedOrNot, encodedParts:
 		return f
 	case compensation:
-		if name == "result" { // can be the list of the results of the items
+		if name == "result" { // may be the list of the results of the items
 			return encodedParts
 		}
 	}
@@ -91,7 +91,7 @@ var payloadFields = map[string]payloadField{
 	"Task.args":                          message,
 	"Task.context":                       {purpose: Context},
 	"Task.response":                      message,
-	"Failure.details":                    composed, // the engine has failures of its own
+	"Failure.details":                    composed, // some failures come from the engine itself
 	"Rejection.details":                  message,
 	"StartRequest.args":                  message,
 	"StartRequest.context":               {purpose: Context},
@@ -144,8 +144,9 @@ var payloadFields = map[string]payloadField{
 	"OpenWait.input":             composed,
 }
 
-// repeatOf returns the Payload.Repeat of a message within one with the given Repeat: what
-// identifies a request if the engine compares its payloads with those of another request.
+// repeatOf returns the Payload.Repeat of a message that is part of a message with the given Repeat.
+// If the engine compares the payloads of a request with those of another request, the result
+// identifies the request.
 func repeatOf(m proto.Message, outer string) string {
 	switch r := m.(type) {
 	case *progressorv1.StartRequest:
@@ -179,10 +180,10 @@ func uniqueByArgs(o *progressorv1.JobOptions, name string) string {
 }
 
 // isStored reports whether a message has payloads of the engine itself, or payloads as the engine
-// stores them within its own. They are not decoded. These are states and tasks of crons, of runs,
-// of jobs of steps and of bulks. Requests to processors and workers contain no such payloads, so
-// isStored does not apply to them. Otherwise, anyone who can write to the database could turn off
-// decoding by declaring a process to be one of these.
+// stores them within its own. Such payloads are not decoded. They are states and tasks of crons, of
+// runs, of jobs of steps and of bulks. Requests to processors and workers contain no such payloads,
+// so isStored does not apply to them. Otherwise, anyone who can write to the database could turn
+// off decoding by declaring a process to be one of these.
 func isStored(m proto.Message) bool {
 	switch m := m.(type) {
 	case *progressorv1.Process:

@@ -147,7 +147,7 @@ type walk struct {
 	payloads *Payloads
 	ctx      context.Context
 	decodes  bool
-	handled  bool // m is a request to a processor or a worker, or within one
+	handled  bool // m is a request to a processor or a worker, or a part of one
 	change   func(context.Context, payloadField, protoreflect.Value, string) (protoreflect.Value, error)
 }
 

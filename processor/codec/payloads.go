@@ -32,13 +32,13 @@ type Payloads struct {
 // Option configures Payloads.
 type Option func(*Payloads)
 
-// AcceptPlain also accepts payloads that are not encoded, and JSON values of which only parts are.
-// Without it, they are errors. Use it while payloads from before the codec are stored, and for
-// flows whose templates build values from constants and encoded parts.
+// AcceptPlain also accepts payloads that are not encoded, and JSON values of which only parts are
+// encoded. Without it, they are errors. Use it while payloads that are older than the codec are
+// stored, and for flows whose templates build values from constants and encoded parts.
 func AcceptPlain() Option { return func(p *Payloads) { p.acceptPlain = true } }
 
-// DecodeOnly encodes nothing, and decodes as with AcceptPlain. It is the first step when a codec is
-// introduced: until all clients, workers and processors can decode, none of them may encode.
+// DecodeOnly turns off encoding, and decodes as with AcceptPlain. It is the first step when you
+// introduce a codec: until all clients, workers and processors can decode, none of them may encode.
 func DecodeOnly() Option { return func(p *Payloads) { p.acceptPlain, p.decodeOnly = true, true } }
 
 // NewPayloads returns Payloads that use c.
@@ -71,7 +71,7 @@ func (p *Payloads) DecodeBytes(ctx context.Context, purpose Purpose, encoded []b
 	return p.decodeBytes(ctx, purpose, encoded, p.accepted())
 }
 
-// accepted returns the form of a value of its own.
+// accepted returns the form of a value that is not part of a message.
 func (p *Payloads) accepted() form {
 	if p != nil && p.acceptPlain {
 		return encodedOrNot
@@ -85,7 +85,7 @@ func (p *Payloads) decodeBytes(
 	switch {
 	case p == nil || len(encoded) == 0:
 		return encoded, nil
-	case purpose == Context && tracing.OfText(encoded).IsValid(): // the engine wrote it for its traces
+	case purpose == Context && tracing.OfText(encoded).IsValid(): // the engine has written it for its traces
 		return encoded, nil
 	case purpose == Message:
 		return p.decodeText(ctx, encoded, accepted)
@@ -113,7 +113,7 @@ func (p *Payloads) decodeText(ctx context.Context, text []byte, accepted form) (
 	case whole:
 		return p.open(ctx, encoded)
 	case accepted == encodedOrNot && !hasEncoded(value):
-		return text, nil // writing it again could change its spaces and its large integers
+		return text, nil // encoding it again could change its spaces and its large integers
 	case value == nil:
 		return nil, ErrPlain
 	}

@@ -72,8 +72,8 @@ type repair struct {
 	Replace bool `json:"replace"`
 }
 
-// Orders returns the demo processor. It has no state of its own: everything about an order is in
-// its process.
+// Orders returns the demo processor. The processor has no state: all data of an order is in its
+// process.
 //
 //	           pay            timer, 1 s
 //	reserved ──────▶ paid ───────────────▶ shipped
@@ -201,7 +201,7 @@ func repairOrder(_ context.Context, t *task) error {
 				t.State.Items[i].SKU = "replacement"
 			}
 		}
-		// No action: the engine restores the timers that the error cancelled.
+		// There is no action, so the engine restores the timers that the error cancelled.
 		t.JSONEvent(Event{Type: "replaced", Items: t.State.Items}).JSONResponse(t.State)
 	default:
 		return processor.Reject("bad_request", `a repair is {"refund":true} or {"replace":true}`)

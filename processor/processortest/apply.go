@@ -23,7 +23,7 @@ type task struct {
 	request   request
 	timerName string
 	due       time.Time // when it was first due
-	retryTime time.Time // if waiting for a retry; else zero
+	retryTime time.Time // when it is retried; zero if it does not wait for a retry
 	child     *progressorv1.ChildEnd
 }
 
@@ -73,7 +73,7 @@ func (p *Process) takeDue() *task {
 	return nil
 }
 
-// takeEnding returns the CANCEL task if it may run now. After the grace period it ends the process
+// takeEnding returns the CANCEL task if it may run now. After the grace period, it ends the process
 // instead.
 func (p *Process) takeEnding() *task {
 	if !p.now.Before(p.graceEnd) {

@@ -26,7 +26,7 @@ func (p *Process) Status() process.Status {
 	return p.status
 }
 
-// Detail returns why the status is ERROR.
+// Detail returns the reason why the status is ERROR.
 func (p *Process) Detail() string { return p.Snapshot().GetDetail() }
 
 // State returns the processor's state.
@@ -56,7 +56,7 @@ func (p *Process) Trace() []*progressorv1.Task {
 	return slices.Clone(p.tasks)
 }
 
-// Snapshot returns the whole process, as GetProcess does.
+// Snapshot returns the complete process, as GetProcess does.
 func (p *Process) Snapshot() *progressorv1.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -49,7 +49,7 @@ type Process struct {
 	history   []*progressorv1.Event
 	status    process.Status
 	previous  process.Status
-	tasks     []*progressorv1.Task // ended tasks, in the order in which they ended
+	tasks     []*progressorv1.Task // ended tasks, in the order of their ends
 	waiting   []*task              // NOTIFY tasks
 	timers    []*task
 	broken    []*task // timers cancelled by an error; the one that failed comes first

@@ -43,7 +43,8 @@ func Respond(response []byte) processor.Func {
 	}
 }
 
-// Err returns a function that returns err: of processor.Reject, processor.Fail, or any other.
+// Err returns a function that returns err, which may come from processor.Reject or processor.Fail,
+// or be any other error.
 func Err(err error) processor.Func {
 	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		return nil, err
@@ -56,8 +57,8 @@ func Hang(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.Pr
 	return nil, ctx.Err()
 }
 
-// Script adds answers for the next requests, one each. Then the recorder's own answer is used
-// again. It returns r.
+// Script adds answers for the next requests, one for each. After that, the recorder uses its own
+// answer again. Script returns r.
 func (r *Recorder) Script(answers ...processor.Func) *Recorder {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +173,7 @@ func (r *Recorder) Requests() []*progressorv1.ProcessRequest {
 	return slices.Clone(r.requests)
 }
 
-// Running returns how many requests are being handled, including those held back.
+// Running returns the number of requests that are being handled, including those held back.
 func (r *Recorder) Running() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

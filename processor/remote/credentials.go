@@ -17,7 +17,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Credentials are what a request to a processor contains, apart from the task.
+// Credentials are used for each request to a processor, in addition to the task.
 type Credentials struct {
 	Headers     map[string]string
 	Keys        []signature.Key // sign the request
@@ -70,8 +70,8 @@ func (s *credentialSource) read(
 	return headers, c.Keys, via, err
 }
 
-// pool has the connections to a processor. They have one client certificate: if it changes, later
-// requests use new connections.
+// pool has the connections to a processor. They all use the same client certificate. If the
+// certificate changes, later requests use new connections.
 type pool struct {
 	create   func(*tls.Config) *http.Transport
 	security *tls.Config // without a client certificate
@@ -89,7 +89,8 @@ func newPool(security *tls.Config, create func(*tls.Config) *http.Transport) *po
 	return p
 }
 
-// with returns the connections with a client certificate in PEM, or without one for "".
+// with returns the connections that use a client certificate in PEM, or none if the certificate is
+// "".
 func (p *pool) with(certificate string) (*http.Transport, error) {
 	last := p.current.Load()
 	if last.certificate == certificate {
@@ -113,7 +114,7 @@ func (p *pool) with(certificate string) (*http.Transport, error) {
 
 func (p *pool) close() { p.current.Load().transport.CloseIdleConnections() }
 
-// messageID returns the webhook-id of a request. It is another one for each attempt.
+// messageID returns the webhook-id of a request, which differs for each attempt.
 func messageID(req *progressorv1.ProcessRequest) string {
 	return fmt.Sprintf("task_%s_%d_%d", signature.Escape(req.GetProcess().GetNamespace()), req.GetTaskId(),
 		req.GetFencingToken())
@@ -121,7 +122,7 @@ func messageID(req *progressorv1.ProcessRequest) string {
 
 type messageIDKey struct{}
 
-// signed returns a request of Connect with a signature. It reads and closes the body of req.
+// signed returns a signed copy of a request of Connect. It reads and closes the body of req.
 func signed(req *http.Request, keys []signature.Key) (*http.Request, error) {
 	body, err := io.ReadAll(req.Body)
 	if closeErr := req.Body.Close(); err == nil {

@@ -31,10 +31,11 @@ const (
 const (
 	dialTimeout = 10 * time.Second
 	// idleTimeout is short because servers close idle connections without notice (Node after 5 s,
-	// others after 2 s). A request on a closed connection is lost, and it is unknown whether it was
-	// handled.
+	// others after 2 s). A request on a closed connection is lost, and the engine cannot know
+	// whether it was handled.
 	idleTimeout = 1500 * time.Millisecond
-	// HTTP/2 announces that a connection closes, and pings detect a dead peer.
+	// With HTTP/2, the server announces that it will close a connection, and pings detect a dead
+	// peer.
 	idleTimeoutHTTP2 = 90 * time.Second
 	pingAfter        = 15 * time.Second
 	pingTimeout      = 5 * time.Second

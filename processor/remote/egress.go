@@ -15,8 +15,8 @@ var (
 	ErrOwnAddress    = errors.New("crons and sinks must not call this engine")
 )
 
-// Egress decides to which addresses crons and sinks may send requests. It checks the resolved
-// address right before it connects, so a changed DNS record cannot bypass the check.
+// Egress determines the addresses to which crons and sinks may send requests. It checks the
+// resolved address right before it connects, so a changed DNS record cannot bypass the check.
 type Egress struct {
 	listeners []netip.AddrPort // listeners of this program
 }
@@ -59,7 +59,7 @@ func sameHost(listener, to netip.Addr) bool {
 	}
 	own, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // unknown, so do not connect
+		return true // the addresses of this machine are unknown, so do not connect
 	}
 	for _, a := range own {
 		if prefix, ok := a.(*net.IPNet); ok {

@@ -10,8 +10,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// restTime is how long an endpoint that could not be reached or was busy is tried only after all
-// others. Without it, each call that begins with a host that drops packets waits for dialTimeout.
+// restTime is how long an endpoint that could not be reached or was busy comes after all others.
+// Without it, each call whose first host drops packets would wait for dialTimeout.
 const restTime = 5 * time.Second
 
 // endpoints are the URLs of a processor. They are safe for concurrent use.
@@ -24,7 +24,7 @@ type endpoint struct {
 	call callFunc
 	url  *url.URL
 	host string       // for errors
-	rest atomic.Int64 // until when the endpoint is tried last, in nanoseconds since 1970
+	rest atomic.Int64 // time until which the endpoint is tried last, in nanoseconds since 1970
 }
 
 func (e *endpoints) add(targets []*url.URL, dial func(*url.URL) callFunc) {
@@ -55,8 +55,8 @@ func (e *endpoints) call(
 	return nil, host, err
 }
 
-// order returns the endpoints in the order in which a call tries them: round robin, and those that
-// rest last.
+// order returns the endpoints in the order in which a call tries them: round robin, with resting
+// endpoints last.
 func (e *endpoints) order(now time.Time) []*endpoint {
 	ready := make([]*endpoint, 0, len(e.all))
 	var resting []*endpoint

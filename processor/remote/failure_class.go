@@ -14,8 +14,8 @@ import (
 const sentFirst = "readLoopPeekFailLocked"
 
 // FailureClass returns a description of a failed request that is safe to show to the users of a
-// namespace. It contains no addresses from the engine's network and no part of a response that is
-// not HTTP.
+// namespace. The description contains neither addresses from the engine's network nor parts of a
+// response that is not HTTP.
 func FailureClass(err error) string {
 	for _, own := range []error{ErrDeniedAddress, ErrOwnAddress} {
 		if errors.Is(err, own) {
@@ -61,8 +61,8 @@ func (e *networkError) Unwrap() error { return e.err }
 // Detail returns the complete error text, including addresses, for the log of the node.
 func (e *networkError) Detail() string { return e.err.Error() }
 
-// rejectedCertificate returns the class of an error of a server that wants another certificate of
-// the client. It returns "" for other errors.
+// rejectedCertificate returns the class of an error with which a server rejects the client
+// certificate or its absence. It returns "" for other errors.
 func rejectedCertificate(err error) string {
 	alert, ok := errors.AsType[*net.OpError](err)
 	switch {

@@ -22,7 +22,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// encoding is how plain POST requests are encoded and their answers decoded.
+// encoding encodes plain POST requests and decodes their answers.
 type encoding struct {
 	contentType string
 	marshal     func(proto.Message) ([]byte, error)

@@ -21,7 +21,7 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// maxErrorBytes is how many bytes of an error response are read.
+// maxErrorBytes is the maximum number of bytes of an error response that are read.
 const maxErrorBytes = 64 << 10
 
 type callFunc = func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error)
@@ -117,7 +117,7 @@ func (t *rpcTransport) Do(req *http.Request) (*http.Response, error) {
 	return nil, statusError(resp)
 }
 
-// restored is a body that was read, made readable again.
+// restored is a body that was read and can be read again.
 type restored struct {
 	io.Reader
 	io.Closer

@@ -42,7 +42,7 @@ func TLSConfig(field string, t *progressorv1.TargetTls, certificate string, urls
 }
 
 // present makes connections send a client certificate even if the server does not list its
-// authority. The server's error then says why it rejects the certificate.
+// authority. The error of the server then shows why it rejects the certificate.
 func present(config *tls.Config, certificate tls.Certificate) {
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return &certificate, nil

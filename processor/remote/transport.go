@@ -18,11 +18,11 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// maxHeaderBytes is the size of the largest headers of a response.
+// maxHeaderBytes is the maximum size of the headers of a response.
 const maxHeaderBytes = 64 << 10
 
-// newTransport returns a transport. Each processor has its own, so that one that hangs does not
-// take connections from another.
+// newTransport returns a transport. Each processor has its own transport, so that a processor that
+// hangs does not take connections from another.
 func newTransport(maxRunning int, http2 bool, security *tls.Config) *http.Transport {
 	protocols := new(http.Protocols)
 	security = security.Clone()
@@ -39,7 +39,8 @@ func newTransport(maxRunning int, http2 bool, security *tls.Config) *http.Transp
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, ControlContext: Control}
 	return &http.Transport{
 		Protocols: protocols,
-		// One per concurrent attempt. With Go's default of 2, most requests open a connection.
+		// Keep one per concurrent attempt. With Go's default of 2, most requests would open a
+		// connection.
 		MaxIdleConns:        maxRunning,
 		MaxIdleConnsPerHost: maxRunning,
 		IdleConnTimeout:     idle,
@@ -85,7 +86,7 @@ func send(transport *http.Transport, req *http.Request) (*http.Response, error) 
 }
 
 // answerBody turns errors of reading an answer into LostErrors. A large answer waits for memory,
-// which it has until the result is stored.
+// and holds it until the result is stored.
 type answerBody struct {
 	io.ReadCloser
 	ctx   context.Context //nolint:containedctx // the context of the request
@@ -116,8 +117,8 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Control checks the address before it is connected to. It is for net.Dialer, which has resolved
-// the name by then.
+// Control checks an address before the connection is opened. It is for net.Dialer, which has
+// resolved the name by then.
 func Control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	resolved, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -127,7 +128,7 @@ func Control(_ context.Context, _, address string, _ syscall.RawConn) error {
 }
 
 // metadataAddrs contains the addresses, other than link-local ones, at which clouds serve the
-// machine's credentials.
+// credentials of the machine.
 var metadataAddrs = map[netip.Addr]bool{
 	netip.MustParseAddr("fd00:ec2::254"):   true,
 	netip.MustParseAddr("fd20:ce::254"):    true,

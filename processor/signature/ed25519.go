@@ -14,11 +14,11 @@ const (
 	asymmetricVersion = "v1a,"
 )
 
-// CanSign reports whether the key can sign: all can, except public keys.
+// CanSign reports whether the key can sign. All keys can, except public keys.
 func (k Key) CanSign() bool { return k.private != nil || k.public == nil }
 
-// Public returns the public key of a key of Ed25519 as a text, with which a receiver can check
-// signatures, but not make them. It returns "" for a shared key.
+// Public returns the public key of an Ed25519 key as a text. With it, a receiver can check
+// signatures, but cannot create them. It returns "" for a shared key.
 func (k Key) Public() string {
 	if k.public == nil {
 		return ""
@@ -26,7 +26,7 @@ func (k Key) Public() string {
 	return publicPrefix + base64.StdEncoding.EncodeToString(k.public)
 }
 
-// parsePrivate parses a private key: its seed, also followed by the public key.
+// parsePrivate parses a private key: the seed, optionally followed by the public key.
 func parsePrivate(text string) (Key, error) {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, privatePrefix))
 	if err == nil && (len(raw) == ed25519.SeedSize || len(raw) == ed25519.PrivateKeySize) {

@@ -27,16 +27,16 @@ const (
 const (
 	secretPrefix = "whsec_"
 	version      = "v1,"
-	// Standard Webhooks demands keys of this size.
+	// Standard Webhooks requires keys of this size.
 	minKeyBytes = 24
 	maxKeyBytes = 64
-	// maxSignatures limits the signatures that are checked. A sender has two keys at most, and to
-	// check one of Ed25519 costs 50 µs.
+	// maxSignatures limits the signatures that are checked. A sender has at most two keys, and
+	// checking an Ed25519 signature takes 50 µs.
 	maxSignatures = 10
 )
 
-// Tolerance is the maximum difference between webhook-timestamp and the receiver's clock. A request
-// that was recorded cannot be sent again later.
+// Tolerance is the maximum difference between webhook-timestamp and the receiver's clock. It
+// prevents a recorded request from being sent again later.
 const Tolerance = 5 * time.Minute
 
 // Key is a key that sender and receiver share, or a private or public key of Ed25519. Its String
@@ -93,7 +93,7 @@ func (k Key) sign(content [][]byte) string {
 }
 
 // accepts reports whether the key has made a signature with a version. It returns false for the
-// zero Key, which everyone has.
+// zero Key, because anyone could sign with it.
 func (k Key) accepts(text string, content [][]byte) bool {
 	if encoded, ok := strings.CutPrefix(text, asymmetricVersion); ok {
 		got, err := base64.StdEncoding.DecodeString(encoded)
@@ -169,9 +169,9 @@ func checkHeader(header http.Header, now time.Time) error {
 	return nil
 }
 
-// Handler returns a handler that passes only signed requests to next. It responds with 401 to
-// others, and with 413 to those with a body of more than maxBytes, because it holds the body in
-// memory. Give it the old and the new key while a key is replaced. Use it in
+// Handler returns a handler that passes only signed requests to next. It responds with 401 to other
+// requests. It responds with 413 if the body has more than maxBytes, because it holds the body in
+// memory. While you replace a key, pass both the old and the new key. Use it in
 // processor.WithMiddleware.
 func Handler(next http.Handler, maxBytes int64, keys ...Key) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -192,7 +192,7 @@ func Handler(next http.Handler, maxBytes int64, keys ...Key) http.Handler {
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
 		}
-		r = r.WithContext(r.Context()) // net/http needs its own body in its own request
+		r = r.WithContext(r.Context()) // net/http requires that its request keeps the original body
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})

@@ -24,7 +24,8 @@ func SetDuration(into **durationpb.Duration, value *time.Duration) {
 	}
 }
 
-// SetEnum parses an enum value, which may be short and in any case, and assigns it. "" means none.
+// SetEnum parses an enum value, which may be short and in upper or lower case, and assigns it. It
+// ignores "".
 func SetEnum[E interface {
 	~int32
 	protoreflect.Enum

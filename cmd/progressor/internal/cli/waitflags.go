@@ -13,7 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// EndFlags are the flags to wait for the end of a job or a run. The command sets what.
+// EndFlags are the flags to wait for the end of a job or a run. The command sets the variable what.
 type EndFlags struct {
 	Wait        bool          `help:"Wait for the end of the ${what}, on a terminal with its progress. Ctrl-C ends the wait, not the ${what}."`
 	WaitTimeout time.Duration `placeholder:"DURATION" help:"Maximum duration of --wait. Default: until the end."`
@@ -46,7 +46,7 @@ func InterruptedWait(ctx context.Context, what, namespace, id string, limit time
 	get := fmt.Sprintf("progressor %s get %s %s", what, output.ShellWord(namespace), output.ShellWord(id))
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded),
-		limit > 0 && connect.CodeOf(err) == connect.CodeDeadlineExceeded: // the engine's timeout may be first
+		limit > 0 && connect.CodeOf(err) == connect.CodeDeadlineExceeded: // the timeout of the engine may come first
 		return &CodedError{Code: ExitTimeout,
 			Err: fmt.Errorf("%s %s has not ended after %s; it continues", what, id, limit), Next: get}
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -64,7 +64,7 @@ type WaitFlags struct {
 	Context        string        `placeholder:"TEXT|@FILE" help:"Context that the processor receives with this task and with the timers that it sets."`
 }
 
-// Wait returns what the request waits for.
+// Wait returns the Wait of the request.
 func (f WaitFlags) Wait() progressorv1.Wait {
 	if f.Accepted {
 		return progressorv1.Wait_WAIT_ACCEPTED

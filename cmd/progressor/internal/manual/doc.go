@@ -2,5 +2,5 @@
 // help, arguments, flags, defaults and environment variables of each command. `make generate` runs
 // it.
 //
-// The template has the introductions and sample output. Start with render in page.go.
+// The template contains the introductions and sample output. Start with render in page.go.
 package main

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 )
 
-// columns is the length at which lines of text are wrapped.
+// columns is the column at which lines of text are wrapped.
 const columns = 100
 
 // indented begins the lines of an example in a help text.
@@ -37,7 +37,7 @@ func help(text string) string {
 // flagInProse matches a flag such as --wait-timeout, or -o json.
 var flagInProse = regexp.MustCompile(`(^|[\s(])(--[a-z][a-z0-9.-]*[a-z0-9]|-o json)`)
 
-// prose returns a text so that Markdown shows it as it is, with the flags as code.
+// prose escapes a text for Markdown, and marks flags as code.
 func prose(text string) string {
 	text = strings.NewReplacer("<", `\<`, ">", `\>`, "*", `\*`).Replace(text)
 	return flagInProse.ReplaceAllString(text, "$1`$2`")

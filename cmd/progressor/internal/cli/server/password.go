@@ -37,7 +37,7 @@ func (f dsnFlag) password() func(context.Context) (string, error) {
 	return nil
 }
 
-// current returns the DSN with the current password in it.
+// current returns the DSN with the current password.
 func (f dsnFlag) current(ctx context.Context) (string, error) {
 	read := f.password()
 	if read == nil {

@@ -72,13 +72,13 @@ type node struct {
 	debug    debugFlags
 	auth     authentication
 	secrets  secretsFlags
-	hosts    *rpc.Hosts // by which clients address the API and the profiles
+	hosts    *rpc.Hosts // names by which clients address the API and the profiles
 	console  rpc.Console
 
 	certificates *rpc.Certificates // certificates of the API; nil without TLS
 
 	file    *configfile.File                            // its namespaces, templates, crons and sinks are stored
-	prepare func(context.Context, *engine.Engine) error // called before that; may be nil
+	prepare func(context.Context, *engine.Engine) error // called before the configuration is stored; may be nil
 	begin   func(context.Context, *flows.Flows) error   // called when it can run processes; may be nil
 	ready   func()                                      // called when it accepts requests
 
@@ -88,7 +88,7 @@ type node struct {
 
 // run starts the engine, serves until ctx ends, and drains. It closes the listener.
 func (n *node) run(ctx context.Context) error {
-	defer n.listener.Close() // if it fails before Serve
+	defer n.listener.Close() // in case it fails before Serve
 	stopped := ctx
 	ctx, cancel := n.linger(ctx)
 	defer cancel()
@@ -183,7 +183,7 @@ func (n *node) start(ctx context.Context, p parts) error {
 	group.Go(func() error { return n.debug.serve(ctx, n.hosts, log) })
 	group.Go(func() error {
 		if err := awaitReady(ctx, eng); err != nil {
-			return nil //nolint:nilerr // it ends before it was ready
+			return nil //nolint:nilerr // the node ends before it is ready
 		}
 		return n.finish(ctx, schedules, runs, log)
 	})
@@ -221,9 +221,9 @@ func (n *node) openAccess(
 	return clients, vault, err
 }
 
-// linger returns a context that ends engine.linger after ctx. From the end of ctx on, the node is
-// not ready, so that load balancers send requests to other nodes before this one drains. A node
-// that was never ready does not linger.
+// linger returns a context that ends engine.linger after ctx. When ctx ends, the node is no longer
+// ready, so that load balancers send requests to other nodes before this one drains. A node that
+// was never ready does not linger.
 func (n *node) linger(ctx context.Context) (context.Context, context.CancelFunc) {
 	lingering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -264,7 +264,7 @@ func (n *node) finish(ctx context.Context, schedules *crons.Crons, runs *flows.F
 			return err
 		}
 	}
-	debug.FreeOSMemory() // release the memory of the start: 65 MiB remain of 93
+	debug.FreeOSMemory() // release the memory that only the start needed: 65 MiB of 93 remain
 	n.complete.Store(true)
 	n.ready()
 	n.notify(log, "READY=1\nSTATUS=ready")
@@ -335,7 +335,7 @@ func (n *node) newRegistry() *prometheus.Registry {
 	return registry
 }
 
-// listen opens an address. Its error names the flag for another one.
+// listen opens an address. Its error names the flag that sets another address.
 func listen(flag, address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	switch {

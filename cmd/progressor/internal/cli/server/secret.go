@@ -93,7 +93,7 @@ because other users of the machine can see arguments.
     pass show stripe | progressor secret put stripe --namespaces 'shop/*'`
 }
 
-// storedSecret is a secret that was put, in the JSON output.
+// storedSecret is a stored secret in the JSON output.
 type storedSecret struct {
 	Name       string `json:"name"`
 	Namespaces string `json:"namespaces"`
@@ -144,7 +144,7 @@ func publicKeyOf(value string) string {
 	return key.Public()
 }
 
-// read returns the value without the line break at its end.
+// read returns the value without its final line break.
 func (c *secretPutCmd) read(a *cli.App) (string, error) {
 	file := c.ValueFile
 	if file == "" {

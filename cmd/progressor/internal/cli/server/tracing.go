@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// maxSpans is the maximum number of spans that wait for their export, at about 1 KiB each. More
-	// are dropped and counted.
+	// maxSpans is the maximum number of spans that wait for their export, each of about 1 KiB.
+	// Further spans are dropped and counted.
 	maxSpans = 8192
 	// lastExport limits the last export of a stopping node.
 	lastExport = 3 * time.Second
@@ -58,7 +58,7 @@ func (f tracingFlags) check() error {
 	return nil
 }
 
-// asked reports whether traces are enabled.
+// asked reports whether the settings enable traces.
 func (f tracingFlags) asked(getenv func(string) (string, bool)) bool {
 	env := func(name string) string { v, _ := getenv(name); return v }
 	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") || env("OTEL_TRACES_EXPORTER") == "none" {

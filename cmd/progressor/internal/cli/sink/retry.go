@@ -119,7 +119,7 @@ func (c *sinkRetryCmd) request() (*progressorv1.RetrySinkDeadLettersRequest, err
 	return req, err
 }
 
-// next returns what the operator can do while dead letters wait.
+// next returns the next step for the operator while dead letters wait.
 func (c *sinkRetryCmd) next(m *progressorv1.Sink) string {
 	if stopped(m) {
 		return "progressor sink resume " + c.words()
@@ -127,7 +127,7 @@ func (c *sinkRetryCmd) next(m *progressorv1.Sink) string {
 	return "progressor sink get " + c.words()
 }
 
-// words returns the arguments of commands for the sink.
+// words returns the arguments that name the sink in commands.
 func (c *sinkRetryCmd) words() string { return output.ShellWord(c.NS) + " " + output.ShellWord(c.ID) }
 
 // stopped reports whether a sink delivers nothing until an operator resumes it.
@@ -213,7 +213,7 @@ func (c *sinkRetryCmd) await(
 	return end, err
 }
 
-// waits returns a number of dead letters with their verb.
+// waits returns the number of waiting dead letters with a noun and a verb.
 func waits(n int64) string {
 	if n == 1 {
 		return "1 dead letter waits"
@@ -269,7 +269,8 @@ func printRetryJSON(
 	})
 }
 
-// letters returns how many changes of a sink became dead letters, and how many it still has.
+// letters describes how many changes of a sink became dead letters, and how many dead letters the
+// sink still has.
 func letters(s *progressorv1.SinkStatus) string {
 	text := output.ID(s.GetDeadLetters())
 	if s.GetStoredDeadLetters() != s.GetDeadLetters() {

@@ -42,7 +42,7 @@ type executor struct {
 	groups map[int]struct{} // groups of running processes
 }
 
-// Process runs the job of a task.
+// Process runs the command for the job of a task.
 func (e *executor) Process(
 	ctx context.Context, req *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {
@@ -57,7 +57,7 @@ func (e *executor) Process(
 	case stdout.over():
 		return nil, processor.Fail("output_too_large", "more than %d bytes on standard output",
 			e.maxOutput).NonRetryable()
-	case ctx.Err() != nil: // after SIGTERM, exit code 0 is not a success
+	case ctx.Err() != nil: // after SIGTERM, exit code 0 does not mean success
 		return nil, context.Cause(ctx)
 	case err != nil:
 		return nil, processor.Fail("exec", "cannot run the command: %w", err)
@@ -92,7 +92,7 @@ func (e *executor) run(
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = strayWait // background processes may keep its output open
+	cmd.WaitDelay = strayWait // background processes of the command may keep its output open
 	progress, writer, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -149,8 +149,8 @@ func (e *executor) enter(group int) {
 	e.mu.Unlock()
 }
 
-// leave kills the background processes of a command. The number of a group is not reused while it
-// has members.
+// leave kills the background processes of a command. The ID of a process group is not reused while
+// the group has members.
 func (e *executor) leave(group int) {
 	_ = unix.Kill(-group, unix.SIGKILL)
 	e.mu.Lock()
@@ -166,8 +166,8 @@ func (e *executor) killAll() {
 	}
 }
 
-// environment returns the worker's environment without variables that are only for the worker, such
-// as a DSN, and with the variables of the job.
+// environment returns the environment of a command: that of the worker, without the variables that
+// only the worker needs, such as a DSN, and with the variables of the job.
 func (e *executor) environment(req *progressorv1.ProcessRequest) []string {
 	env := make([]string, 0, len(e.environ)+8)
 	for _, v := range e.environ {
@@ -204,7 +204,7 @@ func plainText(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// exitReason returns the failure reason for the exit of a command.
+// exitReason returns the reason of the failure when a command exits.
 func exitReason(state *os.ProcessState) string {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return "signal_" + strings.ToLower(strings.TrimPrefix(unix.SignalName(status.Signal()), "SIG"))
@@ -249,7 +249,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// message returns the last lines, or how the command exited if it wrote none.
+// message returns the last lines or, if the command wrote none, a description of its exit.
 func (t *tail) message(state *os.ProcessState) string {
 	text := strings.TrimSpace(plainText(string(t.b[max(0, len(t.b)-stderrBytes):])))
 	if text == "" {

@@ -23,7 +23,7 @@ type workerGetCmd struct {
 	Leases int32 `placeholder:"N" help:"The most leases to show. Default: 100."`
 }
 
-// shownResults is how many results of a worker are shown.
+// shownResults is the maximum number of results of a worker that are shown.
 const shownResults = 10
 
 func (workerGetCmd) Help() string {
@@ -66,7 +66,7 @@ func (c *workerGetCmd) print(a *cli.App, resp *progressorv1.GetWorkerResponse) e
 	return printResults(a, results)
 }
 
-// results returns the last ends of attempts of jobs by the worker.
+// results returns the last events with which the worker ended attempts of jobs.
 func (c *workerGetCmd) results(ctx context.Context) ([]*progressorv1.JobEvent, error) {
 	resp, err := c.Client().JobEvent.ListJobEvents(ctx, &progressorv1.ListJobEventsRequest{
 		Namespace: c.NS, PageSize: shownResults,
@@ -111,7 +111,7 @@ func printResults(a *cli.App, results []*progressorv1.JobEvent) error {
 	return output.PrintRows(a.Stdout, table.Row{"time", "job", "result", "attempt", "message"}, rows)
 }
 
-// notFound adds the command that lists the workers to the error of a worker that is unknown.
+// notFound adds the command that lists the workers to the error for an unknown worker.
 func notFound(err error, ns string) error {
 	if connect.CodeOf(err) == connect.CodeNotFound &&
 		client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {

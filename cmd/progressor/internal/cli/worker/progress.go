@@ -16,7 +16,7 @@ import (
 
 // commandReport is one line that a command has written to file descriptor 3.
 type commandReport struct {
-	retryAfter time.Duration // 0 if the command does not say; valid after read
+	retryAfter time.Duration // 0 if the command did not write one; valid after read
 	done       chan struct{} // closed at the end of read
 }
 

@@ -80,8 +80,8 @@ func (c *workerRunCmd) check() error {
 	return nil
 }
 
-// look returns an error if a namespace does not exist or is not for workers. If the engine is down,
-// the worker waits for it.
+// look returns an error if a namespace does not exist or is not for workers. It ignores an engine
+// that cannot be reached, because the worker waits for it.
 func (c *workerRunCmd) look(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
@@ -139,7 +139,7 @@ func (c *workerRunCmd) Run(a *cli.App) error {
 	if len(c.Job) == 0 {
 		w.HandleJobs(processor.Func(e.Process))
 	}
-	defer e.killAll() // a second signal does not wait for them, and they are not in the process group of the terminal
+	defer e.killAll() // they run after a second signal and are not in the process group of the terminal
 	return a.UntilSignal(log, func(ctx context.Context) error { return w.Run(ctx) })
 }
 

@@ -20,7 +20,7 @@ func TestMutantsFit(t *testing.T) {
 		if m.old == m.planted || m.breaks == "" || m.packages == "" {
 			t.Errorf("%s: plants nothing, or does not say what it breaks or who is to catch it", m.name)
 		}
-		if _, _, err := m.change(filepath.Join("..", "..")); err != nil {
+		if _, _, _, err := m.change(filepath.Join("..", "..")); err != nil {
 			t.Errorf("%s: %v", m.name, err)
 		}
 		for _, pattern := range strings.Split(m.run, "|") {

@@ -25,17 +25,17 @@ SELECT k.name, k.secret_hash,
   FROM api_keys k
  WHERE k.key_id = @key_id;
 
--- NoteKeyUse notes that a key is used, but not more often than needed.
+-- NoteKeyUse stores the time at which a key was used, unless the stored time is recent enough.
 -- name: NoteKeyUse :exec
 UPDATE api_keys
    SET used_time = statement_timestamp()
  WHERE key_id = @key_id
    AND (used_time IS NULL OR used_time <= statement_timestamp() - interval '1 minute');
 
--- ListKeys returns keys, the newest first, with the first max_roles of their grants: the roles, and
--- in the same order the patterns of their namespaces. after_id is the last key of the previous
--- page, or empty. It returns only valid keys if valid_only is set, only those with a name if it is
--- not empty, and only the key with an ID if that is not empty.
+-- ListKeys returns keys, newest first, with the first max_roles of their grants: the roles, and in
+-- the same order the patterns of their namespaces. after_id is the last key of the previous page,
+-- or empty. It returns only valid keys if valid_only is set, only those with a name if it is not
+-- empty, and only the key with an ID if that is not empty.
 -- name: ListKeys :many
 SELECT k.key_id, k.name, k.created_by, k.created_time, k.used_time, k.expire_time, k.revoked_time,
        k.replaced_by,
@@ -68,7 +68,7 @@ UPDATE api_keys
    AND revoked_time IS NULL
 RETURNING *;
 
--- LockValidKey returns a valid key, which others then cannot change.
+-- LockValidKey locks and returns a valid key.
 -- name: LockValidKey :one
 SELECT * FROM api_keys k
  WHERE k.key_id = @key_id
@@ -76,8 +76,8 @@ SELECT * FROM api_keys k
    AND (k.expire_time IS NULL OR k.expire_time > statement_timestamp())
    FOR UPDATE;
 
--- ReplaceKey notes which key replaces a key, and ends the old one after an overlap. Without an
--- overlap, it revokes it.
+-- ReplaceKey stores which key replaces a key. The old key ends after an overlap. Without an
+-- overlap, ReplaceKey revokes it.
 -- name: ReplaceKey :one
 UPDATE api_keys
    SET replaced_by = @replaced_by,

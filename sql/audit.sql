@@ -1,7 +1,7 @@
--- InsertAudits stores those commands of a flush that changed their process. It runs after the
--- statements that execute them, in the same transaction. A command changed its process if a time in
--- the row of the process shows a matching change since the transaction began. (If two nodes execute
--- the same command within milliseconds, both commands are stored.)
+-- InsertAudits stores the commands of a flush that have changed their process. It runs after the
+-- statements that execute them, in the same transaction. A command has changed its process if a
+-- time in the row of the process shows a matching change since the transaction began. (If two nodes
+-- execute the same command within milliseconds, both commands are stored.)
 -- name: InsertAudits :exec
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
@@ -88,8 +88,8 @@ SELECT a.audit_id, a."time", a.actor, a.source, a.method, a.namespace, a.subject
  WHERE (a.chain_position, a.audit_id) > (@after_position::bigint, @after_id::bigint)
  ORDER BY a.chain_position, a.audit_id LIMIT @lim::int;
 
--- CountUnsealedAudit counts the rows that are not yet in the hash chain, at most lim, and returns
--- the age of the oldest in seconds.
+-- CountUnsealedAudit counts the rows that are not yet in the hash chain, up to lim, and returns the
+-- age of the oldest one in seconds.
 -- name: CountUnsealedAudit :one
 SELECT count(*) AS rows,
        coalesce(extract(epoch FROM statement_timestamp() - min(oldest."time")), 0)::float8 AS age

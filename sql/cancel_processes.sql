@@ -287,7 +287,7 @@ backlog AS (
          resuming = false, cancelled_by = excluded.cancelled_by,
          after_task_id = excluded.after_task_id, after_message_id = 0,
          created_time = statement_timestamp()),
--- expired is a hashed subplan, not a join: see EnqueueJobs.
+-- expired is read by a hashed subplan, not by a join: see EnqueueJobs.
 ended_tasks AS (
   SELECT ended_task.*,
          ended_task.task_type = 'CANCEL'

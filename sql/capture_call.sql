@@ -1,6 +1,7 @@
--- CaptureCall is PrepareCall for the most frequent request: the process is RUNNING and idle, no
--- task waits for it, and the key, if any, is new. The result omits all other items. Nothing is
--- stored for them, and PrepareCall handles them. A statement contains at most one call per process.
+-- CaptureCall replaces PrepareCall for the most frequent request: the process is RUNNING and idle,
+-- no task waits for it, and the key, if any, is new. It stores nothing for other items and omits
+-- them from the result. PrepareCall handles them. A statement contains at most one call per
+-- process.
 -- name: CaptureCall :many
 WITH captured AS MATERIALIZED (
   SELECT item.*, process.previous_status, process.status_changed_time, process.aux_state,

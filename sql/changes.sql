@@ -21,7 +21,8 @@ SELECT coalesce(drop_change_partition(), '')::text AS dropped;
 -- changes, and stops after the change that exceeds max_bytes. All lanes are read from one snapshot:
 -- if a change of a process is visible, so is every earlier one, because it was committed before the
 -- process was locked again. If there are no changes, it returns one row with change_id 0. lost
--- reports that changes after the position were deleted. known is how many of the lanes exist.
+-- reports that changes after the position were deleted. known is the number of given lanes that
+-- exist.
 -- name: ReadChanges :many
 WITH lanes AS MATERIALIZED (
   SELECT h.lane, coalesce(item.seq, 0) AS seq, item.lane IS NOT NULL AS known,

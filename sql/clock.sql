@@ -63,7 +63,7 @@ UPDATE constraint_buckets b
  WHERE b.namespace = future.namespace
    AND b.line = future.line;
 
--- RestartBackoffs restarts the backoffs of retries. It reads the whole table schedule.
+-- RestartBackoffs restarts the backoffs of retries. It reads all of the table schedule.
 -- name: RestartBackoffs :execrows
 UPDATE schedule s
    SET scheduled_time = statement_timestamp() + s.retry_interval

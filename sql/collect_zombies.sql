@@ -34,10 +34,10 @@ SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bo
     OR state.overdue AND (r.node_id = @node_id::bigint OR state.node_dead)
  LIMIT @lim::int;
 
--- ReadZombies returns those running rows with the given fencing tokens that still look dead. Each
+-- ReadZombies returns the running rows with the given fencing tokens that are still zombies. Each
 -- zombie is then saved as a retry or a failure under its own token, like any end of an attempt. If
--- its node ended the attempt first, nothing happens. For a leased task, the lease counts instead of
--- the node that leased it, and its deadline has no margin.
+-- the node of the attempt has stored its end first, nothing happens. For a leased task, the lease
+-- counts instead of the node that leased it, and its deadline has no margin.
 --
 -- timed_out is true if the attempt has exceeded its deadline. It is false if the worker should have
 -- sent a heartbeat before the deadline but has never sent one, because the worker may not know

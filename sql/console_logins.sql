@@ -1,5 +1,5 @@
 -- CreateLogin stores a login to the console. It deletes the former login of the browser, and the
--- oldest ones of the user, so that at most keep others remain. It returns the deleted logins.
+-- oldest logins of the user, so that at most keep others remain. It returns the deleted logins.
 -- name: CreateLogin :many
 WITH former AS (
   SELECT x.login_id
@@ -30,8 +30,9 @@ SELECT deleted.login_id
   FROM deleted
  ORDER BY deleted.created_time, deleted.login_id;
 
--- ReadLogin returns a login and how long it is still valid, at most 0 if it has ended. If
--- secret_hash is right, it notes that the login is used, but not more often than needed.
+-- ReadLogin returns a login and how long it is still valid, which is 0 or less if it has ended. If
+-- secret_hash is correct, it stores the time at which the login was used, unless the stored time is
+-- recent enough.
 -- name: ReadLogin :one
 WITH used AS (
   UPDATE console_logins l
@@ -68,9 +69,8 @@ DELETE FROM console_logins l
     ORDER BY x.expire_time LIMIT @lim::int FOR UPDATE SKIP LOCKED) oldest
  WHERE l.login_id = oldest.login_id;
 
--- ListLogins returns the logins of a user, or of all users, that have not expired, the newest
--- first. after_time and after_id are those of the last login of the previous page, or NULL and
--- empty.
+-- ListLogins returns the logins of a user, or of all users, that have not expired, newest first.
+-- after_time and after_id are those of the last login of the previous page, or NULL and empty.
 -- name: ListLogins :many
 SELECT l.login_id, l.principal, l.created_time, l.used_time, l.expire_time
   FROM console_logins l

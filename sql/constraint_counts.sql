@@ -31,9 +31,9 @@ SELECT counts.running::bigint AS running, counts.held::bigint AS held,
  WHERE c.namespace = @namespace
  ORDER BY c.name;
 
--- PositionInKeyQueue returns how many jobs are before a job in its key queue (at most lim). It also
--- returns the number of jobs that have the key, the first three of them, how many of them are not
--- claimed yet, when the next job may start, and the job that has reserved the key.
+-- PositionInKeyQueue returns the number of jobs ahead of a job in its key queue, counted up to lim.
+-- It also returns the number of jobs that have the key, the first three of them, how many of them
+-- are not claimed yet, when the next job may start, and the job that has reserved the key.
 -- name: PositionInKeyQueue :one
 SELECT (
   SELECT count(*) FROM (

@@ -35,7 +35,7 @@ SELECT (SELECT count(*) FROM checked_holds)::int AS looked,
        ARRAY (SELECT deleted_constraint_holds.line FROM deleted_constraint_holds)::text[] AS freed;
 
 -- ReturnPausedJobs moves jobs of paused names that wait for a slot back into their key queues, at
--- most lim. It frees their keys and returns the lines of the keys, so that other jobs get them. It
+-- most lim. It frees their keys and returns the queues of the keys, so that other jobs get them. It
 -- runs under LockConstraints.
 -- name: ReturnPausedJobs :many
 WITH returned AS (
@@ -121,8 +121,8 @@ UPDATE constraint_sets
    SET cursor = '', began_time = clock_timestamp()
  WHERE namespace = @namespace;
 
--- RunningUnheld returns running jobs that were claimed before a constraint was created. They count
--- from now on.
+-- RunningUnheld returns running jobs that were claimed before a constraint was created. From now
+-- on, the constraint counts them.
 -- name: RunningUnheld :many
 SELECT r.process_id, r.priority, job.name, r.args, process.metadata, job.tags
   FROM running r

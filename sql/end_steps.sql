@@ -1,8 +1,8 @@
 -- EndSteps notifies runs of the ends of the jobs of their steps. Unlike NotifyParents, it needs no
 -- message, because the flush that ends the jobs has locked the run. It gives the run a NOTIFY task
 -- with all ends. This node runs the task at once (captured) if the run is idle and the node has a
--- slot (capture). A message instead, with its delivery and the claim of a task, was more than half
--- of the cost of a step.
+-- slot (capture). Before, a message was sent instead, and its delivery and the claim of the task
+-- were more than half of the cost of a step.
 --
 -- It runs after SaveResult and ignores an item if this transaction has not written the end of its
 -- task. Each end is delivered once, because EndSteps deletes the row of parents.
@@ -10,8 +10,8 @@
 -- While a run is busy, ends are added to its last waiting task if that task contains ends. So the
 -- run handles many ends with one result. A run is notified by a message if it is not locked (it is
 -- not the run_id of an item, or was missing), not RUNNING, in another namespace, or has a cancel
--- request or messages. ord is that of the first job of the run. The outcome is captured, place (the
--- task waits to be claimed), process (it waits behind others) or message.
+-- request or messages. ord is the ord of the first job of the run. The outcome is captured, place
+-- (the task waits to be claimed), process (it waits behind others) or message.
 -- name: EndSteps :many
 WITH ended_steps AS MATERIALIZED (
   SELECT item.*, parent.parent_namespace, parent.parent_process_id,

@@ -63,7 +63,7 @@ WITH expired AS MATERIALIZED (
                          WHERE f.process_namespace = p.namespace
                            AND f.process_id = p.process_id)))
       ORDER BY p.attention_time LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) process),
--- The jobs of a removed run, lim at a time: the run is removed after them.
+-- The jobs of a removed run, lim at a time. The run is removed after them.
 run_jobs AS MATERIALIZED (
   SELECT run_job.namespace, run_job.process_id, expired.namespace AS run_namespace,
          expired.process_id AS run_process_id

@@ -170,8 +170,8 @@ SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time, f.result, f.f
    AND f.index = @index;
 
 -- ReopenRuns reopens ended runs that did not succeed, and returns them. The process becomes RUNNING
--- for the command that follows. If the command does not arrive, the timer of the process ends it
--- again. ReopenRuns runs after LockProcesses.
+-- for the command that follows. If the command does not arrive, the timer of the process ends the
+-- run again. ReopenRuns runs after LockProcesses.
 -- name: ReopenRuns :many
 WITH input AS MATERIALIZED (
   SELECT p.namespace, p.process_id, p.status

@@ -33,7 +33,7 @@ SELECT v.version, v.definition, v.created_time AS updated_time, t.created_time, 
    AND t.template_type = @template_type
    AND v.version = CASE @version::int WHEN 0 THEN t.version ELSE @version END;
 
--- HeadTemplate returns the number of the version without its definition, because most callers have
+-- HeadTemplate returns the number of a version without its definition, because most callers have
 -- already compiled it.
 -- name: HeadTemplate :one
 SELECT v.version, v.created_time AS updated_time, t.enabled

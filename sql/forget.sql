@@ -1,7 +1,7 @@
 -- ForgetRequests deletes idempotency keys after their retention, lim at a time, oldest first. The
 -- retention counts from the end of the task: a key whose task has not ended, or has ended since,
--- gets a new created_time and is checked later. All keys from before the time since were already
--- deleted. The condition skips their entries, which stay in the index until a vacuum.
+-- gets a new created_time and is checked later. All keys that are older than since were already
+-- deleted. The condition skips their index entries, which stay until a vacuum.
 -- name: ForgetRequests :one
 WITH due_requests AS MATERIALIZED (
   SELECT r.request_id, r.namespace, r.process_id, r.task_id, r.created_time

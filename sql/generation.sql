@@ -4,8 +4,8 @@
 -- name: ConfirmGeneration :one
 SELECT confirm_generation(@seen_task_id::bigint, @seen_fencing_token::bigint)::uuid AS generation;
 
--- ConfirmCommits writes, so that its commit waits for the synchronous standby, which then has
--- everything that was committed before.
+-- ConfirmCommits writes a row, so that its commit waits for the synchronous standby. The standby
+-- then has all earlier commits.
 -- name: ConfirmCommits :execrows
 UPDATE database_generation
    SET confirmed_time = statement_timestamp();

@@ -1,12 +1,13 @@
--- AddGrant gives a role in some namespaces to a principal. It returns no row if the principal has
--- it. created_by is empty for the role of the session.
+-- AddGrant gives a role in some namespaces to a principal. It returns no row if the principal
+-- already has the role. created_by is empty for the role of the session.
 -- name: AddGrant :one
 INSERT INTO grants (principal, role, namespaces, created_by)
 VALUES (@principal, @role, @namespaces, coalesce(NULLIF(@created_by::text, ''), session_user))
 ON CONFLICT (principal, role, namespaces) DO NOTHING
 RETURNING *;
 
--- RemoveGrant takes a role away. It returns no row if the principal does not have it.
+-- RemoveGrant removes a role from a principal. It returns no row if the principal does not have the
+-- role.
 -- name: RemoveGrant :one
 DELETE FROM grants
  WHERE principal = @principal
@@ -14,8 +15,9 @@ DELETE FROM grants
    AND namespaces = @namespaces
 RETURNING *;
 
--- ListGrants returns the grants of a principal, or of all if it is empty, by principal. The grants
--- follow the one that is given, or are the first ones if its fields are empty.
+-- ListGrants returns the grants of a principal, or of all principals if principal is empty, sorted
+-- by principal. It returns the grants after the given one, or the first ones if its fields are
+-- empty.
 -- name: ListGrants :many
 SELECT * FROM grants g
  WHERE (@principal::text = '' OR g.principal = @principal)

@@ -1,4 +1,4 @@
--- CancelMembers sends a cancel message to members, and records in their places that it did.
+-- CancelMembers sends a cancel message to members, and records this in their places.
 -- name: CancelMembers :exec
 WITH updated_job_places AS (
   UPDATE job_places l

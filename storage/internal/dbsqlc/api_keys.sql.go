@@ -100,10 +100,10 @@ type ListKeysRow struct {
 	Patterns    []string
 }
 
-// ListKeys returns keys, the newest first, with the first max_roles of their grants: the roles, and
-// in the same order the patterns of their namespaces. after_id is the last key of the previous
-// page, or empty. It returns only valid keys if valid_only is set, only those with a name if it is
-// not empty, and only the key with an ID if that is not empty.
+// ListKeys returns keys, newest first, with the first max_roles of their grants: the roles, and in
+// the same order the patterns of their namespaces. after_id is the last key of the previous page,
+// or empty. It returns only valid keys if valid_only is set, only those with a name if it is not
+// empty, and only the key with an ID if that is not empty.
 func (q *Queries) ListKeys(ctx context.Context, db DBTX, arg ListKeysParams) ([]ListKeysRow, error) {
 	rows, err := db.Query(ctx, listKeys,
 		arg.MaxRoles,
@@ -152,7 +152,7 @@ SELECT key_id, name, secret_hash, created_by, created_time, expire_time, revoked
    FOR UPDATE
 `
 
-// LockValidKey returns a valid key, which others then cannot change.
+// LockValidKey locks and returns a valid key.
 func (q *Queries) LockValidKey(ctx context.Context, db DBTX, keyID string) (ApiKey, error) {
 	row := db.QueryRow(ctx, lockValidKey, keyID)
 	var i ApiKey
@@ -177,7 +177,7 @@ UPDATE api_keys
    AND (used_time IS NULL OR used_time <= statement_timestamp() - interval '1 minute')
 `
 
-// NoteKeyUse notes that a key is used, but not more often than needed.
+// NoteKeyUse stores the time at which a key was used, unless the stored time is recent enough.
 func (q *Queries) NoteKeyUse(ctx context.Context, db DBTX, keyID string) error {
 	_, err := db.Exec(ctx, noteKeyUse, keyID)
 	return err
@@ -246,8 +246,8 @@ type ReplaceKeyParams struct {
 	KeyID      string
 }
 
-// ReplaceKey notes which key replaces a key, and ends the old one after an overlap. Without an
-// overlap, it revokes it.
+// ReplaceKey stores which key replaces a key. The old key ends after an overlap. Without an
+// overlap, ReplaceKey revokes it.
 func (q *Queries) ReplaceKey(ctx context.Context, db DBTX, arg ReplaceKeyParams) (ApiKey, error) {
 	row := db.QueryRow(ctx, replaceKey, arg.ReplacedBy, arg.OverlapUs, arg.KeyID)
 	var i ApiKey

@@ -24,8 +24,8 @@ type CountUnsealedAuditRow struct {
 	Age  float64
 }
 
-// CountUnsealedAudit counts the rows that are not yet in the hash chain, at most lim, and returns
-// the age of the oldest in seconds.
+// CountUnsealedAudit counts the rows that are not yet in the hash chain, up to lim, and returns the
+// age of the oldest one in seconds.
 func (q *Queries) CountUnsealedAudit(ctx context.Context, db DBTX, lim int32) (CountUnsealedAuditRow, error) {
 	row := db.QueryRow(ctx, countUnsealedAudit, lim)
 	var i CountUnsealedAuditRow
@@ -112,10 +112,10 @@ type InsertAuditsParams struct {
 	Details    []string
 }
 
-// InsertAudits stores those commands of a flush that changed their process. It runs after the
-// statements that execute them, in the same transaction. A command changed its process if a time in
-// the row of the process shows a matching change since the transaction began. (If two nodes execute
-// the same command within milliseconds, both commands are stored.)
+// InsertAudits stores the commands of a flush that have changed their process. It runs after the
+// statements that execute them, in the same transaction. A command has changed its process if a
+// time in the row of the process shows a matching change since the transaction began. (If two nodes
+// execute the same command within milliseconds, both commands are stored.)
 func (q *Queries) InsertAudits(ctx context.Context, db DBTX, arg InsertAuditsParams) error {
 	_, err := db.Exec(ctx, insertAudits,
 		arg.Namespaces,

@@ -385,7 +385,7 @@ type CancelProcessesRow struct {
 // A group first cancels its members.
 // The deletes search by key: the statements of constraints change waiting jobs without the lock of
 // their process, and a changed row has another ctid.
-// expired is a hashed subplan, not a join: see EnqueueJobs.
+// expired is read by a hashed subplan, not by a join: see EnqueueJobs.
 func (q *Queries) CancelProcesses(ctx context.Context, db DBTX, arg CancelProcessesParams) ([]CancelProcessesRow, error) {
 	rows, err := db.Query(ctx, cancelProcesses,
 		arg.Ords,

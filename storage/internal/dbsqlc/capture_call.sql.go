@@ -113,9 +113,10 @@ type CaptureCallRow struct {
 	Metadata          json.RawMessage
 }
 
-// CaptureCall is PrepareCall for the most frequent request: the process is RUNNING and idle, no
-// task waits for it, and the key, if any, is new. The result omits all other items. Nothing is
-// stored for them, and PrepareCall handles them. A statement contains at most one call per process.
+// CaptureCall replaces PrepareCall for the most frequent request: the process is RUNNING and idle,
+// no task waits for it, and the key, if any, is new. It stores nothing for other items and omits
+// them from the result. PrepareCall handles them. A statement contains at most one call per
+// process.
 func (q *Queries) CaptureCall(ctx context.Context, db DBTX, arg CaptureCallParams) ([]CaptureCallRow, error) {
 	rows, err := db.Query(ctx, captureCall,
 		arg.Ords,

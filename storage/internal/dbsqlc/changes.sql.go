@@ -180,7 +180,8 @@ type ReadChangesRow struct {
 // changes, and stops after the change that exceeds max_bytes. All lanes are read from one snapshot:
 // if a change of a process is visible, so is every earlier one, because it was committed before the
 // process was locked again. If there are no changes, it returns one row with change_id 0. lost
-// reports that changes after the position were deleted. known is how many of the lanes exist.
+// reports that changes after the position were deleted. known is the number of given lanes that
+// exist.
 func (q *Queries) ReadChanges(ctx context.Context, db DBTX, arg ReadChangesParams) ([]ReadChangesRow, error) {
 	rows, err := db.Query(ctx, readChanges,
 		arg.Lanes,

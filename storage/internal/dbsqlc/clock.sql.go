@@ -51,7 +51,7 @@ UPDATE schedule s
    AND s.task_id = future.task_id
 `
 
-// RestartBackoffs restarts the backoffs of retries. It reads the whole table schedule.
+// RestartBackoffs restarts the backoffs of retries. It reads all of the table schedule.
 func (q *Queries) RestartBackoffs(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	result, err := db.Exec(ctx, restartBackoffs, lim)
 	if err != nil {

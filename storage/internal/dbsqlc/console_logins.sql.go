@@ -53,7 +53,7 @@ type CreateLoginParams struct {
 }
 
 // CreateLogin stores a login to the console. It deletes the former login of the browser, and the
-// oldest ones of the user, so that at most keep others remain. It returns the deleted logins.
+// oldest logins of the user, so that at most keep others remain. It returns the deleted logins.
 func (q *Queries) CreateLogin(ctx context.Context, db DBTX, arg CreateLoginParams) ([]string, error) {
 	rows, err := db.Query(ctx, createLogin,
 		arg.FormerID,
@@ -169,9 +169,8 @@ type ListLoginsRow struct {
 	ExpireTime  time.Time
 }
 
-// ListLogins returns the logins of a user, or of all users, that have not expired, the newest
-// first. after_time and after_id are those of the last login of the previous page, or NULL and
-// empty.
+// ListLogins returns the logins of a user, or of all users, that have not expired, newest first.
+// after_time and after_id are those of the last login of the previous page, or NULL and empty.
 func (q *Queries) ListLogins(ctx context.Context, db DBTX, arg ListLoginsParams) ([]ListLoginsRow, error) {
 	rows, err := db.Query(ctx, listLogins,
 		arg.Principal,
@@ -237,8 +236,9 @@ type ReadLoginRow struct {
 	LeftUs     int64
 }
 
-// ReadLogin returns a login and how long it is still valid, at most 0 if it has ended. If
-// secret_hash is right, it notes that the login is used, but not more often than needed.
+// ReadLogin returns a login and how long it is still valid, which is 0 or less if it has ended. If
+// secret_hash is correct, it stores the time at which the login was used, unless the stored time is
+// recent enough.
 func (q *Queries) ReadLogin(ctx context.Context, db DBTX, arg ReadLoginParams) (ReadLoginRow, error) {
 	row := db.QueryRow(ctx, readLogin, arg.IdleUs, arg.LoginID, arg.SecretHash)
 	var i ReadLoginRow

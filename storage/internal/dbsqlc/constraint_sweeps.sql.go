@@ -89,7 +89,7 @@ type ReturnPausedJobsParams struct {
 }
 
 // ReturnPausedJobs moves jobs of paused names that wait for a slot back into their key queues, at
-// most lim. It frees their keys and returns the lines of the keys, so that other jobs get them. It
+// most lim. It frees their keys and returns the queues of the keys, so that other jobs get them. It
 // runs under LockConstraints.
 func (q *Queries) ReturnPausedJobs(ctx context.Context, db DBTX, arg ReturnPausedJobsParams) ([]string, error) {
 	rows, err := db.Query(ctx, returnPausedJobs, arg.Namespace, arg.Names, arg.Lim)
@@ -144,8 +144,8 @@ type RunningUnheldRow struct {
 	Tags      json.RawMessage
 }
 
-// RunningUnheld returns running jobs that were claimed before a constraint was created. They count
-// from now on.
+// RunningUnheld returns running jobs that were claimed before a constraint was created. From now
+// on, the constraint counts them.
 func (q *Queries) RunningUnheld(ctx context.Context, db DBTX, arg RunningUnheldParams) ([]RunningUnheldRow, error) {
 	rows, err := db.Query(ctx, runningUnheld, arg.Namespace, arg.Version)
 	if err != nil {

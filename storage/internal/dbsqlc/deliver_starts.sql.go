@@ -267,8 +267,8 @@ type DeliverStartsRow struct {
 // The start of a job enqueues it, with its unique key if it has one: see EnqueueJobs. If two
 // messages have the same key for different processes, only the first one is taken here. If the keys
 // of its constraints are unknown or of another version, the job waits to be evaluated. outcome is
-// delivered, exists (also if another job has the unique key) or not_found (the namespace does not
-// exist, or is being deleted). more is true if there may be more messages.
+// delivered, exists (the process exists, or another job has the unique key) or not_found (the
+// namespace does not exist, or is being deleted). more is true if there may be more messages.
 func (q *Queries) DeliverStarts(ctx context.Context, db DBTX, arg DeliverStartsParams) ([]DeliverStartsRow, error) {
 	rows, err := db.Query(ctx, deliverStarts,
 		arg.Lim,

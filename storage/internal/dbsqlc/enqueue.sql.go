@@ -241,9 +241,9 @@ type EnqueueJobsRow struct {
 // A job that needs keys of constraints waits for the first of them. It was evaluated under
 // constraints_version. If the constraints have changed, it waits to be evaluated again.
 // fairness_key is "=" and the key, or empty if the namespace has none. If another job holds the
-// unique key, the request is stored without a task: it has no task of its own, and the task of the
-// other job may be deleted before the idempotency key. outcome is enqueued, duplicate (another job
-// has the unique key; process_id is that job), again, replayed, mismatch or exists.
+// unique key, the request is stored without a task, because it has no task of its own, and the task
+// of the other job may be deleted before the idempotency key. outcome is enqueued, duplicate
+// (another job has the unique key; process_id is that job), again, replayed, mismatch or exists.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) ([]EnqueueJobsRow, error) {
 	rows, err := db.Query(ctx, enqueueJobs,
 		arg.Ords,

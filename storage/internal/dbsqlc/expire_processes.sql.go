@@ -198,7 +198,7 @@ type ExpireProcessesRow struct {
 // jobs of a run are removed with the run. A job whose unique key has a TTL keeps the key. Each
 // namespace has one item for each status. failed_us, if longer, is the retention of runs that did
 // not succeed. Their processes are COMPLETED.
-// The jobs of a removed run, lim at a time: the run is removed after them.
+// The jobs of a removed run, lim at a time. The run is removed after them.
 // The unique keys that jobs keep after their end. They are locked in order, as in EnqueueJobs.
 func (q *Queries) ExpireProcesses(ctx context.Context, db DBTX, arg ExpireProcessesParams) ([]ExpireProcessesRow, error) {
 	rows, err := db.Query(ctx, expireProcesses,

@@ -669,8 +669,8 @@ type ReopenRunsRow struct {
 }
 
 // ReopenRuns reopens ended runs that did not succeed, and returns them. The process becomes RUNNING
-// for the command that follows. If the command does not arrive, the timer of the process ends it
-// again. ReopenRuns runs after LockProcesses.
+// for the command that follows. If the command does not arrive, the timer of the process ends the
+// run again. ReopenRuns runs after LockProcesses.
 func (q *Queries) ReopenRuns(ctx context.Context, db DBTX, arg ReopenRunsParams) ([]ReopenRunsRow, error) {
 	rows, err := db.Query(ctx, reopenRuns, arg.Namespace, arg.ProcessID)
 	if err != nil {

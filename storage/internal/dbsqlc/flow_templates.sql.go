@@ -140,7 +140,7 @@ type HeadTemplateRow struct {
 	Enabled     bool
 }
 
-// HeadTemplate returns the number of the version without its definition, because most callers have
+// HeadTemplate returns the number of a version without its definition, because most callers have
 // already compiled it.
 func (q *Queries) HeadTemplate(ctx context.Context, db DBTX, arg HeadTemplateParams) (HeadTemplateRow, error) {
 	row := db.QueryRow(ctx, headTemplate, arg.Namespace, arg.TemplateType, arg.Version)

@@ -105,8 +105,8 @@ type ForgetRequestsRow struct {
 
 // ForgetRequests deletes idempotency keys after their retention, lim at a time, oldest first. The
 // retention counts from the end of the task: a key whose task has not ended, or has ended since,
-// gets a new created_time and is checked later. All keys from before the time since were already
-// deleted. The condition skips their entries, which stay in the index until a vacuum.
+// gets a new created_time and is checked later. All keys that are older than since were already
+// deleted. The condition skips their index entries, which stay until a vacuum.
 func (q *Queries) ForgetRequests(ctx context.Context, db DBTX, arg ForgetRequestsParams) (ForgetRequestsRow, error) {
 	row := db.QueryRow(ctx, forgetRequests, arg.RetentionUs, arg.Since, arg.Lim)
 	var i ForgetRequestsRow

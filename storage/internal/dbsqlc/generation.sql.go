@@ -62,8 +62,8 @@ UPDATE database_generation
    SET confirmed_time = statement_timestamp()
 `
 
-// ConfirmCommits writes, so that its commit waits for the synchronous standby, which then has
-// everything that was committed before.
+// ConfirmCommits writes a row, so that its commit waits for the synchronous standby. The standby
+// then has all earlier commits.
 func (q *Queries) ConfirmCommits(ctx context.Context, db DBTX) (int64, error) {
 	result, err := db.Exec(ctx, confirmCommits)
 	if err != nil {

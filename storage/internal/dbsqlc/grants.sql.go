@@ -23,8 +23,8 @@ type AddGrantParams struct {
 	CreatedBy  string
 }
 
-// AddGrant gives a role in some namespaces to a principal. It returns no row if the principal has
-// it. created_by is empty for the role of the session.
+// AddGrant gives a role in some namespaces to a principal. It returns no row if the principal
+// already has the role. created_by is empty for the role of the session.
 func (q *Queries) AddGrant(ctx context.Context, db DBTX, arg AddGrantParams) (Grant, error) {
 	row := db.QueryRow(ctx, addGrant,
 		arg.Principal,
@@ -74,8 +74,9 @@ type ListGrantsParams struct {
 	Lim             int32
 }
 
-// ListGrants returns the grants of a principal, or of all if it is empty, by principal. The grants
-// follow the one that is given, or are the first ones if its fields are empty.
+// ListGrants returns the grants of a principal, or of all principals if principal is empty, sorted
+// by principal. It returns the grants after the given one, or the first ones if its fields are
+// empty.
 func (q *Queries) ListGrants(ctx context.Context, db DBTX, arg ListGrantsParams) ([]Grant, error) {
 	rows, err := db.Query(ctx, listGrants,
 		arg.Principal,
@@ -147,7 +148,8 @@ type RemoveGrantParams struct {
 	Namespaces string
 }
 
-// RemoveGrant takes a role away. It returns no row if the principal does not have it.
+// RemoveGrant removes a role from a principal. It returns no row if the principal does not have the
+// role.
 func (q *Queries) RemoveGrant(ctx context.Context, db DBTX, arg RemoveGrantParams) (Grant, error) {
 	row := db.QueryRow(ctx, removeGrant, arg.Principal, arg.Role, arg.Namespaces)
 	var i Grant

@@ -33,7 +33,7 @@ type CancelMembersParams struct {
 	Reasons    []string
 }
 
-// CancelMembers sends a cancel message to members, and records in their places that it did.
+// CancelMembers sends a cancel message to members, and records this in their places.
 func (q *Queries) CancelMembers(ctx context.Context, db DBTX, arg CancelMembersParams) error {
 	_, err := db.Exec(ctx, cancelMembers,
 		arg.Namespaces,

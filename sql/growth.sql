@@ -1,4 +1,4 @@
--- ReadGrowth returns figures that grow if engines fall behind: by how much the oldest idempotency
+-- ReadGrowth returns numbers that grow if engines fall behind: by how much the oldest idempotency
 -- key has exceeded its retention (µs), how long the oldest undelivered message has waited (µs), and
 -- the numbers of undelivered messages and of processes with large queues, each counted up to lim.
 -- name: ReadGrowth :one

@@ -423,8 +423,8 @@ found AS (
     FROM schedule WHERE timer_name IS NOT NULL
    GROUP BY namespace, process_id, timer_name HAVING count(*) > 1
   UNION ALL
-  -- request_has_answer: the task of an idempotent request exists in some table. 0: a repair without
-  -- a task.
+  -- request_has_answer: the task of an idempotent request exists in some table. The task ID 0 means
+  -- a repair without a task.
   SELECT 'request_has_answer', q.namespace, q.process_id,
          format('request %s: there is no task %s', q.request_id, q.task_id)
     FROM requests q

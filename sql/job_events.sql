@@ -183,7 +183,7 @@ SELECT g.generation, l.lane, greatest(last.event_id, d.event_id, 0)::bigint AS e
 -- issued: transaction ID and event. A watch from there gets all events after the cursor. It may get
 -- events again, because lanes do not have the order of transaction IDs. is_ahead reports that the
 -- cursor is ahead of the database. It comes from another database, or from commits that a restore
--- has undone.
+-- has lost.
 -- name: TranslateEventCursor :many
 WITH item AS MATERIALIZED (
   SELECT @namespace::text AS namespace, @xid::text AS xid, @event_id::bigint AS event_id),
@@ -214,7 +214,7 @@ SELECT g.generation, l.lane,
      ORDER BY e.namespace DESC, e.lane DESC, e.event_id DESC LIMIT 1) last ON true;
 
 -- ForgetJobEvents deletes events that a namespace no longer keeps, at most lim of each lane, oldest
--- first, and records up to where.
+-- first. It records the last deleted event of each lane.
 -- name: ForgetJobEvents :execrows
 WITH expired AS MATERIALIZED (
   SELECT item.namespace, l.lane, old.event_id
@@ -346,8 +346,8 @@ SELECT g.namespace, waiting.job_name::text, 'running', count(*)
  GROUP BY 1, 2;
 
 -- OldestAvailable returns how long (in µs) the oldest job of each namespace and name has been
--- available. It reads the first lim jobs of each priority and of each key of a constraint. Each job
--- costs one index probe. most limits the number of probes.
+-- available. It reads the first lim jobs of each priority and of each key of a constraint. Each of
+-- these jobs costs one index probe. most limits the number of probes.
 -- name: OldestAvailable :many
 WITH RECURSIVE priorities AS (
   SELECT item.namespace::text AS namespace, first_task.job_name, first_task.priority, 1 AS n

@@ -189,8 +189,8 @@ DELETE FROM leases l
         AND r.process_id = l.process_id
         AND r.fencing_token = l.fencing_token);
 
--- ForgetLeases deletes leases that remained when their attempts ended in another way. It waits for
--- no lease, because it locks them in any order.
+-- ForgetLeases deletes leases that remained because their attempts ended without an answer of the
+-- worker. It skips locked leases, because it locks leases in any order.
 -- name: ForgetLeases :execrows
 DELETE FROM leases l
  WHERE (l.namespace, l.process_id) IN (

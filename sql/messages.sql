@@ -117,7 +117,7 @@ RETURNING namespace, process_id;
 -- ReleaseMessages releases held messages of processes that were resumed or repaired, have ended or
 -- are removed. It runs after the change, in the same transaction, and releases at most lim messages
 -- of each process. If there may be more, the process is listed in queue_backlogs and SettleQueues
--- releases the others. Messages of a target are delivered in order, held or not.
+-- releases the others. All messages of a target, including held ones, are delivered in order.
 -- name: ReleaseMessages :many
 WITH released_processes AS MATERIALIZED (
   SELECT DISTINCT item.namespace, item.process_id
@@ -175,8 +175,8 @@ ON CONFLICT (namespace, unique_key) DO UPDATE SET process_id = job_keys.process_
 -- SearchMessages returns targets of undelivered messages, at most lim of each namespace, after a
 -- given process_id. It returns messages of SQL functions at once. It returns messages of processes
 -- only if they are so old that their node should have delivered them, or from the future, after the
--- clock was set back. It reads one row per target, however many messages wait. It skips targets
--- whose first message is being delivered.
+-- clock was set back. It reads one row per target, regardless of the number of waiting messages. It
+-- skips targets whose first message is being delivered.
 -- name: SearchMessages :many
 WITH RECURSIVE spaces AS (
   (SELECT m.namespace FROM messages m WHERE NOT m.held ORDER BY m.namespace LIMIT 1)

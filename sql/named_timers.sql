@@ -1,4 +1,4 @@
--- NamedTimers drops and sets named timers, for attempts that still have their process. It runs
+-- NamedTimers drops and sets named timers, for attempts that still hold their process. It runs
 -- before SaveResult, which then sees the new timers. drops has one row for each name to drop, or a
 -- row with drop_all.
 -- name: DropTimers :exec
@@ -55,7 +55,7 @@ SELECT r.namespace, r.process_id, nextval('task_ids'), item.timer_type::task_typ
     LIMIT 1) process;
 
 -- CheckTimers aborts the transaction if a process has more than max_timers pending timers after
--- SetTimers. extra is 1 if SaveResult adds the default timer. Plain SQL has no RAISE, so
+-- SetTimers. extra is 1 if SaveResult adds the default timer. Because plain SQL has no RAISE,
 -- CheckTimers casts an error message to a number.
 -- name: CheckTimers :exec
 SELECT CASE

@@ -54,8 +54,8 @@ DELETE FROM namespaces
  WHERE namespace = @namespace
    AND deletion_requested_time = @requested_time::timestamptz;
 
--- AcknowledgeDeletions stores for which deletions the node accepts no more requests. A deletion is
--- identified by the time of its request.
+-- AcknowledgeDeletions stores the deletions for which the node accepts no more requests. A deletion
+-- is identified by the time of its request.
 -- name: AcknowledgeDeletions :exec
 UPDATE nodes
    SET known_deletions = @times::timestamptz[]

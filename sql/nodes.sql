@@ -4,7 +4,7 @@ VALUES (@address, @version, @max_connections::int, @requests_only)
 RETURNING node_id;
 
 -- Beat stores the heartbeat of a node and returns whether an operator asked it to drain. It returns
--- no row if another node has declared this one dead or deleted its row: the node must register
+-- no row if another node has declared this one dead or deleted its row. The node must then register
 -- again. lateness_us is -1 if the node has claimed no timer.
 -- name: Beat :one
 UPDATE nodes

@@ -1,6 +1,6 @@
 -- WaitingByWhat counts the waiting tasks of namespaces by what they wait for. It counts tasks that
 -- wait for a time or a slot with their indexes, each up to lim, and others among the first lim rows
--- of each namespace. Therefore its cost is bounded, even with a backlog of millions.
+-- of each namespace. So its cost is bounded, even with a backlog of millions of tasks.
 -- name: WaitingByWhat :one
 SELECT coalesce(sum(timers.n), 0)::bigint AS time, coalesce(sum(ready.n), 0)::bigint AS place,
        coalesce(sum(others.process), 0)::bigint AS process,

@@ -403,7 +403,7 @@ SELECT removed.namespace::text AS namespace, removed.process_id::text AS process
       FROM deleted_attempts d GROUP BY 1, 2) attempt_counts USING (namespace, process_id);
 
 -- DeleteRemoved deletes the rows of those removed processes that no longer have a history. Their
--- IDs can then be used again.
+-- IDs can then be reused.
 -- name: DeleteRemoved :exec
 DELETE FROM processes p
  USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]))

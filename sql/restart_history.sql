@@ -2,7 +2,7 @@
 -- before SaveResult stores the events of the attempt, and checks the fencing token. For an
 -- operator, fencing_token is 0. It runs after LockProcesses, so that no task ends in the meantime.
 -- A running task belongs to the new history, with everything that it stores. TrimHistories removes
--- what is older.
+-- the old history.
 -- name: RestartHistories :many
 WITH input AS MATERIALIZED (
   SELECT item.ord, p.namespace, p.process_id, p.last_event_id, r.fencing_token
@@ -34,13 +34,13 @@ inserted_restarts AS (
 SELECT input.ord::int AS ord FROM input;
 
 -- TrimHistories removes up to lim events and lim tasks that are older than a restart of their
--- history, oldest restart first. It deletes restarts that are complete. It skips histories that
--- another node is trimming. If a process was removed and started again under the same ID, a restart
--- of its predecessor removes nothing, because first_event_id is smaller and all tasks are later.
--- The task that failed a process, and the timers that it cancelled, are kept for the repair.
--- answers keeps the answers to requests with a key, and those of tasks that ended in the last
--- minute, as in PurgeHistory. after_event_id and after_task_id are the last rows that earlier
--- batches have deleted, as in PurgeHistory.
+-- history, oldest restart first. It deletes completed restarts. It skips histories that another
+-- node is trimming. If a process was removed and started again under the same ID, a restart of its
+-- predecessor removes nothing, because first_event_id is smaller and all tasks are later. The task
+-- that failed a process, and the timers that it cancelled, are kept for the repair. answers keeps
+-- the answers to requests with a key, and those of tasks that ended in the last minute, as in
+-- PurgeHistory. after_event_id and after_task_id are the last rows that earlier batches have
+-- deleted, as in PurgeHistory.
 -- name: TrimHistories :one
 WITH restart AS MATERIALIZED (
   SELECT started_restart.restart_id, started_restart.namespace, started_restart.process_id,

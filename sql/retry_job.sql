@@ -77,10 +77,10 @@ SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority
   FROM input;
 
 -- RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one. It
--- creates a new INIT task with the args of the last one. The new task has all its attempts. A
--- unique job takes its key again, unless another job has it (see EnqueueJobs). It runs after
--- LockProcesses and LockJobKeys. outcome is changed, not_found (no job), status or held (holder has
--- the key).
+-- creates a new INIT task with the args of the last one. The attempts of the new task are counted
+-- from 0. A unique job takes its key again, unless another job holds it (see EnqueueJobs). It runs
+-- after LockProcesses and LockJobKeys. outcome is changed, not_found (no job), status or held
+-- (holder has the key).
 -- name: RetryJob :one
 WITH checked AS MATERIALIZED (
   SELECT item.*, p.status, coalesce(p.kind = 'job', false) AS job, task.args, task.priority,

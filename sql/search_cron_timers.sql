@@ -1,5 +1,5 @@
 -- SearchCronTimers claims due timers of crons, like SearchTimers. It uses a separate index, so that
--- crons do not wait behind other timers when more timers are due than there are slots.
+-- crons do not wait behind other timers when more timers are due than slots are free.
 -- name: SearchCronTimers :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*,

@@ -13,15 +13,15 @@ VALUES (@namespaces, @name, @value)
 ON CONFLICT (name, namespaces) DO UPDATE
    SET value = excluded.value, created_by = session_user, updated_time = statement_timestamp();
 
--- ReadSecrets returns the secrets of a name.
+-- ReadSecrets returns the secrets with a name.
 -- name: ReadSecrets :many
 SELECT s.namespaces, s.value
   FROM secrets s
  WHERE s.name = @name
  ORDER BY s.namespaces;
 
--- ListSecrets returns the secrets without their values, by name. key_id identifies the key that
--- encrypted the value.
+-- ListSecrets returns the secrets without their values, sorted by name. key_id identifies the key
+-- that encrypted the value.
 -- name: ListSecrets :many
 SELECT s.name, s.namespaces, split_part(s.value, ':', 2) AS key_id, s.created_by, s.updated_time
   FROM secrets s

@@ -14,8 +14,8 @@ SELECT EXISTS (
 SELECT count(*) FROM sinks s WHERE s.namespace = @namespace;
 
 -- PutSink creates a sink or replaces its settings. An existing sink keeps its cursor and its state.
--- The first token comes from a sequence, so that a node whose sink was deleted and created again
--- does not have the lease of the new sink.
+-- The first token comes from a sequence, so that, after a sink was deleted and created again, its
+-- old node does not have the lease of the new sink.
 -- name: PutSink :exec
 INSERT INTO sinks AS s (
   namespace, sink_id, config, secrets, revision, state, lanes, seqs, max_lag, resumed_time, token,
@@ -58,9 +58,10 @@ SELECT s.namespace, s.sink_id, s.config, s.secrets, s.state, s.lanes, s.seqs, s.
    AND (s.namespace, s.sink_id) > (@after_namespace::text, @after_id::text)
  ORDER BY s.namespace, s.sink_id LIMIT @lim::int;
 
--- ExplainSink returns the data for the explanation of a sink, in addition to the sink itself: who
--- has its lease, how many live nodes could deliver, when its lag becomes too large, whether its
--- namespace records, and whether changes were deleted before they were delivered.
+-- ExplainSink returns the data for the explanation of a sink, in addition to the sink itself: the
+-- node that has the lease, the number of live nodes that could deliver, the time at which the lag
+-- becomes too large, whether the namespace records changes, and whether changes were deleted before
+-- they were delivered.
 -- name: ExplainSink :one
 SELECT statement_timestamp()::timestamptz AS now,
        coalesce(s.node_id, 0)::bigint AS node_id,
@@ -106,8 +107,8 @@ SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."tim
    AND d.sink_id = @sink_id
  ORDER BY d.change_id DESC LIMIT @lim::int;
 
--- SelectSinkDeadLetters returns the dead letters of a sink that match all conditions, by number.
--- change_deleted reports that the change was deleted after its retention.
+-- SelectSinkDeadLetters returns the dead letters of a sink that match all conditions, sorted by
+-- number. change_deleted reports that the change was deleted after its retention.
 -- name: SelectSinkDeadLetters :many
 SELECT d.change_id, d.kind, d.type, d.process_id, d.change_time, d.error, d."time", d.attempts,
        d.retry_time, coalesce(d.seq <= x.seq, false)::bool AS change_deleted
@@ -180,7 +181,8 @@ DELETE FROM sink_dead_letters d
    AND d.sink_id = @sink_id
    AND d.change_id = @change_id;
 
--- NoteSinkError stores the error of a delivery that does not stop the sink, under its lease.
+-- NoteSinkError stores, under the lease of the sink, the error of a delivery that does not stop the
+-- sink.
 -- name: NoteSinkError :execrows
 UPDATE sinks s
    SET last_error = @error::text, last_error_time = statement_timestamp()
@@ -248,7 +250,7 @@ SELECT s.namespace, s.sink_id, s.revision, s.token, coalesce(s.node_id, 0)::bigi
              + (@lease_us::bigint) * interval '1 microsecond')::bool AS free
   FROM sinks s;
 
--- ClaimSinks takes the free leases of sinks that should deliver. For a moment after a node has
+-- ClaimSinks takes the free leases of sinks that should deliver. For a short time after a node has
 -- asked for a lease, no other node may take it.
 -- name: ClaimSinks :many
 WITH free AS MATERIALIZED (
@@ -277,7 +279,7 @@ RETURNING s.namespace, s.sink_id, s.config, s.secrets, s.revision, s.token, s.la
           (SELECT g.generation FROM database_generation g)::uuid AS generation;
 
 -- RenewSinks extends leases. It returns the sinks whose leases the node still has. Like the other
--- statements under a lease, it compares the node as well: after a failover that lost a claim, two
+-- statements under a lease, it also compares the node: after a failover that lost a claim, two
 -- nodes can have the same token.
 -- name: RenewSinks :many
 UPDATE sinks s
@@ -347,9 +349,9 @@ UPDATE sinks s
    AND s.token = @token;
 
 -- AddSinkDeadLetter adds a dead letter, or counts another attempt of an existing one. It deletes
--- the oldest ones above the limit, except those that wait to be delivered again. A change that was
--- erased after the sink had read it gets no dead letter. The lock makes a later erasure wait, so
--- that it finds the dead letter.
+-- the oldest dead letters above the limit, except those that wait to be delivered again. A change
+-- that was erased after the sink had read it gets no dead letter. The lock makes a later erasure
+-- wait, so that the erasure finds the dead letter.
 -- name: AddSinkDeadLetter :exec
 WITH deleted AS (
   DELETE FROM sink_dead_letters d

@@ -1,11 +1,11 @@
 -- StartSteps enqueues the jobs of steps together with the result of their run. For other jobs,
--- DeliverStarts does this from a message. StartSteps takes only plain jobs in the namespace of the
--- run. It runs after SaveResult and selects its items like SendMessages. A job for which this node
--- has a slot (capture) runs at once, unless the run itself continues. If a process with the ID
--- exists or is being removed, or if the namespace has constraints, a message replaces the start,
--- and its delivery reports the outcome. If another session creates the same process at the same
--- time, there is a unique violation, and the flush is repeated. The outcome is captured, place or
--- message.
+-- DeliverStarts does this from a message. StartSteps takes only jobs in the namespace of the run
+-- that need nothing but their own rows. It runs after SaveResult and selects its items like
+-- SendMessages. A job for which this node has a slot (capture) runs at once, unless the run itself
+-- continues. If a process with the ID exists or is being removed, or if the namespace has
+-- constraints, a message replaces the start, and its delivery reports the outcome. If another
+-- session creates the same process at the same time, there is a unique violation, and the flush is
+-- repeated. The outcome is captured, place or message.
 -- name: StartSteps :many
 WITH input AS MATERIALIZED (
   SELECT item.*, item.kind_row::jsonb AS job,

@@ -5,8 +5,8 @@
 
 -- TakeLane assigns the session a number that no other live session of the database has. It is the
 -- default of status_counts.lane. If all numbers are used, the session gets 0, which sessions share.
--- They wait for each other, but count correctly. In a portable database the number is random,
--- because there are no advisory locks.
+-- Sessions that share 0 wait for each other, but count correctly. In a portable database the number
+-- is random, because there are no advisory locks.
 -- name: TakeLane :exec
 SELECT set_config('progressor.lane',
                   CASE
@@ -18,8 +18,8 @@ SELECT set_config('progressor.lane',
                   END::text,
                   false)::int AS lane;
 
--- CountResults counts the changes of status that SaveResult is about to make. It has the same CASE.
--- It runs after LockProcesses and before SaveResult, with the same tokens.
+-- CountResults counts the changes of status that SaveResult is about to make. It contains the same
+-- CASE expression. It runs after LockProcesses and before SaveResult, with the same tokens.
 -- name: CountResults :exec
 INSERT INTO status_counts (namespace, status, n)
 SELECT ended.namespace, change.status, sum(change.n)
@@ -64,10 +64,10 @@ SELECT c.status, sum(c.n)::bigint AS n
  GROUP BY c.status ORDER BY c.status;
 
 -- CountUserProcesses returns the number of processes of users of a namespace in each status: of all
--- processes without jobs and without those whose ID begins with ~. job_counts has all jobs except
--- the members of jobs for several workers, and counts suspended jobs as open ones. Members,
--- suspended jobs and the other internal processes are read from the table: at most lim rows of each
--- range of IDs. at_most reports that there may be more of them.
+-- processes except jobs and processes whose ID begins with ~. job_counts has all jobs except the
+-- members of jobs for several workers, and counts suspended jobs as open ones. Members, suspended
+-- jobs and the other internal processes are read from the table: at most lim rows of each range of
+-- IDs. at_most reports that there may be more of them.
 -- name: CountUserProcesses :many
 WITH internal AS MATERIALIZED (
   (

@@ -1,8 +1,8 @@
 -- UpdateJob changes options and args of a job that has not ended. The changes apply to its waiting
 -- task at once. If data that constraints use has changed, the job is evaluated again. If it waits
--- for a slot, the claim does that. It runs after LockProcesses. Nothing changes if run_time or args
--- are set for a running job or for a group with members, because no waiting task would use them.
--- open is true if the job has not ended.
+-- for a slot, it is evaluated when it is claimed. It runs after LockProcesses. Nothing changes if
+-- run_time or args are set for a running job or for a group with members, because no waiting task
+-- would use them. open is true if the job has not ended.
 -- name: UpdateJob :one
 WITH input AS MATERIALIZED (
   SELECT p.namespace, p.process_id, p.status, changes.*
@@ -79,7 +79,7 @@ updated_processes AS (
      AND p.namespace = checked.namespace
      AND p.process_id = checked.process_id),
 -- A job with a fairness key gets another round if it begins to wait for a slot, or waits for one
--- with another priority. A job that waits for its evaluation gets its round after that.
+-- with another priority. A job that waits to be evaluated gets its round after the evaluation.
 updated_schedule AS (
   UPDATE schedule s
      SET priority = CASE WHEN checked.sets_priority THEN checked.priority ELSE s.priority END,

@@ -1,8 +1,9 @@
--- RecordWorkers stores when a node last saw workers, and which client uses their IDs, or '' if that
--- is unknown. It skips a worker if another client uses its ID and that worker has leases, or was
--- seen within a period and is not stopped. It returns the workers that it stored. A command to a
--- worker ends when another client takes its ID. Rows are written in the order of their keys, so
--- that two nodes do not deadlock. It skips namespaces that are deleted or being deleted.
+-- RecordWorkers stores the time at which a node last saw workers, and the client that uses their
+-- IDs, or '' if the client is not known. It skips a worker if another client uses its ID, and the
+-- worker of that client has leases, or was seen within a period and is not stopped. It returns the
+-- workers that it stored. A command to a worker ends when another client takes its ID. Rows are
+-- written in the order of their keys, so that two nodes do not deadlock. It skips namespaces that
+-- are deleted or being deleted.
 -- name: RecordWorkers :many
 INSERT INTO workers AS w (namespace, worker_id, last_seen_time, owner)
 SELECT item.namespace, item.worker_id, statement_timestamp(), NULLIF(item.owner, '')
@@ -31,7 +32,7 @@ ON CONFLICT (namespace, worker_id) DO UPDATE
              AND l.worker_id = w.worker_id))
 RETURNING w.namespace, w.worker_id;
 
--- OwnedByOthers returns those of the given workers whose IDs another client uses.
+-- OwnedByOthers returns the given workers whose IDs another client uses.
 -- name: OwnedByOthers :many
 SELECT w.namespace, w.worker_id
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[]))
@@ -42,8 +43,8 @@ SELECT w.namespace, w.worker_id
    AND w.owner <> @owner
  ORDER BY w.namespace, w.worker_id;
 
--- CrowdedWorkers returns the workers among some whose IDs a client does not have yet, in namespaces
--- in which it has at least max_ids others.
+-- CrowdedWorkers returns the given workers whose IDs a client does not use yet, in namespaces in
+-- which the client already uses at least max_ids other IDs.
 -- name: CrowdedWorkers :many
 SELECT item.namespace::text AS namespace, item.worker_id::text AS worker_id
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[]))
@@ -86,7 +87,7 @@ DELETE FROM workers w
 
 -- ListStoppingWorkers returns workers with a stop command and their remaining grace period. A
 -- worker is a client with a worker ID. After lost_time, other workers get its tasks. lost_time is
--- 'epoch' if it keeps them.
+-- 'epoch' if the worker keeps its tasks.
 -- name: ListStoppingWorkers :many
 SELECT w.worker_id, coalesce(w.owner, '')::text AS owner, max(w.directive)::text AS directive,
        coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
@@ -120,7 +121,7 @@ UPDATE workers w
 -- ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces of the
 -- namespaces in which the same client uses its ID. If exactly is set, it returns only the worker
 -- with this ID. It stops after the worker with which the namespaces exceed max_bytes. If a worker
--- was first seen in another namespace after a command, max finds the command. It looks up only the
+-- was first seen in another namespace after a command, max finds the command. It reads only the
 -- attempts of the workers that it lists.
 -- name: ListWorkers :many
 WITH known AS MATERIALIZED (
@@ -170,8 +171,8 @@ SELECT listed.worker_id, listed.owner::text AS owner, listed.namespaces::text[] 
  WHERE listed.bytes_before <= @max_bytes::bigint
  ORDER BY listed.worker_id;
 
--- WorkerLeases returns leases of a worker in a namespace, the oldest first, at most lim. For a
--- member of a job for several workers, process_id is the ID of that job.
+-- WorkerLeases returns at most lim leases of a worker in a namespace, oldest first. For a member of
+-- a job for several workers, process_id is the ID of that job.
 -- name: WorkerLeases :many
 SELECT coalesce(place.job_id, l.process_id)::text AS process_id, attempt.task_id,
        attempt.task_type, attempt.attempt, l.leased_time, l.beat_time, l.expires_time,

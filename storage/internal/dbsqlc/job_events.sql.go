@@ -227,7 +227,7 @@ type ForgetJobEventsParams struct {
 }
 
 // ForgetJobEvents deletes events that a namespace no longer keeps, at most lim of each lane, oldest
-// first, and records up to where.
+// first. It records the last deleted event of each lane.
 func (q *Queries) ForgetJobEvents(ctx context.Context, db DBTX, arg ForgetJobEventsParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetJobEvents, arg.Namespaces, arg.RetentionsUs, arg.Lim)
 	if err != nil {
@@ -359,8 +359,8 @@ type OldestAvailableRow struct {
 }
 
 // OldestAvailable returns how long (in µs) the oldest job of each namespace and name has been
-// available. It reads the first lim jobs of each priority and of each key of a constraint. Each job
-// costs one index probe. most limits the number of probes.
+// available. It reads the first lim jobs of each priority and of each key of a constraint. Each of
+// these jobs costs one index probe. most limits the number of probes.
 func (q *Queries) OldestAvailable(ctx context.Context, db DBTX, arg OldestAvailableParams) ([]OldestAvailableRow, error) {
 	rows, err := db.Query(ctx, oldestAvailable, arg.Lim, arg.Namespaces, arg.Most)
 	if err != nil {
@@ -574,7 +574,7 @@ type TranslateEventCursorRow struct {
 // issued: transaction ID and event. A watch from there gets all events after the cursor. It may get
 // events again, because lanes do not have the order of transaction IDs. is_ahead reports that the
 // cursor is ahead of the database. It comes from another database, or from commits that a restore
-// has undone.
+// has lost.
 func (q *Queries) TranslateEventCursor(ctx context.Context, db DBTX, arg TranslateEventCursorParams) ([]TranslateEventCursorRow, error) {
 	rows, err := db.Query(ctx, translateEventCursor, arg.Namespace, arg.Xid, arg.EventID)
 	if err != nil {

@@ -184,8 +184,8 @@ DELETE FROM leases l
         AND r.fencing_token = l.fencing_token)
 `
 
-// ForgetLeases deletes leases that remained when their attempts ended in another way. It waits for
-// no lease, because it locks them in any order.
+// ForgetLeases deletes leases that remained because their attempts ended without an answer of the
+// worker. It skips locked leases, because it locks leases in any order.
 func (q *Queries) ForgetLeases(ctx context.Context, db DBTX) (int64, error) {
 	result, err := db.Exec(ctx, forgetLeases)
 	if err != nil {

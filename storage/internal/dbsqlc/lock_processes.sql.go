@@ -54,15 +54,16 @@ type LockProcessesParams struct {
 // insert them follow. If again is true, an earlier lock did not find these processes. Those that
 // exist now are no longer missing.
 //
-// The statements of starts, results and fast calls read a table by a lateral subquery with LIMIT 1
-// for each item. The planner then always searches by the primary key, independent of its
-// statistics, and the order of the items is kept. (If it reads only columns of an index, it may
-// read that whole index, which looks no more expensive in an empty table.) With a join by
-// "namespace = x", a plan from when running was empty read all of running in every flush: 254 µs
-// per result instead of 50. In a plain join of three tables, the third was joined by process_id
-// only: the whole index of processes, 12 times per flush. Other statements use "namespace = ANY
-// (ARRAY[x])", which cannot be a key of a merge join, but is a more expensive search. Items are
-// unnested in a SELECT list, because each unnest in FROM would write and read a tuplestore.
+// The statements of starts, of results and of the fast path read a table by a lateral subquery with
+// LIMIT 1 for each item. The planner then always searches by the primary key, independent of its
+// statistics, and the order of the items is kept. (If a subquery reads only columns of an index,
+// the planner may scan that index completely, which looks no more expensive in an empty table.)
+// With a join by "namespace = x", a plan that was made when running was empty read all of running
+// in every flush: 254 µs per result instead of 50. In a plain join of three tables, the third was
+// joined only by process_id, which read all of an index of processes 12 times per flush. Other
+// statements use "namespace = ANY (ARRAY[x])", which cannot be a key of a merge join, but makes the
+// search more expensive. Items are unnested in a SELECT list, because each unnest in FROM would
+// write and read a tuplestore.
 func (q *Queries) LockProcesses(ctx context.Context, db DBTX, arg LockProcessesParams) error {
 	_, err := db.Exec(ctx, lockProcesses,
 		arg.Again,
@@ -115,7 +116,7 @@ type LockUncontendedProcessesRow struct {
 
 // LockUncontendedProcesses locks the processes that no other session has locked, and returns the
 // ords of the others, which may include processes that another session has removed in the meantime.
-// It also stores all that it has not locked in progressor.missing, like LockProcesses.
+// Like LockProcesses, it stores all keys that it has not locked in progressor.missing.
 // (last_event_id is in no index: the planner reads the primary key.)
 func (q *Queries) LockUncontendedProcesses(ctx context.Context, db DBTX, arg LockUncontendedProcessesParams) (LockUncontendedProcessesRow, error) {
 	row := db.QueryRow(ctx, lockUncontendedProcesses,

@@ -220,7 +220,7 @@ type ReleaseMessagesRow struct {
 // ReleaseMessages releases held messages of processes that were resumed or repaired, have ended or
 // are removed. It runs after the change, in the same transaction, and releases at most lim messages
 // of each process. If there may be more, the process is listed in queue_backlogs and SettleQueues
-// releases the others. Messages of a target are delivered in order, held or not.
+// releases the others. All messages of a target, including held ones, are delivered in order.
 func (q *Queries) ReleaseMessages(ctx context.Context, db DBTX, arg ReleaseMessagesParams) ([]ReleaseMessagesRow, error) {
 	rows, err := db.Query(ctx, releaseMessages, arg.Namespaces, arg.ProcessIds, arg.Lim)
 	if err != nil {
@@ -308,8 +308,8 @@ type SearchMessagesRow struct {
 // SearchMessages returns targets of undelivered messages, at most lim of each namespace, after a
 // given process_id. It returns messages of SQL functions at once. It returns messages of processes
 // only if they are so old that their node should have delivered them, or from the future, after the
-// clock was set back. It reads one row per target, however many messages wait. It skips targets
-// whose first message is being delivered.
+// clock was set back. It reads one row per target, regardless of the number of waiting messages. It
+// skips targets whose first message is being delivered.
 func (q *Queries) SearchMessages(ctx context.Context, db DBTX, arg SearchMessagesParams) ([]SearchMessagesRow, error) {
 	rows, err := db.Query(ctx, searchMessages,
 		arg.AgeUs,

@@ -40,7 +40,7 @@ type CheckTimersParams struct {
 }
 
 // CheckTimers aborts the transaction if a process has more than max_timers pending timers after
-// SetTimers. extra is 1 if SaveResult adds the default timer. Plain SQL has no RAISE, so
+// SetTimers. extra is 1 if SaveResult adds the default timer. Because plain SQL has no RAISE,
 // CheckTimers casts an error message to a number.
 func (q *Queries) CheckTimers(ctx context.Context, db DBTX, arg CheckTimersParams) error {
 	_, err := db.Exec(ctx, checkTimers,
@@ -88,7 +88,7 @@ type DropTimersParams struct {
 	DropAlls      []bool
 }
 
-// NamedTimers drops and sets named timers, for attempts that still have their process. It runs
+// NamedTimers drops and sets named timers, for attempts that still hold their process. It runs
 // before SaveResult, which then sees the new timers. drops has one row for each name to drop, or a
 // row with drop_all.
 func (q *Queries) DropTimers(ctx context.Context, db DBTX, arg DropTimersParams) error {

@@ -22,8 +22,8 @@ type AcknowledgeDeletionsParams struct {
 	NodeID int64
 }
 
-// AcknowledgeDeletions stores for which deletions the node accepts no more requests. A deletion is
-// identified by the time of its request.
+// AcknowledgeDeletions stores the deletions for which the node accepts no more requests. A deletion
+// is identified by the time of its request.
 func (q *Queries) AcknowledgeDeletions(ctx context.Context, db DBTX, arg AcknowledgeDeletionsParams) error {
 	_, err := db.Exec(ctx, acknowledgeDeletions, arg.Times, arg.NodeID)
 	return err

@@ -32,7 +32,7 @@ type BeatParams struct {
 }
 
 // Beat stores the heartbeat of a node and returns whether an operator asked it to drain. It returns
-// no row if another node has declared this one dead or deleted its row: the node must register
+// no row if another node has declared this one dead or deleted its row. The node must then register
 // again. lateness_us is -1 if the node has claimed no timer.
 func (q *Queries) Beat(ctx context.Context, db DBTX, arg BeatParams) (bool, error) {
 	row := db.QueryRow(ctx, beat,

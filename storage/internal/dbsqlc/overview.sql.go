@@ -75,7 +75,7 @@ type WaitingByWhatRow struct {
 
 // WaitingByWhat counts the waiting tasks of namespaces by what they wait for. It counts tasks that
 // wait for a time or a slot with their indexes, each up to lim, and others among the first lim rows
-// of each namespace. Therefore its cost is bounded, even with a backlog of millions.
+// of each namespace. So its cost is bounded, even with a backlog of millions of tasks.
 func (q *Queries) WaitingByWhat(ctx context.Context, db DBTX, arg WaitingByWhatParams) (WaitingByWhatRow, error) {
 	row := db.QueryRow(ctx, waitingByWhat, arg.Namespaces, arg.Lim)
 	var i WaitingByWhatRow

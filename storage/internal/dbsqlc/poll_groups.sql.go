@@ -375,7 +375,7 @@ type PollGroupsRow struct {
 // groups. A place goes to the worker that already has it, or to an allowed worker without a place.
 // PollGroups also locks the row of the group. So if a worker sends two polls at once, the second
 // one sees what the first one has taken, or skips the group. Within a priority, the places of this
-// worker, and those of groups that name it, are first.
+// worker and of groups that name it come first.
 //
 // The first member that a worker takes starts the group. Therefore a poll locks the groups of its
 // members. Polls share the lock of a group that runs, and RestGroups waits for them. A poll that

@@ -48,7 +48,7 @@ type DeleteRemovedParams struct {
 }
 
 // DeleteRemoved deletes the rows of those removed processes that no longer have a history. Their
-// IDs can then be used again.
+// IDs can then be reused.
 func (q *Queries) DeleteRemoved(ctx context.Context, db DBTX, arg DeleteRemovedParams) error {
 	_, err := db.Exec(ctx, deleteRemoved, arg.Namespaces, arg.ProcessIds)
 	return err

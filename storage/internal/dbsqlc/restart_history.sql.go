@@ -51,7 +51,7 @@ type RestartHistoriesParams struct {
 // before SaveResult stores the events of the attempt, and checks the fencing token. For an
 // operator, fencing_token is 0. It runs after LockProcesses, so that no task ends in the meantime.
 // A running task belongs to the new history, with everything that it stores. TrimHistories removes
-// what is older.
+// the old history.
 func (q *Queries) RestartHistories(ctx context.Context, db DBTX, arg RestartHistoriesParams) ([]int32, error) {
 	rows, err := db.Query(ctx, restartHistories,
 		arg.Ords,
@@ -180,13 +180,13 @@ type TrimHistoriesParams struct {
 }
 
 // TrimHistories removes up to lim events and lim tasks that are older than a restart of their
-// history, oldest restart first. It deletes restarts that are complete. It skips histories that
-// another node is trimming. If a process was removed and started again under the same ID, a restart
-// of its predecessor removes nothing, because first_event_id is smaller and all tasks are later.
-// The task that failed a process, and the timers that it cancelled, are kept for the repair.
-// answers keeps the answers to requests with a key, and those of tasks that ended in the last
-// minute, as in PurgeHistory. after_event_id and after_task_id are the last rows that earlier
-// batches have deleted, as in PurgeHistory.
+// history, oldest restart first. It deletes completed restarts. It skips histories that another
+// node is trimming. If a process was removed and started again under the same ID, a restart of its
+// predecessor removes nothing, because first_event_id is smaller and all tasks are later. The task
+// that failed a process, and the timers that it cancelled, are kept for the repair. answers keeps
+// the answers to requests with a key, and those of tasks that ended in the last minute, as in
+// PurgeHistory. after_event_id and after_task_id are the last rows that earlier batches have
+// deleted, as in PurgeHistory.
 func (q *Queries) TrimHistories(ctx context.Context, db DBTX, arg TrimHistoriesParams) (int64, error) {
 	row := db.QueryRow(ctx, trimHistories, arg.Restarts, arg.Lim)
 	var restarts int64

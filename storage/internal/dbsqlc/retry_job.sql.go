@@ -287,10 +287,10 @@ type RetryJobRow struct {
 }
 
 // RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one. It
-// creates a new INIT task with the args of the last one. The new task has all its attempts. A
-// unique job takes its key again, unless another job has it (see EnqueueJobs). It runs after
-// LockProcesses and LockJobKeys. outcome is changed, not_found (no job), status or held (holder has
-// the key).
+// creates a new INIT task with the args of the last one. The attempts of the new task are counted
+// from 0. A unique job takes its key again, unless another job holds it (see EnqueueJobs). It runs
+// after LockProcesses and LockJobKeys. outcome is changed, not_found (no job), status or held
+// (holder has the key).
 // In a group, the places of workers that have not succeeded are deleted, so that new members take
 // them. With clear_successes, all places are deleted.
 // A cancel may have ended the group while it ran.

@@ -166,11 +166,11 @@ type SaveCompletedRow struct {
 	Now time.Time
 }
 
-// SaveCompleted is SaveResult for a process that ends with its only task, like most jobs and runs.
-// No other task waits, and SaveCompleted notifies no parent. If awaited is true, EndSteps follows
-// and notifies the parent. See SaveFinished for what SaveCompleted omits. For a job (job_name) it
-// stores the counts and events that EndJobs stores for other results. It also frees the keys of the
-// job (frees).
+// SaveCompleted replaces SaveResult for a process that ends with its only task, like most jobs and
+// runs. No other task waits, and SaveCompleted notifies no parent. If awaited is true, EndSteps
+// follows and notifies the parent. See SaveFinished for what SaveCompleted omits. For a job
+// (job_name) it stores the counts and events that EndJobs stores for other results. It also frees
+// the keys of the job (frees).
 func (q *Queries) SaveCompleted(ctx context.Context, db DBTX, arg SaveCompletedParams) ([]SaveCompletedRow, error) {
 	rows, err := db.Query(ctx, saveCompleted,
 		arg.Ords,

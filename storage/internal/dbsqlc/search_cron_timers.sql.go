@@ -135,7 +135,7 @@ type SearchCronTimersRow struct {
 }
 
 // SearchCronTimers claims due timers of crons, like SearchTimers. It uses a separate index, so that
-// crons do not wait behind other timers when more timers are due than there are slots.
+// crons do not wait behind other timers when more timers are due than slots are free.
 // One statement claims at most 2 MiB (maxScanBytes) in all namespaces together, but always at least
 // one task.
 func (q *Queries) SearchCronTimers(ctx context.Context, db DBTX, arg SearchCronTimersParams) ([]SearchCronTimersRow, error) {

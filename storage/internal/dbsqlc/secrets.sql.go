@@ -34,8 +34,8 @@ type ListSecretsRow struct {
 	UpdatedTime time.Time
 }
 
-// ListSecrets returns the secrets without their values, by name. key_id identifies the key that
-// encrypted the value.
+// ListSecrets returns the secrets without their values, sorted by name. key_id identifies the key
+// that encrypted the value.
 func (q *Queries) ListSecrets(ctx context.Context, db DBTX, lim int32) ([]ListSecretsRow, error) {
 	rows, err := db.Query(ctx, listSecrets, lim)
 	if err != nil {
@@ -105,7 +105,7 @@ type ReadSecretsRow struct {
 	Value      string
 }
 
-// ReadSecrets returns the secrets of a name.
+// ReadSecrets returns the secrets with a name.
 func (q *Queries) ReadSecrets(ctx context.Context, db DBTX, name string) ([]ReadSecretsRow, error) {
 	rows, err := db.Query(ctx, readSecrets, name)
 	if err != nil {

@@ -68,9 +68,9 @@ type AddSinkDeadLetterParams struct {
 }
 
 // AddSinkDeadLetter adds a dead letter, or counts another attempt of an existing one. It deletes
-// the oldest ones above the limit, except those that wait to be delivered again. A change that was
-// erased after the sink had read it gets no dead letter. The lock makes a later erasure wait, so
-// that it finds the dead letter.
+// the oldest dead letters above the limit, except those that wait to be delivered again. A change
+// that was erased after the sink had read it gets no dead letter. The lock makes a later erasure
+// wait, so that the erasure finds the dead letter.
 func (q *Queries) AddSinkDeadLetter(ctx context.Context, db DBTX, arg AddSinkDeadLetterParams) error {
 	_, err := db.Exec(ctx, addSinkDeadLetter,
 		arg.Namespace,
@@ -256,7 +256,7 @@ type ClaimSinksRow struct {
 	Generation uuid.UUID
 }
 
-// ClaimSinks takes the free leases of sinks that should deliver. For a moment after a node has
+// ClaimSinks takes the free leases of sinks that should deliver. For a short time after a node has
 // asked for a lease, no other node may take it.
 func (q *Queries) ClaimSinks(ctx context.Context, db DBTX, arg ClaimSinksParams) ([]ClaimSinksRow, error) {
 	rows, err := db.Query(ctx, claimSinks, arg.NodeID, arg.LeaseUs, arg.Lim)
@@ -427,9 +427,10 @@ type ExplainSinkRow struct {
 	Lost       bool
 }
 
-// ExplainSink returns the data for the explanation of a sink, in addition to the sink itself: who
-// has its lease, how many live nodes could deliver, when its lag becomes too large, whether its
-// namespace records, and whether changes were deleted before they were delivered.
+// ExplainSink returns the data for the explanation of a sink, in addition to the sink itself: the
+// node that has the lease, the number of live nodes that could deliver, the time at which the lag
+// becomes too large, whether the namespace records changes, and whether changes were deleted before
+// they were delivered.
 func (q *Queries) ExplainSink(ctx context.Context, db DBTX, arg ExplainSinkParams) (ExplainSinkRow, error) {
 	row := db.QueryRow(ctx, explainSink, arg.ZombieAfterUs, arg.Namespace, arg.SinkID)
 	var i ExplainSinkRow
@@ -859,7 +860,8 @@ type NoteSinkErrorParams struct {
 	Token     int64
 }
 
-// NoteSinkError stores the error of a delivery that does not stop the sink, under its lease.
+// NoteSinkError stores, under the lease of the sink, the error of a delivery that does not stop the
+// sink.
 func (q *Queries) NoteSinkError(ctx context.Context, db DBTX, arg NoteSinkErrorParams) (int64, error) {
 	result, err := db.Exec(ctx, noteSinkError,
 		arg.Error,
@@ -919,8 +921,8 @@ type PutSinkParams struct {
 }
 
 // PutSink creates a sink or replaces its settings. An existing sink keeps its cursor and its state.
-// The first token comes from a sequence, so that a node whose sink was deleted and created again
-// does not have the lease of the new sink.
+// The first token comes from a sequence, so that, after a sink was deleted and created again, its
+// old node does not have the lease of the new sink.
 func (q *Queries) PutSink(ctx context.Context, db DBTX, arg PutSinkParams) error {
 	_, err := db.Exec(ctx, putSink,
 		arg.Namespace,
@@ -1050,7 +1052,7 @@ type RenewSinksRow struct {
 }
 
 // RenewSinks extends leases. It returns the sinks whose leases the node still has. Like the other
-// statements under a lease, it compares the node as well: after a failover that lost a claim, two
+// statements under a lease, it also compares the node: after a failover that lost a claim, two
 // nodes can have the same token.
 func (q *Queries) RenewSinks(ctx context.Context, db DBTX, arg RenewSinksParams) ([]RenewSinksRow, error) {
 	rows, err := db.Query(ctx, renewSinks,
@@ -1176,8 +1178,8 @@ type SelectSinkDeadLettersRow struct {
 	ChangeDeleted bool
 }
 
-// SelectSinkDeadLetters returns the dead letters of a sink that match all conditions, by number.
-// change_deleted reports that the change was deleted after its retention.
+// SelectSinkDeadLetters returns the dead letters of a sink that match all conditions, sorted by
+// number. change_deleted reports that the change was deleted after its retention.
 func (q *Queries) SelectSinkDeadLetters(ctx context.Context, db DBTX, arg SelectSinkDeadLettersParams) ([]SelectSinkDeadLettersRow, error) {
 	rows, err := db.Query(ctx, selectSinkDeadLetters,
 		arg.Namespace,

@@ -122,8 +122,8 @@ type CountResultsParams struct {
 	Outcomes      []string
 }
 
-// CountResults counts the changes of status that SaveResult is about to make. It has the same CASE.
-// It runs after LockProcesses and before SaveResult, with the same tokens.
+// CountResults counts the changes of status that SaveResult is about to make. It contains the same
+// CASE expression. It runs after LockProcesses and before SaveResult, with the same tokens.
 func (q *Queries) CountResults(ctx context.Context, db DBTX, arg CountResultsParams) error {
 	_, err := db.Exec(ctx, countResults,
 		arg.Namespaces,
@@ -204,10 +204,10 @@ type CountUserProcessesRow struct {
 }
 
 // CountUserProcesses returns the number of processes of users of a namespace in each status: of all
-// processes without jobs and without those whose ID begins with ~. job_counts has all jobs except
-// the members of jobs for several workers, and counts suspended jobs as open ones. Members,
-// suspended jobs and the other internal processes are read from the table: at most lim rows of each
-// range of IDs. at_most reports that there may be more of them.
+// processes except jobs and processes whose ID begins with ~. job_counts has all jobs except the
+// members of jobs for several workers, and counts suspended jobs as open ones. Members, suspended
+// jobs and the other internal processes are read from the table: at most lim rows of each range of
+// IDs. at_most reports that there may be more of them.
 func (q *Queries) CountUserProcesses(ctx context.Context, db DBTX, arg CountUserProcessesParams) ([]CountUserProcessesRow, error) {
 	rows, err := db.Query(ctx, countUserProcesses, arg.Lim, arg.Namespace)
 	if err != nil {
@@ -247,8 +247,8 @@ SELECT set_config('progressor.lane',
 // all. Each lane has its own rows (see TakeLane), so that flushes do not wait for each other.
 // TakeLane assigns the session a number that no other live session of the database has. It is the
 // default of status_counts.lane. If all numbers are used, the session gets 0, which sessions share.
-// They wait for each other, but count correctly. In a portable database the number is random,
-// because there are no advisory locks.
+// Sessions that share 0 wait for each other, but count correctly. In a portable database the number
+// is random, because there are no advisory locks.
 func (q *Queries) TakeLane(ctx context.Context, db DBTX, class int32) error {
 	_, err := db.Exec(ctx, takeLane, class)
 	return err

@@ -82,8 +82,8 @@ type CrowdedWorkersRow struct {
 	WorkerID  string
 }
 
-// CrowdedWorkers returns the workers among some whose IDs a client does not have yet, in namespaces
-// in which it has at least max_ids others.
+// CrowdedWorkers returns the given workers whose IDs a client does not use yet, in namespaces in
+// which the client already uses at least max_ids other IDs.
 func (q *Queries) CrowdedWorkers(ctx context.Context, db DBTX, arg CrowdedWorkersParams) ([]CrowdedWorkersRow, error) {
 	rows, err := db.Query(ctx, crowdedWorkers,
 		arg.Namespaces,
@@ -248,7 +248,7 @@ type ListStoppingWorkersRow struct {
 
 // ListStoppingWorkers returns workers with a stop command and their remaining grace period. A
 // worker is a client with a worker ID. After lost_time, other workers get its tasks. lost_time is
-// 'epoch' if it keeps them.
+// 'epoch' if the worker keeps its tasks.
 func (q *Queries) ListStoppingWorkers(ctx context.Context, db DBTX) ([]ListStoppingWorkersRow, error) {
 	rows, err := db.Query(ctx, listStoppingWorkers)
 	if err != nil {
@@ -345,7 +345,7 @@ type ListWorkersRow struct {
 // ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces of the
 // namespaces in which the same client uses its ID. If exactly is set, it returns only the worker
 // with this ID. It stops after the worker with which the namespaces exceed max_bytes. If a worker
-// was first seen in another namespace after a command, max finds the command. It looks up only the
+// was first seen in another namespace after a command, max finds the command. It reads only the
 // attempts of the workers that it lists.
 func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParams) ([]ListWorkersRow, error) {
 	rows, err := db.Query(ctx, listWorkers,
@@ -403,7 +403,7 @@ type OwnedByOthersRow struct {
 	WorkerID  string
 }
 
-// OwnedByOthers returns those of the given workers whose IDs another client uses.
+// OwnedByOthers returns the given workers whose IDs another client uses.
 func (q *Queries) OwnedByOthers(ctx context.Context, db DBTX, arg OwnedByOthersParams) ([]OwnedByOthersRow, error) {
 	rows, err := db.Query(ctx, ownedByOthers, arg.Namespaces, arg.WorkerIds, arg.Owner)
 	if err != nil {
@@ -465,11 +465,12 @@ type RecordWorkersRow struct {
 	WorkerID  string
 }
 
-// RecordWorkers stores when a node last saw workers, and which client uses their IDs, or ” if that
-// is unknown. It skips a worker if another client uses its ID and that worker has leases, or was
-// seen within a period and is not stopped. It returns the workers that it stored. A command to a
-// worker ends when another client takes its ID. Rows are written in the order of their keys, so
-// that two nodes do not deadlock. It skips namespaces that are deleted or being deleted.
+// RecordWorkers stores the time at which a node last saw workers, and the client that uses their
+// IDs, or ” if the client is not known. It skips a worker if another client uses its ID, and the
+// worker of that client has leases, or was seen within a period and is not stopped. It returns the
+// workers that it stored. A command to a worker ends when another client takes its ID. Rows are
+// written in the order of their keys, so that two nodes do not deadlock. It skips namespaces that
+// are deleted or being deleted.
 func (q *Queries) RecordWorkers(ctx context.Context, db DBTX, arg RecordWorkersParams) ([]RecordWorkersRow, error) {
 	rows, err := db.Query(ctx, recordWorkers,
 		arg.Namespaces,
@@ -590,8 +591,8 @@ type WorkerLeasesRow struct {
 	Summary     string
 }
 
-// WorkerLeases returns leases of a worker in a namespace, the oldest first, at most lim. For a
-// member of a job for several workers, process_id is the ID of that job.
+// WorkerLeases returns at most lim leases of a worker in a namespace, oldest first. For a member of
+// a job for several workers, process_id is the ID of that job.
 func (q *Queries) WorkerLeases(ctx context.Context, db DBTX, arg WorkerLeasesParams) ([]WorkerLeasesRow, error) {
 	rows, err := db.Query(ctx, workerLeases, arg.Namespace, arg.WorkerID, arg.Lim)
 	if err != nil {

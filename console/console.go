@@ -8,8 +8,8 @@ import (
 //go:embed all:dist
 var built embed.FS
 
-// Files contains index.html, and under assets/ what it loads. engine/rpc fills the placeholders of
-// index.html.
+// Files contains index.html and, under assets/, the files that it loads. engine/rpc fills the
+// placeholders of index.html.
 var Files = mustSub()
 
 func mustSub() fs.FS {

@@ -4,7 +4,7 @@ import "math"
 
 // source is an expression of a schedule in its time zone. Instants are seconds since 1970.
 type source interface {
-	// next returns the first fire in [from, to), prev the last one.
+	// next returns the first fire in [from, to), and prev the last one.
 	next(from, to int64) (int64, bool)
 	prev(from, to int64) (int64, bool)
 }
@@ -26,7 +26,7 @@ func (c *calendar) shifts(m *month, s *segment) bool {
 	if _, found := c.pattern.next(m, from, to); !found {
 		return false
 	}
-	// Exclusions apply to the time at which it would fire, too.
+	// Exclusions also apply to the time at which it would fire.
 	free := pattern{fields: everySecond, not: c.pattern.not}
 	_, found := free.next(&month{}, to, to+1)
 	return found
@@ -49,8 +49,8 @@ func (c *calendar) next(from, to int64) (int64, bool) {
 		if ok && local < high {
 			return local - s.offset, local < to+s.offset
 		}
-		// The earlier segments cannot contain a match either. Without this, the leap day of a zone
-		// with summer time took 10 µs.
+		// The earlier segments cannot contain a match, either. Without this check, finding the leap
+		// day in a zone with summer time took 10 µs.
 		jump := from+settled < s.end
 		if !ok && jump {
 			return 0, false

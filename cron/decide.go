@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Cron applies a policy to the fire times of a schedule. Validate must have accepted the policy.
-// The methods of Cron change nothing. They return a Step.
+// Cron applies a policy, which Validate must have accepted, to the fire times of a schedule. The
+// methods of Cron have no side effects: they return a Step.
 type Cron struct {
 	Key      string // namespace and ID; seed of the jitter
 	Schedule *Schedule
@@ -17,9 +17,9 @@ type Cron struct {
 }
 
 // maxDecided is the maximum number of rows of a step. It is also the maximum number of missed times
-// that have their own row. Older missed times share a row. maxCounted, divided by the number of
+// that get a row each. Older missed times share a row. maxCounted, divided by the number of
 // expressions, is the maximum number of missed times that a step counts. Counting them takes about
-// 0.1 s. An incomplete step has a Next of now.
+// 0.1 s. The Next of an incomplete step is now.
 const (
 	maxDecided = 1000
 	maxCounted = 1_000_000
@@ -74,13 +74,13 @@ type verdict struct {
 	decision      Decision
 	reason        string
 	cancel        bool // this run replaces the previous one, which is cancelled when this one starts
-	usesUpFailure bool // the failure of the previous run causes no more skips
+	usesUpFailure bool // the failure of the previous run causes no further skips
 	trial         bool // this run is the trial of an open circuit
 	buffered      bool // queued until the previous run ends
 }
 
 // verdictFor applies the rules in order: overlap, failure, concurrency (docs/crons.md, "What a fire
-// decides"). It changes nothing.
+// decides"). It does not change the state.
 func (d *decider) verdictFor(overlap OverlapAction, manual bool) verdict {
 	v := d.overlap(overlap)
 	if v.decision != 0 {
@@ -186,7 +186,7 @@ func (d *decider) ended() string {
 	return "the run of " + text(d.s.Previous.Fire) + " ended " + d.s.Previous.Status.String()
 }
 
-// attempt returns the attempt number of the run that starts now.
+// attempt returns the attempt number of a run that starts now.
 func (d *decider) attempt() int32 {
 	retries := d.Policy.Failure == FailureRetry || d.Policy.Failure == FailureBackoff
 	previous := d.s.Previous
@@ -212,7 +212,7 @@ func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
 		if v.cancel {
 			d.step.Cancels = append(d.step.Cancels, d.s.Previous.Fire)
 			d.forget(d.s.Previous.Fire)
-			d.s.Previous.Status = Skipped // it no longer counts, regardless of the new run
+			d.s.Previous.Status = Skipped // it no longer counts, even if the new run is refused
 		}
 		if v.trial {
 			d.s.Trial = d.now
@@ -232,7 +232,7 @@ func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
 	d.step.Fires = append(d.step.Fires, row)
 }
 
-// start makes a run the previous run of the next one.
+// start records a started run, which becomes the previous run of the next one.
 func (d *decider) start(fire time.Time) int32 {
 	attempt := d.attempt()
 	if d.Refusable && d.s.Previous != nil {
@@ -265,7 +265,7 @@ func (d *decider) startQueued() {
 	}
 }
 
-// forget removes a run from those that count.
+// forget removes a run from the runs that count.
 func (d *decider) forget(fire time.Time) bool {
 	for i, running := range d.s.Running {
 		if running.Equal(fire) {

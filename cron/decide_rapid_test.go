@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ledger is what an engine would have stored of the steps.
+// ledger is the data that an engine would have stored for the steps.
 type ledger struct {
 	t     *rapid.T
 	cron  Cron
@@ -154,7 +154,7 @@ func TestDecisionsAgainstHistory(t *testing.T) {
 		return
 	}
 	for decision := Fired; decision <= Dropped; decision++ {
-		// One of 180 checks draws no row of the rarest decision.
+		// One of 180 runs of this test draws no row with the rarest decision.
 		for again := 0; seen[decision] == 0; again++ {
 			if again == 10 {
 				t.Fatalf("no row was ever %s", decision)

@@ -326,8 +326,8 @@ func TestMaxFires(t *testing.T) {
 	}
 }
 
-// Kubernetes #42649 stops forever after 100 missed times. Here, a million and a half are one row,
-// and 1,000 more.
+// Kubernetes #42649: a cron stops forever after 100 missed times. Here, one and a half million
+// missed times become one row, followed by 1,000 rows.
 func TestCatchUpOfMany(t *testing.T) {
 	const late = 1_500_000
 	cron, state := everySecondAt(t, Policy{Misfire: MisfireCatchUpLimited, CatchUpLimit: 2, MaxConcurrency: 5})

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Ended handles the end of a run: SUCCESS, FAILED, TIMEOUT or CANCELLED. It changes nothing if the
-// run was cancelled in favor of another, or has already ended. Queued runs may start, and failures
-// may pause the cron.
+// Ended handles the end of a run: SUCCESS, FAILED, TIMEOUT or CANCELLED. It has no effect if the
+// run has already ended, or was cancelled because another run replaced it. Queued runs may start,
+// and failures may pause the cron.
 func (c Cron) Ended(state State, fire time.Time, status Status, ended, now time.Time) Step {
 	d := c.begin(state, now)
 	if d.forget(fire) {
@@ -21,8 +21,8 @@ func (c Cron) Ended(state State, fire time.Time, status Status, ended, now time.
 // maxEarlier limits the stored earlier runs: 9 KB of the state. A forgotten run counts as unknown.
 const maxEarlier = 100
 
-// RemoveQueued removes a fire from the queue, so that it never starts, and reports whether it
-// waited there. The fires behind it may start.
+// RemoveQueued removes a fire from the queue, so that it never starts. It reports whether the fire
+// was in the queue. The fires behind it may start.
 func (c Cron) RemoveQueued(state State, fire, now time.Time) (Step, bool) {
 	d := c.begin(state, now)
 	waiting := len(d.s.Queue)
@@ -34,9 +34,9 @@ func (c Cron) RemoveQueued(state State, fire, now time.Time) (Step, bool) {
 	return d.finish(), withdrawn
 }
 
-// Refused handles a run that did not start after all, because another run has the same effect. Its
-// fire becomes SKIPPED_CONCURRENCY. It does not count, not even for max_fires, and the previous run
-// is the one before it.
+// Refused handles a run that was not started, because another run has the same effect. Its fire
+// becomes SKIPPED_CONCURRENCY. The fire does not count for max_fires, and the run before it becomes
+// the previous run again.
 func (c Cron) Refused(state State, fire time.Time, now time.Time) Step {
 	d := c.begin(state, now)
 	if d.forget(fire) {
@@ -108,8 +108,8 @@ func (d *decider) ends(fire time.Time, status Status, ended time.Time) {
 
 // Trigger starts a manual run, even if the cron is paused. Overlap and concurrency apply, but it is
 // not skipped because of a failure, and does not count for max_fires. overlap may be
-// OverlapActionDefault, the action of the policy. Its fire time is now, but never a whole second,
-// because those belong to the schedule.
+// OverlapActionDefault, the action of the policy. The fire time of the run is now, but never a
+// whole second, because whole seconds belong to the schedule.
 func (c Cron) Trigger(state State, overlap OverlapAction, now time.Time) Step {
 	d := c.begin(state, now)
 	d.startQueued()
@@ -129,9 +129,9 @@ func (d *decider) action(overlap OverlapAction) OverlapAction {
 	return overlap
 }
 
-// Backfill decides the past fire times in [from, to) as Trigger does. It includes times before the
-// cron was created, and skips times for which inLedger returns true. It creates at most 1,000 rows.
-// rest is where to continue, or zero if the backfill is complete.
+// Backfill decides the past fire times in [from, to) by the rules of Trigger. It includes times
+// before the cron was created, and skips times for which inLedger returns true. It creates at most
+// 1,000 rows. rest is the time at which to continue, or zero if the backfill is complete.
 func (c Cron) Backfill(
 	state State, from, to time.Time, inLedger func(time.Time) bool, overlap OverlapAction, now time.Time,
 ) (step Step, rest time.Time) {
@@ -142,8 +142,8 @@ func (c Cron) Backfill(
 }
 
 // StartPast starts runs for at most limit of the fire times that Backfill would decide, oldest
-// first. The policies do not apply to these runs, and the state does not count them. rest is where
-// to continue, or zero if there are no more fire times.
+// first. The policies do not apply to these runs, and the state does not count them. rest is the
+// time at which to continue, or zero if there are no more fire times.
 func (c Cron) StartPast(
 	state State, from, to time.Time, inLedger func(time.Time) bool, limit int, now time.Time,
 ) (step Step, rest time.Time) {
@@ -208,8 +208,8 @@ func (c Cron) Resume(state State, skipMissed bool, now time.Time) Step {
 	return d.finish()
 }
 
-// Waiting returns the number of due fire times that are not decided, up to limit: those that a
-// Resume would find.
+// Waiting returns the number of due fire times that are not decided yet, up to limit. A Resume
+// would decide them.
 func (c Cron) Waiting(state State, now time.Time, limit int) int {
 	n := 0
 	for range c.begin(state, now).pending(now) {
@@ -224,8 +224,8 @@ func (c Cron) Waiting(state State, now time.Time, limit int) int {
 // skipped. It is zero if the circuit is closed.
 func (c Cron) TrialFrom(state State) time.Time { return c.begin(state, state.Decided).trialFrom() }
 
-// Upcoming returns the next n fire times within max_fires, due or not, as if the cron were not
-// paused.
+// Upcoming returns the next n fire times within max_fires, including due ones, as if the cron were
+// not paused.
 func (c Cron) Upcoming(state State, n int) []time.Time {
 	if limit := c.Schedule.spec.MaxFires; limit > 0 {
 		n = int(min(int64(n), limit-state.Runs))

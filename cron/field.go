@@ -11,7 +11,7 @@ import (
 type field struct {
 	name     string // name in errors
 	min, max int
-	names    []string // names of its values from min on; nil if only numbers are allowed
+	names    []string // names of the values, beginning with min; nil if only numbers are allowed
 }
 
 var (
@@ -59,7 +59,7 @@ func (f field) span(text string) (span, error) {
 	body, stepText, stepped := strings.Cut(text, "/")
 	s := span{first: f.min, last: f.max, step: 1}
 	if f.name == weekdayField.name {
-		s.last = 6 // * has each day once: 7 is also Sunday
+		s.last = 6 // * must contain each day only once, and 7 is also Sunday
 	}
 	top := s.last
 	switch from, to, isRange := strings.Cut(body, "-"); {
@@ -120,7 +120,7 @@ type fields struct {
 	nth            [7]uint8 // FRI#3 is bit 3 of 5
 	lastOf         uint8    // FRIL is bit 5
 	special        bool     // any of the five above
-	anyDay, anyWD  bool     // the field begins with * and does not restrict
+	anyDay, anyWD  bool     // the field begins with * and does not restrict the days
 }
 
 // monthDays returns the days of a month that match, bits 1 to 31. first is the weekday of the 1st,
@@ -165,8 +165,8 @@ func (f *fields) specialDays(first, length int) uint32 {
 	return days
 }
 
-// nearestWeekday stays in the month: for Saturday the 1st, it is Monday the 3rd; for Sunday the
-// 31st, Friday the 29th.
+// nearestWeekday returns the weekday nearest to a day, within the same month: Monday the 3rd for
+// Saturday the 1st, and Friday the 29th for Sunday the 31st.
 func nearestWeekday(day, first, length int) int {
 	switch (first + day - 1) % 7 {
 	case 6:

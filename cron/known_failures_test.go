@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Defects of other schedulers, from their issue trackers, and what this one does.
+// Defects of other schedulers, from their issue trackers, and the behavior of this one.
 func TestKnownFailuresElsewhere(t *testing.T) {
 	list := func(s ...string) []string { return s }
 	for _, row := range []struct {

@@ -17,9 +17,9 @@ type month struct {
 	length       int
 	days         uint32   // bit 1 to 31
 	not          []uint32 // the days of each exclusion that covers a part of the day
-	// empty caches sets of exclusions (bit i is not[i]) that exclude the whole day. A calendar has
-	// some 5,000 kinds of days. Without this cache, it took 2.6 s to reject a spec whose exclusions
-	// exclude every second separately.
+	// empty caches sets of exclusions (bit i is not[i]) that exclude all of a day. A calendar has
+	// about 5,000 kinds of days. Without this cache, rejecting a spec whose exclusions exclude
+	// every second separately took 2.6 s.
 	empty map[[2]uint64]bool
 }
 
@@ -107,7 +107,7 @@ func (m *month) step(by int) {
 	}
 }
 
-// next returns the first local second of the pattern in [from, to). m is scratch space for a whole
+// next returns the first local second of the pattern in [from, to). m is scratch space for one
 // search.
 func (p *pattern) next(m *month, from, to int64) (int64, bool) {
 	if from >= to {
@@ -175,7 +175,7 @@ func floorDiv(a, b int64) int64 {
 	return a / b
 }
 
-// onDay searches a day of m from one of its seconds, forward or backward.
+// onDay searches a day of m, forward or backward from one of its seconds.
 func (p *pattern) onDay(m *month, day, second int, forwards bool) (int, bool) {
 	var set [2]uint64
 	if len(p.not) > 0 {

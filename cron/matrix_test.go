@@ -225,8 +225,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// table has a line for each overlap and concurrency policy, and a column for each failure policy,
-// or one column if all are equal.
+// table formats the decisions with a line for each overlap and concurrency policy, and a column for
+// each failure policy. If all columns are equal, there is one.
 func (s situation) table(t *testing.T, schedule *Schedule, misfire MisfirePolicy) string {
 	rows := [][]string{append([]string{"overlap", "full"}, failureNames[1:]...)}
 	for overlap := OverlapActionAllow; overlap <= OverlapActionBufferOne; overlap++ {

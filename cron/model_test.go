@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// model is a second implementation of docs/crons.md and of the comments in cron.proto. It
-// keeps no state but the history, every row of the ledger and every run, and searches it for what
-// it needs. It shares no code with the decider.
+// model is a second implementation of docs/crons.md and of the comments in cron.proto. Its only
+// state is the history: every row of the ledger and every run. It searches the history for the
+// facts that it needs. It shares no code with the decider.
 type model struct {
 	policy    Policy
 	rows      []*modelRow
@@ -28,7 +28,7 @@ type modelRow struct {
 	replaced bool // by CANCEL_PREV
 	spent    bool
 	buffered bool
-	// independent means that the run does not count for anything.
+	// independent means that all policies ignore the run.
 	independent bool
 }
 
@@ -227,9 +227,9 @@ func (m *model) tick(times []time.Time, now time.Time) {
 	}
 }
 
-// starting returns how many of the newest fire times are decided with FIRE_NOW: as many as would
-// start or wait if all were decided in their order, and those before them that a failure skips. If
-// none would start, all are decided.
+// starting returns how many of the newest fire times are decided with FIRE_NOW. These are as many
+// as would start or wait if all were decided in their order, and the fire times before them that
+// are skipped because of a failure. If none would start, all are decided.
 func (m *model) starting(due []time.Time, now time.Time) int {
 	tried := *m
 	tried.rows, tried.started = nil, nil

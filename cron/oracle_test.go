@@ -20,7 +20,7 @@ type naivePart struct {
 	match func(naiveDay, int) bool
 }
 
-// naiveDay is what the parts of the day fields check.
+// naiveDay is a day that the parts of the day fields check.
 type naiveDay struct{ date time.Time }
 
 func (d naiveDay) weekday() int { return int(d.date.Weekday()) }
@@ -63,7 +63,7 @@ func (f naiveField) starred() bool {
 	return strings.HasPrefix(f.text(), "*") || strings.HasPrefix(f.text(), "?")
 }
 
-// naive is a whole expression: second, minute, hour, day of month, month, day of week.
+// naive is a complete expression: second, minute, hour, day of month, month, day of week.
 type naive struct {
 	field   [6]naiveField
 	seconds bool
@@ -204,7 +204,8 @@ func drawField(t *rapid.T, part func() naivePart) naiveField {
 
 var star = naiveField{{"*", func(naiveDay, int) bool { return true }}}
 
-// drawNaive draws an expression. Often it matches every day, so that a few days contain fire times.
+// drawNaive draws an expression. It often matches every day, so that a window of a few days
+// contains fire times.
 func drawNaive(t *rapid.T, seconds bool) naive {
 	n := naive{seconds: seconds}
 	n.field[0] = naiveField{{"0", func(_ naiveDay, v int) bool { return v == 0 }}}

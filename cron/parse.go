@@ -15,15 +15,15 @@ type Expression struct {
 	zone     string        // the time zone of CRON_TZ=; "" if there is none
 	every    time.Duration // the interval of @every; otherwise 0
 	realTime bool          // follows real time: the hour field has a wildcard or a step
-	explicit bool          // has a field of seconds
+	explicit bool          // it has a field for seconds
 }
 
 // ParseError is an error in an expression, with its position.
 type ParseError struct {
 	Expression string
 	Field      string // such as "hour"; "" for the whole expression
-	Character  int    // position of the wrong part, from 1
-	Message    string // the problem, and what would be valid
+	Character  int    // position of the invalid part, counted from 1
+	Message    string // the problem, and the valid values
 }
 
 func (e *ParseError) Error() string {
@@ -33,7 +33,7 @@ func (e *ParseError) Error() string {
 	return fmt.Sprintf("%q: %s (character %d): %s", e.Expression, e.Field, e.Character, e.Message)
 }
 
-// The meaning of the names (crontab(5), "extensions").
+// The expressions for which the names stand (crontab(5), "extensions").
 var descriptors = map[string]string{
 	"@YEARLY": "0 0 1 1 *", "@ANNUALLY": "0 0 1 1 *", "@MONTHLY": "0 0 1 * *", "@WEEKLY": "0 0 * * 0",
 	"@DAILY": "0 0 * * *", "@MIDNIGHT": "0 0 * * *", "@HOURLY": "0 * * * *",
@@ -63,8 +63,8 @@ func words(text string) []word {
 }
 
 // Parse parses an expression: five fields, six with seconds first, @hourly and similar, or @every
-// 90s, optionally after CRON_TZ=Europe/Berlin. Case matters only in zones. Days of the week are
-// Unix's: 0 and 7 are Sunday (Quartz counts from 1).
+// 90s, optionally after CRON_TZ=Europe/Berlin. Only zones are case-sensitive. As in Unix, the days
+// of the week 0 and 7 are Sunday (Quartz counts from 1).
 func Parse(text string) (Expression, error) {
 	p := parser{text: text}
 	e, err := p.parse(words(text))

@@ -90,8 +90,8 @@ type Backoff struct {
 	Initial time.Duration // 0 means 1 s
 	Factor  float64       // 0 means 2
 	Max     time.Duration // 0 means 1 h
-	// Jitter varies the wait by up to this fraction, 0 to 1, in both directions. The same cron, end
-	// time and n have the same variation.
+	// Jitter varies the wait by up to this fraction, 0 to 1, in both directions. For the same cron,
+	// end time and n, the variation is the same.
 	Jitter float64
 	Steps  []time.Duration
 }

@@ -212,7 +212,7 @@ func compareAtTransition(t *testing.T, random *rand.Rand, name string, change ti
 		return naiveField{{fmt.Sprint(v), func(_ naiveDay, got int) bool { return got == v }}}
 	}
 	fixed := naive{field: [6]naiveField{value(0), value(random.IntN(60)), value(0), star, star, star}}
-	// An hour that the clock shows, or skips, around the change.
+	// An hour near the change, which the clock shows or skips.
 	before := wallOf(change.Add(-time.Second), change.Location())
 	fixed.field[2] = value(before.Add(time.Duration(random.IntN(181)-60) * time.Minute).Hour())
 	stepped := fixed

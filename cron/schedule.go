@@ -10,11 +10,11 @@ import (
 
 // Spec defines when a cron fires: the CronSpec of the API.
 type Spec struct {
-	Expressions []string      // 1 to 100; the cron fires at the times of all
+	Expressions []string      // 1 to 100 expressions; the cron fires at the times of all of them
 	Timezone    string        // IANA name; empty means UTC
 	Start       time.Time     // earliest fire time; zero: none
 	End         time.Time     // latest fire time; zero: none
-	Created     time.Time     // fire times are later; @every counts from Start, Created or 1970
+	Created     time.Time     // all fire times are later; @every counts from Start, Created or 1970
 	Jitter      time.Duration // maximum delay of a fire; 0 means none
 	// At most 100; local times at which the cron does not fire, in the zone of each expression.
 	Exclude  []string
@@ -22,10 +22,10 @@ type Spec struct {
 	MaxFires int64 // runs; 0 means no limit. Counted by Cron, not by Schedule
 }
 
-// DaylightSaving defines how expressions with fixed hours behave when the clock changes. Those with
-// a wildcard or a step in the hour field, and @every, follow real time instead: they fire in every
-// hour that passes. That is the rule of Vixie's cron for changes of up to three hours (cron(8),
-// "daylight saving time").
+// DaylightSaving defines how expressions with fixed hours behave when the clock changes.
+// Expressions with a wildcard or a step in the hour field, and @every, follow real time instead:
+// they fire in every hour that passes. This is the rule of Vixie's cron for changes of up to three
+// hours (cron(8), "daylight saving time").
 type DaylightSaving struct {
 	Gap     Gap
 	Overlap Overlap
@@ -74,7 +74,7 @@ func wrong(field, format string, args ...any) error {
 }
 
 // Fire times are whole seconds from 1970 to the end of 9999. Dates, weekdays and the rules of zones
-// repeat after 400 years, so an expression that does not fire in these never fires.
+// repeat after 400 years, so an expression that does not fire in 400 years never fires.
 const (
 	lastInstant = 253402300799
 	horizon     = 146097 * secondsOfDay
@@ -294,7 +294,7 @@ func (s *Schedule) Prev(t time.Time) (time.Time, bool) {
 func (s *Schedule) Between(from, to time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		low, high := max(ceilSecond(from), s.from), min(ceilSecond(to), s.to)
-		pending := make([]int64, len(s.sources)) // the next fire of each source; high if there is none
+		pending := make([]int64, len(s.sources)) // the next fire of each source, or high if there is none
 		advance := func(i int) {
 			at, ok := s.sources[i].next(low, min(high, low+horizon))
 			if !ok {
@@ -360,8 +360,8 @@ func (s *Schedule) Past() *Schedule {
 }
 
 // Due returns when a fire time is decided: delayed by at most the jitter of the spec, but before
-// the next fire time, so that fires stay in order. It is constant for a key (that of the cron) and
-// a fire time, with a resolution of 1 ms.
+// the next fire time, so that fires stay in order. The delay is constant for a fire time and the
+// key of the cron, with a resolution of 1 ms.
 func (s *Schedule) Due(key string, fire time.Time) time.Time {
 	room := s.spec.Jitter
 	if room == 0 {

@@ -128,7 +128,7 @@ func TestSpec(t *testing.T) {
 		{"seconds", Spec{Expressions: list("5-20/7 30 9 * * *")}, "2024-01-01 09:30:05",
 			list("Mon 2024-01-01 09:30:12 +00", "Mon 2024-01-01 09:30:19 +00", "Tue 2024-01-02 09:30:05 +00")},
 	} {
-		// One more than expected shows where the list ends.
+		// One more time than expected shows whether the list ends there.
 		got := firesOf(t, test.spec, test.after, len(test.want)+1)
 		if len(got) > len(test.want) && test.spec.End.IsZero() {
 			got = got[:len(test.want)]

@@ -43,13 +43,13 @@ var statusNames = [...]string{"", "scheduled", "running", "success", "failed", "
 
 func (s Status) String() string { return statusNames[s] }
 
-// failed reports whether an end counts as a failure for the policies. A run that CANCEL_PREV
-// replaced does not.
+// failed reports whether an end counts as a failure for the policies. The end of a run that
+// CANCEL_PREV has replaced does not.
 func (s Status) failed() bool { return s == Failed || s == Timeout || s == Cancelled }
 
 // Fire is a row of the ledger.
 type Fire struct {
-	Time     time.Time // due time without jitter; identifies the fire and its run in the cron
+	Time     time.Time // due time without jitter; identifies the fire and its run within the cron
 	Decision Decision
 	Reason   string
 	Attempt  int32 // attempt of the run; 0 if no run has started
@@ -64,7 +64,7 @@ type Run struct {
 	Attempt int32     `json:"attempt"`
 	Status  Status    `json:"status"`
 	Ended   time.Time `json:"ended,omitzero"`
-	Spent   bool      `json:"spent,omitempty"` // with FailureSkip: its failure has caused a skip
+	Spent   bool      `json:"spent,omitempty"` // with FailureSkip: the failure has caused a skip
 	Manual  bool      `json:"manual,omitempty"`
 	Queued  bool      `json:"queued,omitempty"` // it was queued
 }
@@ -83,8 +83,8 @@ type Range struct {
 	Count int64     `json:"count,omitempty"`
 }
 
-// State is the state of a cron between two events. The zero State is the state of a new cron
-// without a start. NewState sets the start.
+// State is the state of a cron between two events. The zero State belongs to a new cron without a
+// start. NewState sets the start.
 type State struct {
 	Decided  time.Time `json:"decided"` // all fire times up to this time have rows
 	Paused   bool      `json:"paused,omitempty"`
@@ -99,9 +99,9 @@ type State struct {
 	Queue   []Wait `json:"queue,omitempty"` // in order
 	// Manual is the newest fire time of a manual run.
 	Manual time.Time `json:"manual,omitzero"`
-	// Trial is when the circuit of FailureHalfOpen opened, or had its last trial.
+	// Trial is the time at which the circuit of FailureHalfOpen opened or had its last trial.
 	Trial time.Time `json:"trial,omitzero"`
-	// SkipUntil: fire times until then were missed in a pause.
+	// SkipUntil is the time up to which fire times were missed because of a pause.
 	SkipUntil time.Time `json:"skip_until,omitzero"`
 	Backfills []Range   `json:"backfills,omitempty"` // ranges after Decided whose fire times have rows
 	Old       *Range    `json:"old,omitempty"`       // missed times that are being counted for a common row
@@ -110,7 +110,7 @@ type State struct {
 // NewState returns the state of a cron that was created, or whose spec was changed, at a time.
 func NewState(created time.Time) State { return State{Decided: created} }
 
-// clone copies the state of the caller.
+// clone returns a copy, so that the state of the caller does not change.
 func (s State) clone() State {
 	s.Running, s.Queue, s.Backfills, s.Earlier = slices.Clone(s.Running), slices.Clone(s.Queue),
 		slices.Clone(s.Backfills), slices.Clone(s.Earlier)
@@ -125,7 +125,7 @@ func (s State) clone() State {
 	return s
 }
 
-// Started returns a run among the newest started ones; nil if there is none.
+// Started returns the run of a fire if it is among the newest started runs, and otherwise nil.
 func (s State) Started(fire time.Time) *Run {
 	if s.Previous != nil && s.Previous.Fire.Equal(fire) {
 		return s.Previous
@@ -153,7 +153,7 @@ type Step struct {
 	// started.
 	Cancels []time.Time
 	State   State
-	Next    time.Time // when to call Tick; zero: never; in the past: at once
+	Next    time.Time // when to call Tick; zero means never, and a past time means now
 	Over    bool      // there are no more fire times: end_time or max_fires is reached
 	Pause   string    // why the cron has paused itself in this step; "" if it has not
 }

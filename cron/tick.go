@@ -117,8 +117,8 @@ func (d *decider) keepFrom(newest time.Time) time.Time {
 	return keep
 }
 
-// newestThatStart returns the first of the newest fire times that can start now; earlier ones would
-// only be replaced. It is zero if none or all can start.
+// newestThatStart returns the first of the newest fire times that can start now, because later fire
+// times would replace all earlier ones. It returns zero if none or all can start.
 func (d *decider) newestThatStart(newest time.Time) time.Time {
 	left := d.room()
 	if left <= 0 || left == math.MaxInt {
@@ -132,8 +132,8 @@ func (d *decider) newestThatStart(newest time.Time) time.Time {
 	return time.Time{}
 }
 
-// room returns how many consecutive fire times can start or be queued now, including one that a
-// failure skips before them. MaxInt: all.
+// room returns how many consecutive fire times can start or be queued now. It includes a fire time
+// before them that is skipped because of a failure. MaxInt means all.
 func (d *decider) room() int {
 	room, fires := d.startable()
 	failure := d.failure(false)
@@ -232,7 +232,7 @@ func (d *decider) miss(keep, newest time.Time) bool {
 	return true
 }
 
-// keepWithin removes fire times that are not due yet.
+// keepWithin removes the fire times that are not due yet.
 func keepWithin(keep, newest time.Time) time.Time {
 	if keep.After(newest) {
 		return newest.Add(1)

@@ -76,8 +76,8 @@ func everyWords(every time.Duration) string {
 // atMost is the number of times of a day that are listed one by one.
 const atMost = 6
 
-// clockWords describes the time of day. daily reports whether they are single times that every day
-// has.
+// clockWords describes the times of a day. daily reports whether they are single times that occur
+// on every day.
 func (f *fields) clockWords() (words string, daily bool) {
 	minutes, hours := f.minute, uint64(f.hour)
 	if bits.OnesCount64(f.second) == 1 && bits.OnesCount64(minutes)*bits.OnesCount64(hours) <= atMost {
@@ -152,7 +152,7 @@ func unitWords(set uint64, unit string, size int) string {
 	return "at " + unit + "s " + listWords(set, func(i int) string { return fmt.Sprint(i) })
 }
 
-// run reports whether a set is a single range.
+// run reports whether a set consists of a single range.
 func run(set uint64) (first, last int, ok bool) {
 	first = bits.TrailingZeros64(set)
 	last = bits.Len64(set) - 1
@@ -280,7 +280,7 @@ func (f *fields) weekdayWords() string {
 	if f.weekday != 0 {
 		set := uint64(f.weekday)
 		if set&1 != 0 && set != 1 {
-			set = set&^1 | 1<<7 // people end the week with Sunday
+			set = set&^1 | 1<<7 // Sunday comes last, as people list the days of a week
 		}
 		list = append(list, listWords(set, func(day int) string { return weekdayNames[day%7] }))
 	}

@@ -57,8 +57,8 @@ func (z *zone) at(instant int64) *segment {
 		s.end = end.Unix()
 		if s.end <= instant {
 			// If only the rule of a zone applies, Go 1.26 gives every year 365 days, and an end in
-			// the past to the last day of a leap year (time.tzset). The segment ends with that day
-			// in UTC.
+			// the past to the last day of a leap year (time.tzset). The segment then ends at the
+			// end of that day in UTC.
 			s.end = (floorDiv(instant, secondsOfDay) + 1) * secondsOfDay
 		}
 		s.behind = offsetOf(time.Unix(s.end, 0).In(z.location))
@@ -67,9 +67,9 @@ func (z *zone) at(instant int64) *segment {
 	return s
 }
 
-// begin returns when the offset of an instant began. After the last transition in a zone's file, Go
-// 1.26 computes the start from the rule only; it may be before that transition, where the offset
-// was another one.
+// begin returns when the offset of an instant began. After the last transition in the file of a
+// zone, Go 1.26 computes the start only from the rule. That start may be before the transition,
+// when another offset applied.
 func (z *zone) begin(start, instant, offset int64) int64 {
 	at := func(second int64) int64 { return offsetOf(time.Unix(second, 0).In(z.location)) }
 	if at(start) == offset {
@@ -85,8 +85,8 @@ func offsetOf(t time.Time) int64 {
 
 // window returns the part of a segment's local times at which an expression fires.
 //
-// If the clock is set back by an hour, local times occur in two segments; fixed hours count in one
-// of them.
+// If the clock is set back by an hour, the same local times occur in two segments, and fixed hours
+// fire in only one of them.
 func (s *segment) window(x *Expression, overlap Overlap) (from, to int64) {
 	from, to = math.MinInt64, math.MaxInt64
 	if s.start != math.MinInt64 {

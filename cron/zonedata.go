@@ -29,10 +29,10 @@ var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
 	return files
 })
 
-// zones caches loaded zones by name. It has at most as many entries as there are files.
+// zones caches loaded zones by name. It has at most one entry for each file.
 var zones sync.Map
 
-// embeddedZone loads a zone from zoneinfo; nil if there is none with this name.
+// embeddedZone loads a zone from zoneinfo. It returns nil if there is no zone with this name.
 func embeddedZone(name string) *time.Location {
 	if known, ok := zones.Load(name); ok {
 		return known.(*time.Location)

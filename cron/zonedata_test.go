@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The zone data of the program has precedence over that of the machine.
+// The zone data of the program takes precedence over that of the machine.
 func TestZonesOfTheProgram(t *testing.T) {
 	winter := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	if os.Getenv("ZONES_OF_THE_MACHINE") != "" { // in the process below
@@ -50,7 +50,7 @@ func TestZonesOfTheProgram(t *testing.T) {
 	}
 }
 
-// zoneinfo.zip is that of the Go release that builds the program.
+// zoneinfo.zip comes from the Go release that builds the program.
 func TestZoneDataOfThisRelease(t *testing.T) {
 	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
 	if err != nil {

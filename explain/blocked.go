@@ -21,14 +21,14 @@ type Blocked struct {
 	RateCount  int32 // 0 if there is no rate
 	RatePer    time.Duration
 	RateBurst  int32
-	// Starts granted by the rate to jobs that are not claimed yet, if the rate waits for them; else
-	// 0.
+	// Number of starts that the rate has granted to jobs that are not claimed yet, if the next
+	// start has to wait for these; otherwise 0.
 	Unstarted  int
 	NextStart  time.Time // when the rate grants the next start; zero if it can do so now
 	OwnStart   time.Time // when the rate may grant a start to this job; zero if unknown
-	ReservedBy string    // the job for which the next free key is kept; "" if there is none
+	ReservedBy string    // the job for which the next free key is reserved, or ""
 	Before     int       // jobs ahead of it in the key queue
-	More       bool      // there are more than Before
+	More       bool      // Before is a lower bound
 }
 
 // blocked describes a job that waits for a constraint.

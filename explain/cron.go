@@ -16,7 +16,7 @@ type Cron struct {
 	Note      string    // reason of the pause
 	Since     time.Time // start of the pause; zero if unknown
 	Missed    int       // fire times that have passed during the pause
-	More      bool      // there are more than Missed
+	More      bool      // Missed is a lower bound
 	Next      time.Time // next fire time; zero if there is none
 	RunsIn    string    // namespace of its runs
 	Running   []string  // process IDs of the runs that count towards MaxRuns
@@ -92,7 +92,7 @@ func (s State) cron(e *Explanation) {
 	}
 }
 
-// paused describes the pause: its author, its reason and its start.
+// paused describes a pause: its author, its reason and its start.
 func (s State) paused() string {
 	c := s.Cron
 	text := fmt.Sprintf("Cron %s is paused", c.ID)

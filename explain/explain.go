@@ -20,7 +20,7 @@ type State struct {
 	Cron      *Cron    // nil if the process is not a cron
 }
 
-// Process contains the facts about a process that matter here.
+// Process contains the facts about a process that an explanation needs.
 type Process struct {
 	process.Key
 	Status        process.Status
@@ -33,7 +33,7 @@ type Process struct {
 
 // Cancel is a pending cancel request.
 type Cancel struct {
-	Deadline time.Time // when the process is CANCELLED without an answer; zero if it is not being cancelled
+	Deadline time.Time // when the process becomes CANCELLED without an answer; zero if it is not being cancelled
 	Reason   string
 }
 
@@ -66,7 +66,7 @@ type Task struct {
 	Scheduled     time.Time
 	Running       time.Time     // zero if it has not run
 	Finished      time.Time     // zero if it has not ended
-	RetryInterval time.Duration // before the current or next attempt; 0 if that is not a retry
+	RetryInterval time.Duration // wait before the current or next attempt; 0 if that is not a retry
 	TimerName     string
 	Reason        string // reason of its failure
 	Message       string
@@ -92,8 +92,7 @@ type Running struct {
 	Beat     time.Time // last heartbeat of its node; zero if unknown
 	Draining bool
 	Deadline time.Time
-	// How often this attempt could not reach its processor; 0 if another node than the one that
-	// answers runs it.
+	// Number of times that this attempt could not reach its processor; 0 if another node runs it.
 	FailedTries int32
 	Cause       string // why it could not
 }
@@ -102,7 +101,7 @@ type Running struct {
 const (
 	Processing = "processing" // an attempt, including the time to store its result
 	BackOff    = "back_off"   // after a failed attempt
-	Idle       = "idle"       // there was nothing to do
+	Idle       = "idle"       // the process had nothing to do
 )
 
 // Span is a period in the life of a task, or of the process while it had no task.

@@ -12,14 +12,14 @@ import (
 type Job struct {
 	Name         string
 	MaxRetry     int32
-	Failed       int32 // failed attempts, without those whose worker was lost
+	Failed       int32 // number of failed attempts, without those whose worker was lost
 	Takeovers    int32
 	MaxTakeovers int32
 	RunStatus    string   // status of the job's run; "" if there is none, or if it is in another namespace
 	WorkerIDs    []string // workers that may take it; nil if any may
 	Blocked      *Blocked // nil if it waits for no key, or if the key is not known yet
 	Group        *Group   // nil if one worker runs it
-	Unreached    string   // why its processor was not reached, if it waits for the next try
+	Unreached    string   // why its processor was not reached, if the job waits for the next try
 	Paused       *Pause   // nil if its name is not paused
 }
 
@@ -46,7 +46,8 @@ func (s State) pausedName(e *Explanation, head *Task) {
 	e.Unblock = fmt.Sprintf("progressor job resume %s %s.", word(s.Process.Namespace), word(s.Job.Name))
 }
 
-// job describes a job. Jobs are not called, and a repair of a job is a retry.
+// job describes a job. It suggests neither calls nor repairs, because jobs accept no calls and are
+// retried instead of repaired.
 func (s State) job(e *Explanation, head *Task, behind int) {
 	j := s.Job
 	switch {
@@ -158,7 +159,7 @@ func (s State) failed(e *Explanation) {
 	}
 }
 
-// runID returns the ID of the run that the job is a step of.
+// runID returns the ID of the run to whose step the job belongs.
 func (s State) runID() string {
 	id := strings.TrimPrefix(s.Process.ProcessID, process.StepPrefix)
 	return id[:max(strings.LastIndexByte(id, '/'), 0)]

@@ -16,7 +16,7 @@ type Run struct {
 	CancelReason string
 	Failure      string // failure of the run, or of its last attempt
 	Steps        []Step // open steps; those that wait for an answer come first
-	More         bool   // there are more open steps
+	More         bool   // Steps does not contain all open steps
 }
 
 // OpenSteps is the maximum number of steps in an explanation.

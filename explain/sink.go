@@ -11,7 +11,7 @@ type SinkState struct {
 	Namespace string
 	SinkID    string
 	State     string    // ACTIVE, PAUSED, FAILING, BROKEN or DISABLED
-	Webhook   bool      // its target is a webhook; else it is Kafka
+	Webhook   bool      // the target is a webhook; otherwise it is Kafka
 	Delivered time.Time // last delivery; zero if there was none
 	Backlog   Backlog
 	Records   bool // the namespace records changes
@@ -207,7 +207,7 @@ func (s SinkState) waiting() string {
 		s.at(s.Backlog.Oldest))
 }
 
-// changes returns a number of changes with their verb.
+// changes returns a number of changes with a noun and a verb.
 func changes(n int64, one, several string) string {
 	if n == 1 {
 		return "1 change " + one
@@ -215,7 +215,7 @@ func changes(n int64, one, several string) string {
 	return fmt.Sprintf("%d changes %s", n, several)
 }
 
-// limit returns when the lag becomes too large, for the end of Next.
+// limit describes when the lag becomes too large. The result is the end of Next.
 func (s SinkState) limit() string {
 	if s.Backlog.Breaks.IsZero() {
 		return ""
@@ -232,7 +232,7 @@ func (s SinkState) lost() string {
 	return fmt.Sprintf("Changes were deleted before sink %s delivered them.", s.SinkID)
 }
 
-// holder describes why no node delivers, or returns "" if one does.
+// holder describes why no node delivers for the sink. It returns "" if a node does.
 func (s SinkState) holder() string {
 	switch h := s.Holder; {
 	case s.Nodes == 0:
@@ -282,7 +282,7 @@ func (s SinkState) rewind() string {
 	return s.command("rewind", " 1970-01-01") + " continues with the oldest change that is left"
 }
 
-// change describes how to replace the target.
+// change returns the commands that replace the target.
 func (s SinkState) change() string {
 	what := "webhook.url"
 	if !s.Webhook {

@@ -85,7 +85,7 @@ func (s State) head() (head *Task, behind int) {
 		case timedA:
 			return cmp.Or(a.Scheduled.Compare(b.Scheduled), cmp.Compare(a.ID, b.ID))
 		}
-		// A cancel goes before calls, and these before timers that are due.
+		// A cancel runs before calls, and calls run before due timers.
 		return cmp.Or(cmp.Compare(turn(a), turn(b)), cmp.Compare(a.ID, b.ID))
 	})
 	for n := range order {
@@ -191,8 +191,8 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// failedTries adds that the processor was not reached. All tries to reach it are one attempt; the
-// last one may still be in progress.
+// failedTries adds that the processor was not reached. All tries to reach it count as one attempt,
+// and the last one may still be in progress.
 func (r *Running) failedTries() string {
 	switch r.FailedTries {
 	case 0:
@@ -384,8 +384,8 @@ func (s State) at(t time.Time) string {
 // stamp returns t in UTC with milliseconds.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// isInternal reports whether the process belongs to the engine, such as a bulk. It refuses
-// commands, so none are suggested.
+// isInternal reports whether the process belongs to the engine, such as a bulk. Such a process
+// rejects commands, so explanations do not suggest any.
 func (s State) isInternal() bool { return process.Own(s.Process.ProcessID) }
 
 func (s State) waitOrCall() string {

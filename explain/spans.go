@@ -120,7 +120,7 @@ func (tl *timeline) backOff(t Task, attempt int32) {
 	}
 	from := t.Scheduled.Add(-t.RetryInterval)
 	if made := tl.s.Process.CreatedTime; from.Before(made) {
-		from = made // an operator moved its time forward
+		from = made // an operator has moved its time forward
 	}
 	span := Span{What: BackOff, TaskID: t.ID, From: from, To: t.Scheduled,
 		Detail: fmt.Sprintf("%s, before attempt %d", t.Type, attempt)}
@@ -153,7 +153,7 @@ func (tl *timeline) waited(t Task, n int, until time.Time) {
 		}
 	}
 	if from.IsZero() {
-		return // the one ahead still runs, or the process is still in ERROR
+		return // the task ahead still runs, or the process is still in ERROR
 	}
 	detail := string(t.Type)
 	if until.IsZero() && tl.s.Namespace.Paused {
@@ -162,9 +162,9 @@ func (tl *timeline) waited(t Task, n int, until time.Time) {
 	tl.add(Span{What: string(process.WaitsForPlace), TaskID: t.ID, From: from, To: until, Detail: detail})
 }
 
-// waitedForRepair adds the time in which a timer was due and the process in ERROR, and the time
-// behind the task that failed. It returns since when the timer waited for something else. A repair
-// sets the timers again that the error had cancelled, at their old times.
+// waitedForRepair adds the time during which a timer was due while the process was in ERROR, and
+// the time behind the task that failed. It returns the time since which the timer has waited for
+// something else. A repair sets the timers again that the error had cancelled, at their old times.
 func (tl *timeline) waitedForRepair(t Task, n int, from, until time.Time) time.Time {
 	for _, e := range tl.errors(n) {
 		to := e.to
@@ -192,7 +192,7 @@ type errorTime struct {
 	to   time.Time // when the repair began; zero if that is not known
 }
 
-// errors returns when the process was in ERROR, up to the first n tasks of busy.
+// errors returns the periods in which the process was in ERROR, up to the first n tasks of busy.
 func (tl *timeline) errors(n int) (list []errorTime) {
 	var failed *Task
 	for k := range tl.busy[:n] {
@@ -208,7 +208,7 @@ func (tl *timeline) errors(n int) (list []errorTime) {
 	if failed == nil {
 		return list
 	}
-	// No repair is stored, for example because an older engine made it.
+	// The repair is not stored, for example because an older engine executed it.
 	last := errorTime{task: failed}
 	if changed := tl.s.Process.StatusChanged; changed.After(failed.Finished) {
 		last.to = changed

@@ -15,7 +15,7 @@ type Worker struct {
 	ID      string
 	Command string // the directive: "quiet" (take no new tasks), "stop" (also end) or ""
 	Seen    time.Time
-	Alive   bool // seen so recently that it polls or is busy
+	Alive   bool // seen so recently that it must be polling or busy
 	Leases  int32
 }
 
@@ -83,7 +83,8 @@ func (s State) waitsForWorker(e *Explanation, head *Task, behind int) {
 	e.Detail += ", and " + poll + "."
 }
 
-// workers describes which of the workers that may take the task poll, and how to get one.
+// workers describes which of the workers that may take the task are polling, and how to get such a
+// worker.
 func (s State) workers() (poll, unblock string) {
 	ns := s.Process.Namespace
 	var only []string
@@ -161,7 +162,7 @@ func count(n int, more bool, what string) string {
 	return text
 }
 
-// named lists names, at most maxNamed of them.
+// named lists at most maxNamed names.
 func named(names []string) string {
 	if len(names) > maxNamed {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)

@@ -9,8 +9,8 @@ import (
 )
 
 // work estimates the costs of function calls for CEL. CEL itself counts each call as 1 if the types
-// are only known at run time, which is the case for all values from a payload: payload.items.map(x,
-// payload.text + payload.text) allocated 2 GB for 40,000 units.
+// are only known at run time, as they are for all values from a payload. Without this estimate,
+// payload.items.map(x, payload.text + payload.text) allocated 2 GB for 40,000 units.
 type work struct{}
 
 // textPart is the number of bytes of text that cost one unit.

@@ -27,13 +27,13 @@ const startsAtOnce = 100
 type Decision struct {
 	State   *State
 	Effects []Effect
-	// Known reports for each input whether it was about something that was open. It is false for
+	// Known reports for each input whether its step, item or compensation was open. It is false for
 	// duplicate and late ends.
 	Known []bool
 	// Result is the result of a run that succeeds, as JSON.
 	Result []byte
-	// Missing lists the facts that the decision lacks. If there are any, everything else is void:
-	// decide again with these facts.
+	// Missing lists the facts that the decision lacks. If there are any, the rest of the decision
+	// is not valid: call Decide again with these facts.
 	Missing []Need
 
 	plan       *Plan
@@ -43,13 +43,13 @@ type Decision struct {
 	starts     int
 	check      []int       // steps that may be ready
 	resolved   []bool      // steps that are resolved: see isResolved
-	unresolved map[int]int // steps that are not resolved, with the value of endCount when that was computed
+	unresolved map[int]int // unresolved steps, each with the value of endCount at the time of the check
 	endCount   int
 }
 
-// Decide returns the decision of a run about inputs. It is pure: it changes nothing that is passed
-// to it. If it lacks facts, it lists them in Missing, as many as it can. A caller that loads them
-// and decides again needs one round trip for all facts that do not depend on each other.
+// Decide returns the decision of a run about inputs. It is pure and does not modify its arguments.
+// If it lacks facts, it lists in Missing as many of them as it can. So a caller that loads them and
+// decides again needs only one round trip for all facts that do not depend on each other.
 func Decide(p *Plan, s *State, f Facts, inputs ...Input) *Decision {
 	d := &Decision{
 		State: s.clone(), plan: p, facts: f, statuses: []byte(s.Steps), resolved: make([]bool, len(s.Steps)),
@@ -64,7 +64,7 @@ func Decide(p *Plan, s *State, f Facts, inputs ...Input) *Decision {
 	return d
 }
 
-// handle handles an input, and reports whether it was about something that was open.
+// handle handles an input, and reports whether its step, item or compensation was open.
 func (d *Decision) handle(in Input) bool {
 	switch in.Kind {
 	case InputStart:
@@ -88,8 +88,8 @@ func (d *Decision) handle(in Input) bool {
 // Status returns the status of a step, including the changes of this decision so far.
 func (d *Decision) Status(step int) StepStatus { return StepStatus(d.statuses[step]) }
 
-// End returns how a step or an item ended in this decision, or nil if it did not end, or nothing
-// more is known.
+// End returns how a step or an item ended in this decision. It returns nil if it did not end, or if
+// nothing else is known about the end.
 func (d *Decision) End(step, index int) *End { return d.ends[[2]int{step, index}] }
 
 func (d *Decision) effect(e Effect) { d.Effects = append(d.Effects, e) }
@@ -111,7 +111,7 @@ func (d *Decision) start() {
 	d.attempt()
 }
 
-// attempt begins an attempt of the whole run.
+// attempt begins an attempt of the run.
 func (d *Decision) attempt() {
 	s := d.State
 	s.Round++
@@ -157,8 +157,8 @@ func (d *Decision) tick() {
 	}
 }
 
-// DueNow returns the deadlines that have passed. The deadline of an item means that at least one
-// item of its step may be due.
+// DueNow returns the deadlines that have passed. A deadline of items means that at least one item
+// of the step may be due.
 func (s *State) DueNow(now time.Time) (due []Deadline) {
 	for _, d := range s.Deadlines {
 		if !d.At.After(now) {
@@ -168,8 +168,8 @@ func (s *State) DueNow(now time.Time) (due []Deadline) {
 	return due
 }
 
-// workEnded records the end of a step, an item or a compensation. It returns false if that was not
-// open.
+// workEnded records the end of a step, an item or a compensation. It returns false if the step,
+// item or compensation was not open.
 func (d *Decision) workEnded(o Outcome) bool {
 	s := d.State
 	switch {
@@ -189,7 +189,7 @@ func (d *Decision) workEnded(o Outcome) bool {
 		d.effect(Effect{Kind: EffectCancel, Step: o.Step, Index: o.Index, Reason: ReasonOverdue})
 		if o.Index != NoIndex {
 			each := s.Each[o.Step]
-			each.Skipped = append(each.Skipped, o.Index) // so that its own end is ignored
+			each.Skipped = append(each.Skipped, o.Index) // so that the end of its own work is ignored
 		}
 	}
 	d.ended(o)
@@ -366,7 +366,7 @@ func (d *Decision) reset() {
 	s.Undone, s.Left = nil, nil
 }
 
-// stop asks open steps to end. After it, only steps that clean up can begin.
+// stop asks open steps to end. After that, only steps that clean up can begin.
 func (d *Decision) stop(cause Cause) {
 	s := d.State
 	if s.Mode == ModeWaiting || s.Mode == ModeResting || s.Cause == NoCause || cause != ByFailure {
@@ -402,7 +402,7 @@ func (d *Decision) stop(cause Cause) {
 	}
 }
 
-// final reports whether no further attempt follows.
+// final reports whether the current attempt is the last one.
 func (d *Decision) final() bool {
 	return d.State.Cause != ByFailure || d.State.Attempt >= d.plan.MaxAttempts
 }

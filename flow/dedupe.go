@@ -62,7 +62,7 @@ func (t *Template) DedupeKey(scope, scopeID string, payload *structpb.Value) str
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(values); err != nil { // impossible for values that came as JSON
+	if err := encoder.Encode(values); err != nil { // cannot happen: the values were decoded from JSON
 		return fmt.Sprintf("sha256:%x", sha256.Sum256(fmt.Append(nil, values)))
 	}
 	key := strings.TrimSuffix(b.String(), "\n")

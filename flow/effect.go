@@ -23,8 +23,8 @@ const (
 	EffectDropItems          EffectKind = "drop"        // deletes the items of an earlier round, except those in Kept
 )
 
-// ReasonStopped is the reason of a step that ends because its run stops. The code that stores it
-// knows the names of the steps and adds the cause.
+// ReasonStopped is the reason of a step that ends because its run stops. The code that stores the
+// reason knows the names of the steps, and adds the cause.
 const ReasonStopped = "the run stopped"
 
 // ReasonOverdue is the reason of an EffectCancel for a step or item that exceeded the step's
@@ -41,7 +41,7 @@ type Effect struct {
 	Index  int
 	Status StepStatus // only for EffectEnd, and for EffectCompensated: Succeeded, Failed or Cancelled
 	Reason string
-	End    *End        // only for EffectEnd; nil if nothing more is known
+	End    *End        // only for EffectEnd; nil if nothing else is known about the end
 	Due    time.Time   // only for EffectBegin
 	Work   any         // only for EffectBegin and EffectCompensate: the value that Rules has prepared, or nil
 	Was    Mode        // only for EffectRunStatus: the previous mode
@@ -52,7 +52,7 @@ type Effect struct {
 type End struct {
 	Result  []byte // JSON; nil means null
 	Failure *progressorv1.Failure
-	Err     error  // why it could not begin
+	Err     error  // why the step or item could not begin
 	Worker  string // who answered a wait
 	Reason  string
 }
@@ -61,7 +61,7 @@ type End struct {
 type Outcome struct {
 	Step, Index int
 	Round       int32
-	Undo        bool       // it is the compensation of the step
+	Undo        bool       // the compensation of the step ended
 	Status      StepStatus // Succeeded, Failed or Cancelled; Skipped if it was skipped at its due time
 	WorkerLost  bool       // its worker was lost and no takeovers are left
 	Overdue     bool       // it exceeded the timeout of its step and is asked to end

@@ -13,7 +13,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Condition reports whether a step is to run. It returns true for a step without a condition.
+// Condition reports whether the condition of a step holds. It returns true for a step without a
+// condition.
 func (t *Template) Condition(s *Step, scope *Scope) (bool, error) {
 	if s.condition == nil {
 		return true, nil
@@ -111,7 +112,7 @@ func (t *Template) Title(s *Step, scope *Scope) (string, error) {
 	return s.title.string(t.variables(scope))
 }
 
-// maxAssignees is the limit that the proto rules set, too.
+// maxAssignees is the limit that the proto rules also set.
 const maxAssignees = 1000
 
 // Assignees returns the assignees of a wait. If there are none, anyone may answer. An expression

@@ -51,7 +51,7 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
-// want is the use of the value of an expression. It determines the types that are allowed.
+// want describes how the value of an expression is used, which determines the allowed types.
 type want int
 
 const (
@@ -61,7 +61,7 @@ const (
 	wantValue
 )
 
-// whole is the step of a place outside of all steps.
+// whole is the step index of a place outside of all steps.
 const whole = -1
 
 // place is the context of an expression. It determines the names that the expression may use.
@@ -264,7 +264,7 @@ func (c *compiler) issues(e *expression, at place, issues *cel.Issues) {
 	}
 }
 
-// mayRead records that an expression names a step, if that is allowed, and reports whether it is.
+// mayRead reports whether an expression may name a step. If it may, mayRead records the step.
 func (c *compiler) mayRead(e *expression, at place, id string) bool {
 	i, ok := c.template.byID[id]
 	switch {
@@ -289,8 +289,8 @@ func (c *compiler) mayRead(e *expression, at place, id string) bool {
 	return true
 }
 
-// walker finds the names in an expression before CEL checks it. Its messages about steps are more
-// specific than the messages of CEL.
+// walker finds the names in an expression before CEL checks it. The messages of walker about steps
+// are more specific than those of CEL.
 type walker struct {
 	*compiler
 	expression *expression
@@ -395,7 +395,7 @@ func (w *walker) name(names []string, has bool) {
 	}
 }
 
-// misfit returns why an expression of type t cannot be used for w, or "" if it can.
+// misfit returns the reason why an expression of type t cannot be used for w, or "" if it can.
 func misfit(t *cel.Type, w want) string {
 	switch kind := t.Kind(); {
 	case kind == cel.DynKind:
@@ -414,7 +414,7 @@ func misfit(t *cel.Type, w want) string {
 	return ""
 }
 
-// notJSON returns why values of a type cannot be JSON, or "" if they can.
+// notJSON returns the reason why values of a type cannot be JSON, or "" if they can.
 func notJSON(t *cel.Type) string {
 	switch t.Kind() {
 	case cel.ListKind:

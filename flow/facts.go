@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Facts are the inputs of a decision in addition to the plan and the state. A decision reads
-// nothing else. If it lacks a fact, it lists the fact in Decision.Missing.
+// Facts are the inputs of a decision in addition to the plan and the state. A decision has no other
+// inputs. If it lacks a fact, it lists the fact in Decision.Missing.
 type Facts struct {
 	Now time.Time
 	// Items contains stored items by step: those that have begun in this round and have not ended,
 	// and those that succeeded or were skipped.
 	Items map[int][]Item
-	// Rules evaluates the expressions of the template with the values that are known.
+	// Rules evaluates the expressions of the template with the known values.
 	Rules Rules
 }
 
@@ -26,15 +26,15 @@ type Item struct {
 }
 
 // Rules evaluates the expressions of a template at one moment of a decision. Its methods are pure:
-// they return the same for the same decision, and read nothing. They return a Need as the error if
-// they lack a fact.
+// within a decision, they always return the same result, and they do not read from the database. If
+// a method lacks a fact, its error is a Need.
 type Rules interface {
-	// Condition reports whether a step with a condition is to run.
+	// Condition reports whether the condition of a step holds.
 	Condition(d *Decision, step int) (bool, error)
 	// Items returns the hashes of the items of a step with for_each.
 	Items(d *Decision, step int) ([]int64, error)
 	// Begin prepares the work of a step or of one of its items. due is when a wait or a delay is
-	// due, or zero. The effect contains the work, even if there is an error.
+	// due, or zero. The effect contains the returned work, even if there is an error.
 	Begin(d *Decision, step, index int) (work any, due time.Time, err error)
 	// Collect returns the results of the items of a step that succeeds.
 	Collect(d *Decision, step int) ([]byte, error)

@@ -94,8 +94,8 @@ func (c *compiler) order() {
 	}
 }
 
-// cycles reports the cycles among the steps that never become ready: one for each such step that is
-// not in a cycle already reported.
+// cycles reports the cycles among the steps that never become ready. For each such step that is not
+// part of a reported cycle, it reports one.
 func (c *compiler) cycles(open []int) {
 	steps := c.template.Steps
 	const unseen, entered, left = 0, 1, 2
@@ -142,7 +142,7 @@ func (c *compiler) cycle(way []int) {
 	}
 	s := &c.template.Steps[way[first]]
 	on := slices.Index(s.DependsOn, way[(first+1)%len(way)])
-	// The two lists differ if an earlier name is not a step. The message needs the index in the
+	// The two lists differ if an earlier name is not a step, and the message needs the index in the
 	// source.
 	given := slices.Index(s.Source.GetDependsOn(), c.template.Steps[s.DependsOn[on]].ID)
 	c.add(s.path(fmt.Sprintf("depends_on[%d]", given)), "closes a cycle, %s: remove one of these dependencies",

@@ -59,8 +59,8 @@ func (d *Decision) cancelItems(step int) {
 	}
 }
 
-// dropItems asks the open items of a step to end and does not wait for them: they end with their
-// step.
+// dropItems asks the open items of a step to end. It does not wait for them, because they end with
+// their step.
 func (d *Decision) dropItems(step int, reason string) {
 	for _, index := range d.openItems(step) {
 		d.effect(Effect{Kind: EffectCancel, Step: step, Index: index})
@@ -80,8 +80,8 @@ func (d *Decision) redo(step int, each *Each) {
 	*each = redoing(each.Count, d.doneItems(step), each.Bytes)
 }
 
-// redoing returns the progress of a step that has to run its items again, except those that are
-// done. bytes is the size of the results of those.
+// redoing returns the progress of a step that has to run its items again, except the done ones.
+// bytes is the size of the results of the done items.
 func redoing(count int, done []int, bytes int) Each {
 	bits := make([]byte, (count+7)/8)
 	for n := range bits {
@@ -148,8 +148,8 @@ func (d *Decision) doneItems(step int) []int {
 	})
 }
 
-// itemsNow returns the items of a step whose status fits, including the changes of this decision so
-// far. The facts only contain the changes of previous decisions.
+// itemsNow returns the items of a step whose status is accepted, including the changes of this
+// decision so far. The facts only contain the changes of previous decisions.
 func (d *Decision) itemsNow(step int, fits func(StepStatus) bool) []int {
 	stored, _ := d.storedItems(step)
 	var items []int

@@ -29,9 +29,10 @@ const maxExact = 1<<53 - 1
 var null = structpb.NewNullValue()
 
 // conversion converts the results of expressions to JSON, using protobuf's mapping. It limits the
-// size of what it makes: a list can contain the payload 10,000 times at almost no cost in CEL. Its
-// size is a lower bound of the JSON: it counts a number as one byte, and no escapes. So it rejects
-// only what exceeds the limit, and the exact size has to be checked where a value is stored.
+// size of the result, because a list can contain the payload 10,000 times at almost no cost in CEL.
+// It computes a lower bound of the size of the JSON, in which a number counts as one byte and
+// escapes do not count. So it rejects only values that exceed the limit, and the exact size must be
+// checked when a value is stored.
 type conversion struct {
 	size, most int // in bytes
 }
@@ -144,7 +145,7 @@ func (c *conversion) list(l traits.Lister, depth int) (*structpb.Value, error) {
 	return structpb.NewListValue(list), nil
 }
 
-// errNullText rejects null within a text, because a text such as "Dear null" is useless.
+// errNullText rejects null within a text, to prevent texts such as "Dear null".
 var errNullText = errors.New("is null, which has no text: provide one, as in ${EXPR != null ? EXPR : 'none'}")
 
 // text converts the result of an expression within a text.

@@ -16,12 +16,12 @@ const (
 	kindTime
 )
 
-// wantKinds contains the kinds of roots that fit a use without a check by CEL. For other kinds, CEL
-// reports the errors.
+// wantKinds contains the kinds of roots that a use accepts without a check by CEL. For other kinds,
+// CEL reports the errors.
 var wantKinds = map[want]rootKind{wantTime: kindTime}
 
-// plainPath is an expression that is only a path, such as payload.user.id. It has the same meaning
-// as in CEL, but is resolved without CEL.
+// plainPath is an expression that is only a path, such as payload.user.id. It has the same value as
+// in CEL, but is resolved without CEL.
 type plainPath struct {
 	root   string // the variable
 	step   string // ID of the step that it names, or ""

@@ -17,7 +17,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Problem is an error in a template, a target or a value. Its message says what is valid.
+// Problem is an error in a template, a target or a value. Its message describes what is valid.
 type Problem struct {
 	Path    string // such as steps[2].depends_on[0]; "" for the whole message
 	Message string
@@ -77,7 +77,7 @@ var rules = sync.OnceValues(func() (protovalidate.Validator, error) {
 	return protovalidate.New(protovalidate.WithMessages(&progressorv1.Template{}, &progressorv1.StartRunTarget{}))
 })
 
-// contract checks a message against the rules in the annotations of its fields.
+// contract checks a message against the rules in the proto files.
 func (p *problems) contract(m proto.Message) {
 	validator, err := rules()
 	if err == nil {
@@ -135,8 +135,8 @@ func violation(v *protovalidate.Violation) string {
 	return message
 }
 
-// choices returns the fields of the required oneof of a step or a delay, for the message that none
-// of them is set.
+// choices returns the fields of the required oneof of a step or a delay. It is used in the message
+// for a oneof that is not set.
 func choices(v *protovalidate.Violation) string {
 	path := v.Proto.GetField().GetElements()
 	messages := map[string]protoreflect.MessageDescriptor{

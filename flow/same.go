@@ -8,9 +8,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Same reports whether two templates are equal, ignoring the version, the times, and enabled, which
-// EnableTemplate and DisableTemplate change without a new version. Unset fields equal their
-// defaults, so that a response of GetTemplate can be put again.
+// Same reports whether two templates are equal. It ignores the version, the times, and the field
+// enabled, which EnableTemplate and DisableTemplate change without a new version. Unset fields are
+// equal to their defaults, so that a response of GetTemplate can be put again.
 func Same(a, b *progressorv1.Template) bool { return proto.Equal(filled(a), filled(b)) }
 
 // filled returns a copy of a template with its defaults, without the fields that Same ignores.

@@ -28,8 +28,8 @@ const (
 	dialect     = "https://json-schema.org/draft/2020-12/schema"
 )
 
-// onlyInside rejects references to other documents, so that the meaning of a template never depends
-// on the node or the time.
+// onlyInside rejects references to other documents, so that a template has the same meaning on
+// every node and at any time.
 type onlyInside struct{}
 
 var errOutside = errors.New("only references inside the document are allowed")
@@ -80,8 +80,8 @@ func (c *compiler) schema(path string, s *structpb.Struct) *schema {
 	return nil
 }
 
-// schemaSize sums up the schemas of a template. Without limits, 20,000 patterns in 1.3 MB took 46 s
-// and 1.4 GB to compile.
+// schemaSize adds up the sizes of the schemas of a template. Without limits, compiling 20,000
+// patterns in 1.3 MB took 46 s and 1.4 GB.
 type schemaSize struct{ bytes, patterns int }
 
 // add adds a schema. It reports a problem and returns false if the schemas of the template are too
@@ -197,7 +197,7 @@ func (f *flattening) visit(e *jsonschema.ValidationError) {
 	}
 }
 
-// branches reports what each of several alternative schemas requires.
+// branches describes what each of several alternative schemas requires.
 func (f *flattening) branches(path string, e *jsonschema.ValidationError, format string) {
 	const most = 5 // maximum number of schemas in a message
 	var alternatives []string
@@ -219,8 +219,8 @@ func (f *flattening) branches(path string, e *jsonschema.ValidationError, format
 
 var english = message.NewPrinter(language.English)
 
-// words describes a violation by what is valid. For rare keywords, it returns the message of the
-// validator.
+// words describes what a violated keyword requires. For rare keywords, it returns the message of
+// the validator.
 func (f *flattening) words(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:

@@ -15,7 +15,8 @@ import (
 )
 
 // Scope is the environment of the expressions of a run at one moment. It is not safe for concurrent
-// use. Item and Index may change between two evaluations. The values themselves must not change.
+// use. The caller may set other Item and Index between two evaluations, but must not modify the
+// values.
 type Scope struct {
 	Payload     *structpb.Value
 	Scope       string

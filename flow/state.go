@@ -45,7 +45,7 @@ const (
 )
 
 // StepStatus is the status of a step in a state. A status is one letter, because a run of 1,000
-// steps stores 1,000 statuses at the end of each step.
+// steps stores 1,000 of them at the end of each step.
 type StepStatus byte
 
 // The statuses of steps.
@@ -78,7 +78,7 @@ const (
 	ModeEnded        Mode = "ended"
 )
 
-// Cause is why a run stops.
+// Cause is the reason why a run stops.
 type Cause string
 
 // The causes.
@@ -112,14 +112,15 @@ type State struct {
 	Deadline     time.Time  `json:"deadline,omitzero"` // deadline of the run
 	BackoffUntil time.Time  `json:"rest,omitzero"`     // start of the next attempt
 	Grace        time.Time  `json:"grace,omitzero"`    // end of the grace period for waits
-	// CheckAsked is when to check whether processes that were asked to end are suspended.
+	// CheckAsked is the time of the next check whether processes that were asked to end are
+	// suspended.
 	CheckAsked time.Time `json:"check_asked,omitzero"`
 	More       bool      `json:"more,omitempty"` // ready steps are left, because one decision begins a limited number
 }
 
 // Compensation is the progress of undoing steps.
 type Compensation struct {
-	// Steps to undo, in the order of their ends: at least some of their items succeeded.
+	// Steps to undo, in the order of their ends. At least some of their items have succeeded.
 	Done    []int `json:"done,omitempty"`
 	Undone  []int `json:"undone,omitempty"`  // steps that were undone
 	Left    []int `json:"left,omitempty"`    // steps whose compensation failed
@@ -140,8 +141,8 @@ type Each struct {
 	Redo      []byte `json:"redo,omitempty"`    // one bit per item, set if this attempt has to run it; nil means all
 }
 
-// Deadline is the time when a step has waited long enough. With an index, it is the earliest
-// deadline of the items of a step. Only the stored items say which of them are due.
+// Deadline is the time at which the wait of a step ends. With an index, it is the earliest deadline
+// of the items of a step. Only the stored items show which of them are due.
 type Deadline struct {
 	Step  int       `json:"step"`
 	Index int       `json:"index"`
@@ -151,8 +152,8 @@ type Deadline struct {
 // NoIndex is the index for a step itself.
 const NoIndex = -1
 
-// stateVersion is the version of the format of states. It changes if a state with the same fields
-// means something else.
+// stateVersion is the version of the format of states. It changes when the meaning of existing
+// fields changes.
 const stateVersion = 1
 
 // NewState returns the state of a run that has not begun.
@@ -164,7 +165,7 @@ func NewState(p *Plan) *State {
 	return &State{Version: stateVersion, Mode: ModeWaiting, Steps: string(letters)}
 }
 
-// clone returns a copy that shares nothing that a decision changes.
+// clone returns a copy that shares no data that a decision changes.
 func (s *State) clone() *State {
 	c := *s
 	if s.Each != nil {
@@ -182,7 +183,7 @@ func (s *State) clone() *State {
 	return &c
 }
 
-// IsNewer reports whether the state has a newer format than this program knows.
+// IsNewer reports whether the format of the state is newer than this program.
 func (s *State) IsNewer() bool { return s.Version > stateVersion }
 
 // Fits returns an error if the state cannot be the state of a run of the plan.
@@ -196,8 +197,8 @@ func (s *State) Fits(p *Plan) error {
 // StatusOf returns the status of a step.
 func (s *State) StatusOf(step int) StepStatus { return StepStatus(s.Steps[step]) }
 
-// Timer returns when the run next has to act without a message. It returns now if there are more
-// steps to begin, and the zero time if there is nothing to do.
+// Timer returns the time at which the run must act without a message. It returns now if there are
+// more steps to begin, and the zero time if there is nothing to do.
 func (s *State) Timer(now time.Time) time.Time {
 	if s.More {
 		return now
@@ -229,9 +230,9 @@ func (s *State) Timer(now time.Time) time.Time {
 	return at
 }
 
-// SetDeadline sets when a step, or an item of it, has waited long enough. For items of a step, the
-// state keeps only the earliest deadline, because 10,000 deadlines would exceed the size of a
-// state.
+// SetDeadline sets the time at which the wait of a step or of one of its items ends. For items of a
+// step, the state keeps only the earliest deadline, because 10,000 deadlines would exceed the size
+// of a state.
 func (s *State) SetDeadline(step, index int, at time.Time) {
 	for n := range s.Deadlines {
 		d := &s.Deadlines[n]

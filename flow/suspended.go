@@ -10,7 +10,7 @@ import (
 const checkAgain = time.Second
 
 // checkLater schedules a check whether the processes of a step that was asked to end are suspended.
-// A suspended process would handle the message only after it is resumed.
+// A suspended process would handle the cancel only after it is resumed.
 func (d *Decision) checkLater(step int, after time.Duration) {
 	if s := d.State; d.plan.Steps[step].Process && s.CheckAsked.IsZero() {
 		s.CheckAsked = d.facts.Now.Add(max(after, checkAgain))

@@ -35,7 +35,7 @@ func CompileTarget(t *progressorv1.StartRunTarget) (*Target, []Problem) {
 	return target, nil
 }
 
-// Fire is one fire of a cron, as its payload template sees it.
+// Fire is a fire of a cron, with the values that its payload template can use.
 type Fire struct {
 	CronID  string
 	Time    time.Time

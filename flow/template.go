@@ -175,7 +175,7 @@ func (c *compiler) steps() {
 	}
 }
 
-// whole checks the parts that are not in a step.
+// whole checks the parts outside of the steps.
 func (c *compiler) whole() {
 	t, source := c.template, c.template.Source
 	t.payload = c.schema("payload_schema", source.GetPayloadSchema())

@@ -58,8 +58,8 @@ func (d *Decision) turnOf(step int) turn {
 }
 
 // previousSucceeded reports whether all steps before a step of a linear template have ended and no
-// step failed. It checks all of them because an operator may skip a later one while an earlier one
-// runs.
+// step failed. It checks all of them, because an operator may skip a later step while an earlier
+// one runs.
 func (d *Decision) previousSucceeded(step int) bool {
 	for before := range step {
 		if status := d.Status(before); !status.ended() || status == Failed || status == Cancelled {
@@ -70,7 +70,7 @@ func (d *Decision) previousSucceeded(step int) bool {
 }
 
 // allEnded reports whether all steps before a step of a linear template have ended. It checks all
-// of them because an operator may skip the previous one while an earlier one runs.
+// of them, because an operator may skip the previous step while an earlier one runs.
 func (d *Decision) allEnded(step int) bool {
 	for before := range step {
 		if !d.Status(before).ended() {
@@ -80,9 +80,9 @@ func (d *Decision) allEnded(step int) bool {
 	return true
 }
 
-// isResolved reports whether a step of a graph has ended, and all steps that it depends on, too.
-// After a retry, a step stays done even if its dependencies failed or were undone and have to run
-// again. Without this check, later steps would begin before those dependencies.
+// isResolved reports whether a step of a graph and all steps on which it depends have ended. After
+// a retry, a step stays done even if its dependencies failed or were undone and have to run again.
+// Without this check, later steps would begin before those dependencies.
 func (d *Decision) isResolved(step int) bool {
 	if !d.Status(step).ended() {
 		return false
@@ -132,7 +132,7 @@ func (d *Decision) follow(step int) {
 	}
 }
 
-// below adds the steps that depend on a step to those to check. It looks behind dependants that
+// below adds the steps that depend on a step to those to check. It continues behind dependants that
 // have ended, because they stay done after a retry.
 func (d *Decision) below(step int, seen map[int]bool) {
 	for _, next := range d.plan.Steps[step].Dependants {
@@ -205,7 +205,7 @@ func (d *Decision) checkStep(step int) {
 	}
 }
 
-// broken fails a step or an item that could not begin, because its template does not fit the values
+// broken fails a step or an item that could not begin because its template does not fit the values
 // of the run.
 func (d *Decision) broken(step, index int, err error) {
 	d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Status: Failed, End: &End{Err: err}})
@@ -257,7 +257,8 @@ func (d *Decision) startWork(step, index int) {
 	}
 }
 
-// checkComplete checks whether the attempt or the compensation is complete and what follows.
+// checkComplete checks whether the attempt or the compensation is complete, and begins what
+// follows.
 func (d *Decision) checkComplete() {
 	s := d.State
 	if s.Mode != ModeRunning && s.Mode != ModeStopping && s.Mode != ModeCompensating || s.More || len(d.Missing) > 0 {
@@ -351,7 +352,7 @@ func (s *State) stopped() Cause {
 	return s.Cause
 }
 
-// undone records the end of a compensation. A step whose compensation failed keeps its status.
+// undone records the end of a compensation. A step keeps its status if its compensation failed.
 func (d *Decision) undone(step int, status StepStatus, reason string) {
 	d.effect(Effect{Kind: EffectCompensated, Step: step, Index: NoIndex, Status: status, Reason: reason})
 	if status == Succeeded {

@@ -164,8 +164,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// systemd restarts an engine whose database is down for as long as it takes. By default, it gives
-// up after five starts within ten seconds.
+// systemd restarts an engine without a limit while its database is down. By default, systemd would
+// give up after five starts within ten seconds.
 func TestRestartsHaveNoLimit(t *testing.T) {
 	text, err := os.ReadFile("systemd/progressor.service")
 	if err != nil {

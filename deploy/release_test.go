@@ -26,7 +26,7 @@ func TestReleaseNeedsVersion(t *testing.T) {
 	}
 }
 
-// A check before a release must not pass because it could not be made.
+// If a check before a release cannot be made, it must fail.
 func TestVulnerabilitiesFailClosed(t *testing.T) {
 	bin := t.TempDir()
 	for _, c := range []struct {

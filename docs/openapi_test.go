@@ -99,11 +99,11 @@ func checkMethod(t *testing.T, d document, method protoreflect.MethodDescriptor)
 		}
 	}
 	if _, msgpack := item.Post.RequestBody.Content["application/msgpack"]; msgpack == method.IsStreamingServer() {
-		t.Errorf("%s: MessagePack is %v", path, msgpack)
+		t.Errorf("%s: MessagePack in the request: %v", path, msgpack)
 	}
 	for _, parameter := range item.Post.Parameters {
 		if parameter.Required {
-			t.Errorf("%s: %s is required, and no client has to send it", path, parameter.Name)
+			t.Errorf("%s: parameter %s is required, want optional", path, parameter.Name)
 		}
 	}
 	if own := strings.Contains(path, "ProcessorService"); own != (len(item.Servers) > 0) {
@@ -111,8 +111,8 @@ func checkMethod(t *testing.T, d document, method protoreflect.MethodDescriptor)
 	}
 }
 
-// TestEveryReferenceResolves checks that the target of each $ref exists, and that every schema is
-// valid YAML that can be written as JSON.
+// TestEveryReferenceResolves checks that the target of each $ref exists, and that the document can
+// be converted to JSON.
 func TestEveryReferenceResolves(t *testing.T) {
 	_, tree := read(t)
 	references := 0
@@ -158,7 +158,7 @@ func resolves(tree any, ref string) bool {
 	return true
 }
 
-// TestSchemas checks that requests from the pages match the schemas.
+// TestSchemas checks the schemas of a bytes field and of a duration.
 func TestSchemas(t *testing.T) {
 	d, _ := read(t)
 	call := d.Components.Schemas["progressor.v1.CallRequest"].(map[string]any)

@@ -28,8 +28,8 @@ func roleIn(role, pattern string) *progressorv1.Role {
 	return &progressorv1.Role{Role: role, Pattern: pattern}
 }
 
-// TestAccessService creates, rotates and revokes keys and changes grants with the API, as an
-// operator does it in the console.
+// TestAccessService creates, rotates and revokes keys and changes grants with the API, like an
+// operator in the console.
 func TestAccessService(t *testing.T) {
 	t.Parallel()
 	s := newTenants(t)
@@ -103,7 +103,7 @@ func TestAccessService(t *testing.T) {
 	}
 }
 
-// An operator sees and ends logins of users to the console.
+// An operator can list and end the logins of users to the console.
 func TestAccessServiceEndsLogins(t *testing.T) {
 	t.Parallel()
 	s := newTenants(t)
@@ -153,8 +153,9 @@ func TestAccessServiceEndsLogins(t *testing.T) {
 	wantCode(t, err, connect.CodeInvalidArgument, "user: must be user:ISSUER#NAME")
 }
 
-// Only root manages keys, wrong requests are rejected, and an engine that does not authenticate
-// changes nothing: otherwise, whoever can connect could create a key for the other engines.
+// Only root may manage keys, and invalid requests are rejected. An engine that does not
+// authenticate its clients rejects all changes. Otherwise, anyone who can connect could create a
+// key for the other engines.
 func TestAccessServiceRejects(t *testing.T) {
 	t.Parallel()
 	s := newTenants(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Attacks of a small size run, and the engine stays within the bounds that do not depend on other
-// programs of the machine. Only a real run shows the others.
+// Small attacks run, and the engine stays within the limits that do not depend on other programs of
+// the machine. Only a real run can check the other limits.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	attacks := []string{"expanding-requests", "expanding-responses", "long-numbers", "patterns", "foreign-hosts",

@@ -31,8 +31,8 @@ func newKey(t *testing.T, dsn, name, role string, namespaces ...string) (id, tok
 	return key.ID, key.Token
 }
 
-// TestCertificates goes the way of an operator: an engine with TLS, and a client with a certificate
-// instead of a key.
+// TestCertificates follows the steps of an operator: an engine with TLS, and a client with a
+// certificate instead of a key.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	dsn, dir := storagetest.DSN(t), t.TempDir()
@@ -104,8 +104,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestKeys goes the way of an operator: an engine that requires keys, a key for a client, a second
-// one during a rotation, and the end of the first one.
+// TestKeys follows the steps of an operator: an engine that requires keys, a key for a client, a
+// second key during a rotation, and the end of the first key.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -14,7 +14,7 @@ import (
 // undone is the args of a compensation.
 type undone struct{ Input, Result note }
 
-// composed runs jobs whose args or results the engine writes itself or composes.
+// composed runs jobs whose args or results the engine writes or composes itself.
 func (e *coded) composed(k codec.Codec) {
 	e.Helper()
 	compensated := make(chan undone, 1)
@@ -80,8 +80,8 @@ func (e *coded) withoutArgs() {
 		"hunter2-none!")
 }
 
-// unexpectedArgs runs a job whose args its handler cannot decode. The stored failure has no part of
-// the args.
+// unexpectedArgs runs a job whose args its handler cannot decode. The stored failure contains no
+// part of the args.
 func (e *coded) unexpectedArgs() {
 	e.Helper()
 	resp, err := client.Enqueue(e.Context(), e.c, "work", "send", map[string]int{inClear + "member": 1})
@@ -95,7 +95,7 @@ func (e *coded) unexpectedArgs() {
 	}
 }
 
-// compensation runs a flow whose second step fails, so that the first one is undone.
+// compensation runs a flow whose second step fails, so that the first step is compensated.
 func (e *coded) compensation(compensated <-chan undone) {
 	e.Helper()
 	step := func(id, job string) *progressorv1.StepTemplate {

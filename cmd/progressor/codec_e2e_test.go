@@ -28,7 +28,7 @@ import (
 // keys is a codec whose keys a test can replace.
 type keys struct{ now atomic.Pointer[codec.AESGCM] }
 
-// newKeys returns a codec with keys. Each consists of the last byte of its ID, and the first one
+// newKeys returns a codec with keys. Each key is the last byte of its ID, repeated. The first key
 // encrypts.
 func newKeys(t *testing.T, ids ...string) *keys {
 	t.Helper()
@@ -144,7 +144,7 @@ func (e *coded) call(c *client.Client, args, key string) (string, error) {
 	return string(resp.GetResponse()), err
 }
 
-// work runs a worker of the namespace work with the codec c until stop is called.
+// work runs a worker of the namespace work, with the codec c, until stop is called.
 func (e *coded) work(c codec.Codec, handle func(context.Context, note) (note, error)) (stop func()) {
 	e.Helper()
 	return e.worker(c, func(w *client.Worker) { client.Handle(w, "send", handle) })
@@ -178,8 +178,8 @@ func valueOfNote(text string) *structpb.Value {
 		"text": structpb.NewStringValue(inClear + text)}})
 }
 
-// TestPayloadsAreEncrypted is an attack: all tables and the log are searched for payloads in the
-// clear, after a client, a processor and a worker with a codec have stored some.
+// TestPayloadsAreEncrypted searches all tables and the log for payloads in the clear, after a
+// client, a processor and a worker with a codec have stored payloads.
 func TestPayloadsAreEncrypted(t *testing.T) {
 	k := newKeys(t, "k1")
 	e := newCoded(t, k, k)

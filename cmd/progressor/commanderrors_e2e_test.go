@@ -59,7 +59,7 @@ func TestErrorsNameFlags(t *testing.T) {
 	}
 }
 
-// The commands remove a job and a run that have ended, and no others.
+// The commands remove a job or a run only if it has ended.
 func TestRemoveCommands(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)

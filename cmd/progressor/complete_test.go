@@ -89,7 +89,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Without an answer of the engine, there are no values, and soon: somebody waits at a prompt.
+// If the engine does not answer, completion soon ends without values, because a user is waiting at
+// a prompt.
 func TestCompleteWithoutEngine(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,7 +11,8 @@ import (
 
 var method = regexp.MustCompile(`Put\w+`)
 
-// What a configuration file changes is in the audit. Starts that change nothing are not.
+// The audit records the changes that a configuration file makes. It records nothing for a start
+// that changes nothing.
 func TestConfigurationFileIsAudited(t *testing.T) {
 	t.Parallel()
 	const text = `

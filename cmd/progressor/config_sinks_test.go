@@ -42,9 +42,9 @@ func TestSinksOfTheConfiguration(t *testing.T) {
 	})
 }
 
-// checkConfiguration checks a file that is valid and has these parts besides 0 namespaces. config
-// print shows none of its secrets, and its output is valid, too: the engine may have them. Each of
-// the changes FROM|TO makes the file invalid, with an error that contains the value.
+// checkConfiguration checks a valid file that has these parts and no namespaces. The output of
+// config print contains no secrets, and is valid, too, because the engine may have the secrets.
+// Each of the changes FROM|TO makes the file invalid, with an error that contains the value.
 func checkConfiguration(t *testing.T, file, parts string, changes map[string]string) {
 	t.Helper()
 	p := clitest.Program{Commands: newCommands}
@@ -74,7 +74,7 @@ func checkConfiguration(t *testing.T, file, parts string, changes map[string]str
 }
 
 // Sinks of the configuration file are created at the start, replaced if they differ, and otherwise
-// not touched. A sink that was paused stays paused, and sinks that are not in the file do not
+// not changed. A sink that was paused stays paused, and sinks that are not in the file do not
 // change. An entry that the engine rejects fails the start.
 func TestServePutsSinks(t *testing.T) {
 	t.Parallel()

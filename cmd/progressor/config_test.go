@@ -194,8 +194,8 @@ func TestUnknownVariables(t *testing.T) {
 			t.Errorf("config %s: code %d, %s", command, r.Code, r.Stderr)
 		}
 	}
-	// Serve and dev log this before they open anything. Here, the database and the listener do not
-	// exist.
+	// Serve and dev log this before they connect or listen. In this test, there is no database, and
+	// no address to listen on.
 	p.Env["PROGRESSOR_DB_DSN"], p.Env["PROGRESSOR_LOG_FORMAT"] = "host=/does/not/exist", "json"
 	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"},
 		{"dev", "--listen", "192.0.2.1:1", "--data-dir", t.TempDir()}} {

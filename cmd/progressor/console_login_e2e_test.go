@@ -20,8 +20,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestConsoleLogin goes the way of an operator: an engine with TLS and a client at an issuer, and a
-// user who logs in to the console with a browser, and logs out. The audit shows both.
+// TestConsoleLogin follows the steps of an operator who configures an engine with TLS and a client
+// at an issuer, and of a user who logs in to the console with a browser and logs out. The audit
+// shows the login and the logout.
 func TestConsoleLogin(t *testing.T) {
 	t.Parallel()
 	dsn, dir, issuer := storagetest.DSN(t), t.TempDir(), testissuer.New(t)
@@ -125,7 +126,7 @@ func TestConsoleLogin(t *testing.T) {
 	}
 }
 
-// Wrong settings of logins to the console are rejected with an error that names the flag.
+// Invalid settings for logins to the console are rejected with an error that names the flag.
 func TestWrongConsoleLogins(t *testing.T) {
 	t.Parallel()
 	program := clitest.Program{Commands: newCommands}

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Limits of a namespace are put by flags and by files, listed as text and JSON, and deleted.
+// Constraints of a namespace are put with flags and files, listed as text and JSON, and deleted.
 func TestConstraints(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))

@@ -21,7 +21,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// starting is a serve that may not be ready yet.
+// starting is a running serve that may not be ready yet.
 type starting struct {
 	url     string
 	log     clitest.LockedBuffer
@@ -76,7 +76,7 @@ func (s *starting) await(t *testing.T) int {
 	return code
 }
 
-// notices returns the states that systemd has got, until one contains last.
+// notices returns the states that systemd has received, up to one that contains last.
 func (s *starting) notices(t *testing.T, last string) (all []string) {
 	t.Helper()
 	buffer := make([]byte, 1000)
@@ -115,8 +115,8 @@ func (s *starting) fetch(t *testing.T, path string) (status int, body string) {
 	return status, body
 }
 
-// absentServer returns a connection string with the directory of a server that does not run, and a
-// function that lets it run.
+// absentServer returns a connection string for a server that does not run yet, and a function that
+// starts the server.
 func absentServer(t *testing.T, dsn string) (absent string, run func()) {
 	t.Helper()
 	config, err := pgx.ParseConfig(dsn)
@@ -136,8 +136,8 @@ func absentServer(t *testing.T, dsn string) (absent string, run func()) {
 	}
 }
 
-// An engine waits for a database that does not run yet, and is alive meanwhile. It is ready when
-// the database runs, for systemd too.
+// An engine waits for a database that does not run yet. It is alive in the meantime, and becomes
+// ready when the database runs. systemd is notified of this.
 func TestServeWaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
 	dsn, run := absentServer(t, storagetest.DSN(t))
@@ -173,8 +173,8 @@ func TestServeWaitsForTheDatabase(t *testing.T) {
 	s.notices(t, "STOPPING=1")
 }
 
-// An engine that waits for its database ends at once on SIGTERM, without an error, and after
-// db.wait with one.
+// An engine that waits for its database ends at once and without an error on SIGTERM, and with an
+// error after db.wait.
 func TestServeStopsWaiting(t *testing.T) {
 	t.Parallel()
 	dsn, _ := absentServer(t, storagetest.DSN(t))
@@ -191,7 +191,7 @@ func TestServeStopsWaiting(t *testing.T) {
 	}
 }
 
-// An engine does not wait if that cannot help.
+// An engine does not wait if waiting cannot help.
 func TestServeDoesNotWaitInVain(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

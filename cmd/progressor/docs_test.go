@@ -20,7 +20,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The metrics that appear with their first event: a scan, a rejection, …, or with a setting.
+// Metrics that appear only after their first event, such as a scan or a rejection, or only with a
+// setting.
 var silentMetrics = []string{
 	"progressor_calls_scanning_duration_ms", "progressor_timers_scanning_duration_ms",
 	"progressor_zombie_collection_duration_ms",
@@ -37,7 +38,7 @@ var silentMetrics = []string{
 	"progressor_oidc_key_reads_total",                     // without an issuer
 }
 
-// docs/operations.md contains every metric of a scrape, and no other.
+// docs/operations.md contains every metric of a scrape, and no others.
 func TestOperationsNamesEveryMetric(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "docs/operations.md")
@@ -208,7 +209,7 @@ func TestPoliciesOfCrons(t *testing.T) {
 	}
 }
 
-// The namespaces of the quick starts keep what has ended for 7 days.
+// The namespaces of the quick starts keep ended processes for 7 days.
 func TestQuickStartsHaveARetention(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/quickstart/*.md")
 	if err != nil || len(pages) < 4 {
@@ -229,7 +230,7 @@ func TestQuickStartsHaveARetention(t *testing.T) {
 }
 
 // The diagrams of docs/concepts.md contain every status of a process, every state of a job and
-// every decision of a cron, and no other.
+// every decision of a cron, and no others.
 func TestDiagramsNameEveryStatus(t *testing.T) {
 	var statuses []string
 	for _, status := range process.Statuses() {

@@ -216,8 +216,8 @@ func TestTwoNodesAndTheSecondSignal(t *testing.T) {
 	}
 }
 
-// On SIGTERM, /readyz returns 503 for the time of engine.linger, and requests are still served, so
-// that a load balancer notices before a client does.
+// After SIGTERM, /readyz returns 503 for engine.linger while requests are still served, so that a
+// load balancer notices the stop before clients do.
 func TestServeLingers(t *testing.T) {
 	t.Parallel()
 	d := clitest.Start(t, newCommands, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve",

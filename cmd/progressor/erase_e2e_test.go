@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Erase removes the ID and the payload of a process from every table, and repeats erasures of a
-// file after a restore.
+// Erase removes the ID and the payload of a process from every table. After a restore, it repeats
+// the erasures of a file.
 func TestErase(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Two orders with the same error are one row of the output. The filter of the row lists both
+// Two orders with the same error form one row of the output. The filter of that row finds both
 // orders.
 func TestErrorsOnTheEngine(t *testing.T) {
 	t.Parallel()

@@ -55,7 +55,7 @@ func peer(t *testing.T, language, dir string, args ...string) (first string, cmd
 	return first, cmd
 }
 
-// queue enqueues jobs and waits for their ends.
+// queue enqueues jobs and waits until they have ended.
 type queue struct {
 	t *testing.T
 	c *client.Client
@@ -88,7 +88,7 @@ func (q *queue) job(id string, wait time.Duration) *progressorv1.Job {
 	return resp.GetJob()
 }
 
-// counts checks the job that all examples run, and its failure.
+// counts checks the job that all examples run, and the failure of that job.
 func (q *queue) counts(suffix string) {
 	q.t.Helper()
 	q.enqueue("good"+suffix, "count", map[string]any{"text": "three little words"})
@@ -168,7 +168,7 @@ func TestExampleProcessor(t *testing.T) {
 	}
 }
 
-// The programs in the quick starts are those of examples/.
+// The programs in the quick starts are the same as in examples/.
 func TestQuickstartsAreExamples(t *testing.T) {
 	for _, language := range []struct{ page, file string }{{"go", "go/%s/main.go"}, {"node", "node/%s.mjs"},
 		{"python", "python/%s.py"}} {

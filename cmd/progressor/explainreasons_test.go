@@ -52,8 +52,8 @@ func standing(done <-chan struct{}) processor.Processor {
 	})
 }
 
-// reason is a reason why a process, job, run, step or cron waits: how to get there, and what
-// explain prints.
+// reason is a reason why a process, job, run, step or cron waits, with the commands that create the
+// situation and the output of explain.
 type reason struct {
 	name string
 	// Command lines; words in '' are one; poll NS [NAME]: worker w1 takes a task; look NS: worker
@@ -156,7 +156,8 @@ var jobReasons = []reason{
 			`now Job "mail" waits for constraint one, key a: 1 of 1 slots in use (first). 1 job is ahead of it.`,
 			"unblock The end of a job that holds the key: progressor job get keyed first. Or a higher limit: " +
 				"progressor constraint put keyed one --key job.args.shop --max-running 2 doubles it."}},
-	// The times are days away, which are rounded down. 2 hours would become 1h59m after 30 seconds.
+	// The times are days away, because days are rounded down. 2 hours would become 1h59m after 30
+	// seconds.
 	{"a start", []string{"namespace put rated --pull",
 		"constraint put rated slow --match 'job.name == \"mail\"' --rate 1/24h",
 		"job enqueue rated mail --id first --timeout 1h", "job enqueue rated mail --id second",
@@ -215,7 +216,7 @@ var cronReasons = []reason{
 		[]string{"Namespace nights is also paused", "progressor namespace resume nights"}},
 }
 
-// reasonsTemplates are flows that wait for each thing that a run can wait for, one on each line.
+// reasonsTemplates are templates whose runs wait for each kind of event, one template per line.
 const reasonsTemplates = `{"type": "human", "steps": [{"step_id": "sign", "wait": {"kind": "KIND_HUMAN", ` +
 	`"title": "Sign it", "assignees": ["sales"], "due": "3600s"}}, {"step_id": "after", "job": {}}]}
 {"type": "outside", "steps": [{"step_id": "paid", "wait": {"kind": "KIND_EXTERNAL"}}]}
@@ -309,7 +310,7 @@ func TestExplainReasons(t *testing.T) {
 	})
 }
 
-// stands makes a process wait for a reason, and waits until explain prints it.
+// stands makes a process wait for a reason, and then waits until explain prints that reason.
 func stands(t *testing.T, d *clitest.Daemon, r reason, url string) {
 	t.Helper()
 	for _, line := range r.begin {

@@ -8,7 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A configuration file may name secrets that are not stored yet. They do not prevent the start.
+// A configuration file may name secrets that are not stored yet. Missing secrets do not prevent the
+// start.
 func TestSecretsOfAConfigurationFile(t *testing.T) {
 	t.Parallel()
 	file := clitest.WriteConfig(t, `namespaces:

@@ -9,8 +9,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A flag without its value is an error. Otherwise, a call whose key was missing would be executed
-// twice.
+// A flag without a value is an error. Otherwise, a script whose key variable is not set could
+// execute a call twice.
 func TestFlagsWantTheirValues(t *testing.T) {
 	p := clitest.Serve(t, newCommands, &clitest.Engine{})
 	key := "--idempotency-key needs a value, as in --idempotency-key KEY"
@@ -43,7 +43,7 @@ func TestFlagsWantTheirValues(t *testing.T) {
 	}
 }
 
-// Values that are empty or begin like a flag are accepted if they are clearly values.
+// Values that are empty or look like a flag are accepted if they are clearly values.
 func TestFlagsTakeOddValues(t *testing.T) {
 	f := &clitest.Engine{}
 	p := clitest.Serve(t, newCommands, f)

@@ -79,7 +79,7 @@ func (x *exampleRuns) get(runID string, wait time.Duration) *progressorv1.Run {
 	return resp.GetRun()
 }
 
-// until reads a run until a condition holds.
+// until reads a run repeatedly until a condition holds.
 func (x *exampleRuns) until(runID, what string, is func(*progressorv1.Run) bool) {
 	x.t.Helper()
 	clitest.Eventually(x.t, what, func() error {
@@ -198,7 +198,7 @@ func TestExampleOutsideWorker(t *testing.T) {
 			return p["document"] + ": " + p["text"], nil
 		})
 	})
-	// With only the token, as a program does that got it in another way.
+	// With only the token, like a program that got the token in another way.
 	x.start("external_worker_task", "token", `{"document": "Guten Tag"}`)
 	w := x.wait("token")
 	if w.GetTitle() != "Translate Guten Tag" || w.GetInput().GetStructValue().AsMap()["run"] != "token" {

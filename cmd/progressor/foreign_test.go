@@ -106,7 +106,7 @@ func TestNodeLockNamesNoRegistry(t *testing.T) {
 	}
 }
 
-// grpcurl knows the API only from reflection. docs/api.md shows these calls.
+// grpcurl learns the API only from reflection. docs/api.md shows these calls.
 func TestGrpcurl(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -52,7 +52,7 @@ func (s *tenants) with(token string) clitest.Program {
 	return p
 }
 
-// lists are the methods whose requests may be about all namespaces.
+// lists has the methods whose requests may cover all namespaces.
 func lists(ctx context.Context, c *client.Client) map[string]func() (proto.Message, error) {
 	return map[string]func() (proto.Message, error){
 		"ListNamespaces": func() (proto.Message, error) {
@@ -79,7 +79,7 @@ func lists(ctx context.Context, c *client.Client) map[string]func() (proto.Messa
 	}
 }
 
-// Lists over all namespaces have only those that a client may see.
+// Lists over all namespaces contain only the namespaces that a client may see.
 func TestListsShowWhatClientsMaySee(t *testing.T) {
 	t.Parallel()
 	s := newTenants(t)
@@ -119,8 +119,9 @@ func TestListsShowWhatClientsMaySee(t *testing.T) {
 	}
 }
 
-// TestRoles goes the way of an operator with two teams: what a client may not do fails with an
-// error that says what it needs, a grant helps, and without the grant its streams end.
+// TestRoles follows the steps of an operator with two teams. A request that a client may not send
+// fails with an error that names the missing permission. After a grant, the request succeeds. When
+// the grant is removed, the streams of the client end.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	s, program := newTenants(t), clitest.Program{Commands: newCommands}
@@ -191,7 +192,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// A worker stops in all of its namespaces, so that who stops it must be allowed to operate all.
+// A worker stops in all of its namespaces, so the client that stops it must have the permission to
+// operate all of them.
 func TestStopWorkerOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newTenants(t)
@@ -230,7 +232,7 @@ func TestStopWorkerOfOthers(t *testing.T) {
 	}
 }
 
-// Wrong grants are rejected with an error that says what is valid.
+// Invalid grants are rejected with an error that describes what is valid.
 func TestWrongGrants(t *testing.T) {
 	t.Parallel()
 	dsn, program := storagetest.DSN(t), clitest.Program{Commands: newCommands}

@@ -17,7 +17,7 @@ func withSignals(t *testing.T) (*App, chan<- os.Signal) {
 }
 
 // Ctrl-C ends the wait of commands such as `run start --wait`, whose request has its own context
-// that also listens for the signal. Half of the signals were lost there.
+// that also listens for the signal. Half of the signals were lost in such commands.
 func TestOneSignalEndsAll(t *testing.T) {
 	t.Parallel()
 	for range 50 {

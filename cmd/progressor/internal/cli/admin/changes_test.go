@@ -12,8 +12,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Changes are printed as lines or JSON. After a broken stream, the command continues after the last
-// response.
+// Changes are printed as lines or JSON. After the stream breaks, the command continues after the
+// last response.
 func TestChanges(t *testing.T) {
 	f := &clitest.Engine{}
 	p := clitest.Serve(t, newCommands, f)

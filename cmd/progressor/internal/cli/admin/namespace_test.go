@@ -106,7 +106,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// The flags of changes set which kinds are recorded, replace those of the file, and end recording.
+// The flags for changes set the recorded kinds, replace those of the file, and turn recording off.
 func TestNamespaceChanges(t *testing.T) {
 	f := &clitest.Engine{}
 	p := clitest.Serve(t, newCommands, f)

@@ -10,8 +10,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// The namespaces of a file have its defaults, except for the fields that they set, wherever the
-// defaults are in the file.
+// The defaults of a file apply to the fields that its namespaces do not set, regardless of the
+// position of the defaults in the file.
 func TestDefaultsOfNamespaces(t *testing.T) {
 	file, err := Parse([]byte(`
 namespaces:

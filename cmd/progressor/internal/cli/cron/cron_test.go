@@ -155,8 +155,8 @@ func TestCronFile(t *testing.T) {
 	}
 	clitest.WantRequest(t, f.Last, &progressorv1.CreateCronRequest{Cron: want})
 
-	// The output of get is an input of update. If nothing was changed, update returns the stored
-	// cron.
+	// The output of get can be the input of update. If nothing was changed, update returns the
+	// stored cron.
 	p.Stdin = p.OK(t, "cron", "get", "demo", "nightly", "-o", "json")
 	good := p.Stdin
 	p.Stdin = "spec: {expressions: ['@daily'], timezone: Mars}\ntarget: {start_process: {}}\n"
@@ -365,8 +365,8 @@ func TestCronResumeSaysWhatWaits(t *testing.T) {
 	}
 }
 
-// A month without fires, days outside of the preview, a day with a time that the clock skips, a
-// range over the end of a month.
+// The calendar shows a month without fires, days outside of the preview, a day with a time that the
+// clock skips, and a range across the end of a month.
 func TestCronPreviewDraws(t *testing.T) {
 	out := clitest.Program{Commands: newCommands}.OK(t, "cron", "preview", "-e", "30 2 * * *", "-e", "0 12 * * SUN",
 		"--timezone", "Europe/Berlin", "--from", "2027-03-26T00:00:00+01:00")

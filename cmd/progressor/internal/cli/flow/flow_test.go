@@ -23,12 +23,12 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// fakeFlows answers by a script and keeps the last request, as Engine does.
+// fakeFlows returns scripted responses and records the last request, like Engine.
 type fakeFlows struct {
 	progressorv1connect.UnimplementedFlowServiceHandler
 
 	clitest.Engine
-	runs     []*progressorv1.Run // the states of a run, one after the other
+	runs     []*progressorv1.Run // the states that a run goes through
 	template *progressorv1.Template
 	refuse   error
 	put      []string
@@ -143,7 +143,7 @@ func serveFlows(t *testing.T, f *fakeFlows) clitest.Program {
 	return clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_ADDRESS": server.URL}}
 }
 
-// seen returns a run of steps that are written as "id STATUS".
+// seen returns a run with steps that are written as "id STATUS".
 func seen(status progressorv1.RunStatus, steps ...string) *progressorv1.Run {
 	r := &progressorv1.Run{Namespace: "demo", RunId: "r-1", TemplateType: "order", TemplateVersion: 1, Status: status,
 		Progress: &progressorv1.Progress{Percent: 40}}
@@ -159,7 +159,7 @@ func seen(status progressorv1.RunStatus, steps ...string) *progressorv1.Run {
 	return r
 }
 
-// graphOf returns a template of steps that are written as "id after,after".
+// graphOf returns a template with steps that are written as "id after,after".
 func graphOf(steps ...string) *progressorv1.Template {
 	t := &progressorv1.Template{Namespace: "demo", Type: "order", StepOrder: progressorv1.StepOrder_STEP_ORDER_GRAPH}
 	for _, text := range steps {
@@ -174,8 +174,8 @@ func graphOf(steps ...string) *progressorv1.Template {
 	return t
 }
 
-// A graph is drawn as a tree: each step once, below the last of its dependencies, and the step
-// names the others.
+// A graph is drawn as a tree. Each step appears once, below the last of its dependencies, and names
+// the others.
 func TestDrawSteps(t *testing.T) {
 	columns := func(r *progressorv1.Run, m *progressorv1.Template) string {
 		var lines []string
@@ -201,8 +201,8 @@ func TestDrawSteps(t *testing.T) {
 	if got := columns(r, nil); strings.Contains(got, "─") {
 		t.Errorf("a line is no tree:\n%s", got)
 	}
-	// The longest possible chain fits the width of a terminal, and steps without a place are drawn,
-	// too.
+	// The longest possible chain fits the width of a terminal, and steps that have no place in the
+	// tree are drawn, too.
 	var steps, ids []string
 	for n := range 1000 {
 		id := fmt.Sprintf("s%d", n)
@@ -417,7 +417,7 @@ func TestRunAnswers(t *testing.T) {
 }
 
 // Put reads files of several documents, and the output of get. It stores nothing if one of them is
-// wrong.
+// invalid.
 func TestTemplatePut(t *testing.T) {
 	f := &fakeFlows{}
 	p := serveFlows(t, f)

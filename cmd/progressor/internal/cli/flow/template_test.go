@@ -189,7 +189,7 @@ func TestExampleTemplates(t *testing.T) {
 	}
 }
 
-// The cron of the report computes a payload that the report accepts.
+// The cron of the report computes a payload that the template of the report accepts.
 func TestExampleCronOfATemplate(t *testing.T) {
 	text, err := os.ReadFile("../../../../../examples/flows/scheduled_report_cron.yaml")
 	if err != nil {

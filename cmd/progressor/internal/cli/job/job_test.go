@@ -96,7 +96,8 @@ func TestJobEnqueueFlags(t *testing.T) {
 	}
 }
 
-// Lines are sent in batches of a thousand. An error names its line and what was enqueued before.
+// Lines are sent in batches of a thousand. An error names the line and the number of jobs that were
+// enqueued before it.
 func TestJobEnqueueFile(t *testing.T) {
 	var lines strings.Builder
 	for n := range 2300 {

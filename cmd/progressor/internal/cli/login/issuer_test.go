@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/testissuer"
 )
 
-// A redirect could lead to another server, or to one without TLS. The new server would get the
-// refresh token, or name other addresses.
+// A redirect could lead to another server, or to a server without TLS. That server would get the
+// refresh token, or could name other addresses.
 func TestRedirectsOfAnIssuer(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,8 @@ func TestRedirectsOfAnIssuer(t *testing.T) {
 	}
 }
 
-// The answer of an issuer that cannot be used is shown in part, without control characters.
+// If the answer of an issuer cannot be used, the error shows the beginning of the answer, without
+// control characters.
 func TestAnswersOfAnIssuer(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("x", 2000)
@@ -94,7 +95,7 @@ func begin(t *testing.T, issuer *testissuer.Issuer) (Issuer, *Code) {
 	return i, code
 }
 
-// A user can interrupt the requests that begin a login, at once.
+// A user can interrupt the requests that begin a login. They end at once.
 func TestBeginIsInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/.well-known/openid-configuration", "/device"} {

@@ -19,7 +19,7 @@ import (
 
 const engine = "http://127.0.0.1:8080"
 
-// through serves an issuer through a function of the test.
+// through serves an issuer behind a handler of the test.
 func through(t *testing.T, serve func(w http.ResponseWriter, r *http.Request, next http.Handler)) *testissuer.Issuer {
 	t.Helper()
 	issuer := testissuer.Unstarted(t)
@@ -54,7 +54,7 @@ func logIn(t *testing.T, issuer *testissuer.Issuer, lifetime time.Duration) File
 	return f
 }
 
-// A new refresh token is stored even if the request that needs it ends meanwhile.
+// A new refresh token is stored even if the request that needs it ends in the meantime.
 func TestRefreshOutlivesItsRequest(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -76,7 +76,8 @@ func TestRefreshOutlivesItsRequest(t *testing.T) {
 	}
 }
 
-// An issuer may leave the ID token out when it refreshes a login. Its new refresh token is stored.
+// An issuer may omit the ID token when it refreshes a login. The new refresh token is stored
+// anyway.
 func TestRefreshWithoutIDToken(t *testing.T) {
 	t.Parallel()
 	issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -109,7 +110,8 @@ func TestRefreshWithoutIDToken(t *testing.T) {
 	}
 }
 
-// ends runs a request for a token whose context ends, and fails the test if it waits nevertheless.
+// ends runs a request for a token whose context ends, and fails the test if the request does not
+// end then.
 func ends(t *testing.T, token func(context.Context) (string, error)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -169,7 +171,7 @@ func TestWaitForAnotherRequest(t *testing.T) {
 	}
 }
 
-// A token is used until it expires if it cannot be refreshed.
+// If a token cannot be refreshed, it is used until it expires.
 func TestTokenWithoutRefresh(t *testing.T) {
 	t.Parallel()
 	issuer := testissuer.New(t)
@@ -184,7 +186,7 @@ func TestTokenWithoutRefresh(t *testing.T) {
 	}
 }
 
-// If another command logs out while a request waits to refresh the login, the error says so.
+// If another command logs out while a request waits to refresh the login, the error reports this.
 func TestLogoutBeforeRefresh(t *testing.T) {
 	t.Parallel()
 	f := logIn(t, testissuer.New(t), margin-time.Second)

@@ -58,7 +58,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	}
 }
 
-// A terminal that is too narrow for the columns gets narrower ones, also of IDs.
+// On a terminal that is too narrow for the columns, all columns become narrower, including IDs.
 func TestNarrowTerminal(t *testing.T) {
 	t.Parallel()
 	got := Style{Size: func() (int, int) { return 30, 24 }}.Rows(
@@ -74,7 +74,7 @@ func TestNarrowTerminal(t *testing.T) {
 	}
 }
 
-// A terminal shows short times in its zone, a pipe shows whole ones in UTC.
+// A terminal shows short times in the local zone, and a pipe shows complete times in UTC.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	zone := time.FixedZone("here", 2*60*60)
@@ -105,7 +105,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// A field without a value is omitted, whatever its type.
+// A field without a value is omitted, regardless of its type.
 func TestEmptyFieldsAreOmitted(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -116,8 +116,8 @@ func TestEmptyFieldsAreOmitted(t *testing.T) {
 	}
 }
 
-// Every status and state of the API has a color or is known to need none, so that a new one is not
-// forgotten.
+// Every status and state of the API has a color or is listed as having none, so that a new one is
+// not forgotten.
 func TestEveryStatusHasAColor(t *testing.T) {
 	t.Parallel()
 	plain := map[string]bool{

@@ -22,7 +22,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// limits is an engine whose limits are tested, and every way to it.
+// limits is an engine whose limits are tested, with a client for each protocol.
 type limits struct {
 	t       *testing.T
 	ctx     context.Context
@@ -61,8 +61,9 @@ func attributesOf(n int) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewStringValue(xs("", n-empty))}}
 }
 
-// setSize gives a field of a message a value of n bytes, or n elements if it is a list. text makes
-// the text of a string field; nil: any text. A path is that of an error: options.tags[0].
+// setSize sets a field of a message to a value of n bytes, or of n elements if it is a list. text
+// makes the text of a string field; nil means any text. A path has the form of paths in errors,
+// such as options.tags[0].
 func setSize(m protoreflect.Message, path string, n int, text func(n int) string) {
 	name, rest, deeper := strings.Cut(path, ".")
 	name, index, element := strings.Cut(name, "[")
@@ -100,7 +101,7 @@ func setSize(m protoreflect.Message, path string, n int, text func(n int) string
 	}
 }
 
-// setDepth gives a field of a message a JSON value of n nested objects.
+// setDepth sets a field of a message to a JSON value of n nested objects.
 func setDepth(m protoreflect.Message, path string, n int) {
 	name, rest, deeper := strings.Cut(path, ".")
 	fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
@@ -136,7 +137,7 @@ func sized(fd protoreflect.FieldDescriptor, n int, text func(n int) string) prot
 	return protoreflect.ValueOfString(text(n))
 }
 
-// request is a method with a valid request, and the bounds of its fields.
+// request is a method with a valid request and the limits of its fields.
 type request struct {
 	method string
 	send   func(context.Context, proto.Message) error
@@ -151,10 +152,10 @@ type bound struct {
 	text  func(n int) string
 	fill  func(m proto.Message, n int) // sets a field that setSize cannot set
 	deep  bool                         // most is the depth of a JSON value
-	says  string                       // what the error says instead of field and most
+	says  string                       // the text of the error if it does not contain field and most
 }
 
-// set gives the field a value of n bytes, elements or levels.
+// set sets the field to a value of n bytes, elements or levels.
 func (b *bound) set(m proto.Message, n int) {
 	switch {
 	case b.fill != nil:
@@ -173,8 +174,8 @@ func sends[Q, R any](call func(context.Context, *Q) (*R, error)) func(context.Co
 	}
 }
 
-// TestFieldsHaveLimits sends the largest value of each field, which is accepted, and one byte more,
-// which is refused with the field and the bound.
+// TestFieldsHaveLimits checks that the largest value of each field is accepted, and that a value
+// with one more byte is rejected with the field and its limit.
 func TestFieldsHaveLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
@@ -209,7 +210,7 @@ func (l *limits) send(t *testing.T, requests ...[]request) {
 	}
 }
 
-// says reports whether an error names a field and its bound.
+// says reports whether an error names a field and its limit.
 func says(text string, b bound) bool {
 	switch {
 	case b.says != "":
@@ -309,8 +310,8 @@ func (l *limits) processRequests() []request {
 	}
 }
 
-// TestSQLFunctionsHaveLimits calls the functions of an application's transaction with the largest
-// values, and with one byte more.
+// TestSQLFunctionsHaveLimits calls the SQL functions for applications with the largest values, and
+// with one more byte.
 func TestSQLFunctionsHaveLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)

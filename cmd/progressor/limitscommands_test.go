@@ -9,8 +9,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// TestCommandsHaveLimits passes the largest values to commands, and one byte more. The errors name
-// the flag or the field.
+// TestCommandsHaveLimits passes the largest values to commands, and values with one more byte. The
+// errors name the flag or the field.
 func TestCommandsHaveLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)

@@ -26,8 +26,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// resultsNamespace is a pull namespace that retries nothing, and whose processes only processLease
-// takes.
+// resultsNamespace is a pull namespace without retries. Only processLease takes its processes.
 const resultsNamespace = "results"
 
 // listRequests are requests with long lists, and answers of workers.
@@ -173,7 +172,7 @@ func fillSteps(m proto.Message, n int) {
 	}
 }
 
-// fillTemplate makes a template of n bytes of JSON.
+// fillTemplate extends a template to n bytes of JSON.
 func fillTemplate(m proto.Message, n int) {
 	t := m.(*progressorv1.PutTemplateRequest).GetTemplate()
 	t.Steps[0].Input = structpb.NewStringValue("")
@@ -261,8 +260,8 @@ func fillNamedTimers(m proto.Message, n int) {
 	}
 }
 
-// TestResultsHaveLimits sends the largest results of processors, and one byte more. Such a result
-// is the failure bad_response of its task.
+// TestResultsHaveLimits sends the largest results of processors, and results with one more byte,
+// which become the failure bad_response of their task.
 func TestResultsHaveLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
@@ -331,8 +330,8 @@ func TestResultsHaveLimits(t *testing.T) {
 	}
 }
 
-// TestLargestItems runs a for_each whose results have exactly 8 MiB, the largest result of a run,
-// and reads it in every way. One byte more is a failure.
+// TestLargestItems runs a for_each whose results have exactly 8 MiB, the maximum for a run, and
+// reads the result in every way. With one more byte, the step fails.
 func TestLargestItems(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
@@ -385,8 +384,8 @@ func TestLargestItems(t *testing.T) {
 	}
 }
 
-// TestLargestPush sends the largest request to a processor in each encoding, and takes the largest
-// values from it.
+// TestLargestPush sends the largest request to a processor in each encoding, and receives the
+// largest values from it.
 func TestLargestPush(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)

@@ -177,7 +177,7 @@ func (l *limits) lease() *progressorv1.Lease {
 	return l.poll(name)
 }
 
-// poll returns the lease of a job with this name, or of a process for "".
+// poll returns the lease of a job with this name, or of a process if name is "".
 func (l *limits) poll(name string) *progressorv1.Lease {
 	l.t.Helper()
 	q := &progressorv1.PollRequest{Namespaces: []string{limitsNamespace}, WorkerId: "w", MaxLeases: 1,
@@ -205,14 +205,14 @@ func reads[Q, R any](l *limits, call func(context.Context, *Q) (*R, error), q *Q
 	}
 }
 
-// prints reads what a command prints as JSON into m.
+// prints decodes the JSON output of a command into m.
 func (l *limits) prints(m proto.Message, args ...string) reader {
 	return func() (proto.Message, error) {
 		return m, protojson.Unmarshal([]byte(l.cli.OK(l.t, append(args, "-o", "json")...)), m)
 	}
 }
 
-// show checks that each reader finds all of the texts.
+// show checks that the output of each reader contains all of the texts.
 func (l *limits) show(what string, texts []string, readers ...reader) {
 	l.t.Helper()
 	for i, read := range readers {
@@ -221,7 +221,7 @@ func (l *limits) show(what string, texts []string, readers ...reader) {
 			l.t.Errorf("%s, reader %d: %v", what, i, err)
 			continue
 		}
-		// Texts are as they are in the binary form.
+		// The texts are the same as in the binary form.
 		data, err := proto.Marshal(m)
 		if err != nil {
 			l.t.Fatal(err)
@@ -235,7 +235,7 @@ func (l *limits) show(what string, texts []string, readers ...reader) {
 	}
 }
 
-// TestLargestProcess starts a process with the largest values, has a worker store the largest
+// TestLargestProcess starts a process with the largest values, lets a worker store the largest
 // result, and reads both in every way.
 func TestLargestProcess(t *testing.T) {
 	t.Parallel()
@@ -433,7 +433,7 @@ func TestLargestRun(t *testing.T) {
 		l.prints(&progressorv1.GetTemplateResponse{}, "template", "get", limitsNamespace, xs("t", 128)))
 }
 
-// TestLargestCron creates the largest cron and reads it in every way, also in SQL.
+// TestLargestCron creates the largest cron and reads it in every way, including SQL.
 func TestLargestCron(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)

@@ -17,7 +17,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// longestZone is the longest name of a time zone. No name has the 128 bytes that are allowed.
+// longestZone is the time zone with the longest name. No name reaches the limit of 128 bytes.
 const longestZone = "America/Argentina/ComodRivadavia"
 
 // commandRequests are the commands of crons and runs, and the lists.
@@ -188,7 +188,7 @@ func fillExclusions(m proto.Message, n int) {
 }
 
 // fillDependencies makes a template of 1,000 steps whose last one has n dependencies. A step cannot
-// depend on itself, so 1,000 dependencies that are accepted are 999 of different steps.
+// depend on itself, so the accepted 1,000 dependencies name only 999 different steps.
 func fillDependencies(m proto.Message, n int) {
 	t := m.(*progressorv1.PutTemplateRequest).GetTemplate()
 	fillSteps(m, 1000)
@@ -201,7 +201,7 @@ func fillDependencies(m proto.Message, n int) {
 	}
 }
 
-// TestCommandTextsHaveLimits gives the largest texts to commands, and one byte more.
+// TestCommandTextsHaveLimits passes the largest texts to commands, and texts with one more byte.
 func TestCommandTextsHaveLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
@@ -246,7 +246,7 @@ func TestCommandTextsHaveLimits(t *testing.T) {
 	}
 }
 
-// TestTokensThatNobodyGaveOut sends tokens whose process ID PostgreSQL cannot store.
+// TestTokensThatNobodyGaveOut sends invented tokens with a process ID that PostgreSQL cannot store.
 func TestTokensThatNobodyGaveOut(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)

@@ -25,7 +25,7 @@ const (
 	reasonBytes = 1024
 )
 
-// sizeRequests are the requests with a whole cron, a token, or the reason of a pause.
+// sizeRequests are the requests that contain a cron, a token, or the reason of a pause.
 func (l *limits) sizeRequests() []request {
 	result := func() *progressorv1.JobResult { return &progressorv1.JobResult{} }
 	pause := func() proto.Message {
@@ -82,8 +82,8 @@ func (l *limits) sizeRequests() []request {
 // wholeCron is part of the error about a cron that is too large.
 var wholeCron = fmt.Sprintf("target: the cron must have at most %d bytes", cronBytes)
 
-// taken wraps a request whose token has a valid size, but belongs to no lease and to no wait. It
-// ignores the error of the engine that it has found none.
+// taken wraps a request whose token has a valid size, but belongs to no lease and no wait. It
+// ignores the error that the engine has found none.
 func taken(send func(context.Context, proto.Message) error) func(context.Context, proto.Message) error {
 	return func(ctx context.Context, m proto.Message) error {
 		err := send(ctx, m)
@@ -107,8 +107,8 @@ func (l *limits) completeBatch(ctx context.Context, m proto.Message) error {
 	return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%s", failure.GetMessage()))
 }
 
-// longToken returns a lease token of n bytes of a lease that does not exist, or a text of n bytes
-// if no token has this length.
+// longToken returns a token of n bytes for a lease that does not exist. If no token has this
+// length, it returns a text of n bytes.
 func longToken(n int) string {
 	if base64.RawURLEncoding.EncodedLen(base64.RawURLEncoding.DecodedLen(n)) != n {
 		return xs("", n)
@@ -127,7 +127,7 @@ func (l *limits) jobCron() *progressorv1.Cron {
 	return c
 }
 
-// fillCron gives a cron args with which its definition has n bytes.
+// fillCron sets the args of a cron so that its definition has n bytes.
 func fillCron(c *progressorv1.Cron, n int) {
 	target := c.GetTarget().GetEnqueueJob()
 	definition := &progressorv1.Cron{
@@ -135,7 +135,7 @@ func fillCron(c *progressorv1.Cron, n int) {
 		Target: c.GetTarget(),
 	}
 	size := n
-	for range 2 { // the first text is too long by what surrounds it
+	for range 2 { // the first text is too long by the size of the rest
 		target.Args = structpb.NewStringValue(xs("", size))
 		size -= proto.Size(definition) - n
 	}
@@ -145,7 +145,8 @@ func fillCron(c *progressorv1.Cron, n int) {
 	}
 }
 
-// TestSizesHaveLimits sends the largest crons, tokens and reasons of pauses, and one byte more.
+// TestSizesHaveLimits sends the largest crons, tokens and reasons of pauses, and values with one
+// more byte.
 func TestSizesHaveLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
@@ -215,7 +216,7 @@ func TestSizesOfCommandsHaveLimits(t *testing.T) {
 }
 
 // TestExactlyLargestCron reads the largest cron and the longest reason of a pause in every way, and
-// has a worker run the job of the cron.
+// lets a worker run the job of the cron.
 func TestExactlyLargestCron(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)

@@ -39,7 +39,7 @@ func newLoginSite(t *testing.T) *loginSite {
 	return s
 }
 
-// login runs login, and answer when the user has the code.
+// login runs progressor login, and calls answer when the user has the code.
 func (s *loginSite) login(t *testing.T, answer func()) (output string, code int) {
 	t.Helper()
 	shown, wait := s.user.Start(t, s.args...)
@@ -69,7 +69,7 @@ func (s *loginSite) refreshToken(t *testing.T) string {
 	return string(found[1])
 }
 
-// TestLogin goes the way of a user: login, a command, a refreshed token, and logout.
+// TestLogin follows the steps of a user: login, a command, a refreshed token, and logout.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -89,7 +89,7 @@ func TestLogin(t *testing.T) {
 	if out := s.user.OK(t, "whoami"); out != principal+"\ngroup:a\n" || s.issuer.Refreshes() != 0 {
 		t.Errorf("whoami: %s", out)
 	}
-	// A command that calls a method sends the token, too.
+	// A command that calls an API method also sends the token.
 	if r := s.user.Run(t, "namespace", "put", "x", "--builtin", "echo"); !strings.Contains(r.Stderr, principal+
 		" does not have it") {
 		t.Errorf("%+v", r)
@@ -153,7 +153,7 @@ func TestLoginIsRefreshed(t *testing.T) {
 	})
 }
 
-// A login that fails stores nothing, and says why.
+// A login that fails stores nothing, and reports the reason.
 func TestLoginFails(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -226,7 +226,7 @@ func TestLoginFails(t *testing.T) {
 	}
 }
 
-// Logout deletes the tokens even if the issuer does not revoke them, and says so.
+// Logout deletes the tokens even if the issuer does not revoke them, and reports this.
 func TestLogoutWithoutRevocation(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -259,7 +259,7 @@ func TestLogoutWithoutRevocation(t *testing.T) {
 	}
 }
 
-// The authorities of an issuer are found by commands in other directories, too.
+// Commands in other directories also find the authorities of an issuer.
 func TestLoginWithAuthorities(t *testing.T) {
 	t.Parallel()
 	issuer := testissuer.Unstarted(t)

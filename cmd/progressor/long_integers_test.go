@@ -13,8 +13,8 @@ import (
 
 const pastExact = "is beyond 2^53 and would lose digits: write it as a string"
 
-// Where JSON or YAML becomes a value of the API, an integer that would lose digits is rejected, and
-// the error names its position.
+// When JSON or YAML is converted to a value of the API, an integer that would lose digits is
+// rejected, and the error names its position.
 func TestLongIntegersAreRefused(t *testing.T) {
 	cron := filepath.Join(t.TempDir(), "cron.yaml")
 	if err := os.WriteFile(cron,

@@ -19,8 +19,9 @@ import (
 
 var dyingEngines atomic.Int32
 
-// dying is an engine that accepts one request and dies before it answers. It has its own address,
-// where the system allows it: the client tries again, and another test may use the port by then.
+// dying is an engine that accepts one request and dies before it answers. If the system allows it,
+// the engine has its own address, because the client tries again, and another test may use the port
+// by then.
 func dying(t *testing.T, reset bool) (p clitest.Program, taken *atomic.Int32) {
 	t.Helper()
 	var config net.ListenConfig
@@ -47,8 +48,8 @@ func dying(t *testing.T, reset bool) (p clitest.Program, taken *atomic.Int32) {
 	return clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_ADDRESS": "http://" + listener.Addr().String()}}, taken
 }
 
-// If an engine dies with a request, the error says that it may have been accepted, and with which
-// key to ask or to repeat.
+// If an engine dies during a request, the error says that the request may have been accepted, and
+// shows the key with which to check or to repeat it.
 func TestLostAnswer(t *testing.T) {
 	key := `[0-9a-f-]{36}`
 	again := "the same command with -k " + key + ", which has no effect twice\n$"
@@ -81,7 +82,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// The response of an engine is final, unless the engine itself does not know the outcome.
+// An error response of an engine is final, unless the engine itself does not know the outcome.
 func TestWhatIsNotLost(t *testing.T) {
 	for reason, lost := range map[progressorv1.ErrorDetail_Reason]bool{
 		progressorv1.ErrorDetail_REASON_UNAVAILABLE: true, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND: false,

@@ -15,8 +15,9 @@ import (
 // newCommands returns the commands that the tests run: all of them.
 var newCommands = commands.New
 
-// testsAtOnce is how many tests run at once, unless -parallel is given. It is more than the number
-// of processors of a small machine, because most tests wait for programs and for times of a page.
+// testsAtOnce is the number of tests that run at once, unless -parallel is set. It is more than the
+// number of processors of a small machine, because most tests wait for programs and for times of a
+// page.
 const testsAtOnce = 4
 
 // programVariable makes the test binary behave like progressor.

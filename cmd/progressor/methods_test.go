@@ -18,14 +18,14 @@ var behindClient = map[string]string{
 	"Release": "worker run", "WatchProcess": "watch",
 }
 
-// inDatabase has the methods whose commands read and change the database instead, because they also
-// work without an engine.
+// inDatabase has the methods whose commands use the database directly, so that they also work
+// without an engine.
 var inDatabase = map[string]string{
 	"ListConsoleLogins": "console-login list", "EndConsoleLogins": "console-login end",
 }
 
-// Every method of the API has a command, so that nothing needs another client. ProcessorService is
-// what users implement.
+// Every method of the API has a command, so that no other client is needed. ProcessorService is an
+// exception, because users implement it.
 func TestEveryMethodHasACommand(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// An engine for requests only is listed as such.
+// The list of nodes shows that an engine takes only requests.
 func TestRequestsOnlyNode(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}

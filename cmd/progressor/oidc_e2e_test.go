@@ -24,8 +24,8 @@ func user(d *clitest.Daemon, token string) clitest.Program {
 	return p
 }
 
-// TestOIDC goes the way of an operator: an engine that accepts the tokens of an issuer, a grant for
-// a group, one for a user, and the end of both.
+// TestOIDC follows the steps of an operator: an engine that accepts the tokens of an issuer, a
+// grant for a group, a grant for a user, and the removal of both.
 func TestOIDC(t *testing.T) {
 	t.Parallel()
 	dsn, issuer, program := storagetest.DSN(t), testissuer.New(t), clitest.Program{Commands: newCommands}
@@ -115,7 +115,7 @@ func TestStartWithoutIssuer(t *testing.T) {
 	}
 }
 
-// Wrong settings of issuers are rejected with an error that names the flag.
+// Invalid settings of issuers are rejected with an error that names the flag.
 func TestWrongIssuers(t *testing.T) {
 	t.Parallel()
 	program := clitest.Program{Commands: newCommands}

@@ -95,7 +95,7 @@ func TestJobErrorsNameFlags(t *testing.T) {
 	}
 }
 
-// A result is requested before the end of its job.
+// The result of a job is requested before the job has ended.
 func TestJobResultBeforeTheEnd(t *testing.T) {
 	f := &clitest.Engine{Jobs: []*progressorv1.Job{{JobId: "m-1", State: progressorv1.JobState_JOB_STATE_RUNNING}}}
 	p := clitest.Serve(t, newCommands, f)

@@ -40,8 +40,8 @@ func publicKeys(t *testing.T, url, query string) (keys []string, status int) {
 	return keys, response.StatusCode
 }
 
-// A receiver that has no secret checks requests with the public keys of the engine, also while a
-// key is replaced. It sees the keys of one namespace, not those of others.
+// A receiver without a secret checks requests with the public keys of the engine, even while a key
+// is replaced. It gets the keys of one namespace, and not those of others.
 func TestPublicKeys(t *testing.T) {
 	t.Parallel()
 	const first = "whsk_AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="

@@ -18,8 +18,8 @@ import (
 
 const signingKey = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// sdkEngine starts an engine for the tests of an SDK. It returns their environment. The namespace
-// signed has the secret key.
+// sdkEngine starts an engine for the tests of an SDK. It returns the environment variables of the
+// tests. The requests of the namespace signed are signed with the secret key.
 func sdkEngine(t *testing.T) (env []string) {
 	t.Helper()
 	dsn := storagetest.DSN(t)
@@ -71,7 +71,8 @@ func TestTypeScriptSDK(t *testing.T) {
 	}
 }
 
-// The package that npm packs has what a program needs, and can be installed without a registry.
+// The package that npm packs contains everything that a program needs, and can be installed without
+// a registry.
 func TestTypeScriptSDKPackage(t *testing.T) {
 	t.Parallel()
 	dir := sdkCopy(t, sdk.TypeScript, "typescript", "node", "npm")
@@ -155,7 +156,7 @@ func TestSDKVersions(t *testing.T) {
 	}
 }
 
-// The starts in the READMEs of the SDKs are short.
+// The quick starts in the READMEs of the SDKs are short.
 func TestSDKStartsAreShort(t *testing.T) {
 	programOf := regexp.MustCompile("(?s)(?:```(?:js|python)|<<'EOF')\n(.*?)(?:```|EOF)\n")
 	for _, file := range []string{

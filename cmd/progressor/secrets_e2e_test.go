@@ -73,9 +73,9 @@ func putSecret(t *testing.T, dsn, name, namespaces, value string, args ...string
 	return p.Run(t, append([]string{"secret", "put", name, "--namespaces", namespaces, "--db.dsn", dsn}, args...)...)
 }
 
-// TestSecrets is an attack: everything that clients with keys, the database and the log show is
-// searched for the values of headers. The requests to the processor and of the cron have them, and
-// a rotated secret is used without another put.
+// TestSecrets searches all data that clients with keys, the database and the log show for the
+// values of headers. The requests to the processor and of the cron contain these values. A rotated
+// secret is used without another put.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	dsn, to := storagetest.DSN(t), newCallee(t)
@@ -133,7 +133,8 @@ func TestSecrets(t *testing.T) {
 	noSecrets(t, "the log", d.Log.String())
 }
 
-// putAgain puts what a client has read: masked headers keep their values for the same host only.
+// putAgain puts a configuration that a client has read. Masked headers keep their values only for
+// the same host.
 func (s *tenants) putAgain(t *testing.T, root clitest.Program, to *callee) {
 	t.Helper()
 	put := func(url string) clitest.Result {
@@ -157,7 +158,7 @@ func (s *tenants) putAgain(t *testing.T, root clitest.Program, to *callee) {
 	}
 }
 
-// attack reads everything as each role, and all tables as their owner.
+// attack reads all objects with each role, and all tables as their owner.
 func (s *tenants) attack(t *testing.T, rootToken string) {
 	t.Helper()
 	tokens := map[string]string{"root": rootToken}
@@ -270,8 +271,8 @@ func writeKeys(t *testing.T, keys ...string) string {
 	return path
 }
 
-// With a master key, the values are encrypted with it. Without it, or with another one, requests
-// fail with an error that names the flag, and no other secret can be stored with a wrong key.
+// With a master key, the values are encrypted with that key. Without it, or with another key,
+// requests fail with an error that names the flag, and no secret can be stored with the wrong key.
 func TestMasterKey(t *testing.T) {
 	t.Parallel()
 	dsn, to, file := storagetest.DSN(t), newCallee(t), writeKeys(t, "a")
@@ -323,7 +324,7 @@ func TestMasterKey(t *testing.T) {
 	d.Stop(t)
 }
 
-// Wrong values and files are rejected with an error that says what is valid.
+// Invalid values and files are rejected with an error that describes what is valid.
 func TestWrongSecrets(t *testing.T) {
 	t.Parallel()
 	dsn, program := storagetest.DSN(t), clitest.Program{Commands: newCommands}

@@ -52,7 +52,8 @@ func (r *receiver) use(keys ...signature.Key) {
 	r.keys = keys
 }
 
-// got returns an error unless the last request to a path was signed, and has an ID that begins so.
+// got returns an error unless the last request to a path was signed, and its ID begins with a
+// prefix.
 func (r *receiver) got(path, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

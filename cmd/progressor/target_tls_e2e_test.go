@@ -67,8 +67,8 @@ func (g *guarded) got(path, client string) error {
 	return nil
 }
 
-// Requests to processors, of crons and to webhooks have a client certificate, and trust only the
-// authority of their target. Another certificate in the secret is used without a restart.
+// Requests to processors, of crons and to webhooks use a client certificate, and trust only the
+// authority of their target. If the secret gets another certificate, it is used without a restart.
 func TestClientCertificatesOfTargets(t *testing.T) {
 	t.Parallel()
 	const first, second = "spiffe://example.org/first", "spiffe://example.org/second"
@@ -117,7 +117,7 @@ func TestClientCertificatesOfTargets(t *testing.T) {
 	rejects("webhook.tls.ca_pem: must be certificates in PEM", sink("ca_pem: word")...)
 	d.OK(t, sink(fmt.Sprintf("ca_pem: %q, certificate_secret: client", to.servers.PEM()))...)
 
-	// A stored header is not kept if the authorities are replaced.
+	// If the authorities are replaced, a stored header is not kept.
 	other := filepath.Join(t.TempDir(), "other.crt")
 	to.clients.WriteAuthority(other)
 	kept := []string{"--connect-certificate", "client", "--header", "x-key=REDACTED", "--connect-ca-file"}

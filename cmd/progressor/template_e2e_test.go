@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Templates of the configuration file are put at the start, once.
+// Templates of the configuration file are stored at the first start, and not again.
 func TestTemplatesOfTheConfigurationFile(t *testing.T) {
 	t.Parallel()
 	text := "namespaces: [{namespace: play, processor: {pull: {}}}]\ntemplates:\n  - namespace: play\n" +

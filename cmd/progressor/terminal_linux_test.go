@@ -145,7 +145,7 @@ func TestShellsComplete(t *testing.T) {
 	}
 }
 
-// fish completes, too. It is asked without a terminal, because it redraws its line.
+// fish completes, too. The test asks it without a terminal, because fish redraws its line.
 func TestFishCompletes(t *testing.T) {
 	t.Parallel()
 	path, err := exec.LookPath("fish")

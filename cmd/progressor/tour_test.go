@@ -34,7 +34,7 @@ var touredPages = []string{
 const (
 	// tourWait limits the time for one page.
 	tourWait = 4 * time.Minute
-	// tourTimeout is how long a block that waits for something is repeated.
+	// tourTimeout is how long a block that waits for an event is repeated.
 	tourTimeout = 45 * time.Second
 )
 
@@ -148,7 +148,7 @@ func (b *tourBlock) name() string {
 }
 
 // check runs a block and compares the shape of its output. A block that begins with sleep waits for
-// something, which may take longer on a busy machine, so it is repeated for a while.
+// an event. On a busy machine this may take longer, so the block is repeated for a while.
 func (b *tourBlock) check(ctx context.Context, t *testing.T, shell *shell, here map[string]string) {
 	for _, program := range b.needs {
 		if _, err := exec.LookPath(program); err != nil {
@@ -184,8 +184,8 @@ func (b *tourBlock) check(ctx context.Context, t *testing.T, shell *shell, here 
 	}
 }
 
-// codeFits reports whether a block exits as the page shows it: successfully, or with an error of
-// the program as its last line.
+// codeFits reports whether the exit code of a block fits the page: 0, or another code if the last
+// line on the page is an error of the program.
 func (b *tourBlock) codeFits(code int) bool {
 	lines := strings.Split(strings.TrimSpace(b.output), "\n")
 	return (code != 0) == strings.HasPrefix(lines[len(lines)-1], "progressor: ")
@@ -225,7 +225,8 @@ func (b *tourBlock) shape(output string) string {
 	return strings.TrimSpace(output)
 }
 
-// written returns the page with the actual output where it differs by more than its times.
+// written returns the page with the actual output of the blocks whose output differs by more than
+// times.
 func written(page string, blocks []tourBlock) string {
 	for n := len(blocks) - 1; n >= 0; n-- {
 		b := blocks[n]

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A reader follows one tour after the other, with one engine and in one directory. So no page uses
-// a namespace, an ID or a port of another page, and files and background processes of a page do not
-// stay.
+// A reader may follow one tour after the other, with one engine and in one directory. So no page
+// uses a namespace, an ID or a port of another page, and no page leaves files or background
+// processes behind.
 func TestToursShareNothing(t *testing.T) {
 	patterns := map[string]*regexp.Regexp{
 		"namespace": regexp.MustCompile(`namespace put (\S+)`),

@@ -23,8 +23,8 @@ func wantPermission(t *testing.T, err error, text string) {
 	}
 }
 
-// TestWorkerKeys goes the way of an operator who gives a worker a key for one job: the worker gets
-// these jobs, and attacks of its key on other jobs fail.
+// TestWorkerKeys follows the steps of an operator who creates a key for a worker of one job name.
+// The worker gets these jobs, and requests with its key for other jobs fail.
 func TestWorkerKeys(t *testing.T) {
 	t.Parallel()
 	s, program := newTenants(t), clitest.Program{Commands: newCommands}
@@ -66,7 +66,7 @@ func TestWorkerKeys(t *testing.T) {
 	if out := root.OK(t, "job", "get", "shop/pull", "resize"); !strings.Contains(out, "RUNNING") {
 		t.Errorf("a denied request has completed the job: %s", out)
 	}
-	// The lease of a job that another worker has.
+	// The lease of a job that another worker holds.
 	other := client.New(s.URL, client.WithToken(rootToken)).Worker
 	polled, err = other.Poll(t.Context(),
 		&progressorv1.PollRequest{Namespaces: []string{"shop/pull"}, WorkerId: "other"})

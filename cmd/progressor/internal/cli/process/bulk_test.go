@@ -90,7 +90,7 @@ func TestBulkDryRun(t *testing.T) {
 	}
 }
 
-// If jobs match, the output says so and names the command for jobs.
+// If jobs match the filter, the output reports this and names the command for jobs.
 func TestBulkLeavesJobsOut(t *testing.T) {
 	f := &clitest.Engine{Bulks: []*progressorv1.Bulk{{DryRun: true}},
 		Pages: []*progressorv1.ListProcessesResponse{{Processes: []*progressorv1.Process{{ProcessId: "mail-3"}}}}}

@@ -56,8 +56,8 @@ func TestExplain(t *testing.T) {
 	clitest.WantLines(t, p.OK(t, "explain", "demo", "o-1", "--all"), "call 1.")
 }
 
-// Explain sink shows the state and the sentences of the engine. A process in a namespace that is
-// called sink is explained by explain process.
+// Explain sink shows the state and the sentences of the engine. For a process in a namespace named
+// sink, use explain process.
 func TestExplainSink(t *testing.T) {
 	f := &clitest.Engine{Insight: &progressorv1.ExplainSinkResponse{
 		Sink: &progressorv1.Sink{Namespace: "shop", SinkId: "audit", Status: &progressorv1.SinkStatus{

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The broker of dev has no authentication, so it listens on loopback, or with --auth.mode none
-// everywhere.
+// The broker of dev has no authentication, so it listens only on loopback addresses, unless
+// --auth.mode is none.
 func TestKafkaListens(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

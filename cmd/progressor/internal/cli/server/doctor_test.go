@@ -28,7 +28,7 @@ func TestDoctorOnASoundDatabase(t *testing.T) {
 	if len(found.Invariants) == 0 || len(found.Tables) == 0 || found.Schema.Version != found.Schema.Newest {
 		t.Errorf("examination = %+v", found)
 	}
-	// The server of the tests does not sync to disk, and doctor says so.
+	// The server of the tests does not sync to disk, and doctor reports this.
 	if !slices.ContainsFunc(found.Warnings, func(f finding) bool { return strings.HasPrefix(f.What, "fsync is off") }) {
 		t.Errorf("warnings = %+v", found.Warnings)
 	}
@@ -128,7 +128,7 @@ func TestDoctorFindsFailingRuns(t *testing.T) {
 	}
 }
 
-// The age of the oldest xmin is in the singular or the plural.
+// The age of the oldest xmin is printed in the singular or the plural.
 func TestXminHolder(t *testing.T) {
 	for want, holder := range map[string]*xminHolder{
 		"not held": nil,

@@ -60,8 +60,9 @@ func TestDoctorVerifiesTheAudit(t *testing.T) {
 	}
 }
 
-// Doctor warns of roles of engines that can change the audit, or cannot add to its hash chain. A
-// role with pg_write_all_data does both, since the migrations revoke only rights on tables.
+// Doctor warns about roles of engines that can change the audit or cannot add to its hash chain.
+// Both are true of a role with pg_write_all_data, because the migrations revoke only rights on
+// tables.
 func TestDoctorFindsRolesThatChangeTheAudit(t *testing.T) {
 	t.Parallel()
 	const (
@@ -103,8 +104,8 @@ func TestDoctorFindsRolesThatChangeTheAudit(t *testing.T) {
 	}
 }
 
-// engineRole creates a role with rights, and opens a session like that of an engine, or another
-// one.
+// engineRole creates a role with rights, and opens a session that is like the session of an engine
+// or like another session.
 func engineRole(t *testing.T, dsn string, engine bool, rights ...string) (role string) {
 	t.Helper()
 	pool := storagetest.Connect(t, dsn)
@@ -139,7 +140,8 @@ func engineRole(t *testing.T, dsn string, engine bool, rights ...string) (role s
 	return role
 }
 
-// The audit has what a command changes of keys and grants, and the role of the session.
+// The audit records the changes of keys and grants that a command makes, with the role of the
+// session.
 func TestAccessIsAudited(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Doctor names the sinks that do not deliver, or soon will not, and says nothing about others.
+// Doctor reports the sinks that do not deliver or soon will not, and no others.
 func TestDoctorFindsSinks(t *testing.T) {
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
 	pool := storagetest.Connect(t, dsn)
@@ -30,7 +30,7 @@ func TestDoctorFindsSinks(t *testing.T) {
 	} {
 		run(sql)
 	}
-	// Each sink has the lease of a node that has ended long ago, unless it does not run.
+	// Each running sink has the lease of a node, and the lease has ended long ago.
 	sink := func(ns, id, state, more string) {
 		run(`INSERT INTO progressor.sinks (namespace, sink_id, config, secrets, revision, state, lanes, seqs, max_lag,
 				resumed_time, token, delivered, failures, last_error, last_error_time, dead_letters, created_time,

@@ -59,8 +59,8 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// On the schema of another version, doctor and migrate say what to do, whatever the schema
-// contains.
+// On the schema of another version, doctor and migrate describe the next step, regardless of what
+// the schema contains.
 func TestOtherSchemas(t *testing.T) {
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
 	pool := storagetest.Connect(t, dsn)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The password is read again each time, from the file or by the command.
+// The password is read again for each connection, from the file or with the command.
 func TestPasswordIsReadAgain(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A page that rebinds its name to the address of the engine reads no profile, and no page shows the
-// command line, which may contain the password of the database.
+// A web page that rebinds its name to the address of the engine cannot read a profile. No page
+// shows the command line, which may contain the password of the database.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	names, err := hosts("127.0.0.1:8080", " profiles.example.com ,")

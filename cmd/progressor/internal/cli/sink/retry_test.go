@@ -12,7 +12,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// letter returns a dead letter, which waits to be delivered again or not.
+// letter returns a dead letter. waits reports whether it waits to be delivered again.
 func letter(id int64, waits bool) *progressorv1.SinkDeadLetter {
 	d := &progressorv1.SinkDeadLetter{
 		ChangeId: id, ProcessId: "p", Kind: progressorv1.ChangeKind_CHANGE_KIND_EVENT, Type: "stored",
@@ -38,7 +38,7 @@ const (
 	paused = progressorv1.SinkState_SINK_STATE_PAUSED
 )
 
-// Retry sends what the flags select, and says what happens next.
+// Retry sends the selection of the flags, and prints what happens next.
 func TestRetry(t *testing.T) {
 	deleted := letter(9, false)
 	deleted.ChangeDeleted = true
@@ -87,7 +87,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// With --wait, retry waits for the selected dead letters, and counts what was delivered.
+// With --wait, retry waits for the selected dead letters, and prints how many were delivered.
 func TestRetryWaits(t *testing.T) {
 	f := &clitest.Engine{}
 	p := clitest.Serve(t, newCommands, f)

@@ -33,7 +33,7 @@ func jobRequest(args string) *progressorv1.ProcessRequest {
 	}
 }
 
-// The output of a command is the result. Any other exit is a failure that says why.
+// The output of a command is the result. Any other exit is a failure with a reason.
 func TestExecuted(t *testing.T) {
 	for _, tt := range []struct{ command, args, result, reason, message string }{
 		{"cat", `{"a":[1,true]}`, `{"a":[1,true]}`, "", ""},
@@ -89,7 +89,7 @@ func TestExecutedWithinMemory(t *testing.T) {
 	}
 }
 
-// When an attempt is over, every process of its group is killed, even if it ignores SIGTERM.
+// When an attempt is over, all processes of its group are killed, even if they ignore SIGTERM.
 func TestExecutedUntilTold(t *testing.T) {
 	for _, command := range []string{"sleep 600", "trap '' TERM; sleep 600 & sleep 600; sleep 600",
 		"trap 'exit 0' TERM; sleep 600 & wait"} {
@@ -140,10 +140,10 @@ func TestProgressLines(t *testing.T) {
 	}
 }
 
-// A command that fails can say when the next attempt may begin, even if it leaves a process behind
-// that holds the file open.
+// A failing command can set the time of the next attempt, even if it leaves behind a process that
+// holds the file open.
 func TestExecutedRetryAfter(t *testing.T) {
-	// This process ends once the test has removed its directory, and after a minute if the test is
+	// This process ends when the test has removed its directory, or after a minute if the test is
 	// killed.
 	stays := fmt.Sprintf(`setsid sh -c 'n=0; while [ -e %q ] && [ $((n += 1)) -lt 600 ]; do sleep 0.1; done' & `,
 		t.TempDir())

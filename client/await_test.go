@@ -48,7 +48,7 @@ func (e *enders) GetRun(_ context.Context, r *progressorv1.GetRunRequest) (*prog
 }
 
 // Waiting for the end of a job or a run continues while engines stop and start, with all retries
-// each time. seen gets each response, the first one at once.
+// each time. seen is called with each response. The first response arrives at once.
 func TestAwaitTheEnd(t *testing.T) {
 	t.Parallel()
 	e := &enders{}

@@ -46,7 +46,7 @@ func chain(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 // steal takes leases and never answers, like a worker that dies. Other workers then get the tasks.
 func (h *testEngine) steal(ctx context.Context, most int) (stolen int) {
 	for stolen < most && ctx.Err() == nil {
-		resp, _ := h.client.Worker.Poll(ctx, &progressorv1.PollRequest{ // an error means that the test is over
+		resp, _ := h.client.Worker.Poll(ctx, &progressorv1.PollRequest{ // fails only when the test is over
 			Namespaces: []string{"pull"}, WorkerId: "thief", MaxLeases: 1, Wait: durationpb.New(time.Second),
 			LeaseDuration: durationpb.New(time.Second),
 		})
@@ -56,7 +56,7 @@ func (h *testEngine) steal(ctx context.Context, most int) (stolen int) {
 }
 
 // Workers of a pull namespace start, stop and die. The processes are hash chains. Each call is
-// applied once, and all responses agree on the order.
+// applied once, and all responses show the same order.
 func TestChainOverWorkers(t *testing.T) {
 	h := newTestEngine(t)
 	const processes, callers, calls = 3, 4, 15

@@ -18,8 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// scripted answers each request with the next of its errors, and with success when there are no
-// more.
+// scripted returns the next of its errors for each request, and success when no errors are left.
 type scripted struct {
 	progressorv1connect.UnimplementedProcessServiceHandler
 
@@ -250,7 +249,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// The error of a token source fails all requests, also streams, before they are sent.
+// The error of a token source fails all requests, including streams, before they are sent.
 func TestTokenSourceFails(t *testing.T) {
 	s := &scripted{}
 	failure := errors.New("the login has expired")

@@ -13,7 +13,7 @@ import (
 )
 
 // A worker holds the maximum number of leases, each with a summary of maximum length. The engine
-// accepts every heartbeat, and a few heartbeats send all summaries.
+// accepts every heartbeat, and a few heartbeats carry all summaries.
 func TestHeartbeatsHaveRoomForSummaries(t *testing.T) {
 	t.Parallel()
 	s := &workerRun{Worker: &Worker{options: workerOptions{id: "w"}}, held: map[string]*heldLease{}}

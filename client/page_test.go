@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The programs in these pages are complete. They can be copied, and go vet accepts them.
+// The programs in these pages are complete: readers can copy them, and go vet accepts them.
 func TestProgramsOfThePages(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"workers.md", "security.md"} {

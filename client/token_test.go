@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// While the file system does not answer one request, others use the token that was read last.
+// While one request waits for the file system, others use the token that was read last.
 func TestTokenFileIsReadByOneRequest(t *testing.T) {
 	t.Parallel()
 	f := &tokenFile{path: filepath.Join(t.TempDir(), "token")}

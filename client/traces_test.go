@@ -60,7 +60,7 @@ func wantChild(t *testing.T, child sdktrace.ReadOnlySpan, parent trace.SpanConte
 	}
 }
 
-// There is one trace from the client to the processor and its timer, over every way to push.
+// With each way to push, one trace contains the client, the processor and its timer.
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]*progressorv1.ConnectProcessor{
@@ -115,8 +115,8 @@ func TestOneTrace(t *testing.T) {
 	}
 }
 
-// The trace of a job continues in the worker that runs it, even if another engine than the one that
-// leased the job accepts its answer.
+// The trace of a job continues in the worker that runs it, even if the answer goes to another
+// engine than the one that leased the job.
 func TestTraceOfAJob(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), enginetest.NewSpans(1)
@@ -172,8 +172,8 @@ func TestTraceOfAJob(t *testing.T) {
 	}
 }
 
-// Reads begin no trace, but continue one. Failures have their code. Mistakes of the client are not
-// errors of the span.
+// Reads begin no trace, but continue one. Failures are recorded with their code. Errors of the
+// client do not mark the span as failed.
 func TestTraceOfRequests(t *testing.T) {
 	t.Parallel()
 	s := enginetest.NewSpans(1)

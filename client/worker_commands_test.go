@@ -16,7 +16,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A worker runs a processor as an engine calls one by URL: all tasks of a process, and jobs too.
+// A worker passes all tasks of a process, and jobs, to a processor, like an engine that calls a
+// processor by URL.
 func TestProcessorInWorker(t *testing.T) {
 	h := newTestEngine(t)
 	h.worker(h.client, func(w *client.Worker) {

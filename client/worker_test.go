@@ -301,7 +301,7 @@ func TestLostLease(t *testing.T) {
 			first := h.worker(h.by(r), func(w *client.Worker) {
 				client.Handle(w, "work", func(ctx context.Context, _ any) (string, error) {
 					close(leased)
-					if told { // the engine reports the loss before a failed heartbeat does
+					if told { // the engine reports the loss before a heartbeat fails
 						<-second
 						r.closed.Store("")
 					}

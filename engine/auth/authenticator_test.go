@@ -26,7 +26,7 @@ type table struct {
 	reads int
 	uses  []string // IDs of keys whose use was noted
 	err   error
-	hangs chan struct{} // if not nil, a read sends to it, and waits for the end of its context
+	hangs chan struct{} // if not nil, a read sends to it and waits until its context ends
 }
 
 func (t *table) ReadKey(ctx context.Context, id string) (storage.KeyState, error) {
@@ -138,8 +138,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A request costs a read of the database at most every 10 s. A key that was revoked or has expired
-// is rejected after that time.
+// The requests of a client cause a read of the database at most every 10 s. A key that was revoked
+// or has expired is rejected after that time.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	a, keys, at := newTest(t, "")
@@ -214,8 +214,8 @@ func TestDatabaseHangs(t *testing.T) {
 	})
 }
 
-// While the database cannot be read, known keys work for a minute, and unknown ones get UNAVAILABLE
-// instead of an error that a client takes for a wrong token.
+// While the database cannot be read, known keys work for a minute. Clients with unknown keys get
+// UNAVAILABLE, and not an error that means an invalid token.
 func TestDatabaseDown(t *testing.T) {
 	t.Parallel()
 	a, keys, at := newTest(t, "")
@@ -242,7 +242,7 @@ func TestDatabaseDown(t *testing.T) {
 	}
 }
 
-// counted returns how often an outcome was counted.
+// counted returns the count of an outcome.
 func counted(t *testing.T, a *Authenticator, outcome string) (n int) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -263,8 +263,8 @@ func counted(t *testing.T, a *Authenticator, outcome string) (n int) {
 	return n
 }
 
-// TestGuessing attacks with random tokens. They cost at most 10 reads per second and address, and
-// do not prevent a client of the same address from using its key.
+// TestGuessing sends random tokens. They cost at most 10 reads per second and address, and do not
+// prevent a client of the same address from using its key.
 func TestGuessing(t *testing.T) {
 	t.Parallel()
 	a, keys, _ := newTest(t, "")
@@ -303,8 +303,8 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
-// Clients without a valid token do not keep others at their address from using a key that the node
-// does not know yet. Such keys are limited for all addresses together.
+// Clients without a valid token do not prevent others at their address from using a key that the
+// node does not know yet. The lookups of such keys are limited for all addresses together.
 func TestNewKeys(t *testing.T) {
 	t.Parallel()
 	a, keys, _ := newTest(t, "")
@@ -430,8 +430,8 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 }
 
-// A client with a certificate has the grants of its URI. They are cached like those of a key, and
-// used for a while if the database cannot be read.
+// A client with a certificate has the grants of its URI. They are cached like the grants of a key,
+// and used for a while if the database cannot be read.
 func TestCertificatePrincipals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A full cache loses old entries first, and never many at once.
+// A full cache evicts old entries first, and never many at once.
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	const old = maxCached / 10

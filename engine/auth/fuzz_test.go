@@ -21,13 +21,13 @@ import (
 )
 
 // go test -fuzz runs a fuzz test in several processes, and sends the inputs of one of them to the
-// others. So an input must mean the same in each process: it may contain no secret or address that
-// a process chooses at random.
+// others. So an input must have the same meaning in each process: it must not contain a secret or
+// an address that a process chooses at random.
 
 // fuzzSecret is the secret of the keys of the fuzz tests.
 var fuzzSecret = strings.Repeat("5a", secretBytes)
 
-// withoutLimits makes a check every input, however many of them fail.
+// withoutLimits makes a check every input, regardless of the number of failures.
 func withoutLimits(a *Authenticator) {
 	const unlimited = 1e9
 	a.failed = &failures{newBudget(unlimited, unlimited), 0}
@@ -52,8 +52,8 @@ func (t *watchedTable) ReadKey(ctx context.Context, id string) (storage.KeyState
 	return t.table.ReadKey(ctx, id)
 }
 
-// FuzzToken accepts only the tokens of the keys, however they are written, and reads only
-// well-formed IDs from the database.
+// FuzzToken checks that only the tokens of the keys are accepted, in any spelling, and that only
+// well-formed IDs are looked up in the database.
 func FuzzToken(f *testing.F) {
 	token, root := tokenPrefix+"fuzz_"+fuzzSecret, tokenPrefix+rootID+"_"+fuzzSecret
 	hash := Hash(token)
@@ -107,8 +107,9 @@ func newFuzzedUsers(f *testing.F) (*Authenticator, *testissuer.Issuer) {
 	return a, i
 }
 
-// FuzzJWT accepts only what the issuer has signed. An input is the JSON of the header and of the
-// payload, and the signature in base64. Empty parts are those of a valid token.
+// FuzzJWT checks that only tokens that the issuer has signed are accepted. An input is the JSON of
+// the header and of the payload, and the signature in base64. Empty parts are those of a valid
+// token.
 func FuzzJWT(f *testing.F) {
 	a, i := newFuzzedUsers(f)
 	parts := strings.Split(i.Token(nil), ".")
@@ -146,8 +147,8 @@ func FuzzJWT(f *testing.F) {
 	})
 }
 
-// FuzzClaims lets the issuer sign any claims. A user gets only the name and the groups in them, and
-// none of them becomes several.
+// FuzzClaims lets the issuer sign arbitrary claims. A user gets only the name and the groups in
+// them, and no name or group is split into several.
 func FuzzClaims(f *testing.F) {
 	a, i := newFuzzedUsers(f)
 	key := i.Rotate()
@@ -189,8 +190,8 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// FuzzAttempt lets browsers keep any attempt. It is used only for a while, and leads only to a page
-// of the console.
+// FuzzAttempt lets browsers send arbitrary attempts. An attempt is valid only for some time, and
+// leads only to a page of the console.
 func FuzzAttempt(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	for _, kept := range []string{

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// design is the table of roles of docs/security.md.
+// design is the table of roles in docs/security.md.
 var design = map[string]string{
 	"viewer":  "process.read payload.read namespace.read",
 	"support": "process.read namespace.read process.operate wait.answer",
@@ -134,7 +134,7 @@ func TestGrantsAreChecked(t *testing.T) {
 	}
 }
 
-// A change of the grants has an effect after 10 s, also for a stream.
+// A change of the grants takes effect within 10 s, even for an open stream.
 func TestChangedGrants(t *testing.T) {
 	t.Parallel()
 	const call = progressorv1.Permission_PERMISSION_PROCESS_CALL
@@ -164,8 +164,8 @@ func TestChangedGrants(t *testing.T) {
 	}
 }
 
-// A worker that is limited to some jobs may take only these, and has no other permission. Grants
-// add up, and one without a limit allows everything.
+// A worker that is limited to some jobs may take only these jobs, and has no other permissions.
+// Grants add up, and a grant without a limit allows all jobs.
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	const work = progressorv1.Permission_PERMISSION_JOB_WORK

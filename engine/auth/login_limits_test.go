@@ -39,7 +39,7 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 	}
 }
 
-// A node exchanges few codes at the same time, and each exchange ends.
+// A node exchanges only a few codes at the same time, and each exchange ends.
 func TestExchangesAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -65,7 +65,7 @@ func TestExchangesAtTheSameTime(t *testing.T) {
 	}
 }
 
-// Other failures of an address, and reads of keys, do not stop its logins.
+// Other failures of an address, and reads of keys, do not prevent its logins.
 func TestLoginsAtASharedAddress(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -75,8 +75,8 @@ func TestLoginsAtASharedAddress(t *testing.T) {
 	s.login(t)
 }
 
-// Codes that are made up use up no reads of keys. They count as failures although the issuer does
-// not answer.
+// Invented codes use up no reads of keys. They count as failures even if the issuer does not
+// answer.
 func TestForgedAttempts(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -123,7 +123,7 @@ func TestOldAttempts(t *testing.T) {
 	}
 }
 
-// Whoever begins logins without end uses up no reads of the keys and logins of others.
+// A client that begins many logins does not use up the reads of the keys and logins of others.
 func TestManyLoginsAreBegun(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -137,7 +137,7 @@ func TestManyLoginsAreBegun(t *testing.T) {
 	}
 }
 
-// A browser learns that its user has to log in, also at an address with too many failures.
+// A browser learns that its user has to log in, even at an address with too many failures.
 func TestEndedLoginsAtASharedAddress(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -158,7 +158,7 @@ func TestEndedLoginsAtASharedAddress(t *testing.T) {
 	}
 }
 
-// A user who logs in again and again does not fill the audit.
+// A user who logs in repeatedly does not fill the audit.
 func TestManyLoginsOfAUser(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)

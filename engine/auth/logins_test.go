@@ -125,8 +125,8 @@ func newLoginSite(t *testing.T) *loginSite {
 	return s
 }
 
-// begin begins a login that leads to a page, and returns what the browser keeps, and the answer of
-// the issuer.
+// begin begins a login that leads to a page. It returns the data that the browser keeps, and the
+// answer of the issuer.
 func (s *loginSite) begin(t *testing.T, page string) (kept string, answer url.Values) {
 	t.Helper()
 	to, kept, err := s.BeginLogin(t.Context(), "", page, address)
@@ -222,8 +222,8 @@ func TestLogins(t *testing.T) {
 	}
 }
 
-// A login ends at its time although it is cached, and when another engine or an operator deletes
-// it.
+// A login expires on time even if it is cached. It also ends when another engine or an operator
+// deletes it.
 func TestLoginsEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*loginSite){
@@ -289,9 +289,9 @@ func TestLogoutDuringARead(t *testing.T) {
 		}
 		go func() {
 			defer close(done)
-			_, _ = s.AuthenticateLogin(t.Context(), token, address) // either is right: the logout is not over
+			_, _ = s.AuthenticateLogin(t.Context(), token, address) // both are correct: the logout has not ended
 		}()
-		select { // the request reads, or uses the state from before the logout
+		select { // the request reads the database, or uses the state from before the logout
 		case <-read:
 		case <-done:
 		}
@@ -306,8 +306,8 @@ func TestLogoutDuringARead(t *testing.T) {
 	}
 }
 
-// A login replaces the one that its browser has, also on the engine that has cached it, but not
-// another one whose ID alone is known.
+// A login replaces the previous login of the browser, even on an engine that has cached that login.
+// It does not replace a login of which a client knows only the ID.
 func TestLoginsInOneBrowser(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -335,7 +335,7 @@ func TestLoginsInOneBrowser(t *testing.T) {
 	}
 }
 
-// A login that is used stays valid, and the database is read every 10 s only.
+// A login that is used stays valid, and the database is read only every 10 s.
 func TestLoginsAreCached(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -394,7 +394,7 @@ func TestPagesOfLogins(t *testing.T) {
 	}
 }
 
-// The user sees why the issuer or the checks end a login, and the log has everything else.
+// The user sees the reason if the issuer or a check rejects a login. The log has all details.
 func TestFailedLogins(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)

@@ -12,8 +12,8 @@ func (t *table) NoteKeyUse(_ context.Context, id string) error {
 	return errors.New("the table is read-only") // has no effect
 }
 
-// The use of a key is noted once for each state that is read, unless the database knows it already.
-// A request with a wrong secret does not count as a use.
+// The use of a key is recorded once for each state that is read, unless the database already has
+// it. A request with a wrong secret does not count as a use.
 func TestUseIsNoted(t *testing.T) {
 	t.Parallel()
 	a, keys, at := newTest(t, "")

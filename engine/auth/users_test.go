@@ -92,7 +92,7 @@ func TestUsersAndGroups(t *testing.T) {
 	}
 }
 
-// A token works until it expires, also if it is cached, and streams end then.
+// A token is valid until it expires, even if it is cached. Streams end at that time.
 func TestTokensExpire(t *testing.T) {
 	t.Parallel()
 	a, _, at, i := newUsers(t, slog.New(slog.DiscardHandler))
@@ -238,8 +238,8 @@ func forge(t *testing.T, i *testissuer.Issuer) string {
 	return testissuer.Sign(t, testissuer.NewKey(t, rand.Text()), i.Claims(nil))
 }
 
-// Clients without a valid token do not lock out users, not even those at their own address, such as
-// that of a proxy, unless they send very many tokens.
+// Clients without a valid token do not lock out users, not even users at the same address, such as
+// the address of a proxy, unless they send very many tokens.
 func TestAttackersDoNotLockOut(t *testing.T) {
 	t.Parallel()
 	a, _, _, i := newUsers(t, slog.New(slog.DiscardHandler))
@@ -289,8 +289,8 @@ func TestAttackersDoNotLockOut(t *testing.T) {
 	}
 }
 
-// While the issuer is down, tokens are neither accepted nor said to be wrong. Those of an address
-// are limited, and do not lock out users whose keys are known.
+// While the issuer is down, unknown tokens are neither accepted nor reported as invalid. The tokens
+// of an address are limited, and do not lock out users whose keys are known.
 func TestTokensWhileTheIssuerIsDown(t *testing.T) {
 	t.Parallel()
 	a, _, _, i := newUsers(t, slog.New(slog.DiscardHandler))
@@ -331,8 +331,7 @@ func TestPrincipals(t *testing.T) {
 	}
 }
 
-// The cache of tokens is bounded, loses expired tokens first, and does not grow by tokens that are
-// not valid.
+// The cache of tokens is bounded, evicts expired tokens first, and does not store invalid tokens.
 func TestTokenCache(t *testing.T) {
 	t.Parallel()
 	a, _, at, i := newUsers(t, slog.New(slog.DiscardHandler))

@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/testissuer"
 )
 
-// The claims of a signed token are checked, and the client sees what is wrong.
+// The claims of a signed token are checked, and the client sees the problem.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	i := testissuer.New(t)
@@ -89,8 +89,8 @@ func TestNameClaim(t *testing.T) {
 	}
 }
 
-// The token of a service account of Kubernetes, with the claims of its documentation. It has not
-// been tried with a cluster.
+// The token of a service account of Kubernetes, with the claims of its documentation. It was not
+// tested with a cluster.
 func TestKubernetesClaims(t *testing.T) {
 	t.Parallel()
 	i := testissuer.New(t)

@@ -34,8 +34,8 @@ func begin(t *testing.T, i *Issuer) (Attempt, url.Values) {
 	return a, visit(t, to)
 }
 
-// visit goes to a page of an issuer like a browser, and returns the parameters with which the
-// issuer sends it back.
+// visit requests a page of an issuer like a browser, and returns the parameters with which the
+// issuer sends the browser back.
 func visit(t *testing.T, to string) url.Values {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, http.NoBody)
@@ -148,7 +148,7 @@ func TestAnswersOfOtherLogins(t *testing.T) {
 	}
 }
 
-// The secret is read when the issuer needs it, not for each browser that begins a login.
+// The secret is read when it is sent to the issuer, not for each browser that begins a login.
 func TestSecretOfAClient(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -169,7 +169,7 @@ func TestSecretOfAClient(t *testing.T) {
 	}
 }
 
-// An issuer that does not name itself in its answers works, too.
+// An issuer whose answers do not contain its name works, too.
 func TestIssuerWithoutName(t *testing.T) {
 	t.Parallel()
 	issuer := testissuer.New(t)
@@ -210,7 +210,8 @@ func TestTokensOfLogins(t *testing.T) {
 	}
 }
 
-// The addresses of an issuer are protected like the issuer, and a login fails while it is down.
+// The endpoints of an issuer must be protected like the issuer itself. A login fails while the
+// issuer is down.
 func TestAddressesOfLogins(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"authorization_endpoint", "token_endpoint"} {
@@ -241,7 +242,8 @@ func TestAddressesOfLogins(t *testing.T) {
 	}
 }
 
-// Only issuers with a client have logins, in the order of the configuration.
+// Users can log in only at issuers with a client. These are listed in the order of the
+// configuration.
 func TestIssuersWithLogins(t *testing.T) {
 	t.Parallel()
 	a, b, c := testissuer.New(t), testissuer.New(t), testissuer.New(t)

@@ -64,7 +64,8 @@ func newRSA(t *testing.T, keyID string, bits int, algorithm jose.SignatureAlgori
 	return testissuer.Key(key, keyID, algorithm)
 }
 
-// The three algorithms verify. Every other one is rejected, even if the issuer has a key for it.
+// Tokens with one of the three algorithms are verified. Every other algorithm is rejected, even if
+// the issuer has a key for it.
 func TestAlgorithms(t *testing.T) {
 	t.Parallel()
 	i := testissuer.New(t)
@@ -150,7 +151,7 @@ func forged(t *testing.T, i *testissuer.Issuer, key jose.JSONWebKey) map[string]
 	}
 }
 
-// A token that the issuer has not signed is rejected, and its client does not see why.
+// A token that the issuer has not signed is rejected, and the client does not see the reason.
 func TestForgedTokens(t *testing.T) {
 	t.Parallel()
 	i := testissuer.New(t)
@@ -168,7 +169,8 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// A token counts only with a key of the issuer that it names, and the groups of issuers differ.
+// A token is valid only with a key of the issuer that it names. The groups of different issuers are
+// different.
 func TestSeveralIssuers(t *testing.T) {
 	t.Parallel()
 	a, b, unknown := testissuer.New(t), testissuer.New(t), testissuer.New(t)
@@ -194,7 +196,8 @@ func TestSeveralIssuers(t *testing.T) {
 	}
 }
 
-// New keys are used at once, but tokens with unknown keys do not cause reads without limit.
+// New keys are used at once, but tokens with unknown keys do not cause an unlimited number of
+// reads.
 func TestRotatedKeys(t *testing.T) {
 	t.Parallel()
 	i := testissuer.New(t)
@@ -230,8 +233,8 @@ func TestRotatedKeys(t *testing.T) {
 	}
 }
 
-// Keys that the issuer has withdrawn are not used after the next read, even if it has no other key.
-// They are used if the answer is not a set of keys, such as a page that shows an error.
+// Keys that the issuer has withdrawn are not used after the next read, even if the issuer has no
+// other key. They are still used if the answer is not a set of keys, such as an error page.
 func TestWithdrawnKeys(t *testing.T) {
 	t.Parallel()
 	key, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
@@ -351,7 +354,7 @@ func TestRunReadsKeys(t *testing.T) {
 	}
 }
 
-// The discovery document must be that of the issuer, and its keys must be usable.
+// The discovery document must belong to the issuer, and its keys must be usable.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	const location = "jwks_uri of the issuer: must be an https URL"
@@ -400,7 +403,8 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// An issuer with TLS needs a certificate of the authorities, and may have them in a file.
+// An issuer with TLS needs a certificate of a trusted authority. A file may contain the
+// authorities.
 func TestIssuerWithTLS(t *testing.T) {
 	t.Parallel()
 	i := testissuer.Unstarted(t)
@@ -425,7 +429,7 @@ func TestIssuerWithTLS(t *testing.T) {
 	}
 }
 
-// An issuer with TLS has keys with TLS.
+// If an issuer uses TLS, the URL of its keys must use TLS, too.
 func TestKeysAreReadByTLS(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -444,7 +448,7 @@ func TestKeysAreReadByTLS(t *testing.T) {
 	}
 }
 
-// An issuer may have a private address, but not that of cloud metadata.
+// An issuer may have a private address, but not an address of cloud metadata.
 func TestIssuerAddresses(t *testing.T) {
 	t.Parallel()
 	client, err := Config{}.client()

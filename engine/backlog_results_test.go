@@ -55,7 +55,7 @@ func TestScansWaitForBacklogResults(t *testing.T) {
 	}
 }
 
-// A scan waits until the results are stored, however slow the database is.
+// A scan waits until the results are stored, even if the database is slow.
 func TestScansWaitForSlowResults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestScansDoNotWaitForStuckResults(t *testing.T) {
 	})
 }
 
-// More results may wait when nothing else does.
+// More results may wait while nothing else waits to be stored.
 func TestScansWaitForFewerResultsBesideRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -50,8 +50,8 @@ func TestTimersFireInManyNamespaces(t *testing.T) {
 	})
 }
 
-// The few timers of a namespace without a backlog do not wait behind those of 1,000 namespaces with
-// backlogs.
+// The few timers of a namespace without a backlog do not wait behind the timers of 1,000 namespaces
+// with backlogs.
 func TestFewTimersFireAlongsideBacklogs(t *testing.T) {
 	t.Parallel()
 	const few, namespaces, backlog = 20, 1000, 30
@@ -90,8 +90,8 @@ func TestFewTimersFireAlongsideBacklogs(t *testing.T) {
 	}
 }
 
-// The result of a task that a scan has claimed counts as one of a backlog until it is stored. That
-// of a new request does not.
+// The result of a task that a scan has claimed counts as a result of a backlog until it is stored.
+// The result of a new request does not.
 func TestBacklogResultsAreCounted(t *testing.T) {
 	t.Parallel()
 	var node atomic.Pointer[node]

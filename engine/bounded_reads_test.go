@@ -35,8 +35,8 @@ func pagesOf[M proto.Message](
 	return names
 }
 
-// TestOperatorReadsAreBounded checks that the responses for operators have about 8 MiB at most,
-// however large their rows are, and that their pages are complete.
+// TestOperatorReadsAreBounded checks that the responses for operators have at most about 8 MiB,
+// regardless of the size of their rows, and that the pages together are complete.
 func TestOperatorReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -52,8 +52,8 @@ func link(state, op []byte) []byte {
 type traffic struct {
 	nodes []*node
 	mu    sync.Mutex
-	// acked has the responses by process and op. A call without a key that got no response may or
-	// may not have run.
+	// acked has the responses by process and op. A call without a key and without a response may
+	// have run or not.
 	acked   map[string]map[string]string
 	unknown map[string]map[string]bool
 	errs    map[string]int
@@ -287,8 +287,8 @@ func TestDatabaseRestarts(t *testing.T) {
 }
 
 // While the database is unavailable, requests fail at once. Results of running attempts are stored
-// when it is back, however long that took. A node that could not send heartbeats because of the
-// database is not declared dead.
+// when the database is available again, even after a long time. A node that could not send
+// heartbeats because of the database is not declared dead.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -332,7 +332,7 @@ func TestDatabaseAway(t *testing.T) {
 }
 
 // The connection breaks between the commit of a scan and its response. The claimed tasks run
-// nevertheless.
+// anyway.
 func TestLostScans(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

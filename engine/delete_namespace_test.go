@@ -109,7 +109,8 @@ func TestDeleteEmptyNamespace(t *testing.T) {
 	b.started(t, "p")
 }
 
-// A namespace with data is refused, with what it has, and stays as it is. A dry run only counts.
+// The deletion of a namespace with data is rejected with the counts of its data, and the namespace
+// does not change. A dry run only counts.
 func TestDeleteNamespaceRefused(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -152,7 +153,7 @@ func TestDeleteNamespaceRefused(t *testing.T) {
 }
 
 // A namespace is deleted with its data while clients use it on every node. Attempts are cancelled,
-// clients get an error, and another namespace does not notice.
+// clients get an error, and another namespace is not affected.
 func TestDeleteNamespaceWithData(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -268,7 +269,7 @@ func TestDeleteNamespaceAfterCrash(t *testing.T) {
 }
 
 // Nothing is deleted while a live node may still accept requests. Clients that wait for a task get
-// an error before.
+// an error before that.
 func TestDeletionWaitsForNodes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -319,7 +320,8 @@ func TestDeletionWaitsForNodes(t *testing.T) {
 	eventually(t, "it is gone", func() bool { return n.isGone(t, "gone") })
 }
 
-// A namespace that was empty is not deleted if a node that did not know has stored something.
+// A namespace that was empty is not deleted if a node that did not know of the deletion has stored
+// data.
 func TestDeletionIsCancelled(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

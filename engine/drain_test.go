@@ -19,8 +19,8 @@ func drains(d time.Duration) func(*engine.Config) {
 	return func(c *engine.Config) { c.DrainTimeout = d }
 }
 
-// A task that does not end is released when its processor returns, without counting the attempt.
-// Another node runs it.
+// A task that does not end during the drain is released when its processor returns, and the attempt
+// is not counted. Another node runs the task.
 func TestDrainGivesBack(t *testing.T) {
 	t.Parallel()
 	for name, heeds := range map[string]bool{"heeds": true, "hangs": false} {

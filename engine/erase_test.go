@@ -29,8 +29,8 @@ func refusedIn(err error, status process.Status) bool {
 	return errors.As(err, &wrong) && wrong.Status == status
 }
 
-// A run is erased with all that its steps have started, although each request erases only a few
-// rows, and although the page token is lost once.
+// A run is erased with everything that its steps have started, even if each request erases only a
+// few rows and the page token is lost once.
 func TestEraseInSmallRequests(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -13,7 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// letter is a task of a kind that stores the letters of its tasks.
+// letter is a task of a kind whose state is the sequence of letters of its tasks.
 type letter struct {
 	*Task
 	state string
@@ -72,8 +72,8 @@ func TestHandlers(t *testing.T) {
 	}
 }
 
-// TestUnavailable checks that a task survives that the database is not available, whatever it
-// wanted to read, and that other errors fail it.
+// TestUnavailable checks that a task is retried if the database is not available for any of its
+// reads, and that other errors fail the task.
 func TestUnavailable(t *testing.T) {
 	away := fmt.Errorf("read: %w", process.ErrUnavailable)
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestMoveTimer checks that a timer is only set if it changes.
+// TestMoveTimer checks that a timer is set only if it changes.
 func TestMoveTimer(t *testing.T) {
 	one, two := time.Unix(1, 0), time.Unix(2, 0)
 	for _, c := range []struct {

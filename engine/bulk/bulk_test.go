@@ -27,7 +27,8 @@ const (
 )
 
 // Every verb has the same effect on each process as the single command, with an audit entry that
-// names the actor. It skips processes whose status does not allow it, and those of the engine.
+// names the actor. It skips processes whose status does not allow the verb, and processes of the
+// engine.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -104,8 +105,8 @@ func TestOwnProcessesAreLeftAlone(t *testing.T) {
 	n.get(t, first.GetBulkId())
 }
 
-// A dry run counts, returns the oldest processes, and how many would refuse the verb. It stores
-// nothing.
+// A dry run returns the number of matching processes, the oldest of them, and how many do not allow
+// the verb. It stores nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -129,7 +130,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// Counting has a limit, and reports if there is more.
+// Counting has a time limit, and reports whether there may be more.
 func TestCountIsBounded(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -302,8 +303,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// The maximum number of failures fits into a history that can be read as a whole, however long
-// their JSON is. A plain text keeps its first 500 bytes.
+// The maximum number of failures fits into a history that can be read completely, regardless of the
+// length of their JSON. A plain text keeps its first 500 bytes.
 func TestFailuresFitIntoAHistory(t *testing.T) {
 	t.Parallel()
 	const kept = 5_000

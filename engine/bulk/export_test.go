@@ -37,5 +37,5 @@ func (b *Bulks) Hurry() { b.limits.expectTime, b.limits.dryRunTime = 0, 0 }
 // FailureEvent returns the stored event of a failure.
 func FailureEvent(id, text string) ([]byte, error) { return json.Marshal(failureOf(id, text)) }
 
-// EndEarly makes pages of up to ten processes, one at a time, end early.
+// EndEarly makes pages of up to ten processes, handled one at a time, end early.
 func (b *Bulks) EndEarly() { b.limits.side, b.limits.pageTime = 1, time.Millisecond }

@@ -204,7 +204,7 @@ func (n *node) turn(t testing.TB, p *progressorv1.Process) (last bool) {
 	return resp.GetResult().GetComplete() != nil
 }
 
-// A node leaves a bulk alone whose state was stored by a newer version of the engine.
+// A node does not change a bulk whose state a newer version of the engine has stored.
 func TestStateOfNewerVersion(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -253,7 +253,7 @@ func TestPausedNamespace(t *testing.T) {
 	}
 }
 
-// A page whose time is over leaves its remaining processes to the next page.
+// When the time of a page is over, the next page handles its remaining processes.
 func TestPageEndsEarly(t *testing.T) {
 	t.Parallel()
 	const many = 60

@@ -25,7 +25,7 @@ func (n *node) cancelFire(t testing.TB, id string, f *progressorv1.Fire) (*progr
 func everyTarget(t *testing.T, n *node) []*progressorv1.Cron {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // the server notices a closed connection only after the body
+		_, _ = io.Copy(io.Discard, r.Body) // the server notices a closed connection only after it has read the body
 		<-r.Context().Done()
 	}))
 	t.Cleanup(server.Close)

@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestExplainCron checks that the explanation of a paused cron says who paused it, why and since
-// when, for a pause by a person and by the cron itself.
+// TestExplainCron checks that the explanation of a paused cron names the author, the reason and the
+// start of the pause, for a pause by a person and by the cron itself.
 func TestExplainCron(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -83,7 +83,7 @@ func TestFailuresShowNothingInternal(t *testing.T) {
 	}
 }
 
-// The reason phrase of a response is text of the server.
+// The server controls the reason phrase of a response.
 func TestStatusHasNoTextOfTheServer(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]string{502: "502 Bad Gateway", 599: "599", 200: "200 OK"} {

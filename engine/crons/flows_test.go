@@ -93,7 +93,7 @@ func (n *node) complete(t testing.TB, runID, reason string) {
 	}
 }
 
-// sameTime reports whether v is the given time, with any number of digits.
+// sameTime reports whether v is the given time, regardless of the number of digits.
 func sameTime(v any, at time.Time) bool {
 	text, _ := v.(string)
 	got, err := time.Parse(time.RFC3339Nano, text)

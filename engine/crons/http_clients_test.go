@@ -18,7 +18,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Crons with different TLS settings share no connections. Those with the same ones do.
+// Crons with the same TLS settings share connections, and other crons do not.
 func TestHTTPClientsAreOfTLSSettings(t *testing.T) {
 	t.Parallel()
 	ca := testca.New(t)
@@ -81,7 +81,7 @@ func TestHTTPClientsAreOfTLSSettings(t *testing.T) {
 	if _, err := client.Get(server.URL); err == nil || remote.FailureClass(err) != remote.ErrOwnAddress.Error() {
 		t.Errorf("a denied address: %v", err)
 	}
-	// The number of clients is limited. The last one that was used remains.
+	// The number of clients is limited. The most recently used client remains.
 	last, err := clients.client(settings, b, server.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -152,8 +152,8 @@ func (n *node) forget(t testing.TB) {
 	}
 }
 
-// The misfire policy decides the fire times that passed while no node ran, all of them at the first
-// check.
+// The misfire policy decides the fire times that passed while no node ran, and it decides all of
+// them at the first check.
 func TestMisfires(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -184,7 +184,7 @@ func TestMisfires(t *testing.T) {
 	for id := range policies {
 		var missed, fired, skipped int
 		eventually(t, "the first look is stored", func() bool {
-			// The step that decided the most fire times. Later steps decide one or two.
+			// This step decided the most fire times. Later steps decide one or two.
 			return b.DB.QueryRow(t.Context(),
 				`SELECT count(*) FILTER (WHERE decision = 'MISSED'), count(*) FILTER
 				(WHERE decision = 'FIRED'), count(*) FILTER (WHERE decision = 'SKIPPED_CONCURRENCY')

@@ -141,7 +141,7 @@ func TestQueue(t *testing.T) {
 }
 
 // A backfill decides each fire time without a row once. It includes times before the cron was
-// created, and has no limit of their number.
+// created, and their number is not limited.
 func TestBackfill(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -371,8 +371,8 @@ func TestRequestsOutlastTheStepTimeout(t *testing.T) {
 	}
 }
 
-// The end of a run says if the response stalled or was cut off after its status. A response without
-// success is FAILED with its status.
+// The end of a run shows whether the response stalled or was cut off after its status. A response
+// without success is FAILED with its status.
 func TestCutResponses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

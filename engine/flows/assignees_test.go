@@ -32,8 +32,8 @@ func (n *node) answerAs(t *testing.T, report bool, step, token string, names ...
 	return err
 }
 
-// wantAnswerable checks which waits of TestAssignees clients see as answerable, in lists of all
-// waits and of the answerable ones.
+// wantAnswerable checks which waits of TestAssignees are answerable for clients, in lists of all
+// waits and in lists of answerable waits.
 func (n *node) wantAnswerable(t *testing.T) {
 	t.Helper()
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func TestAssignees(t *testing.T) {
 			}
 		}
 	}
-	// Others can read the tasks of the run. They contain only groups that are assignees.
+	// The tasks of the run, which other clients can read, contain only groups that are assignees.
 	for group, want := range map[string]bool{
 		"group:a": false, "group:sale": false, "group:staff:sales": false, "group:k3": false, "group:ops": false,
 		"group:sales": true, "group:staff:ops": true,

@@ -94,7 +94,7 @@ func TestGetRunIsBoundedInBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, show(&progressorv1.Run{Steps: list}), "s11 "+complete+", ")
-	// The same holds for a node that does not find the template.
+	// This also applies to a node that does not find the template.
 	storagetest.Exec(t, n.DB, `DELETE FROM flow_templates`)
 	if r, err = start(t, dsn).Get(t.Context(), "pull", "r", 0); err != nil {
 		t.Fatal(err)
@@ -102,8 +102,8 @@ func TestGetRunIsBoundedInBytes(t *testing.T) {
 	same(t, show(r), want)
 }
 
-// TestListTemplatesIsBoundedInBytes checks that a page of templates is limited in bytes, whatever
-// the page size.
+// TestListTemplatesIsBoundedInBytes checks that the bytes of a page of templates are limited,
+// regardless of the page size.
 func TestListTemplatesIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

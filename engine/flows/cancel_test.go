@@ -170,8 +170,8 @@ func TestNotCancellable(t *testing.T) {
 	refused()
 }
 
-// waitingProcess returns a processor that waits until it is called or cancelled. It sends the time
-// that each CANCEL task has.
+// waitingProcess returns a processor that waits until it is called or cancelled. It sends the
+// deadline of each CANCEL task to the test.
 func waitingProcess(cancels chan<- time.Duration) processor.Func {
 	return func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		switch r.GetType() {

@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// erase erases a run, and returns what was erased.
+// erase erases a run, and returns the erased processes.
 func (n *node) erase(t *testing.T, r *progressorv1.EraseProcessRequest) map[string]int64 {
 	t.Helper()
 	rows := map[string]int64{}
@@ -33,7 +33,7 @@ func (n *node) erase(t *testing.T, r *progressorv1.EraseProcessRequest) map[stri
 	}
 }
 
-// with returns the tables that have a text.
+// with returns the tables that contain a text.
 func (n *node) with(t *testing.T, text string) (tables []string) {
 	t.Helper()
 	names := strings.Fields(n.ask(t, `SELECT string_agg(c.oid::regclass::text, ' ') FROM pg_class c
@@ -48,7 +48,8 @@ func (n *node) with(t *testing.T, text string) (tables []string) {
 	return tables
 }
 
-// A run is erased with its jobs, and with children also with the processes and runs of its steps.
+// A run is erased with its jobs. With children set, the processes and runs of its steps are erased,
+// too.
 func TestEraseRun(t *testing.T) {
 	t.Parallel()
 	const run = "person-4711"

@@ -41,8 +41,9 @@ func (n *node) runEvents(t *testing.T, runID string) (list []string) {
 	}
 }
 
-// TestEventsOfRun checks that the events of a run and of the jobs of its steps tell when it was
-// queued, when a worker began, and when it waited for an answer, in a list and in a watch.
+// TestEventsOfRun checks that the events of a run and of the jobs of its steps show when the run
+// was queued, when a worker began, and when the run waited for an answer. It reads them with a list
+// and a watch.
 func TestEventsOfRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -90,7 +91,8 @@ func TestEventsOfRun(t *testing.T) {
 	same(t, strings.Join(watched, "\n"), strings.Join(want, "\n"))
 }
 
-// changesOf returns what a client receives that watches one kind of changes of namespace "pull".
+// changesOf returns the changes that a client receives when it watches one kind of changes of
+// namespace "pull".
 func (n *node) changesOf(t *testing.T, kind progressorv1.ChangeKind, processID string) string {
 	t.Helper()
 	var lines []string

@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestExplainRun checks that the explanation of a run says what each step waits for, and that the
-// one of a failed job of a step says what retries it.
+// TestExplainRun checks that the explanation of a run describes what each step waits for, and that
+// the explanation of a failed job of a step names the command that retries it.
 func TestExplainRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -30,8 +30,9 @@ func (n *node) letGo(t testing.TB, inError, cancelled string) {
 		})
 }
 
-// TestFailedJobsOfStepsThatAreDoneAgain checks that no job stays in ERROR that no operator can act
-// on. A failed job stays while its run is FAILED, and is CANCELLED by the retry of the run.
+// TestFailedJobsOfStepsThatAreDoneAgain checks that no job stays in ERROR if operators cannot do
+// anything about it. A failed job stays while its run is FAILED, and is CANCELLED by the retry of
+// the run.
 func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -73,7 +74,7 @@ func TestFailedJobsThatAreIgnored(t *testing.T) {
 	n.answer(t, n.lease(t, "a"), "", "broken")
 	n.letGo(t, "", "~job/r1/a")
 
-	// The end of a job is ignored if its step was skipped by an operator meanwhile.
+	// The end of a job is ignored if an operator has skipped its step in the meantime.
 	n.run(t, "pull", "ignores", "r2", "")
 	l := n.lease(t, "a")
 	_, err := n.Skip(context.Background(), &progressorv1.SkipStepRequest{

@@ -20,9 +20,9 @@ func (n *node) force(t testing.TB, runID string) *progressorv1.Run {
 	return r
 }
 
-// TestForceCancel ends runs that nothing else ends: one whose compensation no worker takes, one
-// with a step that is not cancelable, and one whose process is in ERROR. A run whose compensation
-// was ended can be retried.
+// TestForceCancel ends runs that would not end otherwise: a run whose compensation no worker takes,
+// a run with a step that is not cancelable, and a run whose process is in ERROR. A run whose
+// compensation was ended can be retried.
 func TestForceCancel(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

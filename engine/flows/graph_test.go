@@ -51,7 +51,7 @@ func TestGraph(t *testing.T) {
 }
 
 // TestItemsGiveTheNextStepTheirResults checks that the decision that ends a for_each can begin a
-// step with its result.
+// step that uses the result.
 func TestItemsGiveTheNextStepTheirResults(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -62,8 +62,8 @@ func TestItemsGiveTheNextStepTheirResults(t *testing.T) {
 	same(t, strings.ReplaceAll(r.GetResult().GetStringValue(), " ", ""), `sum["each\"a\"","each\"b\""]`)
 }
 
-// TestFailureAndCompensation checks a step that fails for good: running steps are asked to end,
-// steps that clean up run, and succeeded steps are undone, the last one first.
+// TestFailureAndCompensation checks a step that fails permanently. Running steps are asked to end,
+// steps that clean up run, and succeeded steps are compensated, the last one first.
 func TestFailureAndCompensation(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -109,8 +109,8 @@ func TestFailureAndCompensation(t *testing.T) {
 		"thank SUCCEEDED clean SUCCEEDED")
 }
 
-// TestUndoneAsItSucceeds checks that a step that succeeds after it was asked to stop is undone in
-// the same decision.
+// TestUndoneAsItSucceeds checks that a step that succeeds after it was asked to stop is compensated
+// in the same decision.
 func TestUndoneAsItSucceeds(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -165,8 +165,8 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 		same(t, runSummary(r), "QUEUED: charge PENDING pack SUCCEEDED ship PENDING")
 	}
 
-	// A step that is to run again and is cancelled before it begins shows no duration, which would
-	// count from its last attempt.
+	// A step that has to run again and is cancelled before it begins shows no duration, because the
+	// duration would count from its last attempt.
 	again()
 	r, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "pull", RunId: "s1"}, kim)
 	if err != nil {
@@ -196,7 +196,7 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 	}
 }
 
-// TestItemsFail checks a step of which more items fail than allowed.
+// TestItemsFail checks a step with more failed items than allowed.
 func TestItemsFail(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

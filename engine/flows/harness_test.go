@@ -191,7 +191,8 @@ func (n *node) answer(t testing.TB, l *progressorv1.Lease, result, reason string
 
 func seconds(n int64) *durationpb.Duration { return durationpb.New(time.Duration(n) * time.Second) }
 
-// acknowledge waits until the worker is asked to stop, then ends the lease like such a worker.
+// acknowledge waits until the worker is asked to stop, and then ends the lease as such a worker
+// does.
 func (n *node) acknowledge(t testing.TB, l *progressorv1.Lease) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, "the worker gets the cancel", func() bool {

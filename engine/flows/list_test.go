@@ -267,7 +267,7 @@ func refusedField(t *testing.T, err error, field, says string) {
 	}
 }
 
-// TestListRunsByFields checks that runs are found by the fields that they were started with.
+// TestListRunsByFields checks that runs are found by the fields of their start requests.
 func TestListRunsByFields(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -16,16 +16,17 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// row is the expected result of a verb on a run or a step in one status. want is the status of the
-// run after all consequences; "another: " and the run that the verb started; or an error reason in
-// capital letters with a colon, if the verb is rejected and the run stays unchanged.
+// row is the expected result of a verb on a run or a step in one status. want is one of these: the
+// status of the run after all consequences; "another: " and the run that the verb has started; or,
+// if the verb is rejected and the run does not change, the reason of the error in capital letters
+// and a colon.
 type row struct{ status, verb, want string }
 
 // scene is a run in a certain status, to which a verb is applied.
 type scene struct {
 	n       *node
 	id      string // ID of the run and its template; the names of its jobs contain this ID and the step
-	target  string // the step that the verb names; "" for the first
+	target  string // the step that the verb names; "" means the first one
 	index   *int32
 	token   string
 	starts  int               // in its scope
@@ -33,7 +34,7 @@ type scene struct {
 	request *progressorv1.StartRunRequest
 }
 
-// The verbs of runs, and those of steps.
+// The verbs for runs and for steps.
 var (
 	runVerbs = []string{
 		"start", "start again", "start with its key", "start in its scope", "cancel", "retry", "retry newest", "repeat",
@@ -162,8 +163,7 @@ func (s *scene) lease(t testing.TB, step string) *progressorv1.Lease {
 	return s.n.lease(t, s.id+"-"+step)
 }
 
-// TestMatrix applies every verb of FlowService that changes something to a run and a step in every
-// status.
+// TestMatrix applies every changing verb of FlowService to a run and a step in every status.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

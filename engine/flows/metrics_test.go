@@ -32,8 +32,8 @@ func (n *node) counted(t *testing.T) string {
 	return strings.Join(list, ", ")
 }
 
-// TestEndsAreCounted checks that ended runs are counted by status. A retried run ends again. A run
-// that did not start has not ended.
+// TestEndsAreCounted checks that ended runs are counted by status. A retried run counts again when
+// it ends. A run that did not start does not count.
 func TestEndsAreCounted(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

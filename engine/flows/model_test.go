@@ -71,7 +71,7 @@ type model struct {
 	stop   chan struct{}
 	mu     sync.Mutex // guards the fields below
 	held   []*progressorv1.Lease
-	done   map[string]string // results by job that were stored as far as a worker knows
+	done   map[string]string // results by job that a worker knows to be stored
 	lost   map[string]bool   // jobs for which a worker does not know whether its answer was stored
 	worker sync.WaitGroup
 }
@@ -251,7 +251,7 @@ func (m *model) store(l *progressorv1.Lease, a engine.LeaseAnswer, result string
 	}
 }
 
-// step lets one random event happen, in addition to the work.
+// step causes one random event, in addition to the work.
 func (m *model) step() {
 	ctx := context.Background()
 	switch r := m.runs[m.rand.IntN(len(m.runs))]; m.rand.IntN(60) {
@@ -332,7 +332,7 @@ func (m *model) answerWait(ctx context.Context) {
 		text := strings.Repeat("<", m.size())
 		r.Outcome = &progressorv1.CompleteStepRequest_Result{Result: structpb.NewStringValue(text)}
 	}
-	_, _ = m.node.Complete(ctx, r, kim) // the wait may have ended meanwhile, or the answer may be too large
+	_, _ = m.node.Complete(ctx, r, kim) // the wait may have ended in the meantime, or the answer may be too large
 }
 
 // end waits until all runs have ended, without failures. Runs that do not end get a command that

@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestStateOfNewerVersion checks that a node leaves a run alone whose state was stored by a newer
-// version of the engine, and that a node with that version continues the run.
+// TestStateOfNewerVersion checks that a node does not change a run whose state a newer version of
+// the engine has stored, and that a node with that version continues the run.
 func TestStateOfNewerVersion(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

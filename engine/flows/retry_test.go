@@ -250,8 +250,8 @@ func TestStepTimeouts(t *testing.T) {
 	}
 }
 
-// TestPartOfItemsIsUndone checks the compensation of a step of which only some items succeeded. It
-// gets the results of these.
+// TestPartOfItemsIsUndone checks the compensation of a step of which only some items succeeded. The
+// compensation gets the results of these items.
 func TestPartOfItemsIsUndone(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -25,7 +25,7 @@ func (n *node) startIn(runID, scopeID string) (*progressorv1.StartRunResponse, e
 	}, kim)
 }
 
-// started starts a run, which has to succeed.
+// started starts a run. The start must succeed.
 func (n *node) started(t testing.TB, runID, scopeID string) {
 	t.Helper()
 	r, err := n.startIn(runID, scopeID)
@@ -55,7 +55,7 @@ func TestScopeQueues(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "q3")), "SUCCEEDED: a SUCCEEDED")
 }
 
-// TestScopeQueuesOnce checks that a waiting run of a scope does not begin after another one
+// TestScopeQueuesOnce checks that a waiting run of a scope does not begin after another run has
 // succeeded, if only one may succeed.
 func TestScopeQueuesOnce(t *testing.T) {
 	t.Parallel()

@@ -20,8 +20,8 @@ const (
 	rests   = rejects + `"retry_policy": {"max_attempts": 2, "backoff": {"steps": ["3600s"]}},`
 )
 
-// situations contains functions that bring a run to a status. Those with names "step …" bring a
-// step of it to a status.
+// situations contains functions that bring a run to a status. Functions with names "step …" bring a
+// step of the run to a status.
 var situations = map[string]func(testing.TB, *scene){
 	"PENDING, its time has not come": func(t testing.TB, s *scene) {
 		s.request = &progressorv1.StartRunRequest{RunTime: timestamppb.New(time.Now().Add(time.Hour))}
@@ -211,7 +211,7 @@ func (s *scene) until(t testing.TB, want string) {
 	s.n.until(t, "pull", s.id, want)
 }
 
-// verb applies a verb to the run, which has to be accepted, and waits for the result.
+// verb applies a verb, which must be accepted, to the run and waits for the result.
 func (s *scene) verb(t testing.TB, verb, want string) {
 	t.Helper()
 	if err := s.do(context.Background(), verb); err != nil {
@@ -247,7 +247,7 @@ func (s *scene) failed(t testing.TB) {
 	s.until(t, "FAILED")
 }
 
-// behind lets the run wait for another one of its scope.
+// behind lets the run wait for another run of its scope.
 func (s *scene) behind(t testing.TB) {
 	t.Helper()
 	other := s.id + "-before"

@@ -76,7 +76,7 @@ func TestTimeoutCountsFromFirstStep(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "short")), "EXPIRED: a CANCELLED")
 }
 
-// TestCancelEventsOfSteps checks that the events of a run say how the cancels of its jobs ended.
+// TestCancelEventsOfSteps checks that the events of a run show how the cancels of its jobs ended.
 func TestCancelEventsOfSteps(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -111,7 +111,7 @@ func began(r *progressorv1.Run) string {
 	return s
 }
 
-// viewedSteps returns the same of the steps from step_list.
+// viewedSteps returns the same description of the steps, from the view step_list.
 func (n *node) viewedSteps(t *testing.T, runID string) string {
 	t.Helper()
 	rows, err := n.DB.Query(t.Context(),
@@ -137,7 +137,7 @@ func (n *node) leasedTime(t *testing.T, jobID string) (leased time.Time) {
 	return leased
 }
 
-// sameTime reports whether a time of a view is that of the API.
+// sameTime reports whether a time of a view is equal to the time of the API.
 func sameTime(a *time.Time, b *timestamppb.Timestamp) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil

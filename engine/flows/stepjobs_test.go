@@ -94,8 +94,8 @@ func TestStepJobIsUpdated(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED")
 }
 
-// TestStepJobHasAFairnessKey checks that the job of a step takes turns with others, also by the run
-// that its metadata names.
+// TestStepJobHasAFairnessKey checks that the job of a step takes turns with other jobs, also with a
+// key from the run in its metadata.
 func TestStepJobHasAFairnessKey(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -126,8 +126,8 @@ func TestStepJobHasAFairnessKey(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED")
 }
 
-// TestStepOfNamedWorkers checks that a step for one of several workers runs while a worker has the
-// place of its job, also in lists and in SQL, and that it waits before and after that.
+// TestStepOfNamedWorkers checks that a step for one of several workers is running while a worker
+// has the place of its job, and waits before and after that. Lists and SQL agree.
 func TestStepOfNamedWorkers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

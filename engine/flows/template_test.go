@@ -69,8 +69,8 @@ func TestRunsOfDeletedTemplates(t *testing.T) {
 	}
 }
 
-// TestTemplatesAreNoted checks that the audit records who changed what a template allows to start,
-// and records no request that changes nothing.
+// TestTemplatesAreNoted checks that the audit records who has changed a template, or whether its
+// runs may start, and that it does not record requests without a change.
 func TestTemplatesAreNoted(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -11,7 +11,7 @@ import (
 )
 
 // TestTraceOfARun checks that the steps of a run, and those of its inner runs, are in the trace of
-// the request that started it, whenever they begin.
+// the request that has started the run, regardless of when they begin.
 func TestTraceOfARun(t *testing.T) {
 	t.Parallel()
 	s := enginetest.NewSpans(1)

@@ -95,8 +95,8 @@ func TestExternalWait(t *testing.T) {
 		"SUCCEEDED: outside SUCCEEDED sign SUCCEEDED kim outside")
 }
 
-// TestAnswerIsRepeated checks that the same answer again returns the run, before and after its end.
-// Another answer changes nothing.
+// TestAnswerIsRepeated checks that a repeated answer returns the run, before and after its end. A
+// different answer changes nothing.
 func TestAnswerIsRepeated(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -40,8 +40,8 @@ func refuses(reason string) engine.LeaseAnswer {
 	}
 }
 
-// A repeated answer that equals the stored one is confirmed. A different answer with the same token
-// is lost and changes nothing. A result that is not kept cannot be compared.
+// A repeated answer that is equal to the stored one is confirmed. A different answer with the same
+// token is rejected as lost and changes nothing. A result that is not kept cannot be compared.
 func TestAnswersAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -101,8 +101,8 @@ func TestAnswersAgain(t *testing.T) {
 	}
 }
 
-// A result is compared only with the stored result of its own attempt. That is gone after a retry
-// or a fetch.
+// A result is compared only with the stored result of its own attempt. The stored result no longer
+// exists after a retry or a fetch.
 func TestAnswerAgainAfterOthers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -107,7 +107,7 @@ func TestRetryRefusesUnended(t *testing.T) {
 	}
 }
 
-// failAfter answers a lease with a failure that says when the next attempt may begin.
+// failAfter answers a lease with a failure that sets the time of the next attempt.
 func (n *node) failAfter(l *progressorv1.Lease, d time.Duration) error {
 	return n.CompleteLease(context.Background(), l.GetLeaseToken(),
 		engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
@@ -117,8 +117,8 @@ func (n *node) failAfter(l *progressorv1.Lease, d time.Duration) error {
 		}})
 }
 
-// A failure's retry_after replaces the backoff, whether it is shorter or longer. It adds no
-// attempt.
+// The retry_after of a failure replaces the backoff, whether it is shorter or longer. It does not
+// add an attempt.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -147,7 +147,7 @@ func TestRetryAfter(t *testing.T) {
 	n.job(t, "pull", "j", failed)
 }
 
-// A lease that is released with a delay is taken after it, and uses up no attempt.
+// A job that is released with a delay can be taken after the delay. The release uses up no attempt.
 func TestReleaseWithDelay(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The tasks in the response of a Poll are bounded in bytes. The next poll returns the others, also
+// The tasks in the response of a Poll are bounded in bytes. The next poll returns the others, even
 // if members of groups wait.
 func TestPollIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
@@ -44,8 +44,8 @@ func TestPollIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A job keeps its newest failures, with shortened texts. All of them count: it is retried max_retry
-// times and no more.
+// A job keeps its newest failures, with shortened texts. All failures count: the job is retried
+// max_retry times and no more.
 func TestFailuresAreBounded(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -81,7 +81,7 @@ func TestFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// A job may have more failures than the limit, from before there was one.
+// A job may have more failures than the limit, because older versions had no limit.
 func TestFailuresOfBeforeTheLimit(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -116,8 +116,8 @@ func TestProgressIsBounded(t *testing.T) {
 	wantField(t, beat(process.MaxProgressBytes-100), "")
 }
 
-// The results of many workers fit into one job. Results over the limit are left out, and the end of
-// the job says how many.
+// The results of many workers fit into one job. Results over the limit are omitted, and the event
+// of the end contains their number.
 func TestResultsOfAGroupAreBounded(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -49,7 +49,7 @@ func wantDenied(t *testing.T, err error, field, text string) {
 	}
 }
 
-// A client that is limited to some jobs gets only these, with every way to ask for tasks.
+// A client that is limited to some jobs gets only these jobs, with every request for tasks.
 func TestPollsOfLimitedClients(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -111,8 +111,8 @@ func TestPollsOfLimitedClients(t *testing.T) {
 	}
 }
 
-// A client that is limited to some jobs cannot use the leases of others, on the node that has
-// handed them out and on another one. Not even a repeated answer is confirmed.
+// A client that is limited to some jobs cannot use the leases of other jobs, neither on the node
+// that has handed them out nor on another one. Even a repeated answer is not confirmed.
 func TestLeasesOfLimitedClients(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -158,7 +158,7 @@ func TestLeasesOfLimitedClients(t *testing.T) {
 	must(t, n.CompleteLease(resizer, tokens["resize"], done))
 	must(t, n.CompleteLease(resizer, tokens["resize"], done)) // again
 	must(t, n.CompleteLease(t.Context(), tokens["secret"], done))
-	// The token of an ended task needs no salt, so the error must not name the job.
+	// The salt in the token of an ended task is not checked, so the error must not name the job.
 	if err := n.CompleteLease(resizer, tokens["secret"], done); !errors.Is(err, process.ErrFenced) ||
 		strings.Contains(err.Error(), "job") {
 		t.Errorf("a repeated answer: %v", err)
@@ -236,7 +236,8 @@ func ownedBy(t *testing.T, owner string) context.Context {
 	return pull.WithCaller(t.Context(), &pull.Caller{Name: owner, Owner: owner})
 }
 
-// A client cannot use the worker ID of another one, on any node, until that worker is gone.
+// A client cannot use the worker ID of another client on any node, unless that worker has been
+// absent for long.
 func TestWorkerIDsHaveOwners(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -272,7 +273,8 @@ func TestWorkerIDsHaveOwners(t *testing.T) {
 		}
 	}
 	attack("while the worker polls")
-	// A lease keeps the ID for its owner, although the worker was not seen for long.
+	// While a worker has a lease, its ID belongs to its owner, even if the worker was not seen for
+	// a long time.
 	age := func() {
 		t.Helper()
 		_, err := n.DB.Exec(t.Context(), "UPDATE workers SET last_seen_time = now() - interval '3 minutes'")
@@ -294,7 +296,7 @@ func TestWorkerIDsHaveOwners(t *testing.T) {
 	}
 	_, err = poll(fourth, a, "w", "absent")
 	wantDenied(t, err, "worker_id", "is used by another client")
-	// Without authentication, clients have no names and no worker IDs of their own.
+	// Without authentication, clients have no names, and do not own worker IDs.
 	if _, err := poll(fourth, t.Context(), "w", "absent"); err != nil {
 		t.Error(err)
 	}
@@ -311,8 +313,8 @@ func (n *node) pollAs(
 	return n.WorkerDirective(client, id), err
 }
 
-// A command to a worker does not reach a worker of another client with the same ID in another
-// namespace, and does not take back its leases.
+// A command to a worker does not affect a worker of another client with the same ID in another
+// namespace, nor its leases.
 func TestCommandsReachWorkersOfOneClient(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -366,8 +368,8 @@ func TestCommandsReachWorkersOfOneClient(t *testing.T) {
 			t.Errorf("%s: %v", namespace, list)
 		}
 	}
-	// The grace period of one worker is over when the node has taken back its leases. It takes back
-	// those of a worker of key:c after those of key:b, if there are any.
+	// When the node has released the leases of one worker, its grace period is over. The leases of
+	// the worker of key:c, if any, would be released after those of key:b.
 	c := ownedBy(t, "key:c")
 	_, err = n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "c", Name: "second"})
 	must(t, err)

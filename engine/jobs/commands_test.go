@@ -38,8 +38,8 @@ func (n *node) letter(t testing.TB, kind, id, outcome string) {
 }
 
 // A cancel message has the effect of CancelJob. A waiting job ends at once, even if it is
-// suspended. The worker of a running job gets the cancel, and the job has its own grace period. A
-// job that has ended is not changed, even if it runs again later.
+// suspended. The worker of a running job gets the cancel, and the job has its own grace period. The
+// message does not affect a job that has ended, even if the job runs again later.
 func TestCancelByMessage(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -178,7 +178,7 @@ func (n *node) child(t testing.TB, id, options string) {
 	})
 }
 
-// told waits until the parent has received the end of a job once.
+// told waits until the parent has received the end of a job, and checks that it was received once.
 func (n *node) told(t testing.TB, id, status string) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, "the parent is notified of the end of "+id, func() bool {
@@ -192,9 +192,9 @@ func (n *node) told(t testing.TB, id, status string) {
 	}
 }
 
-// The creator of a job is notified of its end once if it asked for that, for every kind of end.
-// This holds even if the job was to be retried or was released, and its cancel came first. The end
-// after a RetryJob is not reported: the first end counts.
+// If the creator of a job has requested it, it is notified once of the end of the job, for every
+// kind of end. This also applies if the job would have been retried or was released, and a cancel
+// ended it first. Only the first end is reported, not the end after a RetryJob.
 func TestParentIsTold(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), tellStatus())
@@ -252,7 +252,7 @@ func TestParentIsTold(t *testing.T) {
 }
 
 // A suspended job is not leased until it is resumed. A running attempt continues to its end, or the
-// job stops before its next attempt. A cancel ends the job meanwhile.
+// job stops before its next attempt. A cancel ends a suspended job.
 func TestSuspend(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -24,7 +24,7 @@ type watch struct {
 	mu      sync.Mutex
 	running map[string]int
 	limits  []int // in the order in which they were put
-	putting bool  // the last one is being put: the one before it may still be in force
+	putting bool  // the last one is being put, so the one before it may still be in force
 	most    int   // the highest number of running jobs of one key
 	faults  []string
 }
@@ -59,8 +59,8 @@ func (w *watch) ends(key string) {
 	w.running[key]--
 }
 
-// Whatever happens to jobs on two nodes, and however the limit changes, no more jobs of a key run
-// than the limit allows. All jobs end.
+// In any sequence of events on two nodes, and with any changes of the limit, no more jobs of a key
+// run than the limit allows. All jobs end.
 func TestLimitHoldsOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	const jobs, workers = 150, 6
@@ -159,8 +159,8 @@ func work(ctx context.Context, n *node, id string, random *rand.Rand, w *watch, 
 	}
 }
 
-// A node that does not know a change of a constraint yet runs nothing under the old version. It
-// releases what it claims, and the job is evaluated again.
+// A node that does not know a change of a constraint yet runs no job under the old version. It
+// releases the jobs that it claims, and they are evaluated again.
 func TestNodeThatIsBehind(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -210,7 +210,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// blocked_on of a job that waits for a rate says when the next job starts.
+// blocked_on of a job that waits for a rate contains the time at which the next job starts.
 func TestBlockedOnRate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -235,9 +235,8 @@ func TestBlockedOnRate(t *testing.T) {
 	}
 }
 
-// A bucket that permits a start is not due, and is deleted once it is full. The bucket of a
-// deleted rate is deleted with it. Before, such a bucket stayed due and was read a hundred times a
-// second.
+// A bucket that permits a start is not due, and is deleted once it is full. The bucket of a deleted
+// rate is deleted, too. Before, such a bucket stayed due and was read a hundred times a second.
 func TestBucketsRest(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -260,7 +259,8 @@ func TestBucketsRest(t *testing.T) {
 	}
 }
 
-// The audit log has who put or deleted a constraint. It does not have a delete that found none.
+// The audit records who has put or deleted a constraint. It does not record a delete that has found
+// none.
 func TestConstraintsAreNoted(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -70,8 +70,8 @@ func ids(leases []*progressorv1.Lease) string {
 
 const byRegion = "job.args.region"
 
-// The limit holds for each key. A key in use does not block jobs with other keys, and a blocked job
-// says what it waits for.
+// The limit holds for each key. A key in use does not block jobs with other keys. blocked_on shows
+// what a blocked job waits for.
 func TestMaxRunningOfAKey(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -425,8 +425,8 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 	}
 }
 
-// Keys that are held by jobs that no longer exist become free, however many there are. A key that a
-// job holds stays held.
+// Keys that are held by jobs that no longer exist become free, regardless of their number. A key of
+// an existing job stays held.
 func TestKeysOfNobody(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The constraints of a namespace that is created again have the versions of those of the deleted
-// one, but other rules.
+// A deleted namespace is created again. Its new constraints have the same versions as the deleted
+// ones, but different rules.
 func TestConstraintsOfANamespaceCreatedAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -38,8 +38,8 @@ func TestConstraintsOfANamespaceCreatedAgain(t *testing.T) {
 	n.placed(t, "pull", 2)
 }
 
-// Paused job names are data of a namespace: a dry run and a refusal count them, and they are
-// deleted with it.
+// Paused job names are data of a namespace: a dry run and a rejected deletion count them, and they
+// are deleted with the namespace.
 func TestDeleteNamespaceWithPausedNames(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -52,7 +52,7 @@ var (
 	soon = &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Millisecond)}}
 )
 
-// Everything that happens to a job has one event, with its actor and its worker.
+// Everything that happens to a job is recorded as one event, with its actor and its worker.
 func TestJobEvents(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -173,8 +173,8 @@ func TestJobEvents(t *testing.T) {
 	}
 }
 
-// Jobs from SQL, jobs of a processor of the engine, and cancels by message have events, too, but
-// only those that the namespace keeps.
+// Jobs from SQL, jobs of a processor of the engine, and cancels by message also cause events, but
+// only events that the namespace keeps are stored.
 func TestKeptJobEvents(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -216,7 +216,7 @@ func TestKeptJobEvents(t *testing.T) {
 	}
 }
 
-// watched has the events that a watch has returned.
+// watched contains the events that a watch has returned.
 type watched struct {
 	mu     sync.Mutex
 	ids    []int64
@@ -248,8 +248,8 @@ func (w *watched) count() int {
 }
 
 // A watch returns every event once, and those of a job in order, while two nodes write them. This
-// holds if the client stays connected, reconnects to other nodes, or begins with the history. A
-// watch with a filter returns the matching events.
+// is true whether the client stays connected, reconnects to other nodes, or begins with the
+// history. A watch with a filter returns the matching events.
 func TestWatchJobEvents(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -331,7 +331,7 @@ func TestWatchJobEvents(t *testing.T) {
 	}
 }
 
-// openTransaction begins a transaction that has written something. It is open until the test ends.
+// openTransaction begins a transaction that writes a row and stays open until the test ends.
 func openTransaction(t *testing.T, n *node) {
 	t.Helper()
 	tx, err := n.DB.Begin(t.Context())

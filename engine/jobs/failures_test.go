@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Each failed attempt has its number, its worker, its time and whether it was a takeover. Values of
-// these that the worker sends are ignored.
+// Each failed attempt has its number, its worker, its time and whether it was a takeover. If a
+// worker sends values for these fields, they are ignored.
 func TestFailedAttemptsSayWhichTheyWere(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

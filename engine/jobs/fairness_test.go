@@ -74,7 +74,7 @@ func TestJobsOfKeysAlternate(t *testing.T) {
 	if want := "a0 b0 a1 b1 a2 b2 a3 b3 a4 b4 a5 a6 a7 a8 a9 a10 a11 a12 a13 a14"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	n.enqueueOf(t, "pull", "c", 0, 2) // begins in the round in which the others are, and has no credit
+	n.enqueueOf(t, "pull", "c", 0, 2) // begins in the current round of the others, without credit for earlier rounds
 	n.enqueueOf(t, "pull", "b", 5, 2)
 	if got, want := n.order(t, 7), "a15 c0 b5 a16 c1 b6 a17"; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -84,7 +84,7 @@ func TestJobsOfKeysAlternate(t *testing.T) {
 	}
 }
 
-// One poll for several leases takes them in rounds, too, and so does a poll by name.
+// One poll for several leases also takes them in rounds, and so does a poll by name.
 func TestLeasesOfAPollAlternate(t *testing.T) {
 	t.Parallel()
 	n := startFair(t, storagetest.DSN(t))
@@ -99,8 +99,8 @@ func TestLeasesOfAPollAlternate(t *testing.T) {
 	}
 }
 
-// Priority decides first. Jobs without a key, which were enqueued before the namespace had one,
-// come next. Jobs for which the expression fails share the key "".
+// Priority decides first. Within a priority, jobs without a key, which were enqueued before the
+// namespace had a fairness key, come first. Jobs for which the expression fails share the key "".
 func TestPriorityPrecedesFairness(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -173,8 +173,8 @@ func TestRoundsOnSeveralNodes(t *testing.T) {
 	}
 }
 
-// A job that has failed, that is due, or that an operator retries or resumes waits behind the other
-// jobs of its key, not before those of other keys.
+// A job that has failed, that becomes due, or that an operator retries or resumes waits behind the
+// other jobs of its key. It does not overtake the jobs of other keys.
 func TestJobThatWaitsAgainTakesTheNextRound(t *testing.T) {
 	t.Parallel()
 	n := startFair(t, storagetest.DSN(t))
@@ -224,7 +224,7 @@ func TestJobThatWaitsAgainTakesTheNextRound(t *testing.T) {
 }
 
 // RetryJob lets a job wait behind the other jobs of its key. UpdateJob with another priority puts
-// it behind those of its key with that priority.
+// it behind the jobs of its key with that priority.
 func TestRetriedAndUpdatedJobsTakeTheNextRound(t *testing.T) {
 	t.Parallel()
 	n := startFair(t, storagetest.DSN(t))
@@ -272,7 +272,7 @@ func TestJobsInAKeyQueueAlternate(t *testing.T) {
 	}
 }
 
-// The fairness key of a job from SQL is found before its delivery.
+// The fairness key of a job from SQL is computed before its delivery.
 func TestJobsFromSQLAlternate(t *testing.T) {
 	t.Parallel()
 	n := startFair(t, storagetest.DSN(t))

@@ -18,7 +18,8 @@ import (
 )
 
 // A cancel ends waiting members at once and asks running ones to end. The job ends when all members
-// have ended. After the grace period the engine ends it. With enough successes it has succeeded.
+// have ended. After the grace period, the engine ends it. If enough members have succeeded, the job
+// has succeeded.
 func TestCancelGroup(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -86,8 +87,8 @@ func TestCancelGroup(t *testing.T) {
 	n.job(t, "pull", "quicker", succeeded)
 }
 
-// A suspended job continues when it is resumed, with what its members have done meanwhile. If it is
-// removed, its members are asked to end.
+// A suspended job continues when it is resumed, with the results that its members have had in the
+// meantime. If it is removed, its members are asked to end.
 func TestGroupSuspendedAndRemoved(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -215,8 +216,8 @@ func TestGroupUnderConstraint(t *testing.T) {
 	n.job(t, "pull", "three", succeeded)
 }
 
-// A delayed group has no members before its time. A cron may start a group, and the creator gets
-// its end.
+// A delayed group has no members before its run time. A cron may start a group, and the creator is
+// notified of its end.
 func TestGroupLater(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -40,7 +40,7 @@ func (n *node) members(t testing.TB, id string, want int) {
 	})
 }
 
-// runs returns the state of each worker of a job. Places without a worker are first.
+// runs returns the state of each worker of a job. Places without a worker come first.
 func runs(job *progressorv1.Job) string {
 	var all []string
 	for _, r := range job.GetWorkerRuns() {
@@ -74,8 +74,8 @@ func wantBlockedOn(t testing.TB, job *progressorv1.Job, want string) {
 
 func result(of string) *structpb.Value { return structpb.NewStringValue("by " + of) }
 
-// A broadcast: each named worker runs the job once, and no other worker does. It ends with the
-// results of all workers, which can be fetched once.
+// A broadcast: each named worker, and no other, runs the job once. It ends with the results of all
+// workers, which can be fetched once.
 func TestBroadcast(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -122,8 +122,8 @@ func TestBroadcast(t *testing.T) {
 }
 
 // If the priorities are equal, a worker gets the places of jobs that name it before those for any
-// worker and ordinary jobs, even if these are older, and whether or not all named workers must
-// succeed. Otherwise the smallest priority goes first.
+// worker and ordinary jobs, even if these are older, regardless of whether all named workers must
+// succeed. If the priorities differ, the smallest one goes first.
 func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -219,7 +219,7 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// A job for several workers has begun once its members are created. Another job with its unique key
+// A job for several workers has begun when its members are created. Another job with its unique key
 // waits behind it.
 func TestUniqueBehindAGroup(t *testing.T) {
 	t.Parallel()
@@ -367,7 +367,8 @@ func TestMemberLost(t *testing.T) {
 	})
 }
 
-// A place that a worker releases is free for any worker and uses up nothing.
+// A place that a worker releases is free for any worker, and uses up neither a retry nor a
+// takeover.
 func TestMemberReleased(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

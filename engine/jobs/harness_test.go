@@ -69,7 +69,7 @@ func (n *node) poll(t testing.TB, worker string, limit int, names ...string) []*
 	return leases
 }
 
-// look leases the tasks that are available now.
+// look leases the tasks that are available now, without waiting.
 func (n *node) look(t testing.TB, worker string) []*progressorv1.Lease {
 	t.Helper()
 	leases, err := n.Poll(context.Background(), pull.PollParams{

@@ -118,7 +118,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// A worker leases a job, sends heartbeats and completes it. No other worker gets the job meanwhile.
+// A worker leases a job, sends heartbeats and completes it. No other worker gets the job in the
+// meantime.
 func TestPulledJob(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -151,8 +152,8 @@ func TestPulledJob(t *testing.T) {
 }
 
 // The worker that ended a job is read from its task. If a job succeeds without a kept result, its
-// row is not updated: that was a seventh of the work of PostgreSQL for a pulled job. Both the fast
-// path and the general statement store the worker.
+// row is not updated. Such an update took a seventh of PostgreSQL's time for a pulled job. Both the
+// fast path and the general statement store the worker.
 func TestWorkerThatEndedAJob(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -299,7 +300,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// An attempt that passes its timeout has failed, even if its worker sends heartbeats.
+// An attempt that exceeds its timeout has failed, even if its worker sends heartbeats.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -345,7 +346,7 @@ func TestUnique(t *testing.T) {
 	}
 }
 
-// A batch is stored as a whole or not at all.
+// A batch is stored completely or not at all.
 func TestEnqueueBatch(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -24,7 +24,7 @@ func within(d time.Duration) *progressorv1.JobOptions {
 	return &progressorv1.JobOptions{StartDeadline: durationpb.New(d)}
 }
 
-// delayed lets a waiting job have waited for three hours.
+// delayed moves the times of a waiting job, as if it had waited for three hours.
 func (n *node) delayed(t testing.TB, id string) {
 	t.Helper()
 	n.exec(t, `UPDATE schedule
@@ -44,7 +44,7 @@ func (n *node) isLate(t testing.TB, namespace, id string) *progressorv1.Job {
 	return job
 }
 
-// A job that no attempt has begun by its start deadline fails with its own reason, event and
+// A job of which no attempt has begun by its start deadline fails with a specific reason, event and
 // metric. No worker gets it, and max_retry does not apply. RetryJob begins a new wait.
 func TestStartDeadline(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestLateJobIsNotLeased(t *testing.T) {
 }
 
 // The start deadline applies while a job waits for its time, for a key, for the operator, or in a
-// paused namespace. The job then leaves its key to others.
+// paused namespace. The job then releases its key to others.
 func TestStartDeadlineOfEveryWait(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -168,8 +168,8 @@ func TestStartDeadlineOfPushedJobs(t *testing.T) {
 	n.isLate(t, "ns", "later")
 }
 
-// An attempt that was counted ends the wait. One that was released has not begun, so that the
-// deadline applies again. A delay of the release moves it.
+// An attempt that was counted ends the wait. An attempt that was released counts as not begun, so
+// the deadline applies again. A delay of the release moves it.
 func TestStartDeadlineIsOfTheFirstAttempt(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -230,7 +230,7 @@ func TestUpdateStartDeadline(t *testing.T) {
 	n.isLate(t, "pull", "j")
 }
 
-// A start deadline that is not valid is rejected by its name, by the API and by SQL.
+// The API and SQL reject an invalid start deadline with the name of the field.
 func TestInvalidStartDeadline(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -262,7 +262,7 @@ func TestInvalidStartDeadline(t *testing.T) {
 	}
 }
 
-// A job from SQL has its deadline from its run time on.
+// The deadline of a job from SQL counts from its run time.
 func TestStartDeadlineFromSQL(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -51,8 +51,8 @@ func TestLeaseTokenIsNotGuessed(t *testing.T) {
 	}
 }
 
-// A heartbeat that names one lease twice is rejected. Before, the second one was reported as lost,
-// and the worker stopped a task that was alive.
+// A heartbeat that names a lease twice is rejected. Before, the second occurrence was reported as
+// lost, and the worker stopped a task that it still held.
 func TestLeaseBeatsOnce(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -77,7 +77,7 @@ func TestLeaseBeatsOnce(t *testing.T) {
 	}
 }
 
-// An attempt that passes its timeout has failed, even if its worker sends heartbeats.
+// An attempt that exceeds its timeout has failed, even if its worker sends heartbeats.
 func TestTimeoutOfAWorkerThatBeats(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

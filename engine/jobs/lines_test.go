@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// In any period, no more jobs start than the burst and the rate allow, however late jobs use their
-// starts, and however often the bucket is refilled.
+// In any period, no more jobs start than the burst and the rate allow, regardless of how late jobs
+// use their starts, and of how often the bucket is refilled.
 func TestNoMoreStartsThanTheRate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -54,7 +54,7 @@ func TestNoMoreStartsThanTheRate(t *testing.T) {
 	})
 }
 
-// Keys of an argument are the same for every form of a JSON number or string, and never too long
+// The key of an argument is the same for every form of a JSON number or string, and never too long
 // for an index.
 func TestKeyText(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Each outcome has its own retention. An outcome without one uses retention, and 0 keeps without
-// limit.
+// Each outcome has its own retention. An outcome without a retention of its own uses retention. 0
+// means that jobs are kept forever.
 func TestRetentionByOutcome(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

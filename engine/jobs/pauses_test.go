@@ -56,8 +56,8 @@ func leasedIDs(leases []*progressorv1.Lease) string {
 	return strings.Join(ids, " ")
 }
 
-// No poll gets a job of a paused name, however it asks. Jobs of other names are leased, and running
-// attempts continue.
+// No kind of poll gets a job of a paused name. Jobs of other names are leased, and running attempts
+// continue.
 func TestPausedNameIsNotLeased(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -159,8 +159,8 @@ func TestPausedNameIsNotPushed(t *testing.T) {
 	n.job(t, "ns", "later", succeeded)
 }
 
-// Jobs of a paused name leave their keys to jobs of other names, whether they had a key, had
-// reserved one or waited for one.
+// Jobs of a paused name release keys to jobs of other names, whether they had a key, had reserved a
+// key or waited for one.
 func TestPausedNameLeavesKeys(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -229,7 +229,7 @@ func TestPausedNamesAreListed(t *testing.T) {
 	}
 }
 
-// The explanation of a waiting job says that its name is paused, by whom and why.
+// The explanation of a waiting job shows that its name is paused, who has paused it and why.
 func TestPausedNameIsExplained(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

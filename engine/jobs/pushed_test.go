@@ -16,7 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// unhurried returns options with which only a cancel ends an attempt within the time of a test.
+// unhurried returns options with timeouts that are longer than a test, so that only a cancel ends
+// an attempt.
 func unhurried() *progressorv1.JobOptions {
 	hour := durationpb.New(time.Hour)
 	return &progressorv1.JobOptions{Timeout: hour, CancelGrace: hour, MaxRetry: 3}

@@ -19,7 +19,7 @@ import (
 
 const scheduled = progressorv1.JobState_JOB_STATE_SCHEDULED
 
-// debounce enqueues a job that replaces the one with its unique key.
+// debounce enqueues a job that replaces the job with the same unique key.
 func (n *node) debounce(
 	t testing.TB, id, args string, delay time.Duration, scope progressorv1.UniqueScope, keys ...string,
 ) *progressorv1.EnqueueResponse {
@@ -82,7 +82,7 @@ func TestUniqueReplace(t *testing.T) {
 	}
 }
 
-// A repeated request with an idempotency key does not replace what came after it.
+// A repeated request with an idempotency key does not replace later changes.
 func TestUniqueReplaceRepeated(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -25,7 +25,7 @@ func (n *node) limitTags(t *testing.T, tags ...string) {
 }
 
 // runUntil lets a worker run its leased jobs one after the other, oldest first, until it gets the
-// given job. It returns how many jobs have ended before.
+// given job. It returns the number of jobs that have ended before that.
 func (n *node) runUntil(t *testing.T, id string, limit int) int {
 	t.Helper()
 	held := n.poll(t, "w", 4)
@@ -40,7 +40,7 @@ func (n *node) runUntil(t *testing.T, id string, limit int) int {
 			held = n.poll(t, "w", 1)
 			continue
 		}
-		// The key of the job that has ended goes to the next job in the queue, or is kept.
+		// The key of the ended job goes to the next job in the queue, or stays reserved.
 		enginetest.Eventually(t, testTimeout, "the turn after a job has ended", func() bool {
 			return n.Count(t, `SELECT count(*) FROM constraint_holds h
 				WHERE NOT EXISTS (SELECT 1 FROM running r WHERE r.process_id = h.process_id)`) > 0 ||
@@ -146,7 +146,7 @@ func TestReservedKeyIsKept(t *testing.T) {
 	}
 }
 
-// The reserved keys of a job become free however the job leaves its queue.
+// The reserved keys of a job become free when the job leaves its queue for any reason.
 func TestReservationEnds(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*testing.T, *node){

@@ -19,7 +19,8 @@ func startForgetful(t *testing.T) *node {
 	return n
 }
 
-// removed ends the next job with f. It waits until retention has removed the job and its history.
+// removed leases the next job and ends it with f. It waits until retention has removed the job and
+// its history.
 func (n *node) removed(t *testing.T, f func(*progressorv1.Lease) error) {
 	t.Helper()
 	l := n.one(t, "w")
@@ -54,7 +55,7 @@ func TestRepeatedEnqueueAfterRetention(t *testing.T) {
 	}
 }
 
-// A unique key stays taken for its TTL, although retention has removed the job that has it.
+// A unique key stays taken for its TTL, even if retention has removed the job that holds it.
 func TestUniqueTTLOutlivesRetention(t *testing.T) {
 	t.Parallel()
 	n := startForgetful(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// UpdateJob changes run_time only while a job waits. Otherwise the whole update is rejected,
-// because a running job would ignore it when it waits again.
+// UpdateJob changes run_time only while a job waits. Otherwise, the complete update is rejected,
+// because a running job would ignore the new run_time when it waits again.
 func TestRunTimeOfARunningJob(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

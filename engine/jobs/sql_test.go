@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// fromSQL enqueues a job by a statement and returns its ID.
+// fromSQL enqueues a job with a statement and returns its ID.
 func (n *node) fromSQL(t testing.TB, args string) (id string) {
 	t.Helper()
 	if err := n.DB.QueryRow(context.Background(), "SELECT progressor.enqueue("+args+")").Scan(&id); err != nil {
@@ -86,8 +86,8 @@ func TestEnqueueFromSQL(t *testing.T) {
 	}
 }
 
-// Of many jobs with one unique key that are enqueued at the same time, by SQL and by Enqueue, one
-// runs.
+// If many jobs with the same unique key are enqueued at the same time, with SQL and with Enqueue,
+// only one runs.
 func TestUniqueFromSQL(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// withoutWorkers gives namespace "pull" the processor of the engine.
+// withoutWorkers changes the processor of namespace "pull" to one of the engine.
 func (n *node) withoutWorkers(t *testing.T) {
 	t.Helper()
 	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{
@@ -52,7 +52,7 @@ func TestGroupWithoutWorkersFails(t *testing.T) {
 	}
 	n.stranded(t, "runs")
 
-	// Back to workers, the jobs can be retried.
+	// When the namespace has workers again, the jobs can be retried.
 	n.Put(t, enginetest.Pull("pull"))
 	if _, err := n.Retry(t.Context(), key("pull", "waits"), false); err != nil {
 		t.Fatal(err)
@@ -60,8 +60,8 @@ func TestGroupWithoutWorkersFails(t *testing.T) {
 	n.members(t, "waits", 2)
 }
 
-// blocked_on of a job for several workers says when no worker polls: before the first one polls,
-// and after the last one has gone.
+// blocked_on of a job for several workers shows that no worker polls, before the first poll and
+// after the last worker has left.
 func TestGroupThatNoWorkerRuns(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

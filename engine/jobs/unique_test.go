@@ -80,7 +80,7 @@ func TestRetryOfUnique(t *testing.T) {
 	}
 }
 
-// A retry is rejected in the same cases as an enqueue would be.
+// A retry is rejected in the same cases in which an enqueue would return another job.
 func TestRetryOfUniqueByScope(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -12,8 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A client has a limited number of worker IDs in a namespace. Those of workers that are gone are
-// replaced, and those that were seen lately, have leases or have a command are not.
+// A client has a limited number of worker IDs in a namespace. IDs of absent workers are replaced.
+// IDs of workers that were seen recently, have leases or have a command are not.
 func TestWorkerIDsOfAClientAreLimited(t *testing.T) {
 	t.Parallel()
 	const most = 10_000
@@ -45,8 +45,8 @@ func TestWorkerIDsOfAClientAreLimited(t *testing.T) {
 	must(t, poll(a, "the last", "absent"))
 	must(t, poll(a, "w1", "absent"))
 	must(t, poll(b, "of another client", "absent"))
-	// A worker with a lease and one with a command keep their IDs, although they were not seen for
-	// long.
+	// A worker with a lease and a worker with a command keep their IDs, even if they were not seen
+	// for a long time.
 	exec(`UPDATE workers SET last_seen_time = now() - interval '3 minutes',
 		directive = CASE worker_id WHEN 'w2' THEN 'quiet' END WHERE worker_id IN ('with a lease', 'w2')`)
 	wantFull("one too many")

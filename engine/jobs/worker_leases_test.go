@@ -13,8 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// GetWorker returns what a worker does in a namespace: its leases, the oldest first, with the
-// progress that it reported. Leases that it has lost, and those of others, are not among them.
+// GetWorker returns the leases of a worker in a namespace, oldest first, with the progress that it
+// has reported. It omits lost leases and the leases of others.
 func TestGetWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -73,7 +73,7 @@ func TestGetWorker(t *testing.T) {
 	}
 }
 
-// The lease of a member of a job for several workers has the ID of that job.
+// The lease of a member of a job for several workers shows the ID of that job.
 func TestLeaseOfAMember(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

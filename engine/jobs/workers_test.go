@@ -106,7 +106,7 @@ func TestListWorkers(t *testing.T) {
 	}
 }
 
-// A QUIET worker gets nothing new and keeps its leases. CONTINUE reverts that.
+// A QUIET worker gets no new tasks and keeps its leases. CONTINUE reverts this.
 func TestQuietWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -141,7 +141,7 @@ func TestQuietWorker(t *testing.T) {
 }
 
 // After the grace period of a STOP, the remaining leases of a worker go to others. No attempt is
-// counted, nothing has failed, and the worker's answer is too late.
+// counted, no job has failed, and a later answer of the worker is rejected.
 func TestStoppedWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -171,7 +171,7 @@ func TestStoppedWorker(t *testing.T) {
 	}
 }
 
-// A command reaches waiting polls, also on other nodes. It is rejected if no worker would get it.
+// A command reaches waiting polls, even on other nodes. It is rejected if no worker would get it.
 func TestStopReachesPolls(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -211,7 +211,7 @@ func TestStopReachesPolls(t *testing.T) {
 	}
 }
 
-// A worker that has been silent for a day is forgotten.
+// A worker that was not seen for a day is deleted.
 func TestForgetWorkers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -26,7 +26,7 @@ func leaseIn(namespace string) string {
 	return base64.RawURLEncoding.EncodeToString(append(append(token, make([]byte, 16)...), "p"...))
 }
 
-// fieldPath is the way to a field of a message.
+// fieldPath is the path of a field in a message.
 type fieldPath []protoreflect.FieldDescriptor
 
 func (p fieldPath) String() string {
@@ -37,7 +37,8 @@ func (p fieldPath) String() string {
 	return strings.Join(names, ".")
 }
 
-// eachField calls look for every field of a type of message, also of nested messages.
+// eachField calls look for every field of a type of message, including the fields of nested
+// messages.
 func eachField(md protoreflect.MessageDescriptor, path fieldPath, look func(fieldPath)) {
 	if strings.HasPrefix(string(md.FullName()), "google.protobuf.") || len(path) > 12 {
 		return
@@ -55,7 +56,8 @@ func eachField(md protoreflect.MessageDescriptor, path fieldPath, look func(fiel
 	}
 }
 
-// set sets the field at a path of a new message to a text, and the messages around it.
+// set sets the field at a path of a new message to a text. It creates the messages around the
+// field.
 func (p fieldPath) set(t *testing.T, m protoreflect.Message, text string) {
 	t.Helper()
 	for _, fd := range p[:len(p)-1] {
@@ -155,8 +157,8 @@ func setField(
 	m.Set(fd, value)
 }
 
-// posted sends a request in the way of Connect and returns the response with its code, if it is an
-// error.
+// posted sends a request with the Connect protocol. It returns the response and, for an error, its
+// code.
 func posted(t *testing.T, url, token string, stream bool, m proto.Message) string {
 	t.Helper()
 	body, err := protojson.Marshal(m)

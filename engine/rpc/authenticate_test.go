@@ -71,7 +71,8 @@ func newPrivateSite(t *testing.T) (url, token string, key *oneKey, principal fun
 }
 
 // TestEveryMethodNeedsAToken calls every method of every service, and every page, without a token,
-// with a wrong one and with a valid one. Only what needs no token is served without one.
+// with an invalid token and with a valid token. Without a valid token, only methods and pages that
+// need none are served.
 func TestEveryMethodNeedsAToken(t *testing.T) {
 	t.Parallel()
 	url, token, _, _ := newPrivateSite(t)
@@ -92,7 +93,7 @@ func TestEveryMethodNeedsAToken(t *testing.T) {
 			paths["POST /"+service+"/"+string(methods.Get(i).Name())] = true
 		}
 	}
-	// The key is known before there are failures, so their limit does not apply to it.
+	// The key is known before the first failure, so the limit on failures does not apply to it.
 	answer, body := asked(t, http.MethodGet, url+"/whoami", "Authorization", "Bearer "+token)
 	if !strings.HasPrefix(body, "key:") {
 		t.Fatalf("%s %s", answer.Status, body)
@@ -120,7 +121,7 @@ func TestEveryMethodNeedsAToken(t *testing.T) {
 	}
 }
 
-// A client sees from the status whether its token is wrong, or it must try again.
+// The status shows a client whether its token is invalid or whether it must try again.
 func TestCodesOfFailedAuthentications(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -141,8 +142,8 @@ func TestCodesOfFailedAuthentications(t *testing.T) {
 	}
 }
 
-// Every protocol reports a missing token in its own way, and passes a valid one. The principal is
-// the actor of commands.
+// Every protocol reports a missing token in its own way, and accepts a valid token. The principal
+// is the actor of commands.
 func TestTokensOfProtocols(t *testing.T) {
 	t.Parallel()
 	for name := range protocols("") {
@@ -201,7 +202,7 @@ func TestUnauthenticatedMessagePack(t *testing.T) {
 	}
 }
 
-// The health of a namespace shows whether it exists, so it needs a token.
+// The health of a namespace shows whether the namespace exists, so the request needs a token.
 func TestHealthWithoutToken(t *testing.T) {
 	t.Parallel()
 	url, token, _, _ := newPrivateSite(t)

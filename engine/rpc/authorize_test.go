@@ -21,7 +21,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// neededBy has the methods by what they need. A change here is a change of what roles may do.
+// neededBy has the methods by the permission that they need. A change of this map changes what
+// roles may do.
 var neededBy = map[string]string{
 	"process.read NAMESPACE": "AwaitTask GetProcess ListProcesses TraceProcess WatchProcess ExplainProcess GetBulk " +
 		"GetCron ListCrons ListFires GetTemplate ListTemplates GetRun ListRuns ListSteps ListOpenWaits ListJobEvents " +
@@ -64,7 +65,7 @@ func newRules(t *testing.T) *authorization {
 	return a
 }
 
-// needsText returns what a method needs, as in neededBy.
+// needsText returns the permission that a method needs, in the form of neededBy.
 func needsText(n *progressorv1.Needs) string {
 	text := auth.PermissionName(n.GetPermission())
 	if n.GetOr() != 0 {
@@ -124,8 +125,8 @@ func TestEveryNamespaceIsChecked(t *testing.T) {
 	}
 }
 
-// An empty namespace means that of the request only in the fields with the option target_needs, and
-// all namespaces only for methods with the scope VISIBLE.
+// An empty namespace means the namespace of the request only in fields with the option
+// target_needs. It means all namespaces only for methods with the scope VISIBLE.
 func TestEmptyNamespaces(t *testing.T) {
 	t.Parallel()
 	a := newRules(t)
@@ -167,7 +168,7 @@ func roleOf(role string) *auth.Principal {
 	return auth.NewPrincipal("key:"+role, []auth.Grant{{Role: role, Namespaces: where}})
 }
 
-// mayUse reports whether a role has what a method needs, by neededBy.
+// mayUse reports whether a role has the permission that a method needs, according to neededBy.
 func mayUse(role string, n *progressorv1.Needs) bool {
 	p := roleOf(role)
 	return p.Can(n.GetPermission(), "own") || n.GetOr() != 0 && p.Can(n.GetOr(), "own")
@@ -190,8 +191,8 @@ func (k roleKeys) ReadKey(_ context.Context, id string) (storage.KeyState, error
 	return row, nil
 }
 
-// TestEveryMethodAsEveryRole calls every method as every role, in its own namespace and in another
-// one. Only what the role may do reaches the handler.
+// TestEveryMethodAsEveryRole calls every method with every role, in the role's namespace and in
+// another one. A request reaches the handler only if the role allows it.
 func TestEveryMethodAsEveryRole(t *testing.T) {
 	t.Parallel()
 	keys, tokens := roleKeys{}, map[string]string{}
@@ -232,7 +233,7 @@ func TestEveryMethodAsEveryRole(t *testing.T) {
 	})
 }
 
-// A client without a grant for all namespaces sees in a list over all namespaces only its own.
+// In a list over all namespaces, a client without a grant for all namespaces sees only its own.
 func TestVisible(t *testing.T) {
 	t.Parallel()
 	a := newRules(t)
@@ -256,8 +257,8 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// A target in another namespace needs a permission there. The namespace of the request itself does
-// not need it.
+// A target in another namespace needs a permission there. The permission is not needed in the
+// namespace of the request itself.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	a := newRules(t)
@@ -312,8 +313,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// A namespace may send commands only to namespaces in which the client that allows it may call
-// processes, also if it allows a pattern of them.
+// A client may allow commands of a namespace to other namespaces only if the client itself may call
+// processes there. This also applies to a pattern of namespaces.
 func TestCommandNamespaces(t *testing.T) {
 	t.Parallel()
 	a := newRules(t)
@@ -335,7 +336,7 @@ func TestCommandNamespaces(t *testing.T) {
 	}
 }
 
-// A client that may not see payloads cannot search in them.
+// A client that may not see payloads cannot use them in a filter.
 func TestFiltersOfPayloads(t *testing.T) {
 	t.Parallel()
 	a := newRules(t)
@@ -381,7 +382,7 @@ func TestStreamsAreFollowed(t *testing.T) {
 		}
 		cancel()
 	}
-	// The stream of a valid key continues until it ends itself.
+	// The stream of a valid key continues until the stream itself ends.
 	a, err := newAuthorization(auth.New(roleKeys{"a": valid}, "", nil), services...)
 	if err != nil {
 		t.Fatal(err)
@@ -394,7 +395,7 @@ func TestStreamsAreFollowed(t *testing.T) {
 		func(err error) { t.Errorf("ended: %v", err) })
 }
 
-// A stream hides payloads as soon as its principal may not see them any more.
+// A stream hides payloads as soon as its principal may no longer see them.
 func TestStreamsHidePayloads(t *testing.T) {
 	t.Parallel()
 	support := storage.KeyState{SecretHash: make([]byte, 32), Roles: []string{"support"}, Patterns: []string{"own"}}
@@ -442,7 +443,8 @@ func TestSharedByView(t *testing.T) {
 	}
 }
 
-// Principals with the same grants do not share lists of waits, because these say who may answer.
+// Principals with the same grants do not share lists of waits, because a list shows which waits the
+// principal may answer.
 func TestSharedByClient(t *testing.T) {
 	t.Parallel()
 	s, reads := newShared(), 0
@@ -463,7 +465,7 @@ func TestSharedByClient(t *testing.T) {
 	}
 }
 
-// A service whose methods do not say what they need cannot be served.
+// A service cannot be served if its methods do not declare the permission that they need.
 func TestMethodsWithoutNeeds(t *testing.T) {
 	t.Parallel()
 	_, err := newAuthorization(auth.New(&oneKey{}, "", nil), "progressor.v1.ProcessorService")

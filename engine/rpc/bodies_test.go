@@ -22,8 +22,8 @@ func slowSite(t *testing.T, timeout time.Duration, h http.HandlerFunc) (address 
 	return strings.TrimPrefix(url, "http://"), rejected
 }
 
-// TestSlowBody attacks with a body that stops after its first byte. The server ends the request and
-// closes the connection, even if the handler does not read the body.
+// TestSlowBody sends a body that stops after its first byte. The server ends the request and closes
+// the connection, even if the handler does not read the body.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -95,7 +95,7 @@ func TestBodyInTime(t *testing.T) {
 	}
 }
 
-// TestSlowBodyOfHTTP2 does the same as TestSlowBody in a stream of HTTP/2.
+// TestSlowBodyOfHTTP2 is like TestSlowBody, in a stream of HTTP/2.
 func TestSlowBodyOfHTTP2(t *testing.T) {
 	t.Parallel()
 	address, rejected := slowSite(t, 50*time.Millisecond, func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func TestSlowBodyOfHTTP2(t *testing.T) {
 	}
 }
 
-// fullListener fails as a listener without file descriptors does, and then ends.
+// fullListener fails like a listener that has no file descriptors left, and then ends.
 type fullListener struct {
 	net.Listener
 	failed bool
@@ -138,7 +138,7 @@ func (l *fullListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// A server that cannot accept connections says so in its log.
+// A server that cannot accept connections logs this.
 func TestAcceptErrorsAreLogged(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

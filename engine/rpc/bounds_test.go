@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// boundedInCode are the fields of requests whose size no rule of the contract limits, with the
-// limit that holds for them. docs/limits.md lists these limits.
+// boundedInCode has the fields of requests whose size is limited in code and not by a rule of the
+// proto files, with their limits. docs/limits.md lists these limits.
 var boundedInCode = map[string][]protoreflect.FullName{
 	"64 KiB of JSON": {
 		"StartRequest.metadata", "PutProcessRequest.metadata", "Event.metadata", "NewEvent.metadata", "Result.metadata",

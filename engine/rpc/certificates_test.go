@@ -32,7 +32,7 @@ type secureSite struct {
 	servers      *testca.Authority
 	clients      *testca.Authority
 	certificates *Certificates
-	passed       atomic.Int64 // how far the clock of the certificates is ahead
+	passed       atomic.Int64 // by how much the clock of the certificates is ahead
 	log          *strings.Builder
 }
 
@@ -110,8 +110,9 @@ func (s *secureSite) get(path, token string, certificates ...tls.Certificate) (s
 
 const billing = "spiffe://example.org/billing"
 
-// A client is who its certificate says, if an authority of clients has issued it, and has the
-// grants of its URI. A certificate without one URI needs a token. Nobody has two names.
+// A client with a certificate of a trusted authority is identified by the URI in the certificate,
+// and has the grants of that URI. If the certificate does not have exactly one URI, the client
+// needs a token. A request with both is rejected.
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t, false)
@@ -160,7 +161,8 @@ func TestRequiredClientCertificates(t *testing.T) {
 	}
 }
 
-// A request does not outlive the certificate of its client, although the connection does.
+// Requests are rejected after the certificate of the client has expired, even on an open
+// connection.
 func TestRequestsEndWithTheCertificate(t *testing.T) {
 	t.Parallel()
 	leaf := testca.New(t).Issue(time.Hour, billing).Leaf
@@ -231,7 +233,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	}
 }
 
-// While the file system does not answer one connection, others use the previous certificates.
+// While one connection waits for the file system, others use the previous certificates.
 func TestFilesAreReadByOneConnection(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t, false)
@@ -288,7 +290,7 @@ func expiryOf(t *testing.T, config *tls.Config) time.Time {
 	return current.Certificates[0].Leaf.NotAfter
 }
 
-// The errors of files that cannot be used name them.
+// The errors about files that cannot be used name the files.
 func TestBadCertificates(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t, false)

@@ -15,7 +15,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// patient holds every AwaitTask and every stream until the client leaves.
+// patient holds every AwaitTask and every stream until the client disconnects.
 type patient struct {
 	script
 	waiting chan struct{}
@@ -54,8 +54,8 @@ func requestAs(ctx context.Context, h http.Handler, client, method, body string)
 
 const awaitBody = `{"namespace":"n","processId":"p","taskId":1,"timeout":"600s"}`
 
-// A client that sends any number of AwaitTask requests uses its own share. Its other requests,
-// those of other clients, and the answers of workers are served.
+// A client that sends any number of AwaitTask requests uses up only its own share. Its other
+// requests, the requests of other clients, and the answers of workers are still served.
 func TestOneClientDoesNotFillTheNode(t *testing.T) {
 	t.Parallel()
 	const share = 5

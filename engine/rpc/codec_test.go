@@ -104,7 +104,7 @@ func TestIntegersThatWouldLoseDigitsAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want an error at %s", c.body, err, c.path)
 		}
 	}
-	// Where the contract has an integer, all digits are read.
+	// For integer fields of the API, all digits are read.
 	var await progressorv1.AwaitTaskRequest
 	if err := jsonCodec.Unmarshal([]byte(`{"taskId":9007199254740993}`), &await); err != nil ||
 		await.GetTaskId() != 9007199254740993 {

@@ -85,7 +85,7 @@ func valueOf(t *testing.T, m prometheus.Metric) float64 {
 	return value.GetCounter().GetValue() + value.GetGauge().GetValue()
 }
 
-// However many clients take all connections that they can get, another one gets some.
+// Any number of clients take all connections that they can get. Another client still gets some.
 func TestConnectionsForOthers(t *testing.T) {
 	t.Parallel()
 	c := NewConnections(1000)

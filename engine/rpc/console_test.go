@@ -8,7 +8,7 @@ import (
 	"testing/fstest"
 )
 
-// newStub serves scripted services behind the whole handler.
+// newStub serves scripted services behind the complete handler.
 func newStub(t *testing.T, cfg Config) *site {
 	t.Helper()
 	h, err := newHandler(cfg, scripted(echo()), func() error { return nil })

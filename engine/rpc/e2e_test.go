@@ -146,7 +146,7 @@ func TestALifeOverEveryProtocol(t *testing.T) {
 	}
 }
 
-// life runs one process through all methods of the service.
+// life uses all methods of the service on one process.
 func life(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
 	ctx := t.Context()
 	metadata, err := structpb.NewStruct(map[string]any{"tenant": "acme", "n": 7})
@@ -196,7 +196,7 @@ func life(t *testing.T, client progressorv1connect.ProcessServiceClient, id stri
 	removed(t, client, id)
 }
 
-// listed finds a process in ERROR by its status.
+// listed checks that a list finds a process in ERROR by its status.
 func listed(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
 	t.Helper()
 	token := ""

@@ -45,8 +45,8 @@ func send(t *testing.T, url, contentType string, body []byte) (int, []byte) {
 	return answer.StatusCode, text
 }
 
-// TestExpandingRequests attacks with requests of a few kilobytes that have millions of values. They
-// must be rejected before they need much memory.
+// TestExpandingRequests sends requests of a few kilobytes that have millions of values. They must
+// be rejected before they need much memory.
 func TestExpandingRequests(t *testing.T) { //nolint:paralleltest // measures memory
 	s := newSite(t, echo())
 	const size = process.MaxMessageBytes - 100
@@ -109,7 +109,7 @@ func TestElementsOfABatch(t *testing.T) {
 	}
 }
 
-// TestErrorsDoNotRepeatTheRequest sends huge values in every place that an error names.
+// TestErrorsDoNotRepeatTheRequest sends huge values in every field that an error repeats.
 func TestErrorsDoNotRepeatTheRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())

@@ -130,7 +130,7 @@ func reason(r progressorv1.ErrorDetail_Reason) *progressorv1.ErrorDetail {
 	return &progressorv1.ErrorDetail{Reason: r, Namespace: "n", ProcessId: "p"}
 }
 
-// notYet has the reasons of services of later releases.
+// notYet has the reasons that only services of later releases return.
 var notYet = map[progressorv1.ErrorDetail_Reason]bool{
 	progressorv1.ErrorDetail_REASON_SAME_SCOPE:         true,
 	progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND: true, progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED: true,
@@ -143,8 +143,8 @@ func TestEveryErrorHasItsCodeAndDetail(t *testing.T) {
 	t.Parallel()
 	seen := map[progressorv1.ErrorDetail_Reason]bool{}
 	for _, c := range errorTable {
-		// Lower layers wrap errors with the operation and the key. This changes nothing and is not
-		// returned to the client.
+		// Lower layers wrap errors with the operation and the key. The client gets neither, and the
+		// mapping does not depend on them.
 		wrapped := fmt.Errorf("prepare call n/p: insert into tasks: %w", c.err)
 		got, internal := toConnect(wrapped, &progressorv1.CallRequest{Namespace: "n", ProcessId: "p"})
 		detail := detailOf(got)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A program that starts is alive and not ready. It serves requests as soon as it has a handler.
+// A program that is starting is alive and not ready. It serves requests as soon as it has a
+// handler.
 func TestFront(t *testing.T) {
 	t.Parallel()
 	front := NewFront(nil)

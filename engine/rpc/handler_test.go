@@ -44,7 +44,7 @@ func TestEveryMethodIsServed(t *testing.T) {
 				continue
 			}
 			path := "/" + service + "/" + string(method.Name())
-			// An empty request reaches the validation, if it has fields at all.
+			// An empty request is rejected by the validation, if its type has fields.
 			if open[string(method.Name())] {
 				if status, body := post(t, s.url+path, "application/json", `{}`); status != http.StatusNotImplemented {
 					t.Errorf("%s: got %d %s", path, status, body)
@@ -60,8 +60,8 @@ func TestEveryMethodIsServed(t *testing.T) {
 	}
 }
 
-// TestCommandsForJobsOfTheEngine accepts UpdateJob and CancelJob for the job of a step, and names
-// the command to use instead of RetryJob.
+// TestCommandsForJobsOfTheEngine checks that UpdateJob and CancelJob are accepted for the job of a
+// step, and that the error of RetryJob names the command to use instead.
 func TestCommandsForJobsOfTheEngine(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]bool{"a": true, "~job/r1/a": true, "~job/r1/a.undo~2": true, "~job/~/g/w": false,
@@ -205,7 +205,7 @@ func (healthOnly) GetNamespaceHealth(
 	}}}, nil
 }
 
-// Namespaces are services of gRPC health. One that is DEGRADED serves.
+// Namespaces are services of gRPC health. A DEGRADED namespace is SERVING.
 func TestHealthOfNamespaces(t *testing.T) {
 	t.Parallel()
 	h := &health{func() error { return nil }, healthOnly{}, nil}
@@ -334,7 +334,7 @@ func get(t *testing.T, url, accept string) (int, string) {
 	return answer.StatusCode, body.String()
 }
 
-// BenchmarkCall measures the cost of the handler for a call, without network and engine.
+// BenchmarkCall measures the cost of the handler for a call, without the network and the engine.
 func BenchmarkCall(b *testing.B) {
 	h, err := newHandler(Config{}, scripted(echo()), func() error { return nil })
 	if err != nil {

@@ -72,7 +72,7 @@ func TestHostNamesAreChecked(t *testing.T) {
 	}
 }
 
-// An accepted Host is an address, localhost or one of the names for a parser of URLs, too.
+// A parser of URLs also finds an address, localhost or one of the names in every accepted Host.
 func FuzzHost(f *testing.F) {
 	for _, host := range []string{"localhost:80", "[::1]:80", "127.0.0.1.evil", "x.svc.cluster.local", "a@b", "[a]",
 		"a:b:c", "."} {
@@ -99,8 +99,8 @@ func allowedName(host string) bool {
 	return slices.Contains([]string{localhost, "engine.internal", "progressor.example.com", "single", "a_b.c"}, name)
 }
 
-// TestRebinding attacks as a page does whose name was pointed to the engine: for the browser, the
-// page and the engine are one site.
+// TestRebinding sends the requests of a page whose DNS name points to the engine. For the browser,
+// the page and the engine are one site.
 func TestRebinding(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())

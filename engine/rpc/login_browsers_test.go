@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/testca"
 )
 
-// An answer of an issuer logs in only the browser that has begun the login, once.
+// An answer of an issuer logs in only the browser that has begun the login, and only once.
 func TestAnswersInOtherBrowsers(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff", "partners")
@@ -55,7 +55,7 @@ func TestAnswersInOtherBrowsers(t *testing.T) {
 	fails("the same answer again with its cookie", s.browser(t), callback, kept)
 }
 
-// A login that another tab has replaced fails, and that of the other tab does not.
+// If another tab has begun a second login, the first one fails, and the second one does not.
 func TestLoginsInTwoTabs(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")

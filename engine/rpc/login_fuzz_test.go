@@ -17,7 +17,7 @@ import (
 // loginProcedure is a method that rejects the request {} as invalid.
 const loginProcedure = "/progressor.v1.ProcessService/Start"
 
-// fuzzed returns a request to a handler. It leaves out headers that are "".
+// fuzzed returns a request to a handler. It omits headers that are "".
 func fuzzed(method, path, host string, headers map[string]string) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}"))
 	r.Method, r.Host = method, host
@@ -29,8 +29,8 @@ func fuzzed(method, path, host string, headers map[string]string) *http.Request 
 	return r
 }
 
-// refused reports whether an answer says that the client may not send its request. To streams of
-// Connect and to gRPC, such an answer has the status 200.
+// refused reports whether an answer says that the client may not send its request. For streams of
+// Connect and for gRPC, such an answer has the status 200.
 func refused(w *httptest.ResponseRecorder) bool {
 	switch w.Code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusMethodNotAllowed:
@@ -42,9 +42,9 @@ func refused(w *httptest.ResponseRecorder) bool {
 			strings.Contains(w.Body.String(), `{"error":{"code":"`)
 }
 
-// FuzzLoginCookie sends requests like a browser with a login that pages of other sites control.
-// Only what the page of the console can send is served. HOST in an input stands for the host of the
-// console, because each process of go test -fuzz has another one.
+// FuzzLoginCookie sends requests like a browser that has a login and that pages of other sites
+// control. A request is served only if the console could have sent it. HOST in an input means the
+// host of the console, which differs for each process of go test -fuzz.
 func FuzzLoginCookie(f *testing.F) {
 	s := newLoginSite(f, ConsoleFull, "staff")
 	token := "pgl_fuzz_" + strings.Repeat("5a", 32)
@@ -92,7 +92,7 @@ func FuzzLoginCookie(f *testing.F) {
 		fromConsole := method == http.MethodPost && origin == s.url && (site == "" || site == "same-origin") &&
 			err == nil && (media == "application/json" || media == "application/connect+json") && authorization == ""
 		var w *httptest.ResponseRecorder
-		// Failed authentications take 100 ms, which pass at once here.
+		// A failed authentication takes 100 ms, which are skipped in this test.
 		synctest.Test(t, func(*testing.T) { w = answer(method, whoamiPath, headers) })
 		known := !refused(w)
 		if fromConsole && cookie == loginCookie+"="+token && !known {
@@ -108,9 +108,10 @@ func FuzzLoginCookie(f *testing.F) {
 	})
 }
 
-// FuzzOrigin sends requests like browsers with pages of other sites to an engine without
-// authentication. Only requests to one of its names are served, and only those that change
-// something from its own pages, or from no page, and not if the console is read-only.
+// FuzzOrigin sends requests like browsers with pages of other sites, to an engine without
+// authentication. Only requests to one of the names of the engine are served. Requests that change
+// something are served only from its own pages or from no page, and not if the console is
+// read-only.
 func FuzzOrigin(f *testing.F) {
 	handlers := map[Console]http.Handler{}
 	for _, mode := range []Console{ConsoleFull, ConsoleReadOnly} {

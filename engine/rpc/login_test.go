@@ -129,7 +129,7 @@ func (s *loginSite) browser(t testing.TB) *browser {
 	return &browser{t, s, &http.Client{Transport: s.server.Client().Transport, Jar: jar}}
 }
 
-// visit goes to a URL. It returns the last response, and its body.
+// visit requests a URL and follows redirects. It returns the last response and its body.
 func (b *browser) visit(to string) (*http.Response, string) {
 	b.t.Helper()
 	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, to, http.NoBody)
@@ -140,7 +140,7 @@ func (b *browser) visit(to string) (*http.Response, string) {
 	return b.send(request)
 }
 
-// post sends what the page of the console sends, with changed headers: nil removes one.
+// post sends a request like the console, with some changed headers. nil removes a header.
 func (b *browser) post(path string, headers http.Header) (*http.Response, string) {
 	b.t.Helper()
 	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.site.url+path, strings.NewReader("{}"))
@@ -188,7 +188,7 @@ func (b *browser) cookie(name string) string {
 // whoami is what the console asks for.
 const whoamiPath = "/whoami"
 
-// A user logs in, is known, and logs out. The page that was asked for is shown.
+// A user logs in, is identified, and logs out. After the login, the requested page is shown.
 func TestConsoleLogin(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleReadOnly, "staff")
@@ -240,8 +240,8 @@ func TestConsoleLogin(t *testing.T) {
 	}
 }
 
-// Scripts cannot read the cookies, other sites cannot set them or have them sent, and no page may
-// be stored.
+// Scripts cannot read the cookies, other sites can neither set them nor cause browsers to send
+// them, and no page may be stored.
 func TestCookiesOfLogins(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -268,7 +268,7 @@ func TestCookiesOfLogins(t *testing.T) {
 	}
 }
 
-// The cookie counts only for what the page of the console sends.
+// The cookie counts only for requests that the console sends.
 func TestCookieOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -333,7 +333,7 @@ func TestCookieOfOthers(t *testing.T) {
 	}
 }
 
-// A certificate and a cookie would be two principals.
+// A request with a certificate and a cookie would have two principals.
 func TestCookieAndCertificate(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -354,7 +354,7 @@ func TestCookieAndCertificate(t *testing.T) {
 	}
 }
 
-// A login that has expired is over, and its cookie does no harm.
+// An expired login has ended, and its cookie has no effect.
 func TestExpiredLogin(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -402,7 +402,7 @@ func TestPagesOfTheLogin(t *testing.T) {
 	}
 }
 
-// The Host of a request does not change where the issuer sends the browser back to.
+// The Host of a request does not change the address to which the issuer sends the browser back.
 func TestHostOfALogin(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")

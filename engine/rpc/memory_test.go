@@ -23,8 +23,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Large requests wait for the memory that others of their client use, and are rejected after a
-// while. Small ones, those of others, and those whose memory is not needed any more do not wait.
+// Large requests wait for the memory that other requests of their client use, and are rejected
+// after a while. Small requests, requests of other clients, and requests after memory was released
+// do not wait.
 func TestLargeRequestsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +84,8 @@ func TestLargeRequestsWait(t *testing.T) {
 	})
 }
 
-// A few kilobytes that expand to gigabytes are not decompressed to their end, and are counted.
+// A few kilobytes that expand to gigabytes are not decompressed completely, and the request is
+// counted.
 func TestExpandingBody(t *testing.T) {
 	t.Parallel()
 	failed := 0

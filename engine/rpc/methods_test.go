@@ -10,7 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// eachMethod calls look for every method of the API. ProcessorService is what users implement.
+// eachMethod calls look for every method of the API, except those of ProcessorService, which users
+// implement.
 func eachMethod(t *testing.T, look func(service, method protoreflect.Descriptor)) {
 	t.Helper()
 	looked := 0
@@ -39,9 +40,9 @@ var changing = []string{"Add", "Backfill", "Call", "Cancel", "Complete", "Create
 	"Repeat", "Report", "Rerun", "Restart", "Resume", "Retry", "Revoke", "Rewind", "Rotate", "Skip", "Start", "Stop",
 	"Suspend", "Trigger", "Update"}
 
-// Every service is served, and every method is known either as a read or as a change. The console
-// that is read-only, cached reads and traces depend on it. A new method must begin with a word of
-// isRead or of changing.
+// Every service is served, and every method is either a read or a change. The read-only console,
+// cached reads and traces depend on this. The name of a new method must begin with a word of isRead
+// or of changing.
 func TestMethodsAreReadsOrChanges(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}

@@ -180,7 +180,7 @@ func TestEveryMethodSpeaksMessagePack(t *testing.T) {
 	}
 }
 
-// TestErrorsOfOthers checks that errors that are not from Connect pass unchanged.
+// TestErrorsOfOthers checks that errors that do not come from Connect are not changed.
 func TestErrorsOfOthers(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{``, `page not found`, `{}`, `[]`,

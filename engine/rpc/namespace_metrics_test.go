@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestMetricsOfManyNamespaces attacks the scrape with many namespaces. Those beyond a limit have
-// common series, and those of a deleted namespace disappear.
+// TestMetricsOfManyNamespaces creates many namespaces before a scrape. Namespaces beyond a limit
+// share series, and the series of a deleted namespace disappear.
 func TestMetricsOfManyNamespaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -22,7 +22,7 @@ func TestMetricsOfManyNamespaces(t *testing.T) {
 		}
 		return found
 	}
-	sizes := map[int]int{} // size of the page, by number of namespaces
+	sizes := map[int]int{} // size of the page by number of namespaces
 	for n := range 230 {
 		status, body := post(t, service+"PutNamespace", "application/json",
 			fmt.Sprintf(`{"namespace":{"namespace":"m-%03d","processor":{"pull":{}}}}`, n))

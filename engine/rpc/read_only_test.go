@@ -25,7 +25,7 @@ const (
 	theRun    = `{"namespace":"n","runId":"r"}`
 )
 
-// objects are what the changes below refer to.
+// objects are the objects to which the changes below refer.
 var objects = [][2]string{
 	{"NamespaceService/PutNamespace", aNamespace},
 	{"NamespaceService/PutNamespace", `{"namespace":{"namespace":"w","processor":{"pull":{}}}}`},
@@ -90,16 +90,17 @@ var changes = map[string]string{
 	"WorkerService/StopWorker": `{"namespace":"w","workerId":"a"}`,
 }
 
-// notWritten are changes that find nothing to change before they write, or that need the lease or
-// the token of a task, or an engine that authenticates (see TestAccessReadOnly of package storage).
+// notWritten are changes that end before their first write because nothing has to be changed,
+// because they lack the lease or the token of a task, or because the engine does not authenticate
+// (see TestAccessReadOnly of package storage).
 var notWritten = []string{"AddGrant", "CreateKey", "EndConsoleLogins", "RemoveGrant", "RevokeKey", "RotateKey",
 	"BackfillCron", "CancelBulk", "CancelFire", "Complete", "CompleteBatch", "CompleteStep",
 	"EnableTemplate", "FetchResult", "Heartbeat", "Release", "RepeatRun", "ReportStep", "RerunFire", "RetryJob",
 	"RetryRun", "RewindSink"}
 
-// While the database is read-only, as a primary is that was demoted, a change that reaches it is
-// UNAVAILABLE. None is INTERNAL, and none succeeds.
-// As soon as the database is writable, the same requests succeed: no connection stays read-only.
+// While the database is read-only, like a demoted primary, a change that reaches it returns
+// UNAVAILABLE. None returns INTERNAL, and none succeeds. As soon as the database is writable, the
+// same requests succeed: no connection stays read-only.
 func TestReadOnlyDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -125,7 +126,7 @@ func TestReadOnlyDatabaseIsUnavailable(t *testing.T) {
 			unavailable++
 		case status == http.StatusOK && name != "WorkerService/Poll", status >= http.StatusInternalServerError:
 			t.Errorf("%s: %d %s", name, status, body)
-		default: // a read before the first write has refused it
+		default: // a read before the first write has rejected it
 			t.Logf("%s: %d %s", name, status, body)
 		}
 	}

@@ -34,8 +34,8 @@ var secretObjects = [][2]string{
 	{"WorkerService/Poll", `{"namespaces":["w"],"workerId":"a","wait":"30s"}`},
 }
 
-// TestReaderRoleSeesNoSecrets reads everything that the documented role of readers may read. It
-// must contain no headers, no keys of sinks, no salts of leases and no tokens of waits.
+// TestReaderRoleSeesNoSecrets reads all data that the documented role for readers may read. The
+// data must not contain headers, keys of sinks, salts of leases or tokens of waits.
 func TestReaderRoleSeesNoSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -106,7 +106,7 @@ func TestReaderRoleSeesNoSecrets(t *testing.T) {
 	}
 }
 
-// readerRole creates the role of readers as docs/sql.md does.
+// readerRole creates the role for readers as docs/sql.md describes.
 func readerRole(t *testing.T, owner *pgx.Conn) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/sql.md")

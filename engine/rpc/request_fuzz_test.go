@@ -17,7 +17,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// requestTypes returns the requests of all services, in the order of the contract.
+// requestTypes returns the request types of all services, in the order of the proto files.
 func requestTypes(f *testing.F) []protoreflect.MessageType {
 	var types []protoreflect.MessageType
 	for _, name := range services {
@@ -37,9 +37,9 @@ func requestTypes(f *testing.F) []protoreflect.MessageType {
 	return types
 }
 
-// FuzzRequest decodes arbitrary bytes as any request, as protobuf, JSON and MessagePack, and checks
-// it. It must not panic, errors must name the field, and valid requests can be encoded and decoded
-// again, also as JSON and MessagePack.
+// FuzzRequest decodes arbitrary bytes as any type of request, in protobuf, JSON and MessagePack,
+// and validates it. It must not panic, errors must name the field, and valid requests can be
+// encoded and decoded again in each encoding.
 func FuzzRequest(f *testing.F) {
 	types := requestTypes(f)
 	for _, m := range []proto.Message{
@@ -129,8 +129,8 @@ func canBeWritten(t *testing.T, m proto.Message) {
 	if err != nil {
 		t.Fatalf("%v: %v", m, err)
 	}
-	// An object with a $ in a key may be decoded as another one with the same meaning. Its encoding
-	// is the same.
+	// An object with a $ in a key may be decoded as another one with the same meaning. Both have
+	// the same encoding.
 	if again, err := (packed{}).Marshal(fromPack); err != nil || !bytes.Equal(again, pack) {
 		t.Fatalf("%v is read from MessagePack as %v", known, fromPack)
 	}

@@ -29,8 +29,7 @@ func (c *counting) read(ctx context.Context) (connect.AnyResponse, error) {
 	}
 }
 
-// However many clients there are, and however often they ask, the database is read once per
-// accepted age.
+// For any number of clients and requests, the database is read once per accepted age.
 func TestViewersShareTheirReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -41,7 +40,7 @@ func TestViewersShareTheirReads(t *testing.T) {
 			viewers.Go(func() {
 				ctx := t.Context()
 				if n == 0 {
-					ctx = gone // the first client leaves; the others still get their answer
+					ctx = gone // the first client disconnects; the others still get their answer
 				}
 				for range 10 {
 					a, err := s.respond(ctx, 5*time.Second, true, "ListNodes", &progressorv1.ListNodesRequest{}, c.read)
@@ -118,8 +117,8 @@ func TestDifferentViewsArePaced(t *testing.T) {
 	})
 }
 
-// Requests that share an answer write it concurrently, including headers, which are therefore
-// created before. (The race detector would report it.)
+// Requests that share an answer write it concurrently, including its headers, so the headers must
+// be created before. (The race detector would report it.)
 func TestSharedAnswersAreWrittenSideBySide(t *testing.T) {
 	t.Parallel()
 	s, c := newShared(), &counting{}
@@ -135,7 +134,7 @@ func TestSharedAnswersAreWrittenSideBySide(t *testing.T) {
 	viewers.Wait()
 }
 
-// A panic of a shared read is an error for all clients. For the log, it has the stack.
+// A panic of a shared read is an error for all clients. The log contains the stack.
 func TestPanicsOfSharedReads(t *testing.T) {
 	t.Parallel()
 	_, err := newShared().respond(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{},

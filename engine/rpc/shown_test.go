@@ -14,14 +14,14 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// notPayloads are fields of responses that have any content and that everyone sees who may call the
-// method: searchable metadata, and the definitions of templates.
+// notPayloads are fields of responses with arbitrary content that every client that may call the
+// method can see: searchable metadata, and the definitions of templates.
 var notPayloads = []string{"Process.metadata", "Event.metadata", "JobOptions.metadata", "Cron.metadata",
 	"StartProcessTarget.metadata", "StartRunTarget.metadata", "Run.metadata", "Template.", "StepTemplate.",
 	"ProcessAction.", "WaitAction.", "RunAction.", "OpenWait.result_schema", "AuditEntry.details", "Change."}
 
-// Every field of a response with any content is hidden without payload.read, or is known not to be
-// a payload. Workers get what they work on.
+// Every field of a response with arbitrary content is hidden without payload.read, or is listed in
+// notPayloads. Workers get the payloads of their tasks.
 func TestPayloadsAreHidden(t *testing.T) {
 	t.Parallel()
 	a, hidden := newRules(t), 0
@@ -125,7 +125,8 @@ func TestHiddenInProcessesOfTheEngine(t *testing.T) {
 	}
 }
 
-// In a list over all namespaces, the namespace of each item decides what is shown.
+// In a list over all namespaces, the namespace of each item determines which of its fields are
+// shown.
 func TestHiddenInLists(t *testing.T) {
 	t.Parallel()
 	a := newRules(t)

@@ -23,7 +23,7 @@ func stallSite(t *testing.T, timeout time.Duration, h http.HandlerFunc) (address
 	return strings.TrimPrefix(url, "http://"), rejected
 }
 
-// endless writes until it fails, and sends the error.
+// endless writes until a write fails, and sends the error to the test.
 func endless(failed chan<- error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		message := bytes.Repeat([]byte("x"), 1<<20)
@@ -37,8 +37,8 @@ func endless(failed chan<- error) http.HandlerFunc {
 	}
 }
 
-// TestClientsThatDoNotRead attacks with clients that request a stream and never read it. Their
-// streams must end.
+// TestClientsThatDoNotRead runs clients that request a stream and never read it. Their streams must
+// end.
 func TestClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	failed := make(chan error, 20)
@@ -77,9 +77,9 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	}
 }
 
-// TestClosedWindows attacks with clients of HTTP/2 that allow no data of a response. The connection
-// itself is read, so that only the response can end it. A small response fits in the buffers of the
-// server, which sends it after the handler has returned.
+// TestClosedWindows runs HTTP/2 clients that allow no data of a response. They read the connection
+// itself, so only the timeout of the response can end it. A small response fits in the buffers of
+// the server, which sends it after the handler has returned.
 func TestClosedWindows(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{10, 10 << 10, 60 << 10} {
@@ -116,8 +116,8 @@ func TestClosedWindows(t *testing.T) {
 	}
 }
 
-// TestPipelinesThatAreNotRead attacks with clients of HTTP/1.1 that send requests and never read.
-// The server closes their connections, even if each response fits in its buffers.
+// TestPipelinesThatAreNotRead runs HTTP/1.1 clients that send requests and never read. The server
+// closes their connections, even if each response fits in its buffers.
 func TestPipelinesThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{10, 10 << 10, 60 << 10} {

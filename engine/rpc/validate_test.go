@@ -316,7 +316,7 @@ func BenchmarkValidation(b *testing.B) {
 	})
 }
 
-// Every pattern of the contract has a description.
+// Every pattern in the proto files has a description.
 func TestPatternsHaveWords(t *testing.T) {
 	seen := 0
 	var look func(protoreflect.MessageDescriptors)

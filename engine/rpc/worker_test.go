@@ -87,8 +87,8 @@ func TestCompleteBatch(t *testing.T) {
 		}
 		poll.Wait = nil
 	}
-	// A lease must not have two answers in a batch, because the order would decide.
-	// that answer was invalid, so its lease remains
+	// A lease must not have two answers in a batch, because the result would depend on their order.
+	// That answer was invalid, so its lease remains.
 	twice := &progressorv1.LeaseAnswer{LeaseToken: answers[1].GetLeaseToken(), Answer: answers[0].GetAnswer()}
 	_, err = workers.CompleteBatch(ctx,
 		&progressorv1.CompleteBatchRequest{Answers: []*progressorv1.LeaseAnswer{twice, answers[2], answers[2], twice}})
@@ -102,7 +102,7 @@ func TestCompleteBatch(t *testing.T) {
 	if err != nil || beat.GetDirectives()[0].GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
 		t.Errorf("it was answered all the same: %v, %v", beat, err)
 	}
-	// An invalid next poll does not hide that the answer is stored.
+	// The client learns that its answer is stored, even if the next poll is invalid.
 	pushed := &progressorv1.PollRequest{Namespaces: []string{"n"}, WorkerId: "w"}
 	one, err := workers.Complete(ctx, &progressorv1.CompleteRequest{
 		LeaseToken: answers[0].GetLeaseToken(),
@@ -120,8 +120,8 @@ func TestCompleteBatch(t *testing.T) {
 	requireCode(t, err, connect.CodeInvalidArgument)
 }
 
-// Leases are not compressed, because compressing a batch would cost more than everything else that
-// the engine does with it.
+// Leases are not compressed, because compressing a batch would cost more than all other work of the
+// engine for the batch.
 func TestLeasesAreNotCompressed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

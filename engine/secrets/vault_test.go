@@ -69,8 +69,8 @@ func (t *table) put(tt *testing.T, v *Vault, name, namespaces, value string) {
 	t.rows[name] = append(t.rows[name], storage.Secret{Namespaces: namespaces, Value: sealed})
 }
 
-// Headers are encrypted except for those that are not secret, and opened only where they were
-// stored. To seal them again changes nothing.
+// Headers are encrypted, except for those that are not secret, and can be opened only in the place
+// where they were stored. Sealing them again changes nothing.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	ctx, v := t.Context(), newVault(t, newTable(), master(2))
@@ -311,7 +311,8 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// A put with the mask keeps the stored value of a header, but not if its requests go elsewhere.
+// A put with the mask keeps the stored value of a header, but not if the requests go to another
+// host.
 func TestKeepStored(t *testing.T) {
 	t.Parallel()
 	stored := map[string]string{"Authorization": "${sealed:database:AAAA}"}
@@ -358,8 +359,8 @@ func TestInvalidSecrets(t *testing.T) {
 	}
 }
 
-// A file of master keys must not be accessible by other users. Errors say what is wrong and do not
-// contain keys.
+// A file of master keys must not be accessible by other users. Errors describe the problem and do
+// not contain keys.
 func TestMasterKeyFile(t *testing.T) {
 	t.Parallel()
 	line := base64.StdEncoding.EncodeToString(master(7))

@@ -12,7 +12,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A sink that is declared again with the same settings is not touched. Other settings or secrets
+// A sink that is declared again with the same settings is not changed. Other settings or secrets
 // replace those of the sink, which keeps its state and continues.
 func TestDeclare(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// An explanation says which node delivers, what waits, why the target fails, what it rejected, and
-// how to continue.
+// An explanation shows which node delivers, which changes wait, why the target fails, what it has
+// rejected, and how to continue.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	s, n, r := newSink(t)

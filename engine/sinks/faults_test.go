@@ -22,7 +22,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// A failed delivery is repeated until it succeeds. The status shows the failure meanwhile.
+// A failed delivery is repeated until it succeeds. In the meantime, the status shows the failure.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -71,8 +71,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// While a sink waits long for its next attempt, a resume or new settings repeat the delivery at
-// once.
+// While a sink waits for its next attempt, a resume or new settings repeat the delivery at once.
 func TestRetryNow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -86,8 +85,8 @@ func TestRetryNow(t *testing.T) {
 		r.reacts(func(*progressorv1.Change) reaction { return http.StatusBadGateway })
 		n.begin(t, id)
 		n.becomes(t, failing)
-		// As if it had failed for long. The lease is taken from the node, which forgets its own
-		// wait.
+		// Set the row as if the sink had failed for a long time, and take the lease from the node,
+		// so that it forgets its own wait.
 		s.exec(`UPDATE sinks SET next_attempt_time = now() + interval '1 hour', token = token + 1, node_id = NULL,
 			lease_time = NULL`)
 		eventually(t, "a node waits with the sink", func() bool { return n.status(t).GetNodeId() != 0 })
@@ -120,8 +119,8 @@ func TestGone(t *testing.T) {
 	want(t, "delivered", r.text(), "a created, a stored 1")
 }
 
-// A change that the target will never accept becomes a dead letter, and the next ones are
-// delivered. No other change comes again.
+// A change that the target rejects permanently becomes a dead letter, and the next ones are
+// delivered. No other change is delivered again.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -204,7 +203,7 @@ func TestFailureAfterADeadLetter(t *testing.T) {
 	}
 }
 
-// A sink whose changes were deleted is BROKEN. Rewound and resumed, it continues.
+// A sink whose changes were deleted is BROKEN. After a rewind and a resume, it continues.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	s, n, r := newSink(t)
@@ -228,8 +227,8 @@ func TestBroken(t *testing.T) {
 	want(t, "delivered", r.text(), "b created, b stored 1")
 }
 
-// A sink that lags for longer than it may is BROKEN, also while it is paused. A resume gives it
-// that time again.
+// A sink that lags for longer than max_lag becomes BROKEN, even while it is paused. After a resume,
+// the time for max_lag starts again.
 func TestLagLimit(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -263,7 +262,7 @@ func TestLagLimit(t *testing.T) {
 	want(t, "delivered", r.text(), "a created, a stored 1")
 }
 
-// Several nodes write. The one that delivers is killed, and the receiver fails in every way, while
+// Several nodes write. The node that delivers is killed, and the receiver fails in every way, while
 // a long transaction of another application is open. No change is missing, and each process is
 // received in its order.
 func TestNoGap(t *testing.T) {
@@ -313,7 +312,7 @@ func TestNoGap(t *testing.T) {
 		events, _, _ := r.counts()
 		return events > processes
 	})
-	victim.Store.Close() // as a kill: its lease ends by itself
+	victim.Store.Close() // like a kill: its lease expires by itself
 	writers.Wait()
 	nodes[1].drains(t)
 	got, again, faults := r.counts()
@@ -380,7 +379,7 @@ func TestNodeIsKilled(t *testing.T) {
 	}
 }
 
-// A node that stops gives its sinks to another one at once, without a duplicate.
+// A node that stops passes its sinks to another node at once, without duplicates.
 func TestNodeStops(t *testing.T) {
 	t.Parallel()
 	s, first, r := newSink(t)

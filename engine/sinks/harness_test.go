@@ -167,7 +167,7 @@ func (n *node) becomes(t testing.TB, state progressorv1.SinkState) {
 	eventually(t, "the sink is "+state.String(), func() bool { return n.status(t).GetState() == state })
 }
 
-// drains waits until sink s has delivered everything.
+// drains waits until sink s has delivered all changes.
 func (n *node) drains(t testing.TB) {
 	t.Helper()
 	eventually(t, "all is delivered", func() bool { return n.status(t).GetLagChanges() == 0 })
@@ -185,8 +185,8 @@ func want(t testing.TB, what, got, wanted string) {
 	}
 }
 
-// receiver is a webhook that checks what it accepts: no gap, and the order of each process. Changes
-// may come again.
+// receiver is a webhook that checks that the accepted changes have no gap and that those of each
+// process are in order. Changes may be repeated.
 type receiver struct {
 	url string
 
@@ -200,7 +200,7 @@ type receiver struct {
 	respond func(c *progressorv1.Change) reaction
 }
 
-// reaction is what a receiver does with a request.
+// reaction is the reaction of a receiver to a request.
 type reaction int
 
 const (
@@ -217,7 +217,7 @@ func newReceiver(t testing.TB) *receiver {
 	return r
 }
 
-// reacts sets what the receiver does. nil: it accepts.
+// reacts sets the reaction of the receiver. nil means that it accepts requests.
 func (r *receiver) reacts(respond func(*progressorv1.Change) reaction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -286,14 +286,15 @@ func (r *receiver) take(c *progressorv1.Change) {
 	r.lines = append(r.lines, line)
 }
 
-// text returns what was accepted, sorted, because the order of different processes is not defined.
+// text returns the accepted changes, sorted, because the order of different processes is not
+// defined.
 func (r *receiver) text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Join(slices.Sorted(slices.Values(r.lines)), ", ")
 }
 
-// counts returns how many events were accepted, how many changes came again, and the faults.
+// counts returns the number of accepted events, the number of repeated changes, and the faults.
 func (r *receiver) counts() (events int64, again, faults int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,8 +25,8 @@ func (n *node) shares(t testing.TB) string {
 	return fmt.Sprint(slices.Sorted(maps.Values(counts)))
 }
 
-// Nodes share the sinks: a node that starts gets some without a duplicate. When one is killed, the
-// others continue for its sinks.
+// Nodes share the sinks. A node that starts gets some of them, without duplicates. When a node is
+// killed, the others continue with its sinks.
 func TestNodesShareSinks(t *testing.T) {
 	t.Parallel()
 	const count = 6
@@ -70,7 +70,7 @@ func TestNodesShareSinks(t *testing.T) {
 	deliver()
 }
 
-// A lease from before a backward step of the clock of the database does not block a sink.
+// A lease from before a backward step of the database clock does not block a sink.
 func TestClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	s, first, r := newSink(t)
@@ -85,8 +85,8 @@ func TestClockIsSetBack(t *testing.T) {
 	want(t, "delivered", r.text(), "a created, a stored 1, b created, b stored 1")
 }
 
-// After a failover that loses the last commits, a sink continues where it was by itself. What it
-// delivers then has larger numbers than what was lost.
+// After a failover that has lost the last commits, a sink continues by itself at its stored
+// position. Its next changes have larger numbers than the lost ones.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	db := storagetest.NewReplicated(t)
@@ -117,7 +117,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// A node stops to deliver for a sink when another node has its lease, even with the same token, and
+// A node stops delivering for a sink when another node has the lease, even with the same token. It
 // claims the sink again when that lease is over.
 func TestLeaseOfAnotherNode(t *testing.T) {
 	t.Parallel()

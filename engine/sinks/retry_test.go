@@ -52,7 +52,8 @@ func (n *node) retried(t testing.TB) string {
 	return lettersText(n.status(t).GetRecentDeadLetters())
 }
 
-// rejecting starts a node with sink s, whose target has rejected the creation of each process.
+// rejecting starts a node with sink s, whose target has rejected the change of the creation of each
+// process.
 func rejecting(t *testing.T, processes ...string) (*site, *node, *receiver) {
 	t.Helper()
 	s, n, r := newSink(t)
@@ -72,8 +73,8 @@ func rejecting(t *testing.T, processes ...string) (*site, *node, *receiver) {
 	return s, n, r
 }
 
-// Selected dead letters are delivered again, after newer changes of their processes. One that fails
-// remains, with its new error, and does not stop the sink.
+// Selected dead letters are delivered again, after newer changes of their processes. A dead letter
+// that fails remains, with its new error, and does not stop the sink.
 func TestRetryDeadLetters(t *testing.T) {
 	t.Parallel()
 	s, n, r := rejecting(t, "a", "large", "b")
@@ -135,7 +136,7 @@ func TestRetryDeadLetters(t *testing.T) {
 	}
 }
 
-// A request that selects nothing, or contradicts itself, is refused.
+// A request that selects nothing or contradicts itself is rejected.
 func TestRetryRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -156,8 +157,8 @@ func TestRetryRefuses(t *testing.T) {
 	}
 }
 
-// The dead letters of a paused sink wait. Those whose change was deleted are not delivered. Those
-// of an older engine are found in another way.
+// The dead letters of a paused sink wait. Dead letters whose change was deleted are not delivered.
+// Dead letters of an older engine have no lane, and are found by their number.
 func TestRetryWaits(t *testing.T) {
 	t.Parallel()
 	s, n, r := rejecting(t, "old", "gone", "going")
@@ -243,7 +244,7 @@ func TestRetryOnTwoNodes(t *testing.T) {
 	}
 }
 
-// A sink continues with new changes between its dead letters.
+// A sink delivers new changes between its dead letters.
 func TestRetryDelaysNoChange(t *testing.T) {
 	t.Parallel()
 	var processes []string

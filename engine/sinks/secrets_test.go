@@ -21,7 +21,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// signed is a webhook that keeps what it needs to check the signature of the last request.
+// signed is a webhook that records the data to check the signature of the last request.
 type signed struct {
 	mu                  sync.Mutex
 	content, signatures string
@@ -35,7 +35,7 @@ func (s *signed) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	s.signatures = r.Header.Get("webhook-signature")
 }
 
-// by reports whether the last request was signed with a key.
+// by reports whether the last request was signed with the given key.
 func (s *signed) by(key string) bool {
 	raw, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(key, "whsec_"))
 	mac := hmac.New(sha256.New, raw)
@@ -69,7 +69,8 @@ func (s *site) putHook(t *testing.T, n *node, value string) {
 }
 
 // The key of a webhook can be a reference to a secret. A rotated secret is used without a put. If
-// the secret is removed, the sink fails with an error that names it, and continues when it is back.
+// the secret is removed, the sink fails with an error that names it, and continues when the secret
+// exists again.
 func TestSinkRefersToASecret(t *testing.T) {
 	t.Parallel()
 	const second = "whsec_YW5vdGhlci1rZXktZm9yLXRoZS10ZXN0cy0xMjM0"
@@ -141,8 +142,8 @@ func (s *site) startWithKey(key byte) *node {
 	})
 }
 
-// After the loss of the master key, a put that has all secrets replaces those that cannot be
-// decrypted. A put without them fails. No key is created in the database.
+// After the loss of the master key, a put with all secrets replaces those that cannot be decrypted,
+// and a put without them fails. No key is created in the database.
 func TestPutAfterTheKeyIsLost(t *testing.T) {
 	t.Parallel()
 	s, r := newSite(t), newReceiver(t)

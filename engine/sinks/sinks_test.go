@@ -25,7 +25,7 @@ const (
 	disabled = progressorv1.SinkState_SINK_STATE_DISABLED
 )
 
-// A sink with an invalid setting is refused, and the error names the field.
+// A sink with an invalid setting is rejected, and the error names the field.
 func TestPutRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -170,8 +170,8 @@ func (n *node) list(t testing.TB) string {
 	}
 }
 
-// A sink delivers what its kinds and its filter select. A change for which the filter fails is not
-// delivered. The cursor passes the others.
+// A sink delivers the changes that its kinds and its filter select. A change for which the filter
+// fails is not delivered. The cursor moves past the other changes.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -193,7 +193,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// A paused sink delivers nothing until it is resumed, and then continues where it was.
+// A paused sink delivers nothing until it is resumed, and then continues at its position.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -282,7 +282,8 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// A scrape shows the lag and the state of each sink, and what the node has delivered.
+// A scrape shows the lag and the state of each sink, and the number of changes that the node has
+// delivered.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	_, n, _ := newSink(t)

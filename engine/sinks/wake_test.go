@@ -47,7 +47,7 @@ func TestCommitWakesTheSink(t *testing.T) {
 	}
 }
 
-// A commit of another node wakes a sink, too.
+// A commit of another node also wakes a sink.
 func TestNoticeWakesTheSink(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsNotify(t)
@@ -71,7 +71,7 @@ func TestNoticeWakesTheSink(t *testing.T) {
 	eventually(t, "no node delivers", func() bool { return second.status(t).GetNodeId() == 0 })
 }
 
-// A commit of a node that takes requests only wakes the sink of another node, too.
+// A commit of a node that takes only requests also wakes the sink of another node.
 func TestNoticeOfRequestsOnlyWakesTheSink(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsNotify(t)
@@ -86,7 +86,7 @@ func TestNoticeOfRequestsOnlyWakesTheSink(t *testing.T) {
 		suspended++
 		front.begin(t, id) // the other node runs the task, and wakes its sink
 		back.drains(t)
-		// The node for requests may not have read yet that another node delivers.
+		// The node that takes only requests may not have read yet that another node delivers.
 		if _, err := front.SuspendProcess(t.Context(), key(id), "a reason", kim); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 // ReadOnlyWhenWoken lets streams read again only after a commit or a notice.
 func (s *Streams) ReadOnlyWhenWoken() { s.ReadAfter(time.Hour) }
 
-// ReadAfter sets how long streams wait for changes before they look for them.
+// ReadAfter sets the interval at which waiting streams look for changes.
 func (s *Streams) ReadAfter(wait time.Duration) { s.pace.Min, s.pace.Max = wait, wait }
 
 // Heads is exported for tests.

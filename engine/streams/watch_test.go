@@ -107,7 +107,7 @@ func want(t testing.TB, what, got, wanted string) {
 	}
 }
 
-// A stream begins now, at a time, or after a cursor, on any node; it returns what matches.
+// A stream begins now, at a time, or after a cursor, on any node. It returns the matching changes.
 func TestWatchChanges(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -181,7 +181,8 @@ func TestCommitWakesTheStream(t *testing.T) {
 	}
 }
 
-// A stream that cannot continue without a gap says so, with a cursor that works.
+// A stream that cannot continue without a gap fails with an error that contains a cursor that
+// works.
 func TestLostCursors(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -233,8 +234,8 @@ func TestLostCursors(t *testing.T) {
 	}
 }
 
-// checker checks what a watcher receives: no gap, and the order of each process. Changes may come
-// again.
+// checker checks that the changes of a watcher have no gap and that those of each process are in
+// order. Changes may be repeated.
 type checker struct {
 	mu     sync.Mutex
 	t      testing.TB
@@ -353,7 +354,7 @@ func (s *site) count(sql string) int64 {
 	return int64(enginetest.Count(s.t, s.db, sql))
 }
 
-// A read returns at most so many changes and bytes, and the next one continues.
+// A read returns at most a given number of changes and bytes, and the next read continues.
 func TestReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

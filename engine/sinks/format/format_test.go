@@ -19,7 +19,7 @@ import (
 
 var at = timestamppb.New(time.Date(2026, 11, 26, 15, 29, 41, 745_000_000, time.UTC))
 
-// stored is an event, with text that JSON and headers must encode.
+// stored is an event with text that JSON and headers must encode.
 func stored() *progressorv1.Change {
 	return &progressorv1.Change{
 		ChangeId: 42, Kind: progressorv1.ChangeKind_CHANGE_KIND_EVENT, Type: "stored", Namespace: "shop/eu",
@@ -188,7 +188,7 @@ func every(t *testing.T) *progressorv1.Change {
 	return c
 }
 
-// The JSON of a change is that of the API, whichever fields have a value.
+// The JSON of a change is the JSON of the API for every combination of set fields.
 func TestJSONIsThatOfTheAPI(t *testing.T) {
 	t.Parallel()
 	fields := every(t).ProtoReflect().Descriptor().Fields()

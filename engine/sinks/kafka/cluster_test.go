@@ -111,8 +111,8 @@ func changes(processes, first, last int) (list []*progressorv1.Change) {
 	return list
 }
 
-// progress returns the number of the last change of each process that is stored, and how many
-// changes are stored again. It reports gaps, and processes that are in several partitions.
+// progress returns the number of the last stored change of each process, and how many changes are
+// stored more than once. It reports gaps, and processes with changes in several partitions.
 func (c *cluster) progress(topic string) (last map[string]int, again int) {
 	c.t.Helper()
 	last = map[string]int{}

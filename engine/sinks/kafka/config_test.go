@@ -109,7 +109,8 @@ func TestUnreachable(t *testing.T) {
 	c.wantAll("t", 2, 3)
 }
 
-// A client authenticates itself with each mechanism. What it may not do fails with a hint.
+// A client authenticates itself with each mechanism. Without a permission, a request fails with a
+// hint.
 func TestAuthentication(t *testing.T) {
 	t.Parallel()
 	write := kfake.ACL{
@@ -139,7 +140,7 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-// certificate returns a certificate of 127.0.0.1 that signs itself, and the pool that trusts it.
+// certificate returns a self-signed certificate for 127.0.0.1, and a pool that trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

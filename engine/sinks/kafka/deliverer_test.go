@@ -51,8 +51,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// The changes of a process are in one partition, in their order, and stored once, while brokers
-// lose the leadership, answer late that they have stored something, and lose connections.
+// The changes of a process are stored once, in order, in one partition, while brokers lose the
+// leadership, answer late and lose connections.
 func TestRepeatsInTheClient(t *testing.T) {
 	t.Parallel()
 	const processes = 8
@@ -130,8 +130,8 @@ func TestConnectionBreaksAfterStoring(t *testing.T) {
 	}
 }
 
-// failNth makes the cluster reject what the nth request to store something has for a topic, for
-// good. In the meantime it accepts everything.
+// failNth makes the cluster permanently reject the records for a topic in the nth request. It
+// accepts all earlier requests.
 func (c *cluster) failNth(topic string, n int, err *kerr.Error) *kfake.FaultHandle {
 	requests := map[kmsg.Request]bool{}
 	return c.Fault(kfake.Fault{
@@ -145,8 +145,8 @@ func (c *cluster) failNth(topic string, n int, err *kerr.Error) *kfake.FaultHand
 	})
 }
 
-// Whichever request of a delivery fails, no change of a process is stored without the earlier ones,
-// and a repeated delivery adds what is missing.
+// If any request of a delivery fails, no change of a process is stored without the earlier ones,
+// and a repeated delivery adds the missing changes.
 func TestFailureKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	const processes, last = 5, 8
@@ -175,8 +175,7 @@ func TestFailureKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// If a broker accepts only batches that are smaller than those of the client, the client sends
-// smaller ones.
+// If a broker accepts only smaller batches than the client sends, the client sends smaller ones.
 func TestSmallBatches(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "1500"}))
@@ -188,8 +187,8 @@ func TestSmallBatches(t *testing.T) {
 	}
 }
 
-// A change that is too large is a permanent error, whether the client or the broker refuses it. No
-// later change of its process is stored before.
+// A change that is too large causes a permanent error, whether the client or the broker rejects it.
+// No later change of its process is stored before that.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]int{"client": 3000, "broker": 100_000} {

@@ -40,7 +40,7 @@ type site struct {
 	most     int            // requests at the same time
 	inside   map[string]int // requests of a process at the same time
 	overlap  bool           // two requests of a process at the same time
-	gate     chan struct{}  // requests wait for it; nil: they do not
+	gate     chan struct{}  // requests wait for it; nil means that they do not wait
 }
 
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -108,8 +108,8 @@ func change(process string, id int64) *progressorv1.Change {
 	}
 }
 
-// The changes of a process are sent one after the other, those of several at the same time, up to
-// the limit.
+// The changes of a process are sent one after the other, and those of different processes
+// concurrently, up to the limit.
 func TestConcurrency(t *testing.T) {
 	s := &site{gate: make(chan struct{})}
 	d := s.open(t)
@@ -186,7 +186,7 @@ func TestRepetition(t *testing.T) {
 	}
 }
 
-// A status says whether the change is repeated, a dead letter, or the last one.
+// The status determines whether a change is repeated, becomes a dead letter, or is the last one.
 func TestStatuses(t *testing.T) {
 	s := &site{}
 	d := s.open(t)
@@ -216,7 +216,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// The error of a delivery, which users of the namespace see, contains no address and nothing that a
+// The error of a delivery, which users of the namespace see, contains no address and no data that a
 // server has sent instead of HTTP.
 func TestFailuresShowNothingInternal(t *testing.T) {
 	closed, err := net.Listen("tcp", "127.0.0.1:0")

@@ -62,7 +62,7 @@ func status(to process.Status, since float64) func(*explain.State) {
 	return func(s *explain.State) { s.Process.Status, s.Process.StatusChanged = to, at(since) }
 }
 
-// running is a call (task 5) that runs since 98 s on node 3, until 158 s.
+// running is a call (task 5) that has run on node 3 since 98 s. Its deadline is at 158 s.
 func running(s *explain.State) {
 	t := ran(5, process.TaskCall, 98, 98, 0)
 	t.Status, t.Finished = process.TaskStatusRunning, time.Time{}
@@ -372,7 +372,7 @@ func job(change ...func(*explain.Job)) func(*explain.State) {
 	}
 }
 
-// ofRun gives a job the ID of one that does a step of run A-8.
+// ofRun changes the ID of a job, as if it did a step of run A-8.
 func ofRun(s *explain.State) { s.Process.ProcessID = "~job/A-8/ship.1" }
 
 func ofStep(runStatus string) func(*explain.Job) {
@@ -424,7 +424,7 @@ func inShort(spans []explain.Span) []string {
 	return list
 }
 
-// whole checks that the spans are in order, and leave no time of the process out.
+// whole checks that the spans are in order and cover the complete time of the process.
 func whole(t *testing.T, s explain.State, e explain.Explanation) {
 	t.Helper()
 	covered := s.Process.CreatedTime

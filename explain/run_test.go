@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// TestRuns checks which step of a run waits, for what, and how it can continue.
+// TestRuns checks the description of runs: which step waits, for what, and how it can continue.
 func TestRuns(t *testing.T) {
 	run := func(r explain.Run) explain.State {
 		return state(func(s *explain.State) { s.Process.ProcessID, s.Run = "~flow/A-2", &r }, waiting(timer(2, 160)))

@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/explain"
 )
 
-// sink is a sink that node 3 delivers for, at 100 s.
+// sink is a sink at 100 s. Node 3 delivers for it.
 func sink(state string, change ...func(*explain.SinkState)) explain.SinkState {
 	s := explain.SinkState{
 		Now: at(100), Namespace: "shop", SinkID: "audit", State: state, Webhook: true, Records: true, Nodes: 2,
@@ -21,7 +21,7 @@ func sink(state string, change ...func(*explain.SinkState)) explain.SinkState {
 	return s
 }
 
-// behind is a backlog since 40 s, which is too old at 3700 s.
+// behind is a backlog that began at 40 s and exceeds max_lag at 3700 s.
 func behind(s *explain.SinkState) {
 	s.Backlog = explain.Backlog{Changes: 12, Oldest: at(40), Breaks: at(3700)}
 }

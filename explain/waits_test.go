@@ -15,8 +15,8 @@ func first(s *explain.State) {
 	s.Waiting = []explain.Task{{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForPlace, Scheduled: at(90)}}
 }
 
-// pulled has workers take the tasks: each has its ID, its directive, and how many seconds ago it
-// was heard of.
+// pulled makes the namespace a pull namespace with workers. Each worker has an ID, a directive, and
+// the number of seconds since it was last seen.
 func pulled(workers ...explain.Worker) func(*explain.State) {
 	return func(s *explain.State) { s.Namespace.Pulled, s.Namespace.Workers = true, workers }
 }

@@ -36,7 +36,7 @@ type world struct {
 	left      []int // their compensation failed
 	cancelled bool
 
-	// What this decision has drawn, which draws lack a fact, and which facts were provided.
+	// The random choices of this decision, the choices that lack a fact, and the provided facts.
 	draws, lacks map[string]int
 	provided     map[flow.Need]bool
 }
@@ -169,8 +169,8 @@ func drawPlan(t *rapid.T) *flow.Plan {
 }
 
 // TestRunsOfRandomGraphs drives runs of random graphs with random outcomes, cancels, skips and
-// retries. It checks each step that begins against the rules by looking at the whole graph, which
-// decisions avoid. Every run has to end.
+// retries. For each step that begins, it checks the rules on the complete graph, which decisions
+// avoid. Every run has to end.
 func TestRunsOfRandomGraphs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -280,7 +280,7 @@ func (w *world) endDue(due flow.Deadline) {
 	}
 }
 
-// checkDeadlines checks that no deadline of open work is lost.
+// checkDeadlines checks that open work keeps its deadlines.
 func (w *world) checkDeadlines() {
 	for k, at := range w.due {
 		known := slices.ContainsFunc(w.state.Deadlines, func(d flow.Deadline) bool {
@@ -429,8 +429,8 @@ func (w *world) take(e flow.Effect) {
 	}
 }
 
-// begins checks that everything that a step depends on is done, over any number of steps, and that
-// none of it was undone and has not run again.
+// begins checks that all direct and indirect dependencies of a step are done, and that none of them
+// was undone without having run again.
 func (w *world) begins(step int) {
 	if !w.rests(step) {
 		w.t.Fatalf("%d begins before what it depends on has ended: %v", step, w.ends)
@@ -451,8 +451,8 @@ func (w *world) begins(step int) {
 	look(step)
 }
 
-// rests reports whether everything that a step depends on has ended. If the first success is
-// enough, it looks for one path.
+// rests reports whether all direct and indirect dependencies of a step have ended. If the first
+// success is enough, it looks for one path.
 func (w *world) rests(step int) bool {
 	all, one := true, false
 	for _, dep := range w.plan.Steps[step].Deps {

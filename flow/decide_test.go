@@ -17,7 +17,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// play drives a run by hand. It keeps what the rows of steps and items would contain.
+// play drives a run by hand. It keeps the contents of the rows of steps and items.
 type play struct {
 	t     *testing.T
 	plan  *flow.Plan
@@ -112,7 +112,7 @@ type testingT interface {
 }
 
 // decide decides like the engine: it provides the facts that are missing, and decides again. It
-// checks that a decision is pure, and that it asks for each fact only once.
+// checks that a decision is pure and requests each fact only once.
 func decide(
 	t testingT, p *flow.Plan, s *flow.State, f flow.Facts, provide func(flow.Need) []flow.Item, inputs ...flow.Input,
 ) *flow.Decision {
@@ -225,8 +225,8 @@ func TestItemsThatWaitFail(t *testing.T) {
 	}
 }
 
-// TestEndOfAClosedStep checks that a wait that was cancelled keeps its status if it ends once more,
-// because its due time had come before it was cancelled.
+// TestEndOfAClosedStep checks that a cancelled wait keeps its status if it ends again because its
+// due time had come before the cancel.
 func TestEndOfAClosedStep(t *testing.T) {
 	p := newPlay(t, flow.PlanStep{Waits: flow.External}, flow.PlanStep{Waits: flow.External}, flow.PlanStep{})
 	p.start()
@@ -255,7 +255,7 @@ func TestDeadlineOfItems(t *testing.T) {
 }
 
 // TestCleanUpIsStopped checks that a timeout, and then a cancel, reach a step that cleans up and
-// began while the run stops.
+// that began while the run was stopping.
 func TestCleanUpIsStopped(t *testing.T) {
 	graph := func() *play {
 		p := newPlay(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})
@@ -350,8 +350,8 @@ func (l *lacking) Condition(_ *flow.Decision, step int) (bool, error) {
 	return false, nil
 }
 
-// TestMissingFacts checks that a decision asks for the facts of all steps that may begin at once,
-// but for a limited number, because results of steps may be large.
+// TestMissingFacts checks that a decision requests the facts of all steps that may begin at once,
+// up to a limit, because results of steps may be large.
 func TestMissingFacts(t *testing.T) {
 	p := newPlay(t, slices.Repeat([]flow.PlanStep{{Conditional: true}}, 250)...)
 	rules := &lacking{play: p, known: map[int]bool{}}
@@ -374,7 +374,7 @@ func TestMissingFacts(t *testing.T) {
 }
 
 // TestCleanUpOfALine checks that a step that cleans up in a linear template waits for all steps
-// before it, even if the previous one was skipped by hand.
+// before it, even if an operator has skipped the previous one.
 func TestCleanUpOfALine(t *testing.T) {
 	p := newPlay(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}},
 		flow.PlanStep{Deps: []int{1}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})

@@ -15,7 +15,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// scope returns the scope of a run of which step a succeeded, b failed and c was skipped.
+// scope returns the scope of a run in which step a succeeded, b failed and c was skipped.
 func scope(t testing.TB) *flow.Scope {
 	return &flow.Scope{
 		Payload: value(t, `{"user": {"id": 7, "name": "Ada", "none": null}, "list": [1, "two", {"three": 3}],
@@ -37,7 +37,7 @@ func scope(t testing.TB) *flow.Scope {
 	}
 }
 
-// evaluated returns the input of a last step, which may use all names.
+// evaluated returns the input of the last step of a template. Its expressions may use all names.
 func evaluated(t testing.TB, input string) (*structpb.Value, error) {
 	t.Helper()
 	c := compile(t, linear(job("a", ""), job("b", ""), job("c", ""),
@@ -140,8 +140,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestBounds checks the limits on the size and the cost of results, even where CEL itself would
-// count 1 per call.
+// TestBounds checks the limits on the size and the cost of results, including functions that CEL
+// itself counts as 1 per call.
 func TestBounds(t *testing.T) {
 	var items []any
 	for i := range 10_000 {
@@ -170,7 +170,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestLargestValues checks that values of exactly the largest size fit, and many small ones.
+// TestLargestValues checks that values of exactly the maximum size are accepted, including a list
+// of many small values.
 func TestLargestValues(t *testing.T) {
 	c := compile(t, linear(job("a", `, "input": "${payload}"`), job("b", `, "input": "${[payload][0]}"`)))
 	zeros := &structpb.ListValue{}
@@ -200,10 +201,10 @@ func TestLargestValues(t *testing.T) {
 func TestConstants(t *testing.T) {
 	c := compile(t, linear(job("a", `, "input": {"x": ["a", 1, null, {"y": "$"}]}`)))
 	s := scope(t)
-	s.Step = func(int) (flow.Ended, error) { return flow.Ended{}, errors.New("nothing names a step") }
+	s.Step = func(int) (flow.Ended, error) { return flow.Ended{}, errors.New("no expression names a step") }
 	got, err := c.Input(&c.Steps[0], s)
 	if err != nil || got != c.Source.GetSteps()[0].GetInput() {
-		t.Error("a constant was made again:", got, err)
+		t.Error("the constant was copied:", got, err)
 	}
 	if n := testing.AllocsPerRun(100, func() { _, _ = c.Input(&c.Steps[0], s) }); n != 0 {
 		t.Error("a constant takes", n, "allocations")

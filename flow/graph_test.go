@@ -32,7 +32,7 @@ func reaches(n int, edges [][2]int) [][]bool {
 	return r
 }
 
-// TestCycles checks that a reported cycle is one, and that a step of a graph without cycles may
+// TestCycles checks that each reported cycle exists, and that in a graph without cycles, a step may
 // name exactly the steps before it.
 func TestCycles(t *testing.T) {
 	cyclic := 0
@@ -106,7 +106,7 @@ func checkCycles(t *rapid.T, edges [][2]int, problems []flow.Problem) {
 }
 
 // TestThousandSteps compiles 1,000 steps in a row, and 1,000 steps that depend on all previous
-// ones. The time must only grow with the number of dependencies.
+// ones. The time must grow only with the number of dependencies.
 func TestThousandSteps(t *testing.T) {
 	steps := func(n int, dependsOn func(int) []string) string {
 		var list []string

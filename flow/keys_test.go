@@ -51,8 +51,8 @@ func TestDedupeKeys(t *testing.T) {
 	}
 }
 
-// TestDedupeKeysAreUnambiguous checks that two runs have the same key exactly if their values are
-// equal.
+// TestDedupeKeysAreUnambiguous checks that two runs have the same key if and only if their values
+// are equal.
 func TestDedupeKeysAreUnambiguous(t *testing.T) {
 	c := keyed(t, `"scope", "a", "b.c"`)
 	texts := rapid.OneOf(rapid.SampledFrom([]string{"", "a", `"`, `","b.c":"`, "null", "1", "ä", "\x00", "\\"}),
@@ -186,7 +186,7 @@ func TestPayloads(t *testing.T) {
 			t.Errorf("%s:\ngot\n%s\nwant\n%s", payload, got, want)
 		}
 	}
-	// A tree descends into the value before it refers to itself.
+	// The schema of a tree descends into the value before it refers to itself.
 	tree := compile(t, `{"payloadSchema": {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, `+
 		`"n": {"type": "number"}}, "unevaluatedProperties": false}, "steps": [`+job("a", "")+`]}`)
 	got := lines(tree.CheckPayload(value(t, `{"left": {"right": {"n": "x"}}}`)))

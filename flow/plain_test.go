@@ -43,7 +43,7 @@ func drawValue(t *rapid.T, depth int) *structpb.Value {
 }
 
 // TestPlainPathsAreCEL checks that a plain path has the same value as in CEL, or no value if it has
-// none in CEL. The value equals the one in the JSON, also after a round trip through CEL.
+// none in CEL. The value is equal to the value in the JSON, even after a round trip through CEL.
 func TestPlainPathsAreCEL(t *testing.T) {
 	source := &progressorv1.Template{Namespace: "n", Type: "t", Steps: []*progressorv1.StepTemplate{
 		{StepId: "a", Action: &progressorv1.StepTemplate_Job{Job: &progressorv1.JobAction{}}},

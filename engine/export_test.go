@@ -10,7 +10,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// EraseBatch is EraseProcess with requests that erase one batch of so many rows.
+// EraseBatch is like EraseProcess, but a request erases only one batch with the given number of
+// rows.
 func (e *Engine) EraseBatch(
 	ctx context.Context, r *progressorv1.EraseProcessRequest, by process.Actor, rows int,
 ) (*progressorv1.EraseProcessResponse, error) {
@@ -22,8 +23,8 @@ func (e *Engine) Slots(namespace string) (taken, waiting int) {
 	return e.registry.all()[namespace].slots.inUse()
 }
 
-// Demand returns how many fresh requests wait for a slot of a namespace, and whether stored tasks
-// or timers wait, too.
+// Demand returns the number of new requests that wait for a slot of a namespace, and whether stored
+// tasks or timers also wait.
 func (e *Engine) Demand(namespace string) (waiting int, others bool) {
 	_, waiting, others = e.registry.all()[namespace].slots.demand()
 	return waiting, others
@@ -80,9 +81,9 @@ func (e *Engine) ExpireTwice(ctx context.Context, between func()) error {
 	return c.runOnce(ctx)
 }
 
-// CollectionPasses collects until no attempt looks dead. It returns how many passes ended attempts.
-// It treats the leases that it finds as silent for long. Each pass starts when the previous one has
-// saved all of its zombies.
+// CollectionPasses collects zombies until none are left, and returns the number of passes that
+// ended attempts. It treats the leases that it finds as silent for a long time. Each pass starts
+// when the previous one has saved all of its zombies.
 func (e *Engine) CollectionPasses(ctx context.Context) (passes int, err error) {
 	c := newCollector(e)
 	for err == nil {
@@ -135,5 +136,5 @@ func (e *Engine) KnowsPeers(n int) bool {
 	return len(e.peers.live) == n
 }
 
-// KnowsRequestsOnly reports whether the node knows of another one that takes requests only.
+// KnowsRequestsOnly reports whether the node knows of another node that takes only requests.
 func (e *Engine) KnowsRequestsOnly() bool { return e.peers.requestsOnly.Load() }

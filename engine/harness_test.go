@@ -50,7 +50,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// db is the database of a test, to look at its rows.
+// db is the database of a test, for looking at its rows.
 type db struct{ *pgxpool.Pool }
 
 func look(t testing.TB, dsn string) db { return db{storagetest.Connect(t, dsn)} }
@@ -200,7 +200,7 @@ func (g *gate) pass(ctx context.Context, r *progressorv1.ProcessRequest, heeds b
 
 func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
 
-// heldBefore returns f, which calls with the args "hold" reach when the gate is open.
+// heldBefore returns f. Calls with the args "hold" reach f only when the gate is open.
 func (g *gate) heldBefore(f processor.Func) processor.Func {
 	return func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		if string(r.GetArgs()) == "hold" {
@@ -333,7 +333,7 @@ func through(t testing.TB, dsn string) (*proxy, string) {
 	return p, p.DSN
 }
 
-// away breaks all connections and accepts no new ones until back.
+// away breaks all connections and accepts no new ones until back is called.
 func (p *proxy) away() {
 	p.down.Store(true)
 	p.Cut()

@@ -123,7 +123,7 @@ func TestHistoryModesAndRanges(t *testing.T) {
 	}
 }
 
-// The history that is passed from step to step in memory equals the stored one.
+// The history that is passed from task to task in memory is equal to the stored history.
 func TestCarriedHistoryIsTheStored(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -63,7 +63,7 @@ func sameResult(t *testing.T, a, b result) {
 	}
 }
 
-// A repeated request with the same key gets the first answer, whatever it is: while the task runs,
+// A repeated request with the same key gets the first answer, of any kind: while the task runs,
 // afterwards, on another node, and after a restart.
 func TestSameKeySameAnswer(t *testing.T) {
 	t.Parallel()
@@ -218,8 +218,8 @@ func TestKeyAfterRemoval(t *testing.T) {
 	}
 }
 
-// repeated sends a call with a key again while the database is not available, such as when the
-// other node holds the lock of the process for long.
+// repeated sends a call with a key again while it gets UNAVAILABLE, for example because the other
+// node holds the lock of the process for a long time.
 func (n *node) repeated(id, args string, option func(*engine.CallParams)) <-chan result {
 	c := make(chan result, 1)
 	go func() {
@@ -232,7 +232,7 @@ func (n *node) repeated(id, args string, option func(*engine.CallParams)) <-chan
 	return c
 }
 
-// Of many concurrent requests with the same key, on two nodes, one runs.
+// Of many concurrent requests with the same key on two nodes, only one runs.
 func TestSameKeyStorm(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

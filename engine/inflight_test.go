@@ -95,8 +95,8 @@ func TestInFlightPerNamespace(t *testing.T) {
 	n.called(t, "p", "after")
 }
 
-// Requests of all namespaces that fill the node leave a part of it to the answers of workers and to
-// operators.
+// When the requests of namespaces fill the node, a part of the limit is left for the answers of
+// workers and for operators.
 func TestReservedRequests(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

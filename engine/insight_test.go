@@ -48,7 +48,7 @@ const (
 	forOperator = progressorv1.WaitsFor_WAITS_FOR_OPERATOR
 )
 
-// Every reason for which a process can be stuck.
+// Every reason why a process can be stuck.
 func TestExplainProcess(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

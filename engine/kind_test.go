@@ -123,8 +123,8 @@ func TestKindThatANodeDoesNotKnow(t *testing.T) {
 }
 
 // Each time a node that does not know a kind has claimed a task of it, the task waits longer, up to
-// a limit. Otherwise 10,000 such tasks would cause 10,000 claims per second. No attempt is counted,
-// and plain processes of the namespace continue.
+// a limit. Otherwise, 10,000 such tasks would cause 10,000 claims per second. No attempt is
+// counted, and other processes of the namespace continue.
 func TestKindThatNobodyKnows(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -175,7 +175,7 @@ func TestZombieOfAKind(t *testing.T) {
 	eventually(t, "the process has ended", func() bool { return b.status(t, "~own/p") == "COMPLETED" })
 }
 
-// The audit entry of a start is stored once, however often the start is repeated.
+// The audit entry of a start is stored once, even if the start is repeated.
 func TestNoteOfAStart(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -196,8 +196,8 @@ func TestNoteOfAStart(t *testing.T) {
 	}
 }
 
-// TestKindSurvivesFailedCommands checks that neither a temporary nor a permanent failure breaks a
-// process of a kind: its commands are retried, and then rejected.
+// TestKindSurvivesFailedCommands checks that neither a temporary nor a permanent failure of a
+// command sets a process of a kind to ERROR. Its commands are retried, and then rejected.
 func TestKindSurvivesFailedCommands(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -251,7 +251,7 @@ func TestKindSurvivesFailedCommands(t *testing.T) {
 	}
 }
 
-// A try that could not decide leaves nothing behind for the next one.
+// A try that could not decide has no effect on the next one.
 func TestRepeatedTryOfAKind(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32

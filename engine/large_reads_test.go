@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Reads of large processes return pages of about 8 MiB, which together are complete.
+// Reads of large processes return pages of about 8 MiB. All pages together are complete.
 func TestLargeReads(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

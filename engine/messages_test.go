@@ -80,8 +80,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A processor can send no command of any kind to a namespace that its own one does not allow.
-// Nothing of such a response is stored.
+// A processor cannot send commands of any kind to a namespace that the configuration of its own
+// namespace does not allow. Nothing of such a response is stored.
 func TestCommandsToOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	type builder = processor.ResultBuilder
@@ -143,7 +143,7 @@ func child(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 	return processor.Result().Done()
 }
 
-// A parent in one namespace has children in another, and is notified how each of them ended.
+// A parent in one namespace has children in another, and is notified of how each of them ended.
 func TestParentAndChildren(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -242,8 +242,8 @@ func TestParentCancelsChild(t *testing.T) {
 	}
 }
 
-// Messages that a node has stored but not delivered before it died are delivered by another node,
-// once.
+// If a node dies after it has stored messages and before it has delivered them, another node
+// delivers them once.
 func TestNodeDiesBeforeTheDelivery(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -269,7 +269,7 @@ func TestNodeDiesBeforeTheDelivery(t *testing.T) {
 	}
 }
 
-// A message to a process in ERROR waits for its repair and is delivered right after it.
+// A message to a process in ERROR waits for the repair and is delivered right after it.
 func TestMessageWaitsForRepair(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -322,8 +322,8 @@ func connections(t *testing.T, rows db) func(allow bool) {
 	}
 }
 
-// Messages that an application sends in a transaction are delivered right after its commit. If the
-// transaction is rolled back, none is delivered. If NOTIFY does not work, the scan finds them soon.
+// Messages that an application sends in a transaction are delivered right after the commit, and not
+// at all after a rollback. If NOTIFY does not work, the scan soon finds them.
 func TestFunctionsAreHeard(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsNotify(t)

@@ -154,7 +154,7 @@ func TestScanErrors(t *testing.T) {
 	line.back()
 }
 
-// A scrape does not wait for the database again if the one before it failed to read the queues.
+// A scrape does not wait for the database again if the previous scrape failed to read the queues.
 func TestDepthsAfterFailure(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

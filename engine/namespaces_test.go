@@ -222,7 +222,7 @@ func TestPausedOnEveryNode(t *testing.T) {
 }
 
 // A request to a node that cannot serve the namespace is stored and runs on another node. Its
-// client gets the response here.
+// client gets the response from the first node.
 func TestServedElsewhere(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -242,8 +242,8 @@ func TestServedElsewhere(t *testing.T) {
 	}
 }
 
-// A node that loses the processor of a claimed task releases the task and does not claim it again
-// and again.
+// A node that loses the processor of a claimed task releases the task once, and does not claim it
+// again.
 func TestProcessorGoes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -92,8 +92,8 @@ func TestNodeBoundLeavesASlot(t *testing.T) {
 	eventually(t, "every slot is free", func() bool { return reg.value(t, "progressor_node_places_taken") == 0 })
 }
 
-// Clients flood one namespace. Calls, stored tasks and timers of another one still run, however few
-// slots the node has.
+// Clients flood one namespace. Calls, stored tasks and timers of another namespace still run, even
+// if the node has few slots.
 func TestNodeBoundIsShared(t *testing.T) {
 	t.Parallel()
 	for _, bound := range []int{1, 4} {

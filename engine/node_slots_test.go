@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// onNode returns the slots of n namespaces of a node, each with max slots. Their scans are never
-// woken.
+// onNode returns the slots of n namespaces of a node, each with max slots. No scan is woken for
+// them.
 func onNode(node *nodeSlots, n, slotsEach int) []*slots {
 	all := make([]*slots, n)
 	for i := range all {
@@ -87,8 +87,8 @@ func TestNodeSlotsTakeTurns(t *testing.T) {
 	})
 }
 
-// A namespace whose scan does not come, because it was paused, keeps a slot free for a limited time
-// only.
+// If the scan of a namespace does not come because it was paused, its slot stays free only for a
+// limited time.
 func TestNodeSlotsTurnIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,8 +119,7 @@ func TestNodeSlotsTurnIsLost(t *testing.T) {
 	})
 }
 
-// Within a namespace, a slot of the node that its stored tasks wait for is not given to a fresh
-// request.
+// Within a namespace, a new request does not get a slot of the node for which stored tasks wait.
 func TestNodeSlotsAmongClasses(t *testing.T) {
 	t.Parallel()
 	all := onNode(&nodeSlots{max: 1}, 1, 10)
@@ -145,7 +144,7 @@ func TestNodeSlotsAmongClasses(t *testing.T) {
 }
 
 // In any order of operations, the slots of the node are those of its namespaces, and no slot stays
-// free while a fresh request waits for one, unless it is the turn of a namespace whose scan was
+// free while a new request waits for one, unless it is the turn of a namespace whose scan was
 // woken.
 func TestNodeSlotsNeverLeak(t *testing.T) {
 	t.Parallel()

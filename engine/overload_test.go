@@ -50,7 +50,7 @@ func TestOverloadOfTheDatabase(t *testing.T) {
 }
 
 // While storing takes more of the slots' time than processing, a call of a process that runs here
-// is rejected, too, if it gets no slot. It is not stored behind the running task.
+// is also rejected if it gets no slot. It is not stored behind the running task.
 func TestOverloadWithABusyProcess(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -101,7 +101,7 @@ func TestNodeDeclaredDeadCancelsItsAttempts(t *testing.T) {
 	eventually(t, "the node has a new identity", func() bool { return a.store.NodeID() != old })
 }
 
-// An attempt that another one has replaced is cancelled when the node doubts its claims.
+// An attempt that another attempt has replaced is cancelled when the node checks its claims.
 func TestLostAttemptIsCancelled(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -7,7 +7,7 @@ import (
 )
 
 // Without NOTIFY and advisory locks, nodes poll for the messages of SQL functions, for the tasks of
-// nodes that take requests only, and for their answers.
+// nodes that take only requests, and for the answers to them.
 func TestPortable(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t, storagetest.Portable())

@@ -22,8 +22,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Whatever a processor does, its client gets an error, its process is in ERROR with a reason, and
-// the engine continues.
+// For any misbehavior of a processor, its client gets an error, its process is in ERROR with a
+// reason, and the engine continues.
 func TestBadProcessors(t *testing.T) {
 	t.Parallel()
 	unset := &structpb.Struct{Fields: map[string]*structpb.Value{"a": {}}}
@@ -108,8 +108,8 @@ func answersWith(
 	}
 }
 
-// An attempt of a processor that hangs and ignores its context is collected after deadline and
-// margin, and retried. Its late result is rejected. The client gets the response of the second
+// An attempt of a processor that hangs and ignores its context is collected after the deadline and
+// the margin, and retried. Its late result is rejected. The client gets the response of the second
 // attempt.
 func TestHangingProcessor(t *testing.T) {
 	t.Parallel()
@@ -245,9 +245,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// By default, a wait lasts as long as a step. For a processor that does not answer in time, and for
-// one that cannot be reached, the client always gets the failure of the task and never a wait
-// timeout.
+// By default, a wait lasts as long as the step timeout. If a processor does not answer in time or
+// cannot be reached, the client always gets the failure of the task, and never a wait timeout.
 func TestWaitAsLongAsTheStep(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t),
@@ -307,7 +306,7 @@ func TestUnreachableTimer(t *testing.T) {
 	}
 }
 
-// A rejected notification is finished. A rejected timer has failed.
+// A rejected NOTIFY task has finished. A rejected timer has failed.
 func TestRejections(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Lists in their orders page by page, traces with events, and imports.
+// Lists return pages in each order, traces have events, and imports can be read.
 func TestListsAndTraces(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A client that waits on another node gets the response even if the process is removed right after
-// the call, with its history.
+// A client that waits on another node gets the response even if the process and its history are
+// removed right after the call.
 func TestAnswerOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -48,7 +48,7 @@ func TestAnswerOutlivesItsProcess(t *testing.T) {
 	if w := receive(t, "the answer on b", got); w.err != nil || string(w.task.GetResponse()) != "remove 0s" {
 		t.Errorf("%v, %v", w.task, w.err)
 	}
-	// A later client also gets it. Timers keep no answers.
+	// A later client also gets the response. The answers of timers are not kept.
 	if w, err := b.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: task}); err != nil ||
 		w.GetFinishedTime() == nil {
 		t.Errorf("%v, %v", w, err)

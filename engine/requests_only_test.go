@@ -15,8 +15,8 @@ import (
 
 func requestsOnly(c *engine.Config) { c.RequestsOnly = true }
 
-// rarely makes polls so rare that only notices of other nodes can be the reason for progress. In
-// portable databases there are no notices, so it changes nothing.
+// rarely makes polls so rare that progress can only come from notices of other nodes. In portable
+// databases there are no notices, so it changes nothing.
 func rarely(c *engine.Config) {
 	if !storagetest.AllPortable() {
 		c.ScanInterval, c.AnswerPoll = time.Hour, time.Hour
@@ -31,8 +31,8 @@ func fails(t testing.TB) processor.Processor {
 	})
 }
 
-// Another node runs the tasks of a node for requests only. Both wake each other: the polls of the
-// test would take an hour.
+// Another node runs the tasks of a node that takes only requests. The nodes wake each other: with
+// the polls of the test, progress would take an hour.
 func TestRequestsOnly(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -69,8 +69,8 @@ func TestRequestsOnly(t *testing.T) {
 	}
 }
 
-// A node for requests only runs nothing, even if no other node does. max_backlog bounds how many
-// tasks clients wait for, and another node runs them when it starts.
+// A node that takes only requests runs no tasks, even if no other node does. max_backlog limits the
+// number of tasks for which clients wait. Another node runs these tasks when it starts.
 func TestRequestsOnlyAlone(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -101,7 +101,7 @@ func TestRequestsOnlyAlone(t *testing.T) {
 	})
 }
 
-// The others leave no chore to a node for requests only.
+// Other nodes leave no chore to a node that takes only requests.
 func TestRequestsOnlyDoesNoChores(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -126,7 +126,7 @@ func TestAccepted(t *testing.T) {
 	eventually(t, "the notification has run", func() bool {
 		return d.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'NOTIFY' AND status = 'FINISHED'") == 1
 	})
-	// AwaitTask returns the result although no client waited.
+	// AwaitTask returns the result even if no client waited for it.
 	task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: noted.TaskID, Timeout: time.Minute})
 	if err != nil || string(task.GetResponse()) != "n" {
 		t.Errorf("%v, %v", task, err)
@@ -374,7 +374,8 @@ func TestInFlight(t *testing.T) {
 	n.called(t, "p", "4")
 }
 
-// Stored tasks and fresh requests take turns at a single slot, in the order in which they wait.
+// Stored tasks and new requests take turns at a single slot, each in the order in which they have
+// waited.
 func TestStoredAndFreshTakeTurns(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

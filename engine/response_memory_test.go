@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A large response has its memory until its result is stored. Others of its namespace wait for it,
-// and small ones do not.
+// A large response holds its memory until its result is stored. Other large responses of its
+// namespace wait for that, and small ones do not.
 func TestLargeResponsesWait(t *testing.T) {
 	t.Parallel()
 	g, asked := newGate(), make(chan struct{}, 2)

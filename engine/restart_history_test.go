@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A result restarts the history. It then begins with the events of that result, also for the next
-// task in memory, and older events are removed.
+// A result restarts the history. The history then begins with the events of that result, even for
+// the next task in memory, and older events are removed.
 func TestRestartHistoryByResult(t *testing.T) {
 	t.Parallel()
 	s := &seen{}

@@ -14,7 +14,7 @@ import (
 )
 
 // An ended process is removed after the retention of its namespace. A process that has not ended
-// stays, however old it is.
+// stays, regardless of its age.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	reg := newRegistry()

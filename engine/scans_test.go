@@ -42,8 +42,8 @@ func TestScanBound(t *testing.T) {
 	}
 }
 
-// After a scan that reached its byte limit, the next ones claim at most twice as many tasks as it
-// did, and gradually more.
+// After a scan that has reached its byte limit, the next scan claims at most twice as many tasks,
+// and later scans gradually more.
 func TestScanOfLargeTasksHasLessRoom(t *testing.T) {
 	t.Parallel()
 	room := []storage.ClaimLimit{{Namespace: "n", Max: 200}}
@@ -67,7 +67,7 @@ func TestScanOfLargeTasksHasLessRoom(t *testing.T) {
 }
 
 // A scan claims no more than its bound in all namespaces together, and the next scan begins with
-// those left out.
+// the namespaces that were left out.
 func TestRoomsAreBounded(t *testing.T) {
 	t.Parallel()
 	e := bare()

@@ -178,7 +178,8 @@ func parseKey(id string) process.Key {
 	return key(id)
 }
 
-// answer returns the response to a request, or how its task is shown if it was only accepted.
+// answer returns the response to a request or, if the request was only accepted, a description of
+// its task.
 func (r *taskRequest) answer(ans engine.Answer, err error) (string, error) {
 	if err == nil && r.accepted && ans.TaskID != 0 {
 		return "accepted", nil
@@ -219,7 +220,7 @@ func (s *scenario) held(*scenarioNode, string) (string, error) {
 	return strings.Join(text, " "), nil
 }
 
-// deadline checks that the task of the last held ends within a time.
+// deadline checks that the task that the last held has returned ends within a time.
 func (s *scenario) deadline(_ *scenarioNode, text string) (string, error) {
 	d, err := time.ParseDuration(text)
 	if left := time.Until(s.request.GetDeadline().AsTime()); err == nil && left > d {

@@ -51,14 +51,14 @@ type scenario struct {
 	dsn     string
 	db      db
 	gate    *gate                        // closed until the step release
-	request *progressorv1.ProcessRequest // the newest that the step held has returned
+	request *progressorv1.ProcessRequest // the newest task that the step held has returned
 	nodes   map[string]*scenarioNode
 	first   *scenarioNode
 	pending map[string]<-chan outcome // results of steps in the background
 	lock    pgx.Tx
 
 	mu       sync.Mutex
-	programs map[string][]string // what "on" has set, by TYPE or TYPE/ID
+	programs map[string][]string // programs that "on" has set, by TYPE or TYPE/ID
 	ran      map[string][]*progressorv1.ProcessRequest
 }
 

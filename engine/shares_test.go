@@ -45,7 +45,7 @@ func TestSharesOfWaitingClasses(t *testing.T) {
 	}
 }
 
-// A class that has held all slots while it was alone gives slots to the others until these have
+// A class that has held all slots while it was alone releases slots to the others until they have
 // their shares.
 func TestSharesGiveWay(t *testing.T) {
 	t.Parallel()

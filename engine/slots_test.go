@@ -25,8 +25,8 @@ func inUse(t *testing.T, p *slots, taken, waiting int) {
 	}
 }
 
-// A long scan holds slots that it may not use. A waiting request gets one when the scan has found
-// nothing, and is not rejected before.
+// A long scan holds slots that it may not need. A waiting request gets one of them when the scan
+// has found nothing, and is not rejected before that.
 func TestSlotsDuringAScan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestSlotsDuringAScan(t *testing.T) {
 	})
 }
 
-// Fresh requests get slots in the order of their arrival.
+// New requests get slots in the order of their arrival.
 func TestSlotsInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 		for range 20 {
 			p.tryTake()
 		}
-		// come starts n requests and returns how many of them wait.
+		// come starts n requests, and returns how many of them wait.
 		come := func(n int) (waiting int) {
 			synctest.Wait() // those whose wait has ended have returned
 			_, before := p.inUse()
@@ -165,8 +165,8 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 	})
 }
 
-// After a stall, as many requests may wait as are served in time as soon as slots become free
-// again, although none waited during the stall.
+// After a stall, as soon as slots become free again, as many requests may wait as can be served in
+// time, even if none waited during the stall.
 func TestSlotsWaitAfterAStall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestSlotsWaitAfterAStall(t *testing.T) {
 }
 
 // A free slot goes to the waiting class with the smallest share of the slots. The poller of that
-// class is woken, and no fresh request takes the slot before it scans.
+// class is woken, and no new request takes the slot before the poller scans.
 func TestSlotsLeftForStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

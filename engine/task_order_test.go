@@ -36,7 +36,7 @@ type entry struct {
 
 func newJournal() *journal { return &journal{at: map[string]int{}} }
 
-// keeps returns a processor that records every task and then calls p.
+// keeps returns a processor that records every task in the journal and then calls p.
 func (j *journal) keeps(p processor.Processor) processor.Processor {
 	return processor.Func(func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
@@ -161,7 +161,7 @@ func TestOthersGetTheirTurn(t *testing.T) {
 	}
 }
 
-// A process with a zero timer in a loop also leaves its slot to calls of others.
+// A process that sets a timer of zero in a loop also leaves its slot to calls of others.
 func TestLoopLeavesRoom(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Timers belong to no node. Timers that a stopped node has set are fired by another node.
+// Timers do not belong to a node: if a node stops, another node fires the timers that it has set.
 func TestTimersOfDeadNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -170,8 +170,7 @@ func TestTimersSetAllTheTime(t *testing.T) {
 		n.started(t, id)
 		go func() {
 			for r := range rounds {
-				// A delay that no other timer has, so that no scan for another timer finds it by
-				// chance.
+				// No other timer has this delay, so no scan for another timer finds it by chance.
 				_, err := n.Call(context.Background(), engine.CallParams{
 					Key: key(id), Args: fmt.Appendf(nil, "name t%d %dms", r, 5+(k*7+r*3)%40),
 				})

@@ -16,8 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// words is a processor that follows the sentences of its args, such as "set 50ms,complete". Other
-// sentences are ignored.
+// words is a processor that executes the instructions in its args, such as "set 50ms,complete". It
+// ignores other texts.
 func words(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	b := processor.Result().Response(r.GetArgs())
 	for sentence := range strings.SplitSeq(string(r.GetArgs()), ",") {
@@ -28,8 +28,8 @@ func words(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 	return b.Done()
 }
 
-// follow adds what a sentence says to a result, or returns the error that it asks for. It reports
-// whether it knows the sentence.
+// follow adds the effect of an instruction to a result, or returns the error that the instruction
+// requests. It reports whether it knows the instruction.
 func follow(b *processor.ResultBuilder, sentence []string) (known bool, err error) {
 	if len(sentence) == 0 {
 		return false, nil
@@ -192,8 +192,8 @@ func TestRemoveTimer(t *testing.T) {
 	})
 }
 
-// A process with a long history is removed soon, although in many small transactions, and its ID
-// can be used again.
+// A process with a long history is removed soon, in many small transactions, and its ID can then be
+// reused.
 func TestRemoveLongHistory(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -278,8 +278,8 @@ func TestCallBeforeTimer(t *testing.T) {
 	}
 }
 
-// A timer that becomes due while its process is busy is BLOCKED and runs right after, at whatever
-// time it comes due.
+// A timer that becomes due at any time while its process is busy is BLOCKED, and runs right after
+// the task.
 func TestTimerDueWhileBusy(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -339,7 +339,7 @@ func TestTimerDueAsCallEnds(t *testing.T) {
 	for k := range rounds {
 		due := time.Now().Add(20 * time.Millisecond)
 		n.called(t, "p", "set "+due.Format(time.RFC3339Nano))
-		// From a little before to a little after the end.
+		// The due times range from shortly before to shortly after the end of the call.
 		end := due.Add(time.Duration(k%20-15) * 200 * time.Microsecond)
 		n.called(t, "p", "until "+end.Format(time.RFC3339Nano))
 		eventually(t, "the timer fires", func() bool { return c.count() == k+1 })

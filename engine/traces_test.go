@@ -97,7 +97,7 @@ func TestTraceAcrossNodes(t *testing.T) {
 	close(gone)
 	start(t, dsn, p, s.use)
 	timers := s.await(t, "task TIMEOUT", 1)
-	timer := timers[len(timers)-1] // if the first node was slow to stop, it has tried before
+	timer := timers[len(timers)-1] // if the first node was slow to stop, it may have tried before
 	childOf(t, timer, asking.SpanContext())
 	inside := s.await(t, "processor of TASK_TYPE_TIMEOUT", len(timers))
 	childOf(t, inside[len(inside)-1], timer.SpanContext())
@@ -161,8 +161,8 @@ func TestTraceOfRetries(t *testing.T) {
 	}
 }
 
-// A context of the caller is stored unchanged. The task that runs at once is linked nevertheless,
-// but a timer is not.
+// A context of the caller is stored unchanged. The task that runs at once is still linked to the
+// request, but a timer is not.
 func TestTraceBesideAContext(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), newSpans()
@@ -196,8 +196,8 @@ func TestTraceBesideAContext(t *testing.T) {
 	}
 }
 
-// The context of a caller that does not record its trace is passed on, so that no one else starts a
-// trace. Nothing is recorded.
+// The context of a caller that does not record its trace is passed on, so that the processor does
+// not start a trace. Nothing is recorded.
 func TestTraceNotRecorded(t *testing.T) {
 	t.Parallel()
 	s := newSpans()
@@ -221,8 +221,8 @@ func TestTraceNotRecorded(t *testing.T) {
 	}
 }
 
-// With tracing off, no trace is stored, whatever the caller sends. With tracing on, none is stored
-// for the engine's own processes.
+// With tracing off, no trace is stored, even if the caller sends one. With tracing on, none is
+// stored for the engine's own processes.
 func TestNoTrace(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), newSpans()

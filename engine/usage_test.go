@@ -39,8 +39,8 @@ func TestUsage(t *testing.T) {
 	expect("processing took longer in this window and the last one", 2, true)
 }
 
-// A call keeps its slot in memory while nothing waits for a slot. While fresh requests wait, it
-// keeps it only if the tasks wait for the database.
+// A call keeps its slot in memory while nothing waits for a slot. While new requests wait, the call
+// keeps its slot only if the tasks wait for the database.
 func TestCallMayHoldItsSlot(t *testing.T) {
 	t.Parallel()
 	p, _, _ := newSlots(1)

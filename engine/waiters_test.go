@@ -132,8 +132,8 @@ func TestWaitersTakeTurns(t *testing.T) {
 	}
 }
 
-// The set of stale processes does not grow while more clients wait than one query reads, and each
-// waiter of a stale process is still queried once.
+// While more clients wait than one query reads, the set of processes to check does not grow, and
+// each waiter of such a process is still queried once.
 func TestWaitersForgetStale(t *testing.T) {
 	t.Parallel()
 	e := bare()

@@ -135,7 +135,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A watch ends when its process is removed, even if its ID is used again at once.
+// A watch ends when its process is removed, even if the ID is reused at once.
 func TestWatchEndsWithRemoval(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -233,8 +233,8 @@ func TestWatchMissesNothing(t *testing.T) {
 	}
 }
 
-// A slow client does not delay the others, nothing is queued for it, and finally it has received
-// everything.
+// A slow client does not delay the others, no updates are queued for it, and in the end it has
+// received all of them.
 func TestSlowWatcher(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t),
@@ -360,7 +360,7 @@ func TestWatchEndsWithNode(t *testing.T) {
 	receive(t, "the end", w.ended)
 }
 
-// While the database is unavailable, watchers wait, and they miss nothing.
+// While the database is unavailable, watchers wait, and later miss no update.
 func TestWatchWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -15,7 +15,8 @@ func eventsAfter(key process.Key, last int64, n int) *storage.Completion {
 	}
 }
 
-// A watcher that has not sent its news gets no more in memory. It is read from the database later.
+// A watcher that has not sent its news gets no further news in memory. Later news is read from the
+// database.
 func TestWatchersQueueNothing(t *testing.T) {
 	t.Parallel()
 	w := bare().watchers
@@ -91,8 +92,8 @@ func TestWatchersTakeTurns(t *testing.T) {
 	}
 }
 
-// Clients that do not read hold a bounded part of the memory of the node. The news of others wait
-// until there is room.
+// Clients that do not read can hold only a limited part of the memory of the node. The news for
+// other clients waits until memory is free.
 func TestWatchersHoldLittle(t *testing.T) {
 	t.Parallel()
 	w := bare().watchers

@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/pull"
 )
 
-// A node caches its newest leases even if the cache is full of leases that were completed elsewhere
-// or never.
+// A node caches its newest leases even if the cache is full of leases that were never completed, or
+// were completed on another node.
 func TestLeasesAreRememberedWhenTheMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	l := newLeased()

@@ -215,7 +215,8 @@ func TestListErrors(t *testing.T) {
 			}
 			token = next
 			for _, g := range groups {
-				got = append(got, fmt.Sprint(g.GetCount(), " ", g.GetReason(), " ", g.GetMessage()))
+				got = append(got, fmt.Sprint(g.GetCount(), " ", g.GetReason(), " ", g.GetMessage(), " ",
+					g.GetNewestId()))
 				list, _, err := n.ListProcesses(t.Context(), &progressorv1.ListProcessesRequest{
 					Namespace: "ns", Filter: g.GetFilter(),
 				})
@@ -230,7 +231,8 @@ func TestListErrors(t *testing.T) {
 		}
 		slices.Sort(got)
 		want := []string{
-			"1 busy come again", "1 gone order A-4 was never here", "1 late come again", `3 gone order A-33 is "\"`,
+			"1 busy come again p1", "1 gone order A-4 was never here p6", "1 late come again p3",
+			`3 gone order A-33 is "\" p4`,
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)

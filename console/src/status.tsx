@@ -94,7 +94,10 @@ const sinkLook: Record<string, Look> = {
 };
 
 const unknown: Look = { name: "?", tone: "plain", shape: "ring" };
-export const lookOfProcess = (s: ProcessStatus): Look => processLook[ProcessStatus[s] ?? ""] ?? unknown;
+// The process of a run is COMPLETED when the run has ended, even if the run failed.
+const endedRun: Look = { name: "Ended", tone: "gone", shape: "dot" };
+const runKinds = ["flow", "run"];
+export const lookOfProcess = (s: ProcessStatus, kind = ""): Look => (s === ProcessStatus.COMPLETED && runKinds.includes(kind) ? endedRun : (processLook[ProcessStatus[s] ?? ""] ?? unknown));
 export const lookOfTask = (s: TaskStatus): Look => taskLook[TaskStatus[s] ?? ""] ?? unknown;
 export const lookOfJob = (s: JobState): Look => jobLook[JobState[s] ?? ""] ?? unknown;
 export const lookOfFire = (s: FireStatus): Look => fireLook[FireStatus[s] ?? ""] ?? unknown;

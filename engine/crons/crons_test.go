@@ -319,7 +319,7 @@ func TestList(t *testing.T) {
 	}
 	for filter, want := range map[string]string{
 		"process_id = x": `there is no field "process_id": ` +
-			`use cron_id, paused, status, created_time or metadata.KEY`,
+			`use cron_id, paused, failing, status, created_time or metadata.KEY`,
 		"target = http":     `there is no field "target"`,
 		"paused = yes":      `at character 10: paused is true or false, not "yes"`,
 		`paused = "true"`:   "at character 10: paused is true or false",

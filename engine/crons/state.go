@@ -160,7 +160,7 @@ func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
 	maskHeaders(m)
 	m.Paused, m.PauseNote, m.CreatedTime, m.UpdatedTime, m.LastFireTime = s.Cron.Paused, s.PauseNote, stamp(s.Created),
 		stamp(s.Updated), stamp(s.LastFire)
-	m.FiresByDecision, m.Etag = s.Decisions, s.etag()
+	m.FiresByDecision, m.Etag, m.Failures = s.Decisions, s.etag(), s.Cron.Failures
 	ahead := s.Cron
 	if ahead.Decided.Before(now) {
 		ahead.Decided = now // fire times that wait for a resume are not upcoming

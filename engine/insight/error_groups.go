@@ -25,7 +25,7 @@ const (
 	maxErrorDetail = 512
 )
 
-// groupKey identifies a group. A filter applies to one namespace, and to processes or runs.
+// groupKey identifies a group. A filter applies to one namespace, and to processes, runs or crons.
 type groupKey struct {
 	namespace, fingerprint string
 	runs                   bool
@@ -37,12 +37,13 @@ type errorGroups struct {
 	byKey map[groupKey]*progressorv1.ErrorGroup
 }
 
-func (l *errorGroups) add(key groupKey, reason, message, filter string, at time.Time) {
+func (l *errorGroups) add(key groupKey, id, reason, message, filter string, at time.Time) {
 	g := l.byKey[key]
 	if g == nil {
 		g = &progressorv1.ErrorGroup{
 			Namespace: key.namespace, Fingerprint: key.fingerprint, Runs: key.runs, Reason: reason, Message: message,
 			Filter: filter + "fingerprint = " + search.Quote(key.fingerprint, false), LastTime: timestamppb.New(at),
+			NewestId: id,
 		}
 		l.byKey[key] = g
 		l.list = append(l.list, g)
@@ -52,8 +53,11 @@ func (l *errorGroups) add(key groupKey, reason, message, filter string, at time.
 }
 
 // groupErrors groups processes in ERROR and failed runs by namespace and fingerprint. Both must be
-// ordered by time, newest first. The largest group comes first.
-func groupErrors(broken []insight.Broken, runs []insight.FailedRun) []*progressorv1.ErrorGroup {
+// ordered by time, newest first. Each failing cron is a group of its failures. The largest group
+// comes first.
+func groupErrors(
+	broken []insight.Broken, runs []insight.FailedRun, crons []insight.FailingCron,
+) []*progressorv1.ErrorGroup {
 	groups := errorGroups{byKey: map[groupKey]*progressorv1.ErrorGroup{}}
 	for n := range broken {
 		b := &broken[n]
@@ -62,11 +66,19 @@ func groupErrors(broken []insight.Broken, runs []insight.FailedRun) []*progresso
 			continue
 		}
 		key := groupKey{b.Namespace, b.Fingerprint, false}
-		groups.add(key, b.Reason, b.Message, "status = ERROR AND ", b.ErrorTime)
+		groups.add(key, b.ProcessID, b.Reason, b.Message, "status = ERROR AND ", b.ErrorTime)
 	}
 	for n := range runs {
 		r := &runs[n]
-		groups.add(groupKey{r.Namespace, r.Fingerprint, true}, r.Reason, r.Message, "", r.FinishedTime)
+		groups.add(groupKey{r.Namespace, r.Fingerprint, true}, r.RunID, r.Reason, r.Message, "", r.FinishedTime)
+	}
+	for n := range crons {
+		c := &crons[n]
+		groups.list = append(groups.list, &progressorv1.ErrorGroup{
+			Namespace: c.Namespace, Fingerprint: c.Fingerprint, CronId: c.CronID, NewestId: c.CronID, Reason: c.Reason,
+			Message: c.Message, Count: c.Failures, Filter: "cron_id = " + search.Quote(c.CronID, false),
+			FirstTime: timestamppb.New(c.FirstTime), LastTime: timestamppb.New(c.LastTime),
+		})
 	}
 	slices.SortFunc(groups.list, func(a, b *progressorv1.ErrorGroup) int { return rankOf(a).compare(rankOf(b)) })
 	return groups.list
@@ -79,16 +91,17 @@ type errorsToken struct {
 	Namespace   string `json:"n"`
 	Fingerprint string `json:"f"`
 	Runs        bool   `json:"r,omitempty"`
+	CronID      string `json:"i,omitempty"`
 }
 
 func rankOf(g *progressorv1.ErrorGroup) errorsToken {
-	return errorsToken{g.GetCount(), g.GetNamespace(), g.GetFingerprint(), g.GetRuns()}
+	return errorsToken{g.GetCount(), g.GetNamespace(), g.GetFingerprint(), g.GetRuns(), g.GetCronId()}
 }
 
 // compare orders groups by size, largest first.
 func (t errorsToken) compare(other errorsToken) int {
 	order := cmp.Or(cmp.Compare(other.Count, t.Count), strings.Compare(t.Namespace, other.Namespace),
-		strings.Compare(t.Fingerprint, other.Fingerprint))
+		strings.Compare(t.Fingerprint, other.Fingerprint), strings.Compare(t.CronID, other.CronID))
 	switch {
 	case order != 0 || t.Runs == other.Runs:
 		return order
@@ -98,8 +111,9 @@ func (t errorsToken) compare(other errorsToken) int {
 	return -1
 }
 
-// ListErrors groups processes in ERROR and failed runs of flows by their errors. If the namespace
-// is "", it covers all namespaces. The page size is 100 by default and at most 1,000 groups.
+// ListErrors groups processes in ERROR and failed runs of flows by their errors, and returns
+// failing crons. If the namespace is "", it covers all namespaces. The page size is 100 by default
+// and at most 1,000 groups.
 func (i *Insight) ListErrors(
 	ctx context.Context, namespace string, pageSize int, pageToken string,
 ) ([]*progressorv1.ErrorGroup, string, error) {
@@ -116,7 +130,11 @@ func (i *Insight) ListErrors(
 	if err != nil {
 		return nil, "", err
 	}
-	groups := groupErrors(broken, runs)
+	crons, err := insight.ListFailingCrons(ctx, i.store, names, maxErrorDetail)
+	if err != nil {
+		return nil, "", err
+	}
+	groups := groupErrors(broken, runs, crons)
 	if pageToken != "" {
 		var after errorsToken
 		raw, err := base64.RawURLEncoding.DecodeString(pageToken)

@@ -57,6 +57,7 @@ func (i *Insight) GetOverview(ctx context.Context, namespace string) (*progresso
 	overview.Namespaces, err = i.overviewOf(ctx, names)
 	oldest := time.Duration(0)
 	for _, ns := range overview.GetNamespaces() {
+		overview.FailingCrons += ns.GetFailingCrons()
 		for status, count := range ns.GetCountByStatus() {
 			overview.CountByStatus[status] += count
 		}
@@ -91,6 +92,10 @@ func (i *Insight) overviewOf(ctx context.Context, names []string) ([]*progressor
 	if err != nil {
 		return nil, err
 	}
+	failing, err := insight.CountFailingCrons(ctx, i.store, names)
+	if err != nil {
+		return nil, err
+	}
 	depth := map[string]insight.Depth{}
 	for _, d := range depths {
 		depth[d.Namespace] = d
@@ -101,6 +106,7 @@ func (i *Insight) overviewOf(ctx context.Context, names []string) ([]*progressor
 		list[n] = &progressorv1.NamespaceOverview{
 			Namespace: name, Paused: i.engine.IsPaused(name), CountByStatus: namedCounts(counts[name]),
 			Runnable: d.Waiting, OldestRunnableAge: durationpb.New(d.Oldest), Workers: workers[name],
+			FailingCrons: failing[name],
 		}
 	}
 	return list, nil

@@ -43,3 +43,28 @@ func ListFailedRuns(
 		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit),
 	})
 }
+
+// FailingCron is a cron whose last run has failed, with its error.
+type FailingCron = dbsqlc.ListFailingCronsRow
+
+// maxCrons is how many crons of a namespace are read to find the failing ones.
+const maxCrons = 10_000
+
+// ListFailingCrons lists the failing crons of namespaces. Messages are cut to maxDetail characters.
+func ListFailingCrons(
+	ctx context.Context, s *storage.Store, namespaces []string, maxDetail int,
+) ([]FailingCron, error) {
+	return storage.Query(ctx, s.ReadOne, "list failing crons", dbsqlc.New().ListFailingCrons,
+		dbsqlc.ListFailingCronsParams{Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: maxCrons})
+}
+
+// CountFailingCrons counts the failing crons of namespaces. Namespaces without any are missing.
+func CountFailingCrons(ctx context.Context, s *storage.Store, namespaces []string) (map[string]int64, error) {
+	rows, err := storage.Query(ctx, s.ReadOne, "count failing crons", dbsqlc.New().CountFailingCrons,
+		dbsqlc.CountFailingCronsParams{Namespaces: namespaces, Lim: maxCrons})
+	counts := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		counts[r.Namespace] = r.N
+	}
+	return counts, err
+}

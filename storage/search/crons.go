@@ -8,6 +8,10 @@ import "github.com/progressor-engine/progressor/process"
 const pausedCron = `coalesce(position('"paused":true'::bytea IN substring(p.aux_state
 	FROM 1 FOR position('\x0a'::bytea IN p.aux_state))) > 0, false)`
 
+// failingCron is true if the last run of a cron failed: its state has a number of failures then.
+const failingCron = `coalesce(position('"failures":'::bytea IN substring(p.aux_state
+	FROM 1 FOR position('\x0a'::bytea IN p.aux_state))) > 0, false)`
+
 // crons describes crons, which are processes: rows p of processes.
 var crons = &table{
 	fields: []*field{
@@ -16,6 +20,7 @@ var crons = &table{
 			prefix: "starts_with(p.process_id, '" + process.CronPrefix + "' || $?::text)",
 		},
 		{name: "paused", values: isTruth, compare: map[string]string{equals: pausedCron + " = $?::bool"}},
+		{name: "failing", values: isTruth, compare: map[string]string{equals: failingCron + " = $?::bool"}},
 		fieldStatus, fieldCreated, fieldMetadata,
 	},
 	example: `cron_id = "nightly"`, text: "cron_id = ",
@@ -26,8 +31,8 @@ var onlyCrons = Filter{
 	&comparison{field: fieldProcessID, operator: equals, value: value{kind: isPrefix, text: process.CronPrefix}},
 }
 
-// ParseCrons parses a filter of crons, over cron_id, paused, status, created_time and metadata. It
-// matches only crons, and is fast in the order OrderID.
+// ParseCrons parses a filter of crons, over cron_id, paused, failing, status, created_time and
+// metadata. It matches only crons, and is fast in the order OrderID.
 func ParseCrons(text string) (Filter, error) {
 	f, err := parse(text, crons)
 	return onlyCrons.And(f), err

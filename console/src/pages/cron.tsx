@@ -122,7 +122,7 @@ export function CronPage({ ns }: { ns: string }) {
         <h1>
           {c.cronId}
           <span className="under">
-            <Status look={lookOfCron(c, strip.data?.fires ?? [])} />
+            <Status look={lookOfCron(c)} />
             {!c.paused && next && (
               <>
                 <span className="dim">next</span> <When at={next} next />

@@ -16,6 +16,7 @@ import { EditCron } from "./cronedit";
 const fieldsOf = (rows: Cron[]): FieldHelp[] => [
   { name: "cron_id", hint: "id; * at the end matches any suffix", operators: ["=", "!=", "<", "<=", ">", ">="], values: rows.map((c) => c.cronId) },
   { name: "paused", hint: "true or false", operators: ["=", "!="], values: ["true", "false"] },
+  { name: "failing", hint: "whether its last run failed", operators: ["=", "!="], values: ["true", "false"] },
   { name: "status", hint: "status of its process", operators: ["=", "!="], values: ["RUNNING", "ERROR", "COMPLETED", "CANCELLED"] },
   { name: "created_time", hint: "creation time", operators: ["=", "!=", "<", "<=", ">", ">="], time: true },
   { name: "metadata.", hint: "an attribute", operators: ["=", "!=", ":"] },
@@ -58,17 +59,14 @@ export function targetWords(c: Cron): string {
   }
 }
 
-/** Summarizes a cron: paused, running, ended, or the result of its last run. */
-export function lookOfCron(c: Cron, fires: Fire[]): Look {
-  const last = fires.find((f) => f.endedTime);
-  const next = nextOf(c)[0];
-  if (c.paused) return { name: "Paused", tone: "hold", shape: "bars" };
-  if (c.runningProcessIds.length) return { name: `Running: ${c.runningProcessIds.length}`, tone: "run", shape: "dot" };
-  if (!next) return { name: last && failed(last) ? "Ended, last run failed" : "Ended", tone: last && failed(last) ? "bad" : "gone", shape: last && failed(last) ? "cross" : "check" };
-  return last && failed(last) ? { name: "Failing", tone: "bad", shape: "cross" } : { name: "Waiting", tone: "wait", shape: "clock" };
+/** Summarizes a cron: paused, running, waiting or ended, and whether its last runs failed. */
+export function lookOfCron(c: Cron): Look {
+  const failing = c.failures > 0 ? `failing, ${c.failures} in a row` : "";
+  if (c.paused) return { name: failing ? `Paused, ${failing}` : "Paused", tone: failing ? "bad" : "hold", shape: "bars" };
+  if (c.runningProcessIds.length) return { name: `Running: ${c.runningProcessIds.length}${failing && `, ${failing}`}`, tone: failing ? "bad" : "run", shape: "dot" };
+  if (failing) return { name: nextOf(c)[0] ? `F${failing.slice(1)}` : `Ended, ${failing}`, tone: "bad", shape: "cross" };
+  return nextOf(c)[0] ? { name: "Waiting", tone: "wait", shape: "clock" } : { name: "Ended", tone: "gone", shape: "dot" };
 }
-
-const failed = (f: Fire) => f.status === FireStatus.FAILED || f.status === FireStatus.TIMEOUT;
 
 /** Returns how many fires max_fires still allows. The engine returns at most ten next fire times. */
 export function leftOf(c: Cron): number {
@@ -85,7 +83,7 @@ function Row({ c, act }: { c: Cron; act: (action: CronAction) => void }) {
     <tr>
       <td>
         <span title={c.pauseNote || undefined}>
-          <Status look={lookOfCron(c, data?.fires ?? [])} />
+          <Status look={lookOfCron(c)} />
         </span>
       </td>
       <td className="wrap id">

@@ -1,7 +1,7 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { useState } from "react";
 import { allNamespaces, insight, namespaces, readOnly, refresh, useRead } from "../api";
-import { count, duration, durationMillis, millis, parseSpan, typedSpan, wrongCount, wrongNumber } from "../format";
+import { count, duration, durationMillis, millis, parseSpan, plural, typedSpan, wrongCount, wrongNumber } from "../format";
 import { BuiltinProcessorSchema, ConnectProcessor_Encoding, ConnectProcessorSchema, HistoryMode, NamespaceSchema, ProcessorConfigSchema, PullProcessorSchema, RetryPolicySchema, ZombiePolicy, type Namespace } from "../gen/progressor/v1/namespace_pb";
 import { methods } from "../may";
 import { useCommands } from "../palette";
@@ -237,6 +237,11 @@ export function Namespaces() {
                     {errors > 0n && (
                       <a className="tone-bad" href={href("processes", { ns: n.namespace, filter: "status = ERROR", internal: "1" })}>
                         {count(errors)} in error
+                      </a>
+                    )}{" "}
+                    {(o?.failingCrons ?? 0n) > 0n && (
+                      <a className="tone-bad" href={href("crons", { ns: n.namespace, filter: "failing = true" })}>
+                        {plural(o?.failingCrons ?? 0n, "failing cron", "failing crons")}
                       </a>
                     )}
                   </td>

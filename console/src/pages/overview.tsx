@@ -50,6 +50,7 @@ function Tiles({ o, ns }: { o: GetOverviewResponse; ns: string }) {
       <Tile name="Backlog" value={count(backlog)} hint={oldest > 0 ? `oldest: ${span(oldest)}` : "no waiting tasks"} bad={oldest > 60_000} />
       <Tile name="Timer lateness, p99" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "no recent timers" : "in the last minute"} bad={late !== undefined && late > 5000} />
       <Tile name="In error" value={count(errors)} hint={errors ? "need a repair" : "no processes"} bad={errors > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc", internal: "1" }) : undefined} />
+      <Tile name="Failing crons" value={count(o.failingCrons)} hint={o.failingCrons ? "the last run failed" : "none"} bad={o.failingCrons > 0n} to={ns ? href("crons", { ns, filter: "failing = true" }) : undefined} />
       <Tile name="Nodes" value={`${live.length}`} hint={live.length < o.nodes.length ? `of ${o.nodes.length} known` : "all alive"} bad={live.length === 0} to={href("nodes", { ns })} />
       <Tile name="Workers" value={count(workers)} hint="seen recently" to={ns ? href("workers", { ns }) : undefined} />
     </div>
@@ -91,7 +92,7 @@ function Errors({ ns }: { ns: string }) {
         !data ? (
           <Loading rows={2} />
         ) : (
-          <Empty title="No errors">Failed processes and runs appear here, grouped by cause, with a link to repair or retry them.</Empty>
+          <Empty title="No errors">Failed processes, runs and crons appear here, grouped by cause, with a link to repair or retry them.</Empty>
         )
       ) : (
         <Scroll>
@@ -108,12 +109,13 @@ function Errors({ ns }: { ns: string }) {
             </thead>
             <tbody>
               {groups.map((g) => (
-                <tr key={g.namespace + g.fingerprint}>
+                <tr key={g.namespace + g.fingerprint + g.cronId + String(g.runs)}>
                   <td className="number strong" data-label="count">{count(g.count)}</td>
                   <td className="what rest" title={g.message}>
-                    <span className="clamp">
+                    <a className="clamp" href={href(g.cronId ? "cron" : g.runs ? "run" : "process", { ns: g.namespace, id: g.newestId })}>
+                      {g.cronId && <>cron {g.cronId}: </>}
                       {g.reason && <code className="tag">{g.reason}</code>} {g.message}
-                    </span>
+                    </a>
                   </td>
                   {!ns && <td data-label="namespace">{g.namespace}</td>}
                   <td data-label="first">
@@ -123,7 +125,11 @@ function Errors({ ns }: { ns: string }) {
                     <When at={millis(g.lastTime)} />
                   </td>
                   <td className="end">
-                    {g.runs ? (
+                    {g.cronId ? (
+                      <a className="button" href={href("cron", { ns: g.namespace, id: g.cronId })}>
+                        Show the cron
+                      </a>
+                    ) : g.runs ? (
                       <a className="button" href={href("flows", { ns: g.namespace, filter: g.filter })}>
                         Show {plural(g.count, "run", "runs")}
                       </a>
@@ -159,6 +165,7 @@ function ByNamespace({ o }: { o: GetOverviewResponse }) {
               <th className="number">Backlog</th>
               <th className="number">Oldest</th>
               <th className="number">Workers</th>
+              <th className="number">Failing crons</th>
             </tr>
           </thead>
           <tbody>
@@ -179,6 +186,9 @@ function ByNamespace({ o }: { o: GetOverviewResponse }) {
                 <td data-label="backlog" className={"number" + (n.runnable ? "" : " dim")}>{n.runnable >= 10000n ? "10,000+" : count(n.runnable)}</td>
                 <td data-label="oldest" className="number">{n.runnable ? span(durationMillis(n.oldestRunnableAge) ?? 0) : <span className="dim">–</span>}</td>
                 <td data-label="workers" className={"number" + (n.workers ? "" : " dim")}>{count(n.workers)}</td>
+                <td data-label="failing crons" className={"number" + (n.failingCrons ? " tone-bad strong" : " dim")}>
+                  <a href={href("crons", { ns: n.namespace, filter: "failing = true" })}>{count(n.failingCrons)}</a>
+                </td>
               </tr>
             ))}
           </tbody>

@@ -70,7 +70,7 @@ function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: 
   const bad = p.status === ProcessStatus.ERROR;
   const held = p.status === ProcessStatus.SUSPENDED || p.cancelRequestedTime !== undefined;
   return (
-    <div className={"notice explain " + (bad ? "bad" : held ? "hold" : atEnd(p.status) ? "good" : "")}>
+    <div className={"notice explain " + (bad ? "bad" : held ? "hold" : lookOfProcess(p.status, p.kind).tone === "good" ? "good" : "")}>
       {bad && <strong className="detail">{p.detail}</strong>}
       {e.waitsForDetail && (
         <p>
@@ -361,7 +361,7 @@ function One({ ns, id }: { ns: string; id: string }) {
         <h1>
           {p.processId} <Copy text={p.processId} label="copy id" />
           <span className="under">
-            <Status look={lookOfProcess(p.status)} /> <span className="dim">since</span> <When at={millis(p.statusChangedTime)} /> <span className="dim">· started</span> <When at={millis(p.createdTime)} />
+            <Status look={lookOfProcess(p.status, p.kind)} /> <span className="dim">since</span> <When at={millis(p.statusChangedTime)} /> <span className="dim">· started</span> <When at={millis(p.createdTime)} />
             {p.kind && (home ? <a className="tag" href={home.to}>{p.kind}</a> : <span className="tag">{p.kind}</span>)}
           </span>
         </h1>

@@ -155,7 +155,7 @@ function Row({ p, at, s }: { p: Process; at: boolean; s: Selection }) {
     <tr className={at ? "at" : ""} data-id={p.processId}>
       <SelectCell s={s} id={p.processId} />
       <td>
-        <Status look={lookOfProcess(p.status)} />
+        <Status look={lookOfProcess(p.status, p.kind)} />
       </td>
       <td className="wrap id">
         <a href={href("process", { ns: p.namespace, id: p.processId })} title={p.processId}>{p.processId}</a> {p.kind && <span className="tag">{p.kind}</span>}

@@ -547,6 +547,7 @@ type GetOverviewResponse struct {
 	// Absent if there were no tasks.
 	ProcessingP50 *durationpb.Duration `protobuf:"bytes,9,opt,name=processing_p50,json=processingP50,proto3" json:"processing_p50,omitempty"`
 	ProcessingP99 *durationpb.Duration `protobuf:"bytes,10,opt,name=processing_p99,json=processingP99,proto3" json:"processing_p99,omitempty"`
+	FailingCrons  int64                `protobuf:"varint,11,opt,name=failing_crons,json=failingCrons,proto3" json:"failing_crons,omitempty"` // the sum of NamespaceOverview.failing_crons
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -651,6 +652,13 @@ func (x *GetOverviewResponse) GetProcessingP99() *durationpb.Duration {
 	return nil
 }
 
+func (x *GetOverviewResponse) GetFailingCrons() int64 {
+	if x != nil {
+		return x.FailingCrons
+	}
+	return 0
+}
+
 type NamespaceOverview struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Namespace         string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -658,7 +666,8 @@ type NamespaceOverview struct {
 	CountByStatus     map[string]int64       `protobuf:"bytes,3,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Runnable          int64                  `protobuf:"varint,4,opt,name=runnable,proto3" json:"runnable,omitempty"` // tasks that wait for a slot or a worker; 10,000 means 10,000 or more
 	OldestRunnableAge *durationpb.Duration   `protobuf:"bytes,5,opt,name=oldest_runnable_age,json=oldestRunnableAge,proto3" json:"oldest_runnable_age,omitempty"`
-	Workers           int64                  `protobuf:"varint,6,opt,name=workers,proto3" json:"workers,omitempty"` // seen in the last 30 seconds
+	Workers           int64                  `protobuf:"varint,6,opt,name=workers,proto3" json:"workers,omitempty"`                               // seen in the last 30 seconds
+	FailingCrons      int64                  `protobuf:"varint,7,opt,name=failing_crons,json=failingCrons,proto3" json:"failing_crons,omitempty"` // crons whose last run failed, among the first 10,000
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -731,6 +740,13 @@ func (x *NamespaceOverview) GetOldestRunnableAge() *durationpb.Duration {
 func (x *NamespaceOverview) GetWorkers() int64 {
 	if x != nil {
 		return x.Workers
+	}
+	return 0
+}
+
+func (x *NamespaceOverview) GetFailingCrons() int64 {
+	if x != nil {
+		return x.FailingCrons
 	}
 	return 0
 }
@@ -952,8 +968,12 @@ type ErrorGroup struct {
 	Filter string `protobuf:"bytes,7,opt,name=filter,proto3" json:"filter,omitempty"`
 	// The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
 	// starts a new one with the same payload.
-	Runs          bool   `protobuf:"varint,8,opt,name=runs,proto3" json:"runs,omitempty"`
-	Namespace     string `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"` // the same failure in two namespaces makes two groups
+	Runs      bool   `protobuf:"varint,8,opt,name=runs,proto3" json:"runs,omitempty"`
+	Namespace string `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"` // the same failure in two namespaces makes two groups
+	// The group is a failing cron: count of its runs failed in a row. The filter is for ListCrons,
+	// and the fingerprint is that of the last failure.
+	CronId        string `protobuf:"bytes,10,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
+	NewestId      string `protobuf:"bytes,11,opt,name=newest_id,json=newestId,proto3" json:"newest_id,omitempty"` // process_id, run_id or cron_id of the newest failure
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1047,6 +1067,20 @@ func (x *ErrorGroup) GetRuns() bool {
 func (x *ErrorGroup) GetNamespace() string {
 	if x != nil {
 		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ErrorGroup) GetCronId() string {
+	if x != nil {
+		return x.CronId
+	}
+	return ""
+}
+
+func (x *ErrorGroup) GetNewestId() string {
+	if x != nil {
+		return x.NewestId
 	}
 	return ""
 }
@@ -2299,7 +2333,7 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"S\n" +
 	"\x12GetOverviewRequest\x12=\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"\xbf\x06\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"\xe4\x06\n" +
 	"\x13GetOverviewResponse\x12]\n" +
 	"\x0fcount_by_status\x18\x01 \x03(\v25.progressor.v1.GetOverviewResponse.CountByStatusEntryR\rcountByStatus\x12]\n" +
 	"\x0fwaiting_by_what\x18\x02 \x03(\v25.progressor.v1.GetOverviewResponse.WaitingByWhatEntryR\rwaitingByWhat\x12I\n" +
@@ -2313,20 +2347,22 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\asamples\x18\b \x03(\v2\x1d.progressor.v1.OverviewSampleR\asamples\x12@\n" +
 	"\x0eprocessing_p50\x18\t \x01(\v2\x19.google.protobuf.DurationR\rprocessingP50\x12@\n" +
 	"\x0eprocessing_p99\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\rprocessingP99\x1a@\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\rprocessingP99\x12#\n" +
+	"\rfailing_crons\x18\v \x01(\x03R\ffailingCrons\x1a@\n" +
 	"\x12CountByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a@\n" +
 	"\x12WaitingByWhatEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xe9\x02\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x8e\x03\n" +
 	"\x11NamespaceOverview\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06paused\x18\x02 \x01(\bR\x06paused\x12[\n" +
 	"\x0fcount_by_status\x18\x03 \x03(\v23.progressor.v1.NamespaceOverview.CountByStatusEntryR\rcountByStatus\x12\x1a\n" +
 	"\brunnable\x18\x04 \x01(\x03R\brunnable\x12I\n" +
 	"\x13oldest_runnable_age\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x11oldestRunnableAge\x12\x18\n" +
-	"\aworkers\x18\x06 \x01(\x03R\aworkers\x1a@\n" +
+	"\aworkers\x18\x06 \x01(\x03R\aworkers\x12#\n" +
+	"\rfailing_crons\x18\a \x01(\x03R\ffailingCrons\x1a@\n" +
 	"\x12CountByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x9e\x03\n" +
@@ -2346,7 +2382,7 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"o\n" +
 	"\x12ListErrorsResponse\x121\n" +
 	"\x06groups\x18\x01 \x03(\v2\x19.progressor.v1.ErrorGroupR\x06groups\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb4\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xea\x02\n" +
 	"\n" +
 	"ErrorGroup\x12 \n" +
 	"\vfingerprint\x18\x01 \x01(\tR\vfingerprint\x12\x16\n" +
@@ -2358,7 +2394,10 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\tlast_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x16\n" +
 	"\x06filter\x18\a \x01(\tR\x06filter\x12\x12\n" +
 	"\x04runs\x18\b \x01(\bR\x04runs\x12\x1c\n" +
-	"\tnamespace\x18\t \x01(\tR\tnamespace\"\xa6\x02\n" +
+	"\tnamespace\x18\t \x01(\tR\tnamespace\x12\x17\n" +
+	"\acron_id\x18\n" +
+	" \x01(\tR\x06cronId\x12\x1b\n" +
+	"\tnewest_id\x18\v \x01(\tR\bnewestId\"\xa6\x02\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +

@@ -553,8 +553,10 @@ type Cron struct {
 	// An update with an old etag fails with ABORTED.
 	Etag string `protobuf:"bytes,15,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Fire times that have passed since the cron was paused. 1000 means 1000 or more.
-	WaitingFires  int64       `protobuf:"varint,16,opt,name=waiting_fires,json=waitingFires,proto3" json:"waiting_fires,omitempty"`
-	Backfills     []*Backfill `protobuf:"bytes,17,rep,name=backfills,proto3" json:"backfills,omitempty"` // incomplete ones, oldest first; set by the engine
+	WaitingFires int64       `protobuf:"varint,16,opt,name=waiting_fires,json=waitingFires,proto3" json:"waiting_fires,omitempty"`
+	Backfills    []*Backfill `protobuf:"bytes,17,rep,name=backfills,proto3" json:"backfills,omitempty"` // incomplete ones, oldest first; set by the engine
+	// How many runs failed in a row, set by the engine. The cron is failing if it is not 0.
+	Failures      int32 `protobuf:"varint,18,opt,name=failures,proto3" json:"failures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -706,6 +708,13 @@ func (x *Cron) GetBackfills() []*Backfill {
 		return x.Backfills
 	}
 	return nil
+}
+
+func (x *Cron) GetFailures() int32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
 }
 
 // Backfill is a backfill whose fire times have not all been started or decided.
@@ -3262,7 +3271,7 @@ var File_progressor_v1_cron_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\n" +
-	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x18progressor/v1/flow.proto\x1a\x1dprogressor/v1/namespace.proto\x1a\x1aprogressor/v1/worker.proto\"\xc8\a\n" +
+	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x18progressor/v1/flow.proto\x1a\x1dprogressor/v1/namespace.proto\x1a\x1aprogressor/v1/worker.proto\"\xe4\a\n" +
 	"\x04Cron\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
 	"\acron_id\x18\x02 \x01(\tB\n" +
@@ -3283,7 +3292,8 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\bmetadata\x18\x0e \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12\x1c\n" +
 	"\x04etag\x18\x0f \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04etag\x12#\n" +
 	"\rwaiting_fires\x18\x10 \x01(\x03R\fwaitingFires\x125\n" +
-	"\tbackfills\x18\x11 \x03(\v2\x17.progressor.v1.BackfillR\tbackfills\x1aB\n" +
+	"\tbackfills\x18\x11 \x03(\v2\x17.progressor.v1.BackfillR\tbackfills\x12\x1a\n" +
+	"\bfailures\x18\x12 \x01(\x05R\bfailures\x1aB\n" +
 	"\x14FiresByDecisionEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xf0\x01\n" +

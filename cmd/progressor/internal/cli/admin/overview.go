@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
@@ -33,7 +34,8 @@ type overviewCmd struct {
 
 func (overviewCmd) Help() string {
 	return `Overview shows the processes by status, the waiting tasks by what they wait for, the age of the
-oldest task that could run, the work of the last minute, and the nodes.
+oldest task that could run, the work of the last minute, the crons whose last run failed, and the
+nodes.
 
     progressor overview
     progressor overview demo -o json`
@@ -66,6 +68,7 @@ func overviewFields(o *progressorv1.GetOverviewResponse) []output.Field {
 		{"tasks per second", fmt.Sprintf("%.1f", o.GetTasksPerSecond())},
 		{"processing time", took},
 		{"timer lateness", late},
+		{"failing crons", strconv.FormatInt(o.GetFailingCrons(), 10)},
 	}
 }
 

@@ -128,7 +128,7 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 		}
 		namespaces = append(namespaces, table.Row{
 			n.GetNamespace(), showCounts(n.GetCountByStatus()), n.GetRunnable(),
-			durations.Rounded(n.GetOldestRunnableAge().AsDuration()), n.GetWorkers(), paused,
+			durations.Rounded(n.GetOldestRunnableAge().AsDuration()), n.GetWorkers(), n.GetFailingCrons(), paused,
 		})
 	}
 	for _, g := range groups {
@@ -140,7 +140,7 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 		header table.Row
 		rows   []table.Row
 	}{
-		{table.Row{"namespace", "processes", "runnable", "oldest", "workers", "paused"}, namespaces},
+		{table.Row{"namespace", "processes", "runnable", "oldest", "workers", "failing crons", "paused"}, namespaces},
 		{table.Row{"errors", "namespace", "reason", "last", "newest message"}, broken},
 	} {
 		if len(part.rows) == 0 {

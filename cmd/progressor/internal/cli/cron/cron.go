@@ -65,7 +65,7 @@ func (c *cronGetCmd) Run(a *cli.App) error {
 
 type cronListCmd struct {
 	NS    string `arg:"" name:"ns" help:"Namespace."`
-	Match string `arg:"" optional:"" name:"filter" help:"Only crons that match, such as 'paused = true' or 'cron_id = night*'. See docs/api.md."`
+	Match string `arg:"" optional:"" name:"filter" help:"Only crons that match, such as 'failing = true' or 'cron_id = night*'. See docs/api.md."`
 
 	cli.ClientFlags
 	Filter        string `placeholder:"FILTER" help:"The filter as a flag."`
@@ -73,11 +73,11 @@ type cronListCmd struct {
 }
 
 func (cronListCmd) Help() string {
-	return `List shows the crons of a namespace: the state of each (active, paused or over), its last and next
-fire times, and its schedule in words.
+	return `List shows the crons of a namespace: the state of each (active, paused or over, and whether
+its last runs failed), its last and next fire times, and its schedule in words.
 
     progressor cron list demo
-    progressor cron list demo 'paused = true'
+    progressor cron list demo 'failing = true'
     progressor cron list demo 'metadata.team = "billing"' --all -o json`
 }
 
@@ -101,15 +101,19 @@ func (c *cronListCmd) Run(a *cli.App) error {
 		})
 }
 
-// cronState returns active, paused or over.
+// cronState returns active, paused or over, and how many runs failed in a row.
 func cronState(c *progressorv1.Cron) string {
+	state := "active"
 	switch {
 	case c.GetPaused():
-		return "paused"
+		state = "paused"
 	case len(c.GetNextFireTimes()) == 0:
-		return "over"
+		state = "over"
 	}
-	return "active"
+	if c.GetFailures() > 0 {
+		state += fmt.Sprintf(", failing (%d in a row)", c.GetFailures())
+	}
+	return state
 }
 
 // printCron prints the cron of a response.

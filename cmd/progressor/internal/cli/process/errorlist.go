@@ -19,8 +19,8 @@ func (errorsCmd) Help() string {
 	return `Errors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by reason and
 message, ignoring numbers, IDs and quoted text. The filter of a group finds exactly its processes or
 runs, also in a bulk. A bulk repairs processes; progressor job retry runs a job again, and
-progressor run retry continues a run. Jobs of steps are not listed, because the failure is shown
-with their run.
+progressor run retry continues a run. Each cron whose last run failed is listed, with the number of
+failures in a row. Jobs of steps are not listed, because the failure is shown with their run.
 
     progressor errors
     progressor errors demo
@@ -36,7 +36,10 @@ func (c *errorsCmd) Run(a *cli.App) error {
 			var rows []table.Row
 			for _, g := range all.GetGroups() {
 				of := "processes"
-				if g.GetRuns() {
+				switch {
+				case g.GetCronId() != "":
+					of = "cron " + output.OneLine(g.GetCronId())
+				case g.GetRuns():
 					of = "runs"
 				}
 				rows = append(rows, table.Row{

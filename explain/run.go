@@ -94,6 +94,12 @@ func (s State) runEnded(e *Explanation) {
 		e.Detail = sentence(fmt.Sprintf("The run is %s: %s", strings.ToUpper(r.Status), r.Failure))
 		e.Next = "Nothing until it is retried, or deleted after the retention of its namespace."
 		e.Unblock = again
+		if strings.HasPrefix(r.Failure, "expression: ") {
+			e.Unblock = fmt.Sprintf("An expression of the template failed, and fails again with the same values. "+
+				"Correct the template, then use %s. Or start a run with another payload: %s",
+				s.runCommand("retry", s.flowID(), " --newest-version"),
+				s.runCommand("repeat", s.flowID(), " --payload …"))
+		}
 	}
 }
 

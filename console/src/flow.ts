@@ -2,6 +2,7 @@
 import { durationMillis, span } from "./format";
 import { RunStatus, StepOrder, StepStatus, WaitAction_Kind, type Run, type Step, type StepTemplate, type Template } from "./gen/progressor/v1/flow_pb";
 import { href } from "./router";
+import { plainValue } from "./value";
 
 export const runEnded = (r: Run): boolean => [RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.EXPIRED].includes(r.status);
 export const stepEnded = (s: Step): boolean => s.status !== StepStatus.PENDING && s.status !== StepStatus.RUNNING;
@@ -41,6 +42,12 @@ export function doerOf(ns: string, s: Step, t?: StepTemplate): { href: string; n
   if (id.startsWith("~job/")) return { href: href("job", { ns: own || ns, id }), name: "its job" };
   return { href: href("process", { ns: own || ns, id }), name: "its process" };
 }
+
+/** Reports whether an expression of the template failed: a retry with the same values fails again. */
+export const evaluationFailed = (r: Run): boolean => r.failure?.reason === "expression" || r.steps.some((s) => s.status === StepStatus.FAILED && s.failure?.reason === "expression");
+
+/** The input of a step. A step without an input of its own has the payload of the run. */
+export const inputOf = (s: Step, r: Run): unknown => (s.input ? plainValue(s.input) : r.payload ? plainValue(r.payload) : null);
 
 /** Explains the status of a run. */
 export function whyRun(r: Run): string {

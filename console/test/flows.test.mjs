@@ -198,7 +198,9 @@ spec("A run that failed is understood, with what was undone; retried, cancelled 
   await page.getByRole("group", { name: "steps of bad" }).getByRole("link", { name: /^reserve.*undone/ }).waitFor();
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "Retry…" }).click();
-  await dialog.getByText("Fix the cause first").waitFor();
+  await dialog.getByLabel("Change the input of a step").selectOption("charge");
+  await dialog.getByRole("textbox").first().waitFor();
+  await dialog.getByLabel("Change the input of a step").selectOption("");
   await dialog.getByRole("button", { name: "Retry" }).click();
   await page.getByText("bad continues.").waitFor();
   await page.getByRole("button", { name: "Cancel…" }).click();
@@ -206,7 +208,7 @@ spec("A run that failed is understood, with what was undone; retried, cancelled 
   await dialog.getByRole("button", { name: "Cancel the run" }).click();
   await is("bad", "CANCELLED");
   await page.getByText("enough").first().waitFor();
-  await page.getByRole("button", { name: "Repeat…" }).click();
+  await page.getByRole("button", { name: "Repeat with changes…" }).click();
   await dialog.getByRole("button", { name: "Start new run" }).click();
   await page.waitForURL((url) => !url.hash.includes("id=bad"));
   await page.getByRole("tab", { name: "Payload and result" }).click();

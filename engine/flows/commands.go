@@ -120,51 +120,56 @@ func (t *task) beginInScope(done string) error {
 	return t.decide(flow.Input{Kind: flow.InputCancel})
 }
 
-// retry restarts a run that has ended.
+// retry restarts a run that has ended. A refused retry changes nothing: the run, which was reopened
+// for the command, ends again with its previous status, which a rejection would not do.
 func (t *task) retry(o *command) error {
-	s := t.state.Run
-	if s.Mode != flow.ModeEnded || s.Status == succeeded {
-		t.refuse("it is %s: only a run that is failed, cancelled or expired can be retried", word(t.status()))
+	before, run, template := *t.state, *t.state.Run, t.template
+	no, err := t.prepareRetry(o)
+	if err != nil {
+		return err
+	}
+	if no != nil { // prepareRetry may have changed the version of the template
+		*t.state, *t.state.Run, t.template = before, run, template
+		t.reply = no
 		return nil
 	}
+	t.state.Cancel, t.state.Inputs = "", t.state.Inputs.with(o.Inputs)
+	t.event(eventRetried, stepRef{noIndex, noIndex}, "", "", stepsOf(o.Inputs))
+	return t.decide(flow.Input{Kind: flow.InputRetry})
+}
+
+// prepareRetry checks whether a run can be retried, changes its version if the command wants that,
+// and requests its dedupe key. It returns a reply if the retry is refused.
+func (t *task) prepareRetry(o *command) (*reply, error) {
+	s := t.state.Run
+	if s.Mode != flow.ModeEnded || s.Status == succeeded {
+		return refuse("it is %s: only a run that is failed, cancelled or expired can be retried", word(t.status())), nil
+	}
 	if o.Newest {
-		if moved, err := t.move(); err != nil || !moved {
-			return err
+		if no, err := t.move(); no != nil || err != nil {
+			return no, err
 		}
 	}
-	if t.state.Key == "" {
-		return t.decideRetry()
+	if no := t.checkInputs(o.Inputs); no != nil || t.state.Key == "" {
+		return no, nil
 	}
 	holder, err := flows.Enter(t.Ctx, t.flows.store, flows.Scope{
 		Namespace: t.key.Namespace, TemplateType: t.state.Type, DedupeKey: t.state.Key, RunID: t.runID, Alone: true,
 	})
 	if err == nil && holder.RunID != "" {
-		t.refuse("run %s of the same scope has not ended", holder.RunID)
-		return nil
+		return refuse("run %s of the same scope has not ended", holder.RunID), nil
 	}
-	if err != nil {
-		return err
-	}
-	return t.decideRetry()
+	return nil, err
 }
 
-func (t *task) decideRetry() error {
-	t.state.Cancel = ""
-	t.event(eventRetried, stepRef{noIndex, noIndex}, "", "", "")
-	return t.decide(flow.Input{Kind: flow.InputRetry})
-}
+// refuse returns the reply to a retry that changes nothing.
+func refuse(format string, args ...any) *reply { return &reply{Refused: fmt.Sprintf(format, args...)} }
 
-// refuse refuses a command for a run that was reopened for it. The run ends again with its previous
-// status, which a rejection would not do.
-func (t *task) refuse(format string, args ...any) {
-	t.reply = &reply{Refused: fmt.Sprintf(format, args...)}
-}
-
-// move changes the run to the newest version of its template.
-func (t *task) move() (moved bool, err error) {
+// move changes the run to the newest version of its template, unless it returns a reply.
+func (t *task) move() (*reply, error) {
 	newest, err := t.flows.template(t.Ctx, t.key.Namespace, t.state.Type, 0)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	old := t.state.Run
 	letters := []byte(flow.NewState(newest.plan).Steps)
@@ -174,8 +179,7 @@ func (t *task) move() (moved bool, err error) {
 		step := &t.template.Steps[i]
 		at, ok := newest.Index(step.ID)
 		if !ok && old.StatusOf(i) == flow.Succeeded {
-			t.refuse("step %s has succeeded and is not in version %d", step.ID, newest.Source.GetVersion())
-			return false, nil
+			return refuse("step %s has succeeded and is not in version %d", step.ID, newest.Source.GetVersion()), nil
 		}
 		index[i] = -1
 		if !ok {
@@ -199,7 +203,7 @@ func (t *task) move() (moved bool, err error) {
 	old.Steps, old.Each, old.Done, old.Undone, old.Left, old.Broken = string(letters), each, kept(old.Done),
 		kept(old.Undone), kept(old.Left), nil
 	t.template, t.state.Version, t.state.Stored = newest, newest.Source.GetVersion(), newest.stored
-	return true, nil
+	return nil, nil
 }
 
 // find returns the step or item to which a command refers.

@@ -67,6 +67,8 @@ type command struct {
 	Reason string `json:"reason,omitempty"`
 	Force  bool   `json:"force,omitempty"`  // only for CancelRun
 	Newest bool   `json:"newest,omitempty"` // only for RetryRun
+	// Inputs are other inputs of steps. Only for RetryRun.
+	Inputs []stepInput `json:"inputs,omitempty"`
 	stepFields
 }
 
@@ -126,6 +128,7 @@ type reply struct {
 	// Request is only for StartRun: the number of the request that started the run.
 	Request   uint64 `json:"request,omitempty"`
 	Refused   string `json:"refused,omitempty"`   // why RetryRun did nothing
+	Field     string `json:"field,omitempty"`     // the field of RetryRun that is wrong; "" if none is
 	Directive int32  `json:"directive,omitempty"` // only for ReportStep
 	Reason    string `json:"reason,omitempty"`
 
@@ -210,7 +213,11 @@ func (f *Flows) runCommand(
 		return reply{}, err
 	}
 	a, err := actor.Call[reply](ctx, f.engine, keyOf(namespace, runID), args)
-	if err == nil && a.Refused != "" {
+	switch {
+	case err != nil || a.Refused == "":
+	case a.Field != "":
+		err = &process.InvalidError{Field: a.Field, Message: a.Refused}
+	default:
 		err = &StatusError{Run: runID, Message: a.Refused}
 	}
 	return a, refused(runID, err)
@@ -277,6 +284,10 @@ func (f *Flows) Retry(
 	if err != nil {
 		return nil, f.missing(ctx, r.GetNamespace(), r.GetRunId(), err)
 	}
+	in, err := inputsOf(r.GetInputs())
+	if err != nil {
+		return nil, err
+	}
 	if reopened, err := flows.Reopen(ctx, f.store, r.GetNamespace(), r.GetRunId()); err != nil {
 		return nil, err
 	} else if !reopened {
@@ -288,11 +299,11 @@ func (f *Flows) Retry(
 	}
 	f.engine.WakePollers()
 	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), &command{
-		Method: methodRetry, Newest: r.GetNewestVersion(),
+		Method: methodRetry, Newest: r.GetNewestVersion(), Inputs: in,
 	}, by)
 }
 
-// Repeat starts a new run with the payload of an old one.
+// Repeat starts a new run with the payload of an old one, or another one.
 func (f *Flows) Repeat(
 	ctx context.Context, r *progressorv1.RepeatRunRequest, by process.Actor,
 ) (*progressorv1.Run, error) {
@@ -309,9 +320,13 @@ func (f *Flows) Repeat(
 			fmt.Sprintf("template %s is not repeatable: set its field repeatable to true", old.GetTemplateType()),
 		}
 	}
+	payload := old.GetPayload()
+	if r.GetPayload() != nil {
+		payload = r.GetPayload()
+	}
 	resp, err := f.start(ctx, &progressorv1.StartRunRequest{
 		Namespace: r.GetNamespace(), Type: old.GetTemplateType(), Scope: old.GetScope(), ScopeId: old.GetScopeId(),
-		Payload:        old.GetPayload(),
+		Payload:        payload,
 		IdempotencyKey: r.GetIdempotencyKey(), Metadata: old.GetMetadata(),
 	}, r.GetRunId(), by)
 	return resp.GetRun(), err

@@ -3,7 +3,6 @@ package flows
 import (
 	"cmp"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -274,7 +273,7 @@ func (t *task) done() error {
 		}
 		t.Result.Response(response)
 	}
-	text, err := json.Marshal(s)
+	text, err := encode(s)
 	if t.Request.GetType() == progressorv1.TaskType_TASK_TYPE_CANCEL {
 		t.Result = processor.Result() // only the state is stored
 	}

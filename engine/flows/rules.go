@@ -192,11 +192,11 @@ func (r rules) begin(d *flow.Decision, w *work, p stepRef) (due time.Time, err e
 		}
 		scope.Item, scope.Index, w.hash = list.values[p.index], p.index, list.hashes[p.index]
 	}
-	input, err := r.template.Input(s, scope)
+	input, own, err := r.input(s, scope)
 	if err != nil {
 		return due, err
 	}
-	if s.Source.GetInput() != nil || p.index != noIndex {
+	if own {
 		if w.input, err = resultJSON(fmt.Sprintf("steps[%d].input", p.step), input); err != nil {
 			return due, err
 		}
@@ -240,8 +240,8 @@ func (r rules) Undo(d *flow.Decision, step int) (any, error) {
 		return nil, err
 	}
 	input := scope.Payload
-	if s.Source.GetInput() != nil && !s.ForEach() {
-		if input, err = r.template.Input(s, scope); err != nil {
+	if !s.ForEach() {
+		if input, _, err = r.input(s, scope); err != nil {
 			return nil, err
 		}
 	}
@@ -385,7 +385,7 @@ func (r rules) start(s *flow.Step, from origin, input *structpb.Value) (*storage
 
 // run returns the message that starts the run of a step.
 func (r rules) run(s *flow.Step, from origin, scope *flow.Scope) (*storage.Message, error) {
-	payload, err := r.template.Payload(s, scope)
+	payload, err := r.payload(s, scope)
 	if err != nil {
 		return nil, err
 	}

@@ -36,10 +36,11 @@ type state struct {
 	Large   bool            `json:"large,omitempty"`
 	Blocked string          `json:"blocked,omitempty"` // ID of the run that it waits for
 	Cancel  string          `json:"cancel,omitempty"`  // why it was asked to end
-	Timer   time.Time       `json:"timer,omitzero"`    // value of the default timer
-	Began   time.Time       `json:"began,omitzero"`    // when the first step began; zero if no end has reported it yet
-	Written time.Time       `json:"written,omitzero"`  // when the row of the run was last written for a step alone
-	Trace   string          `json:"trace,omitempty"`   // trace context of the request that started the run
+	Inputs  inputs          `json:"inputs,omitempty"`
+	Timer   time.Time       `json:"timer,omitzero"`   // value of the default timer
+	Began   time.Time       `json:"began,omitzero"`   // when the first step began; zero if no end has reported it yet
+	Written time.Time       `json:"written,omitzero"` // when the row of the run was last written for a step alone
+	Trace   string          `json:"trace,omitempty"`  // trace context of the request that started the run
 	Run     *flow.State     `json:"run"`
 }
 

@@ -22,7 +22,7 @@ var boundedInCode = map[string][]protoreflect.FullName{
 	},
 	"1 MiB of JSON": {
 		"EnqueueRequest.args", "UpdateJobRequest.args", "JobResult.result", "Result.job_result",
-		"StartRunRequest.payload",
+		"StartRunRequest.payload", "RepeatRunRequest.payload",
 		"CompleteStepRequest.result", "SkipStepRequest.result",
 	},
 	"1 MiB of the message": {"Failure.reason", "Failure.message", "Failure.details", "Rejection.reason",
@@ -31,6 +31,7 @@ var boundedInCode = map[string][]protoreflect.FullName{
 		"Template.payload_schema", "Template.result", "StepTemplate.input", "WaitAction.result_schema",
 		"WaitAction.due_result", "RunAction.payload",
 	},
+	"256 KiB of JSON for all steps of a run": {"StepInput.input"},
 	"256 KiB of the cron": {"EnqueueJobTarget.args", "StartRunTarget.payload_template",
 		"HttpTarget.success_codes"},
 	"one of each updatable one": {"UpdateJobRequest.update_mask"},

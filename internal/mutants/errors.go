@@ -31,6 +31,11 @@ var errorMutants = []mutant{
 		packages: "./engine/flows", run: "TestFailedRunsAreErrors",
 	},
 	{
+		name: "error-group-newest", breaks: "a group names its newest process",
+		file: "engine/insight/error_groups.go", old: "NewestId: id,", planted: `NewestId: "",`,
+		packages: "./engine", run: "TestListErrors",
+	},
+	{
 		name: "repair-unrecorded", breaks: "a repair without the processor is recorded as a task, at its time",
 		file:     "sql/simple_repair.sql",
 		old:      "0,\n         statement_timestamp(), statement_timestamp(),",
@@ -49,5 +54,60 @@ var errorMutants = []mutant{
 		file: "explain/spans.go", old: "(t.Type != process.TaskRepair || t.Status != process.TaskStatusError)",
 		planted:  "true",
 		packages: "./explain", run: "TestSpansOfARepair",
+	},
+	{
+		name: "failing-cron-reset", breaks: "a cron is failing until a run succeeds, and then no more",
+		file:     "cron/events.go",
+		old:      "	if !status.failed() {\n		d.s.Failures = 0",
+		planted:  "	if !status.failed() {\n		d.s.Failures++",
+		packages: "./engine/crons", run: "TestFailingCrons",
+	},
+	{
+		name: "failing-cron-uncounted", breaks: "failing crons are in the overview",
+		file:     "engine/insight/overview.go",
+		old:      "FailingCrons: failing[name]",
+		planted:  "FailingCrons: 0 * failing[name]",
+		packages: "./engine/crons", run: "TestFailingCrons",
+	},
+	{
+		name: "retry-inputs-forgotten", breaks: "the inputs that a retry sets apply to later retries, too",
+		file: "engine/flows/inputs.go", old: "	maps.Copy(set, all)\n", planted: "",
+		packages: "./engine/flows", run: "TestRetryWithInputs",
+	},
+	{
+		name: "retry-inputs-undo", breaks: "they are the input of a compensation, too",
+		file: "engine/flows/rules.go", old: "if input, _, err = r.input(s, scope); err != nil {",
+		planted:  "if input, err = r.template.Input(s, scope); err != nil {",
+		packages: "./engine/flows", run: "TestRetryWithInputs",
+	},
+	{
+		name: "retry-inputs-of-done-steps", breaks: "a retry sets no input of a step that does not run again",
+		file: "engine/flows/inputs.go", old: "case status != flow.Pending && status != flow.Failed &&",
+		planted:  "case status == flow.Running && status != flow.Failed &&",
+		packages: "./engine/flows", run: "TestRetryRefusesInputs",
+	},
+	{
+		name: "retry-inputs-without-effect", breaks: "a retry sets no input that the process of a step ignores",
+		file: "engine/flows/inputs.go", old: "case s.Source.GetProcess().GetArgs() != nil:", planted: "case false:",
+		packages: "./engine/flows", run: "TestRetryRefusesInputs",
+	},
+	{
+		name: "retry-inputs-field", breaks: "the field of a refused retry is in the error",
+		file: "engine/flows/flows.go", old: `case a.Field != "":`, planted: `case a.Field == "x":`,
+		packages: "./engine/flows", run: "TestRetryRefusesInputs",
+	},
+	{
+		name: "retry-inputs-refused-moves", breaks: "a refused retry does not change the version of the run",
+		file:     "engine/flows/commands.go",
+		old:      "		*t.state, *t.state.Run, t.template = before, run, template\n",
+		planted:  "		_, _, _ = before, run, template\n",
+		packages: "./engine/flows", run: "TestRefusedRetryKeepsVersion",
+	},
+	{
+		name: "repeat-payload-ignored", breaks: "a run is repeated with the payload of the request",
+		file:     "engine/flows/flows.go",
+		old:      "		payload = r.GetPayload()\n",
+		planted:  "		payload = old.GetPayload()\n",
+		packages: "./engine/flows", run: "TestRepeatWithAnotherPayload",
 	},
 }

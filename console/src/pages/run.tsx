@@ -1,6 +1,6 @@
 import { lazy, Suspense, useMemo, useState } from "react";
 import { flows, readOnly, useRead } from "../api";
-import { afterOf, kindWords, quoted, runEnded, whyRun } from "../flow";
+import { afterOf, evaluationFailed, kindWords, quoted, runEnded, whyRun } from "../flow";
 import { exact, millis, plural, span } from "../format";
 import { RunStatus, StepStatus, WaitAction_Kind, type OpenWait, type Run, type Step, type Template } from "../gen/progressor/v1/flow_pb";
 import { methods } from "../may";
@@ -23,8 +23,11 @@ const runNeeds = { retry: methods.retryRun, repeat: methods.repeatRun, cancel: m
 /** The actions that a run allows, most likely first. */
 function offered(r: Run, t?: Template): { action: RunAction; name: string; kind?: "main" | "bad" }[] {
   const list: { action: RunAction; name: string; kind?: "main" | "bad" }[] = [];
-  if ([RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.EXPIRED].includes(r.status)) list.push({ action: "retry", name: "Retry…", kind: "main" });
-  if (t && t.repeatable !== false && t.enabled !== false) list.push({ action: "repeat", name: "Repeat…" });
+  const repeatable = t && t.repeatable !== false && t.enabled !== false;
+  // A retry with the same values fails again if an expression failed.
+  const other = repeatable && evaluationFailed(r);
+  if ([RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.EXPIRED].includes(r.status)) list.push({ action: "retry", name: "Retry…", kind: other ? undefined : "main" });
+  if (repeatable) list.push({ action: "repeat", name: "Repeat with changes…", kind: other ? "main" : undefined });
   if (!runEnded(r) && r.status !== RunStatus.CANCEL_REQUESTED && r.status !== RunStatus.COMPENSATING && t?.cancelPolicy?.supported !== false) list.push({ action: "cancel", name: "Cancel…", kind: "bad" });
   return list;
 }
@@ -144,7 +147,7 @@ export function RunPage({ ns }: { ns: string }) {
   const actions = r && !readOnly ? offered(r, t) : [];
   const answer = (w: OpenWait) => change({ answer: keyOfWait(w) });
   useCommands([
-    ...actions.map((a) => ({ name: a.name.replace("…", " the run"), group: "run", needs: runNeeds[a.action], run: () => setAction({ action: a.action }) })),
+    ...actions.map((a) => ({ name: a.name.replace("…", "").replace(/^\w+/, "$& the run"), group: "run", needs: runNeeds[a.action], run: () => setAction({ action: a.action }) })),
     ...(readOnly ? [] : open.filter((w) => w.answerable).map((w) => ({ name: `Answer ${w.title || stepName(w)}`, group: "run", needs: methods.completeStep, run: () => answer(w) }))),
   ]);
   if (!r) return error ? <Missing error={error} what="run" id={id} ns={ns} to={href("flows", { ns })} list="Show runs" /> : <Loading />;
@@ -192,7 +195,7 @@ export function RunPage({ ns }: { ns: string }) {
         )}
         {(template.error || (known && !t)) && <p className="dim">Its template was deleted, so the order of the steps is unknown.</p>}
       </Card>
-      {chosen && <StepPanel key={chosen.stepId} run={r} s={chosen} t={ofStep(chosen)} skip={(s) => setAction({ action: "skip", step: s })} />}
+      {chosen && <StepPanel key={chosen.stepId} run={r} s={chosen} t={ofStep(chosen)} skip={(s) => setAction({ action: "skip", step: s })} retry={actions.some((a) => a.action === "retry") ? (s) => setAction({ action: "retry", step: s }) : undefined} />}
       <Tabs
         tabs={[
           ["steps", plural(r.steps.length, "step")],

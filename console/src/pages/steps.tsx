@@ -151,7 +151,7 @@ function Items({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemplate; skip:
 }
 
 /** The details of a step. */
-export function StepPanel({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemplate; skip: (s: Step) => void }) {
+export function StepPanel({ run, s, t, skip, retry }: { run: Run; s: Step; t?: StepTemplate; skip: (s: Step) => void; retry?: (s: Step) => void }) {
   const doer = doerOf(run.namespace, s, t);
   const each = mayHaveItems(s, t);
   const may = !readOnly && !runEnded(run) && !stepEnded(s);
@@ -171,6 +171,11 @@ export function StepPanel({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemp
             </a>
           )}
           {may && <Act needs={methods.skipStep} onClick={() => skip(s)}>Skip…</Act>}
+          {retry && s.status === StepStatus.FAILED && !each && t && t.action.case !== "wait" && t.action.case !== "delay" && (
+            <Act needs={methods.retryRun} onClick={() => retry(s)}>
+              Edit the input and retry…
+            </Act>
+          )}
           <button type="button" className="button quiet" aria-label="close the step" onClick={() => change({ step: undefined, items: undefined })}>
             ✕
           </button>

@@ -3604,6 +3604,11 @@ type RetryRunRequest struct {
 	// Continue with the newest version of the template. This fails if that version lacks a step that
 	// succeeded.
 	NewestVersion bool `protobuf:"varint,3,opt,name=newest_version,json=newestVersion,proto3" json:"newest_version,omitempty"`
+	// Other inputs for steps that run again, at most 256 KiB of JSON for all steps of a run, with
+	// those of earlier retries. They replace what the template computes, also in later attempts and
+	// retries, and for the compensation. Steps with for_each, waits, delays, and processes with args
+	// accept none.
+	Inputs        []*StepInput `protobuf:"bytes,4,rep,name=inputs,proto3" json:"inputs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3659,6 +3664,65 @@ func (x *RetryRunRequest) GetNewestVersion() bool {
 	return false
 }
 
+func (x *RetryRunRequest) GetInputs() []*StepInput {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+type StepInput struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	StepId        string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	Input         *structpb.Value        `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepInput) Reset() {
+	*x = StepInput{}
+	mi := &file_progressor_v1_flow_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepInput) ProtoMessage() {}
+
+func (x *StepInput) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_flow_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepInput.ProtoReflect.Descriptor instead.
+func (*StepInput) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *StepInput) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *StepInput) GetInput() *structpb.Value {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
 type RetryRunResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
@@ -3668,7 +3732,7 @@ type RetryRunResponse struct {
 
 func (x *RetryRunResponse) Reset() {
 	*x = RetryRunResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[38]
+	mi := &file_progressor_v1_flow_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3680,7 +3744,7 @@ func (x *RetryRunResponse) String() string {
 func (*RetryRunResponse) ProtoMessage() {}
 
 func (x *RetryRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[38]
+	mi := &file_progressor_v1_flow_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3693,7 +3757,7 @@ func (x *RetryRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRunResponse.ProtoReflect.Descriptor instead.
 func (*RetryRunResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{38}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RetryRunResponse) GetRun() *Run {
@@ -3713,7 +3777,7 @@ type RemoveRunRequest struct {
 
 func (x *RemoveRunRequest) Reset() {
 	*x = RemoveRunRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[39]
+	mi := &file_progressor_v1_flow_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +3789,7 @@ func (x *RemoveRunRequest) String() string {
 func (*RemoveRunRequest) ProtoMessage() {}
 
 func (x *RemoveRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[39]
+	mi := &file_progressor_v1_flow_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3738,7 +3802,7 @@ func (x *RemoveRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRunRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRunRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{39}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RemoveRunRequest) GetNamespace() string {
@@ -3763,7 +3827,7 @@ type RemoveRunResponse struct {
 
 func (x *RemoveRunResponse) Reset() {
 	*x = RemoveRunResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[40]
+	mi := &file_progressor_v1_flow_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3775,7 +3839,7 @@ func (x *RemoveRunResponse) String() string {
 func (*RemoveRunResponse) ProtoMessage() {}
 
 func (x *RemoveRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[40]
+	mi := &file_progressor_v1_flow_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3788,7 +3852,7 @@ func (x *RemoveRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRunResponse.ProtoReflect.Descriptor instead.
 func (*RemoveRunResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{40}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{41}
 }
 
 type RepeatRunRequest struct {
@@ -3796,13 +3860,14 @@ type RepeatRunRequest struct {
 	Namespace      string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	RunId          string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	IdempotencyKey string                 `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	Payload        *structpb.Value        `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"` // absent: the payload of the old run
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RepeatRunRequest) Reset() {
 	*x = RepeatRunRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[41]
+	mi := &file_progressor_v1_flow_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3814,7 +3879,7 @@ func (x *RepeatRunRequest) String() string {
 func (*RepeatRunRequest) ProtoMessage() {}
 
 func (x *RepeatRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[41]
+	mi := &file_progressor_v1_flow_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3827,7 +3892,7 @@ func (x *RepeatRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatRunRequest.ProtoReflect.Descriptor instead.
 func (*RepeatRunRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{41}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RepeatRunRequest) GetNamespace() string {
@@ -3851,6 +3916,13 @@ func (x *RepeatRunRequest) GetIdempotencyKey() string {
 	return ""
 }
 
+func (x *RepeatRunRequest) GetPayload() *structpb.Value {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
 type RepeatRunResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
@@ -3860,7 +3932,7 @@ type RepeatRunResponse struct {
 
 func (x *RepeatRunResponse) Reset() {
 	*x = RepeatRunResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[42]
+	mi := &file_progressor_v1_flow_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3872,7 +3944,7 @@ func (x *RepeatRunResponse) String() string {
 func (*RepeatRunResponse) ProtoMessage() {}
 
 func (x *RepeatRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[42]
+	mi := &file_progressor_v1_flow_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3885,7 +3957,7 @@ func (x *RepeatRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatRunResponse.ProtoReflect.Descriptor instead.
 func (*RepeatRunResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{42}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RepeatRunResponse) GetRun() *Run {
@@ -3909,7 +3981,7 @@ type ListOpenWaitsRequest struct {
 
 func (x *ListOpenWaitsRequest) Reset() {
 	*x = ListOpenWaitsRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[43]
+	mi := &file_progressor_v1_flow_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3921,7 +3993,7 @@ func (x *ListOpenWaitsRequest) String() string {
 func (*ListOpenWaitsRequest) ProtoMessage() {}
 
 func (x *ListOpenWaitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[43]
+	mi := &file_progressor_v1_flow_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3934,7 +4006,7 @@ func (x *ListOpenWaitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOpenWaitsRequest.ProtoReflect.Descriptor instead.
 func (*ListOpenWaitsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{43}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListOpenWaitsRequest) GetNamespace() string {
@@ -3982,7 +4054,7 @@ type ListOpenWaitsResponse struct {
 
 func (x *ListOpenWaitsResponse) Reset() {
 	*x = ListOpenWaitsResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[44]
+	mi := &file_progressor_v1_flow_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +4066,7 @@ func (x *ListOpenWaitsResponse) String() string {
 func (*ListOpenWaitsResponse) ProtoMessage() {}
 
 func (x *ListOpenWaitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[44]
+	mi := &file_progressor_v1_flow_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +4079,7 @@ func (x *ListOpenWaitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOpenWaitsResponse.ProtoReflect.Descriptor instead.
 func (*ListOpenWaitsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{44}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListOpenWaitsResponse) GetWaits() []*OpenWait {
@@ -4044,7 +4116,7 @@ type CompleteStepRequest struct {
 
 func (x *CompleteStepRequest) Reset() {
 	*x = CompleteStepRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[45]
+	mi := &file_progressor_v1_flow_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4056,7 +4128,7 @@ func (x *CompleteStepRequest) String() string {
 func (*CompleteStepRequest) ProtoMessage() {}
 
 func (x *CompleteStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[45]
+	mi := &file_progressor_v1_flow_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4069,7 +4141,7 @@ func (x *CompleteStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteStepRequest.ProtoReflect.Descriptor instead.
 func (*CompleteStepRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{45}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CompleteStepRequest) GetNamespace() string {
@@ -4179,7 +4251,7 @@ type CompleteStepResponse struct {
 
 func (x *CompleteStepResponse) Reset() {
 	*x = CompleteStepResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[46]
+	mi := &file_progressor_v1_flow_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4191,7 +4263,7 @@ func (x *CompleteStepResponse) String() string {
 func (*CompleteStepResponse) ProtoMessage() {}
 
 func (x *CompleteStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[46]
+	mi := &file_progressor_v1_flow_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4204,7 +4276,7 @@ func (x *CompleteStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteStepResponse.ProtoReflect.Descriptor instead.
 func (*CompleteStepResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{46}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CompleteStepResponse) GetRun() *Run {
@@ -4230,7 +4302,7 @@ type ReportStepRequest struct {
 
 func (x *ReportStepRequest) Reset() {
 	*x = ReportStepRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[47]
+	mi := &file_progressor_v1_flow_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4242,7 +4314,7 @@ func (x *ReportStepRequest) String() string {
 func (*ReportStepRequest) ProtoMessage() {}
 
 func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[47]
+	mi := &file_progressor_v1_flow_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4255,7 +4327,7 @@ func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepRequest.ProtoReflect.Descriptor instead.
 func (*ReportStepRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{47}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReportStepRequest) GetNamespace() string {
@@ -4316,7 +4388,7 @@ type ReportStepResponse struct {
 
 func (x *ReportStepResponse) Reset() {
 	*x = ReportStepResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[48]
+	mi := &file_progressor_v1_flow_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4328,7 +4400,7 @@ func (x *ReportStepResponse) String() string {
 func (*ReportStepResponse) ProtoMessage() {}
 
 func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[48]
+	mi := &file_progressor_v1_flow_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4341,7 +4413,7 @@ func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepResponse.ProtoReflect.Descriptor instead.
 func (*ReportStepResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{48}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReportStepResponse) GetDirective() *LeaseDirective {
@@ -4365,7 +4437,7 @@ type SkipStepRequest struct {
 
 func (x *SkipStepRequest) Reset() {
 	*x = SkipStepRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[49]
+	mi := &file_progressor_v1_flow_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4377,7 +4449,7 @@ func (x *SkipStepRequest) String() string {
 func (*SkipStepRequest) ProtoMessage() {}
 
 func (x *SkipStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[49]
+	mi := &file_progressor_v1_flow_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,7 +4462,7 @@ func (x *SkipStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipStepRequest.ProtoReflect.Descriptor instead.
 func (*SkipStepRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{49}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SkipStepRequest) GetNamespace() string {
@@ -4444,7 +4516,7 @@ type SkipStepResponse struct {
 
 func (x *SkipStepResponse) Reset() {
 	*x = SkipStepResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[50]
+	mi := &file_progressor_v1_flow_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4456,7 +4528,7 @@ func (x *SkipStepResponse) String() string {
 func (*SkipStepResponse) ProtoMessage() {}
 
 func (x *SkipStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[50]
+	mi := &file_progressor_v1_flow_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4469,7 +4541,7 @@ func (x *SkipStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipStepResponse.ProtoReflect.Descriptor instead.
 func (*SkipStepResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{50}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SkipStepResponse) GetRun() *Run {
@@ -4493,7 +4565,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[51]
+	mi := &file_progressor_v1_flow_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4505,7 +4577,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[51]
+	mi := &file_progressor_v1_flow_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4518,7 +4590,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{51}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListJobEventsRequest) GetNamespace() string {
@@ -4559,7 +4631,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[52]
+	mi := &file_progressor_v1_flow_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4571,7 +4643,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[52]
+	mi := &file_progressor_v1_flow_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4584,7 +4656,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{52}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -4612,7 +4684,7 @@ type WatchJobEventsRequest struct {
 
 func (x *WatchJobEventsRequest) Reset() {
 	*x = WatchJobEventsRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[53]
+	mi := &file_progressor_v1_flow_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4696,7 @@ func (x *WatchJobEventsRequest) String() string {
 func (*WatchJobEventsRequest) ProtoMessage() {}
 
 func (x *WatchJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[53]
+	mi := &file_progressor_v1_flow_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4637,7 +4709,7 @@ func (x *WatchJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{53}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WatchJobEventsRequest) GetNamespace() string {
@@ -4672,7 +4744,7 @@ type WatchJobEventsResponse struct {
 
 func (x *WatchJobEventsResponse) Reset() {
 	*x = WatchJobEventsResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[54]
+	mi := &file_progressor_v1_flow_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4684,7 +4756,7 @@ func (x *WatchJobEventsResponse) String() string {
 func (*WatchJobEventsResponse) ProtoMessage() {}
 
 func (x *WatchJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[54]
+	mi := &file_progressor_v1_flow_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4697,7 +4769,7 @@ func (x *WatchJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{54}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WatchJobEventsResponse) GetEvent() *JobEvent {
@@ -5027,24 +5099,29 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\x12\x14\n" +
 	"\x05force\x18\x04 \x01(\bR\x05force\"9\n" +
 	"\x11CancelRunResponse\x12$\n" +
-	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\x97\x01\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xd3\x01\n" +
 	"\x0fRetryRunRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x12%\n" +
-	"\x0enewest_version\x18\x03 \x01(\bR\rnewestVersion\"8\n" +
+	"\x0enewest_version\x18\x03 \x01(\bR\rnewestVersion\x12:\n" +
+	"\x06inputs\x18\x04 \x03(\v2\x18.progressor.v1.StepInputB\b\xbaH\x05\x92\x01\x02\x10dR\x06inputs\"t\n" +
+	"\tStepInput\x121\n" +
+	"\astep_id\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^[a-z0-9_]{1,64}$R\x06stepId\x124\n" +
+	"\x05input\x18\x02 \x01(\v2\x16.google.protobuf.ValueB\x06\xbaH\x03\xc8\x01\x01R\x05input\"8\n" +
 	"\x10RetryRunResponse\x12$\n" +
 	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"q\n" +
 	"\x10RemoveRunRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\"\x13\n" +
-	"\x11RemoveRunResponse\"\xa4\x01\n" +
+	"\x11RemoveRunResponse\"\xd6\x01\n" +
 	"\x10RepeatRunRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x121\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\"9\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\x120\n" +
+	"\apayload\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\apayload\"9\n" +
 	"\x11RepeatRunResponse\x12$\n" +
 	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xe7\x01\n" +
 	"\x14ListOpenWaitsRequest\x12:\n" +
@@ -5195,7 +5272,7 @@ func file_progressor_v1_flow_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_flow_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_progressor_v1_flow_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_progressor_v1_flow_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_progressor_v1_flow_proto_goTypes = []any{
 	(ScopePolicy)(0),                // 0: progressor.v1.ScopePolicy
 	(StepOrder)(0),                  // 1: progressor.v1.StepOrder
@@ -5243,176 +5320,180 @@ var file_progressor_v1_flow_proto_goTypes = []any{
 	(*CancelRunRequest)(nil),        // 43: progressor.v1.CancelRunRequest
 	(*CancelRunResponse)(nil),       // 44: progressor.v1.CancelRunResponse
 	(*RetryRunRequest)(nil),         // 45: progressor.v1.RetryRunRequest
-	(*RetryRunResponse)(nil),        // 46: progressor.v1.RetryRunResponse
-	(*RemoveRunRequest)(nil),        // 47: progressor.v1.RemoveRunRequest
-	(*RemoveRunResponse)(nil),       // 48: progressor.v1.RemoveRunResponse
-	(*RepeatRunRequest)(nil),        // 49: progressor.v1.RepeatRunRequest
-	(*RepeatRunResponse)(nil),       // 50: progressor.v1.RepeatRunResponse
-	(*ListOpenWaitsRequest)(nil),    // 51: progressor.v1.ListOpenWaitsRequest
-	(*ListOpenWaitsResponse)(nil),   // 52: progressor.v1.ListOpenWaitsResponse
-	(*CompleteStepRequest)(nil),     // 53: progressor.v1.CompleteStepRequest
-	(*CompleteStepResponse)(nil),    // 54: progressor.v1.CompleteStepResponse
-	(*ReportStepRequest)(nil),       // 55: progressor.v1.ReportStepRequest
-	(*ReportStepResponse)(nil),      // 56: progressor.v1.ReportStepResponse
-	(*SkipStepRequest)(nil),         // 57: progressor.v1.SkipStepRequest
-	(*SkipStepResponse)(nil),        // 58: progressor.v1.SkipStepResponse
-	(*ListJobEventsRequest)(nil),    // 59: progressor.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),   // 60: progressor.v1.ListJobEventsResponse
-	(*WatchJobEventsRequest)(nil),   // 61: progressor.v1.WatchJobEventsRequest
-	(*WatchJobEventsResponse)(nil),  // 62: progressor.v1.WatchJobEventsResponse
-	nil,                             // 63: progressor.v1.Step.ItemsByStatusEntry
-	(*structpb.Struct)(nil),         // 64: google.protobuf.Struct
-	(*durationpb.Duration)(nil),     // 65: google.protobuf.Duration
-	(*structpb.Value)(nil),          // 66: google.protobuf.Value
-	(*timestamppb.Timestamp)(nil),   // 67: google.protobuf.Timestamp
-	(*Backoff)(nil),                 // 68: progressor.v1.Backoff
-	(*JobOptions)(nil),              // 69: progressor.v1.JobOptions
-	(*Progress)(nil),                // 70: progressor.v1.Progress
-	(*Failure)(nil),                 // 71: progressor.v1.Failure
-	(*Cancelled)(nil),               // 72: progressor.v1.Cancelled
-	(*LeaseDirective)(nil),          // 73: progressor.v1.LeaseDirective
+	(*StepInput)(nil),               // 46: progressor.v1.StepInput
+	(*RetryRunResponse)(nil),        // 47: progressor.v1.RetryRunResponse
+	(*RemoveRunRequest)(nil),        // 48: progressor.v1.RemoveRunRequest
+	(*RemoveRunResponse)(nil),       // 49: progressor.v1.RemoveRunResponse
+	(*RepeatRunRequest)(nil),        // 50: progressor.v1.RepeatRunRequest
+	(*RepeatRunResponse)(nil),       // 51: progressor.v1.RepeatRunResponse
+	(*ListOpenWaitsRequest)(nil),    // 52: progressor.v1.ListOpenWaitsRequest
+	(*ListOpenWaitsResponse)(nil),   // 53: progressor.v1.ListOpenWaitsResponse
+	(*CompleteStepRequest)(nil),     // 54: progressor.v1.CompleteStepRequest
+	(*CompleteStepResponse)(nil),    // 55: progressor.v1.CompleteStepResponse
+	(*ReportStepRequest)(nil),       // 56: progressor.v1.ReportStepRequest
+	(*ReportStepResponse)(nil),      // 57: progressor.v1.ReportStepResponse
+	(*SkipStepRequest)(nil),         // 58: progressor.v1.SkipStepRequest
+	(*SkipStepResponse)(nil),        // 59: progressor.v1.SkipStepResponse
+	(*ListJobEventsRequest)(nil),    // 60: progressor.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),   // 61: progressor.v1.ListJobEventsResponse
+	(*WatchJobEventsRequest)(nil),   // 62: progressor.v1.WatchJobEventsRequest
+	(*WatchJobEventsResponse)(nil),  // 63: progressor.v1.WatchJobEventsResponse
+	nil,                             // 64: progressor.v1.Step.ItemsByStatusEntry
+	(*structpb.Struct)(nil),         // 65: google.protobuf.Struct
+	(*durationpb.Duration)(nil),     // 66: google.protobuf.Duration
+	(*structpb.Value)(nil),          // 67: google.protobuf.Value
+	(*timestamppb.Timestamp)(nil),   // 68: google.protobuf.Timestamp
+	(*Backoff)(nil),                 // 69: progressor.v1.Backoff
+	(*JobOptions)(nil),              // 70: progressor.v1.JobOptions
+	(*Progress)(nil),                // 71: progressor.v1.Progress
+	(*Failure)(nil),                 // 72: progressor.v1.Failure
+	(*Cancelled)(nil),               // 73: progressor.v1.Cancelled
+	(*LeaseDirective)(nil),          // 74: progressor.v1.LeaseDirective
 }
 var file_progressor_v1_flow_proto_depIdxs = []int32{
-	64,  // 0: progressor.v1.Template.payload_schema:type_name -> google.protobuf.Struct
+	65,  // 0: progressor.v1.Template.payload_schema:type_name -> google.protobuf.Struct
 	0,   // 1: progressor.v1.Template.concurrency_policy:type_name -> progressor.v1.ScopePolicy
-	65,  // 2: progressor.v1.Template.timeout:type_name -> google.protobuf.Duration
+	66,  // 2: progressor.v1.Template.timeout:type_name -> google.protobuf.Duration
 	9,   // 3: progressor.v1.Template.cancel_policy:type_name -> progressor.v1.CancelPolicy
 	10,  // 4: progressor.v1.Template.retry_policy:type_name -> progressor.v1.RunRetryPolicy
 	1,   // 5: progressor.v1.Template.step_order:type_name -> progressor.v1.StepOrder
 	11,  // 6: progressor.v1.Template.steps:type_name -> progressor.v1.StepTemplate
-	66,  // 7: progressor.v1.Template.result:type_name -> google.protobuf.Value
-	67,  // 8: progressor.v1.Template.created_time:type_name -> google.protobuf.Timestamp
-	67,  // 9: progressor.v1.Template.updated_time:type_name -> google.protobuf.Timestamp
+	67,  // 7: progressor.v1.Template.result:type_name -> google.protobuf.Value
+	68,  // 8: progressor.v1.Template.created_time:type_name -> google.protobuf.Timestamp
+	68,  // 9: progressor.v1.Template.updated_time:type_name -> google.protobuf.Timestamp
 	5,   // 10: progressor.v1.CancelPolicy.mode:type_name -> progressor.v1.CancelPolicy.Mode
-	65,  // 11: progressor.v1.CancelPolicy.grace:type_name -> google.protobuf.Duration
-	68,  // 12: progressor.v1.RunRetryPolicy.backoff:type_name -> progressor.v1.Backoff
-	65,  // 13: progressor.v1.StepTemplate.timeout:type_name -> google.protobuf.Duration
+	66,  // 11: progressor.v1.CancelPolicy.grace:type_name -> google.protobuf.Duration
+	69,  // 12: progressor.v1.RunRetryPolicy.backoff:type_name -> progressor.v1.Backoff
+	66,  // 13: progressor.v1.StepTemplate.timeout:type_name -> google.protobuf.Duration
 	2,   // 14: progressor.v1.StepTemplate.join_rule:type_name -> progressor.v1.JoinRule
 	12,  // 15: progressor.v1.StepTemplate.for_each:type_name -> progressor.v1.ForEach
-	66,  // 16: progressor.v1.StepTemplate.input:type_name -> google.protobuf.Value
+	67,  // 16: progressor.v1.StepTemplate.input:type_name -> google.protobuf.Value
 	13,  // 17: progressor.v1.StepTemplate.job:type_name -> progressor.v1.JobAction
 	14,  // 18: progressor.v1.StepTemplate.process:type_name -> progressor.v1.ProcessAction
 	15,  // 19: progressor.v1.StepTemplate.wait:type_name -> progressor.v1.WaitAction
 	16,  // 20: progressor.v1.StepTemplate.delay:type_name -> progressor.v1.DelayAction
 	17,  // 21: progressor.v1.StepTemplate.run:type_name -> progressor.v1.RunAction
 	13,  // 22: progressor.v1.StepTemplate.compensation:type_name -> progressor.v1.JobAction
-	69,  // 23: progressor.v1.JobAction.options:type_name -> progressor.v1.JobOptions
-	64,  // 24: progressor.v1.ProcessAction.metadata:type_name -> google.protobuf.Struct
+	70,  // 23: progressor.v1.JobAction.options:type_name -> progressor.v1.JobOptions
+	65,  // 24: progressor.v1.ProcessAction.metadata:type_name -> google.protobuf.Struct
 	6,   // 25: progressor.v1.WaitAction.kind:type_name -> progressor.v1.WaitAction.Kind
-	64,  // 26: progressor.v1.WaitAction.result_schema:type_name -> google.protobuf.Struct
-	65,  // 27: progressor.v1.WaitAction.due:type_name -> google.protobuf.Duration
+	65,  // 26: progressor.v1.WaitAction.result_schema:type_name -> google.protobuf.Struct
+	66,  // 27: progressor.v1.WaitAction.due:type_name -> google.protobuf.Duration
 	7,   // 28: progressor.v1.WaitAction.due_action:type_name -> progressor.v1.WaitAction.DueAction
-	66,  // 29: progressor.v1.WaitAction.due_result:type_name -> google.protobuf.Value
-	65,  // 30: progressor.v1.DelayAction.duration:type_name -> google.protobuf.Duration
-	66,  // 31: progressor.v1.RunAction.payload:type_name -> google.protobuf.Value
+	67,  // 29: progressor.v1.WaitAction.due_result:type_name -> google.protobuf.Value
+	66,  // 30: progressor.v1.DelayAction.duration:type_name -> google.protobuf.Duration
+	67,  // 31: progressor.v1.RunAction.payload:type_name -> google.protobuf.Value
 	3,   // 32: progressor.v1.Run.status:type_name -> progressor.v1.RunStatus
-	66,  // 33: progressor.v1.Run.payload:type_name -> google.protobuf.Value
-	70,  // 34: progressor.v1.Run.progress:type_name -> progressor.v1.Progress
+	67,  // 33: progressor.v1.Run.payload:type_name -> google.protobuf.Value
+	71,  // 34: progressor.v1.Run.progress:type_name -> progressor.v1.Progress
 	19,  // 35: progressor.v1.Run.steps:type_name -> progressor.v1.Step
-	66,  // 36: progressor.v1.Run.result:type_name -> google.protobuf.Value
-	71,  // 37: progressor.v1.Run.failure:type_name -> progressor.v1.Failure
-	67,  // 38: progressor.v1.Run.lease_expires_time:type_name -> google.protobuf.Timestamp
-	67,  // 39: progressor.v1.Run.cancel_requested_time:type_name -> google.protobuf.Timestamp
-	67,  // 40: progressor.v1.Run.run_time:type_name -> google.protobuf.Timestamp
-	67,  // 41: progressor.v1.Run.running_time:type_name -> google.protobuf.Timestamp
-	67,  // 42: progressor.v1.Run.finished_time:type_name -> google.protobuf.Timestamp
-	67,  // 43: progressor.v1.Run.created_time:type_name -> google.protobuf.Timestamp
-	67,  // 44: progressor.v1.Run.updated_time:type_name -> google.protobuf.Timestamp
-	67,  // 45: progressor.v1.Run.fire_time:type_name -> google.protobuf.Timestamp
-	64,  // 46: progressor.v1.Run.metadata:type_name -> google.protobuf.Struct
+	67,  // 36: progressor.v1.Run.result:type_name -> google.protobuf.Value
+	72,  // 37: progressor.v1.Run.failure:type_name -> progressor.v1.Failure
+	68,  // 38: progressor.v1.Run.lease_expires_time:type_name -> google.protobuf.Timestamp
+	68,  // 39: progressor.v1.Run.cancel_requested_time:type_name -> google.protobuf.Timestamp
+	68,  // 40: progressor.v1.Run.run_time:type_name -> google.protobuf.Timestamp
+	68,  // 41: progressor.v1.Run.running_time:type_name -> google.protobuf.Timestamp
+	68,  // 42: progressor.v1.Run.finished_time:type_name -> google.protobuf.Timestamp
+	68,  // 43: progressor.v1.Run.created_time:type_name -> google.protobuf.Timestamp
+	68,  // 44: progressor.v1.Run.updated_time:type_name -> google.protobuf.Timestamp
+	68,  // 45: progressor.v1.Run.fire_time:type_name -> google.protobuf.Timestamp
+	65,  // 46: progressor.v1.Run.metadata:type_name -> google.protobuf.Struct
 	4,   // 47: progressor.v1.Step.status:type_name -> progressor.v1.StepStatus
-	70,  // 48: progressor.v1.Step.progress:type_name -> progressor.v1.Progress
-	66,  // 49: progressor.v1.Step.input:type_name -> google.protobuf.Value
-	66,  // 50: progressor.v1.Step.result:type_name -> google.protobuf.Value
-	71,  // 51: progressor.v1.Step.failure:type_name -> progressor.v1.Failure
-	67,  // 52: progressor.v1.Step.lease_expires_time:type_name -> google.protobuf.Timestamp
-	67,  // 53: progressor.v1.Step.running_time:type_name -> google.protobuf.Timestamp
-	67,  // 54: progressor.v1.Step.finished_time:type_name -> google.protobuf.Timestamp
+	71,  // 48: progressor.v1.Step.progress:type_name -> progressor.v1.Progress
+	67,  // 49: progressor.v1.Step.input:type_name -> google.protobuf.Value
+	67,  // 50: progressor.v1.Step.result:type_name -> google.protobuf.Value
+	72,  // 51: progressor.v1.Step.failure:type_name -> progressor.v1.Failure
+	68,  // 52: progressor.v1.Step.lease_expires_time:type_name -> google.protobuf.Timestamp
+	68,  // 53: progressor.v1.Step.running_time:type_name -> google.protobuf.Timestamp
+	68,  // 54: progressor.v1.Step.finished_time:type_name -> google.protobuf.Timestamp
 	4,   // 55: progressor.v1.Step.compensation_status:type_name -> progressor.v1.StepStatus
-	63,  // 56: progressor.v1.Step.items_by_status:type_name -> progressor.v1.Step.ItemsByStatusEntry
-	66,  // 57: progressor.v1.StartRunTarget.payload_template:type_name -> google.protobuf.Value
-	64,  // 58: progressor.v1.StartRunTarget.metadata:type_name -> google.protobuf.Struct
+	64,  // 56: progressor.v1.Step.items_by_status:type_name -> progressor.v1.Step.ItemsByStatusEntry
+	67,  // 57: progressor.v1.StartRunTarget.payload_template:type_name -> google.protobuf.Value
+	65,  // 58: progressor.v1.StartRunTarget.metadata:type_name -> google.protobuf.Struct
 	6,   // 59: progressor.v1.OpenWait.kind:type_name -> progressor.v1.WaitAction.Kind
-	64,  // 60: progressor.v1.OpenWait.result_schema:type_name -> google.protobuf.Struct
-	66,  // 61: progressor.v1.OpenWait.input:type_name -> google.protobuf.Value
-	67,  // 62: progressor.v1.OpenWait.created_time:type_name -> google.protobuf.Timestamp
-	67,  // 63: progressor.v1.OpenWait.due_time:type_name -> google.protobuf.Timestamp
-	64,  // 64: progressor.v1.JobEvent.metadata:type_name -> google.protobuf.Struct
-	67,  // 65: progressor.v1.JobEvent.created_time:type_name -> google.protobuf.Timestamp
+	65,  // 60: progressor.v1.OpenWait.result_schema:type_name -> google.protobuf.Struct
+	67,  // 61: progressor.v1.OpenWait.input:type_name -> google.protobuf.Value
+	68,  // 62: progressor.v1.OpenWait.created_time:type_name -> google.protobuf.Timestamp
+	68,  // 63: progressor.v1.OpenWait.due_time:type_name -> google.protobuf.Timestamp
+	65,  // 64: progressor.v1.JobEvent.metadata:type_name -> google.protobuf.Struct
+	68,  // 65: progressor.v1.JobEvent.created_time:type_name -> google.protobuf.Timestamp
 	8,   // 66: progressor.v1.PutTemplateRequest.template:type_name -> progressor.v1.Template
 	8,   // 67: progressor.v1.PutTemplateResponse.template:type_name -> progressor.v1.Template
 	8,   // 68: progressor.v1.GetTemplateResponse.template:type_name -> progressor.v1.Template
 	8,   // 69: progressor.v1.ListTemplatesResponse.templates:type_name -> progressor.v1.Template
 	8,   // 70: progressor.v1.EnableTemplateResponse.template:type_name -> progressor.v1.Template
 	8,   // 71: progressor.v1.DisableTemplateResponse.template:type_name -> progressor.v1.Template
-	66,  // 72: progressor.v1.StartRunRequest.payload:type_name -> google.protobuf.Value
-	67,  // 73: progressor.v1.StartRunRequest.run_time:type_name -> google.protobuf.Timestamp
-	64,  // 74: progressor.v1.StartRunRequest.metadata:type_name -> google.protobuf.Struct
+	67,  // 72: progressor.v1.StartRunRequest.payload:type_name -> google.protobuf.Value
+	68,  // 73: progressor.v1.StartRunRequest.run_time:type_name -> google.protobuf.Timestamp
+	65,  // 74: progressor.v1.StartRunRequest.metadata:type_name -> google.protobuf.Struct
 	18,  // 75: progressor.v1.StartRunResponse.run:type_name -> progressor.v1.Run
-	65,  // 76: progressor.v1.GetRunRequest.await_end:type_name -> google.protobuf.Duration
+	66,  // 76: progressor.v1.GetRunRequest.await_end:type_name -> google.protobuf.Duration
 	18,  // 77: progressor.v1.GetRunResponse.run:type_name -> progressor.v1.Run
 	18,  // 78: progressor.v1.ListRunsResponse.runs:type_name -> progressor.v1.Run
 	19,  // 79: progressor.v1.ListStepsResponse.steps:type_name -> progressor.v1.Step
 	18,  // 80: progressor.v1.CancelRunResponse.run:type_name -> progressor.v1.Run
-	18,  // 81: progressor.v1.RetryRunResponse.run:type_name -> progressor.v1.Run
-	18,  // 82: progressor.v1.RepeatRunResponse.run:type_name -> progressor.v1.Run
-	21,  // 83: progressor.v1.ListOpenWaitsResponse.waits:type_name -> progressor.v1.OpenWait
-	66,  // 84: progressor.v1.CompleteStepRequest.result:type_name -> google.protobuf.Value
-	71,  // 85: progressor.v1.CompleteStepRequest.failure:type_name -> progressor.v1.Failure
-	72,  // 86: progressor.v1.CompleteStepRequest.cancelled:type_name -> progressor.v1.Cancelled
-	18,  // 87: progressor.v1.CompleteStepResponse.run:type_name -> progressor.v1.Run
-	70,  // 88: progressor.v1.ReportStepRequest.progress:type_name -> progressor.v1.Progress
-	65,  // 89: progressor.v1.ReportStepRequest.due:type_name -> google.protobuf.Duration
-	73,  // 90: progressor.v1.ReportStepResponse.directive:type_name -> progressor.v1.LeaseDirective
-	66,  // 91: progressor.v1.SkipStepRequest.result:type_name -> google.protobuf.Value
-	18,  // 92: progressor.v1.SkipStepResponse.run:type_name -> progressor.v1.Run
-	22,  // 93: progressor.v1.ListJobEventsResponse.events:type_name -> progressor.v1.JobEvent
-	22,  // 94: progressor.v1.WatchJobEventsResponse.event:type_name -> progressor.v1.JobEvent
-	23,  // 95: progressor.v1.FlowService.PutTemplate:input_type -> progressor.v1.PutTemplateRequest
-	25,  // 96: progressor.v1.FlowService.GetTemplate:input_type -> progressor.v1.GetTemplateRequest
-	27,  // 97: progressor.v1.FlowService.ListTemplates:input_type -> progressor.v1.ListTemplatesRequest
-	29,  // 98: progressor.v1.FlowService.EnableTemplate:input_type -> progressor.v1.EnableTemplateRequest
-	31,  // 99: progressor.v1.FlowService.DisableTemplate:input_type -> progressor.v1.DisableTemplateRequest
-	33,  // 100: progressor.v1.FlowService.DeleteTemplate:input_type -> progressor.v1.DeleteTemplateRequest
-	35,  // 101: progressor.v1.FlowService.StartRun:input_type -> progressor.v1.StartRunRequest
-	37,  // 102: progressor.v1.FlowService.GetRun:input_type -> progressor.v1.GetRunRequest
-	39,  // 103: progressor.v1.FlowService.ListRuns:input_type -> progressor.v1.ListRunsRequest
-	41,  // 104: progressor.v1.FlowService.ListSteps:input_type -> progressor.v1.ListStepsRequest
-	43,  // 105: progressor.v1.FlowService.CancelRun:input_type -> progressor.v1.CancelRunRequest
-	45,  // 106: progressor.v1.FlowService.RetryRun:input_type -> progressor.v1.RetryRunRequest
-	49,  // 107: progressor.v1.FlowService.RepeatRun:input_type -> progressor.v1.RepeatRunRequest
-	47,  // 108: progressor.v1.FlowService.RemoveRun:input_type -> progressor.v1.RemoveRunRequest
-	51,  // 109: progressor.v1.FlowService.ListOpenWaits:input_type -> progressor.v1.ListOpenWaitsRequest
-	53,  // 110: progressor.v1.FlowService.CompleteStep:input_type -> progressor.v1.CompleteStepRequest
-	55,  // 111: progressor.v1.FlowService.ReportStep:input_type -> progressor.v1.ReportStepRequest
-	57,  // 112: progressor.v1.FlowService.SkipStep:input_type -> progressor.v1.SkipStepRequest
-	59,  // 113: progressor.v1.JobEventService.ListJobEvents:input_type -> progressor.v1.ListJobEventsRequest
-	61,  // 114: progressor.v1.JobEventService.WatchJobEvents:input_type -> progressor.v1.WatchJobEventsRequest
-	24,  // 115: progressor.v1.FlowService.PutTemplate:output_type -> progressor.v1.PutTemplateResponse
-	26,  // 116: progressor.v1.FlowService.GetTemplate:output_type -> progressor.v1.GetTemplateResponse
-	28,  // 117: progressor.v1.FlowService.ListTemplates:output_type -> progressor.v1.ListTemplatesResponse
-	30,  // 118: progressor.v1.FlowService.EnableTemplate:output_type -> progressor.v1.EnableTemplateResponse
-	32,  // 119: progressor.v1.FlowService.DisableTemplate:output_type -> progressor.v1.DisableTemplateResponse
-	34,  // 120: progressor.v1.FlowService.DeleteTemplate:output_type -> progressor.v1.DeleteTemplateResponse
-	36,  // 121: progressor.v1.FlowService.StartRun:output_type -> progressor.v1.StartRunResponse
-	38,  // 122: progressor.v1.FlowService.GetRun:output_type -> progressor.v1.GetRunResponse
-	40,  // 123: progressor.v1.FlowService.ListRuns:output_type -> progressor.v1.ListRunsResponse
-	42,  // 124: progressor.v1.FlowService.ListSteps:output_type -> progressor.v1.ListStepsResponse
-	44,  // 125: progressor.v1.FlowService.CancelRun:output_type -> progressor.v1.CancelRunResponse
-	46,  // 126: progressor.v1.FlowService.RetryRun:output_type -> progressor.v1.RetryRunResponse
-	50,  // 127: progressor.v1.FlowService.RepeatRun:output_type -> progressor.v1.RepeatRunResponse
-	48,  // 128: progressor.v1.FlowService.RemoveRun:output_type -> progressor.v1.RemoveRunResponse
-	52,  // 129: progressor.v1.FlowService.ListOpenWaits:output_type -> progressor.v1.ListOpenWaitsResponse
-	54,  // 130: progressor.v1.FlowService.CompleteStep:output_type -> progressor.v1.CompleteStepResponse
-	56,  // 131: progressor.v1.FlowService.ReportStep:output_type -> progressor.v1.ReportStepResponse
-	58,  // 132: progressor.v1.FlowService.SkipStep:output_type -> progressor.v1.SkipStepResponse
-	60,  // 133: progressor.v1.JobEventService.ListJobEvents:output_type -> progressor.v1.ListJobEventsResponse
-	62,  // 134: progressor.v1.JobEventService.WatchJobEvents:output_type -> progressor.v1.WatchJobEventsResponse
-	115, // [115:135] is the sub-list for method output_type
-	95,  // [95:115] is the sub-list for method input_type
-	95,  // [95:95] is the sub-list for extension type_name
-	95,  // [95:95] is the sub-list for extension extendee
-	0,   // [0:95] is the sub-list for field type_name
+	46,  // 81: progressor.v1.RetryRunRequest.inputs:type_name -> progressor.v1.StepInput
+	67,  // 82: progressor.v1.StepInput.input:type_name -> google.protobuf.Value
+	18,  // 83: progressor.v1.RetryRunResponse.run:type_name -> progressor.v1.Run
+	67,  // 84: progressor.v1.RepeatRunRequest.payload:type_name -> google.protobuf.Value
+	18,  // 85: progressor.v1.RepeatRunResponse.run:type_name -> progressor.v1.Run
+	21,  // 86: progressor.v1.ListOpenWaitsResponse.waits:type_name -> progressor.v1.OpenWait
+	67,  // 87: progressor.v1.CompleteStepRequest.result:type_name -> google.protobuf.Value
+	72,  // 88: progressor.v1.CompleteStepRequest.failure:type_name -> progressor.v1.Failure
+	73,  // 89: progressor.v1.CompleteStepRequest.cancelled:type_name -> progressor.v1.Cancelled
+	18,  // 90: progressor.v1.CompleteStepResponse.run:type_name -> progressor.v1.Run
+	71,  // 91: progressor.v1.ReportStepRequest.progress:type_name -> progressor.v1.Progress
+	66,  // 92: progressor.v1.ReportStepRequest.due:type_name -> google.protobuf.Duration
+	74,  // 93: progressor.v1.ReportStepResponse.directive:type_name -> progressor.v1.LeaseDirective
+	67,  // 94: progressor.v1.SkipStepRequest.result:type_name -> google.protobuf.Value
+	18,  // 95: progressor.v1.SkipStepResponse.run:type_name -> progressor.v1.Run
+	22,  // 96: progressor.v1.ListJobEventsResponse.events:type_name -> progressor.v1.JobEvent
+	22,  // 97: progressor.v1.WatchJobEventsResponse.event:type_name -> progressor.v1.JobEvent
+	23,  // 98: progressor.v1.FlowService.PutTemplate:input_type -> progressor.v1.PutTemplateRequest
+	25,  // 99: progressor.v1.FlowService.GetTemplate:input_type -> progressor.v1.GetTemplateRequest
+	27,  // 100: progressor.v1.FlowService.ListTemplates:input_type -> progressor.v1.ListTemplatesRequest
+	29,  // 101: progressor.v1.FlowService.EnableTemplate:input_type -> progressor.v1.EnableTemplateRequest
+	31,  // 102: progressor.v1.FlowService.DisableTemplate:input_type -> progressor.v1.DisableTemplateRequest
+	33,  // 103: progressor.v1.FlowService.DeleteTemplate:input_type -> progressor.v1.DeleteTemplateRequest
+	35,  // 104: progressor.v1.FlowService.StartRun:input_type -> progressor.v1.StartRunRequest
+	37,  // 105: progressor.v1.FlowService.GetRun:input_type -> progressor.v1.GetRunRequest
+	39,  // 106: progressor.v1.FlowService.ListRuns:input_type -> progressor.v1.ListRunsRequest
+	41,  // 107: progressor.v1.FlowService.ListSteps:input_type -> progressor.v1.ListStepsRequest
+	43,  // 108: progressor.v1.FlowService.CancelRun:input_type -> progressor.v1.CancelRunRequest
+	45,  // 109: progressor.v1.FlowService.RetryRun:input_type -> progressor.v1.RetryRunRequest
+	50,  // 110: progressor.v1.FlowService.RepeatRun:input_type -> progressor.v1.RepeatRunRequest
+	48,  // 111: progressor.v1.FlowService.RemoveRun:input_type -> progressor.v1.RemoveRunRequest
+	52,  // 112: progressor.v1.FlowService.ListOpenWaits:input_type -> progressor.v1.ListOpenWaitsRequest
+	54,  // 113: progressor.v1.FlowService.CompleteStep:input_type -> progressor.v1.CompleteStepRequest
+	56,  // 114: progressor.v1.FlowService.ReportStep:input_type -> progressor.v1.ReportStepRequest
+	58,  // 115: progressor.v1.FlowService.SkipStep:input_type -> progressor.v1.SkipStepRequest
+	60,  // 116: progressor.v1.JobEventService.ListJobEvents:input_type -> progressor.v1.ListJobEventsRequest
+	62,  // 117: progressor.v1.JobEventService.WatchJobEvents:input_type -> progressor.v1.WatchJobEventsRequest
+	24,  // 118: progressor.v1.FlowService.PutTemplate:output_type -> progressor.v1.PutTemplateResponse
+	26,  // 119: progressor.v1.FlowService.GetTemplate:output_type -> progressor.v1.GetTemplateResponse
+	28,  // 120: progressor.v1.FlowService.ListTemplates:output_type -> progressor.v1.ListTemplatesResponse
+	30,  // 121: progressor.v1.FlowService.EnableTemplate:output_type -> progressor.v1.EnableTemplateResponse
+	32,  // 122: progressor.v1.FlowService.DisableTemplate:output_type -> progressor.v1.DisableTemplateResponse
+	34,  // 123: progressor.v1.FlowService.DeleteTemplate:output_type -> progressor.v1.DeleteTemplateResponse
+	36,  // 124: progressor.v1.FlowService.StartRun:output_type -> progressor.v1.StartRunResponse
+	38,  // 125: progressor.v1.FlowService.GetRun:output_type -> progressor.v1.GetRunResponse
+	40,  // 126: progressor.v1.FlowService.ListRuns:output_type -> progressor.v1.ListRunsResponse
+	42,  // 127: progressor.v1.FlowService.ListSteps:output_type -> progressor.v1.ListStepsResponse
+	44,  // 128: progressor.v1.FlowService.CancelRun:output_type -> progressor.v1.CancelRunResponse
+	47,  // 129: progressor.v1.FlowService.RetryRun:output_type -> progressor.v1.RetryRunResponse
+	51,  // 130: progressor.v1.FlowService.RepeatRun:output_type -> progressor.v1.RepeatRunResponse
+	49,  // 131: progressor.v1.FlowService.RemoveRun:output_type -> progressor.v1.RemoveRunResponse
+	53,  // 132: progressor.v1.FlowService.ListOpenWaits:output_type -> progressor.v1.ListOpenWaitsResponse
+	55,  // 133: progressor.v1.FlowService.CompleteStep:output_type -> progressor.v1.CompleteStepResponse
+	57,  // 134: progressor.v1.FlowService.ReportStep:output_type -> progressor.v1.ReportStepResponse
+	59,  // 135: progressor.v1.FlowService.SkipStep:output_type -> progressor.v1.SkipStepResponse
+	61,  // 136: progressor.v1.JobEventService.ListJobEvents:output_type -> progressor.v1.ListJobEventsResponse
+	63,  // 137: progressor.v1.JobEventService.WatchJobEvents:output_type -> progressor.v1.WatchJobEventsResponse
+	118, // [118:138] is the sub-list for method output_type
+	98,  // [98:118] is the sub-list for method input_type
+	98,  // [98:98] is the sub-list for extension type_name
+	98,  // [98:98] is the sub-list for extension extendee
+	0,   // [0:98] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_flow_proto_init() }
@@ -5440,20 +5521,20 @@ func file_progressor_v1_flow_proto_init() {
 	file_progressor_v1_flow_proto_msgTypes[13].OneofWrappers = []any{}
 	file_progressor_v1_flow_proto_msgTypes[14].OneofWrappers = []any{}
 	file_progressor_v1_flow_proto_msgTypes[15].OneofWrappers = []any{}
-	file_progressor_v1_flow_proto_msgTypes[45].OneofWrappers = []any{
+	file_progressor_v1_flow_proto_msgTypes[46].OneofWrappers = []any{
 		(*CompleteStepRequest_Result)(nil),
 		(*CompleteStepRequest_Failure)(nil),
 		(*CompleteStepRequest_Cancelled)(nil),
 	}
-	file_progressor_v1_flow_proto_msgTypes[47].OneofWrappers = []any{}
-	file_progressor_v1_flow_proto_msgTypes[49].OneofWrappers = []any{}
+	file_progressor_v1_flow_proto_msgTypes[48].OneofWrappers = []any{}
+	file_progressor_v1_flow_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_flow_proto_rawDesc), len(file_progressor_v1_flow_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   56,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

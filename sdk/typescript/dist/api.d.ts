@@ -122,7 +122,7 @@ export declare class InsightService {
     getOverview(request: GetOverviewRequest, options?: CallOptions): Promise<GetOverviewResponse>;
     /**
      * ListErrors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by
-     * reason and message.
+     * reason and message. It also returns the failing crons.
      */
     listErrors(request: ListErrorsRequest, options?: CallOptions): Promise<ListErrorsResponse>;
     listNodes(request: ListNodesRequest, options?: CallOptions): Promise<ListNodesResponse>;
@@ -1468,6 +1468,8 @@ export interface GetOverviewResponse {
      */
     processingP50?: Duration;
     processingP99?: Duration;
+    /** the sum of NamespaceOverview.failing_crons */
+    failingCrons?: number;
 }
 export interface NamespaceOverview {
     namespace?: string;
@@ -1480,6 +1482,8 @@ export interface NamespaceOverview {
     oldestRunnableAge?: Duration;
     /** seen in the last 30 seconds */
     workers?: number;
+    /** crons whose last run failed, among the first 10,000 */
+    failingCrons?: number;
 }
 /** OverviewSample contains values of the overview of all namespaces at a point in time. */
 export interface OverviewSample {
@@ -1520,6 +1524,13 @@ export interface ErrorGroup {
     runs?: boolean;
     /** the same failure in two namespaces makes two groups */
     namespace?: string;
+    /**
+     * The group is a failing cron: count of its runs failed in a row. The filter is for ListCrons,
+     * and the fingerprint is that of the last failure.
+     */
+    cronId?: string;
+    /** process_id, run_id or cron_id of the newest failure */
+    newestId?: string;
 }
 export interface Node {
     nodeId?: string;
@@ -3134,6 +3145,17 @@ export interface RetryRunRequest {
      * succeeded.
      */
     newestVersion?: boolean;
+    /**
+     * Other inputs for steps that run again, at most 256 KiB of JSON for all steps of a run, with
+     * those of earlier retries. They replace what the template computes, also in later attempts and
+     * retries, and for the compensation. Steps with for_each, waits, delays, and processes with args
+     * accept none.
+     */
+    inputs?: StepInput[];
+}
+export interface StepInput {
+    stepId?: string;
+    input?: Json;
 }
 export interface RetryRunResponse {
     run?: Run;
@@ -3148,6 +3170,8 @@ export interface RepeatRunRequest {
     namespace?: string;
     runId?: string;
     idempotencyKey?: string;
+    /** absent: the payload of the old run */
+    payload?: Json;
 }
 export interface RepeatRunResponse {
     run?: Run;
@@ -3261,6 +3285,8 @@ export interface Cron {
     waitingFires?: number;
     /** incomplete ones, oldest first; set by the engine */
     backfills?: Backfill[];
+    /** How many runs failed in a row, set by the engine. The cron is failing if it is not 0. */
+    failures?: number;
 }
 /** Backfill is a backfill whose fire times have not all been started or decided. */
 export interface Backfill {

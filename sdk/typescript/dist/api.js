@@ -153,7 +153,7 @@ export class InsightService {
     }
     /**
      * ListErrors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by
-     * reason and message.
+     * reason and message. It also returns the failing crons.
      */
     listErrors(request, options) {
         return this.send({ path: "InsightService/ListErrors", request: "ListErrorsRequest", response: "ListErrorsResponse", repeat: "always" }, request, options);
@@ -758,11 +758,13 @@ export const conversions = {
         waitingByWhat: "{int64}",
         namespaces: "NamespaceOverview",
         samples: "OverviewSample",
+        failingCrons: "int64",
     },
     NamespaceOverview: {
         countByStatus: "{int64}",
         runnable: "int64",
         workers: "int64",
+        failingCrons: "int64",
     },
     OverviewSample: {
         runnable: "int64",

@@ -1235,6 +1235,8 @@ class GetOverviewResponse(TypedDict, total=False):
     # Absent if there were no tasks.
     processing_p50: Duration
     processing_p99: Duration
+    # the sum of NamespaceOverview.failing_crons
+    failing_crons: int
 
 
 class NamespaceOverview(TypedDict, total=False):
@@ -1246,6 +1248,8 @@ class NamespaceOverview(TypedDict, total=False):
     oldest_runnable_age: Duration
     # seen in the last 30 seconds
     workers: int
+    # crons whose last run failed, among the first 10,000
+    failing_crons: int
 
 
 class OverviewSample(TypedDict, total=False):
@@ -1288,6 +1292,11 @@ class ErrorGroup(TypedDict, total=False):
     runs: bool
     # the same failure in two namespaces makes two groups
     namespace: str
+    # The group is a failing cron: count of its runs failed in a row. The filter is for ListCrons,
+    # and the fingerprint is that of the last failure.
+    cron_id: str
+    # process_id, run_id or cron_id of the newest failure
+    newest_id: str
 
 
 class Node(TypedDict, total=False):
@@ -2915,6 +2924,16 @@ class RetryRunRequest(TypedDict, total=False):
     # Continue with the newest version of the template. This fails if that version lacks a step that
     # succeeded.
     newest_version: bool
+    # Other inputs for steps that run again, at most 256 KiB of JSON for all steps of a run, with
+    # those of earlier retries. They replace what the template computes, also in later attempts and
+    # retries, and for the compensation. Steps with for_each, waits, delays, and processes with args
+    # accept none.
+    inputs: List[StepInput]
+
+
+class StepInput(TypedDict, total=False):
+    step_id: str
+    input: Json
 
 
 class RetryRunResponse(TypedDict, total=False):
@@ -2934,6 +2953,8 @@ class RepeatRunRequest(TypedDict, total=False):
     namespace: str
     run_id: str
     idempotency_key: str
+    # absent: the payload of the old run
+    payload: Json
 
 
 class RepeatRunResponse(TypedDict, total=False):
@@ -3057,6 +3078,8 @@ class Cron(TypedDict, total=False):
     waiting_fires: int
     # incomplete ones, oldest first; set by the engine
     backfills: List[Backfill]
+    # How many runs failed in a row, set by the engine. The cron is failing if it is not 0.
+    failures: int
 
 
 class Backfill(TypedDict, total=False):
@@ -3828,7 +3851,7 @@ class InsightService:
         self, request: ListErrorsRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> ListErrorsResponse:
         """ListErrors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by
-        reason and message.
+        reason and message. It also returns the failing crons.
         """
         method = Method("InsightService/ListErrors", "ListErrorsRequest", "ListErrorsResponse", "always")
         return self._send(method, request, timeout, max_attempts)
@@ -4579,8 +4602,8 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "CountProcessesRequest": {},
     "CountProcessesResponse": {"count_by_status": "{int64}"},
     "GetOverviewRequest": {},
-    "GetOverviewResponse": {"count_by_status": "{int64}", "waiting_by_what": "{int64}", "nodes": "Node", "namespaces": "NamespaceOverview", "samples": "OverviewSample"},
-    "NamespaceOverview": {"count_by_status": "{int64}", "runnable": "int64", "workers": "int64"},
+    "GetOverviewResponse": {"count_by_status": "{int64}", "waiting_by_what": "{int64}", "nodes": "Node", "namespaces": "NamespaceOverview", "samples": "OverviewSample", "failing_crons": "int64"},
+    "NamespaceOverview": {"count_by_status": "{int64}", "runnable": "int64", "workers": "int64", "failing_crons": "int64"},
     "OverviewSample": {"runnable": "int64"},
     "ListErrorsRequest": {},
     "ListErrorsResponse": {"groups": "ErrorGroup"},
@@ -4740,7 +4763,8 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "ListStepsResponse": {"steps": "Step"},
     "CancelRunRequest": {},
     "CancelRunResponse": {"run": "Run"},
-    "RetryRunRequest": {},
+    "RetryRunRequest": {"inputs": "StepInput"},
+    "StepInput": {},
     "RetryRunResponse": {"run": "Run"},
     "RemoveRunRequest": {},
     "RemoveRunResponse": {},

@@ -405,6 +405,25 @@ func TestRunAnswers(t *testing.T) {
 	clitest.WantRequest(t, f.Last, &progressorv1.CancelRunRequest{Namespace: "demo", RunId: "r-1", Reason: "enough"})
 	p.OK(t, "run", "retry", "demo", "r-1", "--newest-version")
 	clitest.WantRequest(t, f.Last, &progressorv1.RetryRunRequest{Namespace: "demo", RunId: "r-1", NewestVersion: true})
+	p.OK(t, "run", "retry", "demo", "r-1", "--input", `pay={"total": 1}`, "--input", "ship=2")
+	clitest.WantRequest(t, f.Last, &progressorv1.RetryRunRequest{
+		Namespace: "demo", RunId: "r-1", Inputs: []*progressorv1.StepInput{
+			{StepId: "pay", Input: structpb.NewStructValue(&structpb.Struct{
+				Fields: map[string]*structpb.Value{"total": structpb.NewNumberValue(1)},
+			})},
+			{StepId: "ship", Input: structpb.NewNumberValue(2)},
+		},
+	})
+	for _, text := range []string{"pay", "=1", "pay="} {
+		if r := p.Run(t, "run", "retry", "demo", "r-1", "--input", text); r.Code == 0 ||
+			!strings.Contains(r.Stderr, "--input: must be STEP=JSON or STEP=@FILE") {
+			t.Errorf("%s: %+v", text, r)
+		}
+	}
+	p.OK(t, "run", "repeat", "demo", "r-1", "-k", "other", "--payload", "3")
+	clitest.WantRequest(t, f.Last, &progressorv1.RepeatRunRequest{
+		Namespace: "demo", RunId: "r-1", IdempotencyKey: "other", Payload: structpb.NewNumberValue(3),
+	})
 	p.OK(t, "run", "repeat", "demo", "r-1", "-k", "again")
 	clitest.WantRequest(t, f.Last,
 		&progressorv1.RepeatRunRequest{Namespace: "demo", RunId: "r-1", IdempotencyKey: "again"})

@@ -220,24 +220,38 @@ func (c *flowCancelCmd) Run(a *cli.App) error {
 type flowRetryCmd struct {
 	flowArgs
 	cli.ClientFlags
-	NewestVersion bool `help:"Continue with the newest version of the template."`
+	NewestVersion bool     `help:"Continue with the newest version of the template."`
+	Input         []string `sep:"none" placeholder:"STEP=JSON|STEP=@FILE" help:"Another input for a step that runs again. Repeat it for more steps."`
 	cli.EndFlags  `set:"what=run"`
 }
 
 func (flowRetryCmd) Help() string {
 	return `Retry continues a FAILED, CANCELLED or EXPIRED run. Steps that did not succeed start again with all
 their attempts. Succeeded steps keep their results. With --newest-version, the run continues with
-the newest version of its template, which must contain the succeeded steps.
+the newest version of its template, which must contain the succeeded steps. With --input, a step
+gets another input than the one that the template computes, for example because that failed.
 
     progressor run retry demo task-1
+    progressor run retry demo task-1 --input 'pay={"amount": 120}'
     progressor run retry demo task-1 --newest-version --wait`
 }
 
 func (c *flowRetryCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
-	resp, err := c.Client().Flow.RetryRun(ctx,
-		&progressorv1.RetryRunRequest{Namespace: c.NS, RunId: c.ID, NewestVersion: c.NewestVersion})
+	req := &progressorv1.RetryRunRequest{Namespace: c.NS, RunId: c.ID, NewestVersion: c.NewestVersion}
+	for _, text := range c.Input {
+		step, value, ok := strings.Cut(text, "=")
+		if !ok || step == "" || value == "" {
+			return fmt.Errorf("--input: must be STEP=JSON or STEP=@FILE (got %q)", text)
+		}
+		input, err := a.JSONValue("--input "+step, value)
+		if err != nil {
+			return err
+		}
+		req.Inputs = append(req.Inputs, &progressorv1.StepInput{StepId: step, Input: input})
+	}
+	resp, err := c.Client().Flow.RetryRun(ctx, req)
 	switch {
 	case err != nil:
 		return ofRun(c.flowArgs, err)
@@ -252,24 +266,31 @@ func (c *flowRetryCmd) Run(a *cli.App) error {
 type flowRepeatCmd struct {
 	flowArgs
 	cli.ClientFlags
+	Payload        string `placeholder:"JSON|@FILE|@-" help:"Another payload: JSON, @FILE, or @- for standard input. Default: the payload of the run."`
 	IdempotencyKey string `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key does not start a second run. Default: a random key."`
 	cli.EndFlags   `set:"what=run"`
 }
 
 func (flowRepeatCmd) Help() string {
 	return `Repeat starts a new run with the payload, scope and metadata of another run, and the newest version
-of its template. It fails if the template is not repeatable.
+of its template. With --payload, it has another payload. It fails if the template is not repeatable.
 
     progressor run repeat demo task-1
+    progressor run repeat demo task-1 --payload '{"target": "y"}'
     progressor run repeat demo task-1 --wait`
 }
 
 func (c *flowRepeatCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
+	payload, err := a.JSONValue("--payload", c.Payload)
+	if err != nil {
+		return err
+	}
 	ctx, sent := cli.NewChange(ctx, c.IdempotencyKey, true)
-	resp, err := c.Client().Flow.RepeatRun(ctx,
-		&progressorv1.RepeatRunRequest{Namespace: c.NS, RunId: c.ID, IdempotencyKey: sent.Key})
+	resp, err := c.Client().Flow.RepeatRun(ctx, &progressorv1.RepeatRunRequest{
+		Namespace: c.NS, RunId: c.ID, IdempotencyKey: sent.Key, Payload: payload,
+	})
 	switch {
 	case err != nil:
 		return sent.Explain(ofRun(c.flowArgs, err), "")
@@ -342,6 +363,10 @@ func runOutcome(r *progressorv1.Run) error {
 	again := fmt.Sprintf("progressor run retry %s %s", output.ShellWord(r.GetNamespace()),
 		output.ShellWord(r.GetRunId()))
 	why := ""
+	if r.GetFailure().GetReason() == "expression" { // it fails again with the same values
+		again = fmt.Sprintf("progressor run repeat %s %s --payload JSON", output.ShellWord(r.GetNamespace()),
+			output.ShellWord(r.GetRunId()))
+	}
 	if r.GetFailure() != nil {
 		why = ": " + output.ShowFailure(r.GetFailure())
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -187,6 +188,23 @@ func TestSystemdWaitsForTheEngine(t *testing.T) {
 		if !strings.Contains(string(text), "\n"+line+"\n") {
 			t.Errorf("the unit has no %s", line)
 		}
+	}
+}
+
+// systemd allows the engine little. systemd-analyze rates a unit from 0 (safe) to 10.
+func TestSystemdConfinesTheEngine(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is missing")
+	}
+	const unit = "systemd/progressor.service"
+	args := []string{"security", "--offline=yes", "--threshold=25", unit} // in tenths: 2.5
+	output, err := exec.CommandContext(t.Context(), analyze, args...).CombinedOutput()
+	if strings.Contains(string(output), "unrecognized option") {
+		t.Skip("systemd-analyze is older than version 250")
+	}
+	if err != nil {
+		t.Errorf("systemd-analyze security %s: %v\n%s", unit, err, output)
 	}
 }
 

@@ -66,7 +66,7 @@ func TestCertificates(t *testing.T) {
 	}
 	program := clitest.Program{Commands: newCommands}
 	out := program.OK(t, "grant", "add", principal, "admin", "billing/*", "--db.dsn", dsn)
-	if out != principal+" has now the role admin in billing/*\n" {
+	if out != principal+" now has the role admin in billing/*\n" {
 		t.Errorf("grant add: %q", out)
 	}
 	clitest.Eventually(t, "the grant is known", func() error {

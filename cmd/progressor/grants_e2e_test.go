@@ -263,7 +263,7 @@ func TestWrongGrants(t *testing.T) {
 		}
 	}
 	id, _ := newKey(t, dsn, "a", "root")
-	for _, want := range []string{"has now the role viewer in a", "already has the role viewer in a"} {
+	for _, want := range []string{"now has the role viewer in a", "already has the role viewer in a"} {
 		out := program.OK(t, "grant", "add", "key:"+id, "viewer", "a", "--db.dsn", dsn)
 		if !strings.Contains(out, want) {
 			t.Errorf("%q, want %q", out, want)

@@ -41,7 +41,7 @@ func TestOIDC(t *testing.T) {
 		t.Errorf("whoami without grants: %q", out)
 	}
 	out := program.OK(t, "grant", "add", "group:shop admins", "admin", "shop/*", "--db.dsn", dsn)
-	if out != "group:shop admins has now the role admin in shop/*\n" {
+	if out != "group:shop admins now has the role admin in shop/*\n" {
 		t.Errorf("grant add: %q", out)
 	}
 	program.OK(t, "grant", "add", principal, "viewer", "billing", "--db.dsn", dsn)

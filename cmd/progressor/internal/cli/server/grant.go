@@ -76,7 +76,7 @@ func (c *grantAddCmd) Run(a *cli.App) error {
 		}
 		word := "already has"
 		if added {
-			word = "has now"
+			word = "now has"
 		}
 		_, err = fmt.Fprintf(a.Stdout, "%s %s the role %s in %s\n", c.Principal, word, c.Role, c.Namespaces)
 		return err

@@ -3,6 +3,7 @@ package storage_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -207,19 +208,32 @@ func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.S
 	t.Helper()
 	const tasks = 20_000
 	b.process(id)
-	b.exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token,
+	setup, err := pgx.Connect(t.Context(), b.dsn)
+	must(t, setup, err)
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		_, err := setup.Exec(t.Context(), sql, args...)
+		must(t, 0, err)
+	}
+	exec("SET search_path TO progressor")
+	exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token,
 			scheduled_time,
 			running_time, finished_time)
 		SELECT namespace, process_id, nextval('task_ids'), 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now(),
 		  now(), now()
 		  FROM tasks, generate_series(1, $1::int) n WHERE process_id = $2`, tasks, id)
-	b.exec(`INSERT INTO failed_attempts (namespace, process_id, task_id, attempt, reason, message, node_id,
+	exec(`INSERT INTO failed_attempts (namespace, process_id, task_id, attempt, reason, message, node_id,
 			running_time, failed_time,
 			first_scheduled_time)
 		SELECT namespace, process_id, task_id, 1, '', '', 1, now(), now(), now() FROM tasks WHERE process_id = $1`, id)
-	b.exec(`INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status)
+	exec(`INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status)
 		SELECT namespace, substr(process_id, 7), 's' || task_id / 7 % 3, task_id, 0, 'succeeded'
 		  FROM tasks WHERE process_id = $1 AND starts_with(process_id, '~flow/')`, id)
+	must(t, 0, setup.Close(t.Context()))
+	const sessions = "SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity WHERE datname = current_database()"
+	b.until("the session has ended, and has reported what it read", func() bool {
+		return !slices.Contains(ask[[]int32](b, sessions), int32(setup.PgConn().PID()))
+	})
 	old, err := pgx.Connect(t.Context(), b.dsn)
 	must(t, old, err)
 	defer old.Close(t.Context())
@@ -229,7 +243,6 @@ func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.S
 		return ask[int](b, "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = $1", index)
 	}
 	before := read()
-	const sessions = "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database()"
 	earlier := ask[[]int32](b, sessions)
 	other := open(t, b.dsn, storage.Config{})
 	if err := remove(other); err != nil {

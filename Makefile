@@ -109,8 +109,8 @@ chaos: postgres ## Break things for SECONDS under load, then check every invaria
 	  -args -chaos.duration=$(SECONDS)s -chaos.seed=$(SEED) -chaos.fault="$(FAULT)"
 
 .PHONY: mutants
-mutants: postgres ## Plant bugs in the engine, two at a time: the tests must catch each (MUTANT=part of a name)
-	$(GO) run ./internal/mutants -parallel 2 -run '$(MUTANT)'
+mutants: postgres ## Plant bugs in the engine, four at a time: the tests must catch each (MUTANT=part of a name)
+	$(GO) run ./internal/mutants -parallel 4 -run '$(MUTANT)'
 
 .PHONY: release
 release: ## Build a release into dist/: binaries, image, bills of materials, checksums (VERSION=v1.2.3, the tag of HEAD)

@@ -14,7 +14,7 @@
 //
 //	go run ./internal/mutants              all bugs
 //	go run ./internal/mutants -run fence   those whose name contains fence
-//	go run ./internal/mutants -parallel 2
+//	go run ./internal/mutants -parallel 4
 //	go run ./internal/mutants -list
 //
 // mutants.go and the files by subject contain the bugs.

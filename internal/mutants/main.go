@@ -117,13 +117,21 @@ func (r *runner) plantTogether(ctx context.Context, bugs []mutant) (alone []muta
 		return nil, err
 	}
 	fmt.Fprintf(r.out, "%d of %d bugs are in %d common test programs\n", len(p.bugs), len(bugs), len(p.files))
-	if err := p.testWithoutBugs(ctx, r.parallel); err != nil {
+	fail, err := p.testWithoutBugs(ctx, r.parallel)
+	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(r.out, "without a bug, all their tests pass")
+	for _, err := range fail {
+		fmt.Fprintln(r.out, err)
+	}
+	fmt.Fprintf(r.out, "without a bug, the tests of %d packages pass\n", len(p.files)-len(fail))
 	alone = p.others
 	err = r.each(ctx, p.bugs, func(m mutant) {
 		began := time.Now()
+		if slices.ContainsFunc(strings.Fields(m.packages), func(pkg string) bool { return fail[pkg] != nil }) {
+			r.report(m, "ERROR: the tests fail without a bug", true, began)
+			return
+		}
 		caught, err := p.test(ctx, m)
 		switch {
 		case ctx.Err() != nil:

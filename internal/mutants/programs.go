@@ -10,9 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -145,20 +147,27 @@ func blame(output []byte, where map[string][]lines, broken map[int]bool) bool {
 	return len(broken) > before
 }
 
-// testWithoutBugs runs all tests that are to catch a bug, with none of them.
-func (p *programs) testWithoutBugs(ctx context.Context, parallel int) error {
-	var group errgroup.Group
-	group.SetLimit(parallel)
+// testWithoutBugs runs all tests that are to catch a bug, with none of them. It returns the errors
+// of the packages whose tests fail.
+func (p *programs) testWithoutBugs(ctx context.Context, parallel int) (map[string]error, error) {
+	var (
+		group errgroup.Group
+		mu    sync.Mutex
+		fail  = map[string]error{}
+	)
+	group.SetLimit(min(parallel, runtime.NumCPU()))
 	for pkg := range p.files {
 		group.Go(func() error {
 			output, err := p.run(ctx, pkg, p.tests[pkg], 0, "-test.timeout=20m")
 			if err != nil {
-				return fmt.Errorf("%s: the tests fail without a bug: %w:\n%s", pkg, err, output)
+				mu.Lock()
+				defer mu.Unlock()
+				fail[pkg] = fmt.Errorf("%s: the tests fail without a bug: %w:\n%s", pkg, err, output)
 			}
-			return nil
+			return ctx.Err()
 		})
 	}
-	return group.Wait()
+	return fail, group.Wait()
 }
 
 // test switches a bug on. It returns the first test that failed, or "" if none failed.

@@ -19,8 +19,8 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// While a codec is introduced, a processor also reads payloads in the clear, and encodes what it
-// returns.
+// During the introduction of a codec, a processor also reads payloads in the clear, and encodes the
+// payloads that it returns.
 func TestCodecIsIntroduced(t *testing.T) {
 	t.Parallel()
 	keys, err := codec.NewAESGCM("k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, codec.KeyBytes)})
@@ -98,7 +98,7 @@ func TestCodecIsUnavailable(t *testing.T) {
 }
 
 // With a codec, messages contain no part of args, states and events that are not the expected JSON.
-// Without one, they contain what is wrong.
+// Without a codec, they quote the invalid part.
 func TestCodecHidesParts(t *testing.T) {
 	t.Parallel()
 	keys, err := codec.NewAESGCM("k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, codec.KeyBytes)})

@@ -240,7 +240,7 @@ func TestEcho(t *testing.T) {
 			t.Errorf("%d: %q, %v, %v", i, response, err, p.Snapshot())
 		}
 	}
-	// Without args the state is empty, not left as it was.
+	// Without args, the state becomes empty and does not stay unchanged.
 	if _, err := p.Call(t.Context(), nil); err != nil || len(p.State()) != 0 {
 		t.Errorf("%v %q", err, p.State())
 	}

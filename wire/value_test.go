@@ -49,7 +49,7 @@ func FuzzValue(f *testing.F) {
 			return
 		}
 		if err == nil && deep(text) {
-			return // what is too deep is a string: TestValuesThatAMessageCannotHold
+			return // a value that is too deep becomes a string: TestValuesThatAMessageCannotHold
 		}
 		if err != nil || !proto.Equal(got, want) {
 			t.Fatalf("%q is read as %v, %v; want %v", text, got, err, want)
@@ -71,8 +71,8 @@ func deep(text []byte) bool {
 	return bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > process.MaxJSONDepth
 }
 
-// A value that PostgreSQL stores and a message cannot hold is read as a string. It does not make
-// its list fail.
+// A value that PostgreSQL stores and a message cannot hold is read as a string. A list that
+// contains it does not fail.
 func TestValuesThatAMessageCannotHold(t *testing.T) {
 	t.Parallel()
 	nested := func(depth int, inner string) string {
@@ -117,8 +117,8 @@ func TestValuesThatAMessageCannotHold(t *testing.T) {
 	}
 }
 
-// The text of a value is the same in every build of the program, because the fingerprint of a
-// request contains it. protojson writes spaces in some builds and none in others.
+// The text of a value is the same in every build of the program, because it is part of the
+// fingerprint of a request. protojson writes spaces in some builds and none in others.
 func TestTextOfAValue(t *testing.T) {
 	t.Parallel()
 	value, err := structpb.NewValue(

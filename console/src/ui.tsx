@@ -385,7 +385,7 @@ export function Table({ heads, label, children }: { heads: ReactNode[]; label?: 
   );
 }
 
-/** Content that may be wider than the page. It scrolls, also with the keyboard. */
+/** Content that may be wider than the page. It can be scrolled, even with the keyboard. */
 export function Scroll({ children, label = "table" }: { children: ReactNode; label?: string }) {
   return (
     <div className="scroll" role="region" aria-label={label} tabIndex={0}>

@@ -58,7 +58,7 @@ func TestAESGCM(t *testing.T) {
 	}
 }
 
-// The format does not change: what one version has stored, another one can read.
+// The format does not change, so that every version can read the payloads of another one.
 func TestAESGCMFormat(t *testing.T) {
 	t.Parallel()
 	const want = "ff504752" + "01" + "02" + "6b31" +
@@ -69,7 +69,7 @@ func TestAESGCMFormat(t *testing.T) {
 	}
 }
 
-// With a Repeat, equal payloads have equal results. All else has another result.
+// With a Repeat, equal payloads have equal results, and different payloads have different results.
 func TestAESGCMRepeat(t *testing.T) {
 	t.Parallel()
 	c := newAESGCM(t, "k1", "k2")
@@ -97,7 +97,7 @@ func TestAESGCMRepeat(t *testing.T) {
 	}
 }
 
-// Every change of an encoded payload is an error, and so is another purpose, a missing key and
+// Every change of an encoded payload causes an error. So do another purpose, a missing key, and
 // another key with the same ID.
 func TestAESGCMRejects(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestAESGCMRejects(t *testing.T) {
 	}
 }
 
-// After a rotation, old payloads are decoded, and new ones have the new key.
+// After a rotation, old payloads can be decoded, and new payloads use the new key.
 func TestAESGCMRotation(t *testing.T) {
 	t.Parallel()
 	before := newAESGCM(t, "k1")

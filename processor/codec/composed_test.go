@@ -20,7 +20,7 @@ const (
 	longID = "~job/~/0123456789abcdef0123456789abcdef/17"
 )
 
-// jobsWith returns the messages in which a strict reader meets the args of a job.
+// jobsWith returns the messages in which a strict reader can get the args of a job.
 func jobsWith(t *testing.T, id string, args *structpb.Value) []proto.Message {
 	t.Helper()
 	text, err := args.MarshalJSON()
@@ -120,7 +120,8 @@ func TestNullIsNotEncoded(t *testing.T) {
 	}
 }
 
-// A request to a processor is decoded strictly, whatever the database says about its process.
+// A request to a processor is decoded strictly, regardless of what the database contains about its
+// process.
 func TestForgedKind(t *testing.T) {
 	t.Parallel()
 	p := codec.NewPayloads(newAESGCM(t, "k1"))

@@ -61,7 +61,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// DecodeOnly encodes nothing, and reads what is encoded and what is not.
+// DecodeOnly encodes nothing, and reads both encoded and plain payloads.
 func TestDecodeOnly(t *testing.T) {
 	t.Parallel()
 	p := codec.NewPayloads(newAESGCM(t, "k1"), codec.DecodeOnly())
@@ -199,7 +199,8 @@ func TestMessagesArePassedOn(t *testing.T) {
 	}
 }
 
-// The payloads of requests that the engine compares are the same in each repetition.
+// If the engine compares the payloads of requests, a repeated request has the same encoded
+// payloads.
 func TestRepeatedRequests(t *testing.T) {
 	t.Parallel()
 	p := codec.NewPayloads(newAESGCM(t, "k1"))

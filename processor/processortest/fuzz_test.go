@@ -104,8 +104,8 @@ func FuzzProcess(f *testing.F) {
 	})
 }
 
-// namesField matches the error for an invalid answer. Too many timers may be the sum of several
-// answers.
+// namesField matches the error for an invalid answer. The timers of several answers together may be
+// too many.
 var namesField = regexp.MustCompile(`: (outcome|result|rejection|failure)[.:\[]|timers pending`)
 
 func mayStand(t *testing.T, p *processortest.Process) {

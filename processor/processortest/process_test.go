@@ -92,7 +92,7 @@ func TestTimers(t *testing.T) {
 		result(processor.Result().SetTimerAfter(time.Hour).SetNamedTimerAfter("b", 2*time.Minute).SetNamedTimerAt("a",
 			begin.Add(time.Minute))),
 		result(processor.Result().SetTimerAfter(3*time.Minute)), // a
-		// b: b is gone already; the default runs at once
+		// b: b no longer exists; the default timer runs at once
 		result(processor.Result().UnsetNamedTimer("b").SetTimerAfter(-1)),
 		result(processor.Result().SetTimerAt(begin).SetNamedTimerAfter("c", 0)), // "": both at once
 	)
@@ -153,8 +153,9 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestFailures checks that a timer is retried by the policy, each attempt later, and finally breaks
-// the process. A repair runs it again and restores the timers that the error had cancelled.
+// TestFailures checks that a timer is retried by the policy, with growing waits, and finally sets
+// the process to ERROR. A repair runs it again and restores the timers that the error had
+// cancelled.
 func TestFailures(t *testing.T) {
 	for name, repair := range map[string]func(*processortest.Process) error{
 		"simple": func(p *processortest.Process) error { return p.RepairSimple(t.Context()) },
@@ -306,8 +307,8 @@ func TestCancelSuspendNotify(t *testing.T) {
 	}
 }
 
-// After the grace period, or without attempts left, a process is CANCELLED whatever its processor
-// does.
+// After the grace period, or without attempts left, a process is CANCELLED regardless of its
+// processor.
 func TestCancelThatFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy  process.RetryPolicy

@@ -93,7 +93,7 @@ func listening(ctx context.Context, t *testing.T, program, file string) string {
 	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 }
 
-// countTogether checks what the page says about its counters.
+// countTogether checks the statements of the page about its counters.
 func countTogether(ctx context.Context, t *testing.T, p *processortest.Process) {
 	t.Helper()
 	if _, err := p.Start(ctx, nil); err != nil {

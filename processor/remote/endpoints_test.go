@@ -51,7 +51,8 @@ func TestCallsAreSpread(t *testing.T) {
 	})
 }
 
-// A busy endpoint and one that does not exist lose no request, and are not retried at once.
+// Requests to a busy endpoint, or to one that does not exist, are not lost. The processor does not
+// call these endpoints again at once.
 func TestNextEndpointIsTried(t *testing.T) {
 	eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {
 		busy, free := count(t), count(t)
@@ -102,7 +103,7 @@ func TestLostRequestIsNotRepeated(t *testing.T) {
 	})
 }
 
-// A call whose time is over is not sent to the next endpoint.
+// A call whose deadline has passed is not sent to the next endpoint.
 func TestNoEndpointAfterTheDeadline(t *testing.T) {
 	var calls atomic.Int64
 	e := &endpoints{}

@@ -11,7 +11,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// newBanner returns the URL of a server that responds with something else than HTTP.
+// newBanner returns the URL of a server that does not respond with HTTP.
 func newBanner(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,8 +38,8 @@ func newBanner(t *testing.T) string {
 	return "http://" + listener.Addr().String()
 }
 
-// The error of a processor, which users of the namespace see, contains no address and nothing that
-// a server has sent instead of HTTP. The log gets the whole error.
+// The error of a processor, which users of the namespace see, contains no address and no data that
+// a server has sent instead of HTTP. The log has the complete error.
 func TestErrorsShowNothingInternal(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {

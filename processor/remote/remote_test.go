@@ -148,7 +148,7 @@ func TestTLS(t *testing.T) {
 		if err := p.(*Processor).Reach(t.Context()); err != nil {
 			t.Errorf("reach: %v", err)
 		}
-		// Without the server's certificate the request does not reach it.
+		// If the certificate of the server is not trusted, the request does not reach it.
 		stranger := dialed(t, way, server.URL)
 		if err := stranger.(*Processor).Reach(t.Context()); !processor.Unreachable(err) {
 			t.Errorf("reach with an unknown certificate: %v", err)
@@ -359,7 +359,7 @@ func TestBrokenConnection(t *testing.T) {
 	})
 }
 
-// TestBrokenAnswer does the same if the answer has begun.
+// TestBrokenAnswer checks the same for a connection that ends after the answer has begun.
 func TestBrokenAnswer(t *testing.T) {
 	for _, name := range []string{"connect", "json", "msgpack"} {
 		t.Run(name, func(t *testing.T) {
@@ -458,7 +458,7 @@ func TestConnectionsAreKept(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if opened < 8 || opened > 12 { // a dial that lost against a free connection may remain
+			if opened < 8 || opened > 12 { // a connection that was opened while another one became free may remain
 				t.Errorf("%d connections for three rounds of 8 calls at a time", opened)
 			}
 		})

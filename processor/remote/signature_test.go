@@ -16,8 +16,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Each request is signed with the keys of the moment, however large it is. The receiver reads the
-// request from the verified body.
+// Each request of any size is signed with the current keys. The receiver reads the request from the
+// verified body.
 func TestSignedRequests(t *testing.T) {
 	old, err := signature.ParseKey("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
@@ -74,7 +74,7 @@ func TestSignedRequests(t *testing.T) {
 	})
 }
 
-// The signature is of the bytes that are sent.
+// The signature covers the bytes that are sent.
 func TestSignatureOfBody(t *testing.T) {
 	key, err := signature.ParseKey("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {

@@ -55,9 +55,9 @@ func guard(t *testing.T, servers, clients *testca.Authority) *guarded {
 	return g
 }
 
-// A processor with a private authority that requires a client certificate is called with a
-// certificate, and another one is used as soon as it is known. Connections are reused only with the
-// same certificate.
+// A processor has a certificate of a private authority and requires a client certificate. It is
+// called with a client certificate, and with a new one as soon as that is known. Connections are
+// reused only with the same certificate.
 func TestClientCertificates(t *testing.T) {
 	servers, clients := testca.New(t), testca.New(t)
 	first, second := clients.IssuePEM("spiffe://example.org/first"), clients.IssuePEM("spiffe://example.org/second")
@@ -155,7 +155,7 @@ func TestAuthorities(t *testing.T) {
 	})
 }
 
-// Invalid settings of TLS are rejected with the name of the field, without the values of secrets.
+// Invalid TLS settings are rejected with the name of the field, without the values of secrets.
 func TestInvalidTLS(t *testing.T) {
 	ca := testca.New(t)
 	_, key, _ := strings.Cut(ca.IssuePEM("spiffe://x"), "-----END CERTIFICATE-----\n")

@@ -41,7 +41,7 @@ func TestSignExampleEd25519(t *testing.T) {
 	}
 }
 
-// A request needs a signature of one of the keys, of the kind of this key.
+// A request needs a signature of one of the keys, with the signature scheme of that key.
 func TestVerifyEd25519(t *testing.T) {
 	now, body := time.Now(), []byte("body")
 	other := key(t, private2).Public()
@@ -77,7 +77,7 @@ func TestVerifyEd25519(t *testing.T) {
 	}
 }
 
-// before puts n wrong signatures before the others.
+// before inserts n invalid signatures before the others.
 func before(n int) func(http.Header) {
 	return func(h http.Header) {
 		h.Set("webhook-signature", strings.Repeat("v1a,AAAA ", n)+h.Get("webhook-signature"))
@@ -92,7 +92,7 @@ func keysOf(t *testing.T, texts []string) (keys []signature.Key) {
 	return keys
 }
 
-// Keys that are damaged are rejected, and no key is shown.
+// Damaged keys are rejected, and the errors show no key.
 func TestKeysOfEd25519(t *testing.T) {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(private, "whsk_"))
 	if err != nil {

@@ -1,5 +1,5 @@
--- The schema of valitydev/progressor, the reference, as its priv/schemas/postgres-schema.sql has it
--- for one namespace: its tables, columns, foreign keys and indexes. Only event_id is wider here
+-- The schema of valitydev/progressor, the reference, for one namespace: the tables, columns,
+-- foreign keys and indexes of its priv/schemas/postgres-schema.sql. Only event_id is wider here
 -- (integer), for loops of more than 32,767 steps.
 CREATE TYPE process_status AS ENUM ('init', 'running', 'error');
 CREATE TYPE task_status AS ENUM ('waiting', 'running', 'blocked', 'error', 'finished', 'cancelled');

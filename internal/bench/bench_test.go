@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// short makes a bench do everything, but only for a moment. The figures mean nothing.
+// short makes a bench run every workload, but only for a moment. Its figures have no meaning.
 var short = []string{
 	"--duration=300ms", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4",
 	"--timers=100",
@@ -43,7 +43,7 @@ func runShort(t *testing.T, args ...string) *Report {
 	return &report
 }
 
-// noScratch fails if a database of the bench still exists.
+// noScratch fails the test if a database of the bench still exists.
 func noScratch(t *testing.T, dsn string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
@@ -141,7 +141,7 @@ func TestWorkloadsWithProcessesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// The same calls are done with and without authentication. Only a real run shows the difference.
+// The same calls run with and without authentication. Only a real run shows the difference.
 func TestAuth(t *testing.T) {
 	report := runShort(t, "--workloads=auth", "--keys=off")
 	if len(report.Rows) != 2 {
@@ -160,7 +160,7 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-// The standard error is that of the mean of the ratios.
+// The standard error belongs to the mean of the ratios.
 func TestStandardError(t *testing.T) {
 	if e := standardError([]float64{1, 3}, []float64{1, 1}); e != 1 {
 		t.Errorf("%g, want 1", e)
@@ -176,8 +176,8 @@ func TestStandardError(t *testing.T) {
 	}
 }
 
-// At twice the peak, the engine does what it can and rejects the rest. Only a real run shows how
-// much and how quickly.
+// At twice the peak load, the engine executes as many calls as it can and rejects the others. Only
+// a real run shows how many, and how fast.
 func TestOverload(t *testing.T) {
 	report := runShort(t, "--workloads=overload")
 	if len(report.Rows) != 1 {
@@ -201,7 +201,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// All changes reach Kafka and a webhook. Only a real run shows how fast.
+// All changes reach Kafka and a webhook. Only a real run shows the speed.
 func TestChanges(t *testing.T) {
 	report := runShort(t, "--workloads=changes")
 	if len(report.Rows) != 4 {
@@ -224,8 +224,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Every state of a tenant begins, ends and leaves nothing behind. Only a real run shows how much it
-// leaves to others.
+// Every state of a tenant begins, ends and leaves nothing behind. Only a real run shows the
+// throughput that is left for other tenants.
 func TestNeighbors(t *testing.T) {
 	report := runShort(t, "--workloads=neighbors")
 	if len(report.Rows) != len(neighborNames) {

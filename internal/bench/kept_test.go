@@ -21,7 +21,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// The first run fills a database of flat that stays, and later runs measure in it.
+// The first run of flat fills a database and keeps it. Later runs measure in it.
 func TestFlatDatabase(t *testing.T) {
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
 	const name = "flat_that_stays"

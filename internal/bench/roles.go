@@ -36,7 +36,7 @@ const (
 
 // order tells a process what to do.
 type order struct {
-	// For an engine. Protect: serve the API also at an address that requires authentication.
+	// For an engine. Protect: serve the API at a second address, which requires authentication.
 	DSN        string            `json:"dsn,omitempty"`
 	Lanes      int               `json:"lanes,omitempty"`
 	Namespaces []json.RawMessage `json:"namespaces,omitempty"`
@@ -117,7 +117,8 @@ func serveEngine(ctx context.Context, o order, listener net.Listener, log *slog.
 	return errors.Join(s.serve(ctx, o.Protect, listener, log, env), s.close())
 }
 
-// serve serves the API, and also at a second address that requires authentication, until ctx ends.
+// serve serves the API until ctx ends. With Protect, it also serves the API at a second address,
+// which requires authentication.
 func (s *site) serve(
 	ctx context.Context, protect bool, listener net.Listener, log *slog.Logger, env Environment,
 ) error {

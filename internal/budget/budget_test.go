@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// Holders get their bytes in their order, and one owner can have half of them.
+// Holders get their bytes in the order of their requests, and one owner can have at most half of
+// all bytes.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

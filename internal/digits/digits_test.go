@@ -35,7 +35,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Runs of digits are found wherever they stand.
+// Long sequences of digits are found at any position.
 func TestLongDigitsAreFoundWhereverTheyStand(t *testing.T) {
 	t.Parallel()
 	for length := range 40 {

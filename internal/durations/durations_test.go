@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/durations"
 )
 
-// Measured durations are rounded, configured ones are exact. Neither has trailing zeros.
+// Measured durations are rounded, and configured durations are exact. Neither have trailing zeros.
 func TestDurations(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration][2]string{

@@ -120,8 +120,8 @@ func drawScalar(t *rapid.T, fd protoreflect.FieldDescriptor) protoreflect.Value 
 	return protoreflect.Value{}
 }
 
-// TestEveryMessage checks that every message of the API, with any values, is decoded to what was
-// encoded.
+// TestEveryMessage checks that every message of the API, with random values, is equal after it was
+// encoded and decoded.
 func TestEveryMessage(t *testing.T) {
 	for _, typ := range messageTypes(t) {
 		t.Run(string(typ.Descriptor().Name()), rapid.MakeCheck(func(t *rapid.T) {
@@ -202,7 +202,8 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestReadingIsStrict checks that invalid input is rejected with its path and what is valid.
+// TestReadingIsStrict checks that invalid input is rejected with its path and a description of what
+// is valid.
 func TestReadingIsStrict(t *testing.T) {
 	deep := func(n int) any {
 		return low.RawMessage(append(bytes.Repeat([]byte{0x91}, n), 0xc0))
@@ -314,7 +315,7 @@ func TestReadingIsStrict(t *testing.T) {
 	}
 }
 
-// TestWritingRefuses checks that values that cannot be encoded are errors that name them.
+// TestWritingRefuses checks that the errors for values that cannot be encoded name the values.
 func TestWritingRefuses(t *testing.T) {
 	for want, m := range map[string]proto.Message{
 		"process_id: must be valid UTF-8": &progressorv1.CallRequest{ProcessId: "\xff"},

@@ -128,7 +128,7 @@ func TestNotWhatItLooksLike(t *testing.T) {
 			t.Errorf("%s is written as %x, %v", text, packed, err)
 			continue
 		}
-		// Another MessagePack library decodes the same, and sends the same back.
+		// Another MessagePack library decodes the same values, and encodes them to the same bytes.
 		got, again := &structpb.Value{}, []byte(nil)
 		if err = Unmarshal(packed, got); err == nil {
 			again, err = Marshal(got)
@@ -263,7 +263,7 @@ func written(t *rapid.T, write func(*encoder) error) []byte {
 }
 
 // TestNothingIsLost checks that MessagePack that was decoded as a Value is encoded to the same
-// bytes, even if the Value was JSON in the database meanwhile.
+// bytes, even if the Value was stored as JSON in between.
 func TestNothingIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		packed := anyPacked(3).Draw(t, "packed")

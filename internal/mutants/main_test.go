@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Every bug can still be planted: its place is in the source, what is planted differs, and there
-// are tests to catch it.
+// Every bug can still be planted: its place exists in the source, the planted text differs from it,
+// and the tests that must find the bug exist.
 func TestMutantsFit(t *testing.T) {
 	names, tests := map[string]bool{}, map[string][]string{}
 	for _, m := range all() {

@@ -65,8 +65,8 @@ func post(t *testing.T, url string, rt http.RoundTripper, body io.ReadCloser, le
 	return string(answer)
 }
 
-// A small request is one write. The test also checks that net/http alone needs two writes: when it
-// no longer does, this package can be removed.
+// A small request is one write. The test also checks that net/http alone needs two writes. When
+// this is no longer true, this package can be removed.
 func TestSmallRequests(t *testing.T) {
 	t.Parallel()
 	url, transport, writes := echoing(t)

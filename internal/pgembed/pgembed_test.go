@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	}
 	fmt.Println(server.PID())
 	fmt.Println(server.DSN())
-	// Threads come and go while this process lives; the server must not go with one of them.
+	// Threads start and end while this process runs. The server must not end with one of them.
 	for range 20 {
 		go func() { runtime.LockOSThread() }()
 	}
@@ -230,7 +230,7 @@ func TestStalePostmasterPIDIsNoObstacle(t *testing.T) {
 	if err := server.Stop(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	// What a power cut leaves behind; no process has this number.
+	// A power cut leaves a file like this behind. No process has this number.
 	stale := strings.Replace(string(text), strconv.Itoa(server.PID()), "4194000", 1)
 	if err := os.WriteFile(pidFile, []byte(stale), 0o600); err != nil {
 		t.Fatal(err)
@@ -330,7 +330,7 @@ func TestServerGoesWithItsKilledParent(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Fatalf("server %s continues without its parent: %v", pid, err)
 	}
-	// It may still be stopping: a start right after a crash waits for that.
+	// The server may still be stopping. A start right after a crash waits for that.
 	query(t, start(t, small(dir)).DSN(), "select word from kept")
 }
 

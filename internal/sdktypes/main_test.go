@@ -14,7 +14,7 @@ import (
 	_ "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// apiOfFiles returns what the plugin sees of the proto files of this program.
+// apiOfFiles returns the proto files of this program as the plugin gets them.
 func apiOfFiles(t *testing.T) *api {
 	t.Helper()
 	request := &pluginpb.CodeGeneratorRequest{}
@@ -65,7 +65,8 @@ func TestFieldNames(t *testing.T) {
 	}
 }
 
-// Reads are sent again, requests with a key with it, and others once.
+// Reads are retried, requests with a key are retried with the same key, and all others are sent
+// once.
 func TestRepeats(t *testing.T) {
 	got := map[string]string{}
 	for _, service := range apiOfFiles(t).services {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// code is the code of sqlc for a statement with these parameters.
+// code returns the code that sqlc generates for a statement with these parameters.
 func code(params, sql string) string {
 	return "package dbsqlc\n\nconst writeSteps = `-- name: WriteSteps :exec\n" + sql + "\n`\n\n" +
 		"type WriteStepsParams struct {\n" + params + "\n}\n"

@@ -35,7 +35,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A tracestate that is longer than the required length is dropped, but the trace is not.
+// A tracestate that exceeds the length that must be supported is dropped, but the trace is kept.
 func TestLongState(t *testing.T) {
 	t.Parallel()
 	members := make([]string, 30)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The caller of Wait gets the result of its function, and its panic.
+// The caller of Wait gets the result of its function, or the panic of the function.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	g := New()

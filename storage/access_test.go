@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// operator is who changes keys in these tests.
+// operator is the actor that changes keys in these tests.
 var operator = process.Actor{Name: "key:operator", Source: "192.0.2.1:1"}
 
 // key creates a key that is a client in the namespaces shop/*.
@@ -33,8 +33,9 @@ func (b *bench) listed(id string) storage.ListedKey {
 	return list[0]
 }
 
-// A rotated key has a successor with its name, its grants and its time, and ends after the overlap,
-// but not later than before. It can be rotated only once. All of this is in the audit.
+// A rotated key has a successor with the same name, grants and validity. The old key ends after the
+// overlap, but never later than before the rotation. It can be rotated only once. The audit records
+// all of this.
 func TestRotateKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -82,7 +83,8 @@ func TestRotateKey(t *testing.T) {
 	}
 }
 
-// A change is UNAVAILABLE while the database is read-only, and the use of a key is not noted.
+// While the database is read-only, changes return UNAVAILABLE, and the use of a key is not
+// recorded.
 func TestAccessReadOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -146,7 +148,8 @@ func TestAccessPages(t *testing.T) {
 	}
 }
 
-// The use of a key is noted at most once per minute, and ReadKey says whether it was noted.
+// The use of a key is recorded at most once per minute, and ReadKey reports whether it was
+// recorded.
 func TestKeyUse(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

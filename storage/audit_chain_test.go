@@ -46,10 +46,10 @@ func (b *bench) commands() {
 	}
 }
 
-// copyOf is the list of the columns of audit without what an attack sets itself.
+// copyOf is the list of the columns of audit, without those that an attack sets itself.
 const copyOf = `actor, source, method, namespace, subject, details, subject_hash, details_hash, chain_hash`
 
-// Doctor finds each change of the audit, and names the first entry that does not fit.
+// Doctor detects each change of the audit, and names the first entry that does not fit.
 func TestAuditChainFindsChanges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -109,7 +109,7 @@ func TestAuditChainFindsChanges(t *testing.T) {
 	}
 }
 
-// A role with the rights of the owner can compute a new chain. A known entry reveals it.
+// A role with the rights of the owner can compute a new chain. A known entry reveals the change.
 func TestAuditChainIsRewritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

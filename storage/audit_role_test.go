@@ -66,7 +66,7 @@ func TestEngineRoleOnlyAddsAudit(t *testing.T) {
 	equal(t, "entries after the retention", ask[int](b, "SELECT count(*)::int FROM audit"), 1)
 }
 
-// A migration takes the rights away by which a role could change the audit.
+// A migration revokes the rights with which a role could change the audit.
 func TestMigrationTakesRightsToTheAudit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -89,7 +89,7 @@ func TestMigrationTakesRightsToTheAudit(t *testing.T) {
 	}
 }
 
-// A later migration does so for PUBLIC, too, and leaves INSERT only on the columns of an entry.
+// A later migration also does this for PUBLIC, and leaves INSERT only on the columns of an entry.
 func TestMigrationTakesTheChainFromRoles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -138,7 +138,7 @@ func TestMigrationTakesTheChainFromRoles(t *testing.T) {
 	}
 }
 
-// The audit has a configuration before and after its change, without secrets.
+// The audit contains a configuration before and after its change, without secrets.
 func TestAuditHasTheChange(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

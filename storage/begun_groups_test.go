@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// begun creates a job of several workers whose members exist: its one member can be taken, and the
+// begun creates a job for several workers with one member. A worker can take the member, and the
 // group waits for it.
 func (b *bench) begun(id string) {
 	b.t.Helper()
@@ -56,8 +56,8 @@ func (b *bench) counted(name string) string {
 
 var groupTransactions = []transaction{deliver, cancel, endOverdueCancel, suspend, resume, remove}
 
-// Two concurrent transactions of two nodes on one job of several workers have the same result as
-// one after the other, and the counters are correct.
+// Two concurrent transactions of two nodes on one job for several workers have the same result as
+// if they ran one after the other, and the counters are correct.
 func TestEveryTwoTransactionsOfAGroup(t *testing.T) {
 	t.Parallel()
 	matrix{
@@ -77,8 +77,8 @@ func TestEveryTwoTransactionsOfAGroup(t *testing.T) {
 	}.run(t)
 }
 
-// A job of several workers counts as running while a worker has a member, and as being cancelled
-// from its cancel, until it ends.
+// A job for several workers counts as running while a worker has a member. From its cancel to its
+// end, it counts as being cancelled.
 func TestGroupIsCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -154,8 +154,8 @@ func TestCountsOfAGroup(t *testing.T) {
 	t.Error("the job is not counted")
 }
 
-// The start time of a job of several workers can change only before its members are created, also
-// while the engine is about to check it.
+// The start time of a job for several workers can change only before its members are created, even
+// while the engine is about to check the group.
 func TestUpdatedGroupIsCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

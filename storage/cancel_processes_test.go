@@ -136,14 +136,14 @@ func TestCancelByMany(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, CANCEL waits for place#0")
 }
 
-// Whatever the results of earlier attempts and of the CANCEL task are, the process is finally
-// CANCELLED, never in ERROR.
+// For any results of earlier attempts and of the CANCEL task, the process finally is CANCELLED, and
+// never in ERROR.
 func TestCancelEnds(t *testing.T) {
 	t.Parallel()
 	retry := func(c *storage.Completion) { c.Outcome, c.RetryAfter = storage.Retry, time.Hour }
 	for _, c := range []struct {
 		name   string
-		before bool // the result is that of a call that runs when the cancel is requested
+		before bool // the result of a call that runs when the cancel is requested
 		change func(*storage.Completion)
 		state  string
 		next   process.TaskType
@@ -195,7 +195,7 @@ func TestCancelEnds(t *testing.T) {
 	}
 }
 
-// A failed INIT of a process with a cancel request does not break the process.
+// If the INIT of a process with a cancel request fails, the process does not go to ERROR.
 func TestCancelOfFailingInit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

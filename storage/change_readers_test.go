@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Transactions wake the readers of their namespaces, and notices those of this node.
+// Transactions wake the readers of their namespaces. Notices wake only the readers of this node.
 func TestOnChanges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

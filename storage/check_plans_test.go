@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// The checks of invariants do not search for the tasks of each process by an index. With 10,000
+// The checks of invariants do not search the tasks of each process with an index. With 10,000
 // processes, PostgreSQL expects them to cost less than jit_above_cost, with and without statistics.
 func TestPlansOfChecks(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ func (b *bench) child(id string) *storage.Claim {
 	return &claims[0]
 }
 
-// ended returns the ends that the parent was notified of, and deletes them.
+// ended returns the ends of which the parent was notified, and deletes them.
 func (b *bench) ended() (list []string) {
 	b.t.Helper()
 	b.deliver("parent")
@@ -102,7 +102,7 @@ func TestParentIsToldOfTheEnd(t *testing.T) {
 }
 
 // The end of a child is delivered like other messages: it waits for a parent in ERROR, and is
-// dropped if the parent is gone. A retry of its task contains it again.
+// dropped if the parent no longer exists. If its task is retried, the task still contains the end.
 func TestEndsAreMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

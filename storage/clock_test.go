@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Times that a backward step of the clock left in the future count from now.
+// After a backward step of the clock, periods whose times are in the future start again from now.
 func TestRepairTimes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

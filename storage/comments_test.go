@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Returns the tables, views, types, sequences and columns without a comment.
+// The query returns the tables, views, types, sequences and columns without a comment.
 const uncommented = `
 SELECT c.relname::text FROM pg_class c
  WHERE c.relnamespace = 'progressor'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S') AND c.relname NOT LIKE 'goose%'

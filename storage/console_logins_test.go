@@ -24,7 +24,7 @@ func (b *bench) login(id, name string) {
 	must(b.t, 0, b.CreateLogin(b.t.Context(), l, process.Actor{Name: l.Principal, Source: "192.0.2.1:1"}))
 }
 
-// A login is read, is used, ends by itself, and is deleted. The audit has its begin and end.
+// A login is read, used, expires, and is deleted. The audit records its beginning and its end.
 func TestConsoleLogins(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -80,7 +80,7 @@ func TestConsoleLogins(t *testing.T) {
 		"user:https://a#alice 192.0.2.1:1 Login one; user:https://a#alice 192.0.2.2:2 Logout one")
 }
 
-// A user has at most 20 logins. The oldest ends, and those of other users do not.
+// A user has at most 20 logins. Another login ends the oldest one, and no login of other users.
 func TestConsoleLoginsOfAUser(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -100,7 +100,7 @@ func (b *bench) logouts() string {
 		WHERE method = 'Logout' AND actor = 'user:https://a#alice' AND source = '192.0.2.1:1'`)
 }
 
-// A login replaces the former one of its browser, whose secret must be known.
+// A login replaces the previous login of its browser if the browser knows the secret of that login.
 func TestConsoleLoginsOfABrowser(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

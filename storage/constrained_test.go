@@ -32,8 +32,8 @@ func (n ranNode) read(table string) float64 {
 	return rows
 }
 
-// 10,000 jobs that wait for one key are not read by claims, nor by the assignment of other keys,
-// nor by the list of key queues.
+// Neither claims, nor the assignment of other keys, nor the list of key queues read 10,000 jobs
+// that wait for one key.
 func TestManyBehindOneKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -105,8 +105,8 @@ func ran(t *testing.T, conn *pgx.Conn, run func(db dbsqlc.DBTX) error) ranNode {
 	return plans[0].Plan
 }
 
-// A claim reads the same number of rows whether its jobs hold 1,000 different keys or none, and
-// none of the rows of keys.
+// A claim reads the same number of rows whether its jobs hold 1,000 different keys or none, and no
+// rows of keys.
 func TestClaimsOfAThousandKeys(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

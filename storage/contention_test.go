@@ -35,9 +35,9 @@ func contendedBench(t *testing.T) (*bench, *storage.Store, *prometheus.Registry)
 	return b, open(t, b.dsn, storage.Config{Lanes: 1, Registerer: registry}), registry
 }
 
-// While another session has locked a process, other requests do not wait: no flush waits for a
-// lock, none is split, and all other requests succeed before the lock is released. The result of
-// the locked process is stored afterwards, and the calls of the process keep their order.
+// While another session has locked a process, other requests do not wait: no flush waits for a lock
+// or is split, and all other requests succeed before the lock is released. The result of the locked
+// process is stored afterwards, and the calls of the process keep their order.
 func TestLockedProcessDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b, s, registry := contendedBench(t)
@@ -72,8 +72,8 @@ func TestLockedProcessDelaysNoOther(t *testing.T) {
 	equal(t, "the next call", must(t, storage.Captured, second(s.PrepareCall(call("locked")))), storage.Captured)
 }
 
-// The same applies to a locked row of another table. The flushes that meet it are halved until the
-// item is found, once.
+// The same applies to a locked row of another table. Flushes with that item are halved until the
+// item is found. This happens only once.
 func TestLockedTaskDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b, s, registry := contendedBench(t)

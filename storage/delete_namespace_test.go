@@ -35,7 +35,7 @@ func namespaceTables(b *bench) (tables []string) {
 	return tables
 }
 
-// fillTable inserts rows of two namespaces into a table, with any values.
+// fillTable inserts rows of two namespaces into a table, with arbitrary values.
 func fillTable(b *bench, table string, n int) {
 	b.t.Helper()
 	rows, err := b.db.Query(b.t.Context(), `
@@ -126,7 +126,7 @@ func TestDeleteRows(t *testing.T) {
 	}
 }
 
-// CountData counts up to its limit, and finds rows of tables without an index only if asked to.
+// CountData counts up to its limit. It counts rows of tables without an index only with CountsAll.
 func TestCountData(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -150,8 +150,9 @@ func TestCountData(t *testing.T) {
 	equal(t, "another", text(b.CountData(t.Context(), "other", 1000, storage.CountsAll)), "[] <nil>")
 }
 
-// countedBy are the tables that CountData does not count, with the kind whose objects have the
-// rows. "" means that the rows are no data of users: they are derived, or settings of a kind.
+// countedBy has the tables that CountData does not count, with the kind of the objects to which the
+// rows belong. "" means that the rows are not data of users, but derived data or settings of a
+// kind.
 var countedBy = map[string]string{
 	"leases": "running_tasks", "queue_backlogs": "", "parents": "processes", "failed_attempts": "ended_tasks",
 	"job_places": "jobs", "job_groups": "jobs", "jobs": "jobs", "constraint_holds": "", "constraint_reservations": "",

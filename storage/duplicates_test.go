@@ -6,8 +6,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Many repetitions of one request create one task, however they are distributed over flushes, and
-// none if the process refuses it.
+// Many repetitions of one request, distributed over flushes in any way, create one task. They
+// create none if the process rejects the request.
 func TestManyTwins(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -19,7 +19,7 @@ type early struct{ named }
 func (early) Early() {}
 
 // The effects of a flush are written by one statement for each batch, in the order in which the
-// batches appear. Early batches are first.
+// batches appear. Early batches come first.
 func TestEffectBatches(t *testing.T) {
 	t.Parallel()
 	var batches effectBatches

@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// ofRun makes a completion notify the run ~flow/r, which this node has a slot for.
+// ofRun makes a completion notify the run ~flow/r, for which this node has a slot.
 func ofRun(c *storage.Completion) { c.Run, c.MayContinue = key("~flow/r"), true }
 
 // steps creates the run ~flow/r with started steps, and returns the claims of their jobs.
@@ -79,8 +79,8 @@ func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }
 
-// If messages for the run are stored, if it is not RUNNING, or if another process waits for the
-// end, it is sent as a message.
+// The end is sent as a message if messages for the run are stored, if the run is not RUNNING, or if
+// another process waits for the end.
 func TestEndsOfStepsAreMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -23,7 +23,7 @@ import (
 
 const erasedPerson = "person-4711"
 
-// eraseRows erases what all tables have of a set, and returns the number of rows of each table.
+// eraseRows erases the rows of a set in all tables, and returns the number of rows of each table.
 func (b *bench) eraseRows(e erasure.Set) map[string]int64 {
 	b.t.Helper()
 	rows := map[string]int64{}
@@ -70,8 +70,8 @@ func (b *bench) idColumns(table string) []string {
 	return must(b.t, columns, err)
 }
 
-// No table has the ID of an erased process, whatever column had it. A new table with such a column
-// fails this test until EraseRows knows it.
+// After an erasure, no column of any table contains the ID of the process. A new table with such a
+// column fails this test until EraseRows knows it.
 func TestEraseLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())
@@ -152,7 +152,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 	}
 }
 
-// Rows of a process that was started again stay: those with its ID may be its own.
+// Rows of a process that was started again stay, because they may belong to the new process.
 func TestEraseLeavesAnExistingProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -290,7 +290,7 @@ func TestConcurrentErasuresKeepTheChain(t *testing.T) {
 		b.process(id)
 		must(t, 0, b.RemoveProcess(t.Context(), key(id), ada))
 		if n == 0 {
-			b.seal() // the other entry is erased before it is in the chain
+			b.seal() // the other entry erased before it is in the chain
 		}
 	}
 	set := erasure.Set{Namespace: ns, IDs: []string{erasedPerson, "late"}}
@@ -320,7 +320,7 @@ func TestErasedAuditKeepsTheChain(t *testing.T) {
 	}
 	b.seal()
 	b.process("late")
-	must(t, 0, b.RemoveProcess(t.Context(), key("late"), ada)) // is erased before it is in the chain
+	must(t, 0, b.RemoveProcess(t.Context(), key("late"), ada)) // erased before it is in the chain
 	set := erasure.Set{Namespace: ns, IDs: []string{erasedPerson, "late"}}
 	var progress erasure.Progress
 	for {
@@ -419,7 +419,7 @@ func TestEraseTellsJobsFromRuns(t *testing.T) {
 		changes string
 	}{
 		{"~flow/r", true, "enqueued", "job r"},
-		{"~flow/r", false, "", ""}, // the event without of_run is of a run that an older engine ran
+		{"~flow/r", false, "", ""}, // the event without of_run belongs to a run of an older engine
 		{"r", false, "status_changed step_queued step_status_changed",
 			"run ~flow/r, step r, step ~flow/r, step ~flow/r"},
 	} {
@@ -444,8 +444,8 @@ func TestEraseTellsJobsFromRuns(t *testing.T) {
 	}
 }
 
-// An erasure changes no entries about settings, whose subjects and details can have the same text
-// as an ID. It cannot hide a change of settings.
+// An erasure does not change entries about settings, whose subjects and details may contain the
+// same text as an ID. So it cannot hide a change of settings.
 func TestEraseAuditErasesOnlyProcesses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -482,7 +482,8 @@ func TestEraseAuditErasesOnlyProcesses(t *testing.T) {
 	}
 }
 
-// Erasing the ID of a run in a fire does not record the fire again, so sinks do not get it again.
+// Erasing the ID of a run in a fire does not record another change of the fire, so sinks do not
+// deliver it again.
 func TestEraseRecordsNoFire(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

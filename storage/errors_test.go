@@ -12,8 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// A transaction that waits too long for a lock of another session fails with UNAVAILABLE: a
-// repetition may succeed.
+// A transaction that waits too long for a lock of another session fails with UNAVAILABLE, because a
+// retry may succeed.
 func TestLockTimeoutIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -48,8 +48,8 @@ func TestChangeOfConstraintsWaits(t *testing.T) {
 	}
 }
 
-// If the code around a statement rejects settings, the error says only that: the database is
-// available.
+// If the code around a statement rejects settings, the error reports only that, because the
+// database is available.
 func TestRejectedSettings(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -15,7 +15,7 @@ const expireBatch = 100
 // Retention is how long a namespace keeps ended processes, by outcome; 0 means forever.
 type Retention struct {
 	Completed time.Duration // at least
-	Failed    time.Duration // for jobs; also for runs if it is longer than Completed
+	Failed    time.Duration // for jobs, and for runs if it is longer than Completed
 	Cancelled time.Duration
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // ListFailingTasks lists retried tasks of runs, crons and bulk operations after a minute of
-// failures, whether they wait or run, and nothing that waits for an operator.
+// failures, whether they wait or run, but no tasks that wait for an operator.
 func TestListFailingTasks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())
@@ -57,7 +57,7 @@ func TestListFailingTasks(t *testing.T) {
 	equal(t, "the number with a limit", len(list(2)), 2)
 }
 
-// The scan of ListFailingTasks reads an index that holds nothing but retries of internal kinds.
+// The scan of ListFailingTasks reads an index that contains only retries of internal kinds.
 func TestListFailingTasksPlan(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

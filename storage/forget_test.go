@@ -20,8 +20,8 @@ func (b *bench) forget() (more bool) {
 	return more
 }
 
-// A key is deleted when its task ended longer ago than the retention, however old its request is.
-// Until then, a repeated request gets its answer.
+// A key is deleted when its task ended longer ago than the retention, regardless of the age of the
+// request. Until then, a repeated request gets the answer.
 func TestForgetRequests(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

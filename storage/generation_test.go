@@ -67,7 +67,7 @@ func TestResultIsOnTheStandbyBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// A write outside the lanes is not acknowledged either.
+// A write outside the lanes is not acknowledged, either.
 func TestWriteThatIsNotReplicatedIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b, r := newReplicatedBench(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// The memory is limited, and it always has the process that was added last.
+// The memory is limited. It always contains the process that was added last.
 func TestBusyIsLimited(t *testing.T) {
 	t.Parallel()
 	busy := Busy{}

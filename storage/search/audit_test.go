@@ -131,7 +131,7 @@ func TestListAuditRefuses(t *testing.T) {
 	}
 }
 
-// A page is read from a key onwards, by an index, and reads no more than its window.
+// A page is read with an index, beginning at a key, and reads no more than its window.
 func TestListAuditPlans(t *testing.T) {
 	t.Parallel()
 	store, db := noted(t, 30_000)
@@ -171,7 +171,7 @@ func TestListAuditPlans(t *testing.T) {
 func TestListAuditIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	store, _ := noted(t, 30)
-	ids, pages := all(t, store, AuditQuery{}, 1000, 30) // each details have 21 bytes, and every second entry has some
+	ids, pages := all(t, store, AuditQuery{}, 1000, 30) // every second entry has details, of 21 bytes each
 	if len(ids) != 30 || !slices.IsSortedFunc(ids, func(a, b int64) int { return int(b - a) }) || pages != 8 {
 		t.Errorf("%d pages: %v", pages, ids)
 	}

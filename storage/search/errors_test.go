@@ -56,8 +56,8 @@ func TestErrorFingerprint(t *testing.T) {
 	}
 }
 
-// A fingerprint finds exactly the processes that are in ERROR because of this error, however few
-// rows a page reads: not those that had it before, and not the jobs of steps.
+// A fingerprint finds exactly the processes that are in ERROR because of this error, even if a page
+// reads few rows. It does not find processes that had the error before, nor the jobs of steps.
 func TestProcessesOfAnErrorGroup(t *testing.T) {
 	t.Parallel()
 	store, db := opened(t)

@@ -32,8 +32,7 @@ func became(t *testing.T, n int) *storage.Store {
 	return store
 }
 
-// A filter returns the same events in SQL, page by page, as it matches for the events of a watch,
-// newest first.
+// A filter returns the same events, newest first, from pages in SQL as it matches in a watch.
 func TestListEvents(t *testing.T) {
 	t.Parallel()
 	store := became(t, 60)
@@ -91,7 +90,7 @@ func TestListEvents(t *testing.T) {
 	}
 }
 
-// The events of one job are read by their index, however many events other jobs have.
+// The events of one job are read with an index, regardless of the number of events of other jobs.
 func TestEventsOfJobAreFound(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)
@@ -108,7 +107,7 @@ func TestEventsOfJobAreFound(t *testing.T) {
 	}
 }
 
-// The newest events of a namespace are read from the ends of all lanes, and not sorted.
+// The newest events of a namespace are read from the ends of all lanes, without a sort.
 func TestLanesOfEventsAreMerged(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)
@@ -158,9 +157,9 @@ func explainEvents(t *testing.T, store *storage.Store, scan eventScan) string {
 	return strings.Join(plan, "\n")
 }
 
-// The filter run_id finds the events of a run and of the jobs of its steps, and no others, also not
-// those of a job with the ID of the run, whether its jobs are known or all events of the namespace
-// are searched.
+// The filter run_id finds the events of a run and of the jobs of its steps, and no others. In
+// particular, it does not find the events of a job with the same ID as the run. This is true
+// whether the jobs of the run are known or all events of the namespace are searched.
 func TestListEventsOfRun(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)

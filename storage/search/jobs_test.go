@@ -18,8 +18,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// stockJobs inserts jobs in every state among other processes. Of n, every eighth job is in each
-// state, depending on its number.
+// stockJobs inserts n jobs, one eighth of them in each state, depending on their number, among
+// other processes.
 func stockJobs(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	t.Helper()
 	store, db := opened(t)
@@ -116,7 +116,7 @@ func (p planted) arg(key string) any {
 	return m[key]
 }
 
-// Each filter returns all matching jobs, each once, in every order, however little a page reads.
+// Each filter returns all matching jobs, each once, in every order, even if a page reads few rows.
 func TestListJobs(t *testing.T) {
 	t.Parallel()
 	const count = 240
@@ -273,7 +273,7 @@ func TestListJobsOfDeepArgs(t *testing.T) {
 	}
 }
 
-// Whatever the statistics are, jobs are found by the intended indexes. If all waiting tasks are
+// Jobs are found with the intended indexes, regardless of the statistics. If all waiting tasks are
 // jobs, two indexes are equally good for them.
 func TestJobPlans(t *testing.T) {
 	t.Parallel()

@@ -56,9 +56,9 @@ func explain(t *testing.T, store *storage.Store, q Query, order string) map[stri
 	return plans
 }
 
-// Whatever the statistics are, pages are read by the intended indexes, and no more is sorted than a
-// page and its candidates. No window skips the rows of other statuses, which nothing bounds.
-// (In an empty table, an index condition with several statuses costs as much as a filter.)
+// Pages are read with the intended indexes, regardless of the statistics, and no more is sorted
+// than a page and its candidates. No window skips the rows of other statuses, whose number is not
+// bounded. (In an empty table, an index condition with several statuses costs as much as a filter.)
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)
@@ -109,8 +109,8 @@ func TestPlans(t *testing.T) {
 	look("analyzed")
 }
 
-// A list starts at one key, the later one of the previous page and the bound of the filter. With
-// two conditions, the index would use one and read everything between them.
+// A list starts at one key, the later of the key of the previous page and the bound of the filter.
+// With two conditions, the index would use only one of them and read all rows in between.
 func TestWhereListsBegin(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }

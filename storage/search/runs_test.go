@@ -112,7 +112,7 @@ func plantedRunOf(n int) plantedRun {
 	return r
 }
 
-// Each filter returns all matching runs, each once, in every order, however little a page reads.
+// Each filter returns all matching runs, each once, in every order, even if a page reads few rows.
 func TestListRuns(t *testing.T) {
 	t.Parallel()
 	const count = 1100
@@ -199,7 +199,8 @@ func TestListRuns(t *testing.T) {
 	}
 }
 
-// Whatever the statistics are, runs and waits are found by the intended indexes, without a sort.
+// Runs and waits are found with the intended indexes and without a sort, regardless of the
+// statistics.
 func TestRunPlans(t *testing.T) {
 	t.Parallel()
 	store, db := stockRuns(t, 3000)

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A walk returns every matching process once, oldest first, for all step sizes. Changes behind it
-// shift nothing.
+// A walk returns every matching process once, oldest first, for all step sizes. Changes behind the
+// walk do not affect it.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 3_000)
@@ -76,7 +76,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// A filter for one process returns it while it matches and exists, by one key of the index.
+// A filter for one process returns it while it exists and matches, with one key of the index.
 func TestOnly(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 3_000)

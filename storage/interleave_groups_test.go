@@ -75,8 +75,8 @@ var memberSituations = []situation{
 	}},
 }
 
-// memberState returns the stored state of a member besides its process: which worker has its slot,
-// and which may take it.
+// memberState returns the stored state of a member in addition to its process: the worker that has
+// its slot, and the worker that may take it.
 func (b *bench) memberState(id string) string {
 	b.t.Helper()
 	return b.jobState(id) + ask[string](b,
@@ -88,8 +88,8 @@ func (b *bench) memberState(id string) string {
 }
 
 // Two concurrent transactions of two nodes on one member, such as its result and its collection, or
-// its result and a cancel, have the same result as one after the other. Its slot belongs to the
-// worker that may continue, or to none.
+// its result and a cancel, have the same result as if they ran one after the other. The slot of the
+// member belongs to the worker that may continue, or to none.
 func TestEveryTwoTransactionsOfAMember(t *testing.T) {
 	t.Parallel()
 	matrix{
@@ -118,7 +118,7 @@ func TestSeats(t *testing.T) {
 			jobs.ReassignMember{AnyWorker: id != "fails"})))
 		equal(t, id, b.memberState(id), "takeovers 0 failures 1 result none "+want)
 	}
-	// Two members of one group leave in one flush. No worker remains among its takers.
+	// Two members leave a group in one flush. No worker remains among the takers of the group.
 	b.group("two", 3)
 	var claims []*storage.Claim
 	for n := range 3 {
@@ -147,8 +147,8 @@ func TestSeats(t *testing.T) {
 	equal(t, "takers", ask[string](b, "SELECT takers::text FROM job_groups WHERE process_id = 'two'"), "{w2}")
 }
 
-// Of many concurrent polls of one worker, on two nodes, one gets a slot of a group, even if the
-// group runs. Of many workers, as many get one as there are slots.
+// If one worker sends many concurrent polls to two nodes, one of them gets a slot of a group, even
+// if the group runs. If many workers poll, as many of them get a slot as there are slots.
 func TestManyPollsOneGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -188,7 +188,7 @@ func TestManyPollsOneGroup(t *testing.T) {
 			all.Wait()
 			return had
 		}
-		for _, w := range []string{"v", "w"} { // the group runs from the first one on
+		for _, w := range []string{"v", "w"} { // the group is running after the first one
 			if had := got(w, w, w, w, w, w); len(had) != 1 {
 				t.Fatalf("round %d: worker %s has %d places", round, w, len(had))
 			}
@@ -237,8 +237,8 @@ func TestPollReadsTheCurrentGroup(t *testing.T) {
 	b.exec("UPDATE job_places SET worker_id = 'w' WHERE worker_id IS NULL")
 }
 
-// A poll leaves the member of a group that does not run yet and whose process changes: a cancel may
-// be about to commit.
+// A poll skips the member of a group that does not run yet if the process of the group is changing,
+// because a cancel may be about to commit.
 func TestGroupStartsOrIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

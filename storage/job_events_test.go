@@ -66,8 +66,8 @@ func TestJobEventsRide(t *testing.T) {
 	written("where none are kept", "p status_changed running succeeded 0")
 }
 
-// An attempt that is to be retried after a cancel request, and a cancel that ends its job in the
-// same transaction: the events of the job follow from each other.
+// An attempt would be retried after a cancel request, and a cancel ends its job in the same
+// transaction. The events of the job are consistent.
 func TestEventsOfCancelWithRetry(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

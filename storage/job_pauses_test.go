@@ -14,8 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/pull"
 )
 
-// Claims skip the jobs of paused names if the node knows that the namespace has any. Without that
-// they do not read the table of pauses.
+// Claims skip the jobs of paused names if the node knows that the namespace has paused names.
+// Otherwise they do not read the table of pauses.
 func TestClaimsSkipPausedNames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -92,7 +92,8 @@ func TestPausedNamesAreBounded(t *testing.T) {
 	equal(t, "without a namespace", errors.Is(err, process.ErrNamespaceNotFound), true)
 }
 
-// A namespace that is being deleted takes no pause, which its deletion would leave behind.
+// A namespace that is being deleted accepts no pause, because its deletion would leave the pause
+// behind.
 func TestNoPauseWhileANamespaceIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

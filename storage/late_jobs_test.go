@@ -17,7 +17,7 @@ func startsWithin(j *jobs.NewJob) { j.Options = []byte(`{"startDeadline": "3600s
 // inAnHour is the run time of a job.
 func inAnHour(j *jobs.NewJob) { j.Delay = time.Hour }
 
-// delay lets all waiting tasks have waited for three hours.
+// delay moves the times of all waiting tasks, as if they had waited for three hours.
 func (b *bench) delay() {
 	b.t.Helper()
 	b.exec(`UPDATE schedule SET scheduled_time = scheduled_time - interval '3 hours',
@@ -99,8 +99,8 @@ func TestClaimsSkipLateJobs(t *testing.T) {
 	equal(t, "late jobs", fmt.Sprint(b.late()), "[due late]")
 }
 
-// The end of a late job is that of a failed job: the task, the failure, the counts, and the message
-// to the process that waits for it. Only late jobs end, and each once.
+// A late job ends like a failed job: with the task, the failure, the counts, and the message to the
+// process that waits for it. Only late jobs end, and each only once.
 func TestEndLateJobs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

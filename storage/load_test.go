@@ -20,7 +20,7 @@ import (
 )
 
 // load has clients that call a few processes on several workers, each call with an op in its args.
-// The events show the result: an acknowledged op is stored once, any other at most once.
+// The events show the result: an acknowledged op is stored once, and any other op at most once.
 type load struct {
 	workers   []*worker
 	processes int

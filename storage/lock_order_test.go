@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// A flush deletes leases in the order of their keys, as heartbeats lock them, whatever the order of
-// the results and the statements that store them.
+// A flush deletes leases in the order of their keys, in which heartbeats lock them, regardless of
+// the order of the results and of the statements that store them.
 func TestLeasesEndInTheOrderOfHeartbeats(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// role creates a login role with these rights, and connects with it.
+// role creates a login role with the given rights, and connects as this role.
 func (b *bench) role(rights ...string) *pgx.Conn {
 	b.t.Helper()
 	name := ask[string](b, "SELECT 'app_' || replace(gen_random_uuid()::text, '-', '')")

@@ -63,7 +63,7 @@ func TestNodesRaceToDeliver(t *testing.T) {
 			for more := true; more; {
 				var err error
 				if _, more, err = stores[i].DeliverMessages(key(id)); err != nil {
-					// Another node is creating the process for longer than a lane waits.
+					// Another node takes longer to create the process than a lane waits.
 					if !errors.Is(err, process.ErrUnavailable) {
 						t.Error(err)
 					}
@@ -77,7 +77,7 @@ func TestNodesRaceToDeliver(t *testing.T) {
 	equal(t, "left", b.undelivered(), 0)
 }
 
-// A start meets another start of the process, in progress on another node, and does nothing. The
+// Another start of the process is in progress on another node, so a start does nothing. The
 // messages after it find that process.
 func TestStartMeetsAStart(t *testing.T) {
 	t.Parallel()

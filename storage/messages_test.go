@@ -28,7 +28,7 @@ func startOf(id string, change ...func(*storage.Message)) storage.Message {
 	return m
 }
 
-// told makes the sender be notified of the end of a process that it starts.
+// told requests a notification of the sender when the started process ends.
 func told(args string) func(*storage.Message) {
 	return func(m *storage.Message) { m.NotifyParentArgs = []byte(args) }
 }
@@ -56,7 +56,7 @@ func (b *bench) deliver(id string) string {
 	return strings.Join(list, ", ")
 }
 
-// say sends messages from a separate process, which is kept.
+// say sends messages from a separate process, which is not removed.
 func (b *bench) say(messages ...storage.Message) {
 	b.t.Helper()
 	if _, err := b.GetProcess(b.t.Context(), key("sender")); err != nil {
@@ -83,8 +83,7 @@ func (b *bench) undelivered() int {
 	return ask[int](b, "SELECT count(*) FROM messages")
 }
 
-// Messages of a fenced attempt are not stored, nor those of an attempt that fails, is retried or is
-// rejected.
+// The messages of an attempt that is fenced, fails, is retried or is rejected are not stored.
 func TestOnlyResultsSpeak(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -136,7 +135,7 @@ func TestMessagesAreDeliveredInOrder(t *testing.T) {
 	equal(t, "a start in no namespace", must(t, deliveries, err), "[{start not_found false false}]")
 }
 
-// A start in a namespace that is being deleted creates nothing, and its sender is told.
+// A start in a namespace that is being deleted creates nothing, and its sender is notified.
 func TestStartInDeletedNamespace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -344,8 +343,8 @@ func TestSearchMessages(t *testing.T) {
 	equal(t, "at last", b.found(0), "[]")
 }
 
-// The scan reads each target once, however many messages wait there, and continues after the
-// targets that it has found.
+// The scan reads each target once, regardless of the number of waiting messages, and continues
+// after the targets that it has found.
 func TestSearchMessagesTakesTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

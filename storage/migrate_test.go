@@ -70,7 +70,7 @@ func TestMigrateDownAndUp(t *testing.T) {
 }
 
 // A database that the replaced migrations have created is at the base if all of them were applied.
-// Otherwise nothing is changed, and the error says what to do.
+// Otherwise nothing is changed, and the error names the next step.
 func TestMigrateBeforeBase(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -181,8 +181,8 @@ func TestOpenOnNoServer(t *testing.T) {
 	}
 }
 
-// A migration gives way to sessions that wait behind it, reports who holds the table, and continues
-// when the holder ends. Otherwise it returns an error.
+// A migration lets the sessions that wait behind it continue, reports which session holds the
+// table, and continues when that session ends. Otherwise it returns an error.
 func TestMigrationGivesWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -213,13 +213,14 @@ func TestMigrationGivesWay(t *testing.T) {
 	}
 	must(t, 0, held.Rollback(t.Context()))
 	must(t, 0, <-ended)
-	// Columns of an index are also in pg_attribute.
+	// pg_attribute also has the columns of an index.
 	equal(t, "columns and indexes that were made",
 		ask[int](b, `SELECT (SELECT count(*) FROM pg_attribute WHERE attname IN ('next', 'after_next'))
 		+ (SELECT count(*) FROM pg_class WHERE relname = 'processes_next')`), 4)
 }
 
-// An index build waits for older transactions without limit, and reports the one that it waits for.
+// An index build waits for older transactions without a limit, and reports the transaction for
+// which it waits.
 func TestMigrationTellsWhomAnIndexWaitsFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

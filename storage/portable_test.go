@@ -12,7 +12,7 @@ import (
 )
 
 // A portable database has neither NOTIFY nor advisory locks. Calls and results use the general
-// statements, nothing listens, and keys are locked by rows.
+// statements, no session listens, and keys are locked with rows.
 func TestPortable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.Portable())

@@ -108,7 +108,7 @@ func TestCallIsOverloaded(t *testing.T) {
 	equal(t, "one by one", outcomes, "[captured postponed postponed postponed overloaded overloaded]")
 	equal(t, "a key that was refused", b.call("p", three, keyed("k", "x")).Outcome, storage.Overloaded)
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
-	// In one flush the count is the same.
+	// Within one flush, the limit is the same.
 	b.process("q")
 	got := b.flood("q", 50, three)
 	slices.Sort(got)
@@ -117,8 +117,8 @@ func TestCallIsOverloaded(t *testing.T) {
 	equal(t, "running", ask[int](b, "SELECT count(*) FROM running WHERE process_id = 'q'"), 1)
 }
 
-// A bound below 1 is rejected. The statement would see no waiting tasks, and a call would overtake
-// them.
+// A bound below 1 is rejected, because the statement would see no waiting tasks, and a call would
+// overtake them.
 func TestCallWithoutABound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -147,8 +147,8 @@ func (b *bench) flood(id string, n int, change ...func(*storage.Call)) []storage
 	return outcomes
 }
 
-// Of many calls in one or several flushes, one runs. All others wait and run in the order of their
-// IDs.
+// Of many calls in one or several flushes, one runs at once. All others wait, and run in the order
+// of their IDs.
 func TestCallsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -140,8 +140,8 @@ func TestInitMeetsInit(t *testing.T) {
 	newBench(t).initMeets(storage.Exists, nil)
 }
 
-// If a repetition of the request has created it, the result is the task of that request. Both rows
-// are committed together, so a transaction that sees the process also sees the request.
+// If the same request has created it, the result is the task of that request. Both rows are
+// committed together, so a transaction that sees the process also sees the request.
 func TestInitMeetsTwin(t *testing.T) {
 	t.Parallel()
 	newBench(t).initMeets(storage.Replayed, func(in *storage.Init, tx pgx.Tx) error {

@@ -21,7 +21,7 @@ type proxy struct {
 	done  chan struct{} // closed when the connection was cut
 }
 
-// cut is where the next exchange of a lane is cut.
+// cut is the point at which the next exchange of a lane is cut.
 type cut int
 
 const (
@@ -85,7 +85,8 @@ func (p *proxy) serve(client, server net.Conn) {
 	p.passAnswers(client, server, &executes)
 }
 
-// ready is the end of the server's response to a batch: ReadyForQuery, outside a transaction.
+// ready is the message that ends the server's response to a batch: ReadyForQuery, outside a
+// transaction.
 var ready = []byte{'Z', 0, 0, 0, 5, 'I'}
 
 // passStatements copies the messages of a client until an end is closed or the connection is cut.

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Only errors that a change of the settings must heal end a start at once.
+// Only errors that require a change of the settings end a start at once.
 func TestMayBecomeReachable(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -74,8 +74,8 @@ func TestServerReadOnly(t *testing.T) {
 	b.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1")
 }
 
-// A lane whose first connection meets a read-only server does not keep it. It reports that it
-// cannot write, and works as soon as the server is writable.
+// If the first connection of a lane leads to a read-only server, the lane does not keep it. It
+// reports that it cannot write, and works as soon as the server is writable.
 func TestFirstConnectionReadOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -172,7 +172,7 @@ func TestSeveralHosts(t *testing.T) {
 	}
 }
 
-// Writes wait until they are durable, whatever the settings of the server and the database are.
+// Writes wait until they are durable, regardless of the settings of the server and the database.
 func TestWritesAreDurable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -188,7 +188,7 @@ func TestWritesAreDurable(t *testing.T) {
 	}
 }
 
-// A host that accepts connections and does not answer does not keep lanes from the next one.
+// If a host accepts connections and does not answer, lanes use the next host.
 func TestHostThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

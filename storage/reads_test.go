@@ -149,8 +149,8 @@ func TestPutProcess(t *testing.T) {
 	c := b.searchTimers(9)
 	equal(t, "its timer", []any{len(c), c[0].TaskType, string(c[0].Context), c[0].LastEventID}, "[1 REMOVE ctx 2]")
 
-	// No task waits in a process in ERROR. Its timers are those that the error has cancelled, and a
-	// repair restores them.
+	// No task waits in a process in ERROR. Its timers are those that the error has cancelled and
+	// that a repair will restore.
 	in.Key, in.Status, in.Detail = key("q"), process.StatusError, "broke elsewhere"
 	row, err = b.PutProcess(ctx, in)
 	equal(t, "the broken row", []any{must(t, row, err).Status, *row.Detail, *row.CorruptedBy, *row.Attention},
@@ -177,7 +177,7 @@ func TestPutProcessOfNothing(t *testing.T) {
 	b.is("p", "RUNNING e0")
 }
 
-// A reader of a history that is too large gets only enough events to detect that. Concurrent
+// A reader of a history that is too large gets only enough events to detect this. Concurrent
 // readers are not affected.
 func TestReadHistoryIsBounded(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,7 @@ func (c *cutBench) saveThere(completion *storage.Completion) storage.Saved {
 	return must(c.t, saved, err)
 }
 
-// there creates a process through the proxy and returns the claim of a call.
+// there creates a process through the proxy, and returns the claim of a call of the process.
 func (c *cutBench) there(id string, change ...func(*storage.Call)) *storage.Claim {
 	c.t.Helper()
 	in, err := c.front.PrepareInit(newInit(id))
@@ -112,7 +112,7 @@ func TestOrdersWhoseAnswersAreLost(t *testing.T) {
 	equal(t, "the end of an overdue cancel", must(t, ended, err), true)
 	c.is("p", "CANCELLED e0: INIT FINISHED, CALL CANCELLED, CANCEL ERROR")
 
-	// The first try has ended the process, or changed it to a status that rejects the second.
+	// The first try has ended the process, or changed it to a status that rejects the second try.
 	c.wreck("q")
 	c.proxy.next(afterCommit)
 	state, err := c.front.CancelProcess(storage.Cancel{Key: key("q")})

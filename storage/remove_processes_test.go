@@ -50,7 +50,7 @@ func TestRemoveAnswersEverybody(t *testing.T) {
 	if err := b.RemoveProcess(t.Context(), key("p")); !errors.Is(err, process.ErrProcessNotFound) {
 		t.Errorf("a second removal: %v", err)
 	}
-	// The ID can be used again, and its tokens continue to increase.
+	// The ID can be reused, and its tokens continue to increase.
 	equal(t, "the token", b.start("p").FencingToken > runs.FencingToken, true)
 }
 
@@ -144,7 +144,7 @@ func TestPurgeKeepsAnswers(t *testing.T) {
 		"INIT0 CALL0 CALL3 NOTIFY1 REPAIR1")
 }
 
-// Of operators that remove one process concurrently, during its own end, one succeeds, and the
+// Several operators remove one process concurrently, while it ends. One of them succeeds, and the
 // others get an error.
 func TestRemoveByMany(t *testing.T) {
 	t.Parallel()

@@ -125,8 +125,8 @@ func TestSimpleRepairGivesItsContext(t *testing.T) {
 	equal(t, "contexts", ask[string](b, "SELECT DISTINCT convert_from(context, 'UTF8') FROM schedule"), "new")
 }
 
-// If the result of a repair has an action for a timer, it applies. The other timers are restored,
-// the failed one first.
+// If the result of a repair has an action for a timer, the action applies. The other timers are
+// restored, the failed one first.
 func TestRepairSetsTimersAgain(t *testing.T) {
 	t.Parallel()
 	const past = "RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED!, TIMEOUT b CANCELLED!, TIMEOUT ERROR, REPAIR FINISHED"

@@ -21,7 +21,7 @@ func (b *bench) history(id string, rng storage.HistoryRange) (ids []int64) {
 	return ids
 }
 
-// trim removes everything from before restarts of histories.
+// trim removes all rows that are older than a restart of their history.
 func (b *bench) trim() {
 	b.t.Helper()
 	for rounds := 0; ; rounds++ {
@@ -88,7 +88,7 @@ func TestRestartHistoryWhileATaskRuns(t *testing.T) {
 	}
 }
 
-// A repair still has the task that broke its process, and the timers that it cancelled.
+// A repair still finds the task that set the process to ERROR, and the timers that this cancelled.
 func TestRestartHistoryOfABrokenProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

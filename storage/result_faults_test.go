@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// faults makes every insert of events fail with the SQLSTATE in public.fault, and counts the tries.
+// faults makes every insert into events fail with the SQLSTATE in public.fault, and counts the
+// tries.
 func (b *bench) faults() {
 	b.t.Helper()
 	for _, sql := range []string{

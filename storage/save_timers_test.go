@@ -140,7 +140,7 @@ func TestBlockedTimerRunsNext(t *testing.T) {
 	equal(t, "dropped", b.save(end(unset, storage.Finished, func(c *storage.Completion) {
 		c.UnsetTimers = true
 	})).Next == nil, true)
-	// Of two due timers, the one that is due longest runs first.
+	// Of two due timers, the one that has been due longest runs first.
 	next := b.save(end(other, storage.Finished, named(0, "n"))).Next
 	equal(t, "the longest due", next.TimerName, "")
 	equal(t, "then the other", b.save(end(next, storage.Finished)).Next.TimerName, "n")
@@ -162,8 +162,7 @@ func TestTimerInBackOffIsReplaced(t *testing.T) {
 		"TIMEOUT n waits for time#1")
 }
 
-// A timer that already waits for a slot, like a call, does not run if the result before it cancels
-// it.
+// A timer that already waits for a slot, like a call, does not run if an earlier result cancels it.
 func TestTimerWithATurnIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -74,7 +74,8 @@ func (b *bench) timers(prefix string, namespaces, n int, after time.Duration) {
 		  FROM generate_series(1, $2::int) m, generate_series(1, $3::int) n`, prefix, namespaces, n, after.Seconds())
 }
 
-// However many tasks are due in one namespace, the next timers of the others are found.
+// The next timers of other namespaces are found, regardless of the number of due tasks in one
+// namespace.
 func TestNextTimersOfAllNamespaces(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

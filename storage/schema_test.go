@@ -21,7 +21,7 @@ func words[T ~string](list []T) []string {
 	return out
 }
 
-// contractNames returns the values of an enum of the contract, without the prefix and without
+// contractNames returns the values of an enum of the API, without the prefix and without
 // UNSPECIFIED.
 func contractNames(enum protoreflect.EnumDescriptor, prefix string) []string {
 	var names []string
@@ -33,7 +33,7 @@ func contractNames(enum protoreflect.EnumDescriptor, prefix string) []string {
 	return names
 }
 
-// The lists of each enum in SQL, in Go and in the contract are equal. Their order does not matter.
+// The values of each enum are the same in SQL, in Go and in the API. Their order does not matter.
 func TestEnumsAgree(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

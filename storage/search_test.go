@@ -304,7 +304,8 @@ func TestReadZombies(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "of a deleted node", zombies(), "[late INIT#1 zombie INIT#1]")
-	// A zombie is taken over under its own token. Its node, back from a long pause, stores nothing.
+	// A zombie is taken over under its own token. When its node continues after a long pause, it
+	// cannot store the result.
 	b.save(end(p.Claim, storage.Retry))
 	if _, err := dead.SaveResult(end(p.Claim, storage.Finished)); err == nil {
 		t.Error("the late result was stored")

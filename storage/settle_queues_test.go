@@ -34,7 +34,7 @@ func (b *bench) watchStatements() {
 	}
 }
 
-// touchedFew checks that no statement has changed too many rows.
+// touchedFew fails the test if a statement has changed too many rows.
 func (b *bench) touchedFew() {
 	b.t.Helper()
 	if n := ask[int](b, `SELECT coalesce(max(n), 0) FROM public.touched`); n > maxMoved {
@@ -162,7 +162,7 @@ func TestResumeOfALargeQueueReadsFewRows(t *testing.T) {
 	earlier := ask[[]int32](b, "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database()")
 	other := open(t, b.dsn, storage.Config{})
 	must(t, 0, other.ResumeProcess(key("p")))
-	other.Close() // its connections report what they have read when they end
+	other.Close() // its connections report the number of rows that they have read when they end
 	closed := ask[time.Time](b, "SELECT clock_timestamp()")
 	b.until("the reads are reported", func() bool {
 		return ask[int](b, `SELECT count(*) FROM pg_stat_activity

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// connectionsOfANode is how many connections a node opens at most with the default settings. Ten
+// connectionsOfANode is the maximum number of connections of a node with the default settings. Ten
 // nodes must fit into the 97 connections that PostgreSQL accepts by default.
 const connectionsOfANode = 9
 

@@ -85,7 +85,7 @@ func TestSinksKeepChanges(t *testing.T) {
 	kept("of a disabled sink", "")
 }
 
-// A sink keeps its newest dead letters, and counts all.
+// A sink keeps its newest dead letters, and counts all of them.
 func TestDeadLettersAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -103,7 +103,8 @@ func TestDeadLettersAreBounded(t *testing.T) {
 	row, err := changes.GetSink(t.Context(), b.Store, k)
 	must(t, 0, err)
 	equal(t, "counted", []any{row.Delivered, row.DeadLetters, row.LastError}, "[7 1 HTTP 422]")
-	// One that waits to be delivered again is kept. Another rejection of the same change counts.
+	// A dead letter that waits to be delivered again is kept. Another rejection of the same change
+	// counts.
 	found, err := changes.RetryDeadLetters(t.Context(), b.Store, k, changes.Selection{ChangeIDs: []int64{2}})
 	equal(t, "retried", len(must(t, found, err)), 1)
 	again := []changes.Rejection{rejected[0], {Change: &changes.Change{ChangeID: 5001, Kind: "event"}, Reason: "x"}}
@@ -143,9 +144,9 @@ func TestRetryNeedsTheLease(t *testing.T) {
 	equal(t, "after results", letters(), "2 no 2")
 }
 
-// A lease does not survive its sink: a sink that is deleted and created again has other tokens. A
-// node whose ID is not that of the lease does not have it, even with the same token, which can
-// happen after a failover that lost a claim.
+// A lease does not survive its sink: a sink that was deleted and created again has different
+// tokens. A node whose ID is not that of the lease does not have it, even with the same token,
+// which can happen after a failover that lost a claim.
 func TestLeaseOfASinkIsUnique(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// insertion stands for the Insertion of a kind.
+// insertion simulates the Insertion of a kind.
 type insertion struct{ InsertItem }
 
 func (*insertion) Again() bool { return false }

@@ -50,7 +50,7 @@ func TestStatusesAreCounted(t *testing.T) {
 	equal(t, "removed", b.counts(ns)+"of "+b.counts(""), "of ERROR 1 ")
 }
 
-// A lane counts in its own rows, so that no flush waits for another.
+// A lane counts in its own rows, so that no flush waits for another one.
 func TestLanesCountApart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

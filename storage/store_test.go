@@ -29,7 +29,7 @@ type bench struct {
 	t   testing.TB
 	dsn string
 	db  *pgxpool.Pool
-	// standings returns additional state to compare when transactions meet; it may be nil.
+	// standings returns additional state to compare after concurrent transactions; it may be nil.
 	standings func(id string) string
 }
 
@@ -39,7 +39,7 @@ func newBench(t testing.TB, with ...storagetest.Option) *bench {
 	return &bench{Store: open(t, dsn, storage.Config{}), t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}
 }
 
-// recount must follow SQL of a test that creates or changes processes.
+// recount must be called after SQL of a test that creates or changes processes.
 func (b *bench) recount() {
 	b.t.Helper()
 	storagetest.Recount(b.t, b.db)
@@ -189,7 +189,7 @@ func (b *bench) process(id string, change ...func(*storage.Completion)) {
 	b.save(end(b.start(id), storage.Finished, change...))
 }
 
-// wreck creates a process that a call has put into ERROR. change applies to the result of its INIT.
+// wreck creates a process that a call has set to ERROR. change applies to the result of its INIT.
 func (b *bench) wreck(id string, change ...func(*storage.Completion)) *storage.Claim {
 	b.t.Helper()
 	b.process(id, change...)
@@ -222,7 +222,7 @@ func (b *bench) exec(sql string, args ...any) {
 	}
 }
 
-// due makes all tasks of a process that wait for a time due since an hour ago.
+// due changes all tasks of a process that wait for a time, so that they have been due for an hour.
 func (b *bench) due(id string) {
 	b.t.Helper()
 	b.exec(`UPDATE schedule SET scheduled_time = statement_timestamp() - interval '1 hour'

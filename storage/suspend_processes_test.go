@@ -90,7 +90,7 @@ func (b *bench) statuses() {
 	b.cancel("asked busy")
 }
 
-// Every cell of the table of the effects of commands in each status.
+// The table of the effects of each command in each status.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	const error3 = "TIMEOUT a CANCELLED!, TIMEOUT b CANCELLED!, TIMEOUT ERROR"
@@ -219,7 +219,7 @@ func TestSuspendTellsWhy(t *testing.T) {
 		row.AttentionTime.Equal(row.StatusChangedTime),
 	},
 		"[SUSPENDED RUNNING a reason SUSPENDED true]")
-	// It stays suspended when its running task ends, even if that changes nothing.
+	// The process stays suspended when its running task ends, even if the task changes nothing.
 	b.save(end(c, storage.Finished, events("a")))
 	row, err = b.GetProcess(t.Context(), key("p"))
 	equal(t, "after the result", []any{must(t, row, err).Status, *row.Detail, row.LastEventID},
@@ -230,8 +230,8 @@ func TestSuspendTellsWhy(t *testing.T) {
 		"[RUNNING SUSPENDED true true]")
 }
 
-// A task that runs while its process is suspended ends normally, and no task follows it. The tasks
-// that it leaves wait for the operator, too.
+// A task that runs while its process is suspended ends normally, and no task follows it. Tasks that
+// it creates also wait for the operator.
 func TestSuspendedAtWork(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -332,7 +332,8 @@ func TestSuspendedTimersRunOnResume(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT runs#1")
 }
 
-// Commands in one flush, and concurrent commands, leave the process in a status of one of them.
+// After commands in one flush, and after concurrent commands, the process has the status that one
+// of them has set.
 func TestOrdersByMany(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

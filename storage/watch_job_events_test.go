@@ -33,7 +33,7 @@ func (b *bench) watchEvents(cursor string) *eventWatch {
 	return &eventWatch{b, must(b.t, at, err)}
 }
 
-// next returns the next events. The client of the watch connects again before.
+// next returns the next events. Before that, the client of the watch reconnects.
 func (w *eventWatch) next() []jobs.EventRow {
 	w.b.t.Helper()
 	w.at = w.b.watchEvents(w.at.String()).at
@@ -77,8 +77,8 @@ func (b *bench) in(tx pgx.Tx, sql string, args ...any) {
 	must(b.t, 0, err)
 }
 
-// A watch does not wait for other transactions. It returns the events of each one after its commit,
-// also if later events were returned before.
+// A watch does not wait for other transactions. It returns the events of each transaction after its
+// commit, even if later events were already returned.
 func TestWatchPassesLongTransactions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -98,7 +98,7 @@ func TestWatchPassesLongTransactions(t *testing.T) {
 	equal(t, "the cursor for new events", must(t, now, err).String(), w.at.String())
 }
 
-// An event that has waited for its lane is not before events that were committed in the meantime.
+// An event that has waited for its lane comes after events that were committed in the meantime.
 func TestJobEventIsNumberedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -127,7 +127,7 @@ func TestJobEventIsNumberedUnderTheLock(t *testing.T) {
 	equal(t, "used lanes", ask[int](b, "SELECT count(DISTINCT lane) FROM job_events"), 1)
 }
 
-// The next transaction of a session does not use the lane of the one before without its lock.
+// The next transaction of a session does not use the lane of the previous one without its lock.
 func TestLaneOfATransaction(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -166,8 +166,8 @@ func TestLaneOfASavepoint(t *testing.T) {
 	equal(t, "after the second commit", w.types(), "second")
 }
 
-// The events of a job are returned in their order if they are in several lanes, also if there are
-// more than one read returns.
+// The events of a job are returned in order if they are in several lanes, even if there are more
+// than one read returns.
 func TestWatchKeepsTheOrderOfAJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -190,7 +190,7 @@ func TestWatchKeepsTheOrderOfAJob(t *testing.T) {
 }
 
 // Many transactions write events of the same jobs, in several statements and namespaces. Some are
-// rolled back. A watch gets each committed event once, and those of a job in order.
+// rolled back. A watch gets each committed event once, and the events of a job in order.
 func TestWatchUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -249,8 +249,8 @@ func TestWatchUnderLoad(t *testing.T) {
 
 var errUndo = errors.New("roll back")
 
-// A watch that is behind the retention is told so, and where it can continue. Numbers of deleted
-// events are not used again.
+// A watch that is behind the retention gets an error that shows where it can continue. Numbers of
+// deleted events are not reused.
 func TestWatchBehindTheRetention(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// worker does the minimum that an engine must do with a store: it runs each claim once, and adopts
-// lost claims. Its processor responds to each task with one event that contains the args.
+// worker is a minimal engine for a store: it runs each claim once, and adopts lost claims. Its
+// processor responds to each task with one event that contains the args.
 type worker struct {
 	t     testing.TB
 	store *storage.Store
@@ -84,7 +84,7 @@ func (w *worker) run(c *storage.Claim) {
 	}
 }
 
-// sweep works like the pollers until no task waits or runs here.
+// sweep acts like the pollers until no task waits or runs here.
 func (w *worker) sweep(db *pgxpool.Pool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {

@@ -9,7 +9,7 @@ import (
 )
 
 // The statements that need the leases of workers do not read all leases for each worker, and do not
-// look up the attempts of other workers.
+// read the attempts of other workers.
 func TestWorkersWithManyLeases(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

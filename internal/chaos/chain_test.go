@@ -20,8 +20,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// link is the state of a process after n operations. Each hash covers all operations before it, so
-// processes with different operations, or with the same ones in another order, have different
+// link is the state of a process after n operations. Each hash covers all earlier operations, so
+// processes with different operations, or with the same operations in another order, have different
 // links.
 type link struct {
 	n    uint64
@@ -36,8 +36,8 @@ func (l link) String() string { return fmt.Sprintf("%d, %x", l.n, l.hash[:3]) }
 
 func (l link) bytes() []byte { return append(binary.BigEndian.AppendUint64(nil, l.n), l.hash[:]...) }
 
-// answer also names the attempt that added the link, so that a result that was returned but not
-// stored differs from the one that was stored.
+// answer also names the attempt that has added the link, so that a result that was returned but not
+// stored differs from the stored one.
 func (l link) answer(attempt int32) []byte {
 	return binary.BigEndian.AppendUint32(l.bytes(), uint32(attempt))
 }
@@ -72,8 +72,8 @@ type chain struct {
 	away  int                 // number of requests still to be rejected
 	live  map[string]int      // attempts in progress, by task
 	told  map[string][][]byte // responses by process and operation; nil if they are not kept
-	held  time.Duration       // for how long gates have held all attempts, until since
-	since time.Time           // since when one holds them; zero if none does
+	held  time.Duration       // total time for which gates have held all attempts, up to since
+	since time.Time           // when the current gate began to hold them; zero if there is none
 
 	inFlight atomic.Int64
 	repeated atomic.Int64 // operations that were requested more than once
@@ -140,7 +140,7 @@ func (c *chain) hold(match func(op string, attempt int32) bool) *gate {
 	return g
 }
 
-// heldTime returns for how long gates have held all attempts.
+// heldTime returns the total time for which gates have held all attempts.
 func (c *chain) heldTime() time.Duration {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -197,7 +197,7 @@ func (c *chain) enter(process, op string, attempt int32) ([]*gate, error) {
 	return holding, nil
 }
 
-// Operations that are in a chain although no client called them.
+// Operations in chains that do not come from calls of clients.
 const (
 	timerOp  = "timer of task"
 	cancelOp = "cancelled"

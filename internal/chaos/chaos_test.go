@@ -66,7 +66,7 @@ type fault struct {
 	inject func(*chaosRun, int) // the argument is the number of an engine
 }
 
-// faults are the faults of a chaos run. Each one is over when its function returns.
+// faults are the faults of a chaos run. A fault is over when its function returns.
 var faults = []fault{
 	{"kill an engine", (*chaosRun).kill},
 	{"kill an engine that is cut off", (*chaosRun).killDisconnected},
@@ -91,7 +91,7 @@ var faults = []fault{
 	{"break the webhook", (*chaosRun).breakWebhook},
 }
 
-// fullRound is the shortest run that injects each fault, however long that takes.
+// fullRound is the duration from which a run injects each fault, even if that takes longer.
 const fullRound = time.Minute
 
 // isFullRound reports whether the run injects each fault.
@@ -158,9 +158,9 @@ func newChaosRun(t testing.TB, seed uint64) *chaosRun {
 	return s
 }
 
-// vary changes an operation to one of all kinds. Operations that are only accepted, and messages
-// from other processes, are cancelled if their process fails. So processes with an even number
-// never fail.
+// vary changes an operation to one of a random kind. Operations that are only accepted, and
+// messages from other processes, are cancelled if their process fails. So processes with an even
+// number never fail.
 func vary(e *entry, number int, random *rand.Rand) {
 	switch kind := random.IntN(100); {
 	case kind < 10:
@@ -256,7 +256,7 @@ func (s *chaosRun) kill(i int) {
 }
 
 // killDisconnected kills an engine that has lost its connection to PostgreSQL. Everything that it
-// has acknowledged before must be stored.
+// has acknowledged must be stored.
 func (s *chaosRun) killDisconnected(i int) {
 	s.awaitBusy(i)
 	s.addCounters(s.nodes[i])

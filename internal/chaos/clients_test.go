@@ -22,7 +22,7 @@ import (
 
 const namespace = "chain"
 
-// fleet is all engines, as clients see them. If one does not answer, the next one is tried.
+// fleet has a client for each engine. If an engine does not answer, the next one is tried.
 type fleet struct {
 	t       testing.TB
 	try     time.Duration // how long to wait for one engine
@@ -77,13 +77,13 @@ func putChain(t testing.TB, n *node, c *chain, change func(*progressorv1.Namespa
 	}
 }
 
-// outcome is what a client knows about an operation.
+// outcome is the knowledge of a client about an operation.
 type outcome int
 
 const (
 	unknown outcome = iota // it may have been done
-	acked                  // it was done, and the client has the response
-	refused                // it was not done, and will not be
+	acked                  // the operation was executed, and the client has the response
+	refused                // the operation was not executed, and will not be
 )
 
 // entry is one operation in the journal of a client.
@@ -140,7 +140,7 @@ func verdict(err error) (outcome, error) {
 		}
 	default:
 		if client.Detail(err) == nil {
-			return unknown, nil // not the response of an engine: the connection broke
+			return unknown, nil // the connection broke, so the error is not the response of an engine
 		}
 	}
 	return unknown, err
@@ -256,8 +256,8 @@ func (s *sightings) of(code connect.Code) int {
 	return s.codes[code]
 }
 
-// only fails the test if clients received anything but results and UNAVAILABLE, which package
-// client retries.
+// only fails the test if clients received other responses than results and UNAVAILABLE, which
+// package client retries.
 func (s *sightings) only(t testing.TB) {
 	t.Helper()
 	s.mutex.Lock()
@@ -291,7 +291,7 @@ type load struct {
 	entries []*entry
 }
 
-// plan defines what the clients of a load do.
+// plan defines the work of the clients of a load.
 type plan struct {
 	clients, processes int
 	calls              int // calls of all clients together; 0 means until stop
@@ -364,8 +364,9 @@ func (l *load) perform(e *entry, first int) {
 	l.entries = append(l.entries, e)
 }
 
-// limit returns the context of an operation. It ends after testTimeout and the time in which the
-// test holds the processor, of which before had passed when the operation began.
+// limit returns the context of an operation. It ends after testTimeout, plus the time for which the
+// test holds the processor. before is the part of that time that had passed when the operation
+// began.
 func (l *load) limit(before time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	go func() {

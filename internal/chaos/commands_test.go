@@ -17,8 +17,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// orders holds the commands other than calls that clients have sent to processes, as the clients
-// know them.
+// orders records the commands other than calls that clients have sent to processes, and their
+// outcomes.
 type orders struct {
 	mutex     sync.Mutex
 	holds     map[string]*hold
@@ -37,7 +37,7 @@ type hold struct {
 // window is a period in which a process was suspended.
 type window struct {
 	process  string
-	from, to time.Time // from the response to the suspend until the request of the resume
+	from, to time.Time // from the response to the suspend to the request of the resume
 }
 
 func (o *orders) hold(process string) *hold {
@@ -54,7 +54,7 @@ func (o *orders) hold(process string) *hold {
 
 // order sends a command until an engine has answered it, and returns the answer, or errBroken if
 // the status of the process does not allow the command. unsure means that an earlier try may have
-// been executed, or may still be.
+// been executed, or may still be executed.
 func (l *load) order(
 	ctx context.Context, first int, give func(context.Context, *client.Client) error,
 ) (unsure bool, err error) {
@@ -188,7 +188,7 @@ func aside(processes int) func(*load, int, int, *rand.Rand) bool {
 }
 
 // held finds calls that began and ended while their process was suspended. None of them may have
-// been done. wrong lists those that were.
+// been executed. wrong lists those that were.
 func held(windows []window, entries []*entry) (turnedAway int, wrong []string) {
 	byProcess := map[string][]window{}
 	for _, w := range windows {

@@ -25,7 +25,7 @@ const cronNamespace = "ticks"
 // triggered is the cron that fires only when it is triggered.
 const triggered = "triggered"
 
-// cronKind is a cron of a chaos run, and what its ledger must contain.
+// cronKind is a cron of a chaos run, with the expectations of its ledger.
 type cronKind struct {
 	id        string
 	decisions []string // each fire time has one of these

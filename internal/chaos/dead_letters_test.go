@@ -18,16 +18,16 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// The sink whose target refuses some changes, and the processes that it selects. A sink keeps at
-// most 1,000 dead letters, so few changes become one.
+// The sink whose target rejects some changes, and the processes that it selects. A sink keeps at
+// most 1,000 dead letters, so only a few changes may become dead letters.
 const (
 	refusedSink      = "refused"
 	refusedProcesses = "^p[0-9]*3$"
 	refusedOneIn     = 16
 )
 
-// refuser is a target that refuses some changes with 422 when they arrive for the first time. They
-// become dead letters, which it accepts when they are delivered again.
+// refuser is a target that rejects some changes with 422 when they arrive for the first time. They
+// become dead letters. It accepts them when they are delivered again.
 type refuser struct {
 	url      string
 	mutex    sync.Mutex
@@ -81,7 +81,7 @@ func (r *refuser) delivered() int {
 	return r.retried
 }
 
-// defects compares what was accepted, in any order, with what was recorded.
+// defects compares the accepted changes, in any order, with the recorded ones.
 func (r *refuser) defects(recorded map[string][]int64, lossy bool) (wrong []string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -119,7 +119,8 @@ func (w *sinkWatch) retryDeadLetters() {
 	})
 }
 
-// The check reports what was refused and did not come again, and what was not recorded.
+// The check reports changes that were rejected and not delivered again, and changes that were not
+// recorded.
 func TestPlantedDeadLetters(t *testing.T) {
 	t.Parallel()
 	recorded := map[string][]int64{"p": {15, 16, 17}}

@@ -52,8 +52,8 @@ func callAside(t testing.TB, n *node, process, op string) <-chan answered {
 	return end
 }
 
-// A call through an engine whose process is busy on another engine waits. It is answered at once
-// after it has run there.
+// A call through an engine whose process is busy on another engine waits. It is answered as soon as
+// it has run there.
 func TestCallThroughTheOtherEngine(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -94,8 +94,8 @@ func TestCallThroughTheOtherEngine(t *testing.T) {
 	verify(t, dsn, entries)
 }
 
-// An engine dies during 1,000 calls. The other engine runs its tasks again, and nothing is lost or
-// done twice.
+// An engine dies during 1,000 calls. The other engine runs its tasks again, and no operation is
+// lost or executed twice.
 func TestKilledEngine(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	conn := observe(t, dsn)
@@ -126,8 +126,8 @@ func TestKilledEngine(t *testing.T) {
 	replay(t, newFleet(t, b), entries)
 	zombies := int(b.metric("progressor_zombies_total"))
 	again := count(t, conn, `SELECT count(*) FROM tasks WHERE attempt = 2`)
-	// The number may differ a little from what it held: it took tasks until it died, and PostgreSQL
-	// may commit a result that it had sent before.
+	// The number may differ slightly from the number of held tasks: the engine took tasks until it
+	// died, and PostgreSQL may commit a result that it had sent before.
 	if zombies == 0 || again != zombies || c.repeated.Load() == 0 {
 		t.Errorf("%d tasks held by the dead engine, %d zombies, %d second attempts, %d seen by the processor", held,
 			zombies, again, c.repeated.Load())
@@ -240,7 +240,7 @@ func TestRollingRestart(t *testing.T) {
 	nodes := []*node{startNode(t, "a0", dsn), startNode(t, "b0", dsn)}
 	putChain(t, nodes[0], c, nil)
 	f := newFleet(t, nodes...)
-	// With many processes, few calls meet a process that is held on the other engine.
+	// With many processes, only a few calls are for a process that is held on the other engine.
 	const processes = 200
 	f.start(processes)
 	l := startLoad(f, plan{clients: 16, processes: processes, seed: 5})

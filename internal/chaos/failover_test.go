@@ -61,7 +61,8 @@ func failoverThatLosesTheTail(t *testing.T) {
 	f.Detach()
 	f.more(200)
 	g := f.chain.hold(nil) // these calls are lost before they end
-	// The 24 clients may wait for few of the 20 processes: each process runs one call at a time.
+	// The 24 clients may wait for only a few of the 20 processes, because each process runs one
+	// call at a time.
 	await(t, testTimeout, "the processor holds calls", func() bool { return g.arrived.Load() >= 5 })
 	f.FailOver()
 	failed := time.Now()
@@ -99,7 +100,7 @@ func failoverThatLosesTheTail(t *testing.T) {
 	}
 }
 
-// verifySinks checks that the sinks have delivered everything that is left, in order.
+// verifySinks checks that the sinks have delivered all changes that were not lost, in order.
 func (f *failover) verifySinks() {
 	f.t.Helper()
 	for _, w := range f.sinks.defects(observe(f.t, f.DSN)) {

@@ -50,7 +50,7 @@ var streamNeeds = map[string][]string{
 	"sub/only": {"b"},
 }
 
-// gives lists the steps that are jobs, whose result is the answer of a worker.
+// gives lists the steps that are jobs, whose results are answers of workers.
 var gives = []string{"a", "b", "each.0", "each.1", "each.2", "last", "sub/only"}
 
 // flowWatch records the expected state of the runs of a chaos run, independently of the database.
@@ -131,9 +131,9 @@ func (w *flowWatch) start(ctx context.Context) {
 	}
 }
 
-// holdEnd locks the row of a run until release, at a moment when the run has received the end of a
-// step but has not started the next step. The ends of steps do not write that row, only decisions
-// do. Sometimes no step ends in time.
+// holdEnd locks the row of a run until release is called, at a moment when the run has received the
+// end of a step but has not started the next step. Only decisions write that row, not the ends of
+// steps. Sometimes no step ends in time.
 func (w *flowWatch) holdEnd(conn *pgx.Conn) (release func()) {
 	ctx := w.t.Context()
 	for range 8 {
@@ -227,8 +227,8 @@ func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 }
 
 // defects returns the defects of runs: a run that is lost or has not ended; a step that is lost,
-// has begun or ended twice, has begun before the steps that it needs had ended, or has the result
-// of an answer that was rejected.
+// has begun or ended twice, has begun before its dependencies had ended, or has the result of a
+// rejected answer.
 func (w *flowWatch) defects(rows map[string]map[string]flowRow) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.started {

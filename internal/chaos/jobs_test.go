@@ -126,7 +126,7 @@ func (w *jobWatch) ask(ctx context.Context, first int, do func(context.Context, 
 	}
 }
 
-// work is a worker. It polls, and treats each lease as good and bad workers do.
+// work runs a worker. It polls, and treats its leases like well-behaved and misbehaving workers.
 func (w *jobWatch) work(ctx context.Context, id string, random *rand.Rand) {
 	for try := 0; ctx.Err() == nil; try++ {
 		limit, over := context.WithTimeout(ctx, w.fleet.try)
@@ -145,12 +145,12 @@ func (w *jobWatch) work(ctx context.Context, id string, random *rand.Rand) {
 	}
 }
 
-// treat answers, releases or abandons a lease, as workers do.
+// treat answers, releases or abandons a lease.
 func (w *jobWatch) treat(ctx context.Context, worker string, l *progressorv1.Lease, nonce string, random *rand.Rand) {
 	switch what := random.IntN(100); {
 	case what < 4: // the worker dies
 		w.count(&w.left)
-	case what < 8: // the worker answers after the end of its lease
+	case what < 8: // the worker answers after the lease has expired
 		w.count(&w.paused)
 		soon(leaseTime+leaseTime/2, func() bool { return false })
 		w.answer(ctx, l, nonce, random)
@@ -259,7 +259,7 @@ func (w *jobWatch) end(conn *pgx.Conn) map[string]jobRow {
 }
 
 // defects returns the defects of jobs: a job that is lost, was never enqueued, ended twice, ended
-// with an answer that no worker sent, or with another answer than the one that was accepted.
+// with an answer that no worker has sent, or with a different answer than the accepted one.
 func (w *jobWatch) defects(rows map[string]jobRow) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.enqueued {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// All defects are detected: a fire time without a row, a run that is missing, doubled, not named or
-// different from its row, and a trigger without an effect.
+// The check detects all defects: a fire time without a row, a run that is missing, duplicated, not
+// named or different from its row, and a trigger without an effect.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 1, 1, 10, 0, 0, 300_000_000, time.UTC)
@@ -53,7 +53,7 @@ func TestLedger(t *testing.T) {
 	tests := []struct {
 		name  string
 		plant func(w *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow
-		want  string // part of the defect that is found; "" if there is none
+		want  string // part of the expected defect; "" if there is none
 	}{
 		{"all is well", func(_ *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow { return rows }, ""},
 		{"the first fire time is lost", func(w *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {

@@ -13,9 +13,9 @@ import (
 type cronCounts struct{ fires, triggers, queued, cancelled, timeouts, requests int }
 
 // ledger compares the ledgers of crons with the fire times, with their runs, and with what clients
-// and targets know. Each fire time must have one row. Each row that fired must have one run, which
-// did its work once and ended with the status in the row. There must be no other runs, and every
-// trigger that was answered must have fired. wrong lists the differences.
+// and targets know. Each fire time must have one row. Each FIRED row must have one run, which has
+// done its work once and has ended with the status in the row. There must be no other runs, and
+// every answered trigger must have fired. wrong lists the differences.
 func (w *cronWatch) ledger(rows []fireRow, runs map[string]cronRun) (n cronCounts, wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	of := map[string][]fireRow{}
@@ -130,8 +130,8 @@ func (w *cronWatch) row(k cronKind, r fireRow, runs map[string]cronRun) (wrong [
 	return wrong
 }
 
-// inOrder finds runs that began before the previous run had ended, of a cron that allows one run at
-// a time.
+// inOrder finds the runs of a cron with one run at a time that began before the previous run had
+// ended.
 func inOrder(rows []fireRow, runs map[string]cronRun) (wrong []string) {
 	for i := 1; i < len(rows); i++ {
 		before, after := rows[i-1], rows[i]

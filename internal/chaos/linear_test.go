@@ -16,7 +16,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// never is the end of an operation without a response.
+// never is the end time of an operation without a response.
 const never = math.MaxInt64
 
 // chainModel is the specification of a process: a chain to which operations are appended. The input
@@ -61,9 +61,9 @@ func newJournal(entries []*entry) (j journal, origin time.Time) {
 }
 
 // operations returns the operations of a process in the order of its chain. Operations with a
-// response have the output that the client received. Operations without one, including those that
-// send none, never end and have the output that the chain shows. Operations that are not in the
-// chain had no effect and are left out.
+// response have the output that the client received. Operations without a response never end, and
+// have the output that the chain shows. Operations that are not in the chain had no effect and are
+// omitted.
 func (h *history) operations(process string, entries journal, origin time.Time) []porcupine.Operation {
 	var ops []porcupine.Operation
 	var timerSet int64 // when the operation that set the timer began
@@ -121,8 +121,8 @@ func linearizable(t testing.TB, histories map[string]*history, entries []*entry)
 	t.Logf("linearizable: %d operations on %d processes, at most %d on one", calls, len(histories), longest)
 }
 
-// draw writes a page that shows the operations up to the first one that has no valid position, and
-// enough operations before it to see why.
+// draw writes a page that shows the first operation without a valid position, and enough operations
+// before it to see the reason.
 func draw(dir string, ops []porcupine.Operation) (path string, err error) {
 	end := sort.Search(len(ops), func(n int) bool { return !porcupine.CheckOperations(chainModel(link{}), ops[:n]) })
 	for size := 32; ; size *= 2 {

@@ -12,7 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Impossible histories are rejected, and a page that shows why is written.
+// Impossible histories are rejected, and a page that shows the reason is written.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	const unanswered = -1
@@ -89,7 +89,7 @@ func TestLinearizable(t *testing.T) {
 }
 
 // A journal and a chain are converted to operations. Operations of clients have the output that the
-// client received, the others have an open end.
+// client received. All others have no end.
 func TestOperationsOfAProcess(t *testing.T) {
 	t.Parallel()
 	origin := time.Now()

@@ -105,8 +105,8 @@ func doctor(t testing.TB, dsn string) {
 	}
 }
 
-// postgres is a PostgreSQL that syncs to disk, as in production, and may be crashed. The first test
-// that needs it starts it. Tests that use it do not run in parallel.
+// postgres is a PostgreSQL server that syncs to disk, as in production, and that tests may crash.
+// The first test that needs it starts it. Tests that use it do not run in parallel.
 type postgres struct {
 	once   sync.Once
 	server *pgembed.Server

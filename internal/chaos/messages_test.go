@@ -12,7 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// An operation may make its process send these messages to another process, at the end of its text.
+// The commands at the end of the text of an operation. They make the process send a message to
+// another process.
 const (
 	askTell  = " tell="  // a notification
 	askBear  = " bear="  // the start of a child that ends at once
@@ -20,8 +21,8 @@ const (
 	askEnd   = " end="   // the cancel of a child
 )
 
-// Operations that are in a chain because another process sent a message. Their cause follows the
-// prefix.
+// Prefixes of operations that are in a chain because another process has sent a message. The cause
+// follows the prefix.
 const (
 	toldBy = "from "
 	endOf  = "end of "
@@ -37,8 +38,8 @@ type word struct {
 	cause  string // process and operation
 }
 
-// wordsOf returns the commands of an operation. The processor sends them, and the chains are
-// compared with them afterwards.
+// wordsOf returns the commands of an operation. The processor sends them, and the check compares
+// the chains with them.
 func wordsOf(process, op string) []word {
 	if _, sent := sender(op); sent {
 		return nil // it contains the text of another operation
@@ -85,9 +86,9 @@ func isMessage(op string) bool {
 type deliveries struct{ told, born, cancelled, ends int }
 
 // delivered compares the commands of all operations in the chains with the operations that commands
-// caused. Each command must have arrived once, nothing else may have arrived, and a child must have
-// ended if and only if it should have. cancelled lists the children whose cancel was acknowledged
-// to a client. wrong lists the differences.
+// have caused. Each command must have arrived once, nothing else may have arrived, and a child must
+// have ended if and only if it should have. cancelled lists the children whose cancel was
+// acknowledged to a client. wrong lists the differences.
 func delivered(
 	histories map[string]*history, statuses map[string]string, cancelled []string,
 ) (d deliveries, wrong []string) {
@@ -139,8 +140,11 @@ func delivered(
 		}
 	}
 	for what, n := range want {
-		if n != 0 {
-			wrong = append(wrong, fmt.Sprintf("%s was executed %d times more often than it was sent", what, -n))
+		switch {
+		case n > 0:
+			wrong = append(wrong, fmt.Sprintf("%s was sent but not executed (%d missing)", what, n))
+		case n < 0:
+			wrong = append(wrong, fmt.Sprintf("%s was executed more often than it was sent (%d too many)", what, -n))
 		}
 	}
 	return d, wrong

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A message that is lost, doubled or invented is detected, and so is a cancel that was acknowledged
-// but not executed.
+// The check detects a message that was lost, duplicated or invented, and a cancel that was
+// acknowledged but not executed.
 func TestDelivered(t *testing.T) {
 	t.Parallel()
 	tell, bear, raise, end := "c1 tell=p2", "c2 bear=child-a", "c3 raise=child-b", "c4 end=child-b"
@@ -25,21 +25,21 @@ func TestDelivered(t *testing.T) {
 	tests := []struct {
 		name  string
 		plant func(chains map[string][]string, statuses map[string]string)
-		want  string // part of the defect that is found; "" if there is none
+		want  string // part of the expected defect; "" if there is none
 	}{
-		{"all is well", func(map[string][]string, map[string]string) {}, ""},
+		{"no defect", func(map[string][]string, map[string]string) {}, ""},
 		{"a message is lost", func(c map[string][]string, _ map[string]string) { c["p2"] = c["p2"][:1] },
-			"p2: from p1 c1 tell=p2 was executed -1 times more often"},
-		{"a message came twice",
+			"p2: from p1 c1 tell=p2 was sent but not executed (1 missing)"},
+		{"a message was delivered twice",
 			func(c map[string][]string, _ map[string]string) { c["p2"] = append(c["p2"], c["p2"][1]) },
-			"p2: from p1 c1 tell=p2 was executed 1 times more often"},
+			"p2: from p1 c1 tell=p2 was executed more often than it was sent (1 too many)"},
 		{"a message of a result that was not stored",
 			func(c map[string][]string, _ map[string]string) { c["p1"] = slices.Delete(c["p1"], 1, 2) },
-			"p2: from p1 c1 tell=p2 was executed 1 times more often"},
+			"p2: from p1 c1 tell=p2 was executed more often than it was sent (1 too many)"},
 		{"a child is missing", func(c map[string][]string, _ map[string]string) { delete(c, "child-a") },
-			"child-a: born to end was executed -1 times more often"},
-		{"a parent was not told", func(c map[string][]string, _ map[string]string) { c["p1"] = c["p1"][:6] },
-			"p1: end of p1 c3 raise=child-b was executed -1 times more often"},
+			"child-a: born to end was sent but not executed (1 missing)"},
+		{"a parent was not notified", func(c map[string][]string, _ map[string]string) { c["p1"] = c["p1"][:6] },
+			"p1: end of p1 c3 raise=child-b was sent but not executed (1 missing)"},
 		{"a child did not end", func(_ map[string][]string, s map[string]string) { s["child-a"] = "RUNNING" },
 			"child-a, which ends at once, is RUNNING"},
 		{"a child was not cancelled", func(_ map[string][]string, s map[string]string) { s["child-b"] = "RUNNING" },
@@ -68,7 +68,7 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
-// A call that a suspended process has executed is detected.
+// The check detects a call that a suspended process has executed.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -89,7 +89,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// A second live attempt of a task is detected; an attempt that has ended does not count.
+// The check detects a second live attempt of a task. Attempts that have ended do not count.
 func TestTwice(t *testing.T) {
 	t.Parallel()
 	c := &chain{}
@@ -112,8 +112,8 @@ func TestTwice(t *testing.T) {
 	}
 }
 
-// Lost notifications of a queue, lost tasks of a backlog, and rows that a removed process has left
-// are detected.
+// The check detects lost notifications of a queue, lost tasks of a backlog, and remaining rows of a
+// removed process.
 func TestTenantsAreJudged(t *testing.T) {
 	t.Parallel()
 	w := &tenants{queues: []queue{{process: "q0", n: 10}, {process: "q1", n: 20, removed: true}}, backlog: 30}
@@ -121,14 +121,14 @@ func TestTenantsAreJudged(t *testing.T) {
 		plant func(rows *tenantRows)
 		want  string
 	}{
-		"all is well": {func(*tenantRows) {}, ""},
+		"no defect": {func(*tenantRows) {}, ""},
 		"a notification is lost": {func(r *tenantRows) { r.ended["q0"] = 9 },
 			"9 of the 10 notifications of q0 have ended"},
-		"one ended twice": {func(r *tenantRows) { r.ended["q0"] = 11 },
+		"a notification ended twice": {func(r *tenantRows) { r.ended["q0"] = 11 },
 			"11 of the 10 notifications of q0 have ended"},
-		"a row is left": {func(r *tenantRows) { r.left["q1"] = 1 },
+		"a row of a removed process is left": {func(r *tenantRows) { r.left["q1"] = 1 },
 			"q1 was removed, but 1 of its rows are left"},
-		"one of a cancelled one": {func(r *tenantRows) { r.left["q0"] = 2 },
+		"a row of a cancelled process is left": {func(r *tenantRows) { r.left["q0"] = 2 },
 			"q0 was removed, but 2 of its rows are left"},
 		"a timer is lost": {func(r *tenantRows) { r.backlog = 29 },
 			"29 of the 30 tasks of the backlog have finished"},

@@ -24,7 +24,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("terminates backends", func(t *testing.T) { backendsTerminated(t, server) })
 }
 
-// crash ends the server as a crash would, without restarting it.
+// crash ends the server like a crash, and does not restart it.
 func crash(t testing.TB, server *pgembed.Server) {
 	t.Helper()
 	if err := syscall.Kill(server.PID(), syscall.SIGQUIT); err != nil {
@@ -77,7 +77,7 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 		await(t, testTimeout, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
 		began := time.Now()
 		crash(t, server)
-		if long { // long enough for the engines to cancel what they run
+		if long { // long enough for the engines to cancel their attempts
 			await(t, testTimeout, "the engines know that they are cut off",
 				func() bool { return !a.isReady() && !b.isReady() })
 			var probes sightings
@@ -120,7 +120,7 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 	replay(t, f, entries)
 }
 
-// Every connection of the engines is cut again and again, under load.
+// All connections of the engines are cut repeatedly, under load.
 func backendsTerminated(t *testing.T, server *pgembed.Server) {
 	dsn := database(t, server)
 	conn := observe(t, dsn)

@@ -19,7 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// badProcessor serves something that is not a processor, and returns its URL.
+// badProcessor starts a server that is not a processor, and returns its URL.
 func badProcessor(t testing.TB, answer http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -53,7 +53,7 @@ func breakOff(t testing.TB, part string) http.HandlerFunc {
 }
 
 // If a processor is down or slow, sends garbage or breaks the connection, the call fails with a
-// reason that says so. The engine stays ready, and the process can be repaired.
+// matching reason. The engine stays ready, and the process can be repaired.
 func TestBadProcessors(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -77,7 +77,7 @@ func TestBadProcessors(t *testing.T) {
 	tests := []struct{ name, url, reason string }{
 		{"down", refusedURL(t), "unavailable"},
 		{"slow", badProcessor(t, func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that its client has disconnected
+			_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that its client is gone
 			<-r.Context().Done()
 		}), "timeout"},
 		{"garbage", badProcessor(t, written(http.StatusOK, "application/proto", "\xff\xff\xffgarbage")),

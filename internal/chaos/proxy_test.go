@@ -69,14 +69,14 @@ func (p *proxy) loseAnswers() {
 	p.deaf = true
 }
 
-// stall holds everything in both directions and closes nothing.
+// stall holds all data in both directions, and closes no connection.
 func (p *proxy) stall() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.released = make(chan struct{})
 }
 
-// pass heals the proxy. Data that it has held is lost, with its connections.
+// pass makes the proxy work again. Data that it has held is lost, together with the connections.
 func (p *proxy) pass() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

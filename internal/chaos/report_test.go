@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// figure is a number that a long run must not leave at zero: a check of nothing proves nothing.
+// figure is a number that must not be zero after a long run, because a check without data proves
+// nothing.
 type figure struct {
 	what string
 	n    int
@@ -20,7 +21,7 @@ type figure struct {
 // rare lists figures that may be zero in runs of less than three minutes.
 var rare = []string{"tasks of crons retried"}
 
-// figures returns what happened in a run, as docs/reliability.md shows it.
+// figures returns the events of a run, in the form of docs/reliability.md.
 func (s *chaosRun) figures(conn *pgx.Conn, messages deliveries, rejected int, fires cronCounts) []figure {
 	rows := func(sql string) int { return count(s.t, conn, sql) }
 	list := []figure{

@@ -45,9 +45,9 @@ func record(ns *progressorv1.Namespace) {
 	}}
 }
 
-// arrivals are the changes that a target has received. As docs/changes.md tells consumers, it
-// ignores a change whose number is not larger than the last one of its process. So a change that
-// came after a later one is missing.
+// arrivals are the changes that a target has received. As docs/changes.md recommends, it ignores a
+// change whose number is not larger than the last one of its process. So a change that arrives
+// after a later one counts as missing.
 type arrivals struct {
 	mutex sync.Mutex
 	ids   map[string][]int64 // by process
@@ -79,8 +79,8 @@ func (a *arrivals) counts() (total, again int) {
 // firstNewNumber is smaller than all numbers that are issued after a failover.
 const firstNewNumber = 1_000_000_000_000
 
-// defects compares what was received with what was recorded, by process. lossy is set after a
-// failover that may have lost changes that were received before.
+// defects compares the received changes with the recorded ones, by process. lossy is set after a
+// failover that may have lost received changes.
 func (a *arrivals) defects(sink string, recorded map[string][]int64, lossy bool) (wrong []string) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -109,7 +109,7 @@ func (a *arrivals) defects(sink string, recorded map[string][]int64, lossy bool)
 	return wrong
 }
 
-// broker is a Kafka cluster that can lose connections and reject what it is sent.
+// broker is a Kafka cluster that can break connections and reject records.
 type broker struct {
 	*kfake.Cluster
 	arrivals
@@ -118,8 +118,8 @@ type broker struct {
 	read    atomic.Int64
 }
 
-// lossyListener accepts connections that break instead of sending a response, while their broker
-// fails. What was requested is done.
+// lossyListener accepts connections that break instead of sending a response while their broker
+// fails. The broker still executes the requests.
 type lossyListener struct {
 	net.Listener
 	broker *broker
@@ -146,7 +146,7 @@ func (c *lossyConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// newBroker starts a cluster with one topic, and reads what is written there.
+// newBroker starts a cluster with one topic, and reads the records of the topic.
 func newBroker(t testing.TB) *broker {
 	t.Helper()
 	b := &broker{}
@@ -196,8 +196,8 @@ func (b *broker) allRead() bool {
 	return b.read.Load() == stored
 }
 
-// kafkaFaults are the faults of Kafka. Each one lasts until stop is called. happened returns how
-// often it has happened.
+// kafkaFaults are the faults of Kafka. Each one lasts until stop is called. happened returns the
+// number of its occurrences.
 var kafkaFaults = []func(*broker) (happened func() int64, stop func()){
 	func(b *broker) (func() int64, func()) { // lose responses
 		before := b.cuts.Load()
@@ -299,7 +299,7 @@ func startSinks(f *fleet) *sinkWatch {
 	return w
 }
 
-// breakKafka lets Kafka fail in one way until that has been noticed.
+// breakKafka makes Kafka fail in one way until the engines have noticed it.
 func (s *chaosRun) breakKafka(int) {
 	happened, stop := kafkaFaults[s.random.IntN(len(kafkaFaults))](s.sinks.broker)
 	awaitFaults(happened)
@@ -308,7 +308,7 @@ func (s *chaosRun) breakKafka(int) {
 	s.sinks.retryDeadLetters()
 }
 
-// breakWebhook lets the webhook fail in every way until that has been noticed.
+// breakWebhook makes the webhook fail in every way until the engines have noticed it.
 func (s *chaosRun) breakWebhook(int) {
 	before := s.sinks.hook.failed.Load()
 	s.sinks.hook.fails.Store(true)
@@ -381,8 +381,8 @@ func (w *sinkWatch) counts() (total, again int) {
 	return total, again
 }
 
-// end waits until the sinks have delivered everything. After that, nothing fails any more: more
-// calls must not lead to a second delivery.
+// end waits until the sinks have delivered everything. After that, there are no faults any more, so
+// further calls must not cause a second delivery.
 func (w *sinkWatch) end(seed uint64) []*entry {
 	w.t.Helper()
 	w.catchUp()
@@ -398,7 +398,8 @@ func (w *sinkWatch) end(seed uint64) []*entry {
 	return entries
 }
 
-// defects compares what the sinks have delivered with what was recorded, and that with the events.
+// defects compares the delivered changes with the recorded ones, and the recorded ones with the
+// events.
 func (w *sinkWatch) defects(conn *pgx.Conn) []string {
 	w.t.Helper()
 	w.catchUp()
@@ -435,7 +436,7 @@ func (w *sinkWatch) defects(conn *pgx.Conn) []string {
 	return wrong
 }
 
-// figures returns what a long run must have seen of the sinks.
+// figures returns the numbers about the sinks that must not be zero after a long run.
 func (w *sinkWatch) figures() []figure {
 	kafka, kafkaAgain := w.broker.counts()
 	webhook, webhookAgain := w.hook.counts()
@@ -451,8 +452,8 @@ func (w *sinkWatch) figures() []figure {
 	}
 }
 
-// The check of what the sinks have delivered reports gaps, changes in the wrong order, and changes
-// that were not recorded. It accepts changes that come again.
+// The check of the delivered changes reports gaps, changes in the wrong order, and changes that
+// were not recorded. It accepts repeated changes.
 func TestPlantedDeliveries(t *testing.T) {
 	t.Parallel()
 	recorded := map[string][]int64{"p": {1, 3, 4}, "q": {2}}

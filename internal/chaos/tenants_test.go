@@ -16,7 +16,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Other tenants of the engines. The clients of the chain must not notice them.
+// Other tenants of the engines. They must not affect the clients of the chain.
 const (
 	queueNamespace   = "queues"
 	backlogNamespace = "backlog" // backlog1, backlog2, …
@@ -55,10 +55,10 @@ type tenants struct {
 type queue struct {
 	process string
 	n       int
-	removed bool // at once; otherwise the process was cancelled, and is removed at the end of the test
+	removed bool // removed at once; otherwise the process was cancelled, and is removed at the end of the test
 }
 
-// tenantRows is what the database contains of the other tenants at the end.
+// tenantRows has the rows of the other tenants in the database at the end.
 type tenantRows struct {
 	ended   map[string]int // notifications that had ended before their process was removed, by process
 	left    map[string]int // rows of any kind, by process
@@ -81,7 +81,7 @@ func (w *tenants) defects(rows tenantRows) (wrong []string) {
 	return wrong
 }
 
-// figures returns what a long run must have seen of the other tenants.
+// figures returns the numbers about the other tenants that must not be zero after a long run.
 func (w *tenants) figures() []figure {
 	largest := 0
 	for _, q := range w.queues {
@@ -246,9 +246,8 @@ func (s *chaosRun) execute(sql string, args ...any) {
 	}
 }
 
-// settleTenants waits until the other tenants have no more work, and returns what the database
-// contains of them. It removes the processes with queues, because the final checks of all rows have
-// a time limit.
+// settleTenants waits until the other tenants have no more work, and returns their rows. It removes
+// the processes with queues, because the final checks of all rows have a time limit.
 func (s *chaosRun) settleTenants(conn *pgx.Conn) tenantRows {
 	s.awaitTenants(conn)
 	rows := tenantRows{

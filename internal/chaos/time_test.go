@@ -48,9 +48,9 @@ func silent(t testing.TB, conn *pgx.Conn, n *node, while string) bool {
 }
 
 // freezeLong stops an engine while its processor works, until another engine repeats one of its
-// attempts. When the engine continues, it must cancel its own. Tasks that it has locked are
-// repeated only after 10 s. The test does not wait for those, because the step timeout of the calls
-// is as long.
+// attempts. When the engine continues, it must cancel its own attempts. Tasks that it has locked
+// are repeated only after 10 s. The test does not wait for these, because the step timeout of the
+// calls is as long.
 func (s *chaosRun) freezeLong(i int) {
 	s.awaitBusy(i)
 	n := s.nodes[i]
@@ -71,10 +71,10 @@ func (s *chaosRun) awaitSingleAttempts() {
 	await(s.t, liveLimit, "no task has two live attempts", func() bool { return s.chain.repeatedTasks() == 0 })
 }
 
-// A step of the clock of PostgreSQL changes the age of everything. Moving stored times has the same
-// effect and needs no privileges. Running timers are left out, because the test looks for timers
-// that fired early. A task is moved under the lock of its process, which everything that changes
-// tasks must hold.
+// A step of the clock of PostgreSQL changes the age of all rows. Moving stored times has the same
+// effect and needs no privileges. The statements omit running timers, because the test looks for
+// timers that fired early. They change a task under the lock of its process, like every change of a
+// task.
 const (
 	moveNodes = `UPDATE nodes SET beat_time = beat_time + $1::interval, started_time = started_time + $1::interval,
 		dead_beat_time = dead_beat_time + $1::interval`
@@ -95,13 +95,13 @@ const (
 			SELECT namespace, process_id FROM processes WHERE cancel_deadline IS NOT NULL FOR UPDATE SKIP LOCKED)`
 )
 
-// clockForward sets the clock forward by an hour, so that every heartbeat, lease and deadline is
-// long over.
+// clockForward sets the clock forward by an hour, so that every heartbeat, lease and deadline has
+// long expired.
 func (s *chaosRun) clockForward(int) {
 	s.clockStep("-1 hour", moveNodes, moveRunning, moveLeases, moveSinks)
 }
 
-// clockBackward sets the clock back by an hour, so that everything that is stored is in the future.
+// clockBackward sets the clock back by an hour, so that all stored times are in the future.
 func (s *chaosRun) clockBackward(int) {
 	s.clockStep("1 hour", moveNodes, moveRunning, moveLeases, moveSinks, moveMessages, moveCancels)
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// additions are what future migrations may do while engines of this version run: one hot table in a
-// transaction, and slow operations outside of one.
+// additions are migrations that a future version may run while engines of this version run: a
+// change of one hot table in a transaction, and slow operations outside of a transaction.
 var additions = []string{
 	"ALTER TABLE processes ADD COLUMN next text NOT NULL DEFAULT 'n', ADD CONSTRAINT processes_next CHECK (next <> " +
 		"'') NOT VALID;",
@@ -40,8 +40,9 @@ RESET lock_timeout;
 ALTER TABLE processes VALIDATE CONSTRAINT processes_next;`,
 }
 
-// Migrations that only add run under load. An application that holds a table delays them, and
-// blocks nothing else. Engines of this version continue to run, and can start, on the new schema.
+// Migrations that only add objects run under load. An application that holds a table delays them,
+// and blocks nothing else. Engines of this version continue to run, and can start, on the new
+// schema.
 func TestMigrationUnderLoad(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	conn := observe(t, dsn)
@@ -91,7 +92,7 @@ func TestMigrationUnderLoad(t *testing.T) {
 	endUpgrade(t, l, c, dsn)
 }
 
-// endUpgrade ends a load under which nothing may have failed or been done twice.
+// endUpgrade ends a load. No operation may have failed or been executed twice.
 func endUpgrade(t *testing.T, l *load, c *chain, dsn string) {
 	t.Helper()
 	entries := l.finish()
@@ -118,8 +119,8 @@ func TestUpgrade(t *testing.T) {
 	old := previous(t)
 	dsn := storagetest.DSN(t)
 	before := downTo(t, dsn, old)
-	// This program refuses an older schema, and says what to do. The commit that replaced
-	// migrations by the base has the same version as the one before it.
+	// This program rejects an older schema with an error that names the next step. The commit that
+	// replaced migrations by the base has the same version as the one before it.
 	refuses := func(path, says string, args ...string) {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), path, append(args, "--db.dsn", dsn)...).CombinedOutput()

@@ -60,9 +60,9 @@ func leftOver(t testing.TB, conn *pgx.Conn) (list string) {
 	return list
 }
 
-// history is what the database contains of one process.
+// history is the data of one process in the database.
 type history struct {
-	answers map[string][][]byte // by operation; exactly one if all is well
+	answers map[string][][]byte // by operation; exactly one if there is no defect
 	applied []appliedOperation
 	last    link
 }

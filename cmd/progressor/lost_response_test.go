@@ -52,7 +52,7 @@ func dying(t *testing.T, reset bool) (p clitest.Program, taken *atomic.Int32) {
 // shows the key with which to check or to repeat it.
 func TestLostAnswer(t *testing.T) {
 	key := `[0-9a-f-]{36}`
-	again := "the same command with -k " + key + ", which has no effect twice\n$"
+	again := "the same command with -k " + key + ", which is not executed twice\n$"
 	for line, next := range map[string]string{
 		"call demo o-1": "progressor await demo o-1 --idempotency-key " + key + ", or " + again,
 		"call demo o-1 -k mine": "progressor await demo o-1 --idempotency-key mine, or the same " +

@@ -3,7 +3,7 @@ package main
 // failoverMutants break the handling of data that a failover of the database loses.
 var failoverMutants = []mutant{
 	{
-		name: "numbers-issued-again", breaks: "no number is issued twice, also after a failover that lost it",
+		name: "numbers-issued-again", breaks: "no number is issued twice, even after a failover that lost it",
 		file: "migrations/00107_namespaces.sql", old: "PERFORM setval(s.seqrelid, highest)",
 		planted:  "PERFORM pg_sequence_last_value(s.seqrelid)",
 		packages: "./storage ./engine", run: "TestNumbersAreNotIssuedTwice|TestFailover",

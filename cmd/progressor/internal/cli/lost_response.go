@@ -81,7 +81,7 @@ func (c *Change) Explain(err error, look string) error {
 	}
 	again := ""
 	if c.Key != "" {
-		again = "the same command with -k " + output.ShellWord(c.Key) + ", which has no effect twice"
+		again = "the same command with -k " + output.ShellWord(c.Key) + ", which is not executed twice"
 	}
 	if look != "" && again != "" {
 		look += ", or "

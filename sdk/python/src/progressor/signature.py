@@ -68,6 +68,6 @@ def _signed_by_public(key: str, text: str, content: bytes) -> bool:
         return False
     try:
         ed25519.Ed25519PublicKey.from_public_bytes(raw).verify(base64.b64decode(text[4:]), content)
-    except (InvalidSignature, ValueError):  # also if it is not base64
+    except (InvalidSignature, ValueError):  # ValueError: it is not base64
         return False
     return True

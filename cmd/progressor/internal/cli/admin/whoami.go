@@ -14,9 +14,9 @@ type whoamiCmd struct {
 
 func (whoamiCmd) Help() string {
 	return `Whoami shows the principal of the client: key:ID for a key, user:ISSUER#NAME for a token of an issuer,
-cert:URI for a certificate, or root for the root key. The next lines are its grants: a role and the
-namespaces in which the client has it, also by its groups. The groups in the token follow as
-group:NAME. Whoami shows anonymous if the engine does not require authentication.
+cert:URI for a certificate, or root for the root key. The next lines are its grants, including those
+of its groups: a role and the namespaces in which the client has it. The groups in the token follow
+as group:NAME. Whoami shows anonymous if the engine does not require authentication.
 
     progressor whoami
     progressor whoami --token-file /run/secrets/progressor`

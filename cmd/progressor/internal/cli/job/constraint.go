@@ -43,7 +43,7 @@ type constraintPutCmd struct {
 }
 
 func (constraintPutCmd) Help() string {
-	return `Put creates or replaces a limit for jobs. The limit applies at once, also to waiting jobs. Running
+	return `Put creates or replaces a limit for jobs. The limit applies at once, to waiting jobs, too. Running
 jobs count.
 
     progressor constraint put demo region --match 'job.name == "send_mail"' --key job.args.region --max-running 10

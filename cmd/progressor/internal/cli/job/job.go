@@ -49,8 +49,8 @@ type jobGetCmd struct {
 func (jobGetCmd) Help() string {
 	return `Get shows a job: its state and what it waits for, its options, failed attempts, progress, and the
 result if it was kept (get does not consume it). With --wait, the command follows the job to its
-end, on a terminal with a bar. The exit code is then 5 if the job failed or was cancelled, and 7 if
---wait-timeout has passed.
+end, with a progress bar on a terminal. The exit code is then 5 if the job failed or was cancelled,
+and 7 if --wait-timeout has passed.
 
     progressor job get echo mail-1
     progressor job get echo mail-1 --wait --wait-timeout 10m`
@@ -155,8 +155,8 @@ type jobRetryCmd struct {
 }
 
 func (jobRetryCmd) Help() string {
-	return `Retry runs a FAILED or CANCELLED job again, with all its attempts and the same args. The next attempt
-of a RETRYABLE job begins now, and its earlier attempts count.
+	return `Retry runs a FAILED or CANCELLED job again, with the same args and a new count of
+attempts. The next attempt of a RETRYABLE job begins now, and its earlier attempts count.
 
     progressor job retry echo mail-2
     progressor job retry echo mail-1 --clear-successes`

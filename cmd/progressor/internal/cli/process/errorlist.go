@@ -18,7 +18,7 @@ type errorsCmd struct {
 func (errorsCmd) Help() string {
 	return `Errors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by reason and
 message, ignoring numbers, IDs and quoted text. The filter of a group finds exactly its processes or
-runs, also in a bulk. A bulk repairs processes; progressor job retry runs a job again, and
+runs, and works in a bulk. A bulk repairs processes; progressor job retry runs a job again, and
 progressor run retry continues a run. Each cron whose last run failed is listed, with the number of
 failures in a row. Jobs of steps are not listed, because the failure is shown with their run.
 

@@ -185,7 +185,7 @@ spec("Workers show the client to which their ID belongs", async (page, go) => {
   await page.getByRole("row", { name: /host-1/ }).getByText("key resizer").waitFor();
 });
 
-spec("A phone shows keys and grants, also in the dark", async (page, go) => {
+spec("Keys and grants fit on a phone and are readable in the dark theme", async (page, go) => {
   await key("--name", "a-service-with-a-long-name", "--role", "client,worker:a-job-with-a-long-name-*", "--namespaces", "a/namespace/with/a/long/name/*");
   await open(page, go, "#/access");
   await page.keyboard.press("t");
@@ -212,7 +212,7 @@ test("An engine that does not authenticate says so, and offers no changes", asyn
     await page.getByText("No grants yet").waitFor();
     assert.equal(await page.getByRole("button", { name: "Add a grant…" }).count(), 0);
     assert.deepEqual(await axe(page), [], "accessibility");
-    assert.deepEqual(page.wrong, [], "what the browser complained about");
+    assert.deepEqual(page.wrong, [], "errors in the browser");
   } finally {
     await page.context().close();
     await open.stop();

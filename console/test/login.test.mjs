@@ -87,7 +87,7 @@ test("A user logs in, sees only what the role allows, and logs out", async () =>
     await dialog.waitFor();
     assert.deepEqual((await page.context().cookies()).filter((c) => c.name.startsWith("__Host-")), []);
     assert.equal(await page.getByText("alice").count(), 0);
-    assert.deepEqual(page.wrong, [], "what the browser complained about");
+    assert.deepEqual(page.wrong, [], "errors in the browser");
   } finally {
     await page.context().close();
   }
@@ -116,7 +116,7 @@ test("An operator sees the login of a user, and ends it", async () => {
     await page.getByText(/1 login of user:.*#alice ended/).waitFor();
     await page.getByText("No logins").waitFor();
     await user.getByRole("dialog", { name: "Log in to Progressor" }).waitFor({ timeout: 60_000 }); // it reads who it is every 30 s
-    assert.deepEqual(page.wrong, [], "what the browser complained about");
+    assert.deepEqual(page.wrong, [], "errors in the browser");
   } finally {
     await page.context().close();
     await user.context().close();
@@ -136,7 +136,7 @@ test("A token works in place of a login", async () => {
     await page.getByText(/^key:/).waitFor();
     await page.getByRole("button", { name: "Log out" }).click();
     await dialog.waitFor();
-    assert.deepEqual(page.wrong, [], "what the browser complained about");
+    assert.deepEqual(page.wrong, [], "errors in the browser");
   } finally {
     await page.context().close();
   }
@@ -163,7 +163,7 @@ test("The inbox offers only the waits that the user may answer", async () => {
     await page.getByRole("button", { name: "For everyone" }).click();
     await page.getByRole("row", { name: /For sales/ }).waitFor();
     assert.equal(await page.getByRole("button", { name: "Answer For sales" }).count(), 0);
-    assert.deepEqual(page.wrong, [], "what the browser complained about");
+    assert.deepEqual(page.wrong, [], "errors in the browser");
   } finally {
     await page.context().close();
   }

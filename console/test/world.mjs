@@ -104,7 +104,7 @@ export const specs = (world) => (name, body, options) =>
     try {
       await body(page, (hash) => page.goto(engine.url + "/" + hash));
       assert.deepEqual(await axe(page), [], "accessibility");
-      assert.deepEqual(page.wrong, [], "what the browser complained about");
+      assert.deepEqual(page.wrong, [], "errors in the browser");
     } catch (e) {
       if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/failed-${name.replace(/\W+/g, "-")}.png` });
       throw e;

@@ -94,8 +94,8 @@ func TestStepJobIsUpdated(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED")
 }
 
-// TestStepJobHasAFairnessKey checks that the job of a step takes turns with other jobs. The fairness
-// key may contain the ID of the run, which is in the metadata of the job.
+// TestStepJobHasAFairnessKey checks that the job of a step takes turns with other jobs. The
+// fairness key may contain the ID of the run, which is in the metadata of the job.
 func TestStepJobHasAFairnessKey(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -145,7 +145,7 @@ func Verify(header http.Header, body []byte, now time.Time, keys ...Key) error {
 			return nil
 		}
 	}
-	return errors.New("the request has no signature of a known key")
+	return errors.New("no signature of the request was made with a known key")
 }
 
 // checkHeader checks what can be checked without the body.

@@ -54,7 +54,7 @@ const maybeInexact = /\d{16}|[eE]\+?\d{3}/;
 const number = /-?\d+(\.\d+)?([eE][+-]?\d+)?/y;
 /**
  * Reports whether JSON has only integers below 2^53, and no number that would become infinite.
- * Other ones would change if the value were stored again.
+ * Other numbers would lose precision if the value were stored again.
  */
 function isExact(json) {
     if (!maybeInexact.test(json))

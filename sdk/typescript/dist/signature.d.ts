@@ -1,7 +1,7 @@
 /**
- * Throws an error unless one of the keys has signed the request, as defined by Standard Webhooks. It
- * is for the requests of the engine to processors, of crons and of webhooks. To replace a key, give
- * it the old and the new one.
+ * Throws an error unless one of the keys has signed the request, as defined by Standard Webhooks.
+ * The engine can sign its requests to processors, to HTTP targets of crons and to webhooks. To
+ * replace a key, pass the old and the new one.
  *
  * @param headers those of node:http, with names in lower case
  * @param body the bytes of the body, unchanged

@@ -5,9 +5,9 @@ const maxSignatures = 10; // signatures of a request that are checked
 const ed25519 = Buffer.from("302a300506032b6570032100", "hex"); // begins a public key in DER
 
 /**
- * Throws an error unless one of the keys has signed the request, as defined by Standard Webhooks. It
- * is for the requests of the engine to processors, of crons and of webhooks. To replace a key, give
- * it the old and the new one.
+ * Throws an error unless one of the keys has signed the request, as defined by Standard Webhooks.
+ * The engine can sign its requests to processors, to HTTP targets of crons and to webhooks. To
+ * replace a key, pass the old and the new one.
  *
  * @param headers those of node:http, with names in lower case
  * @param body the bytes of the body, unchanged
@@ -34,7 +34,7 @@ export function verify(
   for (const key of keys) {
     if (texts.some(accepts(key, content))) return;
   }
-  throw new Error("no signature of the request is of a known key");
+  throw new Error("no signature of the request was made with a known key");
 }
 
 /** Returns a function that reports whether a key has made a signature of a content. */

@@ -21,11 +21,11 @@ MAX_SIGNATURES = 10  # of a request that are checked
 def verify(headers: Mapping[str, str], body: bytes, keys: Iterable[str], now: Optional[float] = None) -> None:
     """Raises ValueError unless one of the keys has signed the request.
 
-    It is for the requests of the engine to processors, of crons and of webhooks. headers has the
-    names in lower case, or ignores their case. body is the body as bytes, unchanged. A key begins
-    with whsec_, or with whpk_ if it is a public key of Ed25519. Public keys need the package
-    cryptography, because the standard library has no Ed25519. To replace a key, give it the old and
-    the new one.
+    The engine can sign its requests to processors, to HTTP targets of crons and to webhooks.
+    headers has the names in lower case, or ignores their case. body is the body as bytes,
+    unchanged. A key begins with whsec_, or with whpk_ if it is a public key of Ed25519. Public keys
+    need the package cryptography, because the standard library has no Ed25519. To replace a key,
+    pass the old and the new one.
     """
     if isinstance(keys, str):
         raise TypeError("keys must be a list")
@@ -44,7 +44,7 @@ def verify(headers: Mapping[str, str], body: bytes, keys: Iterable[str], now: Op
         for text in signatures.split()[:MAX_SIGNATURES]:
             if _signed_by(key, text, content):
                 return
-    raise ValueError("no signature of the request is of a known key")
+    raise ValueError("no signature of the request was made with a known key")
 
 
 def _signed_by(key: str, text: str, content: bytes) -> bool:

@@ -1,6 +1,6 @@
 import { defineConfig } from "vite";
 
-// The base is relative, and no file is inlined: the pages work below any path, and under a policy that takes no inline script or style.
+// The base is relative, and no file is inlined: the pages work under any path, and with a policy that allows no inline scripts and styles.
 export default defineConfig({
   base: "./",
   build: {

@@ -199,7 +199,7 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
     const middle = (length: number, wanted: number, part: number) => (part * zoom + 36 <= length ? (length - part * zoom) / 2 : Math.min(18, Math.max(length - part * zoom - 18, length / 2 - wanted * zoom)));
     void flow.current.setViewport({ x: middle(room, at.position.x + wide / 2, size.wide), y: middle(height, at.position.y + high / 2, size.high), zoom });
   };
-  // Only when the graph is redrawn, so that it does not move while in use.
+  // Position the graph only when it is redrawn, so that it does not move while in use.
   const looking = useRef(look);
   looking.current = look;
   useEffect(() => looking.current(), [room, down, ids, full]);

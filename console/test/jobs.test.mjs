@@ -37,13 +37,13 @@ spec("The queue shows states, names, progress and failures, and is filtered", as
   await page.getByRole("combobox", { name: "filter" }).fill("tags:news");
   await page.keyboard.press("Enter");
   await page.getByRole("link", { name: "later" }).waitFor();
-  // Times are told as people read them, and exactly where one points at.
+  // Times are relative. The title of each has the exact time.
   const later = page.getByRole("row", { name: /later.*starts in \d+ min/ });
   assert.match(await later.locator("time").first().getAttribute("title"), /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \(Europe\/Berlin\)/);
   assert.doesNotMatch(await later.innerText(), /\dT\d/);
 });
 
-spec("A job that broke is found in the overview, understood and run again in four clicks", async (page, go) => {
+spec("A failed job is found in the overview and retried in four clicks", async (page, go) => {
   await engine.post("JobService/Enqueue", { namespace: "mail", jobId: "mail-3", name: "send_mail", args: { to: "eve" } });
   const [lease] = await poll("worker-a", { jobNames: ["send_mail"] });
   await engine.post("WorkerService/Complete", { leaseToken: lease.leaseToken, response: { failure: { reason: "smtp", message: `relay access is denied ${"by a relay that says so at length, ".repeat(30)}` } } });
@@ -69,7 +69,7 @@ spec("A job that broke is found in the overview, understood and run again in fou
   await eventually("it is cancelled", async () => (await jobOf("mail-3")).state === "JOB_STATE_CANCELLED");
 });
 
-spec("A job that failed is understood and retried, and then cancelled", async (page, go) => {
+spec("A failed job shows its failure, is retried, and then cancelled", async (page, go) => {
   await go("#/job?ns=mail&id=bad");
   await page.getByRole("heading", { name: "1 failed attempt" }).waitFor();
   await page.getByRole("region", { name: "failures" }).getByRole("row", { name: /^1 .*worker-a smtp 550 no such user/ }).waitFor();
@@ -88,7 +88,7 @@ spec("A job that failed is understood and retried, and then cancelled", async (p
   await events.getByRole("row", { name: /Failed.*worker-a.*550 no such user/ }).waitFor();
 });
 
-spec("Where no namespace was chosen the page says of which one it is, and the palette claims nothing", async (page, go) => {
+spec("Without a chosen namespace, the page says which one it shows, and the palette offers a search in each", async (page, go) => {
   await go("");
   await page.getByRole("navigation", { name: "pages" }).getByRole("link", { name: "Jobs" }).click();
   const only = page.getByRole("status").filter({ hasText: "this page shows one namespace at a time" });
@@ -136,7 +136,7 @@ spec("A job is enqueued, and its timeline opened", async (page, go) => {
   await page.getByRole("tab", { name: "Timeline" }).waitFor();
 });
 
-spec("Constraints are made, seen at work, changed and deleted", async (page, go) => {
+spec("Constraints are created, shown in use, changed and deleted", async (page, go) => {
   await go("#/constraints?ns=mail");
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "New constraint…" }).click();
@@ -197,7 +197,7 @@ spec("The jobs of one name are paused with a reason, shown as paused, and resume
   await engine.post("WorkerService/Complete", { leaseToken: lease.leaseToken, jobResult: {} });
 });
 
-spec("A place that is held by a job which no worker has taken is not called running", async (page, go) => {
+spec("A slot of a job that no worker has taken is shown as held, not as running", async (page, go) => {
   await engine.post("JobService/PutConstraint", { constraint: { namespace: "mail", name: "one-fax", match: 'job.name == "fax"', maxRunning: 1 } });
   for (const jobId of ["fax-1", "fax-2"]) await engine.post("JobService/Enqueue", { namespace: "mail", jobId, name: "fax" });
   await eventually("fax-2 waits for its slot", async () => /1 of 1 slots in use/.test((await jobOf("fax-2")).blockedOn ?? ""));
@@ -216,7 +216,7 @@ spec("A place that is held by a job which no worker has taken is not called runn
 });
 
 spec("What a worker does is seen in two clicks: its leases and its last results", async (page, go) => {
-  await eventually("the worker is noted", async () => (await engine.post("WorkerService/ListWorkers", { namespace: "mail" })).workers?.length);
+  await eventually("the worker is listed", async () => (await engine.post("WorkerService/ListWorkers", { namespace: "mail" })).workers?.length);
   await go("#/overview?ns=mail");
   await page.getByRole("navigation", { name: "pages" }).getByRole("link", { name: "Workers" }).click(); // 1
   await page.getByRole("link", { name: "worker-a" }).click(); // 2
@@ -237,8 +237,8 @@ spec("What a worker does is seen in two clicks: its leases and its last results"
   await page.getByText("The worker worker-z does not exist in mail").waitFor();
 });
 
-spec("A worker is stopped from afar, and taken back", async (page, go) => {
-  await eventually("the worker is noted", async () => (await engine.post("WorkerService/ListWorkers", { namespace: "mail" })).workers?.length);
+spec("A worker is told to stop, and then to continue", async (page, go) => {
+  await eventually("the worker is listed", async () => (await engine.post("WorkerService/ListWorkers", { namespace: "mail" })).workers?.length);
   await go("#/workers?ns=mail");
   const dialog = page.getByRole("dialog");
   await page.getByRole("row", { name: /worker-a/ }).getByRole("cell", { name: "1", exact: true }).waitFor();
@@ -250,11 +250,11 @@ spec("A worker is stopped from afar, and taken back", async (page, go) => {
   await page.getByRole("button", { name: "Continue…" }).click();
   await dialog.getByRole("button", { name: "Continue" }).click();
   await page.getByRole("button", { name: "Quiet…" }).click();
-  assert.equal(await dialog.getByLabel("Reason").inputValue(), "", "the reason of what was done before is offered again");
+  assert.equal(await dialog.getByLabel("Reason").inputValue(), "", "the dialog offers the reason of the previous command");
   await dialog.getByRole("button", { name: "Cancel" }).click();
 });
 
-spec("A namespace is made, configured, paused and resumed", async (page, go) => {
+spec("A namespace is created, configured, paused and resumed", async (page, go) => {
   await go("#/namespaces");
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "New namespace…" }).click();
@@ -304,5 +304,5 @@ spec("A node is drained", async (page, go) => {
   await dialog.getByLabel(/Type/).fill(await dialog.locator("code").innerText());
   await dialog.getByRole("button", { name: "Drain" }).click();
   await page.getByText("draining").first().waitFor();
-  page.wrong.length = 0; // the engine refuses what else the page asks from now on
+  page.wrong.length = 0; // from now on the engine refuses other requests of the page
 });

@@ -9,8 +9,8 @@ import (
 // the first.
 const checkAgain = time.Second
 
-// checkLater schedules a check whether the processes of a step that was asked to end are suspended.
-// A suspended process would handle the cancel only after it is resumed.
+// checkLater schedules a check of whether the processes of a step that was asked to end are
+// suspended. A suspended process would handle the cancel only after it is resumed.
 func (d *Decision) checkLater(step int, after time.Duration) {
 	if s := d.State; d.plan.Steps[step].Process && s.CheckAsked.IsZero() {
 		s.CheckAsked = d.facts.Now.Add(max(after, checkAgain))

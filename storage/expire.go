@@ -14,8 +14,8 @@ const expireBatch = 100
 
 // Retention is how long a namespace keeps ended processes, by outcome; 0 means forever.
 type Retention struct {
-	Completed time.Duration // at least
-	Failed    time.Duration // for jobs, and for runs if it is longer than Completed
+	Completed time.Duration // minimum: failed runs can be kept longer
+	Failed    time.Duration // for FAILED jobs, and for failed runs if it is longer than Completed
 	Cancelled time.Duration
 }
 

@@ -47,7 +47,7 @@ func TestConsoleIsServed(t *testing.T) {
 	s := newStub(t, Config{Version: "v1<2", Console: ConsoleReadOnly})
 	answer, body := asked(t, http.MethodGet, s.url+"/", "Accept", "text/html,*/*")
 	if !strings.Contains(body, `data-mode="read-only"`) || !strings.Contains(body, `data-version="v1&lt;2"`) {
-		t.Errorf("not filled in: %s", body)
+		t.Errorf("the mode or the version is missing: %s", body)
 	}
 	policy := answer.Header.Get("Content-Security-Policy")
 	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") ||
@@ -55,7 +55,7 @@ func TestConsoleIsServed(t *testing.T) {
 		t.Errorf("headers: %v", answer.Header)
 	}
 	if strings.Contains(body, "<style") || strings.Contains(body, "<script>") || strings.Contains(body, "://") {
-		t.Errorf("something inline, or from elsewhere: %s", body)
+		t.Errorf("the page has inline content or loads from another host: %s", body)
 	}
 	_, script, _ := strings.Cut(body, `src="./`)
 	script, _, _ = strings.Cut(script, `"`)
@@ -72,10 +72,10 @@ func TestConsoleIsServed(t *testing.T) {
 	answer, _ = asked(t, http.MethodGet, s.url+"/"+script, "If-None-Match", answer.Header.Get("ETag"),
 		"Accept-Encoding", "gzip")
 	if answer.StatusCode != http.StatusNotModified {
-		t.Errorf("the same again: %s", answer.Status)
+		t.Errorf("a request with the ETag: %s", answer.Status)
 	}
 	if _, body = asked(t, http.MethodGet, s.url+"/"); !strings.HasPrefix(body, "progressor v1<2") {
-		t.Errorf("to curl: %s", body)
+		t.Errorf("without text/html: %s", body)
 	}
 	off := newStub(t, Config{Version: "v1", Console: ConsoleOff})
 	if _, body = asked(t, http.MethodGet, off.url+"/", "Accept", "text/html"); !strings.HasPrefix(body,
@@ -84,7 +84,7 @@ func TestConsoleIsServed(t *testing.T) {
 	}
 }
 
-func TestConsoleWantsItsIndex(t *testing.T) {
+func TestConsoleNeedsItsIndex(t *testing.T) {
 	t.Parallel()
 	if _, err := consoleFiles(fstest.MapFS{"favicon.svg": {Data: []byte("<svg/>")}}, ConsoleFull, "v"); err == nil {
 		t.Error("built files without an index.html were accepted")

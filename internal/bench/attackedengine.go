@@ -35,8 +35,8 @@ const (
 )
 
 const (
-	// jobPortion is the portion of the victim's requests that are a job, which a worker takes and
-	// completes. The others are calls.
+	// One of jobPortion operations of the victim enqueues a job, takes one as a worker and
+	// completes it. The others are calls.
 	jobPortion = 20
 	// victimWorkers is how many workers the victim has.
 	victimWorkers = 16
@@ -49,7 +49,7 @@ type attacked struct {
 	command *Command
 	variant variant
 	cmd     *exec.Cmd
-	ended   chan struct{} // closed when the engine has ended, with the error exit
+	ended   chan struct{} // closed when the engine has ended; exit is then its error
 	exit    error
 	port    string
 

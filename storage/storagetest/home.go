@@ -92,7 +92,7 @@ func sweepHomes() {
 }
 
 // lockFile takes an exclusive lock, which is held until the file is closed or the process ends. If
-// another process holds it, lockFile waits, or fails with EWOULDBLOCK.
+// another process holds it, lockFile waits if wait is true, and otherwise fails with EWOULDBLOCK.
 func lockFile(path string, wait bool) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -166,7 +166,7 @@ func Check(configs ...Config) error {
 	return nil
 }
 
-// authorities returns nil for the authorities of the system.
+// authorities returns the authorities in CAFile, or nil for those of the system.
 func (c Config) authorities() (*x509.CertPool, error) {
 	if c.CAFile == "" {
 		return nil, nil

@@ -110,8 +110,8 @@ func TestRefreshWithoutIDToken(t *testing.T) {
 	}
 }
 
-// ends runs a request for a token whose context ends, and fails the test if the request does not
-// end then.
+// ends requests a token with a context that ends, and fails the test if the request does not end
+// then.
 func ends(t *testing.T, token func(context.Context) (string, error)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -19,7 +19,7 @@ type oidcFlags struct {
 	Issuer      string `placeholder:"URL" setting:"" help:"Issuer whose tokens authenticate users (OpenID Connect), such as https://login.example.com."`
 	Audience    string `placeholder:"NAME" setting:"" help:"Audience that the tokens must have; required with --auth.oidc.issuer."`
 	GroupsClaim string `default:"groups" placeholder:"NAME" setting:"" help:"Claim with the groups of a user. Default: ${default}."`
-	NameClaim   string `default:"sub" placeholder:"NAME" setting:"" help:"Claim with the name of a user. It must be unique at the issuer, and never be given to another user. Default: ${default}."`
+	NameClaim   string `default:"sub" placeholder:"NAME" setting:"" help:"Claim with the name of a user. The name must be unique at the issuer, and never be given to another user. Default: ${default}."`
 	CAFile      string `name:"ca-file" placeholder:"FILE" setting:"" help:"CA certificates that verify the issuer, PEM. Default: the system's."`
 
 	ClientID         string `name:"client-id" placeholder:"ID" setting:"" help:"Client with which users log in to the console at the issuer. Default: the console asks for a token."`
@@ -60,7 +60,7 @@ func (f oidcFlags) configs() ([]oidc.Config, error) {
 	others := f.Audience != "" || f.CAFile != "" || f.ClientID != "" || f.ClientSecretFile != ""
 	switch {
 	case f.File != "" && (f.Issuer != "" || others):
-		return nil, errors.New("--auth.oidc.file: is used without --auth.oidc.issuer, --auth.oidc.audience, " +
+		return nil, errors.New("--auth.oidc.file: must be used without --auth.oidc.issuer, --auth.oidc.audience, " +
 			"--auth.oidc.ca-file, --auth.oidc.client-id and --auth.oidc.client-secret-file: set them in the file")
 	case f.File != "":
 		return f.read()

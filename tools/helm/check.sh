@@ -3,8 +3,10 @@
 # with wrong settings.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+# With -n, go tool builds Helm and prints its path. Running it through go tool is slower.
+program=$(go tool -modfile=tools/helm/go.mod -n helm)
 # Built like this, Helm knows no version of Kubernetes but a very old one.
-helm() { go tool -modfile=tools/helm/go.mod helm "$1" --kube-version 1.30.0 "${@:2}"; }
+helm() { "$program" "$1" --kube-version 1.30.0 "${@:2}"; }
 chart=deploy/helm/progressor
 rendered=$(mktemp)
 trap 'rm -f "$rendered"' EXIT

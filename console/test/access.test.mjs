@@ -86,7 +86,7 @@ spec("A key is created with its roles, and its token is shown once", async (page
   await row.getByText("never").waitFor(); // used
   const whoami = await fetch(engine.url + "/whoami", { headers: { Authorization: `Bearer ${token}` } });
   assert.equal(await whoami.text(), `key:${idOf(token)}\nclient billing\nclient shop/*\nworker:mail-* *\n`);
-  await eventually("the use is shown", async () => (await keyOf(idOf(token))).usedTime);
+  await eventually("the time of the last use is shown", async () => (await keyOf(idOf(token))).usedTime);
   await page.keyboard.press("r");
   await row.getByText("never").waitFor({ state: "detached" });
 });

@@ -1,4 +1,4 @@
-// Bulks of jobs and runs, as a person uses them.
+// Bulks of jobs and runs, as a user sees them.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { eventually } from "./seed.mjs";
@@ -73,7 +73,7 @@ spec("A selected run is cancelled, and then removed", async (page, go) => {
   await eventually("it is removed", () => runStatus("letter-2").then(() => false, () => true));
 });
 
-spec("Failed jobs are retried by a bulk, and the jobs of steps are left alone", async (page, go) => {
+spec("A bulk retries failed jobs, except the jobs of steps", async (page, go) => {
   await go("#/jobs?ns=mail");
   assert.equal(await page.getByRole("checkbox", { name: "select ~job/letter-1/print", exact: true }).isDisabled(), true);
   await page.getByRole("checkbox", { name: "select all on this page" }).check();
@@ -93,7 +93,7 @@ spec("Failed jobs are retried by a bulk, and the jobs of steps are left alone", 
   await page.getByText("No jobs match").waitFor();
 });
 
-spec("A list is walked and selected with the keyboard", async (page, go) => {
+spec("The keyboard moves through a list and selects rows", async (page, go) => {
   await go("#/jobs?ns=mail&filter=name+%3D+send");
   await page.getByRole("link", { name: "waits" }).waitFor();
   await page.keyboard.press("j");
@@ -104,7 +104,7 @@ spec("A list is walked and selected with the keyboard", async (page, go) => {
   await page.getByRole("heading", { name: "waits" }).waitFor();
 });
 
-spec("The list of processes shows those of users, and others only if they are asked for", async (page, go) => {
+spec("The list of processes shows those of users, and others only on request", async (page, go) => {
   await engine.post("ProcessService/Start", { namespace: "mail", processId: "order", wait: "WAIT_ACCEPTED" });
   await go("#/processes?ns=mail");
   const chip = (name) => page.getByRole("group", { name: "by status" }).getByRole("button", { name });
@@ -112,7 +112,7 @@ spec("The list of processes shows those of users, and others only if they are as
   await page.getByRole("link", { name: "order", exact: true }).waitFor();
   await chip(/^Running 1$/).waitFor();
   assert.equal(await page.getByRole("row").count(), 2);
-  await internal.click(); // it is checked when the address has changed
+  await internal.click(); // the box is checked when the address has changed
   await page.getByRole("link", { name: "waits", exact: true }).waitFor();
   await page.getByRole("link", { name: "~flow/letter-1", exact: true }).waitFor();
   assert.equal(await chip(/^Running 1$/).count(), 0);

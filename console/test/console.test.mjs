@@ -1,4 +1,4 @@
-// The shell and the first pages, as a person uses them.
+// The shell and the first pages, as a user sees them.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { eventually, seedShop, start } from "./seed.mjs";
@@ -19,20 +19,20 @@ const spec = specs(() => ({ engine, browser }));
 const statusOf = async (id) => (await engine.post("ProcessService/GetProcess", { namespace: "demo", processId: id, range: { limit: 0 } })).process.status;
 const is = (id, status) => eventually(`${id} is ${status}`, async () => (await statusOf(id)) === `PROCESS_STATUS_${status}`);
 
-spec("The overview shows what is there, and loads no more than it needs", async (page, go) => {
+spec("The overview shows the namespaces and errors, and loads only what it needs", async (page, go) => {
   await go("");
   await page.getByRole("heading", { name: "Overview" }).waitFor();
   await page.getByText("the goods broke while they were packed").waitFor();
   await page.getByRole("row", { name: /^demo/ }).getByRole("link", { name: "3", exact: true }).first().waitFor();
   await page.getByRole("link", { name: "Show 3 processes" }).waitFor();
-  // What other pages need is loaded when they are opened: the time of the first paint would be that of the machine.
+  // Files of other pages are loaded when they are opened. The time of the first paint is not checked, because it depends on the machine.
   const loaded = await page.evaluate(() => performance.getEntriesByType("resource").map((r) => new URL(r.name).pathname).filter((name) => name.endsWith(".js")));
   assert.ok(loaded.length > 0);
   assert.deepEqual(loaded.filter((name) => /\/(graph|process|processes|jobs|crons?|runs?|templates|waits)-/.test(name)), []);
   await page.getByRole("img", { name: /Tasks per second over the last hour/ }).waitFor({ timeout: 25_000 });
 });
 
-spec("What broke is found, understood and repaired in four clicks", async (page, go) => {
+spec("A process in ERROR is found and repaired in four clicks", async (page, go) => {
   await start(engine, "to-repair", { order: "R-1", items: [{ sku: "broken" }] });
   await engine.post("ProcessService/Call", { namespace: "demo", processId: "to-repair", args: bytes({ pay: 100 }) }).catch(() => 0);
   await go("");
@@ -47,7 +47,7 @@ spec("What broke is found, understood and repaired in four clicks", async (page,
   await page.getByText("Running").first().waitFor();
 });
 
-spec("The list of processes is filtered, with completion, and a filter that is wrong says so", async (page, go) => {
+spec("The list of processes has a filter with completion, and shows the error of an invalid filter", async (page, go) => {
   await go("#/processes?ns=demo");
   const filter = page.getByRole("combobox", { name: "filter" });
   await page.keyboard.press("/");
@@ -73,7 +73,7 @@ spec("The list of processes is filtered, with completion, and a filter that is w
   await page.getByRole("link", { name: "order-4", exact: true }).waitFor();
 });
 
-spec("A view is saved, found in the palette, and forgotten", async (page, go) => {
+spec("A view is saved, found in the palette, and deleted", async (page, go) => {
   await go("#/processes?ns=demo&filter=metadata.customer+%3D+ada");
   await page.getByRole("button", { name: "Save view" }).click();
   await page.getByRole("dialog").getByLabel("Name").fill("In error");
@@ -90,7 +90,7 @@ spec("A view is saved, found in the palette, and forgotten", async (page, go) =>
   await page.getByText("The view of ada is deleted.").waitFor();
 });
 
-spec("All that match are repaired by a bulk, after a dry run", async (page, go) => {
+spec("A bulk repairs all matches after a dry run", async (page, go) => {
   await go("#/processes?ns=demo&filter=status+%3D+ERROR+AND+detail%3A%22packed%22");
   await page.getByRole("button", { name: "Act on all matches…" }).click();
   await page.getByText("3 processes match").waitFor();
@@ -116,7 +116,7 @@ spec("A bulk is stopped", async (page, go) => {
   await page.getByText("Cancelled").first().waitFor({ timeout: 25_000 });
 });
 
-spec("Chosen processes alone are suspended", async (page, go) => {
+spec("Only the selected processes are suspended", async (page, go) => {
   await start(engine, "chosen-1", { order: "C-1", items: [{ sku: "tea" }] });
   await start(engine, "chosen-2", { order: "C-2", items: [{ sku: "tea" }] });
   await go("#/processes?ns=demo");
@@ -192,7 +192,7 @@ spec("One process shows its time, its tasks and its payloads, live", async (page
   await page.getByRole("img", { name: /^timeline of/ }).waitFor();
   await page.getByText("The default timer").first().waitFor();
   await engine.post("ProcessService/Call", { namespace: "demo", processId: "looked-at", args: bytes({ pay: 100 }) });
-  await page.getByText("Completed").first().waitFor({ timeout: 25_000 }); // shipped a second later: the stream told it
+  await page.getByText("Completed").first().waitFor({ timeout: 25_000 }); // shipped a second later: the stream reports this
   await page.getByRole("tab", { name: /Tasks/ }).click();
   await page.getByRole("row", { name: /CALL/ }).getByRole("button").click();
   await page.getByText('"pay": 100').waitFor();
@@ -207,7 +207,7 @@ spec("One process shows its time, its tasks and its payloads, live", async (page
   await page.getByRole("link", { name: "looked-at" }).waitFor();
 });
 
-spec("Payloads are text: nothing in them is run or becomes an element", async (page, go) => {
+spec("Payloads are text: no script in them runs, and no markup in them becomes an element", async (page, go) => {
   const evil = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>';
   await engine.post("ProcessService/Start", { namespace: "echo", processId: "evil", args: bytes(evil), metadata: { note: evil } });
   await engine.post("ProcessService/SuspendProcess", { namespace: "echo", processId: "evil", reason: evil });
@@ -221,7 +221,7 @@ spec("Payloads are text: nothing in them is run or becomes an element", async (p
   assert.equal(await page.locator("main img").count(), 0);
 });
 
-spec("MessagePack is read", async (page, go) => {
+spec("MessagePack is decoded", async (page, go) => {
   const packed = Buffer.from([0x82, 0xa1, 0x61, 0x01, 0xa1, 0x62, 0xcf, 0, 0x20, 0, 0, 0, 0, 0, 1]);
   await engine.post("ProcessService/Start", { namespace: "echo", processId: "packed", args: packed.toString("base64") });
   await go("#/process?ns=echo&id=packed&tab=state");
@@ -248,7 +248,7 @@ spec("The audit shows who did what, and what a change of a configuration changed
   await page.getByRole("alert").waitFor();
 });
 
-spec("By the keyboard alone: pages, lists, theme", async (page, go) => {
+spec("Pages, lists and the theme work with the keyboard alone", async (page, go) => {
   await go("");
   await page.getByRole("heading", { name: "Overview" }).waitFor();
   await page.keyboard.press("g");
@@ -280,7 +280,7 @@ spec("On a phone nothing is wider than the screen, or cut off at its edge", asyn
   }
 }, { viewport: { width: 390, height: 844 } });
 
-spec("A chart of one sample has the last minutes on its axis", async (page, go) => {
+spec("The axis of a chart with one sample shows the last minutes", async (page, go) => {
   await page.addInitScript(() => {
     window.drawn = [];
     const draw = CanvasRenderingContext2D.prototype.fillText;
@@ -320,7 +320,7 @@ spec("The values of a field are offered, and Tab takes the first", async (page, 
   await page.getByRole("button", { name: "Find" }).and(page.locator(":focus")).waitFor();
 });
 
-spec("What is not there is said", async (page, go) => {
+spec("Pages report what does not exist", async (page, go) => {
   await go("#/process?ns=demo&id=nobody");
   await page.getByRole("heading", { name: "The process nobody does not exist in demo" }).waitFor();
   await page.getByRole("link", { name: "Show processes" }).click();
@@ -338,7 +338,7 @@ spec("What is not there is said", async (page, go) => {
   await page.getByText("No processes match").waitFor();
 });
 
-spec("Where a proxy wants a token it is asked for once, sent from then on, and kept in the tab", async (page, go) => {
+spec("If a proxy requires a token, the console asks for it once, sends it from then on, and keeps it in the tab", async (page, go) => {
   let sent = "";
   await page.route("**/progressor.v1.*/*", (route) => {
     sent = route.request().headers()["authorization"] ?? "";
@@ -393,7 +393,7 @@ test("Below the path of a proxy, read-only, and with the engine away", async () 
     await page.getByRole("button", { name: /theme/ }).focus();
     await page.keyboard.press("r");
     await page.getByRole("alert").first().waitFor({ timeout: 30_000 });
-    // A page that was not opened before cannot be loaded either; it comes by itself once the engine is back.
+    // A page that was not opened before cannot be loaded either. It loads when the engine is available again.
     await page.goto(`http://127.0.0.1:${proxy.address().port}/some/path/#/workers?ns=demo`);
     await page.getByRole("alert").filter({ hasText: "The engine cannot be reached" }).filter({ hasText: "The page keeps trying" }).waitFor();
     now = engine;

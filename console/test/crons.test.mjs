@@ -1,4 +1,4 @@
-// Crons, as a person uses them.
+// Crons, as a user sees them.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { eventually } from "./seed.mjs";
@@ -46,7 +46,7 @@ spec("A cron is paused in three clicks, and triggered and resumed in its row", a
   assert.ok(!(await cronOf("weekly")).paused);
 });
 
-spec("A cron is made with a preview in words, changed, and deleted", async (page, go) => {
+spec("A cron is created with a preview in words, changed, and deleted", async (page, go) => {
   await go("#/crons?ns=echo");
   await page.getByRole("button", { name: "New cron…" }).click();
   const dialog = page.getByRole("dialog");
@@ -77,7 +77,7 @@ spec("A cron is made with a preview in words, changed, and deleted", async (page
   await assert.rejects(cronOf("by hand"), /not_found/);
 });
 
-spec("A cron enqueues a job, then starts a run of a flow with a payload made of the fire", async (page, go) => {
+spec("A cron enqueues a job, then starts a run of a flow with a payload from the fire", async (page, go) => {
   await engine.post("FlowService/PutTemplate", { template: { namespace: "echo", type: "report", name: "A report", payloadSchema: { type: "object", required: ["at"] }, steps: [{ stepId: "render", job: {} }] } });
   await go("#/crons?ns=echo");
   await page.getByRole("button", { name: "New cron…" }).click();
@@ -109,7 +109,7 @@ spec("A cron enqueues a job, then starts a run of a flow with a payload made of 
   await eventually("a run is there", async () => (await engine.post("FlowService/ListRuns", { namespace: "echo", filter: "cron_id = reports" })).runs?.[0]?.payload?.at);
 });
 
-spec("What cannot be read is not made; a cron that is over is so in the list and on its page", async (page, go) => {
+spec("A cron with an invalid schedule is not created; the list and the page show that a cron has ended", async (page, go) => {
   await go("#/crons?ns=echo");
   await page.getByRole("button", { name: "New cron…" }).click();
   const dialog = page.getByRole("dialog");
@@ -164,7 +164,7 @@ spec("A fire leads to its run", async (page, go) => {
   await page.getByRole("row", { name: /cron often, due (now|.* ago)/ }).first().waitFor();
 });
 
-spec("A phone shows crons", async (page, go) => {
+spec("Crons fit on a phone", async (page, go) => {
   for (const hash of ["#/crons?ns=echo", "#/cron?ns=echo&id=often"]) {
     await go(hash);
     await page.getByText("often").first().waitFor();

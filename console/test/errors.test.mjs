@@ -21,7 +21,7 @@ before(async () => {
   engine = await startEngine();
   browser = await startBrowser();
   for (const namespace of ["mail", "parcels"]) await engine.post("NamespaceService/PutNamespace", { namespace: { namespace, processor: { pull: {} } } });
-  // Two causes with the same reason, whose messages begin alike.
+  // Two causes with the same reason and similar messages.
   for (const [n, message] of ["order 1 is late", "order 2 has no customer", "order 3 is late", "order 4 is late", "order 5 has no customer"].entries()) {
     const started = engine.post("ProcessService/Start", { namespace: "mail", processId: `mail-${n + 1}` }).catch(() => 0);
     await work("mail", { response: { failure: { reason: "bad_order", message, nonRetryable: true } } });

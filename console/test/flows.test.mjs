@@ -1,4 +1,4 @@
-// Flows, as a person uses them: templates, runs as graphs, answers to waits.
+// Flows, as a user sees them: templates, runs as graphs, answers to waits.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { after, before } from "node:test";
@@ -15,10 +15,10 @@ const order = (runId, total) => start(runId, { order: runId, total, parcels });
 const run = async (runId) => (await engine.post("FlowService/GetRun", { namespace: "orders", runId })).run;
 const is = (runId, status) => eventually(`${runId} is ${status}`, async () => (await run(runId)).status === `RUN_STATUS_${status}`);
 
-// What a worker has in hand, by the job.
+// The leases of the worker, by job.
 const held = new Map();
 
-/** Does jobs of a run as a worker, one step after the other, as `answers` says by its name; others stay in its hand. */
+/** Completes jobs of a run as a worker, one step after the other, with the answers by the name of the job. It keeps the leases of other jobs. */
 async function work(runId, answers) {
   for (const [name, answer] of Object.entries(answers)) {
     await eventually(`${name} of ${runId} is done`, async () => {
@@ -49,7 +49,7 @@ after(async () => {
   await engine?.stop();
 });
 
-spec("The list of runs shows where each stands, is filtered, and walked by keys", async (page, go) => {
+spec("The list of runs shows the step of each run, has a filter, and works with the keyboard", async (page, go) => {
   await start("other", { target: "x" }, "demo_long_task");
   await go("#/flows?ns=orders");
   await page.getByRole("row", { name: /dear.*multi_step_pipeline.*approve/ }).getByText("Waiting").waitFor();
@@ -71,7 +71,7 @@ spec("The list of runs shows where each stands, is filtered, and walked by keys"
   await page.getByRole("heading", { name: "dear" }).waitFor();
 });
 
-spec("A run is started by the form that is drawn from the schema of its template", async (page, go) => {
+spec("A form made from the schema of a template starts a run", async (page, go) => {
   await go("#/template?ns=orders&type=multi_step_pipeline");
   const graph = page.getByRole("group", { name: "steps of multi_step_pipeline" });
   await graph.getByRole("link", { name: /approve/ }).click();
@@ -103,7 +103,7 @@ spec("A run is started by the form that is drawn from the schema of its template
   assert.equal((await run("by-form")).payload.parcels[0].sku, "mug");
 });
 
-spec("A run is followed live in its graph, with the items of a step", async (page, go) => {
+spec("The graph of a run is live, and shows the items of a step", async (page, go) => {
   await order("live", 50);
   await go("#/run?ns=orders&id=live");
   const graph = page.getByRole("group", { name: "steps of live" });
@@ -139,7 +139,7 @@ spec("A run is followed live in its graph, with the items of a step", async (pag
   await page.getByRole("row", { name: /skipped by hand.*charge/ }).getByText("paid in cash").waitFor();
 });
 
-spec("Somebody finds in the inbox what waits for them, and answers it by a form", async (page, go) => {
+spec("A user finds a wait in the inbox and answers it with a form", async (page, go) => {
   await order("ask", 3000);
   await work("ask", { check: {}, reserve: {} });
   await go("#/overview?ns=orders");
@@ -163,7 +163,7 @@ spec("Somebody finds in the inbox what waits for them, and answers it by a form"
   assert.deepEqual((await run("ask")).steps.find((s) => s.stepId === "approve").result, { approved: true, note: "as always" });
 });
 
-spec("A wait for something outside is failed from the page of its run", async (page, go) => {
+spec("A wait for an external event is failed on the page of its run", async (page, go) => {
   await start("outside", { document: "d", language: "en" }, "external_worker_task");
   await work("outside", { submit: {} });
   await go("#/run?ns=orders&id=outside");
@@ -178,7 +178,7 @@ spec("A wait for something outside is failed from the page of its run", async (p
   await is("outside", "FAILED");
 });
 
-spec("A run that failed is understood, with what was undone; retried, cancelled and repeated", async (page, go) => {
+spec("A failed run shows its failure and compensations, and is retried, cancelled and repeated", async (page, go) => {
   await order("bad", 60);
   await work("bad", { check: {}, reserve: {}, charge: { failure: { reason: "no_money", message: "the card is empty", nonRetryable: true } } });
   await eventually("what was done is undone", async () => {
@@ -238,7 +238,7 @@ spec("A template is disabled, enabled, and shown in another version", async (pag
   await page.getByRole("link", { name: "demo_long_task" }).waitFor();
 });
 
-spec("The job of a step leads to its run, which alone is retried, from the overview in four clicks", async (page, go) => {
+spec("The overview leads from the failed job of a step to its run, which is retried, in four clicks", async (page, go) => {
   await order("hopeless", 10);
   await work("hopeless", { check: { failure: { reason: "stock", message: "there is none", nonRetryable: true } }, notify: {} });
   await is("hopeless", "FAILED");
@@ -282,7 +282,7 @@ spec("The events of a run have clock times, the time since the event before, and
   await page.getByRole("heading", { name: "host-1" }).waitFor();
 });
 
-spec("The steps of a run are shown over time, with the attempts and the items", async (page, go) => {
+spec("The timeline of a run shows its steps with their attempts and items", async (page, go) => {
   await order("timed", 50);
   await work("timed", { check: {}, reserve: {}, charge: {}, ship: {}, notify: {} });
   await is("timed", "SUCCEEDED");
@@ -324,7 +324,7 @@ spec("A large graph is fitted, shown in full screen with a map, and its branches
   assert.ok((await graph.boundingBox()).height < 700);
 });
 
-spec("The pages of flows fit on a phone, in the dark", async (page, go) => {
+spec("The pages of flows fit on a phone, in the dark theme", async (page, go) => {
   for (const hash of ["#/flows?ns=orders", "#/run?ns=orders&id=dear&step=approve", "#/run?ns=orders&id=dear&tab=events", "#/run?ns=orders&id=dear&tab=time", "#/templates?ns=orders", "#/template?ns=orders&type=multi_step_pipeline&step=ship", "#/waits?ns=orders"]) {
     await go(hash);
     await page.locator("main .card").first().waitFor();

@@ -1,4 +1,4 @@
-// What forms send: what was there as it was, what is typed as it is typed, and a request whose answer was lost once.
+// What forms send: unchanged values as they were, new values as they were typed, and a request whose response was lost only once.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { bytes, specs, startBrowser, startEngine } from "./world.mjs";
@@ -15,7 +15,7 @@ after(async () => {
   await engine?.stop();
 });
 
-spec("A form leaves durations as they were that nobody has touched", async (page, go) => {
+spec("A form does not change durations that were not edited", async (page, go) => {
   const namespace = { namespace: "exact", processor: { pull: {} }, stepTimeout: "3661s", retention: "8985600.250s", retryPolicy: { initialInterval: "12.500s", maxInterval: "59.700s" } };
   await engine.post("NamespaceService/PutNamespace", { namespace });
   await engine.post("JobService/PutConstraint", { constraint: { namespace: "exact", name: "slowly", match: "true", rate: { count: 10, per: "3661.250s" } } });
@@ -49,7 +49,7 @@ spec("A form leaves durations as they were that nobody has touched", async (page
   assert.deepEqual([cron.spec.expressions, cron.spec.jitter, cron.policy.timeout], [["@hourly"], "12.500s", "3661s"]);
 });
 
-spec("What is no number is said at its field, and not taken for the default", async (page, go) => {
+spec("A field shows that its text is not a number, and does not use the default instead", async (page, go) => {
   const dialog = page.getByRole("dialog");
   const refused = async (fields, button) => {
     for (const [label, text] of fields) {
@@ -85,7 +85,7 @@ spec("What is no number is said at its field, and not taken for the default", as
   assert.ok(await dialog.getByRole("button", { name: "Save" }).isDisabled(), "a rate without its number can be sent");
 });
 
-spec("An integer that would lose digits is refused where it is typed", async (page, go) => {
+spec("The field of an integer that would lose digits shows an error", async (page, go) => {
   await go("#/jobs?ns=echo");
   await page.getByRole("button", { name: "Enqueue…" }).click();
   const dialog = page.getByRole("dialog");
@@ -99,7 +99,7 @@ spec("An integer that would lose digits is refused where it is typed", async (pa
   assert.deepEqual(jobs.map((j) => j.args.id), [9007199254740992]);
 });
 
-spec("A call whose answer was lost is not done twice", async (page, go) => {
+spec("A call whose response was lost is not executed twice", async (page, go) => {
   await engine.post("ProcessService/Start", { namespace: "echo", processId: "once", args: bytes("born") });
   await go("#/process?ns=echo&id=once");
   await page.getByRole("button", { name: "Call…" }).click();

@@ -1,4 +1,4 @@
-// Jobs, constraints, workers, namespaces and nodes, as a person uses them.
+// Jobs, constraints, workers, namespaces and nodes, as a user sees them.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { eventually } from "./seed.mjs";
@@ -63,7 +63,7 @@ spec("A failed job is found in the overview and retried in four clicks", async (
   assert.match(await page.getByRole("link", { name: "Job", exact: true }).getAttribute("href"), /^#\/job\?ns=mail&id=mail-3$/);
   await page.getByRole("button", { name: "Retry…" }).click(); // 3
   await page.getByRole("dialog").getByRole("button", { name: "Retry" }).click(); // 4
-  await eventually("it waits again", async () => (await jobOf("mail-3")).state === "JOB_STATE_AVAILABLE");
+  await eventually("the job waits again", async () => (await jobOf("mail-3")).state === "JOB_STATE_AVAILABLE");
   await page.getByRole("button", { name: "Cancel…" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Cancel the job" }).click();
   await eventually("it is cancelled", async () => (await jobOf("mail-3")).state === "JOB_STATE_CANCELLED");
@@ -76,7 +76,7 @@ spec("A failed job shows its failure, is retried, and then cancelled", async (pa
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "Retry…" }).click();
   await dialog.getByRole("button", { name: "Retry" }).click();
-  await eventually("it waits again", async () => (await jobOf("bad")).state === "JOB_STATE_AVAILABLE");
+  await eventually("the job waits again", async () => (await jobOf("bad")).state === "JOB_STATE_AVAILABLE");
   await page.getByRole("button", { name: "Cancel…" }).click();
   await dialog.getByLabel("Reason").fill("no such user");
   await dialog.getByRole("button", { name: "Cancel the job" }).click();

@@ -115,7 +115,7 @@ test("An operator sees the login of a user, and ends it", async () => {
     await dialog.getByRole("button", { name: "End", exact: true }).click();
     await page.getByText(/1 login of user:.*#alice ended/).waitFor();
     await page.getByText("No logins").waitFor();
-    await user.getByRole("dialog", { name: "Log in to Progressor" }).waitFor({ timeout: 60_000 }); // it reads who it is every 30 s
+    await user.getByRole("dialog", { name: "Log in to Progressor" }).waitFor({ timeout: 60_000 }); // the page reads the permissions every 30 s
     assert.deepEqual(page.wrong, [], "errors in the browser");
   } finally {
     await page.context().close();

@@ -22,13 +22,13 @@ await engine.post("CronService/PauseCron", { namespace: "demo", cronId: "cleanup
 await start(engine, "order-100", { order: "A-100", customer: "ada", items: [{ sku: "flaky" }] });
 await quiet(engine.post("ProcessService/Call", { namespace: "demo", processId: "order-100", args: bytes({ pay: 100 }) }));
 
-// Some minutes of a shop that is open, for the charts.
+// Some minutes of orders, for the charts.
 for (let n = 0; n < Number(process.env.MINUTES ?? 2) * 60; n++) {
   for (let k = 0; k < 4 + (n % 20); k++) await quiet(engine.post("ProcessService/Start", { namespace: "echo", processId: `visit-${n}-${k}`, args: bytes("hello") }));
   await pause(900);
 }
 
-// A queue at work: last, and with long timeouts, so that it still is when it is shown.
+// Running jobs: enqueued last and with long timeouts, so that they still run when the picture is taken.
 await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "mail", processor: { pull: {} }, maxRunning: 50 } });
 for (let n = 1; n <= 12; n++) {
   const options = { maxRetry: 2, timeout: "600s", tags: ["news"], ...(n > 10 ? { runTime: new Date(Date.now() + 3600e3).toISOString() } : {}) };
@@ -78,7 +78,7 @@ await picture("run-narrow", "#/run?ns=demo&id=A-2", phone);
 await picture("start-run", "#/template?ns=demo&type=order", {}, (page) => page.getByRole("button", { name: "Start…" }).click());
 await picture("inbox-dark", "#/waits?ns=demo", dark, (page) => page.getByRole("button", { name: /Answer/ }).click());
 await picture("namespaces", "#/namespaces?open=demo");
-// A worker that has not been heard of for as long as the pictures before took is shown as silent.
+// A worker without requests since the pictures before would be shown as silent.
 for (const workerId of ["host-1", "host-2"]) await engine.post("WorkerService/Poll", { namespaces: ["mail"], workerId, maxLeases: 1, wait: "0s", jobNames: ["nothing"] });
 await picture("workers-dark", "#/workers?ns=mail", dark);
 await browser.close();

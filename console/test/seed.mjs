@@ -1,4 +1,4 @@
-// A small shop with everything that can become of an order, the same in each run.
+// A small shop with orders in every state, the same in each run.
 import { bytes } from "./world.mjs";
 
 export async function start(engine, id, args, more = {}) {

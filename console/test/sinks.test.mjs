@@ -1,4 +1,4 @@
-// Changes and sinks, as a person uses them.
+// Changes and sinks, as a user sees them.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { after, before } from "node:test";
@@ -27,7 +27,7 @@ after(async () => {
   receiver?.close();
 });
 
-spec("A failing sink says why, is paused, resumed and tried again, and delivers", async (page, go) => {
+spec("A failing sink shows why, is paused, resumed and retried, and then delivers", async (page, go) => {
   await order("first");
   await go("#/changes?ns=demo");
   const row = page.getByRole("row", { name: /audit/ });
@@ -121,7 +121,7 @@ spec("A sink is deleted after its name is typed; a namespace without changes say
   await page.getByText("No sinks yet").waitFor();
 });
 
-spec("A phone shows changes and sinks, and the keyboard leads there", async (page, go) => {
+spec("Changes and sinks fit on a phone, and the keyboard opens them", async (page, go) => {
   answer = 500;
   await order("narrow");
   await eventually("it fails", async () => (await stateOf("audit")) === "FAILING");

@@ -119,7 +119,7 @@ var changeMutants = []mutant{
 		packages: "./engine/streams", run: "TestWatch",
 	},
 	{
-		name: "watch-reorders", breaks: "a watch brings the changes of a process in their order",
+		name: "watch-reorders", breaks: "a watch returns the changes of a process in their order",
 		file: "sql/changes.sql", old: "ORDER BY c.change_id LIMIT",
 		planted:  "ORDER BY c.lane, c.change_id LIMIT",
 		packages: "./engine/streams", run: "TestReadsFollowTheProcess",

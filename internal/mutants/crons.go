@@ -76,7 +76,7 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "UpdateOfTheTarget",
 	},
 	{
-		name: "cron-made-up-is-late", breaks: "fire times that were made up do not count as late",
+		name: "cron-made-up-is-late", breaks: "fire times that the misfire policy runs later do not count as late",
 		file: "engine/crons/metrics.go", old: "fire.Decision != cron.Missed && !madeUp",
 		planted:  "fire.Decision != cron.Missed && (!madeUp || madeUp)",
 		packages: "./engine/crons", run: "TestMetrics",
@@ -121,7 +121,7 @@ var cronMutants = []mutant{
 		packages: "./cron", run: "RunBefore|Matrix|Queues",
 	},
 	{
-		name: "cron-failure-not-spent", breaks: "with SKIP a failure that has skipped one fire is spent",
+		name: "cron-failure-not-spent", breaks: "with SKIP, a failure skips only one fire",
 		file: cronDecide, old: "		d.s.Previous.Spent = true\n", planted: "		d.s.Previous.Spent = false\n",
 		packages: "./cron", run: "Failures|Matrix",
 	},
@@ -156,7 +156,7 @@ var cronMutants = []mutant{
 		packages: "./cron", run: "Jitter|Decisions",
 	},
 	{
-		name: "cron-timeout-never", breaks: "a run that passes its timeout is TIMEOUT",
+		name: "cron-timeout-never", breaks: "a run that exceeds its timeout is TIMEOUT",
 		file: cronTask, old: "if !d.Due.After(t.Now) {", planted: "if !d.Due.After(t.Now) && d.Fire.IsZero() {",
 		packages: "./engine/crons", run: "Timeout",
 	},

@@ -8,7 +8,7 @@ var errorMutants = []mutant{
 		packages: "./storage/search", run: "TestErrorFingerprint",
 	},
 	{
-		name: "error-group-steps", breaks: "a job of a step is not in a group of processes",
+		name: "error-group-steps", breaks: "the job of a step is not in a group of processes",
 		file: "storage/search/fields.go", old: "notOfStep = `NOT starts_with(p.process_id, '`",
 		planted:  "notOfStep = `'' <> concat(p.process_id, '`",
 		packages: "./storage/search", run: "TestProcessesOfAnErrorGroup",

@@ -149,13 +149,13 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "RandomRuns",
 	},
 	{
-		name: "flow-answer-after-cancel", breaks: "after a cancel request a wait takes its acknowledgement alone",
+		name: "flow-answer-after-cancel", breaks: "after a cancel request, a wait accepts only its acknowledgement",
 		file: flowCommands, old: "t.state.Run.Cause == flow.ByCancel && o.Outcome != stepCancelled",
 		planted:  "t.state.Run.Cause == flow.ByCancel && o.Outcome == \"\"",
 		packages: "./engine/flows", run: "WaitIsCancelled",
 	},
 	{
-		name: "flow-two-of-a-scope", breaks: "one run of a scope is not at its end",
+		name: "flow-two-of-a-scope", breaks: "at most one run of a scope has not ended",
 		file: "engine/flows/task.go", old: "case holder.RunID != \"\" && t.template.rejectsDuplicates():",
 		planted:  "case holder.Done != \"\" && t.template.rejectsDuplicates():",
 		packages: "./engine/flows", run: "ScopeFromTwoNodes",
@@ -168,7 +168,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name:   "flow-undone-before-its-end",
-		breaks: "a step that succeeds when its compensation begins has succeeded, with its result",
+		breaks: "a step that succeeds when its compensation begins is SUCCEEDED and keeps its result",
 		file:   "sql/flow_steps.sql",
 		old: "status = CASE\n" +
 			"                  WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running')\n" +
@@ -177,12 +177,12 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "UndoneAsItSucceeds",
 	},
 	{
-		name: "flow-counts-compensated-items", breaks: "items that were compensated are done again",
+		name: "flow-counts-compensated-items", breaks: "items that were compensated run again",
 		file: flowTurn, old: "		if s.Round > 1 {", planted: "		if s.Round > 99 {",
 		packages: "./engine/flows", run: "SecondRetry",
 	},
 	{
-		name: "flow-mixes-two-lists", breaks: "an item of a list that has changed is done if its value was done",
+		name: "flow-mixes-two-lists", breaks: "if a list has changed, an item stays done if its value is still in it",
 		file: flowItems, old: "item.Index < len(items) && (item.Hash == nil || *item.Hash == items[item.Index])",
 		planted:  "item.Index < len(items)",
 		packages: "./flow", run: "RetryWithAnotherList",
@@ -227,7 +227,7 @@ var flowMutants = []mutant{
 		packages: "./storage", run: "EndsOfSteps",
 	},
 	{
-		name: "step-end-overtakes", breaks: "the end of a step comes behind the messages to its run",
+		name: "step-end-overtakes", breaks: "the end of a step is delivered after the earlier messages to its run",
 		file: endSteps, old: "WHERE message.found IS NULL),", planted: "WHERE message.found IS NULL OR message.found),",
 		packages: "./storage", run: "EndsOfSteps",
 	},
@@ -250,7 +250,7 @@ var flowMutants = []mutant{
 		packages: "./storage", run: "JobsStartWithTheResult",
 	},
 	{
-		name: "step-start-past-a-limit", breaks: "a step waits for the keys of constraints as any job does",
+		name: "step-start-past-a-limit", breaks: "the job of a step waits for the keys of constraints as any job does",
 		file: startSteps, old: "process.status IS NULL AND constraint_set.version IS NULL AS direct",
 		planted:  "process.status IS NULL AS direct",
 		packages: "./storage", run: "JobsThatMayNotStart",
@@ -298,7 +298,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name:   "newer-state-rewritten",
-		breaks: "a node does not store a state again that has fields which it does not know",
+		breaks: "a node does not store a state with fields that it does not know",
 		file:   "engine/actor/state.go", old: "	decoder.DisallowUnknownFields()\n", planted: "",
 		packages: "./engine/flows ./engine/crons ./engine/bulk", run: "StateOfNewerVersion",
 	},
@@ -315,7 +315,7 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "StateOfNewerVersion",
 	},
 	{
-		name: "actor-fails-with-the-database", breaks: "a task of a kind survives that the database is not available",
+		name: "actor-fails-with-the-database", breaks: "a task of a kind is kept while the database is not available",
 		file: "engine/actor/actor.go", old: "if errors.Is(err, process.ErrUnavailable) {",
 		planted:  "if errors.Is(err, process.ErrUnavailable) && err == nil {",
 		packages: "./engine/actor", run: "TestUnavailable",

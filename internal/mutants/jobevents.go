@@ -99,7 +99,7 @@ var jobEventMutants = []mutant{
 		packages: "./storage", run: "TestWatchKeepsTheOrderOfAJob",
 	},
 	{
-		name: "watch-begins-again", breaks: "a watch brings each event once",
+		name: "watch-begins-again", breaks: "a watch returns each event once",
 		file: "engine/jobs/events.go", old: "place.From = place.From.After(found[n].Events...)",
 		planted:  "place.From = place.From.After(found[n].Events[0])",
 		packages: "./engine/jobs", run: "TestWatchJobEvents",

@@ -76,7 +76,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestJobsInAKeyQueueAlternate",
 	},
 	{
-		name: "group-left-behind", breaks: "another node checks a group whose node died",
+		name: "group-left-behind", breaks: "if a node dies, another one checks its groups",
 		file: "engine/jobs/jobs.go", old: "func(s storage.NamespaceState) bool { return s.GroupsDue }",
 		planted:  "func(storage.NamespaceState) bool { return false }",
 		packages: "./engine/jobs", run: "TestGroupThatWasLeft",
@@ -193,13 +193,13 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "lease-past-its-deadline",
-		breaks: "an attempt that passes its timeout has failed, however well its worker beats",
+		breaks: "an attempt that exceeds its timeout has failed, even if its worker sends heartbeats",
 		file:   zombies, old: "l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()\n",
 		planted:  "l.expires_time < statement_timestamp()\n",
 		packages: "./engine/jobs", run: "Timeout",
 	},
 	{
-		name: "lease-first-beat-late", breaks: "a lease that never beats runs out after two intervals",
+		name: "lease-first-beat-late", breaks: "a lease without any heartbeat expires after two intervals",
 		file: "sql/poll.sql", old: "2 * r.beat_us",
 		planted:  "greatest(r.lease_us, 2 * r.beat_us)",
 		packages: "./engine/jobs", run: "Lease",
@@ -242,7 +242,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "KeyText",
 	},
 	{
-		name: "zombies-few-at-a-time", breaks: "the leases of a dead worker move within few passes",
+		name: "zombies-few-at-a-time", breaks: "the tasks of a dead worker go to other workers after few passes",
 		file: "engine/collector.go", old: "maxZombieSaves = 2000", planted: "maxZombieSaves = 200",
 		packages: "./engine", run: "LeasesOfADeadWorker",
 	},
@@ -308,7 +308,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestNamedWorkerBeforeAnyOther",
 	},
 	{
-		name: "group-named-last", breaks: "of one priority a place that names its worker comes first",
+		name: "group-named-last", breaks: "among places of the same priority, one that names the worker comes first",
 		file: pollGroups, old: "candidate.named DESC, candidate.round, candidate.task_id",
 		planted:  "candidate.task_id",
 		packages: "./engine/jobs", run: "NamedWorker",
@@ -322,13 +322,13 @@ var jobMutants = []mutant{
 		packages: "./storage ./engine/jobs", run: "Cancel|OfAJob",
 	},
 	{
-		name: "job-result-twice", breaks: "a kept result is handed out once",
+		name: "job-result-twice", breaks: "a kept result is returned once",
 		file: jobsSQL, old: "UPDATE jobs j\n   SET result = NULL, updated_time = statement_timestamp()",
 		planted:  "UPDATE jobs j\n   SET updated_time = statement_timestamp()",
 		packages: "./engine/jobs", run: "Result|Pull|Job|Broadcast",
 	},
 	{
-		name: "unique-key-twice", breaks: "at most one job with a unique key is not at its end",
+		name: "unique-key-twice", breaks: "at most one job with a unique key has not ended",
 		file:     "sql/enqueue.sql",
 		old:      "AND input.holder IS NULL\n           AND NOT input.again",
 		planted:  "AND NOT input.again",
@@ -398,7 +398,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestGroupRunsWithItsWorkers",
 	},
 	{
-		name: "group-runs-alone", breaks: "a job for several workers waits again when its last worker has left",
+		name: "group-runs-alone", breaks: "a job for several workers waits again when no worker runs it any more",
 		file:     groupMembers,
 		old:      "WHEN s.waits_for = 'members' THEN 'place' ELSE s.waits_for END",
 		planted:  "WHEN false THEN 'place' ELSE s.waits_for END",
@@ -443,7 +443,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Group",
 	},
 	{
-		name: "group-members-run-on", breaks: "members that still run when their job has its end are asked to end",
+		name: "group-members-run-on", breaks: "members that still run when their job ends are asked to end",
 		file: jobGroup, old: "	step := jobs.GroupStep{Cancel: unasked(t.open), Takers: t.takers}\n",
 		planted:  "	step := jobs.GroupStep{Takers: t.takers}\n",
 		packages: "./engine/jobs", run: "Group|Lost",

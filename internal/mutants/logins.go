@@ -154,7 +154,7 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestLoginsAtASharedAddress|TestForgedAttempts",
 	},
 	{
-		name: "login-no-answer", breaks: "codes that are made up count as failures if the issuer does not answer",
+		name: "login-no-answer", breaks: "invented codes count as failures if the issuer does not answer",
 		file: "engine/auth/authenticator.go", old: "if errors.Is(err, ErrNoAnswer) {", planted: "if false {",
 		packages: "./engine/auth", run: "TestForgedAttempts",
 	},

@@ -318,12 +318,12 @@ var mutants = []mutant{
 		packages: "./storage", run: "Save|Event",
 	},
 	{
-		name: "key-is-not-kept", breaks: "a repeated request with the same key gets the first one's answer",
+		name: "key-is-not-kept", breaks: "a repeated request with the same key gets the answer to the first one",
 		file: captureCall, old: "FROM captured WHERE idempotency_key <> ''", planted: "FROM captured WHERE false",
 		packages: "./storage", run: "Key",
 	},
 	{
-		name: "key-in-line-is-not-kept", breaks: "so does one whose first had to wait",
+		name: "key-in-line-is-not-kept", breaks: "a repeated request whose first one had to wait gets the same answer",
 		file: prepareCall, old: "FROM decided\n   WHERE accepted\n     AND idempotency_key <> ''",
 		planted:  "FROM decided\n   WHERE accepted\n     AND false",
 		packages: "./storage", run: "Key|Quick|Twin",
@@ -334,7 +334,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "Key",
 	},
 	{
-		name: "answer-before-commit", breaks: "nobody is answered before the commit",
+		name: "answer-before-commit", breaks: "no request is answered before the commit",
 		file: "storage/replay.go", old: "if closeErr := results.Close(); err == nil {",
 		planted:  "if closeErr := results.Close(); err != nil {",
 		packages: "./storage", run: "CommitFails",
@@ -345,7 +345,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "Connection|Terminated|Cut",
 	},
 	{
-		name: "nothing-adopted", breaks: "tasks that a lost commit has started are run",
+		name: "nothing-adopted", breaks: "tasks of a commit whose response was lost are run",
 		file: "storage/recover.go", old: "err = l.store.adoptKeys(ctx, l.conn, keys, tokensOf(again))",
 		planted:  "_ = tokensOf(again)",
 		packages: "./storage", run: "ConnectionBreaksAfter",
@@ -373,13 +373,13 @@ var mutants = []mutant{
 		packages: "./engine", run: "Decide",
 	},
 	{
-		name: "one-process-for-ever", breaks: "one process takes at most so many turns while others wait",
+		name: "one-process-for-ever", breaks: "a process runs a limited number of tasks in sequence while others wait",
 		file: "engine/attempt.go", old: "(n < maxConsecutive || !ns.slots.contended())",
 		planted:  "(n < 1<<30 || !ns.slots.contended())",
 		packages: "./engine", run: "Turn|Room",
 	},
 	{
-		name: "place-leaks", breaks: "a request that is not captured gives its place back",
+		name: "place-leaks", breaks: "a request that is not captured returns its slot",
 		file: "engine/request.go", old: "if r.call.Capture && !captured {",
 		planted:  "if r.call.Capture && !captured && r.accepted {",
 		packages: "./engine", run: "RefusedGives",
@@ -468,13 +468,13 @@ var mutants = []mutant{
 		packages: "./engine/bulk", run: "Verbs|OwnProcesses",
 	},
 	{
-		name: "bulk-jumps-ahead", breaks: "a page that ends early is gone on with where it ended",
+		name: "bulk-jumps-ahead", breaks: "after a page that ends early, the next one continues where it ended",
 		file: "engine/bulk/run.go", old: "w.progress.Cursor = found[did-1].Cursor",
 		planted:  "w.progress.Cursor = next.cursor",
 		packages: "./engine/bulk", run: "EndsEarly",
 	},
 	{
-		name: "bulk-forgets-faults", breaks: "a bulk ends when the processes that met a fault were retried",
+		name: "bulk-forgets-faults", breaks: "a bulk ends after the processes that could not be changed were retried",
 		file: "engine/bulk/run.go", old: "return !more && len(w.progress.Again) == 0, nil",
 		planted:  "return !more, nil",
 		packages: "./engine/bulk", run: "Failures|FaultThatPasses",

@@ -3,7 +3,7 @@ package main
 // schedulingMutants break how tasks and requests share a node.
 var schedulingMutants = []mutant{
 	{
-		name: "stale-waiters-kept", breaks: "the set of processes to ask for again is emptied in each turn",
+		name: "stale-waiters-kept", breaks: "the set of processes to read again is emptied in each turn",
 		file: "engine/waiters.go", old: "	clear(w.stale) //",
 		planted:  "	if len(asked) < maxPolled {\n		clear(w.stale)\n	} //",
 		packages: "./engine", run: "Waiters",
@@ -152,7 +152,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name:   "busy-namespace-hides-timers",
-		breaks: "however much is due in one namespace, the timers of the others are found",
+		breaks: "the timers of all namespaces are found, even if many are due in one",
 		file:   "storage/search.go", old: "	if tasks < maxDueTimers {", planted: "	if tasks <= maxDueTimers {",
 		packages: "./storage", run: "NextTimersOfAll",
 	},

@@ -54,9 +54,16 @@ func (i *Insight) GetOverview(ctx context.Context, namespace string) (*progresso
 	}
 	node := i.engine.NodeState()
 	overview.ProcessingP50, overview.ProcessingP99 = known(node.ProcessingP50), known(node.ProcessingP99)
-	overview.Namespaces, err = i.overviewOf(ctx, names)
+	if overview.Namespaces, err = i.overviewOf(ctx, names); err != nil {
+		return nil, err
+	}
+	failing, err := insight.CountFailingCrons(ctx, i.store, names)
+	if err != nil {
+		return nil, err
+	}
 	oldest := time.Duration(0)
 	for _, ns := range overview.GetNamespaces() {
+		ns.FailingCrons = failing[ns.GetNamespace()]
 		overview.FailingCrons += ns.GetFailingCrons()
 		for status, count := range ns.GetCountByStatus() {
 			overview.CountByStatus[status] += count
@@ -67,7 +74,7 @@ func (i *Insight) GetOverview(ctx context.Context, namespace string) (*progresso
 	}
 	overview.OldestRunnableAge = durationpb.New(oldest)
 	overview.Namespaces = overview.GetNamespaces()[:min(len(overview.GetNamespaces()), maxOverviewNamespaces)]
-	return overview, err
+	return overview, nil
 }
 
 // known converts a duration to a message, or nil if it was not measured.
@@ -78,7 +85,7 @@ func known(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// overviewOf summarizes each of the named namespaces.
+// overviewOf summarizes each of the named namespaces, without failing crons.
 func (i *Insight) overviewOf(ctx context.Context, names []string) ([]*progressorv1.NamespaceOverview, error) {
 	counts, err := insight.CountNamespaces(ctx, i.store, names)
 	if err != nil {
@@ -92,10 +99,6 @@ func (i *Insight) overviewOf(ctx context.Context, names []string) ([]*progressor
 	if err != nil {
 		return nil, err
 	}
-	failing, err := insight.CountFailingCrons(ctx, i.store, names)
-	if err != nil {
-		return nil, err
-	}
 	depth := map[string]insight.Depth{}
 	for _, d := range depths {
 		depth[d.Namespace] = d
@@ -106,7 +109,6 @@ func (i *Insight) overviewOf(ctx context.Context, names []string) ([]*progressor
 		list[n] = &progressorv1.NamespaceOverview{
 			Namespace: name, Paused: i.engine.IsPaused(name), CountByStatus: namedCounts(counts[name]),
 			Runnable: d.Waiting, OldestRunnableAge: durationpb.New(d.Oldest), Workers: workers[name],
-			FailingCrons: failing[name],
 		}
 	}
 	return list, nil

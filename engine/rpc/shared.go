@@ -37,8 +37,10 @@ const (
 )
 
 // sharedCost is the number of statements of reads that need more than one.
-var sharedCost = map[string]int{"GetOverview": 6, "ExplainProcess": 7, "ListConstraints": 2, "GetRun": 3, "ListRuns": 2,
-	"ListSteps": 2, "GetTemplate": 2, "ExplainSink": 3}
+var sharedCost = map[string]int{
+	"GetOverview": 7, "ListErrors": 3, "ExplainProcess": 7, "ListConstraints": 2, "GetRun": 3, "ListRuns": 2,
+	"ListSteps": 2, "GetTemplate": 2, "ExplainSink": 3,
+}
 
 // ofClient are the reads whose responses depend on the identity of the client, not only on what it
 // may see.

@@ -65,8 +65,8 @@ var errorMutants = []mutant{
 	{
 		name: "failing-cron-uncounted", breaks: "failing crons are in the overview",
 		file:     "engine/insight/overview.go",
-		old:      "FailingCrons: failing[name]",
-		planted:  "FailingCrons: 0 * failing[name]",
+		old:      "ns.FailingCrons = failing[ns.GetNamespace()]",
+		planted:  "ns.FailingCrons = 0 * failing[ns.GetNamespace()]",
 		packages: "./engine/crons", run: "TestFailingCrons",
 	},
 	{

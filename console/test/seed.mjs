@@ -19,7 +19,7 @@ export async function seedShop(engine, orders = 14) {
   await engine.post("ProcessService/CancelProcess", { namespace: "demo", processId: "order-7", reason: "no more" });
 }
 
-/** Waits until something is so. */
+/** Waits until check returns true. `what` is for the error. */
 export async function eventually(what, check, ms = 20_000) {
   const end = Date.now() + ms;
   for (;;) {

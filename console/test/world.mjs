@@ -13,7 +13,7 @@ const root = new URL("../..", import.meta.url).pathname;
 export const program = process.env.PROGRESSOR ?? join(root, "bin/progressor");
 const axeSource = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** Starts `progressor dev` on a port of its own; it is gone when stop has returned. */
+/** Starts `progressor dev` on its own port. When stop returns, it has ended. */
 export async function startEngine(...flags) {
   const dir = await mkdtemp(join(tmpdir(), "console-"));
   const child = spawn(program, ["dev", "--listen", "127.0.0.1:0", "--data-dir", dir, ...flags], { stdio: ["ignore", "pipe", "pipe"] });
@@ -60,7 +60,7 @@ export const startBrowser = () =>
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
   });
 
-/** Opens a page that remembers whatever went wrong in it: errors, refused loads and scripts, answers that are none. */
+/** Opens a page that records what goes wrong: errors, loads from other hosts, and violations of its policy. */
 export async function openPage(browser, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, locale: "en-US", timezoneId: "Europe/Berlin", permissions: ["clipboard-read", "clipboard-write"], ...options });
   const page = await context.newPage();
@@ -75,14 +75,14 @@ export async function openPage(browser, options = {}) {
   return Object.assign(page, { wrong });
 }
 
-/** What axe-core finds that is serious. It is evaluated by the debugger, past the page's policy, as an extension would be. */
+/** Returns the serious findings of axe-core. The debugger evaluates it, so the policy of the page does not apply, as for an extension. */
 export async function axe(page) {
   await page.evaluate(axeSource);
   const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
   return violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " | " + (n.any[0]?.message ?? "")).join(" ;; ")}`);
 }
 
-/** What a narrow window cuts off at its edge, though the page itself is no wider, and what was squeezed into a column of single letters. */
+/** Returns what is cut off at the edge of a narrow window, even if the page is no wider, and texts in columns that are too narrow. */
 export const cutOff = (page) =>
   page.evaluate(() => {
     const found = document.documentElement.scrollWidth > innerWidth ? [`the page is ${document.documentElement.scrollWidth - innerWidth} pixels wider`] : [];
@@ -95,8 +95,8 @@ export const cutOff = (page) =>
     return found;
   });
 
-/** Makes tests of one page each: whatever goes wrong in the browser fails it, and so does what axe finds serious at its end. SHOTS names a
- * directory for pictures of what failed. */
+/** Returns a function that defines a test of one page. A test fails if something goes wrong in the browser, or if axe has a serious finding at
+ * the end. SHOTS names a directory for screenshots of failed tests. */
 export const specs = (world) => (name, body, options) =>
   test(name, async () => {
     const { engine, browser } = world();

@@ -8,8 +8,8 @@
 //
 // There are three ways to write one. Func is one function for all tasks. Router has one function
 // per type of task, which uses Result() to build answers. JSON adds state, arguments and events as
-// Go values. Package processortest runs a processor against a process in memory, with a clock that
-// the test controls.
+// Go values. Package durable is a layer above: a process is one function from start to end. Package
+// processortest runs a processor against a process in memory, with a clock that the test controls.
 //
 // A task may be attempted more than once, but never by two live attempts at a time. Side effects
 // outside the process must allow for that: ProcessRequest.fencing_token grows with every attempt.

@@ -176,7 +176,7 @@ func all() []mutant {
 		cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants,
 		livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants, secretMutants,
 		codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants, commandMutants,
-		accessMutants, sdkMutants, cliMutants, errorMutants, userMutants)
+		accessMutants, durableMutants, sdkMutants, cliMutants, errorMutants, userMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

@@ -1,0 +1,159 @@
+package durable
+
+import (
+	"log/slog"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+)
+
+// Ctx is the context of a durable function or of a branch of Each. It is valid only in the
+// goroutine of its function. It is not a context.Context: the body of a step gets one of those.
+type Ctx struct{ branch *branch }
+
+// Process returns the namespace and the ID of the process.
+func (c Ctx) Process() process.Key {
+	c.branch.enter()
+	p := c.branch.owner.request.GetProcess()
+	return process.Key{Namespace: p.GetNamespace(), ProcessID: p.GetProcessId()}
+}
+
+// branch is a goroutine that runs user code: the function, or an item of Each.
+type branch struct {
+	owner   *run
+	scope   string // prefix of all names: empty, or "parcel[1]/"
+	body    func(*branch)
+	names   map[entryKey]int // how often each name was used
+	id      string           // the number of the goroutine
+	resume  chan struct{}
+	started bool
+	ended   bool
+	wait    *wait // nil while it runs
+}
+
+// wait is what a branch waits for.
+type wait struct {
+	ready func() bool
+	step  *stepRun // nil unless it waits for a step
+	flush bool     // it waits until the new entries are stored
+}
+
+func (r *run) newBranch(scope string, body func(*branch)) *branch {
+	b := &branch{owner: r, scope: scope, body: body, names: map[entryKey]int{}, resume: make(chan struct{})}
+	r.branches = append(r.branches, b)
+	return b
+}
+
+// run is the goroutine of the branch.
+func (b *branch) run() {
+	b.id = goroutineID()
+	completed := false
+	defer func() {
+		if v := recover(); v != nil {
+			b.owner.recovered(v)
+		} else if !completed && !b.owner.isOver() && b.owner.failure() == nil {
+			b.owner.fail(processor.Fail(ReasonMisuse, "the function %s called runtime.Goexit, as t.FailNow does",
+				b.owner.program.name).NonRetryable())
+		}
+		b.ended = true
+		b.give()
+	}()
+	b.body(b)
+	completed = true
+}
+
+// give lets the driver continue.
+func (b *branch) give() {
+	select {
+	case b.owner.yield <- struct{}{}:
+	case <-b.owner.over:
+	}
+}
+
+func (r *run) isOver() bool {
+	select {
+	case <-r.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// enter begins an operation. It ends the goroutine if the run is over or the operation is not
+// allowed here.
+func (b *branch) enter() {
+	r, id := b.owner, goroutineID()
+	switch {
+	case id != b.id:
+		r.misplaced(id)
+	case r.isOver() || r.failure() != nil:
+		runtime.Goexit()
+	}
+}
+
+// misplaced ends a goroutine that is not that of a branch.
+func (r *run) misplaced(id string) {
+	r.mu.Lock()
+	what := r.bodies[id]
+	r.mu.Unlock()
+	message := "a durable operation in another goroutine than that of its Ctx: " +
+		"call it in the function, or in a branch of Each with the branch's Ctx"
+	if what != "" {
+		message = "a durable operation in " + what + ": call it in the function instead"
+	}
+	if r.isOver() { // no task is left that could fail
+		slog.Error("durable function misused", "function", r.program.name, "error", caller()+": "+message)
+		runtime.Goexit()
+	}
+	r.misuse("%s", message)
+}
+
+// name begins an operation of this kind and returns its name in the journal.
+func (b *branch) name(kind, name string) string {
+	b.enter()
+	if !isName(name) {
+		b.owner.misuse("the name %q must have 1 to %d letters, digits, dots, underscores and hyphens", name,
+			maxNameBytes)
+	}
+	key := entryKey{kind, name}
+	b.names[key]++
+	full := b.scope + name
+	if n := b.names[key]; n > 1 {
+		full += "#" + strconv.Itoa(n)
+	}
+	if len(full) > maxFullName {
+		b.owner.misuse("the name %q is too long with its scope: %d bytes, at most %d", name, len(full), maxFullName)
+	}
+	return full
+}
+
+func isName(name string) bool {
+	return name != "" && len(name) <= maxNameBytes && strings.IndexFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
+	}) < 0
+}
+
+// await waits until the journal contains what the branch needs.
+func (b *branch) await(w *wait) {
+	if w.ready() {
+		return
+	}
+	b.wait = w
+	b.give()
+	select {
+	case <-b.resume:
+	case <-b.owner.over:
+		runtime.Goexit()
+	}
+}
+
+// record adds an entry to the journal. If too many are new, it first waits until they are stored.
+func (b *branch) record(e entry) {
+	if j := b.owner.journal; j.isFull() {
+		b.await(&wait{flush: true, ready: func() bool { return false }})
+	}
+	b.owner.journal.add(e)
+}

@@ -1,0 +1,127 @@
+package durable
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/progressor-engine/progressor/processor"
+)
+
+// CallOption configures Calls.
+type CallOption[In, Out any] func(*acceptor[In, Out])
+
+type acceptor[In, Out any] struct{ accept func(In) (Out, error) }
+
+// Accept sets the function that answers each call, in the task of the call, before the function of
+// the process continues. If it returns an error, the call is rejected and nothing is stored. It may
+// read the variables of the function of the process, which waits meanwhile. It must not change
+// them, because it does not run in a replay.
+func Accept[In, Out any](f func(In) (Out, error)) CallOption[In, Out] {
+	return func(a *acceptor[In, Out]) { a.accept = f }
+}
+
+// Queue contains the calls that were accepted, in order.
+type Queue[In any] struct {
+	branch *branch
+	name   string
+	taken  int
+}
+
+// queue is a Queue without its type.
+type queue struct {
+	accept func(args json.RawMessage) (response []byte, err error)
+	taken  *int
+}
+
+// Calls opens a queue of calls. From now on, clients may call the process with the name and the
+// args, for example {"pay":{"amount":200}}. Before, and after the end of the function, the call is
+// rejected: open calls first. In a branch of Each, the name of the call includes the scope, as in
+// "parcel[1]/pay".
+//
+// Without Accept, each call whose args can be decoded is accepted, with an empty response.
+func Calls[In, Out any](ctx Ctx, name string, opts ...CallOption[In, Out]) *Queue[In] {
+	var a acceptor[In, Out]
+	for _, opt := range opts {
+		opt(&a)
+	}
+	b := ctx.branch
+	q := &Queue[In]{branch: b, name: b.name(kindCall, name)}
+	b.owner.queues[q.name] = &queue{taken: &q.taken, accept: func(args json.RawMessage) ([]byte, error) {
+		var in In
+		if err := decodeStrictly(args, &in); err != nil {
+			return nil, processor.Reject(processor.ReasonBadArgs, "decode the args of call %s: %w", name, err)
+		}
+		if a.accept == nil {
+			return nil, nil
+		}
+		out, err := a.accept(in)
+		if err != nil {
+			return nil, rejection(err)
+		}
+		text, err := encode(out)
+		if err != nil {
+			return nil, fmt.Errorf("the response of call %s %w", name, err)
+		}
+		return text, nil
+	}}
+	return q
+}
+
+// rejection makes a rejection of an error of Accept.
+func rejection(err error) error {
+	if r, ok := errors.AsType[*processor.RejectionError](err); ok {
+		return r
+	}
+	return processor.Reject(processor.ReasonError, "%w", err)
+}
+
+func decodeStrictly(text json.RawMessage, v any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(v); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("unexpected text after the JSON value")
+	}
+	return nil
+}
+
+// Next waits for the next call and returns its args.
+func (q *Queue[In]) Next() In {
+	b := q.branch
+	b.enter()
+	b.await(&wait{ready: func() bool { return len(b.owner.journal.calls[q.name]) > q.taken }})
+	e := b.owner.journal.entries[b.owner.journal.calls[q.name][q.taken]]
+	q.taken++
+	return decode[In](b, "the args of call "+q.name, e.Value)
+}
+
+func (q *Queue[In]) source() source {
+	return source{branch: q.branch, id: "call " + q.name, position: func() (int, bool) {
+		all := q.branch.owner.journal.calls[q.name]
+		if len(all) <= q.taken {
+			return 0, false
+		}
+		return all[q.taken], true
+	}}
+}
+
+// untakenCalls returns the entries of the calls that the function has not taken, in order.
+func (r *run) untakenCalls() []entry {
+	var kept []entry
+	taken := map[string]int{}
+	for _, e := range r.journal.entries {
+		if e.Kind != kindCall {
+			continue
+		}
+		taken[e.Name]++
+		if q := r.queues[e.Name]; q == nil || taken[e.Name] > *q.taken {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}

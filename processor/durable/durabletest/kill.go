@@ -1,0 +1,188 @@
+package durabletest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/processortest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Action is one step of a script. Its error ends the test.
+type Action func(ctx context.Context, p *processortest.Process) error
+
+// Call calls the process with the name of a call and its args. A rejection ends the test.
+func Call(name string, args any) Action {
+	return func(ctx context.Context, p *processortest.Process) error {
+		text, err := json.Marshal(map[string]any{name: args})
+		if err != nil {
+			return err
+		}
+		_, err = p.Call(ctx, text)
+		return err
+	}
+}
+
+// Advance lets time pass. Every timer fires at its own time.
+func Advance(d time.Duration) Action {
+	return func(ctx context.Context, p *processortest.Process) error {
+		until := p.Now().Add(d)
+		for p.Now().Before(until) {
+			next := until
+			if timers := p.Timers(); len(timers) > 0 && timers[0].GetFireTime().AsTime().Before(until) {
+				next = timers[0].GetFireTime().AsTime()
+			}
+			pause := max(next.Sub(p.Now()), time.Nanosecond)
+			time.Sleep(pause) // the clock of the test, which the function sees
+			if err := p.Advance(ctx, pause); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// Cancel cancels the process.
+func Cancel(reason string) Action {
+	return func(ctx context.Context, p *processortest.Process) error { return p.Cancel(ctx, reason) }
+}
+
+// KillEverywhere starts a process of a durable function with the input, runs the script, and then
+// repeats this once for each result with journal entries. In each repetition, the attempt that made
+// this result is killed before the result is stored: its steps and undos have run, its entries are
+// lost, and the task is attempted again. The outcome must be the same each time: the status, the
+// state, the metadata, what the function returned, and which entries the journal contains. Values
+// of Now and UUID may differ, and so may the tries of a step.
+//
+// function makes the processor of one repetition, with new fakes of the services that it uses. Its
+// t belongs to the repetition: with t.Cleanup it can check the fakes at the end, for example that a
+// card was charged once. Each repetition is a bubble of testing/synctest: time.Now and time.Sleep
+// follow the clock of the script.
+func KillEverywhere(t *testing.T, function func(t *testing.T) processor.Processor, input any, script ...Action) {
+	t.Helper()
+	var first *repetition
+	t.Run("not killed", func(t *testing.T) { first = repeat(t, function, input, script, 0) })
+	if t.Failed() {
+		return
+	}
+	if len(first.results) == 0 {
+		t.Fatal("the process stored no journal entries")
+	}
+	for i, result := range first.results {
+		t.Run(fmt.Sprintf("killed before result %d, %s", i+1, result), func(t *testing.T) {
+			if got := repeat(t, function, input, script, i+1); got.outcome != first.outcome {
+				t.Errorf("the outcome is\n%s\nwithout the kill it is\n%s", got.outcome, first.outcome)
+			}
+		})
+	}
+}
+
+// repetition is one run of the script.
+type repetition struct {
+	inner   processor.Processor
+	kill    int      // the number of the result to lose, or 0
+	results []string // the entries of each result
+	outcome string
+}
+
+func repeat(
+	t *testing.T, function func(t *testing.T) processor.Processor, input any, script []Action, kill int,
+) *repetition {
+	r := &repetition{kill: kill}
+	synctest.Test(t, func(t *testing.T) {
+		r.inner = function(t)
+		p := processortest.New(r, processortest.WithTime(time.Now()))
+		args, err := json.Marshal(input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Start(t.Context(), args); err != nil {
+			t.Fatalf("start: %v", err)
+		}
+		for i, action := range script {
+			if err := action(t.Context(), p); err != nil {
+				t.Fatalf("action %d of the script: %v", i+1, err)
+			}
+		}
+		r.outcome = outcomeOf(p)
+	})
+	return r
+}
+
+// Process passes the task on. It loses one result and repeats the attempt.
+func (r *repetition) Process(
+	ctx context.Context, req *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
+	resp, err := r.inner.Process(ctx, req)
+	if err != nil || len(resp.GetResult().GetEvents()) == 0 {
+		return resp, err
+	}
+	var made []string
+	for _, event := range resp.GetResult().GetEvents() {
+		e := decode(event.GetPayload())
+		made = append(made, e.Kind+" "+e.Name)
+	}
+	r.results = append(r.results, strings.Join(made, ", "))
+	if len(r.results) != r.kill {
+		return resp, nil
+	}
+	again := proto.CloneOf(req)
+	again.Attempt++
+	return r.inner.Process(ctx, again)
+}
+
+// entry is an entry of the journal: see docs/functions.md.
+type entry struct {
+	Kind  string          `json:"k"`
+	Name  string          `json:"n"`
+	Value json.RawMessage `json:"v"`
+	Error json.RawMessage `json:"e"`
+}
+
+func decode(payload []byte) entry {
+	var e entry
+	if err := json.Unmarshal(payload, &e); err != nil {
+		return entry{Kind: "other", Name: "event"}
+	}
+	return e
+}
+
+// outcomeOf describes what must not depend on kills.
+func outcomeOf(p *processortest.Process) string {
+	var names []string
+	var values []entry
+	returned := ""
+	for _, event := range p.Events() {
+		e := decode(event.GetPayload())
+		switch e.Kind {
+		case "value":
+			values = append(values, e)
+		case "end", "fail":
+			returned = string(e.Value) + string(e.Error)
+		}
+		if e.Kind != "try" {
+			names = append(names, e.Kind+" "+e.Name)
+		}
+	}
+	slices.Sort(names)
+	metadata, _ := json.Marshal(p.Metadata()) // was JSON
+	text := fmt.Sprintf("status: %s %s\nstate: %s\nmetadata: %s\nreturned: %s\nentries: %s", p.Status(), p.Detail(),
+		p.State(), metadata, cmp.Or(returned, "nothing"), strings.Join(names, ", "))
+	for _, v := range values {
+		var value string
+		if json.Unmarshal(v.Value, &value) == nil && value != "" { // of Now or UUID
+			text = strings.ReplaceAll(text, value, "<"+v.Name+">")
+		}
+	}
+	return text
+}

@@ -1,0 +1,85 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/progressor-engine/progressor/processor"
+)
+
+// Reasons of failures and rejections that this package creates.
+const (
+	ReasonMisuse   = "durable_misuse"  // an operation was used wrongly; the message names file and line
+	ReasonJournal  = "durable_journal" // the journal cannot be used, or does not match the function
+	ReasonBadValue = "bad_value"       // the value of a step is too large or is not JSON
+	ReasonNotOpen  = "not_open"        // the function does not take this call now
+)
+
+// StepError is an error that the journal contains: of a step, or of the function. The function gets
+// it instead of the original error, so that the first run and a replay get the same. It has the
+// reason and message of a processor.Fail or processor.Reject that the step returned.
+type StepError struct {
+	Step     string `json:"-"`
+	Reason   string `json:"reason"`
+	Message  string `json:"message"`
+	Rejected bool   `json:"rejected,omitempty"` // made by processor.Reject: an expected "no"
+}
+
+// Error returns the step's name and the message.
+func (e *StepError) Error() string {
+	if e.Step == "" {
+		return e.Message
+	}
+	return fmt.Sprintf("step %s: %s", e.Step, e.Message)
+}
+
+// recorded converts an error of user code for the journal.
+func recorded(err error) *StepError {
+	if step, ok := errors.AsType[*StepError](err); ok {
+		return &StepError{Reason: step.Reason, Message: err.Error(), Rejected: step.Rejected}
+	}
+	if rejection, ok := errors.AsType[*processor.RejectionError](err); ok {
+		return &StepError{Reason: rejection.Rejection.GetReason(), Message: rejection.Rejection.GetMessage(),
+			Rejected: true}
+	}
+	failure := processor.FailureOf(err)
+	return &StepError{Reason: failure.GetReason(), Message: failure.GetMessage()}
+}
+
+// isFinal reports whether a step that returned err must not be retried.
+func isFinal(err error) bool {
+	if _, ok := errors.AsType[*processor.RejectionError](err); ok {
+		return true
+	}
+	failure, ok := errors.AsType[*processor.FailureError](err)
+	return ok && failure.Failure.GetNonRetryable()
+}
+
+// caller returns the file and line of the code that called this package, as in "shop/order.go:42".
+func caller() string {
+	var counters [32]uintptr
+	frames := runtime.CallersFrames(counters[:runtime.Callers(2, counters[:])])
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, packagePath+".") {
+			return fmt.Sprintf("%s:%d", filepath.Join(filepath.Base(filepath.Dir(frame.File)),
+				filepath.Base(frame.File)), frame.Line)
+		}
+		if !more {
+			return "an unknown line"
+		}
+	}
+}
+
+const packagePath = "github.com/progressor-engine/progressor/processor/durable"
+
+// goroutineID returns the number of the calling goroutine.
+func goroutineID() string {
+	var text [40]byte
+	s := strings.TrimPrefix(string(text[:runtime.Stack(text[:], false)]), "goroutine ")
+	id, _, _ := strings.Cut(s, " ")
+	return id
+}

@@ -1,0 +1,154 @@
+package durable
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// The kinds of journal entries.
+const (
+	kindStart   = "start"   // the function's name, its input and versions; always the first entry
+	kindStep    = "step"    // a step ended with a value or an error
+	kindTry     = "try"     // a step failed and is retried
+	kindValue   = "value"   // Now, UUID, Rand
+	kindTimer   = "timer"   // a timer was set; the value is its duration in seconds
+	kindFired   = "fired"   // a timer fired
+	kindStopped = "stopped" // a timer was stopped
+	kindCall    = "call"    // a call was accepted; the value is its args
+	kindFirst   = "first"   // First has chosen
+	kindEnd     = "end"     // the function returned a value
+	kindFail    = "fail"    // the function returned an error
+	kindUndo    = "undo"    // a step was undone
+)
+
+// entry is an entry of the journal: the payload of one event.
+type entry struct {
+	Kind     string          `json:"k"`
+	Name     string          `json:"n"`
+	Value    json.RawMessage `json:"v,omitempty"`
+	Error    *StepError      `json:"e,omitempty"`
+	Undo     bool            `json:"u,omitempty"` // a step has an undo function
+	Versions Versions        `json:"versions,omitempty"`
+}
+
+// journal contains the entries of a process, in order. Entries from index saved on are new.
+type journal struct {
+	entries []entry
+	saved   int
+	bytes   int   // size of the new entries, about
+	first   int64 // the number of the first event
+	index   map[entryKey]int
+	tries   map[string]int
+	calls   map[string][]int
+}
+
+// readJournal decodes the events of a process.
+func readJournal(p *progressorv1.Process) (*journal, error) {
+	j := newJournal(max(1, p.GetFirstEventId())) // 0 for a process without events
+	events := p.GetHistory()
+	if want := p.GetLastEventId() - j.first + 1; int64(len(events)) != want {
+		return nil, fmt.Errorf("the task has %d of %d events: durable functions need the namespace's "+
+			"history_mode FULL, and calls without a range", len(events), want)
+	}
+	for _, event := range events {
+		var e entry
+		if err := json.Unmarshal(event.GetPayload(), &e); err != nil || e.Kind == "" {
+			return nil, fmt.Errorf("event %d is not an entry of a journal", event.GetEventId())
+		}
+		j.add(e)
+	}
+	if len(events) > 0 && j.entries[0].Kind != kindStart {
+		return nil, errors.New("the journal does not begin with the start of the function: " +
+			"the history was restarted by someone else")
+	}
+	j.saved, j.bytes = len(j.entries), 0
+	return j, nil
+}
+
+type entryKey struct{ kind, name string }
+
+func newJournal(first int64) *journal {
+	return &journal{first: first, index: map[entryKey]int{}, tries: map[string]int{}, calls: map[string][]int{}}
+}
+
+// add appends an entry.
+func (j *journal) add(e entry) {
+	at := len(j.entries)
+	j.entries = append(j.entries, e)
+	j.bytes += len(e.Value) + 100
+	switch e.Kind {
+	case kindTry:
+		j.tries[e.Name]++
+	case kindCall:
+		j.calls[e.Name] = append(j.calls[e.Name], at)
+	default:
+		if key := (entryKey{e.Kind, e.Name}); !j.has(key.kind, key.name) {
+			j.index[key] = at
+		}
+	}
+}
+
+// position returns the index of an entry. The kind must be neither a try nor a call.
+func (j *journal) position(kind, name string) (int, bool) {
+	at, ok := j.index[entryKey{kind, name}]
+	return at, ok
+}
+
+func (j *journal) find(kind, name string) (*entry, bool) {
+	if at, ok := j.position(kind, name); ok {
+		return &j.entries[at], true
+	}
+	return nil, false
+}
+
+func (j *journal) has(kind, name string) bool {
+	_, ok := j.position(kind, name)
+	return ok
+}
+
+// ended returns the entry for the end of the function, or nil.
+func (j *journal) ended() *entry {
+	for _, kind := range []string{kindEnd, kindFail} {
+		if e, ok := j.find(kind, j.entries[0].Name); ok {
+			return e
+		}
+	}
+	return nil
+}
+
+// unsaved returns the new entries.
+func (j *journal) unsaved() []entry { return j.entries[j.saved:] }
+
+// isFull reports whether a result should store the new entries before more are added.
+func (j *journal) isFull() bool { return len(j.unsaved()) >= maxNewEntries || j.bytes >= maxNewBytes }
+
+// pendingTimers returns the names of the timers that may be set.
+func (j *journal) pendingTimers() []string {
+	var names []string
+	for _, e := range j.entries {
+		if e.Kind == kindTimer && !j.has(kindFired, e.Name) && !j.has(kindStopped, e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	for name := range j.tries {
+		if !j.has(kindStep, name) {
+			names = append(names, retryTimer+name)
+		}
+	}
+	return names
+}
+
+// encode returns v as JSON, or an error that says what is wrong.
+func encode(v any) (json.RawMessage, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be encoded as JSON: %w", err)
+	}
+	if len(text) > maxValueBytes {
+		return nil, fmt.Errorf("has %d bytes as JSON, at most %d are allowed", len(text), maxValueBytes)
+	}
+	return text, nil
+}

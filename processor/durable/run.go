@@ -1,0 +1,201 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"sync"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// run is one run of the function, from its start to the point where it waits. Its driver is the
+// goroutine of Process. The function and the branches of Each are goroutines of their own, but only
+// one of them or the driver runs at a time, so they share the fields without a lock.
+type run struct {
+	ctx     context.Context // ends with the attempt
+	program *program
+	request *progressorv1.ProcessRequest
+	journal *journal
+
+	begun    bool
+	branches []*branch // those that have not ended
+	returned *outcome  // nil until the function has returned
+	undos    map[string]undo
+	queues   map[string]*queue
+	due      map[string]bool // steps whose wait before the next try is over
+	effects  effects
+
+	yield  chan struct{} // the branch that ran waits or has ended
+	over   chan struct{} // closed when the driver ends the run
+	failed chan struct{} // closed when err is set
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	err    error             // the first panic or misuse
+	bodies map[string]string // descriptions of the bodies that run, by goroutine
+}
+
+// outcome is what the function returned.
+type outcome struct {
+	value []byte
+	err   error
+}
+
+func newRun(ctx context.Context, p *program, req *progressorv1.ProcessRequest, j *journal) *run {
+	return &run{ctx: ctx, program: p, request: req, journal: j, undos: map[string]undo{},
+		queues: map[string]*queue{}, due: map[string]bool{}, bodies: map[string]string{},
+		effects: newEffects(), yield: make(chan struct{}), over: make(chan struct{}), failed: make(chan struct{})}
+}
+
+// advance runs the function until every branch waits for something that the journal does not
+// contain, or until the function has returned. It returns the context's error, or a FailureError.
+func (r *run) advance() error {
+	if !r.begun {
+		r.begun = true
+		root := r.newBranch("", func(b *branch) {
+			value, err := r.program.call(Ctx{b}, r.journal.entries[0].Value)
+			r.returned = &outcome{value: value, err: err}
+		})
+		root.wait = &wait{ready: func() bool { return true }}
+	}
+	for progress := true; progress; {
+		progress = false
+		for i := 0; i < len(r.branches); i++ { // a branch may add branches
+			b := r.branches[i]
+			if b.wait == nil || !b.wait.ready() {
+				continue
+			}
+			if err := r.resume(b); err != nil {
+				return err
+			}
+			progress = true
+		}
+		r.forgetEnded()
+	}
+	return nil
+}
+
+// resume lets a branch run until it waits or ends.
+func (r *run) resume(b *branch) error {
+	b.wait = nil
+	if b.started {
+		b.resume <- struct{}{}
+	} else {
+		b.started = true
+		r.wg.Go(b.run)
+	}
+	select {
+	case <-r.yield:
+		return r.failure()
+	case <-r.failed:
+		return r.failure()
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	}
+}
+
+func (r *run) forgetEnded() {
+	kept := r.branches[:0]
+	for _, b := range r.branches {
+		if !b.ended {
+			kept = append(kept, b)
+		}
+	}
+	clear(r.branches[len(kept):])
+	r.branches = kept
+}
+
+// steps returns the steps that wait to be run, without those that wait for their next try.
+func (r *run) steps() []*stepRun {
+	var found []*stepRun
+	for _, b := range r.branches {
+		if b.wait == nil || b.wait.step == nil {
+			continue
+		}
+		if step := b.wait.step; r.journal.tries[step.name] == 0 || r.due[step.name] {
+			found = append(found, step)
+		}
+	}
+	return found
+}
+
+// close ends the goroutines of the branches. It waits for them unless one of them is in user code.
+func (r *run) close() {
+	close(r.over)
+	if r.ctx.Err() == nil && r.failure() == nil {
+		r.wg.Wait()
+	}
+}
+
+func (r *run) failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// fail records the first failure and wakes the driver.
+func (r *run) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.err = err
+		close(r.failed)
+	}
+}
+
+// misuse fails the task and ends the calling goroutine.
+func (r *run) misuse(format string, args ...any) {
+	r.fail(processor.Fail(ReasonMisuse, "%s: %s", caller(), fmt.Sprintf(format, args...)).NonRetryable())
+	runtime.Goexit()
+}
+
+// mismatch is misuse for a journal that does not fit the function.
+func (r *run) mismatch(format string, args ...any) {
+	r.fail(processor.Fail(ReasonJournal, "%s: %s", caller(), fmt.Sprintf(format, args...)).NonRetryable())
+	runtime.Goexit()
+}
+
+// recovered records a panic of user code.
+func (r *run) recovered(v any) {
+	key := r.request.GetProcess()
+	slog.ErrorContext(r.ctx, "durable function panicked", "function", r.program.name,
+		"namespace", key.GetNamespace(), "process_id", key.GetProcessId(), "task_id", r.request.GetTaskId(),
+		"panic", v, "stack", string(debug.Stack()))
+	r.fail(processor.Fail(process.ReasonPanic, "function %s panicked: %v", r.program.name, v))
+}
+
+// body runs user code in a goroutine of its own, in which operations are misuse. done is called
+// when it ends, also after misuse or a panic.
+func (r *run) body(what string, f func(), done func()) {
+	go func() {
+		defer done()
+		defer func() {
+			if v := recover(); v != nil {
+				r.recovered(v)
+			}
+		}()
+		id := goroutineID()
+		r.mu.Lock()
+		r.bodies[id] = what
+		r.mu.Unlock()
+		defer func() {
+			r.mu.Lock()
+			delete(r.bodies, id)
+			r.mu.Unlock()
+		}()
+		f()
+	}()
+}
+
+// bodyAlone runs one body and waits for it.
+func (r *run) bodyAlone(what string, f func()) error {
+	ended := make(chan struct{})
+	r.body(what, f, func() { close(ended) })
+	<-ended
+	return r.failure()
+}

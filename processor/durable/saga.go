@@ -1,0 +1,76 @@
+package durable
+
+import (
+	"slices"
+
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// finishFailed undoes the next step of a function that has ended with an error. Each undo takes one
+// task. After the last one, the process ends.
+func (t *task) finishFailed(response []byte) (*progressorv1.ProcessResponse, error) {
+	pending := t.pendingUndos()
+	if len(pending) > 0 {
+		if len(t.journal.unsaved()) == 0 && t.request.GetType() == progressorv1.TaskType_TASK_TYPE_TIMEOUT {
+			if err := t.undo(pending[0]); err != nil {
+				return nil, err
+			}
+		}
+		t.result.SetTimerAfter(0)
+		return t.done(response)
+	}
+	failed := t.journal.ended()
+	if failed.Kind == kindEnd || failed.Error.Rejected {
+		t.result.Complete()
+		return t.done(response)
+	}
+	return nil, processor.Fail(failed.Error.Reason, "%s", failed.Error.Message).NonRetryable()
+}
+
+// cancel undoes all steps in one task, because a CANCEL has only one result. If the attempt is
+// lost, the next one undoes them again.
+func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
+	if err := t.advance(); err != nil {
+		return nil, err
+	}
+	for _, name := range t.pendingUndos() {
+		if err := t.undo(name); err != nil {
+			return nil, err
+		}
+	}
+	return t.done(nil)
+}
+
+// pendingUndos returns the completed steps that must be undone, newest first.
+func (r *run) pendingUndos() []string {
+	var names []string
+	for _, e := range slices.Backward(r.journal.entries) {
+		_, known := r.undos[e.Name]
+		if e.Kind == kindStep && e.Error == nil && (e.Undo || known) && !r.journal.has(kindUndo, e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// undo undoes a step and adds an entry.
+func (r *run) undo(name string) error {
+	f, ok := r.undos[name]
+	if !ok {
+		return processor.Fail(ReasonJournal, "step %s must be undone, but the function no longer contains it, "+
+			"or it has no Undo", name).NonRetryable()
+	}
+	ctx, cancel := r.stepContext("undo:" + name)
+	defer cancel()
+	var err error
+	if failed := r.bodyAlone("Undo of step "+name, func() { err = f(ctx) }); failed != nil {
+		return failed
+	}
+	if err != nil {
+		failure := processor.FailureOf(err)
+		return processor.Fail(failure.GetReason(), "undo of step %s: %s", name, failure.GetMessage())
+	}
+	r.journal.add(entry{Kind: kindUndo, Name: name})
+	return nil
+}

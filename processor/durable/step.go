@@ -1,0 +1,206 @@
+package durable
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/processor"
+)
+
+// stepMargin is how long before the end of an attempt the context of a step ends, so that its
+// failure can still be stored. A step gets at least 9/10 of the attempt.
+const stepMargin = time.Second
+
+// maxBackoff is the maximum factor by which the wait between two tries of a step grows.
+const maxBackoff = 100
+
+// StepOption configures a Step.
+type StepOption interface{ apply(o *stepOptions) }
+
+type stepOptions struct {
+	tries int
+	wait  time.Duration
+	undo  any // an undoOption[T], or nil
+}
+
+type stepOptionFunc func(o *stepOptions)
+
+func (f stepOptionFunc) apply(o *stepOptions) { f(o) }
+
+// Retry lets a step that returned an error be tried up to tries times in total. It waits before the
+// second try, twice as long before the third, and so on, at most 100 times as long. The process is
+// free during the wait. Errors of processor.Reject, and non-retryable ones of processor.Fail, are
+// final.
+func Retry(tries int, wait time.Duration) StepOption {
+	return stepOptionFunc(func(o *stepOptions) { o.tries, o.wait = tries, wait })
+}
+
+type undoOption[T any] struct {
+	f func(context.Context, T) error
+}
+
+func (u undoOption[T]) apply(o *stepOptions) { o.undo = u }
+
+// Undo sets the function that undoes the step. If the function of the process returns an error, or
+// the process is cancelled, the completed steps are undone, newest first, each with the value of
+// its step. An undo that returns an error is retried by the retry policy of the namespace.
+func Undo[T any](f func(context.Context, T) error) StepOption { return undoOption[T]{f} }
+
+// undo undoes a step of the journal.
+type undo func(ctx context.Context) error
+
+// stepRun is a step that is not in the journal yet.
+type stepRun struct {
+	name  string
+	tries int
+	wait  time.Duration
+	undo  bool
+	body  func(ctx context.Context) (any, error)
+}
+
+// Step runs body once and returns its value, or a *StepError. Afterwards it returns the same from
+// the journal: the value is encoded as JSON. Without Retry, the body runs once.
+//
+// The body runs in a task of its own, and must end within the namespace's step_timeout. Its context
+// ends shortly before. It may run again only if a crash prevents its result from being stored: use
+// StepKey to make its effects idempotent.
+func Step[T any](ctx Ctx, name string, body func(context.Context) (T, error), opts ...StepOption) (T, error) {
+	b := ctx.branch
+	full := b.name(kindStep, name)
+	o := stepOptions{tries: 1}
+	for _, opt := range opts {
+		opt.apply(&o)
+	}
+	undo, ok := o.undo.(undoOption[T])
+	if o.undo != nil && !ok {
+		b.owner.misuse("the undo of step %s takes another type than the step returns", full)
+	}
+	if o.tries < 1 || o.wait < 0 {
+		b.owner.misuse("Retry of step %s: at least 1 try and a wait of 0 or more", full)
+	}
+	b.await(&wait{
+		ready: func() bool { return b.owner.journal.has(kindStep, full) },
+		step: &stepRun{name: full, tries: o.tries, wait: o.wait, undo: undo.f != nil,
+			body: func(ctx context.Context) (any, error) { return body(ctx) }},
+	})
+	e, _ := b.owner.journal.find(kindStep, full)
+	if e.Error != nil {
+		var zero T
+		return zero, &StepError{Step: full, Reason: e.Error.Reason, Message: e.Error.Message,
+			Rejected: e.Error.Rejected}
+	}
+	value := decode[T](b, "the value of step "+full, e.Value)
+	if undo.f != nil {
+		b.owner.undos[full] = func(ctx context.Context) error { return undo.f(ctx, value) }
+	}
+	return value, nil
+}
+
+// Run is Step for a body without a value.
+func Run(ctx Ctx, name string, body func(context.Context) error, opts ...StepOption) error {
+	_, err := Step(ctx, name, func(ctx context.Context) (struct{}, error) { return struct{}{}, body(ctx) }, opts...)
+	return err
+}
+
+// decode decodes a value of the journal. Fields that T does not have are ignored.
+func decode[T any](b *branch, what string, text json.RawMessage) T {
+	var value T
+	if len(text) == 0 || bytes.Equal(text, []byte("null")) {
+		return value
+	}
+	if err := json.Unmarshal(text, &value); err != nil {
+		b.owner.mismatch("%s in the journal cannot be decoded as %T", what, value)
+	}
+	return value
+}
+
+type stepKey struct{}
+
+// StepKey returns a key for the effects of the step or undo whose body has this context. It is the
+// same each time the body runs, and differs from the keys of all other steps and processes.
+//
+//	charge, err := bank.Charge(c, amount, bank.IdempotencyKey(durable.StepKey(c)))
+//
+// It returns the empty string for another context.
+func StepKey(ctx context.Context) string {
+	key, _ := ctx.Value(stepKey{}).(string)
+	return key
+}
+
+// stepContext returns the context of a body.
+func (r *run) stepContext(name string) (context.Context, context.CancelFunc) {
+	p := r.request.GetProcess()
+	key := fmt.Sprintf("%s/%s/%d/%s", p.GetNamespace(), p.GetProcessId(), r.journal.first, name)
+	ctx := context.WithValue(r.ctx, stepKey{}, key)
+	deadline, ok := r.ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	margin := min(stepMargin, time.Until(deadline)/10)
+	return context.WithDeadline(ctx, deadline.Add(-margin))
+}
+
+// runSteps runs the bodies of steps in parallel, and adds their results to the journal. It returns
+// the context's error, or the failure of a body that panicked or was misused. In the latter case,
+// the journal contains the results of the others.
+func (r *run) runSteps(steps []*stepRun) error {
+	steps = steps[:min(len(steps), maxSteps)]
+	values, errs, ended := make([]any, len(steps)), make([]error, len(steps)), make([]bool, len(steps))
+	var running sync.WaitGroup
+	for i, step := range steps {
+		running.Add(1)
+		ctx, cancel := r.stepContext(step.name)
+		r.body("the body of step "+step.name, func() {
+			values[i], errs[i] = step.body(ctx)
+			ended[i] = true
+		}, func() {
+			cancel()
+			running.Done()
+		})
+	}
+	running.Wait()
+	if err := r.ctx.Err(); err != nil { // nothing can be stored, and bodies may have failed because of it
+		return err
+	}
+	for i, step := range steps {
+		if ended[i] {
+			r.stepEnded(step, values[i], errs[i])
+		}
+	}
+	return r.failure()
+}
+
+// stepEnded adds the result of a step to the journal.
+func (r *run) stepEnded(step *stepRun, value any, err error) {
+	var text json.RawMessage
+	if err == nil {
+		text, err = encode(value)
+		if err != nil { // trying again would repeat the effect
+			err = processor.Fail(ReasonBadValue, "the value %w", err).NonRetryable()
+		}
+	}
+	if r.journal.bytes+len(text) > maxStepBytes {
+		err = processor.Fail(ReasonBadValue, "the values of the steps of one task have more than %d bytes together",
+			maxStepBytes).NonRetryable()
+	}
+	if err == nil {
+		r.journal.add(entry{Kind: kindStep, Name: step.name, Value: text, Undo: step.undo})
+		return
+	}
+	tries := r.journal.tries[step.name] + 1
+	if tries >= step.tries || isFinal(err) {
+		r.journal.add(entry{Kind: kindStep, Name: step.name, Error: recorded(err)})
+		return
+	}
+	wait := step.wait
+	for range tries - 1 {
+		wait = min(2*wait, maxBackoff*step.wait)
+	}
+	r.journal.add(entry{Kind: kindTry, Name: step.name, Error: recorded(err)})
+	delete(r.due, step.name)
+	r.effects.setTimer(retryTimer+step.name, wait)
+}

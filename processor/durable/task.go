@@ -1,0 +1,300 @@
+package durable
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// task is an attempt at a task of a process that runs a function.
+type task struct {
+	*run
+	result *processor.ResultBuilder
+}
+
+func (t *task) process() (*progressorv1.ProcessResponse, error) {
+	kind := t.request.GetType()
+	if kind == progressorv1.TaskType_TASK_TYPE_INIT ||
+		kind == progressorv1.TaskType_TASK_TYPE_REPAIR && len(t.journal.entries) == 0 {
+		return t.start()
+	}
+	if len(t.journal.entries) == 0 {
+		return nil, processor.Fail(ReasonJournal, "the function was not started").NonRetryable()
+	}
+	switch kind {
+	case progressorv1.TaskType_TASK_TYPE_CALL, progressorv1.TaskType_TASK_TYPE_NOTIFY:
+		return t.called()
+	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
+		return t.timeout()
+	case progressorv1.TaskType_TASK_TYPE_CANCEL:
+		return t.cancel()
+	case progressorv1.TaskType_TASK_TYPE_REPAIR:
+		return t.repair()
+	default:
+		return nil, processor.Fail(processor.ReasonNotHandled, "a durable function does not handle %s", kind).
+			NonRetryable()
+	}
+}
+
+// start starts the function. It runs until its first step or wait.
+func (t *task) start() (*progressorv1.ProcessResponse, error) {
+	if err := t.program.check(t.request); err != nil {
+		return nil, err
+	}
+	if n := len(t.request.GetArgs()); n > maxValueBytes {
+		return nil, processor.Reject(processor.ReasonBadArgs, "the args have %d bytes, at most %d", n, maxValueBytes)
+	}
+	t.addStart(t.request.GetArgs())
+	return t.advanceAndFinish(nil)
+}
+
+func (t *task) addStart(input json.RawMessage) {
+	t.journal.add(entry{Kind: kindStart, Name: t.program.name, Value: input, Versions: t.program.versions})
+	if len(t.program.versions) > 0 {
+		versions := map[string]any{}
+		for name, version := range t.program.versions {
+			versions[name] = version
+		}
+		t.effects.metadata = t.mergeMetadata(map[string]any{"versions": versions})
+	}
+}
+
+// keptEffects is what a task stores even if the function fails afterwards.
+type keptEffects struct {
+	entries []entry
+	effects effects
+}
+
+func (t *task) keep() keptEffects {
+	kept := t.effects
+	kept.timers, kept.unset = maps.Clone(kept.timers), maps.Clone(kept.unset)
+	return keptEffects{entries: slices.Clone(t.journal.unsaved()), effects: kept}
+}
+
+// advanceAndFinish runs the function after the task has added entries: a request, or the results of
+// steps. If the function then fails, the entries are stored nevertheless. The function fails again
+// in the next task, which changes nothing, so a repair can continue it.
+func (t *task) advanceAndFinish(response []byte) (*progressorv1.ProcessResponse, error) {
+	kept := t.keep()
+	err := t.advance()
+	if err == nil {
+		return t.finish(response)
+	}
+	if t.ctx.Err() != nil {
+		return nil, err
+	}
+	addEvents(t.result, kept.entries)
+	kept.effects.addTo(t.result)
+	return t.result.Response(response).SetTimerAfter(0).Done()
+}
+
+// called accepts a call. It does not run steps, because a CALL that fails is not retried.
+func (t *task) called() (*progressorv1.ProcessResponse, error) {
+	if t.request.GetChild() != nil {
+		return nil, processor.Reject(processor.ReasonNotHandled, "this function has no children")
+	}
+	name, args, err := parseCall(t.request.GetArgs())
+	if err != nil {
+		return nil, processor.Reject(processor.ReasonBadArgs, "%w", err)
+	}
+	if name != "" && t.journal.ended() != nil {
+		return nil, processor.Reject(ReasonNotOpen, "call %q: the function has ended", name)
+	}
+	if err := t.advance(); err != nil {
+		return nil, err
+	}
+	if name == "" {
+		return t.finish(nil)
+	}
+	q, ok := t.queues[name]
+	if !ok || t.returned != nil {
+		return nil, processor.Reject(ReasonNotOpen, "the function does not take the call %q now (it takes: %s)",
+			name, strings.Join(slices.Sorted(maps.Keys(t.queues)), ", "))
+	}
+	var response []byte
+	if failed := t.bodyAlone("Accept of call "+name, func() { response, err = q.accept(args) }); failed != nil {
+		return nil, failed
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.journal.add(entry{Kind: kindCall, Name: name, Value: args})
+	return t.advanceAndFinish(response)
+}
+
+// parseCall splits args such as {"pay":{"amount":200}}. The name is empty for {}, which only wakes
+// the function.
+func parseCall(text []byte) (name string, args json.RawMessage, err error) {
+	var calls map[string]json.RawMessage
+	if json.Unmarshal(text, &calls) != nil || calls == nil || len(calls) > 1 {
+		return "", nil, errors.New(`the args must be an object with one field, the name of the call, as in {"pay":{}}`)
+	}
+	for name, args = range calls {
+		if name == "" {
+			return "", nil, errors.New("the name of the call must not be empty")
+		}
+		if len(args) > maxValueBytes {
+			return "", nil, errors.New("the args are too large")
+		}
+	}
+	return name, args, nil
+}
+
+// timeout records that a timer fired, or runs steps.
+func (t *task) timeout() (*progressorv1.ProcessResponse, error) {
+	name := t.request.GetTimerName()
+	if step, ok := strings.CutPrefix(name, retryTimer); ok {
+		t.due[step] = true
+	} else if t.journal.has(kindTimer, name) && !t.journal.has(kindFired, name) {
+		t.journal.add(entry{Kind: kindFired, Name: name})
+	}
+	if err := t.advance(); err != nil {
+		return nil, err
+	}
+	if t.returned != nil || t.journal.ended() != nil {
+		return t.finish(nil)
+	}
+	// what a step depends on must be stored before the step has an effect
+	if steps := t.steps(); len(steps) > 0 && len(t.journal.unsaved()) == 0 {
+		err := t.runSteps(steps)
+		switch {
+		case err == nil:
+			return t.advanceAndFinish(nil)
+		case len(t.journal.unsaved()) == 0:
+			return nil, err
+		default: // a step panicked: first store the results of those that ran with it
+			t.result.SetTimerAfter(0)
+			return t.done(nil)
+		}
+	}
+	return t.finish(nil)
+}
+
+// repair continues a function after a failure that was not an error of the function. If the
+// function had ended with an error, it starts again.
+func (t *task) repair() (*progressorv1.ProcessResponse, error) {
+	if t.journal.ended() == nil {
+		if len(t.request.GetArgs()) > 0 {
+			return nil, processor.Reject(processor.ReasonBadArgs,
+				"the function has not ended: a repair without args continues it")
+		}
+		return t.result.SetTimerAfter(0).Done()
+	}
+	input := t.journal.entries[0].Value
+	if len(t.request.GetArgs()) > 0 {
+		if err := t.program.check(t.request); err != nil {
+			return nil, err
+		}
+		input = t.request.GetArgs()
+	}
+	if err := t.advance(); err != nil { // to know which calls the function has taken
+		return nil, err
+	}
+	return t.restart(input)
+}
+
+// restart begins a new history. The function starts in the next task.
+func (t *task) restart(input json.RawMessage) (*progressorv1.ProcessResponse, error) {
+	kept := t.untakenCalls()
+	for _, name := range t.journal.pendingTimers() {
+		t.effects.unsetTimer(name)
+	}
+	clear(t.effects.timers)
+	old := t.journal
+	t.journal = newJournal(old.first)
+	t.addStart(input)
+	for _, e := range kept {
+		t.journal.add(e)
+	}
+	addEvents(t.result, t.journal.entries)
+	t.effects.addTo(t.result)
+	return t.result.RestartHistory().SetTimerAfter(0).Done()
+}
+
+// finish returns the result of the task, after the function has run as far as it can.
+func (t *task) finish(response []byte) (*progressorv1.ProcessResponse, error) {
+	if t.journal.ended() != nil {
+		return t.finishFailed(response)
+	}
+	if t.returned == nil {
+		t.scheduleSteps()
+		return t.done(response)
+	}
+	err := t.returned.err
+	if r, ok := errors.AsType[*processor.RejectionError](err); ok && t.isFresh() {
+		return nil, r
+	}
+	if again, ok := restartOf(err); ok {
+		input, err := encode(again.input)
+		if err != nil {
+			return nil, processor.Fail(ReasonBadValue, "the input of Restart %w", err).NonRetryable()
+		}
+		t.result.Response(response)
+		return t.restart(input)
+	}
+	name := t.journal.entries[0].Name
+	if err == nil {
+		t.journal.add(entry{Kind: kindEnd, Name: name, Value: t.returned.value})
+		if response == nil {
+			response = t.returned.value
+		}
+		t.result.Complete()
+		return t.done(response)
+	}
+	t.journal.add(entry{Kind: kindFail, Name: name, Error: recorded(err)})
+	t.result.SetTimerAfter(0)
+	return t.done(response)
+}
+
+// isFresh reports whether this is the first task, in which a rejection removes the process.
+func (t *task) isFresh() bool { return t.request.GetType() == progressorv1.TaskType_TASK_TYPE_INIT }
+
+// scheduleSteps sets the timers of the tasks that run the steps for which the function waits.
+func (t *task) scheduleSteps() {
+	for _, step := range t.steps() {
+		if t.due[step.name] { // only the task of this timer may run it
+			t.effects.setTimer(retryTimer+step.name, 0)
+		} else {
+			t.result.SetTimerAfter(0)
+		}
+	}
+	for _, b := range t.branches {
+		if b.wait != nil && b.wait.flush {
+			t.result.SetTimerAfter(0)
+		}
+	}
+}
+
+func (t *task) done(response []byte) (*progressorv1.ProcessResponse, error) {
+	addEvents(t.result, t.journal.unsaved())
+	t.effects.addTo(t.result)
+	return t.result.Response(response).Done()
+}
+
+func addEvents(result *processor.ResultBuilder, entries []entry) {
+	for _, e := range entries {
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false) // escaped args could be too large
+		_ = encoder.Encode(e)        // all parts are valid JSON
+		result.Event(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
+	}
+}
+
+// mergeMetadata returns the metadata of the process with these fields. A nil field is removed.
+func (r *run) mergeMetadata(fields map[string]any) map[string]any {
+	merged := r.effects.metadata
+	if merged == nil {
+		merged = r.request.GetProcess().GetMetadata().AsMap()
+	}
+	merged = maps.Clone(merged)
+	maps.Copy(merged, fields)
+	maps.DeleteFunc(merged, func(_ string, v any) bool { return v == nil })
+	return merged
+}

@@ -1,0 +1,65 @@
+package durable
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// retryTimer is the prefix of the timers for the next try of a step. Names of users have no colon.
+const retryTimer = "retry:"
+
+// Timer is a timer that After has set.
+type Timer struct {
+	branch *branch
+	name   string
+}
+
+// After sets a timer that fires after d, and returns at once. The timer runs in the database: it
+// fires after a crash, too. A process has at most 100 timers at a time.
+func After(ctx Ctx, name string, d time.Duration) *Timer {
+	b := ctx.branch
+	t := &Timer{branch: b, name: b.name(kindTimer, name)}
+	if d > process.MaxDuration {
+		b.owner.misuse("timer %s: at most %d days", t.name, process.MaxDuration/(24*time.Hour))
+	}
+	if !b.owner.journal.has(kindTimer, t.name) {
+		seconds := strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
+		b.record(entry{Kind: kindTimer, Name: t.name, Value: json.RawMessage(seconds)})
+		b.owner.effects.setTimer(t.name, d)
+	}
+	return t
+}
+
+// Sleep waits for d.
+func Sleep(ctx Ctx, name string, d time.Duration) { After(ctx, name, d).Wait() }
+
+// Wait waits until the timer has fired or was stopped.
+func (t *Timer) Wait() {
+	t.branch.enter()
+	j := t.branch.owner.journal
+	t.branch.await(&wait{ready: func() bool { return j.has(kindFired, t.name) || j.has(kindStopped, t.name) }})
+}
+
+// Stop stops the timer. It reports whether the timer had not fired yet.
+func (t *Timer) Stop() bool {
+	b := t.branch
+	b.enter()
+	switch j := b.owner.journal; {
+	case j.has(kindStopped, t.name):
+		return true
+	case j.has(kindFired, t.name):
+		return false
+	}
+	b.record(entry{Kind: kindStopped, Name: t.name})
+	b.owner.effects.unsetTimer(t.name)
+	return true
+}
+
+func (t *Timer) source() source {
+	return source{branch: t.branch, id: "timer " + t.name, position: func() (int, bool) {
+		return t.branch.owner.journal.position(kindFired, t.name)
+	}}
+}

@@ -1,0 +1,76 @@
+package durable
+
+import (
+	"crypto/rand"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+)
+
+// Now returns the time of the first run of this line, from the clock of the processor.
+func Now(ctx Ctx, name string) time.Time {
+	return value(ctx, name, func() time.Time { return time.Now().UTC().Round(0) })
+}
+
+// UUID returns a random UUID (version 4), always the same one for this name.
+func UUID(ctx Ctx, name string) string {
+	return value(ctx, name, func() string {
+		var id [16]byte
+		_, _ = rand.Read(id[:]) // never fails
+		id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+		return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	})
+}
+
+// Rand returns a random number from 0 to n-1, always the same one for this name. It is not suited
+// for secrets. It panics if n is less than 1.
+func Rand(ctx Ctx, name string, n int) int {
+	return value(ctx, name, func() int { return mathrand.IntN(n) })
+}
+
+// value returns a recorded value, or records one. It takes no task: the next result stores it,
+// before any step that could depend on it runs.
+func value[T any](ctx Ctx, name string, first func() T) T {
+	b := ctx.branch
+	full := b.name(kindValue, name)
+	e, ok := b.owner.journal.find(kindValue, full)
+	if !ok {
+		v := first()
+		text, err := encode(v)
+		if err != nil {
+			b.owner.misuse("the value %s %s", full, err)
+		}
+		b.record(entry{Kind: kindValue, Name: full, Value: text})
+		return v
+	}
+	return decode[T](b, "the value "+full, e.Value)
+}
+
+// Version returns the version of a change that was current when the function started, from the
+// Versions of Func, or 0 if there was none. It is also in the metadata, as versions.NAME.
+//
+//	if durable.Version(ctx, "fees") >= 2 { … }
+func Version(ctx Ctx, name string) int {
+	ctx.branch.enter()
+	return ctx.branch.owner.journal.entries[0].Versions[name]
+}
+
+// Publish sets the state of the process to v as JSON. Clients can read it at any time, without this
+// function. It is stored with the next result.
+func Publish(ctx Ctx, v any) {
+	b := ctx.branch
+	b.enter()
+	text, err := encode(v)
+	if err != nil {
+		b.owner.misuse("the published value %s", err)
+	}
+	b.owner.effects.published = text
+}
+
+// SetMetadata sets fields of the metadata of the process, by which clients can search. A nil value
+// removes the field.
+func SetMetadata(ctx Ctx, fields map[string]any) {
+	b := ctx.branch
+	b.enter()
+	b.owner.effects.metadata = b.owner.mergeMetadata(fields)
+}

@@ -181,9 +181,10 @@ SELECT g.generation, l.lane, greatest(last.event_id, d.event_id, 0)::bigint AS e
 
 -- TranslateEventCursor returns, for each lane, the position of a cursor that an older engine has
 -- issued: transaction ID and event. A watch from there gets all events after the cursor. It may get
--- events again, because lanes do not have the order of transaction IDs. is_ahead reports that the
--- cursor is ahead of the database. It comes from another database, or from commits that a restore
--- has lost.
+-- events again, because lanes do not have the order of transaction IDs. All events of the namespace
+-- are read, once for each such cursor, because no index has transaction IDs. is_ahead reports that
+-- the cursor is ahead of the database. It comes from another database, or from commits that a
+-- restore has lost.
 -- name: TranslateEventCursor :many
 WITH item AS MATERIALIZED (
   SELECT @namespace::text AS namespace, @xid::text AS xid, @event_id::bigint AS event_id),

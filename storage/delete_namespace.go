@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -125,7 +124,6 @@ func (s *Store) DropStarts(ctx context.Context, namespace string) (found bool, e
 type namespaceTable struct {
 	name string
 	key  []string // the columns of the primary key, without the namespace
-	of   string   // the type of the first column of key; "" means text
 	kind string   // name of its rows in counts; "" if they are not counted
 	only string   // a further condition on the rows (x) that are deleted, or ""
 	// walked: the primary key lacks the namespace, so the whole table is read once
@@ -150,8 +148,8 @@ var namespaceTables = []namespaceTable{
 	{name: "jobs", key: []string{"process_id"}},
 	{name: "job_keys", key: []string{"unique_key"}, kind: "unique_keys"},
 	{name: "job_pauses", key: []string{"name"}, kind: "paused_job_names"},
-	{name: "job_events", key: []string{"xid", "event_id"}, of: "xid8", kind: "job_events"},
-	{name: "job_event_drops", key: []string{"lane"}, of: "bigint"},
+	{name: "job_events", key: []string{"lane", "event_id"}, kind: "job_events"},
+	{name: "job_event_drops", key: []string{"lane"}},
 	{name: "constraint_holds", key: []string{"process_id", "line"}},
 	{name: "constraint_reservations", key: []string{"line"}},
 	{name: "constraint_buckets", key: []string{"line"}},
@@ -165,16 +163,16 @@ var namespaceTables = []namespaceTable{
 	{name: "cron_fires", key: []string{"cron_id", "fire_time"}, kind: "cron_fires"},
 	{name: "sinks", key: []string{"sink_id"}, kind: "sinks"}, // first, so that no dead letter is added
 	{name: "sink_dead_letters", key: []string{"sink_id", "change_id"}},
-	{name: "changes", key: []string{"lane", "seq"}, of: "bigint", kind: "changes"},
-	{name: "change_drops", key: []string{"lane"}, of: "bigint"},
-	{name: "change_heads", key: []string{"lane"}, of: "bigint"},
+	{name: "changes", key: []string{"lane", "seq"}, kind: "changes"},
+	{name: "change_drops", key: []string{"lane"}},
+	{name: "change_heads", key: []string{"lane"}},
 	{name: "workers", key: []string{"worker_id"}, kind: "workers"},
 	{name: "answers", key: []string{"process_id", "task_id"}, kind: "answers"},
-	{name: "status_counts", key: []string{"lane", "status"}, of: "int"},
+	{name: "status_counts", key: []string{"lane", "status"}},
 	{name: "job_counts", key: []string{"name", "lane", "state"}},
-	{name: "requests", key: []string{"request_id"}, of: "uuid", kind: "idempotency_keys", walked: true},
-	{name: "history_restarts", key: []string{"restart_id"}, of: "bigint", walked: true},
-	{name: "dead_letters", key: []string{"message_id"}, of: "bigint", kind: "dead_letters", walked: true},
+	{name: "requests", key: []string{"request_id"}, kind: "idempotency_keys", walked: true},
+	{name: "history_restarts", key: []string{"restart_id"}, walked: true},
+	{name: "dead_letters", key: []string{"message_id"}, kind: "dead_letters", walked: true},
 }
 
 // deleteBatch limits the rows of a table that one transaction deletes, or reads if the table is
@@ -187,27 +185,30 @@ func fill(statement string, names ...string) string {
 }
 
 // deleteSQL returns the statement that deletes a batch of rows of a namespace ($1, at most $2). The
-// statement returns how many rows it read and deleted, and the first column of the last key. If
-// continues is set, it begins with the last key of the previous batch ($3, as text), so that it
-// does not read the dead rows of all earlier batches.
+// statement returns how many rows it read and deleted, and the last key as a JSON object. If
+// continues is set, it begins after the last key of the previous batch ($3), so that it does not
+// read the dead rows of all earlier batches.
 func (t *namespaceTable) deleteSQL(continues bool) string {
-	where, join, columns := "x.namespace = $1", "t.namespace = ANY (ARRAY[page.namespace])", "x.namespace"
-	last := "NULL::text"
-	for n, column := range t.key {
-		columns += ", x." + column
+	var key, after, descending []string
+	join := "t.namespace = ANY (ARRAY[page.namespace])"
+	for _, column := range t.key {
+		key = append(key, "x."+column)
+		after = append(after, fill("(jsonb_populate_record(NULL::{table}, $3::jsonb)).", "{table}", t.name)+column)
+		descending = append(descending, "page."+column+" DESC")
 		join += " AND t." + column + " = page." + column
-		if n == 0 {
-			last = fill("(SELECT page.{column}::text FROM page ORDER BY page.{column} DESC LIMIT 1)", "{column}",
-				column)
-		}
 	}
-	order, comparison := columns, ">="
+	columns := strings.Join(append([]string{"x.namespace"}, key...), ", ")
+	where, order, last := "x.namespace = $1", columns, "NULL"
 	if t.walked {
-		where, order, comparison = "true", "x."+t.key[0], ">"
+		where, order = "true", strings.Join(key, ", ")
 		join += " AND t.namespace = $1"
 	}
-	if continues && len(t.key) > 0 {
-		where += " AND x." + t.key[0] + " " + comparison + " $3::text::" + cmp.Or(t.of, "text")
+	if len(key) > 0 {
+		last = fill("SELECT to_jsonb(page)::text FROM page ORDER BY {descending} LIMIT 1", "{descending}",
+			strings.Join(descending, ", "))
+	}
+	if continues {
+		where += " AND (" + strings.Join(key, ", ") + ") > (" + strings.Join(after, ", ") + ")"
 	}
 	if t.only != "" {
 		where += " AND " + t.only
@@ -217,7 +218,7 @@ func (t *namespaceTable) deleteSQL(continues bool) string {
 		  SELECT {columns} FROM {table} x WHERE {where} ORDER BY {order} LIMIT $2),
 		deleted AS (
 		  DELETE FROM {table} t USING page WHERE {join} RETURNING 1)
-		SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM deleted), {last}`,
+		SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM deleted), ({last})`,
 		"{columns}", columns, "{table}", t.name, "{where}", where, "{order}", order, "{join}", join, "{last}", last)
 }
 
@@ -225,7 +226,7 @@ func (t *namespaceTable) deleteSQL(continues bool) string {
 // first table.
 type DeletionProgress struct {
 	table     int
-	after     string // the first column of the last key in that table
+	after     string // the last key in that table, as JSON
 	continues bool
 }
 
@@ -237,7 +238,7 @@ func (s *Store) DeleteRows(
 ) (deleted int, ended bool, err error) {
 	t := &namespaceTables[p.table]
 	args := []any{namespace, deleteBatch}
-	if p.continues && len(t.key) > 0 {
+	if p.continues {
 		args = append(args, p.after)
 	}
 	var read int

@@ -126,6 +126,35 @@ func TestDeleteRows(t *testing.T) {
 	}
 }
 
+// A batch begins after the last key of the batch before, even within a lane. Rows that are inserted
+// behind it are deleted in the next round.
+func TestDeleteRowsContinuesAfterAKey(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, storagetest.WithoutInvariants())
+	insert := `INSERT INTO job_events (namespace, lane, event_id, job_id, type) OVERRIDING SYSTEM VALUE
+		SELECT 'a', 1, k, 'j', 'enqueued' FROM generate_series($1::int, $2::int) k`
+	b.exec(insert, 11, 2510)
+	var progress storage.DeletionProgress
+	round := func(inserted bool) (events []int) {
+		for ended := false; !ended; {
+			_, last, err := b.DeleteRows(t.Context(), "a", &progress)
+			must(t, 0, err)
+			left := ask[int](b, "SELECT count(*) FROM job_events")
+			if n := len(events); n == 0 || events[n-1] != left {
+				events = append(events, left)
+			}
+			if left == 1500 && !inserted {
+				b.exec(insert, 1, 10)
+				inserted = true
+			}
+			ended = last
+		}
+		return events
+	}
+	equal(t, "events after each batch", fmt.Sprint(round(false)), "[2500 1500 510 10]")
+	equal(t, "events after each batch of the next round", fmt.Sprint(round(true)), "[10 0]")
+}
+
 // CountData counts up to its limit. It counts rows of tables without an index only with CountsAll.
 func TestCountData(t *testing.T) {
 	t.Parallel()

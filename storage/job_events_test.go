@@ -7,7 +7,9 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/erasure"
 	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // stepEvents adds events to a result, as a run does.
@@ -116,4 +118,24 @@ func TestForgetJobEvents(t *testing.T) {
 		`SELECT string_agg(namespace || ' ' || n, ', ' ORDER BY n) FROM (SELECT namespace, count(*) AS n FROM job_events
 			GROUP BY 1) x`),
 		"short 5, long 15, ever 20")
+}
+
+// An erasure that an engine before schema version 153 began continues. The last key of its batch
+// has a transaction ID in the place of the lane. Lanes are smaller numbers.
+func TestEraseContinuesAfterAnUpgrade(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, storagetest.WithoutInvariants())
+	set := erasure.Set{Namespace: ns, IDs: []string{"r"}}
+	must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}, 0))
+	b.exec(insertEvent, "enqueued")
+	b.exec("UPDATE job_events SET namespace = $1, job_id = 'r'", ns)
+	var progress erasure.Progress
+	for table := ""; table != "job_keys"; { // the table before job_events
+		batch, err := erasure.EraseRows(t.Context(), b.Store, set, &progress, erasure.PageRows)
+		table = must(t, batch, err).Table
+	}
+	progress.After = ask[string](b, "SELECT jsonb_build_array(xid, event_id)::text FROM job_events")
+	batch, err := erasure.EraseRows(t.Context(), b.Store, set, &progress, erasure.PageRows)
+	equal(t, "batch", must(t, batch, err), erasure.Batch{Table: "job_events", Rows: 1, Read: 1})
+	equal(t, "events", ask[int](b, "SELECT count(*) FROM job_events"), 0)
 }

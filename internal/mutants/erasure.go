@@ -42,6 +42,11 @@ var erasureMutants = []mutant{
 		packages: "./storage", run: "TestEraseLeavesNothing",
 	},
 	{
+		name: "erase-skips-events", breaks: "an erasure that an older engine began skips no events",
+		file: erasedTables, old: "strings.HasPrefix(p.After, `[\"`)", planted: "false",
+		packages: "./storage", run: "TestEraseContinuesAfterAnUpgrade",
+	},
+	{
 		name: "erase-running", breaks: "nothing is erased while one of the processes runs",
 		file: erasedProcesses, old: `"p.status IN ('INIT', 'RUNNING') OR `, planted: `"`,
 		packages: "./engine", run: "TestEraseInSmallRequests",

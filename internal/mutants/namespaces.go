@@ -38,6 +38,13 @@ var namespaceMutants = []mutant{
 		packages: "./storage", run: "TestDeleteRows",
 	},
 	{
+		name: "deletion-begins-again", breaks: "a batch of a deletion begins after the last key of the batch before",
+		file:     "storage/delete_namespace.go",
+		old:      `strings.Join(key, ", ") + ") > ("`,
+		planted:  `strings.Join(key, ", ") + ") IS DISTINCT FROM ("`,
+		packages: "./storage", run: "TestDeleteRowsContinuesAfterAKey",
+	},
+	{
 		name: "deletion-forgets-a-table", breaks: "rows of every table are deleted",
 		file:     "storage/delete_namespace.go",
 		old:      "\t{name: \"answers\", key: []string{\"process_id\", \"task_id\"}, kind: \"answers\"},\n",

@@ -4,7 +4,7 @@ package tidy
 const (
 	fastPath     = "it belongs to the fast path, which other databases do not use"
 	savesSearch  = "the address of a row that the statement has found saves three searches by key"
-	olderEngines = "engines of older versions read job events by transaction IDs, and their clients have such cursors"
+	olderEngines = "clients may have cursors of older engines, which contain transaction IDs"
 	examines     = "doctor examines PostgreSQL itself"
 	onlyIfThere  = "it does so only if the setting progressor.portable is off"
 )

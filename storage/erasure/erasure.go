@@ -86,7 +86,7 @@ var erasedTables = []erasedTable{
 	{name: "job_groups", key: "process_id text", match: "is(x.process_id)"},
 	{name: "job_places", key: "process_id text", match: "is(x.process_id) OR is(x.job_id)"},
 	{name: "job_keys", key: "unique_key text", match: "is(x.process_id)"},
-	{name: "job_events", key: "xid xid8, event_id bigint", match: eventOfErased},
+	{name: "job_events", key: "lane bigint, event_id bigint", match: eventOfErased},
 	{name: "constraint_holds", key: "process_id text, line text", match: "is(x.process_id)"},
 	{name: "constraint_reservations", key: "line text", match: "is(x.process_id)"},
 	{name: "requests", key: "request_id uuid", match: "x.namespace = $1 AND is(x.process_id)", whole: true},
@@ -223,10 +223,11 @@ func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows i
 	t := &erasedTables[p.Table]
 	args := e.args()
 	args["runs"] = append([]string{}, e.LaterRuns...) // not NULL
-	args["after"], args["rows"] = nullIfEmpty(p.After), rows
+	after := t.after(p)
+	args["after"], args["rows"] = nullIfEmpty(after), rows
 	statement := eraseAuditSQL
 	if t.key != "" {
-		statement = t.statement(p.After != "", e.DryRun)
+		statement = t.statement(after != "", e.DryRun)
 	}
 	batch := Batch{Table: t.name}
 	var matched int64
@@ -236,7 +237,7 @@ func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows i
 		return db.QueryRow(ctx, statement, args).Scan(&batch.Read, &matched, &batch.Rows, &last, &exists)
 	})
 	switch {
-	case p.After != "" && strings.HasPrefix(storage.SQLState(err), "22"): // not a key of the table
+	case after != "" && strings.HasPrefix(storage.SQLState(err), "22"): // not a key of the table
 		return Batch{}, process.InvalidPageToken()
 	case err != nil:
 		return Batch{}, err
@@ -251,6 +252,16 @@ func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows i
 	*p = Progress{Table: p.Table + 1}
 	batch.LastOfTables = p.Table == len(erasedTables)
 	return batch, nil
+}
+
+// after returns the key after which the next batch begins, or "" for the first row. In a key of
+// job_events of an engine before schema version 153, a transaction ID, which is text in JSON, has
+// the place of the lane. The table is then read from its beginning again.
+func (t *erasedTable) after(p *Progress) string {
+	if t.name == "job_events" && strings.HasPrefix(p.After, `["`) {
+		return ""
+	}
+	return p.After
 }
 
 func nullIfEmpty(text string) *string {

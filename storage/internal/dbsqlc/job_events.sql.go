@@ -572,9 +572,10 @@ type TranslateEventCursorRow struct {
 
 // TranslateEventCursor returns, for each lane, the position of a cursor that an older engine has
 // issued: transaction ID and event. A watch from there gets all events after the cursor. It may get
-// events again, because lanes do not have the order of transaction IDs. is_ahead reports that the
-// cursor is ahead of the database. It comes from another database, or from commits that a restore
-// has lost.
+// events again, because lanes do not have the order of transaction IDs. All events of the namespace
+// are read, once for each such cursor, because no index has transaction IDs. is_ahead reports that
+// the cursor is ahead of the database. It comes from another database, or from commits that a
+// restore has lost.
 func (q *Queries) TranslateEventCursor(ctx context.Context, db DBTX, arg TranslateEventCursorParams) ([]TranslateEventCursorRow, error) {
 	rows, err := db.Query(ctx, translateEventCursor, arg.Namespace, arg.Xid, arg.EventID)
 	if err != nil {

@@ -232,7 +232,7 @@ spec("What a worker does is seen in two clicks: its leases and its last results"
   await page.getByRole("row", { name: /slow/ }).getByRole("link", { name: "worker-a" }).click();
   await lease.getByRole("link", { name: "slow" }).click();
   await page.getByRole("heading", { name: "slow" }).waitFor();
-  await page.getByRole("link", { name: "worker-a" }).waitFor();
+  await page.getByRole("link", { name: "worker-a" }).first().waitFor();
   await go("#/worker?ns=mail&id=worker-z");
   await page.getByText("The worker worker-z does not exist in mail").waitFor();
 });

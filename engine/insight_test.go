@@ -285,7 +285,7 @@ func TestGetOverview(t *testing.T) {
 	var o *progressorv1.GetOverviewResponse
 	eventually(t, "the node has reported its load", func() bool {
 		var err error
-		if o, err = a.GetOverview(t.Context(), "ns"); err != nil {
+		if o, err = a.GetOverview(t.Context(), "ns", 0); err != nil {
 			t.Fatal(err)
 		}
 		return o.GetTasksPerSecond() > 0 && o.GetTimerLatenessP99().AsDuration() > 0
@@ -307,11 +307,11 @@ func TestGetOverview(t *testing.T) {
 	if o.GetProcessingP99().AsDuration() < o.GetProcessingP50().AsDuration() || o.GetProcessingP50().AsDuration() <= 0 {
 		t.Errorf("processing: %s, %s", o.GetProcessingP50().AsDuration(), o.GetProcessingP99().AsDuration())
 	}
-	if all, err := a.GetOverview(t.Context(), ""); err != nil || all.GetOldestRunnableAge().AsDuration() != 0 ||
+	if all, err := a.GetOverview(t.Context(), "", 0); err != nil || all.GetOldestRunnableAge().AsDuration() != 0 ||
 		all.GetWaitingByWhat()["place"] != 1 {
 		t.Errorf("%v, %v", all, err) // a paused namespace is not expected to run tasks
 	}
-	if _, err := a.GetOverview(t.Context(), "nowhere"); !errors.Is(err, process.ErrNamespaceNotFound) {
+	if _, err := a.GetOverview(t.Context(), "nowhere", 0); !errors.Is(err, process.ErrNamespaceNotFound) {
 		t.Error(err)
 	}
 }

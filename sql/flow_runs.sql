@@ -289,7 +289,8 @@ SELECT step.run_id, step.step_id, step.status, step.running_time,
 -- name: ReadWaits :many
 SELECT step.run_id, step.step_id, step.index, coalesce(step.token, '')::text AS token,
        coalesce(step.input, run.payload) AS input, step.wait, step.running_time, step.due_time,
-       (run.status = 'cancel_requested')::bool AS cancel_requested
+       (run.status = 'cancel_requested')::bool AS cancel_requested,
+       coalesce(step.worker_id, '')::text AS worker_id
   FROM ROWS FROM (unnest(@run_ids::text[]), unnest(@step_ids::text[]),
                   unnest(@indexes::int[])) WITH ORDINALITY
        AS item(run_id, step_id, index, n)
@@ -306,4 +307,15 @@ SELECT step.run_id, step.step_id, step.index, coalesce(step.token, '')::text AS 
     WHERE y.namespace = @namespace
       AND y.run_id = item.run_id
     LIMIT 1) run
+ ORDER BY item.n;
+
+-- WaitingNamespaces returns those of some namespaces that have open waits, in the same order.
+-- name: WaitingNamespaces :many
+SELECT item.namespace::text AS namespace
+  FROM unnest(@namespaces::text[]) WITH ORDINALITY AS item(namespace, n)
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM flow_steps f
+    WHERE f.namespace = item.namespace
+      AND f.token IS NOT NULL
+    LIMIT 1) waiting
  ORDER BY item.n;

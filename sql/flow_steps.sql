@@ -106,18 +106,21 @@ ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
        progress = CASE WHEN excluded.attempt > 0 THEN NULL ELSE f.progress END,
        item_hash = CASE WHEN excluded.attempt > 0 THEN excluded.item_hash ELSE f.item_hash END;
 
--- ReportSteps stores the reported progress of open waits. It runs after SaveResult and selects its
+-- ReportSteps stores what was reported about open waits: progress, due time, and if claims is true
+-- who works on them. It runs after SaveResult and selects its
 -- items like InsertRuns.
 -- name: ReportSteps :exec
 UPDATE flow_steps f
    SET progress = coalesce(NULLIF(item.progress, '')::jsonb, f.progress),
-       due_time = coalesce(NULLIF(item.due_time, '0001-01-01Z'), f.due_time)
+       due_time = coalesce(NULLIF(item.due_time, '0001-01-01Z'), f.due_time),
+       worker_id = CASE WHEN item.claims THEN NULLIF(item.worker_id, '') ELSE f.worker_id END
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
                   unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
                   unnest(@run_ids::text[]), unnest(@step_ids::text[]), unnest(@indexes::int[]),
-                  unnest(@progresses::text[]), unnest(@due_times::timestamptz[]))
+                  unnest(@progresses::text[]), unnest(@due_times::timestamptz[]),
+                  unnest(@claims::bool[]), unnest(@worker_ids::text[]))
        AS item(namespace, process_id, task_id, fencing_token, run_id, step_id, index, progress,
-               due_time)
+               due_time, claims, worker_id)
  CROSS JOIN LATERAL (
    SELECT 1 FROM tasks t
     WHERE t.namespace = item.namespace

@@ -29,6 +29,37 @@ SELECT coalesce(sum(timers.n), 0)::bigint AS time, coalesce(sum(ready.n), 0)::bi
        SELECT s.waits_for FROM schedule s WHERE s.namespace = item.namespace
         ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int) waiting) others;
 
+-- CountRuns counts the runs of namespaces by status: those that have not ended, and those that
+-- ended without success. Of each, it counts up to lim in each namespace.
+-- name: CountRuns :many
+SELECT item.namespace::text AS namespace, counted.status::text AS status, counted.n::bigint AS n
+  FROM unnest(@namespaces::text[]) AS item(namespace)
+ CROSS JOIN LATERAL (
+   SELECT runs.status, count(*) AS n
+     FROM (
+       (SELECT r.status FROM flow_runs r
+         WHERE r.namespace COLLATE "POSIX" = item.namespace
+           AND r.finished_time IS NULL
+         ORDER BY r.created_time LIMIT @lim::int)
+       UNION ALL
+       (SELECT r.status FROM flow_runs r
+         WHERE r.namespace COLLATE "POSIX" = item.namespace
+           AND r.status IN ('failed', 'cancelled', 'expired')
+         ORDER BY r.created_time DESC LIMIT @lim)) runs
+    GROUP BY runs.status) counted;
+
+-- CountOpenWaits counts the open waits of namespaces, each up to lim.
+-- name: CountOpenWaits :many
+SELECT item.namespace::text AS namespace, waits.n::bigint AS n
+  FROM unnest(@namespaces::text[]) AS item(namespace)
+ CROSS JOIN LATERAL (
+   SELECT count(*) AS n
+     FROM (
+       SELECT 1 FROM flow_steps f
+        WHERE f.namespace = item.namespace
+          AND f.token IS NOT NULL
+        LIMIT @lim::int) waiting) waits;
+
 -- NodesLoad returns the load of the live nodes in the last minute.
 -- name: NodesLoad :one
 SELECT coalesce(sum(n.tasks_per_second), 0)::double precision AS tasks_per_second,

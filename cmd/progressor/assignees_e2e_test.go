@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -35,9 +36,55 @@ func TestAssigneesOfKeys(t *testing.T) {
 				}
 			}
 		}
+		if out := s.with(token).OK(t, "run", "waits", "--answerable", "--all", "--page-size", "1"); !strings.Contains(
+			out, "shop/orders/"+run) {
+			t.Errorf("%s: run waits of all namespaces: %s", run, out)
+		}
 		s.with(token).OK(t, "run", "complete", "shop/orders", run, "sign", "--result", "1")
 		if out := root.OK(t, "run", "get", "shop/orders", run); !strings.Contains(out, "SUCCEEDED") {
 			t.Errorf("%s: %s", run, out)
 		}
+	}
+}
+
+// The waits of all namespaces have pages. Each wait says whether the client may answer it in its
+// namespace, and who has claimed it.
+func TestWaitsOfAllNamespaces(t *testing.T) {
+	t.Parallel()
+	s := newTenants(t)
+	_, rootToken := newKey(t, s.dsn, "root", "root")
+	bossID, boss := newKey(t, s.dsn, "boss", "client", "shop/orders")
+	root := s.with(rootToken)
+	for _, ns := range []string{"billing", "shop/orders"} {
+		root.OK(t, "template", "put", ns, "-f", clitest.TemplateFile(t, "sign.json", `{"type": "sign",
+			"steps": [{"step_id": "sign", "wait": {"kind": "KIND_HUMAN", "assignees": ["key:`+bossID+`"]}}]}`))
+		for _, run := range []string{"one", "two"} {
+			root.OK(t, "run", "start", ns, "sign", "--id", run)
+		}
+	}
+	for _, pageSize := range []string{"1", "3", "10"} {
+		out := root.OK(t, "run", "waits", "--all", "--page-size", pageSize)
+		clitest.WantLines(t, out, "billing/one", "billing/two", "shop/orders/one", "shop/orders/two")
+	}
+	if r := root.Run(t, "run", "waits", "--page-token", "x"); !strings.Contains(r.Stderr, "page_token") {
+		t.Errorf("a wrong token: %+v", r)
+	}
+	root.OK(t, "grant", "add", "key:"+bossID, "viewer", "billing", "--db.dsn", s.dsn)
+	clitest.Eventually(t, "the grant has an effect", func() error {
+		if out := s.with(boss).OK(t, "run", "waits", "--all"); !strings.Contains(out, "billing/one") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	if out := s.with(boss).OK(t, "run", "waits", "--answerable", "--all"); strings.Contains(out, "billing") ||
+		!strings.Contains(out, "shop/orders/two") {
+		t.Errorf("a viewer of billing may answer: %s", out)
+	}
+	s.with(boss).OK(t, "run", "report", "shop/orders", "two", "sign", "--worker-id", "ann")
+	clitest.WantLines(t, root.OK(t, "run", "waits", "shop/orders", "--run", "two"), "taken by ann")
+	s.with(boss).OK(t, "run", "complete", "shop/orders", "two", "sign", "--result", "1")
+	if out := root.OK(t, "run", "get", "shop/orders", "two", "-o", "json"); !strings.Contains(out,
+		`"workerId": "key:`+bossID+`"`) {
+		t.Errorf("the answer does not say who gave it: %s", out)
 	}
 }

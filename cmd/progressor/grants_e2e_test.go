@@ -76,6 +76,9 @@ func lists(ctx context.Context, c *client.Client) map[string]func() (proto.Messa
 		"ListSinks": func() (proto.Message, error) {
 			return c.Change.ListSinks(ctx, &progressorv1.ListSinksRequest{})
 		},
+		"ListOpenWaits": func() (proto.Message, error) {
+			return c.Flow.ListOpenWaits(ctx, &progressorv1.ListOpenWaitsRequest{})
+		},
 	}
 }
 
@@ -83,6 +86,12 @@ func lists(ctx context.Context, c *client.Client) map[string]func() (proto.Messa
 func TestListsShowWhatClientsMaySee(t *testing.T) {
 	t.Parallel()
 	s := newTenants(t)
+	_, rootToken := newKey(t, s.dsn, "root", "root")
+	for _, ns := range []string{"shop/orders", "billing"} {
+		s.with(rootToken).OK(t, "template", "put", ns, "-f", clitest.TemplateFile(t, "ask.json",
+			`{"type": "ask", "steps": [{"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}}]}`))
+		s.with(rootToken).OK(t, "run", "start", ns, "ask", "--id", "asks")
+	}
 	_, all := newKey(t, s.dsn, "all", "admin", "*")
 	_, some := newKey(t, s.dsn, "some", "admin", "shop/*,none")
 	_, none := newKey(t, s.dsn, "none", "admin", "none")

@@ -52,7 +52,7 @@ func TestFailingCrons(t *testing.T) {
 			list = append(list, fmt.Sprintf("%d %s %s %s", g.GetCount(), g.GetCronId(), g.GetReason(), g.GetMessage()))
 		}
 		failing, _, err := n.List(ctx, &progressorv1.ListCronsRequest{Namespace: "ns", Filter: "failing = true"})
-		overview, also := n.GetOverview(ctx, "")
+		overview, also := n.GetOverview(ctx, "", 0)
 		if err != nil || also != nil || len(failing) != len(list) ||
 			overview.GetFailingCrons() != int64(len(list)) ||
 			overview.GetNamespaces()[0].GetFailingCrons() != int64(len(list)) {

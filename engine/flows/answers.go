@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +24,8 @@ func (f *Flows) Complete(
 		return nil, err
 	}
 	o := &command{Method: methodComplete, stepFields: stepFields{
-		StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Worker: r.GetWorkerId(),
-		Names: names,
+		StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Names: names,
+		Worker: cmp.Or(r.GetWorkerId(), by.Name),
 	}}
 	switch outcome := r.GetOutcome().(type) {
 	case *progressorv1.CompleteStepRequest_Result:
@@ -94,7 +95,7 @@ func sameOutcome(row *flows.Wait, o *command) (bool, error) {
 	return true, nil
 }
 
-// Report stores progress of a wait.
+// Report stores progress of a wait, and who works on it.
 func (f *Flows) Report(
 	ctx context.Context, r *progressorv1.ReportStepRequest, by process.Actor,
 ) (*progressorv1.LeaseDirective, error) {
@@ -104,7 +105,7 @@ func (f *Flows) Report(
 	}
 	o := &command{Method: methodReport, stepFields: stepFields{
 		StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Due: r.GetDue().AsDuration(),
-		Names: names,
+		Names: names, Claims: r.WorkerId != nil, Worker: r.GetWorkerId(),
 	}}
 	if o.Progress, err = progressJSON(r.GetProgress()); err != nil {
 		return nil, err

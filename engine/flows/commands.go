@@ -335,7 +335,10 @@ func (t *task) report(o *command) error {
 	if err != nil {
 		return err
 	}
-	r := &flows.Report{RunID: t.runID, StepID: o.StepID, Index: int32(p.index), Progress: o.Progress}
+	r := &flows.Report{
+		RunID: t.runID, StepID: o.StepID, Index: int32(p.index), Progress: o.Progress,
+		Claims: o.Claims, Worker: wire.Plain(o.Worker),
+	}
 	if o.Due > 0 {
 		r.Due = t.now.Add(o.Due)
 		t.state.Run.SetDeadline(p.step, p.index, r.Due)

@@ -103,7 +103,8 @@ type stepFields struct {
 	Result   json.RawMessage `json:"result,omitempty"`
 	Failure  json.RawMessage `json:"failure,omitempty"`
 	Progress json.RawMessage `json:"progress,omitempty"`
-	Due      time.Duration   `json:"due,omitempty"` // only for ReportStep; 0 means unchanged
+	Due      time.Duration   `json:"due,omitempty"`    // only for ReportStep; 0 means unchanged
+	Claims   bool            `json:"claims,omitempty"` // only for ReportStep: Worker is who works on the wait
 }
 
 // The methods.

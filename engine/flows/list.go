@@ -185,6 +185,16 @@ func keptOf(row *flows.Run) (*kept, error) {
 	return k, nil
 }
 
+// WaitingNamespaces returns the visible namespaces that have open waits, sorted.
+func (f *Flows) WaitingNamespaces(ctx context.Context) ([]string, error) {
+	names, leave, err := f.engine.Enter(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return flows.WaitingNamespaces(ctx, f.store, names)
+}
+
 // ListOpenWaits returns the open waits of a namespace, ordered by due time. The names in ctx decide
 // which of them the client may answer.
 func (f *Flows) ListOpenWaits(
@@ -224,7 +234,7 @@ func waitOfRow(namespace string, row *search.Wait, names []string) (m *progresso
 		Namespace: namespace, RunId: row.RunID, StepId: row.StepID, Kind: progressorv1.WaitAction_KIND_EXTERNAL,
 		Title: w.Title, Assignees: w.Assignees,
 		Token: row.Token, CreatedTime: stamp(row.RunningTime), DueTime: stamp(row.DueTime),
-		CancelRequested: row.CancelRequested, Answerable: w.mayAnswer(names),
+		CancelRequested: row.CancelRequested, Answerable: w.mayAnswer(names), WorkerId: row.WorkerID,
 	}
 	if w.Kind == kindHuman {
 		m.Kind = progressorv1.WaitAction_KIND_HUMAN

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/engine/flows"
@@ -93,6 +94,43 @@ func TestExternalWait(t *testing.T) {
 	r = n.ended(t, "pull", "w1")
 	same(t, runSummary(r)+" "+r.GetResult().GetStringValue()+" "+r.GetSteps()[0].GetWorkerId(),
 		"SUCCEEDED: outside SUCCEEDED sign SUCCEEDED kim outside")
+}
+
+// TestClaim checks that a report says who works on a wait, and that an answer records who gave it.
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "ask", "steps": [{"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}}]}`)
+	n.run(t, "pull", "ask", "r", "null")
+	claim := func(by *string) {
+		t.Helper()
+		if _, err := n.Report(t.Context(), &progressorv1.ReportStepRequest{
+			Namespace: "pull", RunId: "r", StepId: "ask", Due: seconds(3600), WorkerId: by,
+		}, kim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claimed := func(want string) {
+		t.Helper()
+		page, _, err := n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull"})
+		if err != nil || len(page) != 1 || page[0].GetWorkerId() != want {
+			t.Fatalf("want a wait of %q, got %v, %v", want, page, err)
+		}
+	}
+	claimed("")
+	claim(proto.String("ann"))
+	claim(nil)
+	claimed("ann")
+	claim(proto.String("bob"))
+	claimed("bob")
+	claim(proto.String(""))
+	claimed("")
+	r, err := n.Complete(t.Context(), &progressorv1.CompleteStepRequest{
+		Namespace: "pull", RunId: "r", StepId: "ask", Outcome: &progressorv1.CompleteStepRequest_Result{},
+	}, kim)
+	if err != nil || r.GetSteps()[0].GetWorkerId() != kim.Name {
+		t.Fatalf("want the answer of %s, got %v, %v", kim.Name, r.GetSteps(), err)
+	}
 }
 
 // TestAnswerIsRepeated checks that a repeated answer returns the run, before and after its end. A

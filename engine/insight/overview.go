@@ -8,11 +8,12 @@ import (
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/insight"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 const (
 	// maxWaitingCounted is the maximum count of waiting tasks of each kind and namespace in an
-	// overview.
+	// overview, and of runs and waits.
 	maxWaitingCounted = 10_000
 	// maxOverviewNamespaces limits the number of namespaces in an overview, each of about 300
 	// bytes.
@@ -25,8 +26,11 @@ const (
 	workerPolls = 70 * time.Second
 )
 
-// GetOverview summarizes a namespace, or all namespaces if it is "", and the nodes.
-func (i *Insight) GetOverview(ctx context.Context, namespace string) (*progressorv1.GetOverviewResponse, error) {
+// GetOverview summarizes a namespace, or all namespaces if it is "", and the nodes. age is how far
+// back its samples reach.
+func (i *Insight) GetOverview(
+	ctx context.Context, namespace string, age time.Duration,
+) (*progressorv1.GetOverviewResponse, error) {
 	names, leave, err := i.engine.Enter(ctx, namespace)
 	if err != nil {
 		return nil, err
@@ -50,7 +54,7 @@ func (i *Insight) GetOverview(ctx context.Context, namespace string) (*progresso
 			"time": waiting.Time, "place": waiting.Place, "process": waiting.Process, "operator": waiting.Operator,
 			"constraint": waiting.Bound,
 		},
-		TimerLatenessP99: known(load.TimerLatenessP99), Samples: i.samples.all(),
+		TimerLatenessP99: known(load.TimerLatenessP99), Samples: i.samples.since(time.Now(), age),
 	}
 	node := i.engine.NodeState()
 	overview.ProcessingP50, overview.ProcessingP99 = known(node.ProcessingP50), known(node.ProcessingP99)
@@ -59,6 +63,9 @@ func (i *Insight) GetOverview(ctx context.Context, namespace string) (*progresso
 	}
 	failing, err := insight.CountFailingCrons(ctx, i.store, names)
 	if err != nil {
+		return nil, err
+	}
+	if err := i.countWork(ctx, names, overview.GetNamespaces()); err != nil {
 		return nil, err
 	}
 	oldest := time.Duration(0)
@@ -85,7 +92,7 @@ func known(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// overviewOf summarizes each of the named namespaces, without failing crons.
+// overviewOf summarizes each of the named namespaces, without failing crons, jobs, runs and waits.
 func (i *Insight) overviewOf(ctx context.Context, names []string) ([]*progressorv1.NamespaceOverview, error) {
 	counts, err := insight.CountNamespaces(ctx, i.store, names)
 	if err != nil {
@@ -112,4 +119,34 @@ func (i *Insight) overviewOf(ctx context.Context, names []string) ([]*progressor
 		}
 	}
 	return list, nil
+}
+
+// countWork counts the jobs, runs and open waits of the named namespaces, of which list has the
+// overviews in the same order.
+func (i *Insight) countWork(ctx context.Context, names []string, list []*progressorv1.NamespaceOverview) error {
+	counts, err := jobs.Count(ctx, i.store, names)
+	if err != nil {
+		return err
+	}
+	runs, err := insight.CountRuns(ctx, i.store, names, maxWaitingCounted)
+	if err != nil {
+		return err
+	}
+	waits, err := insight.CountOpenWaits(ctx, i.store, names, maxWaitingCounted)
+	if err != nil {
+		return err
+	}
+	states := map[string]map[string]int64{}
+	for _, c := range counts {
+		if states[c.Namespace] == nil {
+			states[c.Namespace] = map[string]int64{}
+		}
+		for state, n := range c.ByState {
+			states[c.Namespace][state] += n
+		}
+	}
+	for n, name := range names {
+		list[n].JobsByState, list[n].RunsByStatus, list[n].OpenWaits = states[name], runs[name], waits[name]
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package insight
 
 import (
 	"context"
+	"sort"
 	"sync"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 const (
 	sampleEvery = 10 * time.Second
 	maxSamples  = 360 // one hour
+	// mergedSamples is how many samples become one of the last day. maxMerged is a day of these.
+	mergedSamples = 30
+	maxMerged     = 288
 )
 
 // sampleHistory keeps samples of the overview, so that a client that opens the overview sees the
@@ -24,6 +28,8 @@ const (
 type sampleHistory struct {
 	mu      sync.Mutex
 	samples []*progressorv1.OverviewSample
+	merged  []*progressorv1.OverviewSample // one per five minutes
+	next    []*progressorv1.OverviewSample // those of the next one in merged
 }
 
 // Sample takes samples for the overview until ctx is cancelled.
@@ -45,11 +51,43 @@ func (i *Insight) sampleOnce(ctx context.Context) {
 func (t *sampleHistory) keep(sample *progressorv1.OverviewSample) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.samples) == maxSamples {
-		// copy, because slices that were returned must not change
-		t.samples = append(t.samples[:0:0], t.samples[1:]...)
+	t.samples = appended(t.samples, sample, maxSamples)
+	if t.next = append(t.next, sample); len(t.next) == mergedSamples {
+		t.merged, t.next = appended(t.merged, merge(t.next), maxMerged), nil
 	}
-	t.samples = append(t.samples, sample)
+}
+
+// appended returns the samples with a new one, without the oldest if there are too many.
+func appended(
+	samples []*progressorv1.OverviewSample, sample *progressorv1.OverviewSample, most int,
+) []*progressorv1.OverviewSample {
+	if len(samples) == most {
+		// copy, because slices that were returned must not change
+		samples = append(samples[:0:0], samples[1:]...)
+	}
+	return append(samples, sample)
+}
+
+// merge returns one sample for several: the mean of the rate, and the maximum of everything else.
+func merge(samples []*progressorv1.OverviewSample) *progressorv1.OverviewSample {
+	m := &progressorv1.OverviewSample{Time: samples[len(samples)-1].GetTime()}
+	for _, s := range samples {
+		m.TasksPerSecond += s.GetTasksPerSecond() / float64(len(samples))
+		m.Runnable = max(m.GetRunnable(), s.GetRunnable())
+		m.OldestRunnableAge = longer(m.GetOldestRunnableAge(), s.GetOldestRunnableAge())
+		m.TimerLatenessP99 = longer(m.GetTimerLatenessP99(), s.GetTimerLatenessP99())
+		m.ProcessingP50 = longer(m.GetProcessingP50(), s.GetProcessingP50())
+		m.ProcessingP99 = longer(m.GetProcessingP99(), s.GetProcessingP99())
+	}
+	return m
+}
+
+// longer returns the longer of two durations, of which nil is the shortest.
+func longer(a, b *durationpb.Duration) *durationpb.Duration {
+	if b.AsDuration() > a.AsDuration() || a == nil {
+		return b
+	}
+	return a
 }
 
 func (i *Insight) takeSample(ctx context.Context) (*progressorv1.OverviewSample, error) {
@@ -83,9 +121,22 @@ func (i *Insight) takeSample(ctx context.Context) (*progressorv1.OverviewSample,
 	return sample, nil
 }
 
-// all returns the samples, oldest first. Callers must not modify them.
-func (t *sampleHistory) all() []*progressorv1.OverviewSample {
+// since returns the samples that are not older than age, oldest first: of the last hour, or merged
+// ones if age is more than that, the last of which may have fewer samples. 0 means an hour. Callers
+// must not modify them.
+func (t *sampleHistory) since(now time.Time, age time.Duration) []*progressorv1.OverviewSample {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.samples[:len(t.samples):len(t.samples)]
+	samples := t.samples
+	if age > maxSamples*sampleEvery {
+		samples = t.merged
+		if len(t.next) > 0 {
+			samples = append(samples[:len(samples):len(samples)], merge(t.next))
+		}
+	}
+	first := 0
+	if age > 0 {
+		first = sort.Search(len(samples), func(n int) bool { return now.Sub(samples[n].GetTime().AsTime()) <= age })
+	}
+	return samples[first:len(samples):len(samples)]
 }

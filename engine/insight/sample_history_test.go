@@ -2,29 +2,63 @@ package insight
 
 import (
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
+// keepSamples keeps n samples, one per ten seconds, the last one at the returned time.
+func keepSamples(t *sampleHistory, n int) time.Time {
+	begin := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
+	var at time.Time
+	for k := range n {
+		at = begin.Add(time.Duration(k) * sampleEvery)
+		t.keep(&progressorv1.OverviewSample{
+			Time: timestamppb.New(at), Runnable: int64(k), TasksPerSecond: float64(k),
+			ProcessingP99: durationpb.New(time.Duration(n-k) * time.Second),
+		})
+	}
+	return at
+}
+
 // Returned samples do not change, and the oldest samples are dropped.
-func TestTrendKeepsAnHour(t *testing.T) {
+func TestSamplesOfAnHour(t *testing.T) {
 	t.Parallel()
-	tr := &sampleHistory{}
-	var before []*progressorv1.OverviewSample
-	for n := range maxSamples + 2 {
-		tr.keep(&progressorv1.OverviewSample{Time: &timestamppb.Timestamp{Seconds: int64(n)}})
-		if n == maxSamples-1 {
-			before = tr.all()
-		}
+	h := &sampleHistory{}
+	now := keepSamples(h, maxSamples)
+	before := h.since(now, 0)
+	h.keep(&progressorv1.OverviewSample{Time: timestamppb.New(now.Add(sampleEvery)), Runnable: maxSamples})
+	if len(before) != maxSamples || before[0].GetRunnable() != 0 {
+		t.Errorf("the returned slice has %d samples from %d on", len(before), before[0].GetRunnable())
 	}
-	if len(before) != maxSamples || before[0].GetTime().GetSeconds() != 0 {
-		t.Errorf("the returned slice has %d samples from %s on", len(before), before[0].GetTime().AsTime())
+	all := h.since(now, time.Hour)
+	if len(all) != maxSamples || all[0].GetRunnable() != 1 || all[maxSamples-1].GetRunnable() != maxSamples {
+		t.Errorf("%d samples from %d on", len(all), all[0].GetRunnable())
 	}
-	all := tr.all()
-	if len(all) != maxSamples || all[0].GetTime().GetSeconds() != 2 ||
-		all[maxSamples-1].GetTime().GetSeconds() != maxSamples+1 {
-		t.Errorf("%d samples from %s on", len(all), all[0].GetTime().AsTime())
+	some := h.since(now.Add(sampleEvery), 10*time.Minute)
+	if len(some) != 61 || some[0].GetRunnable() != maxSamples-60 {
+		t.Errorf("%d samples of ten minutes", len(some))
+	}
+}
+
+// A day has one sample per five minutes: the mean of the rate, and the maximum of everything else.
+func TestSamplesOfADay(t *testing.T) {
+	t.Parallel()
+	h := &sampleHistory{}
+	now := keepSamples(h, (maxMerged+1)*mergedSamples+5)
+	all := h.since(now, 24*time.Hour)
+	if len(all) != maxMerged+1 { // the last one has five samples
+		t.Fatalf("%d samples", len(all))
+	}
+	first := all[0] // it merges the samples 30 to 59
+	if first.GetRunnable() != 59 || first.GetTasksPerSecond() < 44.4 || first.GetTasksPerSecond() > 44.6 ||
+		first.GetProcessingP99().AsDuration() != time.Duration((maxMerged+1)*mergedSamples+5-30)*time.Second {
+		t.Errorf("%v", first)
+	}
+	if some := h.since(now, 2*time.Hour); len(some) != 25 || !some[24].GetTime().AsTime().Equal(now) {
+		t.Errorf("%d samples of two hours", len(some))
 	}
 }

@@ -25,9 +25,9 @@ import (
 // roles may do.
 var neededBy = map[string]string{
 	"process.read NAMESPACE": "AwaitTask GetProcess ListProcesses TraceProcess WatchProcess ExplainProcess GetBulk " +
-		"GetCron ListCrons ListFires GetTemplate ListTemplates GetRun ListRuns ListSteps ListOpenWaits ListJobEvents " +
+		"GetCron ListCrons ListFires GetTemplate ListTemplates GetRun ListRuns ListSteps ListJobEvents " +
 		"WatchJobEvents GetJob ListJobs GetWorker",
-	"process.read VISIBLE":                      "CountProcesses ListErrors ListBulks",
+	"process.read VISIBLE":                      "CountProcesses ListErrors ListBulks ListOpenWaits",
 	"process.read NAMED":                        "PreviewCron",
 	"payload.read NAMESPACE":                    "FetchResult WatchChanges",
 	"process.call NAMESPACE":                    "Start Call StartRun",

@@ -93,24 +93,7 @@ func (s *flowService) ListSteps(
 	return &progressorv1.ListStepsResponse{Steps: steps, NextPageToken: next}, err
 }
 
-// ListOpenWaits returns a page of open waits, and reports for each whether the client may answer
-// it.
-func (s *flowService) ListOpenWaits(
-	ctx context.Context, r *progressorv1.ListOpenWaitsRequest,
-) (*progressorv1.ListOpenWaitsResponse, error) {
-	list, next, err := s.flows.ListOpenWaits(asAssignee(ctx, r.GetNamespace()), r)
-	if p := principalOf(ctx); p != nil && !p.Can(progressorv1.Permission_PERMISSION_WAIT_ANSWER, r.GetNamespace()) {
-		for _, wait := range list {
-			wait.Answerable = false
-		}
-		if r.GetAnswerable() {
-			list, next = nil, ""
-		}
-	}
-	return &progressorv1.ListOpenWaitsResponse{Waits: list, NextPageToken: next}, err
-}
-
-// ReportStep stores the progress of a wait.
+// ReportStep stores the progress of a wait, and who works on it.
 func (s *flowService) ReportStep(
 	ctx context.Context, r *progressorv1.ReportStepRequest,
 ) (*progressorv1.ReportStepResponse, error) {

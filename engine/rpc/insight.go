@@ -49,7 +49,7 @@ func (s *insights) ListErrors(
 func (s *insights) GetOverview(
 	ctx context.Context, r *progressorv1.GetOverviewRequest,
 ) (*progressorv1.GetOverviewResponse, error) {
-	overview, err := s.insight.GetOverview(ctx, r.GetNamespace())
+	overview, err := s.insight.GetOverview(ctx, r.GetNamespace(), r.GetSamplesAge().AsDuration())
 	if err != nil || mayEverywhere(ctx, progressorv1.Permission_PERMISSION_NAMESPACE_READ) {
 		return overview, err
 	}

@@ -39,8 +39,8 @@ const (
 // sharedCost is the number of statements of reads that need more than one. ListErrors needs three,
 // but counts as one: otherwise the overview, which uses up the rate, would show new errors late.
 var sharedCost = map[string]int{
-	"GetOverview": 7, "ExplainProcess": 7, "ListConstraints": 2, "GetRun": 3, "ListRuns": 2,
-	"ListSteps": 2, "GetTemplate": 2, "ExplainSink": 3,
+	"GetOverview": 11, "ExplainProcess": 7, "ListConstraints": 2, "GetRun": 3, "ListRuns": 2,
+	"ListSteps": 2, "ListOpenWaits": 2, "GetTemplate": 2, "ExplainSink": 3,
 }
 
 // ofClient are the reads whose responses depend on the identity of the client, not only on what it

@@ -17,4 +17,20 @@ var userMutants = []mutant{
 		file: "engine/processes.go", old: "if r.GetUsersOnly() {", planted: "if false {",
 		packages: "./engine/jobs", run: "TestCountUserProcesses",
 	},
+	{
+		name: "ended-runs-in-overview", breaks: "the overview does not count runs that succeeded",
+		file: "sql/overview.sql", old: "           AND r.finished_time IS NULL\n", planted: "",
+		packages: "./engine/flows", run: "TestOverview",
+	},
+	{
+		name: "other-steps-in-overview", breaks: "the overview counts only steps that are open waits",
+		file: "sql/overview.sql", old: "          AND f.token IS NOT NULL\n", planted: "",
+		packages: "./engine/flows", run: "TestOverview",
+	},
+	{
+		name: "day-of-last-samples", breaks: "a sample of five minutes has the maximum of its samples",
+		file: "engine/insight/sample_history.go", old: "max(m.GetRunnable(), s.GetRunnable())",
+		planted:  "min(m.GetRunnable(), s.GetRunnable())",
+		packages: "./engine/insight", run: "TestSamplesOfADay",
+	},
 }

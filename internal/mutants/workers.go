@@ -206,6 +206,27 @@ var workerMutants = []mutant{
 		packages: "./engine/flows", run: "TestAssignees",
 	},
 	{
+		name: "waits-of-viewers-listed", breaks: "a client without wait.answer may answer no wait",
+		file: "engine/rpc/waits.go", old: "			list, next = nil, \"\"\n", planted: "",
+		packages: "./cmd/progressor", run: "TestWaitsOfAllNamespaces",
+	},
+	{
+		name: "waits-of-first-namespace", breaks: "the pages of the waits of all namespaces have all of them",
+		file: "engine/rpc/waits.go", old: "		if name < first {",
+		planted:  "		if name <= first && first != \"\" {",
+		packages: "./cmd/progressor", run: "TestWaitsOfAllNamespaces",
+	},
+	{
+		name: "answer-without-name", breaks: "an answer records the client that gave it",
+		file: "engine/flows/answers.go", old: "cmp.Or(r.GetWorkerId(), by.Name)", planted: "cmp.Or(r.GetWorkerId())",
+		packages: "./engine/flows", run: "TestClaim",
+	},
+	{
+		name: "claim-forgotten", breaks: "a report that does not say who works on a wait leaves it as it was",
+		file: "sql/flow_steps.sql", old: "CASE WHEN item.claims THEN", planted: "CASE WHEN true THEN",
+		packages: "./engine/flows", run: "TestClaim",
+	},
+	{
 		name: "anyone-reports", breaks: "only an assignee reports the progress of a wait that has assignees",
 		file:     "engine/flows/answers.go",
 		old:      "Due: r.GetDue().AsDuration(),\n\t\tNames: names,",

@@ -222,10 +222,12 @@ type Report struct {
 	Index    int32
 	Progress []byte    // JSON; nil if unchanged
 	Due      time.Time // zero if unchanged
+	Claims   bool      // Worker replaces who works on the wait
+	Worker   string    // "" if it is unknown
 }
 
 // Bytes implements storage.Effect.
-func (r *Report) Bytes() int { return 100 + len(r.Progress) }
+func (r *Report) Bytes() int { return 100 + len(r.Progress) + len(r.Worker) }
 
 // Batch implements storage.Effect.
 func (*Report) Batch() string { return "ReportSteps" }
@@ -238,7 +240,7 @@ func (*Report) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 		a.Append(dbsqlc.ReportStepsItem{
 			Key: bound.Key, TaskID: bound.TaskID, FencingToken: bound.FencingToken,
 			RunID: r.RunID, StepID: r.StepID, Index: r.Index, Progress: string(r.Progress),
-			DueTime: r.Due,
+			DueTime: r.Due, Claims: r.Claims, WorkerID: r.Worker,
 		})
 	}
 	return dbsqlc.New().ReportSteps(ctx, db, a)

@@ -35,6 +35,43 @@ func CountWorkers(
 	return counts, nil
 }
 
+// CountRuns returns for each namespace the number of runs by status: those that have not ended and
+// those that ended without success, each counted to limit.
+func CountRuns(
+	ctx context.Context, s *storage.Store, namespaces []string, limit int,
+) (map[string]map[string]int64, error) {
+	rows, err := storage.Query(ctx, s.ReadOne, "count runs", dbsqlc.New().CountRuns, dbsqlc.CountRunsParams{
+		Namespaces: namespaces, Lim: int32(limit),
+	})
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]map[string]int64{}
+	for _, r := range rows {
+		if counts[r.Namespace] == nil {
+			counts[r.Namespace] = map[string]int64{}
+		}
+		counts[r.Namespace][r.Status] += r.N
+	}
+	return counts, nil
+}
+
+// CountOpenWaits returns the number of open waits of each namespace, counted to limit.
+func CountOpenWaits(
+	ctx context.Context, s *storage.Store, namespaces []string, limit int,
+) (map[string]int64, error) {
+	rows, err := storage.Query(ctx, s.ReadOne, "count open waits", dbsqlc.New().CountOpenWaits,
+		dbsqlc.CountOpenWaitsParams{Namespaces: namespaces, Lim: int32(limit)})
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		counts[r.Namespace] = r.N
+	}
+	return counts, nil
+}
+
 // Depth is the number of tasks in a namespace that could run but still wait.
 type Depth struct {
 	Namespace string

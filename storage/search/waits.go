@@ -73,6 +73,12 @@ type WaitPage struct {
 	NextPageToken string // "" if this is the last page
 }
 
+// CheckWaits returns an error if a filter of a WaitQuery is invalid.
+func CheckWaits(filter string) error {
+	_, err := parse(filter, waits)
+	return err
+}
+
 // ListWaits returns a page, the soonest due first.
 func ListWaits(ctx context.Context, store *storage.Store, q WaitQuery) (WaitPage, error) {
 	return listWaitsWithin(ctx, store, q, runReach)

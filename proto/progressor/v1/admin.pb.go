@@ -487,7 +487,9 @@ func (x *CountProcessesResponse) GetAtMost() bool {
 type GetOverviewRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: all namespaces.
-	Namespace     string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// How far back the samples reach. Default: one hour.
+	SamplesAge    *durationpb.Duration `protobuf:"bytes,2,opt,name=samples_age,json=samplesAge,proto3" json:"samples_age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -529,6 +531,13 @@ func (x *GetOverviewRequest) GetNamespace() string {
 	return ""
 }
 
+func (x *GetOverviewRequest) GetSamplesAge() *durationpb.Duration {
+	if x != nil {
+		return x.SamplesAge
+	}
+	return nil
+}
+
 type GetOverviewResponse struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	CountByStatus     map[string]int64       `protobuf:"bytes,1,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
@@ -540,8 +549,8 @@ type GetOverviewResponse struct {
 	// namespaces. They are empty for a client that may not see all of them.
 	Nodes      []*Node              `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Namespaces []*NamespaceOverview `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // the first 10,000 by name; the sums have all
-	// One sample per ten seconds of the last hour, oldest first. They start when the node that serves
-	// this request started.
+	// Samples, oldest first: one per ten seconds of the last hour, or one per five minutes if
+	// samples_age is more than that. They start when the node that serves this request started.
 	Samples []*OverviewSample `protobuf:"bytes,8,rep,name=samples,proto3" json:"samples,omitempty"`
 	// How long processors took for a task, in the last minute, on the node that serves this request.
 	// Absent if there were no tasks.
@@ -666,10 +675,16 @@ type NamespaceOverview struct {
 	CountByStatus     map[string]int64       `protobuf:"bytes,3,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Runnable          int64                  `protobuf:"varint,4,opt,name=runnable,proto3" json:"runnable,omitempty"` // tasks that wait for a slot or a worker; 10,000 means 10,000 or more
 	OldestRunnableAge *durationpb.Duration   `protobuf:"bytes,5,opt,name=oldest_runnable_age,json=oldestRunnableAge,proto3" json:"oldest_runnable_age,omitempty"`
-	Workers           int64                  `protobuf:"varint,6,opt,name=workers,proto3" json:"workers,omitempty"`                               // seen in the last 30 seconds
-	FailingCrons      int64                  `protobuf:"varint,7,opt,name=failing_crons,json=failingCrons,proto3" json:"failing_crons,omitempty"` // crons whose last run failed, among the first 10,000
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	Workers           int64                  `protobuf:"varint,6,opt,name=workers,proto3" json:"workers,omitempty"`                                                                                                        // seen in the last 30 seconds
+	FailingCrons      int64                  `protobuf:"varint,7,opt,name=failing_crons,json=failingCrons,proto3" json:"failing_crons,omitempty"`                                                                          // crons whose last run failed, among the first 10,000
+	JobsByState       map[string]int64       `protobuf:"bytes,8,rep,name=jobs_by_state,json=jobsByState,proto3" json:"jobs_by_state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // keys: scheduled, available, running, …
+	// Runs that have not ended, and runs that ended without success. Keys: pending, active,
+	// cancel_requested, compensating, failed, cancelled and expired. At most 10,000 of both are
+	// counted, the oldest of the first and the newest of the second.
+	RunsByStatus  map[string]int64 `protobuf:"bytes,9,rep,name=runs_by_status,json=runsByStatus,proto3" json:"runs_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	OpenWaits     int64            `protobuf:"varint,10,opt,name=open_waits,json=openWaits,proto3" json:"open_waits,omitempty"` // steps that wait for a person or an external worker; 10,000 means or more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NamespaceOverview) Reset() {
@@ -747,6 +762,27 @@ func (x *NamespaceOverview) GetWorkers() int64 {
 func (x *NamespaceOverview) GetFailingCrons() int64 {
 	if x != nil {
 		return x.FailingCrons
+	}
+	return 0
+}
+
+func (x *NamespaceOverview) GetJobsByState() map[string]int64 {
+	if x != nil {
+		return x.JobsByState
+	}
+	return nil
+}
+
+func (x *NamespaceOverview) GetRunsByStatus() map[string]int64 {
+	if x != nil {
+		return x.RunsByStatus
+	}
+	return nil
+}
+
+func (x *NamespaceOverview) GetOpenWaits() int64 {
+	if x != nil {
+		return x.OpenWaits
 	}
 	return 0
 }
@@ -2331,9 +2367,11 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\aat_most\x18\x02 \x01(\bR\x06atMost\x1a@\n" +
 	"\x12CountByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"S\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x9f\x01\n" +
 	"\x12GetOverviewRequest\x12=\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"\xe4\x06\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12J\n" +
+	"\vsamples_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\n" +
+	"samplesAge\"\xe4\x06\n" +
 	"\x13GetOverviewResponse\x12]\n" +
 	"\x0fcount_by_status\x18\x01 \x03(\v25.progressor.v1.GetOverviewResponse.CountByStatusEntryR\rcountByStatus\x12]\n" +
 	"\x0fwaiting_by_what\x18\x02 \x03(\v25.progressor.v1.GetOverviewResponse.WaitingByWhatEntryR\rwaitingByWhat\x12I\n" +
@@ -2354,7 +2392,7 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a@\n" +
 	"\x12WaitingByWhatEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x8e\x03\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xdf\x05\n" +
 	"\x11NamespaceOverview\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06paused\x18\x02 \x01(\bR\x06paused\x12[\n" +
@@ -2362,8 +2400,19 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\brunnable\x18\x04 \x01(\x03R\brunnable\x12I\n" +
 	"\x13oldest_runnable_age\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x11oldestRunnableAge\x12\x18\n" +
 	"\aworkers\x18\x06 \x01(\x03R\aworkers\x12#\n" +
-	"\rfailing_crons\x18\a \x01(\x03R\ffailingCrons\x1a@\n" +
+	"\rfailing_crons\x18\a \x01(\x03R\ffailingCrons\x12U\n" +
+	"\rjobs_by_state\x18\b \x03(\v21.progressor.v1.NamespaceOverview.JobsByStateEntryR\vjobsByState\x12X\n" +
+	"\x0eruns_by_status\x18\t \x03(\v22.progressor.v1.NamespaceOverview.RunsByStatusEntryR\frunsByStatus\x12\x1d\n" +
+	"\n" +
+	"open_waits\x18\n" +
+	" \x01(\x03R\topenWaits\x1a@\n" +
 	"\x12CountByStatusEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a>\n" +
+	"\x10JobsByStateEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a?\n" +
+	"\x11RunsByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x9e\x03\n" +
 	"\x0eOverviewSample\x12.\n" +
@@ -2544,7 +2593,7 @@ func file_progressor_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_progressor_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_progressor_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_progressor_v1_admin_proto_goTypes = []any{
 	(WaitsFor)(0),                  // 0: progressor.v1.WaitsFor
 	(BulkVerb)(0),                  // 1: progressor.v1.BulkVerb
@@ -2583,85 +2632,90 @@ var file_progressor_v1_admin_proto_goTypes = []any{
 	nil,                            // 34: progressor.v1.GetOverviewResponse.CountByStatusEntry
 	nil,                            // 35: progressor.v1.GetOverviewResponse.WaitingByWhatEntry
 	nil,                            // 36: progressor.v1.NamespaceOverview.CountByStatusEntry
-	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
-	(*Process)(nil),                // 38: progressor.v1.Process
-	(*durationpb.Duration)(nil),    // 39: google.protobuf.Duration
-	(*structpb.Struct)(nil),        // 40: google.protobuf.Struct
-	(ProcessStatus)(0),             // 41: progressor.v1.ProcessStatus
+	nil,                            // 37: progressor.v1.NamespaceOverview.JobsByStateEntry
+	nil,                            // 38: progressor.v1.NamespaceOverview.RunsByStatusEntry
+	(*timestamppb.Timestamp)(nil),  // 39: google.protobuf.Timestamp
+	(*Process)(nil),                // 40: progressor.v1.Process
+	(*durationpb.Duration)(nil),    // 41: google.protobuf.Duration
+	(*structpb.Struct)(nil),        // 42: google.protobuf.Struct
+	(ProcessStatus)(0),             // 43: progressor.v1.ProcessStatus
 }
 var file_progressor_v1_admin_proto_depIdxs = []int32{
-	37, // 0: progressor.v1.Span.from_time:type_name -> google.protobuf.Timestamp
-	37, // 1: progressor.v1.Span.to_time:type_name -> google.protobuf.Timestamp
-	38, // 2: progressor.v1.ExplainProcessResponse.process:type_name -> progressor.v1.Process
+	39, // 0: progressor.v1.Span.from_time:type_name -> google.protobuf.Timestamp
+	39, // 1: progressor.v1.Span.to_time:type_name -> google.protobuf.Timestamp
+	40, // 2: progressor.v1.ExplainProcessResponse.process:type_name -> progressor.v1.Process
 	2,  // 3: progressor.v1.ExplainProcessResponse.spans:type_name -> progressor.v1.Span
 	32, // 4: progressor.v1.ExplainProcessResponse.time_by_what:type_name -> progressor.v1.ExplainProcessResponse.TimeByWhatEntry
 	0,  // 5: progressor.v1.ExplainProcessResponse.waits_for:type_name -> progressor.v1.WaitsFor
-	37, // 6: progressor.v1.ExplainProcessResponse.next_time:type_name -> google.protobuf.Timestamp
+	39, // 6: progressor.v1.ExplainProcessResponse.next_time:type_name -> google.protobuf.Timestamp
 	33, // 7: progressor.v1.CountProcessesResponse.count_by_status:type_name -> progressor.v1.CountProcessesResponse.CountByStatusEntry
-	34, // 8: progressor.v1.GetOverviewResponse.count_by_status:type_name -> progressor.v1.GetOverviewResponse.CountByStatusEntry
-	35, // 9: progressor.v1.GetOverviewResponse.waiting_by_what:type_name -> progressor.v1.GetOverviewResponse.WaitingByWhatEntry
-	39, // 10: progressor.v1.GetOverviewResponse.oldest_runnable_age:type_name -> google.protobuf.Duration
-	39, // 11: progressor.v1.GetOverviewResponse.timer_lateness_p99:type_name -> google.protobuf.Duration
-	14, // 12: progressor.v1.GetOverviewResponse.nodes:type_name -> progressor.v1.Node
-	9,  // 13: progressor.v1.GetOverviewResponse.namespaces:type_name -> progressor.v1.NamespaceOverview
-	10, // 14: progressor.v1.GetOverviewResponse.samples:type_name -> progressor.v1.OverviewSample
-	39, // 15: progressor.v1.GetOverviewResponse.processing_p50:type_name -> google.protobuf.Duration
-	39, // 16: progressor.v1.GetOverviewResponse.processing_p99:type_name -> google.protobuf.Duration
-	36, // 17: progressor.v1.NamespaceOverview.count_by_status:type_name -> progressor.v1.NamespaceOverview.CountByStatusEntry
-	39, // 18: progressor.v1.NamespaceOverview.oldest_runnable_age:type_name -> google.protobuf.Duration
-	37, // 19: progressor.v1.OverviewSample.time:type_name -> google.protobuf.Timestamp
-	39, // 20: progressor.v1.OverviewSample.oldest_runnable_age:type_name -> google.protobuf.Duration
-	39, // 21: progressor.v1.OverviewSample.timer_lateness_p99:type_name -> google.protobuf.Duration
-	39, // 22: progressor.v1.OverviewSample.processing_p50:type_name -> google.protobuf.Duration
-	39, // 23: progressor.v1.OverviewSample.processing_p99:type_name -> google.protobuf.Duration
-	13, // 24: progressor.v1.ListErrorsResponse.groups:type_name -> progressor.v1.ErrorGroup
-	37, // 25: progressor.v1.ErrorGroup.first_time:type_name -> google.protobuf.Timestamp
-	37, // 26: progressor.v1.ErrorGroup.last_time:type_name -> google.protobuf.Timestamp
-	37, // 27: progressor.v1.Node.started_time:type_name -> google.protobuf.Timestamp
-	37, // 28: progressor.v1.Node.beat_time:type_name -> google.protobuf.Timestamp
-	14, // 29: progressor.v1.ListNodesResponse.nodes:type_name -> progressor.v1.Node
-	14, // 30: progressor.v1.DrainNodeResponse.node:type_name -> progressor.v1.Node
-	37, // 31: progressor.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	40, // 32: progressor.v1.AuditEntry.details:type_name -> google.protobuf.Struct
-	19, // 33: progressor.v1.ListAuditResponse.entries:type_name -> progressor.v1.AuditEntry
-	1,  // 34: progressor.v1.Bulk.verb:type_name -> progressor.v1.BulkVerb
-	23, // 35: progressor.v1.Bulk.failures:type_name -> progressor.v1.BulkFailure
-	41, // 36: progressor.v1.Bulk.status:type_name -> progressor.v1.ProcessStatus
-	37, // 37: progressor.v1.Bulk.created_time:type_name -> google.protobuf.Timestamp
-	37, // 38: progressor.v1.Bulk.finished_time:type_name -> google.protobuf.Timestamp
-	1,  // 39: progressor.v1.StartBulkRequest.verb:type_name -> progressor.v1.BulkVerb
-	22, // 40: progressor.v1.StartBulkResponse.bulk:type_name -> progressor.v1.Bulk
-	22, // 41: progressor.v1.GetBulkResponse.bulk:type_name -> progressor.v1.Bulk
-	22, // 42: progressor.v1.ListBulksResponse.bulks:type_name -> progressor.v1.Bulk
-	22, // 43: progressor.v1.CancelBulkResponse.bulk:type_name -> progressor.v1.Bulk
-	39, // 44: progressor.v1.ExplainProcessResponse.TimeByWhatEntry.value:type_name -> google.protobuf.Duration
-	3,  // 45: progressor.v1.InsightService.ExplainProcess:input_type -> progressor.v1.ExplainProcessRequest
-	5,  // 46: progressor.v1.InsightService.CountProcesses:input_type -> progressor.v1.CountProcessesRequest
-	7,  // 47: progressor.v1.InsightService.GetOverview:input_type -> progressor.v1.GetOverviewRequest
-	11, // 48: progressor.v1.InsightService.ListErrors:input_type -> progressor.v1.ListErrorsRequest
-	15, // 49: progressor.v1.InsightService.ListNodes:input_type -> progressor.v1.ListNodesRequest
-	17, // 50: progressor.v1.InsightService.DrainNode:input_type -> progressor.v1.DrainNodeRequest
-	20, // 51: progressor.v1.InsightService.ListAudit:input_type -> progressor.v1.ListAuditRequest
-	24, // 52: progressor.v1.BulkService.StartBulk:input_type -> progressor.v1.StartBulkRequest
-	26, // 53: progressor.v1.BulkService.GetBulk:input_type -> progressor.v1.GetBulkRequest
-	28, // 54: progressor.v1.BulkService.ListBulks:input_type -> progressor.v1.ListBulksRequest
-	30, // 55: progressor.v1.BulkService.CancelBulk:input_type -> progressor.v1.CancelBulkRequest
-	4,  // 56: progressor.v1.InsightService.ExplainProcess:output_type -> progressor.v1.ExplainProcessResponse
-	6,  // 57: progressor.v1.InsightService.CountProcesses:output_type -> progressor.v1.CountProcessesResponse
-	8,  // 58: progressor.v1.InsightService.GetOverview:output_type -> progressor.v1.GetOverviewResponse
-	12, // 59: progressor.v1.InsightService.ListErrors:output_type -> progressor.v1.ListErrorsResponse
-	16, // 60: progressor.v1.InsightService.ListNodes:output_type -> progressor.v1.ListNodesResponse
-	18, // 61: progressor.v1.InsightService.DrainNode:output_type -> progressor.v1.DrainNodeResponse
-	21, // 62: progressor.v1.InsightService.ListAudit:output_type -> progressor.v1.ListAuditResponse
-	25, // 63: progressor.v1.BulkService.StartBulk:output_type -> progressor.v1.StartBulkResponse
-	27, // 64: progressor.v1.BulkService.GetBulk:output_type -> progressor.v1.GetBulkResponse
-	29, // 65: progressor.v1.BulkService.ListBulks:output_type -> progressor.v1.ListBulksResponse
-	31, // 66: progressor.v1.BulkService.CancelBulk:output_type -> progressor.v1.CancelBulkResponse
-	56, // [56:67] is the sub-list for method output_type
-	45, // [45:56] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	41, // 8: progressor.v1.GetOverviewRequest.samples_age:type_name -> google.protobuf.Duration
+	34, // 9: progressor.v1.GetOverviewResponse.count_by_status:type_name -> progressor.v1.GetOverviewResponse.CountByStatusEntry
+	35, // 10: progressor.v1.GetOverviewResponse.waiting_by_what:type_name -> progressor.v1.GetOverviewResponse.WaitingByWhatEntry
+	41, // 11: progressor.v1.GetOverviewResponse.oldest_runnable_age:type_name -> google.protobuf.Duration
+	41, // 12: progressor.v1.GetOverviewResponse.timer_lateness_p99:type_name -> google.protobuf.Duration
+	14, // 13: progressor.v1.GetOverviewResponse.nodes:type_name -> progressor.v1.Node
+	9,  // 14: progressor.v1.GetOverviewResponse.namespaces:type_name -> progressor.v1.NamespaceOverview
+	10, // 15: progressor.v1.GetOverviewResponse.samples:type_name -> progressor.v1.OverviewSample
+	41, // 16: progressor.v1.GetOverviewResponse.processing_p50:type_name -> google.protobuf.Duration
+	41, // 17: progressor.v1.GetOverviewResponse.processing_p99:type_name -> google.protobuf.Duration
+	36, // 18: progressor.v1.NamespaceOverview.count_by_status:type_name -> progressor.v1.NamespaceOverview.CountByStatusEntry
+	41, // 19: progressor.v1.NamespaceOverview.oldest_runnable_age:type_name -> google.protobuf.Duration
+	37, // 20: progressor.v1.NamespaceOverview.jobs_by_state:type_name -> progressor.v1.NamespaceOverview.JobsByStateEntry
+	38, // 21: progressor.v1.NamespaceOverview.runs_by_status:type_name -> progressor.v1.NamespaceOverview.RunsByStatusEntry
+	39, // 22: progressor.v1.OverviewSample.time:type_name -> google.protobuf.Timestamp
+	41, // 23: progressor.v1.OverviewSample.oldest_runnable_age:type_name -> google.protobuf.Duration
+	41, // 24: progressor.v1.OverviewSample.timer_lateness_p99:type_name -> google.protobuf.Duration
+	41, // 25: progressor.v1.OverviewSample.processing_p50:type_name -> google.protobuf.Duration
+	41, // 26: progressor.v1.OverviewSample.processing_p99:type_name -> google.protobuf.Duration
+	13, // 27: progressor.v1.ListErrorsResponse.groups:type_name -> progressor.v1.ErrorGroup
+	39, // 28: progressor.v1.ErrorGroup.first_time:type_name -> google.protobuf.Timestamp
+	39, // 29: progressor.v1.ErrorGroup.last_time:type_name -> google.protobuf.Timestamp
+	39, // 30: progressor.v1.Node.started_time:type_name -> google.protobuf.Timestamp
+	39, // 31: progressor.v1.Node.beat_time:type_name -> google.protobuf.Timestamp
+	14, // 32: progressor.v1.ListNodesResponse.nodes:type_name -> progressor.v1.Node
+	14, // 33: progressor.v1.DrainNodeResponse.node:type_name -> progressor.v1.Node
+	39, // 34: progressor.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	42, // 35: progressor.v1.AuditEntry.details:type_name -> google.protobuf.Struct
+	19, // 36: progressor.v1.ListAuditResponse.entries:type_name -> progressor.v1.AuditEntry
+	1,  // 37: progressor.v1.Bulk.verb:type_name -> progressor.v1.BulkVerb
+	23, // 38: progressor.v1.Bulk.failures:type_name -> progressor.v1.BulkFailure
+	43, // 39: progressor.v1.Bulk.status:type_name -> progressor.v1.ProcessStatus
+	39, // 40: progressor.v1.Bulk.created_time:type_name -> google.protobuf.Timestamp
+	39, // 41: progressor.v1.Bulk.finished_time:type_name -> google.protobuf.Timestamp
+	1,  // 42: progressor.v1.StartBulkRequest.verb:type_name -> progressor.v1.BulkVerb
+	22, // 43: progressor.v1.StartBulkResponse.bulk:type_name -> progressor.v1.Bulk
+	22, // 44: progressor.v1.GetBulkResponse.bulk:type_name -> progressor.v1.Bulk
+	22, // 45: progressor.v1.ListBulksResponse.bulks:type_name -> progressor.v1.Bulk
+	22, // 46: progressor.v1.CancelBulkResponse.bulk:type_name -> progressor.v1.Bulk
+	41, // 47: progressor.v1.ExplainProcessResponse.TimeByWhatEntry.value:type_name -> google.protobuf.Duration
+	3,  // 48: progressor.v1.InsightService.ExplainProcess:input_type -> progressor.v1.ExplainProcessRequest
+	5,  // 49: progressor.v1.InsightService.CountProcesses:input_type -> progressor.v1.CountProcessesRequest
+	7,  // 50: progressor.v1.InsightService.GetOverview:input_type -> progressor.v1.GetOverviewRequest
+	11, // 51: progressor.v1.InsightService.ListErrors:input_type -> progressor.v1.ListErrorsRequest
+	15, // 52: progressor.v1.InsightService.ListNodes:input_type -> progressor.v1.ListNodesRequest
+	17, // 53: progressor.v1.InsightService.DrainNode:input_type -> progressor.v1.DrainNodeRequest
+	20, // 54: progressor.v1.InsightService.ListAudit:input_type -> progressor.v1.ListAuditRequest
+	24, // 55: progressor.v1.BulkService.StartBulk:input_type -> progressor.v1.StartBulkRequest
+	26, // 56: progressor.v1.BulkService.GetBulk:input_type -> progressor.v1.GetBulkRequest
+	28, // 57: progressor.v1.BulkService.ListBulks:input_type -> progressor.v1.ListBulksRequest
+	30, // 58: progressor.v1.BulkService.CancelBulk:input_type -> progressor.v1.CancelBulkRequest
+	4,  // 59: progressor.v1.InsightService.ExplainProcess:output_type -> progressor.v1.ExplainProcessResponse
+	6,  // 60: progressor.v1.InsightService.CountProcesses:output_type -> progressor.v1.CountProcessesResponse
+	8,  // 61: progressor.v1.InsightService.GetOverview:output_type -> progressor.v1.GetOverviewResponse
+	12, // 62: progressor.v1.InsightService.ListErrors:output_type -> progressor.v1.ListErrorsResponse
+	16, // 63: progressor.v1.InsightService.ListNodes:output_type -> progressor.v1.ListNodesResponse
+	18, // 64: progressor.v1.InsightService.DrainNode:output_type -> progressor.v1.DrainNodeResponse
+	21, // 65: progressor.v1.InsightService.ListAudit:output_type -> progressor.v1.ListAuditResponse
+	25, // 66: progressor.v1.BulkService.StartBulk:output_type -> progressor.v1.StartBulkResponse
+	27, // 67: progressor.v1.BulkService.GetBulk:output_type -> progressor.v1.GetBulkResponse
+	29, // 68: progressor.v1.BulkService.ListBulks:output_type -> progressor.v1.ListBulksResponse
+	31, // 69: progressor.v1.BulkService.CancelBulk:output_type -> progressor.v1.CancelBulkResponse
+	59, // [59:70] is the sub-list for method output_type
+	48, // [48:59] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_admin_proto_init() }
@@ -2677,7 +2731,7 @@ func file_progressor_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_admin_proto_rawDesc), len(file_progressor_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

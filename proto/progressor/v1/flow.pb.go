@@ -2038,7 +2038,8 @@ type OpenWait struct {
 	CancelRequested bool                   `protobuf:"varint,13,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
 	// The client of this request may complete it, or could with the token: it has wait.answer, and is
 	// an assignee or has process.operate.
-	Answerable    bool `protobuf:"varint,14,opt,name=answerable,proto3" json:"answerable,omitempty"`
+	Answerable    bool   `protobuf:"varint,14,opt,name=answerable,proto3" json:"answerable,omitempty"`
+	WorkerId      string `protobuf:"bytes,15,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // who works on it, as ReportStep said; empty if that is unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2169,6 +2170,13 @@ func (x *OpenWait) GetAnswerable() bool {
 		return x.Answerable
 	}
 	return false
+}
+
+func (x *OpenWait) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
 }
 
 type JobEvent struct {
@@ -3968,8 +3976,9 @@ func (x *RepeatRunResponse) GetRun() *Run {
 }
 
 type ListOpenWaitsRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: all namespaces, one after the other by name.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// An AIP-160 filter on kind, assignees, template_type, due_time and run_id.
 	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -4046,7 +4055,7 @@ func (x *ListOpenWaitsRequest) GetAnswerable() bool {
 
 type ListOpenWaitsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Waits         []*OpenWait            `protobuf:"bytes,1,rep,name=waits,proto3" json:"waits,omitempty"` // ordered by due time
+	Waits         []*OpenWait            `protobuf:"bytes,1,rep,name=waits,proto3" json:"waits,omitempty"` // ordered by due time, in each namespace
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4102,8 +4111,9 @@ type CompleteStepRequest struct {
 	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	StepId    string                 `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Index     *int32                 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
-	Token     string                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`                       // required for EXTERNAL
-	WorkerId  string                 `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // who completed the step
+	Token     string                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"` // required for EXTERNAL
+	// Who completed the step. Empty means the client, if the engine authenticates its clients.
+	WorkerId string `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	// Types that are valid to be assigned to Outcome:
 	//
 	//	*CompleteStepRequest_Result
@@ -4295,7 +4305,10 @@ type ReportStepRequest struct {
 	Token     string                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
 	Progress  *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"` // unchanged if absent
 	// The new due time, from now. Unchanged if absent.
-	Due           *durationpb.Duration `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`
+	Due *durationpb.Duration `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`
+	// Who works on the wait. Lists show it to others, who can still complete the wait. Unchanged if
+	// absent. Empty clears it.
+	WorkerId      *string `protobuf:"bytes,8,opt,name=worker_id,json=workerId,proto3,oneof" json:"worker_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4377,6 +4390,13 @@ func (x *ReportStepRequest) GetDue() *durationpb.Duration {
 		return x.Due
 	}
 	return nil
+}
+
+func (x *ReportStepRequest) GetWorkerId() string {
+	if x != nil && x.WorkerId != nil {
+		return *x.WorkerId
+	}
+	return ""
 }
 
 type ReportStepResponse struct {
@@ -4970,7 +4990,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x05scope\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05scope\x12#\n" +
 	"\bscope_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\ascopeId\x12G\n" +
 	"\x10payload_template\x18\x05 \x01(\v2\x16.google.protobuf.ValueB\x04\xb0\xbb\x18\x02R\x0fpayloadTemplate\x123\n" +
-	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\xb4\x04\n" +
+	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\xd1\x04\n" +
 	"\bOpenWait\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x17\n" +
@@ -4988,7 +5008,8 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x10cancel_requested\x18\r \x01(\bR\x0fcancelRequested\x12\x1e\n" +
 	"\n" +
 	"answerable\x18\x0e \x01(\bR\n" +
-	"answerableB\b\n" +
+	"answerable\x12\x1b\n" +
+	"\tworker_id\x18\x0f \x01(\tR\bworkerIdB\b\n" +
 	"\x06_index\"\xb1\x03\n" +
 	"\bJobEvent\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\x03R\aeventId\x12\x1c\n" +
@@ -5123,9 +5144,9 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\x120\n" +
 	"\apayload\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\apayload\"9\n" +
 	"\x11RepeatRunResponse\x12$\n" +
-	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xe7\x01\n" +
-	"\x14ListOpenWaitsRequest\x12:\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xea\x01\n" +
+	"\x14ListOpenWaitsRequest\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x12'\n" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
@@ -5151,7 +5172,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\aoutcome\x12\x05\xbaH\x02\b\x01B\b\n" +
 	"\x06_index\"<\n" +
 	"\x14CompleteStepResponse\x12$\n" +
-	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xe7\x02\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xa1\x03\n" +
 	"\x11ReportStepRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
@@ -5161,8 +5182,11 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x05token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x05token\x123\n" +
 	"\bprogress\x18\x06 \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x12=\n" +
 	"\x03due\x18\a \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x03dueB\b\n" +
-	"\x06_index\"Q\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x03due\x12*\n" +
+	"\tworker_id\x18\b \x01(\tB\b\xbaH\x05r\x03(\x80\x02H\x01R\bworkerId\x88\x01\x01B\b\n" +
+	"\x06_indexB\f\n" +
+	"\n" +
+	"_worker_id\"Q\n" +
 	"\x12ReportStepResponse\x12;\n" +
 	"\tdirective\x18\x01 \x01(\v2\x1d.progressor.v1.LeaseDirectiveR\tdirective\"\xa3\x02\n" +
 	"\x0fSkipStepRequest\x12:\n" +
@@ -5249,7 +5273,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\tRepeatRun\x12\x1f.progressor.v1.RepeatRunRequest\x1a .progressor.v1.RepeatRunResponse\"\n" +
 	"\xa2\xbb\x18\x06\b\x03\x10\x01\x18\x04\x12X\n" +
 	"\tRemoveRun\x12\x1f.progressor.v1.RemoveRunRequest\x1a .progressor.v1.RemoveRunResponse\"\b\xa2\xbb\x18\x04\b\x04\x10\x01\x12d\n" +
-	"\rListOpenWaits\x12#.progressor.v1.ListOpenWaitsRequest\x1a$.progressor.v1.ListOpenWaitsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12a\n" +
+	"\rListOpenWaits\x12#.progressor.v1.ListOpenWaitsRequest\x1a$.progressor.v1.ListOpenWaitsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x02\x12a\n" +
 	"\fCompleteStep\x12\".progressor.v1.CompleteStepRequest\x1a#.progressor.v1.CompleteStepResponse\"\b\xa2\xbb\x18\x04\b\t\x10\x01\x12[\n" +
 	"\n" +
 	"ReportStep\x12 .progressor.v1.ReportStepRequest\x1a!.progressor.v1.ReportStepResponse\"\b\xa2\xbb\x18\x04\b\t\x10\x01\x12U\n" +

@@ -1437,6 +1437,8 @@ export interface CountProcessesResponse {
 export interface GetOverviewRequest {
     /** Empty: all namespaces. */
     namespace?: string;
+    /** How far back the samples reach. Default: one hour. */
+    samplesAge?: Duration;
 }
 export interface GetOverviewResponse {
     countByStatus?: {
@@ -1458,8 +1460,8 @@ export interface GetOverviewResponse {
     /** the first 10,000 by name; the sums have all */
     namespaces?: NamespaceOverview[];
     /**
-     * One sample per ten seconds of the last hour, oldest first. They start when the node that serves
-     * this request started.
+     * Samples, oldest first: one per ten seconds of the last hour, or one per five minutes if
+     * samples_age is more than that. They start when the node that serves this request started.
      */
     samples?: OverviewSample[];
     /**
@@ -1484,6 +1486,20 @@ export interface NamespaceOverview {
     workers?: number;
     /** crons whose last run failed, among the first 10,000 */
     failingCrons?: number;
+    /** keys: scheduled, available, running, … */
+    jobsByState?: {
+        [key: string]: number;
+    };
+    /**
+     * Runs that have not ended, and runs that ended without success. Keys: pending, active,
+     * cancel_requested, compensating, failed, cancelled and expired. At most 10,000 of both are
+     * counted, the oldest of the first and the newest of the second.
+     */
+    runsByStatus?: {
+        [key: string]: number;
+    };
+    /** steps that wait for a person or an external worker; 10,000 means or more */
+    openWaits?: number;
 }
 /** OverviewSample contains values of the overview of all namespaces at a point in time. */
 export interface OverviewSample {
@@ -2981,6 +2997,8 @@ export interface OpenWait {
      * an assignee or has process.operate.
      */
     answerable?: boolean;
+    /** who works on it, as ReportStep said; empty if that is unknown */
+    workerId?: string;
 }
 export interface JobEvent {
     eventId?: number;
@@ -3177,6 +3195,7 @@ export interface RepeatRunResponse {
     run?: Run;
 }
 export interface ListOpenWaitsRequest {
+    /** Empty: all namespaces, one after the other by name. */
     namespace?: string;
     /** An AIP-160 filter on kind, assignees, template_type, due_time and run_id. */
     filter?: string;
@@ -3186,7 +3205,7 @@ export interface ListOpenWaitsRequest {
     answerable?: boolean;
 }
 export interface ListOpenWaitsResponse {
-    /** ordered by due time */
+    /** ordered by due time, in each namespace */
     waits?: OpenWait[];
     nextPageToken?: string;
 }
@@ -3197,7 +3216,7 @@ export interface CompleteStepRequest {
     index?: number;
     /** required for EXTERNAL */
     token?: string;
-    /** who completed the step */
+    /** Who completed the step. Empty means the client, if the engine authenticates its clients. */
     workerId?: string;
     result?: Json;
     failure?: Failure;
@@ -3217,6 +3236,11 @@ export interface ReportStepRequest {
     progress?: Progress;
     /** The new due time, from now. Unchanged if absent. */
     due?: Duration;
+    /**
+     * Who works on the wait. Lists show it to others, who can still complete the wait. Unchanged if
+     * absent. Empty clears it.
+     */
+    workerId?: string;
 }
 export interface ReportStepResponse {
     /** lease_token is the token of the wait */

@@ -765,6 +765,9 @@ export const conversions = {
         runnable: "int64",
         workers: "int64",
         failingCrons: "int64",
+        jobsByState: "{int64}",
+        runsByStatus: "{int64}",
+        openWaits: "int64",
     },
     OverviewSample: {
         runnable: "int64",

@@ -1951,6 +1951,8 @@ export interface CountProcessesResponse {
 export interface GetOverviewRequest {
   /** Empty: all namespaces. */
   namespace?: string;
+  /** How far back the samples reach. Default: one hour. */
+  samplesAge?: Duration;
 }
 
 export interface GetOverviewResponse {
@@ -1969,8 +1971,8 @@ export interface GetOverviewResponse {
   /** the first 10,000 by name; the sums have all */
   namespaces?: NamespaceOverview[];
   /**
-   * One sample per ten seconds of the last hour, oldest first. They start when the node that serves
-   * this request started.
+   * Samples, oldest first: one per ten seconds of the last hour, or one per five minutes if
+   * samples_age is more than that. They start when the node that serves this request started.
    */
   samples?: OverviewSample[];
   /**
@@ -1994,6 +1996,16 @@ export interface NamespaceOverview {
   workers?: number;
   /** crons whose last run failed, among the first 10,000 */
   failingCrons?: number;
+  /** keys: scheduled, available, running, … */
+  jobsByState?: { [key: string]: number };
+  /**
+   * Runs that have not ended, and runs that ended without success. Keys: pending, active,
+   * cancel_requested, compensating, failed, cancelled and expired. At most 10,000 of both are
+   * counted, the oldest of the first and the newest of the second.
+   */
+  runsByStatus?: { [key: string]: number };
+  /** steps that wait for a person or an external worker; 10,000 means or more */
+  openWaits?: number;
 }
 
 /** OverviewSample contains values of the overview of all namespaces at a point in time. */
@@ -3623,6 +3635,8 @@ export interface OpenWait {
    * an assignee or has process.operate.
    */
   answerable?: boolean;
+  /** who works on it, as ReportStep said; empty if that is unknown */
+  workerId?: string;
 }
 
 export interface JobEvent {
@@ -3850,6 +3864,7 @@ export interface RepeatRunResponse {
 }
 
 export interface ListOpenWaitsRequest {
+  /** Empty: all namespaces, one after the other by name. */
   namespace?: string;
   /** An AIP-160 filter on kind, assignees, template_type, due_time and run_id. */
   filter?: string;
@@ -3860,7 +3875,7 @@ export interface ListOpenWaitsRequest {
 }
 
 export interface ListOpenWaitsResponse {
-  /** ordered by due time */
+  /** ordered by due time, in each namespace */
   waits?: OpenWait[];
   nextPageToken?: string;
 }
@@ -3872,7 +3887,7 @@ export interface CompleteStepRequest {
   index?: number;
   /** required for EXTERNAL */
   token?: string;
-  /** who completed the step */
+  /** Who completed the step. Empty means the client, if the engine authenticates its clients. */
   workerId?: string;
   result?: Json;
   failure?: Failure;
@@ -3894,6 +3909,11 @@ export interface ReportStepRequest {
   progress?: Progress;
   /** The new due time, from now. Unchanged if absent. */
   due?: Duration;
+  /**
+   * Who works on the wait. Lists show it to others, who can still complete the wait. Unchanged if
+   * absent. Empty clears it.
+   */
+  workerId?: string;
 }
 
 export interface ReportStepResponse {
@@ -4673,6 +4693,9 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
     runnable: "int64",
     workers: "int64",
     failingCrons: "int64",
+    jobsByState: "{int64}",
+    runsByStatus: "{int64}",
+    openWaits: "int64",
   },
   OverviewSample: {
     runnable: "int64",

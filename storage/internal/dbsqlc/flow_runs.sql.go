@@ -546,7 +546,8 @@ func (q *Queries) ReadStatuses(ctx context.Context, db DBTX, arg ReadStatusesPar
 const readWaits = `-- name: ReadWaits :many
 SELECT step.run_id, step.step_id, step.index, coalesce(step.token, '')::text AS token,
        coalesce(step.input, run.payload) AS input, step.wait, step.running_time, step.due_time,
-       (run.status = 'cancel_requested')::bool AS cancel_requested
+       (run.status = 'cancel_requested')::bool AS cancel_requested,
+       coalesce(step.worker_id, '')::text AS worker_id
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
                   unnest($3::int[])) WITH ORDINALITY
        AS item(run_id, step_id, index, n)
@@ -583,6 +584,7 @@ type ReadWaitsRow struct {
 	RunningTime     *time.Time
 	DueTime         *time.Time
 	CancelRequested bool
+	WorkerID        string
 }
 
 // ReadWaits returns open waits in the order of their keys.
@@ -610,6 +612,7 @@ func (q *Queries) ReadWaits(ctx context.Context, db DBTX, arg ReadWaitsParams) (
 			&i.RunningTime,
 			&i.DueTime,
 			&i.CancelRequested,
+			&i.WorkerID,
 		); err != nil {
 			return nil, err
 		}
@@ -772,4 +775,36 @@ func (q *Queries) UpdateRuns(ctx context.Context, db DBTX, arg UpdateRunsParams)
 		arg.Failures,
 	)
 	return err
+}
+
+const waitingNamespaces = `-- name: WaitingNamespaces :many
+SELECT item.namespace::text AS namespace
+  FROM unnest($1::text[]) WITH ORDINALITY AS item(namespace, n)
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM flow_steps f
+    WHERE f.namespace = item.namespace
+      AND f.token IS NOT NULL
+    LIMIT 1) waiting
+ ORDER BY item.n
+`
+
+// WaitingNamespaces returns those of some namespaces that have open waits, in the same order.
+func (q *Queries) WaitingNamespaces(ctx context.Context, db DBTX, namespaces []string) ([]string, error) {
+	rows, err := db.Query(ctx, waitingNamespaces, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var namespace string
+		if err := rows.Scan(&namespace); err != nil {
+			return nil, err
+		}
+		items = append(items, namespace)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -674,13 +674,15 @@ func (q *Queries) ReadSuspended(ctx context.Context, db DBTX, arg ReadSuspendedP
 const reportSteps = `-- name: ReportSteps :exec
 UPDATE flow_steps f
    SET progress = coalesce(NULLIF(item.progress, '')::jsonb, f.progress),
-       due_time = coalesce(NULLIF(item.due_time, '0001-01-01Z'), f.due_time)
+       due_time = coalesce(NULLIF(item.due_time, '0001-01-01Z'), f.due_time),
+       worker_id = CASE WHEN item.claims THEN NULLIF(item.worker_id, '') ELSE f.worker_id END
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
                   unnest($3::bigint[]), unnest($4::bigint[]),
                   unnest($5::text[]), unnest($6::text[]), unnest($7::int[]),
-                  unnest($8::text[]), unnest($9::timestamptz[]))
+                  unnest($8::text[]), unnest($9::timestamptz[]),
+                  unnest($10::bool[]), unnest($11::text[]))
        AS item(namespace, process_id, task_id, fencing_token, run_id, step_id, index, progress,
-               due_time)
+               due_time, claims, worker_id)
  CROSS JOIN LATERAL (
    SELECT 1 FROM tasks t
     WHERE t.namespace = item.namespace
@@ -706,9 +708,12 @@ type ReportStepsParams struct {
 	Indexes       []int32
 	Progresses    []string
 	DueTimes      []time.Time
+	Claims        []bool
+	WorkerIds     []string
 }
 
-// ReportSteps stores the reported progress of open waits. It runs after SaveResult and selects its
+// ReportSteps stores what was reported about open waits: progress, due time, and if claims is true
+// who works on them. It runs after SaveResult and selects its
 // items like InsertRuns.
 func (q *Queries) ReportSteps(ctx context.Context, db DBTX, arg ReportStepsParams) error {
 	_, err := db.Exec(ctx, reportSteps,
@@ -721,6 +726,8 @@ func (q *Queries) ReportSteps(ctx context.Context, db DBTX, arg ReportStepsParam
 		arg.Indexes,
 		arg.Progresses,
 		arg.DueTimes,
+		arg.Claims,
+		arg.WorkerIds,
 	)
 	return err
 }

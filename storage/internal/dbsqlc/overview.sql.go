@@ -11,6 +11,100 @@ import (
 	"time"
 )
 
+const countOpenWaits = `-- name: CountOpenWaits :many
+SELECT item.namespace::text AS namespace, waits.n::bigint AS n
+  FROM unnest($1::text[]) AS item(namespace)
+ CROSS JOIN LATERAL (
+   SELECT count(*) AS n
+     FROM (
+       SELECT 1 FROM flow_steps f
+        WHERE f.namespace = item.namespace
+          AND f.token IS NOT NULL
+        LIMIT $2::int) waiting) waits
+`
+
+type CountOpenWaitsParams struct {
+	Namespaces []string
+	Lim        int32
+}
+
+type CountOpenWaitsRow struct {
+	Namespace string
+	N         int64
+}
+
+// CountOpenWaits counts the open waits of namespaces, each up to lim.
+func (q *Queries) CountOpenWaits(ctx context.Context, db DBTX, arg CountOpenWaitsParams) ([]CountOpenWaitsRow, error) {
+	rows, err := db.Query(ctx, countOpenWaits, arg.Namespaces, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountOpenWaitsRow
+	for rows.Next() {
+		var i CountOpenWaitsRow
+		if err := rows.Scan(&i.Namespace, &i.N); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const countRuns = `-- name: CountRuns :many
+SELECT item.namespace::text AS namespace, counted.status::text AS status, counted.n::bigint AS n
+  FROM unnest($1::text[]) AS item(namespace)
+ CROSS JOIN LATERAL (
+   SELECT runs.status, count(*) AS n
+     FROM (
+       (SELECT r.status FROM flow_runs r
+         WHERE r.namespace COLLATE "POSIX" = item.namespace
+           AND r.finished_time IS NULL
+         ORDER BY r.created_time LIMIT $2::int)
+       UNION ALL
+       (SELECT r.status FROM flow_runs r
+         WHERE r.namespace COLLATE "POSIX" = item.namespace
+           AND r.status IN ('failed', 'cancelled', 'expired')
+         ORDER BY r.created_time DESC LIMIT $2)) runs
+    GROUP BY runs.status) counted
+`
+
+type CountRunsParams struct {
+	Namespaces []string
+	Lim        int32
+}
+
+type CountRunsRow struct {
+	Namespace string
+	Status    string
+	N         int64
+}
+
+// CountRuns counts the runs of namespaces by status: those that have not ended, and those that
+// ended without success. Of each, it counts up to lim in each namespace.
+func (q *Queries) CountRuns(ctx context.Context, db DBTX, arg CountRunsParams) ([]CountRunsRow, error) {
+	rows, err := db.Query(ctx, countRuns, arg.Namespaces, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountRunsRow
+	for rows.Next() {
+		var i CountRunsRow
+		if err := rows.Scan(&i.Namespace, &i.Status, &i.N); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const nodesLoad = `-- name: NodesLoad :one
 SELECT coalesce(sum(n.tasks_per_second), 0)::double precision AS tasks_per_second,
        coalesce(max(n.timer_lateness_p99), interval '0')::interval AS timer_lateness_p99

@@ -854,6 +854,8 @@ type ReportStepsItem struct {
 	Index        int32
 	Progress     string
 	DueTime      time.Time
+	Claims       bool
+	WorkerID     string
 }
 
 // Append appends a row.
@@ -867,6 +869,8 @@ func (p *ReportStepsParams) Append(r ReportStepsItem) {
 	p.Indexes = append(p.Indexes, r.Index)
 	p.Progresses = append(p.Progresses, r.Progress)
 	p.DueTimes = append(p.DueTimes, r.DueTime)
+	p.Claims = append(p.Claims, r.Claims)
+	p.WorkerIds = append(p.WorkerIds, r.WorkerID)
 }
 
 // Grow reserves space for n more rows.
@@ -880,6 +884,8 @@ func (p *ReportStepsParams) Grow(n int) {
 	p.Indexes = slices.Grow(p.Indexes, n)
 	p.Progresses = slices.Grow(p.Progresses, n)
 	p.DueTimes = slices.Grow(p.DueTimes, n)
+	p.Claims = slices.Grow(p.Claims, n)
+	p.WorkerIds = slices.Grow(p.WorkerIds, n)
 }
 
 // WriteStepsAttempt is a row of WriteStepsParams.

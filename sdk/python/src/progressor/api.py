@@ -1213,6 +1213,8 @@ class CountProcessesResponse(TypedDict, total=False):
 class GetOverviewRequest(TypedDict, total=False):
     # Empty: all namespaces.
     namespace: str
+    # How far back the samples reach. Default: one hour.
+    samples_age: Duration
 
 
 class GetOverviewResponse(TypedDict, total=False):
@@ -1228,8 +1230,8 @@ class GetOverviewResponse(TypedDict, total=False):
     nodes: List[Node]
     # the first 10,000 by name; the sums have all
     namespaces: List[NamespaceOverview]
-    # One sample per ten seconds of the last hour, oldest first. They start when the node that serves
-    # this request started.
+    # Samples, oldest first: one per ten seconds of the last hour, or one per five minutes if
+    # samples_age is more than that. They start when the node that serves this request started.
     samples: List[OverviewSample]
     # How long processors took for a task, in the last minute, on the node that serves this request.
     # Absent if there were no tasks.
@@ -1250,6 +1252,14 @@ class NamespaceOverview(TypedDict, total=False):
     workers: int
     # crons whose last run failed, among the first 10,000
     failing_crons: int
+    # keys: scheduled, available, running, …
+    jobs_by_state: Dict[str, int]
+    # Runs that have not ended, and runs that ended without success. Keys: pending, active,
+    # cancel_requested, compensating, failed, cancelled and expired. At most 10,000 of both are
+    # counted, the oldest of the first and the newest of the second.
+    runs_by_status: Dict[str, int]
+    # steps that wait for a person or an external worker; 10,000 means or more
+    open_waits: int
 
 
 class OverviewSample(TypedDict, total=False):
@@ -2744,6 +2754,8 @@ class OpenWait(TypedDict, total=False):
     # The client of this request may complete it, or could with the token: it has wait.answer, and is
     # an assignee or has process.operate.
     answerable: bool
+    # who works on it, as ReportStep said; empty if that is unknown
+    worker_id: str
 
 
 JobEvent = TypedDict("JobEvent", {
@@ -2962,6 +2974,7 @@ class RepeatRunResponse(TypedDict, total=False):
 
 
 class ListOpenWaitsRequest(TypedDict, total=False):
+    # Empty: all namespaces, one after the other by name.
     namespace: str
     # An AIP-160 filter on kind, assignees, template_type, due_time and run_id.
     filter: str
@@ -2972,7 +2985,7 @@ class ListOpenWaitsRequest(TypedDict, total=False):
 
 
 class ListOpenWaitsResponse(TypedDict, total=False):
-    # ordered by due time
+    # ordered by due time, in each namespace
     waits: List[OpenWait]
     next_page_token: str
 
@@ -2984,7 +2997,7 @@ class CompleteStepRequest(TypedDict, total=False):
     index: int
     # required for EXTERNAL
     token: str
-    # who completed the step
+    # Who completed the step. Empty means the client, if the engine authenticates its clients.
     worker_id: str
     result: Json
     failure: Failure
@@ -3006,6 +3019,9 @@ class ReportStepRequest(TypedDict, total=False):
     progress: Progress
     # The new due time, from now. Unchanged if absent.
     due: Duration
+    # Who works on the wait. Lists show it to others, who can still complete the wait. Unchanged if
+    # absent. Empty clears it.
+    worker_id: str
 
 
 class ReportStepResponse(TypedDict, total=False):
@@ -4603,7 +4619,7 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "CountProcessesResponse": {"count_by_status": "{int64}"},
     "GetOverviewRequest": {},
     "GetOverviewResponse": {"count_by_status": "{int64}", "waiting_by_what": "{int64}", "nodes": "Node", "namespaces": "NamespaceOverview", "samples": "OverviewSample", "failing_crons": "int64"},
-    "NamespaceOverview": {"count_by_status": "{int64}", "runnable": "int64", "workers": "int64", "failing_crons": "int64"},
+    "NamespaceOverview": {"count_by_status": "{int64}", "runnable": "int64", "workers": "int64", "failing_crons": "int64", "jobs_by_state": "{int64}", "runs_by_status": "{int64}", "open_waits": "int64"},
     "OverviewSample": {"runnable": "int64"},
     "ListErrorsRequest": {},
     "ListErrorsResponse": {"groups": "ErrorGroup"},

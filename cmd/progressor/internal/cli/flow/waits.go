@@ -16,7 +16,7 @@ import (
 )
 
 type flowWaitsCmd struct {
-	NS    string `arg:"" name:"ns" help:"Namespace."`
+	NS    string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
 	Match string `arg:"" optional:"" name:"filter" help:"Only waits that match, such as 'assignees:sales'. See docs/flows.md."`
 
 	cli.ClientFlags
@@ -34,7 +34,7 @@ includes the token, the input and the result schema of each.
 
     progressor run waits demo
     progressor run waits demo --assignee sales --kind human
-    progressor run waits shop --answerable
+    progressor run waits --answerable
     progressor run waits demo 'due_time < "2026-11-30T00:00:00Z"' --all -o json`
 }
 
@@ -57,15 +57,22 @@ func (c *flowWaitsCmd) Run(a *cli.App) error {
 			var rows []table.Row
 			for _, w := range all.GetWaits() {
 				note := ""
-				if w.GetCancelRequested() {
+				switch {
+				case w.GetCancelRequested():
 					note = "cancel requested"
+				case w.GetWorkerId() != "":
+					note = "taken by " + output.OneLine(w.GetWorkerId())
+				}
+				run := output.OneLine(w.GetRunId())
+				if c.NS == "" {
+					run = w.GetNamespace() + "/" + run
 				}
 				token := ""
 				if w.GetKind() == progressorv1.WaitAction_KIND_EXTERNAL {
 					token = w.GetToken()
 				}
 				rows = append(rows, table.Row{
-					output.OneLine(w.GetRunId()), output.StepName(w.GetStepId(), w.Index), output.Enum(w.GetKind()),
+					run, output.StepName(w.GetStepId(), w.Index), output.Enum(w.GetKind()),
 					output.Time(w.GetDueTime()), output.OneLine(strings.Join(w.GetAssignees(), ", ")),
 					output.OneLine(w.GetTitle()), token, note,
 				})
@@ -138,17 +145,20 @@ type flowReportCmd struct {
 	Percent *float64       `placeholder:"0..100" help:"Progress in percent."`
 	Summary string         `placeholder:"TEXT" help:"Summary of the progress."`
 	Due     *time.Duration `placeholder:"DURATION" help:"New due time, as a duration from now."`
+	Worker  *string        `name:"worker-id" placeholder:"NAME" help:"Who works on it: lists show it. Empty clears it."`
 }
 
 func (flowReportCmd) Help() string {
-	return `Report reports the progress of a wait, and changes its due time. The directive in the response is
-CONTINUE or CANCEL.
+	return `Report reports the progress of a wait, changes its due time, and says who works on it. The
+directive in the response is CONTINUE or CANCEL.
 
-    progressor run report demo doc-1 translate --wait-token 0192f7c0… --percent 40 --summary 'page 4 of 10' --due 1h`
+    progressor run report demo doc-1 translate --wait-token 0192f7c0… --percent 40 --summary 'page 4 of 10' --due 1h
+    progressor run report demo order-7 approve --worker-id ann`
 }
 
 func (c *flowReportCmd) Run(a *cli.App) error {
-	req := &progressorv1.ReportStepRequest{Namespace: c.NS, RunId: c.ID, StepId: c.Step, Index: c.Index, Token: c.Token}
+	req := &progressorv1.ReportStepRequest{Namespace: c.NS, RunId: c.ID, StepId: c.Step, Index: c.Index, Token: c.Token,
+		WorkerId: c.Worker}
 	if c.Percent != nil || c.Summary != "" {
 		req.Progress = &progressorv1.Progress{Summary: c.Summary}
 		if c.Percent != nil {

@@ -1,6 +1,7 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { lazy, Suspense, useEffect, useMemo, useState } from "react";
 import { allNamespaces, readOnly, refresh, useMe, useRead, version } from "./api";
+import { InboxCount } from "./inbox";
 import { Login, User } from "./login";
 import { methods, permissionOf, useCan } from "./may";
 import { Commands, Palette, useCommands, type Command } from "./palette";
@@ -17,6 +18,7 @@ type Page = { title: string; key?: string; needs: boolean; nav: boolean; method?
 // All pages except the overview are loaded when they are first opened.
 const pages: Record<string, Page> = {
   overview: { title: "Overview", key: "o", needs: false, nav: true, show: Overview },
+  waits: { title: "Inbox", key: "i", needs: false, nav: true, show: lazy(() => import("./pages/waits").then((m) => ({ default: m.Waits }))) },
   processes: { title: "Processes", key: "p", needs: true, nav: true, show: lazy(() => import("./pages/processes").then((m) => ({ default: m.Processes }))) },
   process: { title: "Process", needs: true, nav: false, show: lazy(() => import("./pages/process").then((m) => ({ default: m.ProcessPage }))) },
   bulks: { title: "Bulks", needs: true, nav: false, show: lazy(() => import("./pages/bulk").then((m) => ({ default: m.Bulks }))) },
@@ -24,7 +26,6 @@ const pages: Record<string, Page> = {
   run: { title: "Run", needs: true, nav: false, show: lazy(() => import("./pages/run").then((m) => ({ default: m.RunPage }))) },
   templates: { title: "Templates", key: "m", needs: true, nav: false, show: lazy(() => import("./pages/templates").then((m) => ({ default: m.Templates }))) },
   template: { title: "Template", needs: true, nav: false, show: lazy(() => import("./pages/templates").then((m) => ({ default: m.TemplatePage }))) },
-  waits: { title: "Inbox", key: "i", needs: true, nav: false, show: lazy(() => import("./pages/waits").then((m) => ({ default: m.Waits }))) },
   jobs: { title: "Jobs", key: "j", needs: true, nav: true, show: lazy(() => import("./pages/jobs").then((m) => ({ default: m.Jobs }))) },
   job: { title: "Job", needs: true, nav: false, show: lazy(() => import("./pages/jobs").then((m) => ({ default: m.JobPage }))) },
   constraints: { title: "Constraints", needs: true, nav: false, show: lazy(() => import("./pages/constraints").then((m) => ({ default: m.Constraints }))) },
@@ -161,8 +162,8 @@ function Shell() {
             .filter(([, p]) => p.nav)
             .map(([to, p]) => (
               <li key={to}>
-                <a href={href(to, { ns })} aria-current={to === name || belongs[name] === to ? "page" : undefined}>
-                  {p.title}
+                <a href={href(to, { ns: to === "waits" ? undefined : ns })} aria-current={to === name || belongs[name] === to ? "page" : undefined}>
+                  {p.title} {to === "waits" && <InboxCount />}
                 </a>
               </li>
             ))}
@@ -249,7 +250,7 @@ function Only({ title, ns, others }: { title: string; ns: string; others: string
 }
 
 // Pages that belong to another one in the navigation.
-const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", sink: "changes", job: "jobs", constraints: "jobs", worker: "workers", run: "flows", templates: "flows", template: "flows", waits: "flows" };
+const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", sink: "changes", job: "jobs", constraints: "jobs", worker: "workers", run: "flows", templates: "flows", template: "flows" };
 
 export function App() {
   return (

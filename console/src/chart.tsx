@@ -14,12 +14,13 @@ export interface Series {
 interface Props {
   steps?: number[]; // of the axis; default: round numbers
   title: string;
+  over: string; // the time that it covers, such as hour
   times: number[]; // seconds
   series: Series[];
   show: (value: number) => string;
 }
 
-export function Chart({ title, times, series, show, steps }: Props) {
+export function Chart({ title, over, times, series, show, steps }: Props) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(undefined);
   const legend = useRef<HTMLDivElement>(null);
@@ -89,7 +90,7 @@ export function Chart({ title, times, series, show, steps }: Props) {
         <span className="legend" ref={legend} />
       </figcaption>
       {times.length === 0 ? <p className="dim waiting">The first sample arrives within ten seconds.</p> : null}
-      <div ref={place} role="img" aria-label={`${title} over the last hour, now ${last}`} hidden={times.length === 0} />
+      <div ref={place} role="img" aria-label={`${title} over the last ${over}, now ${last}`} hidden={times.length === 0} />
     </figure>
   );
 }

@@ -76,6 +76,13 @@ export function piecesOf(events: JobEvent[], actionOf: (stepId: string) => strin
   return lanes;
 }
 
+/** Adds the last attempt to a lane without attempts: a job that a processor runs has no event when it starts. */
+function withAttempt(list: Piece[], s: Step): Piece[] {
+  const own = pieceOf(s)[0];
+  if (!own || list.some((p) => p.what === "attempt" || p.what === "open" || p.what === "delay")) return list;
+  return [...list.map((p) => (p.what === "queue" ? { ...p, to: Math.max(p.from, Math.min(p.to ?? own.from, own.from)) } : p)), own];
+}
+
 /** A step without events: the namespace does not keep them, or they have expired. */
 function pieceOf(s: Step): Piece[] {
   const from = millis(s.runningTime);
@@ -109,7 +116,7 @@ export function Gantt({ lanes, events, ofStep, from, to, label, opened, onOpen }
   const now = useNow();
   const [zoom, setZoom] = useState(1);
   const pieces = useMemo(() => piecesOf(events, (id) => ofStep(id)?.action.case), [events, ofStep]);
-  const drawn = lanes.map((lane) => ({ lane, pieces: pieces.get(laneKey(lane.step.stepId, lane.step.index)) ?? pieceOf(lane.step) }));
+  const drawn = lanes.map((lane) => ({ lane, pieces: withAttempt(pieces.get(laneKey(lane.step.stepId, lane.step.index)) ?? [], lane.step) }));
   const all = drawn.flatMap((d) => d.pieces);
   const begin = Math.min(from, ...all.map((p) => p.from));
   const end = Math.max(to ?? now, begin + 1, ...all.map((p) => p.to ?? 0));
@@ -134,7 +141,7 @@ export function Gantt({ lanes, events, ofStep, from, to, label, opened, onOpen }
           <div className="row axis" aria-hidden="true">
             <span className="lanename" />
             <span className="track">
-              {ticksOf(begin, end, 6 * zoom).map((t) => (
+              {ticksOf(begin, end, (innerWidth < 760 ? 2 : 6) * zoom).map((t) => (
                 <i key={t} style={{ left: `${percent(t)}%` }}>
                   {axisLabel(t, (end - begin) / zoom)}
                 </i>

@@ -184,8 +184,10 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
   // Show the whole graph if it is readable, otherwise the running part.
   const whole = Math.min(1, room / (size.wide + 36));
   const zoom = whole >= readable ? whole : 0.85;
-  const height = full ? innerHeight : Math.min(size.high * zoom + 44, down ? 900 : 520);
-  const fits = whole >= readable && size.high * zoom + 44 <= height;
+  const controls = steps.length > 2 || full;
+  const around = controls ? 76 : 44; // space for the controls below the steps
+  const height = full ? innerHeight : Math.min(size.high * zoom + around, down ? 900 : 520);
+  const fits = whole >= readable && size.high * zoom + around <= height;
   useEffect(() => {
     if (!full) return;
     const leave = (e: KeyboardEvent) => e.key === "Escape" && setFull(false);
@@ -197,7 +199,7 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
     const at = nodes.find((n) => n.data.step.since !== undefined && n.data.step.until === undefined) ?? nodes.find((n) => n.data.step.look?.tone === "bad") ?? nodes[0];
     if (!flow.current || !room || !at) return;
     const middle = (length: number, wanted: number, part: number) => (part * zoom + 36 <= length ? (length - part * zoom) / 2 : Math.min(18, Math.max(length - part * zoom - 18, length / 2 - wanted * zoom)));
-    void flow.current.setViewport({ x: middle(room, at.position.x + wide / 2, size.wide), y: middle(height, at.position.y + high / 2, size.high), zoom });
+    void flow.current.setViewport({ x: middle(room, at.position.x + wide / 2, size.wide), y: middle(height - around + 44, at.position.y + high / 2, size.high), zoom });
   };
   // Position the graph only when it is redrawn, so that it does not move while in use.
   const looking = useRef(look);
@@ -232,8 +234,8 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
         proOptions={{ hideAttribution: true }}
       >
         {map && <MiniMap<StepNode> position="bottom-left" ariaLabel="map of the steps" pannable zoomable nodeStrokeWidth={2} nodeClassName={(n) => `tone-${n.data.step.look?.tone ?? "plain"}`} />}
-        {(steps.length > 2 || full) && (
-          <Controls showInteractive={false} position="bottom-right" fitViewOptions={{ padding: 0.08 }}>
+        {controls && (
+          <Controls orientation="horizontal" showInteractive={false} position="bottom-right" fitViewOptions={{ padding: 0.08 }}>
             <ControlButton aria-pressed={map} aria-label="map" title="map" onClick={() => setMap(!map)}>
               <svg viewBox="0 0 16 16" aria-hidden="true">
                 <path d="M1 3h14v10H1zM9 8h6v5H9z" fill="none" stroke="currentColor" strokeWidth="1.6" />

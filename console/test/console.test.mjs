@@ -229,8 +229,8 @@ spec("MessagePack is decoded", async (page, go) => {
 });
 
 spec("The audit shows who did what, and what a change of a configuration changed", async (page, go) => {
-  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "audited", processor: { pull: {} } } });
-  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "audited", processor: { pull: {} }, stepTimeout: "7s" } });
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "watched", processor: { pull: {} } } });
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "watched", processor: { pull: {} }, stepTimeout: "7s" } });
   await go("#/overview");
   await page.getByRole("heading", { name: "Overview" }).waitFor();
   await page.keyboard.press("g");
@@ -241,11 +241,30 @@ spec("The audit shows who did what, and what a change of a configuration changed
   await filter.fill("method = PutNamespace");
   await filter.press("Enter");
   await page.getByRole("row", { name: /CancelProcess/ }).waitFor({ state: "detached" });
-  await page.getByRole("row", { name: /audited/ }).first().getByRole("button", { name: /^details/ }).press("Enter");
+  await page.getByRole("row", { name: /watched/ }).first().getByRole("button", { name: /^details/ }).press("Enter");
   await page.getByRole("listitem").filter({ hasText: "7s" }).waitFor();
   await filter.fill("subject = ");
   await filter.press("Enter");
   await page.getByRole("alert").waitFor();
+});
+
+spec("The overview counts jobs, runs and waits, shows the next fires, and the charts of a chosen time", async (page, go) => {
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "shop", processor: { pull: {} } } });
+  await engine.post("JobService/Enqueue", { namespace: "shop", jobId: "j-1", name: "send" });
+  await engine.post("FlowService/PutTemplate", { template: { namespace: "shop", type: "ask", name: "Ask", steps: [{ stepId: "ask", wait: { kind: "KIND_HUMAN" } }] } });
+  for (const runId of ["r-1", "r-2"]) await engine.post("FlowService/StartRun", { namespace: "shop", type: "ask", runId });
+  await engine.post("FlowService/CompleteStep", { namespace: "shop", runId: "r-2", stepId: "ask", failure: { reason: "no" } });
+  const http = { url: "http://127.0.0.1:9/" };
+  await engine.post("CronService/CreateCron", { cron: { namespace: "shop", cronId: "monthly", spec: { expressions: ["0 3 1 * *"] }, target: { http } } });
+  await go("#/overview?ns=shop");
+  const work = page.getByRole("group", { name: "jobs and flow runs" });
+  for (const [name, n] of [["Jobs queued", 1], ["Jobs running", 0], ["Runs active", 1], ["Runs failed", 1], ["Open waits", 1]]) await work.getByRole("link", { name: new RegExp(`${name} ?${n}\\b`) }).waitFor();
+  await page.getByRole("region", { name: "next fires" }).getByRole("link", { name: "monthly" }).waitFor();
+  await page.getByRole("group", { name: "time range of the charts" }).getByRole("button", { name: "24 h" }).press("Enter");
+  await page.getByRole("img", { name: /Backlog over the last 24 h/, includeHidden: true }).waitFor({ state: "attached" });
+  assert.match(page.url(), /range=24h/);
+  await work.getByRole("link", { name: /Runs failed/ }).click();
+  await page.getByRole("link", { name: "r-2" }).waitFor();
 });
 
 spec("Pages, lists and the theme work with the keyboard alone", async (page, go) => {

@@ -125,9 +125,9 @@ spec("A cron with an invalid schedule is not created; the list and the page show
   await engine.post("CronService/CreateCron", { cron });
   await eventually("its run has failed", async () => (await engine.post("CronService/ListFires", { namespace: "echo", cronId: "once" })).fires?.[0]?.status === "FIRE_STATUS_FAILED");
   await go("#/crons?ns=echo&filter=cron_id%20%3D%20once");
-  await page.getByText("Ended, last run failed").waitFor();
+  await page.getByText("Ended, failing, 1 in a row").waitFor();
   await page.getByRole("link", { name: "once" }).click();
-  await page.getByRole("heading", { name: /once.*Ended, last run failed/ }).waitFor();
+  await page.getByRole("heading", { name: /once.*Ended, failing, 1 in a row/ }).waitFor();
   assert.equal(await page.locator(".calendar .fires").count(), 0);
 });
 
@@ -162,6 +162,24 @@ spec("A fire leads to its run", async (page, go) => {
   await page.getByRole("tab", { name: "Timeline" }).waitFor();
   await go("#/processes?ns=echo");
   await page.getByRole("row", { name: /cron often, due (now|.* ago)/ }).first().waitFor();
+});
+
+spec("A cron that fires often shows its last day and its ledger first, and how often it failed in a row", async (page, go) => {
+  await engine.post("CronService/CreateCron", { cron: { namespace: "echo", cronId: "hopeless", spec: { expressions: ["* * * * * *"] }, target: { http: { url: "http://127.0.0.1:9/" } } } });
+  await eventually("it failed twice", async () => (await engine.post("CronService/ListFires", { namespace: "echo", cronId: "hopeless" })).fires?.filter((f) => f.status === "FIRE_STATUS_FAILED").length > 1);
+  await go("#/cron?ns=echo&id=hopeless");
+  await page.getByText(/The last \d+ runs failed/).waitFor();
+  await page.getByRole("img", { name: /fires of the last .*\d failed/ }).waitFor();
+  const ledger = await page.getByRole("region", { name: "ledger" }).boundingBox();
+  const calendar = page.getByText("Calendar", { exact: true });
+  assert.ok(ledger.y < (await calendar.boundingBox()).y);
+  await calendar.press("Enter");
+  await page.getByRole("table", { name: /20\d\d/ }).first().waitFor();
+  await go("#/crons?ns=echo");
+  await page.getByRole("row", { name: /hopeless/ }).getByText(/[Ff]ailing, \d+ in a row/).waitFor();
+  await go("#/cron?ns=echo&id=nightly");
+  await page.getByRole("table", { name: /20\d\d/ }).first().waitFor();
+  assert.equal(await page.getByText("Calendar", { exact: true }).count(), 0);
 });
 
 spec("Crons fit on a phone", async (page, go) => {

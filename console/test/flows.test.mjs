@@ -76,7 +76,7 @@ spec("A form made from the schema of a template starts a run", async (page, go) 
   const graph = page.getByRole("group", { name: "steps of multi_step_pipeline" });
   await graph.getByRole("link", { name: /approve/ }).click();
   await page.getByRole("heading", { name: "Step approve" }).waitFor();
-  await page.getByText("Approve order ${payload.order} of ${payload.total}").waitFor();
+  await page.getByText("Approve order ${payload.order} of ${payload.total}").first().waitFor();
   await page.getByRole("button", { name: "Start…" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("order", { exact: true }).fill("by-form");
@@ -139,28 +139,53 @@ spec("The graph of a run is live, and shows the items of a step", async (page, g
   await page.getByRole("row", { name: /skipped by hand.*charge/ }).getByText("paid in cash").waitFor();
 });
 
-spec("A user finds a wait in the inbox and answers it with a form", async (page, go) => {
+spec("A user finds a wait in the inbox and approves it in three clicks", async (page, go) => {
   await order("ask", 3000);
   await work("ask", { check: {}, reserve: {} });
-  await go("#/overview?ns=orders");
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
-  await page.keyboard.press("Control+k");
-  await page.getByRole("combobox", { name: "command" }).fill("inbox");
-  await page.keyboard.press("Enter");
-  await page.getByRole("combobox", { name: "filter" }).fill("assignees:sales AND run_id = ask");
-  await page.keyboard.press("Enter");
-  await page.getByRole("row", { name: /dear/ }).waitFor({ state: "detached" });
-  await page.getByRole("button", { name: "Answer Approve order ask of 3000" }).click();
-  assert.match(page.url(), /answer=ask/);
+  await go("#/overview?ns=echo");
+  await page.getByRole("navigation", { name: "pages" }).getByRole("link", { name: /^Inbox \d+/ }).click(); // 1
+  await page.getByRole("row", { name: /Approve order ask of 3000.*order: ask.*orders/ }).getByText(/sku: tea/).waitFor();
+  await page.getByRole("button", { name: "Answer Approve order ask of 3000" }).click(); // 2
+  assert.match(page.url(), /answer=orders%2Fask/);
   const dialog = page.getByRole("dialog");
-  await dialog.getByRole("button", { name: "Answer" }).click();
-  await dialog.getByRole("alert").getByText(/approved/).waitFor();
-  await dialog.getByLabel("approved").check();
+  await dialog.getByText("3000", { exact: true }).waitFor();
+  await dialog.getByRole("button", { name: "Reject…" }).click();
+  assert.equal(await dialog.getByLabel("Reason").inputValue(), "rejected", "the schema allows no other answer than yes");
+  await dialog.getByRole("button", { name: "Done" }).click();
   await dialog.getByLabel("note").fill("as always");
-  await dialog.getByRole("button", { name: "Answer" }).click();
-  await page.getByText("approve of ask is answered.").waitFor();
-  await page.getByText("No waits match").waitFor();
-  assert.deepEqual((await run("ask")).steps.find((s) => s.stepId === "approve").result, { approved: true, note: "as always" });
+  await dialog.getByLabel("Your name").fill("ann");
+  await dialog.getByRole("button", { name: "Approve" }).click(); // 3
+  await page.getByText("approve of ask is approved.").waitFor();
+  await page.getByRole("row", { name: /order ask/ }).waitFor({ state: "detached" });
+  const step = (await run("ask")).steps.find((s) => s.stepId === "approve");
+  assert.deepEqual([step.result, step.workerId], [{ approved: true, note: "as always" }, "ann"]);
+  await go("#/run?ns=orders&id=ask&step=approve");
+  await page.locator(".steppanel").getByText("answered by").waitFor();
+});
+
+spec("A wait is claimed, released and rejected with the keyboard", async (page, go) => {
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "votes", processor: { pull: {} } } });
+  const resultSchema = { type: "object", required: ["approved"], properties: { approved: { type: "boolean" } } };
+  await engine.post("FlowService/PutTemplate", { template: { namespace: "votes", type: "vote", name: "Vote", steps: [{ stepId: "vote", wait: { kind: "KIND_HUMAN", title: "Vote now", resultSchema } }] } });
+  await engine.post("FlowService/StartRun", { namespace: "votes", type: "vote", runId: "v-1", payload: { of: "budget" } });
+  await go("#/waits?ns=votes");
+  const row = page.getByRole("row", { name: /Vote now/ });
+  const dialog = page.getByRole("dialog");
+  await row.getByRole("button", { name: "Claim Vote now" }).press("Enter");
+  await dialog.getByLabel("Your name").fill("bob");
+  await page.keyboard.press("Enter");
+  await row.getByText("bob").waitFor();
+  await row.getByRole("button", { name: "Release Vote now" }).press("Enter");
+  await row.getByText("bob").waitFor({ state: "detached" });
+  await engine.post("FlowService/ReportStep", { namespace: "votes", runId: "v-1", stepId: "vote", workerId: "eve" });
+  await row.getByText("eve").waitFor();
+  await row.getByRole("button", { name: "Answer Vote now" }).press("Enter");
+  await dialog.getByText("eve works on this.").waitFor();
+  await dialog.getByText("budget").first().waitFor();
+  await dialog.getByRole("button", { name: "Reject", exact: true }).press("Enter");
+  await page.getByText("vote of v-1 is rejected.").waitFor();
+  const { run: ended } = await engine.post("FlowService/GetRun", { namespace: "votes", runId: "v-1" });
+  assert.deepEqual([ended.steps[0].result, ended.steps[0].workerId], [{ approved: false }, "bob"]);
 });
 
 spec("A wait for an external event is failed on the page of its run", async (page, go) => {
@@ -236,6 +261,34 @@ spec("A template is disabled, enabled, and shown in another version", async (pag
   await dialog.getByRole("button", { name: "Delete" }).click();
   await page.getByText("sign is deleted.").waitFor();
   await page.getByRole("link", { name: "demo_long_task" }).waitFor();
+});
+
+spec("A template is stored from a file, edited as YAML, and compared with the version before", async (page, go) => {
+  await go("#/templates?ns=orders");
+  await page.getByRole("button", { name: "New template…" }).click();
+  const dialog = page.getByRole("dialog");
+  const text = dialog.getByRole("textbox", { name: "Template" });
+  await text.fill("type: paper\nstep: []\n");
+  await dialog.getByText("step: there is no such field").waitFor();
+  await text.fill("type: paper\nsteps:\n  - step_id: sign\n    wait: {kind: ROBOT}\n");
+  await dialog.getByText("steps[0].wait.kind: must be one of EXTERNAL, HUMAN").waitFor();
+  const yaml = "type: paper\nname: A paper\nsteps:\n  - step_id: sign\n    wait: {kind: human, title: Sign, due: 1h30m}\n";
+  await dialog.getByLabel("Or open a file").setInputFiles({ name: "paper.yaml", mimeType: "text/yaml", buffer: Buffer.from(yaml) });
+  await dialog.getByRole("button", { name: "Check" }).click();
+  await dialog.getByText("The template is valid.").waitFor();
+  await dialog.getByRole("button", { name: "Store" }).click();
+  await page.getByText("Version 1 of paper is stored.").waitFor();
+  const definition = page.locator("pre[aria-label='definition as YAML']");
+  assert.match(await definition.innerText(), /kind: HUMAN[^]*due: 90m/);
+  await page.getByRole("button", { name: "Edit…" }).click();
+  await text.fill((await text.inputValue()).replace("due: 90m", "due: 2h"));
+  await dialog.getByRole("button", { name: "Save as new version" }).click();
+  await page.getByText("Version 2 of paper is stored.").waitFor();
+  await page.getByRole("combobox", { name: "compare with" }).selectOption("1");
+  await page.getByText("2 lines changed from version 1 to version 2.").waitFor();
+  assert.match(await definition.innerText(), /- +due: 90m\n\+ +due: 2h/);
+  const { template } = await engine.post("FlowService/GetTemplate", { namespace: "orders", type: "paper" });
+  assert.deepEqual([template.version, template.steps[0].wait.kind, template.steps[0].wait.due], [2, "KIND_HUMAN", "7200s"]);
 });
 
 spec("The overview leads from the failed job of a step to its run, which is retried, in four clicks", async (page, go) => {
@@ -325,7 +378,7 @@ spec("A large graph is fitted, shown in full screen with a map, and its branches
 });
 
 spec("The pages of flows fit on a phone, in the dark theme", async (page, go) => {
-  for (const hash of ["#/flows?ns=orders", "#/run?ns=orders&id=dear&step=approve", "#/run?ns=orders&id=dear&tab=events", "#/run?ns=orders&id=dear&tab=time", "#/templates?ns=orders", "#/template?ns=orders&type=multi_step_pipeline&step=ship", "#/waits?ns=orders"]) {
+  for (const hash of ["#/flows?ns=orders", "#/run?ns=orders&id=dear&step=approve", "#/run?ns=orders&id=dear&tab=events", "#/run?ns=orders&id=dear&tab=time", "#/templates?ns=orders", "#/template?ns=orders&type=multi_step_pipeline&step=ship", "#/waits?ns=orders", "#/waits"]) {
     await go(hash);
     await page.locator("main .card").first().waitFor();
     if (/\/(run|template)\?/.test(hash)) await page.getByRole("link", { name: /^charge/ }).first().waitFor();

@@ -8,6 +8,7 @@ import { Pager } from "../paging";
 import { href, useParam } from "../router";
 import { decisionName, lookOfFire, Status } from "../status";
 import { Act, Card, Confirm, Empty, ErrorBox, Fields, Loading, Missing, Table, Took, When } from "../ui";
+import { DayBar } from "../daybar";
 import { Calendar } from "./calendar";
 import { CronDialog, cronNeeds, overlapNames, wordsOf, type CronAction } from "./cronactions";
 import { concurrencies, failures, misfires } from "./cronedit";
@@ -110,12 +111,16 @@ export function CronPage({ ns }: { ns: string }) {
   const { data, error } = useRead(["cron", ns, id], (o) => crons.getCron({ namespace: ns, cronId: id }, o), { every: 3000 });
   const strip = useRead(["fires", ns, id, "long strip"], (o) => crons.listFires({ namespace: ns, cronId: id, pageSize: 60 }, o), { every: 5000 });
   const preview = useRead(["preview", ns, id, data?.cron?.etag], (o) => crons.previewCron({ of: { case: "cron", value: { namespace: ns, cronId: id } }, limit: 1000, toTime: timestamp(Date.now() + 62 * 86_400_000) }, o), { every: 0, enabled: Boolean(data?.cron) });
+  // A calendar says nothing about a cron that fires each hour or more often: its last day does.
+  const often = (preview.data?.fireTimes.filter((t) => (millis(t) ?? 0) < Date.now() + 86_400_000).length ?? 0) > 24;
+  const lastDay = useRead(["fires", ns, id, "day"], (o) => crons.listFires({ namespace: ns, cronId: id, pageSize: 1000 }, o), { every: 15000, enabled: often });
   const c = data?.cron;
   const list: [CronAction, string, ("main" | "bad")?][] = c ? [["trigger", "Trigger…", "main"], c.paused ? ["resume", "Resume…"] : ["pause", "Pause…"], ["edit", "Edit…"], ["backfill", "Backfill…"], ["delete", "Delete…", "bad"]] : [];
   useCommands(readOnly ? [] : list.map(([a, name]) => ({ name, group: "cron", needs: cronNeeds[a], run: () => setAction(a) })));
   if (!c) return error ? <Missing error={error} what="cron" id={id} ns={ns} to={href("crons", { ns })} list="Show crons" /> : <Loading />;
   const p = c.policy;
   const next = nextOf(c)[0];
+  const calendar = <Calendar times={preview.data?.fireTimes.slice(0, leftOf(c)).map((t) => millis(t) ?? 0) ?? []} zone={c.spec?.timezone || "UTC"} more={(preview.data?.fireTimes.length ?? 0) === 1000 && leftOf(c) > 1000} />;
   return (
     <>
       <div className="head">
@@ -145,15 +150,28 @@ export function CronPage({ ns }: { ns: string }) {
           {c.waitingFires > 0n && <p>{plural(c.waitingFires, "fire time waits", "fire times wait")} for the resume.</p>}
         </div>
       )}
+      {c.failures > 0 && (
+        <div className="notice bad">
+          <strong>{c.failures === 1 ? "The last run failed." : `The last ${count(c.failures)} runs failed.`}</strong> {p?.pauseAfterFailures ? `The cron pauses after ${p.pauseAfterFailures} failures in a row.` : ""}
+        </div>
+      )}
       <Card title={preview.data?.words ?? c.spec?.expressions.join("; ")}>
         <p>
           <code>{c.spec?.expressions.join("; ")}</code> <span className="dim">in {c.spec?.timezone || "UTC"}</span>
           {(c.spec?.excludeExpressions.length ?? 0) > 0 && <> · never at <code>{c.spec?.excludeExpressions.join("; ")}</code></>}
         </p>
         <Strip fires={strip.data?.fires ?? []} next={nextOf(c)} wide={60} />
-        <Calendar times={preview.data?.fireTimes.slice(0, leftOf(c)).map((t) => millis(t) ?? 0) ?? []} zone={c.spec?.timezone || "UTC"} more={(preview.data?.fireTimes.length ?? 0) === 1000 && leftOf(c) > 1000} />
+        {often ? lastDay.data && <DayBar fires={lastDay.data.fires} whole={!lastDay.data.nextPageToken} /> : calendar}
       </Card>
       <Ledger c={c} />
+      {often && (
+        <Card>
+          <details>
+            <summary>Calendar</summary>
+            {calendar}
+          </details>
+        </Card>
+      )}
       <Card title="Policies">
         <Fields
           list={[

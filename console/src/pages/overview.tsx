@@ -1,11 +1,13 @@
-import { useMemo } from "react";
+import { lazy, Suspense, useMemo } from "react";
 import { insight, useRead } from "../api";
 import { Chart, type Series } from "../chart";
-import { count, durationMillis, millis, plural, rate, span } from "../format";
+import { count, duration, durationMillis, millis, plural, rate, span } from "../format";
 import type { GetOverviewResponse, Node } from "../gen/progressor/v1/admin_pb";
-import { href } from "../router";
+import { change, href, useParam } from "../router";
 import { Mark, processLook, Status, type Look } from "../status";
 import { Card, Empty, ErrorBox, Loading, Scroll, Table, useNow, When } from "../ui";
+
+const NextFires = lazy(() => import("./nextfires").then((m) => ({ default: m.NextFires })));
 
 const statuses = ["running", "error", "suspended", "completed", "cancelled"];
 
@@ -57,10 +59,55 @@ function Tiles({ o, ns }: { o: GetOverviewResponse; ns: string }) {
   );
 }
 
+const sumOf = (counts: { [key: string]: bigint }[], ...keys: string[]): bigint => counts.reduce((sum, c) => keys.reduce((s, key) => s + (c[key] ?? 0n), sum), 0n);
+const orMore = (n: bigint) => (n > 0n && n % 10000n === 0n ? `${count(n)}+` : count(n));
+
+/** Jobs, runs and waits, by what they do. Each leads to the list that has them, if one namespace is shown. */
+function Work({ o, ns }: { o: GetOverviewResponse; ns: string }) {
+  const jobs = o.namespaces.map((n) => n.jobsByState);
+  const runs = o.namespaces.map((n) => n.runsByStatus);
+  const waits = o.namespaces.reduce((sum, n) => sum + n.openWaits, 0n);
+  const queued = sumOf(jobs, "available");
+  const later = sumOf(jobs, "scheduled", "retryable");
+  const failed = sumOf(runs, "failed", "expired");
+  const list = (page: string, filter: string) => (ns ? href(page, { ns, filter }) : undefined);
+  return (
+    <div className="tiles" role="group" aria-label="jobs and flow runs">
+      <Tile name="Jobs queued" value={count(queued)} hint={later ? `and ${count(later)} for later` : "ready to run"} to={list("jobs", "state = AVAILABLE")} />
+      <Tile name="Jobs running" value={count(sumOf(jobs, "running", "cancel_requested"))} hint="by workers and processors" to={list("jobs", "state = RUNNING")} />
+      <Tile name="Jobs failed" value={count(sumOf(jobs, "failed"))} hint="kept until their retention" bad={sumOf(jobs, "failed") > 0n} to={list("jobs", "state = FAILED")} />
+      <Tile name="Runs active" value={orMore(sumOf(runs, "active", "cancel_requested", "compensating"))} hint={`${count(sumOf(runs, "pending"))} pending`} to={list("flows", "status != SUCCEEDED AND status != FAILED AND status != CANCELLED AND status != EXPIRED")} />
+      <Tile name="Runs failed" value={orMore(failed)} hint={`${count(sumOf(runs, "cancelled"))} cancelled`} bad={failed > 0n} to={list("flows", "status = FAILED OR status = EXPIRED")} />
+      <Tile name="Open waits" value={orMore(waits)} hint="for a person or a system" to={href("waits", { ns, for: "everyone" })} />
+    </div>
+  );
+}
+
+const ranges: [string, string, number][] = [
+  ["10m", "10 min", 10],
+  ["", "1 h", 60],
+  ["6h", "6 h", 360],
+  ["24h", "24 h", 1440],
+];
+
+/** Chooses how much time the charts show. */
+function Ranges({ range }: { range: string }) {
+  return (
+    <div className="chips ranges" role="group" aria-label="time range of the charts">
+      {ranges.map(([name, text]) => (
+        <button key={name} type="button" className="chip" aria-pressed={name === range} onClick={() => change({ range: name }, "replace")}>
+          {text}
+        </button>
+      ))}
+    </div>
+  );
+}
+
 const countSteps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
 const spanSteps = [0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 3e4, 6e4, 12e4, 3e5, 6e5, 12e5, 18e5, 36e5, 72e5, 216e5, 864e5, 6048e5];
 
-function Charts({ o }: { o: GetOverviewResponse }) {
+function Charts({ o, range }: { o: GetOverviewResponse; range: string }) {
+  const over = range === "" ? "hour" : (ranges.find(([name]) => name === range)?.[1] ?? "hour");
   const { times, charts } = useMemo(() => {
     const s = o.samples;
     const times = s.map((x) => (millis(x.time) ?? 0) / 1000);
@@ -76,7 +123,7 @@ function Charts({ o }: { o: GetOverviewResponse }) {
   return (
     <div className="charts">
       {charts.map(([title, show, series]) => (
-        <Chart key={title} title={title} times={times} series={series} show={show} steps={show === span ? spanSteps : title === "Backlog" ? countSteps : undefined} />
+        <Chart key={title} over={over} title={title} times={times} series={series} show={show} steps={show === span ? spanSteps : title === "Backlog" ? countSteps : undefined} />
       ))}
     </div>
   );
@@ -260,7 +307,10 @@ function Nodes({ o }: { o: GetOverviewResponse }) {
 }
 
 export function Overview({ ns }: { ns: string }) {
-  const { data: o, error } = useRead(["overview", ns], (options) => insight.getOverview({ namespace: ns }, options), { every: 5000 });
+  const asked = useParam("range");
+  const range = ranges.find(([name]) => name === asked) ?? ranges[1]!;
+  const samplesAge = range[0] ? duration(range[2] * 60_000) : undefined;
+  const { data: o, error } = useRead(["overview", ns, range[0]], (options) => insight.getOverview({ namespace: ns, samplesAge }, options), { every: 5000, keep: true });
   return (
     <>
       <h1>Overview {ns ? <span className="dim">of {ns}</span> : null}</h1>
@@ -270,10 +320,17 @@ export function Overview({ ns }: { ns: string }) {
       ) : (
         <>
           <Tiles o={o} ns={ns} />
+          <Work o={o} ns={ns} />
           <Errors ns={ns} />
           {ns && <p className="dim">Tasks per second, processing time and the charts cover all namespaces.</p>}
-          <Charts o={o} />
+          <Ranges range={range[0]} />
+          <Charts o={o} range={range[0]} />
           <ByNamespace o={o} />
+          {ns && (
+            <Suspense>
+              <NextFires ns={ns} />
+            </Suspense>
+          )}
           <div className="two">
             <Waits o={o} />
             <Nodes o={o} />

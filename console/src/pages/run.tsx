@@ -10,11 +10,12 @@ import { change, href, useParam } from "../router";
 import { lookOfRun, lookOfStep, Status, stepLook } from "../status";
 import { Act, Bar, Card, ErrorBox, Fields, Loading, Missing, Tabs, Told, useNow, When } from "../ui";
 import { plainValue } from "../value";
+import { AnswerDialog, keyOfWait, titleOf } from "./answer";
 import { Events } from "./events";
 import { RunDialog, type RunAction } from "./runactions";
 import { RunTime } from "./runtime";
 import { StepPanel, Steps } from "./steps";
-import { AnswerDialog, keyOfWait, stepName } from "./waits";
+
 
 const Graph = lazy(() => import("../graph"));
 
@@ -61,9 +62,10 @@ function Waiting({ waits, answer }: { waits: OpenWait[]; answer: (w: OpenWait) =
       {waits.map((w) => (
         <div key={keyOfWait(w)} className="notice hold waiting">
           <div>
-            <strong>{w.title || stepName(w)}</strong>
+            <strong>{titleOf(w)}</strong>
             <p className="dim">
               {w.kind === WaitAction_Kind.HUMAN ? `waits for ${w.assignees.join(", ") || "a person"}` : "waits for an external worker"}
+              {w.workerId && `, claimed by ${w.workerId}`}
               {w.dueTime && (
                 <>
                   , due <When at={millis(w.dueTime)} />
@@ -72,7 +74,7 @@ function Waiting({ waits, answer }: { waits: OpenWait[]; answer: (w: OpenWait) =
             </p>
           </div>
           {w.answerable && (
-            <Act needs={methods.completeStep} kind="main" aria-label={`Answer ${w.title || stepName(w)}`} onClick={() => answer(w)}>
+            <Act needs={methods.completeStep} kind="main" aria-label={`Answer ${titleOf(w)}`} onClick={() => answer(w)}>
               Answer…
             </Act>
           )}
@@ -148,7 +150,7 @@ export function RunPage({ ns }: { ns: string }) {
   const answer = (w: OpenWait) => change({ answer: keyOfWait(w) });
   useCommands([
     ...actions.map((a) => ({ name: a.name.replace("…", "").replace(/^\w+/, "$& the run"), group: "run", needs: runNeeds[a.action], run: () => setAction({ action: a.action }) })),
-    ...(readOnly ? [] : open.filter((w) => w.answerable).map((w) => ({ name: `Answer ${w.title || stepName(w)}`, group: "run", needs: methods.completeStep, run: () => answer(w) }))),
+    ...(readOnly ? [] : open.filter((w) => w.answerable).map((w) => ({ name: `Answer ${titleOf(w)}`, group: "run", needs: methods.completeStep, run: () => answer(w) }))),
   ]);
   if (!r) return error ? <Missing error={error} what="run" id={id} ns={ns} to={href("flows", { ns })} list="Show runs" /> : <Loading />;
   const chosen = r.steps.find((s) => s.stepId === step);

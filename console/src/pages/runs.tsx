@@ -44,20 +44,17 @@ function fieldsOf(rows: Run[], types: string[]): FieldHelp[] {
   ];
 }
 
-/** Tabs for runs, templates and the inbox. */
-export function FlowTabs({ ns, at }: { ns: string; at: "flows" | "templates" | "waits" }) {
-  const { data } = useRead(["waits", ns, "", ""], (o) => flows.listOpenWaits({ namespace: ns, pageSize: 50, answerable: true }, o));
-  const open = data?.waits.length ?? 0;
+/** Tabs for runs and templates. */
+export function FlowTabs({ ns, at }: { ns: string; at: "flows" | "templates" }) {
   const all: [typeof at, string][] = [
     ["flows", "Runs"],
     ["templates", "Templates"],
-    ["waits", "Inbox"],
   ];
   return (
     <div className="tabs" role="navigation" aria-label="flows">
       {all.map(([page, name]) => (
         <a key={page} href={href(page, { ns })} aria-current={page === at ? "page" : undefined}>
-          {name} {page === "waits" && open > 0 && <span className="badge">{open}{data?.nextPageToken ? "+" : ""}</span>}
+          {name}
         </a>
       ))}
     </div>

@@ -199,7 +199,7 @@ export function StepPanel({ run, s, t, skip, retry }: { run: Run; s: Step; t?: S
           ["attempt", s.attempt ? String(s.attempt) : "none"],
           ["started", <When key="b" at={millis(s.runningTime)} none="not yet" />],
           ["took", <Took key="t" s={s} />],
-          ["worker", s.workerId || "–"],
+          [t?.action.case === "wait" ? (stepEnded(s) ? "answered by" : "claimed by") : "worker", s.workerId || "–"],
           ...(s.leaseExpiresTime && !stepEnded(s) ? [["lease until", <When key="l" at={millis(s.leaseExpiresTime)} />] as [string, React.ReactNode]] : []),
           ...(t?.condition ? [["only if", <code key="c">{t.condition}</code>] as [string, React.ReactNode]] : []),
           ...(t?.compensation ? [["undone by", `job ${t.compensation.name || s.stepId}${s.compensationStatus === undefined ? "" : `: ${lookOfStep(s.compensationStatus).name.toLowerCase()}`}`] as [string, React.ReactNode]] : []),

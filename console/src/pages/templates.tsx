@@ -15,25 +15,31 @@ import { FlowTabs } from "./runs";
 import { StartRun } from "./startrun";
 
 const Graph = lazy(() => import("../graph"));
+const Definition = lazy(() => import("./definition"));
+const EditTemplate = lazy(() => import("./definition").then((m) => ({ default: m.EditTemplate })));
 const on = { name: "Enabled", tone: "good", shape: "check" } as const;
 const off = { name: "Disabled", tone: "hold", shape: "bars" } as const;
 
 export function Templates({ ns }: { ns: string }) {
   const after = useParam("after");
   const [starting, setStarting] = useState<string>();
+  const [making, setMaking] = useState(false);
   const { data, error, isPending } = useRead(["templates", ns, after], (o) => flows.listTemplates({ namespace: ns, pageSize: 100, pageToken: after }, o), { every: 15000, keep: true });
   useCommands(data?.templates.slice(0, 30).map((t) => ({ name: `Template ${t.type}`, group: "flows", run: () => go("template", { ns, type: t.type }) })) ?? []);
   return (
     <>
       <div className="head">
         <h1>Flows</h1>
+        <div className="actions">
+          <Act needs={methods.putTemplate} onClick={() => setMaking(true)}>New template…</Act>
+        </div>
       </div>
       <FlowTabs ns={ns} at="templates" />
       <ErrorBox error={error} />
       {isPending && <Loading />}
       {data?.templates.length === 0 && (
         <Empty title="No templates yet">
-          A template defines the steps of a flow, their order, and how to undo them. Store one with <code>progressor template put {ns} -f FILE</code>.
+          A template defines the steps of a flow, their order, and how to undo them. Store one with "New template…", or with <code>progressor template put {ns} -f FILE</code>.
         </Empty>
       )}
       {(data?.templates.length ?? 0) > 0 && (
@@ -64,6 +70,11 @@ export function Templates({ ns }: { ns: string }) {
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />
+      {making && (
+        <Suspense>
+          <EditTemplate ns={ns} onClose={() => setMaking(false)} />
+        </Suspense>
+      )}
       {starting !== undefined && <StartRun ns={ns} type={starting} onClose={() => setStarting(undefined)} />}
     </>
   );
@@ -128,7 +139,7 @@ export function TemplatePage({ ns }: { ns: string }) {
   const type = useParam("type");
   const version = Number(useParam("version")) || 0;
   const step = useParam("step");
-  const [action, setAction] = useState<"start" | "enable" | "disable" | "delete">();
+  const [action, setAction] = useState<"start" | "edit" | "enable" | "disable" | "delete">();
   const { data, error } = useRead(["template", ns, type, version], (o) => flows.getTemplate({ namespace: ns, type, version }, o), { every: 15000 });
   const t = data?.template;
   const drawn = useMemo(
@@ -143,6 +154,7 @@ export function TemplatePage({ ns }: { ns: string }) {
       : [
           ...(enabled ? [{ name: "Start a run", group: "template", needs: methods.startRun, run: () => setAction("start") }] : []),
           { name: enabled ? "Disable" : "Enable", group: "template", needs: enabled ? methods.disableTemplate : methods.enableTemplate, run: () => setAction(enabled ? "disable" : "enable") },
+          { name: "Edit", group: "template", needs: methods.putTemplate, run: () => setAction("edit") },
           { name: "Delete", group: "template", needs: methods.deleteTemplate, run: () => setAction("delete") },
         ],
   );
@@ -175,6 +187,7 @@ export function TemplatePage({ ns }: { ns: string }) {
           <Act needs={methods.startRun} kind="main" disabled={!enabled} onClick={() => setAction("start")}>
             Start…
           </Act>
+          <Act needs={methods.putTemplate} onClick={() => setAction("edit")}>Edit…</Act>
           <Act needs={enabled ? methods.disableTemplate : methods.enableTemplate} onClick={() => setAction(enabled ? "disable" : "enable")}>{enabled ? "Disable…" : "Enable…"}</Act>
           <Act needs={methods.deleteTemplate} kind="bad" onClick={() => setAction("delete")}>
             Delete…
@@ -209,6 +222,14 @@ export function TemplatePage({ ns }: { ns: string }) {
         <Card title="Payload schema">{t.payloadSchema ? <Payload bytes={json(t.payloadSchema)} name="schema" /> : <p className="dim">none: any payload is accepted</p>}</Card>
         <Card title="Result of a run">{t.result ? <Payload bytes={json(plainValue(t.result))} name="result" /> : <p className="dim">the result of the last succeeded step</p>}</Card>
       </div>
+      <Suspense fallback={<Loading rows={4} />}>
+        <Definition t={t} versions={data.versions} />
+      </Suspense>
+      {action === "edit" && (
+        <Suspense>
+          <EditTemplate ns={ns} t={t} newest={newest} onClose={close} />
+        </Suspense>
+      )}
       {action === "start" && <StartRun ns={ns} type={t.type} onClose={close} />}
       {action === "enable" && <Confirm title={`Enable ${t.type}?`} says="New runs can start again, including those of crons." verb="Enable" run={() => flows.enableTemplate(key)} done={`${t.type} is enabled.`} onClose={close} />}
       {action === "disable" && <Confirm title={`Disable ${t.type}?`} says="New runs are refused, and fires of crons that would start one fail. Existing runs continue." verb="Disable" bad run={() => flows.disableTemplate(key)} done={`${t.type} is disabled.`} onClose={close} />}

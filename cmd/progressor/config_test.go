@@ -196,7 +196,8 @@ func TestUnknownVariables(t *testing.T) {
 	}
 	// Serve and dev log this before they connect or listen. In this test, there is no database, and
 	// no address to listen on.
-	p.Env["PROGRESSOR_DB_DSN"], p.Env["PROGRESSOR_LOG_FORMAT"] = "host=/does/not/exist", "json"
+	p.Env["PROGRESSOR_DB_DSN"], p.Env["PROGRESSOR_DB_WAIT"] = "host=/does/not/exist", "0s"
+	p.Env["PROGRESSOR_LOG_FORMAT"] = "json"
 	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"},
 		{"dev", "--listen", "192.0.2.1:1", "--data-dir", t.TempDir()}} {
 		r := p.Run(t, command...)

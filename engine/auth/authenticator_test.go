@@ -198,6 +198,11 @@ func TestDatabaseHangs(t *testing.T) {
 		first := try(reading)
 		<-keys.hangs
 		began, second := time.Now(), try(t.Context())
+		time.Sleep(100 * time.Millisecond) // on the virtual clock
+		synctest.Wait()
+		if len(second) > 0 {
+			t.Error("while the database may still respond, a request uses the old state")
+		}
 		if err := <-second; err != nil || time.Since(began) != refreshWait {
 			t.Errorf("while another request reads the key: %v after %s", err, time.Since(began))
 		}

@@ -55,39 +55,39 @@ func TestLedger(t *testing.T) {
 		plant func(w *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow
 		want  string // part of the expected defect; "" if there is none
 	}{
-		{"all is well", func(_ *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow { return rows }, ""},
+		{"no defect", func(_ *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow { return rows }, ""},
 		{"the first fire time is lost", func(w *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
 			w.created["plain-1"] = began.Add(-time.Second)
 			return rows
-		}, "plain-1: a row of 2026-01-01T10:00:01Z where that of 2026-01-01T10:00:00Z was to come"},
+		}, "plain-1: found a row for 2026-01-01T10:00:01Z, want one for 2026-01-01T10:00:00Z"},
 		{"a fire time is lost", func(_ *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow {
 			delete(runs, second)
 			return slices.DeleteFunc(rows, of(second))
-		}, "plain-1: a row of 2026-01-01T10:00:03Z where that of 2026-01-01T10:00:02Z was to come"},
-		{"a fire time came twice", func(_ *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
+		}, "plain-1: found a row for 2026-01-01T10:00:03Z, want one for 2026-01-01T10:00:02Z"},
+		{"a fire time has two rows", func(_ *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
 			n := slices.IndexFunc(rows, of(second))
 			return slices.Insert(rows, n, rows[n])
 		}, second + " is the run of two fires"},
 		{"a run is missing", func(_ *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow {
 			delete(runs, second)
 			return rows
-		}, `its run "` + second + `" is not there`},
-		{"a run that nobody decided", func(_ *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
+		}, `its run "` + second + `" does not exist`},
+		{"a run without a row", func(_ *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
 			return slices.DeleteFunc(rows, of(second))
-		}, second + " is a run that no row names"},
+		}, second + " is a run without a row"},
 		{"a run did its work twice", func(_ *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow {
 			r := runs[second]
 			r.operations = []string{bornToEnd, bornToEnd}
 			runs[second] = r
 			return rows
 		}, "its run is COMPLETED, with \"born to end, born to end\""},
-		{"a run that was cancelled and is not", func(_ *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow {
+		{"a cancelled run is still RUNNING", func(_ *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow {
 			r := runs["late/2026-01-01T10:00:02Z"]
 			r.status, r.operations = "RUNNING", r.operations[:1]
 			runs["late/2026-01-01T10:00:02Z"] = r
 			return rows
 		}, "late 2026-01-01T10:00:02Z: its run is RUNNING"},
-		{"an end that was not told", func(_ *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
+		{"the end of a run is not recorded", func(_ *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
 			rows[slices.IndexFunc(rows, of(second))].status = "RUNNING"
 			return rows
 		}, "plain-1 2026-01-01T10:00:02Z: FIRED RUNNING, attempt 1"},
@@ -97,14 +97,14 @@ func TestLedger(t *testing.T) {
 			runs["queued/2026-01-01T10:00:02Z"] = r
 			return rows
 		}, "queued/2026-01-01T10:00:03Z began before queued/2026-01-01T10:00:02Z had ended"},
-		{"a request that was not made", func(w *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
+		{"a run that was not requested", func(w *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
 			delete(w.asked, "asked/2026-01-01T10:00:02Z")
 			return rows
-		}, "asked 2026-01-01T10:00:02Z: nothing was asked for"},
-		{"a request that nobody decided", func(w *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
+		}, "asked 2026-01-01T10:00:02Z: its run was not requested"},
+		{"a request without a row", func(w *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
 			w.asked["asked/2026-01-01T10:00:09Z"] = 1
 			return rows
-		}, "asked/2026-01-01T10:00:09Z was asked for, and has no row"},
+		}, "asked/2026-01-01T10:00:09Z was requested, but has no row"},
 		{"a trigger is lost", func(w *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
 			w.triggers["2026-01-01T10:00:04.000007Z"] = 1
 			return rows
@@ -112,7 +112,7 @@ func TestLedger(t *testing.T) {
 		{"more fires than triggers", func(w *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
 			w.tries = 2
 			return rows
-		}, "triggered: 3 rows of 2 triggers"},
+		}, "triggered: 3 rows for 2 triggers"},
 		{"a cron without rows", func(_ *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
 			return slices.DeleteFunc(rows, func(r fireRow) bool { return r.cron == "late" })
 		}, "late has no rows"},

@@ -29,7 +29,7 @@ func (w *cronWatch) ledger(rows []fireRow, runs map[string]cronRun) (n cronCount
 	}
 	for id := range runs {
 		if !named[id] {
-			say("%s is a run that no row names", id)
+			say("%s is a run without a row", id)
 		}
 	}
 	for _, k := range cronKinds {
@@ -57,7 +57,7 @@ func (w *cronWatch) ledger(rows []fireRow, runs map[string]cronRun) (n cronCount
 	for what, times := range w.asked {
 		n.requests += times
 		if !named["~run/"+what] {
-			say("%s was asked for, and has no row", what)
+			say("%s was requested, but has no row", what)
 		}
 	}
 	return n, wrong
@@ -69,7 +69,7 @@ func (w *cronWatch) eachSecond(id string, rows []fireRow) (wrong []string) {
 	for _, r := range rows {
 		if !r.fire.Equal(due) {
 			wrong = append(wrong,
-				fmt.Sprintf("%s: a row of %s where that of %s was to come", id, r.fire.Format(time.RFC3339Nano),
+				fmt.Sprintf("%s: found a row for %s, want one for %s", id, r.fire.Format(time.RFC3339Nano),
 					due.Format(time.RFC3339Nano)))
 		}
 		due = r.fire.Add(time.Second)
@@ -85,7 +85,7 @@ func (w *cronWatch) fired(rows []fireRow) (wrong []string) {
 	}
 	for _, r := range rows {
 		if left[r.fire.Format(time.RFC3339Nano)]--; !r.manual {
-			wrong = append(wrong, fmt.Sprintf("%s: the row of %s is not a person's", triggered, r.fire))
+			wrong = append(wrong, fmt.Sprintf("%s: the row of %s is not from a manual trigger", triggered, r.fire))
 		}
 	}
 	for fire, times := range left {
@@ -95,7 +95,7 @@ func (w *cronWatch) fired(rows []fireRow) (wrong []string) {
 		}
 	}
 	if len(rows) > w.tries {
-		wrong = append(wrong, fmt.Sprintf("%s: %d rows of %d triggers", triggered, len(rows), w.tries))
+		wrong = append(wrong, fmt.Sprintf("%s: %d rows for %d triggers", triggered, len(rows), w.tries))
 	}
 	return wrong
 }
@@ -109,7 +109,7 @@ func (w *cronWatch) row(k cronKind, r fireRow, runs map[string]cronRun) (wrong [
 	}
 	run, ok := runs[r.process]
 	if !ok {
-		say("its run %q is not there", r.process)
+		say("its run %q does not exist", r.process)
 		return wrong
 	}
 	var status, operations string
@@ -121,7 +121,7 @@ func (w *cronWatch) row(k cronKind, r fireRow, runs map[string]cronRun) (wrong [
 	}
 	if k.id == "asked" {
 		if operations = ""; w.asked[strings.TrimPrefix(r.process, "~run/")] == 0 {
-			say("nothing was asked for")
+			say("its run was not requested")
 		}
 	}
 	if got := strings.Join(run.operations, ", "); run.status != status || got != operations {

@@ -21,9 +21,9 @@ const (
 // minCutRows is the minimum of the bound after a scan that reached its byte limit.
 const minCutRows = 32
 
-// quickRows is the maximum number of rows that a scan claims of a namespace without a backlog,
+// caughtUpRows is the maximum number of rows that a scan claims of a namespace without a backlog,
 // unless its equal part is larger.
-const quickRows = 32
+const caughtUpRows = 32
 
 // scanBound limits the rows that one scan claims in total, and divides them among the namespaces.
 // It is not safe for concurrent use.
@@ -80,15 +80,17 @@ func (b *scanBound) forget(namespaces map[string]*namespace) {
 // rest. divide returns the namespaces that must wait for the next scan.
 func (b *scanBound) divide(names []string, take func(name string, n int) int) (postponed []string) {
 	left, share := b.rows, equalPart(b.rows, len(names))
-	quick := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return b.known[name].backlogged() })
-	slices.SortStableFunc(quick, func(x, y string) int { return cmp.Compare(b.known[y].emptied, b.known[x].emptied) })
+	caughtUp := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return b.known[name].backlogged() })
+	slices.SortStableFunc(caughtUp, func(x, y string) int {
+		return cmp.Compare(b.known[y].emptied, b.known[x].emptied)
+	})
 	gone := map[string]bool{}
-	for _, name := range quick {
+	for _, name := range caughtUp {
 		half := left - (b.rows+1)/2
 		if half <= 0 {
 			break
 		}
-		left -= take(name, min(half, max(share, min(quickRows, (half+7)/8))))
+		left -= take(name, min(half, max(share, min(caughtUpRows, (half+7)/8))))
 		gone[name] = true
 	}
 	others := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return gone[name] })

@@ -38,7 +38,7 @@ func TestScanBound(t *testing.T) {
 		b.done(nil)
 	}
 	if b.rows != maxScanRows {
-		t.Errorf("%d rows after many quick scans", b.rows)
+		t.Errorf("%d rows after many short scans", b.rows)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestRoomsAreBounded(t *testing.T) {
 
 // A namespace without a backlog goes first, and gets room for a burst, while 1,000 others have
 // backlogs. The others still take turns.
-func TestQuickNamespacesGoFirst(t *testing.T) {
+func TestNamespacesWithoutBacklogGoFirst(t *testing.T) {
 	t.Parallel()
 	const burst = 20
 	b := scanBound{rows: maxScanRows}

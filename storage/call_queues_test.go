@@ -62,7 +62,7 @@ func (b *bench) unused() {
 }
 
 // Calls of a process that runs here are stored with its results, in order, one per result. Nothing
-// is stored before, and the general statements are not needed.
+// is stored before that, and the general statements are not needed.
 func TestCallsGoWithResults(t *testing.T) {
 	t.Parallel()
 	b, registry := withQueues(t, stuck)
@@ -83,7 +83,7 @@ func TestCallsGoWithResults(t *testing.T) {
 		equal(t, "the running call", string(running.Args), fmt.Sprint(n))
 	}
 	b.save(end(running, storage.Finished))
-	equal(t, "misses", quickMisses(t, registry), 0)
+	equal(t, "misses", fallbacks(t, registry), 0)
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED")
 	b.unused()
 }
@@ -109,7 +109,7 @@ func TestCallLeavesTheQueue(t *testing.T) {
 	b.unused()
 }
 
-// At most max_waiting calls wait in the queue. The database decides about another one.
+// At most max_waiting calls wait in the queue. The database decides whether to accept another call.
 func TestCallQueueIsFull(t *testing.T) {
 	t.Parallel()
 	b, _ := withQueues(t, stuck)
@@ -154,7 +154,7 @@ func TestCallQueueBehindStoredCalls(t *testing.T) {
 	b.unused()
 }
 
-// If others keep a process busy, calls are stored behind theirs and do not wait in memory.
+// If other nodes keep a process busy, calls are stored behind theirs and do not wait in memory.
 func TestCallQueueGivesWayToOthers(t *testing.T) {
 	t.Parallel()
 	b, _ := withQueues(t, stuck)
@@ -226,7 +226,7 @@ func TestCallQueueOfAFencedAttempt(t *testing.T) {
 	b.unused()
 }
 
-// A store that closes answers the queued calls.
+// A store that is closed answers the queued calls.
 func TestStoreClosesWithQueuedCalls(t *testing.T) {
 	t.Parallel()
 	b, _ := withQueues(t, 50*time.Millisecond)
@@ -240,7 +240,7 @@ func TestStoreClosesWithQueuedCalls(t *testing.T) {
 	}
 }
 
-// A call whose slot is needed by others is stored early.
+// A call whose slot others need is stored early.
 func TestCallLeavesTheQueueForOthers(t *testing.T) {
 	t.Parallel()
 	b, _ := withQueues(t, time.Hour)

@@ -23,7 +23,7 @@ func (b *bench) record(kinds ...string) {
 	b.recordIn(ns, "", kinds...)
 }
 
-// recordIn is record for any namespace, with more settings of changes as JSON members.
+// recordIn is like record, for any namespace and with further settings of changes as JSON members.
 func (b *bench) recordIn(namespace, more string, kinds ...string) {
 	b.t.Helper()
 	list := `"CHANGE_KIND_` + strings.Join(kinds, `", "CHANGE_KIND_`) + `"`
@@ -55,7 +55,7 @@ func TestChangesOfProcesses(t *testing.T) {
 			b := newBench(t)
 			b.record("EVENT", "LIFECYCLE")
 			if way == "general" {
-				b.Store = open(t, b.dsn, storage.Config{}).Whole()
+				b.Store = open(t, b.dsn, storage.Config{}).WithGeneralStatements()
 			}
 			expect := func(what, want string) {
 				t.Helper()
@@ -122,8 +122,8 @@ func TestChangesOfSeveralNamespaces(t *testing.T) {
 	}
 }
 
-// Processes that are not changed by a flush are recorded as well: messages start some, retention
-// removes some, and some are imported.
+// Changes outside of results and commands are recorded, too: starts by messages, removals by
+// retention, and imports.
 func TestChangesOfOtherWriters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -154,7 +154,8 @@ func TestChangesOfOtherWriters(t *testing.T) {
 	equal(t, "expired", b.recorded(), "done removed")
 }
 
-// Each kind is recorded only by namespaces that record it, and payloads only if they say so.
+// Each kind is recorded only by namespaces that record it, and payloads only if the namespace
+// records them.
 func TestChangesOfKinds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -187,8 +188,8 @@ func TestChangesOfKinds(t *testing.T) {
 	equal(t, "without payloads", b.recorded()[len(b.recorded())-len("p stored 1"):], "p stored 1")
 }
 
-// Without a namespace that records, no trigger exists, and so no statement does more than before.
-// The triggers remain while one namespace records.
+// Without a namespace that records, no triggers exist, so statements have no additional cost. The
+// triggers remain while one namespace records.
 func TestNoTriggersWithoutRecording(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -222,8 +223,8 @@ func TestRecordingStartsAgain(t *testing.T) {
 	equal(t, "changes", b.recorded(), "j enqueued")
 }
 
-// A long transaction that writes nothing of the engine's delays nothing, one that has locked a lane
-// makes others use another lane, and a table that is locked is waited for.
+// A long transaction that does not write to the engine's tables causes no delay. If it has locked a
+// lane, others use another lane. If it has locked a table, Start waits for it.
 func TestChangesWithLongTransactions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -249,8 +250,8 @@ func TestChangesWithLongTransactions(t *testing.T) {
 		"p created 1 1, q created 2 1")
 }
 
-// Changes are deleted by the day after the longest retention, from the beginning of each lane, and
-// the numbers continue after those that are deleted.
+// After the longest retention, changes are deleted day by day, from the beginning of each lane. The
+// numbers continue after the deleted ones.
 func TestOldChangesAreDropped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -276,7 +277,7 @@ func TestOldChangesAreDropped(t *testing.T) {
 }
 
 // Under load from several nodes, each event is recorded once, the changes of each lane are numbered
-// without gaps (an invariant), and those of a process are in order.
+// without gaps (an invariant), and the changes of a process are in order.
 func TestChangesUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -316,7 +317,7 @@ func TestChangesUnderLoad(t *testing.T) {
 	}
 }
 
-// Without READ COMMITTED, a transaction could give a number twice.
+// Without READ COMMITTED, a transaction could issue a number twice.
 func TestChangesNeedReadCommitted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())

@@ -21,9 +21,9 @@ func GeneralConfig(dsn string) (*pgx.ConnConfig, error) {
 	return connConfig(dsn, generalSettings, "progressor test")
 }
 
-// Whole disables the fast path of an unused store, so that the first transaction holds its locks
-// until it is stored.
-func (s *Store) Whole() *Store {
+// WithGeneralStatements turns the fast path of an unused store off, so that the first transaction
+// holds its locks until it is stored.
+func (s *Store) WithGeneralStatements() *Store {
 	s.generalOnly = true
 	return s
 }
@@ -48,8 +48,8 @@ func (s *Store) CallQueueWait(wait time.Duration) *Store {
 	return s
 }
 
-// CallQueue returns how many calls of a process wait in memory, and how many processes are known to
-// run here.
+// CallQueue returns the number of calls of a process that wait in memory, and the number of
+// processes that are known to run here.
 func (s *Store) CallQueue(key process.Key) (waiting, processes int) {
 	s.callQueues.mu.Lock()
 	defer s.callQueues.mu.Unlock()
@@ -93,8 +93,8 @@ func (s *Store) SaveAndCancel(c *Completion, overdue bool) error {
 	return errors.Join(save.err, cancel.err)
 }
 
-// SaveTogether stores results in one transaction. Those that do not fit the fast path follow in the
-// next one.
+// SaveTogether stores results in one transaction. Results that do not fit the fast path follow in
+// the next one.
 func (s *Store) SaveTogether(completions ...*Completion) (errs []error) {
 	l := newLane(s, 0, s.lanes[0].config)
 	if err := l.connect(); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // sortsUnderLocks reports whether a plan sorts rows before it locks the first ones, so that it
-// reads a whole backlog.
+// reads all of a backlog.
 func (n planNode) sortsUnderLocks(locks bool) bool {
 	locks = locks || n.Type == "LockRows"
 	if locks && (n.Type == "Sort" || n.Type == "Incremental Sort") {
@@ -37,7 +37,7 @@ func (b *bench) fairBacklog() {
 }
 
 // Claims find the next jobs by one index, in the order of their rounds, without a sort. The round
-// of a new job is found with a few reads, however many jobs wait.
+// of a new job is found with a few reads, regardless of the number of waiting jobs.
 func TestRoundsAreFoundByIndexes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -67,8 +67,9 @@ func TestRoundsAreFoundByIndexes(t *testing.T) {
 	}
 }
 
-// A batch of jobs of one key gets one round after the other, although one statement stores it. A
-// key that has no waiting job joins the first round of its job name, or of all names if none waits.
+// The jobs of one key in a batch get one round after the other, even though one statement stores
+// them. A key that has no waiting job joins the first round of its job name, or of all names if
+// none waits.
 func TestRoundsOfABatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -18,9 +18,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A busy process costs a second flush once, not for each of its calls and results. It is forgotten
-// when no task waits there.
-func TestQuickStatementsMiss(t *testing.T) {
+// A busy process costs a second flush only once, and not for each of its calls and results. It is
+// forgotten when no task waits in it.
+func TestFastPathFallbacks(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
 	dsn := storagetest.DSN(t)
@@ -31,7 +31,7 @@ func TestQuickStatementsMiss(t *testing.T) {
 	}
 	misses := func(after string, want float64) {
 		t.Helper()
-		equal(t, "misses after "+after, quickMisses(t, registry), want)
+		equal(t, "misses after "+after, fallbacks(t, registry), want)
 	}
 	b.process("p")
 	c := b.claim("p", keyed("k", "x"))
@@ -62,7 +62,7 @@ func TestFastPathIsOff(t *testing.T) {
 	b.process("p")
 	c := b.claim("p")
 	equal(t, "a second call", b.call("p").Outcome, storage.Postponed)
-	equal(t, "fallbacks", quickMisses(t, registry), 0)
+	equal(t, "fallbacks", fallbacks(t, registry), 0)
 	b.save(end(b.save(end(c, storage.Finished)).Next, storage.Completed))
 	b.is("p", "COMPLETED e0: INIT FINISHED, CALL FINISHED, CALL FINISHED")
 }
@@ -82,7 +82,7 @@ func TestWithoutFastPath(t *testing.T) {
 	})
 }
 
-func quickMisses(t *testing.T, registry *prometheus.Registry) float64 {
+func fallbacks(t *testing.T, registry *prometheus.Registry) float64 {
 	t.Helper()
 	families, err := registry.Gather()
 	n := slices.IndexFunc(must(t, families, err), func(f *dto.MetricFamily) bool {
@@ -93,7 +93,7 @@ func quickMisses(t *testing.T, registry *prometheus.Registry) float64 {
 
 // A process that another node creates after a flush has taken its locks is not locked. The fast
 // path leaves it to the next flush.
-func TestQuickStatementsLeaveWhatIsUnlocked(t *testing.T) {
+func TestFastPathSkipsWhatIsUnlocked(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
 	dsn := storagetest.DSN(t)
@@ -105,7 +105,7 @@ func TestQuickStatementsLeaveWhatIsUnlocked(t *testing.T) {
 	}
 	for try := range 50 {
 		id := fmt.Sprintf("new%d", try)
-		before := quickMisses(t, registry)
+		before := fallbacks(t, registry)
 		release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
 		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first")) })
 		waits := b.waits(1)
@@ -133,13 +133,13 @@ func TestQuickStatementsLeaveWhatIsUnlocked(t *testing.T) {
 			continue // not within the lock timeout: nothing was tested
 		}
 		equal(t, "the call", must(t, p, err3).Outcome, storage.Captured)
-		equal(t, "misses of it", quickMisses(t, registry)-before, 1)
+		equal(t, "misses of it", fallbacks(t, registry)-before, 1)
 		return
 	}
 	t.Fatal("never within the lock timeout")
 }
 
-// Situations that are similar to those of the fast path.
+// Situations that are similar to those in which the fast path applies.
 var closeSituations = []situation{
 	{"a timer is due", func(b *bench, id string) *storage.Claim {
 		b.process(id, timer(time.Hour), named(time.Hour, "n"))
@@ -221,11 +221,11 @@ func callWithAll(c *storage.Call) {
 
 // The fast path stores and returns the same as the general statement: all rows and columns are
 // equal except for numbers and times.
-func TestQuickStatementsDoAsWholeOnes(t *testing.T) {
+func TestFastPathStoresTheSame(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
 	b := newBench(t)
-	stores := []*storage.Store{b.Store, open(t, b.dsn, storage.Config{}).Whole()}
+	stores := []*storage.Store{b.Store, open(t, b.dsn, storage.Config{}).WithGeneralStatements()}
 	calls := map[string][]func(*storage.Call){
 		"call": nil, "notify": {notify}, "repeated call": {keyed("k", "x")},
 		"another call of its key": {keyed("k", "y")},
@@ -250,7 +250,7 @@ func TestQuickStatementsDoAsWholeOnes(t *testing.T) {
 		}},
 	}
 	for n, s := range append(slices.Clone(situations), closeSituations...) {
-		// compare does the same in two processes, each with one store.
+		// compare executes the same operations on two processes, each with a different store.
 		compare := func(name string, do func(store *storage.Store, id string, c *storage.Claim) (any, error)) {
 			var got [2]string
 			for k, store := range stores {

@@ -49,16 +49,16 @@ func later[T any](f func() (T, error)) func() (T, error) {
 	}
 }
 
-// A result and a call of two nodes meet, in both orders. The call runs at once, or next, or waits
-// for a slot. It never waits for an attempt that has ended.
+// A result and a call of two nodes are stored concurrently, in both orders. The call runs at once,
+// or next, or waits for a slot. It never waits for an attempt that has ended.
 func TestResultAndCallOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"result", "call"} {
 		t.Run(first+" first", func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.Whole().WaitForLocks() // the first transaction holds the lock until it is stored
-			other := open(t, b.dsn, storage.Config{}).Whole().WaitForLocks()
+			b.WithGeneralStatements().WaitForLocks() // the first transaction holds the lock until it is stored
+			other := open(t, b.dsn, storage.Config{}).WithGeneralStatements().WaitForLocks()
 			for _, promote := range []bool{true, false} {
 				for try := 0; !resultAndCall(t, b, other, first, fmt.Sprint(promote, try), promote); try++ {
 					if try == 100 {
@@ -70,8 +70,8 @@ func TestResultAndCallOfTwoNodes(t *testing.T) {
 	}
 }
 
-// resultAndCall makes a result and a call meet. It returns false if the lock that delays them
-// lasted so long that a lane may have deferred its item, so that the order is unknown.
+// resultAndCall stores a result and a call concurrently. It returns false if the lock that delays
+// them lasted so long that a lane may have deferred its item, so that the order is unknown.
 func resultAndCall(t *testing.T, b *bench, other *storage.Store, first, id string, promote bool) bool {
 	t.Helper()
 	b.process(id)
@@ -117,7 +117,7 @@ func resultAndCall(t *testing.T, b *bench, other *storage.Store, first, id strin
 	return true
 }
 
-// The status in the locked row decides, not the one that a client has read.
+// The status in the locked row decides, and not the status that a client has read.
 func TestStatusIsCheckedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -230,8 +230,8 @@ func TestPoisonFailsAlone(t *testing.T) {
 }
 
 // A process that another node inserts after a flush has taken its locks is not locked. The flush
-// does not see it. Otherwise a call that waits for its INIT would wait forever if that ended before
-// the flush.
+// does not see it. Otherwise, a call that waits for the INIT of the process would wait forever if
+// the INIT ended before the flush.
 func TestProcessInsertedBehindTheLocks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -270,7 +270,7 @@ func TestProcessInsertedBehindTheLocks(t *testing.T) {
 	t.Fatal("never within the lock timeout")
 }
 
-// A process that a flush creates is not missing for its later statements.
+// The later statements of a flush find the processes that the flush has created.
 func TestCallInTheFlushOfItsStart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -278,7 +278,7 @@ func TestCallInTheFlushOfItsStart(t *testing.T) {
 	equal(t, "the start", must(t, started, err).Outcome, storage.Captured)
 	equal(t, "the call", called.Outcome, storage.Postponed)
 	b.is("p", "INIT e0: INIT runs#1, CALL waits for process#0")
-	// The process of another client is locked by then, too.
+	// By then, the process of another client is also locked.
 	started, called, err = b.StartAndCall(newInit("p"), call("p"))
 	equal(t, "another start", must(t, started, err).Outcome, storage.Exists)
 	equal(t, "another call", called.Outcome, storage.Postponed)

@@ -10,8 +10,8 @@ import (
 )
 
 // TestGeneralPlans checks the plans of general connections if nearly all waiting tasks belong to
-// one process. The planner then expects as many of each process, so that reading the whole table
-// seems cheap.
+// one process. The planner then expects as many tasks of each process, so that reading all of the
+// table seems cheap.
 func TestGeneralPlans(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// The end of an overdue cancel, which every node may request, is concurrent with every other
-// transaction, and so is the result of a running CANCEL task.
+// The end of an overdue cancel, which every node may request, and the result of a running CANCEL
+// task run concurrently with every other transaction.
 func TestOverdueCancelMeetsTransactions(t *testing.T) {
 	t.Parallel()
 	last := ends("say the last word", storage.Cancelled, events("end"))
@@ -24,7 +24,7 @@ func TestOverdueCancelMeetsTransactions(t *testing.T) {
 	for _, situation := range []struct {
 		name  string
 		make  func(b *bench, id string) *storage.Claim
-		meets []transaction // both of them, in both orders, with everything
+		meets []transaction // both of them, in both orders, with every other transaction
 	}{
 		{"a call runs", called, []transaction{endOverdueCancel}},
 		{"INIT runs", func(b *bench, id string) *storage.Claim {
@@ -44,8 +44,8 @@ func TestOverdueCancelMeetsTransactions(t *testing.T) {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.Whole().WaitForLocks()
-			other := open(t, b.dsn, storage.Config{}).Whole().WaitForLocks()
+			b.WithGeneralStatements().WaitForLocks()
+			other := open(t, b.dsn, storage.Config{}).WithGeneralStatements().WaitForLocks()
 			with := append(slices.Clone(transactions), situation.meets...)
 			if len(situation.meets) == 2 { // the end of a CANCEL task ends its process
 				with = slices.DeleteFunc(with, func(tr transaction) bool {

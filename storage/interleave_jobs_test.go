@@ -54,7 +54,7 @@ func (b *bench) leased(id string) *storage.Claim {
 	return &l.Claim
 }
 
-// of adds the effects of the kind job to the end of an attempt.
+// of adds the effects of the kind job to the completion of an attempt.
 func of(e *jobs.End, more ...storage.Effect) func(*storage.Completion) {
 	return func(c *storage.Completion) {
 		c.Leased, c.Promote = true, false
@@ -64,7 +64,7 @@ func of(e *jobs.End, more ...storage.Effect) func(*storage.Completion) {
 	}
 }
 
-// loseWorker is the end of an attempt whose worker was lost.
+// loseWorker returns the end of an attempt whose worker was lost.
 var loseWorker = of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true},
 	jobs.EndIfCancelled{})
 
@@ -116,7 +116,7 @@ var jobSituations = []situation{
 	}},
 }
 
-// jobState returns the stored state of a job besides its process.
+// jobState returns the stored state of a job in addition to its process.
 func (b *bench) jobState(id string) string {
 	b.t.Helper()
 	return ask[string](b, `SELECT coalesce((
@@ -128,7 +128,8 @@ func (b *bench) jobState(id string) string {
 		 WHERE l.namespace = 'shop' AND l.process_id = $1), '')`, id)
 }
 
-// Two concurrent transactions of two nodes on one job have the same result as one after the other.
+// Two concurrent transactions of two nodes on one job have the same result as if they ran one after
+// the other.
 func TestEveryTwoTransactionsOfAJob(t *testing.T) {
 	t.Parallel()
 	matrix{
@@ -136,10 +137,10 @@ func TestEveryTwoTransactionsOfAJob(t *testing.T) {
 	}.run(t)
 }
 
-func TestEveryTwoQuickTransactionsOfAJob(t *testing.T) {
+func TestEveryTwoFastPathTransactionsOfAJob(t *testing.T) {
 	t.Parallel()
 	matrix{
-		situations: jobSituations, first: only(t, jobTransactions, "succeed"), second: jobTransactions, quick: true,
+		situations: jobSituations, first: only(t, jobTransactions, "succeed"), second: jobTransactions, fastPath: true,
 		standings: (*bench).jobState,
 	}.run(t)
 }
@@ -180,7 +181,7 @@ func tokenOf(l *storage.Lease) pull.LeaseToken {
 	return pull.LeaseToken{Key: key(l.Claim.ProcessID), FencingToken: l.Claim.FencingToken, Salt: l.Salt}
 }
 
-// Of many concurrent workers, one gets a job.
+// If many workers poll concurrently, only one gets a job.
 func TestManyWorkersOneJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

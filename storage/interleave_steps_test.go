@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// runOf returns the run that the job belongs to.
+// runOf returns the run to which the job belongs.
 func runOf(id string) string { return "~flow/" + id }
 
 // stepJob creates a run that waits for a job, which a worker holds, and returns the claim of the
@@ -90,12 +90,13 @@ func (b *bench) stepState(id string) string {
 }
 
 // Two concurrent transactions of two nodes on the job of a step and its run, such as its end and a
-// cancel of the run, or its end and its collection, have the same result as one after the other,
-// and the run is notified once. Commands to the run wait for another row than commands to the job.
+// cancel of the run, or its end and its collection, have the same result as if they ran one after
+// the other, and the run is notified once. Commands to the run and commands to the job wait for
+// different rows.
 func TestEveryTwoTransactionsOfAStep(t *testing.T) {
 	t.Parallel()
 	matrix{
-		situations: stepSituations, first: stepTransactions, second: stepTransactions, quick: true,
+		situations: stepSituations, first: stepTransactions, second: stepTransactions, fastPath: true,
 		standings: (*bench).stepState,
 	}.run(t)
 }
@@ -106,7 +107,7 @@ func TestEndOfAStepSharesAFlushWithALateResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("other")
-	s := open(t, b.dsn, storage.Config{Lanes: 1}).Whole().WaitForLocks()
+	s := open(t, b.dsn, storage.Config{Lanes: 1}).WithGeneralStatements().WaitForLocks()
 	lost := func(c *storage.Claim) *storage.Completion { return end(c, storage.Retry, loseWorker) }
 	for round := range 10 {
 		id := fmt.Sprint("j", round)

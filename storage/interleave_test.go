@@ -13,11 +13,11 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// transaction is one transaction of a matrix: what a node does to a process, and the result. claim
-// is the running task of the process, if there is one.
+// transaction is one transaction of a matrix: it runs an operation of a node on a process, and
+// returns the result. claim is the running task of the process, if there is one.
 type transaction struct {
 	name   string
-	result bool // this is the result of the running attempt
+	result bool // the transaction stores the result of the running attempt
 	run    func(s *storage.Store, id string, claim *storage.Claim) (string, error)
 }
 
@@ -96,7 +96,7 @@ var (
 	})
 )
 
-// orders returns the command of an operator. A rejection is a result.
+// orders returns a transaction with the command of an operator. A rejection is a result, too.
 func orders(name string, run func(s *storage.Store, id string) (string, error)) transaction {
 	return transaction{name, false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
 		answer, err := run(s, id)
@@ -111,7 +111,7 @@ func orders(name string, run func(s *storage.Store, id string) (string, error)) 
 	}}
 }
 
-// situation is a state of a process in which transactions meet.
+// situation is a state of a process in which two transactions run concurrently.
 type situation struct {
 	name string
 	make makeSituation
@@ -158,14 +158,14 @@ var situations = []situation{
 	}},
 }
 
-// matrix is a test of every two transactions in every situation.
+// matrix tests every pair of transactions in every situation.
 type matrix struct {
 	situations    []situation
 	first, second []transaction
-	// quick is set if the first transaction tries the fast path first. If that does not apply, it
-	// releases the process and may then be the second one.
-	quick     bool
-	standings func(b *bench, id string) string // state to compare besides the process and its messages, or nil
+	// fastPath is set if the first transaction tries the fast path first. If that does not apply,
+	// it releases the process and may then be the second one.
+	fastPath  bool
+	standings func(b *bench, id string) string // state to compare in addition to the process and its messages, or nil
 	after     func(b *bench)                   // runs at the end of a situation, or nil
 }
 
@@ -179,10 +179,10 @@ func (m matrix) run(t *testing.T) {
 			b := newBench(t)
 			other := open(t, b.dsn, storage.Config{}).WaitForLocks()
 			b.WaitForLocks()
-			meet := b.meetQuick
-			if !m.quick {
-				b.Whole()
-				other.Whole()
+			meet := b.meetOnFastPath
+			if !m.fastPath {
+				b.WithGeneralStatements()
+				other.WithGeneralStatements()
 				meet = b.meet
 			}
 			if m.standings != nil {
@@ -215,16 +215,16 @@ func only(t *testing.T, all []transaction, names ...string) []transaction {
 }
 
 // Two concurrent transactions of two nodes on one process, in any order of their locks, have the
-// same result as one after the other.
+// same result as if they ran one after the other.
 func TestEveryTwoTransactions(t *testing.T) {
 	t.Parallel()
 	matrix{situations: situations, first: transactions, second: transactions}.run(t)
 }
 
-func TestEveryTwoQuickTransactions(t *testing.T) {
+func TestEveryTwoFastPathTransactions(t *testing.T) {
 	t.Parallel()
-	quick := only(t, transactions, "call", "repeat a call", "finish", "give the slot away")
-	matrix{situations: situations, first: quick, second: transactions, quick: true}.run(t)
+	onFastPath := only(t, transactions, "call", "repeat a call", "finish", "give the slot away")
+	matrix{situations: situations, first: onFastPath, second: transactions, fastPath: true}.run(t)
 }
 
 // meet runs two transactions concurrently on a process, and compares the result with that of
@@ -238,8 +238,8 @@ func (b *bench) meet(
 	}
 }
 
-// meetQuick is like meet, but the first transaction may also be the second one.
-func (b *bench) meetQuick(
+// meetOnFastPath is like meet, but the first transaction may also be the second one.
+func (b *bench) meetOnFastPath(
 	other *storage.Store, situation makeSituation, name string, first, second transaction,
 ) {
 	b.t.Helper()
@@ -302,8 +302,8 @@ func (b *bench) standing(id string) string {
 }
 
 // together makes two transactions wait for the same process, in order. A lane waits for a lock for
-// a limited time, which may be too short on a busy machine. Then nothing was tested, and another
-// process is used.
+// a limited time, which may be too short on a busy machine. In this case nothing was tested, and
+// another process is used.
 func (b *bench) together(
 	other *storage.Store, situation makeSituation, name string, first, second transaction,
 ) string {
@@ -311,7 +311,7 @@ func (b *bench) together(
 	for try := range 20 {
 		id := fmt.Sprintf("%s-%d", name, try)
 		claim := b.posted(situation, id)
-		// for the job of a step, also its run
+		// for the job of a step, the run as well
 		release := b.foreign(`SELECT FROM processes
 			WHERE namespace = 'shop' AND process_id IN ($1, '~flow/' || $1) FOR UPDATE`, id)
 		one := later(func() (string, error) { return first.run(b.Store, id, claim) })

@@ -106,12 +106,12 @@ func (c *Completion) targets() (targets []process.Key) {
 	return targets
 }
 
-// completed adds the messages and effects of a completion. quick means that the fast path stores
+// completed adds the messages and effects of a completion. fastPath means that the fast path stores
 // the completion. The fast path does not apply to completions whose end another process awaits.
 // EndSteps notifies the runs of steps.
-func (r *outgoing) completed(c *Completion, quick bool) {
+func (r *outgoing) completed(c *Completion, fastPath bool) {
 	switch {
-	case quick || c.notifiesRun():
+	case fastPath || c.notifiesRun():
 	case c.Outcome == Failed || c.Outcome == Completed || c.Outcome == Cancelled || c.removes():
 		r.ended(c.Key, c.TaskID)
 	case c.TaskType == process.TaskRepair && c.Outcome == Finished:
@@ -119,7 +119,7 @@ func (r *outgoing) completed(c *Completion, quick bool) {
 	case c.Outcome == Retry && len(c.EffectsOnEnd) > 0:
 		r.ended(c.Key, 0) // a job that was cancelled first has ended, see EndIfCancelled
 	}
-	if quick && c.Outcome == Completed && c.freesKeys() {
+	if fastPath && c.Outcome == Completed && c.freesKeys() {
 		r.effects.add(c, others(c.EffectsOnEnd)...) // SaveCompleted frees the keys
 	} else {
 		r.effects.add(c, c.EffectsOnEnd...)

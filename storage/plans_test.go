@@ -237,8 +237,7 @@ type planNode struct {
 	Plans     []planNode
 }
 
-// faults returns the faults of a plan: reads of a whole table, or of more of it than the
-// processes that it concerns.
+// faults returns the faults of a plan: reads of a complete table, or of rows of other processes.
 func (n planNode) faults(statement string) (list []string) {
 	switch n.Type {
 	case "Seq Scan":
@@ -251,8 +250,8 @@ func (n planNode) faults(statement string) (list []string) {
 			list = append(list, fmt.Sprintf("reads %s by %s where %q", n.Relation, n.Index, n.Condition))
 		}
 	case "Nested Loop":
-		// It reads the result of another part of the statement for each of its own rows: quadratic
-		// cost.
+		// The plan reads the result of another part of the statement for each of its own rows,
+		// which has quadratic cost.
 		if inner := n.Plans[1]; inner.Type == "CTE Scan" || inner.Type == "Function Scan" {
 			list = append(list, "joins every row with every row of a "+inner.Type)
 		}
@@ -291,7 +290,7 @@ func buffersOf(t *testing.T, conn *pgx.Conn, sql string, args ...any) int {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
-// explain returns the plan of a statement on the hot connections, for any arguments.
+// explain returns the generic plan of a statement on the hot connections.
 func explain(t *testing.T, conn *pgx.Conn, sql string) planNode {
 	t.Helper()
 	arguments := 0
@@ -372,8 +371,8 @@ func TestHotPlans(t *testing.T) {
 		b.exec("ANALYZE " + table)
 	}
 	look("analyzed")
-	// The typical state after autovacuum in a busy database: few rows run or wait, and their tables
-	// are full of dead rows.
+	// The typical state after autovacuum in a busy database: few tasks run or wait, and their
+	// tables are full of dead rows.
 	b.exec("DELETE FROM running")
 	b.exec("DELETE FROM schedule WHERE process_id <> 'p1'")
 	b.exec("DELETE FROM messages")

@@ -68,7 +68,7 @@ func TestSaveFails(t *testing.T) {
 		equal(t, "an answer", a.Status, map[int32]process.TaskStatus{0: "CANCELLED", 1: "ERROR"}[a.Ord])
 	}
 
-	// A failed repair keeps the original detail and culprit.
+	// After a failed repair, the process keeps the original detail and corrupted_by.
 	r, err := b.PrepareRepair(call("p"))
 	saved = b.save(end(must(t, r, err).Claim, storage.Failed, broken("worse")))
 	row, err = b.GetProcess(t.Context(), key("p"))
@@ -380,7 +380,8 @@ func TestFencedResultBesideTheEndOfItsTask(t *testing.T) {
 	equal(t, "messages", b.undelivered(), 0)
 }
 
-// Messages of a result are sent if it is stored, and not if another result of the same flush is.
+// The messages of a result are sent if that result is stored, and not if another result in the same
+// flush is stored instead.
 func TestFencedResultBesideAnother(t *testing.T) {
 	t.Parallel()
 	for name, whole := range map[string]bool{"fast path": false, "general statement": true} {
@@ -388,7 +389,7 @@ func TestFencedResultBesideAnother(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			if whole {
-				b.Whole()
+				b.WithGeneralStatements()
 			}
 			sends := func(c *storage.Claim, outcome storage.Outcome, target string) *storage.Completion {
 				return end(c, outcome, says(notifyOf(target, "x")))
@@ -412,7 +413,7 @@ func TestFencedResultBesideAnother(t *testing.T) {
 }
 
 // The collector and a node may both fail one attempt. If the second failure arrives after a repair,
-// it cancels nothing.
+// it has no effect.
 func TestLateTwinOfFailureCancelsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

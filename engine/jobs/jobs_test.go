@@ -157,12 +157,12 @@ func TestPulledJob(t *testing.T) {
 func TestWorkerThatEndedAJob(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	for worker, id := range map[string]string{"w1": "quick", "w2": "whole"} {
+	for worker, id := range map[string]string{"w1": "fast", "w2": "general"} {
 		n.enqueue(t, "pull", id, nil)
 		l := n.one(t, worker)
-		if id == "whole" { // because another task waits, the fast path skips the process
+		if id == "general" { // because another task waits, the fast path skips the process
 			n.exec(t, `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
-				VALUES ('pull', 'whole', nextval('task_ids'), 'CALL', 'process', now())`)
+				VALUES ('pull', 'general', nextval('task_ids'), 'CALL', 'process', now())`)
 		}
 		if err := n.succeed(l, nil); err != nil {
 			t.Fatal(err)

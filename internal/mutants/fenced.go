@@ -9,13 +9,13 @@ var fencedMutants = []mutant{
 		packages: "./storage", run: "FencedResultBeside",
 	},
 	{
-		name: "quick-result-forgotten", breaks: "nor a result that the quick statement has not stored",
+		name: "fast-path-result-forgotten", breaks: "nor a result that the fast path has not stored",
 		file: saveFinished,
 		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
 		packages: "./storage", run: "FencedResultBeside",
 	},
 	{
-		name: "quick-end-forgotten", breaks: "nor an end that the quick statement has not stored",
+		name: "fast-path-end-forgotten", breaks: "nor an end that the fast path has not stored",
 		file: "sql/save_completed.sql",
 		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
 		packages: "./storage", run: "FencedResultBeside",

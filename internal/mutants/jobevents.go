@@ -34,7 +34,7 @@ var jobEventMutants = []mutant{
 	},
 	{
 		name:     "job-event-cancel-of-retry",
-		breaks:   "the events of a job with a cancel request follow from each other, also if its attempt is retried",
+		breaks:   "the events of a job with a cancel request follow from each other, even if its attempt is retried",
 		file:     "sql/cancel_processes.sql",
 		old:      "CASE WHEN input.cancelling THEN 'cancel_requested' ELSE input.job_state END",
 		planted:  "input.job_state",
@@ -42,7 +42,7 @@ var jobEventMutants = []mutant{
 	},
 	{
 		name:     "job-event-success-untold",
-		breaks:   "each change of a job's state is an event: it has succeeded, by the quick statement",
+		breaks:   "each change of a job's state is an event: it has succeeded, by the fast path",
 		file:     "sql/save_completed.sql",
 		old:      "FROM results\n   WHERE results.job_name <> ''\n     AND results.mode > 0)",
 		planted:  "FROM results\n   WHERE results.job_name <> ''\n     AND results.mode > 2)",

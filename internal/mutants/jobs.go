@@ -359,7 +359,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",
 	},
 	{
-		name: "constraint-kept-after-a-quick-end", breaks: "the end of a job frees its keys",
+		name: "constraint-kept-after-a-fast-path-end", breaks: "the end of a job frees its keys",
 		file: "sql/save_completed.sql", old: "FROM results WHERE results.frees)",
 		planted:  "FROM results WHERE results.frees AND false)",
 		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",

@@ -19,9 +19,9 @@ var mutants = []mutant{
 		packages: "./engine", run: "FailedAttemptsStay",
 	},
 	{
-		name: "quick-behind-backlogs", breaks: "a scan begins with the namespaces without a backlog",
+		name: "backlogs-first", breaks: "a scan begins with the namespaces without a backlog",
 		file: "engine/scans.go", old: "return p.emptied == 0 || p.since >= scanLimit", planted: "return true",
-		packages: "./engine", run: "TestQuickNamespaces|TestBacklogsDoNotGoFirst|TestFewTimersFire",
+		packages: "./engine", run: "TestNamespacesWithout|TestBacklogsDoNotGoFirst|TestFewTimersFire",
 	},
 	{
 		name: "fresh-calls-first", breaks: "a free slot goes to the waiting class with the fewest slots for its weight",
@@ -187,10 +187,10 @@ var mutants = []mutant{
 		packages: "./storage", run: "CallInTheFlush",
 	},
 	{
-		name: "quick-acts-unlocked", breaks: "nor by the quick statement",
+		name: "fast-path-acts-unlocked", breaks: "nor by the fast path",
 		file: captureCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)",
 		planted:  "",
-		packages: "./storage", run: "QuickStatementsLeave",
+		packages: "./storage", run: "FastPathSkips",
 	},
 	{
 		name: "overdue-unheard", breaks: "a cancel ends when its grace is over",
@@ -203,21 +203,21 @@ var mutants = []mutant{
 		packages: "./storage", run: "Call|Order",
 	},
 	{
-		name: "quick-lost-wake-up", breaks: "the fast path does not store results of processes with waiting tasks",
+		name: "fast-path-lost-wake-up", breaks: "the fast path does not store results of processes with waiting tasks",
 		file: saveFinished, old: "WHERE waiting.found IS NULL", planted: "WHERE true",
-		packages: "./storage", run: "Call|Order|Quick",
+		packages: "./storage", run: "Call|Order|FastPath",
 	},
 	{
-		name:   "quick-no-fence",
-		breaks: "the quick statement, too, stores a result only under the token that holds the process",
+		name:   "fast-path-no-fence",
+		breaks: "the fast path, too, stores a result only under the token that holds the process",
 		file:   saveFinished, old: "AND r.task_id = item.task_id\n        AND r.fencing_token = item.fencing_token\n" +
 			"      LIMIT 1) attempt", planted: "AND r.task_id = item.task_id LIMIT 1) attempt",
 		packages: "./storage", run: "Token|Twin|Zombie",
 	},
 	{
-		name: "quick-call-jumps-the-queue", breaks: "the fast path does not overtake a waiting call",
+		name: "fast-path-call-jumps-the-queue", breaks: "the fast path does not overtake a waiting call",
 		file: captureCall, old: "AND waiting.found IS NULL", planted: "",
-		packages: "./storage ./engine", run: "Order|Place|Stored|Quick",
+		packages: "./storage ./engine", run: "Order|Place|Stored|FastPath",
 	},
 	{
 		name: "fast-path-stays-on", breaks: "the fast path can be turned off",
@@ -326,7 +326,7 @@ var mutants = []mutant{
 		name: "key-in-line-is-not-kept", breaks: "a repeated request whose first one had to wait gets the same answer",
 		file: prepareCall, old: "FROM decided\n   WHERE accepted\n     AND idempotency_key <> ''",
 		planted:  "FROM decided\n   WHERE accepted\n     AND false",
-		packages: "./storage", run: "Key|Quick|Twin",
+		packages: "./storage", run: "Key|FastPath|Twin",
 	},
 	{
 		name: "any-request-by-key", breaks: "a key that was used for another request is refused",

@@ -26,9 +26,9 @@
 // # How to turn it off
 //
 // Set storage.Config.WithoutFastPath. Everything works without the fast path, but slower. The tests
-// named TestWithoutFastPath check this. TestQuickStatementsDoAsWholeOnes compares what both paths
-// store. The fast path may use features that only PostgreSQL has:
-// its statements compare ctid, xmin and xmax. On a portable database it is always off.
+// named TestWithoutFastPath check this. TestFastPathStoresTheSame compares what both paths store.
+// The fast path may use features that only PostgreSQL has: its statements compare ctid, xmin and
+// xmax. On a portable database it is always off.
 //
 // # Where it is used
 //

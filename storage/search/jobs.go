@@ -180,10 +180,10 @@ func listJobsWithin(ctx context.Context, store *storage.Store, q JobQuery, r rea
 	if err != nil {
 		return JobPage{}, err
 	}
-	quick, ofArgs := filter.apart(fieldArgs)
+	withoutArgs, ofArgs := filter.apart(fieldArgs)
 	l := &jobList{
 		list: list{
-			query: Query{Namespace: q.Namespace, Filter: quick, jobs: true}, order: orders[name], reach: r,
+			query: Query{Namespace: q.Namespace, Filter: withoutArgs, jobs: true}, order: orders[name], reach: r,
 			lean: true,
 		},
 		ofArgs: ofArgs,

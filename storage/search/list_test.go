@@ -201,7 +201,7 @@ func arbitrary(r *rand.Rand, depth int) string {
 		"metadata.tenant.x"+eq+"1")
 }
 
-// expected returns the whole list, by evaluating the filter in Go.
+// expected returns the complete list, by evaluating the filter in Go.
 func expected(rows []storage.Process, f Filter, order string) (ids []string) {
 	var list []storage.Process
 	for _, p := range rows {
@@ -236,8 +236,8 @@ func expected(rows []storage.Process, f Filter, order string) (ids []string) {
 	return ids
 }
 
-// Random filters return the same in PostgreSQL as in Go, in every order, whatever the limits of a
-// page are.
+// Random filters return the same rows in PostgreSQL as in Go, in every order and for all limits of
+// a page.
 func TestListsAgree(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 200)
@@ -298,7 +298,8 @@ func walk(t *testing.T, store *storage.Store, q Query, within reach) (ids []stri
 	return nil
 }
 
-// A token belongs to its list, and rows that are added or removed between two pages shift nothing.
+// A token is valid only for its list, and rows that are added or removed between two pages do not
+// shift the pages.
 func TestPageTokens(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 60)

@@ -160,7 +160,7 @@ func (d *scratch) waitRuns(ctx context.Context) error {
 }
 
 // oneRun executes one run after the other. It does not begin after a checkpoint as the other phases
-// do: most of the bytes of so few runs would be images of pages.
+// do: images of pages would be a large part of the bytes that so few runs write.
 func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepper, row *Row) error {
 	r.step("flows, latency")
 	var latencies histogram

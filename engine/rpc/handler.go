@@ -13,7 +13,6 @@ import (
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/progressor-engine/progressor/docs"
@@ -243,21 +242,11 @@ func mountPages(
 	private func(http.Handler) http.Handler,
 ) error {
 	mux.Handle("GET /whoami", private(http.HandlerFunc(whoami)))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { page(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			page(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
-			return
-		}
-		page(w, http.StatusOK, cfg.readyText())
-	})
+	mountProbes(mux, cfg, ready)
 	if cfg.Gatherer != nil {
-		metrics := promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{
-			Registry: cfg.Registerer, EnableOpenMetrics: true,
-			ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
-		})
 		// The labels have the names of all namespaces.
-		mux.Handle("GET /metrics", private(everywhere(progressorv1.Permission_PERMISSION_NAMESPACE_READ, metrics)))
+		metrics := everywhere(progressorv1.Permission_PERMISSION_NAMESPACE_READ, metricsPage(cfg))
+		mux.Handle("GET /metrics", private(metrics))
 	}
 	if cfg.Streams != nil {
 		mux.Handle("GET /changes",

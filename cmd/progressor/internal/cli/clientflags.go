@@ -147,11 +147,20 @@ const maxPage = 64 << 10
 
 // Page returns the text of an HTTP page of the engine.
 func (f ClientFlags) Page(ctx context.Context, path string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.Address.url()+path, nil)
+	token, err := f.pageToken(ctx)
 	if err != nil {
 		return "", err
 	}
-	token, err := f.pageToken(ctx)
+	return f.page(ctx, path, token)
+}
+
+// PublicPage is Page without a token.
+func (f ClientFlags) PublicPage(ctx context.Context, path string) (string, error) {
+	return f.page(ctx, path, "")
+}
+
+func (f ClientFlags) page(ctx context.Context, path, token string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.Address.url()+path, nil)
 	if err != nil {
 		return "", err
 	}
@@ -165,14 +174,17 @@ func (f ClientFlags) Page(ctx context.Context, path string) (string, error) {
 		return "", &CodedError{Err: fmt.Errorf("the engine at %s cannot be reached", f.Address), Code: ExitUnavailable}
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxPage))
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxPage))
+	text := strings.TrimSpace(string(content))
 	switch {
 	case err != nil:
 		return "", err
+	case response.StatusCode == http.StatusServiceUnavailable:
+		return "", &CodedError{Err: errors.New(text), Code: ExitUnavailable}
 	case response.StatusCode != http.StatusOK:
-		return "", errors.New(strings.TrimSpace(string(text)))
+		return "", errors.New(text)
 	}
-	return strings.TrimSpace(string(text)), nil
+	return text, nil
 }
 
 // Validate returns an error if the flags are contradictory.

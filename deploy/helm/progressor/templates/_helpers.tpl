@@ -10,9 +10,24 @@
 {{ concat $all .Values.hosts | join "," }}
 {{- end }}
 
-{{/* The scheme of the probes. */}}
+{{/* The scheme of the API. */}}
 {{- define "progressor.scheme" -}}
 {{ ternary "HTTPS" "HTTP" (ne .Values.tls.existingSecret "") }}
+{{- end }}
+
+{{/* The port and the scheme of the probes. */}}
+{{- define "progressor.probe" -}}
+{{- if .Values.opsPort -}}
+port: ops, scheme: HTTP
+{{- else -}}
+port: http, scheme: {{ include "progressor.scheme" . }}
+{{- end -}}
+{{- end }}
+
+{{- define "progressor.image" -}}
+{{- with .Values.image -}}
+{{ printf "%s%s" .repository (.digest | empty | ternary (printf ":%s" (.tag | default $.Chart.AppVersion)) (printf "@%s" .digest)) | quote }}
+{{- end -}}
 {{- end }}
 
 {{- define "progressor.selector" -}}

@@ -19,6 +19,7 @@ type Commands struct {
 	Top       topCmd       `cmd:"" group:"cluster" help:"Show rates, namespaces, errors and nodes, live."`
 	Changes   changesCmd   `cmd:"" group:"namespace" help:"Print or follow the recorded changes of a namespace."`
 	Audit     auditCmd     `cmd:"" group:"access" help:"List commands of operators."`
+	Health    healthCmd    `cmd:"" group:"cluster" help:"Check whether an engine accepts requests."`
 	Node      nodeCmd      `cmd:"" group:"cluster" help:"List or drain engines."`
 	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"namespace" help:"Manage namespaces."`
 	Login     loginCmd     `cmd:"" group:"access" help:"Log in at an issuer of OpenID Connect."`

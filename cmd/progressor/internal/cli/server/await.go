@@ -39,8 +39,7 @@ func (n *node) awaitDatabase(ctx context.Context, log *slog.Logger, front *rpc.F
 		}
 		const phase = "waiting for the database"
 		log.Warn(phase, "host", storage.HostsOf(n.db.DSN), "error", err, "left", left.Round(time.Millisecond))
-		front.SetPhase(phase)
-		n.notify(log, "STATUS="+phase)
+		n.setPhase(front, log, phase)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -49,14 +48,22 @@ func (n *node) awaitDatabase(ctx context.Context, log *slog.Logger, front *rpc.F
 	}
 }
 
+// setPhase reports why the program is not ready.
+func (n *node) setPhase(front *rpc.Front, log *slog.Logger, phase string) {
+	front.SetPhase(phase)
+	if n.ops.listener != nil {
+		n.ops.front.SetPhase(phase)
+	}
+	n.notify(log, "STATUS="+phase)
+}
+
 // migrate updates the schema of the database if db.migrate is set.
 func (n *node) migrate(ctx context.Context, log *slog.Logger, front *rpc.Front) error {
 	if !n.db.Migrate {
 		return nil
 	}
 	const phase = "migrating the schema"
-	front.SetPhase(phase)
-	n.notify(log, "STATUS="+phase)
+	n.setPhase(front, log, phase)
 	dsn, err := n.db.current(ctx)
 	if err != nil {
 		return err

@@ -65,6 +65,7 @@ func builtins() map[string]processor.Processor {
 type node struct {
 	log      *slog.Logger
 	listener net.Listener
+	ops      opsServer
 	db       dbFlags
 	engine   engineFlags
 	tracing  tracingFlags
@@ -89,6 +90,9 @@ type node struct {
 // run starts the engine, serves until ctx ends, and drains. It closes the listener.
 func (n *node) run(ctx context.Context) error {
 	defer n.listener.Close() // in case it fails before Serve
+	if n.ops.listener != nil {
+		defer n.ops.listener.Close()
+	}
 	stopped := ctx
 	ctx, cancel := n.linger(ctx)
 	defer cancel()
@@ -109,6 +113,7 @@ func (n *node) run(ctx context.Context) error {
 	group.Go(func() error {
 		return rpc.Serve(running, connections.Limit(n.listener), front, n.certificates, log, n.drainTimeout())
 	})
+	group.Go(func() error { return n.ops.serve(running, n) })
 	store, err := n.openStore(running, log, registry, front)
 	if err == nil {
 		defer store.Close()
@@ -155,6 +160,9 @@ func (n *node) start(ctx context.Context, p parts) error {
 	schedules.KeepLedger(n.engine.LedgerRetention)
 	egress := &remote.Egress{}
 	egress.DenyListener(n.listener.Addr())
+	if n.ops.listener != nil {
+		egress.DenyListener(n.ops.listener.Addr())
+	}
 	if profiles, err := net.ResolveTCPAddr("tcp", n.debug.Listen); err == nil {
 		egress.DenyListener(profiles)
 	}
@@ -172,12 +180,16 @@ func (n *node) start(ctx context.Context, p parts) error {
 	if err := n.put(ctx, eng, runs, deliveries); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
-	p.front.Use(rpc.NewHandler(rpc.Config{
+	cfg := rpc.Config{
 		Engine: eng, Insight: insights, Workers: workers, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs,
 		Logger: log, Registerer: registry, Traces: p.traces, Gatherer: registry, Version: cli.BuildVersion(),
 		Streams: streams.New(eng, store), Sinks: deliveries, Console: n.console, Hosts: n.hosts, Auth: clients,
 		Ready: n.readiness, Limits: n.engine.limits(), Access: auth.NewAccess(store),
-	}))
+	}
+	p.front.Use(rpc.NewHandler(cfg))
+	if n.ops.listener != nil {
+		n.ops.front.Use(rpc.NewOps(cfg))
+	}
 	group.Go(func() error { return eng.Run(ctx) })
 	group.Go(func() error { return insights.Sample(ctx) })
 	group.Go(func() error { return n.debug.serve(ctx, n.hosts, log) })

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"errors"
+
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/engine/rpc"
 )
@@ -41,8 +43,12 @@ func (c *serveCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
+	ops, err := c.Ops.open(names)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	n := &node{
-		log: log, listener: listener, db: c.DB, engine: c.Engine,
+		log: log, listener: listener, ops: ops, db: c.DB, engine: c.Engine,
 		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, auth: c.Auth.authentication(c.TLS.scheme(), c.Listen),
 		secrets: c.Secrets, certificates: certificates, hosts: names, console: rpc.Console(c.Console),
 		file: a.ConfigFile(),

@@ -35,6 +35,7 @@ type serveSettings struct {
 	Engine      engineFlags  `embed:"" prefix:"engine."`
 	Log         cli.LogFlags `embed:"" prefix:"log."`
 	Tracing     tracingFlags `embed:"" prefix:"tracing."`
+	Ops         opsFlags     `embed:"" prefix:"ops."`
 	Debug       debugFlags   `embed:"" prefix:"debug."`
 }
 
@@ -119,7 +120,7 @@ func (s *serveSettings) check(file *configfile.File) error {
 	if _, err := hosts(s.Listen, s.ListenHosts); err != nil {
 		return err
 	}
-	if err := errors.Join(s.Tracing.check(), s.Debug.check()); err != nil {
+	if err := errors.Join(s.Tracing.check(), s.Ops.check(s.Listen), s.Debug.check()); err != nil {
 		return err
 	}
 	return checkFile(file)

@@ -44,6 +44,7 @@ func (b *bench) enqueueCall(id string, n int, change ...func(*storage.Call)) fun
 		if time.Now().After(deadline) {
 			b.t.Fatalf("%d calls of %s wait in memory, want %d", waiting, id, n)
 		}
+		pause()
 	}
 }
 
@@ -58,6 +59,7 @@ func (b *bench) unused() {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("%d processes are known to run here", processes)
 		}
+		pause()
 	}
 }
 

@@ -29,8 +29,13 @@ func (b *bench) blocked(n int) {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("%d lanes wait, want %d", waiting, n)
 		}
+		pause()
 	}
 }
+
+// pause passes the time between two looks at a condition. Without it, the test would take the
+// processor from what it waits for.
+func pause() { <-time.After(time.Millisecond) }
 
 // later runs f and returns a function that waits for its result.
 func later[T any](f func() (T, error)) func() (T, error) {

@@ -358,6 +358,7 @@ func (b *bench) sessionsWait(n int, condition string) bool {
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND `+condition) == n {
 			return true
 		}
+		pause()
 	}
 	return false
 }

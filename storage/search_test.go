@@ -157,6 +157,7 @@ func TestClaimOfARowThatWasChanged(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the claim does not wait for its token")
 		}
+		pause()
 	}
 	b.exec("UPDATE schedule SET retry_interval = '1 second' WHERE process_id = 'b'")
 	release()

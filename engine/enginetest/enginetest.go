@@ -153,21 +153,27 @@ func Texts(t testing.TB, db *pgxpool.Pool, sql string, args ...any) []string {
 	return texts
 }
 
-// Eventually waits until cond returns true. It calls cond every few milliseconds.
+// Eventually waits until cond returns true. See Soon.
 func Eventually(t testing.TB, timeout time.Duration, what string, cond func() bool) {
 	t.Helper()
+	if !Soon(timeout, cond) {
+		t.Fatalf("not within %s: %s", timeout, what)
+	}
+}
+
+// Soon waits until cond returns true, and reports whether it did within timeout. It calls cond
+// every few milliseconds, and less often after a while, because most conditions query the database.
+func Soon(timeout time.Duration, cond func() bool) bool {
+	begin := time.Now()
 	end := time.NewTimer(timeout)
 	defer end.Stop()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
 	for !cond() {
+		pause := min(max(time.Since(begin)/8, 5*time.Millisecond), 25*time.Millisecond)
 		select {
-		case <-look.C:
+		case <-time.After(pause):
 		case <-end.C:
-			if cond() {
-				return
-			}
-			t.Fatalf("not within %s: %s", timeout, what)
+			return cond()
 		}
 	}
+	return true
 }

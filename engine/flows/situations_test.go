@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -289,17 +290,4 @@ func (s *scene) item(t testing.TB, index int32) {
 }
 
 // soon waits until a condition is met, and reports whether it was met in time.
-func soon(met func() bool) bool {
-	end := time.NewTimer(testTimeout)
-	defer end.Stop()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for !met() {
-		select {
-		case <-look.C:
-		case <-end.C:
-			return met()
-		}
-	}
-	return true
-}
+func soon(met func() bool) bool { return enginetest.Soon(testTimeout, met) }

@@ -6,25 +6,13 @@ import (
 	"time"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/sinks"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // soon reports whether a condition that may never hold does so within a second.
-func soon(cond func() bool) bool {
-	end := time.NewTimer(time.Second)
-	defer end.Stop()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for !cond() {
-		select {
-		case <-look.C:
-		case <-end.C:
-			return false
-		}
-	}
-	return true
-}
+func soon(cond func() bool) bool { return enginetest.Soon(time.Second, cond) }
 
 // A commit wakes the sinks of its namespace on the same node. Without that, they would read again
 // after an hour.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -105,6 +106,7 @@ func (r *Replicated) Await(sql string) {
 		if holds {
 			return
 		}
+		<-time.After(5 * time.Millisecond)
 	}
 }
 

@@ -114,17 +114,17 @@ func WantRequest(t *testing.T, got any, want proto.Message) {
 	}
 }
 
-// Eventually calls look until it returns nil.
+// Eventually calls look until it returns nil, less often after a while.
 func Eventually(t *testing.T, what string, look func() error) {
 	t.Helper()
-	end := time.After(DaemonWait)
+	begin, end := time.Now(), time.After(DaemonWait)
 	for {
 		err := look()
 		if err == nil {
 			return
 		}
 		select {
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(min(max(time.Since(begin)/8, 5*time.Millisecond), 50*time.Millisecond)):
 		case <-end:
 			t.Fatalf("%s: %v", what, err)
 		}

@@ -9,7 +9,7 @@ import (
 // baseline measures the baseline under the conditions of a variant.
 func (r *runner) baseline(ctx context.Context, v variant) (row *Row, err error) {
 	row = v.row(subjectBaseline)
-	err = r.inScratch(ctx, func(d *scratch) error {
+	err = r.inEmpty(ctx, func(d *scratch) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		b, err := openBaseline(ctx, d, v.history == historyFull, cancel)

@@ -24,7 +24,7 @@ func (s *server) kept(ctx context.Context, name string) (*scratch, error) {
 		return d, err
 	}
 	if _, err := s.admin.Exec(ctx,
-		"CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE template0"); err != nil {
+		"CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE "+emptyTemplate); err != nil {
 		return nil, fmt.Errorf("create the database of --flat-database (its role needs CREATEDB): %w", err)
 	}
 	return d, nil

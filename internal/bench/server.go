@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/internal/pgembed"
+	"github.com/progressor-engine/progressor/storage"
 )
 
 // server is the measured PostgreSQL server: one of the caller, or a private one that ends with the
@@ -22,6 +23,7 @@ type server struct {
 	admin      *pgx.Conn
 	private    *pgembed.Server // nil if the server is the caller's
 	postmaster int             // 0 if it is not on this machine
+	template   *scratch        // has the schema; createScratch clones it; nil before the first one
 }
 
 // privateSettings are the settings of a private server. docs/operations.md recommends a quarter of
@@ -58,6 +60,9 @@ func (s *server) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	var errs []error
+	if s.template != nil {
+		errs = append(errs, s.template.drop(ctx))
+	}
 	if s.admin != nil {
 		errs = append(errs, s.admin.Close(ctx))
 	}
@@ -74,7 +79,26 @@ type scratch struct {
 	dsn    string
 }
 
+// createScratch creates a database with the schema. It migrates only the first one.
 func (s *server) createScratch(ctx context.Context) (*scratch, error) {
+	if s.template == nil {
+		d, err := s.create(ctx, emptyTemplate)
+		if err != nil {
+			return nil, err
+		}
+		if err := storage.Migrate(ctx, d.dsn); err != nil {
+			return nil, errors.Join(err, d.drop(ctx))
+		}
+		s.template = d
+	}
+	return s.create(ctx, s.template.name)
+}
+
+// emptyTemplate is the template of databases without the schema.
+const emptyTemplate = "template0"
+
+// create clones a template.
+func (s *server) create(ctx context.Context, template string) (*scratch, error) {
 	var suffix [4]byte
 	_, _ = rand.Read(suffix[:]) // it never fails
 	d := &scratch{server: s, name: "progressor_bench_" + hex.EncodeToString(suffix[:])}
@@ -83,7 +107,7 @@ func (s *server) createScratch(ctx context.Context) (*scratch, error) {
 		return nil, err
 	}
 	if _, err := s.admin.Exec(ctx,
-		"CREATE DATABASE "+pgx.Identifier{d.name}.Sanitize()+" TEMPLATE template0"); err != nil {
+		"CREATE DATABASE "+pgx.Identifier{d.name}.Sanitize()+" TEMPLATE "+template); err != nil {
 		return nil, fmt.Errorf("create a database for the bench (its role needs CREATEDB): %w", err)
 	}
 	return d, nil

@@ -46,7 +46,8 @@ type site struct {
 	ended    chan error
 }
 
-// openSite migrates the schema and starts an engine.
+// openSite starts an engine. It first migrates the schema if needed: a database that stays may be
+// empty or old.
 func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p processor.Processor) (*site, error) {
 	if err := storage.Migrate(ctx, dsn); err != nil {
 		return nil, err

@@ -5,9 +5,9 @@
 SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz AS error_time,
        left(coalesce(broken.reason, ''), 256)::text AS reason,
        left(coalesce(broken.message, ''), @max_detail::int)::text AS message,
-       error_fingerprint(broken.reason, broken.message)::text AS fingerprint
+       error_fingerprint(broken.reason, broken.message)::text AS fingerprint, broken.kind
   FROM (
-    SELECT process.namespace, process.process_id, process.attention_time,
+    SELECT process.namespace, process.process_id, process.attention_time, process.kind,
            task.failure->>'reason' AS reason,
            CASE process.corrupted_by
              WHEN 0 THEN process.detail
@@ -16,7 +16,7 @@ SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz A
       FROM (
         SELECT process.* FROM unnest(@namespaces::text[]) AS item(namespace)
          CROSS JOIN LATERAL (
-           SELECT p.namespace, p.process_id, p.attention_time, p.corrupted_by, p.detail
+           SELECT p.namespace, p.process_id, p.attention_time, p.corrupted_by, p.detail, p.kind
              FROM processes p
             WHERE p.namespace COLLATE "POSIX" = item.namespace
               AND p.attention = 'ERROR'

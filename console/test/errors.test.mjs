@@ -58,6 +58,20 @@ spec("The processes of an error group are exactly those that are shown and acted
   assert.equal(await page.getByRole("link", { name: "mail-1", exact: true }).count(), 0);
 });
 
+spec("The failed jobs of an error group are retried together", async (page, go) => {
+  for (const jobId of ["letter-1", "letter-2"]) {
+    await engine.post("JobService/Enqueue", { namespace: "mail", jobId, name: "print" });
+    await work("mail", { response: { failure: { reason: "bad_order", message: `order ${jobId.at(-1)} is late`, nonRetryable: true } } });
+  }
+  await go("#/overview?ns=mail");
+  await page.getByRole("row", { name: /is late/ }).getByRole("link", { name: "Show 3 processes" }).waitFor();
+  await page.getByRole("row", { name: /is late/ }).getByRole("link", { name: "Show 2 jobs" }).click();
+  await page.getByRole("link", { name: "letter-1", exact: true }).waitFor();
+  await page.getByRole("button", { name: "Act on all matches…" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Retry 2" }).click();
+  for (const jobId of ["letter-1", "letter-2"]) await eventually(`${jobId} waits again`, async () => (await engine.post("JobService/GetJob", { namespace: "mail", jobId })).job.state === "JOB_STATE_AVAILABLE");
+});
+
 spec("A failing cron is in the errors, the overview and the namespaces", async (page, go) => {
   await go("#/overview?ns=parcels");
   await page.getByRole("link", { name: /Failing crons 1/ }).waitFor();

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -25,10 +26,10 @@ const (
 	maxErrorDetail = 512
 )
 
-// groupKey identifies a group. A filter applies to one namespace, and to processes, runs or crons.
+// groupKey identifies a group. A filter applies to one namespace, and to processes, jobs or runs.
 type groupKey struct {
 	namespace, fingerprint string
-	runs                   bool
+	jobs, runs             bool
 }
 
 // errorGroups are groups by their keys. Errors must be added newest first.
@@ -41,9 +42,9 @@ func (l *errorGroups) add(key groupKey, id, reason, message, filter string, at t
 	g := l.byKey[key]
 	if g == nil {
 		g = &progressorv1.ErrorGroup{
-			Namespace: key.namespace, Fingerprint: key.fingerprint, Runs: key.runs, Reason: reason, Message: message,
-			Filter: filter + "fingerprint = " + search.Quote(key.fingerprint, false), LastTime: timestamppb.New(at),
-			NewestId: id,
+			Namespace: key.namespace, Fingerprint: key.fingerprint, Jobs: key.jobs, Runs: key.runs,
+			Reason: reason, Message: message, LastTime: timestamppb.New(at), NewestId: id,
+			Filter: filter + "fingerprint = " + search.Quote(key.fingerprint, false),
 		}
 		l.byKey[key] = g
 		l.list = append(l.list, g)
@@ -52,9 +53,9 @@ func (l *errorGroups) add(key groupKey, id, reason, message, filter string, at t
 	g.FirstTime = timestamppb.New(at)
 }
 
-// groupErrors groups processes in ERROR and failed runs by namespace and fingerprint. Both must be
-// ordered by time, newest first. Each failing cron is a group of its failures. The largest group
-// comes first.
+// groupErrors groups processes in ERROR, failed jobs and failed runs by namespace and fingerprint.
+// All must be ordered by time, newest first. Each failing cron is a group of its failures. The
+// largest group comes first.
 func groupErrors(
 	broken []insight.Broken, runs []insight.FailedRun, crons []insight.FailingCron,
 ) []*progressorv1.ErrorGroup {
@@ -65,12 +66,23 @@ func groupErrors(
 		if strings.HasPrefix(b.ProcessID, process.StepPrefix) {
 			continue
 		}
-		key := groupKey{b.Namespace, b.Fingerprint, false}
-		groups.add(key, b.ProcessID, b.Reason, b.Message, "status = ERROR AND ", b.ErrorTime)
+		key := groupKey{namespace: b.Namespace, fingerprint: b.Fingerprint, jobs: b.Kind == process.JobKind}
+		filter := "status = ERROR AND "
+		if key.jobs {
+			filter = ""
+		}
+		groups.add(key, b.ProcessID, b.Reason, b.Message, filter, b.ErrorTime)
+	}
+	for key, g := range groups.byKey {
+		ofJobs := groupKey{namespace: key.namespace, fingerprint: key.fingerprint, jobs: true}
+		if !key.jobs && groups.byKey[ofJobs] != nil { // the same error
+			g.Filter += " AND kind != " + process.JobKind
+		}
 	}
 	for n := range runs {
 		r := &runs[n]
-		groups.add(groupKey{r.Namespace, r.Fingerprint, true}, r.RunID, r.Reason, r.Message, "", r.FinishedTime)
+		key := groupKey{namespace: r.Namespace, fingerprint: r.Fingerprint, runs: true}
+		groups.add(key, r.RunID, r.Reason, r.Message, "", r.FinishedTime)
 	}
 	for n := range crons {
 		c := &crons[n]
@@ -90,25 +102,18 @@ type errorsToken struct {
 	Count       int64  `json:"c"`
 	Namespace   string `json:"n"`
 	Fingerprint string `json:"f"`
-	Runs        bool   `json:"r,omitempty"`
-	CronID      string `json:"i,omitempty"`
+	Of          string `json:"o"` // what the group contains, and the ID of a cron
 }
 
 func rankOf(g *progressorv1.ErrorGroup) errorsToken {
-	return errorsToken{g.GetCount(), g.GetNamespace(), g.GetFingerprint(), g.GetRuns(), g.GetCronId()}
+	of := fmt.Sprint(g.GetRuns(), g.GetJobs(), g.GetCronId())
+	return errorsToken{g.GetCount(), g.GetNamespace(), g.GetFingerprint(), of}
 }
 
 // compare orders groups by size, largest first.
 func (t errorsToken) compare(other errorsToken) int {
-	order := cmp.Or(cmp.Compare(other.Count, t.Count), strings.Compare(t.Namespace, other.Namespace),
-		strings.Compare(t.Fingerprint, other.Fingerprint), strings.Compare(t.CronID, other.CronID))
-	switch {
-	case order != 0 || t.Runs == other.Runs:
-		return order
-	case t.Runs:
-		return 1
-	}
-	return -1
+	return cmp.Or(cmp.Compare(other.Count, t.Count), strings.Compare(t.Namespace, other.Namespace),
+		strings.Compare(t.Fingerprint, other.Fingerprint), strings.Compare(t.Of, other.Of))
 }
 
 // ListErrors groups processes in ERROR and failed runs of flows by their errors, and returns

@@ -31,6 +31,12 @@ var errorMutants = []mutant{
 		packages: "./engine/flows", run: "TestFailedRunsAreErrors",
 	},
 	{
+		name: "error-group-jobs", breaks: "failed jobs are not in the group of processes with the same error",
+		file: "engine/insight/error_groups.go", old: `g.Filter += " AND kind != " + process.JobKind`,
+		planted:  `g.Filter += ""`,
+		packages: "./engine/jobs", run: "TestErrorGroupsOfJobs",
+	},
+	{
 		name: "error-group-newest", breaks: "a group names its newest process",
 		file: "engine/insight/error_groups.go", old: "NewestId: id,", planted: `NewestId: "",`,
 		packages: "./engine", run: "TestListErrors",

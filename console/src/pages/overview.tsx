@@ -156,10 +156,10 @@ function Errors({ ns }: { ns: string }) {
             </thead>
             <tbody>
               {groups.map((g) => (
-                <tr key={g.namespace + g.fingerprint + g.cronId + String(g.runs)}>
+                <tr key={g.namespace + g.fingerprint + g.cronId + String(g.runs) + String(g.jobs)}>
                   <td className="number strong" data-label="count">{count(g.count)}</td>
                   <td className="what rest" title={g.message}>
-                    <a className="clamp" href={href(g.cronId ? "cron" : g.runs ? "run" : "process", { ns: g.namespace, id: g.newestId })}>
+                    <a className="clamp" href={href(g.cronId ? "cron" : g.jobs ? "job" : g.runs ? "run" : "process", { ns: g.namespace, id: g.newestId })}>
                       {g.cronId && <>cron {g.cronId}: </>}
                       {g.reason && <code className="tag">{g.reason}</code>} {g.message}
                     </a>
@@ -175,6 +175,10 @@ function Errors({ ns }: { ns: string }) {
                     {g.cronId ? (
                       <a className="button" href={href("cron", { ns: g.namespace, id: g.cronId })}>
                         Show the cron
+                      </a>
+                    ) : g.jobs ? (
+                      <a className="button" href={href("jobs", { ns: g.namespace, filter: g.filter })}>
+                        Show {plural(g.count, "job", "jobs")}
                       </a>
                     ) : g.runs ? (
                       <a className="button" href={href("flows", { ns: g.namespace, filter: g.filter })}>

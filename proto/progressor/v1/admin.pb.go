@@ -1000,7 +1000,8 @@ type ErrorGroup struct {
 	Count       int64                  `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	FirstTime   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
 	LastTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
-	// For ListProcesses and StartBulk, or for ListRuns if runs is set. It finds exactly the group.
+	// For ListProcesses and StartBulk, for ListJobs and bulks of kind job if jobs is set, or for
+	// ListRuns and bulks of kind flow if runs is set. It finds exactly the group.
 	Filter string `protobuf:"bytes,7,opt,name=filter,proto3" json:"filter,omitempty"`
 	// The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
 	// starts a new one with the same payload.
@@ -1009,7 +1010,8 @@ type ErrorGroup struct {
 	// The group is a failing cron: count of its runs failed in a row. The filter is for ListCrons,
 	// and the fingerprint is that of the last failure.
 	CronId        string `protobuf:"bytes,10,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
-	NewestId      string `protobuf:"bytes,11,opt,name=newest_id,json=newestId,proto3" json:"newest_id,omitempty"` // process_id, run_id or cron_id of the newest failure
+	NewestId      string `protobuf:"bytes,11,opt,name=newest_id,json=newestId,proto3" json:"newest_id,omitempty"` // process_id, job_id, run_id or cron_id of the newest failure
+	Jobs          bool   `protobuf:"varint,12,opt,name=jobs,proto3" json:"jobs,omitempty"`                        // the group contains FAILED jobs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1119,6 +1121,13 @@ func (x *ErrorGroup) GetNewestId() string {
 		return x.NewestId
 	}
 	return ""
+}
+
+func (x *ErrorGroup) GetJobs() bool {
+	if x != nil {
+		return x.Jobs
+	}
+	return false
 }
 
 type Node struct {
@@ -2431,7 +2440,7 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"o\n" +
 	"\x12ListErrorsResponse\x121\n" +
 	"\x06groups\x18\x01 \x03(\v2\x19.progressor.v1.ErrorGroupR\x06groups\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xea\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xfe\x02\n" +
 	"\n" +
 	"ErrorGroup\x12 \n" +
 	"\vfingerprint\x18\x01 \x01(\tR\vfingerprint\x12\x16\n" +
@@ -2446,7 +2455,8 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\tnamespace\x18\t \x01(\tR\tnamespace\x12\x17\n" +
 	"\acron_id\x18\n" +
 	" \x01(\tR\x06cronId\x12\x1b\n" +
-	"\tnewest_id\x18\v \x01(\tR\bnewestId\"\xa6\x02\n" +
+	"\tnewest_id\x18\v \x01(\tR\bnewestId\x12\x12\n" +
+	"\x04jobs\x18\f \x01(\bR\x04jobs\"\xa6\x02\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +

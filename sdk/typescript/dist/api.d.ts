@@ -121,8 +121,8 @@ export declare class InsightService {
     countProcesses(request: CountProcessesRequest, options?: CallOptions): Promise<CountProcessesResponse>;
     getOverview(request: GetOverviewRequest, options?: CallOptions): Promise<GetOverviewResponse>;
     /**
-     * ListErrors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by
-     * reason and message. It also returns the failing crons.
+     * ListErrors groups the processes in ERROR, the FAILED jobs, and the flow runs that are FAILED or
+     * EXPIRED, by reason and message. It also returns the failing crons.
      */
     listErrors(request: ListErrorsRequest, options?: CallOptions): Promise<ListErrorsResponse>;
     listNodes(request: ListNodesRequest, options?: CallOptions): Promise<ListNodesResponse>;
@@ -1531,7 +1531,10 @@ export interface ErrorGroup {
     count?: number;
     firstTime?: Timestamp;
     lastTime?: Timestamp;
-    /** For ListProcesses and StartBulk, or for ListRuns if runs is set. It finds exactly the group. */
+    /**
+     * For ListProcesses and StartBulk, for ListJobs and bulks of kind job if jobs is set, or for
+     * ListRuns and bulks of kind flow if runs is set. It finds exactly the group.
+     */
     filter?: string;
     /**
      * The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
@@ -1545,8 +1548,10 @@ export interface ErrorGroup {
      * and the fingerprint is that of the last failure.
      */
     cronId?: string;
-    /** process_id, run_id or cron_id of the newest failure */
+    /** process_id, job_id, run_id or cron_id of the newest failure */
     newestId?: string;
+    /** the group contains FAILED jobs */
+    jobs?: boolean;
 }
 export interface Node {
     nodeId?: string;

@@ -152,8 +152,8 @@ export class InsightService {
         return this.send({ path: "InsightService/GetOverview", request: "GetOverviewRequest", response: "GetOverviewResponse", repeat: "always" }, request, options);
     }
     /**
-     * ListErrors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by
-     * reason and message. It also returns the failing crons.
+     * ListErrors groups the processes in ERROR, the FAILED jobs, and the flow runs that are FAILED or
+     * EXPIRED, by reason and message. It also returns the failing crons.
      */
     listErrors(request, options) {
         return this.send({ path: "InsightService/ListErrors", request: "ListErrorsRequest", response: "ListErrorsResponse", repeat: "always" }, request, options);

@@ -14,18 +14,18 @@ const listBroken = `-- name: ListBroken :many
 SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz AS error_time,
        left(coalesce(broken.reason, ''), 256)::text AS reason,
        left(coalesce(broken.message, ''), $1::int)::text AS message,
-       error_fingerprint(broken.reason, broken.message)::text AS fingerprint
+       error_fingerprint(broken.reason, broken.message)::text AS fingerprint, broken.kind
   FROM (
-    SELECT process.namespace, process.process_id, process.attention_time,
+    SELECT process.namespace, process.process_id, process.attention_time, process.kind,
            task.failure->>'reason' AS reason,
            CASE process.corrupted_by
              WHEN 0 THEN process.detail
              ELSE task.failure->>'message'
            END AS message
       FROM (
-        SELECT process.namespace, process.process_id, process.attention_time, process.corrupted_by, process.detail FROM unnest($2::text[]) AS item(namespace)
+        SELECT process.namespace, process.process_id, process.attention_time, process.corrupted_by, process.detail, process.kind FROM unnest($2::text[]) AS item(namespace)
          CROSS JOIN LATERAL (
-           SELECT p.namespace, p.process_id, p.attention_time, p.corrupted_by, p.detail
+           SELECT p.namespace, p.process_id, p.attention_time, p.corrupted_by, p.detail, p.kind
              FROM processes p
             WHERE p.namespace COLLATE "POSIX" = item.namespace
               AND p.attention = 'ERROR'
@@ -55,6 +55,7 @@ type ListBrokenRow struct {
 	Reason      string
 	Message     string
 	Fingerprint string
+	Kind        string
 }
 
 // ListBroken lists processes in ERROR, newest first, at most lim of each namespace and in total,
@@ -76,6 +77,7 @@ func (q *Queries) ListBroken(ctx context.Context, db DBTX, arg ListBrokenParams)
 			&i.Reason,
 			&i.Message,
 			&i.Fingerprint,
+			&i.Kind,
 		); err != nil {
 			return nil, err
 		}

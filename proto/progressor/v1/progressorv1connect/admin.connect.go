@@ -73,8 +73,8 @@ type InsightServiceClient interface {
 	ExplainProcess(context.Context, *v1.ExplainProcessRequest) (*v1.ExplainProcessResponse, error)
 	CountProcesses(context.Context, *v1.CountProcessesRequest) (*v1.CountProcessesResponse, error)
 	GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error)
-	// ListErrors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by
-	// reason and message. It also returns the failing crons.
+	// ListErrors groups the processes in ERROR, the FAILED jobs, and the flow runs that are FAILED or
+	// EXPIRED, by reason and message. It also returns the failing crons.
 	ListErrors(context.Context, *v1.ListErrorsRequest) (*v1.ListErrorsResponse, error)
 	ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesResponse, error)
 	// DrainNode makes a node finish its running tasks and accept no new work.
@@ -219,8 +219,8 @@ type InsightServiceHandler interface {
 	ExplainProcess(context.Context, *v1.ExplainProcessRequest) (*v1.ExplainProcessResponse, error)
 	CountProcesses(context.Context, *v1.CountProcessesRequest) (*v1.CountProcessesResponse, error)
 	GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error)
-	// ListErrors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by
-	// reason and message. It also returns the failing crons.
+	// ListErrors groups the processes in ERROR, the FAILED jobs, and the flow runs that are FAILED or
+	// EXPIRED, by reason and message. It also returns the failing crons.
 	ListErrors(context.Context, *v1.ListErrorsRequest) (*v1.ListErrorsResponse, error)
 	ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesResponse, error)
 	// DrainNode makes a node finish its running tasks and accept no new work.

@@ -1295,7 +1295,8 @@ class ErrorGroup(TypedDict, total=False):
     count: int
     first_time: Timestamp
     last_time: Timestamp
-    # For ListProcesses and StartBulk, or for ListRuns if runs is set. It finds exactly the group.
+    # For ListProcesses and StartBulk, for ListJobs and bulks of kind job if jobs is set, or for
+    # ListRuns and bulks of kind flow if runs is set. It finds exactly the group.
     filter: str
     # The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
     # starts a new one with the same payload.
@@ -1305,8 +1306,10 @@ class ErrorGroup(TypedDict, total=False):
     # The group is a failing cron: count of its runs failed in a row. The filter is for ListCrons,
     # and the fingerprint is that of the last failure.
     cron_id: str
-    # process_id, run_id or cron_id of the newest failure
+    # process_id, job_id, run_id or cron_id of the newest failure
     newest_id: str
+    # the group contains FAILED jobs
+    jobs: bool
 
 
 class Node(TypedDict, total=False):
@@ -3866,8 +3869,8 @@ class InsightService:
     def list_errors(
         self, request: ListErrorsRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> ListErrorsResponse:
-        """ListErrors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by
-        reason and message. It also returns the failing crons.
+        """ListErrors groups the processes in ERROR, the FAILED jobs, and the flow runs that are FAILED or
+        EXPIRED, by reason and message. It also returns the failing crons.
         """
         method = Method("InsightService/ListErrors", "ListErrorsRequest", "ListErrorsResponse", "always")
         return self._send(method, request, timeout, max_attempts)

@@ -16,16 +16,18 @@ type errorsCmd struct {
 }
 
 func (errorsCmd) Help() string {
-	return `Errors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by reason and
-message, ignoring numbers, IDs and quoted text. The filter of a group finds exactly its processes or
-runs, and works in a bulk. A bulk repairs processes; progressor job retry runs a job again, and
-progressor run retry continues a run. Each cron whose last run failed is listed, with the number of
-failures in a row. Jobs of steps are not listed, because the failure is shown with their run.
+	return `Errors groups the processes in ERROR, the FAILED jobs, and the flow runs that are FAILED or
+EXPIRED, by reason and message, ignoring numbers, IDs and quoted text. The filter of a group finds
+exactly its processes, jobs or runs, and works in a bulk. A bulk repairs processes, runs jobs again
+(--kind job), or continues runs (--kind run). Each cron whose last run failed is listed, with the
+number of failures in a row. Jobs of steps are not listed, because the failure is shown with their
+run.
 
     progressor errors
     progressor errors demo
     progressor list demo --filter 'status = ERROR AND fingerprint = "753641173a8a4a31"'
     progressor bulk start repair demo 'status = ERROR AND fingerprint = "753641173a8a4a31"' --dry-run
+    progressor bulk start retry demo 'fingerprint = "5d1c9ea2b7f04433"' --kind job --dry-run
     progressor run list demo 'fingerprint = "90f3a1d2c4b5e687"'`
 }
 
@@ -39,6 +41,8 @@ func (c *errorsCmd) Run(a *cli.App) error {
 				switch {
 				case g.GetCronId() != "":
 					of = "cron " + output.OneLine(g.GetCronId())
+				case g.GetJobs():
+					of = "jobs"
 				case g.GetRuns():
 					of = "runs"
 				}

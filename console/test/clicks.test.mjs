@@ -35,6 +35,7 @@ before(async () => {
   };
   for (const [type, step] of Object.entries(templates)) await engine.post("FlowService/PutTemplate", { template: { namespace: "parcels", type, steps: [step] } });
   await startRun("lost", "send", { order: "A-1" });
+  await startRun("asking", "ask");
   await startOrder(engine, "order-1", { order: "A-1", items: [{ sku: "broken" }] });
   await engine.post("ProcessService/Call", { namespace: "demo", processId: "order-1", args: bytes({ pay: 100 }) }).catch(() => 0);
   await engine.post("CronService/CreateCron", { cron: { namespace: "parcels", cronId: "nightly", spec: { expressions: ["30 2 1 1 *"] }, target: { startRun: { type: "ask" } } } });
@@ -78,6 +79,13 @@ within(3, "A cron is paused", "parcels", async (page) => {
   await page.getByRole("row", { name: /nightly/ }).getByRole("button", { name: "Pause…" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Pause", exact: true }).click();
   await eventually("the cron is paused", async () => (await engine.post("CronService/GetCron", { namespace: "parcels", cronId: "nightly" })).cron.paused);
+});
+
+within(3, "A wait for a person is answered", "parcels", async (page) => {
+  await page.getByRole("navigation").getByRole("link", { name: /^Inbox/ }).click();
+  await page.getByRole("button", { name: "Answer Send it?" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Answer", exact: true }).click();
+  await eventually("the run succeeds", async () => (await run("asking")).status === "RUN_STATUS_SUCCEEDED");
 });
 
 within(5, "500 failed runs are retried", "parcels", async (page) => {

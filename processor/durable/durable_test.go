@@ -19,8 +19,6 @@ import (
 	"github.com/progressor-engine/progressor/processor/processortest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // effects records the effects of steps, in order.
 type effects struct {
 	mu   sync.Mutex
@@ -83,6 +81,7 @@ func check(t *testing.T, what, got, want string) {
 
 // Each step runs once, in a task of its own, and its result is stored before the next one runs.
 func TestSteps(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	var done effects
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {
 		a, err := durable.Step(ctx, "a", done.says("1"))

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -17,7 +16,7 @@ func TestDocs(t *testing.T) {
 	}
 	for _, kind := range []string{kindStart, kindStep, kindTry, kindValue, kindTimer, kindFired, kindStopped, kindCall,
 		kindFirst, kindEnd, kindFail, kindUndo} {
-		if !strings.Contains(string(page), fmt.Sprintf("\n| `%s` | ", kind)) {
+		if !strings.Contains(string(page), "\n| `"+kind+"` | ") {
 			t.Errorf("docs/functions.md does not have the kind %s", kind)
 		}
 	}

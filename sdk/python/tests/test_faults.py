@@ -213,13 +213,14 @@ class WorkerFaultsTest(Case):
         Client(timeout=forever).namespace.list_namespaces({})
         ns = namespace({"pull": {}})
         worker, attempts = self.worker(ns, stop_grace=forever)
-        sleeping, finish = threading.Event(), threading.Event()
+        sleeping, running, finish = threading.Event(), threading.Event(), threading.Event()
 
         @worker.job("long")
         def long(args, job):
             if args == "sleep":
                 sleeping.set()
                 job.sleep(forever)
+            running.set()
             return finish.wait(60)
 
         thread = self.work(worker)
@@ -228,7 +229,7 @@ class WorkerFaultsTest(Case):
         client.job.cancel_job({"namespace": ns, "job_id": slept})
         self.assertEqual(ended(ns, slept)["state"], "JOB_STATE_CANCELLED")
         last = enqueue(ns, "long", timeout="60s")
-        eventually(lambda: job(ns, last)["state"] == "JOB_STATE_RUNNING")
+        eventually(running.is_set)
         worker.stop()
         finish.set()
         thread.join(30)

@@ -29,7 +29,7 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-prefers-a-source", breaks: "First returns what happened first",
-		file: "processor/durable/first.go", old: "(first == nil || i < at)", planted: "(first == nil || i < 0)",
+		file: "processor/durable/first.go", old: "(first == nil || i < at)", planted: "(first == nil || i < at-99)",
 		packages: "./processor/durable", run: "TestFirstIsTheEarliest",
 	},
 	{

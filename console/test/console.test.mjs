@@ -240,7 +240,7 @@ spec("The audit shows who did what, and what a change of a configuration changed
   const filter = page.getByRole("combobox", { name: "filter" });
   await filter.fill("method = PutNamespace");
   await filter.press("Enter");
-  await page.getByRole("row", { name: /CancelProcess/ }).waitFor({ state: "detached" });
+  await page.getByRole("row", { name: /CancelProcess.*order-7/ }).waitFor({ state: "detached" });
   await page.getByRole("row", { name: /watched/ }).first().getByRole("button", { name: /^details/ }).press("Enter");
   await page.getByRole("listitem").filter({ hasText: "7s" }).waitFor();
   await filter.fill("subject = ");

@@ -115,7 +115,7 @@ spec("A sink is deleted after its name is typed; a namespace without changes say
   await assert.rejects(stateOf("old"), /not_found/);
   await go("#/sink?ns=demo&id=never");
   await page.getByRole("link", { name: "Show sinks" }).click();
-  await page.getByRole("link", { name: "audit" }).waitFor();
+  await page.getByRole("link", { name: "audit", exact: true }).waitFor();
   await go("#/changes?ns=echo");
   await page.getByText("echo records no changes").waitFor();
   await page.getByText("No sinks yet").waitFor();

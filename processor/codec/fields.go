@@ -135,6 +135,8 @@ var payloadFields = map[string]payloadField{
 
 	// Flows. The engine composes these values with the expressions of the template.
 	"StartRunRequest.payload":    message,
+	"RepeatRunRequest.payload":   message,
+	"StepInput.input":            message,
 	"CompleteStepRequest.result": message,
 	"SkipStepRequest.result":     message,
 	"Run.payload":                composed,
@@ -157,6 +159,8 @@ func repeatOf(m proto.Message, outer string) string {
 		return keyed("repair", r.GetIdempotencyKey(), r.GetNamespace(), r.GetProcessId())
 	case *progressorv1.StartRunRequest:
 		return keyed("run", r.GetIdempotencyKey(), r.GetNamespace(), r.GetRunId())
+	case *progressorv1.RepeatRunRequest:
+		return keyed("repeat", r.GetIdempotencyKey(), r.GetNamespace(), r.GetRunId())
 	case *progressorv1.EnqueueRequest:
 		if unique := uniqueByArgs(r.GetOptions(), r.GetName()); unique != "" {
 			return unique

@@ -58,7 +58,7 @@ var codecMutants = []mutant{
 	{
 		name: "codec-stores-parts-in-messages", breaks: "a message about args in another form has no part of them",
 		file: "processor/json.go", old: "	text, ok := errors.AsType[*textError](err)\n	if !ok {",
-		planted:  "	text, ok := errors.AsType[*textError](err)\n	if true {",
+		planted:  "	text, ok := errors.AsType[*textError](err)\n	if !ok || true {",
 		packages: "./processor", run: "TestCodecHidesParts",
 	},
 	{

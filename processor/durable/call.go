@@ -1,13 +1,12 @@
 package durable
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // CallOption configures Calls.
@@ -50,9 +49,11 @@ func Calls[In, Out any](ctx Ctx, name string, opts ...CallOption[In, Out]) *Queu
 	b := ctx.branch
 	q := &Queue[In]{branch: b, name: b.name(kindCall, name)}
 	b.owner.queues[q.name] = &queue{taken: &q.taken, accept: func(args json.RawMessage) ([]byte, error) {
-		var in In
-		if err := decodeStrictly(args, &in); err != nil {
-			return nil, processor.Reject(processor.ReasonBadArgs, "decode the args of call %s: %w", name, err)
+		in, err := processor.ArgsOf[In](&progressorv1.ProcessRequest{
+			Type: progressorv1.TaskType_TASK_TYPE_CALL, Args: args,
+		})
+		if err != nil {
+			return nil, err
 		}
 		if a.accept == nil {
 			return nil, nil
@@ -76,18 +77,6 @@ func rejection(err error) error {
 		return r
 	}
 	return processor.Reject(processor.ReasonError, "%w", err)
-}
-
-func decodeStrictly(text json.RawMessage, v any) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(v); err != nil {
-		return err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("unexpected text after the JSON value")
-	}
-	return nil
 }
 
 // Next waits for the next call and returns its args.

@@ -53,7 +53,7 @@ func TestCalls(t *testing.T) {
 		{`{"pay":{"amount":60}}`, `{"total":60}`},
 		{`{"pay":{"amount":60}}`, "rejected: too_much: at most 40"},
 		{`{"pay":{"amount":-1}}`, "rejected: error: negative"},
-		{`{"pay":{"sum":1}}`, `rejected: bad_args: decode the args of call pay: json: unknown field "sum"`},
+		{`{"pay":{"sum":1}}`, `rejected: bad_args: decode the args: json: unknown field "sum"`},
 		{`{"pay":{},"x":{}}`, "rejected: bad_args: the args must be an object with one field, the name of the call, " +
 			`as in {"pay":{}}`},
 		{`7`, `rejected: bad_args: the args must be an object with one field, the name of the call, as in {"pay":{}}`},

@@ -150,13 +150,16 @@ func (r *run) fail(err error) {
 
 // misuse fails the task and ends the calling goroutine.
 func (r *run) misuse(format string, args ...any) {
-	r.fail(processor.Fail(ReasonMisuse, "%s: %s", caller(), fmt.Sprintf(format, args...)).NonRetryable())
-	runtime.Goexit()
+	r.stop(ReasonMisuse, format, args...)
 }
 
 // mismatch is misuse for a journal that does not fit the function.
 func (r *run) mismatch(format string, args ...any) {
-	r.fail(processor.Fail(ReasonJournal, "%s: %s", caller(), fmt.Sprintf(format, args...)).NonRetryable())
+	r.stop(ReasonJournal, format, args...)
+}
+
+func (r *run) stop(reason, format string, args ...any) {
+	r.fail(processor.Fail(reason, "%s: %s", caller(), fmt.Sprintf(format, args...)).NonRetryable())
 	runtime.Goexit()
 }
 

@@ -90,8 +90,9 @@ func Step[T any](ctx Ctx, name string, body func(context.Context) (T, error), op
 	e, _ := b.owner.journal.find(kindStep, full)
 	if e.Error != nil {
 		var zero T
-		return zero, &StepError{Step: full, Reason: e.Error.Reason, Message: e.Error.Message,
-			Rejected: e.Error.Rejected}
+		failed := *e.Error
+		failed.Step = full
+		return zero, &failed
 	}
 	value := decode[T](b, "the value of step "+full, e.Value)
 	if undo.f != nil {

@@ -1,10 +1,10 @@
 package durable
 
 import (
-	"crypto/rand"
-	"fmt"
-	mathrand "math/rand/v2"
+	"math/rand/v2"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Now returns the time of the first run of this line, from the clock of the processor.
@@ -14,18 +14,13 @@ func Now(ctx Ctx, name string) time.Time {
 
 // UUID returns a random UUID (version 4), always the same one for this name.
 func UUID(ctx Ctx, name string) string {
-	return value(ctx, name, func() string {
-		var id [16]byte
-		_, _ = rand.Read(id[:]) // never fails
-		id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
-		return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-	})
+	return value(ctx, name, uuid.NewString)
 }
 
 // Rand returns a random number from 0 to n-1, always the same one for this name. It is not suited
 // for secrets. It panics if n is less than 1.
 func Rand(ctx Ctx, name string, n int) int {
-	return value(ctx, name, func() int { return mathrand.IntN(n) })
+	return value(ctx, name, func() int { return rand.IntN(n) })
 }
 
 // value returns a recorded value, or records one. It takes no task: the next result stores it,

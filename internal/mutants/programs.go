@@ -35,8 +35,7 @@ type programs struct {
 }
 
 // buildPrograms writes the switched files of all bugs into dir, and builds the tests that are to
-// catch them.
-// A bug that does not compile is planted alone, which reports its error.
+// catch them. A bug that does not compile is planted alone, which reports its error.
 func buildPrograms(ctx context.Context, root, dir string, bugs []mutant) (*programs, error) {
 	p := &programs{dir: dir, root: root, number: map[string]int{}}
 	for n, m := range bugs {

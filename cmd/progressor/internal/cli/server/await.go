@@ -51,9 +51,7 @@ func (n *node) awaitDatabase(ctx context.Context, log *slog.Logger, front *rpc.F
 // setPhase reports why the program is not ready.
 func (n *node) setPhase(front *rpc.Front, log *slog.Logger, phase string) {
 	front.SetPhase(phase)
-	if n.ops.listener != nil {
-		n.ops.front.SetPhase(phase)
-	}
+	n.ops.setPhase(phase)
 	n.notify(log, "STATUS="+phase)
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/processor/remote"
 )
 
 // opsFlags configure the listener for probes and scrapers.
@@ -27,24 +28,53 @@ func (f opsFlags) check(api string) error {
 }
 
 // opsServer is the listener for probes and scrapers. Until the engine has started, only /livez
-// returns 200.
+// returns 200. A nil *opsServer is off: its methods do nothing.
 type opsServer struct {
-	listener net.Listener // nil if it is off
+	listener net.Listener
 	front    *rpc.Front
 }
 
-func (f opsFlags) open(hosts *rpc.Hosts) (opsServer, error) {
-	s := opsServer{front: rpc.NewFront(hosts)}
-	var err error
-	if f.Listen != "" {
-		s.listener, err = listen("--ops.listen", f.Listen)
+// open returns nil if the listener is off.
+func (f opsFlags) open(hosts *rpc.Hosts) (*opsServer, error) {
+	if f.Listen == "" {
+		return nil, nil
 	}
-	return s, err
+	listener, err := listen("--ops.listen", f.Listen)
+	if err != nil {
+		return nil, err
+	}
+	return &opsServer{listener, rpc.NewFront(hosts)}, nil
+}
+
+func (s *opsServer) close() {
+	if s != nil {
+		_ = s.listener.Close() // it may be closed already
+	}
+}
+
+func (s *opsServer) setPhase(phase string) {
+	if s != nil {
+		s.front.SetPhase(phase)
+	}
+}
+
+// denyTo lets an engine send no requests to the listener.
+func (s *opsServer) denyTo(egress *remote.Egress) {
+	if s != nil {
+		egress.DenyListener(s.listener.Addr())
+	}
+}
+
+// use serves the pages of an engine that has started.
+func (s *opsServer) use(cfg rpc.Config) {
+	if s != nil {
+		s.front.Use(rpc.NewOps(cfg))
+	}
 }
 
 // serve serves until ctx ends.
-func (s opsServer) serve(ctx context.Context, n *node) error {
-	if s.listener == nil {
+func (s *opsServer) serve(ctx context.Context, n *node) error {
+	if s == nil {
 		return nil
 	}
 	n.log.Info("serving probes and metrics", "url", "http://"+s.listener.Addr().String()+"/metrics")

@@ -65,7 +65,7 @@ func builtins() map[string]processor.Processor {
 type node struct {
 	log      *slog.Logger
 	listener net.Listener
-	ops      opsServer
+	ops      *opsServer // nil if it is off
 	db       dbFlags
 	engine   engineFlags
 	tracing  tracingFlags
@@ -90,9 +90,7 @@ type node struct {
 // run starts the engine, serves until ctx ends, and drains. It closes the listener.
 func (n *node) run(ctx context.Context) error {
 	defer n.listener.Close() // in case it fails before Serve
-	if n.ops.listener != nil {
-		defer n.ops.listener.Close()
-	}
+	defer n.ops.close()
 	stopped := ctx
 	ctx, cancel := n.linger(ctx)
 	defer cancel()
@@ -160,9 +158,7 @@ func (n *node) start(ctx context.Context, p parts) error {
 	schedules.KeepLedger(n.engine.LedgerRetention)
 	egress := &remote.Egress{}
 	egress.DenyListener(n.listener.Addr())
-	if n.ops.listener != nil {
-		egress.DenyListener(n.ops.listener.Addr())
-	}
+	n.ops.denyTo(egress)
 	if profiles, err := net.ResolveTCPAddr("tcp", n.debug.Listen); err == nil {
 		egress.DenyListener(profiles)
 	}
@@ -187,9 +183,7 @@ func (n *node) start(ctx context.Context, p parts) error {
 		Ready: n.readiness, Limits: n.engine.limits(), Access: auth.NewAccess(store),
 	}
 	p.front.Use(rpc.NewHandler(cfg))
-	if n.ops.listener != nil {
-		n.ops.front.Use(rpc.NewOps(cfg))
-	}
+	n.ops.use(cfg)
 	group.Go(func() error { return eng.Run(ctx) })
 	group.Go(func() error { return insights.Sample(ctx) })
 	group.Go(func() error { return n.debug.serve(ctx, n.hosts, log) })

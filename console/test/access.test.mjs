@@ -97,7 +97,7 @@ spec("A key is rotated and revoked after a confirmation", async (page, go) => {
   const row = page.getByRole("row", { name: new RegExp(idOf(token)) });
   await row.getByRole("button", { name: "Rotate…" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByText("If empty, 10d, as the old one.").waitFor();
+  await dialog.getByText("Empty: 10d, like the old key.").waitFor();
   await dialog.getByLabel("The old key stays valid for").fill("x");
   assert.ok(await dialog.getByRole("button", { name: "Rotate", exact: true }).isDisabled());
   await dialog.getByLabel("The old key stays valid for").fill("2h");

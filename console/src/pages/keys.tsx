@@ -151,7 +151,7 @@ function RotateKey({ old, onClose }: { old: Key; onClose: () => void }) {
           <Field label="The old key stays valid for" hint="0s revokes it at once." error={wrongOverlap}>
             <input value={overlap} onChange={(e) => setOverlap(e.target.value)} />
           </Field>
-          <Field label="The new key is valid for" hint={end === undefined ? "If empty, without limit, as the old one." : `If empty, ${typedSpan(Math.round((end - created) / 1000) * 1000)}, as the old one.`} error={wrong}>
+          <Field label="The new key is valid for" hint={end === undefined ? "Empty: without limit, like the old key." : `Empty: ${typedSpan(Math.round((end - created) / 1000) * 1000)}, like the old key.`} error={wrong}>
             <input value={expires} onChange={(e) => setExpires(e.target.value)} />
           </Field>
         </div>

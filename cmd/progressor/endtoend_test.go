@@ -36,7 +36,11 @@ func TestDev(t *testing.T) {
 		`{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}`)
 	clitest.WantLines(t, p.OK(t, "call", "demo", "order-1", "--args", `{"pay":200}`), "paid")
 	clitest.WantLines(t, p.OK(t, "start", "echo", "e-1", "--args", "hello"), "response hello")
-	clitest.WantLines(t, p.OK(t, "get", "demo", "order-1"), "status RUNNING", "(default)", "paid")
+	clitest.WantLines(t, p.OK(t, "get", "demo", "order-1"), "paid")
+	// Only an order without a payment keeps its timer until the next command.
+	p.OK(t, "start", "demo", "order-2", "--args",
+		`{"order":"A-8","customer":"ada","items":[{"sku":"tea","quantity":1}]}`)
+	clitest.WantLines(t, p.OK(t, "get", "demo", "order-2"), "status RUNNING", "(default)", "reserved")
 	clitest.WantLines(t, p.OK(t, "list", "demo"), "order-1")
 	for _, namespace := range []string{"demo", "echo"} {
 		clitest.WantLines(t, p.OK(t, "namespace", "get", namespace), "retention 168h")

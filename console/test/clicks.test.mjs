@@ -91,6 +91,10 @@ within(3, "A wait for a person is answered", "parcels", async (page) => {
 within(5, "500 failed runs are retried", "parcels", async (page) => {
   for (let begun = 0; begun < 500; begun += 50)
     await Promise.all(Array.from({ length: 50 }, (_, n) => startRun(`back-${begun + n}`, "return", {})));
+  await eventually("all runs have failed", async () => {
+    const { groups = [] } = await engine.post("InsightService/ListErrors", { namespace: "parcels" });
+    return groups.some((group) => group.runs && group.count === "500");
+  }, 60_000);
   await page.reload();
   await page.getByRole("link", { name: "Show 500 runs" }).click();
   await page.getByRole("button", { name: "Act on all matches…" }).click();

@@ -1,6 +1,8 @@
 package jobs_test
 
 import (
+	"maps"
+	"slices"
 	"errors"
 	"strings"
 	"testing"
@@ -114,6 +116,16 @@ func TestJobsOfAWorker(t *testing.T) {
 		return nil
 	})
 	wants["retried"] = "host-3"
+	add("retried-in-backoff", "host-2", func(l *progressorv1.Lease) error {
+		must(t, n.fail(l, "no"))
+		_, err := n.Retry(t.Context(), key("pull", "retried-in-backoff"), false, process.Actor{})
+		must(t, err)
+		must(t, n.fail(n.one(t, "host-2"), "no"))
+		_, err = n.Retry(t.Context(), key("pull", "retried-in-backoff"), false, process.Actor{})
+		must(t, err)
+		return n.fail(n.one(t, "host-3"), "no")
+	})
+	wants["retried-in-backoff"] = "host-3"
 	n.enqueue(t, "pull", "waits", nil)
 	for filter, holds := range map[string]func(string) bool{
 		"worker_id = host-1":  func(w string) bool { return w == "host-1" },
@@ -130,7 +142,7 @@ func TestJobsOfAWorker(t *testing.T) {
 				t.Errorf("%s has the worker %q, want %q", j.GetJobId(), j.GetWorkerId(), wants[j.GetJobId()])
 			}
 		}
-		for _, id := range []string{"runs", "succeeded", "in-backoff", "runs-elsewhere", "retried", "waits"} {
+		for _, id := range slices.Concat(slices.Collect(maps.Keys(wants)), []string{"waits"}) {
 			if found[id] != holds(wants[id]) {
 				t.Errorf("%q: found %s: %v", filter, id, found[id])
 			}

@@ -35,9 +35,11 @@ test("jobs: args, results, failures and rejections", async (t) => {
 
 test("a retry gets the progress and the failures of the attempt before it", async (t) => {
   const ns = await namespace({ pull: {} });
-  work(t, ns, (worker) => worker.job("pages", (_, job) => {
+  work(t, ns, (worker) => worker.job("pages", async (_, job) => {
     if (job.attempt === 2) return { from: job.lastProgress, failed: job.failures.map((failure) => failure.message) };
-    job.progress(150, "page 7\0", { page: 7 });
+    job.progress(10, "page 1");
+    await eventually(async () => assert.equal((await client.job.getJob({ namespace: job.namespace, jobId: job.id })).job.progress?.summary, "page 1"));
+    job.progress(150, "page 7\0", { page: 7 }); // too early for the next heartbeat
     throw new Failure("busy", "not now", { retryAfter: 0 });
   }));
   const job = await ended(ns, await enqueue(ns, "pages", undefined, { maxRetry: 1, backoff: { initial: "0.001s" } }));

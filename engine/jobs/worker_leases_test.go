@@ -1,9 +1,9 @@
 package jobs_test
 
 import (
+	"errors"
 	"maps"
 	"slices"
-	"errors"
 	"strings"
 	"testing"
 	"time"

@@ -181,7 +181,7 @@ func withColumns(t *testing.T, page, table string, columns []tableColumn) string
 
 // The configuration file on the page of crons is valid.
 func TestConfigurationFileOfCrons(t *testing.T) {
-	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "A file, `progressor.yaml`:\n\n```yaml\n")
+	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "declares a namespace and a cron:\n\n```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
 	out := clitest.Program{Commands: newCommands}.OK(t, "config", "check", "-c", clitest.WriteConfig(t, "db: {dsn: 'postgres://localhost/x'}\n"+text))
 	if out != "the configuration is valid: 1 namespace, 1 cron, 0 templates, 0 sinks\n" {
@@ -191,7 +191,7 @@ func TestConfigurationFileOfCrons(t *testing.T) {
 
 // The example of each policy on the page of crons is valid, and together they contain every value.
 func TestPoliciesOfCrons(t *testing.T) {
-	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "An example of each policy:\n\n```yaml\n")
+	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "These crons show each of the policies:\n\n```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
 	out := clitest.Program{Commands: newCommands}.OK(t, "config", "check", "-c", clitest.WriteConfig(t, "db: {dsn: 'postgres://localhost/x'}\n"+text))
 	if out != "the configuration is valid: 1 namespace, 5 crons, 0 templates, 0 sinks\n" {
